@@ -84,13 +84,17 @@ impl Foresight {
         self.first = (self.first + 1) % count.max(1);
     }
 
-    /// Passes the outcomes of one predictor, since the start, to its governor.
-    pub fn update(&mut self, source: ForecastSource, counts: &OutcomeCounts, now: Duration) {
+    /// Passes the outcomes of each predictor, since the start, to its governor.
+    pub fn update(&mut self, now: Duration, counts: impl Fn(ForecastSource) -> OutcomeCounts) {
         for own in &mut self.predictors {
-            if own.predictor.source() == source {
-                own.governor.update(counts, now);
-            }
+            own.governor.update(&counts(own.predictor.source()), now);
         }
+    }
+
+    /// Returns whether there is no predictor.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.predictors.is_empty()
     }
 
     /// Returns the time of the next forecast; `None`: not before the next event.

@@ -5,9 +5,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use shunt_flow::{FieldId, FlowKey, PortNo, SparseKey};
 use shunt_foresight::{
-    FlowEvent, Forecast, ForecastSource, Foresight, Governor, GovernorConfig, GovernorState,
-    NewFlow, Oracle, OutcomeCounts, Periodic, Predictor, Reply, SiblingSet, Siblings,
-    SuccessorTable, reply_key,
+    FlowEvent, Forecast, Foresight, Governor, GovernorConfig, GovernorState, NewFlow, Oracle,
+    OutcomeCounts, Periodic, Predictor, Reply, SiblingSet, Siblings, SuccessorTable, reply_key,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -272,7 +271,7 @@ fn unstructured_traffic_pauses_every_predictor() {
         counts.installed = made.len() as u64;
         let is_old = |own: &&Forecast| own.made + SECOND * 2 <= now;
         counts.wrong = made.iter().filter(is_old).count() as u64;
-        foresight.update(ForecastSource::Reply, &counts, now);
+        foresight.update(now, |_| counts);
     }
     let status = foresight.status().next().unwrap();
     assert!(matches!(status.state, GovernorState::Paused { .. }), "{status:?}");

@@ -247,6 +247,15 @@ impl Pipeline {
         groups.map(|(_, group)| Arc::clone(group)).collect()
     }
 
+    /// Returns the groups of all bridges.
+    #[must_use]
+    pub fn all_groups(&self) -> Vec<Arc<Group>> {
+        let version = self.version();
+        let bridges = self.bridges.read();
+        let groups = bridges.values().flat_map(|bridge| bridge.groups.iter(version));
+        groups.map(|(_, group)| Arc::clone(group)).collect()
+    }
+
     /// Returns the meters of a bridge, by number.
     #[must_use]
     pub fn meters(&self, id: BridgeId) -> Vec<Arc<Meter>> {

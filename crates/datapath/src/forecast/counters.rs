@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use shunt_foresight::{ForecastRefusal, ForecastSource, OutcomeCounts};
+use parking_lot::Mutex;
+use shunt_foresight::{ForecastRefusal, ForecastSource, OutcomeCounts, PredictorStatus};
 
 use crate::metrics::Counter;
 
@@ -17,6 +18,10 @@ pub struct ForecastCounters {
     pub observations_dropped: Counter,
     /// Forecasts with speculative entries.
     pub speculative: Counter,
+    /// The predictors of the packet thread.
+    ///
+    /// The thread skips an update while this is locked.
+    pub predictors: Mutex<Vec<PredictorStatus>>,
 }
 
 /// The counters of the forecasts of one origin; see [`OutcomeCounts`].

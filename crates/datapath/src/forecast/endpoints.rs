@@ -5,9 +5,9 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use rtrb::{Consumer, Producer, RingBuffer};
-use shunt_flow::{PortNo, SparseKey};
-use shunt_foresight::{Forecast, ForecastSource};
-use shunt_pipeline::{BridgeId, DatapathAction, InstallNo};
+use shunt_flow::{FlowKey, PortNo, SparseKey};
+use shunt_foresight::{FlowEvent, Forecast, ForecastRefusal, ForecastSource, Foresight, NewFlow};
+use shunt_pipeline::{BridgeId, DatapathAction, InstallNo, Time};
 
 use super::{ForecastCounters, Speculation};
 use crate::{
@@ -24,7 +24,7 @@ pub struct ForecastConfig {
     pub idle: Duration,
     /// Maximum number of forecasts with speculative entries.
     pub speculative_max: usize,
-    /// Set if new flows are passed to the predictors.
+    /// Set if new flows are passed to the thread of the predictors.
     pub observes: bool,
 }
 
@@ -50,10 +50,38 @@ pub struct FlowObservation {
     pub egress: Option<(BridgeId, PortNo)>,
 }
 
+impl FlowObservation {
+    /// Returns the flow with its headers as it left.
+    ///
+    /// `thread` is the index of its packet thread.
+    #[must_use]
+    pub fn new_flow(&self, thread: u16) -> NewFlow {
+        let key = FlowKey::from(&self.key);
+        let egress = self.egress.map(|(bridge, number)| {
+            let mut egress = key.clone();
+            let actions = self.actions.iter().flat_map(|list| list.iter());
+            let before = actions.take_while(|own| !matches!(own, DatapathAction::Output { .. }));
+            before.for_each(|action| action.change_key(&mut egress));
+            egress.set_bridge(bridge.number().into());
+            egress.set_in_port(number);
+            egress
+        });
+        NewFlow { key, egress, thread }
+    }
+}
+
 /// The end of a packet thread.
 #[derive(Debug)]
 pub struct ThreadForecasts {
     pub(crate) config: ForecastConfig,
+    /// Index of the packet thread.
+    thread: u16,
+    /// Predictors that forecast at once, on the packet thread.
+    immediate: Foresight,
+    /// The forecasts of `immediate`; empty between calls.
+    made: Vec<Forecast>,
+    /// Time of the next report to the governors of `immediate`.
+    next_report: Duration,
     incoming: Consumer<Forecast>,
     /// Forecasts with the last install before they were received.
     pub(crate) waiting: VecDeque<(Forecast, InstallNo)>,
@@ -84,12 +112,21 @@ const WAITING_MAX: usize = 256;
 /// Observations that may wait for the predictors.
 const OBSERVATIONS_MAX: usize = 1024;
 
-/// Creates the rings of the packet thread behind `control`.
+/// Time between two reports to the governors of a packet thread.
+const REPORT_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Maximum number of forecasts made at once of one new flow.
+const FORECASTS_OF_FLOW_MAX: usize = 4;
+
+/// Creates the rings of packet thread number `thread`, which is behind `control`.
 ///
-/// `predictors` wakes the thread of the predictors.
+/// `immediate` are predictors that run on the packet thread, and `predictors` wakes the thread of all
+/// others.
 #[must_use]
 pub fn forecast_endpoint(
     config: ForecastConfig,
+    thread: u16,
+    immediate: Foresight,
     control: &ControlEnds,
     predictors: Arc<Waker>,
 ) -> (ThreadForecasts, ForecastSender) {
@@ -98,6 +135,10 @@ pub fn forecast_endpoint(
     let counters = Arc::new(ForecastCounters::default());
     let thread = ThreadForecasts {
         config,
+        thread,
+        immediate,
+        made: Vec::with_capacity(FORECASTS_OF_FLOW_MAX),
+        next_report: Duration::ZERO,
         incoming,
         waiting: VecDeque::new(),
         observations: observation_sender,
@@ -126,17 +167,64 @@ impl ThreadForecasts {
         }
     }
 
+    /// Returns whether a predictor takes new flows.
+    pub(crate) const fn has_predictors(&self) -> bool {
+        self.config.observes || !self.immediate.is_empty()
+    }
+
     /// Passes a new flow to the predictors, or counts it if the ring is full.
-    pub(crate) fn observe(&mut self, observation: impl FnOnce() -> FlowObservation) {
+    ///
+    /// `cause` is the origin of the forecast that the flow hit, and `last` the last install of the thread.
+    pub(crate) fn observe(
+        &mut self,
+        observation: FlowObservation,
+        cause: Option<ForecastSource>,
+        now: Time,
+        last: InstallNo,
+    ) {
+        // The reply to a reply is the flow that caused it.
+        let is_caused_here = cause == Some(ForecastSource::Reply);
+        if !self.immediate.is_empty() && !is_caused_here {
+            self.forecast_at_once(&observation, Duration::from_nanos(now.nanoseconds()), last);
+        }
         if !self.config.observes {
-            return;
+            return self.counters.observed.add(1);
         }
         if self.observations.is_full() {
-            self.counters.observations_dropped.add(1);
+            return self.counters.observations_dropped.add(1);
+        }
+        self.has_unnotified |= self.observations.push(observation).is_ok();
+        self.counters.observed.add(1);
+    }
+
+    /// Lets the predictors of this thread forecast what follows a new flow.
+    fn forecast_at_once(&mut self, observation: &FlowObservation, now: Duration, last: InstallNo) {
+        let flow = observation.new_flow(self.thread);
+        self.immediate.observe(&FlowEvent::Started(&flow), now);
+        self.immediate.forecast(now, FORECASTS_OF_FLOW_MAX, &mut self.made);
+        for forecast in self.made.drain(..) {
+            let counters = self.counters.of(forecast.source);
+            counters.received.add(1);
+            if self.waiting.len() < WAITING_MAX {
+                self.waiting.push_back((forecast, last));
+            } else {
+                counters.refuse(ForecastRefusal::QueueFull);
+            }
+        }
+    }
+
+    /// Passes the outcomes of forecasts to the governors of this thread, at intervals.
+    pub(crate) fn report(&mut self, now: Time) {
+        let now = Duration::from_nanos(now.nanoseconds());
+        if self.immediate.is_empty() || now < self.next_report {
             return;
         }
-        self.has_unnotified |= self.observations.push(observation()).is_ok();
-        self.counters.observed.add(1);
+        self.next_report = now + REPORT_INTERVAL;
+        self.immediate.update(now, |source| self.counters.of(source).counts());
+        if let Some(mut status) = self.counters.predictors.try_lock() {
+            status.clear();
+            status.extend(self.immediate.status());
+        }
     }
 
     /// Wakes the predictors, if they sleep and a flow was sent since the last call.

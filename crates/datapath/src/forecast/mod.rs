@@ -7,6 +7,9 @@
 //!                 forecasts (bounded, refused when full)
 //! ```
 //!
+//! Predictors that remember nothing run on the packet thread itself: the reply to a flow may arrive before
+//! a ring to another thread and back has delivered its forecast.
+//!
 //! A packet thread translates a forecast at its own version, while no packet waits for a translation.
 //! The new entry is installed and reported like any other. So it obeys all laws, and a wrong forecast
 //! costs room and time but never changes a decision.

@@ -10,7 +10,10 @@ use shunt_datapath::{
 use shunt_flow::{
     FieldId, FlowKey, FlowMask, PortNo, SparseKey, SparseMask, testing::packet::PacketBuilder,
 };
-use shunt_foresight::{Confidence, Forecast, ForecastRefusal, ForecastSource, OutcomeCounts};
+use shunt_foresight::{
+    Confidence, Forecast, ForecastRefusal, ForecastSource, Foresight, GovernorConfig,
+    GovernorState, OutcomeCounts, Reply,
+};
 use shunt_pipeline::{FlowModCommand, Modification};
 
 use super::{caches, thread_config, tiny};
@@ -288,4 +291,65 @@ fn a_forecast_wakes_a_parked_thread() {
     assert!(switch.is_woken(0));
     switch.settle();
     assert_eq!(counts(&sender).installed, 1);
+}
+
+/// A switch that forecasts replies on its packet thread.
+fn replying(rules: &[&str]) -> (Switch, ForecastSender) {
+    let mut switch = Switch::new(1, 3, thread_config());
+    let sender = switch.attach_predictors(ForecastConfig::default(), || {
+        let mut foresight = Foresight::new(GovernorConfig::default());
+        foresight.add(Box::new(Reply::default()));
+        foresight
+    });
+    switch.apply(&added(rules));
+    (switch, sender.into_iter().next().unwrap())
+}
+
+fn replies(sender: &ForecastSender) -> OutcomeCounts {
+    sender.counters().of(ForecastSource::Reply).counts()
+}
+
+#[test]
+fn a_reply_has_its_entry_right_after_the_request() {
+    let (mut switch, sender) = replying(&[
+        "udp,nw_dst=10.1.0.1,tp_dst=2,actions=set_field:10.2.0.9->ip_dst,output:2",
+        "udp,nw_src=10.2.0.9,nw_dst=10.0.0.1,tp_dst=7,actions=set_field:10.1.0.1->ip_src,output:1",
+    ]);
+    assert!(switch.send(0, 1, &frame([10, 1, 0, 1], 7)));
+    switch.settle();
+    // The back end answers the address that the rules have put into the request.
+    let reply = PacketBuilder::ipv4([10, 2, 0, 9], [10, 0, 0, 1]).udp(2, 7).build();
+    assert_eq!((replies(&sender).received, replies(&sender).installed), (1, 1));
+    assert!(switch.send(0, 2, &reply));
+    switch.settle();
+    let sent = switch.receive(0, 1);
+    let expected = PacketBuilder::ipv4([10, 1, 0, 1], [10, 0, 0, 1]).udp(2, 7).build();
+    assert_eq!(sent, [expected]);
+    assert_eq!(switch.counters(0).upcalls.get(), 1, "the reply does not miss");
+    switch.settle();
+    // The reply is no base flow of a forecast: its own reply is the request.
+    assert_eq!((replies(&sender).hits, replies(&sender).received), (1, 1));
+    assert_eq!(sender.counters().observed.get(), 2);
+}
+
+#[test]
+fn a_thread_pauses_replies_that_nobody_sends() {
+    // Each request and each reply has an entry of its own.
+    let rules: Vec<_> = (0..200)
+        .flat_map(|at| {
+            let [request, reply] = [format!("nw_dst=10.1.0.{at}"), format!("nw_src=10.1.0.{at}")];
+            [format!("udp,{request},actions=output:2"), format!("udp,{reply},actions=output:1")]
+        })
+        .collect();
+    let (mut switch, sender) = replying(&rules.iter().map(String::as_str).collect::<Vec<_>>());
+    for at in 0..200 {
+        assert!(switch.send(0, 1, &frame([10, 1, 0, at], 7)));
+        switch.settle();
+        switch.wait(Duration::from_millis(100));
+        switch.settle();
+    }
+    let status = sender.counters().predictors.lock()[0];
+    assert!(matches!(status.state, GovernorState::Paused { .. }), "{status:?}");
+    let counts = replies(&sender);
+    assert_eq!((status.forecasts, counts.installed, counts.hits), (64, 64, 0), "{status:?}");
 }

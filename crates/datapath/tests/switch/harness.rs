@@ -24,6 +24,7 @@ use shunt_datapath::{
     thread::{ControlEnds, QueueSizes, Wakers, thread_ends},
 };
 use shunt_flow::{Match, PortNo, text::NoPortNames};
+use shunt_foresight::{Foresight, GovernorConfig};
 use shunt_kairo::Direct;
 #[cfg(feature = "dbsp")]
 use shunt_kairo::{Relational, Visits, testing::Failing};
@@ -270,13 +271,23 @@ impl Switch {
 
     /// Connects every thread to predictors: the test itself sends the forecasts.
     pub(crate) fn attach_forecasts(&mut self, config: ForecastConfig) -> Vec<ForecastSender> {
+        self.attach_predictors(config, || Foresight::new(GovernorConfig::default()))
+    }
+
+    /// Connects every thread to predictors, and gives it predictors of its own.
+    pub(crate) fn attach_predictors(
+        &mut self,
+        config: ForecastConfig,
+        immediate: impl Fn() -> Foresight,
+    ) -> Vec<ForecastSender> {
         let predictors = Arc::new(Waker::new().unwrap());
-        let attach = |control: &mut ControlEnds| {
-            let (thread, sender) = forecast_endpoint(config, control, Arc::clone(&predictors));
+        let attach = |(number, control): (u16, &mut ControlEnds)| {
+            let waker = Arc::clone(&predictors);
+            let (thread, sender) = forecast_endpoint(config, number, immediate(), control, waker);
             control.send(Command::Forecasts(Some(Box::new(thread)))).unwrap();
             sender
         };
-        self.controls.iter_mut().map(attach).collect()
+        (0..).zip(&mut self.controls).map(attach).collect()
     }
 
     /// Sends a change to the coordinator.

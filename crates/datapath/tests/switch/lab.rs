@@ -18,7 +18,7 @@ use shunt_datapath::{
     thread::QueueSizes,
 };
 use shunt_flow::{FieldId, FlowKey, PortNo, SparseKey, extract::VlanLimit};
-use shunt_foresight::{Confidence, Forecast, ForecastSource};
+use shunt_foresight::{Confidence, Forecast, ForecastSource, Foresight, GovernorConfig, Reply};
 use shunt_pipeline::{
     BridgeId, BridgeSettings, Change, DatapathPort, Delta, Learning, MacSighting, OwnerId,
     PortKind, Rule, RuleFilter, RuleId, Time, Version,
@@ -169,7 +169,14 @@ impl Lab {
             speculative_max: draw(runner, prop::sample::select(vec![2, 1000])),
             observes: true,
         };
-        lab.forecasts = lab.switch.attach_forecasts(forecasts);
+        let has_replies = draw(runner, any::<bool>());
+        lab.forecasts = lab.switch.attach_predictors(forecasts, || {
+            let mut immediate = Foresight::new(GovernorConfig::default());
+            if has_replies {
+                immediate.add(Box::new(Reply::default()));
+            }
+            immediate
+        });
         lab.add_ports();
         for id in BRIDGES {
             let rules = lab.twin.pipeline.rules(id, &RuleFilter::all());

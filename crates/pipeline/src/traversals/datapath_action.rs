@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use shunt_flow::Match;
+use shunt_flow::{FieldId, FlowKey, FlowMask, Match, layout::word};
 
 use crate::{
     action::PacketInReason,
@@ -10,6 +10,14 @@ use crate::{
     id::{BridgeId, Cookie, DatapathPort, TableId},
     meters::meter::Meter,
 };
+
+/// Words of a flow key.
+const VLAN: usize = word::VLAN as usize;
+const MPLS: usize = word::MPLS as usize;
+const MPLS_THIRD: usize = word::MPLS_PBB as usize;
+
+/// The first half of a word.
+const UPPER: u64 = 0xffff_ffff_0000_0000;
 
 /// One step of the execution, which needs no table and no lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +82,39 @@ pub enum DatapathAction {
 }
 
 impl DatapathAction {
+    /// Applies the action to the key of a packet, if it changes headers.
+    ///
+    /// A label that a pop reveals keeps the value that the key has for it.
+    pub fn change_key(&self, key: &mut FlowKey) {
+        match self {
+            Self::SetHeader(set) => {
+                let (value, mask) = (set.key(), FlowMask::from(set.mask()));
+                let words = value.words().iter().zip(mask.words());
+                for (word, (value, mask)) in key.words_mut().iter_mut().zip(words) {
+                    *word = *word & !mask | value;
+                }
+            }
+            Self::PushVlan { tpid, tci } => {
+                let tags = &mut key.words_mut()[VLAN];
+                *tags = u64::from(*tpid) << 48 | u64::from(*tci) << 32 | *tags >> 32;
+            }
+            Self::PopVlan => key.words_mut()[VLAN] <<= 32,
+            Self::PushMpls { lse, ethertype } => {
+                let words = key.words_mut();
+                words[MPLS_THIRD] = words[MPLS] << 32 | words[MPLS_THIRD] & !UPPER;
+                words[MPLS] = u64::from(*lse) << 32 | words[MPLS] >> 32;
+                key.set_field(FieldId::EthType, u128::from(*ethertype));
+            }
+            Self::PopMpls { ethertype } => {
+                let words = key.words_mut();
+                words[MPLS] = words[MPLS] << 32 | words[MPLS_THIRD] >> 32;
+                words[MPLS_THIRD] &= !UPPER;
+                key.set_field(FieldId::EthType, u128::from(*ethertype));
+            }
+            _ => {}
+        }
+    }
+
     /// Returns whether the action, also inside a copy, has the packet parsed again.
     #[must_use]
     pub fn recirculates(&self) -> bool {

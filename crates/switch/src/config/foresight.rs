@@ -52,24 +52,46 @@ impl Default for ForesightOptions {
 
 impl ForesightOptions {
     /// Returns the settings of a packet thread.
-    pub(crate) const fn thread_config(&self) -> ForecastConfig {
+    pub(crate) fn thread_config(&self) -> ForecastConfig {
         ForecastConfig {
             per_iteration: self.forecasts_per_iteration,
             idle: Duration::from_millis(self.idle_ms),
             speculative_max: self.entries,
-            observes: !self.predictors.is_empty(),
+            observes: self.names().any(|name| !name.is_immediate()),
         }
     }
 
-    /// Creates the predictors.
+    fn names(&self) -> impl Iterator<Item = PredictorName> {
+        self.predictors.iter().copied()
+    }
+
+    /// Creates the predictors of one packet thread.
+    pub(crate) fn immediate_predictors(&self) -> impl Iterator<Item = Box<dyn Predictor>> {
+        let immediate = self.names().filter(|name| name.is_immediate());
+        immediate.map(|name| name.predictor(0))
+    }
+
+    /// Creates the predictors that have a thread of their own.
     pub(crate) fn predictors(&self, seed: u64) -> impl Iterator<Item = Box<dyn Predictor>> {
-        self.predictors.iter().map(move |name| -> Box<dyn Predictor> {
-            match name {
-                PredictorName::Reply => Box::new(Reply::default()),
-                PredictorName::Siblings => Box::new(Siblings::default()),
-                PredictorName::Successor => Box::new(SuccessorTable::new(REMEMBERED_MAX)),
-                PredictorName::Periodic => Box::new(Periodic::new(REMEMBERED_MAX, seed)),
-            }
-        })
+        let others = self.names().filter(|name| !name.is_immediate());
+        others.map(move |name| name.predictor(seed))
+    }
+}
+
+impl PredictorName {
+    /// Returns whether the predictor runs on packet threads.
+    ///
+    /// It remembers nothing, so it costs less than a ring to another thread.
+    const fn is_immediate(self) -> bool {
+        matches!(self, Self::Reply)
+    }
+
+    fn predictor(self, seed: u64) -> Box<dyn Predictor> {
+        match self {
+            Self::Reply => Box::new(Reply::default()),
+            Self::Siblings => Box::new(Siblings::default()),
+            Self::Successor => Box::new(SuccessorTable::new(REMEMBERED_MAX)),
+            Self::Periodic => Box::new(Periodic::new(REMEMBERED_MAX, seed)),
+        }
     }
 }

@@ -26,9 +26,13 @@ pub struct ForecastSourceStatus {
     /// Name of the predictor, `preload` or `announced`.
     pub source: &'static str,
     /// `on`, `paused`, `trial`, or `-` if the origin is no predictor.
+    ///
+    /// Each packet thread judges `reply` for itself. It is on if one of them has it on.
     pub state: &'static str,
     /// Number of times that the predictor was paused.
     pub pauses: u64,
+    /// Number of items that the predictor remembers.
+    pub items: usize,
     /// Forecasts that packet threads took.
     pub received: u64,
     /// Forecasts that became entries.
@@ -63,10 +67,14 @@ impl ForecastStatus {
         let predictors = foresight.predictors();
         let sources = ForecastSource::ALL.iter().filter_map(|source| {
             let counts = foresight.counts(*source);
-            let own = predictors.iter().find(|own| own.source == *source);
-            let (state, pauses) = own.map_or(("-", 0), |own| (state_name(own.state), own.pauses));
-            (own.is_some() || counts.received > 0)
-                .then(|| ForecastSourceStatus::new(*source, state, pauses, &counts, upcalls))
+            let own = || predictors.iter().filter(|own| own.source == *source);
+            let state = own().map(|own| own.state).min_by_key(|state| rank(*state));
+            let name = state.map_or("-", state_name);
+            (state.is_some() || counts.received > 0).then(|| ForecastSourceStatus {
+                pauses: own().map(|own| own.pauses).sum(),
+                items: own().map(|own| own.items).sum(),
+                ..ForecastSourceStatus::new(*source, name, &counts, upcalls)
+            })
         });
         let sources = sources.collect();
         Self { observed, not_observed, speculative: foresight.speculative(), upcalls, sources }
@@ -77,7 +85,6 @@ impl ForecastSourceStatus {
     fn new(
         source: ForecastSource,
         state: &'static str,
-        pauses: u64,
         counts: &OutcomeCounts,
         upcalls: u64,
     ) -> Self {
@@ -86,7 +93,8 @@ impl ForecastSourceStatus {
         Self {
             source: source.name(),
             state,
-            pauses,
+            pauses: 0,
+            items: 0,
             received: counts.received,
             installed: counts.installed,
             hits: counts.hits,
@@ -103,6 +111,15 @@ impl ForecastSourceStatus {
                 // 64 bits of microseconds last for 584,000 years.
                 .map(|lead| u64::try_from(lead.as_micros()).unwrap_or(u64::MAX)),
         }
+    }
+}
+
+/// Orders the states of a predictor on several threads: the first one is shown.
+const fn rank(state: GovernorState) -> u8 {
+    match state {
+        GovernorState::On => 0,
+        GovernorState::Trial => 1,
+        GovernorState::Paused { .. } => 2,
     }
 }
 

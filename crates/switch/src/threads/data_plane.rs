@@ -154,7 +154,8 @@ impl DataPlane {
         let rings = threads.iter_mut().filter_map(|ends| ends.learn_requests.take()).collect();
         let learner =
             learner::start(wakers.learner, rings, Arc::clone(&publisher)).map_err(system)?;
-        let foresight = forecasts.start(&config.foresight, clock, seed).map_err(system)?;
+        let foresight = forecasts.start(&config.foresight, Arc::clone(&pipeline), clock, seed);
+        let foresight = foresight.map_err(system)?;
         let threads = Arc::new(Mutex::new(threads.into_iter().map(Some).collect()));
         let listener = PacketInListener::start(wakers.control, Arc::clone(&threads));
         let (listener, packet_ins) = listener.map_err(system)?;

@@ -13,20 +13,21 @@ use std::{
 use parking_lot::Mutex;
 use shunt_datapath::{
     Command, Waker,
-    forecast::{FlowObservation, ForecastCounters, ForecastSender, forecast_endpoint},
+    forecast::{ForecastCounters, ForecastSender, forecast_endpoint},
     thread::ControlEnds,
 };
-use shunt_flow::FlowKey;
 use shunt_foresight::{
-    FlowEvent, Forecast, ForecastSource, Foresight, GovernorConfig, NewFlow, OutcomeCounts,
-    PredictorStatus,
+    FlowEvent, Forecast, ForecastSource, Foresight, GovernorConfig, OutcomeCounts, PredictorStatus,
 };
-use shunt_pipeline::DatapathAction;
+use shunt_pipeline::Pipeline;
 
 use crate::{
     config::ForesightOptions,
-    threads::{clock::DaemonClock, worker::WorkerThread},
-    trace::packet::change_key,
+    threads::{
+        clock::DaemonClock,
+        sibling_sets::SiblingWatch,
+        worker::{WorkerThread, WorkerTurn},
+    },
 };
 
 /// The running predictors.
@@ -48,6 +49,7 @@ pub(crate) struct ForesightRings {
 struct ForesightLoop {
     senders: Vec<ForecastSender>,
     foresight: Foresight,
+    siblings: SiblingWatch,
     announced: mpsc::Receiver<Vec<Forecast>>,
     /// Announced forecasts that wait for room in the ring of each packet thread.
     waiting: Vec<VecDeque<Forecast>>,
@@ -81,7 +83,12 @@ impl ForesightRings {
     /// Connects a packet thread that has not started yet.
     pub(crate) fn connect(&mut self, options: &ForesightOptions, control: &mut ControlEnds) {
         let waker = Arc::clone(&self.waker);
-        let (thread, sender) = forecast_endpoint(options.thread_config(), control, waker);
+        let mut immediate = Foresight::new(GovernorConfig::default());
+        options.immediate_predictors().for_each(|predictor| immediate.add(predictor));
+        // Packet threads are numbered in this order. There are at most 64.
+        let number = u16::try_from(self.senders.len()).unwrap_or(u16::MAX);
+        let config = options.thread_config();
+        let (thread, sender) = forecast_endpoint(config, number, immediate, control, waker);
         // The queue of a new thread is empty.
         let _ = control.send(Command::Forecasts(Some(Box::new(thread))));
         self.senders.push(sender);
@@ -91,6 +98,7 @@ impl ForesightRings {
     pub(crate) fn start(
         self,
         options: &ForesightOptions,
+        pipeline: Arc<Pipeline>,
         clock: DaemonClock,
         seed: u64,
     ) -> io::Result<ForesightWorker> {
@@ -104,6 +112,7 @@ impl ForesightRings {
             waiting: senders.iter().map(|_| VecDeque::new()).collect(),
             senders,
             foresight,
+            siblings: SiblingWatch::new(pipeline),
             announced: receiver,
             forecasts: Vec::new(),
             status: Arc::clone(&status),
@@ -141,14 +150,18 @@ impl ForesightWorker {
     }
 
     /// Returns the states of the predictors.
+    ///
+    /// One that runs on packet threads has a state for each.
     pub(crate) fn predictors(&self) -> Vec<PredictorStatus> {
-        self.status.lock().clone()
+        let mut all = self.status.lock().clone();
+        self.counters.iter().for_each(|own| all.extend(own.predictors.lock().iter()));
+        all
     }
 }
 
 impl ForesightLoop {
-    /// Does the work that is due. Returns whether there was any.
-    fn turn(&mut self) -> bool {
+    /// Does the work that is due.
+    fn turn(&mut self) -> WorkerTurn {
         let now = Duration::from_nanos(self.clock.now().nanoseconds());
         let mut has_worked = self.observe(now);
         has_worked |= self.take_announced();
@@ -164,7 +177,11 @@ impl ForesightLoop {
         }
         has_worked |= self.send_announced();
         self.senders.iter().for_each(ForecastSender::wake);
-        has_worked
+        if has_worked {
+            return WorkerTurn::Worked;
+        }
+        let due = self.foresight.next_due();
+        WorkerTurn::Idle(due.map_or(Duration::MAX, |due| due.saturating_sub(now)))
     }
 
     /// Passes new flows to the predictors. Returns whether there was one.
@@ -173,7 +190,7 @@ impl ForesightLoop {
         for (thread, sender) in (0..).zip(&mut self.senders) {
             for _ in 0..OBSERVED_AT_ONCE {
                 let Ok(observation) = sender.observations.pop() else { break };
-                let flow = new_flow(&observation, thread);
+                let flow = observation.new_flow(thread);
                 self.foresight.observe(&FlowEvent::Started(&flow), now);
                 has_observed = true;
             }
@@ -221,11 +238,13 @@ impl ForesightLoop {
             return;
         }
         self.next_report = now + REPORT_INTERVAL;
-        for source in ForecastSource::ALL {
-            let counters = self.senders.iter().map(|sender| sender.counters().as_ref());
-            let counts = total(counters, source);
-            self.foresight.update(source, &counts, now);
+        if !self.foresight.is_empty()
+            && let Some(sets) = self.siblings.changed(now)
+        {
+            self.foresight.observe(&FlowEvent::RulesChanged(sets), now);
         }
+        let counters = || self.senders.iter().map(|sender| sender.counters().as_ref());
+        self.foresight.update(now, |source| total(counters(), source));
         let mut status = self.status.lock();
         status.clear();
         status.extend(self.foresight.status());
@@ -239,19 +258,4 @@ fn total<'a>(
     let mut total = OutcomeCounts::default();
     counters.for_each(|own| total.add(&own.of(source).counts()));
     total
-}
-
-/// Returns the flow of an observation, with its headers as it left.
-fn new_flow(observation: &FlowObservation, thread: u16) -> NewFlow {
-    let key = FlowKey::from(&observation.key);
-    let egress = observation.egress.map(|(bridge, number)| {
-        let mut egress = key.clone();
-        let actions = observation.actions.iter().flat_map(|list| list.iter());
-        let before = actions.take_while(|action| !matches!(action, DatapathAction::Output { .. }));
-        before.for_each(|action| change_key(&mut egress, action));
-        egress.set_bridge(bridge.number().into());
-        egress.set_in_port(number);
-        egress
-    });
-    NewFlow { key, egress, thread }
 }

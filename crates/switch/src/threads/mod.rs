@@ -6,5 +6,6 @@ pub(crate) mod foresight;
 pub(crate) mod learner;
 pub(crate) mod listener;
 pub(crate) mod publisher;
+mod sibling_sets;
 pub(crate) mod slot;
 pub(crate) mod worker;

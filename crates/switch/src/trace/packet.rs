@@ -4,7 +4,7 @@
 //! change the flow key. After a pop, the inner label has the value that the user gave.
 
 use shunt_flow::{
-    FieldId, FlowKey, FlowMask,
+    FlowKey,
     extract::{VlanLimit, extract},
     layout::word,
     rewrite::{self, ChecksumState, MplsHeader},
@@ -24,9 +24,6 @@ const SHIM: usize = 4;
 /// Length of an Ethernet header with one VLAN tag.
 const TAGGED_HEADER: usize = 18;
 const VLAN: usize = word::VLAN as usize;
-const MPLS: usize = word::MPLS as usize;
-const MPLS_THIRD: usize = word::MPLS_PBB as usize;
-const UPPER: u64 = 0xffff_ffff_0000_0000;
 
 impl TracedPacket {
     /// Returns a packet with these fields; the headers of a frame take precedence.
@@ -51,7 +48,7 @@ impl TracedPacket {
         let is_done = match &mut self.frame {
             Some(frame) => change_frame(frame, &mut self.key, self.limit, action),
             None => {
-                change_key(&mut self.key, action);
+                action.change_key(&mut self.key);
                 true
             }
         };
@@ -116,35 +113,4 @@ fn change_frame(
         _ => {}
     }
     true
-}
-
-/// Applies an action to the key of a packet.
-pub(crate) fn change_key(key: &mut FlowKey, action: &DatapathAction) {
-    match action {
-        DatapathAction::SetHeader(set) => {
-            let (value, mask) = (set.key(), FlowMask::from(set.mask()));
-            let words = value.words().iter().zip(mask.words());
-            for (word, (value, mask)) in key.words_mut().iter_mut().zip(words) {
-                *word = *word & !mask | value;
-            }
-        }
-        DatapathAction::PushVlan { tpid, tci } => {
-            let tags = &mut key.words_mut()[VLAN];
-            *tags = u64::from(*tpid) << 48 | u64::from(*tci) << 32 | *tags >> 32;
-        }
-        DatapathAction::PopVlan => key.words_mut()[VLAN] <<= 32,
-        DatapathAction::PushMpls { lse, ethertype } => {
-            let words = key.words_mut();
-            words[MPLS_THIRD] = words[MPLS] << 32 | words[MPLS_THIRD] & !UPPER;
-            words[MPLS] = u64::from(*lse) << 32 | words[MPLS] >> 32;
-            key.set_field(FieldId::EthType, u128::from(*ethertype));
-        }
-        DatapathAction::PopMpls { ethertype } => {
-            let words = key.words_mut();
-            words[MPLS] = words[MPLS] << 32 | words[MPLS_THIRD] >> 32;
-            words[MPLS_THIRD] &= !UPPER;
-            key.set_field(FieldId::EthType, u128::from(*ethertype));
-        }
-        _ => {}
-    }
 }

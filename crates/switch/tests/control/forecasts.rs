@@ -59,6 +59,34 @@ async fn the_first_packet_of_a_reply_hits() {
     assert_eq!(why.status.forecast, Some("reply"));
 }
 
+/// Clients use the addresses of back ends that are in the group of a service.
+#[tokio::test]
+async fn a_flow_to_one_back_end_predicts_the_others() {
+    let mut config = Config::default();
+    config.foresight.predictors = vec![PredictorName::Siblings];
+    let bench = Bench::of(&config).await;
+    bench.add_bridge("br0").await;
+    let (client, server) = (bench.add_port("p1", 0).await, bench.add_port("p2", 0).await);
+    let buckets: String =
+        (2..5).map(|host| format!(",bucket=mod_nw_dst:10.0.0.{host},output:2")).collect();
+    bench.add_groups(&[&format!("group_id=1,type=select{buckets}")]).await;
+    let rules = (2..7).map(|host| format!("in_port=p1,udp,nw_dst=10.0.0.{host},actions=output:p2"));
+    let rules: Vec<String> = rules.collect();
+    let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
+    bench.switch.add_rules("br0", &rules).await.unwrap();
+    until(|| source(&bench, "siblings").items == 3).await;
+    client.send(&packet([1, 2], [4000, 53]));
+    server.next_received().await;
+    // The two other members of the group, and not all five hosts.
+    until(|| source(&bench, "siblings").installed == 2).await;
+    for host in [3, 4] {
+        client.send(&packet([1, host], [4000, 53]));
+        server.next_received().await;
+    }
+    until(|| source(&bench, "siblings").hits == 2).await;
+    assert_eq!(bench.switch.forecasts().upcalls, 1);
+}
+
 #[tokio::test]
 async fn announced_flows_hit_with_their_first_packets() {
     let bench = bench().await;

@@ -47,6 +47,7 @@ impl PacketThread {
             count += 1;
         }
         own.counters.speculative.set(own.speculation.len() as u64);
+        own.report(self.now);
         own.notify();
         self.forecasts = Some(own);
         count > 0 || is_settled
@@ -162,13 +163,17 @@ impl PacketThread {
                 counters.hits.add(1);
                 // 64 bits of nanoseconds last for 584 years.
                 counters.lead_ns.add(u64::try_from(lead.as_nanos()).unwrap_or(u64::MAX));
-                let entries = self.caches.owner.entries();
-                let actions = || flow.entries.iter().map(|entry| entries.actions(entry.slot));
-                own.observe(|| FlowObservation {
-                    key: flow.key.clone(),
-                    egress: self.rx_ports.egress_of(actions()),
-                    actions: actions().map(Arc::clone).collect(),
-                });
+                if own.has_predictors() {
+                    let entries = self.caches.owner.entries();
+                    let actions = || flow.entries.iter().map(|entry| entries.actions(entry.slot));
+                    let observation = FlowObservation {
+                        key: flow.key.clone(),
+                        egress: self.rx_ports.egress_of(actions()),
+                        actions: actions().map(Arc::clone).collect(),
+                    };
+                    let last = self.caches.owner.last_install();
+                    own.observe(observation, Some(flow.source), self.now, last);
+                }
             }
             Settlement::Wrong => counters.wrong.add(1),
             Settlement::Evicted => counters.evicted.add(1),

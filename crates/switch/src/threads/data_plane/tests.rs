@@ -9,7 +9,9 @@ fn plane() -> (DataPlane, WorkerThread) {
     let engine: EngineMaker = Box::new(|pipeline| Box::new(Iterative::new(pipeline)));
     let plane = DataPlane::start(&Config::default(), 1, engine).unwrap().plane;
     let waker = Arc::new(Waker::new().unwrap());
-    let doomed = WorkerThread::start("doomed", waker, || panic!("as the test wants it")).unwrap();
+    let doomed =
+        WorkerThread::start("doomed", waker, || -> bool { panic!("as the test wants it") })
+            .unwrap();
     (plane, doomed)
 }
 

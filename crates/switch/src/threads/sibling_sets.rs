@@ -1,0 +1,75 @@
+//! Sets of back ends: the addresses that the buckets of a select group write.
+//!
+//! A client that talks to one member of such a set is likely to talk to the others.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use shunt_classifier::Version;
+use shunt_flow::FieldId;
+use shunt_foresight::SiblingSet;
+use shunt_pipeline::{Action, Bucket, Group, GroupKind, Pipeline};
+
+/// The addresses that tell back ends apart.
+const ADDRESSES: [FieldId; 2] = [FieldId::Ipv4Dst, FieldId::Ipv6Dst];
+
+/// Time between two looks at the groups.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Finds the sets again after the tables have changed.
+pub(crate) struct SiblingWatch {
+    pipeline: Arc<Pipeline>,
+    /// The version of the last look.
+    seen: Option<Version>,
+    next_look: Duration,
+    sets: Vec<SiblingSet>,
+}
+
+impl SiblingWatch {
+    pub(crate) const fn new(pipeline: Arc<Pipeline>) -> Self {
+        Self { pipeline, seen: None, next_look: Duration::ZERO, sets: Vec::new() }
+    }
+
+    /// Returns the sets of all bridges if they have changed.
+    ///
+    /// Looks once a second at most.
+    pub(crate) fn changed(&mut self, now: Duration) -> Option<&[SiblingSet]> {
+        let version = self.pipeline.version();
+        if now < self.next_look || self.seen == Some(version) {
+            return None;
+        }
+        (self.seen, self.next_look) = (Some(version), now + INTERVAL);
+        let sets = sibling_sets(&self.pipeline.all_groups());
+        if self.sets == sets {
+            return None;
+        }
+        self.sets = sets;
+        Some(&self.sets)
+    }
+}
+
+/// Returns the sets of at least two addresses that a select group chooses from.
+fn sibling_sets(groups: &[Arc<Group>]) -> Vec<SiblingSet> {
+    let select = groups.iter().filter(|group| group.kind == GroupKind::Select);
+    let sets = select.flat_map(|group| {
+        ADDRESSES.map(|field| {
+            let values = group.buckets.iter().filter_map(|bucket| written(bucket, field));
+            SiblingSet { field, values: values.collect::<BTreeSet<_>>().into_iter().collect() }
+        })
+    });
+    sets.filter(|set| set.values.len() > 1).collect()
+}
+
+/// Returns the mask of all bits of a field.
+const fn whole(field: FieldId) -> u128 {
+    u128::MAX >> (128 - field.width())
+}
+
+/// Returns the whole value that a bucket writes to a field, if it does.
+fn written(bucket: &Bucket, field: FieldId) -> Option<u128> {
+    bucket.actions.iter().rev().find_map(|action| match action {
+        Action::SetField { field: own, value, mask } if *own == field && *mask == whole(field) => {
+            Some(*value)
+        }
+        _ => None,
+    })
+}
