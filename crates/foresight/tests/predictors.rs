@@ -278,6 +278,30 @@ fn unstructured_traffic_pauses_every_predictor() {
     assert!(status.forecasts <= 64, "{}", status.forecasts);
 }
 
+/// Tokens come back late, so a predictor is without them at times.
+#[test]
+fn a_predictor_that_pays_outgrows_its_trial() {
+    let mut foresight = Foresight::new(GovernorConfig::default());
+    foresight.add(Box::new(Reply::default()));
+    let (mut made, mut hits) = (Vec::new(), 0);
+    for at in 0..10_000_u32 {
+        let now = Duration::from_micros(50) * at;
+        let [.., high, low] = at.to_be_bytes();
+        let flow = started(udp(1, (at, u16::from_be_bytes([high, low])), (at + 1, 53)));
+        foresight.observe(&FlowEvent::Started(&flow), now);
+        foresight.forecast(now, 4, &mut made);
+        // The reply comes at once. Its forecast is of use only if it was made for this flow.
+        hits += made.drain(..).filter(|own| own.made == now).count() as u64;
+        if at % 200 == 0 {
+            let counts = OutcomeCounts { received: hits, hits, ..OutcomeCounts::default() };
+            foresight.update(now, |_| counts);
+        }
+    }
+    assert!(hits > 9_000, "{hits}");
+    let status = foresight.status().next().unwrap();
+    assert_eq!((status.state, status.forecasts), (GovernorState::On, hits));
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Start(u8, u8, u8, u8),
@@ -326,6 +350,7 @@ proptest! {
                         let mut made = Vec::new();
                         predictor.forecast(now, (*budget).into(), &mut made);
                         prop_assert!(made.len() <= usize::from(*budget));
+                        prop_assert!(predictor.next_due().is_none_or(|due| due > now));
                         for forecast in made {
                             prop_assert!(forecast.is_valid(now) && forecast.made <= now);
                             prop_assert_eq!(forecast.source, predictor.source());

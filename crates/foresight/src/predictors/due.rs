@@ -23,17 +23,11 @@ impl DueForecasts {
         self.queue.push_back(forecast);
     }
 
-    /// Moves at most `budget` valid forecasts to `forecasts`.
+    /// Moves the newest `budget` forecasts to `forecasts`, and drops the others.
     pub(crate) fn take(&mut self, now: Duration, budget: usize, forecasts: &mut Vec<Forecast>) {
-        let mut left = budget;
-        while left > 0
-            && let Some(forecast) = self.queue.pop_front()
-        {
-            if forecast.is_valid(now) {
-                forecasts.push(forecast);
-                left -= 1;
-            }
-        }
+        let dropped = self.queue.len().saturating_sub(budget);
+        let newest = self.queue.drain(..).skip(dropped);
+        forecasts.extend(newest.filter(|forecast| forecast.is_valid(now)));
     }
 
     pub(crate) fn next_due(&self) -> Option<Duration> {

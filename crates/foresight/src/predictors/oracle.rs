@@ -50,9 +50,11 @@ impl Predictor for Oracle {
     fn observe(&mut self, _event: &FlowEvent<'_>, _now: Duration) {}
 
     fn forecast(&mut self, now: Duration, budget: usize, forecasts: &mut Vec<Forecast>) {
-        for _ in 0..budget {
-            let due = self.flows.pop_front_if(|(time, _)| *time <= now + self.lead);
-            let Some((time, key)) = due else { return };
+        let mut left = budget;
+        while let Some((time, key)) = self.flows.pop_front_if(|(time, _)| *time <= now + self.lead)
+        {
+            let Some(rest) = left.checked_sub(1) else { continue };
+            left = rest;
             forecasts.push(Forecast {
                 key,
                 known: None,

@@ -119,13 +119,13 @@ impl Predictor for Periodic {
     }
 
     fn forecast(&mut self, now: Duration, budget: usize, forecasts: &mut Vec<Forecast>) {
-        for _ in 0..budget {
-            let Some((due, id)) = self.due.first().copied().filter(|(due, _)| *due <= now) else {
-                return;
-            };
+        let mut left = budget;
+        while let Some((due, id)) = self.due.first().copied().filter(|(due, _)| *due <= now) {
             self.due.remove(&(due, id));
             let Some(own) = self.flows.get_mut(&id) else { continue };
             own.due = None;
+            let Some(rest) = left.checked_sub(1) else { continue };
+            left = rest;
             forecasts.push(Forecast {
                 key: own.key.clone(),
                 known: None,
