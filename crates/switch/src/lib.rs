@@ -71,6 +71,7 @@ pub use status::{
     evictions::{EntryOwnerStatus, EvictionStatus, LatencyStatus, TableEvictions},
     forecasts::{ForecastSourceStatus, ForecastStatus},
     table::FlowTableStatus,
+    table_link::TableLink,
     thread::{ThreadState, ThreadStatus},
 };
 pub use switch::{Announcer, Switch};

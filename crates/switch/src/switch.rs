@@ -34,6 +34,7 @@ use crate::{
         evictions::EvictionStatus,
         forecasts::ForecastStatus,
         table::FlowTableStatus,
+        table_link::TableLink,
         thread::ThreadStatus,
     },
     threads::data_plane::EngineMaker,
@@ -503,6 +504,14 @@ impl Switch {
     #[must_use]
     pub fn tables(&self) -> Vec<FlowTableStatus> {
         FlowTableStatus::of_all(&self.control.bridges.lock(), self.control.plane.pipeline())
+    }
+
+    /// Returns the links between the tables of each bridge with at most 1000 rules.
+    ///
+    /// Counts of packets are those of the last upkeep.
+    #[must_use]
+    pub fn table_links(&self) -> Vec<TableLink> {
+        TableLink::of_all(&self.control.bridges.lock(), self.control.plane.pipeline())
     }
 
     /// Returns the cache counters, summed over packet threads.

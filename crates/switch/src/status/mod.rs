@@ -6,4 +6,5 @@ pub(crate) mod chain;
 pub(crate) mod evictions;
 pub(crate) mod forecasts;
 pub(crate) mod table;
+pub(crate) mod table_link;
 pub(crate) mod thread;
