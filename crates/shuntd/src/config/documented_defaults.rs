@@ -32,7 +32,8 @@ fn values(text: &str) -> Value {
     let file: ConfigFile = toml::from_str(text).unwrap();
     let mut values = serde_json::to_value(file.switch()).unwrap();
     values["logging"] = json!({ "filter": file.logging.filter });
-    values["http"] = json!({ "listen": file.http.listen, "token_file": file.http.token_file });
+    let HttpOptions { listen, token_file, window } = file.http;
+    values["http"] = json!({ "listen": listen, "token_file": token_file, "window": window });
     values["ovsdb"] = json!({ "socket": file.ovsdb.socket, "log": file.ovsdb.log });
     values
 }

@@ -8,32 +8,53 @@ use std::{
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
+use tokio::sync::mpsc;
 
-/// The body of a response: one text.
-pub(super) struct TextBody(Option<Bytes>);
+/// The body of a response.
+pub(super) enum PageBody {
+    /// One text; `None` after it was sent.
+    Whole(Option<Bytes>),
+    /// Events, as they come.
+    Events(mpsc::Receiver<Bytes>),
+}
 
-impl From<String> for TextBody {
+impl From<String> for PageBody {
     fn from(text: String) -> Self {
-        Self(Some(text.into()))
+        Self::Whole(Some(text.into()))
     }
 }
 
-impl Body for TextBody {
+impl From<&'static str> for PageBody {
+    fn from(text: &'static str) -> Self {
+        Self::Whole(Some(Bytes::from_static(text.as_bytes())))
+    }
+}
+
+impl Body for PageBody {
     type Data = Bytes;
     type Error = Infallible;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
+        context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Poll::Ready(self.0.take().map(|text| Ok(Frame::data(text))))
+        let part = match &mut *self {
+            Self::Whole(text) => Poll::Ready(text.take()),
+            Self::Events(events) => events.poll_recv(context),
+        };
+        part.map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.is_none()
+        matches!(self, Self::Whole(None))
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.0.as_ref().map_or(0, |text| text.len() as u64))
+        match self {
+            Self::Whole(text) => {
+                SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64))
+            }
+            Self::Events(_) => SizeHint::default(),
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The HTTP server of the daemon: metrics for Prometheus, health and readiness.
+//! The HTTP server of the daemon: metrics for Prometheus, health, readiness, and a live page.
 //!
 //! [`HttpService`] listens, and runs on the control threads with bounds for connections, headers and
 //! time. [`HttpPages`](pages::HttpPages) answers requests from the status of the switch. No page asks
@@ -15,6 +15,7 @@ mod stall_timeout;
 #[cfg(test)]
 mod tests;
 mod token;
+mod window;
 
 pub(crate) use options::HttpOptions;
 pub(crate) use service::{HttpService, HttpStartError};

@@ -21,6 +21,8 @@ pub(crate) struct HttpOptions {
     pub(crate) listen: Vec<String>,
     /// File with the bearer token of clients; without it clients need none.
     pub(crate) token_file: PathBuf,
+    /// True if `/` is a page that shows the switch live.
+    pub(crate) window: bool,
 }
 
 /// A reason why the options cannot be used, with the key that has it.
@@ -74,6 +76,7 @@ impl HttpOptions {
         let keys = [
             ("http.listen", self.listen != other.listen),
             ("http.token_file", self.token_file != other.token_file),
+            ("http.window", self.window != other.window),
         ];
         keys.into_iter().filter_map(|(key, differs)| differs.then_some(key))
     }

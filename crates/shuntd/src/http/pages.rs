@@ -12,10 +12,11 @@ use tokio::time::timeout;
 
 use super::{
     accept::MetricsFormat,
-    body::TextBody,
+    body::PageBody,
     health::{HealthMonitor, STALL_MAX},
     readiness,
     token::BearerToken,
+    window::{self, WindowFeed},
 };
 use crate::{daemon::reload::Reloader, metrics};
 
@@ -25,6 +26,8 @@ pub(super) struct HttpPages {
     reloader: Arc<Reloader>,
     token: Option<BearerToken>,
     health: HealthMonitor,
+    /// The events of the window, if it is on.
+    window: Option<WindowFeed>,
 }
 
 /// Maximum time to make a page.
@@ -43,40 +46,53 @@ const INDEX: &str = concat!(
     "/readyz   200 if the configuration is in force and all ports are open, else 503 with the rest\n",
 );
 
-/// A page: status, type and text.
-type Page = (StatusCode, &'static str, String);
+/// A page: status, type and body.
+type Page = (StatusCode, &'static str, PageBody);
 
 impl HttpPages {
     pub(super) fn new(
         switch: Arc<Switch>,
         reloader: Arc<Reloader>,
         token: Option<BearerToken>,
+        window: Option<WindowFeed>,
     ) -> Self {
         let health = HealthMonitor::new(Arc::clone(&switch), STALL_MAX);
-        Self { switch, reloader, token, health }
+        Self { switch, reloader, token, health, window }
     }
 
-    /// Returns the observer of the threads, which the server runs.
-    pub(super) const fn health(&self) -> &HealthMonitor {
-        &self.health
+    /// Observes the threads and sends the events of the window.
+    ///
+    /// It ends when the future is dropped.
+    pub(super) async fn run(&self) {
+        let window = async {
+            if let Some(window) = &self.window {
+                window.run(&self.switch, &self.reloader, &self.health).await;
+            }
+        };
+        tokio::join!(self.health.run(), window);
     }
 
     /// Answers a request; its body is ignored.
-    pub(super) async fn answer<B>(&self, request: &Request<B>) -> Response<TextBody> {
-        let refused = refusal(request.headers(), request.method(), self.token.as_ref());
-        let (status, kind, text) = match refused {
-            Some(page) => page,
-            None => timeout(PAGE_TIME_MAX, self.page(request)).await.unwrap_or_else(|_| {
+    pub(super) async fn answer<B>(&self, request: &Request<B>) -> Response<PageBody> {
+        // The files of the window have no data, and a browser sends no token for them.
+        let file = self.window.as_ref().and_then(|_| window::file(request.uri().path()));
+        let token = self.token.as_ref();
+        let (status, kind, body) = match (refusal(request, token, file.is_some()), file) {
+            (Some(refused), _) => refused,
+            (None, Some((kind, content))) => (StatusCode::OK, kind, content.into()),
+            (None, None) => timeout(PAGE_TIME_MAX, self.page(request)).await.unwrap_or_else(|_| {
                 let text = format!("not done within {} s\n", PAGE_TIME_MAX.as_secs());
-                (StatusCode::SERVICE_UNAVAILABLE, PLAIN, text)
+                plain(StatusCode::SERVICE_UNAVAILABLE, text)
             }),
         };
-        let mut response = Response::new(TextBody::from(text));
+        let mut response = Response::new(body);
         *response.status_mut() = status;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        let policy = HeaderValue::from_static(window::CONTENT_SECURITY_POLICY);
+        headers.insert(header::CONTENT_SECURITY_POLICY, policy);
         match status {
             StatusCode::UNAUTHORIZED => {
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -91,7 +107,9 @@ impl HttpPages {
 
     async fn page<B>(&self, request: &Request<B>) -> Page {
         match request.uri().path() {
-            "/" => (StatusCode::OK, PLAIN, INDEX.to_owned()),
+            "/" => plain(StatusCode::OK, INDEX),
+            "/events" => self.events(),
+            "/flows" => self.flows().await,
             "/metrics" => self.metrics(request.headers()).await,
             "/healthz" => verdict(&self.health.problems()),
             "/readyz" => {
@@ -99,7 +117,7 @@ impl HttpPages {
                 verdict(&readiness::missing(&self.switch.bridges(), &not_in_force))
             }
             path => {
-                (StatusCode::NOT_FOUND, PLAIN, format!("no page {path}; the pages are:\n{INDEX}"))
+                plain(StatusCode::NOT_FOUND, format!("no page {path}; the pages are:\n{INDEX}"))
             }
         }
     }
@@ -113,15 +131,53 @@ impl HttpPages {
             MetricsFormat::Prometheus => text,
             MetricsFormat::OpenMetrics => metrics::open_metrics(&text),
         };
-        (StatusCode::OK, format.content_type(), text)
+        (StatusCode::OK, format.content_type(), text.into())
+    }
+
+    /// Returns the events of the window.
+    fn events(&self) -> Page {
+        let Some(window) = &self.window else { return window_is_off() };
+        match window.subscribe() {
+            Some(events) => (StatusCode::OK, "text/event-stream", PageBody::Events(events)),
+            None => plain(StatusCode::SERVICE_UNAVAILABLE, "too many windows are open\n"),
+        }
+    }
+
+    /// Returns the cache entries with most packets as JSON.
+    ///
+    /// Packet threads read their entries for this, so the window asks only when its user does.
+    async fn flows(&self) -> Page {
+        if self.window.is_none() {
+            return window_is_off();
+        }
+        let entries = self.switch.entries(FLOWS_MAX).await;
+        match serde_json::to_string(&entries) {
+            Ok(text) => (StatusCode::OK, "application/json", text.into()),
+            Err(error) => plain(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
+        }
     }
 }
 
-/// Returns the page of a request that is refused before its path matters.
-fn refusal(headers: &HeaderMap, method: &Method, token: Option<&BearerToken>) -> Option<Page> {
-    let page = |status, text: &str| Some((status, PLAIN, format!("{text}\n")));
+/// Number of cache entries that the window shows.
+const FLOWS_MAX: usize = 20;
+
+/// Returns a page of plain text.
+fn plain(status: StatusCode, text: impl Into<PageBody>) -> Page {
+    (status, PLAIN, text.into())
+}
+
+fn window_is_off() -> Page {
+    plain(StatusCode::NOT_FOUND, "the window is off: set `window = true` in [http]\n")
+}
+
+/// Returns the page of a request that is refused.
+///
+/// A file of the window needs no token.
+fn refusal<B>(request: &Request<B>, token: Option<&BearerToken>, is_file: bool) -> Option<Page> {
+    let page = |status, text: &str| Some(plain(status, format!("{text}\n")));
+    let headers = request.headers();
     match token {
-        Some(token) if !token.is_in(headers) => {
+        Some(token) if !is_file && !token.is_in(headers) => {
             let text = "a bearer token is required: send the header `Authorization: Bearer TOKEN` \
                         with the token of http.token_file";
             return page(StatusCode::UNAUTHORIZED, text);
@@ -133,7 +189,7 @@ fn refusal(headers: &HeaderMap, method: &Method, token: Option<&BearerToken>) ->
         }
         _ => {}
     }
-    if [Method::GET, Method::HEAD].contains(method) {
+    if [Method::GET, Method::HEAD].contains(request.method()) {
         return None;
     }
     page(StatusCode::METHOD_NOT_ALLOWED, "the pages can only be read: use GET or HEAD")
@@ -155,9 +211,9 @@ fn names_this_host(headers: &HeaderMap) -> bool {
 /// Returns the page of a check that found these problems.
 fn verdict(problems: &[String]) -> Page {
     if problems.is_empty() {
-        return (StatusCode::OK, PLAIN, "ok\n".to_owned());
+        return plain(StatusCode::OK, "ok\n");
     }
-    (StatusCode::SERVICE_UNAVAILABLE, PLAIN, problems.join("\n") + "\n")
+    plain(StatusCode::SERVICE_UNAVAILABLE, problems.join("\n") + "\n")
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use super::{
     pages::HttpPages,
     stall_timeout::StallTimeoutStream,
     token::{BearerToken, TokenError},
+    window::WindowFeed,
 };
 use crate::daemon::reload::Reloader;
 
@@ -95,7 +96,8 @@ impl HttpService {
         }
         let token = options.has_token().then(|| BearerToken::read(&options.token_file));
         let token = token.transpose()?;
-        let pages = HttpPages::new(Arc::clone(switch), Arc::clone(reloader), token);
+        let window = options.window.then(WindowFeed::new);
+        let pages = HttpPages::new(Arc::clone(switch), Arc::clone(reloader), token, window);
         let (pages, places) = (Arc::new(pages), Arc::new(Semaphore::new(CONNECTIONS_MAX)));
         let mut tasks = JoinSet::new();
         for address in addresses {
@@ -108,7 +110,7 @@ impl HttpService {
             info!(address = %bound, token = options.has_token(), "http: ready");
             tasks.spawn(accept(listener, Arc::clone(&pages), Arc::clone(&places)));
         }
-        tasks.spawn(async move { pages.health().run().await });
+        tasks.spawn(async move { pages.run().await });
         Ok(Some(Self { tasks }))
     }
 

@@ -14,23 +14,23 @@ use shunt_pcap::PcapWriter;
 
 use crate::{Daemon, errors, shuntd, until};
 
-const HTTP: &str = "[http]\nlisten = \"127.0.0.1:0\"\n";
+pub(crate) const HTTP: &str = "[http]\nlisten = \"127.0.0.1:0\"\n";
 
 const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md"));
 
 /// A token that is valid.
-const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
 /// A response.
 #[derive(Debug)]
-struct Response {
-    status: u16,
-    headers: String,
-    body: String,
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) headers: String,
+    pub(crate) body: String,
 }
 
 /// Returns the addresses of the HTTP server, from the log.
-fn addresses(daemon: &Daemon) -> Vec<String> {
+pub(crate) fn addresses(daemon: &Daemon) -> Vec<String> {
     let log = daemon.log();
     let lines = log.lines().filter_map(|line| line.split_once("http: ready address="));
     lines.map(|(_, rest)| rest.split_whitespace().next().unwrap().to_owned()).collect()
@@ -48,7 +48,7 @@ fn exchange(daemon: &Daemon, request: &[u8]) -> String {
 }
 
 /// Requests a page with further header lines.
-fn get(daemon: &Daemon, path: &str, headers: &str) -> Response {
+pub(crate) fn get(daemon: &Daemon, path: &str, headers: &str) -> Response {
     request(daemon, "GET", path, headers)
 }
 
@@ -99,7 +99,7 @@ fn frame(source: u8, destination: u16) -> Vec<u8> {
 const PACKETS: [(u16, u64); 3] = [(1, 40), (2, 30), (3, 20)];
 
 /// Starts a switch, and sends packets of known number through it.
-fn switch_with_traffic(configuration: &str) -> Daemon {
+pub(crate) fn switch_with_traffic(configuration: &str) -> Daemon {
     let daemon = Daemon::start(&format!(
         "[caches]\nidle_ms = 600000\n{configuration}[[bridge]]\nname = \"br0\"\n"
     ));

@@ -12,6 +12,7 @@ mod reload;
 mod run_dir;
 mod state;
 mod trace;
+mod window;
 
 use std::{
     fs::{self, File},

@@ -1,0 +1,68 @@
+//! The window: a page that shows the switch live.
+//!
+//! The page is plain HTML, CSS and JavaScript, embedded in the binary. Server-sent events bring it the
+//! status of the switch once a second, without any work of packet threads.
+
+mod feed;
+
+pub(super) use feed::WindowFeed;
+
+/// A file of the page: path, type and content.
+type WindowFile = (&'static str, &'static str, &'static str);
+
+/// The files of the page; they contain no data of the switch.
+const FILES: [WindowFile; 3] = [
+    ("/", "text/html; charset=utf-8", include_str!("window.html")),
+    ("/window.css", "text/css; charset=utf-8", include_str!("window.css")),
+    ("/window.js", "text/javascript; charset=utf-8", include_str!("window.js")),
+];
+
+/// The sources that the page may use: files and events of this server.
+pub(super) const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; \
+     style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; \
+     frame-ancestors 'none'";
+
+/// Returns the type and the content of a file of the page.
+pub(super) fn file(path: &str) -> Option<(&'static str, &'static str)> {
+    let found = FILES.iter().find(|(own, ..)| *own == path);
+    found.map(|(_, kind, content)| (*kind, *content))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Returns the texts between each `start` and the next quotation mark.
+    fn quoted<'a>(text: &'a str, start: &str) -> BTreeSet<&'a str> {
+        let rest = text.split(start).skip(1);
+        rest.filter_map(|rest| rest.split('"').next()).collect()
+    }
+
+    #[test]
+    fn the_script_uses_elements_that_exist() {
+        let [(.., page), _, (.., script)] = FILES;
+        let (used, defined) = (quoted(script, "byId(\""), quoted(page, "id=\""));
+        assert!(used.len() > 20, "{used:?}");
+        assert!(used.is_subset(&defined), "{:?}", used.difference(&defined));
+        for attribute in ["aria-labelledby=\"", "for=\"", "href=\"#"] {
+            let named = quoted(page, attribute);
+            assert!(!named.is_empty() && named.is_subset(&defined), "{attribute}");
+        }
+        for named in [quoted(page, "src=\""), quoted(page, "rel=\"stylesheet\" href=\"")] {
+            assert!(named.iter().all(|name| file(&format!("/{name}")).is_some()), "{named:?}");
+        }
+    }
+
+    #[test]
+    fn the_page_needs_nothing_from_elsewhere() {
+        for (path, _, content) in FILES {
+            let urls = content.replace("http://www.w3.org/2000/svg", "");
+            assert!(!urls.contains("//") || path == "/window.js", "{path}");
+            assert!(!urls.contains("http:") && !urls.contains("https:"), "{path}");
+            assert!(!content.contains(" style=") && !content.contains(" onclick="), "{path}");
+            assert!(!content.contains("innerHTML"), "{path}: texts of peers would be markup");
+        }
+    }
+}

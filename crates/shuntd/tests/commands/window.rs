@@ -1,0 +1,97 @@
+//! The window: its files, its events, and its access.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    time::Duration,
+};
+
+use serde_json::Value;
+
+use crate::{
+    Daemon,
+    http::{HTTP, TOKEN, addresses, get, switch_with_traffic},
+};
+
+/// Opens the events of a daemon.
+fn events(daemon: &Daemon) -> BufReader<TcpStream> {
+    let mut stream = TcpStream::connect(&addresses(daemon)[0]).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    // A response to HTTP/1.0 has no chunks.
+    stream.write_all(b"GET /events HTTP/1.0\r\n\r\n").unwrap();
+    BufReader::new(stream)
+}
+
+/// Returns the next event.
+fn next(events: &mut BufReader<TcpStream>) -> Value {
+    loop {
+        let mut line = String::new();
+        assert_ne!(events.read_line(&mut line).unwrap(), 0, "the events have ended");
+        if let Some(data) = line.strip_prefix("data: ") {
+            return serde_json::from_str(data).unwrap();
+        }
+    }
+}
+
+#[test]
+fn the_window_is_off_by_default() {
+    let daemon = Daemon::start(HTTP);
+    assert!(get(&daemon, "/", "").headers.contains("content-type: text/plain"));
+    for path in ["/events", "/flows"] {
+        let missing = get(&daemon, path, "");
+        assert!(missing.status == 404 && missing.body.contains("`window = true`"), "{missing:?}");
+    }
+    assert_eq!(get(&daemon, "/window.js", "").status, 404);
+}
+
+#[test]
+fn events_have_the_counters_of_the_switch() {
+    let daemon = switch_with_traffic(&format!("{HTTP}window = true\n"));
+    for (path, kind) in [("/", "html"), ("/window.css", "css"), ("/window.js", "javascript")] {
+        let file = get(&daemon, path, "");
+        assert!(file.status == 200 && file.headers.contains(&format!("text/{kind}")), "{path}");
+        assert!(file.headers.contains("content-security-policy: default-src 'none'"), "{path}");
+    }
+    let mut events = events(&daemon);
+    let (first, second) = (next(&mut events), next(&mut events));
+    assert!(first["time_ms"].as_f64() < second["time_ms"].as_f64());
+    assert_eq!(second["caches"]["received"], 90);
+    for level in ["exact_hits", "signature_hits", "megaflow_hits", "gigaflow_hits", "decided"] {
+        assert!(second["caches"][level].is_u64(), "{level}");
+    }
+    assert_eq!(second["drops"]["dropped"], serde_json::json!([["rule_without_output", 30]]));
+    let link =
+        serde_json::json!([{"bridge": "br0", "from": 0, "to": 7, "rules": 1, "packets": 40}]);
+    assert_eq!(second["links"], link);
+    assert_eq!(second["tables"][0]["lookups"], 90);
+    assert_eq!(second["bridges"][0]["ports"].as_array().unwrap().len(), 3);
+    assert!(second["threads"][0]["iterations"].is_u64());
+    assert!(second["evictions"]["by_cause"].is_array());
+    let empty = serde_json::json!([]);
+    assert_eq!((&second["unhealthy"], &second["missing"]), (&empty, &empty));
+    let flows: Value = serde_json::from_str(&get(&daemon, "/flows", "").body).unwrap();
+    assert!(flows["entries"][0]["packets"].as_u64() > Some(0), "{flows}");
+
+    daemon.answer(&["exit"]);
+    // An open window does not hold up the end.
+    let _ = events.read_to_end(&mut Vec::new());
+}
+
+#[test]
+fn the_data_of_the_window_needs_the_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let token_file = folder.path().join("token");
+    fs::write(&token_file, TOKEN).unwrap();
+    let token_file = token_file.display();
+    let daemon = Daemon::start(&format!("{HTTP}window = true\ntoken_file = \"{token_file}\"\n"));
+    // A browser cannot send a token with the address of a page; the files have no data.
+    for path in ["/", "/window.css", "/window.js"] {
+        assert_eq!(get(&daemon, path, "").status, 200, "{path}");
+    }
+    for path in ["/events", "/flows", "/metrics", "/window.html", "/nosuch"] {
+        assert_eq!(get(&daemon, path, "").status, 401, "{path}");
+    }
+    let own = format!("Authorization: Bearer {TOKEN}\r\n");
+    assert_eq!(get(&daemon, "/flows", &own).status, 200);
+}
