@@ -56,23 +56,8 @@ fn bridge_status() -> BridgeStatus {
 }
 
 fn forecast_status() -> ForecastStatus {
-    let source = ForecastSourceStatus {
-        source: "reply",
-        state: "on",
-        pauses: 0,
-        received: 0,
-        installed: 0,
-        hits: 0,
-        late: 0,
-        covered: 0,
-        wrong: 0,
-        evicted: 0,
-        refused: Vec::new(),
-        translations: 0,
-        precision: None,
-        coverage: None,
-        lead_us: None,
-    };
+    let source =
+        ForecastSourceStatus { source: "reply", state: "on", ..ForecastSourceStatus::default() };
     ForecastStatus {
         observed: 0,
         not_observed: 0,

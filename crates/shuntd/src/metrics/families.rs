@@ -74,7 +74,7 @@ pub(super) const EVICT: [Metric<EvictionStatus>; 14] = [
     }),
 ];
 
-pub(super) const CACHES: [Metric<CacheStatus>; 15] = [
+pub(super) const CACHES: [Metric<CacheStatus>; 16] = [
     ("shunt_received_packets_total", "counter", "Packets received.", |own| own.received.into()),
     (
         "shunt_upcalls_total",
@@ -90,6 +90,12 @@ pub(super) const CACHES: [Metric<CacheStatus>; 15] = [
     ),
     ("shunt_cache_entries", "gauge", "Cache entries.", |own| own.entries.into()),
     ("shunt_cache_masks", "gauge", "Masks in the wildcard cache.", |own| own.masks.into()),
+    (
+        "shunt_cache_probes_per_lookup",
+        "gauge",
+        "Average number of subtables searched per lookup in the wildcard cache.",
+        |own| own.probes.into(),
+    ),
     (
         "shunt_learned_index_hits_total",
         "counter",

@@ -12,6 +12,12 @@ pub(crate) fn forecast(status: &ForecastStatus) -> String {
     text.family("shunt_forecast_observed_total", "counter", "New flows that the predictors saw.");
     text.value(&[], status.observed);
     text.family(
+        "shunt_forecast_not_observed_total",
+        "counter",
+        "New flows that did not fit the queue to the predictors.",
+    );
+    text.value(&[], status.not_observed);
+    text.family(
         "shunt_forecast_outcomes_total",
         "counter",
         "Forecasts by their origin and outcome; a refused one has its reason.",
@@ -35,6 +41,22 @@ pub(crate) fn forecast(status: &ForecastStatus) -> String {
     );
     for own in &status.sources {
         text.value(&[("source", own.source)], own.translations);
+    }
+    text.family(
+        "shunt_forecast_items",
+        "gauge",
+        "Items that a predictor remembers, summed over its threads.",
+    );
+    for own in &status.sources {
+        text.value(&[("source", own.source)], own.items);
+    }
+    text.family(
+        "shunt_forecast_pauses_total",
+        "counter",
+        "Number of times that a predictor was paused.",
+    );
+    for own in &status.sources {
+        text.value(&[("source", own.source)], own.pauses);
     }
     text.into_text()
 }

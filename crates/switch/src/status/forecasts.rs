@@ -21,7 +21,7 @@ pub struct ForecastStatus {
 }
 
 /// The forecasts of one origin.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct ForecastSourceStatus {
     /// Name of the predictor, `preload` or `announced`.
     pub source: &'static str,
