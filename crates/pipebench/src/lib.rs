@@ -20,6 +20,7 @@
 //! ```
 
 pub mod classbench;
+pub mod command_line;
 mod distribution;
 mod error;
 mod groups;

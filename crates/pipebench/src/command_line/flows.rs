@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::{
+use super::{
     out::Out,
     workload::{NAMES, NamedWorkload},
 };

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use miette::{Context as _, IntoDiagnostic, LabeledSpan, NamedSource, Report, miette};
-use shunt_pipebench::{
+use crate::{
     DumpError, ParameterError, PipelineError, TextError,
     classbench::{BuiltinSet, Filter, Parameters, read_filters},
     input::{Input, InputKind},
     pipeline_file::{BUILTIN, Builtin, PipelineFile},
     populate::SwitchDump,
 };
+use miette::{Context as _, IntoDiagnostic, LabeledSpan, NamedSource, Report, miette};
 
 /// The parsed content of a file.
 pub(crate) enum Content {
@@ -56,7 +56,6 @@ fn pipeline_of(input: &Input) -> miette::Result<PipelineFile> {
         | PipelineError::Fault { offset, length, .. } => {
             report(input, &error, *offset, *length, "here")
         }
-        _ => miette!("{}: {error}", input.path),
     })
 }
 

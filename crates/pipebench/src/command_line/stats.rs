@@ -6,16 +6,16 @@ use std::{
     path::Path,
 };
 
-use clap::Args;
-use miette::{IntoDiagnostic, WrapErr};
-use shunt_pipebench::{
+use crate::{
     Progress,
     input::is_capture,
     statistics::{StatisticRow, TrafficStatistics, table},
     workload::{Workload, capture_statistics},
 };
+use clap::Args;
+use miette::{IntoDiagnostic, WrapErr};
 
-use crate::{
+use super::{
     out::print,
     workload::{NAMES, NamedWorkload},
 };

@@ -1,7 +1,7 @@
 //! `pipebench names`: the syntax of workload names.
 
+use crate::name::{KEYS, SOURCES};
 use clap::Args;
-use shunt_pipebench::name::{KEYS, SOURCES};
 
 /// List the parts of workload names: sources, localities, keys and their values.
 #[derive(Debug, Args)]
@@ -9,7 +9,7 @@ pub(crate) struct NamesCommand {}
 
 impl NamesCommand {
     pub(crate) fn run(self) -> miette::Result<()> {
-        crate::out::print(|out| {
+        super::out::print(|out| {
             writeln!(out, "SOURCE[:LOCALITY][:FLOWS][:KEY=VALUE]..\n\nSOURCE")?;
             for source in SOURCES {
                 writeln!(out, "  {:<16} {}", source.word, source.what)?;

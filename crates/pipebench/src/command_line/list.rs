@@ -1,13 +1,13 @@
 //! `pipebench list`: the built-in pipelines and rule sets.
 
-use clap::Args;
-use miette::IntoDiagnostic;
-use shunt_pipebench::{
+use crate::{
     classbench::BuiltinSet,
     pipeline_file::{BUILTIN, PipelineFile},
 };
+use clap::Args;
+use miette::IntoDiagnostic;
 
-use crate::{out::print, table::TextTable};
+use super::{out::print, table::TextTable};
 
 /// List the built-in pipelines and rule sets.
 #[derive(Debug, Args)]

@@ -5,9 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::{OutputError, output::OutputFile};
 use clap::Args;
 use miette::IntoDiagnostic;
-use shunt_pipebench::{OutputError, output::OutputFile};
 
 /// The destination of the output.
 #[derive(Debug, Args)]

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
+use crate::{Progress, statistics::table, workload::write_folder};
 use clap::Args;
 use miette::IntoDiagnostic;
-use shunt_pipebench::{Progress, statistics::table, workload::write_folder};
 
-use crate::{
+use super::{
     out::print,
     workload::{NAMES, NamedWorkload},
 };

@@ -18,12 +18,12 @@ mod write;
 
 use std::io::{self, IsTerminal as _};
 
+use crate::name::SourceName;
 use clap::{
     CommandFactory as _, Parser, Subcommand,
     error::{ContextKind, ContextValue, ErrorKind},
 };
 use miette::MietteHandlerOpts;
-use shunt_pipebench::name::SourceName;
 
 /// Generate workloads for virtual switches: rule sets, pipelines with rules,
 /// traffic.
@@ -48,6 +48,12 @@ enum Command {
     Updates(updates::UpdatesCommand),
     Live(live::LiveCommand),
     Stats(stats::StatsCommand),
+}
+
+/// Returns the command line of `pipebench`, for manual pages and completions.
+#[must_use]
+pub fn command() -> clap::Command {
+    Arguments::command()
 }
 
 /// Parses the command line.
@@ -82,7 +88,12 @@ fn set_how_errors_look() -> Result<(), miette::InstallError> {
     miette::set_hook(Box::new(move |_| Box::new(look())))
 }
 
-fn main() -> miette::Result<()> {
+/// Runs the command line of `pipebench`.
+///
+/// # Errors
+///
+/// If the command fails, as a report for its user.
+pub fn main() -> miette::Result<()> {
     set_how_errors_look()?;
     let command = arguments().command;
     interrupt::watch();

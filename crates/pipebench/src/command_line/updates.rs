@@ -3,7 +3,7 @@
 use clap::Args;
 use miette::miette;
 
-use crate::{
+use super::{
     out::Out,
     workload::{NAMES, NamedWorkload, make},
 };

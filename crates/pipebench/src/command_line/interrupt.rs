@@ -2,8 +2,8 @@
 
 use std::fs;
 
+use crate::output::remove_parts;
 use nix::sys::signal::{SigSet, Signal};
-use shunt_pipebench::output::remove_parts;
 
 /// Base of a shell's exit code for a program that a signal has ended.
 const ENDED_BY_SIGNAL: i32 = 128;

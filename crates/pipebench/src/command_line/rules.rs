@@ -1,16 +1,16 @@
 //! `pipebench rules`: filters, and rules that fill a pipeline.
 
-use clap::{Args, ValueEnum};
-use miette::IntoDiagnostic;
-use shunt_pipebench::{
+use crate::{
     Progress, Seed,
     classbench::{Filter, FilterRequest, generate},
     name::parse_count,
     pipeline_file::PipelineFile,
     populate::{Population, PopulationCounts, RuleForm, TraversalSelection, populate, sampled},
 };
+use clap::{Args, ValueEnum};
+use miette::IntoDiagnostic;
 
-use crate::{
+use super::{
     describe::statistics,
     input::{self, FilterSource},
     out::Out,

@@ -1,10 +1,10 @@
 //! `pipebench live`: sends the packets of a workload on a network device.
 
+use crate::{Progress, name::WorkloadName, output::LivePort};
 use clap::Args;
 use miette::IntoDiagnostic;
-use shunt_pipebench::{Progress, name::WorkloadName, output::LivePort};
 
-use crate::{
+use super::{
     out::print,
     workload::{NAMES, NamedWorkload, make},
 };

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use crate::{DumpError, NameError, Progress, name::WorkloadName, workload::Workload};
 use clap::Args;
 use miette::{Diagnostic, IntoDiagnostic, SourceSpan, WrapErr};
-use shunt_pipebench::{DumpError, NameError, Progress, name::WorkloadName, workload::Workload};
 
 /// Description of names for `--help`.
 pub(crate) const NAMES: &str = "A NAME describes a workload completely: \

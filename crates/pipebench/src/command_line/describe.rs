@@ -2,15 +2,15 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
-use miette::{IntoDiagnostic, miette};
-use shunt_pipebench::{
+use crate::{
     classbench::{BuiltinSet, Filter, PUBLISHED, PublishedSet, Statistics},
     output::OutputFile,
     pipeline_file::{Builtin, PipelineDescription, PipelineFile, picture},
 };
+use clap::Args;
+use miette::{IntoDiagnostic, miette};
 
-use crate::{
+use super::{
     input::{self, Content},
     out::{print, write_file},
     table::TextTable,

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
+use crate::{Progress, output::OutputFile, workload::write_capture};
 use clap::Args;
 use miette::IntoDiagnostic;
-use shunt_pipebench::{Progress, output::OutputFile, workload::write_capture};
 
-use crate::workload::{NAMES, NamedWorkload};
+use super::workload::{NAMES, NamedWorkload};
 
 /// Write the packets of a workload as a capture file, with times in nanoseconds.
 ///
