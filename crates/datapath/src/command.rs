@@ -39,6 +39,10 @@ pub enum Command {
     Bind(DatapathPort, BridgeId, PortNo),
     /// Execute a traversal on a packet from a controller, and credit its rules.
     Inject(Box<Injection>),
+    /// Reply at once, which proves that the thread iterates.
+    ///
+    /// A sleeping thread wakes for it.
+    Ping(Reply<()>),
     /// Credit all hits until now, then reply.
     Pull(Reply<()>),
     /// Return all entries.
@@ -97,6 +101,7 @@ impl fmt::Debug for Command {
             Self::Inject(injection) => {
                 f.debug_tuple("Inject").field(&injection.frame.len()).finish()
             }
+            Self::Ping(_) => f.write_str("Ping"),
             Self::Pull(_) => f.write_str("Pull"),
             Self::Dump(_) => f.write_str("Dump"),
             Self::Entry(slot, _) => f.debug_tuple("Entry").field(slot).finish(),

@@ -4,6 +4,7 @@ mod limits;
 mod methods;
 mod nic;
 pub(crate) mod reload;
+mod service_manager;
 pub(crate) mod state_file;
 pub(crate) mod trace_log;
 
@@ -16,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use miette::{Diagnostic, Report};
 use shunt_switch::{Switch, with_causes};
 use thiserror::Error;
@@ -154,6 +155,12 @@ impl From<StateLockError> for DaemonError {
     }
 }
 
+/// Returns the command line of `shuntd`, for manual pages and completions.
+#[must_use]
+pub fn command() -> clap::Command {
+    Arguments::command()
+}
+
 /// Runs the daemon until it is stopped.
 #[must_use]
 pub fn main() -> ExitCode {
@@ -281,8 +288,7 @@ async fn serve(arguments: &Arguments, file: ConfigFile, socket: &Path) -> Result
         Some(saved) => saved.start_config(&file.switch()),
         None => file.switch(),
     };
-    let run_dir = arguments.run_dir.clone();
-    let started = Switch::start(&config, Some(run_dir), random_seed()).await;
+    let started = Switch::start(&config, Some(arguments.run_dir.clone()), random_seed()).await;
     let switch = Arc::new(started.map_err(|error| DaemonError::Switch(with_causes(&error)))?);
     let Resumed { may_write, loaded, refused } = match (&saved, &arguments.state) {
         (Some(saved), Some(path)) => {
@@ -308,6 +314,7 @@ async fn serve(arguments: &Arguments, file: ConfigFile, socket: &Path) -> Result
     });
     let keeping = keeper.clone().map(|keeper| tokio::spawn(async move { keeper.run().await }));
     log_ready(arguments, &switch.running_config(), socket);
+    service_manager::start(&switch);
     let places = Arc::new(Semaphore::new(CLIENTS_MAX));
     loop {
         tokio::select! {
@@ -327,6 +334,7 @@ async fn serve(arguments: &Arguments, file: ConfigFile, socket: &Path) -> Result
         }
     }
     info!("shuntd: stopping");
+    service_manager::notify_stopping();
     // A daemon that starts now waits for the end of this one.
     let _ = std::fs::remove_file(socket);
     HttpService::stop(http).await;

@@ -490,6 +490,11 @@ impl Switch {
         self.control.plane.thread_states()
     }
 
+    /// Returns the packet threads that hang or have ended: none answers within `limit`.
+    pub async fn stalled_packet_threads(&self, limit: Duration) -> Vec<usize> {
+        self.control.plane.stalled_threads(limit).await
+    }
+
     /// Returns the number of completed runs of the periodic upkeep.
     ///
     /// A run takes place every half second. It waits for a reply of each packet thread.

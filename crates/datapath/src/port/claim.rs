@@ -27,6 +27,7 @@ use std::{
 
 use nix::{
     errno::Errno,
+    net::if_::if_nametoindex,
     sys::socket::{
         AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, socket,
         sockopt::PeerCredentials,
@@ -147,7 +148,7 @@ pub(super) fn refuse_member(device: &DeviceName, index: c_uint) -> Result<(), Po
     match link::master(index) {
         Some(master) if master == OPEN_VSWITCH => Err(PortError::OpenVswitch { name: name() }),
         Some(master) => Err(PortError::Enslaved { name: name(), master }),
-        None if is_held_by_open_vswitch(index) => Err(PortError::OpenVswitch { name: name() }),
+        None if has_socket_of_open_vswitch(index) => Err(PortError::OpenVswitch { name: name() }),
         None => Ok(()),
     }
 }
@@ -157,11 +158,19 @@ const OPEN_VSWITCH: &str = "ovs-system";
 /// The process that has the packet sockets of the userspace datapath.
 const DAEMON: &str = "ovs-vswitchd";
 
+/// Returns whether the userspace datapath of Open vSwitch has a device, by name.
+///
+/// Processes of which this process may not see the descriptors do not count.
+#[must_use]
+pub fn is_held_by_open_vswitch(device: &str) -> bool {
+    if_nametoindex(device).is_ok_and(has_socket_of_open_vswitch)
+}
+
 /// Returns whether the userspace datapath of Open vSwitch receives from a device.
 ///
 /// Other programs with a packet socket, such as `tcpdump`, forward nothing. Processes of which this
 /// process may not see the descriptors do not count.
-fn is_held_by_open_vswitch(index: c_uint) -> bool {
+fn has_socket_of_open_vswitch(index: c_uint) -> bool {
     let sockets = fs::read_to_string("/proc/thread-self/net/packet").unwrap_or_default();
     let sockets: Vec<String> = receivers(&sockets, index).collect();
     if sockets.is_empty() {

@@ -27,6 +27,7 @@ pub mod pcap;
 mod sys;
 pub mod tap;
 
+pub use claim::is_held_by_open_vswitch;
 pub use contract::{Capabilities, Port, PortCounters, Queues, RxQueue, RxReport, TxEnd, TxQueue};
 pub use error::PortError;
 pub use spec::{PortSpec, Repeat, open};

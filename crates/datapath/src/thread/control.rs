@@ -43,6 +43,7 @@ impl PacketThread {
                 self.rx_ports.bind(port, bridge, number);
             }
             Command::Inject(injection) => self.inject(&injection),
+            Command::Ping(reply) => reply(()),
             Command::Pull(reply) => {
                 // These are few, and not in the order of the others.
                 self.decisions.credit(&self.pipeline, 0);

@@ -189,6 +189,18 @@ fn changes_do_not_wait_for_an_eviction_thread_that_is_gone() {
 }
 
 #[test]
+fn a_sleeping_thread_answers_a_ping() {
+    let mut threads = start();
+    threads.await_sleep();
+    for control in &mut threads.controls {
+        let (sender, answered) = mpsc::channel();
+        control.send(Command::Ping(Box::new(move |()| sender.send(()).unwrap()))).unwrap();
+        answered.recv_timeout(TIME_LIMIT).unwrap();
+    }
+    threads.running.into_iter().for_each(|thread| drop(thread.stop()));
+}
+
+#[test]
 fn sleeping_threads_acknowledge_versions_run_commands_and_stop() {
     let mut threads = start();
     for bridge in 1..=50 {

@@ -10,7 +10,7 @@ use shunt_switch::{Config, ReloadReport, Switch};
 use tokio::sync::Mutex;
 use tracing::{info, warn};
 
-use super::trace_log;
+use super::{service_manager, trace_log};
 use crate::{
     config::{self, ConfigFile},
     http::HttpOptions,
@@ -94,11 +94,18 @@ impl Reloader {
     }
 
     async fn try_reload(&self) -> Result<(String, ReloadReport), String> {
+        let mut loaded = self.loaded.lock().await;
+        service_manager::notify_reloading();
+        let reloaded = self.load(&mut loaded).await;
+        service_manager::notify_ready(&self.switch);
+        reloaded
+    }
+
+    async fn load(&self, loaded: &mut LoadedFile) -> Result<(String, ReloadReport), String> {
         let Some(path) = &self.path else {
             let text = "the daemon was started without --config, so there is no file to reload";
             return Err(text.to_owned());
         };
-        let mut loaded = self.loaded.lock().await;
         let file = config::read(path).map_err(|error| error.in_one_line())?;
         let config = file.switch();
         let mut report = self.switch.reload(&loaded.config, &config).await;

@@ -5,7 +5,7 @@ use std::fs;
 use crate::{Daemon, until};
 
 /// Returns a capture file with one frame of an unknown protocol.
-fn capture() -> Vec<u8> {
+pub(crate) fn capture() -> Vec<u8> {
     let mut file =
         vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0];
     file.extend([0, 0, 0, 0, 0, 0, 0, 0, 60, 0, 0, 0, 60, 0, 0, 0]);

@@ -10,6 +10,7 @@ mod nic;
 mod ports;
 mod reload;
 mod run_dir;
+mod service_manager;
 mod state;
 mod trace;
 mod window;

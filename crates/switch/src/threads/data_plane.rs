@@ -9,7 +9,7 @@
 //! would stay. Without the learner thread every queue with a learn request would stop. So if either
 //! ends, all packet threads stop.
 
-use std::{collections::BTreeSet, sync::Arc, thread};
+use std::{collections::BTreeSet, pin::pin, sync::Arc, thread, time::Duration};
 
 use parking_lot::Mutex;
 use shunt_classifier::Version;
@@ -380,6 +380,42 @@ impl DataPlane {
             status(format!("trainer of packet thread {index}"), ThreadState::Panicked)
         });
         packet.chain(others).chain(trainers).collect()
+    }
+
+    /// Returns the packet threads that do not answer within `limit`.
+    ///
+    /// A thread that iterates or sleeps answers at once. One that hangs in an iteration, or has
+    /// ended, does not.
+    pub(crate) async fn stalled_threads(&self, limit: Duration) -> Vec<usize> {
+        let deadline = tokio::time::sleep(limit);
+        let mut deadline = pin!(deadline);
+        let mut answers = Vec::new();
+        for thread in 0..usize::from(self.threads_count()) {
+            let (sender, answer) = oneshot::channel();
+            // The receiver may be gone.
+            let reply = Box::new(move |()| {
+                let _ = sender.send(());
+            });
+            answers.push((thread, self.try_send(thread, Command::Ping(reply)).err(), answer));
+        }
+        let mut stalled = Vec::new();
+        for (thread, refused, answer) in answers {
+            let answered = async {
+                if let Some(ping) = refused {
+                    self.send(thread, ping).await;
+                }
+                answer.await.is_ok()
+            };
+            let is_alive = tokio::select! {
+                biased;
+                is_alive = answered => is_alive,
+                () = &mut deadline => false,
+            };
+            if !is_alive {
+                stalled.push(thread);
+            }
+        }
+        stalled
     }
 
     /// Returns the packet threads that run.

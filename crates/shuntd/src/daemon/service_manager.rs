@@ -1,0 +1,112 @@
+//! Notifications to the service manager: readiness, reloads, status, watchdog.
+//!
+//! systemd starts a service of `Type=notify` with the path of a datagram socket in `NOTIFY_SOCKET`
+//! (`sd_notify(3)`). The daemon sends lines such as `READY=1` to it. Without this variable it sends
+//! nothing.
+//!
+//! With `WatchdogSec=`, systemd restarts a daemon that has not sent `WATCHDOG=1` for that time. The
+//! daemon sends it only after every packet thread has answered a ping. A sleeping thread wakes to
+//! answer, so an idle switch keeps its service manager content.
+
+use std::{sync::Arc, time::Duration};
+
+use sd_notify::NotifyState;
+use shunt_switch::Switch;
+use tokio::time::sleep;
+use tracing::{error, info, warn};
+
+use crate::render::counted;
+
+/// Reports that the daemon is ready, and feeds the watchdog from now on.
+pub(crate) fn start(switch: &Arc<Switch>) {
+    notify_ready(switch);
+    tokio::spawn(feed_watchdog(Arc::clone(switch)));
+}
+
+/// Reports that the configuration is in force, with the size of the switch.
+pub(crate) fn notify_ready(switch: &Switch) {
+    notify(&[NotifyState::Ready, NotifyState::Status(&size(switch))]);
+}
+
+/// Reports that a reload begins; [`notify_ready`] must follow.
+pub(crate) fn notify_reloading() {
+    // `Type=notify-reload` needs the time, to tell this reload from an earlier one.
+    let time = NotifyState::monotonic_usec_now().ok();
+    let states = [Some(NotifyState::Reloading), time, Some(NotifyState::Status("reloading"))];
+    notify(&states.into_iter().flatten().collect::<Vec<_>>());
+}
+
+/// Reports that the daemon is about to end.
+pub(crate) fn notify_stopping() {
+    notify(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
+}
+
+/// Feeds the watchdog of the service manager while every packet thread iterates.
+///
+/// Returns at once if there is no watchdog.
+async fn feed_watchdog(switch: Arc<Switch>) {
+    let Some(limit) = sd_notify::watchdog_enabled().filter(|limit| !limit.is_zero()) else {
+        return;
+    };
+    info!(limit_ms = millis(limit), "watchdog: fed while every packet thread iterates");
+    // Answers at the last moment, and the pause, still take less than the limit.
+    let (answer_max, pause) = (limit / 2, limit / 4);
+    let (mut shown, mut stalled_before) = (size(&switch), Vec::new());
+    loop {
+        let stalled = switch.stalled_packet_threads(answer_max).await;
+        if stalled != stalled_before {
+            log_stall(&stalled, answer_max);
+        }
+        let status = if stalled.is_empty() { size(&switch) } else { stall(&stalled) };
+        let fed = stalled.is_empty().then_some(NotifyState::Watchdog);
+        let changed = (status != shown).then_some(NotifyState::Status(&status));
+        let states: Vec<_> = fed.into_iter().chain(changed).collect();
+        if !states.is_empty() {
+            notify(&states);
+        }
+        (shown, stalled_before) = (status, stalled);
+        sleep(pause).await;
+    }
+}
+
+fn log_stall(stalled: &[usize], limit: Duration) {
+    if stalled.is_empty() {
+        info!("watchdog: every packet thread iterates again");
+    }
+    for thread in stalled {
+        error!(
+            limit_ms = millis(limit),
+            "packet thread {thread}: no iteration ended in time, so the watchdog is not fed and the \
+             service manager will restart the daemon"
+        );
+    }
+}
+
+/// Returns the number of bridges, ports and packet threads of a switch.
+fn size(switch: &Switch) -> String {
+    let config = switch.running_config();
+    let ports = config.bridges.iter().map(|bridge| bridge.ports.len() as u64).sum();
+    format!(
+        "{}, {}, {}",
+        counted(config.bridges.len() as u64, "bridge"),
+        counted(ports, "port"),
+        counted(config.threads.packet.into(), "packet thread")
+    )
+}
+
+/// Returns the status line of a switch with packet threads that do not iterate.
+fn stall(threads: &[usize]) -> String {
+    let names: Vec<String> = threads.iter().map(usize::to_string).collect();
+    format!("packet threads that do not iterate: {}", names.join(", "))
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Sends these states, if there is a service manager.
+fn notify(states: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        warn!(%error, "service manager: notification not sent");
+    }
+}

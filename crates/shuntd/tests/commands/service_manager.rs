@@ -1,0 +1,167 @@
+//! The messages of the daemon to systemd, which the test plays.
+
+use std::{
+    fs::{self, File},
+    io::Read,
+    os::unix::net::UnixDatagram,
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use nix::{sys::stat::Mode, unistd::mkfifo};
+use serde_json::{Value, json};
+
+use crate::{Daemon, evict::capture, shuntd};
+
+/// A bridge with a port that needs no device.
+const BRIDGE: &str =
+    "[[bridge]]\nname = \"br0\"\n[[bridge.port]]\nname = \"p1\"\ntype = \"null\"\n";
+
+/// A daemon with a service manager that records its messages.
+struct Service {
+    daemon: Daemon,
+    socket: UnixDatagram,
+}
+
+impl Service {
+    /// Starts a daemon; the watchdog has this limit, in microseconds.
+    fn start(configuration: &str, watchdog: Option<&str>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("shunt.toml"), configuration).unwrap();
+        let path = folder.path().join("notify");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let log = File::create(folder.path().join("log")).unwrap();
+        let mut command = shuntd(folder.path());
+        command.arg("--config").arg(folder.path().join("shunt.toml")).stderr(Stdio::from(log));
+        command.env("NOTIFY_SOCKET", &path).env_remove("WATCHDOG_PID");
+        match watchdog {
+            Some(limit) => command.env("WATCHDOG_USEC", limit),
+            None => command.env_remove("WATCHDOG_USEC"),
+        };
+        Self { daemon: Daemon { process: command.spawn().unwrap(), folder }, socket }
+    }
+
+    /// Returns the next message of the daemon.
+    fn message(&self) -> String {
+        let mut bytes = [0; 4096];
+        let length = self.socket.recv(&mut bytes).unwrap();
+        String::from_utf8(bytes[..length].to_vec()).unwrap()
+    }
+
+    /// Returns the next message with this line.
+    fn message_with(&self, line: &str) -> String {
+        loop {
+            let message = self.message();
+            if message.lines().any(|own| own.starts_with(line)) {
+                return message;
+            }
+        }
+    }
+
+    /// Returns all messages until none has arrived for `silence`.
+    fn messages_until(&self, silence: Duration) -> Vec<String> {
+        self.socket.set_read_timeout(Some(silence)).unwrap();
+        let mut bytes = [0; 4096];
+        let next = || self.socket.recv(&mut bytes).ok().map(|length| bytes[..length].to_vec());
+        let messages = std::iter::from_fn(next);
+        let messages = messages.map(|bytes| String::from_utf8(bytes).unwrap()).collect();
+        self.socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        messages
+    }
+}
+
+#[test]
+fn ready_means_that_the_configuration_is_in_force() {
+    let mut service = Service::start(BRIDGE, None);
+    assert_eq!(service.message(), "READY=1\nSTATUS=1 bridge, 1 port, 1 packet thread\n");
+    assert!(service.daemon.answer(&["show"]).contains("p1"));
+    service.daemon.answer(&["exit"]);
+    assert_eq!(service.message(), "STOPPING=1\nSTATUS=stopping\n");
+    assert!(service.daemon.process.wait().unwrap().success());
+    assert!(service.messages_until(Duration::from_millis(1)).is_empty());
+}
+
+#[test]
+fn a_reload_is_reported_from_its_begin_to_its_end() {
+    let service = Service::start(BRIDGE, None);
+    service.message_with("READY=1");
+    let file = service.daemon.run_dir().join("shunt.toml");
+    fs::write(&file, format!("{BRIDGE}[[bridge]]\nname = \"br1\"\n")).unwrap();
+    let id = service.daemon.process.id().to_string();
+    assert!(Command::new("kill").args(["-s", "HUP", &id]).status().unwrap().success());
+    let begin = service.message();
+    assert!(begin.starts_with("RELOADING=1\nMONOTONIC_USEC="), "{begin}");
+    assert_eq!(service.message(), "READY=1\nSTATUS=2 bridges, 1 port, 1 packet thread\n");
+    // A file that is refused leaves the daemon ready, too.
+    fs::write(&file, "nonsense").unwrap();
+    service.daemon.error_text(&["reload"]);
+    assert!(service.message().starts_with("RELOADING=1\n"));
+    assert_eq!(service.message(), "READY=1\nSTATUS=2 bridges, 1 port, 1 packet thread\n");
+}
+
+#[test]
+fn the_watchdog_is_fed_while_packet_threads_sleep() {
+    let service = Service::start(BRIDGE, Some("2000000"));
+    service.message_with("READY=1");
+    for _ in 0..3 {
+        assert_eq!(service.message(), "WATCHDOG=1\n");
+    }
+    service.daemon.answer(&["del-br", "br0"]);
+    let changed = service.message_with("STATUS=");
+    assert_eq!(changed, "WATCHDOG=1\nSTATUS=0 bridges, 0 ports, 1 packet thread\n");
+}
+
+#[test]
+fn a_daemon_without_watchdog_sends_no_feed() {
+    let service = Service::start(BRIDGE, None);
+    service.message_with("READY=1");
+    assert!(service.messages_until(Duration::from_millis(300)).is_empty());
+}
+
+/// The packet thread writes packets to a pipe that nobody reads.
+///
+/// It blocks in the system call.
+#[test]
+fn a_packet_thread_that_hangs_starves_the_watchdog() {
+    let service = Service::start("[[bridge]]\nname = \"br0\"\n", Some("800000"));
+    service.message_with("WATCHDOG=1");
+    let folder = service.daemon.run_dir();
+    let pipe = folder.join("pipe");
+    mkfifo(&pipe, Mode::S_IRWXU).unwrap();
+    let mut reader = File::options().read(true).write(true).open(&pipe).unwrap();
+    let mut restoring = send_to(&service.daemon, &pipe);
+    let starved = service.message_with("STATUS=packet threads");
+    assert_eq!(starved, "STATUS=packet threads that do not iterate: 0\n");
+    let silence = service.messages_until(Duration::from_millis(800));
+    assert!(silence.is_empty(), "{silence:?}");
+    assert!(service.daemon.log().contains("packet thread 0: no iteration ended in time"));
+    // The thread goes on when somebody reads the pipe.
+    thread::spawn(move || {
+        let mut bytes = vec![0; 1 << 16];
+        while reader.read(&mut bytes).is_ok() {}
+    });
+    service.message_with("WATCHDOG=1");
+    assert!(restoring.wait().unwrap().success());
+}
+
+/// Forwards packets without end to a capture file.
+///
+/// Returns the command that adds the rule.
+fn send_to(daemon: &Daemon, file: &Path) -> Child {
+    let folder = daemon.run_dir();
+    fs::write(folder.join("in.pcap"), capture()).unwrap();
+    let rx = format!("rx={}", folder.join("in.pcap").display());
+    let tx = format!("tx={}", file.display());
+    daemon.answer(&["add-port", "br0", "out", "type=pcap", "number=2", &tx]);
+    daemon.answer(&["add-port", "br0", "in", "type=pcap", "number=1", &rx, "repeat=endless"]);
+    let mut saved: Value = serde_json::from_str(&daemon.answer(&["save"])).unwrap();
+    saved["state"]["tables"][0]["rules"] = json!(["priority=0,actions=output:2"]);
+    fs::write(folder.join("saved.json"), saved.to_string()).unwrap();
+    // It waits for the packet thread, which hangs by then.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shuntctl"));
+    command.arg("--run-dir").arg(folder).arg("restore").arg(folder.join("saved.json"));
+    command.stdout(Stdio::null()).spawn().unwrap()
+}
