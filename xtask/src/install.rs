@@ -37,6 +37,16 @@ pub(crate) const TESTS: &[Tool] = &[
     tool("/usr/lib/openvswitch-switch/ovs-vswitchd", "openvswitch-switch"),
 ];
 
+/// Programs that build and check the Debian package.
+pub(crate) const PACKAGE: &[Tool] = &[
+    tool("dpkg-deb", "dpkg"),
+    tool("dpkg-shlibdeps", "dpkg-dev"),
+    tool("lintian", "lintian"),
+    tool("mmdebstrap", "mmdebstrap"),
+    tool("nsenter", "util-linux"),
+    tool("systemd-analyze", "systemd"),
+];
+
 /// Programs of the rival in benchmarks.
 pub(crate) const RIVAL: &[Tool] = &[
     tool("ovs-ofctl", "openvswitch-common"),

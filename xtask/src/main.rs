@@ -10,8 +10,10 @@ mod fuzz;
 mod install;
 mod lint;
 mod loom;
+mod man;
 mod mutants;
 mod p4;
+mod package;
 mod pipebench;
 mod shell;
 mod soak;
@@ -67,6 +69,18 @@ const COMMANDS: &[Command] = &[
         arguments: "",
         what: "generate the P4Info and the bmv2 program of the LTM tables from their description",
         run: p4::run_command,
+    },
+    Command {
+        name: "package",
+        arguments: "[--check] [--profile NAME | --programs DIR]",
+        what: "build the Debian package; --check installs, upgrades and purges it in a fresh root",
+        run: package::run_command,
+    },
+    Command {
+        name: "man",
+        arguments: "",
+        what: "write the manual pages and shell completions of all programs",
+        run: man::run_command,
     },
     Command {
         name: "differential",

@@ -41,7 +41,7 @@ fn the_figure_of_the_readme_shows_the_results() {
 #[test]
 fn every_command_of_the_programs_in_the_pages_exists() {
     let sources: BTreeMap<String, String> = files(".rs").into_iter().collect();
-    let client = &sources["crates/shuntd/src/client.rs"];
+    let client = &sources["crates/shuntd/src/client/arguments.rs"];
     let daemon = ["daemon", "daemon/nic"]
         .map(|file| sources[&format!("crates/shuntd/src/{file}.rs")].as_str());
     let daemon = &daemon.concat();

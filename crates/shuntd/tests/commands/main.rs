@@ -4,6 +4,7 @@
 
 mod clients;
 mod controllers;
+mod doctor;
 mod evict;
 mod http;
 mod nic;

@@ -1,0 +1,63 @@
+//! Writes the manual pages and shell completions of all programs, from their command lines.
+//!
+//! `cargo xtask man` runs it. The argument is the folder for `man` and `completions`.
+
+use std::{
+    env,
+    fs::{self, File},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use clap::Command;
+use clap_complete::{Shell, generate_to};
+use clap_mangen::Man;
+
+/// A program, and what its pages add to its command line.
+struct Program {
+    command: fn() -> Command,
+    section: &'static str,
+    /// Further sections of the main page, in the macros of man(7).
+    further: &'static str,
+}
+
+const DAEMON: &str = include_str!("../../../packaging/manual/shuntd.roff");
+
+const CLIENT: &str = include_str!("../../../packaging/manual/shuntctl.roff");
+
+fn main() -> io::Result<()> {
+    let folder = env::args_os().nth(1).map_or_else(|| PathBuf::from("manual"), PathBuf::from);
+    let (pages, completions) = (folder.join("man"), folder.join("completions"));
+    fs::create_dir_all(&pages)?;
+    fs::create_dir_all(&completions)?;
+    let programs = [
+        Program { command: shuntd::daemon::command, section: "8", further: DAEMON },
+        Program { command: shuntd::client::command, section: "1", further: CLIENT },
+        Program { command: shunt_pipebench::command_line::command, section: "1", further: "" },
+    ];
+    for Program { command, section, further } in programs {
+        let name = command().get_name().to_owned();
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+            generate_to(shell, &mut command(), &name, &completions)?;
+        }
+        // `help` has no page of its own.
+        let mut command = command().disable_help_subcommand(true);
+        command.build();
+        write_page(&command, section, further, &pages)?;
+        for part in command.get_subcommands() {
+            let further = format!(".SH \"SEE ALSO\"\n.BR {name} ({section})\n");
+            write_page(part, section, &further, &pages)?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes the page of a program, or of one of its commands.
+fn write_page(command: &Command, section: &str, further: &str, folder: &Path) -> io::Result<()> {
+    let version = env!("CARGO_PKG_VERSION");
+    let page = Man::new(command.clone()).section(section).manual("Shunt").date("");
+    let page = page.source(format!("Shunt {version}"));
+    let mut file = File::create(folder.join(page.get_filename()))?;
+    page.render(&mut file)?;
+    file.write_all(further.as_bytes())
+}

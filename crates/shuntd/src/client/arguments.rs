@@ -1,0 +1,287 @@
+//! The command line of `shuntctl`.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+/// Control a running shuntd.
+///
+/// Rules are changed with OpenFlow: `ovs-ofctl -O OpenFlow13 .. unix:RUN_DIR/BRIDGE.mgmt`.
+#[derive(Debug, Parser)]
+#[command(name = "shuntctl", version)]
+pub(super) struct Arguments {
+    /// Use the daemon with this run directory.
+    #[arg(long, value_name = "DIR", default_value = "/run/shunt", global = true)]
+    pub(super) run_dir: PathBuf,
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Show bridges, controllers and ports.
+    Show {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show ports with their counters.
+    Ports {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show the threads with their states.
+    Threads {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Add a bridge: `add-br br0`, `add-br br0 controllers=tcp:192.0.2.10`.
+    AddBr {
+        /// Name of the bridge: at most 15 bytes.
+        name: String,
+        /// Set controllers=tcp:IP:PORT,.., listen=ptcp:PORT:IP,.., datapath_id=ID,
+        /// mac=ADDRESS, local=none|tap, mtu=BYTES, table_rules=N,
+        /// table_overflow=refuse|evict, mac_ageing_s=SECONDS, mac_entries=N.
+        #[arg(value_name = "KEY=VALUE")]
+        settings: Vec<String>,
+    },
+    /// Change a bridge while it forwards.
+    ///
+    /// `set-br br0 controllers=tcp:192.0.2.10,tcp:192.0.2.11`, `set-br br0 controllers=`.
+    ///
+    /// All keys change at once, or none if one is refused. Controllers and listeners that stay keep
+    /// their connections. The configuration file does not change.
+    SetBr {
+        /// Name of the bridge.
+        name: String,
+        /// Set controllers=tcp:IP:PORT,.., listen=ptcp:PORT:IP,.., datapath_id=ID,
+        /// table_rules=N, table_overflow=refuse|evict, mac_ageing_s=SECONDS, mac_entries=N.
+        #[arg(value_name = "KEY=VALUE", required = true)]
+        settings: Vec<String>,
+    },
+    /// Delete a bridge with its ports and rules.
+    DelBr {
+        /// Name of the bridge.
+        name: String,
+    },
+    /// Add a port: `add-port br0 eth1`, `add-port br0 tap1 type=tap`.
+    AddPort {
+        /// Name of the bridge.
+        bridge: String,
+        /// Name of the port: at most 15 bytes.
+        name: String,
+        /// Set type=af_packet|af_xdp|tap|pcap|patch|null, number=N, device=NAME, mtu=BYTES,
+        /// rx_slots=N, xdp_mode=best-effort|native-with-zerocopy|native|generic, rx=FILE,
+        /// tx=FILE, repeat=once|endless, peer=PORT. The default type is af_packet.
+        /// VLANs: tag=VLAN, trunks=VLAN,VLAN..,
+        /// vlan_mode=access|trunk|native-tagged|native-untagged.
+        #[arg(value_name = "KEY=VALUE")]
+        settings: Vec<String>,
+    },
+    /// Delete a port.
+    DelPort {
+        /// Name of the port.
+        name: String,
+    },
+    /// Set the VLANs of a port for NORMAL.
+    ///
+    /// `set-vlans eth1 tag=10`, `set-vlans eth2 vlan_mode=trunk trunks=10,20`.
+    ///
+    /// Omitted keys are reset to their defaults. Without any key the port becomes a trunk of all
+    /// VLANs.
+    SetVlans {
+        /// Name of the port.
+        name: String,
+        /// Set vlan_mode=access|trunk|native-tagged|native-untagged, tag=VLAN,
+        /// trunks=VLAN,VLAN..
+        #[arg(value_name = "KEY=VALUE")]
+        settings: Vec<String>,
+    },
+    /// Show the MAC addresses that NORMAL has learned in a bridge.
+    Macs {
+        /// Name of the bridge.
+        bridge: String,
+    },
+    /// Change settings of the running daemon.
+    ///
+    /// `set caches.idle_ms=5000`, `set logging.filter=debug`.
+    ///
+    /// All settings change at once, or none if one is refused. The configuration file does not
+    /// change.
+    Set {
+        /// Set KEY to VALUE.
+        ///
+        /// `shuntctl settings` lists the keys with their values. The error of an invalid value
+        /// names the valid ones.
+        #[arg(value_name = "KEY=VALUE", required = true)]
+        settings: Vec<String>,
+    },
+    /// Load the configuration file of the daemon again, like SIGHUP.
+    ///
+    /// Bridges, ports and settings that differ from the last load change at once. Keys that only
+    /// apply at the start of the daemon are listed. Objects that were added with `shuntctl` stay.
+    Reload,
+    /// Save bridges, ports, settings, rules, groups and meters to a file.
+    ///
+    /// Rules are in the syntax of `ovs-ofctl`. Counters and learned MAC addresses are not saved.
+    Save {
+        /// Write to this file instead of standard output.
+        file: Option<PathBuf>,
+    },
+    /// Restore a file that `save` or `shuntd --state` has written.
+    ///
+    /// Adds the bridges and ports that are missing, sets the settings, and replaces the rules, groups
+    /// and meters of each bridge in the file at once.
+    Restore {
+        /// File to restore.
+        file: PathBuf,
+    },
+    /// Show the settings that `set` can change.
+    Settings {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show cache hits, misses and evictions.
+    Caches {
+        /// Print JSON.
+        #[arg(long, conflicts_with_all = ["line", "metrics"])]
+        json: bool,
+        /// Print one line.
+        #[arg(long, conflicts_with = "metrics")]
+        line: bool,
+        /// Print metrics in the text format of Prometheus.
+        #[arg(long)]
+        metrics: bool,
+    },
+    /// Show cache entries, those with most packets first.
+    Entries {
+        /// Limit the number of entries; 0: all.
+        #[arg(long, default_value_t = 20)]
+        count: u64,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show the eviction engine, its latencies, and evictions by cause.
+    Evict {
+        /// Print JSON.
+        #[arg(long, conflicts_with = "metrics")]
+        json: bool,
+        /// Print metrics in the text format of Prometheus.
+        #[arg(long)]
+        metrics: bool,
+    },
+    /// Explain why a cache entry is valid, or which change evicted it.
+    ///
+    /// `shuntctl entries` lists entries with their names. A name has three numbers: the packet
+    /// thread, a slot, and the number of earlier uses of the slot. A name is never reused.
+    ///
+    /// A change evicts an entry in three cases. It changes or removes a rule that an earlier lookup
+    /// matched. It adds a rule of higher priority that overlaps the fields of that lookup. It changes
+    /// an object that the entry depends on, such as a group, a port or a MAC address.
+    ///
+    /// Entries without hits expire. Expired entries cannot be explained.
+    Why {
+        /// Name of the entry, such as `0.17.2`.
+        entry: String,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Trace a packet through the tables, and show its megaflow.
+    Trace {
+        /// Name of the bridge.
+        bridge: String,
+        /// Describe the packet.
+        ///
+        /// `in_port=1,tcp,nw_dst=10.0.0.1,tp_dst=80`, or a frame in hexadecimal.
+        flow: String,
+        /// Use this frame, in hexadecimal; FLOW then only gives the ingress port.
+        frame: Option<String>,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show packet counters, and lost packets by reason and by port.
+    Drops {
+        /// Print JSON.
+        #[arg(long, conflicts_with = "metrics")]
+        json: bool,
+        /// Print metrics in the text format of Prometheus.
+        #[arg(long)]
+        metrics: bool,
+    },
+    /// Print all metrics in the text format of Prometheus.
+    ///
+    /// The HTTP server of the daemon has the same text at `/metrics`. The metrics of rule-space
+    /// coverage are only in `caches --metrics`, because packet threads work for them.
+    Metrics,
+    /// Show forecasts of flows by predictor, with their outcomes.
+    Forecast {
+        /// Print JSON.
+        #[arg(long, conflicts_with = "metrics")]
+        json: bool,
+        /// Print metrics in the text format of Prometheus.
+        #[arg(long)]
+        metrics: bool,
+    },
+    /// Make cache entries for flows before their first packets arrive.
+    ///
+    /// `preload br0 flows.txt`, `preload br0 capture.pcap --in-port p1`.
+    ///
+    /// A flow has a line in the syntax of `trace`, with in_port. Packet threads translate the flows
+    /// while no packet waits. `forecast` shows the outcomes.
+    Preload {
+        /// Name of the bridge.
+        bridge: String,
+        /// Text file with one flow in each line, or classic pcap file.
+        file: PathBuf,
+        /// Ingress port of the packets of a capture.
+        #[arg(long, value_name = "PORT")]
+        in_port: Option<String>,
+        /// Remove entries that no packet has hit after this time.
+        #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+        seconds: u64,
+    },
+    /// Show packet rates, cache hits and drops until Ctrl-C.
+    Top {
+        /// Set the time between two updates, in seconds.
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+        interval: u64,
+        /// End after this number of updates; 0: never.
+        #[arg(long, default_value_t = 0)]
+        count: u64,
+    },
+    /// Capture the packets of a port, or dropped packets.
+    ///
+    /// `shuntctl capture p1 | tcpdump -r -`.
+    Capture {
+        /// Name of a port, or `drops`.
+        #[arg(value_name = "PORT|drops")]
+        source: String,
+        /// Write to this file instead of standard output.
+        file: Option<PathBuf>,
+        /// End after this number of packets; 0: at Ctrl-C.
+        #[arg(long, default_value_t = 0)]
+        count: u64,
+    },
+    /// Check that this host lets the switch run, and show how to mend what is missing.
+    ///
+    /// Works without the daemon, and checks its rights, limits and ports as well if it runs. Else it
+    /// reads what the ports need from the configuration file, and checks the rights of this user.
+    ///
+    /// The exit code is 1 if something is missing.
+    Doctor {
+        /// Read the ports from this configuration file if no daemon runs.
+        #[arg(long, value_name = "FILE", default_value = "/etc/shunt/shunt.toml")]
+        config: PathBuf,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Stop the daemon, and wait until it has ended.
+    Exit,
+}

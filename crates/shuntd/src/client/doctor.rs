@@ -1,0 +1,167 @@
+//! `shuntctl doctor`: what this host lacks for the ports of a switch, and the commands that mend it.
+//!
+//! With a daemon, the checks are about that process and the ports that it has. Without one, they are
+//! about this user and the ports of the configuration file. If there are no ports yet, the checks are
+//! those of the usual port types, `af_packet` and `tap`.
+
+mod checks;
+mod system;
+
+use std::{fmt::Write, path::Path, process::ExitCode};
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use self::{
+    checks::{PortNeeds, RunningDaemon},
+    system::HostSystem,
+};
+use super::{connect, print, value};
+use crate::{config, render::counted, rpc::RpcClient};
+
+/// The result of one check.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct HostCheck {
+    state: CheckState,
+    /// The checked thing, such as `CAP_NET_RAW`.
+    subject: String,
+    /// The result in words.
+    detail: String,
+    /// Command that mends it.
+    mend: Option<String>,
+}
+
+/// The state of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum CheckState {
+    /// Nothing is missing.
+    Ok,
+    /// Worth to know: the switch works without it.
+    Note,
+    /// The switch, or a port, does not work without it.
+    Missing,
+}
+
+impl HostCheck {
+    fn ok(subject: impl Into<String>, detail: impl Into<String>) -> Self {
+        let (subject, detail) = (subject.into(), detail.into());
+        Self { state: CheckState::Ok, subject, detail, mend: None }
+    }
+
+    fn note(subject: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { state: CheckState::Note, ..Self::ok(subject, detail) }
+    }
+
+    fn missing(
+        subject: impl Into<String>,
+        detail: impl Into<String>,
+        mend: impl Into<String>,
+    ) -> Self {
+        let mend = Some(mend.into());
+        Self { state: CheckState::Missing, mend, ..Self::ok(subject, detail) }
+    }
+}
+
+/// Checks the host, and prints the results.
+///
+/// The exit code is 1 if something is missing.
+pub(super) fn doctor(run_dir: &Path, config: &Path, json: bool) -> ExitCode {
+    let system = HostSystem::new("/");
+    let checks = run_checks(&system, run_dir, config);
+    print(&if json { json_of(&checks) } else { text_of(&checks) });
+    if missing(&checks) == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn run_checks(system: &HostSystem, run_dir: &Path, config: &Path) -> Vec<HostCheck> {
+    let mut checks = Vec::new();
+    let daemon = match connect(run_dir) {
+        Ok(mut client) => running_daemon(&mut client, system, run_dir),
+        Err(error) => {
+            checks.push(HostCheck::note(
+                "daemon",
+                format!("{error}; the checks below are about this user"),
+            ));
+            None
+        }
+    };
+    if let Some(daemon) = daemon {
+        checks.extend(daemon.checks(system));
+    } else {
+        checks.extend(checks_of_user(system, run_dir, config));
+    }
+    checks.extend(checks::service(system));
+    checks
+}
+
+/// Asks a daemon for its ports and threads. `None` if it does not answer.
+fn running_daemon(
+    client: &mut RpcClient,
+    system: &HostSystem,
+    run_dir: &Path,
+) -> Option<RunningDaemon> {
+    let process = system.daemon_of(run_dir)?;
+    let mut ask = |method| client.call(method, &[]).ok().map(|text| value(&text));
+    Some(RunningDaemon { process, bridges: ask("shunt/show")?, threads: ask("shunt/threads")? })
+}
+
+/// Checks the needs of a daemon of this user, by a configuration file.
+fn checks_of_user(system: &HostSystem, run_dir: &Path, config: &Path) -> Vec<HostCheck> {
+    let mut checks = Vec::new();
+    let shown = config.display();
+    let needs = match config::read(config) {
+        _ if !config.exists() => {
+            let detail = format!("{shown} does not exist, so the usual port types are checked");
+            checks.push(HostCheck::note("configuration", detail));
+            PortNeeds::default()
+        }
+        Ok(file) => {
+            let needs = PortNeeds::of_config(&file.switch());
+            let ports = counted(needs.ports, "port");
+            checks.push(HostCheck::ok("configuration", format!("{shown} is valid, with {ports}")));
+            needs
+        }
+        Err(error) => {
+            let mend = format!("shuntd --config {shown} --check");
+            checks.push(HostCheck::missing("configuration", error.in_one_line(), mend));
+            PortNeeds::default()
+        }
+    };
+    checks.extend(needs.checks_of_user(system));
+    checks.push(checks::run_dir(run_dir));
+    checks
+}
+
+fn missing(checks: &[HostCheck]) -> usize {
+    checks.iter().filter(|check| check.state == CheckState::Missing).count()
+}
+
+fn json_of(checks: &[HostCheck]) -> String {
+    let all: Value = json!({"checks": checks, "missing": missing(checks)});
+    format!("{all}\n")
+}
+
+fn text_of(checks: &[HostCheck]) -> String {
+    let mut text = String::new();
+    for HostCheck { state, subject, detail, mend } in checks {
+        let state = match state {
+            CheckState::Ok => "ok",
+            CheckState::Note => "note",
+            CheckState::Missing => "missing",
+        };
+        let _ = writeln!(text, "{state:<8} {subject}: {detail}");
+        for (number, line) in mend.iter().flat_map(|mend| mend.lines()).enumerate() {
+            let word = if number == 0 { "run:" } else { "" };
+            let _ = writeln!(text, "         {word:<4} {line}");
+        }
+    }
+    let verdict = match missing(checks) {
+        0 => "nothing is missing".to_owned(),
+        count => format!("{count} missing"),
+    };
+    let _ = writeln!(text, "{}, {verdict}", counted(checks.len() as u64, "check"));
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,367 @@
+//! The checks of `shuntctl doctor`.
+
+use std::{fs::OpenOptions, io, path::Path};
+
+use nix::{
+    errno::Errno,
+    sys::socket::{AddressFamily, SockFlag, SockType, socket},
+    unistd::{AccessFlags, access},
+};
+use serde_json::Value;
+use shunt_datapath::port::is_held_by_open_vswitch;
+use shunt_switch::{Config, config::PortType};
+
+use super::{
+    HostCheck,
+    system::{BPF, Capability, HostSystem, IPC_LOCK, NET_ADMIN, NET_RAW, ProcessRights, UnitState},
+};
+
+/// The needs of the ports of a switch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PortNeeds {
+    has_af_packet: bool,
+    has_af_xdp: bool,
+    has_tap: bool,
+    /// Number of ports.
+    pub(super) ports: u64,
+    /// Number of packet threads.
+    threads: u64,
+    /// Names and devices of the ports that have a device of the host.
+    devices: Vec<(String, String)>,
+}
+
+impl Default for PortNeeds {
+    /// Returns the needs of the usual port types, for a switch without ports.
+    fn default() -> Self {
+        Self {
+            has_af_packet: true,
+            has_af_xdp: false,
+            has_tap: true,
+            ports: 0,
+            threads: 1,
+            devices: Vec::new(),
+        }
+    }
+}
+
+/// Smallest `net.core.rmem_max` with which a receive ring stays small, in bytes.
+///
+/// With `CAP_NET_ADMIN` the limit does not apply.
+const RMEM_MIN: u64 = 8 << 20;
+
+/// Open files of a daemon without ports, with some to spare.
+const FILES_OF_DAEMON: u64 = 256;
+
+/// Commands that let the unit open AF_XDP ports.
+const AF_XDP_UNIT: &str = "install -D -m 644 /usr/share/doc/shunt/examples/af-xdp.conf \
+                           /etc/systemd/system/shuntd.service.d/af-xdp.conf\n\
+                           systemctl daemon-reload && systemctl restart shuntd";
+
+impl PortNeeds {
+    pub(super) fn of_config(config: &Config) -> Self {
+        let ports = config.bridges.iter().flat_map(|bridge| &bridge.ports);
+        let kinds = ports.clone().map(|port| port.kind.name());
+        let has_host_device = |kind| matches!(kind, PortType::AfPacket | PortType::AfXdp);
+        let devices = ports.filter(|port| has_host_device(port.kind)).map(|port| {
+            let device = if port.device.is_empty() { &port.name } else { &port.device };
+            (port.name.clone(), device.clone())
+        });
+        let threads = config.threads.packet.into();
+        Self { threads, devices: devices.collect(), ..Self::of_kinds(kinds) }
+    }
+
+    fn of_kinds<'a>(kinds: impl Iterator<Item = &'a str>) -> Self {
+        let kinds: Vec<&str> = kinds.collect();
+        if kinds.is_empty() {
+            return Self::default();
+        }
+        Self {
+            has_af_packet: kinds.contains(&PortType::AfPacket.name()),
+            has_af_xdp: kinds.contains(&PortType::AfXdp.name()),
+            has_tap: kinds.contains(&PortType::Tap.name()),
+            ports: kinds.len() as u64,
+            ..Self::default()
+        }
+    }
+
+    /// Checks what a daemon of this user could do.
+    pub(super) fn checks_of_user(&self, system: &HostSystem) -> Vec<HostCheck> {
+        let mut checks = Vec::new();
+        match system.rights("self") {
+            Some(rights) => checks.extend(self.checks_of_process(system, &rights)),
+            None => checks.push(HostCheck::note("/proc", "not mounted, so rights are not checked")),
+        }
+        if self.has_af_packet {
+            checks.extend(packet_socket());
+        }
+        if self.has_tap {
+            checks.push(tun_of_user(&system.path("dev/net/tun")));
+        }
+        checks.extend(self.kernel(system));
+        checks.extend(self.devices.iter().map(|(port, device)| check_device(system, port, device)));
+        if self.devices.is_empty() && system.runs("ovs-vswitchd") {
+            let detail = "ovs-vswitchd runs; a device can be in one switch at a time";
+            checks.push(HostCheck::note("Open vSwitch", detail));
+        }
+        checks
+    }
+
+    /// Checks the rights and limits of a process.
+    fn checks_of_process(&self, system: &HostSystem, rights: &ProcessRights) -> Vec<HostCheck> {
+        let mut checks = Vec::new();
+        if self.has_af_packet || self.has_af_xdp {
+            checks.push(capability(rights, NET_RAW, "af_packet and af_xdp ports"));
+        }
+        if self.has_tap || self.has_af_xdp {
+            checks.push(capability(rights, NET_ADMIN, "tap and af_xdp ports"));
+        }
+        if self.has_af_packet && !rights.has(NET_ADMIN) {
+            checks.extend(system.sysctl("net/core/rmem_max").map(receive_memory));
+        }
+        if self.has_af_xdp {
+            checks.push(capability(rights, BPF, "af_xdp ports"));
+            checks.push(locked_memory(rights));
+        }
+        checks.push(self.open_files(rights));
+        checks
+    }
+
+    /// Checks the features of the kernel.
+    fn kernel(&self, system: &HostSystem) -> Vec<HostCheck> {
+        let mut checks = Vec::new();
+        let protocol = |name, mend: &str| {
+            let subject = format!("kernel protocol {name}");
+            Some(match system.has_protocol(name)? {
+                true => HostCheck::ok(subject, "present"),
+                false => HostCheck::missing(subject, "not in /proc/net/protocols", mend),
+            })
+        };
+        if self.has_af_packet || self.has_af_xdp {
+            checks.extend(protocol("PACKET", "modprobe af_packet"));
+        }
+        if self.has_af_xdp {
+            let mend = "boot a kernel with CONFIG_XDP_SOCKETS=y, or set type = \"af_packet\"";
+            checks.extend(protocol("XDP", mend));
+            if system.sysctl("net/core/bpf_jit_enable") == Some(0) {
+                checks.push(HostCheck::missing(
+                    "net.core.bpf_jit_enable",
+                    "0, so the program of af_xdp ports is interpreted",
+                    "sysctl -w net.core.bpf_jit_enable=1",
+                ));
+            }
+            if system.free_huge_pages() == Some(0) {
+                let detail = "none is free, so the frames of af_xdp ports are in small pages";
+                checks.push(HostCheck {
+                    mend: Some("sysctl -w vm.nr_hugepages=64".to_owned()),
+                    ..HostCheck::note("huge pages", detail)
+                });
+            }
+        }
+        checks
+    }
+
+    /// Checks the limit of open files.
+    ///
+    /// Each packet thread opens its own queue of each port.
+    fn open_files(&self, rights: &ProcessRights) -> HostCheck {
+        let needed = self.ports.saturating_mul(self.threads).saturating_add(FILES_OF_DAEMON);
+        let have = rights.open_files;
+        if have >= needed {
+            return HostCheck::ok("open files", format!("the limit is {have}"));
+        }
+        let detail = format!("the hard limit is {have}, and these ports need {needed}");
+        let mend = format!(
+            "systemctl edit shuntd    # [Service] LimitNOFILE={needed}, or `ulimit -n {needed}`"
+        );
+        HostCheck::missing("open files", detail, mend)
+    }
+}
+
+fn capability(rights: &ProcessRights, capability: Capability, users: &str) -> HostCheck {
+    let name = capability.name;
+    if rights.has(capability) {
+        return HostCheck::ok(name, format!("granted, for {users}"));
+    }
+    let detail = format!("user {} does not have it, and {users} need it", rights.user);
+    let mend = if capability == BPF {
+        AF_XDP_UNIT
+    } else {
+        "systemctl enable --now shuntd    # the unit grants it; or run shuntd as root"
+    };
+    HostCheck::missing(name, detail, mend)
+}
+
+fn receive_memory(limit: u64) -> HostCheck {
+    let subject = "net.core.rmem_max";
+    if limit >= RMEM_MIN {
+        return HostCheck::ok(subject, format!("{limit} bytes"));
+    }
+    let detail = format!(
+        "{limit} bytes; without CAP_NET_ADMIN an af_packet port takes 16 MiB for each packet thread"
+    );
+    let mend = Some(format!("sysctl -w net.core.rmem_max={RMEM_MIN}"));
+    HostCheck { mend, ..HostCheck::note(subject, detail) }
+}
+
+fn locked_memory(rights: &ProcessRights) -> HostCheck {
+    if rights.has(IPC_LOCK) || rights.locked_memory == u64::MAX {
+        return HostCheck::ok("locked memory", "not limited");
+    }
+    let detail = format!(
+        "the limit is {} bytes, and the frames of af_xdp ports need more",
+        rights.locked_memory
+    );
+    HostCheck::missing("locked memory", detail, AF_XDP_UNIT)
+}
+
+/// Tries to open a packet socket.
+///
+/// A user namespace or a seccomp filter may refuse it to a capable process.
+fn packet_socket() -> Option<HostCheck> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let detail = match socket(AddressFamily::Packet, SockType::Raw, flags, None) {
+        Ok(_) => return Some(HostCheck::ok("packet socket", "this user can open one")),
+        Err(Errno::EPERM) => {
+            "this user may not open one: it needs CAP_NET_RAW in the user namespace that owns this \
+             network namespace"
+        }
+        Err(Errno::EAFNOSUPPORT) => "the kernel has none, or the address family is restricted",
+        Err(_) => return None,
+    };
+    let mend = "systemctl enable --now shuntd    # or run shuntd as root of the host";
+    Some(HostCheck::missing("packet socket", detail, mend))
+}
+
+fn tun_of_user(path: &Path) -> HostCheck {
+    let subject = "/dev/net/tun";
+    match OpenOptions::new().read(true).write(true).open(path) {
+        Ok(_) => HostCheck::ok(subject, "this user can open it"),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => HostCheck::missing(
+            subject,
+            "this user may not open it, and tap ports need it",
+            "chmod 0666 /dev/net/tun",
+        ),
+        Err(_) => no_tun(),
+    }
+}
+
+fn no_tun() -> HostCheck {
+    HostCheck::missing("/dev/net/tun", "does not exist, and tap ports need it", "modprobe tun")
+}
+
+/// Checks that a device exists, and that nobody else forwards its packets.
+fn check_device(system: &HostSystem, port: &str, device: &str) -> HostCheck {
+    let subject = format!("device {device} of port {port}");
+    if !system.has_device(device) {
+        let detail = "does not exist; the port stays down until it appears";
+        return HostCheck::missing(subject, detail, "ip link show    # the devices of this host");
+    }
+    if system.master(device).as_deref() == Some("ovs-system") || is_held_by_open_vswitch(device) {
+        let detail = "is a port of Open vSwitch, and can be in one switch at a time";
+        return HostCheck::missing(subject, detail, format!("ovs-vsctl del-port {device}"));
+    }
+    match system.master(device) {
+        Some(master) => {
+            let mend = format!("ip link set {device} nomaster");
+            HostCheck::missing(subject, format!("is a member of {master}"), mend)
+        }
+        None => HostCheck::ok(subject, "exists, and is free"),
+    }
+}
+
+/// Checks that this user can create the run directory, or write to it.
+pub(super) fn run_dir(folder: &Path) -> HostCheck {
+    let existing = folder.ancestors().find(|folder| folder.exists()).unwrap_or(folder);
+    let subject = format!("run directory {}", folder.display());
+    if access(existing, AccessFlags::W_OK | AccessFlags::X_OK).is_ok() {
+        return HostCheck::ok(subject, "this user can write to it");
+    }
+    let detail = format!("this user may not write to {}", existing.display());
+    HostCheck::missing(subject, detail, "systemctl enable --now shuntd    # or use --run-dir DIR")
+}
+
+/// Checks the systemd unit, if it is installed.
+pub(super) fn service(system: &HostSystem) -> Option<HostCheck> {
+    match system.unit() {
+        UnitState::Absent => None,
+        UnitState::Enabled => Some(HostCheck::ok("unit shuntd.service", "starts with the host")),
+        UnitState::Disabled => Some(HostCheck::missing(
+            "unit shuntd.service",
+            "is installed, and does not start with the host",
+            "systemctl enable --now shuntd",
+        )),
+    }
+}
+
+/// A daemon that answers, and its status.
+pub(super) struct RunningDaemon {
+    /// Process id.
+    pub(super) process: String,
+    /// Answer to `shunt/show`.
+    pub(super) bridges: Value,
+    /// Answer to `shunt/threads`.
+    pub(super) threads: Value,
+}
+
+impl RunningDaemon {
+    /// Checks the daemon: its rights, ports and threads.
+    pub(super) fn checks(&self, system: &HostSystem) -> Vec<HostCheck> {
+        let rights = system.rights(&self.process);
+        let owner = rights.map_or_else(String::new, |rights| format!(" of user {}", rights.user));
+        let mut checks =
+            vec![HostCheck::ok("daemon", format!("process {}{owner} answers", self.process))];
+        let needs = self.needs();
+        match rights {
+            Some(rights) => checks.extend(needs.checks_of_process(system, &rights)),
+            None => {
+                let detail = "this user may not see those of the daemon";
+                checks.push(HostCheck::note("rights", detail));
+            }
+        }
+        if needs.has_tap && !system.exists("dev/net/tun") {
+            checks.push(no_tun());
+        }
+        checks.extend(needs.kernel(system));
+        checks.extend(self.ports().filter_map(check_port));
+        checks.extend(list(&self.threads).iter().filter_map(check_thread));
+        checks
+    }
+
+    fn ports(&self) -> impl Iterator<Item = &Value> {
+        list(&self.bridges).iter().flat_map(|bridge| list(&bridge["ports"]))
+    }
+
+    fn needs(&self) -> PortNeeds {
+        let kinds = self.ports().map(|port| word(&port["type"]));
+        let is_packet = |thread: &&Value| word(&thread["name"]).starts_with("packet thread");
+        let threads = list(&self.threads).iter().filter(is_packet).count() as u64;
+        PortNeeds { threads, ..PortNeeds::of_kinds(kinds.filter(|kind| *kind != "unbound")) }
+    }
+}
+
+/// Returns the reason why a port is not open.
+fn check_port(port: &Value) -> Option<HostCheck> {
+    let link = word(&port["link"]);
+    if ["up", "down", ""].contains(&link) {
+        return None;
+    }
+    let mend = "journalctl -u shuntd    # the log explains it";
+    Some(HostCheck::missing(format!("port {}", word(&port["name"])), link, mend))
+}
+
+/// Returns a thread that has ended.
+fn check_thread(thread: &Value) -> Option<HostCheck> {
+    let state = word(&thread["state"]);
+    if state == "running" {
+        return None;
+    }
+    Some(HostCheck::missing(word(&thread["name"]), state, "systemctl restart shuntd"))
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn word(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}

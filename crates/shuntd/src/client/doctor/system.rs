@@ -1,0 +1,178 @@
+//! The facts that `shuntctl doctor` reads from `/proc`, `/sys` and `/etc`.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// A host, with its file systems below a root directory.
+pub(super) struct HostSystem {
+    root: PathBuf,
+}
+
+/// The rights and limits of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ProcessRights {
+    /// Effective capabilities, one bit each.
+    pub(super) capabilities: u64,
+    /// Effective user id.
+    pub(super) user: u32,
+    /// Hard limit of open files.
+    pub(super) open_files: u64,
+    /// Hard limit of locked memory, in bytes.
+    pub(super) locked_memory: u64,
+}
+
+/// A capability, with its number in `linux/capability.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Capability {
+    pub(super) name: &'static str,
+    number: u32,
+}
+
+pub(super) const NET_ADMIN: Capability = Capability { name: "CAP_NET_ADMIN", number: 12 };
+pub(super) const NET_RAW: Capability = Capability { name: "CAP_NET_RAW", number: 13 };
+pub(super) const IPC_LOCK: Capability = Capability { name: "CAP_IPC_LOCK", number: 14 };
+pub(super) const BPF: Capability = Capability { name: "CAP_BPF", number: 39 };
+
+/// The state of the systemd unit of the daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UnitState {
+    /// No unit is installed.
+    Absent,
+    /// The unit does not start with the host.
+    Disabled,
+    /// The unit starts with the host.
+    Enabled,
+}
+
+/// Directories of units, and the link of an enabled one.
+const UNITS: [&str; 3] = ["etc/systemd/system", "lib/systemd/system", "usr/lib/systemd/system"];
+const UNIT: &str = "shuntd.service";
+const ENABLED: &str = "etc/systemd/system/multi-user.target.wants/shuntd.service";
+
+impl ProcessRights {
+    pub(super) const fn has(&self, capability: Capability) -> bool {
+        self.capabilities >> capability.number & 1 == 1
+    }
+
+    /// Parses `/proc/PID/status` and `/proc/PID/limits`.
+    fn parse(status: &str, limits: &str) -> Option<Self> {
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+        // `Uid:` has the real, the effective, the saved and the file system's id.
+        let user = field("Uid:")?.split_whitespace().nth(1)?.parse().ok()?;
+        let capabilities = u64::from_str_radix(field("CapEff:")?.trim(), 16).ok()?;
+        // A limit has a name, a soft and a hard value, and a unit.
+        let hard = |name: &str| {
+            let limit = limits.lines().find_map(|line| line.strip_prefix(name))?;
+            match limit.split_whitespace().nth(1)? {
+                "unlimited" => Some(u64::MAX),
+                number => number.parse().ok(),
+            }
+        };
+        let (open_files, locked_memory) = (hard("Max open files")?, hard("Max locked memory")?);
+        Some(Self { capabilities, user, open_files, locked_memory })
+    }
+}
+
+impl HostSystem {
+    pub(super) fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// Returns the content of a file; its path is relative to the root.
+    fn read(&self, path: &str) -> Option<String> {
+        fs::read_to_string(self.root.join(path)).ok()
+    }
+
+    pub(super) fn exists(&self, path: &str) -> bool {
+        self.root.join(path).exists()
+    }
+
+    /// Returns the path of a file of the host.
+    pub(super) fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path)
+    }
+
+    /// Returns the rights of a process, by its id or `self`.
+    pub(super) fn rights(&self, process: &str) -> Option<ProcessRights> {
+        let file = |name| self.read(&format!("proc/{process}/{name}"));
+        ProcessRights::parse(&file("status")?, &file("limits")?)
+    }
+
+    /// Returns the process id of the daemon with a run directory.
+    pub(super) fn daemon_of(&self, run_dir: &Path) -> Option<String> {
+        let id = fs::read_to_string(run_dir.join("shuntd.pid")).ok()?;
+        let id = id.trim();
+        self.exists(&format!("proc/{id}/status")).then(|| id.to_owned())
+    }
+
+    /// Returns whether the kernel has a socket protocol, such as `PACKET` or `XDP`.
+    ///
+    /// `None` if the kernel does not list its protocols to this process.
+    pub(super) fn has_protocol(&self, name: &str) -> Option<bool> {
+        let table = self.read("proc/net/protocols")?;
+        Some(table.lines().any(|line| line.split_whitespace().next() == Some(name)))
+    }
+
+    /// Returns a number below `/proc/sys`.
+    pub(super) fn sysctl(&self, path: &str) -> Option<u64> {
+        self.read(&format!("proc/sys/{path}"))?.trim().parse().ok()
+    }
+
+    /// Returns the number of free huge pages.
+    pub(super) fn free_huge_pages(&self) -> Option<u64> {
+        let memory = self.read("proc/meminfo")?;
+        let line = memory.lines().find_map(|line| line.strip_prefix("HugePages_Free:"))?;
+        line.trim().parse().ok()
+    }
+
+    pub(super) fn has_device(&self, name: &str) -> bool {
+        self.exists(&format!("sys/class/net/{name}"))
+    }
+
+    /// Returns the bridge or bond that has a device as a member.
+    pub(super) fn master(&self, device: &str) -> Option<String> {
+        let link = fs::read_link(self.root.join(format!("sys/class/net/{device}/master"))).ok()?;
+        Some(link.file_name()?.to_string_lossy().into_owned())
+    }
+
+    /// Returns whether a program with this name runs.
+    pub(super) fn runs(&self, program: &str) -> bool {
+        let processes = fs::read_dir(self.root.join("proc")).into_iter().flatten().flatten();
+        processes
+            .map(|process| process.path().join("comm"))
+            .any(|comm| fs::read_to_string(comm).is_ok_and(|name| name.trim_end() == program))
+    }
+
+    pub(super) fn unit(&self) -> UnitState {
+        let is_installed = UNITS.iter().any(|folder| self.exists(&format!("{folder}/{UNIT}")));
+        // A link to a unit of another root has no target here.
+        let is_enabled = fs::symlink_metadata(self.root.join(ENABLED)).is_ok();
+        match (is_installed, is_enabled) {
+            (false, _) => UnitState::Absent,
+            (true, false) => UnitState::Disabled,
+            (true, true) => UnitState::Enabled,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rights_are_the_effective_ones() {
+        let status = "Name:\tshuntd\nUid:\t1000\t998\t998\t998\nCapPrm:\tffffffffffffffff\n\
+                      CapEff:\t0000008000002000\n";
+        let limits = "Limit        Soft Limit  Hard Limit  Units\n\
+                      Max open files            1024                 65536                files\n\
+                      Max locked memory         8388608              unlimited            bytes\n";
+        let rights = ProcessRights::parse(status, limits).unwrap();
+        assert_eq!((rights.user, rights.open_files), (998, 65536));
+        assert_eq!(rights.locked_memory, u64::MAX);
+        let has = [NET_RAW, NET_ADMIN, IPC_LOCK, BPF].map(|own| rights.has(own));
+        assert_eq!(has, [true, false, false, true]);
+        assert_eq!(ProcessRights::parse("", limits), None);
+    }
+}

@@ -1,0 +1,137 @@
+//! Tests of the checks, on hosts that are folders.
+
+use std::{fs, os::unix::fs::symlink};
+
+use super::*;
+
+/// A host with these files.
+fn host(files: &[(&str, &str)]) -> (tempfile::TempDir, HostSystem) {
+    let folder = tempfile::tempdir().unwrap();
+    for (path, text) in files {
+        let path = folder.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let system = HostSystem::new(folder.path());
+    (folder, system)
+}
+
+/// The files of a process with these capabilities and limits.
+fn process(capabilities: &str, files: &str, memory: &str) -> [(&'static str, String); 2] {
+    [
+        ("proc/7/status", format!("Uid:\t5\t5\t5\t5\nCapEff:\t{capabilities}\n")),
+        (
+            "proc/7/limits",
+            format!("Max open files 9 {files} files\nMax locked memory 9 {memory} bytes\n"),
+        ),
+    ]
+}
+
+/// The names of the missing things, for a daemon with one port of this type.
+fn missing_of(kind: &str, link: &str, files: &[(&str, String)], thread: &str) -> Vec<String> {
+    let files: Vec<_> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
+    let (_folder, system) = host(&files);
+    let bridges = json!([{"ports": [{"name": "p1", "type": kind, "link": link}]}]);
+    let threads = json!([{"name": "packet thread 0", "state": thread}]);
+    let daemon = RunningDaemon { process: "7".to_owned(), bridges, threads };
+    let checks = daemon.checks(&system);
+    let missing = checks.into_iter().filter(|check| check.state == CheckState::Missing);
+    missing
+        .map(|check| {
+            assert!(check.mend.is_some(), "{check:?}");
+            check.subject
+        })
+        .collect()
+}
+
+#[test]
+fn a_capable_daemon_lacks_nothing() {
+    let files = process("0000000000003000", "65536", "8388608");
+    assert_eq!(missing_of("af_packet", "up", &files, "running"), [""; 0]);
+    assert_eq!(missing_of("null", "down", &process("0", "512", "0"), "running"), [""; 0]);
+}
+
+#[test]
+fn each_missing_right_is_named() {
+    let files = process("0", "65536", "8388608");
+    assert_eq!(missing_of("af_packet", "up", &files, "running"), ["CAP_NET_RAW"]);
+    assert_eq!(missing_of("tap", "up", &files, "running"), ["CAP_NET_ADMIN", "/dev/net/tun"]);
+    let all = ["CAP_NET_RAW", "CAP_NET_ADMIN", "CAP_BPF", "locked memory"];
+    assert_eq!(missing_of("af_xdp", "up", &files, "running"), all);
+    let few = process("0000000000003000", "256", "8388608");
+    assert_eq!(missing_of("af_packet", "up", &few, "running"), ["open files"]);
+}
+
+#[test]
+fn missing_features_of_the_kernel_are_named() {
+    let mut files = process("ffffffffffffffff", "65536", "unlimited").to_vec();
+    files.push(("proc/net/protocols", "protocol size\nPACKET 1\nTCP 1\n".to_owned()));
+    files.push(("proc/sys/net/core/bpf_jit_enable", "0\n".to_owned()));
+    let expected = ["kernel protocol XDP", "net.core.bpf_jit_enable"];
+    assert_eq!(missing_of("af_xdp", "up", &files, "running"), expected);
+    files[2].1 = "protocol size\n".to_owned();
+    assert_eq!(missing_of("af_packet", "up", &files, "running"), ["kernel protocol PACKET"]);
+}
+
+#[test]
+fn closed_ports_and_ended_threads_are_named() {
+    let files = process("ffffffffffffffff", "65536", "unlimited");
+    assert_eq!(missing_of("null", "no such device", &files, "running"), ["port p1"]);
+    assert_eq!(missing_of("null", "up", &files, "panicked"), ["packet thread 0"]);
+}
+
+#[test]
+fn a_unit_must_be_enabled() {
+    let unit = |files: &[(&str, &str)], is_enabled: bool| {
+        let (folder, system) = host(files);
+        if is_enabled {
+            let wants = folder.path().join("etc/systemd/system/multi-user.target.wants");
+            fs::create_dir_all(&wants).unwrap();
+            symlink("/lib/systemd/system/shuntd.service", wants.join("shuntd.service")).unwrap();
+        }
+        checks::service(&system).map(|check| (check.state, check.mend))
+    };
+    let installed = [("lib/systemd/system/shuntd.service", "")];
+    assert_eq!(unit(&[], false), None);
+    assert_eq!(unit(&installed, true), Some((CheckState::Ok, None)));
+    let mend = "systemctl enable --now shuntd".to_owned();
+    assert_eq!(unit(&installed, false), Some((CheckState::Missing, Some(mend))));
+}
+
+/// The devices of the configuration exist, and belong to nobody else.
+#[test]
+fn devices_are_checked_before_the_start() {
+    let config = "[[bridge]]\nname = \"br0\"\n[[bridge.port]]\nname = \"p1\"\ndevice = \"shunt-none\"\n\
+                  [[bridge.port]]\nname = \"shunt-none2\"\n";
+    let (folder, system) = host(&[("shunt.toml", config), ("sys/class/net/shunt-none/x", "")]);
+    let device = folder.path().join("sys/class/net/shunt-none");
+    symlink("../br7", device.join("master")).unwrap();
+    let checks = run_checks(&system, folder.path(), &folder.path().join("shunt.toml"));
+    let find = |subject: &str| checks.iter().find(|check| check.subject == subject).unwrap();
+    let member = find("device shunt-none of port p1");
+    assert_eq!(member.detail, "is a member of br7");
+    assert_eq!(member.mend.as_deref(), Some("ip link set shunt-none nomaster"));
+    assert!(find("device shunt-none2 of port shunt-none2").detail.starts_with("does not exist"));
+    assert_eq!(find("daemon").state, CheckState::Note);
+}
+
+#[test]
+fn an_invalid_configuration_is_missing() {
+    let (folder, system) = host(&[("shunt.toml", "nonsense")]);
+    let file = folder.path().join("shunt.toml");
+    let checks = run_checks(&system, folder.path(), &file);
+    let found = checks.iter().find(|check| check.subject == "configuration").unwrap();
+    assert_eq!(found.state, CheckState::Missing);
+    assert_eq!(found.mend, Some(format!("shuntd --config {} --check", file.display())));
+}
+
+#[test]
+fn the_report_counts_what_is_missing() {
+    let checks =
+        [HostCheck::ok("a", "b"), HostCheck::missing("c", "d", "e\nf"), HostCheck::note("g", "h")];
+    let expected = "ok       a: b\nmissing  c: d\n         run: e\n              f\n\
+                    note     g: h\n3 checks, 1 missing\n";
+    assert_eq!(text_of(&checks), expected);
+    assert!(text_of(&checks[..1]).ends_with("1 check, nothing is missing\n"));
+    assert!(json_of(&checks).contains("\"missing\":1"));
+}

@@ -1,0 +1,77 @@
+//! `shuntctl doctor`, with and without rights, with and without a daemon.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::{Daemon, errors};
+
+/// Runs `shuntctl doctor` by a program that changes its rights.
+///
+/// `None` if that is not permitted.
+#[expect(clippy::print_stderr, reason = "a skipped test says so")]
+fn doctor_by(program: &str, arguments: &[&str]) -> Option<(i32, String)> {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(program);
+    command.args(arguments).arg(env!("CARGO_BIN_EXE_shuntctl"));
+    command.arg("--run-dir").arg(folder.path().join("run"));
+    command.args(["doctor", "--config"]).arg(folder.path().join("none.toml"));
+    let output = command.output();
+    let ran = |output: &Output| !output.stdout.is_empty();
+    let Some(output) = output.ok().filter(ran) else {
+        eprintln!("SKIPPED: {program} may not change the rights of a program here");
+        return None;
+    };
+    Some((output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap()))
+}
+
+#[test]
+fn a_user_without_rights_gets_commands_that_mend() {
+    let user = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+    let Some((code, report)) = doctor_by("setpriv", &user) else { return };
+    assert_eq!(code, 1, "{report}");
+    for missing in ["CAP_NET_RAW: user 65534", "CAP_NET_ADMIN: user 65534", "packet socket: "] {
+        assert!(report.contains(&format!("missing  {missing}")), "{report}");
+    }
+    assert!(report.contains("run: systemctl enable --now shuntd"), "{report}");
+    assert!(report.contains("missing  run directory "), "{report}");
+    assert!(report.contains("note     daemon: no daemon runs in "), "{report}");
+}
+
+/// The root of a user namespace has all capabilities.
+///
+/// It has no right to the network of the host.
+#[test]
+fn capabilities_of_a_user_namespace_are_not_enough() {
+    let Some((code, report)) = doctor_by("unshare", &["--user", "--map-root-user"]) else { return };
+    assert_eq!(code, 1, "{report}");
+    assert!(report.contains("ok       CAP_NET_RAW: "), "{report}");
+    assert!(report.contains("missing  packet socket: this user may not open one"), "{report}");
+}
+
+#[test]
+fn a_daemon_is_checked_by_its_own_rights() {
+    let daemon = Daemon::start(
+        "[[bridge]]\nname = \"br0\"\n[[bridge.port]]\nname = \"p1\"\ntype = \"null\"\n",
+    );
+    let output = daemon.shuntctl(&["doctor"]);
+    let report = String::from_utf8(output.stdout.clone()).unwrap();
+    let process = format!("ok       daemon: process {} of user ", daemon.process.id());
+    assert!(report.starts_with(&process), "{report}{}", errors(&output));
+    // A null port needs no rights.
+    assert!(!report.contains("CAP_"), "{report}");
+
+    daemon.answer(&["add-port", "br0", "p2", "type=patch", "peer=p3"]);
+    let output = daemon.shuntctl(&["doctor", "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let checks = report["checks"].as_array().unwrap();
+    let port = checks.iter().find(|check| check["subject"] == "port p2").unwrap();
+    assert_eq!((&port["state"], &port["detail"]), (&"missing".into(), &"no peer".into()));
+}
+
+#[test]
+fn command_lines_are_consistent() {
+    shuntd::daemon::command().debug_assert();
+    shuntd::client::command().debug_assert();
+}

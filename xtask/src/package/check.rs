@@ -1,0 +1,162 @@
+//! The check of the package, in a fresh Debian root with systemd.
+//!
+//! It does what an operator does: install, add ports, send packets, upgrade, remove, purge. In the end
+//! the root has the same files as before.
+
+use std::{fs, path::Path, process::Command};
+
+use super::booted_root::BootedRoot;
+use crate::shell::{TaskError, is_root, output, root, run, step};
+
+/// Packages of the root, apart from the essential ones.
+const INCLUDED: &str = "adduser,init-system-helpers,iproute2,iputils-ping,man-db,openvswitch-common,\
+                        procps,systemd,systemd-sysv";
+const SUITE: &str = "bookworm";
+
+/// Greatest exposure of the unit in `systemd-analyze security`, in tenths.
+const EXPOSURE_MAX: &str = "20";
+
+/// Lists the files of a root, without those that the package manager writes.
+const FILES: &str = "find / -xdev \\( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /tmp \
+                     -o -path /var/log -o -path /var/cache -o -path /var/lib/dpkg -o -path /mnt \
+                     -o -path /var/lib/systemd -o -path /var/tmp \\) -prune -o -print | sort";
+
+/// Checks a package, and its upgrade to the next one.
+pub(super) fn check(folder: &Path, package: &Path, next: &Path) -> Result<(), TaskError> {
+    step("lintian", || run(Command::new("lintian").args(["--fail-on", "error"]).arg(package)))?;
+    step("unit", unit)?;
+    let installed = folder.join("root");
+    let booted = if is_root() {
+        step("fresh root", || fresh_root(folder, &installed))
+            .and_then(|()| step("systemd", || BootedRoot::start(&installed)))
+    } else {
+        Err(TaskError::new("not root"))
+    };
+    let booted = match booted {
+        Ok(booted) => booted,
+        Err(error) => {
+            println!("SKIPPED: installation in a fresh root: {error}");
+            return Ok(());
+        }
+    };
+    for (from, name) in [(package, "first.deb"), (next, "next.deb")] {
+        fs::copy(from, installed.join(name))?;
+    }
+    let before = booted.shell(FILES)?;
+    step("install", || install(&booted))?;
+    step("forward packets", || forward(&booted))?;
+    step("watchdog", || watchdog(&booted))?;
+    step("upgrade", || upgrade(&booted))?;
+    step("remove", || remove(&booted))?;
+    step("purge", || purge(&booted, &before))
+}
+
+/// Checks the sandbox of the unit.
+fn unit() -> Result<(), TaskError> {
+    let mut tool = Command::new("systemd-analyze");
+    tool.args(["security", "--offline=true", "--threshold", EXPOSURE_MAX]);
+    let text = output(tool.arg(root().join("docs/shuntd.service")))?;
+    text.lines().filter(|line| line.contains("exposure level")).for_each(|line| println!("{line}"));
+    Ok(())
+}
+
+/// Makes a fresh root. The packages of the distribution are fetched once.
+fn fresh_root(folder: &Path, installed: &Path) -> Result<(), TaskError> {
+    let base = folder.join("base");
+    if !base.join("etc/debian_version").exists() {
+        let part = folder.join("base.part");
+        if part.exists() {
+            fs::remove_dir_all(&part)?;
+        }
+        let include = format!("--include={INCLUDED}");
+        let mut make = Command::new("mmdebstrap");
+        make.args(["--quiet", "--variant=minbase", &include, SUITE]).arg(&part);
+        run(&mut make)?;
+        fs::rename(&part, &base)?;
+    }
+    if installed.exists() {
+        fs::remove_dir_all(installed)?;
+    }
+    run(Command::new("cp").arg("-a").arg(&base).arg(installed))
+}
+
+fn install(booted: &BootedRoot) -> Result<(), TaskError> {
+    booted.shell("dpkg --install /first.deb")?;
+    booted.until("test $(systemctl is-active shuntd) = active")?;
+    booted.shell("test $(systemctl is-enabled shuntd) = enabled")?;
+    booted.shell("test $(ps -o user= -p $(cat /run/shunt/shuntd.pid)) = shunt")?;
+    booted.shell("test -z \"$(shuntctl show | grep bridge)\"")?;
+    booted.shell("shuntd --config /etc/shunt/shunt.toml --check")?;
+    booted.shell("systemd-analyze verify --man=no /lib/systemd/system/shuntd.service")?;
+    booted.shell("systemctl reload shuntd && test $(systemctl is-active shuntd) = active")?;
+    print!("{}", booted.shell("shuntctl doctor")?);
+    Ok(())
+}
+
+/// Pings a host on a veth pair from the TAP device of the root, through the switch.
+const PING: &str = "ping -c 2 -i 0.2 -W 5 10.99.0.2 > /dev/null";
+
+fn forward(booted: &BootedRoot) -> Result<(), TaskError> {
+    booted.shell(
+        "ip netns add host2
+         ip link add port2 type veth peer name eth0 netns host2
+         ip link set port2 up
+         ip -n host2 address add 10.99.0.2/24 dev eth0
+         ip -n host2 link set eth0 up
+         shuntctl add-br br0
+         shuntctl add-port br0 tap1 type=tap
+         shuntctl add-port br0 port2
+         ovs-ofctl -O OpenFlow13 add-flow unix:/run/shunt/br0.mgmt priority=0,actions=NORMAL
+         ip address add 10.99.0.1/24 dev tap1
+         ip link set tap1 up",
+    )?;
+    booted.until(PING)?;
+    print!("{}", booted.shell("shuntctl show && shuntctl doctor")?);
+    Ok(())
+}
+
+/// Stops the daemon by a signal: systemd misses its watchdog and restarts it.
+fn watchdog(booted: &BootedRoot) -> Result<(), TaskError> {
+    // The state file is written soon after a change.
+    booted.until("grep --quiet NORMAL /var/lib/shunt/state.json")?;
+    booted.shell("cat /run/shunt/shuntd.pid > /stopped && kill -STOP $(cat /stopped)")?;
+    booted.until("test $(cat /run/shunt/shuntd.pid) != $(cat /stopped)")?;
+    booted.until("test $(systemctl is-active shuntd) = active")?;
+    // The state file has the bridge, its ports and its rule. The TAP device is a new one.
+    booted
+        .until(&format!("ip address replace 10.99.0.1/24 dev tap1; ip link set tap1 up; {PING}"))?;
+    booted.shell("rm /stopped").map(|_| ())
+}
+
+fn upgrade(booted: &BootedRoot) -> Result<(), TaskError> {
+    booted.shell("echo '# a change of the operator' >> /etc/shunt/shunt.toml")?;
+    let id = booted.shell("cat /run/shunt/shuntd.pid")?;
+    booted.shell("dpkg --force-confdef --install /next.deb")?;
+    booted.until("test $(systemctl is-active shuntd) = active")?;
+    booted.shell(&format!("test $(cat /run/shunt/shuntd.pid) != {}", id.trim()))?;
+    booted.shell("grep --quiet 'a change of the operator' /etc/shunt/shunt.toml")?;
+    booted
+        .until(&format!("ip address replace 10.99.0.1/24 dev tap1; ip link set tap1 up; {PING}"))?;
+    Ok(())
+}
+
+fn remove(booted: &BootedRoot) -> Result<(), TaskError> {
+    booted.shell("dpkg --remove shunt")?;
+    booted.shell("! pgrep shuntd && ! test -e /usr/sbin/shuntd && ! test -e /run/shunt")?;
+    booted.shell("test -e /etc/shunt/shunt.toml && test -e /var/lib/shunt/state.json")?;
+    booted.shell("! ip link show tap1 2> /dev/null").map(|_| ())
+}
+
+fn purge(booted: &BootedRoot, before: &str) -> Result<(), TaskError> {
+    booted.shell("dpkg --purge shunt")?;
+    booted.shell("test -z \"$(find /var/lib/systemd -name '*shunt*')\"")?;
+    booted.shell("! getent passwd shunt && ! getent group shunt")?;
+    booted.shell("ip link del port2; ip netns del host2")?;
+    let after = booted.shell(FILES)?;
+    let left: Vec<&str> =
+        after.lines().filter(|file| !before.lines().any(|old| old == *file)).collect();
+    if left.is_empty() {
+        return Ok(());
+    }
+    Err(TaskError::new(format!("the purge left files: {}", left.join(" "))))
+}

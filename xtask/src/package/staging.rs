@@ -1,0 +1,195 @@
+//! The files of the package, in a folder that `dpkg-deb` packs.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::shell::{TaskError, output, root, run};
+
+/// The inputs of a package.
+pub(super) struct Sources<'a> {
+    /// Folder of the programs.
+    pub(super) programs: &'a Path,
+    /// Folder of the manual pages and completions.
+    pub(super) manual: &'a Path,
+    pub(super) version: &'a str,
+    pub(super) architecture: &'a str,
+}
+
+/// A program of the package, with its folder and the section of its manual pages.
+const PROGRAMS: [(&str, &str, &str); 2] =
+    [("shuntd", "usr/sbin", "8"), ("shuntctl", "usr/bin", "1")];
+
+/// Pages for operators.
+const PAGES: &[&str] = &[
+    "coming-from-open-vswitch.md",
+    "commands.md",
+    "configuration.md",
+    "foresight.md",
+    "install.md",
+    "metrics.md",
+    "openflow.md",
+    "ovsdb.md",
+];
+
+const EXAMPLES: &[&str] = &["af-xdp.conf", "announce.py", "example.toml", "grafana.json"];
+
+const DOC: &str = "usr/share/doc/shunt";
+
+/// Files that an upgrade does not overwrite if the operator has changed them.
+const CONFFILES: &str = "/etc/shunt/shunt.toml\n";
+
+/// Writes all files of the package below an empty folder.
+pub(super) fn write(stage: &Path, sources: &Sources<'_>) -> Result<(), TaskError> {
+    if stage.exists() {
+        fs::remove_dir_all(stage)?;
+    }
+    for (program, folder, section) in PROGRAMS {
+        let to = stage.join(folder).join(program);
+        copy(&sources.programs.join(program), &to, 0o755)?;
+        // The symbols are not needed, and take most of the file.
+        run(Command::new("strip").arg("--strip-unneeded").arg(&to))?;
+        manual_pages(stage, sources.manual, program, section)?;
+        completions(stage, sources.manual, program)?;
+    }
+    let docs = root().join("docs");
+    copy(&docs.join("shuntd.service"), &stage.join("lib/systemd/system/shuntd.service"), 0o644)?;
+    copy(&root().join("packaging/shunt.toml"), &stage.join("etc/shunt/shunt.toml"), 0o644)?;
+    for page in PAGES {
+        copy(&docs.join(page), &stage.join(DOC).join(page), 0o644)?;
+    }
+    for example in EXAMPLES {
+        copy(&docs.join(example), &stage.join(DOC).join("examples").join(example), 0o644)?;
+    }
+    copy(&root().join("CHANGELOG.md"), &stage.join(DOC).join("changelog"), 0o644)?;
+    compress(&[stage.join(DOC).join("changelog")])?;
+    let changelog = stage.join(DOC).join("changelog.Debian");
+    write_file(&changelog, &changes(sources.version)?, 0o644)?;
+    compress(&[changelog])?;
+    let debian = root().join("packaging/debian");
+    copy(&debian.join("copyright"), &stage.join(DOC).join("copyright"), 0o644)?;
+    for script in ["postinst", "prerm", "postrm"] {
+        copy(&debian.join(script), &stage.join("DEBIAN").join(script), 0o755)?;
+    }
+    write_file(&stage.join("DEBIAN/conffiles"), CONFFILES, 0o644)?;
+    write_file(&stage.join("DEBIAN/md5sums"), &checksums(stage)?, 0o644)?;
+    let control = fs::read_to_string(debian.join("control"))?
+        .replace("@VERSION@", sources.version)
+        .replace("@ARCHITECTURE@", sources.architecture)
+        .replace("@SIZE@", &installed_size(stage)?)
+        .replace("@DEPENDS@", &dependencies(stage)?);
+    write_file(&stage.join("DEBIAN/control"), &control, 0o644)
+}
+
+/// Returns the time of the last commit, in a format of `git log`.
+///
+/// It is the time of all files, so that one commit gives one package.
+pub(super) fn commit_time(format: &str) -> Result<String, TaskError> {
+    let format = format!("--format={format}");
+    output(Command::new("git").args(["log", "-1", &format]).current_dir(root()))
+}
+
+fn manual_pages(
+    stage: &Path,
+    manual: &Path,
+    program: &str,
+    section: &str,
+) -> Result<(), TaskError> {
+    let folder = stage.join(format!("usr/share/man/man{section}"));
+    let mut pages = Vec::new();
+    for page in fs::read_dir(manual.join("man"))? {
+        let page = page?;
+        let name = page.file_name().to_string_lossy().into_owned();
+        let stem = name.strip_suffix(&format!(".{section}")).unwrap_or_default();
+        if stem == program || stem.starts_with(&format!("{program}-")) {
+            let to = folder.join(&name);
+            copy(&page.path(), &to, 0o644)?;
+            pages.push(to);
+        }
+    }
+    compress(&pages)
+}
+
+fn completions(stage: &Path, manual: &Path, program: &str) -> Result<(), TaskError> {
+    let from = manual.join("completions");
+    let share = stage.join("usr/share");
+    let files = [
+        (format!("{program}.bash"), format!("bash-completion/completions/{program}")),
+        (format!("_{program}"), format!("zsh/vendor-completions/_{program}")),
+        (format!("{program}.fish"), format!("fish/vendor_completions.d/{program}.fish")),
+    ];
+    files.iter().try_for_each(|(name, to)| copy(&from.join(name), &share.join(to), 0o644))
+}
+
+fn copy(from: &Path, to: &Path, mode: u32) -> Result<(), TaskError> {
+    let text =
+        fs::read(from).map_err(|error| TaskError::new(format!("{}: {error}", from.display())))?;
+    write_bytes(to, &text, mode)
+}
+
+fn write_file(to: &Path, text: &str, mode: u32) -> Result<(), TaskError> {
+    write_bytes(to, text.as_bytes(), mode)
+}
+
+/// Writes a file, with folders that everyone may read, whatever the umask is.
+fn write_bytes(to: &Path, bytes: &[u8], mode: u32) -> Result<(), TaskError> {
+    let folder = to.parent().unwrap_or(to);
+    let missing: Vec<&Path> = folder.ancestors().take_while(|folder| !folder.exists()).collect();
+    fs::create_dir_all(folder)?;
+    for folder in missing {
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
+    }
+    fs::write(to, bytes)?;
+    Ok(fs::set_permissions(to, fs::Permissions::from_mode(mode))?)
+}
+
+/// Compresses files, without the time in the archive.
+fn compress(files: &[PathBuf]) -> Result<(), TaskError> {
+    run(Command::new("gzip").args(["-9", "--no-name", "--force"]).args(files))
+}
+
+fn changes(version: &str) -> Result<String, TaskError> {
+    let date = commit_time("%aD")?;
+    Ok(format!(
+        "shunt ({version}) unstable; urgency=medium\n\n  * Package of this version; its changes are \
+         in changelog.gz.\n\n -- The Shunt authors <maintainers@shunt.invalid>  {}\n",
+        date.trim()
+    ))
+}
+
+fn checksums(stage: &Path) -> Result<String, TaskError> {
+    let files = "find etc lib usr -type f ! -path etc/shunt/shunt.toml -print0 | sort -z | \
+                 xargs -0 md5sum";
+    output(Command::new("sh").args(["-c", files]).current_dir(stage))
+}
+
+/// Returns the size of the installed files, in KiB.
+fn installed_size(stage: &Path) -> Result<String, TaskError> {
+    let size = output(Command::new("du").args(["-sk", "--apparent-size"]).arg(stage))?;
+    Ok(size.split_whitespace().next().unwrap_or("0").to_owned())
+}
+
+/// Returns the packages of the shared libraries that the programs use.
+fn dependencies(stage: &Path) -> Result<String, TaskError> {
+    // The tool reads the control file of a source package, of which only the names matter.
+    let source = stage.with_file_name("source");
+    write_file(
+        &source.join("debian/control"),
+        "Source: shunt\n\nPackage: shunt\nArchitecture: any\n",
+        0o644,
+    )?;
+    let mut tool = Command::new("dpkg-shlibdeps");
+    tool.arg("-O").current_dir(&source);
+    for (program, folder, _) in PROGRAMS {
+        tool.arg(stage.join(folder).join(program));
+    }
+    let found = output(&mut tool)?;
+    let found = found.trim().strip_prefix("shlibs:Depends=").unwrap_or_default();
+    if found.is_empty() {
+        return Err(TaskError::new("dpkg-shlibdeps found no shared libraries"));
+    }
+    Ok(found.to_owned())
+}
