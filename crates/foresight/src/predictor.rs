@@ -18,9 +18,9 @@ pub trait Predictor: fmt::Debug + Send {
     /// Learns from an event at `now`. Time never goes back.
     fn observe(&mut self, event: &FlowEvent<'_>, now: Duration);
 
-    /// Adds at most `budget` forecasts that are due at `now`, and drops all others that are due.
+    /// Adds at most `budget` forecasts that are due at `now`.
     ///
-    /// A forecast that waits for a budget comes too late.
+    /// Drops all others that are due: a forecast that waits for a budget comes too late.
     fn forecast(&mut self, now: Duration, budget: usize, forecasts: &mut Vec<Forecast>);
 
     /// Returns the time of the next forecast; `None`: not before the next event.
