@@ -234,20 +234,26 @@ impl WildcardIndex for MegaflowIndex {
         let (mut missing, mut work) = (Missing::default(), LookupWork::default());
         asked.without(self.signature_hits).positions().for_each(|position| missing.push(position));
         if !missing.is_empty() {
-            let mut signatures = self.signatures.as_mut().filter(|_| uses_signatures);
-            let (entries, tally) = (owner.entries(), &mut self.tally);
+            let entries = owner.entries();
+            let mut addresses = [RowAddress::NONE; BURST];
+            // Short, so that the compiler inlines it in each search.
             let is_hit = |position: usize, entry, address| {
                 let is_hit = entries.is_live(entry);
                 if is_hit {
                     hits[position].set_one(entry.slot);
-                    if let Some(signatures) = &mut signatures {
-                        signatures.insert(burst.hashes[position], address);
-                        tally.signature.inserts += 1;
-                    }
+                    addresses[position] = address;
                 }
                 is_hit
             };
             work = self.megaflows.find_burst(burst.keys, &mut missing, is_hit);
+            if let Some(signatures) = self.signatures.as_mut().filter(|_| uses_signatures) {
+                let hit =
+                    burst.hashes.iter().zip(addresses).filter(|(_, own)| *own != RowAddress::NONE);
+                for (hash, address) in hit {
+                    signatures.insert(*hash, address);
+                    self.tally.signature.inserts += 1;
+                }
+            }
         }
         missing.positions().for_each(|position| hits[position].clear());
         self.tally.count(asked.without(self.signature_hits).len(), missing.len(), work);

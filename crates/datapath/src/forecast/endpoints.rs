@@ -157,6 +157,14 @@ impl ThreadForecasts {
         self.waiting.is_empty() && self.incoming.is_empty()
     }
 
+    /// Returns whether an iteration has nothing to do.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.waiting.is_empty()
+            && self.speculation.len() == 0
+            && !self.has_unnotified
+            && self.immediate.is_empty()
+    }
+
     /// Takes forecasts from the ring; `last` is the last install of the thread.
     pub(crate) fn take_incoming(&mut self, last: InstallNo) {
         while self.waiting.len() < WAITING_MAX

@@ -96,17 +96,15 @@ impl IndexedMegaflows {
         mut is_hit: impl FnMut(usize, EntryRef, RowAddress) -> bool,
     ) -> LookupWork {
         let is_slow = self.cache.probes_per_packet() >= self.probes_min;
-        let work = if self.learned.is_ready() && is_slow {
-            let learned = missing.len();
+        let (mut work, mut masks) = (LookupWork::default(), MaskSet::All);
+        if self.learned.is_ready() && is_slow {
+            work.learned = missing.len();
             self.learned.find_burst(&mut self.cache, keys, missing, &mut is_hit);
-            let learned_hits = learned - missing.len();
-            self.cache.count_unprobed(learned_hits);
-            let probes = self.cache.find_burst_in(MaskSet::Unindexed, keys, missing, is_hit);
-            LookupWork { learned, learned_hits, probes }
-        } else {
-            let probes = self.cache.find_burst(keys, missing, is_hit);
-            LookupWork { probes, ..LookupWork::default() }
-        };
+            work.learned_hits = work.learned - missing.len();
+            self.cache.count_unprobed(work.learned_hits);
+            masks = MaskSet::Unindexed;
+        }
+        work.probes = self.cache.find_burst_in(masks, keys, missing, is_hit);
         self.cache.count_missed(missing.len());
         work
     }

@@ -35,6 +35,9 @@ impl PacketThread {
     /// Returns whether there was work.
     /// `is_pressed` is set if packets wait, or may wait.
     pub(in crate::thread) fn run_forecasts(&mut self, is_pressed: bool, is_idle: bool) -> bool {
+        if self.forecasts.as_ref().is_none_or(|own| own.is_idle()) {
+            return false;
+        }
         let Some(mut own) = self.forecasts.take() else { return false };
         let is_settled = self.settle(&mut own, is_idle);
         let mut count = 0;
