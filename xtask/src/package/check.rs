@@ -46,6 +46,7 @@ pub(super) fn check(folder: &Path, package: &Path, next: &Path) -> Result<(), Ta
     step("install", || install(&booted))?;
     step("forward packets", || forward(&booted))?;
     step("watchdog", || watchdog(&booted))?;
+    step("eviction engines", || engines(&booted))?;
     step("upgrade", || upgrade(&booted))?;
     step("remove", || remove(&booted))?;
     step("purge", || purge(&booted, &before))
@@ -126,6 +127,32 @@ fn watchdog(booted: &BootedRoot) -> Result<(), TaskError> {
     booted
         .until(&format!("ip address replace 10.99.0.1/24 dev tap1; ip link set tap1 up; {PING}"))?;
     booted.shell("rm /stopped").map(|_| ())
+}
+
+/// Runs the engines of dbsp in the sandbox of the unit.
+fn engines(booted: &BootedRoot) -> Result<(), TaskError> {
+    let ping = format!("ip address replace 10.99.0.1/24 dev tap1; ip link set tap1 up; {PING}");
+    booted.shell("cp /etc/shunt/shunt.toml /packaged.toml")?;
+    for engine in ["visits", "relational"] {
+        let section = format!("printf '[eviction]\\nengine = \"{engine}\"\\n'");
+        booted.shell(&format!("(cat /packaged.toml; {section}) > /etc/shunt/shunt.toml"))?;
+        if booted.shell("shuntd --config /etc/shunt/shunt.toml --check").is_err() {
+            println!(
+                "SKIPPED: engine {engine}: these programs were built without the feature dbsp"
+            );
+            continue;
+        }
+        booted.shell("systemctl restart shuntd")?;
+        booted.until(&ping)?;
+        booted.shell(&format!("shuntctl evict | grep --quiet 'engine {engine},'"))?;
+        // A change of the rules evicts entries by the engine.
+        booted.shell(
+            "ovs-ofctl -O OpenFlow13 add-flow unix:/run/shunt/br0.mgmt priority=9,icmp,actions=NORMAL",
+        )?;
+        booted.until(&ping)?;
+    }
+    booted.shell("cp /packaged.toml /etc/shunt/shunt.toml; rm /packaged.toml")?;
+    booted.shell("systemctl restart shuntd").map(|_| ())
 }
 
 fn upgrade(booted: &BootedRoot) -> Result<(), TaskError> {
