@@ -9,6 +9,7 @@ mod body;
 mod health;
 mod options;
 mod pages;
+mod query;
 mod readiness;
 mod service;
 mod stall_timeout;

@@ -8,12 +8,13 @@ use hyper::{
     http::uri::Authority,
 };
 use shunt_switch::Switch;
-use tokio::time::timeout;
+use tokio::{sync::Mutex, time::timeout};
 
 use super::{
     accept::MetricsFormat,
     body::PageBody,
     health::{HealthMonitor, STALL_MAX},
+    query::parameter,
     readiness,
     token::BearerToken,
     window::{self, WindowFeed},
@@ -28,6 +29,8 @@ pub(super) struct HttpPages {
     health: HealthMonitor,
     /// The events of the window, if it is on.
     window: Option<WindowFeed>,
+    /// Locked while packet threads read their entries for the window.
+    flows: Mutex<()>,
 }
 
 /// Maximum time to make a page.
@@ -57,7 +60,7 @@ impl HttpPages {
         window: Option<WindowFeed>,
     ) -> Self {
         let health = HealthMonitor::new(Arc::clone(&switch), STALL_MAX);
-        Self { switch, reloader, token, health, window }
+        Self { switch, reloader, token, health, window, flows: Mutex::default() }
     }
 
     /// Observes the threads and sends the events of the window.
@@ -110,6 +113,7 @@ impl HttpPages {
             "/" => plain(StatusCode::OK, INDEX),
             "/events" => self.events(),
             "/flows" => self.flows().await,
+            "/trace" => self.trace(request.uri().query().unwrap_or_default()),
             "/metrics" => self.metrics(request.headers()).await,
             "/healthz" => verdict(&self.health.problems()),
             "/readyz" => {
@@ -150,10 +154,27 @@ impl HttpPages {
         if self.window.is_none() {
             return window_is_off();
         }
+        let _alone = self.flows.lock().await;
         let entries = self.switch.entries(FLOWS_MAX).await;
         match serde_json::to_string(&entries) {
             Ok(text) => (StatusCode::OK, "application/json", text.into()),
             Err(error) => plain(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
+        }
+    }
+
+    /// Returns the trace of a packet as text.
+    fn trace(&self, query: &str) -> Page {
+        if self.window.is_none() {
+            return window_is_off();
+        }
+        let (Some(bridge), Some(flow)) = (parameter(query, "bridge"), parameter(query, "flow"))
+        else {
+            let text = "a trace needs the parameters `bridge` and `flow`\n";
+            return plain(StatusCode::BAD_REQUEST, text);
+        };
+        match self.switch.trace(&bridge, &flow) {
+            Ok(trace) => plain(StatusCode::OK, trace.to_text()),
+            Err(error) => plain(StatusCode::BAD_REQUEST, format!("{error}\n")),
         }
     }
 }

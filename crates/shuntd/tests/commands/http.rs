@@ -247,6 +247,9 @@ fn health_and_readiness_follow_the_switch() {
     daemon.answer(&["reload"]);
     let waits = "configuration: threads.packet takes effect at the next start\n";
     assert_eq!((ready().status, ready().body.as_str()), (503, waits));
+    fs::write(&file, configuration.replace(HTTP, "[http]\nlisten = \"[::1]:1\"\n")).unwrap();
+    let report = daemon.answer(&["reload"]);
+    assert_eq!(report, "takes effect at the next start: http.listen\n");
     fs::write(&file, "[threads]\npacket = 0\n").unwrap();
     daemon.error_text(&["reload"]);
     assert!(ready().body.starts_with("configuration: not reloaded: "), "{:?}", ready());

@@ -38,7 +38,7 @@ fn next(events: &mut BufReader<TcpStream>) -> Value {
 fn the_window_is_off_by_default() {
     let daemon = Daemon::start(HTTP);
     assert!(get(&daemon, "/", "").headers.contains("content-type: text/plain"));
-    for path in ["/events", "/flows"] {
+    for path in ["/events", "/flows", "/trace?bridge=br0&flow=udp"] {
         let missing = get(&daemon, path, "");
         assert!(missing.status == 404 && missing.body.contains("`window = true`"), "{missing:?}");
     }
@@ -73,6 +73,14 @@ fn events_have_the_counters_of_the_switch() {
     let flows: Value = serde_json::from_str(&get(&daemon, "/flows", "").body).unwrap();
     assert!(flows["entries"][0]["packets"].as_u64() > Some(0), "{flows}");
 
+    let trace = get(&daemon, "/trace?bridge=br0&flow=in_port%3Dp1%2Cudp%2Ctp_dst%3D1", "");
+    assert!(trace.status == 200 && trace.body.contains("output:p2"), "{trace:?}");
+    for query in
+        ["", "?bridge=br0", "?bridge=br9&flow=udp", "?bridge=br0&flow=%zz", "?bridge=br0&flow=%ff"]
+    {
+        assert_eq!(get(&daemon, &format!("/trace{query}"), "").status, 400, "{query}");
+    }
+
     daemon.answer(&["exit"]);
     // An open window does not hold up the end.
     let _ = events.read_to_end(&mut Vec::new());
@@ -89,7 +97,9 @@ fn the_data_of_the_window_needs_the_token() {
     for path in ["/", "/window.css", "/window.js"] {
         assert_eq!(get(&daemon, path, "").status, 200, "{path}");
     }
-    for path in ["/events", "/flows", "/metrics", "/window.html", "/nosuch"] {
+    for path in
+        ["/events", "/flows", "/trace?bridge=br0&flow=udp", "/metrics", "/window.html", "/nosuch"]
+    {
         assert_eq!(get(&daemon, path, "").status, 401, "{path}");
     }
     let own = format!("Authorization: Bearer {TOKEN}\r\n");

@@ -163,6 +163,17 @@ function showBridges() {
   box.replaceChildren(...lines.map((line) => element("p", line)));
 }
 
+// Sets the bridges of the trace form; the choice of the user stays.
+function showTraceBridges() {
+  const choice = byId("trace-bridge");
+  const names = now.bridges.map((bridge) => bridge.name);
+  if (choice.dataset.names === names.join(" ")) return;
+  choice.dataset.names = names.join(" ");
+  const chosen = choice.value;
+  choice.replaceChildren(...names.map((name) => element("option", name)));
+  if (names.includes(chosen)) choice.value = chosen;
+}
+
 function showPorts() {
   const before = new Map(portsOf(last).map((port) => [port.bridge + " " + port.name, port]));
   const wanted = byId("filter").value.trim().toLowerCase();
@@ -297,6 +308,7 @@ function show(frame) {
   showOverview();
   showLevels();
   showBridges();
+  showTraceBridges();
   showPorts();
   showTables();
   const lost = (one) => one && one.drops.dropped.concat(one.drops.not_received);
@@ -363,6 +375,21 @@ async function readFlows() {
   button.focus();
 }
 
+async function trace(event) {
+  event.preventDefault();
+  const query = "bridge=" + encodeURIComponent(byId("trace-bridge").value) +
+    "&flow=" + encodeURIComponent(byId("trace-flow").value);
+  const text = byId("trace-text");
+  try {
+    const response = await fetch("trace?" + query, { headers: headers(), cache: "no-store" });
+    text.className = response.ok ? "" : "bad";
+    text.textContent = await response.text();
+  } catch (error) {
+    text.className = "bad";
+    text.textContent = error.message;
+  }
+}
+
 byId("pause").addEventListener("click", (event) => {
   isPaused = !isPaused;
   event.currentTarget.setAttribute("aria-pressed", isPaused);
@@ -370,6 +397,7 @@ byId("pause").addEventListener("click", (event) => {
 });
 byId("filter").addEventListener("input", () => { if (now) showPorts(); });
 byId("read-flows").addEventListener("click", readFlows);
+byId("trace").addEventListener("submit", trace);
 byId("login").addEventListener("submit", (event) => {
   event.preventDefault();
   token = byId("token").value.trim();
