@@ -37,10 +37,12 @@ pub(crate) const TESTS: &[Tool] = &[
     tool("/usr/lib/openvswitch-switch/ovs-vswitchd", "openvswitch-switch"),
 ];
 
-/// Programs that build and check the Debian package.
-pub(crate) const PACKAGE: &[Tool] = &[
-    tool("dpkg-deb", "dpkg"),
-    tool("dpkg-shlibdeps", "dpkg-dev"),
+/// Programs that build the Debian package.
+pub(crate) const PACKAGE: &[Tool] =
+    &[tool("dpkg-deb", "dpkg"), tool("dpkg-shlibdeps", "dpkg-dev"), tool("strip", "binutils")];
+
+/// Programs that check the Debian package.
+pub(crate) const PACKAGE_CHECK: &[Tool] = &[
     tool("lintian", "lintian"),
     tool("mmdebstrap", "mmdebstrap"),
     tool("nsenter", "util-linux"),

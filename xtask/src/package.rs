@@ -62,6 +62,9 @@ impl PackageOptions {
 pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
     let options = PackageOptions::parse(arguments)?;
     install::ensure(install::PACKAGE)?;
+    if options.is_checked {
+        install::ensure(install::PACKAGE_CHECK)?;
+    }
     let programs = step("programs", || options.programs())?;
     let manual = step("manual", man::write)?;
     let folder = target().join("package");

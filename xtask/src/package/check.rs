@@ -88,7 +88,7 @@ fn install(booted: &BootedRoot) -> Result<(), TaskError> {
     booted.shell("test $(ps -o user= -p $(cat /run/shunt/shuntd.pid)) = shunt")?;
     booted.shell("test -z \"$(shuntctl show | grep bridge)\"")?;
     booted.shell("shuntd --config /etc/shunt/shunt.toml --check")?;
-    booted.shell("systemd-analyze verify --man=no /lib/systemd/system/shuntd.service")?;
+    booted.shell("systemd-analyze verify /lib/systemd/system/shuntd.service")?;
     booted.shell("systemctl reload shuntd && test $(systemctl is-active shuntd) = active")?;
     print!("{}", booted.shell("shuntctl doctor")?);
     Ok(())
