@@ -21,7 +21,9 @@ use tracing::{error, warn};
 
 use crate::{
     control::ControlPlane,
-    ports::{link_events::LinkEvents, port::BridgePort, registry::BridgeState},
+    ports::{
+        attacher::CheckScope, link_events::LinkEvents, port::BridgePort, registry::BridgeState,
+    },
     threads::{data_plane::DataPlane, publisher::log_rules},
     trace::{
         explain::Tracer,
@@ -31,6 +33,11 @@ use crate::{
 
 /// Interval between two checks of expired rules, ports and captures.
 const UPKEEP_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Number of intervals between two checks of all devices, while events report changes.
+///
+/// A check makes some system calls for each port, which a thousand idle ports should not cost.
+const TICKS_PER_DEVICE_CHECK: u32 = 20;
 
 /// Pause between the report of a changed device and the check of the ports.
 const LINK_PAUSE: Duration = Duration::from_millis(2);
@@ -70,6 +77,7 @@ pub(crate) fn start(control: &Arc<ControlPlane>) -> [JoinHandle<()>; 3] {
             let mut events = link_events();
             let mut interval = interval(UPKEEP_INTERVAL);
             interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            let mut ticks = 0_u32;
             loop {
                 let is_changed = tokio::select! {
                     _ = interval.tick() => events.is_none(),
@@ -86,8 +94,12 @@ pub(crate) fn start(control: &Arc<ControlPlane>) -> [JoinHandle<()>; 3] {
                         }
                     },
                 };
+                // Events name changed devices. All devices are asked now and then all the same.
+                ticks = ticks.wrapping_add(1);
+                let is_due = is_changed || ticks.is_multiple_of(TICKS_PER_DEVICE_CHECK);
+                let scope = if is_due { CheckScope::Devices } else { CheckScope::Threads };
                 let structure = ports.structure().await;
-                structure.ports().check().await;
+                structure.ports().check(scope).await;
                 if is_changed {
                     structure.ports().check_users();
                 }

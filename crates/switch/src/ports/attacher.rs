@@ -32,6 +32,15 @@ pub(crate) struct PortAttacher {
     seed: u64,
 }
 
+/// The extent of a check of the ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CheckScope {
+    /// Only what packet threads noted, and ports that may open again.
+    Threads,
+    /// Also the link and the name of each device.
+    Devices,
+}
+
 impl PortAttacher {
     pub(crate) const fn new(
         plane: Arc<DataPlane>,
@@ -258,21 +267,27 @@ impl PortAttacher {
         }
     }
 
-    /// Checks all ports.
+    /// Checks all ports, and their devices if the scope contains them.
     ///
     /// Records link changes, closes broken ports, and opens ports when their device returns.
-    pub(crate) async fn check(&self) {
+    pub(crate) async fn check(&self, scope: CheckScope) {
         let has_threads = !self.plane.living().is_empty();
         let nic = self.nic.front().filter(|nic| nic.closes_ports().is_some());
         let (mut broken, mut closed, mut changed) = (Vec::new(), Vec::new(), Vec::new());
         for bridge in self.bridges.lock().iter_mut() {
             for port in bridge.ports.values_mut() {
-                let name = port.settings.name.clone();
                 if port.is_broken() {
+                    let name = port.settings.name.clone();
                     broken.push((name, "the device has vanished".to_owned()));
-                } else if let Some(reason) = port.open.as_ref().and_then(|open| open.lost()) {
-                    broken.push((name, reason));
                 } else if let Some(open) = &port.open {
+                    if scope == CheckScope::Threads {
+                        continue;
+                    }
+                    let name = port.settings.name.clone();
+                    if let Some(reason) = open.lost() {
+                        broken.push((name, reason));
+                        continue;
+                    }
                     let link_up = open.link_up();
                     if link_up != port.link_up {
                         port.link_up = link_up;
@@ -284,7 +299,7 @@ impl PortAttacher {
                     && has_threads
                     && !nic.as_ref().is_some_and(|nic| nic.takes(bridge.id, port.number))
                 {
-                    closed.push((name, bridge.id, port.number));
+                    closed.push((port.settings.name.clone(), bridge.id, port.number));
                 }
             }
         }
