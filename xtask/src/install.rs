@@ -102,7 +102,6 @@ pub(crate) const P4RUNTIME_SHELL: PythonPackages = PythonPackages {
 
 /// Installs missing programs if permitted.
 ///
-///
 /// # Errors
 ///
 /// If it is not permitted or fails: with the exact command to run.

@@ -141,7 +141,7 @@ struct ReloadPlan {
 
 /// Applies the differences between two configurations.
 ///
-/// A port that cannot be opened is added all the same: no later reload would add it.
+/// A port that cannot be opened is added nevertheless: no later reload would add it.
 pub(crate) async fn reload(structure: &Structure, before: &Config, after: &Config) -> ReloadReport {
     let ReloadPlan { steps, at_restart } = plan(before, after);
     let mut report = ReloadReport {

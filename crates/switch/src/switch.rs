@@ -490,7 +490,7 @@ impl Switch {
         self.control.plane.thread_states()
     }
 
-    /// Returns the packet threads that hang or have ended: none answers within `limit`.
+    /// Returns the packet threads that hang or have ended: no answer within `limit`.
     pub async fn stalled_packet_threads(&self, limit: Duration) -> Vec<usize> {
         self.control.plane.stalled_threads(limit).await
     }

@@ -34,7 +34,7 @@ use crate::{
 /// Interval between two checks of expired rules, ports and captures.
 const UPKEEP_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Number of intervals between two checks of all devices, while events report changes.
+/// Intervals between two checks of all devices, while events report changes.
 ///
 /// A check makes some system calls for each port, which a thousand idle ports should not cost.
 const TICKS_PER_DEVICE_CHECK: u32 = 20;
@@ -94,7 +94,7 @@ pub(crate) fn start(control: &Arc<ControlPlane>) -> [JoinHandle<()>; 3] {
                         }
                     },
                 };
-                // Events name changed devices. All devices are asked now and then all the same.
+                // Events name changed devices. All devices are also checked at intervals, in case one was lost.
                 ticks = ticks.wrapping_add(1);
                 let is_due = is_changed || ticks.is_multiple_of(TICKS_PER_DEVICE_CHECK);
                 let scope = if is_due { CheckScope::Devices } else { CheckScope::Threads };

@@ -24,7 +24,7 @@ const SIZES: [usize; 3] = [8_000, 16_000, 64_000];
 const MANY: usize = 500_000;
 const MANY_ROUNDS: usize = 2;
 
-const WHY_MANY: &str = "ours is the CPU of one thread; the published time is of a switch with an \
+const MANY_REMARK: &str = "ours is the CPU of one thread; the published time is of a switch with an \
                         unknown number of threads and an unknown rule set";
 
 /// Runs all pipelines and localities.
@@ -60,7 +60,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
         rows.push(run.step(&format!("{name}, revalidation"), |_| {
             let loaded = Loaded::new(&workload(&name));
             let row = measure_revalidation(pipeline, &loaded, &loaded.keys, MANY_ROUNDS);
-            row.beside_published(many(pipeline), WHY_MANY)
+            row.beside_published(many(pipeline), MANY_REMARK)
         }));
     }
     let order = [HITS, MISSES, ENTRIES, PARTS, TABLE, RATE, REVALIDATION];

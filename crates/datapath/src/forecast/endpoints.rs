@@ -205,7 +205,7 @@ impl ThreadForecasts {
         self.counters.observed.add(1);
     }
 
-    /// Lets the predictors of this thread forecast what follows a new flow.
+    /// Runs the predictors of this thread on a new flow, and queues their forecasts.
     fn forecast_at_once(&mut self, observation: &FlowObservation, now: Duration, last: InstallNo) {
         let flow = observation.new_flow(self.thread);
         self.immediate.observe(&FlowEvent::Started(&flow), now);

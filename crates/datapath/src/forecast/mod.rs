@@ -15,7 +15,7 @@
 //! costs room and time but never changes a decision.
 //!
 //! An entry is *speculative* until its first hit. `Speculation` has these entries. Packets do not touch
-//! it: it reads the packet counts of its entries now and then.
+//! it: it reads the packet counts of some entries in each iteration.
 //!
 //! - A speculative entry expires after its own idle time.
 //! - It is the first to go when room is needed.

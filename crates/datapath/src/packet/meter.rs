@@ -33,7 +33,7 @@ pub(crate) fn pass(
 
 /// Applies the meters of actions that send nothing, or nothing more.
 ///
-/// They count the packet all the same. Returns whether it passed them all.
+/// The meters count the packet nevertheless. Returns whether it passed all of them.
 pub(crate) fn count<'a>(
     actions: impl IntoIterator<Item = &'a DatapathAction>,
     now: Time,

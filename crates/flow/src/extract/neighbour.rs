@@ -41,8 +41,8 @@ impl<'a> Iterator for Options<'a> {
 impl Parser<'_> {
     /// Parses the message after the first eight bytes, which all ICMPv6 messages have.
     ///
-    /// Returns the type of the first option with an address, or zero. A malformed message has a
-    /// type all the same.
+    /// Returns the type of the first option with an address, or zero. Malformed messages have a
+    /// type too.
     pub(super) fn neighbour(&mut self) -> u8 {
         let mut first = 0;
         // Type and code are present even if the message after them is cut short.

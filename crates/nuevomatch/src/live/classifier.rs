@@ -22,7 +22,7 @@ pub enum UpdatePolicy {
     /// At once: into a bucket with room, or into the remainder.
     #[default]
     Instant,
-    /// With the next rebuild, all together. Removals are visible at once all the same.
+    /// With the next rebuild, all together. Removals are visible at once, nevertheless.
     Delayed,
 }
 

@@ -9,7 +9,7 @@ const CHUNK: usize = 1 << 14;
 
 /// Bytes that a peer must read within the stall timeout, if that many wait.
 ///
-/// A peer that reads a byte now and then does not count as reading.
+/// A peer that reads fewer bytes in this time is stalled.
 const PROGRESS_LEN: usize = 1 << 16;
 
 /// A queue of messages to the peer.

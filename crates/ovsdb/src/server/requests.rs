@@ -133,7 +133,10 @@ impl ServerCore {
             return Err(TransactionError::syntax("duplicate monitor ID", id));
         }
         if session.monitors.len() >= self.limits.monitors {
-            let details = format!("{} monitors are the limit of a client", self.limits.monitors);
+            let details = format!(
+                "a client may have at most {} monitors: cancel one first",
+                self.limits.monitors
+            );
             return Err(TransactionError::new(ErrorTag::Resources, details));
         }
         let Some(served) = self.databases.get(&name) else { return Ok(empty()) };
@@ -200,7 +203,8 @@ impl ServerCore {
             }
         };
         if method != "unlock" && self.locks.count(client) >= self.limits.locks {
-            let details = format!("{} locks are the limit of a client", self.limits.locks);
+            let details =
+                format!("a client may have at most {} locks: unlock one first", self.limits.locks);
             return Err(TransactionError::new(ErrorTag::Resources, details));
         }
         let requested = |_| {

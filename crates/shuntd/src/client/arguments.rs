@@ -268,12 +268,12 @@ pub(super) enum Command {
         #[arg(long, default_value_t = 0)]
         count: u64,
     },
-    /// Check that this host lets the switch run, and show how to mend what is missing.
+    /// Check the rights, devices and limits that the switch needs on this host.
     ///
     /// Works without the daemon, and checks its rights, limits and ports as well if it runs. Else it
     /// reads what the ports need from the configuration file, and checks the rights of this user.
     ///
-    /// The exit code is 1 if something is missing.
+    /// Shows the command that mends each missing thing. The exit code is 1 if something is missing.
     Doctor {
         /// Read the ports from this configuration file if no daemon runs.
         #[arg(long, value_name = "FILE", default_value = "/etc/shunt/shunt.toml")]

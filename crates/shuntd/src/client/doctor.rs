@@ -37,7 +37,7 @@ pub(super) struct HostCheck {
 pub(super) enum CheckState {
     /// Nothing is missing.
     Ok,
-    /// Worth to know: the switch works without it.
+    /// A hint: the switch works without it.
     Note,
     /// The switch, or a port, does not work without it.
     Missing,

@@ -6,7 +6,7 @@
 //!
 //! With `WatchdogSec=`, systemd restarts a daemon that has not sent `WATCHDOG=1` for that time. The
 //! daemon sends it only after every packet thread has answered a ping. A sleeping thread wakes to
-//! answer, so an idle switch keeps its service manager content.
+//! answer, so the watchdog of an idle switch is fed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,7 +30,7 @@ pub(crate) fn notify_ready(switch: &Switch) {
 
 /// Reports that a reload begins; [`notify_ready`] must follow.
 pub(crate) fn notify_reloading() {
-    // `Type=notify-reload` needs the time, to tell this reload from an earlier one.
+    // `Type=notify-reload` needs the time, to distinguish this reload from an earlier one.
     let time = NotifyState::monotonic_usec_now().ok();
     let states = [Some(NotifyState::Reloading), time, Some(NotifyState::Status("reloading"))];
     notify(&states.into_iter().flatten().collect::<Vec<_>>());

@@ -46,7 +46,7 @@ const INDEX: &str = concat!(
     "\n\n",
     "/metrics  metrics for Prometheus, also as OpenMetrics\n",
     "/healthz  200 while every thread iterates, else 503 with the reasons\n",
-    "/readyz   200 if the configuration is in force and all ports are open, else 503 with the rest\n",
+    "/readyz   200 if the configuration is in force and all ports are open, else 503 with the reasons\n",
 );
 
 /// A page: status, type and body.

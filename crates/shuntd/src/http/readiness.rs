@@ -2,7 +2,7 @@
 
 use shunt_switch::{BridgePortStatus, BridgeStatus, ControllerState, ControllerStatus};
 
-/// Returns what a ready switch would have, and this one does not.
+/// Returns the parts of the configuration that are not in force, with the reasons.
 ///
 /// `not_in_force` lists the parts of the configuration that were refused, or wait for a restart.
 pub(super) fn missing(bridges: &[BridgeStatus], not_in_force: &[String]) -> Vec<String> {

@@ -39,7 +39,9 @@ pub(crate) enum HttpStartError {
     #[error("http.token_file: {0}")]
     Token(#[from] TokenError),
     /// An address cannot be used.
-    #[error("http.listen: cannot listen on {address}: {source}")]
+    #[error(
+        "http.listen: cannot listen on {address}: {source}: use an address of this host and a free port"
+    )]
     Listen {
         /// The address.
         address: SocketAddr,

@@ -13,7 +13,9 @@ pub(super) struct BearerToken(String);
 #[derive(Debug, Error)]
 pub(crate) enum TokenError {
     /// The file cannot be read.
-    #[error("cannot read the bearer token in {path}: {source}")]
+    #[error(
+        "cannot read the bearer token in {path}: {source}: create the file, readable by the user of shuntd"
+    )]
     Unreadable {
         /// Path of the file.
         path: String,

@@ -82,7 +82,7 @@ fn events_have_the_counters_of_the_switch() {
     }
 
     daemon.answer(&["exit"]);
-    // An open window does not hold up the end.
+    // An open window does not delay the end of the daemon.
     let _ = events.read_to_end(&mut Vec::new());
 }
 

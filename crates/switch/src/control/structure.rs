@@ -40,7 +40,7 @@ pub(crate) struct Structure {
 pub(crate) enum OpenPolicy {
     /// The bridge or port is refused, except for ports that may wait for their device.
     Required,
-    /// The bridge or port is added all the same, and opening is tried again.
+    /// The bridge or port is added nevertheless, and opening is tried again.
     ///
     /// A device or address that is missing now must not cost the bridge its rules.
     Retried,

@@ -323,7 +323,7 @@ impl PortAttacher {
     pub(crate) async fn reopen_at_nic(&self, nic: &NicFront) {
         for (name, id, number) in self.open_ports_of_nic(nic) {
             if let Err(error) = self.detach(&name).await {
-                // The port was removed meanwhile; the NIC is in force all the same.
+                // The port was removed meanwhile; the new NIC is in force nevertheless.
                 warn!(
                     error = with_causes(&error),
                     "port {name}: not reopened after the NIC changed"

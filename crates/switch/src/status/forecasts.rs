@@ -27,7 +27,7 @@ pub struct ForecastSourceStatus {
     pub source: &'static str,
     /// `on`, `paused`, `trial`, or `-` if the origin is no predictor.
     ///
-    /// Each packet thread judges `reply` for itself. It is on if one of them has it on.
+    /// Each packet thread has its own state of `reply`. This is `on` if one of them has it on.
     pub state: &'static str,
     /// Number of times that the predictor was paused.
     pub pauses: u64,

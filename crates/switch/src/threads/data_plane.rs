@@ -4,7 +4,7 @@
 //! receives the changes in version order. A version is in force when every packet thread has
 //! acknowledged it; [`DataPlane::adopted`] waits for that.
 //!
-//! A thread that panics blocks no caller: it holds up no version from then on, and
+//! A thread that panics blocks no caller: versions no longer wait for it, and
 //! [`DataPlane::reclaim`] drops its unanswered commands. Without the eviction thread stale entries
 //! would stay. Without the learner thread every queue with a learn request would stop. So if either
 //! ends, all packet threads stop.

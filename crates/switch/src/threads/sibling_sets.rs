@@ -9,35 +9,35 @@ use shunt_flow::FieldId;
 use shunt_foresight::SiblingSet;
 use shunt_pipeline::{Action, Bucket, Group, GroupKind, Pipeline};
 
-/// The addresses that tell back ends apart.
+/// The fields that identify a back end.
 const ADDRESSES: [FieldId; 2] = [FieldId::Ipv4Dst, FieldId::Ipv6Dst];
 
-/// Time between two looks at the groups.
+/// Time between two reads of the groups.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Finds the sets again after the tables have changed.
 pub(crate) struct SiblingWatch {
     pipeline: Arc<Pipeline>,
-    /// The version of the last look.
+    /// The version of the tables at the last read.
     seen: Option<Version>,
-    next_look: Duration,
+    next_read: Duration,
     sets: Vec<SiblingSet>,
 }
 
 impl SiblingWatch {
     pub(crate) const fn new(pipeline: Arc<Pipeline>) -> Self {
-        Self { pipeline, seen: None, next_look: Duration::ZERO, sets: Vec::new() }
+        Self { pipeline, seen: None, next_read: Duration::ZERO, sets: Vec::new() }
     }
 
     /// Returns the sets of all bridges if they have changed.
     ///
-    /// Looks once a second at most.
+    /// Reads the groups once a second at most.
     pub(crate) fn changed(&mut self, now: Duration) -> Option<&[SiblingSet]> {
         let version = self.pipeline.version();
-        if now < self.next_look || self.seen == Some(version) {
+        if now < self.next_read || self.seen == Some(version) {
             return None;
         }
-        (self.seen, self.next_look) = (Some(version), now + INTERVAL);
+        (self.seen, self.next_read) = (Some(version), now + INTERVAL);
         let sets = sibling_sets(&self.pipeline.all_groups());
         if self.sets == sets {
             return None;

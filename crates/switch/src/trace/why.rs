@@ -85,7 +85,7 @@ pub struct LiveEntry {
     pub decisions: Vec<String>,
     /// Lookups that must return the same results.
     pub visits: Vec<TraceVisit>,
-    /// Objects that must not change.
+    /// Objects that evict the entry when they change.
     pub reads: Vec<String>,
 }
 

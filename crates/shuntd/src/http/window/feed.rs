@@ -23,8 +23,8 @@ use crate::{
 /// It reads the status only while there are viewers, and once for all of them.
 pub(in crate::http) struct WindowFeed {
     viewers: Mutex<Vec<mpsc::Sender<Bytes>>>,
-    /// Notified when a viewer comes.
-    viewer_came: Notify,
+    /// Notified when a viewer subscribes.
+    has_subscribed: Notify,
 }
 
 /// Maximum number of viewers.
@@ -41,7 +41,7 @@ const EVICTION_TIME_MAX: Duration = Duration::from_millis(500);
 
 impl WindowFeed {
     pub(in crate::http) fn new() -> Self {
-        Self { viewers: Mutex::default(), viewer_came: Notify::new() }
+        Self { viewers: Mutex::default(), has_subscribed: Notify::new() }
     }
 
     /// Adds a viewer and returns its events; `None` if there are too many viewers.
@@ -53,7 +53,7 @@ impl WindowFeed {
         }
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
         viewers.push(sender);
-        self.viewer_came.notify_one();
+        self.has_subscribed.notify_one();
         Some(receiver)
     }
 
@@ -69,7 +69,7 @@ impl WindowFeed {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             while self.viewers().is_empty() {
-                self.viewer_came.notified().await;
+                self.has_subscribed.notified().await;
             }
             ticks.tick().await;
             let mut status = status(switch).await;
@@ -83,7 +83,7 @@ impl WindowFeed {
 
     /// Sends an event to every viewer that has room for it.
     ///
-    /// Viewers that have gone are forgotten.
+    /// Removes the viewers that have disconnected.
     fn publish(&self, event: &Bytes) {
         self.viewers().retain(|viewer| {
             let sent = viewer.try_send(event.clone());

@@ -62,7 +62,10 @@ mod tests {
             assert!(!urls.contains("//") || path == "/window.js", "{path}");
             assert!(!urls.contains("http:") && !urls.contains("https:"), "{path}");
             assert!(!content.contains(" style=") && !content.contains(" onclick="), "{path}");
-            assert!(!content.contains("innerHTML"), "{path}: texts of peers would be markup");
+            assert!(
+                !content.contains("innerHTML"),
+                "{path}: the browser would run markup in texts of peers"
+            );
         }
     }
 }

@@ -15,14 +15,12 @@ let now = null;
 let token = "";
 let isPaused = false;
 
-// Numbers as people read them: 950, 12.3 K, 4.56 M.
+// Returns a number with three digits and a unit: 950, 12.3 K, 4.56 M.
 function short(value) {
   if (!Number.isFinite(value)) return "";
-  for (const [limit, letter] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e4, "K"]]) {
-    if (value >= limit) {
-      const scaled = value / (letter === "K" ? 1e3 : limit);
-      return scaled.toPrecision(3).replace(/e\+?\d+$/, "") + " " + letter;
-    }
+  for (const [unit, letter] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "K"]]) {
+    // Three digits round the last part below a unit up to it: 999,900 is 1.00 M.
+    if (value >= Math.max(1e4, 0.9995 * unit)) return (value / unit).toPrecision(3) + " " + letter;
   }
   return value >= 100 || Number.isInteger(value) ? Math.round(value).toString() : value.toFixed(1);
 }
@@ -182,8 +180,9 @@ function showPorts() {
     [port.bridge, port.name, port.type, port.link].some((text) => text.toLowerCase().includes(wanted)));
   const rows = matching.slice(0, PORTS_SHOWN).map((port) => {
     const old = before.get(port.bridge + " " + port.name) || {};
-    const traffic = (way) => short(rate(old[way + "_packets"], port[way + "_packets"])) + " p/s\n" +
-      short(8 * rate(old[way + "_bytes"], port[way + "_bytes"])) + " bit/s";
+    const traffic = (direction) =>
+      short(rate(old[direction + "_packets"], port[direction + "_packets"])) + " packets/s\n" +
+      short(8 * rate(old[direction + "_bytes"], port[direction + "_bytes"])) + " bit/s";
     const lost = rate(old.rx_dropped, port.rx_dropped) + rate(old.tx_dropped, port.tx_dropped);
     const number = port.number > 65535 ? "local" : port.number;
     const link = port.link.startsWith("down: ") ? "down" : port.link;
@@ -281,7 +280,7 @@ function graph(bridge, tables, links) {
   scroll.append(drawing);
   const box = element("div");
   box.append(element("h3", bridge.name), scroll);
-  if (bridge.rules > 1000) box.append(element("p", "Links are shown up to 1000 rules.", "weak"));
+  if (bridge.rules > 1000) box.append(element("p", "The links are not shown: the bridge has more than 1000 rules.", "weak"));
   return box;
 }
 
