@@ -6,7 +6,6 @@ pub use shunt_kernels::frame::{FRAME_BYTES, frame, udp_frame};
 
 /// Writes a capture of `packets` packets sampled uniformly from `flows` UDP flows.
 ///
-///
 /// # Errors
 ///
 /// If the file cannot be written.
@@ -44,7 +43,6 @@ impl Capture {
     }
 
     /// Writes the capture to a file.
-    ///
     ///
     /// # Errors
     ///

@@ -55,7 +55,6 @@ impl Changed {
 impl Controller {
     /// Waits for a switch to connect.
     ///
-    ///
     /// # Panics
     ///
     /// If none connects.
@@ -85,7 +84,6 @@ impl Controller {
     }
 
     /// Sends changes and a barrier request in one write, and waits for the reply.
-    ///
     ///
     /// # Panics
     ///
@@ -168,7 +166,6 @@ fn encoded(xid: Xid, message: &Message) -> Vec<u8> {
 }
 
 /// Returns a flow-mod from a rule in the syntax of `ovs-ofctl`.
-///
 ///
 /// # Panics
 ///

@@ -24,7 +24,6 @@ pub fn find_thread(id: u32, name: &str) -> Option<u32> {
 
 /// Returns the nanoseconds that a thread has run so far.
 ///
-///
 /// # Panics
 ///
 /// If there is no such thread.

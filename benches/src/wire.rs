@@ -39,7 +39,6 @@ pub struct WireReceiver(OwnedFd);
 impl WireSender {
     /// Opens a device by name.
     ///
-    ///
     /// # Panics
     ///
     /// If there is no such device, or no permission to send raw frames.
@@ -70,7 +69,6 @@ impl WireSender {
 
 impl WireReceiver {
     /// Opens a device by name; frames from now on are buffered.
-    ///
     ///
     /// # Panics
     ///

@@ -24,7 +24,6 @@ pub struct Daemon {
 impl Daemon {
     /// Starts a daemon and waits until it replies.
     ///
-    ///
     /// # Panics
     ///
     /// If it does not start.
@@ -36,7 +35,6 @@ impl Daemon {
     /// Starts a daemon through a command that `wrap` builds.
     ///
     /// The command may, for example, enter a namespace.
-    ///
     ///
     /// # Panics
     ///
@@ -90,7 +88,6 @@ impl Daemon {
 
     /// Runs `shuntctl` against it.
     ///
-    ///
     /// # Panics
     ///
     /// If `shuntctl` cannot be run.
@@ -101,7 +98,6 @@ impl Daemon {
     }
 
     /// Runs `ovs-ofctl -O OpenFlow13 VERB <bridge's management socket> ARGUMENTS`.
-    ///
     ///
     /// # Panics
     ///
@@ -114,7 +110,6 @@ impl Daemon {
     }
 
     /// Runs `ovs-appctl` against its control socket.
-    ///
     ///
     /// # Panics
     ///
@@ -158,7 +153,6 @@ fn spawn(folder: &Path, wrap: impl FnOnce(&Path) -> Command) -> Child {
 
 /// Returns the path of a binary of this workspace, and builds it if it is missing.
 ///
-///
 /// # Panics
 ///
 /// If it cannot be built.
@@ -181,7 +175,6 @@ pub fn binary(name: &str) -> PathBuf {
 
 /// Runs a program to its end.
 ///
-///
 /// # Panics
 ///
 /// If it cannot be run.
@@ -191,7 +184,6 @@ pub fn output(command: &mut Command) -> Output {
 }
 
 /// Returns the output of a successful program.
-///
 ///
 /// # Panics
 ///
@@ -203,7 +195,6 @@ pub fn text(output: &Output) -> String {
 }
 
 /// Returns the error output of a failed program.
-///
 ///
 /// # Panics
 ///

@@ -16,7 +16,6 @@ pub struct Namespace {
 impl Namespace {
     /// Creates a namespace with its loopback up and IPv6 disabled.
     ///
-    ///
     /// # Errors
     ///
     /// If the process has no permission to create namespaces.
@@ -48,7 +47,6 @@ impl Namespace {
 
     /// Runs a program in the namespace to its end; returns its output.
     ///
-    ///
     /// # Panics
     ///
     /// If it fails.
@@ -69,7 +67,6 @@ impl Namespace {
     /// Returns the number of ICMP echo requests received in this namespace.
     ///
     /// It counts pings only, not the ARP packets that kernels exchange to check a neighbour.
-    ///
     ///
     /// # Panics
     ///

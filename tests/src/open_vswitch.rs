@@ -26,8 +26,7 @@ pub struct OpenVSwitch<'a> {
 }
 
 impl<'a> OpenVSwitch<'a> {
-    /// Starts one in a namespace, or prints that it is not installed.
-    ///
+    /// Starts Open vSwitch in a namespace, or prints that it is not installed.
     ///
     /// # Panics
     ///
@@ -54,7 +53,6 @@ impl<'a> OpenVSwitch<'a> {
     }
 
     /// Runs one of its programs against it; returns the output.
-    ///
     ///
     /// # Panics
     ///
@@ -108,7 +106,6 @@ impl OpenVSwitch<'static> {
     ///
     /// It prints a message if Open vSwitch is not installed. It needs no namespace, because nothing
     /// outside of its folder is affected.
-    ///
     ///
     /// # Panics
     ///

@@ -7,7 +7,7 @@
 pub struct Passage {
     /// The line on which it begins, counted from 1.
     pub line: usize,
-    /// The place that it was found in.
+    /// The kind of text, such as a comment.
     pub kind: PassageKind,
     /// Its text, without markers of comments.
     pub text: String,

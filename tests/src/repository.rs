@@ -16,7 +16,6 @@ pub fn root() -> PathBuf {
 
 /// Returns the metadata of the workspace from cargo.
 ///
-///
 /// # Panics
 ///
 /// If cargo fails.
@@ -33,7 +32,6 @@ pub fn metadata() -> Value {
 ///
 /// Each is (path from the root, text).
 ///
-///
 /// # Panics
 ///
 /// If git fails.
@@ -48,7 +46,6 @@ pub fn files(ending: &str) -> Vec<(String, String)> {
 }
 
 /// Returns one file of the repository.
-///
 ///
 /// # Panics
 ///

@@ -51,7 +51,6 @@ pub fn chain(tables: u8) -> Case {
 
 /// Returns a bridge with two ports and the rules of a case.
 ///
-///
 /// # Panics
 ///
 /// If a rule is invalid.

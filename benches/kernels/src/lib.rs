@@ -6,7 +6,6 @@
 //! part of the gate and needs an optimised build. So this crate depends only on what the kernels
 //! call: no gRPC, no OpenFlow, no async runtime.
 //!
-//!
 //! ```
 //! let kernel = shunt_kernels::KERNELS.iter().find(|kernel| kernel.name == "extract").unwrap();
 //! let mut call = (kernel.make)();

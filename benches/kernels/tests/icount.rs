@@ -85,7 +85,6 @@ fn not_plain(written: &str) -> BTreeSet<String> {
 
 /// Returns the instructions per call of each kernel.
 ///
-///
 /// # Errors
 ///
 /// With the processor-specific functions that ran.

@@ -551,7 +551,6 @@ pub const EXPERIMENTS: &[Experiment] = &[
 
 /// Returns the experiment of this name.
 ///
-///
 /// # Errors
 ///
 /// With the nearest name if there is none.

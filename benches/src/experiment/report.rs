@@ -59,7 +59,6 @@ pub struct Report<'a> {
 impl Report<'_> {
     /// Writes all files into a folder, and returns their paths.
     ///
-    ///
     /// # Errors
     ///
     /// If a file cannot be written: with its path and what to do.
@@ -179,7 +178,6 @@ fn rounded(value: f64) -> f64 {
 }
 
 /// Writes a file and creates its folder; the file is never left half-written.
-///
 ///
 /// # Errors
 ///

@@ -67,7 +67,6 @@ impl Run {
 
     /// Measures a part in a separate process, which prints a JSON value.
     ///
-    ///
     /// # Panics
     ///
     /// If the process fails.

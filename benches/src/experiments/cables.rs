@@ -15,7 +15,6 @@ pub(crate) struct Cables {
 impl Cables {
     /// Creates `count` pairs with near ends that begin with `prefix`.
     ///
-    ///
     /// # Panics
     ///
     /// If the system refuses.

@@ -20,7 +20,6 @@ use crate::{
 ///
 /// The page is also written to a file.
 ///
-///
 /// # Errors
 ///
 /// If there is nothing to compare with, or the page cannot be written.

@@ -56,7 +56,6 @@ pub struct OpenVSwitch {
 impl OpenVSwitch {
     /// Starts it in the network namespace of this process.
     ///
-    ///
     /// # Panics
     ///
     /// If it does not start.

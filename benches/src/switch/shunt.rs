@@ -48,7 +48,6 @@ impl ShuntCtl {
 impl Shunt {
     /// Starts the daemon with the binaries of a folder, and waits until it replies.
     ///
-    ///
     /// # Panics
     ///
     /// If it does not start.

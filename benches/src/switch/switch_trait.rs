@@ -115,7 +115,6 @@ pub trait Switch: Sync {
 
     /// Runs `ovs-ofctl` on its bridge; returns its output.
     ///
-    ///
     /// # Panics
     ///
     /// If the switch refuses.

@@ -34,12 +34,12 @@
 //!   granularity. The old entries go when they are no longer used, or are evicted first. Any set of
 //!   entries may be evicted at any time, so this affects only the hit rate.
 //!
-//! # Seasons
+//! # Periods
 //!
 //! A directory never evicts. It sees few of the hits, so its oldest entries are not those of the cache.
 //! Instead both directories are cleared every [`CLEARED_AFTER_ROUNDS`] rounds. Decisions, leads and unfinished rounds
-//! stay: with many starts, no start finishes a round in one season. Hits count only if one of the
-//! directories was full in the season.
+//! stay: with many starts, no start finishes a round in one period. Hits count only if one of the
+//! directories was full in the period.
 
 use hashbrown::HashTable;
 

@@ -18,7 +18,6 @@ pub struct WeightedIndices {
 impl WeightedIndices {
     /// Creates indices with these weights, which must be finite and not negative.
     ///
-    ///
     /// # Errors
     ///
     /// If a weight is invalid, or none is positive.
@@ -70,7 +69,6 @@ pub struct Zipf(WeightedIndices);
 impl Zipf {
     /// Creates this many ranks; exponent 0 makes them equally likely.
     ///
-    ///
     /// # Errors
     ///
     /// If there is no rank, or the exponent is negative or not finite.
@@ -96,7 +94,6 @@ pub struct Exponential {
 impl Exponential {
     /// Creates gaps with this mean.
     ///
-    ///
     /// # Errors
     ///
     /// If the mean is not positive and finite.
@@ -120,7 +117,6 @@ pub struct LogNormal {
 impl LogNormal {
     /// Creates the distribution from mean and deviation of the *logarithm*.
     ///
-    ///
     /// # Errors
     ///
     /// If the mean is not finite, or the deviation is negative or not finite.
@@ -135,7 +131,6 @@ impl LogNormal {
     }
 
     /// Creates the distribution from mean and deviation of the numbers themselves.
-    ///
     ///
     /// # Errors
     ///

@@ -97,7 +97,6 @@ const STATS: &str = "print its packet statistics with `pipebench stats FILE`";
 impl Input {
     /// Reads a file.
     ///
-    ///
     /// # Errors
     ///
     /// If it does not exist, is not a text, or is empty.
@@ -113,7 +112,6 @@ impl Input {
     }
 
     /// Creates an input from a file's content.
-    ///
     ///
     /// # Errors
     ///

@@ -8,7 +8,6 @@
 //! All randomness comes from a [`Seed`]: the same seed gives the same bytes on every machine and
 //! with every later version.
 //!
-//!
 //! ```
 //! use shunt_pipebench::Seed;
 //!

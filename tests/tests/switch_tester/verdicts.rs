@@ -7,7 +7,6 @@ pub(crate) type Verdict = Result<(), String>;
 
 /// Parses the log up to its summary.
 ///
-///
 /// ```text
 /// match: 00_IN_PORT                                                   the file
 ///     ethernet/ipv4/tcp-->'in_port=1,actions=output:2'       OK      a test

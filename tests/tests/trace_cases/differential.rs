@@ -4,7 +4,6 @@
 //! printed with its seed. Without Open vSwitch the test is skipped with a message. A case that
 //! crashes Open vSwitch is named, and the others continue with a new process.
 //!
-//!
 //! * `SHUNT_SEEDS=FIRST..END`: the seeds (`cargo xtask differential`).
 //! * `SHUNT_KIND=tables` or `normal`: the kind of cases; default both.
 //! * `SHUNT_CASES=FILE`: cases from a file, in the format of the recording.

@@ -4,7 +4,6 @@
 //! Untch, Offutt and Harrold, *Mutation analysis using mutant schemata*. Each mutated place calls
 //! `crate::mutant(NUMBER)` to decide. Every line keeps its number.
 //!
-//!
 //! | mutation | generated code |
 //! | --- | --- |
 //! | a function returns a simple value | `if mutant(1) { return None; }` first of all |

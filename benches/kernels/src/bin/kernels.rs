@@ -1,6 +1,5 @@
 //! The hot functions alone.
 //!
-//!
 //! ```text
 //! kernels time           CPU nanoseconds of each kernel, one per line
 //! kernels names          their names

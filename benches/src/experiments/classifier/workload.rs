@@ -55,7 +55,6 @@ pub(crate) fn synthetic(
 ///
 /// Nine of ten packets match a rule sampled uniformly; the tenth is random.
 ///
-///
 /// # Panics
 ///
 /// If there is no such set.

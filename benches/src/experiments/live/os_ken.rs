@@ -54,7 +54,6 @@ impl OsKen {
 
     /// Starts os-ken, and waits until a switch has connected.
     ///
-    ///
     /// # Panics
     ///
     /// If none connects.

@@ -142,7 +142,6 @@ impl fmt::Display for Filter {
 
 /// Parses a filter file; lines that begin with `#` are comments.
 ///
-///
 /// # Errors
 ///
 /// The first syntax error, and the expected text.

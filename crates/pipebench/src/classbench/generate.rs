@@ -74,7 +74,6 @@ pub(super) struct FilterDraft {
 
 /// Generates a rule set, the most specific filters first.
 ///
-///
 /// # Errors
 ///
 /// If the request is out of range.

@@ -6,7 +6,6 @@
 //! written, [`generate()`] makes filters from them, and [`read_filters`] reads the files of any
 //! ClassBench tool. [`BuiltinSet`] has parameters of our own.
 //!
-//!
 //! ```
 //! use shunt_pipebench::{
 //!     Progress, Seed,

@@ -85,7 +85,6 @@ pub(super) struct BranchLevel {
 impl Parameters {
     /// Parses a parameter file.
     ///
-    ///
     /// # Errors
     ///
     /// The first syntax error, or the missing section.

@@ -52,7 +52,6 @@ impl PortRange {
 
     /// Returns the fewest masked values that cover the range exactly, at most 30.
     ///
-    ///
     /// ```
     /// use shunt_pipebench::classbench::PortRange;
     ///

@@ -3,7 +3,6 @@
 //! A name defines a workload completely: the source of its rules, how flows are sampled from them,
 //! their number, and all settings other than the defaults.
 //!
-//!
 //! ```text
 //! SOURCE [:LOCALITY] [:FLOWS] [:KEY=VALUE]..
 //! ```

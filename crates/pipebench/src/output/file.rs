@@ -40,7 +40,6 @@ const BUFFER_MIN: usize = 1 << 14;
 impl OutputFile {
     /// Starts a file in an existing folder.
     ///
-    ///
     /// # Errors
     ///
     /// If it is a folder, or its folder cannot be written to.
@@ -49,7 +48,6 @@ impl OutputFile {
     }
 
     /// Starts one of `count` files that are written in parallel.
-    ///
     ///
     /// # Errors
     ///
@@ -73,7 +71,6 @@ impl OutputFile {
 
     /// Checks that a file of this name can be written, before any work.
     ///
-    ///
     /// # Errors
     ///
     /// If it cannot.
@@ -87,7 +84,6 @@ impl OutputFile {
     }
 
     /// Renames the file to its name; a previous file is replaced.
-    ///
     ///
     /// # Errors
     ///

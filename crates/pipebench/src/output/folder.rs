@@ -24,7 +24,6 @@ pub struct OutputFolder {
 impl OutputFolder {
     /// Starts a folder, and creates it with its parents if needed.
     ///
-    ///
     /// # Errors
     ///
     /// If it cannot be created or written to.
@@ -44,7 +43,6 @@ impl OutputFolder {
     /// Moves all files to their names, and removes previous and `old` files.
     ///
     /// The file `manifest` exists only when all others do.
-    ///
     ///
     /// # Errors
     ///

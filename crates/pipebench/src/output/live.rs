@@ -56,7 +56,6 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 impl LivePort {
     /// Opens a device by name.
     ///
-    ///
     /// # Errors
     ///
     /// If there is no such device, or no permission to send raw frames.
@@ -89,7 +88,6 @@ impl LivePort {
     /// Sends the packets of a schedule at their times from now on.
     ///
     /// It calls `watch` for each.
-    ///
     ///
     /// # Errors
     ///

@@ -34,7 +34,6 @@ pub struct TracePacket {
 impl PacketTrace {
     /// Creates a trace from the packets of a schedule.
     ///
-    ///
     /// # Errors
     ///
     /// If a flow has no frame.

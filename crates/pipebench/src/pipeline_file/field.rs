@@ -18,7 +18,6 @@ pub struct Field(Box<str>);
 impl Field {
     /// Returns the field of this name.
     ///
-    ///
     /// # Errors
     ///
     /// With the nearest known name.

@@ -2,7 +2,6 @@
 //!
 //! A pipeline is JSON. Only `pipeline`, `tables`, `edges` and `traversals` are required:
 //!
-//!
 //! ```
 //! use shunt_pipebench::pipeline_file::PipelineFile;
 //!

@@ -199,7 +199,6 @@ pub struct TraversalStep {
 impl PipelineFile {
     /// Parses and checks a file.
     ///
-    ///
     /// # Errors
     ///
     /// With the mistake, and how to correct it.

@@ -41,7 +41,6 @@ impl SwitchDump {
     ///
     /// Headings, comments, and rules with unsupported features are left out.
     ///
-    ///
     /// # Errors
     ///
     /// If a line is not a rule, with its position; or if no rule can be parsed, with the position

@@ -136,7 +136,6 @@ impl Population {
 
     /// Returns the rules as flow-mods.
     ///
-    ///
     /// # Errors
     ///
     /// None: the parser accepts the text of each rule.

@@ -5,7 +5,6 @@
 //! Second Era*, thesis, University of Michigan, 2026, section 3.6.1.4). [`SwitchDump`] reads the rules of
 //! a real switch, such as those of OVN or Antrea, from the output of `ovs-ofctl dump-flows`.
 //!
-//!
 //! ```
 //! use shunt_pipebench::{
 //!     Progress, Seed,

@@ -4,7 +4,6 @@
 
 /// The entries of such a cache by number, and its packet counters.
 ///
-///
 /// ```
 /// use shunt_pipebench::statistics::NoEvictionCache;
 ///

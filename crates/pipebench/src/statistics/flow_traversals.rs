@@ -58,7 +58,6 @@ const PORTS_MAX: u32 = 0xff00;
 impl FlowTraversals {
     /// Translates the first packet of each flow with these rules.
     ///
-    ///
     /// # Errors
     ///
     /// If a rule cannot be parsed. A rule with a missing reference, such as a group, is left out.

@@ -64,7 +64,6 @@ fn published_coflows() -> &'static Coflows {
 
 /// Generates flows in coflows, with the published proportion of coflows to flows.
 ///
-///
 /// # Errors
 ///
 /// If there are not that many distinct flows.

@@ -28,7 +28,6 @@ pub const FRAME_MAX: usize = 9014;
 /// It has `length` bytes without the check sequence, or the minimum for its headers and
 /// [`FRAME_MIN`]; zeros fill the payload.
 ///
-///
 /// # Errors
 ///
 /// If `length` is more than [`FRAME_MAX`], or the key has unsupported headers.

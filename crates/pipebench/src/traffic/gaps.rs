@@ -48,7 +48,6 @@ impl Gaps {
 
     /// Returns a sampler of gaps for this rate.
     ///
-    ///
     /// # Errors
     ///
     /// If the rate is zero.

@@ -7,7 +7,6 @@
 //! The same rules give traffic of two kinds (A. Zulfiqar, *Rearchitecting the End Host Network for
 //! the Terabit Per Second Era*, thesis, University of Michigan, 2026, 3.6.1.4):
 //!
-//!
 //! - **low** locality: every header tuple of a group is equally likely;
 //! - **high** locality: the probability of a rule is proportional to the recurrence of its tuple
 //!   among the rules of its group. As that many rules have the tuple, the weight of a tuple is the
@@ -190,7 +189,6 @@ const PROGRESS_STEP: usize = 10_000;
 
 impl FlowSource {
     /// Samples distinct flows.
-    ///
     ///
     /// # Errors
     ///

@@ -44,7 +44,6 @@ impl ScheduledPacket {
     ///
     /// `flows` are the flows of its schedule.
     ///
-    ///
     /// # Errors
     ///
     /// If no frame can be built for its flow.

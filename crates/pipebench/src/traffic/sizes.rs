@@ -45,7 +45,6 @@ const PACKET_BYTES: f64 = 1500.0;
 impl FlowSizes {
     /// Samples the packets of this many flows, in random order.
     ///
-    ///
     /// # Errors
     ///
     /// If published parameters are invalid.
@@ -136,7 +135,6 @@ pub struct BoundedPareto {
 impl BoundedPareto {
     /// Creates the distribution with this mean between the bounds.
     ///
-    ///
     /// # Errors
     ///
     /// If lower bound, mean and upper bound are not in this order.
@@ -215,7 +213,6 @@ const PACKET_LONG: u16 = 1518;
 
 impl PacketSizes {
     /// Returns a sampler of lengths.
-    ///
     ///
     /// # Errors
     ///

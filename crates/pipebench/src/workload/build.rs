@@ -19,7 +19,6 @@ use crate::{
 
 /// A complete workload: rules, flows, and a source of their packets.
 ///
-///
 /// ```
 /// use shunt_pipebench::{Progress, workload::Workload};
 ///
@@ -50,7 +49,6 @@ pub struct Workload {
 
 impl Workload {
     /// Generates the workload of a name.
-    ///
     ///
     /// # Errors
     ///

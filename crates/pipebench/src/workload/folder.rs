@@ -50,7 +50,6 @@ struct Manifest<'a> {
 ///
 /// Returns the statistics.
 ///
-///
 /// # Errors
 ///
 /// If a file cannot be written, or would replace a file that is not part of a workload. The folder
@@ -137,7 +136,6 @@ fn write_files(
 }
 
 /// Writes the packets as one capture; returns their statistics.
-///
 ///
 /// # Errors
 ///

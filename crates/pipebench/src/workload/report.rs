@@ -23,7 +23,6 @@ impl Workload {
     ///
     /// Flows are followed through at most 300,000 rules.
     ///
-    ///
     /// # Errors
     ///
     /// If a rule cannot be parsed.

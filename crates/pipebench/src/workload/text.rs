@@ -34,7 +34,6 @@ impl fmt::Display for RuleLine {
 impl Workload {
     /// Writes the initial rules in the syntax of `ovs-ofctl add-flows`.
     ///
-    ///
     /// # Errors
     ///
     /// Those of the writer.
@@ -47,7 +46,6 @@ impl Workload {
     ///
     /// `ovs-ofctl --bundle add-flows` accepts each batch; it would apply the whole text as one
     /// bundle.
-    ///
     ///
     /// # Errors
     ///
@@ -62,7 +60,6 @@ impl Workload {
     ///
     /// It writes nothing if there is no such batch. `ovs-ofctl --bundle add-flows` accepts the
     /// output.
-    ///
     ///
     /// # Errors
     ///
@@ -96,7 +93,6 @@ impl Workload {
     }
 
     /// Writes the flows as comma-separated values, with a header line.
-    ///
     ///
     /// # Errors
     ///
