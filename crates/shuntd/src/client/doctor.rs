@@ -76,7 +76,17 @@ pub(super) fn doctor(run_dir: &Path, config: &Path, json: bool) -> ExitCode {
 fn run_checks(system: &HostSystem, run_dir: &Path, config: &Path) -> Vec<HostCheck> {
     let mut checks = Vec::new();
     let daemon = match connect(run_dir) {
-        Ok(mut client) => running_daemon(&mut client, system, run_dir),
+        Ok(mut client) => {
+            let daemon = running_daemon(&mut client, system, run_dir);
+            if daemon.is_none() {
+                checks.push(HostCheck::note(
+                    "daemon",
+                    "it answers, but not with its process and its ports; the checks below are about \
+                     this user",
+                ));
+            }
+            daemon
+        }
         Err(error) => {
             checks.push(HostCheck::note(
                 "daemon",
@@ -94,7 +104,9 @@ fn run_checks(system: &HostSystem, run_dir: &Path, config: &Path) -> Vec<HostChe
     checks
 }
 
-/// Asks a daemon for its ports and threads. `None` if it does not answer.
+/// Asks a daemon for its ports and threads.
+///
+/// `None` if it does not answer, or its process is not known.
 fn running_daemon(
     client: &mut RpcClient,
     system: &HostSystem,

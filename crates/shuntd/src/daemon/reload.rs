@@ -78,7 +78,10 @@ impl Reloader {
     ///
     /// If there is no file, or it is not valid; then nothing changes.
     pub(crate) async fn reload(&self) -> Result<String, String> {
-        let reloaded = self.try_reload().await;
+        // Locked to the end, so that the results of two reloads keep their order.
+        let mut loaded = self.loaded.lock().await;
+        service_manager::notify_reloading();
+        let reloaded = self.load(&mut loaded).await;
         let not_in_force = match &reloaded {
             Ok((_, report)) => {
                 log(report);
@@ -90,15 +93,8 @@ impl Reloader {
             }
         };
         *self.not_in_force.lock().unwrap_or_else(PoisonError::into_inner) = not_in_force;
-        reloaded.map(|(text, _)| text)
-    }
-
-    async fn try_reload(&self) -> Result<(String, ReloadReport), String> {
-        let mut loaded = self.loaded.lock().await;
-        service_manager::notify_reloading();
-        let reloaded = self.load(&mut loaded).await;
         service_manager::notify_ready(&self.switch);
-        reloaded
+        reloaded.map(|(text, _)| text)
     }
 
     async fn load(&self, loaded: &mut LoadedFile) -> Result<(String, ReloadReport), String> {

@@ -210,11 +210,24 @@ fn refusal<B>(request: &Request<B>, token: Option<&BearerToken>, is_file: bool) 
         }
         _ => {}
     }
+    let is = |name, expected| headers.get(name).is_some_and(|value| value == expected);
+    if is(SEC_FETCH_SITE, "cross-site") && !is(SEC_FETCH_MODE, "navigate") {
+        let text = "a web page of another site may not ask for the pages";
+        return page(StatusCode::FORBIDDEN, text);
+    }
     if [Method::GET, Method::HEAD].contains(request.method()) {
         return None;
     }
     page(StatusCode::METHOD_NOT_ALLOWED, "the pages can only be read: use GET or HEAD")
 }
+
+/// The header by which a browser tells the site of the page that asks (W3C Fetch Metadata).
+///
+/// Another site cannot read an answer, but its requests would make packet threads work.
+const SEC_FETCH_SITE: &str = "sec-fetch-site";
+
+/// The header by which a browser tells that a user follows a link.
+const SEC_FETCH_MODE: &str = "sec-fetch-mode";
 
 /// Returns whether `Host` is an IP address, `localhost`, or absent.
 ///
@@ -240,6 +253,19 @@ fn verdict(problems: &[String]) -> Page {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_request_of_another_site_is_refused() {
+        let status = |site: &str, mode: &str| {
+            let request = Request::builder().header(SEC_FETCH_SITE, site);
+            let request = request.header(SEC_FETCH_MODE, mode).body(()).unwrap();
+            refusal(&request, None, false).map(|(status, ..)| status)
+        };
+        assert_eq!(status("cross-site", "no-cors"), Some(StatusCode::FORBIDDEN));
+        assert_eq!(status("cross-site", "navigate"), None, "a user follows a link");
+        assert_eq!(status("same-origin", "cors"), None);
+        assert_eq!(status("none", "navigate"), None, "a user typed the address");
+    }
 
     #[test]
     fn a_foreign_host_name_is_refused() {

@@ -57,11 +57,11 @@ impl RxQueue for HangingRx {
 }
 
 /// Waits until the problems of a monitor are as expected.
-async fn until(monitor: &HealthMonitor, holds: impl Fn(&[String]) -> bool) -> Vec<String> {
+async fn until(monitor: &HealthMonitor, holds: impl Fn(&[String]) -> bool) {
     for _ in 0..2000 {
         let problems = monitor.problems();
         if holds(&problems) {
-            return problems;
+            return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -89,8 +89,8 @@ async fn a_packet_thread_that_hangs_is_not_healthy() {
         let has = |start: &str| problems.iter().any(|problem| problem.starts_with(start));
         has("packet thread 0: no progress for ") && has("upkeep of the control threads: ")
     };
-    let problems = until(&monitor, is_noticed).await;
-    assert_eq!(problems.len(), 2, "the other threads iterate: {problems:?}");
+    // The other threads may be slow on a busy machine, so they are not compared.
+    until(&monitor, is_noticed).await;
     holds.store(false, Ordering::Relaxed);
     until(&monitor, <[String]>::is_empty).await;
     observer.abort();

@@ -61,6 +61,11 @@ impl ForesightOptions {
         }
     }
 
+    /// Returns whether a predictor needs the back ends of services.
+    pub(crate) fn has_siblings(&self) -> bool {
+        self.predictors.contains(&PredictorName::Siblings)
+    }
+
     fn names(&self) -> impl Iterator<Item = PredictorName> {
         self.predictors.iter().copied()
     }

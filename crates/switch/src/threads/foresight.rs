@@ -26,7 +26,7 @@ use crate::{
     threads::{
         clock::DaemonClock,
         sibling_sets::SiblingWatch,
-        worker::{WorkerThread, WorkerTurn},
+        worker::{WorkerProgress, WorkerThread},
     },
 };
 
@@ -49,7 +49,8 @@ pub(crate) struct ForesightRings {
 struct ForesightLoop {
     senders: Vec<ForecastSender>,
     foresight: Foresight,
-    siblings: SiblingWatch,
+    /// The sets of back ends, if a predictor needs them.
+    siblings: Option<SiblingWatch>,
     announced: mpsc::Receiver<Vec<Forecast>>,
     /// Announced forecasts that wait for room in the ring of each packet thread.
     waiting: Vec<VecDeque<Forecast>>,
@@ -112,7 +113,7 @@ impl ForesightRings {
             waiting: senders.iter().map(|_| VecDeque::new()).collect(),
             senders,
             foresight,
-            siblings: SiblingWatch::new(pipeline),
+            siblings: options.has_siblings().then(|| SiblingWatch::new(pipeline)),
             announced: receiver,
             forecasts: Vec::new(),
             status: Arc::clone(&status),
@@ -120,7 +121,7 @@ impl ForesightRings {
             next_report: Duration::ZERO,
         };
         let worker =
-            WorkerThread::start("shunt-foresight", Arc::clone(&waker), move || state.turn())?;
+            WorkerThread::start("shunt-foresight", Arc::clone(&waker), move || state.iterate())?;
         Ok(ForesightWorker { worker, waker, announced, counters, status })
     }
 }
@@ -161,7 +162,7 @@ impl ForesightWorker {
 
 impl ForesightLoop {
     /// Does the work that is due.
-    fn turn(&mut self) -> WorkerTurn {
+    fn iterate(&mut self) -> WorkerProgress {
         let now = Duration::from_nanos(self.clock.now().nanoseconds());
         let mut has_worked = self.observe(now);
         has_worked |= self.take_announced();
@@ -178,10 +179,10 @@ impl ForesightLoop {
         has_worked |= self.send_announced();
         self.senders.iter().for_each(ForecastSender::wake);
         if has_worked {
-            return WorkerTurn::Worked;
+            return WorkerProgress::Worked;
         }
         let due = self.foresight.next_due();
-        WorkerTurn::Idle(due.map_or(Duration::MAX, |due| due.saturating_sub(now)))
+        WorkerProgress::Idle(due.map_or(Duration::MAX, |due| due.saturating_sub(now)))
     }
 
     /// Passes new flows to the predictors. Returns whether there was one.
@@ -238,9 +239,8 @@ impl ForesightLoop {
             return;
         }
         self.next_report = now + REPORT_INTERVAL;
-        if !self.foresight.is_empty()
-            && let Some(sets) = self.siblings.changed(now)
-        {
+        let siblings = self.siblings.as_mut();
+        if let Some(sets) = siblings.and_then(|siblings| siblings.changed(now)) {
             self.foresight.observe(&FlowEvent::RulesChanged(sets), now);
         }
         let counters = || self.senders.iter().map(|sender| sender.counters().as_ref());

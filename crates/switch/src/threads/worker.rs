@@ -23,16 +23,16 @@ use crate::{status::thread::ThreadState, threads::slot::ThreadSlot};
 /// Maximum time parked, so that a stop is never missed.
 const SLEEP_MAX_MS: u16 = 500;
 
-/// The result of one turn of a worker.
+/// The result of one iteration of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WorkerTurn {
+pub(crate) enum WorkerProgress {
     /// There was work, so there may be more.
     Worked,
     /// There is no work before this time has passed, unless the thread is woken.
     Idle(Duration),
 }
 
-impl From<bool> for WorkerTurn {
+impl From<bool> for WorkerProgress {
     fn from(has_worked: bool) -> Self {
         if has_worked { Self::Worked } else { Self::Idle(Duration::MAX) }
     }
@@ -48,22 +48,22 @@ pub(crate) struct WorkerThread {
 impl WorkerThread {
     /// Starts a thread.
     ///
-    /// `turn` processes the waiting work and returns whether there was any.
-    pub(crate) fn start<T: Into<WorkerTurn>>(
+    /// `iterate` processes the waiting work and returns whether there was any.
+    pub(crate) fn start<T: Into<WorkerProgress>>(
         name: &str,
         waker: Arc<Waker>,
-        mut turn: impl FnMut() -> T + Send + 'static,
+        mut iterate: impl FnMut() -> T + Send + 'static,
     ) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let (stopped, own_waker) = (Arc::clone(&stop), Arc::clone(&waker));
         let handle = Builder::new().name(name.to_owned()).spawn(move || {
             while !stopped.load(Ordering::Relaxed) {
-                if turn().into() == WorkerTurn::Worked {
+                if iterate().into() == WorkerProgress::Worked {
                     continue;
                 }
                 // The thread announces that it parks before its last check, so later work wakes it.
                 own_waker.prepare_park();
-                if let WorkerTurn::Idle(time) = turn().into()
+                if let WorkerProgress::Idle(time) = iterate().into()
                     && !stopped.load(Ordering::Relaxed)
                 {
                     let mut fds = [PollFd::new(own_waker.as_fd(), PollFlags::POLLIN)];
@@ -134,7 +134,7 @@ mod tests {
         let worker = WorkerThread::start("test", waker(), move || {
             // Fails after the test has ended.
             let _ = sender.send(());
-            WorkerTurn::Idle(Duration::from_millis(1))
+            WorkerProgress::Idle(Duration::from_millis(1))
         });
         let worker = worker.unwrap();
         for _ in 0..10 {

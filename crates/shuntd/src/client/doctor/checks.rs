@@ -339,14 +339,21 @@ impl RunningDaemon {
     }
 }
 
+/// The link of a port that a controller has set down, which nothing has to mend.
+const DOWN_BY_CONTROLLER: &str = "down: by a controller";
+
 /// Returns the reason why a port is not open.
 fn check_port(port: &Value) -> Option<HostCheck> {
     let link = word(&port["link"]);
     if ["up", "down", ""].contains(&link) {
         return None;
     }
+    let name = format!("port {}", word(&port["name"]));
+    if link == DOWN_BY_CONTROLLER {
+        return Some(HostCheck::note(name, link));
+    }
     let mend = "journalctl -u shuntd    # the log explains it";
-    Some(HostCheck::missing(format!("port {}", word(&port["name"])), link, mend))
+    Some(HostCheck::missing(name, link, mend))
 }
 
 /// Returns a thread that has ended.

@@ -19,7 +19,7 @@ pub(super) struct ProcessRights {
     pub(super) user: u32,
     /// Hard limit of open files.
     pub(super) open_files: u64,
-    /// Hard limit of locked memory, in bytes.
+    /// Soft limit of locked memory, in bytes: the daemon raises only the one of open files.
     pub(super) locked_memory: u64,
 }
 
@@ -51,6 +51,10 @@ const UNITS: [&str; 3] = ["etc/systemd/system", "lib/systemd/system", "usr/lib/s
 const UNIT: &str = "shuntd.service";
 const ENABLED: &str = "etc/systemd/system/multi-user.target.wants/shuntd.service";
 
+/// The columns of `/proc/PID/limits`, after the name of a limit.
+const SOFT: usize = 0;
+const HARD: usize = 1;
+
 impl ProcessRights {
     pub(super) const fn has(&self, capability: Capability) -> bool {
         self.capabilities >> capability.number & 1 == 1
@@ -63,14 +67,15 @@ impl ProcessRights {
         let user = field("Uid:")?.split_whitespace().nth(1)?.parse().ok()?;
         let capabilities = u64::from_str_radix(field("CapEff:")?.trim(), 16).ok()?;
         // A limit has a name, a soft and a hard value, and a unit.
-        let hard = |name: &str| {
+        let limit = |name: &str, column| {
             let limit = limits.lines().find_map(|line| line.strip_prefix(name))?;
-            match limit.split_whitespace().nth(1)? {
+            match limit.split_whitespace().nth(column)? {
                 "unlimited" => Some(u64::MAX),
                 number => number.parse().ok(),
             }
         };
-        let (open_files, locked_memory) = (hard("Max open files")?, hard("Max locked memory")?);
+        let open_files = limit("Max open files", HARD)?;
+        let locked_memory = limit("Max locked memory", SOFT)?;
         Some(Self { capabilities, user, open_files, locked_memory })
     }
 }
@@ -170,7 +175,7 @@ mod tests {
                       Max locked memory         8388608              unlimited            bytes\n";
         let rights = ProcessRights::parse(status, limits).unwrap();
         assert_eq!((rights.user, rights.open_files), (998, 65536));
-        assert_eq!(rights.locked_memory, u64::MAX);
+        assert_eq!(rights.locked_memory, 8_388_608);
         let has = [NET_RAW, NET_ADMIN, IPC_LOCK, BPF].map(|own| rights.has(own));
         assert_eq!(has, [true, false, false, true]);
         assert_eq!(ProcessRights::parse("", limits), None);

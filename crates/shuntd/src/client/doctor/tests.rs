@@ -22,7 +22,7 @@ fn process(capabilities: &str, files: &str, memory: &str) -> [(&'static str, Str
         ("proc/7/status", format!("Uid:\t5\t5\t5\t5\nCapEff:\t{capabilities}\n")),
         (
             "proc/7/limits",
-            format!("Max open files 9 {files} files\nMax locked memory 9 {memory} bytes\n"),
+            format!("Max open files 9 {files} files\nMax locked memory {memory} unlimited bytes\n"),
         ),
     ]
 }
@@ -58,6 +58,7 @@ fn each_missing_right_is_named() {
     assert_eq!(missing_of("tap", "up", &files, "running"), ["CAP_NET_ADMIN", "/dev/net/tun"]);
     let all = ["CAP_NET_RAW", "CAP_NET_ADMIN", "CAP_BPF", "locked memory"];
     assert_eq!(missing_of("af_xdp", "up", &files, "running"), all);
+    assert!(missing_of("null", "down: by a controller", &files, "running").is_empty());
     let few = process("0000000000003000", "256", "8388608");
     assert_eq!(missing_of("af_packet", "up", &few, "running"), ["open files"]);
 }
