@@ -221,9 +221,9 @@ fn refusal<B>(request: &Request<B>, token: Option<&BearerToken>, is_file: bool) 
     page(StatusCode::METHOD_NOT_ALLOWED, "the pages can only be read: use GET or HEAD")
 }
 
-/// The header by which a browser tells the site of the page that asks (W3C Fetch Metadata).
+/// The header by which a browser tells the site of the page that asks.
 ///
-/// Another site cannot read an answer, but its requests would make packet threads work.
+/// W3C, *Fetch Metadata Request Headers*. Another site cannot read an answer, but its requests would make packet threads work.
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 
 /// The header by which a browser tells that a user follows a link.

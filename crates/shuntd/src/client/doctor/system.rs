@@ -19,7 +19,7 @@ pub(super) struct ProcessRights {
     pub(super) user: u32,
     /// Hard limit of open files.
     pub(super) open_files: u64,
-    /// Soft limit of locked memory, in bytes: the daemon raises only the one of open files.
+    /// Soft limit of locked memory, in bytes, which the daemon does not raise.
     pub(super) locked_memory: u64,
 }
 
