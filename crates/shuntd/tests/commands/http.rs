@@ -12,7 +12,7 @@ use std::{
 use serde_json::Value;
 use shunt_pcap::PcapWriter;
 
-use crate::{Daemon, errors, shuntd, until};
+use crate::{Daemon, check, errors, shuntd, until};
 
 pub(crate) const HTTP: &str = "[http]\nlisten = \"127.0.0.1:0\"\n";
 
@@ -307,15 +307,6 @@ fn connections_are_bounded() {
     assert!(until(|| daemon.log().contains("http: connection refused, too many connections")));
     idle.iter().for_each(|stream| stream.shutdown(Shutdown::Both).unwrap());
     assert!(until(|| !is_refused()), "places are free again");
-}
-
-/// Returns the error of `--check`.
-fn check(configuration: &str) -> String {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("shunt.toml");
-    fs::write(&file, configuration).unwrap();
-    let output = shuntd(folder.path()).arg("--check").arg("--config").arg(&file).output().unwrap();
-    errors(&output)
 }
 
 #[test]

@@ -129,3 +129,12 @@ fn until(mut holds: impl FnMut() -> bool) -> bool {
         now
     })
 }
+
+/// Returns the error of `--check`.
+pub(crate) fn check(configuration: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("shunt.toml");
+    fs::write(&file, configuration).unwrap();
+    let output = shuntd(folder.path()).arg("--check").arg("--config").arg(&file).output().unwrap();
+    errors(&output)
+}

@@ -1,17 +1,6 @@
 //! Invalid ports, and patch ports without a peer.
 
-use std::fs;
-
-use crate::{Daemon, errors, shuntd};
-
-/// Returns the error of `--check`.
-fn check(configuration: &str) -> String {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("shunt.toml");
-    fs::write(&file, configuration).unwrap();
-    let output = shuntd(folder.path()).arg("--check").arg("--config").arg(&file).output().unwrap();
-    errors(&output)
-}
+use crate::{Daemon, check};
 
 fn port(name: &str, settings: &str) -> String {
     format!("[[bridge.port]]\nname = \"{name}\"\n{settings}\n")
