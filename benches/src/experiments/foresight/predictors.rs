@@ -76,6 +76,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     rows
 }
 
+/// Returns the workloads; a cache of default size has room for a forecast of each flow and its reply.
 fn workloads(run: &Run) -> Vec<ForesightWorkload> {
     let scale = if run.is_quick { 10 } else { 1 };
     let coflows = Coflows::new(
@@ -94,7 +95,7 @@ fn workloads(run: &Run) -> Vec<ForesightWorkload> {
         idle_ms,
     };
     vec![
-        of("service calls", call_graph(10_000 / scale, 400_000), 10_000),
+        of("service calls", call_graph(8_000 / scale, 400_000), 10_000),
         of("collectives", collectives(30 / scale + 3, 500_000_000), 200),
         ForesightWorkload {
             title: "coflows",
@@ -103,7 +104,7 @@ fn workloads(run: &Run) -> Vec<ForesightWorkload> {
             plan: coflows.plan,
             idle_ms: 10_000,
         },
-        of("no structure", random(150_000 / scale, 60_000), 10_000),
+        of("no structure", random(90_000 / scale, 60_000), 10_000),
     ]
 }
 
