@@ -53,7 +53,7 @@ pub enum Command {
     Tune(Tuning),
     /// Send keys that missed to this offload agent from now on; `None` stops it.
     OffloadCandidate(Option<Box<OffloadCandidates>>),
-    /// Take forecasts, and pass new flows to the predictors; `None` ends both.
+    /// Take forecasts, and run predictors; `None` ends both.
     Forecasts(Option<Box<ThreadForecasts>>),
     /// Start a capture.
     StartCapture(CaptureTap),

@@ -2,6 +2,8 @@
 
 use shunt_flow::{FieldId, FlowKey, SparseKey};
 
+use crate::forecast::ForecastSource;
+
 /// An event that a switch passes to predictors.
 #[derive(Clone, Copy, Debug)]
 pub enum FlowEvent<'a> {
@@ -22,8 +24,8 @@ pub struct NewFlow {
     ///
     /// `None` if the packet left by several ports, or not at all.
     pub egress: Option<FlowKey>,
-    /// Index of the packet thread that received the packet.
-    pub thread: u16,
+    /// The origin of the forecast that the packet hit; `None` if it missed.
+    pub forecast: Option<ForecastSource>,
 }
 
 /// Alternative values of one field: the back ends of a service.

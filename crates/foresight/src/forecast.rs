@@ -21,8 +21,6 @@ pub struct Forecast {
     pub made: Duration,
     /// Time after which the forecast is of no use.
     pub valid_until: Duration,
-    /// Index of the packet thread that will receive the flow; `None`: any.
-    pub thread: Option<u16>,
     /// The origin of the forecast.
     pub source: ForecastSource,
 }

@@ -43,6 +43,13 @@ pub struct PredictorStatus {
     pub counts: OutcomeCounts,
 }
 
+impl GovernedPredictor {
+    /// Returns whether the predictor learns from new flows: it is not paused, and has tokens.
+    fn is_learning(&self) -> bool {
+        self.governor.allowance(1) > 0
+    }
+}
+
 impl Foresight {
     /// Creates a collection without predictors.
     #[must_use]
@@ -56,14 +63,16 @@ impl Foresight {
         self.predictors.push(GovernedPredictor { predictor, governor, forecasts: 0 });
     }
 
-    /// Passes an event to all predictors that are not paused.
+    /// Passes an event to all predictors that are not paused, and have tokens.
     ///
-    /// A change of rules reaches the paused ones too.
+    /// A change of rules reaches the others too.
     pub fn observe(&mut self, event: &FlowEvent<'_>, now: Duration) {
         for own in &mut self.predictors {
-            let is_paused = matches!(own.governor.state(), GovernorState::Paused { .. });
-            if !is_paused || matches!(event, FlowEvent::RulesChanged(_)) {
+            if matches!(event, FlowEvent::RulesChanged(_)) {
                 own.predictor.observe(event, now);
+            } else if own.is_learning() {
+                own.predictor.observe(event, now);
+                own.governor.see_flow();
             }
         }
     }
@@ -89,6 +98,12 @@ impl Foresight {
         for own in &mut self.predictors {
             own.governor.update(&counts(own.predictor.source()), now);
         }
+    }
+
+    /// Returns whether a predictor learns from new flows.
+    #[must_use]
+    pub fn is_learning(&self) -> bool {
+        self.predictors.iter().any(GovernedPredictor::is_learning)
     }
 
     /// Returns whether there is no predictor.

@@ -3,11 +3,15 @@
 //! A forecast that becomes an entry costs one translation. A hit saves one, for which a packet would have
 //! waited. A predictor spends a token for each forecast, and earns [`GovernorConfig::tokens_per_hit`] for
 //! each hit. With two tokens for a hit it must save at least one miss for two translations, or its tokens
-//! run out. A forecast that is late, covered or refused costs a quarter of a token.
+//! run out. A forecast that is late, covered or refused costs a quarter of a token, and a new flow that
+//! the predictor sees a sixteenth.
 //!
 //! A predictor starts in a trial with few tokens, and is on once it has earned more than it spent. It is
 //! paused when its tokens have run out and none of its forecasts can earn more. After the pause it gets a
 //! new trial. Each pause after a failed trial is twice as long.
+//!
+//! New flows are free in a trial, because a predictor must learn before it can earn. A trial fails after
+//! [`GovernorConfig::trial_flows`] new flows.
 
 use std::time::Duration;
 
@@ -18,6 +22,8 @@ use crate::outcome::OutcomeCounts;
 pub struct GovernorConfig {
     /// Number of tokens of a trial.
     pub trial: u64,
+    /// Number of new flows in which a trial must succeed.
+    pub trial_flows: u64,
     /// Number of tokens for a hit.
     pub tokens_per_hit: u64,
     /// Maximum number of tokens, and of forecasts wasted when the traffic changes.
@@ -34,6 +40,7 @@ impl Default for GovernorConfig {
     fn default() -> Self {
         Self {
             trial: 64,
+            trial_flows: 16_384,
             tokens_per_hit: 2,
             tokens_max: 16_384,
             outcome_time: Duration::from_secs(6),
@@ -62,8 +69,10 @@ pub enum GovernorState {
 pub struct Governor {
     config: GovernorConfig,
     state: GovernorState,
-    /// Tokens left, in quarters.
-    quarters: u64,
+    /// Tokens left, in parts.
+    parts: u64,
+    /// New flows seen in this trial.
+    trial_flows: u64,
     /// Time at which the tokens ran out.
     out_since: Option<Duration>,
     /// The newest counts.
@@ -73,8 +82,11 @@ pub struct Governor {
     pauses: u64,
 }
 
-/// Quarters of a token: late, covered and refused forecasts cost one.
-const QUARTERS: u64 = 4;
+/// Parts of a token: a new flow costs one.
+const PARTS: u64 = 16;
+
+/// Parts that a late, covered or refused forecast costs.
+const LOOKUP_PARTS: u64 = 4;
 
 /// Time in which packet threads receive all forecasts that were made.
 const DELIVERY_TIME: Duration = Duration::from_secs(1);
@@ -86,7 +98,8 @@ impl Governor {
         Self {
             config,
             state: GovernorState::Trial,
-            quarters: config.trial * QUARTERS,
+            parts: config.trial * PARTS,
+            trial_flows: 0,
             out_since: None,
             counts: OutcomeCounts::default(),
             pause: config.pause,
@@ -119,14 +132,23 @@ impl Governor {
             GovernorState::Paused { .. } => 0,
             GovernorState::On | GovernorState::Trial => {
                 // A larger number than a `usize` is no limit: the budget is one.
-                usize::try_from(self.quarters / QUARTERS).unwrap_or(usize::MAX).min(budget)
+                usize::try_from(self.parts / PARTS).unwrap_or(usize::MAX).min(budget)
             }
         }
     }
 
     /// Counts forecasts that the predictor made.
     pub const fn spend(&mut self, forecasts: u64) {
-        self.quarters = self.quarters.saturating_sub(forecasts * QUARTERS);
+        self.parts = self.parts.saturating_sub(forecasts * PARTS);
+    }
+
+    /// Counts a new flow that the predictor saw.
+    pub const fn see_flow(&mut self) {
+        match self.state {
+            GovernorState::On => self.parts = self.parts.saturating_sub(1),
+            GovernorState::Trial => self.trial_flows += 1,
+            GovernorState::Paused { .. } => {}
+        }
     }
 
     /// Takes the counts so far, and judges the predictor.
@@ -136,32 +158,41 @@ impl Governor {
         if let GovernorState::Paused { until } = self.state {
             if until <= now {
                 self.state = GovernorState::Trial;
-                (self.quarters, self.out_since) = (self.config.trial * QUARTERS, None);
+                (self.parts, self.out_since) = (self.config.trial * PARTS, None);
+                self.trial_flows = 0;
             }
             return;
         }
-        self.quarters = (self.quarters + earned).min(self.config.tokens_max * QUARTERS);
-        if self.quarters > self.config.trial * QUARTERS {
+        self.parts = (self.parts + earned).min(self.config.tokens_max * PARTS);
+        if self.parts > self.config.trial * PARTS {
             (self.state, self.pause) = (GovernorState::On, self.config.pause);
         }
-        if self.quarters >= QUARTERS {
+        if self.state == GovernorState::Trial && self.trial_flows >= self.config.trial_flows {
+            return self.start_pause(now);
+        }
+        if self.parts >= PARTS {
             self.out_since = None;
             return;
         }
         let out_for = now.saturating_sub(*self.out_since.get_or_insert(now));
         let is_settled = out_for >= DELIVERY_TIME && pending(counts) == 0;
         if is_settled || out_for >= self.config.outcome_time {
-            self.state = GovernorState::Paused { until: now + self.pause };
-            self.pause = (self.pause * 2).min(self.config.pause_max);
-            self.pauses += 1;
+            self.start_pause(now);
         }
     }
 
-    /// Returns the quarters that the outcomes since the last update earned.
+    /// Pauses the predictor.
+    fn start_pause(&mut self, now: Duration) {
+        self.state = GovernorState::Paused { until: now + self.pause };
+        self.pause = (self.pause * 2).min(self.config.pause_max);
+        self.pauses += 1;
+    }
+
+    /// Returns the parts that the outcomes since the last update earned.
     fn earned(&self, counts: &OutcomeCounts) -> u64 {
         let hits = counts.hits.saturating_sub(self.counts.hits);
         let lookups = lookups(counts).saturating_sub(lookups(&self.counts));
-        hits * self.config.tokens_per_hit * QUARTERS + lookups * (QUARTERS - 1)
+        hits * self.config.tokens_per_hit * PARTS + lookups * (PARTS - LOOKUP_PARTS)
     }
 }
 

@@ -39,7 +39,7 @@
 //! }
 //! let mut egress = key.clone();
 //! egress.set_in_port(PortNo::new(2));
-//! let flow = NewFlow { key, egress: Some(egress), thread: 0 };
+//! let flow = NewFlow { key, egress: Some(egress), forecast: None };
 //!
 //! let now = Duration::from_secs(1);
 //! foresight.observe(&FlowEvent::Started(&flow), now);

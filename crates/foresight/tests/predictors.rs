@@ -35,7 +35,7 @@ fn udp(in_port: u32, source: (u32, u16), destination: (u32, u16)) -> FlowKey {
 fn started(key: FlowKey) -> NewFlow {
     let mut egress = key.clone();
     egress.set_in_port(PortNo::new(9));
-    NewFlow { key, egress: Some(egress), thread: 0 }
+    NewFlow { key, egress: Some(egress), forecast: None }
 }
 
 fn forecasts(predictor: &mut dyn Predictor, now: Duration) -> Vec<Forecast> {
@@ -276,6 +276,41 @@ fn unstructured_traffic_pauses_every_predictor() {
     let status = foresight.status().next().unwrap();
     assert!(matches!(status.state, GovernorState::Paused { .. }), "{status:?}");
     assert!(status.forecasts <= 64, "{}", status.forecasts);
+}
+
+/// A predictor that learns nothing makes no forecast, but each new flow costs time.
+#[test]
+fn a_predictor_that_learns_nothing_is_paused() {
+    let config = GovernorConfig::default();
+    let mut foresight = Foresight::new(config);
+    foresight.add(Box::new(SuccessorTable::new(64)));
+    let (mut made, mut random) = (Vec::new(), 1_u64);
+    for at in 0..2 * u32::try_from(config.trial_flows).unwrap() {
+        let now = Duration::from_micros(100) * at;
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let [a, b, c, d, high, low, ..] = random.to_be_bytes();
+        let hosts = [u32::from_be_bytes([1, 0, a, b]), u32::from_be_bytes([2, 0, c, d])];
+        let flow = started(udp(1, (hosts[0], 40_000), (hosts[1], u16::from_be_bytes([high, low]))));
+        assert_eq!(foresight.is_learning(), u64::from(at) < config.trial_flows, "{at}");
+        foresight.observe(&FlowEvent::Started(&flow), now);
+        foresight.forecast(now, 16, &mut made);
+        foresight.update(now, |_| OutcomeCounts::default());
+    }
+    let status = foresight.status().next().unwrap();
+    assert!(matches!(status.state, GovernorState::Paused { .. }), "{status:?}");
+    assert_eq!(status.forecasts, 0);
+}
+
+#[test]
+fn a_predictor_that_is_on_pays_for_flows_that_it_sees() {
+    let mut governor = Governor::new(GovernorConfig::default());
+    (0..1600).for_each(|_| governor.see_flow());
+    assert_eq!(governor.allowance(1000), 64, "flows are free in a trial");
+    let counts = OutcomeCounts { received: 64, hits: 64, ..OutcomeCounts::default() };
+    governor.update(&counts, SECOND);
+    assert_eq!((governor.state(), governor.allowance(1000)), (GovernorState::On, 192));
+    (0..1600).for_each(|_| governor.see_flow());
+    assert_eq!(governor.allowance(1000), 92);
 }
 
 /// Tokens come back late, so a predictor is without them at times.

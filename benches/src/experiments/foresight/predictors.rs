@@ -41,6 +41,8 @@ struct ForesightWorkload {
     ports: u32,
     rules: Vec<String>,
     plan: Plan,
+    /// Packets before those that are measured.
+    warm_up: Option<Plan>,
     /// Milliseconds after which an entry without hits expires.
     idle_ms: u32,
 }
@@ -92,6 +94,7 @@ fn workloads(run: &Run) -> Vec<ForesightWorkload> {
         ports: HOSTS,
         rules: host_rules(),
         plan,
+        warm_up: None,
         idle_ms,
     };
     vec![
@@ -102,9 +105,14 @@ fn workloads(run: &Run) -> Vec<ForesightWorkload> {
             ports: HOSTS + 1,
             rules: coflows.rules,
             plan: coflows.plan,
+            warm_up: None,
             idle_ms: 10_000,
         },
-        of("no structure", random(90_000 / scale, 60_000), 10_000),
+        ForesightWorkload {
+            // Predictors that do not pay are off after ten seconds.
+            warm_up: Some(random(180_000 / scale, 60_000, 13)),
+            ..of("no structure", random(60_000 / scale, 60_000, 17), 2_000)
+        },
     ]
 }
 
@@ -112,12 +120,15 @@ fn measure(folder: &Path, workload: &ForesightWorkload, choice: PredictorChoice)
     let setup = Setup {
         forecasts: choice.is_perfect,
         predictors: choice.names,
-        idle_ms: Some(workload.idle_ms),
+        // A perfect forecast is in time for each packet, so its entries stay.
+        idle_ms: Some(if choice.is_perfect { 600_000 } else { workload.idle_ms }),
         ..Setup::default()
     };
     let lab = Lab::new(&Contender::ours(), folder, workload.ports, &workload.rules, &setup);
     if choice.is_perfect {
         lab.preload(&workload.plan.with_replies());
+    } else if let Some(plan) = &workload.warm_up {
+        lab.measure(plan);
     }
     lab.measure(&workload.plan)
 }

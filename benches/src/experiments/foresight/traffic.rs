@@ -280,8 +280,8 @@ pub(super) fn collectives(rounds: u32, round_ns: u64) -> Plan {
 }
 
 /// Packets without structure: each is the only one of its flow.
-pub(super) fn random(count: u32, gap_ns: u64) -> Plan {
-    let mut random = SplitMix64(13);
+pub(super) fn random(count: u32, gap_ns: u64, seed: u64) -> Plan {
+    let mut random = SplitMix64(seed);
     let mut port = || u16::try_from(1024 + random.draw() % 64_000).unwrap_or_default();
     let ports: Vec<[u16; 2]> = (0..count).map(|_| [port(), port()]).collect();
     let mut hosts = SplitMix64(17);

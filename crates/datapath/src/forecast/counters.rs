@@ -14,7 +14,7 @@ pub struct ForecastCounters {
     sources: [SourceCounters; ForecastSource::COUNT],
     /// New flows that were passed to the predictors.
     pub observed: Counter,
-    /// New flows that did not fit the ring to the predictors.
+    /// New flows that did not fit the queue to the predictors.
     pub observations_dropped: Counter,
     /// Forecasts with speculative entries.
     pub speculative: Counter,

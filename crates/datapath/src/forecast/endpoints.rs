@@ -1,19 +1,18 @@
-//! The rings between a packet thread and the thread of the predictors.
+//! The forecasts of a packet thread, and the ring by which flows are announced to it.
 //!
-//! No endpoint ever waits to send.
+//! The predictors of a thread run on it, after the packets of an iteration have left. So a forecast of a
+//! miss waits for no other thread, and no thread is woken for a new flow.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use rtrb::{Consumer, Producer, RingBuffer};
-use shunt_flow::{FlowKey, PortNo, SparseKey};
-use shunt_foresight::{FlowEvent, Forecast, ForecastRefusal, ForecastSource, Foresight, NewFlow};
-use shunt_pipeline::{BridgeId, DatapathAction, InstallNo, Time};
-
-use super::{ForecastCounters, Speculation};
-use crate::{
-    evict::{link::Link, waker::Waker},
-    thread::ControlEnds,
+use shunt_foresight::{
+    FlowEvent, Forecast, ForecastRefusal, ForecastSource, Foresight, SiblingSet,
 };
+use shunt_pipeline::{InstallNo, Time};
+
+use super::{FlowObservation, ForecastCounters, Speculation};
+use crate::{evict::link::Link, thread::ControlEnds};
 
 /// Settings of the forecasts of a packet thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,192 +23,162 @@ pub struct ForecastConfig {
     pub idle: Duration,
     /// Maximum number of forecasts with speculative entries.
     pub speculative_max: usize,
-    /// Set if new flows are passed to the thread of the predictors.
-    pub observes: bool,
 }
 
 impl Default for ForecastConfig {
     fn default() -> Self {
-        Self {
-            per_iteration: 8,
-            idle: Duration::from_secs(5),
-            speculative_max: 16_384,
-            observes: true,
-        }
+        Self { per_iteration: 8, idle: Duration::from_secs(5), speculative_max: 16_384 }
     }
 }
 
-/// A new flow, as a packet thread saw it.
-#[derive(Clone, Debug)]
-pub struct FlowObservation {
-    /// The key of the packet as it arrived.
-    pub key: SparseKey,
-    /// The lists of actions that were executed on the packet, in order.
-    pub actions: Vec<Arc<[DatapathAction]>>,
-    /// The bridge and the number of the only port that the packet left by.
-    pub egress: Option<(BridgeId, PortNo)>,
-}
-
-impl FlowObservation {
-    /// Returns the flow with its headers as it left.
-    ///
-    /// `thread` is the index of its packet thread.
-    #[must_use]
-    pub fn new_flow(&self, thread: u16) -> NewFlow {
-        let key = FlowKey::from(&self.key);
-        let egress = self.egress.map(|(bridge, number)| {
-            let mut egress = key.clone();
-            let actions = self.actions.iter().flat_map(|list| list.iter());
-            let before = actions.take_while(|own| !matches!(own, DatapathAction::Output { .. }));
-            before.for_each(|action| action.change_key(&mut egress));
-            egress.set_bridge(bridge.number().into());
-            egress.set_in_port(number);
-            egress
-        });
-        NewFlow { key, egress, thread }
-    }
-}
-
-/// The end of a packet thread.
+/// The end of a packet thread, with its predictors.
 #[derive(Debug)]
 pub struct ThreadForecasts {
     pub(crate) config: ForecastConfig,
-    /// Index of the packet thread.
-    thread: u16,
-    /// Predictors that forecast at once, on the packet thread.
-    immediate: Foresight,
-    /// The forecasts of `immediate`; empty between calls.
+    predictors: Foresight,
+    /// New flows that the predictors have not seen yet.
+    observed: VecDeque<FlowObservation>,
+    /// New forecasts of the predictors; empty between calls.
     made: Vec<Forecast>,
-    /// Time of the next report to the governors of `immediate`.
+    /// Time of the next forecast of a predictor; `None`: not before the next new flow.
+    next_due: Option<Duration>,
+    /// Time of the next report to the governors.
     next_report: Duration,
-    incoming: Consumer<Forecast>,
+    incoming: Consumer<ForecastMessage>,
     /// Forecasts with the last install before they were received.
     pub(crate) waiting: VecDeque<(Forecast, InstallNo)>,
-    observations: Producer<FlowObservation>,
     pub(crate) counters: Arc<ForecastCounters>,
-    predictors: Arc<Waker>,
-    /// Set if an observation was sent that the predictors were not woken for.
-    has_unnotified: bool,
     pub(crate) speculation: Speculation,
 }
 
-/// The end of the predictors.
+/// The end of a thread that announces flows.
 #[derive(Debug)]
 pub struct ForecastSender {
-    forecasts: Producer<Forecast>,
-    /// New flows of the packet thread.
-    pub observations: Consumer<FlowObservation>,
+    messages: Producer<ForecastMessage>,
     counters: Arc<ForecastCounters>,
     link: Arc<Link>,
 }
 
-/// Forecasts that may wait in the ring.
-const FORECASTS_MAX: usize = 1024;
+/// A message to a packet thread.
+#[derive(Debug)]
+enum ForecastMessage {
+    Forecast(Forecast),
+    /// The sets of back ends in new rules.
+    RulesChanged(Arc<[SiblingSet]>),
+}
+
+/// Messages that may wait in the ring.
+const MESSAGES_MAX: usize = 1024;
 
 /// Forecasts that may wait on the packet thread.
 const WAITING_MAX: usize = 256;
 
-/// Observations that may wait for the predictors.
-const OBSERVATIONS_MAX: usize = 1024;
+/// New flows that may wait for the predictors.
+const OBSERVED_MAX: usize = 256;
 
-/// Time between two reports to the governors of a packet thread.
+/// New flows that the predictors see in an iteration.
+const OBSERVED_PER_ITERATION: usize = 8;
+
+/// Maximum number of forecasts made at once.
+const FORECASTS_AT_ONCE: usize = 32;
+
+/// Time between two reports to the governors.
 const REPORT_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Maximum number of forecasts made at once of one new flow.
-const FORECASTS_OF_FLOW_MAX: usize = 4;
-
-/// Creates the rings of packet thread number `thread`, which is behind `control`.
+/// Creates the forecasts of the packet thread behind `control`, and the end of a thread that announces flows.
 ///
-/// `immediate` are predictors that run on the packet thread, and `predictors` wakes the thread of all
-/// others.
+/// The packet thread runs `predictors`.
 #[must_use]
 pub fn forecast_endpoint(
     config: ForecastConfig,
-    thread: u16,
-    immediate: Foresight,
+    predictors: Foresight,
     control: &ControlEnds,
-    predictors: Arc<Waker>,
 ) -> (ThreadForecasts, ForecastSender) {
-    let (forecasts, incoming) = RingBuffer::new(FORECASTS_MAX);
-    let (observation_sender, observations) = RingBuffer::new(OBSERVATIONS_MAX);
+    let (messages, incoming) = RingBuffer::new(MESSAGES_MAX);
     let counters = Arc::new(ForecastCounters::default());
     let thread = ThreadForecasts {
         config,
-        thread,
-        immediate,
-        made: Vec::with_capacity(FORECASTS_OF_FLOW_MAX),
+        next_due: predictors.next_due(),
+        predictors,
+        observed: VecDeque::new(),
+        made: Vec::with_capacity(FORECASTS_AT_ONCE),
         next_report: Duration::ZERO,
         incoming,
         waiting: VecDeque::new(),
-        observations: observation_sender,
         counters: Arc::clone(&counters),
-        predictors,
-        has_unnotified: false,
         speculation: Speculation::default(),
     };
     let link = Arc::clone(control.link());
-    (thread, ForecastSender { forecasts, observations, counters, link })
+    (thread, ForecastSender { messages, counters, link })
 }
 
 impl ThreadForecasts {
-    /// Returns whether forecasts wait.
+    /// Returns whether nothing waits to be done at once.
     pub(crate) fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && self.incoming.is_empty()
+        self.waiting.is_empty() && self.incoming.is_empty() && self.observed.is_empty()
     }
 
-    /// Returns whether an iteration has nothing to do.
-    pub(crate) fn is_idle(&self) -> bool {
+    /// Returns whether an iteration at `now` has nothing to do.
+    pub(crate) fn is_idle(&self, now: Time) -> bool {
+        let is_report_due = !self.predictors.is_empty() && since_start(now) >= self.next_report;
         self.waiting.is_empty()
+            && self.observed.is_empty()
             && self.speculation.len() == 0
-            && !self.has_unnotified
-            && self.immediate.is_empty()
+            && !is_report_due
+            && self.time_to_forecast(now) > Duration::ZERO
     }
 
-    /// Takes forecasts from the ring; `last` is the last install of the thread.
-    pub(crate) fn take_incoming(&mut self, last: InstallNo) {
+    /// Returns the time until a predictor has a forecast.
+    pub(crate) fn time_to_forecast(&self, now: Time) -> Duration {
+        self.next_due.map_or(Duration::MAX, |due| due.saturating_sub(since_start(now)))
+    }
+
+    /// Takes messages from the ring; `last` is the last install of the thread.
+    pub(crate) fn take_incoming(&mut self, now: Time, last: InstallNo) {
         while self.waiting.len() < WAITING_MAX
-            && let Ok(forecast) = self.incoming.pop()
+            && let Ok(message) = self.incoming.pop()
         {
-            self.counters.of(forecast.source).received.add(1);
-            self.waiting.push_back((forecast, last));
+            match message {
+                ForecastMessage::Forecast(forecast) => {
+                    self.counters.of(forecast.source).received.add(1);
+                    self.waiting.push_back((forecast, last));
+                }
+                ForecastMessage::RulesChanged(sets) => {
+                    self.predictors.observe(&FlowEvent::RulesChanged(&sets), since_start(now));
+                }
+            }
         }
     }
 
-    /// Returns whether a predictor takes new flows.
-    pub(crate) const fn has_predictors(&self) -> bool {
-        self.config.observes || !self.immediate.is_empty()
+    /// Returns whether the predictors take new flows.
+    pub(crate) fn is_learning(&self) -> bool {
+        self.predictors.is_learning()
     }
 
-    /// Passes a new flow to the predictors, or counts it if the ring is full.
-    ///
-    /// `cause` is the origin of the forecast that the flow hit, and `last` the last install of the thread.
-    pub(crate) fn observe(
-        &mut self,
-        observation: FlowObservation,
-        cause: Option<ForecastSource>,
-        now: Time,
-        last: InstallNo,
-    ) {
-        // The reply to a reply is the flow that caused it.
-        let is_caused_here = cause == Some(ForecastSource::Reply);
-        if !self.immediate.is_empty() && !is_caused_here {
-            self.forecast_at_once(&observation, Duration::from_nanos(now.nanoseconds()), last);
-        }
-        if !self.config.observes {
-            return self.counters.observed.add(1);
-        }
-        if self.observations.is_full() {
+    /// Queues a new flow for the predictors, or counts it if the queue is full.
+    pub(crate) fn observe(&mut self, observation: FlowObservation) {
+        if self.observed.len() >= OBSERVED_MAX {
             return self.counters.observations_dropped.add(1);
         }
-        self.has_unnotified |= self.observations.push(observation).is_ok();
+        self.observed.push_back(observation);
         self.counters.observed.add(1);
     }
 
-    /// Runs the predictors of this thread on a new flow, and queues their forecasts.
-    fn forecast_at_once(&mut self, observation: &FlowObservation, now: Duration, last: InstallNo) {
-        let flow = observation.new_flow(self.thread);
-        self.immediate.observe(&FlowEvent::Started(&flow), now);
-        self.immediate.forecast(now, FORECASTS_OF_FLOW_MAX, &mut self.made);
+    /// Runs the predictors on some new flows, and queues their forecasts.
+    ///
+    /// `last` is the last install of the thread.
+    pub(crate) fn run_predictors(&mut self, now: Time, last: InstallNo) {
+        let count = self.observed.len().min(OBSERVED_PER_ITERATION);
+        if count == 0 && self.time_to_forecast(now) > Duration::ZERO {
+            return;
+        }
+        let now = since_start(now);
+        for observation in self.observed.drain(..count) {
+            let flow = observation.new_flow();
+            self.predictors.observe(&FlowEvent::Started(&flow), now);
+        }
+        self.predictors.forecast(now, FORECASTS_AT_ONCE, &mut self.made);
+        self.next_due = self.predictors.next_due();
         for forecast in self.made.drain(..) {
             let counters = self.counters.of(forecast.source);
             counters.received.add(1);
@@ -221,33 +190,31 @@ impl ThreadForecasts {
         }
     }
 
-    /// Passes the outcomes of forecasts to the governors of this thread, at intervals.
+    /// Passes the outcomes of forecasts to the governors, at intervals.
     pub(crate) fn report(&mut self, now: Time) {
-        let now = Duration::from_nanos(now.nanoseconds());
-        if self.immediate.is_empty() || now < self.next_report {
+        let now = since_start(now);
+        if self.predictors.is_empty() || now < self.next_report {
             return;
         }
         self.next_report = now + REPORT_INTERVAL;
-        self.immediate.update(now, |source| self.counters.of(source).counts());
+        self.predictors.update(now, |source| self.counters.of(source).counts());
         if let Some(mut status) = self.counters.predictors.try_lock() {
             status.clear();
-            status.extend(self.immediate.status());
+            status.extend(self.predictors.status());
         }
     }
+}
 
-    /// Wakes the predictors, if they sleep and a flow was sent since the last call.
-    pub(crate) fn notify(&mut self) {
-        if std::mem::take(&mut self.has_unnotified) {
-            self.predictors.wake();
-        }
-    }
+/// Returns the time in the type of forecasts.
+const fn since_start(time: Time) -> Duration {
+    Duration::from_nanos(time.nanoseconds())
 }
 
 impl ForecastSender {
     /// Returns whether the ring has room.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        !self.forecasts.is_full()
+        !self.messages.is_full()
     }
 
     /// Counts a forecast that was not sent, since too many wait.
@@ -260,11 +227,16 @@ impl ForecastSender {
     /// One that does not fit is counted as refused. Call [`Self::wake`] afterwards.
     pub fn send(&mut self, forecast: Forecast) -> bool {
         let source = forecast.source;
-        let is_sent = self.forecasts.push(forecast).is_ok();
+        let is_sent = self.messages.push(ForecastMessage::Forecast(forecast)).is_ok();
         if !is_sent {
             self.refuse(source);
         }
         is_sent
+    }
+
+    /// Sends the sets of back ends in new rules, and returns whether they fitted the ring.
+    pub fn send_sibling_sets(&mut self, sets: Arc<[SiblingSet]>) -> bool {
+        self.messages.push(ForecastMessage::RulesChanged(sets)).is_ok()
     }
 
     /// Wakes the packet thread, if it sleeps.

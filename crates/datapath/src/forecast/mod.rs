@@ -1,14 +1,14 @@
 //! Forecasts on a packet thread: entries for flows that are about to arrive.
 //!
 //! ```text
-//!                 observations (bounded, dropped when full)
-//!   packet thread ───────────────────────────────────────► thread of the predictors
-//!                 ◄───────────────────────────────────────
-//!                 forecasts (bounded, refused when full)
+//!   miss ──► new flows (bounded, dropped when full) ──► predictors ──┐
+//!                                                                    ├──► forecasts ──► entries
+//!   flows that are announced ──► ring (bounded, refused when full) ──┘    (bounded)
 //! ```
 //!
-//! Predictors that remember nothing run on the packet thread itself: the reply to a flow may arrive before
-//! a ring to another thread and back has delivered its forecast.
+//! Predictors run on the packet thread, because a follower may arrive before a ring to another thread and
+//! back has delivered its forecast. They run after the packets of an iteration have left, and not while
+//! others wait. Each thread learns from the flows that it receives.
 //!
 //! A packet thread translates a forecast at its own version, while no packet waits for a translation.
 //! The new entry is installed and reported like any other. So it obeys all laws, and a wrong forecast
@@ -26,13 +26,13 @@
 
 mod counters;
 mod endpoints;
+mod observation;
 mod preload;
 mod speculation;
 
 pub use counters::{ForecastCounters, SourceCounters};
-pub use endpoints::{
-    FlowObservation, ForecastConfig, ForecastSender, ThreadForecasts, forecast_endpoint,
-};
+pub use endpoints::{ForecastConfig, ForecastSender, ThreadForecasts, forecast_endpoint};
+pub(crate) use observation::FlowObservation;
 pub(crate) use preload::{Preload, Preloaded, refusal_of};
 pub(crate) use speculation::{Settled, Settlement, Speculation, SpeculativeFlow};
 

@@ -160,10 +160,13 @@ impl PacketThread {
     /// Returns the longest time that the thread may sleep.
     ///
     /// It is short while a device has not taken all packets, because no event reports that it has room.
+    /// It ends when a predictor has a forecast.
     #[must_use]
     pub fn sleep_max(&self) -> Duration {
         let limit = if self.outputs.has_unflushed() { UNFLUSHED_SLEEP } else { Duration::MAX };
-        self.config.sleep_max.min(limit)
+        let forecasts = self.forecasts.as_ref();
+        let forecast = forecasts.map_or(Duration::MAX, |own| own.time_to_forecast(self.now));
+        self.config.sleep_max.min(limit).min(forecast)
     }
 
     /// Returns a descriptor that is readable while something wakes the thread.
@@ -178,7 +181,8 @@ impl PacketThread {
     ///
     /// Only the runner calls it.
     pub(super) fn sleep(&mut self) {
-        let timeout = EpollTimeout::try_from(self.sleep_max());
+        // Rounded up: the work is due then.
+        let timeout = EpollTimeout::try_from(self.sleep_max().as_micros().div_ceil(1000));
         self.await_ports(timeout.unwrap_or(EpollTimeout::NONE));
     }
 

@@ -107,7 +107,7 @@ pub struct PacketThread {
     pub(super) counters: Arc<ThreadCounters>,
     /// The queue of offload candidates: keys of packets that missed.
     pub(super) candidates: Option<OffloadCandidates>,
-    /// The rings of forecasts and new flows, and the speculative entries.
+    /// The predictors and their forecasts, and the speculative entries.
     pub(super) forecasts: Option<Box<ThreadForecasts>>,
     pub(super) now: Time,
 }
@@ -192,8 +192,8 @@ impl PacketThread {
         }
         let served = self.serve_upcalls();
         let is_waiting = self.is_pressed || self.held() > 0;
-        let forecast = self.run_forecasts(is_waiting, received == 0);
         self.outputs.flush(&mut self.pool);
+        let forecast = self.run_forecasts(is_waiting);
         self.rx_ports.report_finished();
         let kept = self.run_upkeep(received == 0);
         self.publish();

@@ -380,7 +380,6 @@ fn a_forecast_refreshes_no_rule() {
         confidence: Confidence::MAX,
         made: Duration::ZERO,
         valid_until: Duration::MAX,
-        thread: None,
         source: ForecastSource::Oracle,
     });
     assert!(switch.send(0, 1, &frame(2, 1)));

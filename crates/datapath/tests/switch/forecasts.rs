@@ -1,6 +1,9 @@
 //! Forecasts: entries for flows that are about to arrive, with either cache.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use shunt_datapath::{
     Command, ThreadConfig,
@@ -11,8 +14,8 @@ use shunt_flow::{
     FieldId, FlowKey, FlowMask, PortNo, SparseKey, SparseMask, testing::packet::PacketBuilder,
 };
 use shunt_foresight::{
-    Confidence, Forecast, ForecastRefusal, ForecastSource, Foresight, GovernorConfig,
-    GovernorState, OutcomeCounts, Reply,
+    Confidence, FlowEvent, Forecast, ForecastRefusal, ForecastSource, Foresight, GovernorConfig,
+    GovernorState, NewFlow, Oracle, OutcomeCounts, Predictor, Reply, SiblingSet, Siblings,
 };
 use shunt_pipeline::{FlowModCommand, Modification};
 
@@ -26,9 +29,16 @@ const IDLE: Duration = Duration::from_secs(3);
 
 /// A switch with three ports, and a rule for each of several destinations.
 fn switch(config: ThreadConfig) -> (Switch, ForecastSender) {
+    switch_with(config, || Foresight::new(GovernorConfig::default()))
+}
+
+fn switch_with(
+    config: ThreadConfig,
+    predictors: impl Fn() -> Foresight,
+) -> (Switch, ForecastSender) {
     let mut switch = Switch::new(1, 3, config);
     let forecasts = ForecastConfig { idle: IDLE, ..ForecastConfig::default() };
-    let sender = switch.attach_forecasts(forecasts).remove(0);
+    let sender = switch.attach_predictors(forecasts, predictors).remove(0);
     switch.apply(&added(&[
         "priority=9,udp,nw_dst=10.1.0.0/16,actions=output:2",
         "priority=8,udp,nw_dst=10.2.0.0/16,tp_src=7,actions=output:3",
@@ -54,7 +64,6 @@ fn forecast(switch: &Switch, target: [u8; 4]) -> Forecast {
         confidence: Confidence::MAX,
         made: now,
         valid_until: now + Duration::from_secs(60),
-        thread: None,
         source: ForecastSource::Successor,
     }
 }
@@ -98,9 +107,6 @@ fn a_forecast_flow_hits_with_its_first_packet() {
     switch.settle();
     let counts = counts(&sender);
     assert_eq!((counts.hits, counts.lead), (1, Duration::from_secs(1)));
-    // A hit of a forecast flow is a new flow for the predictors.
-    let observed = sender.observations.pop().unwrap();
-    assert_eq!(observed.egress, Some((BRIDGE, PortNo::new(2))));
     // The entry is one with traffic from now on, and keeps its origin.
     switch.wait(IDLE * 2);
     switch.settle();
@@ -109,18 +115,64 @@ fn a_forecast_flow_hits_with_its_first_packet() {
     assert!(after.iter().all(|own| own.forecast == Some(ForecastSource::Successor)));
 }
 
+/// A predictor that keeps all new flows.
+#[derive(Debug)]
+struct Recorder(Arc<Mutex<Vec<NewFlow>>>);
+
+impl Predictor for Recorder {
+    fn source(&self) -> ForecastSource {
+        ForecastSource::Periodic
+    }
+
+    fn observe(&mut self, event: &FlowEvent<'_>, _now: Duration) {
+        if let FlowEvent::Started(flow) = event {
+            self.0.lock().unwrap().push((*flow).clone());
+        }
+    }
+
+    fn forecast(&mut self, _now: Duration, _budget: usize, _forecasts: &mut Vec<Forecast>) {}
+
+    fn next_due(&self) -> Option<Duration> {
+        None
+    }
+
+    fn len(&self) -> usize {
+        0
+    }
+
+    fn capacity(&self) -> usize {
+        0
+    }
+}
+
 #[test]
 fn predictors_see_new_flows() {
-    let (mut switch, mut sender) = switch(thread_config());
+    let flows = Arc::new(Mutex::new(Vec::new()));
+    let (mut switch, mut sender) = switch_with(thread_config(), || {
+        let mut predictors = Foresight::new(GovernorConfig::default());
+        predictors.add(Box::new(Recorder(Arc::clone(&flows))));
+        predictors
+    });
     for _ in 0..3 {
         assert!(switch.send(0, 1, &frame([10, 1, 0, 1], 7)));
         switch.settle();
     }
-    let observed = sender.observations.pop().unwrap();
-    let key = FlowKey::from(&observed.key);
-    assert_eq!(key.field(FieldId::Ipv4Dst), 0x0a01_0001);
-    assert_eq!(observed.egress, Some((BRIDGE, PortNo::new(2))));
-    assert!(sender.observations.pop().is_err(), "packets that hit are not observed");
+    // Packets that hit are no new flows.
+    let [missed] = std::mem::take(&mut *flows.lock().unwrap()).try_into().unwrap();
+    assert_eq!(missed.key.field(FieldId::Ipv4Dst), 0x0a01_0001);
+    assert_eq!(missed.forecast, None);
+    assert_eq!(missed.egress.unwrap().in_port(), PortNo::new(2));
+    // A hit of a forecast flow is a new flow.
+    assert!(sender.send(forecast(&switch, [10, 2, 0, 1])));
+    switch.settle();
+    assert!(flows.lock().unwrap().is_empty());
+    assert!(switch.send(0, 1, &frame([10, 2, 0, 1], 7)));
+    switch.settle();
+    switch.settle();
+    let [hit] = std::mem::take(&mut *flows.lock().unwrap()).try_into().unwrap();
+    assert_eq!(hit.forecast, Some(ForecastSource::Successor));
+    assert_eq!(hit.egress.unwrap().in_port(), PortNo::new(3));
+    assert_eq!(sender.counters().observed.get(), 2);
 }
 
 #[test]
@@ -291,6 +343,47 @@ fn a_forecast_wakes_a_parked_thread() {
     assert!(switch.is_woken(0));
     switch.settle();
     assert_eq!(counts(&sender).installed, 1);
+}
+
+#[test]
+fn a_thread_sleeps_until_a_predictor_has_a_forecast() {
+    let due = Duration::from_secs(10);
+    let key = forecast(&Switch::new(1, 3, thread_config()), [10, 1, 0, 1]).key;
+    let (mut switch, sender) = switch_with(thread_config(), || {
+        let mut predictors = Foresight::new(GovernorConfig::default());
+        let flows = vec![(due, key.clone())];
+        let oracle = Oracle::new(flows, 100, Duration::ZERO, Duration::from_secs(5), 0);
+        predictors.add(Box::new(oracle));
+        predictors
+    });
+    let installed = || sender.counters().of(ForecastSource::Oracle).counts().installed;
+    let millisecond = Duration::from_millis(1);
+    switch.wait(due - Duration::from_nanos(switch.now.nanoseconds()) - millisecond);
+    switch.settle();
+    assert_eq!(installed(), 0);
+    let left = due - Duration::from_nanos(switch.now.nanoseconds());
+    assert_eq!(switch.threads[0].sleep_max(), left);
+    switch.wait(left);
+    switch.settle();
+    assert_eq!(installed(), 1);
+    assert!(switch.threads[0].sleep_max() > left);
+}
+
+#[test]
+fn sets_of_back_ends_reach_the_predictors() {
+    let (mut switch, mut sender) = switch_with(thread_config(), || {
+        let mut predictors = Foresight::new(GovernorConfig::default());
+        predictors.add(Box::new(Siblings::default()));
+        predictors
+    });
+    let values = vec![0x0a02_0001, 0x0a02_0002, 0x0a02_0003];
+    let sets = [SiblingSet { field: FieldId::Ipv4Dst, values }];
+    assert!(sender.send_sibling_sets(sets.into()));
+    assert!(switch.send(0, 1, &frame([10, 2, 0, 1], 7)));
+    switch.settle();
+    let counts = sender.counters().of(ForecastSource::Siblings).counts();
+    // Both siblings are covered by the entry of the flow, or get one.
+    assert_eq!((counts.received, counts.refused_total()), (2, 0));
 }
 
 /// A switch that forecasts replies on its packet thread.

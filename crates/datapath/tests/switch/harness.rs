@@ -269,25 +269,23 @@ impl Switch {
         self.doorbells.insert(port, doorbells);
     }
 
-    /// Connects every thread to predictors: the test itself sends the forecasts.
+    /// Connects every thread to the test, which sends the forecasts.
     pub(crate) fn attach_forecasts(&mut self, config: ForecastConfig) -> Vec<ForecastSender> {
         self.attach_predictors(config, || Foresight::new(GovernorConfig::default()))
     }
 
-    /// Connects every thread to predictors, and gives it predictors of its own.
+    /// Connects every thread to the test, and gives it predictors.
     pub(crate) fn attach_predictors(
         &mut self,
         config: ForecastConfig,
-        immediate: impl Fn() -> Foresight,
+        predictors: impl Fn() -> Foresight,
     ) -> Vec<ForecastSender> {
-        let predictors = Arc::new(Waker::new().unwrap());
-        let attach = |(number, control): (u16, &mut ControlEnds)| {
-            let waker = Arc::clone(&predictors);
-            let (thread, sender) = forecast_endpoint(config, number, immediate(), control, waker);
+        let attach = |control: &mut ControlEnds| {
+            let (thread, sender) = forecast_endpoint(config, predictors(), control);
             control.send(Command::Forecasts(Some(Box::new(thread)))).unwrap();
             sender
         };
-        (0..).zip(&mut self.controls).map(attach).collect()
+        self.controls.iter_mut().map(attach).collect()
     }
 
     /// Sends a change to the coordinator.

@@ -167,15 +167,14 @@ impl Lab {
             per_iteration: draw(runner, 1..20_usize),
             idle: Duration::from_secs(draw(runner, 1..20_u64)),
             speculative_max: draw(runner, prop::sample::select(vec![2, 1000])),
-            observes: true,
         };
         let has_replies = draw(runner, any::<bool>());
         lab.forecasts = lab.switch.attach_predictors(forecasts, || {
-            let mut immediate = Foresight::new(GovernorConfig::default());
+            let mut predictors = Foresight::new(GovernorConfig::default());
             if has_replies {
-                immediate.add(Box::new(Reply::default()));
+                predictors.add(Box::new(Reply::default()));
             }
-            immediate
+            predictors
         });
         lab.add_ports();
         for id in BRIDGES {
@@ -293,7 +292,6 @@ impl Lab {
             confidence: Confidence::MAX,
             made: now,
             valid_until: now + Duration::from_secs(draw(runner, 0..20_u64)),
-            thread: None,
             source: ForecastSource::Oracle,
         });
     }

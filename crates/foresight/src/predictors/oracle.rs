@@ -61,7 +61,6 @@ impl Predictor for Oracle {
                 confidence: Confidence::MAX,
                 made: now,
                 valid_until: (time + self.validity).max(now),
-                thread: None,
                 source: ForecastSource::Oracle,
             });
         }

@@ -35,7 +35,6 @@ pub struct Periodic {
 #[derive(Debug)]
 struct PeriodicFlow {
     key: SparseKey,
-    thread: u16,
     last: Duration,
     interval: Duration,
     /// Number of equal intervals in a row.
@@ -101,8 +100,7 @@ impl Periodic {
         }
         self.arrivals.insert((now, id));
         let (key, interval) = (SparseKey::from(&flow.key), Duration::ZERO);
-        let new =
-            PeriodicFlow { key, thread: flow.thread, last: now, interval, repeats: 0, due: None };
+        let new = PeriodicFlow { key, last: now, interval, repeats: 0, due: None };
         self.flows.insert(id, new);
     }
 }
@@ -132,7 +130,6 @@ impl Predictor for Periodic {
                 confidence: Confidence::of_percent(75),
                 made: now,
                 valid_until: now + own.interval,
-                thread: Some(own.thread),
                 source: ForecastSource::Periodic,
             });
         }

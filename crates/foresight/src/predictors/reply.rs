@@ -57,9 +57,13 @@ impl Predictor for Reply {
     }
 
     fn observe(&mut self, event: &FlowEvent<'_>, now: Duration) {
-        let FlowEvent::Started(NewFlow { egress: Some(egress), thread, .. }) = event else {
+        let FlowEvent::Started(NewFlow { egress: Some(egress), forecast, .. }) = event else {
             return;
         };
+        // The reply to a forecast reply is the flow that caused it.
+        if *forecast == Some(ForecastSource::Reply) {
+            return;
+        }
         let Some(key) = reply_key(egress) else { return };
         self.due.push(Forecast {
             key: SparseKey::from(&key),
@@ -67,7 +71,6 @@ impl Predictor for Reply {
             confidence: Confidence::of_percent(90),
             made: now,
             valid_until: now + self.validity,
-            thread: Some(*thread),
             source: ForecastSource::Reply,
         });
     }

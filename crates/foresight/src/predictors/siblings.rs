@@ -71,7 +71,6 @@ impl Siblings {
                 confidence: Confidence::of_percent(50),
                 made: now,
                 valid_until: now + VALIDITY,
-                thread: None,
                 source: ForecastSource::Siblings,
             });
         }

@@ -59,7 +59,6 @@ struct Relation {
     template: SparseKey,
     /// Time from the base flow to the follower.
     delay: Duration,
-    thread: u16,
     strength: u8,
     /// Set since the last base flow, if a flow followed it.
     has_followed: bool,
@@ -199,7 +198,7 @@ impl Followers {
             relation.strength = (relation.strength + 1).min(STRENGTH_MAX);
             relation.delay = (relation.delay * 3 + delay) / 4;
             relation.template = SparseKey::from(&flow.key);
-            (relation.thread, relation.has_followed) = (flow.thread, true);
+            relation.has_followed = true;
             return;
         }
         if self.relations.len() >= RELATIONS_MAX {
@@ -215,7 +214,6 @@ impl Followers {
             rule,
             template: SparseKey::from(&flow.key),
             delay,
-            thread: flow.thread,
             strength: 1,
             has_followed: true,
         });
@@ -254,7 +252,6 @@ impl Relation {
             confidence: Confidence::of_percent(25 * self.strength.min(STRENGTH_MAX)),
             made: now,
             valid_until,
-            thread: Some(self.thread),
             source: ForecastSource::Successor,
         }
     }

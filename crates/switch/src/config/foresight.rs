@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use shunt_datapath::forecast::ForecastConfig;
-use shunt_foresight::{Periodic, Predictor, Reply, Siblings, SuccessorTable};
+use shunt_foresight::{
+    Foresight, GovernorConfig, Periodic, Predictor, Reply, Siblings, SuccessorTable,
+};
 
 /// The options of forecasts.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -57,7 +59,6 @@ impl ForesightOptions {
             per_iteration: self.forecasts_per_iteration,
             idle: Duration::from_millis(self.idle_ms),
             speculative_max: self.entries,
-            observes: self.names().any(|name| !name.is_immediate()),
         }
     }
 
@@ -66,31 +67,15 @@ impl ForesightOptions {
         self.predictors.contains(&PredictorName::Siblings)
     }
 
-    fn names(&self) -> impl Iterator<Item = PredictorName> {
-        self.predictors.iter().copied()
-    }
-
     /// Creates the predictors of one packet thread.
-    pub(crate) fn immediate_predictors(&self) -> impl Iterator<Item = Box<dyn Predictor>> {
-        let immediate = self.names().filter(|name| name.is_immediate());
-        immediate.map(|name| name.predictor(0))
-    }
-
-    /// Creates the predictors that have a thread of their own.
-    pub(crate) fn predictors(&self, seed: u64) -> impl Iterator<Item = Box<dyn Predictor>> {
-        let others = self.names().filter(|name| !name.is_immediate());
-        others.map(move |name| name.predictor(seed))
+    pub(crate) fn foresight(&self, seed: u64) -> Foresight {
+        let mut foresight = Foresight::new(GovernorConfig::default());
+        self.predictors.iter().for_each(|name| foresight.add(name.predictor(seed)));
+        foresight
     }
 }
 
 impl PredictorName {
-    /// Returns whether the predictor runs on packet threads.
-    ///
-    /// It remembers nothing, so it costs less than a ring to another thread.
-    const fn is_immediate(self) -> bool {
-        matches!(self, Self::Reply)
-    }
-
     fn predictor(self, seed: u64) -> Box<dyn Predictor> {
         match self {
             Self::Reply => Box::new(Reply::default()),

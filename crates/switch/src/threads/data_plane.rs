@@ -123,12 +123,12 @@ impl DataPlane {
             learner: Arc::new(Waker::new().map_err(system)?),
         };
         let (mut threads, mut endpoints, mut packet) = (Vec::new(), Vec::new(), Vec::new());
-        let mut forecasts = ForesightRings::new().map_err(system)?;
+        let mut forecasts = ForesightRings::default();
         for index in 0..config.threads.packet {
             let ends = thread_ends(OwnerId(index), version, QueueSizes::default(), wakers.clone());
             let (thread, mut control, coordinator) = ends.map_err(system)?;
-            forecasts.connect(&config.foresight, &mut control);
             let own_seed = seed.wrapping_add(u64::from(index));
+            forecasts.connect(&config.foresight, own_seed, &mut control);
             let thread =
                 PacketThread::new(thread_config(config, own_seed), Arc::clone(&pipeline), thread);
             let cpu = config.threads.cpus.get(usize::from(index)).copied();
@@ -154,7 +154,7 @@ impl DataPlane {
         let rings = threads.iter_mut().filter_map(|ends| ends.learn_requests.take()).collect();
         let learner =
             learner::start(wakers.learner, rings, Arc::clone(&publisher)).map_err(system)?;
-        let foresight = forecasts.start(&config.foresight, Arc::clone(&pipeline), clock, seed);
+        let foresight = forecasts.start(&config.foresight, Arc::clone(&pipeline), clock);
         let foresight = foresight.map_err(system)?;
         let threads = Arc::new(Mutex::new(threads.into_iter().map(Some).collect()));
         let listener = PacketInListener::start(wakers.control, Arc::clone(&threads));

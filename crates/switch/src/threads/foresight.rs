@@ -1,7 +1,6 @@
-//! The thread of the predictors: takes new flows of the packet threads, and sends forecasts back.
+//! The thread that passes flows and sets of back ends to the predictors of packet threads.
 //!
-//! Flows that an operator preloads or an orchestrator announces pass through the same rings. They wait
-//! here while a ring is full.
+//! Flows that an operator preloads or an orchestrator announces wait here while a ring is full.
 
 use std::{
     collections::VecDeque,
@@ -10,86 +9,65 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::Mutex;
 use shunt_datapath::{
     Command, Waker,
     forecast::{ForecastCounters, ForecastSender, forecast_endpoint},
     thread::ControlEnds,
 };
-use shunt_foresight::{
-    FlowEvent, Forecast, ForecastSource, Foresight, GovernorConfig, OutcomeCounts, PredictorStatus,
-};
+use shunt_foresight::{Forecast, ForecastSource, OutcomeCounts, PredictorStatus, SiblingSet};
 use shunt_pipeline::Pipeline;
 
 use crate::{
     config::ForesightOptions,
-    threads::{
-        clock::DaemonClock,
-        sibling_sets::SiblingWatch,
-        worker::{WorkerProgress, WorkerThread},
-    },
+    threads::{clock::DaemonClock, sibling_sets::SiblingWatch, worker::WorkerThread},
 };
 
-/// The running predictors.
+/// The connection to the predictors of all packet threads.
 pub(crate) struct ForesightWorker {
     pub(crate) worker: WorkerThread,
     waker: Arc<Waker>,
     announced: mpsc::Sender<Vec<Forecast>>,
     counters: Vec<Arc<ForecastCounters>>,
-    status: Arc<Mutex<Vec<PredictorStatus>>>,
 }
 
 /// The rings of all packet threads, before the thread starts.
+#[derive(Default)]
 pub(crate) struct ForesightRings {
-    waker: Arc<Waker>,
     senders: Vec<ForecastSender>,
 }
 
 /// The state of the thread.
 struct ForesightLoop {
-    senders: Vec<ForecastSender>,
-    foresight: Foresight,
+    outboxes: Vec<ThreadOutbox>,
     /// The sets of back ends, if a predictor needs them.
     siblings: Option<SiblingWatch>,
     announced: mpsc::Receiver<Vec<Forecast>>,
-    /// Announced forecasts that wait for room in the ring of each packet thread.
-    waiting: Vec<VecDeque<Forecast>>,
-    forecasts: Vec<Forecast>,
-    status: Arc<Mutex<Vec<PredictorStatus>>>,
     clock: DaemonClock,
-    /// Time of the next report to the governors.
-    next_report: Duration,
 }
 
-/// Maximum number of new flows taken from one packet thread in a row.
-const OBSERVED_AT_ONCE: usize = 256;
-
-/// Maximum number of forecasts made at once.
-const FORECASTS_AT_ONCE: usize = 256;
+/// Messages to one packet thread that wait for room in its ring.
+struct ThreadOutbox {
+    sender: ForecastSender,
+    forecasts: VecDeque<Forecast>,
+    sets: Option<Arc<[SiblingSet]>>,
+}
 
 /// Maximum number of announced flows that wait for one packet thread.
 const WAITING_MAX: usize = 65_536;
 
-/// Time between two reports to the governors.
-const REPORT_INTERVAL: Duration = Duration::from_millis(100);
-
-/// Pause while announced flows wait for room in a ring.
+/// Pause while messages wait for room in a ring.
 const FULL_RING_PAUSE: Duration = Duration::from_micros(200);
 
 impl ForesightRings {
-    pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self { waker: Arc::new(Waker::new()?), senders: Vec::new() })
-    }
-
-    /// Connects a packet thread that has not started yet.
-    pub(crate) fn connect(&mut self, options: &ForesightOptions, control: &mut ControlEnds) {
-        let waker = Arc::clone(&self.waker);
-        let mut immediate = Foresight::new(GovernorConfig::default());
-        options.immediate_predictors().for_each(|predictor| immediate.add(predictor));
-        // Packet threads are numbered in this order. There are at most 64.
-        let number = u16::try_from(self.senders.len()).unwrap_or(u16::MAX);
-        let config = options.thread_config();
-        let (thread, sender) = forecast_endpoint(config, number, immediate, control, waker);
+    /// Connects a packet thread that has not started yet, and gives it its predictors.
+    pub(crate) fn connect(
+        &mut self,
+        options: &ForesightOptions,
+        seed: u64,
+        control: &mut ControlEnds,
+    ) {
+        let predictors = options.foresight(seed);
+        let (thread, sender) = forecast_endpoint(options.thread_config(), predictors, control);
         // The queue of a new thread is empty.
         let _ = control.send(Command::Forecasts(Some(Box::new(thread))));
         self.senders.push(sender);
@@ -101,28 +79,20 @@ impl ForesightRings {
         options: &ForesightOptions,
         pipeline: Arc<Pipeline>,
         clock: DaemonClock,
-        seed: u64,
     ) -> io::Result<ForesightWorker> {
-        let Self { waker, senders } = self;
-        let mut foresight = Foresight::new(GovernorConfig::default());
-        options.predictors(seed).for_each(|predictor| foresight.add(predictor));
         let (announced, receiver) = mpsc::channel();
-        let status = Arc::new(Mutex::new(foresight.status().collect()));
-        let counters = senders.iter().map(|sender| Arc::clone(sender.counters())).collect();
+        let counters = self.senders.iter().map(|sender| Arc::clone(sender.counters())).collect();
+        let outbox = |sender| ThreadOutbox { sender, forecasts: VecDeque::new(), sets: None };
         let mut state = ForesightLoop {
-            waiting: senders.iter().map(|_| VecDeque::new()).collect(),
-            senders,
-            foresight,
+            outboxes: self.senders.into_iter().map(outbox).collect(),
             siblings: options.has_siblings().then(|| SiblingWatch::new(pipeline)),
             announced: receiver,
-            forecasts: Vec::new(),
-            status: Arc::clone(&status),
             clock,
-            next_report: Duration::ZERO,
         };
+        let waker = Arc::new(Waker::new()?);
         let worker =
             WorkerThread::start("shunt-foresight", Arc::clone(&waker), move || state.iterate())?;
-        Ok(ForesightWorker { worker, waker, announced, counters, status })
+        Ok(ForesightWorker { worker, waker, announced, counters })
     }
 }
 
@@ -136,7 +106,9 @@ impl ForesightWorker {
 
     /// Returns the outcomes of the forecasts of an origin, over all packet threads.
     pub(crate) fn counts(&self, source: ForecastSource) -> OutcomeCounts {
-        total(self.counters.iter().map(Arc::as_ref), source)
+        let mut total = OutcomeCounts::default();
+        self.counters.iter().for_each(|own| total.add(&own.of(source).counts()));
+        total
     }
 
     /// Returns the number of predicted flows without a hit, over all packet threads.
@@ -150,65 +122,31 @@ impl ForesightWorker {
         (seen, self.counters.iter().map(|own| own.observations_dropped.get()).sum())
     }
 
-    /// Returns the states of the predictors.
-    ///
-    /// One that runs on packet threads has a state for each.
+    /// Returns the states of the predictors of all packet threads.
     pub(crate) fn predictors(&self) -> Vec<PredictorStatus> {
-        let mut all = self.status.lock().clone();
-        self.counters.iter().for_each(|own| all.extend(own.predictors.lock().iter()));
-        all
+        self.counters.iter().flat_map(|own| own.predictors.lock().clone()).collect()
     }
 }
 
 impl ForesightLoop {
-    /// Does the work that is due.
-    fn iterate(&mut self) -> WorkerProgress {
-        let now = Duration::from_nanos(self.clock.now().nanoseconds());
-        let mut has_worked = self.observe(now);
-        has_worked |= self.take_announced();
-        self.report(now);
-        self.foresight.forecast(now, FORECASTS_AT_ONCE, &mut self.forecasts);
-        has_worked |= !self.forecasts.is_empty();
-        for forecast in std::mem::take(&mut self.forecasts) {
-            let all = 0..self.senders.len();
-            let to = forecast.thread.map_or(all, |thread| thread.into()..usize::from(thread) + 1);
-            for sender in self.senders.get_mut(to).into_iter().flatten() {
-                sender.send(forecast.clone());
-            }
-        }
-        has_worked |= self.send_announced();
-        self.senders.iter().for_each(ForecastSender::wake);
-        if has_worked {
-            return WorkerProgress::Worked;
-        }
-        let due = self.foresight.next_due();
-        WorkerProgress::Idle(due.map_or(Duration::MAX, |due| due.saturating_sub(now)))
-    }
-
-    /// Passes new flows to the predictors. Returns whether there was one.
-    fn observe(&mut self, now: Duration) -> bool {
-        let mut has_observed = false;
-        for (thread, sender) in (0..).zip(&mut self.senders) {
-            for _ in 0..OBSERVED_AT_ONCE {
-                let Ok(observation) = sender.observations.pop() else { break };
-                let flow = observation.new_flow(thread);
-                self.foresight.observe(&FlowEvent::Started(&flow), now);
-                has_observed = true;
-            }
-        }
-        has_observed
+    /// Does the work that is due. Returns whether there was work.
+    fn iterate(&mut self) -> bool {
+        let has_taken = self.take_announced();
+        self.take_sibling_sets();
+        let is_left = self.send();
+        has_taken || is_left
     }
 
     fn take_announced(&mut self) -> bool {
         let mut has_taken = false;
         while let Ok(forecasts) = self.announced.try_recv() {
             has_taken = true;
-            for (waiting, sender) in self.waiting.iter_mut().zip(&mut self.senders) {
+            for own in &mut self.outboxes {
                 for forecast in &forecasts {
-                    if waiting.len() < WAITING_MAX {
-                        waiting.push_back(forecast.clone());
+                    if own.forecasts.len() < WAITING_MAX {
+                        own.forecasts.push_back(forecast.clone());
                     } else {
-                        sender.refuse(forecast.source);
+                        own.sender.refuse(forecast.source);
                     }
                 }
             }
@@ -216,46 +154,42 @@ impl ForesightLoop {
         has_taken
     }
 
-    /// Sends announced flows while there is room. Returns whether some are left.
-    fn send_announced(&mut self) -> bool {
-        for (waiting, sender) in self.waiting.iter_mut().zip(&mut self.senders) {
-            while sender.has_room()
-                && let Some(forecast) = waiting.pop_front()
-            {
-                sender.send(forecast);
-            }
-        }
-        let is_left = self.waiting.iter().any(|waiting| !waiting.is_empty());
+    /// Takes the sets of back ends, if they have changed.
+    fn take_sibling_sets(&mut self) {
+        let now = Duration::from_nanos(self.clock.now().nanoseconds());
+        let siblings = self.siblings.as_mut();
+        let Some(sets) = siblings.and_then(|siblings| siblings.changed(now)) else { return };
+        let sets: Arc<[SiblingSet]> = sets.into();
+        self.outboxes.iter_mut().for_each(|own| own.sets = Some(Arc::clone(&sets)));
+    }
+
+    /// Sends messages while there is room. Returns whether some are left.
+    fn send(&mut self) -> bool {
+        let is_left = self.outboxes.iter_mut().fold(false, |is_left, own| own.send() | is_left);
         if is_left {
-            self.senders.iter().for_each(ForecastSender::wake);
             std::thread::sleep(FULL_RING_PAUSE);
         }
         is_left
     }
-
-    /// Passes the outcomes of forecasts to the governors, at intervals.
-    fn report(&mut self, now: Duration) {
-        if now < self.next_report {
-            return;
-        }
-        self.next_report = now + REPORT_INTERVAL;
-        let siblings = self.siblings.as_mut();
-        if let Some(sets) = siblings.and_then(|siblings| siblings.changed(now)) {
-            self.foresight.observe(&FlowEvent::RulesChanged(sets), now);
-        }
-        let counters = || self.senders.iter().map(|sender| sender.counters().as_ref());
-        self.foresight.update(now, |source| total(counters(), source));
-        let mut status = self.status.lock();
-        status.clear();
-        status.extend(self.foresight.status());
-    }
 }
 
-fn total<'a>(
-    counters: impl Iterator<Item = &'a ForecastCounters>,
-    source: ForecastSource,
-) -> OutcomeCounts {
-    let mut total = OutcomeCounts::default();
-    counters.for_each(|own| total.add(&own.of(source).counts()));
-    total
+impl ThreadOutbox {
+    /// Sends messages while there is room. Returns whether some are left.
+    fn send(&mut self) -> bool {
+        if self.forecasts.is_empty() && self.sets.is_none() {
+            return false;
+        }
+        if let Some(sets) = &self.sets
+            && self.sender.send_sibling_sets(Arc::clone(sets))
+        {
+            self.sets = None;
+        }
+        while self.sender.has_room()
+            && let Some(forecast) = self.forecasts.pop_front()
+        {
+            self.sender.send(forecast);
+        }
+        self.sender.wake();
+        !self.forecasts.is_empty() || self.sets.is_some()
+    }
 }

@@ -11,7 +11,6 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread::{Builder, JoinHandle},
-    time::Duration,
 };
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -22,21 +21,6 @@ use crate::{status::thread::ThreadState, threads::slot::ThreadSlot};
 
 /// Maximum time parked, so that a stop is never missed.
 const SLEEP_MAX_MS: u16 = 500;
-
-/// The result of one iteration of a worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WorkerProgress {
-    /// There was work, so there may be more.
-    Worked,
-    /// There is no work before this time has passed, unless the thread is woken.
-    Idle(Duration),
-}
-
-impl From<bool> for WorkerProgress {
-    fn from(has_worked: bool) -> Self {
-        if has_worked { Self::Worked } else { Self::Idle(Duration::MAX) }
-    }
-}
 
 /// A worker thread and its stop flag.
 pub(crate) struct WorkerThread {
@@ -49,26 +33,24 @@ impl WorkerThread {
     /// Starts a thread.
     ///
     /// `iterate` processes the waiting work and returns whether there was any.
-    pub(crate) fn start<T: Into<WorkerProgress>>(
+    pub(crate) fn start(
         name: &str,
         waker: Arc<Waker>,
-        mut iterate: impl FnMut() -> T + Send + 'static,
+        mut iterate: impl FnMut() -> bool + Send + 'static,
     ) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let (stopped, own_waker) = (Arc::clone(&stop), Arc::clone(&waker));
         let handle = Builder::new().name(name.to_owned()).spawn(move || {
             while !stopped.load(Ordering::Relaxed) {
-                if iterate().into() == WorkerProgress::Worked {
+                if iterate() {
                     continue;
                 }
                 // The thread announces that it parks before its last check, so later work wakes it.
                 own_waker.prepare_park();
-                if let WorkerProgress::Idle(time) = iterate().into()
-                    && !stopped.load(Ordering::Relaxed)
-                {
+                if !iterate() && !stopped.load(Ordering::Relaxed) {
                     let mut fds = [PollFd::new(own_waker.as_fd(), PollFlags::POLLIN)];
                     // It checks again in any case, even if the poll was interrupted.
-                    let _ = poll(&mut fds, PollTimeout::from(sleep_ms(time)));
+                    let _ = poll(&mut fds, PollTimeout::from(SLEEP_MAX_MS));
                 }
                 own_waker.unpark();
             }
@@ -94,12 +76,6 @@ impl WorkerThread {
     }
 }
 
-/// Returns the milliseconds to sleep, rounded up: the work is due then.
-fn sleep_ms(time: Duration) -> u16 {
-    let ms = time.as_micros().div_ceil(1000);
-    u16::try_from(ms).unwrap_or(SLEEP_MAX_MS).clamp(1, SLEEP_MAX_MS)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,28 +95,6 @@ mod tests {
         assert!(!worker.has_panicked());
         worker.stop();
         assert_eq!(worker.state(), ThreadState::Panicked);
-    }
-
-    #[test]
-    fn a_worker_sleeps_until_its_work_is_due() {
-        let us = Duration::from_micros;
-        let sleeps = [us(0), us(1000), us(1001), us(90_000), us(600_000), Duration::MAX];
-        assert_eq!(sleeps.map(sleep_ms), [1, 1, 2, 90, SLEEP_MAX_MS, SLEEP_MAX_MS]);
-    }
-
-    #[test]
-    fn a_worker_runs_again_without_being_woken() {
-        let (sender, turns) = std::sync::mpsc::channel();
-        let worker = WorkerThread::start("test", waker(), move || {
-            // Fails after the test has ended.
-            let _ = sender.send(());
-            WorkerProgress::Idle(Duration::from_millis(1))
-        });
-        let worker = worker.unwrap();
-        for _ in 0..10 {
-            turns.recv_timeout(Duration::from_secs(20)).unwrap();
-        }
-        worker.stop();
     }
 
     #[test]

@@ -55,7 +55,6 @@ impl Announcement<'_> {
             confidence: Confidence::MAX,
             made: now,
             valid_until: now.saturating_add(valid),
-            thread: None,
             source,
         })
     }

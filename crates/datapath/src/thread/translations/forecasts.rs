@@ -15,9 +15,10 @@ use crate::{
     thread::{PacketThread, receive::RxPorts},
 };
 
-/// Maximum number of installed forecasts examined in an iteration, busy or idle.
+/// Maximum number of installed forecasts examined in an iteration.
+///
+/// Each is likely to miss the caches of the CPU, and a packet that arrives meanwhile waits.
 const SETTLED_PER_ITERATION: usize = 16;
-const SETTLED_PER_IDLE_ITERATION: usize = 512;
 
 /// Maximum number of forecasts evicted at once to make room.
 const EVICTED_AT_ONCE: usize = 16;
@@ -26,20 +27,23 @@ impl PacketThread {
     /// Takes new forecasts, before packets of this iteration install entries.
     pub(in crate::thread) fn take_forecasts(&mut self) {
         if let Some(own) = &mut self.forecasts {
-            own.take_incoming(self.caches.owner.last_install());
+            own.take_incoming(self.now, self.caches.owner.last_install());
         }
     }
 
-    /// Settles installed forecasts, and translates new ones.
+    /// Settles installed forecasts, runs the predictors, and translates new forecasts.
     ///
     /// Returns whether there was work.
     /// `is_pressed` is set if packets wait, or may wait.
-    pub(in crate::thread) fn run_forecasts(&mut self, is_pressed: bool, is_idle: bool) -> bool {
-        if self.forecasts.as_ref().is_none_or(|own| own.is_idle()) {
+    pub(in crate::thread) fn run_forecasts(&mut self, is_pressed: bool) -> bool {
+        if self.forecasts.as_ref().is_none_or(|own| own.is_idle(self.now)) {
             return false;
         }
         let Some(mut own) = self.forecasts.take() else { return false };
-        let is_settled = self.settle(&mut own, is_idle);
+        let is_settled = self.settle(&mut own);
+        if !is_pressed {
+            own.run_predictors(self.now, self.caches.owner.last_install());
+        }
         let mut count = 0;
         while !is_pressed
             && self.translations_left > 0
@@ -51,7 +55,6 @@ impl PacketThread {
         }
         own.counters.speculative.set(own.speculation.len() as u64);
         own.report(self.now);
-        own.notify();
         self.forecasts = Some(own);
         count > 0 || is_settled
     }
@@ -114,10 +117,9 @@ impl PacketThread {
     }
 
     /// Examines some installed forecasts. Returns whether one had an outcome.
-    fn settle(&mut self, own: &mut ThreadForecasts, is_idle: bool) -> bool {
-        let checks = if is_idle { SETTLED_PER_IDLE_ITERATION } else { SETTLED_PER_ITERATION };
+    fn settle(&mut self, own: &mut ThreadForecasts) -> bool {
         let mut is_settled = false;
-        for _ in 0..checks.min(own.speculation.len()) {
+        for _ in 0..SETTLED_PER_ITERATION.min(own.speculation.len()) {
             if let Some(settled) = own.speculation.settle_next(&mut self.caches.owner, self.now) {
                 self.count_settled(own, &settled);
                 is_settled = true;
@@ -166,16 +168,15 @@ impl PacketThread {
                 counters.hits.add(1);
                 // 64 bits of nanoseconds last for 584 years.
                 counters.lead_ns.add(u64::try_from(lead.as_nanos()).unwrap_or(u64::MAX));
-                if own.has_predictors() {
+                if own.is_learning() {
                     let entries = self.caches.owner.entries();
                     let actions = || flow.entries.iter().map(|entry| entries.actions(entry.slot));
-                    let observation = FlowObservation {
+                    own.observe(FlowObservation {
                         key: flow.key.clone(),
                         egress: self.rx_ports.egress_of(actions()),
                         actions: actions().map(Arc::clone).collect(),
-                    };
-                    let last = self.caches.owner.last_install();
-                    own.observe(observation, Some(flow.source), self.now, last);
+                        forecast: Some(flow.source),
+                    });
                 }
             }
             Settlement::Wrong => counters.wrong.add(1),

@@ -255,15 +255,15 @@ impl PacketThread {
         }
         if start.is_none()
             && let Some(forecasts) = &mut self.forecasts
-            && forecasts.has_predictors()
+            && forecasts.is_learning()
         {
             let actions = || traversals.iter().map(|own| &own.actions);
-            let observation = FlowObservation {
+            forecasts.observe(FlowObservation {
                 key: SparseKey::from(&*parsed.key),
                 egress: self.rx_ports.egress_of(actions()),
                 actions: actions().map(Arc::clone).collect(),
-            };
-            forecasts.observe(observation, None, self.now, self.caches.owner.last_install());
+                forecast: None,
+            });
         }
         let bytes = packet.len() as u64;
         if let Some(learning) = traversals.iter().find(|own| !own.learnings.is_empty()) {
