@@ -44,7 +44,7 @@ pub struct PredictorStatus {
 }
 
 impl GovernedPredictor {
-    /// Returns whether the predictor learns from new flows: it is not paused, and has tokens.
+    /// Returns whether the predictor is not paused, and has tokens.
     fn is_learning(&self) -> bool {
         self.governor.allowance(1) > 0
     }

@@ -85,7 +85,7 @@ const FORECASTS_AT_ONCE: usize = 32;
 /// Time between two reports to the governors.
 const REPORT_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Creates the forecasts of the packet thread behind `control`, and the end of a thread that announces flows.
+/// Creates the two ends for the packet thread behind `control`.
 ///
 /// The packet thread runs `predictors`.
 #[must_use]
@@ -234,7 +234,7 @@ impl ForecastSender {
         is_sent
     }
 
-    /// Sends the sets of back ends in new rules, and returns whether they fitted the ring.
+    /// Sends the sets of back ends in new rules; returns whether they fitted.
     pub fn send_sibling_sets(&mut self, sets: Arc<[SiblingSet]>) -> bool {
         self.messages.push(ForecastMessage::RulesChanged(sets)).is_ok()
     }
