@@ -1,7 +1,6 @@
 //! `shuntd`: the switch as a daemon.
 
 mod limits;
-mod methods;
 mod nic;
 pub(crate) mod reload;
 mod service_manager;
@@ -30,12 +29,12 @@ use tokio::{
 use tracing::{info, warn};
 
 use self::{
-    methods::DaemonMethods,
     nic::NicArguments,
     reload::Reloader,
     state_file::{Resumed, StateFile, StateKeeper, StateLock, StateLockError},
 };
 use crate::{
+    appctl::DaemonMethods,
     config::{self, ConfigFile, ConfigFileError},
     http::{HttpService, HttpStartError},
     ovsdb::{OvsdbService, OvsdbStartError},

@@ -1,9 +1,10 @@
 //! The Shunt daemon and its client, with the entry points [`daemon::main`] and [`client::main`].
 //!
 //! The daemon reads its configuration (`config`) and starts a [`shunt_switch::Switch`]. It serves
-//! `ovs-appctl` and `shuntctl` on a control socket (`rpc`, `daemon::methods`) in its run
+//! `ovs-appctl` and `shuntctl` on a control socket (`rpc`, `appctl`) in its run
 //! directory (`run_dir`), and metrics over HTTP (`http`). SIGHUP loads the configuration again (`daemon::reload`).
 
+mod appctl;
 pub mod client;
 mod config;
 pub mod daemon;
@@ -15,6 +16,7 @@ mod ovsdb;
 mod render;
 mod rpc;
 mod run_dir;
+mod run_dir_links;
 mod setting;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

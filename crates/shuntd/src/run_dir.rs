@@ -7,6 +7,9 @@
 //! There are two locks on the file. The one of `flock(2)` belongs to the open file and keeps other
 //! daemons away. The record lock of `fcntl(2)` belongs to the process: `ovs-appctl -t shuntd` takes
 //! the file for stale unless the process in it holds one.
+//!
+//! Clients of `ovs-vswitchd` find the daemon as well: `ovs-vswitchd.pid` and `ovs-vswitchd.PID.ctl` are
+//! links to the own files (module [`links`](crate::run_dir_links)).
 
 use std::{
     fs::{self, File},
@@ -26,6 +29,7 @@ use thiserror::Error;
 use crate::{
     lock_file::{LockError, LockFile},
     rpc::CallError,
+    run_dir_links::VswitchdLinks,
 };
 
 /// A reason why a daemon cannot use a run directory.
@@ -52,6 +56,8 @@ pub(crate) enum ClaimError {
 /// The run directory of this process, until this is dropped.
 pub(crate) struct RunDir {
     socket: PathBuf,
+    /// Dropped before the lock, so that no link leads to files of another daemon.
+    _links: Option<VswitchdLinks>,
     _lock: LockFile,
 }
 
@@ -74,7 +80,9 @@ impl RunDir {
             Err(LockError::System(source)) => return Err(failed(source)),
         };
         lock_record(lock.file()).and_then(|()| remove_sockets(folder)).map_err(failed)?;
-        Ok(Self { socket: socket(folder, &std::process::id().to_string()), _lock: lock })
+        let links = VswitchdLinks::make(folder, std::process::id());
+        let socket = socket(folder, &std::process::id().to_string());
+        Ok(Self { socket, _links: links, _lock: lock })
     }
 
     /// Returns the path of the control socket.

@@ -25,6 +25,7 @@ const PROGRAMS: [(&str, &str, &str); 2] =
 
 /// Pages for operators.
 const PAGES: &[&str] = &[
+    "appctl.md",
     "coming-from-open-vswitch.md",
     "commands.md",
     "configuration.md",

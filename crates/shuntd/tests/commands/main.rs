@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a daemon that cannot be had fails the test that wants it")]
 
+mod appctl;
 mod clients;
 mod controllers;
 mod doctor;

@@ -2,7 +2,7 @@
 
 use std::{fs, process::Command};
 
-use crate::{Daemon, errors, until};
+use crate::{Daemon, until};
 
 const BRIDGE: &str = "[[bridge]]\nname = \"br0\"\n";
 
@@ -106,20 +106,6 @@ fn a_stale_management_socket_is_removed_at_the_start() {
     daemon.kill_and_start_again().wait().unwrap();
     assert!(!daemon.run_dir().join("br0.mgmt").exists());
     assert!(daemon.run_dir().join("br1.mgmt").exists());
-}
-
-#[expect(clippy::print_stderr, reason = "a skipped test says so")]
-#[test]
-fn ovs_appctl_finds_the_daemon_by_name() {
-    let daemon = Daemon::start(BRIDGE);
-    let mut command = Command::new("ovs-appctl");
-    command.env("OVS_RUNDIR", daemon.run_dir()).args(["-t", "shuntd", "version"]);
-    let Ok(output) = command.output() else {
-        eprintln!("SKIPPED: ovs-appctl is not installed");
-        return;
-    };
-    assert!(output.status.success(), "{}", errors(&output));
-    assert!(String::from_utf8_lossy(&output.stdout).contains("shuntd (Shunt)"));
 }
 
 #[test]

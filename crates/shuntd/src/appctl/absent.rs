@@ -1,0 +1,91 @@
+//! Questions about features that do not exist here: the answers of a switch that does not use them.
+
+use super::{command::commands, methods::DaemonMethods};
+
+commands! {
+    "autoattach/show-isid" "[bridge]", 0..=1, Read, empty, "Always empty: no auto-attach";
+    "autoattach/statistics" "[bridge]", 0..=1, Read, empty, "Always empty: no auto-attach";
+    "autoattach/status" "[bridge]", 0..=1, Read, empty, "Always empty: no auto-attach";
+    "bfd/show" "[interface]", 0..=1, Read, bfd, "Always empty: no BFD";
+    "bond/list" "", 0..=0, Read, bonds, "Always empty: no bonds";
+    "bond/show" "[port]", 0..=1, Read, bond, "Always empty: no bonds";
+    "cfm/show" "[interface]", 0..=1, Read, cfm, "Always empty: no CFM";
+    "lacp/show" "[port]", 0..=1, Read, lacp, "Always empty: no LACP";
+    "lacp/show-stats" "[port]", 0..=1, Read, lacp, "Always empty: no LACP";
+    "mdb/show" "bridge", 1..=1, Read, mdb, "Always refused: no multicast snooping";
+    "qos/show" "interface", 1..=1, Read, qos, "Say that the port has no QoS";
+    "qos/show-types" "interface", 1..=1, Read, qos_types, "Say that the port has no QoS types";
+    "rstp/show" "[bridge]", 0..=1, Read, rstp, "Always empty: no spanning tree";
+    "stp/show" "[bridge]", 0..=1, Read, stp, "Always empty: no spanning tree";
+    "tnl/arp/show" "", 0..=0, Read, neighbours, "Always empty: no tunnels";
+    "tnl/neigh/show" "", 0..=0, Read, neighbours, "Always empty: no tunnels";
+    "tnl/ports/show" "[-v]", 0..=1, Read, tunnel_ports, "Always empty: no tunnels";
+}
+
+async fn empty(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
+    Ok(String::new())
+}
+
+/// Returns nothing, or the error for the name of an object.
+fn none_of(arguments: &[String], error: &str) -> Result<String, String> {
+    if arguments.is_empty() { Ok(String::new()) } else { Err(error.to_owned()) }
+}
+
+async fn bfd(_: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    none_of(arguments, "no such bfd object")
+}
+
+async fn bonds(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
+    Ok("bond\ttype\trecircID\tmembers\n".to_owned())
+}
+
+async fn bond(_: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    none_of(arguments, "no such bond")
+}
+
+async fn cfm(_: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    none_of(arguments, "no such CFM object")
+}
+
+async fn lacp(_: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    none_of(arguments, "no such lacp object")
+}
+
+async fn mdb(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    let is_bridge = methods.switch.bridges().iter().any(|bridge| arguments.contains(&bridge.name));
+    let error = if is_bridge { "multicast snooping is disabled" } else { "no such bridge" };
+    Err(error.to_owned())
+}
+
+async fn qos(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    of_port(methods, arguments, "QoS not configured on ")
+}
+
+async fn qos_types(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    of_port(methods, arguments, "No QoS types supported for interface: ")
+}
+
+fn of_port(methods: &DaemonMethods, arguments: &[String], text: &str) -> Result<String, String> {
+    let bridges = methods.switch.bridges();
+    let mut ports = bridges.iter().flat_map(|bridge| &bridge.ports);
+    let name = arguments.first().map_or("", String::as_str);
+    let port = ports.find(|port| port.name == name).ok_or("no such interface")?;
+    Ok(format!("{text}{}", port.name))
+}
+
+async fn rstp(_: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    none_of(arguments, "No such RSTP object")
+}
+
+async fn stp(_: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    none_of(arguments, "no such stp object")
+}
+
+async fn neighbours(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
+    let line = "=".repeat(74);
+    Ok(format!("{:<45} {:<19} Bridge\n{line}\n", "IP", "MAC"))
+}
+
+async fn tunnel_ports(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
+    Ok("Listening ports:\n".to_owned())
+}

@@ -1,0 +1,20 @@
+//! The commands of the control socket: those of `ovs-appctl`, and our own.
+//!
+//! A group of commands is a module with a list of [`AppctlCommand`](command::AppctlCommand)s, and
+//! [`table`] has all groups. The same lists make `list-commands` and the table of `docs/appctl.md`.
+//! Answers have the format of `ovs-vswitchd` 3.1. Commands of `ovs-vswitchd` that do not exist here
+//! are in [`refusals`], each with what to do instead.
+
+mod absent;
+mod command;
+mod fdb;
+mod methods;
+mod ofproto;
+mod own;
+mod process;
+mod refusals;
+mod settings;
+mod table;
+mod vlog;
+
+pub(crate) use methods::DaemonMethods;

@@ -1,0 +1,242 @@
+//! Commands of Shunt itself, which `shuntctl` calls. Most answers are JSON.
+
+use std::{path::Path, time::Duration};
+
+use serde::Serialize;
+use shunt_switch::{Announcer, Switch, SwitchError, with_causes};
+
+use super::{command::commands, methods::DaemonMethods};
+use crate::{
+    daemon::{reload, state_file::StateFile},
+    metrics,
+    setting::{self, unknown},
+};
+
+/// Maximum number of words for a port or bridge.
+const WORDS_MAX: usize = 16;
+
+/// Maximum number of words of a call that announces flows.
+const FLOWS_MAX: usize = 4096;
+
+commands! {
+    "shunt/add-bridge" "name [key=value..]", 1..=WORDS_MAX, Change, add_bridge,
+        "Add a bridge: `shuntctl add-br`";
+    "shunt/add-port" "bridge name [key=value..]", 2..=WORDS_MAX, Change, add_port,
+        "Add a port: `shuntctl add-port`";
+    "shunt/announce" "bridge seconds flow [flow..]", 3..=FLOWS_MAX, Change, announce,
+        "Announce flows that will arrive, for programs";
+    "shunt/caches" "[rule-space]", 0..=1, Read, caches,
+        "Show the counters of caches: `shuntctl caches`";
+    "shunt/capture-read" "id", 1..=1, Read, capture_read, "Return packets of a capture";
+    "shunt/capture-start" "port|drops", 1..=1, Read, capture_start,
+        "Start a capture: `shuntctl capture`";
+    "shunt/capture-stop" "id", 1..=1, Read, capture_stop, "Stop a capture";
+    "shunt/del-bridge" "name", 1..=1, Change, del_bridge, "Delete a bridge: `shuntctl del-br`";
+    "shunt/del-port" "name", 1..=1, Change, del_port, "Delete a port: `shuntctl del-port`";
+    "shunt/drops" "", 0..=0, Read, drops, "Show dropped packets by reason: `shuntctl drops`";
+    "shunt/entries" "[count]", 0..=1, Read, entries, "List cache entries: `shuntctl entries`";
+    "shunt/evict" "", 0..=0, Read, evict, "Show evictions: `shuntctl evict`";
+    "shunt/forecast" "", 0..=0, Read, forecast,
+        "Show the outcomes of forecasts: `shuntctl forecast`";
+    "shunt/metrics" "[caches|drops|evict|forecast]", 0..=1, Read, show_metrics,
+        "Show metrics for Prometheus: `shuntctl metrics`";
+    "shunt/preload" "bridge seconds flow [flow..]", 3..=FLOWS_MAX, Change, preload,
+        "Make cache entries before packets arrive: `shuntctl preload`";
+    "shunt/reload" "", 0..=0, Change, reload_file,
+        "Load the configuration file again: `shuntctl reload`";
+    "shunt/restore" "file", 1..=1, Change, restore, "Restore a saved state: `shuntctl restore`";
+    "shunt/save" "", 0..=0, Read, save, "Return the state of the switch: `shuntctl save`";
+    "shunt/set-bridge" "name key=value [key=value..]", 2..=WORDS_MAX, Change, set_bridge,
+        "Change a bridge: `shuntctl set-br`";
+    "shunt/set-vlans" "port [key=value..]", 1..=WORDS_MAX, Change, set_vlans,
+        "Set the VLANs of a port: `shuntctl set-vlans`";
+    "shunt/show" "", 0..=0, Read, show, "Show bridges, ports and controllers: `shuntctl show`";
+    "shunt/threads" "", 0..=0, Read, threads, "Show the threads: `shuntctl threads`";
+    "shunt/trace" "bridge flow [packet]", 2..=3, Read, trace,
+        "Trace a packet, as JSON: `shuntctl trace --json`";
+    "shunt/why" "entry", 1..=1, Read, why,
+        "Show why a cache entry is valid, or why it was evicted: `shuntctl why`";
+}
+
+async fn add_bridge(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    let Some((name, words)) = arguments.split_first() else { return Err(missing()) };
+    done(methods.switch.add_bridge(&setting::bridge(name, words)?).await)
+}
+
+async fn add_port(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    let [bridge, name, words @ ..] = arguments else { return Err(missing()) };
+    let port = setting::port(name, words)?;
+    done(methods.switch.add_port(bridge, port).await)
+}
+
+async fn announce(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    announce_flows(&methods.switch, arguments, Announcer::Orchestrator)
+}
+
+async fn preload(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    announce_flows(&methods.switch, arguments, Announcer::Operator)
+}
+
+async fn caches(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    match arguments.first().map(String::as_str) {
+        None => json(&methods.switch.caches()),
+        Some("rule-space") => json(&methods.switch.caches_with_rule_space().await),
+        Some(word) => Err(unknown("part of the caches", word, &["rule-space"])),
+    }
+}
+
+async fn capture_read(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    let captured = methods.switch.read_capture(capture_id(first(arguments))?);
+    json(&captured.ok_or(NO_CAPTURE)?)
+}
+
+async fn capture_start(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    let started = methods.switch.start_capture(first(arguments)).await;
+    started.map(|id| id.to_string()).map_err(|error| with_causes(&error))
+}
+
+async fn capture_stop(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    let dropped = methods.switch.stop_capture(capture_id(first(arguments))?).await;
+    Ok(dropped.ok_or(NO_CAPTURE)?.to_string())
+}
+
+async fn del_bridge(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    done(methods.switch.remove_bridge(first(arguments)).await)
+}
+
+async fn del_port(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    done(methods.switch.remove_port(first(arguments)).await)
+}
+
+async fn drops(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
+    json(&methods.switch.drops())
+}
+
+async fn entries(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    let count = match arguments.first() {
+        Some(count) => count.parse().map_err(|_| format!("`{count}` is not a number"))?,
+        None => 0,
+    };
+    json(&methods.switch.entries(count).await)
+}
+
+async fn evict(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
+    json(&methods.switch.evictions().await.map_err(|error| with_causes(&error))?)
+}
+
+async fn forecast(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
+    json(&methods.switch.forecasts())
+}
+
+async fn show_metrics(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    let switch = &methods.switch;
+    match arguments.first().map(String::as_str) {
+        None => Ok(metrics::all(switch).await),
+        Some("caches") => Ok(metrics::caches(&switch.caches_with_rule_space().await)),
+        Some("drops") => Ok(metrics::drops(&switch.drops())),
+        Some("forecast") => Ok(metrics::forecast(&switch.forecasts())),
+        Some("evict") => {
+            let status = switch.evictions().await;
+            status.map(|status| metrics::evict(&status)).map_err(|error| with_causes(&error))
+        }
+        Some(part) => {
+            Err(unknown("part of the metrics", part, &["caches", "drops", "evict", "forecast"]))
+        }
+    }
+}
+
+async fn reload_file(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
+    methods.reloader.reload().await
+}
+
+async fn restore(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    let path = first(arguments);
+    let saved = StateFile::read(Path::new(path))?;
+    let saved = saved.ok_or_else(|| format!("{path} does not exist"))?;
+    let report = saved.restore(&methods.switch).await?;
+    Ok(reload::text(&report, "the state is in force already\n"))
+}
+
+async fn save(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
+    StateFile::of(&methods.switch, methods.reloader.loaded().await).text()
+}
+
+async fn set_bridge(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    let Some((name, words)) = arguments.split_first() else { return Err(missing()) };
+    done(methods.switch.set_bridge(name, &setting::bridge_changes(words)?).await)
+}
+
+async fn set_vlans(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    let Some((name, words)) = arguments.split_first() else { return Err(missing()) };
+    done(methods.switch.set_vlans(setting::vlans(name, words)?).await)
+}
+
+async fn show(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
+    json(&methods.switch.bridges())
+}
+
+async fn threads(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
+    json(&methods.switch.threads())
+}
+
+async fn trace(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    let Some((bridge, flow)) = arguments.split_first() else { return Err(missing()) };
+    let trace = methods.switch.trace(bridge, &flow.join(" "));
+    json(&trace.map_err(|error| error.to_string())?)
+}
+
+async fn why(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    let why = methods.switch.why(first(arguments)).await;
+    json(&why.map_err(|error| with_entries(&error))?)
+}
+
+const NO_CAPTURE: &str = "no such capture: it ended, or never started";
+
+/// Returns the first argument, which the table of commands requires.
+fn first(arguments: &[String]) -> &str {
+    arguments.first().map_or("", String::as_str)
+}
+
+fn missing() -> String {
+    "an argument is missing: `list-commands` shows the arguments".to_owned()
+}
+
+fn done(result: Result<(), SwitchError>) -> Result<String, String> {
+    result.map(|()| String::new()).map_err(|error| with_causes(&error))
+}
+
+/// Returns the error, with a hint to the list of entries.
+fn with_entries(error: &SwitchError) -> String {
+    let hint = match error {
+        SwitchError::NoSuchEntry { .. } | SwitchError::EntryText(_) => {
+            "; `shuntctl entries` lists the existing entries"
+        }
+        _ => "",
+    };
+    with_causes(error) + hint
+}
+
+/// Announces flows for a number of seconds; returns their number.
+fn announce_flows(
+    switch: &Switch,
+    arguments: &[String],
+    announcer: Announcer,
+) -> Result<String, String> {
+    let [bridge, seconds, flows @ ..] = arguments else { return Err(missing()) };
+    let valid = seconds.parse().map(Duration::from_secs);
+    let valid: Duration = valid.map_err(|_| format!("`{seconds}` is not a number of seconds"))?;
+    if valid.is_zero() {
+        return Err("the flows would be over at once: give at least 1 second".to_owned());
+    }
+    let flows: Vec<&str> = flows.iter().map(String::as_str).collect();
+    let count = switch.announce(bridge, &flows, valid, announcer);
+    count.map(|count| count.to_string()).map_err(|error| error.to_string())
+}
+
+fn json(value: &impl Serialize) -> Result<String, String> {
+    serde_json::to_string(value).map_err(|error| error.to_string())
+}
+
+fn capture_id(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("`{text}` is not a capture number"))
+}

@@ -1,0 +1,168 @@
+//! Commands of `ovs-vswitchd` that do not exist here, each with what to do instead.
+
+/// Returns what to do instead of a command of `ovs-vswitchd`.
+pub(super) fn instead_of(name: &str) -> Option<&'static str> {
+    let (_, instead) = REFUSALS.iter().find(|(names, _)| names.contains(&name))?;
+    Some(instead)
+}
+
+/// Returns the names of the commands.
+#[cfg(test)]
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    REFUSALS.iter().flat_map(|(names, _)| names.iter().copied())
+}
+
+const REFUSALS: &[(&[&str], &str)] = &[
+    (&["bridge/dump-flows"], "use `ovs-ofctl -O OpenFlow13 dump-flows`"),
+    (&["bridge/reconnect"], "use `shuntctl set-br BRIDGE controllers=..`"),
+    (&["coverage/read-counter", "coverage/show"], "use `shuntctl drops` and `shuntctl caches`"),
+    (&["dpctl/dump-dps", "dpctl/show", "dpif/dump-dps", "dpif/show"], "use `shuntctl ports`"),
+    (&["dpctl/dump-flows", "dpctl/get-flow", "dpif/dump-flows"], "use `shuntctl entries`"),
+    (
+        &["dpif-netdev/pmd-perf-show", "dpif-netdev/pmd-rxq-show", "dpif-netdev/pmd-stats-show"],
+        "use `shuntctl caches`, `shuntctl threads` and `shuntctl top`",
+    ),
+    (&["fdb/stats-show"], "use `fdb/show`"),
+    (&["memory/show"], "use `shuntctl evict`"),
+    (&["revalidator/purge"], "a change of the tables evicts the stale cache entries"),
+    (&["upcall/show"], "use `shuntctl caches` and `shuntctl evict`"),
+    (&["bfd/set-forwarding"], "BFD does not exist"),
+    (
+        &[
+            "bond/disable-member",
+            "bond/enable-member",
+            "bond/hash",
+            "bond/migrate",
+            "bond/set-active-member",
+        ],
+        "bonds do not exist",
+    ),
+    (&["cfm/set-fault"], "CFM does not exist"),
+    (
+        &["dpctl/add-dp", "dpctl/del-dp", "dpctl/set-if"],
+        "there is one datapath for all bridges: use `shuntctl add-br`, `del-br` and `set-vlans`",
+    ),
+    (&["dpctl/add-if", "dpctl/del-if"], "use `shuntctl add-port` or `del-port`"),
+    (
+        &["dpctl/add-flow", "dpctl/add-flows", "dpctl/mod-flow", "dpctl/mod-flows"],
+        "the tables make all cache entries: add rules with `ovs-ofctl -O OpenFlow13 add-flow`, or \
+         announce flows with `shuntctl preload`",
+    ),
+    (
+        &["dpctl/del-flow", "dpctl/del-flows"],
+        "a change of the tables evicts the stale cache entries",
+    ),
+    (
+        &["dpctl/cache-get-size", "dpctl/cache-set-size"],
+        "use `shuntctl settings`; sizes of caches change in the configuration file, with a restart",
+    ),
+    (
+        &[
+            "dpctl/ct-bkts",
+            "dpctl/ct-del-limits",
+            "dpctl/ct-disable-tcp-seq-chk",
+            "dpctl/ct-enable-tcp-seq-chk",
+            "dpctl/ct-get-limits",
+            "dpctl/ct-get-maxconns",
+            "dpctl/ct-get-nconns",
+            "dpctl/ct-get-tcp-seq-chk",
+            "dpctl/ct-set-limits",
+            "dpctl/ct-set-maxconns",
+            "dpctl/ct-stats-show",
+            "dpctl/dump-conntrack",
+            "dpctl/flush-conntrack",
+        ],
+        "connection tracking does not exist, and rules with a `ct` action are refused",
+    ),
+    (
+        &[
+            "dpctl/ipf-get-status",
+            "dpctl/ipf-set-disabled",
+            "dpctl/ipf-set-enabled",
+            "dpctl/ipf-set-max-nfrags",
+            "dpctl/ipf-set-min-frag",
+        ],
+        "fragments are not reassembled: rules match them with `nw_frag`",
+    ),
+    (&["dpctl/list-commands"], "use `list-commands`"),
+    (
+        &["dpctl/normalize-actions", "dpctl/parse-actions"],
+        "`ovs-ofctl parse-flow` checks actions of rules",
+    ),
+    (&["dpctl/offload-stats-show"], "use `shuntctl show`, which has the entries of a NIC"),
+    (&["dpif-netdev/bond-show"], "bonds do not exist"),
+    (
+        &[
+            "dpif-netdev/dpif-impl-get",
+            "dpif-netdev/dpif-impl-set",
+            "dpif-netdev/miniflow-parser-get",
+            "dpif-netdev/miniflow-parser-set",
+            "dpif-netdev/subtable-lookup-info-get",
+            "dpif-netdev/subtable-lookup-prio-set",
+            "odp-execute/action-impl-set",
+            "odp-execute/action-impl-show",
+        ],
+        "each function has one implementation; `shuntctl settings` shows the choice of caches",
+    ),
+    (
+        &["dpif-netdev/pmd-perf-log-set"],
+        "iterations are not logged: use `shuntctl top`, or metrics over HTTP",
+    ),
+    (
+        &["dpif-netdev/pmd-rxq-rebalance"],
+        "each packet thread has a receive queue of each port, so there is nothing to rebalance",
+    ),
+    (
+        &["dpif-netdev/pmd-stats-clear"],
+        "counters only grow: compare two answers, or use `shuntctl top`",
+    ),
+    (&["dpif-netlink/dispatch-mode"], "the kernel datapath is not used"),
+    (
+        &["dpif/set-dp-features", "dpif/show-dp-features"],
+        "features are fixed: docs/openflow.md lists the supported actions",
+    ),
+    (
+        &["fdb/add", "fdb/del"],
+        "static MAC addresses do not exist: add a rule with `dl_dst` before `NORMAL`",
+    ),
+    (&["fdb/stats-clear"], "counters only grow: compare two answers of fdb/stats-show"),
+    (&["mdb/flush"], "multicast snooping does not exist"),
+    (
+        &["ofproto/trace-packet-out"],
+        "use `ofproto/trace`, and for a packet-out `ovs-ofctl -O OpenFlow13 packet-out`",
+    ),
+    (
+        &["ovs/route/add", "ovs/route/del", "ovs/route/lookup", "ovs/route/show"],
+        "tunnels do not exist, so no routes are used: `ip route` shows those of the host",
+    ),
+    (&["rstp/tcn", "stp/tcn"], "spanning tree does not exist"),
+    (
+        &[
+            "tnl/arp/aging",
+            "tnl/arp/flush",
+            "tnl/arp/set",
+            "tnl/egress_port_range",
+            "tnl/neigh/aging",
+            "tnl/neigh/flush",
+            "tnl/neigh/set",
+        ],
+        "tunnels do not exist",
+    ),
+    (
+        &[
+            "upcall/disable-megaflows",
+            "upcall/disable-ufid",
+            "upcall/enable-megaflows",
+            "upcall/enable-ufid",
+        ],
+        "use `shuntctl set caches.kind=..` to choose the caches",
+    ),
+    (
+        &["upcall/set-flow-limit"],
+        "the size of the cache changes with `caches.megaflow_entries` in the configuration file",
+    ),
+    (
+        &["vlog/close", "vlog/disable-rate-limit", "vlog/enable-rate-limit"],
+        "the daemon logs to standard error, with fixed limits for messages about peers",
+    ),
+];

@@ -1,0 +1,99 @@
+//! Settings of the daemon: `shunt/set` and `shunt/settings`.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use shunt_switch::{Config, Switch, with_causes};
+use tracing::info;
+
+use super::{command::commands, methods::DaemonMethods};
+use crate::{
+    daemon::trace_log,
+    setting::{self, unknown},
+};
+
+/// Maximum number of settings in one call: more than exist.
+const SETTINGS_MAX: usize = 64;
+
+commands! {
+    "shunt/set" "key=value [key=value..]", 1..=SETTINGS_MAX, Change, set,
+        "Change settings at once: `shuntctl set`";
+    "shunt/settings" "", 0..=0, Read, settings, "Show the settings as JSON: `shuntctl settings`";
+}
+
+/// Returns all settings that `shunt/set` can change, by key.
+async fn settings(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
+    let config = serde_json::to_value(methods.switch.config()).unwrap_or_default();
+    let of = |key: &&'static str| (*key, value_of(&config, key).cloned().unwrap_or_default());
+    let mut all: BTreeMap<_, _> = Switch::settings().iter().map(of).collect();
+    all.insert("logging.filter", trace_log::filter().into());
+    serde_json::to_string(&all).map_err(|error| error.to_string())
+}
+
+/// Changes settings of the switch at once, then the log filter.
+async fn set(methods: &DaemonMethods, words: &[String]) -> Result<String, String> {
+    let settings: Result<Vec<_>, _> = words.iter().map(|word| setting::split(word)).collect();
+    let (filters, settings): (Vec<_>, Vec<_>) =
+        settings?.into_iter().partition(|(key, _)| *key == "logging.filter");
+    settings.iter().try_for_each(|(key, _)| check_setting(key))?;
+    filters.iter().try_for_each(|(_, filter)| trace_log::check(filter))?;
+    if !settings.is_empty() {
+        methods.switch.set(&settings).await.map_err(|error| with_causes(&error))?;
+    }
+    for (_, filter) in filters {
+        trace_log::set(filter)?;
+    }
+    info!("settings: {}", words.join(" "));
+    Ok(String::new())
+}
+
+/// Returns the value of a configuration key.
+fn value_of<'a>(config: &'a Value, key: &str) -> Option<&'a Value> {
+    key.split('.').try_fold(config, |value, name| value.get(name))
+}
+
+/// Refuses a key that cannot change at run time.
+fn check_setting(key: &str) -> Result<(), String> {
+    let known = Switch::settings();
+    if known.contains(&key) {
+        return Ok(());
+    }
+    if is_of_start(key) {
+        return Err(format!(
+            "`{key}` cannot change at run time: change the configuration file and restart the daemon"
+        ));
+    }
+    let mut all = known.to_vec();
+    all.push("logging.filter");
+    Err(unknown("setting", key, &all))
+}
+
+/// Returns whether this configuration key only applies at the start.
+fn is_of_start(key: &str) -> bool {
+    let config = serde_json::to_value(Config::default()).unwrap_or_default();
+    // Bridges have commands of their own.
+    value_of(&config, key).is_some_and(|value| !value.is_object()) && key != "bridge"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_has_a_value() {
+        let config = serde_json::to_value(Config::default()).unwrap();
+        for key in Switch::settings() {
+            assert!(value_of(&config, key).is_some(), "{key}");
+        }
+    }
+
+    #[test]
+    fn keys_for_the_start_differ_from_unknown_keys() {
+        for key in ["caches.exact_entries", "caches.megaflow_entries", "threads.packet"] {
+            assert!(is_of_start(key), "{key}");
+        }
+        for key in ["caches", "caches.exact_entires", "cashes.kind", "bridge", ""] {
+            assert!(!is_of_start(key), "{key}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The table of all commands.
+
+use shunt_flow::text::nearest_of;
+
+use super::{absent, command::AppctlCommand, fdb, ofproto, own, process, refusals, settings, vlog};
+
+/// The commands of all modules.
+const GROUPS: &[&[AppctlCommand]] = &[
+    absent::COMMANDS,
+    fdb::COMMANDS,
+    ofproto::COMMANDS,
+    own::COMMANDS,
+    process::COMMANDS,
+    settings::COMMANDS,
+    vlog::COMMANDS,
+];
+
+/// Returns all commands by name.
+pub(super) fn all() -> Vec<&'static AppctlCommand> {
+    let mut all: Vec<_> = GROUPS.iter().copied().flatten().collect();
+    all.sort_by_key(|command| command.name);
+    all
+}
+
+/// Returns the command with a name.
+pub(super) fn find(name: &str) -> Option<&'static AppctlCommand> {
+    GROUPS.iter().copied().flatten().find(|command| command.name == name)
+}
+
+/// Returns the error for a command that does not exist.
+pub(super) fn unknown(name: &str) -> String {
+    if let Some(instead) = refusals::instead_of(name) {
+        return format!(
+            "\"{name}\" is a command of ovs-vswitchd that shuntd does not have: {instead}"
+        );
+    }
+    let nearest = nearest_of(name, all().into_iter().map(|command| command.name));
+    let hint = nearest.map(|nearest| format!("; did you mean \"{nearest}\"?")).unwrap_or_default();
+    format!(
+        "\"{name}\" is not a valid command (use \"list-commands\" to see a list of valid commands){hint}"
+    )
+}
+
+/// Returns the answer to `list-commands`.
+pub(super) fn list() -> String {
+    let lines =
+        all().into_iter().map(|command| format!("  {:<23} {}\n", command.name, command.arguments));
+    format!("The available commands are:\n{}", lines.collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, fs, path::Path};
+
+    use super::*;
+    use crate::appctl::command::CommandEffect;
+
+    /// Commands of a debugging build of `ovs-vswitchd`, which no operator uses.
+    const DEBUGGING: &[&str] = &["dpif-dummy/", "netdev-dummy/", "time/"];
+
+    fn file(path: &str) -> String {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+    }
+
+    #[test]
+    fn no_command_exists_twice() {
+        let names: BTreeSet<_> = all().into_iter().map(|command| command.name).collect();
+        assert_eq!(names.len(), all().len());
+    }
+
+    /// The recording is the answer of `ovs-vswitchd` 3.1 to `list-commands`.
+    #[test]
+    fn each_command_of_open_vswitch_exists_or_is_refused_by_name() {
+        let recorded = file("tests/data/open-vswitch/list-commands.txt");
+        let names = recorded.lines().skip(1).filter_map(|line| line.split_whitespace().next());
+        for name in names.filter(|name| !DEBUGGING.iter().any(|own| name.starts_with(own))) {
+            let is_refused = refusals::instead_of(name).is_some();
+            assert_ne!(find(name).is_some(), is_refused, "{name}: in one of both tables");
+        }
+        for name in refusals::names() {
+            assert!(recorded.contains(name), "{name} is not a command of ovs-vswitchd 3.1");
+        }
+    }
+
+    #[test]
+    fn the_page_lists_every_command() {
+        let page = file("../../docs/appctl.md");
+        let escaped = |text: &str| text.replace('|', "\\|");
+        let row = |command: &AppctlCommand| {
+            let space = if command.arguments.is_empty() { "" } else { " " };
+            let call = format!("{}{space}{}", command.name, escaped(command.arguments));
+            let change = if command.effect == CommandEffect::Change { "yes" } else { "" };
+            format!("| `{call}` | {change} | {} |", escaped(command.help)).replace("|  |", "| |")
+        };
+        let rows: Vec<_> = all().into_iter().map(row).collect();
+        let table: Vec<_> = page.lines().filter(|line| line.starts_with("| `")).collect();
+        assert_eq!(table, rows, "the table of docs/appctl.md should be:\n{}", rows.join("\n"));
+    }
+
+    #[test]
+    fn an_unknown_command_names_the_nearest_one() {
+        let error = unknown("fdb/shwo");
+        assert!(error.starts_with("\"fdb/shwo\" is not a valid command (use \"list-commands\""));
+        assert!(error.ends_with("did you mean \"fdb/show\"?"), "{error}");
+        let error = unknown("fdb/add");
+        assert!(error.contains("does not have: "), "{error}");
+    }
+}

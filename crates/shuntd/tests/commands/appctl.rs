@@ -1,0 +1,122 @@
+//! `ovs-appctl` as operators and scripts run it: without the name of a daemon.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output, Stdio},
+};
+
+use crate::{Daemon, errors};
+
+const BRIDGE: &str =
+    "[[bridge]]\nname = \"br0\"\n[[bridge.port]]\nname = \"p1\"\ntype = \"null\"\n";
+
+/// Runs `ovs-appctl`; `None` if it is not installed.
+#[expect(clippy::print_stderr, reason = "a skipped test says so")]
+fn ovs_appctl(run_dir: &Path, arguments: &[&str]) -> Option<Output> {
+    let mut command = Command::new("ovs-appctl");
+    command.env("OVS_RUNDIR", run_dir).args(arguments).stdin(Stdio::null());
+    let output = command.output().ok();
+    if output.is_none() {
+        eprintln!("SKIPPED: ovs-appctl is not installed");
+    }
+    output
+}
+
+fn out(output: &Output) -> String {
+    assert!(output.status.success(), "{}", errors(output));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn ovs_appctl_finds_the_daemon_without_its_name() {
+    let daemon = Daemon::start(BRIDGE);
+    for name in [&[][..], &["-t", "shuntd"], &["-t", "ovs-vswitchd"]] {
+        let arguments = [name, &["version"]].concat();
+        let Some(output) = ovs_appctl(daemon.run_dir(), &arguments) else { return };
+        assert!(out(&output).contains("shuntd (Shunt)"), "{arguments:?}");
+    }
+}
+
+/// Another `shuntd` holds the record lock, as `ovs-vswitchd` does on its pid file.
+#[test]
+fn the_names_of_a_running_daemon_stay() {
+    let first = Daemon::start(BRIDGE);
+    let folder = tempfile::tempdir().unwrap();
+    let taken = folder.path().join("ovs-vswitchd.pid");
+    // The same file under a second name, so it is locked by the first daemon.
+    fs::hard_link(first.run_dir().join("shuntd.pid"), &taken).unwrap();
+    fs::write(folder.path().join("shunt.toml"), BRIDGE).unwrap();
+    let second = Daemon { process: crate::spawn(folder.path()), folder };
+    second.wait_for_answer();
+    assert!(!fs::symlink_metadata(&taken).unwrap().is_symlink());
+    let expected = format!("belongs to process {}", first.process.id());
+    assert!(second.log().contains(&expected), "{}", second.log());
+    second.answer(&["exit"]);
+    assert!(taken.exists(), "a daemon removes only its own names");
+}
+
+#[test]
+fn a_killed_daemon_leaves_no_stale_names() {
+    let mut daemon = Daemon::start(BRIDGE);
+    let mut killed = daemon.kill_and_start_again();
+    killed.wait().unwrap();
+    let old = format!("ovs-vswitchd.{}.ctl", killed.id());
+    assert!(fs::symlink_metadata(daemon.run_dir().join(old)).is_err());
+    let Some(output) = ovs_appctl(daemon.run_dir(), &["version"]) else { return };
+    assert!(out(&output).contains("shuntd (Shunt)"));
+}
+
+#[test]
+fn errors_have_the_exit_code_of_open_vswitch() {
+    let daemon = Daemon::start(BRIDGE);
+    for (arguments, expected) in [
+        (&["no/such"][..], "\"no/such\" is not a valid command"),
+        (&["fdb/shwo"], "did you mean \"fdb/show\"?"),
+        (&["fdb/show"], "\"fdb/show\" command requires at least 1 arguments"),
+        (&["version", "x"], "\"version\" command takes at most 0 arguments"),
+        (&["dpctl/dump-conntrack"], "connection tracking does not exist"),
+        (&["fdb/add", "br0", "p1", "0", "50:54:00:00:00:01"], "static MAC addresses do not exist"),
+        (&["bond/show", "bond0"], "no such bond"),
+        (&["qos/show", "p9"], "no such interface"),
+        (&["mdb/show", "br0"], "multicast snooping is disabled"),
+        (&["vlog/set", "nosuch:dbg"], "no destination, level, or module \"nosuch\""),
+    ] {
+        let Some(output) = ovs_appctl(daemon.run_dir(), arguments) else { return };
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(errors(&output).contains(expected), "{arguments:?}: {}", errors(&output));
+    }
+}
+
+#[test]
+fn questions_about_absent_features_get_the_answers_of_open_vswitch() {
+    let daemon = Daemon::start(BRIDGE);
+    for (arguments, expected) in [
+        (&["bond/list"][..], "bond\ttype\trecircID\tmembers\n"),
+        (&["bond/show"], ""),
+        (&["lacp/show"], ""),
+        (&["bfd/show"], ""),
+        (&["stp/show"], ""),
+        (&["qos/show", "p1"], "QoS not configured on p1\n"),
+        (&["ofproto/list"], "br0\n"),
+        (&["ofproto/list-tunnels"], ""),
+        (&["revalidator/wait"], ""),
+        (&["fdb/flush"], "table successfully flushed\n"),
+    ] {
+        let Some(output) = ovs_appctl(daemon.run_dir(), arguments) else { return };
+        assert_eq!(out(&output), expected, "{arguments:?}");
+    }
+}
+
+#[test]
+fn log_levels_change_by_module() {
+    let daemon = Daemon::start(BRIDGE);
+    let Some(output) = ovs_appctl(daemon.run_dir(), &["vlog/set", "ofproto:console:dbg"]) else {
+        return;
+    };
+    assert_eq!(out(&output), "");
+    let Some(output) = ovs_appctl(daemon.run_dir(), &["vlog/list"]) else { return };
+    let listed = out(&output);
+    let line = listed.lines().find(|line| line.starts_with("shunt_ofproto")).unwrap();
+    assert!(line.contains("DBG"), "{listed}");
+}
