@@ -317,6 +317,17 @@ pub const EXPERIMENTS: &[Experiment] = &[
         run_part: NO_PARTS,
     },
     Experiment {
+        name: "foresight-gigaflow",
+        title: "Foresight: forecasts as LTM entries",
+        what: "Misses that forecasts of some flows save, as LTM entries and as megaflows",
+        source: "own experiment",
+        has_rival: false,
+        options: &[],
+        prepare: NOTHING,
+        run: foresight::gigaflow::run,
+        run_part: NO_PARTS,
+    },
+    Experiment {
         name: "nic-push",
         title: "Rule updates of the embedded NIC",
         what: "Rules inserted and removed per second over P4Runtime, by batch size",

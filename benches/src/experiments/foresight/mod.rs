@@ -1,6 +1,7 @@
 //! Foresight experiments: cache entries for flows that are about to arrive.
 
 pub(crate) mod coflows;
+pub(crate) mod gigaflow;
 mod lab;
 pub(crate) mod predictors;
 mod traffic;

@@ -14,23 +14,23 @@ use crate::experiments::loaded::{Loaded, published_name, workload};
 pub(crate) const STAGE_ENTRIES: usize = 8000;
 
 /// A loaded pipeline and its packets.
-pub(super) struct Testbed {
-    pub(super) loaded: Loaded,
+pub(in crate::experiments) struct Testbed {
+    pub(in crate::experiments) loaded: Loaded,
     /// The flow of each packet.
-    pub(super) packets: Vec<u32>,
+    pub(in crate::experiments) packets: Vec<u32>,
 }
 
 impl Testbed {
     /// Loads a pipeline with the published numbers divided by `scale`.
     ///
     /// These are the numbers of flows, packets and rules.
-    pub(super) fn published(pipeline: &str, locality: &str, scale: usize) -> Self {
+    pub(in crate::experiments) fn published(pipeline: &str, locality: &str, scale: usize) -> Self {
         let (name, rules) = (published_name(pipeline, locality, scale), 10_000 / scale);
         Self::new(&format!("{name}:rules={rules}"))
     }
 
     /// Loads the same in high locality, with edited rules.
-    pub(super) fn published_with(
+    pub(in crate::experiments) fn published_with(
         pipeline: &str,
         scale: usize,
         edit: impl FnOnce(&mut Vec<String>),
@@ -40,7 +40,7 @@ impl Testbed {
     }
 
     /// Loads a workload by name.
-    pub(super) fn new(name: &str) -> Self {
+    pub(in crate::experiments) fn new(name: &str) -> Self {
         Self::with(name, |_| {})
     }
 
@@ -55,15 +55,15 @@ impl Testbed {
 
 /// The continuation of a packet after a partial hit.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Resume {
+pub(in crate::experiments) enum Resume {
     StartOver,
     GoOn,
 }
 
 /// A cache and the progress of the packets.
-pub(super) struct Replay<'a> {
+pub(in crate::experiments) struct Replay<'a> {
     testbed: &'a Testbed,
-    pub(super) cache: Gigaflow,
+    pub(in crate::experiments) cache: Gigaflow,
     resume: Resume,
     store: VecStore,
     walk: Walk,
@@ -87,21 +87,30 @@ pub(crate) const fn config(
 
 impl<'a> Replay<'a> {
     /// Creates an empty cache.
-    pub(super) fn new(testbed: &'a Testbed, config: Config, resume: Resume) -> Self {
+    pub(in crate::experiments) fn new(
+        testbed: &'a Testbed,
+        config: Config,
+        resume: Resume,
+    ) -> Self {
         let (store, walk) = (VecStore::default(), Walk::default());
         Self { testbed, cache: Gigaflow::new(config), resume, store, walk }
     }
 
     /// Sends these packets, one per nanosecond; returns the number of hits.
-    pub(super) fn send(&mut self, packets: impl Iterator<Item = usize>) -> u64 {
+    pub(in crate::experiments) fn send(&mut self, packets: impl Iterator<Item = usize>) -> u64 {
         packets.filter(|number| self.one(*number)).count() as u64
     }
 
     /// Sends one packet; returns whether it hit.
-    pub(super) fn one(&mut self, number: usize) -> bool {
+    pub(in crate::experiments) fn one(&mut self, number: usize) -> bool {
+        self.packet_of(self.testbed.packets[number] as usize, number as u64)
+    }
+
+    /// Sends a packet of this flow after these nanoseconds; returns whether it hit.
+    pub(in crate::experiments) fn packet_of(&mut self, flow: usize, nanoseconds: u64) -> bool {
         let Loaded { pipeline, keys, .. } = &self.testbed.loaded;
-        let key = &keys[self.testbed.packets[number] as usize];
-        let (version, now) = (pipeline.version(), Time::from_nanoseconds(number as u64));
+        let key = &keys[flow];
+        let (version, now) = (pipeline.version(), Time::from_nanoseconds(nanoseconds));
         let is_sampled = self.cache.is_next_sampled();
         let is_hit = self.cache.find(&self.store, key, &mut self.walk);
         let miss = Miss { pipeline, key, start: None, version, now };
@@ -124,7 +133,7 @@ impl<'a> Replay<'a> {
     }
 
     /// Returns the cache and the store of its entries.
-    pub(super) fn into_parts(self) -> (Gigaflow, VecStore) {
+    pub(in crate::experiments) fn into_parts(self) -> (Gigaflow, VecStore) {
         (self.cache, self.store)
     }
 }

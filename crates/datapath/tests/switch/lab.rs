@@ -33,6 +33,7 @@ use crate::{
     harness::{ENGINES, Engine, STOPPING_EARLY, Switch},
     packet_copies::{PacketCopies, assert_same},
     results::Results,
+    worst_case::WorstCase,
 };
 
 /// Maximum number of packets that a thread drops in an iteration.
@@ -168,13 +169,15 @@ impl Lab {
             idle: Duration::from_secs(draw(runner, 1..20_u64)),
             speculative_max: draw(runner, prop::sample::select(vec![2, 1000])),
         };
-        let has_replies = draw(runner, any::<bool>());
+        let predictor = draw(runner, 0..3);
         lab.forecasts = lab.switch.attach_predictors(forecasts, || {
-            let mut predictors = Foresight::new(GovernorConfig::default());
-            if has_replies {
-                predictors.add(Box::new(Reply::default()));
+            let mut replies = Foresight::new(GovernorConfig::default());
+            replies.add(Box::new(Reply::default()));
+            match predictor {
+                0 => Foresight::new(GovernorConfig::default()),
+                1 => replies,
+                _ => WorstCase::unlimited(),
             }
-            predictors
         });
         lab.add_ports();
         for id in BRIDGES {

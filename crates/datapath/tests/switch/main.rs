@@ -20,3 +20,4 @@ mod packet_copies;
 mod results;
 mod runner;
 mod tags;
+mod worst_case;
