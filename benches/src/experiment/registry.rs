@@ -58,8 +58,18 @@ pub(super) const OF_DBSP: [&str; 1] = ["kairo-gates"];
 /// Experiments that also measure engines that run as dbsp circuits.
 pub(super) const WITH_CIRCUITS: [&str; 3] = ["kairo-updates", "kairo-engines", "kairo-live"];
 
-const NOTHING: fn() = || ();
-const NO_PARTS: fn(&mut Run, &str) = |_, part| panic!("there is no part {part}");
+/// An experiment of the project itself, without a rival, options and parts.
+const OWN: Experiment = Experiment {
+    name: "",
+    title: "",
+    what: "",
+    source: "own experiment",
+    has_rival: false,
+    options: &[],
+    prepare: || (),
+    run: |_| Vec::new(),
+    run_part: |_, part| panic!("there is no part {part}"),
+};
 
 /// All experiments.
 pub const EXPERIMENTS: &[Experiment] = &[
@@ -70,10 +80,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
                OVS-DPDK",
         source: "own experiment, against the rival",
         has_rival: true,
-        options: &[],
-        prepare: NOTHING,
         run: forwarding::run,
-        run_part: NO_PARTS,
+        ..OWN
     },
     Experiment {
         name: "ports-idle",
@@ -81,10 +89,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
         what: "CPU, memory and wake-up latency of a switch with 1 to 1,000 idle ports",
         source: "own experiment, against the rival",
         has_rival: true,
-        options: &[],
-        prepare: NOTHING,
         run: idle_ports::run,
-        run_part: NO_PARTS,
+        ..OWN
     },
     Experiment {
         name: "pipeline",
@@ -94,9 +100,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
         source: "own experiment, against the rival",
         has_rival: true,
         options: &[Choice { option: "--only", names: pipeline::parts }],
-        prepare: NOTHING,
         run: pipeline::run,
-        run_part: NO_PARTS,
+        ..OWN
     },
     Experiment {
         name: "classifier",
@@ -104,10 +109,10 @@ pub const EXPERIMENTS: &[Experiment] = &[
         what: "Lookups, insertions and removals in tables of 100K rules with many masks",
         source: "own experiment, against the rival's library",
         has_rival: true,
-        options: &[],
         prepare: classifier::prepare,
         run: classifier::run,
         run_part: classifier::run_part,
+        ..OWN
     },
     Experiment {
         name: "megaflows",
@@ -115,10 +120,10 @@ pub const EXPERIMENTS: &[Experiment] = &[
         what: "Entries and masks of an unbounded cache after 30,000 packets",
         source: "own experiment, against the rival's library",
         has_rival: true,
-        options: &[],
         prepare: classifier::prepare,
         run: megaflows::run,
         run_part: megaflows::run_part,
+        ..OWN
     },
     Experiment {
         name: "gigaflow-hits",
@@ -126,26 +131,20 @@ pub const EXPERIMENTS: &[Experiment] = &[
         what: "Hits, entries, sharing and rule-space coverage of 4 x 8K LTM entries and of 32K \
                megaflows",
         source: "Gigaflow, figures 3.10 to 3.13",
-        has_rival: false,
         options: &[
             Choice { option: "--pipelines", names: gigaflow::hits::pipelines },
             Choice { option: "--caches", names: gigaflow::hits::cache_cases },
         ],
-        prepare: NOTHING,
         run: gigaflow::hits::run,
-        run_part: NO_PARTS,
+        ..OWN
     },
     Experiment {
         name: "gigaflow-settled",
         title: "Gigaflow: hit rates in steady state",
         what: "Hits in the last third of 3,000,000 packets of OLS, with set duelling, compared \
                with megaflows",
-        source: "own experiment",
-        has_rival: false,
-        options: &[],
-        prepare: NOTHING,
         run: gigaflow::settled::run,
-        run_part: NO_PARTS,
+        ..OWN
     },
     Experiment {
         name: "gigaflow-stages",
@@ -154,11 +153,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
                three pipelines",
         source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
                  Fig 3.4, 3.16 and 3.17",
-        has_rival: false,
-        options: &[],
-        prepare: NOTHING,
         run: gigaflow::stages::run,
-        run_part: NO_PARTS,
+        ..OWN
     },
     Experiment {
         name: "gigaflow-policies",
@@ -167,23 +163,16 @@ pub const EXPERIMENTS: &[Experiment] = &[
                equal size",
         source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
                  Fig 3.18",
-        has_rival: false,
-        options: &[],
-        prepare: NOTHING,
         run: gigaflow::policies::run,
-        run_part: NO_PARTS,
+        ..OWN
     },
     Experiment {
         name: "gigaflow-liveness",
         title: "Gigaflow: state that no table reads",
         what: "Hits, entries and tags if rules write a register that no table matches, or that \
                one table matches",
-        source: "own experiment",
-        has_rival: false,
-        options: &[],
-        prepare: NOTHING,
         run: gigaflow::liveness::run,
-        run_part: NO_PARTS,
+        ..OWN
     },
     Experiment {
         name: "gigaflow-arrival",
@@ -191,11 +180,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
         what: "Hit rate before and after new flows double the number of active flows",
         source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
                  Fig 3.20",
-        has_rival: false,
-        options: &[],
-        prepare: NOTHING,
         run: gigaflow::arrival::run,
-        run_part: NO_PARTS,
+        ..OWN
     },
     Experiment {
         name: "gigaflow-costs",
@@ -204,11 +190,9 @@ pub const EXPERIMENTS: &[Experiment] = &[
                stages",
         source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second \
                  Era, Fig 3.15, and own experiment",
-        has_rival: false,
         options: &[Choice { option: "--pipelines", names: gigaflow::hits::pipelines }],
-        prepare: NOTHING,
         run: gigaflow::costs::run,
-        run_part: NO_PARTS,
+        ..OWN
     },
     Experiment {
         name: "gigaflow-packets",
@@ -216,11 +200,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
         what: "CPU per packet over hits and misses, with LTM entries and with megaflows",
         source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
                  Fig 3.14",
-        has_rival: false,
-        options: &[],
-        prepare: NOTHING,
         run: gigaflow::packets::run,
-        run_part: NO_PARTS,
+        ..OWN
     },
     Experiment {
         name: "gigaflow-cores",
@@ -228,11 +209,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
         what: "Misses per core with one cache per core, by number of cores",
         source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
                  Fig 3.21",
-        has_rival: false,
-        options: &[],
-        prepare: NOTHING,
         run: gigaflow::cores::run,
-        run_part: NO_PARTS,
+        ..OWN
     },
     Experiment {
         name: "gigaflow-forwarding",
@@ -241,10 +219,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
                OVS-DPDK",
         source: "own experiment, against the rival",
         has_rival: true,
-        options: &[],
-        prepare: NOTHING,
         run: gigaflow::forwarding::run,
-        run_part: NO_PARTS,
+        ..OWN
     },
     Experiment {
         name: "nuevomatch-forwarding",
@@ -252,10 +228,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
         what: "Cycles per packet through rule sets of ClassBench, as installed, against OVS-DPDK",
         source: "own experiment, against the rival",
         has_rival: true,
-        options: &[],
-        prepare: NOTHING,
         run: nuevomatch::forwarding::run,
-        run_part: NO_PARTS,
+        ..OWN
     },
     Experiment {
         name: "nuevomatch-lookup",
@@ -263,11 +237,9 @@ pub const EXPERIMENTS: &[Experiment] = &[
         what: "CPU of a lookup in rule sets of ClassBench, compared with tuple space search",
         source: "A. Rashelbach et al., A Computational Approach to Packet Classification, Fig 9, \
                  with our own rival",
-        has_rival: false,
-        options: &[],
-        prepare: NOTHING,
         run: nuevomatch::lookups::run,
         run_part: nuevomatch::lookups::run_part,
+        ..OWN
     },
     Experiment {
         name: "nuevomatch-build",
@@ -275,11 +247,9 @@ pub const EXPERIMENTS: &[Experiment] = &[
         what: "CPU to build with a tree, linear segments and a trained RQ-RMI, and bytes of a rule",
         source: "A. Rashelbach et al., Scaling Open vSwitch with a Computational Cache, Fig 7 and \
                  12, on our own rule sets",
-        has_rival: false,
-        options: &[],
-        prepare: NOTHING,
         run: nuevomatch::building::run,
         run_part: nuevomatch::building::run_part,
+        ..OWN
     },
     Experiment {
         name: "nuevomatch-updates",
@@ -287,11 +257,9 @@ pub const EXPERIMENTS: &[Experiment] = &[
         what: "Changes per second, coverage, and the tail of lookups while rules change",
         source: "A. Rashelbach et al., Scaling Open vSwitch with a Computational Cache, Fig 15, \
                  on our own rule sets",
-        has_rival: false,
-        options: &[],
-        prepare: NOTHING,
         run: nuevomatch::rule_updates::run,
         run_part: nuevomatch::rule_updates::run_part,
+        ..OWN
     },
     Experiment {
         name: "foresight-coflows",
@@ -300,43 +268,29 @@ pub const EXPERIMENTS: &[Experiment] = &[
         source: "E. Stahl et al., On the Benefits of Predictable Traffic in Virtual Switches, \
                  Fig 4 and 5, against the rival",
         has_rival: true,
-        options: &[],
-        prepare: NOTHING,
         run: foresight::coflows::run,
-        run_part: NO_PARTS,
+        ..OWN
     },
     Experiment {
         name: "foresight-predictors",
         title: "Foresight: predictors at run time",
         what: "First packets that miss, their latency, and CPU, by predictor, for four workloads",
-        source: "own experiment",
-        has_rival: false,
-        options: &[],
-        prepare: NOTHING,
         run: foresight::predictors::run,
-        run_part: NO_PARTS,
+        ..OWN
     },
     Experiment {
         name: "foresight-gigaflow",
         title: "Foresight: forecasts as LTM entries",
         what: "Misses that forecasts of some flows save, as LTM entries and as megaflows",
-        source: "own experiment",
-        has_rival: false,
-        options: &[],
-        prepare: NOTHING,
         run: foresight::gigaflow::run,
-        run_part: NO_PARTS,
+        ..OWN
     },
     Experiment {
         name: "nic-push",
         title: "Rule updates of the embedded NIC",
         what: "Rules inserted and removed per second over P4Runtime, by batch size",
-        source: "own experiment",
-        has_rival: false,
-        options: &[],
-        prepare: NOTHING,
         run: nic_push::run,
-        run_part: NO_PARTS,
+        ..OWN
     },
     Experiment {
         name: "workloads",
@@ -345,22 +299,16 @@ pub const EXPERIMENTS: &[Experiment] = &[
                recur",
         source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
                  Table 3.1, Fig 3.5, 3.10 and 3.11, and rules from P2 in Table 4.3",
-        has_rival: false,
-        options: &[],
-        prepare: NOTHING,
         run: workloads::run,
-        run_part: NO_PARTS,
+        ..OWN
     },
     Experiment {
         name: "generation",
         title: "Workloads: cost of generation",
         what: "Time and memory to generate a million rules, and a capture of ten million packets",
-        source: "own experiment",
-        has_rival: false,
-        options: &[],
-        prepare: NOTHING,
         run: generation::run,
         run_part: generation::run_part,
+        ..OWN
     },
     Experiment {
         name: "characterisation",
@@ -369,11 +317,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
                in one process",
         source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
                  Fig 2.5, and the baselines of Fig 3.10 and 3.11",
-        has_rival: false,
-        options: &[],
-        prepare: NOTHING,
         run: characterisation::run,
-        run_part: NO_PARTS,
+        ..OWN
     },
     Experiment {
         name: "misses",
@@ -381,11 +326,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
         what: "Cycles of a miss in one table of up to 450K filters: median and tail",
         source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
                  Fig 2.3 and 2.4",
-        has_rival: false,
-        options: &[],
-        prepare: NOTHING,
         run: misses::run,
-        run_part: NO_PARTS,
+        ..OWN
     },
     Experiment {
         name: "slow-path",
@@ -394,10 +336,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
         source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
                  2.4 and Fig 2.5, against the rival",
         has_rival: true,
-        options: &[],
-        prepare: NOTHING,
         run: slow_path::run,
-        run_part: NO_PARTS,
+        ..OWN
     },
     Experiment {
         name: "kairo-updates",
@@ -407,10 +347,9 @@ pub const EXPERIMENTS: &[Experiment] = &[
         source: "A. Zulfiqar, Rearchitecting the End Host Network, section 4.5, against our \
                  iterative engine",
         has_rival: true,
-        options: &[],
-        prepare: NOTHING,
         run: updates::run,
         run_part: updates::run_part,
+        ..OWN
     },
     Experiment {
         name: "kairo-revalidation",
@@ -419,10 +358,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
         source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
                  Fig 4.6b, against the rival",
         has_rival: true,
-        options: &[],
-        prepare: NOTHING,
         run: updates::revalidation::run,
-        run_part: NO_PARTS,
+        ..OWN
     },
     Experiment {
         name: "kairo-sizes",
@@ -430,11 +367,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
         what: "CPU of the eviction engine by share of changed rules, and by number of entries",
         source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second \
                  Era, Fig 4.7a to 4.7c, against our iterative engine",
-        has_rival: false,
-        options: &[],
-        prepare: NOTHING,
         run: updates::sizes::run,
-        run_part: NO_PARTS,
+        ..OWN
     },
     Experiment {
         name: "kairo-gigaflow",
@@ -443,11 +377,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
                entries",
         source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second \
                  Era, Fig 4.9, against our iterative engine",
-        has_rival: false,
-        options: &[],
-        prepare: NOTHING,
         run: updates::ltm_entries::run,
-        run_part: NO_PARTS,
+        ..OWN
     },
     Experiment {
         name: "kairo-engines",
@@ -455,11 +386,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
         what: "CPU, evictions and stale packets of each change, against our iterative engine",
         source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
                  Fig 4.5 and 4.6",
-        has_rival: false,
-        options: &[],
-        prepare: NOTHING,
         run: updates::every_engine::run,
-        run_part: NO_PARTS,
+        ..OWN
     },
     #[cfg(feature = "dbsp")]
     Experiment {
@@ -469,11 +397,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
                neither",
         source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
                  Fig 4.8",
-        has_rival: false,
-        options: &[],
-        prepare: NOTHING,
         run: updates::gates::run,
-        run_part: NO_PARTS,
+        ..OWN
     },
     Experiment {
         name: "kairo-overhead",
@@ -482,10 +407,9 @@ pub const EXPERIMENTS: &[Experiment] = &[
         source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second \
                  Era, Table 4.4, and against OVS-DPDK",
         has_rival: true,
-        options: &[],
-        prepare: NOTHING,
         run: updates::overhead::run,
         run_part: updates::overhead::run_part,
+        ..OWN
     },
     Experiment {
         name: "kairo-barrier",
@@ -494,9 +418,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
         source: "own experiment, against the rival",
         has_rival: true,
         options: &[Choice { option: "--sizes", names: live::barrier::sizes }],
-        prepare: NOTHING,
         run: live::barrier::run,
-        run_part: NO_PARTS,
+        ..OWN
     },
     Experiment {
         name: "kairo-live",
@@ -504,11 +427,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
         what: "Time to the barrier reply, and until no packet follows the old rule, for each \
                engine",
         source: "own experiment, against our default engine",
-        has_rival: false,
-        options: &[],
-        prepare: NOTHING,
         run: live::engines::run,
-        run_part: NO_PARTS,
+        ..OWN
     },
     Experiment {
         name: "kairo-flapping",
@@ -518,33 +438,24 @@ pub const EXPERIMENTS: &[Experiment] = &[
         source: "own experiment, against the rival",
         has_rival: true,
         options: &[Choice { option: "--controller", names: live::flapping::controllers }],
-        prepare: NOTHING,
         run: live::flapping::run,
-        run_part: NO_PARTS,
+        ..OWN
     },
     Experiment {
         name: "gigaflow-flapping",
         title: "Gigaflow on a NIC: one rule that changes continuously",
         what: "Packets sent after the barrier reply that the NIC forwards by the old rule, with \
                connection cuts",
-        source: "own experiment",
-        has_rival: false,
-        options: &[],
-        prepare: NOTHING,
         run: live::nic::run,
-        run_part: NO_PARTS,
+        ..OWN
     },
     Experiment {
         name: "nic-latency",
         title: "From a miss to the NIC",
         what: "Time until the NIC forwards a new flow, and until a NIC is synchronised after a \
                reconnect",
-        source: "own experiment",
-        has_rival: false,
-        options: &[],
-        prepare: NOTHING,
         run: live::nic_latency::run,
-        run_part: NO_PARTS,
+        ..OWN
     },
     Experiment {
         name: "kairo-repair",
@@ -553,10 +464,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
                repair",
         source: "own experiment, against the rival",
         has_rival: true,
-        options: &[],
-        prepare: NOTHING,
         run: live::repair::run,
-        run_part: NO_PARTS,
+        ..OWN
     },
 ];
 
