@@ -305,7 +305,8 @@ async fn serve(arguments: &Arguments, file: ConfigFile, socket: &Path) -> Result
     let reloader = Reloader::new(config, file, loaded, refused, Arc::clone(&switch));
     let reloader = Arc::new(reloader);
     let http = HttpService::start(&http, &switch, &reloader).await?;
-    let methods = DaemonMethods::new(Arc::clone(&switch), Arc::clone(&reloader), Arc::clone(&stop));
+    let methods =
+        DaemonMethods::start(Arc::clone(&switch), Arc::clone(&reloader), Arc::clone(&stop));
     let methods = Arc::new(methods);
     let keeper = arguments.state.as_ref().filter(|_| may_write).map(|path| {
         let keeper = StateKeeper::new(path.clone(), Arc::clone(&switch), Arc::clone(&reloader));

@@ -40,6 +40,7 @@
 
 pub mod config;
 mod control;
+mod datapath_flows;
 mod declarative;
 mod error;
 mod nic;
@@ -54,6 +55,9 @@ mod trace;
 mod watch;
 
 pub use config::{Config, ConfigError, ConfigPath, ConfigStep};
+pub use datapath_flows::{
+    DatapathFlow, DatapathFlowFormat, DatapathReader, PacketThreadCounters, RuleStatus,
+};
 pub use declarative::DeclarativeChanges;
 pub use error::{SwitchError, with_causes};
 pub use nic::{NicStatus, NicTraffic, OperationsStatus, StageFill};

@@ -50,7 +50,7 @@ use crate::{
 
 /// A running switch; it stops when dropped.
 pub struct Switch {
-    control: Arc<ControlPlane>,
+    pub(crate) control: Arc<ControlPlane>,
     openflow: Arc<OpenFlowServers>,
     tasks: Vec<JoinHandle<()>>,
 }

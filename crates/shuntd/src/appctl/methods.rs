@@ -5,7 +5,7 @@ use std::sync::Arc;
 use shunt_switch::Switch;
 use tokio::sync::Notify;
 
-use super::{command::CommandEffect, table};
+use super::{command::CommandEffect, coverage::CoverageHistory, table};
 use crate::{daemon::reload::Reloader, rpc::Methods};
 
 /// The commands of a running daemon, with the parts that they use.
@@ -13,15 +13,14 @@ pub(crate) struct DaemonMethods {
     pub(super) switch: Arc<Switch>,
     pub(super) reloader: Arc<Reloader>,
     pub(super) stop: Arc<Notify>,
+    pub(super) coverage: Arc<CoverageHistory>,
 }
 
 impl DaemonMethods {
-    pub(crate) const fn new(
-        switch: Arc<Switch>,
-        reloader: Arc<Reloader>,
-        stop: Arc<Notify>,
-    ) -> Self {
-        Self { switch, reloader, stop }
+    /// Returns the commands; starts the samples of event counters.
+    pub(crate) fn start(switch: Arc<Switch>, reloader: Arc<Reloader>, stop: Arc<Notify>) -> Self {
+        let coverage = CoverageHistory::start(&switch);
+        Self { switch, reloader, stop, coverage }
     }
 }
 

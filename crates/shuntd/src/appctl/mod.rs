@@ -6,15 +6,22 @@
 //! are in [`refusals`], each with what to do instead.
 
 mod absent;
+mod bridge;
 mod command;
+mod coverage;
+mod dpctl;
+mod dpif;
 mod fdb;
+mod memory;
 mod methods;
 mod ofproto;
 mod own;
+mod pmd;
 mod process;
 mod refusals;
 mod settings;
 mod table;
+mod upcall;
 mod vlog;
 
 pub(crate) use methods::DaemonMethods;

@@ -13,19 +13,6 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 }
 
 const REFUSALS: &[(&[&str], &str)] = &[
-    (&["bridge/dump-flows"], "use `ovs-ofctl -O OpenFlow13 dump-flows`"),
-    (&["bridge/reconnect"], "use `shuntctl set-br BRIDGE controllers=..`"),
-    (&["coverage/read-counter", "coverage/show"], "use `shuntctl drops` and `shuntctl caches`"),
-    (&["dpctl/dump-dps", "dpctl/show", "dpif/dump-dps", "dpif/show"], "use `shuntctl ports`"),
-    (&["dpctl/dump-flows", "dpctl/get-flow", "dpif/dump-flows"], "use `shuntctl entries`"),
-    (
-        &["dpif-netdev/pmd-perf-show", "dpif-netdev/pmd-rxq-show", "dpif-netdev/pmd-stats-show"],
-        "use `shuntctl caches`, `shuntctl threads` and `shuntctl top`",
-    ),
-    (&["fdb/stats-show"], "use `fdb/show`"),
-    (&["memory/show"], "use `shuntctl evict`"),
-    (&["revalidator/purge"], "a change of the tables evicts the stale cache entries"),
-    (&["upcall/show"], "use `shuntctl caches` and `shuntctl evict`"),
     (&["bfd/set-forwarding"], "BFD does not exist"),
     (
         &[

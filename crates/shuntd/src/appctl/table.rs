@@ -2,16 +2,26 @@
 
 use shunt_flow::text::nearest_of;
 
-use super::{absent, command::AppctlCommand, fdb, ofproto, own, process, refusals, settings, vlog};
+use super::{
+    absent, bridge, command::AppctlCommand, coverage, dpctl, dpif, fdb, memory, ofproto, own, pmd,
+    process, refusals, settings, upcall, vlog,
+};
 
 /// The commands of all modules.
 const GROUPS: &[&[AppctlCommand]] = &[
     absent::COMMANDS,
+    bridge::COMMANDS,
+    coverage::COMMANDS,
+    dpctl::COMMANDS,
+    dpif::COMMANDS,
     fdb::COMMANDS,
+    memory::COMMANDS,
     ofproto::COMMANDS,
     own::COMMANDS,
+    pmd::COMMANDS,
     process::COMMANDS,
     settings::COMMANDS,
+    upcall::COMMANDS,
     vlog::COMMANDS,
 ];
 

@@ -47,6 +47,8 @@ mod tests {
             bridge: "br0".to_owned(),
             name: name.to_owned(),
             number: 1,
+            datapath: Some(1),
+            receivers: Vec::new(),
             kind: "null",
             link: link.to_owned(),
             trouble: trouble.map(str::to_owned),

@@ -24,6 +24,8 @@ fn bridge_status() -> BridgeStatus {
         bridge: "br0".to_owned(),
         name: "p1".to_owned(),
         number: 1,
+        datapath: Some(1),
+        receivers: Vec::new(),
         kind: "null",
         link: "up".to_owned(),
         trouble: None,

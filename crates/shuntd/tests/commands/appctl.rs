@@ -2,18 +2,21 @@
 
 use std::{
     fs,
+    io::Read,
+    net::{TcpListener, TcpStream},
     path::Path,
     process::{Command, Output, Stdio},
+    time::Duration,
 };
 
-use crate::{Daemon, errors};
+use crate::{Daemon, errors, until};
 
 const BRIDGE: &str =
     "[[bridge]]\nname = \"br0\"\n[[bridge.port]]\nname = \"p1\"\ntype = \"null\"\n";
 
 /// Runs `ovs-appctl`; `None` if it is not installed.
 #[expect(clippy::print_stderr, reason = "a skipped test says so")]
-fn ovs_appctl(run_dir: &Path, arguments: &[&str]) -> Option<Output> {
+pub(crate) fn ovs_appctl(run_dir: &Path, arguments: &[&str]) -> Option<Output> {
     let mut command = Command::new("ovs-appctl");
     command.env("OVS_RUNDIR", run_dir).args(arguments).stdin(Stdio::null());
     let output = command.output().ok();
@@ -23,7 +26,7 @@ fn ovs_appctl(run_dir: &Path, arguments: &[&str]) -> Option<Output> {
     output
 }
 
-fn out(output: &Output) -> String {
+pub(crate) fn out(output: &Output) -> String {
     assert!(output.status.success(), "{}", errors(output));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
@@ -119,4 +122,29 @@ fn log_levels_change_by_module() {
     let listed = out(&output);
     let line = listed.lines().find(|line| line.starts_with("shunt_ofproto")).unwrap();
     assert!(line.contains("DBG"), "{listed}");
+}
+
+#[test]
+fn a_reconnect_closes_and_opens_connections() {
+    let controller = TcpListener::bind("127.0.0.1:0").unwrap();
+    controller.set_nonblocking(true).unwrap();
+    let address = controller.local_addr().unwrap();
+    let bridge = format!("[[bridge]]\nname = \"br0\"\ncontrollers = [\"tcp:{address}\"]\n");
+    let daemon = Daemon::start(&bridge);
+    let mut connection = None;
+    let accept = |connection: &mut Option<TcpStream>| {
+        *connection = controller.accept().ok().map(|(stream, _)| stream);
+        connection.is_some()
+    };
+    assert!(until(|| accept(&mut connection)), "{}", daemon.log());
+    let mut first = connection.take().unwrap();
+    let Some(output) = ovs_appctl(daemon.run_dir(), &["bridge/reconnect", "br0"]) else { return };
+    assert_eq!(out(&output), "");
+    first.set_nonblocking(false).unwrap();
+    first.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut rest = Vec::new();
+    assert!(first.read_to_end(&mut rest).is_ok(), "the first connection is closed");
+    assert!(until(|| accept(&mut connection)), "{}", daemon.log());
+    let output = ovs_appctl(daemon.run_dir(), &["bridge/reconnect", "br9"]).unwrap();
+    assert!(errors(&output).starts_with("Unknown bridge"), "{}", errors(&output));
 }

@@ -5,6 +5,7 @@
 mod appctl;
 mod clients;
 mod controllers;
+mod datapath_flows;
 mod doctor;
 mod evict;
 mod http;

@@ -211,6 +211,15 @@ impl Structure {
         Ok(())
     }
 
+    /// Closes and opens all OpenFlow sockets of a bridge.
+    pub(crate) async fn reconnect(&self, id: BridgeId) -> Result<(), SwitchError> {
+        let (ready, changed) = oneshot::channel();
+        let (closing, policy) = (SocketsToClose::All, OpenPolicy::Retried);
+        self.notify(ControlEvent::BridgeChanged { id, closing, policy, ready }).await;
+        // The receiver is dropped without an answer only while the switch stops.
+        changed.await.unwrap_or(Ok(()))
+    }
+
     /// Removes a bridge with its ports and rules.
     pub(crate) async fn remove_bridge(&self, name: &str) -> Result<(), SwitchError> {
         let (id, ports) = {

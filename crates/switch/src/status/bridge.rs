@@ -111,6 +111,12 @@ pub struct BridgePortStatus {
     pub name: String,
     /// OpenFlow port number; the local port has 4294967294.
     pub number: u32,
+    /// Datapath port number, if packet threads have the port.
+    #[serde(skip)]
+    pub datapath: Option<u32>,
+    /// Packet threads that receive from the port while it is open.
+    #[serde(skip)]
+    pub receivers: Vec<usize>,
     /// Type of the port.
     #[serde(rename = "type")]
     pub kind: &'static str,
@@ -229,6 +235,8 @@ fn port_status(bridges: &BridgeRegistry, bridge: &str, port: &BridgePort) -> Bri
         bridge: bridge.to_owned(),
         name: port.settings.name.clone(),
         number: port.number.number(),
+        datapath: port.datapath.map(|datapath| datapath.number()),
+        receivers: port.open.as_ref().map_or_else(Vec::new, |_| port.receivers.clone()),
         kind: port.settings.kind.name(),
         link,
         trouble: port.trouble.clone(),

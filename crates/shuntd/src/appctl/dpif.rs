@@ -1,0 +1,103 @@
+//! The datapath by bridge.
+
+use shunt_switch::{BridgePortStatus, DatapathFlowFormat, DatapathReader, Switch};
+
+use super::{
+    command::commands,
+    dpctl::{DATAPATH, flow_counters},
+    methods::DaemonMethods,
+};
+
+commands! {
+    "dpif/dump-dps" "", 0..=0, Read, dump_datapaths, "List the bridges with their datapath type";
+    "dpif/dump-flows" "[-m] [--names | --no-names] bridge", 1..=3, Read, dump_flows,
+        "List the cache entries of a bridge, in the syntax of the datapath";
+    "dpif/show" "", 0..=0, Read, show, "Show lookups, and the ports of each bridge";
+}
+
+/// OpenFlow number of the local port in the output of Open vSwitch.
+const LOCAL: u32 = 65534;
+
+/// Number of the local port in the status.
+const LOCAL_STATUS: u32 = 0xffff_fffe;
+
+/// Sums of the lookups of all packet threads.
+pub(super) struct LookupTotals {
+    pub(super) hit: u64,
+    pub(super) missed: u64,
+    pub(super) lost: u64,
+    pub(super) entries: u64,
+}
+
+impl LookupTotals {
+    pub(super) fn of(switch: &Switch) -> Self {
+        let threads = DatapathReader::new(switch).packet_threads();
+        Self {
+            hit: threads.iter().map(|own| own.hits()).sum(),
+            missed: threads.iter().map(|own| own.upcalls).sum(),
+            lost: threads.iter().map(|own| own.upcalls_lost).sum(),
+            entries: threads.iter().map(|own| own.entries).sum(),
+        }
+    }
+}
+
+/// Returns the type of a port in the words of Open vSwitch.
+pub(super) fn interface_type(kind: &str) -> &str {
+    match kind {
+        "af_packet" => "system",
+        "af_xdp" => "afxdp",
+        "unbound" => "internal",
+        own => own,
+    }
+}
+
+async fn dump_datapaths(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
+    let bridges = methods.switch.bridges();
+    Ok(bridges.iter().map(|bridge| format!("netdev@{}\n", bridge.name)).collect())
+}
+
+async fn dump_flows(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    let (mut format, mut bridge) = (DatapathFlowFormat::default(), "");
+    for word in arguments {
+        match word.as_str() {
+            "-m" => format = DatapathFlowFormat { port_names: true, wildcards: true },
+            "--names" => format.port_names = true,
+            "--no-names" => format.port_names = false,
+            name => bridge = name,
+        }
+    }
+    if !methods.switch.bridges().iter().any(|own| own.name == bridge) {
+        return Err("no such bridge".to_owned());
+    }
+    let flows = DatapathReader::new(&methods.switch).flows(format).await;
+    let line = |flow: &shunt_switch::DatapathFlow| {
+        let ufid = if format.wildcards { format!("ufid:{} ", flow.ufid) } else { String::new() };
+        format!("{ufid}{}, {}, actions:{}\n", flow.key, flow_counters(flow), flow.actions)
+    };
+    Ok(flows.iter().filter(|flow| flow.bridge == bridge).map(line).collect())
+}
+
+async fn show(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
+    let LookupTotals { hit, missed, .. } = LookupTotals::of(&methods.switch);
+    let config = methods.switch.running_config();
+    let mut text = format!("{DATAPATH}: hit:{hit} missed:{missed}\n");
+    for mut bridge in methods.switch.bridges() {
+        text += &format!("  {}:\n", bridge.name);
+        bridge.ports.sort_by(|a, b| a.name.cmp(&b.name));
+        let ports = config.bridges.iter().flat_map(|own| &own.ports);
+        let peers: Vec<_> = ports.map(|port| (&port.name, &port.peer)).collect();
+        for port in &bridge.ports {
+            let peer = peers.iter().find(|(name, peer)| **name == port.name && !peer.is_empty());
+            text += &port_line(port, peer.map(|(_, peer)| peer.as_str()));
+        }
+    }
+    Ok(text)
+}
+
+fn port_line(port: &BridgePortStatus, peer: Option<&str>) -> String {
+    let number = if port.number == LOCAL_STATUS { LOCAL } else { port.number };
+    let datapath = port.datapath.map_or_else(|| "none".to_owned(), |number| number.to_string());
+    let peer = peer.map(|peer| format!(": peer={peer}")).unwrap_or_default();
+    let kind = interface_type(port.kind);
+    format!("    {} {number}/{datapath}: ({kind}{peer})\n", port.name)
+}

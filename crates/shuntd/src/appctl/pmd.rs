@@ -1,0 +1,124 @@
+//! Packet threads, in the words of the PMD threads of Open vSwitch.
+
+use shunt_switch::{DatapathReader, PacketThreadCounters};
+
+use super::{command::commands, dpctl::check_datapath, methods::DaemonMethods};
+
+commands! {
+    "dpif-netdev/pmd-perf-show" "[-nh] [-it n] [-ms n] [-pmd thread] [dp]", 0..=8, Read, perf,
+        "Show the counters of each packet thread, without histories and times";
+    "dpif-netdev/pmd-rxq-show" "[-pmd thread] [-secs n] [dp]", 0..=5, Read, rxqs,
+        "Show the receive queues of each packet thread";
+    "dpif-netdev/pmd-stats-show" "[-pmd thread] [dp]", 0..=3, Read, stats,
+        "Show the hits and misses of each packet thread";
+}
+
+/// Returns the number of the only thread to show; `None`: all.
+fn selected(words: &[String]) -> Result<Option<usize>, String> {
+    let mut words = words.iter().map(String::as_str);
+    let mut thread = None;
+    while let Some(word) = words.next() {
+        match word {
+            "-nh" => {}
+            "-it" | "-ms" | "-secs" => drop(words.next()),
+            "-pmd" => {
+                let number = words.next().unwrap_or_default();
+                let wrong = |_| format!("-pmd {number}: not the number of a packet thread");
+                thread = Some(number.parse().map_err(wrong)?);
+            }
+            word => check_datapath(word)?,
+        }
+    }
+    Ok(thread)
+}
+
+/// Writes a block for each packet thread.
+fn by_thread(
+    methods: &DaemonMethods,
+    words: &[String],
+    block: impl Fn(usize, &PacketThreadCounters) -> String,
+) -> Result<String, String> {
+    let only = selected(words)?;
+    let threads = DatapathReader::new(&methods.switch).packet_threads();
+    let shown =
+        threads.iter().enumerate().filter(|(number, _)| only.is_none_or(|own| own == *number));
+    Ok(shown
+        .map(|(number, own)| format!("packet thread {number}:\n{}", block(number, own)))
+        .collect())
+}
+
+async fn stats(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    by_thread(methods, arguments, |_, own| {
+        format!(
+            "  packets received: {}\n  packet recirculations: ?\n  \
+             avg. datapath passes per packet: ?\n  phwol hits: 0\n  mfex opt hits: 0\n  \
+             simple match hits: 0\n  emc hits: {}\n  smc hits: {}\n  megaflow hits: {}\n  \
+             avg. subtable lookups per megaflow hit: {}\n  miss with success upcall: {}\n  \
+             miss with failed upcall: {}\n  avg. packets per output batch: ?\n{}",
+            own.received,
+            own.exact_hits,
+            own.signature_hits,
+            own.megaflow_hits,
+            ratio(own.probes, own.lookups),
+            own.upcalls,
+            own.upcalls_lost,
+            other_hits(own),
+        )
+    })
+}
+
+/// Returns the line of caches that Open vSwitch does not have, if they have hits.
+fn other_hits(own: &PacketThreadCounters) -> String {
+    match own.other_hits {
+        0 => String::new(),
+        hits => format!("  gigaflow hits and decisions without a cache: {hits}\n"),
+    }
+}
+
+async fn perf(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    by_thread(methods, arguments, |_, own| {
+        let passes = own.hits() + own.upcalls;
+        let line = |name: &str, count: u64, more: &str| {
+            let percent = percent(count, passes);
+            format!("  - {name:<16} {count:>14}  ({percent:>5} %{more})\n")
+        };
+        let lookups = format!(", {} subtbl lookups/hit", ratio(own.probes, own.lookups));
+        format!(
+            "\n  Iterations:        {:>14}\n  Rx packets:        {:>14}\n  Datapath passes:   {passes:>14}\n\
+             {}{}{}{}{}  Tx packets:        {:>14}\n\n",
+            own.iterations,
+            own.received,
+            line("EMC hits:", own.exact_hits, ""),
+            line("SMC hits:", own.signature_hits, ""),
+            line("Megaflow hits:", own.megaflow_hits, &lookups),
+            line("Upcalls:", own.upcalls, ""),
+            line("Lost upcalls:", own.upcalls_lost, ""),
+            own.sent,
+        )
+    })
+}
+
+async fn rxqs(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    let bridges = methods.switch.bridges();
+    let text = by_thread(methods, arguments, |number, _| {
+        let ports = bridges.iter().flat_map(|bridge| &bridge.ports);
+        let lines = ports.filter(|port| port.receivers.contains(&number)).map(|port| {
+            let name = &port.name;
+            format!("  port: {name:<16}  queue-id: {number:>2} (enabled)   pmd usage: NOT AVAIL\n")
+        });
+        format!("  isolated : false\n{}", lines.collect::<String>())
+    })?;
+    Ok(format!("Displaying last 60 seconds pmd usage %\n{text}"))
+}
+
+/// Returns a ratio with two digits.
+fn ratio(part: u64, whole: u64) -> String {
+    let hundredths = u128::from(part) * 100 / u128::from(whole.max(1));
+    format!("{}.{:02}", hundredths / 100, hundredths % 100)
+}
+
+/// Returns a percentage with one digit.
+fn percent(part: u64, whole: u64) -> String {
+    let tenths = u128::from(part) * 1000 / u128::from(whole.max(1));
+    format!("{}.{}", tenths / 10, tenths % 10)
+}

@@ -1,0 +1,51 @@
+//! Misses and evictions of cache entries.
+
+use shunt_switch::{DatapathReader, config::CacheKind, with_causes};
+
+use super::{command::commands, dpctl::DATAPATH, methods::DaemonMethods};
+
+commands! {
+    "revalidator/purge" "", 0..=0, Change, purge,
+        "Remove all cache entries of packet threads; the next packets make them again";
+    "revalidator/wait" "", 0..=0, Read, wait,
+        "Return at once, because no cache entry outlives a change";
+    "upcall/show" "", 0..=0, Read, show, "Show the cache entries of each packet thread";
+}
+
+/// Switches the caches off and on again, which removes all entries.
+async fn purge(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
+    let kind = methods.switch.config().caches.kind;
+    let own = match kind {
+        CacheKind::Megaflow => Some("megaflow"),
+        CacheKind::Gigaflow => Some("gigaflow"),
+        CacheKind::Flows => None,
+    };
+    if let Some(own) = own {
+        for kind in ["flows", own] {
+            let done = methods.switch.set(&[("caches.kind", kind)]).await;
+            done.map_err(|error| with_causes(&error))?;
+        }
+    }
+    Ok(String::new())
+}
+
+async fn wait(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
+    Ok(String::new())
+}
+
+/// Shows the entries.
+///
+/// Nothing dumps the datapath, so the values for it are `?`.
+async fn show(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
+    let threads = DatapathReader::new(&methods.switch).packet_threads();
+    let entries: u64 = threads.iter().map(|own| own.entries).sum();
+    let limit = methods.switch.config().caches.megaflow_entries * threads.len();
+    let mut text = format!(
+        "{DATAPATH}:\n  flows         : (current {entries}) (avg ?) (max ?) (limit {limit})\n  \
+         dump duration : ?ms\n  ufid enabled : true\n\n"
+    );
+    for (number, thread) in threads.iter().enumerate() {
+        text += &format!("  {number}: (keys {})\n", thread.entries);
+    }
+    Ok(text)
+}

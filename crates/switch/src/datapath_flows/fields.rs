@@ -1,0 +1,88 @@
+//! Fields with masks, in the syntax of the datapath of Open vSwitch.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use shunt_flow::{FieldId, FlowKey, FlowMask};
+
+/// The values and masks to write.
+#[derive(Clone, Copy)]
+pub(super) struct MaskedFields<'a> {
+    pub(super) key: &'a FlowKey,
+    pub(super) mask: &'a FlowMask,
+    /// Also write fields under an empty mask.
+    pub(super) with_wildcards: bool,
+}
+
+/// The syntax of a value and of its mask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FieldSyntax {
+    /// Decimal, with a mask such as `0xf`, or `0`.
+    Decimal,
+    /// Decimal, with a mask such as `0xf`, or `0x0`.
+    DecimalHexMask,
+    /// Decimal, with a mask such as `f`, or `0`.
+    DecimalBareMask,
+    /// Hexadecimal.
+    Hex,
+    Mac,
+    Ipv4,
+    Ipv6,
+}
+
+impl MaskedFields<'_> {
+    /// Returns `name=value` or `name=value/mask`.
+    ///
+    /// `None` for a field that is not written.
+    pub(super) fn field(&self, name: &str, field: FieldId, syntax: FieldSyntax) -> Option<String> {
+        let (value, mask) = (self.key.field(field), self.mask.field(field));
+        let is_written = mask != 0 || self.with_wildcards;
+        is_written.then(|| {
+            let value = syntax.value(value);
+            match mask == field.value_max() {
+                true => format!("{name}={value}"),
+                false => format!("{name}={value}/{}", syntax.mask(mask)),
+            }
+        })
+    }
+
+    /// Returns `name(fields)`; `None` if no field is written.
+    pub(super) fn attribute(
+        name: &str,
+        fields: impl IntoIterator<Item = Option<String>>,
+    ) -> Option<String> {
+        let fields: Vec<String> = fields.into_iter().flatten().collect();
+        (!fields.is_empty()).then(|| format!("{name}({})", fields.join(",")))
+    }
+}
+
+impl FieldSyntax {
+    fn value(self, value: u128) -> String {
+        match self {
+            Self::Decimal | Self::DecimalHexMask | Self::DecimalBareMask => value.to_string(),
+            Self::Hex => hex(value),
+            Self::Mac => mac(value),
+            // Values of 32 bits.
+            Self::Ipv4 => Ipv4Addr::from(u32::try_from(value).unwrap_or(u32::MAX)).to_string(),
+            Self::Ipv6 => Ipv6Addr::from(value).to_string(),
+        }
+    }
+
+    fn mask(self, mask: u128) -> String {
+        match self {
+            Self::Decimal => hex(mask),
+            Self::DecimalHexMask => format!("{mask:#x}"),
+            Self::DecimalBareMask => format!("{mask:x}"),
+            _ => self.value(mask),
+        }
+    }
+}
+
+/// Writes a number as `%#x` of C does: zero has no prefix.
+pub(super) fn hex(value: u128) -> String {
+    if value == 0 { "0".to_owned() } else { format!("{value:#x}") }
+}
+
+fn mac(value: u128) -> String {
+    let [.., a, b, c, d, e, f] = value.to_be_bytes();
+    format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
+}

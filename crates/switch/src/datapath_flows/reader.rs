@@ -1,0 +1,321 @@
+//! The reader of cache entries, rules and counters for `ovs-appctl`.
+
+use std::{sync::Arc, time::Duration};
+
+use shunt_datapath::{Command, DropReason, ThreadCounters, command::DumpedEntry};
+use shunt_flow::{
+    FieldId, FlowKey, FlowMask,
+    layout::HEADER_START,
+    text::{NoPortNames, format_match},
+};
+use shunt_pipeline::{
+    BridgeId, EntryId, OwnerId, Priority, Rule, RuleFilter, Time, text::format_actions,
+};
+
+use super::{
+    actions::{ActionWriter, recirc},
+    fields::MaskedFields,
+    key::key_text,
+    numbering::DatapathPorts,
+};
+use crate::{
+    control::ControlPlane, error::SwitchError, switch::Switch, trace::explain::bridge_name,
+};
+
+/// Selects how cache entries are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DatapathFlowFormat {
+    /// Write the names of ports in place of their datapath numbers.
+    pub port_names: bool,
+    /// Write fields that the entry does not match too, with an empty mask.
+    pub wildcards: bool,
+}
+
+/// A cache entry in the syntax of the datapath of Open vSwitch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatapathFlow {
+    /// Number of the packet thread; `None` for an entry of the NIC.
+    pub thread: Option<u16>,
+    /// Name of the entry, as [`Switch::why`] takes it.
+    pub entry: String,
+    /// Name of the entry in the form of a UUID.
+    pub ufid: String,
+    /// Name of the bridge of its packets.
+    pub bridge: String,
+    /// Match.
+    pub key: String,
+    /// Number of packets that hit it.
+    pub packets: u64,
+    /// Number of bytes.
+    pub bytes: u64,
+    /// Time since the last hit; `None` without a hit.
+    pub used: Option<Duration>,
+    /// Actions; `drop` if there are none.
+    pub actions: String,
+}
+
+/// A rule in a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleStatus {
+    /// Name of the bridge.
+    pub bridge: String,
+    /// Table number.
+    pub table: u8,
+    /// Cookie.
+    pub cookie: u64,
+    /// Time since the rule was added.
+    pub duration: Duration,
+    /// Packets that matched.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Priority and match, in the syntax of `ovs-ofctl --no-names`.
+    ///
+    /// The default priority is left out.
+    pub matching: String,
+    /// Actions, in the syntax of `ovs-ofctl --no-names`.
+    pub actions: String,
+}
+
+/// The counters of a packet thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PacketThreadCounters {
+    /// Poll loop iterations, idle ones included.
+    pub iterations: u64,
+    /// Packets received.
+    pub received: u64,
+    /// Packets that hit the exact-match cache.
+    pub exact_hits: u64,
+    /// Packets that hit the signature cache.
+    pub signature_hits: u64,
+    /// Packets that hit the megaflow cache, without those of the signature cache.
+    pub megaflow_hits: u64,
+    /// Packets that hit the Gigaflow cache, or were decided without a cache.
+    pub other_hits: u64,
+    /// Subtables searched, summed over lookups in the megaflow cache.
+    pub probes: u64,
+    /// Lookups in the megaflow cache.
+    pub lookups: u64,
+    /// Packets that missed and were translated.
+    pub upcalls: u64,
+    /// Packets dropped because too many packets waited for a translation.
+    pub upcalls_lost: u64,
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets dropped.
+    pub dropped: u64,
+    /// Cache entries.
+    pub entries: u64,
+    /// Masks in the megaflow cache.
+    pub masks: u64,
+}
+
+/// A reader of cache entries, rules and counters in the form of `ovs-appctl`.
+pub struct DatapathReader<'a> {
+    control: &'a ControlPlane,
+}
+
+impl<'a> DatapathReader<'a> {
+    /// Returns a reader of a switch.
+    #[must_use]
+    pub fn new(switch: &'a Switch) -> Self {
+        Self { control: &switch.control }
+    }
+
+    /// Returns all cache entries by owner.
+    ///
+    /// Packet threads read all of their entries for this, some in each poll loop iteration.
+    pub async fn flows(&self, format: DatapathFlowFormat) -> Vec<DatapathFlow> {
+        let dumps = self.control.plane.ask(|_, reply| Command::Dump(reply)).await;
+        let mut all: Vec<DumpedEntry> = dumps.into_iter().flatten().collect();
+        all.append(&mut self.control.nic.entries().await);
+        all.sort_by_key(|entry| entry.entry);
+        let ports = DatapathPorts::of(&self.control.bridges.lock(), format.port_names);
+        let mut flows = Vec::with_capacity(all.len());
+        for entry in &all {
+            if flows.len().is_multiple_of(WRITTEN_AT_ONCE) {
+                // There may be a million entries, and controllers wait meanwhile.
+                tokio::task::yield_now().await;
+            }
+            flows.push(self.flow(entry, &ports, format));
+        }
+        flows
+    }
+
+    fn flow(
+        &self,
+        entry: &DumpedEntry,
+        ports: &DatapathPorts,
+        format: DatapathFlowFormat,
+    ) -> DatapathFlow {
+        let traversal = &entry.traversal;
+        let key = FlowKey::from(&traversal.key);
+        let mut mask = FlowMask::from(&traversal.mask);
+        // Hidden state has no place in the syntax: a recirculation id names it.
+        mask.words_mut()[..HEADER_START].fill(0);
+        let bridge = BridgeId::new(u16::try_from(key.bridge()).unwrap_or_default());
+        let is_port_matched = mask.field(FieldId::InPort) != 0;
+        let in_port = is_port_matched.then(|| ports.ingress(bridge, key.in_port()));
+        let ingress = ports.datapath(bridge, key.in_port()).filter(|_| is_port_matched);
+        let recirc_id = traversal.continuation.as_ref().map_or(0, |own| own.id());
+        let fields = MaskedFields { key: &key, mask: &mask, with_wildcards: format.wildcards };
+        let mut actions = ActionWriter { ports, ingress }.text(&traversal.actions, &key);
+        if let Some(next) = &traversal.next {
+            let next = recirc(next.id());
+            actions = if actions == "drop" { next } else { format!("{actions},{next}") };
+        }
+        let owner = entry.entry.owner.0;
+        let since = self.control.plane.now().since(entry.used);
+        DatapathFlow {
+            thread: (owner < self.control.plane.threads_count()).then_some(owner),
+            entry: entry.entry.to_string(),
+            ufid: ufid(entry.entry),
+            bridge: bridge_name(&self.control.bridges.lock(), bridge),
+            key: key_text(fields, recirc_id, in_port),
+            packets: entry.packets,
+            bytes: entry.bytes,
+            used: (entry.packets > 0).then_some(since),
+            actions,
+        }
+    }
+
+    /// Returns the rules of a bridge, by table and then by age.
+    ///
+    /// # Errors
+    ///
+    /// If the bridge does not exist.
+    pub async fn rules(&self, bridge: &str) -> Result<Vec<RuleStatus>, SwitchError> {
+        let id = self.control.bridges.id(bridge)?;
+        self.control.plane.pull().await;
+        let rules = self.control.plane.pipeline().rules(id, &RuleFilter::all());
+        let now = self.control.plane.now();
+        Ok(rules.iter().map(|rule| self.rule(rule, now)).collect())
+    }
+
+    fn rule(&self, rule: &Arc<Rule>, now: Time) -> RuleStatus {
+        let totals = rule.stats.totals();
+        let mut parts = vec![format_match(&rule.matching, &NoPortNames)];
+        if rule.priority != Priority::DEFAULT {
+            parts.insert(0, format!("priority={}", rule.priority.number()));
+        }
+        parts.retain(|part| !part.is_empty());
+        RuleStatus {
+            bridge: bridge_name(&self.control.bridges.lock(), rule.bridge),
+            table: rule.table.number(),
+            cookie: rule.cookie.number(),
+            duration: now.since(rule.created),
+            packets: totals.packets,
+            bytes: totals.bytes,
+            matching: parts.join(","),
+            actions: format_actions(&rule.instructions, &NoPortNames),
+        }
+    }
+
+    /// Returns the rules of the lookups that made a cache entry, in order.
+    ///
+    /// `name` is the name of the entry, or its UUID. `None` if there is no such entry.
+    pub async fn rules_of_flow(&self, name: &str) -> Option<Vec<RuleStatus>> {
+        let entry = name.parse().ok().or_else(|| entry_of(name))?;
+        let plane = &self.control.plane;
+        let found = if entry.owner.0 == plane.threads_count() {
+            let all = self.control.nic.entries().await;
+            all.into_iter().find(|own| own.entry == entry)
+        } else {
+            let question = |reply| Command::Entry(entry.slot, reply);
+            plane.ask_one(entry.owner.0.into(), question).await.flatten()
+        };
+        let found = found.filter(|own| own.entry == entry)?;
+        plane.pull().await;
+        let now = plane.now();
+        let visits = found.traversal.visits.iter();
+        let rules = visits.flat_map(|visit| visit.clauses.iter().chain(&visit.rule));
+        Some(rules.map(|rule| self.rule(rule, now)).collect())
+    }
+
+    /// Returns the counters of each packet thread.
+    #[must_use]
+    pub fn packet_threads(&self) -> Vec<PacketThreadCounters> {
+        let threads = self.control.plane.counters().iter();
+        threads.map(|counters| PacketThreadCounters::of(counters)).collect()
+    }
+
+    /// Closes the OpenFlow connections of a bridge or of all bridges, then connects.
+    ///
+    /// # Errors
+    ///
+    /// If the bridge does not exist, or its sockets cannot be opened again.
+    pub async fn reconnect(&self, bridge: Option<&str>) -> Result<(), SwitchError> {
+        let ids = self.control.bridges.lock().ids(bridge)?;
+        let structure = self.control.structure().await;
+        for id in ids {
+            structure.reconnect(id).await?;
+        }
+        Ok(())
+    }
+}
+
+impl PacketThreadCounters {
+    fn of(counters: &ThreadCounters) -> Self {
+        let (megaflow, signature) = (counters.megaflow.hits.get(), counters.signature.hits.get());
+        Self {
+            iterations: counters.iterations.get(),
+            received: counters.received.get(),
+            exact_hits: counters.exact.hits.get(),
+            signature_hits: signature,
+            megaflow_hits: megaflow,
+            other_hits: counters.chain.hits.get() + counters.decided.get(),
+            probes: counters.probes.get(),
+            lookups: megaflow + counters.megaflow.misses.get(),
+            upcalls: counters.upcalls.get(),
+            upcalls_lost: counters.dropped[DropReason::UpcallQueueFull as usize].get(),
+            sent: counters.sent.get(),
+            dropped: counters.dropped_total(),
+            entries: counters.entries.get(),
+            masks: counters.masks.get(),
+        }
+    }
+
+    /// Returns the number of packets that hit a cache, or were decided without one.
+    #[must_use]
+    pub const fn hits(&self) -> u64 {
+        self.exact_hits + self.signature_hits + self.megaflow_hits + self.other_hits
+    }
+}
+
+/// Number of entries that are written before other tasks can run.
+const WRITTEN_AT_ONCE: usize = 64;
+
+/// Returns the name of an entry in the form of a UUID.
+fn ufid(entry: EntryId) -> String {
+    let EntryId { owner, slot, generation } = entry;
+    let (high, low) = (slot >> 16, slot & 0xffff);
+    format!("{:08x}-0000-0000-{high:04x}-{low:04x}{generation:08x}", owner.0)
+}
+
+/// Parses a name that [`ufid`] has made, also after `ufid:`.
+fn entry_of(text: &str) -> Option<EntryId> {
+    let text = text.strip_prefix("ufid:").unwrap_or(text);
+    let digits: String = text.chars().filter(|digit| *digit != '-').collect();
+    let number = |range| u32::from_str_radix(digits.get(range)?, 16).ok();
+    let entry = EntryId {
+        owner: OwnerId(u16::try_from(number(0..8)?).ok()?),
+        slot: number(16..24)?,
+        generation: number(24..32)?,
+    };
+    (ufid(entry) == text.to_ascii_lowercase()).then_some(entry)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_uuid_of_an_entry_parses_back() {
+        let entry = EntryId { owner: OwnerId(3), slot: 0x0102_0304, generation: 0xffff_fffe };
+        assert_eq!(ufid(entry), "00000003-0000-0000-0102-0304fffffffe");
+        assert_eq!(entry_of(&format!("ufid:{}", ufid(entry))), Some(entry));
+        for text in ["", "ufid:x", "00000003-0000-0001-0102-0304fffffffe", "00000003"] {
+            assert_eq!(entry_of(text), None, "{text}");
+        }
+    }
+}
