@@ -126,6 +126,12 @@ pub(crate) const SUITES: &[Suite] = &[
     )
     .with_tools(),
     Suite::own(
+        "restart",
+        "restarts under a service manager that keeps descriptors: no packet is lost",
+        &["--package", "shunt-tests", "--test", "restart"],
+    )
+    .with_tools(),
+    Suite::own(
         "nic",
         "the daemon with a NIC in front of a bridge: embedded, external, barriers, restarts",
         &["--package", "shunt-tests", "--test", "nic_daemon"],

@@ -15,7 +15,7 @@ use crate::{
     forecast::ThreadForecasts,
     metrics::PortTraffic,
     offload::OffloadCandidates,
-    port::{Capabilities, Queues},
+    port::{Capabilities, Queues, RxQueue},
 };
 
 /// The ingress port of a packet from a controller.
@@ -31,6 +31,8 @@ pub type Reply<T> = Box<dyn FnOnce(T) + Send>;
 pub enum Command {
     /// Take the queues of a port.
     AddPort(Box<ThreadPort>),
+    /// Take the receive queue of a port that was added without one.
+    AddReceiver(Box<ThreadReceiver>),
     /// Return the queues of a port, since a packet thread does not close them.
     ///
     /// `None` if it has none.
@@ -94,6 +96,7 @@ impl fmt::Debug for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::AddPort(added) => f.debug_tuple("AddPort").field(&added.port).finish(),
+            Self::AddReceiver(added) => f.debug_tuple("AddReceiver").field(&added.port).finish(),
             Self::RemovePort(port, _) => f.debug_tuple("RemovePort").field(port).finish(),
             Self::Bind(port, bridge, number) => {
                 f.debug_tuple("Bind").field(port).field(bridge).field(number).finish()
@@ -130,6 +133,20 @@ pub struct ThreadPort {
     pub capabilities: Capabilities,
     /// The queues.
     pub queues: Queues,
+    /// The counters of this thread for the port.
+    pub traffic: Arc<PortTraffic>,
+}
+
+/// The receive queue of a port for a packet thread.
+pub struct ThreadReceiver {
+    /// The port.
+    pub port: DatapathPort,
+    /// The bridge of the port.
+    pub bridge: BridgeId,
+    /// The port number in the bridge.
+    pub number: PortNo,
+    /// The queue.
+    pub queue: Box<dyn RxQueue>,
     /// The counters of this thread for the port.
     pub traffic: Arc<PortTraffic>,
 }

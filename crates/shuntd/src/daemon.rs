@@ -1,7 +1,9 @@
 //! `shuntd`: the switch as a daemon.
 
+mod descriptor_store;
 mod limits;
 mod nic;
+mod passed_descriptors;
 pub(crate) mod reload;
 mod service_manager;
 pub(crate) mod state_file;
@@ -29,6 +31,7 @@ use tokio::{
 use tracing::{info, warn};
 
 use self::{
+    descriptor_store::ServiceDescriptors,
     nic::NicArguments,
     reload::Reloader,
     state_file::{Resumed, StateFile, StateKeeper, StateLock, StateLockError},
@@ -192,6 +195,7 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
         return Err(DaemonError::Switch(problem.to_owned()));
     }
     trace_log::start(&file.logging.filter).map_err(DaemonError::Logging)?;
+    let descriptors = Arc::new(ServiceDescriptors::new());
     limits::raise_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -204,7 +208,7 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
         None => {
             let run_dir = RunDir::claim(&arguments.run_dir)?;
             let state_lock = arguments.state.as_deref().map(StateLock::lock).transpose()?;
-            let served = runtime.block_on(serve(arguments, file, run_dir.socket()));
+            let served = runtime.block_on(serve(arguments, file, run_dir.socket(), &descriptors));
             // The tasks of the runtime own devices: the locks last until all of these are closed, so
             // that the next daemon can open them.
             drop(runtime);
@@ -279,7 +283,12 @@ fn random_seed() -> u64 {
     foldhash::quality::RandomState::default().build_hasher().finish()
 }
 
-async fn serve(arguments: &Arguments, file: ConfigFile, socket: &Path) -> Result<(), DaemonError> {
+async fn serve(
+    arguments: &Arguments,
+    file: ConfigFile,
+    socket: &Path,
+    descriptors: &Arc<ServiceDescriptors>,
+) -> Result<(), DaemonError> {
     let mut signals = Signals::new().map_err(system("wait for signals"))?;
     let saved = read_state(arguments, &file)?;
     let config = match &saved {
@@ -287,7 +296,9 @@ async fn serve(arguments: &Arguments, file: ConfigFile, socket: &Path) -> Result
         Some(saved) => saved.start_config(&file.switch()),
         None => file.switch(),
     };
-    let started = Switch::start(&config, Some(arguments.run_dir.clone()), random_seed()).await;
+    let (run_dir, seed) = (Some(arguments.run_dir.clone()), random_seed());
+    let store = Arc::clone(descriptors);
+    let started = Switch::start_inheriting(&config, run_dir, seed, store).await;
     let switch = Arc::new(started.map_err(|error| DaemonError::Switch(with_causes(&error)))?);
     let Resumed { may_write, loaded, refused } = match (&saved, &arguments.state) {
         (Some(saved), Some(path)) => {
@@ -315,6 +326,7 @@ async fn serve(arguments: &Arguments, file: ConfigFile, socket: &Path) -> Result
     let keeping = keeper.clone().map(|keeper| tokio::spawn(async move { keeper.run().await }));
     log_ready(arguments, &switch.running_config(), socket);
     service_manager::start(&switch);
+    descriptors.discard_unused();
     let places = Arc::new(Semaphore::new(CLIENTS_MAX));
     loop {
         tokio::select! {

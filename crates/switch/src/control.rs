@@ -11,6 +11,7 @@
 use std::sync::{Arc, atomic::AtomicU64};
 
 use parking_lot::Mutex;
+use shunt_datapath::port::DescriptorStore;
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard, mpsc};
 
 use crate::{
@@ -50,6 +51,7 @@ impl ControlPlane {
         config: &Config,
         seed: u64,
         engine: EngineMaker,
+        descriptors: Arc<dyn DescriptorStore>,
     ) -> Result<(Arc<Self>, ControlReceivers), SwitchError> {
         config.check()?;
         let mut own = Config { bridges: Vec::new(), ..config.clone() };
@@ -72,6 +74,7 @@ impl ControlPlane {
                 Arc::clone(&plane),
                 Arc::clone(&bridges),
                 Arc::clone(&nic),
+                descriptors,
                 seed,
             ),
             nic: Arc::clone(&nic),

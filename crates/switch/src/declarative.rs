@@ -28,7 +28,7 @@ impl DeclarativeChanges<'_> {
     ///
     /// If a name or number is in use, or a value is not valid.
     pub async fn add_bridge(&self, bridge: &BridgeOptions) -> Result<(), SwitchError> {
-        self.control.structure().await.create_bridge(bridge, OpenPolicy::Retried).await
+        self.control.structure().await.create_bridge(bridge, OpenPolicy::Retried, &mut |_| ()).await
     }
 
     /// Changes keys of a bridge at once, as [`Switch::set_bridge`] does.

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::{
     config::{BridgeOptions, Config, PortOptions, setting},
-    control::structure::{OpenPolicy, Structure},
+    control::structure::{OpenPolicy, Structure, TableFiller},
     error::{SwitchError, with_causes},
 };
 
@@ -142,7 +142,13 @@ struct ReloadPlan {
 /// Applies the differences between two configurations.
 ///
 /// A port that cannot be opened is added nevertheless: no later reload would add it.
-pub(crate) async fn reload(structure: &Structure, before: &Config, after: &Config) -> ReloadReport {
+/// `fill` fills the tables of new bridges before they have ports.
+pub(crate) async fn reload(
+    structure: &Structure,
+    before: &Config,
+    after: &Config,
+    fill: &mut TableFiller<'_>,
+) -> ReloadReport {
     let ReloadPlan { steps, at_restart } = plan(before, after);
     let mut report = ReloadReport {
         at_restart: at_restart.iter().map(ToString::to_string).collect(),
@@ -151,7 +157,7 @@ pub(crate) async fn reload(structure: &Structure, before: &Config, after: &Confi
     };
     for step in steps {
         let done = step.description();
-        match step.clone().run(structure).await {
+        match step.clone().run(structure, fill).await {
             Ok(None) => report.applied.push(done),
             Ok(Some(trouble)) => report.applied.push(format!("{done}, but down: {trouble}")),
             // Only a refused step costs the comparison.
@@ -236,7 +242,11 @@ where
 
 impl ReloadStep {
     /// Executes the step; returns the reason if it has added a port that is down.
-    async fn run(self, structure: &Structure) -> Result<Option<String>, SwitchError> {
+    async fn run(
+        self,
+        structure: &Structure,
+        fill: &mut TableFiller<'_>,
+    ) -> Result<Option<String>, SwitchError> {
         let policy = OpenPolicy::Retried;
         let done = match self {
             Self::AddPort { bridge, port } => {
@@ -251,7 +261,7 @@ impl ReloadStep {
                 Err(SwitchError::NoSuchBridge { .. }) => Ok(()),
                 removed => removed,
             },
-            Self::AddBridge(bridge) => structure.create_bridge(&bridge, policy).await,
+            Self::AddBridge(bridge) => structure.create_bridge(&bridge, policy, fill).await,
             Self::SetVlans(port) => structure.set_vlans(port).await,
             Self::SetBridge(name, settings) => {
                 structure.set_bridge(&name, &borrowed(&settings), policy).await

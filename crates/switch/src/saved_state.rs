@@ -4,7 +4,7 @@
 //! can read and edit them. Counters, learned MAC addresses and the age of rules are not saved: timeouts
 //! begin again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use shunt_flow::text::NoPortNames;
@@ -23,6 +23,7 @@ use crate::{
     error::{SwitchError, with_causes},
     ports::registry::BridgeRegistry,
     reload::{ReloadReport, reload, resumed},
+    switch::Switch,
 };
 
 /// The saved state of a switch.
@@ -76,6 +77,71 @@ impl SavedState {
     }
 }
 
+impl Switch {
+    /// Returns the state that [`Self::restore`] reads.
+    ///
+    /// It takes time in proportion to the number of rules.
+    #[must_use]
+    pub fn save(&self) -> SavedState {
+        save(&self.control)
+    }
+
+    /// Restores a saved state.
+    ///
+    /// Bridges and ports of the state are added if they do not exist, and settings get its values.
+    /// The rules, groups and meters of its bridges are replaced, each bridge as one version. Other
+    /// bridges and ports stay. The report has each change, and each that was refused.
+    ///
+    /// A port that cannot be opened is down until it can. A bridge also listens again when it can.
+    /// If a rule, group or meter is refused, the others are restored, and those before and after it
+    /// are versions of their own.
+    ///
+    /// # Errors
+    ///
+    /// If the state has another format, or contains a text that is not valid; then nothing changes.
+    pub async fn restore(&self, state: &SavedState) -> Result<ReloadReport, SwitchError> {
+        restore(&self.control, state).await
+    }
+
+    /// Restores a saved state in a switch that has just started.
+    ///
+    /// The switch has started with [`SavedState::start_config`]. This also adds and removes the bridges and ports in which `file`, the configuration of this
+    /// start, differs from `loaded`, that of the last run. Returns the report of the state, then
+    /// that of these differences.
+    ///
+    /// # Errors
+    ///
+    /// Like [`Self::restore`].
+    pub async fn resume(
+        &self,
+        state: &SavedState,
+        loaded: &Config,
+        file: &Config,
+    ) -> Result<[ReloadReport; 2], SwitchError> {
+        // The first packet finds all bridges, rules and ports.
+        self.hold_packets(true).await;
+        let restored = self.restore(&state.with_file(loaded, file)).await;
+        let report = match &restored {
+            Ok(_) => self.reload(loaded, file).await,
+            Err(_) => ReloadReport::default(),
+        };
+        self.hold_packets(false).await;
+        Ok([restored?, report])
+    }
+
+    /// Holds the packets of ports that are opened from now on, or releases them.
+    ///
+    /// The system queues held packets as far as its queues are long enough.
+    pub async fn hold_packets(&self, hold: bool) {
+        let structure = self.control.structure().await;
+        if hold {
+            structure.ports().hold();
+        } else {
+            structure.ports().release().await;
+        }
+    }
+}
+
 /// A request to change the tables, with its text; deletions have none.
 struct TableRequest {
     /// Kind of the object: `rule`, `group` or `meter`.
@@ -121,7 +187,7 @@ pub(crate) async fn restore(
     }
     // A running switch may lack the peer of a patch port, and the bridge of its NIC.
     state.config.check_parts()?;
-    let requests: Vec<(&str, Vec<TableRequest>)> = state
+    let mut requests: BTreeMap<&str, Vec<TableRequest>> = state
         .tables
         .iter()
         .map(|tables| Ok((tables.bridge.as_str(), tables.requests()?)))
@@ -129,23 +195,43 @@ pub(crate) async fn restore(
     let structure = control.structure().await;
     let before = running_config(control);
     let after = merged(&before, &state.config);
-    let mut report = reload(&structure, &before, &after).await;
+    let mut tables = ReloadReport::default();
+    let mut fill = |bridge: &str| {
+        // No packet and no controller reaches a new bridge before it has its rules.
+        if let Some(requests) = requests.remove(bridge) {
+            report_tables(control, bridge, &requests, &mut tables);
+        }
+    };
+    let mut report = reload(&structure, &before, &after, &mut fill).await;
     for (bridge, requests) in requests {
-        let count = requests.len();
-        match replace_tables(control, bridge, requests).await {
-            Ok(refused) => {
-                let count = count - refused.len();
-                let done = format!("bridge {bridge}: {count} rules, groups and meters restored");
-                report.applied.push(done);
-                report.refused.extend(refused);
-            }
-            Err(error) => {
-                let refused = format!("bridge {bridge}: {count} rules, groups and meters: {error}");
-                report.refused.push(refused);
-            }
+        report_tables(control, bridge, &requests, &mut tables);
+        control.plane.adopted_newest().await;
+    }
+    report.applied.extend(tables.applied);
+    report.refused.extend(tables.refused);
+    Ok(report)
+}
+
+/// Replaces the tables of a bridge, and adds the result to a report.
+fn report_tables(
+    control: &ControlPlane,
+    bridge: &str,
+    requests: &[TableRequest],
+    report: &mut ReloadReport,
+) {
+    let count = requests.len();
+    match replace_tables(control, bridge, requests) {
+        Ok(refused) => {
+            let count = count - refused.len();
+            let done = format!("bridge {bridge}: {count} rules, groups and meters restored");
+            report.applied.push(done);
+            report.refused.extend(refused);
+        }
+        Err(error) => {
+            let refused = format!("bridge {bridge}: {count} rules, groups and meters: {error}");
+            report.refused.push(refused);
         }
     }
-    Ok(report)
 }
 
 /// Replaces the tables of a bridge.
@@ -153,18 +239,17 @@ pub(crate) async fn restore(
 /// Returns a line for each request that was refused.
 ///
 /// The change is one version if no request is refused. See [`apply_in_parts`] for other changes.
-async fn replace_tables(
+fn replace_tables(
     control: &ControlPlane,
     bridge: &str,
-    requests: Vec<TableRequest>,
+    requests: &[TableRequest],
 ) -> Result<Vec<String>, SwitchError> {
     let id = control.bridges.id(bridge)?;
     let modify = |mods: Vec<Modification>| {
         let now = control.plane.now();
         control.plane.publisher().change(|pipeline| pipeline.modify(id, mods, now)).map(drop)
     };
-    let refused = apply_in_parts(deletions(), &requests, modify)?;
-    control.plane.adopted_newest().await;
+    let refused = apply_in_parts(deletions(), requests, modify)?;
     let line = |(index, error): (usize, ModificationError)| {
         let TableRequest { kind, text, .. } = &requests[index];
         format!("bridge {bridge}: {kind} `{text}`: {}", with_causes(&error))

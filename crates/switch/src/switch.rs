@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use shunt_datapath::port::Port;
+use shunt_datapath::port::{DescriptorStore, NoDescriptorStore, Port};
 use shunt_flow::PortNo;
 use shunt_foresight::ForecastSource;
 use shunt_kairo::Direct;
@@ -26,7 +26,7 @@ use crate::{
     openflow::servers::OpenFlowServers,
     ports::{capture::CapturedPacket, names::BridgeNames, vlans::MacStatus},
     reload::{self, ReloadReport},
-    saved_state::{self, SavedState},
+    saved_state,
     status::{
         bridge::BridgeStatus,
         caches::{CacheStatus, DropStatus},
@@ -79,6 +79,22 @@ impl Switch {
         run_dir: Option<PathBuf>,
         seed: u64,
     ) -> Result<Self, SwitchError> {
+        Self::start_inheriting(config, run_dir, seed, Arc::new(NoDescriptorStore)).await
+    }
+
+    /// Starts a switch that keeps the queues of its ports for a later process.
+    ///
+    /// It takes the queues that an earlier process stored.
+    ///
+    /// # Errors
+    ///
+    /// Like [`Self::start`].
+    pub async fn start_inheriting(
+        config: &Config,
+        run_dir: Option<PathBuf>,
+        seed: u64,
+        descriptors: Arc<dyn DescriptorStore>,
+    ) -> Result<Self, SwitchError> {
         let engine: EngineMaker = match config.eviction.engine {
             EvictionEngine::Direct => {
                 Box::new(move |pipeline| Box::new(Direct::new(pipeline.version(), seed)))
@@ -97,7 +113,7 @@ impl Switch {
                 return Err(SwitchError::EngineNotBuilt(engine.name()));
             }
         };
-        Self::start_with(config, run_dir, seed, engine).await
+        Self::start_parts(config, run_dir, seed, engine, descriptors).await
     }
 
     /// Starts a switch with an eviction engine of the caller.
@@ -113,7 +129,17 @@ impl Switch {
         seed: u64,
         engine: EngineMaker,
     ) -> Result<Self, SwitchError> {
-        let (control, news) = ControlPlane::start(config, seed, engine)?;
+        Self::start_parts(config, run_dir, seed, engine, Arc::new(NoDescriptorStore)).await
+    }
+
+    async fn start_parts(
+        config: &Config,
+        run_dir: Option<PathBuf>,
+        seed: u64,
+        engine: EngineMaker,
+        descriptors: Arc<dyn DescriptorStore>,
+    ) -> Result<Self, SwitchError> {
+        let (control, news) = ControlPlane::start(config, seed, engine, descriptors)?;
         control.structure().await.apply_nic().await?;
         let openflow = Arc::new(OpenFlowServers::new(&control, run_dir));
         let mut tasks = vec![
@@ -366,7 +392,7 @@ impl Switch {
     /// `before` is the configuration that was loaded last. Bridges, ports and settings that are
     /// equal in both stay as they are, even if they were changed at run time.
     pub async fn reload(&self, before: &Config, after: &Config) -> ReloadReport {
-        reload::reload(&*self.control.structure().await, before, after).await
+        reload::reload(&*self.control.structure().await, before, after, &mut |_| ()).await
     }
 
     /// Returns the configuration in force.
@@ -375,50 +401,6 @@ impl Switch {
     #[must_use]
     pub fn running_config(&self) -> Config {
         saved_state::running_config(&self.control)
-    }
-
-    /// Returns the state that [`Self::restore`] reads.
-    ///
-    /// It takes time in proportion to the number of rules.
-    #[must_use]
-    pub fn save(&self) -> SavedState {
-        saved_state::save(&self.control)
-    }
-
-    /// Restores a saved state.
-    ///
-    /// Bridges and ports of the state are added if they do not exist, and settings get its values.
-    /// The rules, groups and meters of its bridges are replaced, each bridge as one version. Other
-    /// bridges and ports stay. The report has each change, and each that was refused.
-    ///
-    /// A port that cannot be opened is down until it can. A bridge also listens again when it can.
-    /// If a rule, group or meter is refused, the others are restored, and those before and after it
-    /// are versions of their own.
-    ///
-    /// # Errors
-    ///
-    /// If the state has another format, or contains a text that is not valid; then nothing changes.
-    pub async fn restore(&self, state: &SavedState) -> Result<ReloadReport, SwitchError> {
-        saved_state::restore(&self.control, state).await
-    }
-
-    /// Restores a saved state in a switch that has just started.
-    ///
-    /// The switch has started with [`SavedState::start_config`]. This also adds and removes the bridges and ports in which `file`, the configuration of this
-    /// start, differs from `loaded`, that of the last run. Returns the report of the state, then
-    /// that of these differences.
-    ///
-    /// # Errors
-    ///
-    /// Like [`Self::restore`].
-    pub async fn resume(
-        &self,
-        state: &SavedState,
-        loaded: &Config,
-        file: &Config,
-    ) -> Result<[ReloadReport; 2], SwitchError> {
-        let restored = self.restore(&state.with_file(loaded, file)).await?;
-        Ok([restored, self.reload(loaded, file).await])
     }
 
     /// Returns the newest version, which grows with every change of rules and ports.

@@ -2,7 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use super::PortError;
+use super::{PortError, StoredDescriptor};
 use crate::{
     metrics::{Counter, RxLoss},
     packet::buffer::{Packet, Pool},
@@ -58,6 +58,13 @@ pub trait Port: Send {
 
     /// Returns the counters of the device, which packet threads do not count.
     fn counters(&self) -> PortCounters;
+
+    /// Returns copies of the descriptors of its queues, for a later process.
+    ///
+    /// Empty for a port that a later process opens again.
+    fn stored_descriptors(&self) -> Vec<StoredDescriptor> {
+        Vec::new()
+    }
 }
 
 /// The receive queue and the transmit queue of one port for one packet thread.

@@ -18,6 +18,7 @@ mod error;
 mod ethtool;
 mod link;
 mod spec;
+mod stored;
 
 pub mod af_packet;
 pub mod af_xdp;
@@ -30,4 +31,5 @@ pub mod tap;
 pub use claim::is_held_by_open_vswitch;
 pub use contract::{Capabilities, Port, PortCounters, Queues, RxQueue, RxReport, TxEnd, TxQueue};
 pub use error::PortError;
-pub use spec::{PortSpec, Repeat, open};
+pub use spec::{PortSpec, Repeat, open, open_inheriting};
+pub use stored::{DescriptorStore, NoDescriptorStore, StoredDescriptor};

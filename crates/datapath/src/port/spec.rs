@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::{
-    Port, PortError,
+    Port, PortError, StoredDescriptor,
     af_packet::AfPacket,
     af_xdp::{AfXdp, XdpMode},
     null::Null,
@@ -78,16 +78,31 @@ pub enum Repeat {
 ///
 /// If the device or file cannot be opened. The error names the action that solves the problem.
 pub fn open(spec: &PortSpec, seed: u64) -> Result<Box<dyn Port>, PortError> {
+    open_inheriting(spec, seed, Vec::new())
+}
+
+/// Opens a port with the queues that an earlier process stored.
+///
+/// Descriptors that the port cannot use are closed.
+///
+/// # Errors
+///
+/// Like [`open`].
+pub fn open_inheriting(
+    spec: &PortSpec,
+    seed: u64,
+    inherited: Vec<StoredDescriptor>,
+) -> Result<Box<dyn Port>, PortError> {
     Ok(match spec {
         PortSpec::Null => Box::new(Null::new(seed)),
         PortSpec::Pcap { rx, tx, repeat } => {
             Box::new(Pcap::open(rx.as_deref(), tx.as_deref(), *repeat, seed)?)
         }
         PortSpec::AfPacket { device, mtu, rx_slots } => {
-            Box::new(AfPacket::open(device, *mtu, *rx_slots)?)
+            Box::new(AfPacket::open(device, *mtu, *rx_slots, inherited)?)
         }
         PortSpec::AfXdp { device, mtu, mode } => Box::new(AfXdp::open(device, *mtu, *mode)?),
-        PortSpec::Tap { device, settings } => Box::new(Tap::open(device, *settings)?),
+        PortSpec::Tap { device, settings } => Box::new(Tap::open(device, *settings, inherited)?),
     })
 }
 

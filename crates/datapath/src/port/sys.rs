@@ -148,6 +148,37 @@ pub(super) fn attach_tun(fd: BorrowedFd<'_>, device: &DeviceName, flags: c_int) 
     device_request(fd, libc::TUNSETIFF, &mut request)
 }
 
+/// Returns the device and the flags (`IFF_TAP` ..) of a queue of a TUN or TAP.
+pub(super) fn tun_of_queue(fd: BorrowedFd<'_>) -> io::Result<(String, c_int)> {
+    // SAFETY: all fields are integers, or a pointer that is not followed: zero is a value of each.
+    let mut request: libc::ifreq = unsafe { zeroed() };
+    device_request(fd, libc::TUNGETIFF, &mut request)?;
+    let name = request.ifr_name.iter().take_while(|byte| **byte != 0);
+    let name: Vec<u8> = name.flat_map(|byte| byte.to_ne_bytes()).collect();
+    // SAFETY: the request answers in this field of the union, which was zero before.
+    let flags = unsafe { request.ifr_ifru.ifru_flags };
+    Ok((String::from_utf8_lossy(&name).into_owned(), c_int::from(flags) & 0xffff))
+}
+
+/// Returns the number that identifies the network namespace of a socket.
+pub(super) fn namespace_of_socket(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    let (mut value, mut length): (u64, _) = (0, length_of::<u64>());
+    let target = ptr::from_mut(&mut value).cast();
+    let (level, option) = (libc::SOL_SOCKET, SO_NETNS_COOKIE);
+    // SAFETY: the kernel writes at most `length` bytes to `value`, which is as long.
+    let result =
+        unsafe { libc::getsockopt(fd.as_raw_fd(), level, option, target, &raw mut length) };
+    checked(result).map(|_| value)
+}
+
+/// From Linux `include/uapi/asm-generic/socket.h`.
+const SO_NETNS_COOKIE: c_int = 71;
+
+/// Returns an option of `SOL_SOCKET` with an integer value.
+pub(super) fn socket_option(fd: BorrowedFd<'_>, option: c_int) -> io::Result<c_int> {
+    integer_option(fd, libc::SOL_SOCKET, option)
+}
+
 /// Sets the length of the virtio header before each frame of a TAP.
 pub(super) fn set_tun_header(fd: BorrowedFd<'_>, length: c_int) -> io::Result<()> {
     // SAFETY: the request reads one int, which is borrowed for the call.
@@ -181,12 +212,15 @@ pub(super) fn set_option<T: Copy>(
 
 /// Reads an integer option of packet sockets.
 pub(super) fn packet_option(fd: BorrowedFd<'_>, option: c_int) -> io::Result<c_int> {
+    integer_option(fd, libc::SOL_PACKET, option)
+}
+
+fn integer_option(fd: BorrowedFd<'_>, level: c_int, option: c_int) -> io::Result<c_int> {
     let (mut value, mut length): (c_int, _) = (0, length_of::<c_int>());
     let target = ptr::from_mut(&mut value).cast();
     // SAFETY: the kernel writes at most `length` bytes to `value`, which is as long.
-    let result = unsafe {
-        libc::getsockopt(fd.as_raw_fd(), libc::SOL_PACKET, option, target, &raw mut length)
-    };
+    let result =
+        unsafe { libc::getsockopt(fd.as_raw_fd(), level, option, target, &raw mut length) };
     checked(result).map(|_| value)
 }
 

@@ -13,6 +13,9 @@
 //! its last queue. A device that was created before, for the daemon's user, needs no capability and
 //! stays.
 //!
+//! A process can inherit the queues of an earlier one ([`StoredDescriptor`](super::StoredDescriptor)).
+//! The device then never loses its carrier.
+//!
 //! Source: Linux `Documentation/networking/tuntap.rst`.
 
 use std::{
@@ -40,6 +43,7 @@ use super::{
     claim::DeviceClaim,
     error::{lost_reason, tx_end_of},
     link,
+    stored::{RefusedDescriptor, StoredDescriptor, accepted, copy},
     sys::{self, DeviceName},
 };
 use crate::{
@@ -65,8 +69,17 @@ pub struct Tap {
     /// A socket for requests about the device.
     /// It is in the network namespace in which it was opened.
     control: OwnedFd,
-    /// The queue that created the device, until [`Port::split`] returns it.
-    first: Option<File>,
+    /// The inherited queues, or the one that created the device.
+    ///
+    /// From [`Port::split`] on, one for each packet thread.
+    queues: Vec<OpenQueue>,
+    is_split: bool,
+}
+
+/// A queue of the device.
+struct OpenQueue {
+    file: Arc<File>,
+    is_inherited: bool,
 }
 
 /// Settings of a TAP device; those that are `None` stay as they are.
@@ -85,19 +98,31 @@ pub struct TapSettings {
 impl Tap {
     /// Opens the device of this name, or creates it, and brings it up.
     ///
+    /// Uses the queues that an earlier process stored.
+    ///
     /// # Errors
     ///
     /// If the device exists and is not a TAP with several queues, if another program or switch has it,
     /// or if the daemon lacks `CAP_NET_ADMIN`.
-    pub fn open(device: &str, settings: TapSettings) -> Result<Self, PortError> {
+    pub fn open(
+        device: &str,
+        settings: TapSettings,
+        inherited: Vec<StoredDescriptor>,
+    ) -> Result<Self, PortError> {
         let device = DeviceName::new(device)?;
         // A device that does not exist yet is claimed when it is created.
         let existing = if_nametoindex(device.as_str()).ok();
         let claim = existing.map(|index| DeviceClaim::take("tap", &device, index)).transpose()?;
-        if existing.is_some_and(is_held) {
-            return Err(PortError::InUse { name: device.as_str().to_owned() });
+        let inherited =
+            accepted(device.as_str(), inherited, |stored| check_queue(&stored.fd, &device));
+        let mut queues: Vec<_> = inherited.into_iter().map(OpenQueue::inherited).collect();
+        if queues.is_empty() {
+            if existing.is_some_and(is_held) {
+                return Err(PortError::InUse { name: device.as_str().to_owned() });
+            }
+            queues.push(OpenQueue::open(&device)?);
         }
-        let first = queue(&device)?;
+        let first = Arc::clone(&queues[0].file);
         let failing = |doing| {
             let name = device.as_str();
             move |source| PortError::device(doing, name, NEEDS, source)
@@ -128,7 +153,16 @@ impl Tap {
             sys::bring_up(control.as_fd(), &device).map_err(failed)?;
         }
         let is_persistent = settings.persistent;
-        Ok(Self { device, index, mac, is_persistent, _claim: claim, control, first: Some(first) })
+        Ok(Self {
+            device,
+            index,
+            mac,
+            is_persistent,
+            _claim: claim,
+            control,
+            queues,
+            is_split: false,
+        })
     }
 }
 
@@ -160,8 +194,7 @@ fn queue(device: &DeviceName) -> Result<File, PortError> {
         .custom_flags(libc::O_NONBLOCK)
         .open("/dev/net/tun")
         .map_err(|source| PortError::device("open", "/dev/net/tun", NEEDS, source))?;
-    let flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_MULTI_QUEUE;
-    sys::attach_tun(file.as_fd(), device, flags).map_err(|source| {
+    sys::attach_tun(file.as_fd(), device, QUEUE_FLAGS).map_err(|source| {
         match source.raw_os_error().map(Errno::from_raw) {
             Some(Errno::EBUSY | Errno::EINVAL) => PortError::InUse { name: name.to_owned() },
             _ => failed(source),
@@ -205,18 +238,17 @@ impl Port for Tap {
 
     fn split(&mut self, threads: u16) -> Result<Vec<Queues>, PortError> {
         let name = self.device.as_str();
-        let Some(first) = self.first.take() else {
+        if self.is_split {
             return Err(PortError::AlreadySplit { name: name.to_owned() });
-        };
-        let mut files = vec![first];
-        for _ in 1..threads {
-            files.push(queue(&self.device)?);
         }
-        files.truncate(threads.into());
-        let queues = files.into_iter().map(|file| {
-            let file = Arc::new(file);
-            let rx = TapRx { file: Arc::clone(&file), device: name.to_owned() };
-            let tx = TapTx { file, end: TxEnd::Full };
+        self.is_split = true;
+        for _ in self.queues.len()..threads.into() {
+            self.queues.push(OpenQueue::open(&self.device)?);
+        }
+        self.queues.truncate(threads.into());
+        let queues = self.queues.iter().map(|OpenQueue { file, .. }| {
+            let rx = TapRx { file: Arc::clone(file), device: name.to_owned() };
+            let tx = TapTx { file: Arc::clone(file), end: TxEnd::Full };
             Queues { rx: Some(Box::new(rx)), tx: Box::new(tx) }
         });
         Ok(queues.collect())
@@ -248,7 +280,43 @@ impl Port for Tap {
     fn counters(&self) -> PortCounters {
         PortCounters::default()
     }
+
+    fn stored_descriptors(&self) -> Vec<StoredDescriptor> {
+        let name = |number| format!("tap/{}/{number:04}", self.device.as_str());
+        let queues = self.queues.iter().enumerate();
+        queues
+            .filter_map(|(number, queue)| copy(name(number), &*queue.file, queue.is_inherited))
+            .collect()
+    }
 }
+
+impl OpenQueue {
+    fn open(device: &DeviceName) -> Result<Self, PortError> {
+        Ok(Self { file: Arc::new(queue(device)?), is_inherited: false })
+    }
+
+    fn inherited(stored: StoredDescriptor) -> Self {
+        Self { file: Arc::new(File::from(stored.fd)), is_inherited: true }
+    }
+}
+
+/// Checks that an inherited descriptor is a queue of the device.
+fn check_queue(queue: &OwnedFd, device: &DeviceName) -> Result<(), RefusedDescriptor> {
+    let kind = RefusedDescriptor::Kind("a queue of a TAP");
+    let Ok((name, flags)) = sys::tun_of_queue(queue.as_fd()) else { return Err(kind) };
+    if flags & libc::IFF_TAP == 0 {
+        return Err(kind);
+    }
+    if name != device.as_str() || if_nametoindex(device.as_str()).is_err() {
+        return Err(RefusedDescriptor::Device);
+    }
+    let is_alike = flags & QUEUE_FLAGS == QUEUE_FLAGS;
+    if is_alike { Ok(()) } else { Err(RefusedDescriptor::Layout) }
+}
+
+/// The flags of a queue.
+const QUEUE_FLAGS: c_int =
+    libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_MULTI_QUEUE;
 
 struct TapRx {
     file: Arc<File>,

@@ -13,7 +13,7 @@ use super::{
     upkeep::{DirtyCounts, dumped_entry},
 };
 use crate::{
-    command::{Command, DumpedEntry, Injection, ThreadPort},
+    command::{Command, DumpedEntry, Injection, ThreadPort, ThreadReceiver},
     metrics::DropReason,
     port::Queues,
     thread::{execute::ParsedPacket, tx_port::TxPort},
@@ -38,6 +38,7 @@ impl PacketThread {
     fn handle_command(&mut self, command: Command) {
         match command {
             Command::AddPort(port) => self.add_port(*port),
+            Command::AddReceiver(receiver) => self.add_receiver(*receiver),
             Command::RemovePort(port, reply) => reply(self.remove_port(port)),
             Command::Bind(port, bridge, number) => {
                 self.rx_ports.bind(port, bridge, number);
@@ -83,21 +84,26 @@ impl PacketThread {
         let tx = TxPort::new(port, queues.tx, capabilities, traffic.clone());
         self.outputs.add(tx);
         if let Some(queue) = queues.rx {
-            self.rx_ports.add(RxPort {
-                port,
-                bridge,
-                number,
-                queue,
-                state: RxState::Open,
-                may_have_more: false,
-                traffic,
-                waiting: WaitingPackets::new(self.config.waiting_per_port),
-                received: 0,
-                burst_start: 0,
-                finished: 0,
-                stall_budget: StallBudget::new(self.config.stall_budget, self.now),
-            });
+            self.add_receiver(ThreadReceiver { port, bridge, number, queue, traffic });
         }
+    }
+
+    fn add_receiver(&mut self, added: ThreadReceiver) {
+        let ThreadReceiver { port, bridge, number, queue, traffic } = added;
+        self.rx_ports.add(RxPort {
+            port,
+            bridge,
+            number,
+            queue,
+            state: RxState::Open,
+            may_have_more: false,
+            traffic,
+            waiting: WaitingPackets::new(self.config.waiting_per_port),
+            received: 0,
+            burst_start: 0,
+            finished: 0,
+            stall_budget: StallBudget::new(self.config.stall_budget, self.now),
+        });
     }
 
     fn remove_port(&mut self, port: DatapathPort) -> Option<Queues> {

@@ -9,6 +9,7 @@
 
 mod devices;
 mod frames;
+mod inherited;
 mod streams;
 mod wakeups;
 mod xdp;

@@ -46,6 +46,9 @@ pub(crate) enum OpenPolicy {
     Retried,
 }
 
+/// Fills the tables of a new bridge, by its name.
+pub(crate) type TableFiller<'a> = dyn FnMut(&str) + Send + 'a;
+
 /// The result of adding a port to its bridge.
 struct PortInsertion {
     number: PortNo,
@@ -110,14 +113,17 @@ impl Structure {
         &self,
         settings: &config::BridgeOptions,
     ) -> Result<(), SwitchError> {
-        self.create_bridge(settings, OpenPolicy::Required).await
+        self.create_bridge(settings, OpenPolicy::Required, &mut |_| ()).await
     }
 
     /// Adds a bridge, with a policy for its devices and addresses.
+    ///
+    /// `fill` is called before the bridge has ports and controllers, and may fill its tables.
     pub(crate) async fn create_bridge(
         &self,
         settings: &config::BridgeOptions,
         policy: OpenPolicy,
+        fill: &mut TableFiller<'_>,
     ) -> Result<(), SwitchError> {
         let whole = Config { bridges: vec![settings.clone()], ..Config::default() };
         whole.check_parts().map_err(|error| *error.problem)?;
@@ -136,6 +142,7 @@ impl Structure {
         self.plane
             .publisher()
             .change(|pipeline| Ok::<_, SwitchError>(pipeline.add_bridge(id, tables)))?;
+        fill(&name);
         if let Err(error) = self.fill_bridge(id, settings, policy).await {
             // A bridge without all of its ports is removed again.
             if let Err(trouble) = self.remove_bridge(&name).await {

@@ -24,7 +24,8 @@ fn null(name: &str) -> config::PortOptions {
 /// Starts a control plane with a limited range of numbers.
 fn start(numbers: u32) -> Arc<ControlPlane> {
     let engine: EngineMaker = Box::new(|pipeline| Box::new(Iterative::new(pipeline)));
-    let (control, news) = ControlPlane::start(&Config::default(), 1, engine).unwrap();
+    let store = Arc::new(shunt_datapath::port::NoDescriptorStore);
+    let (control, news) = ControlPlane::start(&Config::default(), 1, engine, store).unwrap();
     *control.bridges.lock() = BridgeRegistry::limited(numbers);
     tokio::spawn(Arc::new(OpenFlowServers::new(&control, None)).run(news));
     control

@@ -1,14 +1,19 @@
 //! Opens and closes the devices of registered ports, and attaches them to the packet threads.
 //!
-//! An opened port is added to the packet threads first and to the tables afterwards. A port that is
-//! closed leaves the tables first. It leaves the threads when no packet can be sent to it.
+//! An opened port is added to the packet threads first and to the tables afterwards. Then the threads
+//! get its receive queues: a packet finds its port in the tables. While packets are held, as during a
+//! restore, the system queues them. A port that is closed leaves the tables first. It leaves the
+//! threads when no packet can be sent to it.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
 
 use shunt_datapath::{
     Command, PortError,
-    command::ThreadPort,
-    port::{Port, Queues, open},
+    command::{ThreadPort, ThreadReceiver},
+    port::{DescriptorStore, Port, Queues, RxQueue, open_inheriting},
 };
 use shunt_flow::PortNo;
 use shunt_pipeline::{BridgeId, DatapathPort};
@@ -29,6 +34,10 @@ pub(crate) struct PortAttacher {
     plane: Arc<DataPlane>,
     bridges: Arc<Bridges>,
     nic: Arc<NicSlot>,
+    /// Keeps the queues of ports for a later process.
+    descriptors: Arc<dyn DescriptorStore>,
+    /// Set while new ports receive nothing.
+    is_held: AtomicBool,
     seed: u64,
 }
 
@@ -46,9 +55,10 @@ impl PortAttacher {
         plane: Arc<DataPlane>,
         bridges: Arc<Bridges>,
         nic: Arc<NicSlot>,
+        descriptors: Arc<dyn DescriptorStore>,
         seed: u64,
     ) -> Self {
-        Self { plane, bridges, nic, seed }
+        Self { plane, bridges, nic, descriptors, is_held: AtomicBool::new(false), seed }
     }
 
     /// Opens a registered port, and adds it to the packet threads.
@@ -96,7 +106,14 @@ impl PortAttacher {
         let seed = self.seed.wrapping_add(number);
         // Opening a capture file reads it completely, and opening a device takes the system a
         // while.
-        Ok(spec.map(|spec| spawn_blocking(move || open(&spec, seed))))
+        let descriptors = Arc::clone(&self.descriptors);
+        Ok(spec.map(|spec| {
+            spawn_blocking(move || {
+                let prefix = spec.store_prefix();
+                let inherited = prefix.map_or_else(Vec::new, |prefix| descriptors.take(&prefix));
+                open_inheriting(&spec, seed, inherited)
+            })
+        }))
     }
 
     /// Begins to create the queues of an open port.
@@ -149,29 +166,76 @@ impl PortAttacher {
             // Threads process commands in order: after this acknowledgement they have the ports.
             self.plane.pull_threads().await;
         }
+        let mut stored = Vec::new();
         for AttachedPort { bridge, number, port, receivers } in attached {
             self.bridges.with_port(bridge, number, |entered| {
+                let threads = receivers.iter().map(|(thread, _)| *thread);
+                entered.receivers = threads.collect();
+                entered.held_queues = receivers;
+                let prefix = entered.spec().and_then(|spec| spec.store_prefix());
+                stored.extend(prefix.map(|prefix| (prefix, port.stored_descriptors())));
                 entered.mac = if number == PortNo::LOCAL { entered.mac } else { port.mac() };
                 entered.link_up = port.link_up();
                 entered.trouble = None;
-                entered.receivers = receivers;
                 entered.open = Some(port);
             });
         }
         self.bridges.publish_ports();
+        if !self.is_held.load(Relaxed) {
+            self.begin_receiving().await;
+        }
+        let descriptors = Arc::clone(&self.descriptors);
+        // The service manager may be busy.
+        let keep = spawn_blocking(move || {
+            stored.into_iter().for_each(|(prefix, own)| descriptors.keep(&prefix, own));
+        });
+        let _ = keep.await;
         results
     }
 
-    /// Waits for the queues of a port, and sends them to the packet threads.
+    /// Holds the packets of ports that are opened from now on: the system queues them.
+    ///
+    /// Ports that are open go on.
+    pub(crate) fn hold(&self) {
+        self.is_held.store(true, Relaxed);
+    }
+
+    /// Ends [`Self::hold`]: the held ports receive.
+    pub(crate) async fn release(&self) {
+        self.is_held.store(false, Relaxed);
+        self.begin_receiving().await;
+    }
+
+    /// Sends the held receive queues to the packet threads.
+    async fn begin_receiving(&self) {
+        let held: Vec<_> = {
+            let mut bridges = self.bridges.lock();
+            let receivers = bridges.iter_mut().flat_map(|bridge| {
+                let id = bridge.id;
+                bridge.ports.values_mut().flat_map(move |port| receivers(id, port))
+            });
+            receivers.collect()
+        };
+        if held.is_empty() {
+            return;
+        }
+        // A thread translates packets by its own version, which must have the ports.
+        self.plane.adopted_newest().await;
+        for (thread, receiver) in held {
+            self.plane.send(thread, Command::AddReceiver(Box::new(receiver))).await;
+        }
+    }
+
+    /// Waits for the queues of a port, and sends those for sending to the threads.
     async fn add_to_threads(&self, port: SplittingPort) -> Result<AttachedPort, SwitchError> {
         let SplittingPort { name, bridge, number, datapath, threads, splitting } = port;
         let (port, queues) = finished("create the queues of", &name, splitting).await?;
         let traffic = self.bridges.lock().find_port(&name)?.1.traffic.clone();
         let capabilities = port.capabilities();
         let mut receivers = Vec::new();
-        for (thread, queues) in threads.into_iter().zip(queues) {
+        for (thread, mut queues) in threads.into_iter().zip(queues) {
             let Some(traffic) = traffic.get(thread).cloned() else { continue };
-            receivers.extend(queues.rx.is_some().then_some(thread));
+            receivers.extend(queues.rx.take().map(|queue| (thread, queue)));
             let added =
                 ThreadPort { port: datapath, bridge, number, capabilities, queues, traffic };
             self.plane.send(thread, Command::AddPort(Box::new(added))).await;
@@ -210,15 +274,18 @@ impl PortAttacher {
         name: &str,
         end: impl FnOnce(Box<dyn Port>) + Send + 'static,
     ) -> Result<(), SwitchError> {
-        let (id, number, datapath, open) = {
+        let (id, number, datapath, prefix, held, open) = {
             let mut bridges = self.bridges.lock();
             let (bridge, port) = bridges.find_port(name)?;
             let (id, number, datapath) = (bridge.id, port.number, port.datapath);
+            let prefix = port.spec().and_then(|spec| spec.store_prefix());
+            let mut held = Vec::new();
             let open = bridges.port_mut(id, number).and_then(|port| {
                 port.link_up = false;
+                held = std::mem::take(&mut port.held_queues);
                 port.take_device()
             });
-            (id, number, datapath, open)
+            (id, number, datapath, prefix, held, open)
         };
         self.bridges.publish_ports();
         if let (Some(datapath), Some(open)) = (datapath, open) {
@@ -227,9 +294,13 @@ impl PortAttacher {
             let queues: Vec<Option<Queues>> = self.plane.ask(question).await;
             // Closing a device takes the system a while, so this runs on neither a packet thread
             // nor this one.
+            let descriptors = Arc::clone(&self.descriptors);
             let close = spawn_blocking(move || {
                 end(open);
-                drop(queues);
+                drop((queues, held));
+                if let Some(prefix) = prefix {
+                    descriptors.discard(&prefix);
+                }
             });
             let _ = close.await;
         }
@@ -386,8 +457,22 @@ struct AttachedPort {
     bridge: BridgeId,
     number: PortNo,
     port: Box<dyn Port>,
-    /// Packet threads that receive from it.
-    receivers: Vec<usize>,
+    /// Its receive queues, each with the packet thread that gets it.
+    receivers: Vec<(usize, Box<dyn RxQueue>)>,
+}
+
+/// Returns the held receive queues of a port, each with the thread that gets it.
+fn receivers(
+    bridge: BridgeId,
+    entered: &mut BridgePort,
+) -> impl Iterator<Item = (usize, ThreadReceiver)> {
+    let held = std::mem::take(&mut entered.held_queues);
+    let (number, traffic) = (entered.number, &entered.traffic);
+    let port = entered.datapath;
+    held.into_iter().filter_map(move |(thread, queue)| {
+        let (port, traffic) = (port?, Arc::clone(traffic.get(thread)?));
+        Some((thread, ThreadReceiver { port, bridge, number, queue, traffic }))
+    })
 }
 
 /// Waits for an operation on the device of a port.

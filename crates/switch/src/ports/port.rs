@@ -7,7 +7,7 @@ use std::{
 
 use shunt_datapath::{
     metrics::PortTraffic,
-    port::{Port, PortCounters, PortSpec, tap::TapSettings},
+    port::{Port, PortCounters, PortSpec, RxQueue, tap::TapSettings},
 };
 use shunt_flow::PortNo;
 use shunt_pipeline::{DatapathPort, PortConfig, PortInfo, PortKind, Time};
@@ -33,6 +33,8 @@ pub(crate) struct BridgePort {
     pub(crate) trouble: Option<String>,
     /// Packet threads that receive from the port while it is open.
     pub(crate) receivers: Vec<usize>,
+    /// Receive queues that packet threads do not have yet, each with its thread.
+    pub(crate) held_queues: Vec<(usize, Box<dyn RxQueue>)>,
     /// Counters of each packet thread; they stay while the port is closed.
     pub(crate) traffic: Vec<Arc<PortTraffic>>,
     /// Port configuration set by controllers.
@@ -63,6 +65,7 @@ impl BridgePort {
             closed: PortCounters::default(),
             trouble: None,
             receivers: Vec::new(),
+            held_queues: Vec::new(),
             traffic,
             config: PortConfig::default(),
             mac: [0; 6],

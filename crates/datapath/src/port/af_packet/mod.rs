@@ -16,6 +16,9 @@
 //! After a number of empty receives, the queue checks whether the device was removed. It waits for
 //! a device that is only down.
 //!
+//! A process can inherit the sockets of an earlier one with their rings
+//! ([`StoredDescriptor`](super::StoredDescriptor)). It first reads the frames that arrived meanwhile.
+//!
 //! Source: packet(7); Linux `Documentation/networking/packet_mmap.rst`.
 
 mod port;

@@ -19,6 +19,7 @@ use nix::{
     },
 };
 use shunt_pipeline::DatapathPort;
+use tracing::warn;
 
 use super::ring::{Filled, Ring, RingLayout, SlotContent};
 use crate::metrics::RxLoss;
@@ -31,6 +32,7 @@ use crate::port::{
     claim::{DeviceClaim, refuse_member},
     error::{lost_reason, tx_end_of},
     link,
+    stored::{RefusedDescriptor, StoredDescriptor, accepted, copy},
     sys::{self, DeviceName},
 };
 
@@ -56,8 +58,17 @@ pub struct AfPacket {
     control: OwnedFd,
     /// Number of slots of a receive ring; `None`: the default.
     rx_slots: Option<u32>,
+    /// The sockets that an earlier process stored, until the queues are created.
+    inherited: Vec<StoredDescriptor>,
     /// The sockets of the queues; empty until the queues are created.
-    sockets: Vec<Arc<Socket>>,
+    sockets: Vec<OpenSocket>,
+}
+
+/// The socket of a queue.
+struct OpenSocket {
+    socket: Arc<Socket>,
+    layout: RingLayout,
+    is_inherited: bool,
 }
 
 /// A packet socket, shared by both queues of a thread.
@@ -76,11 +87,17 @@ impl AfPacket {
     /// Opens the device of this name, and sets its MTU if one is given.
     ///
     /// Each receive ring has `rx_slots` slots or some more.
+    /// Uses the sockets that an earlier process stored.
     ///
     /// # Errors
     ///
     /// If there is no such device, if it has another user, or if the daemon lacks `CAP_NET_RAW`.
-    pub fn open(device: &str, mtu: Option<u32>, rx_slots: Option<u32>) -> Result<Self, PortError> {
+    pub fn open(
+        device: &str,
+        mtu: Option<u32>,
+        rx_slots: Option<u32>,
+        inherited: Vec<StoredDescriptor>,
+    ) -> Result<Self, PortError> {
         let device = DeviceName::new(device)?;
         let failed = |source| PortError::device("open", device.as_str(), NEEDS, source);
         let control = sys::packet_socket().map_err(failed)?;
@@ -93,11 +110,12 @@ impl AfPacket {
                 |source| PortError::device("set the MTU of", device.as_str(), ADMIN, source);
             sys::set_mtu(control.as_fd(), &device, mtu).map_err(failed)?;
         }
-        Ok(Self { device, index, mac, _claim: claim, control, rx_slots, sockets: Vec::new() })
+        let sockets = Vec::new();
+        Ok(Self { device, index, mac, _claim: claim, control, rx_slots, inherited, sockets })
     }
 
     /// Creates a socket that receives from the device into its ring.
-    fn queue(&self) -> io::Result<(Arc<Socket>, Ring)> {
+    fn queue(&self) -> io::Result<(OpenSocket, Ring)> {
         let fd = sys::packet_socket()?;
         let socket = fd.as_fd();
         let enable = |option| sys::set_option(socket, libc::SOL_PACKET, option, &1);
@@ -105,20 +123,57 @@ impl AfPacket {
         // socket is bound: every frame must be received through the ring.
         enable(libc::PACKET_VNET_HDR)?;
         enable(libc::PACKET_IGNORE_OUTGOING)?;
-        let layout = if has_long_queue(socket) {
+        let layout = self.layout(socket);
+        if layout.is_short() {
             enable(libc::PACKET_COPY_THRESH)?;
-            RingLayout::SHORT_SLOTS
-        } else {
-            RingLayout::LONG_SLOTS
-        };
-        let layout = self.rx_slots.map_or(layout, |slots| layout.with_slots(slots));
+        }
         let ring = Ring::new(socket, layout)?;
         sys::make_promiscuous(socket, self.index)?;
         // Without CAP_NET_ADMIN the system's limit applies, and more bursts are cut short.
         let _ = sys::set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER);
         sys::bind_packet(socket, self.index)?;
-        let socket = Socket { fd, rx_dropped: AtomicU64::new(0) };
-        Ok((Arc::new(socket), ring))
+        Ok((OpenSocket { socket: Socket::new(fd), layout, is_inherited: false }, ring))
+    }
+
+    /// Returns the layout of the ring of a socket, and makes its receive queue long.
+    fn layout(&self, socket: BorrowedFd<'_>) -> RingLayout {
+        let is_long = has_long_queue(socket);
+        let layout = if is_long { RingLayout::SHORT_SLOTS } else { RingLayout::LONG_SLOTS };
+        self.rx_slots.map_or(layout, |slots| layout.with_slots(slots))
+    }
+
+    /// Takes the queue of a socket that an earlier process stored.
+    fn inherit(&self, stored: StoredDescriptor) -> io::Result<(OpenSocket, Ring)> {
+        let layout = self.layout(stored.fd.as_fd());
+        let ring = Ring::inherit(stored.fd.as_fd(), layout)?;
+        Ok((OpenSocket { socket: Socket::new(stored.fd), layout, is_inherited: true }, ring))
+    }
+
+    /// Checks that an inherited descriptor is a socket as [`Self::queue`] creates it.
+    fn check_inherited(&self, stored: &StoredDescriptor) -> Result<(), RefusedDescriptor> {
+        let fd = stored.fd.as_fd();
+        let is = |option, value| sys::socket_option(fd, option).is_ok_and(|own| own == value);
+        if !is(libc::SO_DOMAIN, libc::AF_PACKET) || !is(libc::SO_TYPE, libc::SOCK_RAW) {
+            return Err(RefusedDescriptor::Kind("a packet socket"));
+        }
+        // Devices of two namespaces may have one number. Linux before 5.14 has no such option.
+        let namespace = |fd| sys::namespace_of_socket(fd).ok();
+        if sys::bound_device(fd)? != Some(self.index)
+            || namespace(fd) != namespace(self.control.as_fd())
+        {
+            return Err(RefusedDescriptor::Device);
+        }
+        let is = |option, value| sys::packet_option(fd, option).is_ok_and(|own| own == value);
+        let is_alike = is(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as c_int)
+            && is(libc::PACKET_VNET_HDR, 1)
+            && stored.name.ends_with(&format!("/{}", self.layout(fd)));
+        if is_alike { Ok(()) } else { Err(RefusedDescriptor::Layout) }
+    }
+}
+
+impl Socket {
+    fn new(fd: OwnedFd) -> Arc<Self> {
+        Arc::new(Self { fd, rx_dropped: AtomicU64::new(0) })
     }
 }
 
@@ -137,11 +192,14 @@ fn has_long_queue(socket: BorrowedFd<'_>) -> bool {
 }
 
 /// Lets the kernel spread flows over sockets that are bound to one device.
-fn deal_flows(sockets: &[Arc<Socket>]) -> io::Result<()> {
+///
+/// Inherited sockets may be in a group already.
+fn deal_flows(sockets: &[OpenSocket]) -> io::Result<()> {
     let Some((first, others)) = sockets.split_first() else { return Ok(()) };
     if others.is_empty() {
         return Ok(());
     }
+    let joined = |socket: &Socket| sys::packet_option(socket.fd.as_fd(), libc::PACKET_FANOUT);
     let join = |socket: &Socket, flags: c_uint, group: c_uint| {
         let mode = libc::PACKET_FANOUT_HASH | libc::PACKET_FANOUT_FLAG_IGNORE_OUTGOING | flags;
         sys::set_option(
@@ -151,10 +209,13 @@ fn deal_flows(sockets: &[Arc<Socket>]) -> io::Result<()> {
             &(mode << 16 | group),
         )
     };
-    // The kernel chooses an unused number.
-    join(first, libc::PACKET_FANOUT_FLAG_UNIQUEID, 0)?;
-    let group = sys::packet_option(first.fd.as_fd(), libc::PACKET_FANOUT)?.cast_unsigned() & 0xffff;
-    others.iter().try_for_each(|socket| join(socket, 0, group))
+    if joined(&first.socket)? == 0 {
+        // The kernel chooses an unused number.
+        join(&first.socket, libc::PACKET_FANOUT_FLAG_UNIQUEID, 0)?;
+    }
+    let group = joined(&first.socket)?.cast_unsigned() & 0xffff;
+    let alone = others.iter().map(|open| &open.socket).filter(|own| joined(own).unwrap_or(0) == 0);
+    alone.map(Arc::as_ref).try_for_each(|socket| join(socket, 0, group))
 }
 
 impl Port for AfPacket {
@@ -173,15 +234,27 @@ impl Port for AfPacket {
             return Err(PortError::AlreadySplit { name: name.to_owned() });
         }
         let failed = |source| PortError::device("receive from", name, NEEDS, source);
-        let made: io::Result<Vec<_>> = (0..threads).map(|_| self.queue()).collect();
-        let (sockets, rings): (Vec<_>, Vec<_>) = made.map_err(failed)?.into_iter().unzip();
+        let mut inherited = std::mem::take(&mut self.inherited);
+        inherited = accepted(name, inherited, |stored| self.check_inherited(stored));
+        inherited.truncate(threads.into());
+        let mut made = Vec::new();
+        for stored in inherited {
+            match self.inherit(stored) {
+                Ok(queue) => made.push(queue),
+                Err(error) => warn!(%error, "device {name}: a stored socket cannot be used"),
+            }
+        }
+        for _ in made.len()..threads.into() {
+            made.push(self.queue().map_err(failed)?);
+        }
+        let (sockets, rings): (Vec<_>, Vec<_>) = made.into_iter().unzip();
         deal_flows(&sockets).map_err(failed)?;
         // Before a socket joined the group, it received every frame, as the first one did.
         let mut queues = Vec::with_capacity(sockets.len());
-        for (number, (socket, ring)) in sockets.iter().zip(rings).enumerate() {
-            let (device, shared) = (name.to_owned(), Arc::clone(socket));
-            let mut rx = PacketRx { socket: shared, ring, device, empty: 0 };
-            if number > 0 {
+        for (number, (open, ring)) in sockets.iter().zip(rings).enumerate() {
+            let (device, socket) = (name.to_owned(), &open.socket);
+            let mut rx = PacketRx { socket: Arc::clone(socket), ring, device, empty: 0 };
+            if number > 0 && !open.is_inherited {
                 rx.clear();
             }
             let tx = PacketTx { socket: Arc::clone(socket), end: TxEnd::Full };
@@ -215,13 +288,23 @@ impl Port for AfPacket {
 
     fn counters(&self) -> PortCounters {
         let mut counters = PortCounters::default();
-        for socket in &self.sockets {
+        for OpenSocket { socket, .. } in &self.sockets {
             // The kernel resets this counter when it is read.
             let more = sys::take_packet_drops(socket.fd.as_fd()).unwrap_or(0);
             let before = socket.rx_dropped.fetch_add(more.into(), Relaxed);
             counters.rx_dropped += before + u64::from(more);
         }
         counters
+    }
+
+    fn stored_descriptors(&self) -> Vec<StoredDescriptor> {
+        let name =
+            |number, layout| format!("af_packet/{}/{number:04}/{layout}", self.device.as_str());
+        let sockets = self.sockets.iter().enumerate();
+        let stored = sockets.filter_map(|(number, open)| {
+            copy(name(number, open.layout), &open.socket.fd, open.is_inherited)
+        });
+        stored.collect()
     }
 }
 
@@ -264,6 +347,10 @@ impl PacketRx {
 impl RxQueue for PacketRx {
     fn rx(&mut self, pool: &mut Pool, burst: &mut Vec<Packet>) -> Result<RxReport, PortError> {
         let mut report = RxReport::default();
+        if !self.ring.is_next_known() && !self.ring.find_next() {
+            self.check_device()?;
+            return Ok(report);
+        }
         for received in 0..BURST {
             let Some(slot) = self.ring.next() else {
                 if received == 0 {
@@ -388,8 +475,7 @@ impl PacketTx {
         let fd = sys::packet_socket()?;
         sys::set_option(fd.as_fd(), libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)?;
         sys::bind_packet_sender(fd.as_fd(), device)?;
-        let socket = Socket { fd, rx_dropped: AtomicU64::new(0) };
-        Ok(Self { socket: Arc::new(socket), end: TxEnd::Full })
+        Ok(Self { socket: Socket::new(fd), end: TxEnd::Full })
     }
 }
 

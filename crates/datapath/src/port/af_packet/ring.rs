@@ -13,12 +13,15 @@
 //! Slots never cross the end of a block, and a block takes a power of two of pages: 15 long slots to
 //! a block of 1 MiB waste less than 300 bytes of it, where a slot to itself would waste half.
 //!
+//! A process that inherits the socket maps the same ring. The kernel keeps its position to itself, so
+//! the reader looks for the slot that was filled first ([`Ring::find_next`]).
+//!
 //! Source: Linux `Documentation/networking/packet_mmap.rst`.
 #![expect(unsafe_code, reason = "memory shared with the kernel")]
 
 use std::{
     ffi::c_void,
-    io,
+    fmt, io,
     os::fd::{AsRawFd, BorrowedFd},
     ptr::{self, NonNull},
     slice,
@@ -80,6 +83,18 @@ impl RingLayout {
     const fn slots(self) -> usize {
         self.blocks * self.slots_per_block
     }
+
+    /// Returns whether long frames have no slot.
+    pub(super) const fn is_short(self) -> bool {
+        self.slot == Self::SHORT_SLOTS.slot
+    }
+}
+
+/// Writes number and bytes of blocks, and the bytes of a slot: `16x65536x2048`.
+impl fmt::Display for RingLayout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}x{}x{}", self.blocks, self.block, self.slot)
+    }
 }
 
 /// Longest ring header and virtio header before a frame.
@@ -96,6 +111,8 @@ pub(super) struct Ring {
     layout: RingLayout,
     /// The slot that the kernel fills next.
     next: usize,
+    /// False until an inherited ring had a filled slot beside an empty one.
+    is_next_known: bool,
 }
 
 // SAFETY: the mapping belongs to this value alone and is not bound to the thread that made it.
@@ -114,6 +131,19 @@ impl Ring {
         let version = libc::tpacket_versions::TPACKET_V2 as i32;
         sys::set_option(socket, libc::SOL_PACKET, libc::PACKET_VERSION, &version)?;
         sys::set_option(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
+        Self::map(socket, layout)
+    }
+
+    /// Maps the ring that an earlier process has created for the socket.
+    ///
+    /// The kernel refuses a layout of another size.
+    pub(super) fn inherit(socket: BorrowedFd<'_>, layout: RingLayout) -> io::Result<Self> {
+        let mut ring = Self::map(socket, layout)?;
+        ring.is_next_known = false;
+        Ok(ring)
+    }
+
+    fn map(socket: BorrowedFd<'_>, layout: RingLayout) -> io::Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let (flags, fd) = (libc::MAP_SHARED | libc::MAP_POPULATE, socket.as_raw_fd());
         // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory of ours.
@@ -122,14 +152,51 @@ impl Ring {
             return Err(io::Error::last_os_error());
         }
         let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mapped at zero"))?;
-        Ok(Self { base, layout, next: 0 })
+        Ok(Self { base, layout, next: 0, is_next_known: true })
+    }
+
+    /// Returns whether the next slot is the one that the kernel fills next.
+    pub(super) const fn is_next_known(&self) -> bool {
+        self.is_next_known
+    }
+
+    /// Looks for the slot that was filled first; returns whether a slot is filled.
+    ///
+    /// Filled slots follow each other, so the first one is behind an empty slot. The kernel may fill
+    /// two slots at once and release the second one first. Then several slots are behind empty ones,
+    /// and the time of their frames decides, as it does for a full ring.
+    pub(super) fn find_next(&mut self) -> bool {
+        let mut filled = Vec::with_capacity(self.slots());
+        for slot in 0..self.slots() {
+            self.next = slot;
+            filled.push(self.is_filled().then(|| self.time()));
+        }
+        let before = |slot: usize| filled[(slot + filled.len() - 1) % filled.len()];
+        let all = filled.iter().enumerate().filter_map(|(slot, time)| Some((slot, (*time)?)));
+        let first = all.clone().filter(|(slot, _)| before(*slot).is_none());
+        let first = first.min_by_key(|(_, time)| *time);
+        self.is_next_known = first.is_some();
+        let first = first.or_else(|| all.min_by_key(|(_, time)| *time));
+        self.next = first.map_or(0, |(slot, _)| slot);
+        first.is_some()
+    }
+
+    /// Returns whether the reader owns the next slot.
+    fn is_filled(&self) -> bool {
+        // Pairs with the kernel's barrier between filling the slot and releasing it.
+        self.status().load(Acquire) & libc::TP_STATUS_USER != 0
+    }
+
+    /// Returns the time at which the frame of the next slot was received.
+    fn time(&self) -> (u32, u32) {
+        // SAFETY: the slot begins with this header, and the reader owns it.
+        let header = unsafe { self.slot().cast::<libc::tpacket2_hdr>().read() };
+        (header.tp_sec, header.tp_nsec)
     }
 
     /// Returns the next slot that the kernel has filled.
     pub(super) fn next(&mut self) -> Option<Slot<'_>> {
-        // Pairs with the kernel's barrier between filling the slot and releasing it.
-        let is_ours = self.status().load(Acquire) & libc::TP_STATUS_USER != 0;
-        is_ours.then(|| Slot { ring: self })
+        self.is_filled().then(|| Slot { ring: self })
     }
 
     /// Returns the number of slots.

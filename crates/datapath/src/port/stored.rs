@@ -1,0 +1,116 @@
+//! Descriptors of ports that outlive the process.
+//!
+//! A service manager such as systemd keeps descriptors of a daemon that restarts
+//! (`sd_pid_notify_with_fds(3)`, `FDSTORE=1`). While it holds the queues of a port, the device keeps
+//! its carrier and its addresses, and the system queues the packets that arrive. The next process
+//! takes the queues, and forwards these packets.
+//!
+//! A descriptor has a name, which starts with that of its port ([`PortSpec::store_prefix`]). The name
+//! of a queue has its number and its layout. A port takes a descriptor only if the descriptor is what
+//! its name says. It refuses others, and opens these queues as in a first start.
+
+use std::{
+    fmt::Debug,
+    io,
+    os::fd::{AsFd, OwnedFd},
+};
+
+use tracing::warn;
+
+use super::PortSpec;
+
+/// A descriptor of a port, for a process that starts later.
+#[derive(Debug)]
+pub struct StoredDescriptor {
+    /// Name of the descriptor: printable ASCII without colon.
+    pub name: String,
+    /// The descriptor.
+    pub fd: OwnedFd,
+    /// Set if an earlier process has stored the descriptor, and this process uses it.
+    pub is_inherited: bool,
+}
+
+/// A store of descriptors that outlives the process.
+///
+/// Names are unique. Calls may wait for a moment, so control threads alone make them.
+pub trait DescriptorStore: Debug + Send + Sync {
+    /// Takes the descriptors that an earlier process has stored with this prefix.
+    ///
+    /// Each can be taken once. They stay in the store until [`Self::keep`] or [`Self::discard`].
+    fn take(&self, prefix: &str) -> Vec<StoredDescriptor>;
+
+    /// Stores descriptors, and removes the others with this prefix from the store.
+    fn keep(&self, prefix: &str, descriptors: Vec<StoredDescriptor>);
+
+    /// Removes the descriptors with this prefix from the store.
+    fn discard(&self, prefix: &str) {
+        self.keep(prefix, Vec::new());
+    }
+}
+
+/// No store: descriptors end with the process.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoDescriptorStore;
+
+impl DescriptorStore for NoDescriptorStore {
+    fn take(&self, _prefix: &str) -> Vec<StoredDescriptor> {
+        Vec::new()
+    }
+
+    fn keep(&self, _prefix: &str, _descriptors: Vec<StoredDescriptor>) {}
+}
+
+impl PortSpec {
+    /// Returns the prefix of the names of its descriptors.
+    ///
+    /// `None` if they cannot be stored: the XDP program of an AF_XDP port and its frames belong to one process.
+    #[must_use]
+    pub fn store_prefix(&self) -> Option<String> {
+        match self {
+            Self::AfPacket { device, .. } => Some(format!("af_packet/{device}/")),
+            Self::Tap { device, .. } => Some(format!("tap/{device}/")),
+            Self::Null | Self::Pcap { .. } | Self::AfXdp { .. } => None,
+        }
+    }
+}
+
+/// A reason why a port does not use an inherited descriptor.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RefusedDescriptor {
+    #[error("it is not {0}")]
+    Kind(&'static str),
+    #[error("it belongs to another device or network namespace")]
+    Device,
+    #[error("its queue is laid out in another manner")]
+    Layout,
+    #[error(transparent)]
+    System(#[from] io::Error),
+}
+
+/// Returns the descriptors that pass a check, in the order of their names.
+///
+/// Logs the others.
+pub(super) fn accepted(
+    device: &str,
+    mut inherited: Vec<StoredDescriptor>,
+    check: impl Fn(&StoredDescriptor) -> Result<(), RefusedDescriptor>,
+) -> Vec<StoredDescriptor> {
+    inherited.sort_by(|one, other| one.name.cmp(&other.name));
+    inherited.retain(|stored| match check(stored) {
+        Ok(()) => true,
+        Err(error) => {
+            let name = &stored.name;
+            warn!(
+                "device {device}: the stored descriptor {name} is refused: {error}; it is replaced"
+            );
+            false
+        }
+    });
+    inherited
+}
+
+/// Returns a copy of a descriptor to store; `None` if the system refuses one.
+pub(super) fn copy(name: String, fd: &impl AsFd, is_inherited: bool) -> Option<StoredDescriptor> {
+    let fd = fd.as_fd().try_clone_to_owned().ok()?;
+    Some(StoredDescriptor { name, fd, is_inherited })
+}

@@ -1,0 +1,133 @@
+//! The descriptors that systemd keeps while the daemon restarts.
+//!
+//! The daemon sends each descriptor with its name (`FDSTORE=1`, `FDNAME=`) when it has opened it. So the
+//! store is complete even if the daemon is killed. The next process gets all descriptors from systemd.
+//! When the service stops, systemd closes them. It also closes those for which `FileDescriptorStoreMax=`
+//! is too small.
+//!
+//! The descriptors are not watched by systemd (`FDPOLL=0`): it would close those of a device that is down,
+//! and a wait on a socket costs each packet some time.
+//!
+//! Source: `sd_pid_notify_with_fds(3)`.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env,
+    ffi::OsStr,
+    io,
+    os::{
+        fd::{AsFd, OwnedFd},
+        linux::net::SocketAddrExt,
+        unix::{
+            ffi::OsStrExt,
+            net::{SocketAddr, UnixDatagram},
+        },
+    },
+};
+
+use parking_lot::Mutex;
+use shunt_datapath::port::{DescriptorStore, StoredDescriptor};
+use tracing::{info, warn};
+
+use super::passed_descriptors;
+
+/// The descriptor store of systemd; it does nothing without systemd.
+#[derive(Debug)]
+pub(crate) struct ServiceDescriptors {
+    /// Address of the notification socket.
+    notify: Option<SocketAddr>,
+    content: Mutex<StoreContent>,
+}
+
+/// The content of the store.
+#[derive(Debug, Default)]
+struct StoreContent {
+    /// Descriptors of an earlier process that nobody has taken yet.
+    inherited: BTreeMap<String, OwnedFd>,
+    /// Names in the store.
+    names: BTreeSet<String>,
+}
+
+impl ServiceDescriptors {
+    /// Takes the descriptors that systemd passed to this process.
+    pub(crate) fn new() -> Self {
+        let notify = env::var_os("NOTIFY_SOCKET").and_then(|path| address(&path));
+        let inherited: BTreeMap<_, _> = passed_descriptors::take_inherited().into_iter().collect();
+        let names = inherited.keys().cloned().collect();
+        Self { notify, content: Mutex::new(StoreContent { inherited, names }) }
+    }
+
+    /// Closes the descriptors that nobody has taken, and removes them from the store.
+    pub(crate) fn discard_unused(&self) {
+        let unused: Vec<_> =
+            std::mem::take(&mut self.content.lock().inherited).into_keys().collect();
+        for name in unused {
+            info!("service manager: the stored descriptor {name} is not used, closed");
+            self.remove(&name);
+        }
+    }
+
+    /// Removes a descriptor from the store.
+    fn remove(&self, name: &str) {
+        self.content.lock().names.remove(name);
+        self.send(&format!("FDSTOREREMOVE=1\nFDNAME={name}\n"), None);
+    }
+
+    /// Sends a message, and logs a failure.
+    fn send(&self, message: &str, fd: Option<&OwnedFd>) {
+        let Some(address) = &self.notify else { return };
+        if let Err(error) = send_to(address, message, fd) {
+            warn!(%error, "service manager: a descriptor cannot be stored or removed");
+        }
+    }
+}
+
+impl DescriptorStore for ServiceDescriptors {
+    fn take(&self, prefix: &str) -> Vec<StoredDescriptor> {
+        let mut content = self.content.lock();
+        let is_wanted = |name: &String, _: &mut OwnedFd| name.starts_with(prefix);
+        let taken = content.inherited.extract_if(.., is_wanted);
+        taken.map(|(name, fd)| StoredDescriptor { name, fd, is_inherited: true }).collect()
+    }
+
+    fn keep(&self, prefix: &str, descriptors: Vec<StoredDescriptor>) {
+        if self.notify.is_none() {
+            return;
+        }
+        let used: BTreeSet<&str> = descriptors
+            .iter()
+            .filter(|stored| stored.is_inherited)
+            .map(|stored| stored.name.as_str())
+            .collect();
+        let stale: Vec<_> = {
+            let content = self.content.lock();
+            let own = content.names.iter().filter(|name| name.starts_with(prefix));
+            own.filter(|name| !used.contains(name.as_str())).cloned().collect()
+        };
+        stale.iter().for_each(|name| self.remove(name));
+        for StoredDescriptor { name, fd, is_inherited } in &descriptors {
+            if !is_inherited {
+                self.send(&format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0\n"), Some(fd));
+                self.content.lock().names.insert(name.clone());
+            }
+        }
+    }
+}
+
+/// Returns the address of a notification socket; `@` begins an abstract name.
+fn address(path: &OsStr) -> Option<SocketAddr> {
+    let address = match path.as_bytes() {
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
+        _ => SocketAddr::from_pathname(path),
+    };
+    address.ok()
+}
+
+fn send_to(address: &SocketAddr, message: &str, fd: Option<&OwnedFd>) -> io::Result<()> {
+    let socket = UnixDatagram::unbound()?;
+    socket.connect_addr(address)?;
+    match fd {
+        Some(fd) => passed_descriptors::send(&socket, message, fd.as_fd()),
+        None => socket.send(message.as_bytes()).map(drop),
+    }
+}

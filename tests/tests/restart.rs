@@ -1,0 +1,208 @@
+//! A restart under a service manager that keeps descriptors: no packet is lost.
+
+#![expect(clippy::panic, reason = "a test that cannot be set up has failed")]
+
+use std::{
+    fs::{self, File},
+    io::{BufRead, BufReader, Write},
+    path::PathBuf,
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+};
+
+use shunt_tests::{
+    daemon::{binary, output, text},
+    namespace::{Namespace, namespace_or_skip},
+    repository::root,
+};
+use tempfile::TempDir;
+
+/// A switch between a TAP of its own namespace and a host behind a packet socket.
+///
+/// A service manager runs it.
+struct Service {
+    manager: Child,
+    requests: ChildStdin,
+    replies: BufReader<ChildStdout>,
+    folder: TempDir,
+    middle: Namespace,
+    _host: Namespace,
+}
+
+const CONFIGURATION: &str = "\
+[[bridge]]
+name = \"br0\"
+[[bridge.port]]
+name = \"t1\"
+number = 1
+type = \"tap\"
+[[bridge.port]]
+name = \"p2\"
+number = 2
+type = \"af_packet\"
+";
+
+/// Forwards between both ports, by two tables.
+const RULES: [&str; 3] = [
+    "in_port=1,actions=goto_table:1",
+    "table=1,in_port=1,actions=output:2",
+    "in_port=2,actions=output:1",
+];
+
+/// Address of the host.
+const HOST: &str = "10.67.1.2";
+
+impl Service {
+    /// Starts the service; `None` without permission to create namespaces.
+    fn start(label: &str) -> Option<Self> {
+        let (host, middle) = (namespace_or_skip(label)?, namespace_or_skip(label)?);
+        host.connect("eth0", &middle, "p2");
+        host.run("ip", &["addr", "add", &format!("{HOST}/24"), "dev", "eth0"]);
+        let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("shunt.toml"), CONFIGURATION).unwrap_or_else(|error| panic!("{error}"));
+        let log = File::create(path("log")).unwrap_or_else(|error| panic!("{error}"));
+        let mut command = middle.command("python3");
+        command.arg(root().join("tests/tools/service_manager.py")).arg(binary("shuntd"));
+        command.arg("--config").arg(path("shunt.toml")).arg("--run-dir").arg(folder.path());
+        command.arg("--state").arg(path("state.json"));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
+        let mut manager = command.spawn().unwrap_or_else(|error| panic!("python3: {error}"));
+        let requests = manager.stdin.take().unwrap_or_else(|| panic!("it is piped"));
+        let replies = manager.stdout.take().unwrap_or_else(|| panic!("it is piped"));
+        let replies = BufReader::new(replies);
+        let mut service = Self { manager, requests, replies, folder, middle, _host: host };
+        service.lines_until("ready");
+        service.middle.run("ip", &["addr", "add", "10.67.1.1/24", "dev", "t1"]);
+        let socket = format!("unix:{}", service.path("br0.mgmt").display());
+        for rule in RULES {
+            text(&output(Command::new("ovs-ofctl").args([
+                "-O",
+                "OpenFlow13",
+                "add-flow",
+                &socket,
+                rule,
+            ])));
+        }
+        Some(service)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.path("log")).unwrap_or_default()
+    }
+
+    /// Sends a request to the service manager.
+    fn request(&mut self, request: &str) {
+        let sent = writeln!(self.requests, "{request}");
+        sent.unwrap_or_else(|error| panic!("{request}: {error}"));
+    }
+
+    /// Returns the lines of the service manager before the line `last`.
+    fn lines_until(&mut self, last: &str) -> Vec<String> {
+        let mut lines = Vec::new();
+        loop {
+            let mut line = String::new();
+            let read = self.replies.read_line(&mut line).unwrap_or(0);
+            assert!(read > 0, "no line `{last}` after {lines:?}: {}", self.log());
+            if line.trim() == last {
+                return lines;
+            }
+            lines.push(line.trim().to_owned());
+        }
+    }
+
+    /// Ends the daemon by a signal, and starts it; returns its messages of both.
+    fn restart(&mut self, signal: &str) -> Vec<String> {
+        self.request(&format!("restart {signal}"));
+        let mut messages = self.lines_until("ended");
+        messages.extend(self.lines_until("ready"));
+        messages
+    }
+
+    /// Starts to ping the host 100 times in a second.
+    fn ping(&self, count: u32) -> Child {
+        let mut ping = self.middle.command("ping");
+        ping.args(["-q", "-i", "0.01", "-W", "5", "-c", &count.to_string(), HOST]);
+        ping.stdout(Stdio::piped()).spawn().unwrap_or_else(|error| panic!("ping: {error}"))
+    }
+
+    /// Returns a file of the TAP in sysfs.
+    fn tap(&self, file: &str) -> String {
+        self.middle.run("cat", &[&format!("/sys/class/net/t1/{file}")])
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = writeln!(self.requests, "stop");
+        let _ = self.manager.wait();
+    }
+}
+
+/// Returns the number of pings without an answer.
+fn lost(ping: Child) -> u32 {
+    let output = ping.wait_with_output().unwrap_or_else(|error| panic!("ping: {error}"));
+    let summary = String::from_utf8_lossy(&output.stdout).into_owned();
+    let count = |word: &str| {
+        let before = summary.split(word).next().unwrap_or_default();
+        let number = before.split_whitespace().last().unwrap_or_default();
+        number.parse::<u32>().unwrap_or_else(|_| panic!("ping: {summary}"))
+    };
+    count(" packets transmitted") - count(" received")
+}
+
+/// The system keeps the packets until the next process reads them.
+#[test]
+fn no_packet_is_lost_in_a_restart() {
+    let Some(mut service) = Service::start("restart") else { return };
+    assert_eq!(lost(service.ping(5)), 0, "{}", service.log());
+    let before = (service.tap("ifindex"), service.tap("carrier_changes"));
+    let ping = service.ping(200);
+    for _ in 0..2 {
+        let messages = service.restart("TERM");
+        assert!(messages.is_empty(), "the next process uses all of them: {messages:?}");
+    }
+    assert_eq!(lost(ping), 0, "{}", service.log());
+    assert_eq!((service.tap("ifindex"), service.tap("carrier_changes")), before);
+}
+
+/// A killed process loses the packets of its last iteration.
+#[test]
+fn a_killed_daemon_leaves_its_queues() {
+    let Some(mut service) = Service::start("killed") else { return };
+    // The rules are in the state file.
+    service.restart("TERM");
+    let before = (service.tap("ifindex"), service.tap("carrier_changes"));
+    let ping = service.ping(100);
+    let messages = service.restart("KILL");
+    assert!(messages.is_empty(), "{messages:?}");
+    let lost = lost(ping);
+    assert!(lost <= 32, "{lost} lost: {}", service.log());
+    assert_eq!((service.tap("ifindex"), service.tap("carrier_changes")), before);
+}
+
+/// The ports are opened as in a first start.
+#[test]
+fn wrong_descriptors_are_refused_and_replaced() {
+    let Some(mut service) = Service::start("wrong") else { return };
+    service.restart("TERM");
+    let packet = "af_packet/p2/0000/16x65536x2048";
+    for name in ["tap/t1/0000", packet, "tap/t9/0000"] {
+        service.request(&format!("put {name}"));
+    }
+    let messages = service.restart("TERM");
+    for name in ["tap/t1/0000", packet] {
+        assert!(messages.contains(&format!("remove {name}")), "{messages:?}");
+        assert!(messages.contains(&format!("store {name}")), "{messages:?}");
+    }
+    // The device was created again.
+    service.middle.run("ip", &["addr", "add", "10.67.1.1/24", "dev", "t1"]);
+    assert_eq!(lost(service.ping(5)), 0, "{}", service.log());
+    let log = service.log();
+    assert!(log.contains("descriptor tap/t1/0000 is refused: it is not a queue of a TAP"), "{log}");
+    assert!(log.contains("is refused: it is not a packet socket"), "{log}");
+    assert!(log.contains("descriptor tap/t9/0000 is not used, closed"), "{log}");
+}
