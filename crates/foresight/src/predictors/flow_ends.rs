@@ -3,7 +3,7 @@
 use shunt_flow::{FieldId, FlowKey};
 
 /// The addresses and ports of a flow.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FlowEnds {
     pub(crate) bridge: u64,
     pub(crate) is_ipv4: bool,
@@ -52,6 +52,17 @@ impl FlowEnds {
             [FieldId::Ipv4Src, FieldId::Ipv4Dst]
         } else {
             [FieldId::Ipv6Src, FieldId::Ipv6Dst]
+        }
+    }
+
+    /// Returns the ends of a reply.
+    pub(crate) const fn reverse(&self) -> Self {
+        Self {
+            source: self.destination,
+            destination: self.source,
+            source_port: self.destination_port,
+            destination_port: self.source_port,
+            ..*self
         }
     }
 

@@ -8,6 +8,10 @@
 //! Each client chooses source ports of its own, and some count them up for each server (RFC 6056, section
 //! 3.3.4). [`SourcePortTable`] finds the next one of such a client.
 //!
+//! A host opens a flow because of one that it received or opened before, but most flows of a busy host have
+//! nothing to do with each other. Relations compete: if several base flows have strong relations to a new
+//! flow, only the strongest one gains, and the others fade.
+//!
 //! A [`Relation`] has one [`EndpointRule`] for each address and one [`PortRule`] for each port. It counts
 //! up to [`STRENGTH_MAX`] while flows follow it, and down when a base flow is not followed. A forecast
 //! needs [`STRENGTH_MIN`].
@@ -36,12 +40,29 @@ use crate::{
 pub struct SuccessorTable {
     services: BTreeMap<FlowService, Followers>,
     /// The last flows, which a new flow may follow.
-    recent: VecDeque<(Duration, FlowEnds)>,
+    recent: VecDeque<RecentFlow>,
     source_ports: SourcePortTable,
     due: DueForecasts,
     capacity: usize,
     /// The last service that was considered for removal.
     hand: Option<FlowService>,
+}
+
+/// A flow that others may follow.
+#[derive(Debug)]
+struct RecentFlow {
+    time: Duration,
+    ends: FlowEnds,
+    /// The ends of its reply.
+    reply: FlowEnds,
+}
+
+/// A recent flow that a new flow may follow.
+#[derive(Clone, Copy, Debug)]
+struct BaseFlow {
+    time: Duration,
+    service: FlowService,
+    rule: RelationRule,
 }
 
 /// The flows that follow those to one service.
@@ -91,14 +112,17 @@ enum PortRule {
     Unknown,
 }
 
-/// Number of recent flows that a new flow is compared with.
-const RECENT_MAX: usize = 8;
+/// Number of recent flows that are remembered.
+const RECENT_MAX: usize = 128;
+
+/// Number of base flows that a new flow may follow.
+const BASES_MAX: usize = 8;
 
 /// Time after which a flow no longer follows a base flow.
 const WINDOW: Duration = Duration::from_secs(1);
 
 /// Number of relations of one service.
-const RELATIONS_MAX: usize = 4;
+const RELATIONS_MAX: usize = 16;
 
 /// Number of forecasts that may wait to be taken.
 const DUE_MAX: usize = 1024;
@@ -132,32 +156,65 @@ impl SuccessorTable {
 
     fn start(&mut self, flow: &NewFlow, now: Duration) {
         let Some(ends) = FlowEnds::of(&flow.key) else { return };
+        if self.is_reply(&ends) {
+            return;
+        }
         self.source_ports.observe(&ends);
         self.learn(flow, &ends, now);
         self.expect_followers(&ends, now);
         if self.recent.len() >= RECENT_MAX {
             self.recent.pop_front();
         }
-        self.recent.push_back((now, ends));
+        let left = flow.egress.as_ref().and_then(FlowEnds::of).unwrap_or(ends);
+        self.recent.push_back(RecentFlow { time: now, ends, reply: left.reverse() });
+    }
+
+    /// Returns whether a flow is the reply to a recent one.
+    ///
+    /// Replies are left to [`Reply`](super::reply::Reply). Here they would be half of all flows, and hide
+    /// the others.
+    fn is_reply(&self, flow: &FlowEnds) -> bool {
+        self.recent.iter().any(|recent| recent.reply == *flow)
     }
 
     /// Strengthens the relations of recent flows to a new flow.
+    ///
+    /// If some are strong, only the strongest gains: a follower needs one forecast, and the others fade.
     fn learn(&mut self, flow: &NewFlow, follower: &FlowEnds, now: Duration) {
-        for index in 0..self.recent.len() {
-            let (time, base) = self.recent[index];
-            let delay = now.saturating_sub(time);
-            if delay > WINDOW {
-                continue;
-            }
-            let Some(rule) = RelationRule::between(&base, follower) else { continue };
-            let service = base.service();
-            if !self.services.contains_key(&service) {
-                self.make_room();
-            }
-            let followers = self.services.entry(service).or_default();
-            followers.used = now;
-            followers.strengthen(rule, flow, delay);
+        let bases = self.bases(follower, now);
+        let strength = |base: &&BaseFlow| {
+            let followers = self.services.get(&base.service);
+            followers.map_or(0, |followers| followers.strength_of(&base.rule))
+        };
+        // The newest of equally strong ones, because the bases are in order of time.
+        let strongest = bases.iter().max_by_key(strength).copied();
+        if let Some(base) = strongest.filter(|base| strength(&base) >= STRENGTH_MIN) {
+            return self.strengthen(base, flow, now);
         }
+        bases.into_iter().for_each(|base| self.strengthen(base, flow, now));
+    }
+
+    /// Returns the last flows that a new flow may follow, in order of time.
+    fn bases(&self, follower: &FlowEnds, now: Duration) -> Vec<BaseFlow> {
+        let recent = self.recent.iter().rev();
+        let recent = recent.take_while(|recent| now.saturating_sub(recent.time) <= WINDOW);
+        let bases = recent.filter_map(|recent| {
+            let rule = RelationRule::between(&recent.ends, follower)?;
+            Some(BaseFlow { time: recent.time, service: recent.ends.service(), rule })
+        });
+        let mut bases: Vec<BaseFlow> = bases.take(BASES_MAX).collect();
+        bases.reverse();
+        bases
+    }
+
+    fn strengthen(&mut self, base: BaseFlow, flow: &NewFlow, now: Duration) {
+        let BaseFlow { time, service, rule } = base;
+        if !self.services.contains_key(&service) {
+            self.make_room();
+        }
+        let followers = self.services.entry(service).or_default();
+        followers.used = now;
+        followers.strengthen(rule, flow, now.saturating_sub(time));
     }
 
     /// Weakens the relations that were not followed, and forecasts by the strong ones.
@@ -193,6 +250,12 @@ impl SuccessorTable {
 }
 
 impl Followers {
+    /// Returns the strength of a relation; 0 if there is none.
+    fn strength_of(&self, rule: &RelationRule) -> u8 {
+        let relation = self.relations.iter().find(|relation| relation.rule == *rule);
+        relation.map_or(0, |relation| relation.strength)
+    }
+
     fn strengthen(&mut self, rule: RelationRule, flow: &NewFlow, delay: Duration) {
         if let Some(relation) = self.relations.iter_mut().find(|relation| relation.rule == rule) {
             relation.strength = (relation.strength + 1).min(STRENGTH_MAX);
@@ -268,25 +331,28 @@ fn all_but(field: FieldId, known: &mut FlowMask) {
 }
 
 impl RelationRule {
-    /// Returns the relation of two flows; `None` if they share no address.
+    /// Returns the relation of two flows.
+    ///
+    /// `None` if the base flow neither reached the source of the follower, nor came from it: a host opens a
+    /// flow because of one that it received or opened before.
     fn between(base: &FlowEnds, follower: &FlowEnds) -> Option<Self> {
         let endpoint = |address| match address {
             address if address == base.destination => EndpointRule::BaseDestination,
             address if address == base.source => EndpointRule::BaseSource,
             address => EndpointRule::Constant(address),
         };
+        let (source, destination) = (endpoint(follower.source), endpoint(follower.destination));
         let rule = Self {
             protocol: follower.protocol,
-            source: endpoint(follower.source),
-            destination: endpoint(follower.destination),
-            source_port: PortRule::between(base, follower.source_port),
-            destination_port: PortRule::between(base, follower.destination_port),
+            source,
+            destination,
+            source_port: PortRule::between(base, source, follower.source_port),
+            destination_port: PortRule::between(base, destination, follower.destination_port),
         };
-        let is_constant = |rule| matches!(rule, EndpointRule::Constant(_));
-        let is_related = base.bridge == follower.bridge
-            && base.is_ipv4 == follower.is_ipv4
-            && !(is_constant(rule.source) && is_constant(rule.destination));
-        is_related.then_some(rule)
+        let is_related = base.bridge == follower.bridge && base.is_ipv4 == follower.is_ipv4;
+        let is_cause = !matches!(rule.source, EndpointRule::Constant(_));
+        let is_known = rule.destination_port != PortRule::Unknown;
+        (is_related && is_cause && is_known).then_some(rule)
     }
 }
 
@@ -301,9 +367,13 @@ impl EndpointRule {
 }
 
 impl PortRule {
-    fn between(base: &FlowEnds, port: u128) -> Self {
+    /// Returns the relation of a port to those of a base flow.
+    ///
+    /// `endpoint` has the port. Only the source of the base flow counts its source port up.
+    fn between(base: &FlowEnds, endpoint: EndpointRule, port: u128) -> Self {
+        let is_counted = endpoint == EndpointRule::BaseSource;
         match port.checked_sub(base.source_port) {
-            Some(step) if step <= PORT_STEP_MAX => Self::BaseSource(step),
+            Some(step) if is_counted && step <= PORT_STEP_MAX => Self::BaseSource(step),
             _ if port == base.destination_port => Self::BaseDestination,
             _ if port < EPHEMERAL_PORT_MIN => Self::Constant(port),
             _ => Self::Unknown,
