@@ -134,7 +134,6 @@ async fn totals(switch: &Switch) -> CounterTotals {
         ("xlate_actions", caches.upcalls),
         ("packet_in", drops.punted),
         ("FDR_FLOW_IDLE", caches.expired),
-        ("flow_evicted_by_change", caches.evicted),
         ("flow_install_conflict", caches.install_conflicts),
         ("upcall_flow_limit_hit", caches.refused_full),
         ("upcall_report_queue_full", caches.refused_ring),
@@ -147,6 +146,10 @@ async fn totals(switch: &Switch) -> CounterTotals {
         totals.insert("dpif_flow_put".to_owned(), evictions.installed);
         totals.insert("dpif_flow_del".to_owned(), evictions.removed + evictions.evicted);
         totals.insert("rev_change".to_owned(), evictions.changes);
+        // Open vSwitch has no names for these reasons: it translates all entries again.
+        for (cause, count) in &evictions.by_cause {
+            totals.insert(format!("flow_evicted_{cause}"), *count);
+        }
     }
     for reason in DropReason::ALL {
         let count = drops.dropped.iter().find(|(name, _)| *name == reason.name());

@@ -74,9 +74,14 @@ impl FlowSelection {
     }
 }
 
+/// Returns whether a word is a name of the datapath.
+pub(super) fn is_datapath(word: &str) -> bool {
+    [DATAPATH, "ovs-netdev"].contains(&word)
+}
+
 /// Refuses a datapath of another name.
 pub(super) fn check_datapath(word: &str) -> Result<(), String> {
-    if [DATAPATH, "ovs-netdev"].contains(&word) {
+    if is_datapath(word) {
         return Ok(());
     }
     Err(format!("{word}: datapath not found, or an unknown option; the datapath is {DATAPATH}"))

@@ -14,6 +14,7 @@ mod dpif;
 mod fdb;
 mod memory;
 mod methods;
+mod odp_flow;
 mod ofproto;
 mod own;
 mod pmd;

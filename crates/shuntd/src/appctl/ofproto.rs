@@ -1,8 +1,10 @@
 //! Bridges, their rules, and traces of packets.
 
-use shunt_switch::{DatapathReader, RuleStatus};
+use shunt_switch::{BridgePortStatus, DatapathReader, RuleStatus};
 
-use super::{bridge::rule_line, command::commands, methods::DaemonMethods};
+use super::{
+    bridge::rule_line, command::commands, dpctl, methods::DaemonMethods, odp_flow::OdpFlow,
+};
 
 commands! {
     "ofproto/detrace" "ufid|entry", 1..=3, Read, detrace,
@@ -10,7 +12,7 @@ commands! {
     "ofproto/list" "", 0..=0, Read, list, "List the bridges";
     "ofproto/list-tunnels" "", 0..=0, Read, list_tunnels,
         "List the tunnels. Always empty, because tunnels do not exist";
-    "ofproto/trace" "bridge flow [--names] [-generate|packet]", 2..=5, Read, trace,
+    "ofproto/trace" "{[dp] odp_flow | bridge flow} [--names] [-generate|packet]", 1..=6, Read, trace,
         "Trace a packet through the tables. It learns nothing, and no packet is sent";
 }
 
@@ -46,9 +48,44 @@ async fn trace(methods: &DaemonMethods, arguments: &[String]) -> Result<String, 
     if let Some(unknown) = options.iter().find(|option| !TRACE_OPTIONS.contains(option)) {
         return Err(format!("{unknown}: unknown option; known options: --names, -generate"));
     }
-    let [bridge, flow @ ..] = words.as_slice() else {
+    let words: Vec<&str> = words.into_iter().skip_while(|word| dpctl::is_datapath(word)).collect();
+    let [first, rest @ ..] = words.as_slice() else {
         return Err("ofproto/trace needs a bridge and a flow".to_owned());
     };
-    let trace = methods.switch.trace(bridge, &flow.join(" "));
+    if OdpFlow::is_key(first) {
+        // A shell may have split the key at a space.
+        let (key, packet): (Vec<&str>, Vec<&str>) =
+            words.iter().partition(|word| OdpFlow::is_key(word) || word.starts_with("ufid:"));
+        return trace_key(methods, &key.join(""), &packet);
+    }
+    if rest.is_empty() {
+        return Err(format!("syntax error at {first} (or the bridge name was omitted)"));
+    }
+    traced(methods, first, &rest.join(" "))
+}
+
+/// Traces a key of the datapath. Its ingress port decides the bridge.
+fn trace_key(methods: &DaemonMethods, key: &str, packet: &[&str]) -> Result<String, String> {
+    let flow = OdpFlow::parse(key)?;
+    let in_port = flow.in_port.ok_or("the flow needs in_port(..), which decides the bridge")?;
+    let bridges = methods.switch.bridges();
+    let mut ports = bridges.iter().flat_map(|bridge| &bridge.ports);
+    let number = in_port.parse().ok();
+    let is_named = |port: &&BridgePortStatus| port.name == in_port;
+    let is_numbered = |port: &&BridgePortStatus| number.is_some() && port.datapath == number;
+    let port = ports.find(|port| is_named(port) || is_numbered(port));
+    let port = port.ok_or_else(|| {
+        format!("in_port({in_port}): no such port; dpctl/show lists the ports of the datapath")
+    })?;
+    let mut fields = vec![format!("in_port={}", port.number)];
+    // The headers of a packet replace those of the key.
+    if packet.is_empty() {
+        fields.extend(flow.fields);
+    }
+    traced(methods, &port.bridge, &format!("{} {}", fields.join(","), packet.join(" ")))
+}
+
+fn traced(methods: &DaemonMethods, bridge: &str, flow: &str) -> Result<String, String> {
+    let trace = methods.switch.trace(bridge, flow);
     trace.map(|trace| trace.to_text()).map_err(|error| error.to_string())
 }

@@ -30,11 +30,7 @@ fn recorded_text(name: &str) -> String {
 fn daemon() -> Option<Daemon> {
     let daemon = Daemon::start("[[bridge]]\nname = \"br0\"\n");
     ovs_appctl(daemon.run_dir(), &["version"])?;
-    let socket = format!("unix:{}", daemon.run_dir().join("br0.mgmt").display());
-    let mut command = Command::new("ovs-ofctl");
-    command.args(["-O", "OpenFlow13", "add-flows", &socket]).arg(recorded("rules.txt"));
-    let added = command.output().unwrap();
-    assert!(added.status.success(), "{}", errors(&added));
+    ovs_ofctl(&daemon, "add-flows", &recorded("rules.txt").display().to_string());
     for number in 1..=4 {
         let file = recorded(&format!("p{number}.pcap"));
         let rx = format!("rx={}", file.display());
@@ -42,6 +38,13 @@ fn daemon() -> Option<Daemon> {
         daemon.answer(&["add-port", "br0", &name, &number, "type=pcap", &rx, "repeat=endless"]);
     }
     Some(daemon)
+}
+
+fn ovs_ofctl(daemon: &Daemon, request: &str, argument: &str) {
+    let socket = format!("unix:{}", daemon.run_dir().join("br0.mgmt").display());
+    let mut command = Command::new("ovs-ofctl");
+    let output = command.args(["-O", "OpenFlow13", request, &socket, argument]).output().unwrap();
+    assert!(output.status.success(), "{}", errors(&output));
 }
 
 fn ask(daemon: &Daemon, arguments: &[&str]) -> String {
@@ -181,6 +184,35 @@ fn the_rules_of_a_flow_are_those_of_its_lookups() {
     assert!(errors(&error).contains("no such cache entry"), "{}", errors(&error));
 }
 
+/// A key of `dpctl/dump-flows -m` has all fields of a packet.
+#[test]
+fn a_trace_takes_the_key_of_a_flow() {
+    let Some(daemon) = daemon() else { return };
+    let mut lines = Vec::new();
+    assert!(until(|| {
+        let all = ask(&daemon, &["dpctl/dump-flows", "-m"]);
+        lines = all.lines().skip(1).map(str::to_owned).collect();
+        lines.len() == 14
+    }));
+    let mut traced = 0;
+    for line in &lines {
+        let key = line.split_once(", packets:").unwrap().0;
+        let actions = line.split_once(" actions:").unwrap().1;
+        if !key.contains("in_port(") {
+            let error = ovs_appctl(daemon.run_dir(), &["ofproto/trace", key]).unwrap();
+            assert!(errors(&error).contains("in_port(..)"), "{}", errors(&error));
+            continue;
+        }
+        let text = ask(&daemon, &["ofproto/trace", "ovs-netdev", key, "-generate"]);
+        let last = text.lines().find_map(|line| line.strip_prefix("Datapath actions: ")).unwrap();
+        assert_eq!(last == "drop", actions == "drop", "{key}: {text}");
+        let port = key.split_once("in_port(").unwrap().1.split_once(')').unwrap().0;
+        assert!(text.contains(&format!("in_port={port}")), "{text}");
+        traced += 1;
+    }
+    assert!(traced >= 6, "{lines:?}");
+}
+
 /// Returns the lines of a text without numbers, each space as one.
 fn shape(text: &str) -> Vec<String> {
     let word = |word: &str| {
@@ -259,6 +291,10 @@ fn coverage_counts_drops_by_the_names_of_open_vswitch() {
     let total: u64 =
         ask(&daemon, &["coverage/read-counter", "drop_action_of_pipeline"]).trim().parse().unwrap();
     assert!(total > 0);
+    assert!(until(|| ask(&daemon, &["dpctl/dump-flows"]).contains("eth_type(0x0806)")));
+    ovs_ofctl(&daemon, "del-flows", "arp");
+    let text = ask(&daemon, &["coverage/show"]);
+    assert!(text.contains("flow_evicted_rule_removed"), "{text}");
 }
 
 #[test]
