@@ -107,7 +107,7 @@ impl OdpFlow {
                 // The fields of an encapsulation are the inner headers.
                 "encap" => rest = inner_then(inner, after)?,
                 "ufid" => {}
-                "in_port" => self.in_port = Some(inner.to_owned()),
+                "in_port" => self.in_port = Some(value(inner).to_owned()),
                 "eth_type" => self.set_ethertype(inner),
                 "tcp_flags" if !value(inner).starts_with('0') => {
                     self.fields.push(format!("tcp_flags={inner}"));

@@ -19,7 +19,7 @@ const TAG_PRESENT: u128 = 0x1000;
 
 /// Returns the key of an entry.
 ///
-/// `in_port` is the text of its ingress port, if it matches one.
+/// `in_port` is the text of its ingress port, if it is written.
 pub(super) fn key_text(
     fields: MaskedFields<'_>,
     recirc_id: u32,

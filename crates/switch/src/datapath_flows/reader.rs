@@ -155,7 +155,12 @@ impl<'a> DatapathReader<'a> {
         mask.words_mut()[..HEADER_START].fill(0);
         let bridge = BridgeId::new(u16::try_from(key.bridge()).unwrap_or_default());
         let is_port_matched = mask.field(FieldId::InPort) != 0;
-        let in_port = is_port_matched.then(|| ports.ingress(bridge, key.in_port()));
+        let in_port = ports.ingress(bridge, key.in_port());
+        let in_port = match (is_port_matched, format.wildcards) {
+            (true, _) => Some(in_port),
+            (false, true) => Some(format!("{in_port}/0")),
+            (false, false) => None,
+        };
         let ingress = ports.datapath(bridge, key.in_port()).filter(|_| is_port_matched);
         let recirc_id = traversal.continuation.as_ref().map_or(0, |own| own.id());
         let fields = MaskedFields { key: &key, mask: &mask, with_wildcards: format.wildcards };
