@@ -1,6 +1,6 @@
 //! `shuntd`: the switch as a daemon.
 
-mod descriptor_store;
+pub(crate) mod descriptor_store;
 mod limits;
 mod nic;
 mod passed_descriptors;
@@ -28,13 +28,15 @@ use tokio::{
     sync::{Notify, Semaphore},
     task::JoinHandle,
 };
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use self::{
     descriptor_store::ServiceDescriptors,
     nic::NicArguments,
     reload::Reloader,
-    state_file::{Resumed, StateFile, StateKeeper, StateLock, StateLockError},
+    state_file::{
+        Resumed, StateFile, StateKeeper, StateLock, StateLockError, StateReadError, keep_later,
+    },
 };
 use crate::{
     appctl::DaemonMethods,
@@ -83,6 +85,9 @@ const CLIENTS_MAX: usize = 64;
 
 /// Pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Maximum time until packet threads have reported their last counts.
+const LAST_COUNTS_MAX: Duration = Duration::from_secs(1);
 
 /// A reason why the daemon does not run.
 #[derive(Debug, Error, Diagnostic)]
@@ -307,7 +312,7 @@ async fn serve(
         }
         _ => Resumed { may_write: true, loaded: file.switch(), refused: Vec::new() },
     };
-    let ovsdb = OvsdbService::start(&file.ovsdb, &switch).await?;
+    let ovsdb = OvsdbService::start(&file.ovsdb, &switch, descriptors).await?;
     let listener =
         UnixListener::bind(socket).map_err(system(&format!("listen on {}", socket.display())))?;
     let stop = Arc::new(Notify::new());
@@ -326,7 +331,10 @@ async fn serve(
     let keeping = keeper.clone().map(|keeper| tokio::spawn(async move { keeper.run().await }));
     log_ready(arguments, &switch.running_config(), socket);
     service_manager::start(&switch);
-    descriptors.discard_unused();
+    if ovsdb.is_none() {
+        // The OVSDB server opens ports later.
+        descriptors.discard_unused();
+    }
     let places = Arc::new(Semaphore::new(CLIENTS_MAX));
     loop {
         tokio::select! {
@@ -352,6 +360,8 @@ async fn serve(
     HttpService::stop(http).await;
     OvsdbService::stop(ovsdb).await;
     if let (Some(keeper), Some(keeping)) = (keeper, keeping) {
+        // The counters of rules are saved. A packet thread that hangs does not stop the end.
+        let _ = tokio::time::timeout(LAST_COUNTS_MAX, switch.pull_counts()).await;
         write_last_state(&keeper, keeping).await;
     }
     switch.stop().await;
@@ -394,8 +404,19 @@ async fn write_last_state(keeper: &StateKeeper, keeping: JoinHandle<()>) {
 
 /// Reads the state file, and sets its log filter.
 fn read_state(arguments: &Arguments, file: &ConfigFile) -> Result<Option<StateFile>, DaemonError> {
-    let saved = arguments.state.as_deref().map(StateFile::read).transpose();
-    let saved = saved.map_err(DaemonError::State)?.flatten();
+    let saved = match arguments.state.as_deref().map(StateFile::read).transpose() {
+        Ok(saved) => saved.flatten(),
+        Err(ref later @ StateReadError::Later { ref path, found }) => {
+            let copy = keep_later(path, found).map_err(DaemonError::State)?;
+            let copy = copy.display();
+            error!(
+                "state file {later}: the daemon starts without it, and keeps it as {copy}: install the \
+                 later version and move the file back"
+            );
+            None
+        }
+        Err(StateReadError::Invalid(problem)) => return Err(DaemonError::State(problem)),
+    };
     if let Some(saved) = &saved {
         let filter = saved.start_filter(&file.logging.filter);
         trace_log::set(filter).map_err(DaemonError::Logging)?;

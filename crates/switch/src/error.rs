@@ -165,8 +165,8 @@ pub enum SwitchError {
     },
     /// The saved state has the format of another version of the switch.
     #[error(
-        "the saved state has format {found}, and this version reads format {known}: restore it with \
-         the version that has saved it"
+        "the saved state has format {found}, and this version reads formats up to {known}: restore it \
+         with the version that has saved it"
     )]
     SavedFormat {
         /// Format of the state.

@@ -47,6 +47,7 @@ mod nic;
 mod openflow;
 mod ports;
 mod reload;
+mod saved_counts;
 mod saved_state;
 mod status;
 mod switch;
@@ -64,6 +65,7 @@ pub use nic::{NicStatus, NicTraffic, OperationsStatus, StageFill};
 pub use openflow::endpoint::{ControllerEndpoint, EndpointError};
 pub use ports::{capture::CapturedPacket, names::BridgeNames, vlans::MacStatus};
 pub use reload::ReloadReport;
+pub use saved_counts::{SavedCount, SavedCounts, SavedMac};
 pub use saved_state::{SavedState, SavedTables};
 pub use status::{
     bridge::{

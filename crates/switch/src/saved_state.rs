@@ -1,16 +1,16 @@
 //! The state of a switch that survives its end: bridges, ports, settings, rules, groups and meters.
 //!
 //! Rules, groups and meters are texts in the syntax of `ovs-ofctl`, with port numbers, so an operator
-//! can read and edit them. Counters, learned MAC addresses and the age of rules are not saved: timeouts
-//! begin again.
+//! can read and edit them. Their counters and learned MAC addresses are saved too. The age of rules is
+//! not: timeouts begin again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use shunt_flow::text::NoPortNames;
 use shunt_pipeline::{
-    Action, BridgeId, FlowModCommand, GroupCommand, GroupId, GroupKind, GroupMod, MeterCommand,
-    Modification, ModificationError, Pipeline, RejectedMod, RuleFilter, Selection,
+    Action, BridgeId, FlowModCommand, GroupCommand, GroupId, GroupKind, GroupMod, Learning,
+    MeterCommand, Modification, ModificationError, Pipeline, RejectedMod, RuleFilter, Selection,
     text::{
         RuleFormat, RuleTextError, format_group, format_meter, format_rule, parse_group_mod,
         parse_meter_mod, parse_rule,
@@ -23,6 +23,7 @@ use crate::{
     error::{SwitchError, with_causes},
     ports::registry::BridgeRegistry,
     reload::{ReloadReport, reload, resumed},
+    saved_counts::{SavedCounts, SavedMac, learnings, restore_counts, saved_counts, saved_macs},
     switch::Switch,
 };
 
@@ -50,11 +51,19 @@ pub struct SavedTables {
     pub groups: Vec<String>,
     /// Rules, as for `ovs-ofctl add-flow`.
     pub rules: Vec<String>,
+    /// Counters of these.
+    #[serde(default, skip_serializing_if = "SavedCounts::is_empty")]
+    pub counts: SavedCounts,
+    /// Learned MAC addresses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub macs: Vec<SavedMac>,
 }
 
 impl SavedState {
-    /// The format that this build writes and reads.
-    pub const FORMAT: u32 = 1;
+    /// The format that this build writes. It also reads earlier ones.
+    ///
+    /// Format 2 has counters and MAC addresses.
+    pub const FORMAT: u32 = 2;
 
     /// Returns the configuration with which a switch starts that resumes this state.
     ///
@@ -176,13 +185,13 @@ pub(crate) fn running_config(control: &ControlPlane) -> Config {
 ///
 /// # Errors
 ///
-/// If the format is of another version, or the state contains a text that is not valid; then nothing
+/// If the format is of a later version, or the state contains a text that is not valid; then nothing
 /// changes.
 pub(crate) async fn restore(
     control: &ControlPlane,
     state: &SavedState,
 ) -> Result<ReloadReport, SwitchError> {
-    if state.format != SavedState::FORMAT {
+    if state.format > SavedState::FORMAT {
         return Err(SwitchError::SavedFormat { found: state.format, known: SavedState::FORMAT });
     }
     // A running switch may lack the peer of a patch port, and the bridge of its NIC.
@@ -207,9 +216,26 @@ pub(crate) async fn restore(
         report_tables(control, bridge, &requests, &mut tables);
         control.plane.adopted_newest().await;
     }
+    for saved in &state.tables {
+        // A bridge that was refused has its reason in the report.
+        let Ok(id) = control.bridges.id(&saved.bridge) else { continue };
+        restore_counts(control.plane.pipeline(), id, &saved.counts);
+        restore_macs(control, &learnings(id, &saved.macs));
+    }
     report.applied.extend(tables.applied);
     report.refused.extend(tables.refused);
     Ok(report)
+}
+
+/// Adds saved MAC addresses to the table of `NORMAL`.
+fn restore_macs(control: &ControlPlane, learnings: &[Learning]) {
+    if learnings.is_empty() {
+        return;
+    }
+    let now = control.plane.now();
+    let learn = |pipeline: &Pipeline| Ok::<_, SwitchError>(pipeline.learn(learnings, now));
+    // The change itself never fails.
+    let _ = control.plane.publisher().change(learn);
 }
 
 /// Replaces the tables of a bridge, and adds the result to a report.
@@ -351,6 +377,8 @@ pub(crate) fn saved_tables(pipeline: &Pipeline, id: BridgeId, name: &str) -> Sav
         meters: meters.iter().map(|meter| format_meter(meter.id, &meter.config)).collect(),
         groups: groups.iter().map(|group| format_group(group, &NoPortNames)).collect(),
         rules: rules.iter().map(|rule| format_rule(rule, format)).collect(),
+        counts: saved_counts(pipeline, id),
+        macs: saved_macs(pipeline, id),
     }
 }
 

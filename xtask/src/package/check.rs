@@ -123,9 +123,8 @@ fn watchdog(booted: &BootedRoot) -> Result<(), TaskError> {
     booted.shell("cat /run/shunt/shuntd.pid > /stopped && kill -STOP $(cat /stopped)")?;
     booted.until("test $(cat /run/shunt/shuntd.pid) != $(cat /stopped)")?;
     booted.until("test $(systemctl is-active shuntd) = active")?;
-    // The state file has the bridge, its ports and its rule. The TAP device is a new one.
-    booted
-        .until(&format!("ip address replace 10.99.0.1/24 dev tap1; ip link set tap1 up; {PING}"))?;
+    // The state file has the bridge, its ports and its rule, and systemd the queues of the TAP.
+    booted.until(PING)?;
     booted.shell("rm /stopped").map(|_| ())
 }
 
@@ -158,13 +157,18 @@ fn engines(booted: &BootedRoot) -> Result<(), TaskError> {
 fn upgrade(booted: &BootedRoot) -> Result<(), TaskError> {
     booted.shell("echo '# a change of the operator' >> /etc/shunt/shunt.toml")?;
     let id = booted.shell("cat /run/shunt/shuntd.pid")?;
+    booted.shell("cat /sys/class/net/tap1/ifindex > /index")?;
+    booted.shell("(ping -q -i 0.05 -c 200 -W 20 10.99.0.2 > /pings) > /dev/null 2>&1 &")?;
     booted.shell("dpkg --force-confdef --install /next.deb")?;
     booted.until("test $(systemctl is-active shuntd) = active")?;
     booted.shell(&format!("test $(cat /run/shunt/shuntd.pid) != {}", id.trim()))?;
+    // No ping was lost, and the TAP is the same device.
+    booted.until("grep --quiet 'packet loss' /pings")?;
+    booted.shell("grep --quiet ' 0% packet loss' /pings || (cat /pings; false)")?;
+    booted.shell("test $(cat /sys/class/net/tap1/ifindex) = $(cat /index)")?;
+    booted.shell("rm /pings /index")?;
     booted.shell("grep --quiet 'a change of the operator' /etc/shunt/shunt.toml")?;
-    booted
-        .until(&format!("ip address replace 10.99.0.1/24 dev tap1; ip link set tap1 up; {PING}"))?;
-    Ok(())
+    booted.until(PING).map(|_| ())
 }
 
 fn remove(booted: &BootedRoot) -> Result<(), TaskError> {

@@ -203,6 +203,16 @@ impl Meter {
         }
     }
 
+    /// Adds packets and bytes that entered the meter before.
+    ///
+    /// `bands` are those that each band acted on.
+    pub fn credit(&self, entered: PacketTotals, bands: &[PacketTotals]) {
+        self.entered.credit(entered.packets, entered.bytes);
+        for (bucket, acted) in iter::zip(&self.buckets, bands) {
+            bucket.acted.credit(acted.packets, acted.bytes);
+        }
+    }
+
     /// Returns the packets and bytes that entered the meter.
     #[must_use]
     pub fn totals(&self) -> PacketTotals {

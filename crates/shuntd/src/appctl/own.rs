@@ -151,7 +151,7 @@ async fn reload_file(methods: &DaemonMethods, _: &[String]) -> Result<String, St
 
 async fn restore(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let path = first(arguments);
-    let saved = StateFile::read(Path::new(path))?;
+    let saved = StateFile::read(Path::new(path)).map_err(|error| error.to_string())?;
     let saved = saved.ok_or_else(|| format!("{path} does not exist"))?;
     let report = saved.restore(&methods.switch).await?;
     Ok(reload::text(&report, "the state is in force already\n"))

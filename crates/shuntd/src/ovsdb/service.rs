@@ -14,6 +14,7 @@ use tokio::{
 use tracing::{error, info, warn};
 
 use super::{OvsdbOptions, desired::DesiredBridges, reconciler::Reconciler, report::RowReport};
+use crate::daemon::descriptor_store::ServiceDescriptors;
 
 /// The embedded OVSDB server of the daemon.
 pub(crate) struct OvsdbService {
@@ -32,12 +33,15 @@ const REFRESH_PERIOD: Duration = Duration::from_secs(2);
 impl OvsdbService {
     /// Starts the server if the options name a socket, and applies the rows of its log.
     ///
+    /// Then it discards the stored descriptors that no port has taken.
+    ///
     /// # Errors
     ///
     /// If the log or the socket cannot be used.
     pub(crate) async fn start(
         options: &OvsdbOptions,
         switch: &Arc<Switch>,
+        descriptors: &Arc<ServiceDescriptors>,
     ) -> Result<Option<Self>, OvsdbStartError> {
         if !options.is_enabled() {
             return Ok(None);
@@ -48,8 +52,8 @@ impl OvsdbService {
         initialize(&handle).await?;
         info!(socket = %options.socket.display(), "ovsdb: ready");
         let (reconciler, switch) = (Reconciler::new(Arc::clone(switch)), Arc::clone(switch));
-        let followed = handle.clone();
-        let follow = async move { follow(&followed, reconciler, &switch).await };
+        let (followed, descriptors) = (handle.clone(), Arc::clone(descriptors));
+        let follow = async move { follow(&followed, reconciler, &switch, &descriptors).await };
         let task = tokio::spawn(supervise(handle.clone(), follow));
         Ok(Some(Self { handle, task }))
     }
@@ -109,6 +113,7 @@ async fn follow(
     handle: &OvsdbHandle,
     mut reconciler: Reconciler,
     switch: &Switch,
+    descriptors: &ServiceDescriptors,
 ) -> Result<Infallible, OvsdbServerError> {
     let mut changes = handle.subscribe().await?;
     let mut ticks = tokio::time::interval(REFRESH_PERIOD);
@@ -120,6 +125,8 @@ async fn follow(
             _ = ticks.tick() => handle.snapshot().await?,
         };
         update(handle, &mut reconciler, switch, &snapshot).await?;
+        // Nothing is left to discard after the first pass.
+        descriptors.discard_unused();
     }
 }
 

@@ -69,6 +69,24 @@ impl Host {
         true
     }
 
+    fn ofctl_is_installed() -> bool {
+        Command::new("ovs-ofctl").arg("--version").stdout(Stdio::null()).status().is_ok()
+    }
+
+    /// Returns the rules of `br0` as texts.
+    fn rules(&self) -> String {
+        self.tables()[0]["rules"].to_string()
+    }
+
+    /// Returns the command that adds the rules of a file to `br0` as a bundle.
+    fn bundle_command(&self, file: &Path) -> Command {
+        let mut command = Command::new("ovs-ofctl");
+        let socket = self.folder.path().join("br0.mgmt");
+        command.args(["-O", "OpenFlow13", "--bundle", "add-flows"]);
+        command.arg(format!("unix:{}", socket.display())).arg(file).stderr(Stdio::null());
+        command
+    }
+
     fn answer(&self, arguments: &[&str]) -> String {
         let output = shuntctl(self.folder.path(), arguments);
         assert!(output.status.success(), "{arguments:?}: {}", errors(&output));
@@ -203,6 +221,67 @@ fn a_file_that_is_not_a_state_stops_the_start() {
     assert!(error.contains("is not a state file of shuntd"), "{error}");
     assert!(error.contains("move the file away"), "{error}");
     assert_eq!(fs::read_to_string(host.state()).unwrap(), "{}");
+}
+
+#[test]
+fn a_file_of_a_later_version_is_kept_aside() {
+    let host = Host::new(BRIDGE);
+    let daemon = host.start();
+    host.exit(daemon);
+    let written = fs::read_to_string(host.state()).unwrap();
+    let later = written.replace("\"format\": 2", "\"format\": 99, \"invention\": true");
+    assert_ne!(later, written);
+    fs::write(host.state(), &later).unwrap();
+    let daemon = host.start();
+    assert!(host.answer(&["show"]).contains("br0"), "as the configuration file says");
+    let log = host.log();
+    let words =
+        "state.json has format 99 of a later version, and shuntd 0.1.0 reads formats up to 2";
+    assert!(log.contains(words), "{log}");
+    let copy = host.folder.path().join("state.json.format-99");
+    assert_eq!(fs::read_to_string(copy).unwrap(), later);
+    host.exit(daemon);
+}
+
+/// The daemon is killed while it takes bundles of two rules and writes its state.
+///
+/// `SHUNT_KILLS` is the number of kills.
+#[test]
+fn a_killed_daemon_has_whole_bundles() {
+    let kills = std::env::var("SHUNT_KILLS").ok().and_then(|kills| kills.parse().ok());
+    let kills: usize = kills.unwrap_or(10);
+    let host = Host::new(BRIDGE);
+    if !Host::ofctl_is_installed() {
+        return;
+    }
+    let bundle = host.folder.path().join("bundle");
+    for round in 1..=kills {
+        let mut daemon = host.start();
+        let rules = host.rules();
+        for pair in 1..round {
+            let cookie = format!("cookie={pair:#x},");
+            let count = rules.matches(&cookie).count();
+            assert!(count == 0 || count == 2, "{count} rules of bundle {pair}: {rules}");
+        }
+        let of =
+            |table: u8| format!("table={table},cookie={round:#x},in_port={round},actions=drop\n");
+        fs::write(&bundle, of(0) + &of(1)).unwrap();
+        let mut adding = host.bundle_command(&bundle).spawn().unwrap();
+        if round % 2 == 0 {
+            // The daemon is killed after a write in these rounds, and anywhere in the others.
+            assert!(adding.wait().unwrap().success());
+            let cookie = format!("cookie={round:#x},");
+            let is_written =
+                || fs::read_to_string(host.state()).is_ok_and(|text| text.contains(&cookie));
+            assert!(until(is_written), "{}", host.log());
+        }
+        daemon.kill();
+        let _ = adding.wait();
+    }
+    let daemon = host.start();
+    let last = format!("cookie={:#x},", kills / 2 * 2);
+    assert_eq!(host.rules().matches(&last).count(), 2, "the last one was written");
+    host.exit(daemon);
 }
 
 /// A capture file without packets.

@@ -4,7 +4,7 @@ use shunt_pipeline::{
     GroupCommand, MeterCommand, Modification,
     text::{parse_group_mod, parse_meter_mod},
 };
-use shunt_switch::{Config, SavedState, Switch, config};
+use shunt_switch::{Config, SavedCount, SavedMac, SavedState, Switch, config};
 
 fn null(name: &str, number: u32) -> config::PortOptions {
     let kind = config::PortType::Null;
@@ -58,6 +58,33 @@ async fn a_new_switch_becomes_the_saved_one() {
     assert_eq!(other.config().caches.idle_ms, 7000);
 }
 
+/// Counters of rules, groups and meters, and MAC addresses.
+#[tokio::test]
+async fn counts_and_macs_are_restored() {
+    let switch = filled().await;
+    let mut saved = switch.save();
+    assert!(saved.tables[0].counts.is_empty(), "nothing was hit");
+    let [rules, groups, meters] =
+        [&saved.tables[0].rules[0], &saved.tables[0].groups[0], &saved.tables[0].meters[0]];
+    let counts = [
+        (rules.clone(), vec![SavedCount(3, 180)]),
+        (groups.clone(), vec![SavedCount(2, 120), SavedCount(1, 60)]),
+        (meters.clone(), vec![SavedCount(5, 300), SavedCount(4, 240)]),
+    ];
+    saved.tables[0].counts = counts.into();
+    saved.tables[1].macs = vec![SavedMac { vlan: 0, mac: [2, 0, 0, 0, 0, 7], port: 1 }];
+    let other = Switch::start(&Config::default(), None, 2).await.unwrap();
+    let report = other.restore(&saved).await.unwrap();
+    assert_eq!(report.refused, [""; 0]);
+    assert_eq!(other.save(), saved);
+    // A state of the first format has neither.
+    let mut old = serde_json::to_value(switch.save()).unwrap();
+    old["format"] = 1.into();
+    let old: SavedState = serde_json::from_value(old).unwrap();
+    assert_eq!(other.restore(&old).await.unwrap().refused, [""; 0]);
+    assert!(other.save().tables[0].counts.is_empty());
+}
+
 #[tokio::test]
 async fn restore_replaces_the_tables_and_keeps_other_ports() {
     let switch = filled().await;
@@ -81,9 +108,9 @@ async fn a_state_that_is_not_valid_changes_nothing() {
     let switch = filled().await;
     let before = switch.save();
     let mut later = before.clone();
-    later.format = 2;
+    later.format = 3;
     let error = switch.restore(&later).await.unwrap_err().to_string();
-    assert!(error.contains("has format 2, and this version reads format 1"), "{error}");
+    assert!(error.contains("has format 3, and this version reads formats up to 2"), "{error}");
     let mut wrong = before.clone();
     wrong.tables[0].rules.push("actions=ouptut:1".into());
     wrong.config.caches.idle_ms = 1;
