@@ -6,7 +6,7 @@ use std::{
 };
 
 use shunt_tests::{
-    daemon::{Daemon, output, text},
+    daemon::{Daemon, output, text, until},
     namespace::{Namespace, namespace_or_skip, skipped},
 };
 use tempfile::TempDir;
@@ -85,6 +85,32 @@ fn vsctl_configures_bridges_and_ports() {
     bench.done("del-br br0");
     assert!(!show().contains("br0"), "{}", show());
     bench.done("add-br br0");
+}
+
+/// Packets and controllers wait until the rules are restored.
+#[test]
+fn flow_restore_wait_holds_packets_and_controllers() {
+    let Some(bench) = Bench::new() else { return };
+    let Some(host) = namespace_or_skip("wait") else { return };
+    host.connect("eth0", &bench.namespace, "p1");
+    host.run("ip", &["addr", "add", "10.68.1.1/24", "dev", "eth0"]);
+    let ping = || {
+        let arguments = ["-q", "-c", "1", "-W", "1", "10.68.1.2"];
+        output(host.command("ping").args(arguments)).status.success()
+    };
+    let daemon = bench.start();
+    bench.done("add-br br0 -- add-port br0 p1 -- set-controller br0 tcp:127.0.0.1:1");
+    bench.namespace.run("ip", &["addr", "add", "10.68.1.2/24", "dev", "br0"]);
+    bench.done("set Open_vSwitch . other_config:flow-restore-wait=true");
+    drop(daemon);
+    let daemon = bench.start();
+    let show = || String::from_utf8_lossy(&daemon.shuntctl(&["show"]).stdout).into_owned();
+    text(&daemon.ovs_ofctl("br0", "add-flow", &["actions=NORMAL"]));
+    assert!(!ping(), "{}", daemon.log());
+    assert!(!show().contains("tcp:127.0.0.1:1"), "{}", show());
+    bench.done("remove Open_vSwitch . other_config flow-restore-wait");
+    assert!(show().contains("tcp:127.0.0.1:1"), "{}", show());
+    assert!(until(ping), "{}", daemon.log());
 }
 
 /// Bridges, ports and port numbers are the same after a restart.

@@ -17,6 +17,8 @@ pub(super) struct DesiredBridges {
     pub(super) refused_interfaces: BTreeMap<RowUuid, String>,
     /// Controllers that cannot be used, with the reason.
     pub(super) refused_controllers: BTreeMap<RowUuid, String>,
+    /// Set while packets and controllers wait for the rules (`flow-restore-wait`).
+    pub(super) waits_for_rules: bool,
 }
 
 /// A bridge and its ports.
@@ -53,11 +55,15 @@ pub(super) struct DesiredPort {
     pub(super) interface: RowUuid,
 }
 
+/// The key of `ovs-ctl restart`, in `other_config` of `Open_vSwitch`.
+const FLOW_RESTORE_WAIT: &str = "flow-restore-wait";
+
 impl DesiredBridges {
     /// Reads the rows that the row of `Open_vSwitch` reaches.
     pub(super) fn of(snapshot: &DatabaseSnapshot) -> Self {
         let mut state = Self::default();
         for root in snapshot.rows("Open_vSwitch") {
+            state.waits_for_rules |= root.entry("other_config", FLOW_RESTORE_WAIT) == Some("true");
             for bridge in root.uuids("bridges").filter_map(|uuid| snapshot.row("Bridge", uuid)) {
                 state.add_bridge(snapshot, bridge);
             }
@@ -81,6 +87,10 @@ impl DesiredBridges {
             _ if has_controller => NormalRule::Kept,
             _ => NormalRule::Added,
         };
+        if self.waits_for_rules {
+            // They could change the rules that are being restored.
+            options.controllers.clear();
+        }
         let mut bridge =
             DesiredBridge { options, local: None, normal_rule, ports: BTreeMap::new() };
         for port in row.uuids("ports").filter_map(|uuid| snapshot.row("Port", uuid)) {

@@ -27,6 +27,8 @@ use super::{
 pub(super) struct Reconciler {
     switch: Arc<Switch>,
     applied: BTreeMap<String, AppliedBridge>,
+    /// Set while packets of new ports wait for the rules.
+    waits_for_rules: bool,
 }
 
 /// A bridge that exists because of a row.
@@ -58,7 +60,7 @@ const NORMAL_RULE: &str = "priority=0,actions=NORMAL";
 
 impl Reconciler {
     pub(super) const fn new(switch: Arc<Switch>) -> Self {
-        Self { switch, applied: BTreeMap::new() }
+        Self { switch, applied: BTreeMap::new(), waits_for_rules: false }
     }
 
     /// Changes the switch where it differs from the desired state.
@@ -70,6 +72,12 @@ impl Reconciler {
             controllers: desired.refused_controllers.clone(),
             ..ApplyErrors::default()
         };
+        if desired.waits_for_rules != self.waits_for_rules {
+            self.waits_for_rules = desired.waits_for_rules;
+            let state = if self.waits_for_rules { "wait for flow-restore-wait" } else { "flow" };
+            info!("ovsdb: packets of new ports, and controllers: {state}");
+            self.switch.hold_packets(self.waits_for_rules).await;
+        }
         self.forget_removed();
         self.remove_bridges(desired, &mut errors).await;
         // All removals come before all additions: a name may move to another bridge.
