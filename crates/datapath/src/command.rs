@@ -53,6 +53,8 @@ pub enum Command {
     Entry(u32, Reply<Option<DumpedEntry>>),
     /// Change settings.
     Tune(Tuning),
+    /// Remove all cache entries.
+    EmptyCaches,
     /// Send keys that missed to this offload agent from now on; `None` stops it.
     OffloadCandidate(Option<Box<OffloadCandidates>>),
     /// Take forecasts, and run predictors; `None` ends both.
@@ -108,6 +110,7 @@ impl fmt::Debug for Command {
             Self::Pull(_) => f.write_str("Pull"),
             Self::Dump(_) => f.write_str("Dump"),
             Self::Entry(slot, _) => f.debug_tuple("Entry").field(slot).finish(),
+            Self::EmptyCaches => f.write_str("EmptyCaches"),
             Self::Tune(tuning) => f.debug_tuple("Tune").field(tuning).finish(),
             Self::OffloadCandidate(candidates) => {
                 f.debug_tuple("OffloadCandidate").field(&candidates.is_some()).finish()

@@ -44,9 +44,11 @@ pub struct PredictorStatus {
 }
 
 impl GovernedPredictor {
-    /// Returns whether the predictor is not paused, and has tokens.
-    fn is_learning(&self) -> bool {
-        self.governor.allowance(1) > 0
+    /// Returns whether the predictor is not paused.
+    ///
+    /// It learns without tokens too: a gap would hide which flow follows which.
+    const fn is_learning(&self) -> bool {
+        !matches!(self.governor.state(), GovernorState::Paused { .. })
     }
 }
 
@@ -63,7 +65,7 @@ impl Foresight {
         self.predictors.push(GovernedPredictor { predictor, governor, forecasts: 0 });
     }
 
-    /// Passes an event to all predictors that are not paused, and have tokens.
+    /// Passes an event to all predictors that are not paused.
     ///
     /// A change of rules reaches the others too.
     pub fn observe(&mut self, event: &FlowEvent<'_>, now: Duration) {

@@ -165,9 +165,9 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
         Command::Drops { metrics: true, .. } => printed(client, "shunt/metrics", &["drops"]),
         Command::Drops { json, .. } => shown(client, "shunt/drops", &[], *json, drops),
         Command::Forecast { json, metrics } => forecasts(client, *json, *metrics),
-        Command::Preload { bridge, file, in_port, seconds } => {
-            let in_port = in_port.as_deref();
-            preloaded(client, PreloadRequest { bridge, file, in_port, seconds: *seconds })
+        Command::Preload { bridge, file, in_port, seconds, percent } => {
+            let (in_port, seconds, percent) = (in_port.as_deref(), *seconds, *percent);
+            preloaded(client, PreloadRequest { bridge, file, in_port, seconds, percent })
         }
         Command::Top { interval, count } => top(client, *interval, *count),
         Command::Capture { source, file, count } => {

@@ -418,6 +418,11 @@ impl Switch {
         self.control.structure().await.set(settings).await
     }
 
+    /// Removes the cache entries of all packet threads.
+    pub async fn empty_caches(&self) {
+        self.control.plane.empty_caches().await;
+    }
+
     /// Starts to capture packets at a port, or at `drops`.
     ///
     /// Returns the number of the capture.

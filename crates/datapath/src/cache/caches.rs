@@ -135,8 +135,15 @@ impl Caches {
             return;
         }
         self.config.wildcard = wildcard;
+        self.empty();
+    }
+
+    /// Replaces all indexes by empty ones.
+    ///
+    /// Their entries expire in the next iterations.
+    pub(crate) fn empty(&mut self) {
         self.index.save_totals(&mut self.totals);
-        self.index = AnyIndex::new(wildcard, &self.seeds, &self.totals);
+        self.index = AnyIndex::new(self.config.wildcard, &self.seeds, &self.totals);
         let capacity = self.index.capacity();
         let (exact, seed) = (self.config.exact, self.seeds.seed);
         self.exact = ExactCache::new(exact, capacity.hits_per_packet_max, seed);

@@ -63,6 +63,7 @@ impl PacketThread {
                 self.caches.replace(tuning.wildcard);
                 self.counters.chain.clear_stages();
             }
+            Command::EmptyCaches => self.caches.empty(),
             Command::OffloadCandidate(candidates) => {
                 self.candidates = candidates.map(|candidates| *candidates);
             }

@@ -50,6 +50,30 @@ pub(crate) fn controller(meter: Option<MeterId>) -> Action {
 }
 
 #[test]
+fn emptied_caches_have_no_entry_and_lose_no_count() {
+    let config = ThreadConfig {
+        caches: CacheConfig { wildcard: super::tiny(), ..CacheConfig::default() },
+        ..ThreadConfig::default()
+    };
+    let mut switch = Switch::new(1, 3, config);
+    switch.apply(&[rule(1, matching(2), vec![output(2)])]);
+    for sent in 1..=4 {
+        assert!(switch.send(0, 1, &to(2)));
+        switch.settle();
+        assert_eq!(switch.receive(0, 2), [to(2)]);
+        if sent % 2 == 0 {
+            switch.controls[0].send(Command::EmptyCaches).unwrap();
+            switch.settle();
+            assert_eq!(switch.counters(0).entries.get(), 0);
+        }
+    }
+    assert_eq!(switch.counters(0).upcalls.get(), 2);
+    assert_eq!(switch.coordinator.watched(), 0);
+    let rules = switch.pipeline.rules(BRIDGE, &RuleFilter::all());
+    assert_eq!(rules.iter().map(|rule| rule.stats.totals().packets).sum::<u64>(), 4);
+}
+
+#[test]
 fn every_received_packet_is_sent_punted_dropped_or_held() {
     let config = ThreadConfig {
         translations_per_iteration: 1,

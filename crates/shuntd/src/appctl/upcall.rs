@@ -1,6 +1,6 @@
 //! Misses and evictions of cache entries.
 
-use shunt_switch::{DatapathReader, config::CacheKind, with_causes};
+use shunt_switch::DatapathReader;
 
 use super::{command::commands, dpctl::DATAPATH, methods::DaemonMethods};
 
@@ -12,20 +12,8 @@ commands! {
     "upcall/show" "", 0..=0, Read, show, "Show the cache entries of each packet thread";
 }
 
-/// Switches the caches off and on again, which removes all entries.
 async fn purge(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
-    let kind = methods.switch.config().caches.kind;
-    let own = match kind {
-        CacheKind::Megaflow => Some("megaflow"),
-        CacheKind::Gigaflow => Some("gigaflow"),
-        CacheKind::Flows => None,
-    };
-    if let Some(own) = own {
-        for kind in ["flows", own] {
-            let done = methods.switch.set(&[("caches.kind", kind)]).await;
-            done.map_err(|error| with_causes(&error))?;
-        }
-    }
+    methods.switch.empty_caches().await;
     Ok(String::new())
 }
 

@@ -245,6 +245,9 @@ pub(super) enum Command {
         /// Remove entries that no packet has hit after this time.
         #[arg(long, value_name = "SECONDS", default_value_t = 60)]
         seconds: u64,
+        /// Take this share of the flows, in percent.
+        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u8).range(1..=100))]
+        percent: u8,
     },
     /// Show packet rates, cache hits and drops until Ctrl-C.
     Top {

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, fmt::Write, fs::File, io, path::Path};
 
+use shunt_flow::hash::split_mix;
 use shunt_pcap::PcapReader;
 
 use crate::rpc::{CallError, RpcClient};
@@ -15,6 +16,8 @@ pub(crate) struct PreloadRequest<'a> {
     pub(crate) in_port: Option<&'a str>,
     /// Time in which the flows are expected.
     pub(crate) seconds: u64,
+    /// Share of the flows that are sent.
+    pub(crate) percent: u8,
 }
 
 /// Maximum number of flows in one call, and of their bytes unless it is one flow.
@@ -40,7 +43,8 @@ pub(crate) fn preload(
 ) -> Result<u64, CallError> {
     let flows = flows_of(request).map_err(CallError::Refused)?;
     let seconds = request.seconds.to_string();
-    let mut left: Vec<&str> = flows.iter().map(String::as_str).collect();
+    let flows = share_of(&flows, request.percent);
+    let mut left = flows.clone();
     while !left.is_empty() {
         let mut bytes = 0;
         let fits = |flow: &&&str| {
@@ -53,6 +57,15 @@ pub(crate) fn preload(
         left.drain(..count);
     }
     Ok(flows.len() as u64)
+}
+
+/// Returns a random share of the flows.
+///
+/// It is the same one in each call, and a larger share has all flows of a smaller one.
+fn share_of(flows: &BTreeSet<String>, percent: u8) -> Vec<&str> {
+    let mut state = 0;
+    let flows = flows.iter().map(String::as_str);
+    flows.filter(|_| split_mix(&mut state) % 100 < percent.into()).collect()
 }
 
 /// Returns the flows of a capture, or the lines of a text file.
@@ -96,7 +109,7 @@ mod tests {
     use super::*;
 
     fn request(file: &Path, in_port: Option<&'static str>) -> Result<BTreeSet<String>, String> {
-        flows_of(PreloadRequest { bridge: "br0", file, in_port, seconds: 1 })
+        flows_of(PreloadRequest { bridge: "br0", file, in_port, seconds: 1, percent: 100 })
     }
 
     #[test]
@@ -105,6 +118,18 @@ mod tests {
         file.write_all(b"# flows\nin_port=1,arp # first\n\nin_port=2,ip\n").unwrap();
         let flows = request(file.path(), None).unwrap();
         assert!(flows.iter().eq(["in_port=1,arp", "in_port=2,ip"]));
+    }
+
+    #[test]
+    fn a_larger_share_has_the_flows_of_a_smaller_one() {
+        let flows = (0..10_000).map(|at| format!("in_port=1,tp_dst={at}")).collect();
+        let shares = [0, 25, 75, 100].map(|percent| share_of(&flows, percent));
+        let [none, quarter, most, all] = &shares;
+        assert_eq!((none.len(), all.len()), (0, flows.len()));
+        assert!((2300..2700).contains(&quarter.len()), "{}", quarter.len());
+        assert!((7300..7700).contains(&most.len()), "{}", most.len());
+        let most: BTreeSet<_> = most.iter().collect();
+        assert!(quarter.iter().all(|flow| most.contains(flow)));
     }
 
     #[test]

@@ -233,6 +233,13 @@ impl DataPlane {
         }
     }
 
+    /// Removes the cache entries of all packet threads.
+    pub(crate) async fn empty_caches(&self) {
+        for thread in self.living() {
+            self.send(thread, Command::EmptyCaches).await;
+        }
+    }
+
     /// Returns the tables, to read them.
     pub(crate) fn pipeline(&self) -> &Pipeline {
         &self.pipeline
