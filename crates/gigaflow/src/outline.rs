@@ -90,7 +90,7 @@ pub struct TraversalOutline {
 #[derive(Clone, Debug)]
 pub(crate) struct OutlineShape(Box<[(u16, FieldGroups)]>);
 
-/// A run of steps without a partition point inside.
+/// Consecutive steps without a partition point inside.
 #[derive(Clone, Copy, Debug)]
 struct OutlineSegment {
     /// The state that it begins at.

@@ -220,7 +220,7 @@ fn with_nic_bridges(configs: [&Config; 2]) -> [Config; 2] {
 
 /// Returns `new` with the values that `saved` has for unchanged keys.
 ///
-/// These are those of `keys` that are equal in `old` and `new`.
+/// Unchanged keys are the members of `keys` that are equal in `old` and `new`.
 fn with_saved_keys<T>(saved: &T, old: &T, new: &T, keys: &[&str]) -> T
 where
     T: Serialize + DeserializeOwned + Clone,

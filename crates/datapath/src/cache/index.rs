@@ -70,9 +70,9 @@ pub(crate) trait WildcardIndex: fmt::Debug {
     /// Looks up one packet: one from the upcall queue, or one that was recirculated.
     fn find(&mut self, owner: &Owner, key: &FlowKey) -> Lookup<Self::Partial>;
 
-    /// Takes back the count of a hit at a position of the last burst.
+    /// Subtracts a hit at a position of the last burst.
     ///
-    /// The packet will be looked up again.
+    /// The packet is looked up again.
     fn uncount_hit(&mut self, position: usize, hit: &HitSlots);
 
     /// Translates a packet that missed, and adds entries for it.

@@ -22,7 +22,7 @@ use super::{
     OffloadCandidate, OffloadConfig, OffloadEndpoint, OffloadState, OffloadStatus, StaleReason,
     drain::Drain,
     endpoints::{OffloadCommand, SharedStatus},
-    judge::{Debt, StalenessJudge},
+    judge::{StalenessJudge, UnconfirmedWork},
     ledger::{Batch, Ledger},
     pace::Pace,
     pending_traversals::PendingTraversals,
@@ -190,13 +190,13 @@ impl<T: OffloadDevice> OffloadAgent<T> {
     fn acknowledge(&mut self) -> bool {
         let since = self.ledger.stale_since();
         let within = self.config.confirm_within;
-        let debt = match since {
-            None => Debt::Nothing,
-            Some(since) if self.now.since(since) > within => Debt::Late,
-            Some(_) => Debt::Removals,
+        let unconfirmed_work = match since {
+            None => UnconfirmedWork::Nothing,
+            Some(since) if self.now.since(since) > within => UnconfirmedWork::Late,
+            Some(_) => UnconfirmedWork::Removals,
         };
         let has_ports = self.ports.as_ref().is_none_or(|ports| !ports.is_empty());
-        self.status.state = self.judge.judge(self.now, debt, has_ports);
+        self.status.state = self.judge.state_of(self.now, unconfirmed_work, has_ports);
         // A device that counts slowly may remove quickly: versions wait for removals only, pulls
         // for counts.
         self.status.counts_late = self.reading.is_late(self.now, within);

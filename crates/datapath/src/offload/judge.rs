@@ -7,7 +7,7 @@ use super::{OffloadState, StaleReason};
 
 /// The operations that a version still waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Debt {
+pub(super) enum UnconfirmedWork {
     Nothing,
     /// Removals of entries that the version made stale.
     Removals,
@@ -15,7 +15,7 @@ pub(super) enum Debt {
     Late,
 }
 
-/// The presence of a device, and its debt.
+/// The presence of a device, and its unconfirmed work.
 #[derive(Debug)]
 pub(super) struct StalenessJudge {
     state: OffloadState,
@@ -72,21 +72,26 @@ impl StalenessJudge {
         (self.repairs, self.stale_count)
     }
 
-    /// Returns the state of the device, given its debt.
+    /// Returns the state of the device, given its unconfirmed work.
     ///
     /// A device without ports was removed or replaced on purpose. Its end is not a warning.
-    pub(super) fn judge(&mut self, now: Time, debt: Debt, has_ports: bool) -> OffloadState {
-        let owes = debt != Debt::Nothing;
+    pub(super) fn state_of(
+        &mut self,
+        now: Time,
+        unconfirmed_work: UnconfirmedWork,
+        has_ports: bool,
+    ) -> OffloadState {
+        let has_unconfirmed = unconfirmed_work != UnconfirmedWork::Nothing;
         let why = if self.is_lost {
             Some(if self.was_there { StaleReason::Lost } else { StaleReason::NotYet })
-        } else if owes && self.is_unconfirmed {
+        } else if has_unconfirmed && self.is_unconfirmed {
             Some(if self.was_lost { StaleReason::Repairing } else { StaleReason::Unconfirmed })
-        } else if debt == Debt::Late {
+        } else if unconfirmed_work == UnconfirmedWork::Late {
             Some(StaleReason::Unconfirmed)
         } else {
             None
         };
-        if !self.is_lost && !owes {
+        if !self.is_lost && !has_unconfirmed {
             (self.is_unconfirmed, self.was_lost) = (false, false);
         }
         if let (false, OffloadState::Stale { since, .. }) = (self.has_begun, &mut self.state) {
@@ -125,7 +130,7 @@ mod tests {
         let mut judge = StalenessJudge::new(false);
         let [first, later] = [40, 50].map(|age| Time::ZERO.after(Duration::from_secs(age)));
         for now in [first, later] {
-            let state = judge.judge(now, Debt::Nothing, true);
+            let state = judge.state_of(now, UnconfirmedWork::Nothing, true);
             assert_eq!(state, OffloadState::Stale { since: first, why: StaleReason::NotYet });
         }
     }

@@ -1,4 +1,4 @@
-//! Hits count once for the rules of every entry, and idle entries go one by one.
+//! Hits count once for the rules of every entry, and idle entries expire separately.
 
 use std::collections::BTreeMap;
 

@@ -57,7 +57,7 @@ const GROUPS_MAX: usize = 64;
 /// Masks of visits per table for which the group is remembered.
 const REMEMBERED_MASKS_MAX: usize = 16_384;
 
-/// The epoch of a plan that was not made yet.
+/// Marks a search plan that does not exist.
 const NOT_PREPARED: u32 = u32::MAX;
 
 /// Masks of rules per table that have search plans.

@@ -247,7 +247,7 @@ impl EventCounts {
     }
 }
 
-/// The event that [`live_through`] counts.
+/// The event that [`run_sequences`] counts.
 pub(crate) const CHANGES: &str = "changes";
 
 /// Sequences that run before the number of changes is checked.
@@ -261,18 +261,18 @@ const THREADS: u8 = 2;
 /// `SHUNT_CHANGES` sets the total.
 ///
 /// The default is a hundred thousand changes. Returns the counts of events.
-pub(crate) fn live_through<S: Strategy>(
+pub(crate) fn run_sequences<S: Strategy>(
     part: u64,
-    lives: impl Fn() -> S + Sync,
-    live: impl Fn(S::Value, &mut EventCounts) + Sync,
+    sequences: impl Fn() -> S + Sync,
+    run_one: impl Fn(S::Value, &mut EventCounts) + Sync,
 ) -> EventCounts {
     let wanted = number_from_environment("SHUNT_CHANGES")
         .unwrap_or(100_000)
         .div_ceil(part * u64::from(THREADS));
     thread::scope(|scope| {
         let own = |first| {
-            let (lives, live) = (&lives, &live);
-            scope.spawn(move || live_rounds(first, wanted, &lives(), live))
+            let (sequences, run_one) = (&sequences, &run_one);
+            scope.spawn(move || run_rounds(first, wanted, &sequences(), run_one))
         };
         let all: Vec<_> = (0..u64::from(THREADS)).map(own).collect();
         let mut met = EventCounts::default();
@@ -285,11 +285,11 @@ pub(crate) fn live_through<S: Strategy>(
 }
 
 /// Runs the rounds of one thread, starting with `first`.
-fn live_rounds<S: Strategy>(
+fn run_rounds<S: Strategy>(
     first: u64,
     wanted: u64,
-    lives: &S,
-    live: &impl Fn(S::Value, &mut EventCounts),
+    sequences: &S,
+    run_one: &impl Fn(S::Value, &mut EventCounts),
 ) -> EventCounts {
     let met = RefCell::new(EventCounts::default());
     for round in (first..).step_by(usize::from(THREADS)) {
@@ -299,15 +299,15 @@ fn live_rounds<S: Strategy>(
         let rng_seed =
             RngSeed::Fixed(number_from_environment("SHUNT_SEED").unwrap_or_default() ^ round << 32);
         let config = Config { cases: SEQUENCES_PER_ROUND, rng_seed, ..cases(1) };
-        let lived = TestRunner::new(config).run(lives, |events| {
+        let ran = TestRunner::new(config).run(sequences, |events| {
             // proptest runs a failing sequence again, so nothing is kept locked here.
             let mut own = EventCounts::default();
-            live(events, &mut own);
+            run_one(events, &mut own);
             let counts = own.0.into_iter();
             counts.for_each(|(what, count)| *met.borrow_mut().0.entry(what).or_default() += count);
             Ok(())
         });
-        lived.unwrap();
+        ran.unwrap();
     }
     met.into_inner()
 }

@@ -16,7 +16,7 @@ use shunt_pipeline::{
     },
 };
 
-use crate::all::{All, CHANGES, EventCounts, cases, live_through};
+use crate::all::{All, CHANGES, EventCounts, cases, run_sequences};
 
 const fn entry(slot: u32, generation: u32) -> EntryId {
     EntryId { owner: OwnerId(0), slot, generation }
@@ -177,8 +177,8 @@ const fn name_of(op: &Op) -> &'static str {
 /// `SHUNT_CHANGES` sets their number.
 #[test]
 fn every_engine_equals_the_definition_over_long_sequences() {
-    let lives = || (generate::world(), prop::collection::vec(event(), 100..400));
-    let met = live_through(1, lives, |(world, events), met| {
+    let sequences = || (generate::world(), prop::collection::vec(event(), 100..400));
+    let met = run_sequences(1, sequences, |(world, events), met| {
         let mut scene = Scene::new(&world);
         events.iter().for_each(|event| scene.happens(event));
         *met = scene.met;
@@ -216,11 +216,11 @@ proptest! {
 
 #[test]
 fn entries_that_remain_are_right_for_their_region() {
-    let lives = || {
+    let sequences = || {
         let packets = prop::collection::vec(generate::packet(), 8);
         (generate::world(), packets, prop::collection::vec(generate::change(), 1..6))
     };
-    let met = live_through(200, lives, |(world, packets, ops), met| {
+    let met = run_sequences(200, sequences, |(world, packets, ops), met| {
         let mut runner = TestRunner::deterministic();
         let mut twin = Twin::new(&world);
         let mut engine = All::new(twin.pipeline.version());

@@ -19,7 +19,7 @@ use shunt_pipeline::{
     text::{parse_group_mod, parse_rule},
 };
 
-use crate::all::{CHANGES, EventCounts, live_through};
+use crate::all::{CHANGES, EventCounts, run_sequences};
 
 const BRIDGE: BridgeId = BridgeId::new(1);
 
@@ -400,11 +400,11 @@ impl Exact {
 /// A hundredth of the usual number of changes, because the circuit is built often.
 #[test]
 fn one_packet_entries_are_evicted_exactly_when_stale() {
-    let lives = || {
+    let sequences = || {
         let rules = prop::collection::vec(rule(), 4..20);
         (rules, prop::collection::vec(event(), 1..24), any::<bool>())
     };
-    let met = live_through(100, lives, |(rules, events, has_gates), met| {
+    let met = run_sequences(100, sequences, |(rules, events, has_gates), met| {
         let mut exact = Exact::new(has_gates);
         exact.happens(&Event::Add(rules));
         events.iter().for_each(|event| exact.happens(event));
@@ -416,11 +416,11 @@ fn one_packet_entries_are_evicted_exactly_when_stale() {
 
 #[test]
 fn no_stale_one_packet_entry_stays() {
-    let lives = || {
+    let sequences = || {
         let packets = prop::collection::vec(generate::packet(), 8);
         (generate::world(), packets, prop::collection::vec(generate::change(), 1..6))
     };
-    let met = live_through(500, lives, |(world, packets, ops), met| {
+    let met = run_sequences(500, sequences, |(world, packets, ops), met| {
         let mut twin = Twin::new(&world);
         let mut published =
             PublishedKairo::new(&twin.pipeline, &generate::BRIDGES, AT_ONCE, || Time::ZERO);

@@ -12,7 +12,8 @@
 //! ```
 //!
 //! The NIC reads `finished`, then receives from every representor what is there, and then `cleared` is
-//! what `finished` was. Flows share [`BUCKETS`] places by their hash, so a hit may be held for another flow.
+//! what `finished` was. Flows share [`BUCKETS`] hash buckets, so a hit may be held
+//! for another flow.
 //! Held packets are never lost for lack of room: if there is none, they take the long path in their order.
 
 use std::{
@@ -25,7 +26,7 @@ use std::{
 
 use shunt_datapath::Packet;
 
-/// Number of places of a queue for flows.
+/// Number of hash buckets of a queue.
 const BUCKETS: usize = 1024;
 
 /// Maximum number of packets that a queue holds.
@@ -87,7 +88,7 @@ struct QueueOrder {
     cleared: u64,
 }
 
-/// The flows that share one place.
+/// The flows that share one hash bucket.
 #[derive(Clone, Copy, Debug, Default)]
 struct FlowBucket {
     /// The number of the last frame on the long path; [`u64::MAX`] until it is sent.
@@ -129,7 +130,7 @@ fn bucket_of(hash: u64) -> usize {
 }
 
 impl FlowOrder {
-    /// Creates the places for a representor with these queues, at least one.
+    /// Creates the hash buckets for a representor with these queues, at least one.
     pub(crate) fn new(queues: Vec<Arc<FinishedFrames>>) -> Self {
         Self { queues: queues.into_iter().map(QueueOrder::new).collect(), held_count: 0 }
     }

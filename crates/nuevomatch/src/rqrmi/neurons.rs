@@ -4,7 +4,7 @@
 //! result, so training gives the same bits on every machine.
 //!
 //! The papers initialize the parameters at random. Here the net first interpolates up to nine points that
-//! [`knots`](crate::rqrmi::knots) chose, and gradient descent improves it. One attempt is then mostly enough.
+//! [`knots`](crate::rqrmi::knots) chose, and gradient descent improves it. One training run usually suffices.
 //! Parameters are `f64`: an `f32` is too coarse for borders between clustered keys.
 
 use crate::rqrmi::{

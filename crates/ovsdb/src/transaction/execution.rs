@@ -39,7 +39,7 @@ pub struct TransactionRequest<'a> {
 pub enum TransactionExecution {
     /// The request is executed, and has its results.
     Done(TransactionOutcome),
-    /// A `wait` is not true yet. The request is to be repeated after each change.
+    /// A `wait` is not true yet. Run it again after each change.
     Blocked {
         /// Time since the arrival after which the `wait` fails.
         timeout: Option<Duration>,

@@ -87,7 +87,7 @@ impl Datum {
         Self::map(pairs.into_iter().map(|(key, value)| (atom(key), atom(value))))
     }
 
-    /// Returns the default of a type: empty if it may be, and else one default atom.
+    /// Returns the default: empty if the type allows it; otherwise one default value.
     #[must_use]
     pub fn default_of(kind: &ColumnType) -> Self {
         if kind.min == 0 {

@@ -16,7 +16,7 @@ use crate::{
 /// Number of registers of OpenFlow switches.
 const REGISTERS: usize = 16;
 /// Number of distinct values of a register, of a mark and of a rewritten address.
-const VALUES: u64 = 64;
+const DISTINCT_VALUES: u64 = 64;
 /// Ethernet addresses that rules write.
 const ETHERNET: u64 = 0x0200_5e20_0000;
 /// IP addresses that rules write: 198.18.0.0/15 is for benches.
@@ -78,7 +78,7 @@ impl StepState {
         registers: &Registers,
         asked: &str,
     ) -> String {
-        let value = 1 + number_of(asked) % VALUES;
+        let value = 1 + number_of(asked) % DISTINCT_VALUES;
         let mut actions = String::new();
         for field in &step.set {
             if let Some(name) = registers.name(field) {
@@ -109,7 +109,7 @@ impl StepState {
                 format!("set_field:{}->ip_dst,", std::net::Ipv4Addr::from(address))
             }
             "ip_ttl" => "dec_ttl,".to_owned(),
-            "ip_dscp" => format!("set_field:{}->ip_dscp,", value % VALUES),
+            "ip_dscp" => format!("set_field:{}->ip_dscp,", value % DISTINCT_VALUES),
             _ => String::new(),
         }
     }

@@ -33,7 +33,9 @@ impl LearnRequests {
         bounded(self.learnings.len())
     }
 
-    /// Adds a refresh of a rule or address, which each later hit repeats.
+    /// Adds a refresh of a rule or address.
+    ///
+    /// Each later cache hit refreshes the rule again.
     pub(super) fn refresh(&mut self, refresh: Refresh) -> Result<(), TraversalError> {
         if !self.refreshes.contains(&refresh) {
             self.refreshes.push(refresh);

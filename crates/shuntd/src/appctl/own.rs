@@ -226,7 +226,7 @@ fn announce_flows(
     let valid = seconds.parse().map(Duration::from_secs);
     let valid: Duration = valid.map_err(|_| format!("`{seconds}` is not a number of seconds"))?;
     if valid.is_zero() {
-        return Err("the flows would be over at once: give at least 1 second".to_owned());
+        return Err("0 seconds would remove the flows at once: give at least 1 second".to_owned());
     }
     let flows: Vec<&str> = flows.iter().map(String::as_str).collect();
     let count = switch.announce(bridge, &flows, valid, announcer);

@@ -1,7 +1,7 @@
 //! Health: every packet thread and every control thread iterates.
 //!
-//! Each of them has a count that grows while it works: iterations of a packet thread, runs of the
-//! upkeep on the control threads, and replies of the eviction thread. A parked packet thread wakes up
+//! Each of them has a count that grows while it works: iterations of a packet thread, runs of
+//! the periodic work on the control threads, and replies of the eviction thread. A parked packet thread wakes up
 //! after `threads.sleep_max_ms`, so its count grows too. A count that stays the same for too long is a
 //! thread that hangs.
 
@@ -35,7 +35,7 @@ pub(super) const STALL_MAX: Duration = Duration::from_secs(5);
 const OBSERVE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Name of the work of the control threads.
-const UPKEEP: &str = "upkeep of the control threads";
+const PERIODIC_WORK: &str = "periodic work of the control threads";
 
 /// Name of the eviction thread in the status.
 const EVICTION: &str = "eviction thread";
@@ -96,7 +96,7 @@ impl HealthMonitor {
         let threads = self.switch.threads();
         let packet = threads.iter().filter_map(|own| Some((own.name.as_str(), own.iterations?)));
         let counts = packet.chain([
-            (UPKEEP, self.switch.upkeep_runs()),
+            (PERIODIC_WORK, self.switch.upkeep_runs()),
             (EVICTION, self.eviction_replies.load(Ordering::Relaxed)),
         ]);
         let now = self.start.elapsed();

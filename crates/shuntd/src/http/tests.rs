@@ -87,7 +87,7 @@ async fn a_packet_thread_that_hangs_is_not_healthy() {
     holds.store(true, Ordering::Relaxed);
     let is_noticed = |problems: &[String]| {
         let has = |start: &str| problems.iter().any(|problem| problem.starts_with(start));
-        has("packet thread 0: no progress for ") && has("upkeep of the control threads: ")
+        has("packet thread 0: no progress for ") && has("periodic work of the control threads: ")
     };
     // The other threads may be slow on a busy machine, so they are not compared.
     until(&monitor, is_noticed).await;

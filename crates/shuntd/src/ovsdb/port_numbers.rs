@@ -38,7 +38,7 @@ impl PortNumbers {
         ports
     }
 
-    /// Returns the numbers to try for a port. The last one, 0, lets the switch choose.
+    /// Returns the numbers to try for a port. The list ends with 0: the switch chooses.
     pub(super) fn candidates(&self, port: &DesiredPort) -> Vec<u32> {
         let mut numbers = vec![port.options.number, port.last_number];
         numbers.retain(|number| *number != 0);

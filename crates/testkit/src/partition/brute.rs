@@ -47,9 +47,9 @@ pub fn new_entries_count(stages: &PlainStages, placements: &[Placement]) -> usiz
     placements.iter().filter(|placement| is_fresh(stages, placement)).count()
 }
 
-/// Returns the number of new entries in pressed stages.
+/// Returns the number of new entries in nearly full stages ([`Room::Pressed`]).
 #[must_use]
-pub fn pressing(stages: &PlainStages, placements: &[Placement]) -> usize {
+pub fn new_entries_in_nearly_full_stages(stages: &PlainStages, placements: &[Placement]) -> usize {
     let is_pressed =
         |placement: &&Placement| stages.0[placement.stage.index()].room == Room::Pressed;
     placements.iter().filter(is_pressed).filter(|placement| is_fresh(stages, placement)).count()
@@ -61,7 +61,7 @@ fn is_fresh(stages: &PlainStages, placement: &Placement) -> bool {
 
 /// The value that [`JointPolicy`] maximises.
 ///
-/// It prefers few new entries in pressed stages, then a high score, few new entries and few entries.
+/// It prefers few new entries in nearly full stages, then a high score, few new entries and few entries.
 ///
 /// [`JointPolicy`]: shunt_gigaflow::partition::JointPolicy
 pub type JointValue = (Reverse<usize>, u32, Reverse<usize>, Reverse<usize>);
@@ -102,10 +102,9 @@ pub fn joint_value(
     placements: &[Placement],
     score: Score,
 ) -> JointValue {
-    let (pressing, new_entries_count) =
-        (pressing(stages, placements), new_entries_count(stages, placements));
+    let new_entries_count = new_entries_count(stages, placements);
     (
-        Reverse(pressing),
+        Reverse(new_entries_in_nearly_full_stages(stages, placements)),
         worth(outline, placements, score),
         Reverse(new_entries_count),
         Reverse(placements.len()),

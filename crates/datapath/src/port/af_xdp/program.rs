@@ -202,7 +202,7 @@ impl XdpProgram {
 /// Returns the name of a loaded program, if the kernel shows it.
 pub(super) fn program_name(id: u32) -> Option<String> {
     let mut attributes = [id, 0, 0];
-    // SAFETY: the attributes of the command, without addresses.
+    // SAFETY: the attributes of the command; no field is a pointer.
     let program = unsafe { bpf_fd(PROG_GET_FD_BY_ID, &mut attributes) }.ok()?;
     let mut info = [0u8; 128];
     let mut attributes =

@@ -10,7 +10,7 @@ use crate::{
     },
 };
 
-/// Partitions at every partition point, placed first fit.
+/// Partitions at every partition point, each in the first stage with room.
 ///
 /// If a traversal has more segments than there are stages, its last entry takes all that are left. If
 /// the sub-traversals do not fit, the traversal becomes one megaflow.

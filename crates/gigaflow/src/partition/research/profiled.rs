@@ -41,7 +41,7 @@ use crate::{
     },
 };
 
-/// Partitions by measured sharing, and as [`JointPolicy`] until it is measured.
+/// Partitions by measured sharing; before the first measurement like [`JointPolicy`].
 #[derive(Clone, Debug)]
 pub struct ProfiledPolicy {
     joint: JointPolicy,

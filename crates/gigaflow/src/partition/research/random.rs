@@ -9,7 +9,7 @@ use crate::{
     },
 };
 
-/// Partitions at a random number of random points, placed first fit.
+/// Partitions at random points, each in the first stage with room.
 ///
 /// If the sub-traversals do not fit, the traversal becomes one megaflow.
 #[derive(Clone, Debug)]

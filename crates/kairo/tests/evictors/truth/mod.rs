@@ -19,7 +19,7 @@ use self::model::{
     AGEING, BRIDGE, Model, Op, PACKETS, Packet, Path, ReadObject, Request, key, modification, op,
     rule,
 };
-use crate::all::{All, CHANGES, EventCounts, live_through};
+use crate::all::{All, CHANGES, EventCounts, run_sequences};
 
 #[derive(Clone, Debug)]
 enum Event {
@@ -270,7 +270,7 @@ fn region(traversal: &Traversal) -> impl Iterator<Item = Packet> {
 
 /// Each of two tests makes half of the requested changes.
 fn check(can_write: bool) {
-    let met = live_through(
+    let met = run_sequences(
         2,
         || event_sequence(can_write),
         |(events, by_force), met| {
