@@ -1,6 +1,9 @@
 //! `cargo xtask man`: manual pages and shell completions of all programs.
 
-use std::path::PathBuf;
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use crate::shell::{TaskError, cargo, run, target};
 
@@ -11,10 +14,25 @@ pub(crate) fn run_command(_: &[String]) -> Result<(), TaskError> {
     Ok(())
 }
 
-/// Writes the pages, and returns their folder.
-pub(crate) fn write() -> Result<PathBuf, TaskError> {
+/// Name of the example that writes the pages.
+pub(crate) const WRITER: &str = "manual";
+
+/// Builds the program that writes the pages, runs it, and returns their folder.
+fn write() -> Result<PathBuf, TaskError> {
     let folder = target().join("manual");
-    let program = ["run", "--quiet", "--package", "shuntd", "--example", "manual", "--"];
-    run(cargo(&program).arg(&folder))?;
+    run(cargo(&["run", "--package", "shuntd", "--example", WRITER, "--"]).arg(&folder))?;
+    Ok(folder)
+}
+
+/// Writes the pages by the program in a folder of a build, and returns their folder.
+///
+/// Without the program in that folder, it is built first.
+pub(crate) fn write_by(programs: &Path) -> Result<PathBuf, TaskError> {
+    let writer = programs.join("examples").join(WRITER);
+    if !writer.exists() {
+        return write();
+    }
+    let folder = target().join("manual");
+    run(Command::new(writer).arg(&folder))?;
     Ok(folder)
 }

@@ -2,6 +2,7 @@
 
 mod booted_root;
 mod check;
+mod pages;
 mod staging;
 
 use std::path::{Path, PathBuf};
@@ -45,13 +46,24 @@ impl PackageOptions {
         Ok(options)
     }
 
-    /// Builds the programs, and returns their folder.
+    /// Builds the programs and the writer of the manual, and returns their folder.
+    ///
+    /// One build has them all, so that nothing is compiled twice.
     fn programs(&self) -> Result<PathBuf, TaskError> {
         if let Some(folder) = &self.programs {
             return Ok(std::path::absolute(folder)?);
         }
         // All eviction engines: `visits` and `relational` need dbsp.
-        let build = ["build", "--package", "shuntd", "--bins", "--features", "dbsp"];
+        let build = [
+            "build",
+            "--package",
+            "shuntd",
+            "--bins",
+            "--example",
+            man::WRITER,
+            "--features",
+            "dbsp",
+        ];
         run(cargo(&build).args(["--profile", &self.profile]))?;
         let folder = if self.profile == "dev" { "debug" } else { &self.profile };
         Ok(target().join(folder))
@@ -66,7 +78,7 @@ pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
         install::ensure(install::PACKAGE_CHECK)?;
     }
     let programs = step("programs", || options.programs())?;
-    let manual = step("manual", man::write)?;
+    let manual = step("manual", || man::write_by(&programs))?;
     let folder = target().join("package");
     let package = step("package", || build(&folder, &programs, &manual, REVISION))?;
     println!("{}", package.display());

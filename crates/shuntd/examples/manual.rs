@@ -57,7 +57,29 @@ fn write_page(command: &Command, section: &str, further: &str, folder: &Path) ->
     let version = env!("CARGO_PKG_VERSION");
     let page = Man::new(command.clone()).section(section).manual("Shunt").date("");
     let page = page.source(format!("Shunt {version}"));
+    let mut text = Vec::new();
+    page.render(&mut text)?;
     let mut file = File::create(folder.join(page.get_filename()))?;
-    page.render(&mut file)?;
+    file.write_all(without_backticks(&String::from_utf8_lossy(&text)).as_bytes())?;
     file.write_all(further.as_bytes())
+}
+
+/// Replaces Markdown: bold text for code, and plain text in the section NAME, which other programs
+/// read.
+fn without_backticks(page: &str) -> String {
+    let mut in_name = false;
+    let lines = page.lines().map(|line| {
+        if line.starts_with(".SH") {
+            in_name = line == ".SH NAME";
+        }
+        let parts = line.split('`').enumerate();
+        let line: String = parts
+            .map(|(number, part)| match number % 2 {
+                1 if !in_name => format!("\\fB{part}\\fR"),
+                _ => part.to_owned(),
+            })
+            .collect();
+        line + "\n"
+    });
+    lines.collect()
 }

@@ -7,6 +7,7 @@ use std::{
     process::Command,
 };
 
+use super::pages;
 use crate::shell::{TaskError, output, root, run};
 
 /// The inputs of a package.
@@ -22,21 +23,6 @@ pub(super) struct Sources<'a> {
 /// A program of the package, with its folder and the section of its manual pages.
 const PROGRAMS: [(&str, &str, &str); 2] =
     [("shuntd", "usr/sbin", "8"), ("shuntctl", "usr/bin", "1")];
-
-/// Pages for operators.
-const PAGES: &[&str] = &[
-    "appctl.md",
-    "coming-from-open-vswitch.md",
-    "commands.md",
-    "configuration.md",
-    "foresight.md",
-    "install.md",
-    "metrics.md",
-    "openflow.md",
-    "ovsdb.md",
-];
-
-const EXAMPLES: &[&str] = &["af-xdp.conf", "announce.py", "example.toml", "grafana.json"];
 
 const DOC: &str = "usr/share/doc/shunt";
 
@@ -59,10 +45,10 @@ pub(super) fn write(stage: &Path, sources: &Sources<'_>) -> Result<(), TaskError
     let docs = root().join("docs");
     copy(&docs.join("shuntd.service"), &stage.join("lib/systemd/system/shuntd.service"), 0o644)?;
     copy(&root().join("packaging/shunt.toml"), &stage.join("etc/shunt/shunt.toml"), 0o644)?;
-    for page in PAGES {
-        copy(&docs.join(page), &stage.join(DOC).join(page), 0o644)?;
+    for (page, text) in pages::pages(&root())? {
+        write_file(&stage.join(DOC).join(page), &text, 0o644)?;
     }
-    for example in EXAMPLES {
+    for example in pages::EXAMPLES {
         copy(&docs.join(example), &stage.join(DOC).join("examples").join(example), 0o644)?;
     }
     copy(&root().join("CHANGELOG.md"), &stage.join(DOC).join("changelog"), 0o644)?;
