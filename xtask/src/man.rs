@@ -24,7 +24,9 @@ fn write() -> Result<PathBuf, TaskError> {
     Ok(folder)
 }
 
-/// Writes the pages by the program in a folder of a build, and returns their folder.
+/// Writes the pages by a program that was built before.
+///
+/// Returns their folder.
 ///
 /// Without the program in that folder, it is built first.
 pub(crate) fn write_by(programs: &Path) -> Result<PathBuf, TaskError> {

@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use clap::Command;
+use clap::{ArgAction, Command};
 use clap_complete::{Shell, generate_to};
 use clap_mangen::Man;
 
@@ -60,12 +60,35 @@ fn write_page(command: &Command, section: &str, further: &str, folder: &Path) ->
     let mut text = Vec::new();
     page.render(&mut text)?;
     let mut file = File::create(folder.join(page.get_filename()))?;
-    file.write_all(without_backticks(&String::from_utf8_lossy(&text)).as_bytes())?;
+    let text = with_values(&without_backticks(&String::from_utf8_lossy(&text)), command);
+    file.write_all(text.as_bytes())?;
     file.write_all(further.as_bytes())
 }
 
-/// Replaces Markdown: bold text for code, and plain text in the section NAME, which other programs
-/// read.
+/// Adds the values of options to the synopsis.
+///
+/// Arguments that may be repeated get dots.
+fn with_values(page: &str, command: &Command) -> String {
+    let mut page = page.to_owned();
+    for argument in command.get_arguments() {
+        let values = argument.get_value_names().unwrap_or_default().join(" ");
+        if let (Some(long), true) = (argument.get_long(), argument.get_action().takes_values()) {
+            let option = format!("\\fB\\-\\-{}\\fR", long.replace('-', "\\-"));
+            page = page.replace(&format!("[{option}]"), &format!("[{option} \\fI{values}\\fR]"));
+        }
+        if argument.is_positional() && matches!(argument.get_action(), ArgAction::Append) {
+            for (begin, end) in [("[", "]"), ("<", ">")] {
+                let once = format!("{begin}\\fI{values}\\fR{end}");
+                page = page.replace(&once, &format!("{once}..."));
+            }
+        }
+    }
+    page
+}
+
+/// Replaces Markdown by bold text.
+///
+/// The section NAME, which other programs read, has plain text.
 fn without_backticks(page: &str) -> String {
     let mut in_name = false;
     let lines = page.lines().map(|line| {

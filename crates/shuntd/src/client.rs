@@ -8,7 +8,7 @@ use std::{
     env,
     fs::File,
     io::{self, IsTerminal, Write},
-    path::Path,
+    path::{self, Path},
     process::ExitCode,
     thread::sleep,
     time::Duration,
@@ -23,7 +23,7 @@ use self::{
     preload::{PreloadRequest, preload},
 };
 use crate::{
-    daemon::state_file::write_whole,
+    daemon::{reload::REFUSED, state_file::write_whole},
     open_vswitch,
     render::{
         self, caches,
@@ -135,7 +135,7 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
         Command::DelPort { name } => silent(client, "shunt/del-port", &[name]),
         Command::SetVlans { name, settings } => change(client, "shunt/set-vlans", name, settings),
         Command::Macs { bridge } => printed(client, "fdb/show", &[bridge]),
-        Command::Reload => printed(client, "shunt/reload", &[]),
+        Command::Reload => reload(client),
         Command::Save { file } => save(client, file.as_deref()),
         Command::Restore { file } => restore(client, file),
         Command::Set { settings } => silent(client, "shunt/set", &followed_by(&[], settings)),
@@ -163,7 +163,10 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
             printed(client, method, &parameters)
         }
         Command::Drops { metrics: true, .. } => printed(client, "shunt/metrics", &["drops"]),
-        Command::Drops { json, .. } => shown(client, "shunt/drops", &[], *json, drops),
+        Command::Drops { json, .. } => {
+            let run_dir = path::absolute(&arguments.run_dir).unwrap_or_default();
+            shown(client, "shunt/drops", &[], *json, |value| drops(value, &run_dir))
+        }
         Command::Forecast { json, metrics } => forecasts(client, *json, *metrics),
         Command::Preload { bridge, file, in_port, seconds, percent } => {
             let (in_port, seconds, percent) = (in_port.as_deref(), *seconds, *percent);
@@ -185,6 +188,16 @@ fn exit(mut client: RpcClient, folder: &Path) -> Result<(), CallError> {
     client.call("exit", &[])?;
     client.wait_for_end(EXIT_MAX)?;
     run_dir::wait_for_release(folder, &socket, EXIT_MAX)
+}
+
+/// Reloads the configuration file; fails if a part of it was refused.
+fn reload(client: &mut RpcClient) -> Result<(), CallError> {
+    let report = client.call("shunt/reload", &[])?;
+    print(&report);
+    match report.lines().filter(|line| line.starts_with(REFUSED)).count() as u64 {
+        0 => Ok(()),
+        count => Err(CallError::Refused(format!("{} refused", render::counted(count, "change")))),
+    }
 }
 
 fn forecasts(client: &mut RpcClient, json: bool, metrics: bool) -> Result<(), CallError> {
@@ -243,7 +256,7 @@ fn save(client: &mut RpcClient, file: Option<&Path>) -> Result<(), CallError> {
 
 /// Restores a file, which the daemon reads in another working directory.
 fn restore(client: &mut RpcClient, file: &Path) -> Result<(), CallError> {
-    let path = std::path::absolute(file)
+    let path = path::absolute(file)
         .map_err(|error| CallError::Refused(format!("{}: {error}", file.display())))?;
     printed(client, "shunt/restore", &[&path.to_string_lossy()])
 }
@@ -264,7 +277,7 @@ fn shown(
     method: &str,
     parameters: &[&str],
     json: bool,
-    table: fn(&Value) -> String,
+    table: impl Fn(&Value) -> String,
 ) -> Result<(), CallError> {
     let text = client.call(method, parameters)?;
     print(&if json { text } else { table(&value(&text)) });

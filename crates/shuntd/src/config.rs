@@ -67,9 +67,7 @@ pub(crate) enum ConfigFileError {
     ///
     /// The report shows the error of the system in a separate line.
     #[error("cannot read the configuration {path}")]
-    #[diagnostic(help(
-        "name an existing file with --config FILE; docs/configuration.md of the source has examples"
-    ))]
+    #[diagnostic(help("name an existing file with --config FILE; {} has examples", page()))]
     Unreadable {
         /// Path of the file.
         path: String,
@@ -137,6 +135,14 @@ pub(crate) fn parse(name: &str, text: String) -> Result<ConfigFile, ConfigFileEr
     }
 }
 
+/// Returns the page about the configuration file.
+///
+/// It is that of the package if the package is installed.
+fn page() -> &'static str {
+    const PACKAGED: &str = "/usr/share/doc/shunt/configuration.md";
+    if Path::new(PACKAGED).exists() { PACKAGED } else { "docs/configuration.md" }
+}
+
 /// A mistake in a text: message, place and correction.
 struct Mistake {
     message: String,
@@ -152,7 +158,7 @@ fn understand(text: &str) -> Result<ConfigFile, Mistake> {
     })?;
     let senseless = |message, keys: &[ConfigStep]| Mistake {
         message,
-        help: Some("docs/configuration.md of the source explains every key".to_owned()),
+        help: Some(format!("{} explains every key", page())),
         span: span(text, keys).unwrap_or_default(),
     };
     file.switch()

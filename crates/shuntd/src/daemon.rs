@@ -318,7 +318,7 @@ async fn serve(
     let stop = Arc::new(Notify::new());
     let http = file.http.clone();
     let config = arguments.config.clone();
-    let reloader = Reloader::new(config, file, loaded, refused, Arc::clone(&switch));
+    let reloader = Reloader::new(config, file, loaded, &refused, Arc::clone(&switch));
     let reloader = Arc::new(reloader);
     let http = HttpService::start(&http, &switch, &reloader).await?;
     let methods =

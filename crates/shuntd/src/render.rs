@@ -65,7 +65,7 @@ pub(crate) fn show(bridges: &Value) -> String {
                 "    port {} {} ({}, {}{})",
                 number(port),
                 word(&port["name"]),
-                port_type(port),
+                word(&port["type"]),
                 word(&port["link"]),
                 vlans(port)
             );
@@ -79,14 +79,6 @@ fn rules(count: u64) -> String {
     match count {
         0 => "no rules: drops every packet".to_owned(),
         _ => counted(count, "rule"),
-    }
-}
-
-/// Returns the type of a port; the local port of most bridges has no device.
-fn port_type(port: &Value) -> &str {
-    match word(&port["type"]) {
-        "unbound" => "no device",
-        kind => kind,
     }
 }
 
@@ -236,7 +228,7 @@ pub(crate) fn ports(bridges: &Value) -> String {
             word(&port["bridge"]).to_owned(),
             number(port),
             word(&port["name"]).to_owned(),
-            port_type(port).to_owned(),
+            word(&port["type"]).to_owned(),
             port["rx_packets"].to_string(),
             port["rx_dropped"].to_string(),
             port["tx_packets"].to_string(),
@@ -312,12 +304,12 @@ br0     1     p1    null  5           0           7           1           up
     }
 
     #[test]
-    fn a_local_port_without_device_is_shown_so() {
+    fn a_local_port_is_shown_with_its_type() {
         let port =
             json!({"name": "br0", "number": 0xffff_fffe_u32, "type": "unbound", "link": "up"});
         let shown =
             show(&json!([{"name": "br0", "datapath_id": "1", "rules": 1, "ports": [port]}]));
-        let expected = "bridge br0 (datapath id 1, 1 rule)\n    port LOCAL br0 (no device, up)\n";
+        let expected = "bridge br0 (datapath id 1, 1 rule)\n    port LOCAL br0 (unbound, up)\n";
         assert_eq!(shown, expected);
     }
 

@@ -4,9 +4,9 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use crate::shell::TaskError;
 
-/// Files that the package has under another name, with the names relative to its pages.
+/// Files that the package has under another name.
 ///
-/// The names on the left are relative to the repository.
+/// Each has its path in the repository, and its path in the folder of the pages.
 const RENAMED: [(&str, &str); 3] = [
     ("docs/README.md", "index.md"),
     ("README.md", "README.md"),
@@ -31,7 +31,9 @@ pub(super) fn pages(root: &Path) -> Result<BTreeMap<String, String>, TaskError> 
         .collect()
 }
 
-/// Returns the files that a link may lead to: names in the repository, and in the package.
+/// Returns the files that a link may lead to.
+///
+/// Each has its path in the repository, and its path in the folder of the pages.
 fn installed(root: &Path) -> Result<BTreeMap<String, String>, TaskError> {
     let mut installed = BTreeMap::new();
     for file in fs::read_dir(root.join("docs"))? {
@@ -64,7 +66,9 @@ fn resolve(installed: &BTreeMap<String, String>, folder: &str, link: &str) -> Op
     Some(format!("{}{anchor}", installed.get(&path)?))
 }
 
-/// Replaces the targets of links outside code; a link without a target becomes its text.
+/// Replaces the targets of links outside code.
+///
+/// A link without a target becomes its text.
 fn rewrite(page: &str, resolve: impl Fn(&str) -> Option<String>) -> String {
     let (mut text, mut in_code) = (String::new(), false);
     for line in page.split_inclusive('\n') {

@@ -41,6 +41,8 @@ pub(super) enum CheckState {
     Note,
     /// The switch, or a port, does not work without it.
     Missing,
+    /// It exists, and the switch does not work with it as it is.
+    Wrong,
 }
 
 impl HostCheck {
@@ -61,16 +63,24 @@ impl HostCheck {
         let mend = Some(mend.into());
         Self { state: CheckState::Missing, mend, ..Self::ok(subject, detail) }
     }
+
+    fn wrong(
+        subject: impl Into<String>,
+        detail: impl Into<String>,
+        mend: impl Into<String>,
+    ) -> Self {
+        Self { state: CheckState::Wrong, ..Self::missing(subject, detail, mend) }
+    }
 }
 
 /// Checks the host, and prints the results.
 ///
-/// The exit code is 1 if something is missing.
+/// The exit code is 1 if something is missing or wrong.
 pub(super) fn doctor(run_dir: &Path, config: &Path, json: bool) -> ExitCode {
     let system = HostSystem::new("/");
     let checks = run_checks(&system, run_dir, config);
     print(&if json { json_of(&checks) } else { text_of(&checks) });
-    if missing(&checks) == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if is_complete(&checks) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn run_checks(system: &HostSystem, run_dir: &Path, config: &Path) -> Vec<HostCheck> {
@@ -135,7 +145,7 @@ fn checks_of_user(system: &HostSystem, run_dir: &Path, config: &Path) -> Vec<Hos
         }
         Err(error) => {
             let mend = format!("shuntd --config {shown} --check");
-            checks.push(HostCheck::missing("configuration", error.in_one_line(), mend));
+            checks.push(HostCheck::wrong("configuration", error.in_one_line(), mend));
             PortNeeds::default()
         }
     };
@@ -144,12 +154,19 @@ fn checks_of_user(system: &HostSystem, run_dir: &Path, config: &Path) -> Vec<Hos
     checks
 }
 
-fn missing(checks: &[HostCheck]) -> usize {
-    checks.iter().filter(|check| check.state == CheckState::Missing).count()
+/// Returns the number of checks with a state.
+fn count(checks: &[HostCheck], state: CheckState) -> usize {
+    checks.iter().filter(|check| check.state == state).count()
+}
+
+/// Returns whether nothing is missing or wrong.
+fn is_complete(checks: &[HostCheck]) -> bool {
+    [CheckState::Missing, CheckState::Wrong].iter().all(|state| count(checks, *state) == 0)
 }
 
 fn json_of(checks: &[HostCheck]) -> String {
-    let all: Value = json!({"checks": checks, "missing": missing(checks)});
+    let (missing, wrong) = (count(checks, CheckState::Missing), count(checks, CheckState::Wrong));
+    let all: Value = json!({"checks": checks, "missing": missing, "wrong": wrong});
     format!("{all}\n")
 }
 
@@ -160,6 +177,7 @@ fn text_of(checks: &[HostCheck]) -> String {
             CheckState::Ok => "ok",
             CheckState::Note => "note",
             CheckState::Missing => "missing",
+            CheckState::Wrong => "wrong",
         };
         let _ = writeln!(text, "{state:<8} {subject}: {detail}");
         for (number, line) in mend.iter().flat_map(|mend| mend.lines()).enumerate() {
@@ -167,9 +185,11 @@ fn text_of(checks: &[HostCheck]) -> String {
             let _ = writeln!(text, "         {word:<4} {line}");
         }
     }
-    let verdict = match missing(checks) {
-        0 => "nothing is missing".to_owned(),
-        count => format!("{count} missing"),
+    let verdict = match (count(checks, CheckState::Missing), count(checks, CheckState::Wrong)) {
+        (0, 0) => "nothing is missing".to_owned(),
+        (missing, 0) => format!("{missing} missing"),
+        (0, wrong) => format!("{wrong} wrong"),
+        (missing, wrong) => format!("{missing} missing, {wrong} wrong"),
     };
     let _ = writeln!(text, "{}, {verdict}", counted(checks.len() as u64, "check"));
     text

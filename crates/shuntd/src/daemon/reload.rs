@@ -27,6 +27,9 @@ pub(crate) struct Reloader {
     not_in_force: SyncMutex<Vec<String>>,
 }
 
+/// The beginning of a line about a change that was refused.
+pub(crate) const REFUSED: &str = "refused: ";
+
 /// The last content of the configuration file.
 #[derive(Clone)]
 pub(crate) struct LoadedFile {
@@ -51,12 +54,13 @@ impl Reloader {
         path: Option<PathBuf>,
         file: ConfigFile,
         config: Config,
-        refused: Vec<String>,
+        refused: &[String],
         switch: Arc<Switch>,
     ) -> Self {
         let ConfigFile { logging, ovsdb, http, .. } = file;
         let loaded = LoadedFile { filter: logging.filter, config, ovsdb, http };
-        let not_in_force = SyncMutex::new(refused);
+        let refused = refused.iter().map(|change| format!("{REFUSED}{change}"));
+        let not_in_force = SyncMutex::new(refused.collect());
         Self { path, loaded: Mutex::new(loaded), switch, not_in_force }
     }
 
@@ -121,9 +125,10 @@ impl Reloader {
 
 /// Returns the changes of a report that are not in force.
 fn not_in_force(report: &ReloadReport) -> Vec<String> {
+    let refused = report.refused.iter().map(|change| format!("{REFUSED}{change}"));
     let waiting = report.at_restart.iter();
     let waiting = waiting.map(|key| format!("{key} takes effect at the next start"));
-    report.refused.iter().cloned().chain(waiting).collect()
+    refused.chain(waiting).collect()
 }
 
 /// Returns a report for a user; `nothing` is the text of a report without changes.
@@ -133,7 +138,7 @@ pub(crate) fn text(report: &ReloadReport, nothing: &str) -> String {
         let _ = writeln!(text, "{change}");
     }
     for change in &report.refused {
-        let _ = writeln!(text, "refused: {change}");
+        let _ = writeln!(text, "{REFUSED}{change}");
     }
     for key in &report.at_restart {
         let _ = writeln!(text, "takes effect at the next start: {key}");
@@ -149,7 +154,7 @@ fn log(report: &ReloadReport) {
         info!("configuration: {change}");
     }
     for change in &report.refused {
-        warn!("configuration: refused: {change}");
+        warn!("configuration: {REFUSED}{change}");
     }
     for key in &report.at_restart {
         warn!("configuration: {key} takes effect at the next start");

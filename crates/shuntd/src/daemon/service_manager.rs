@@ -48,7 +48,7 @@ async fn feed_watchdog(switch: Arc<Switch>) {
     let Some(limit) = sd_notify::watchdog_enabled().filter(|limit| !limit.is_zero()) else {
         return;
     };
-    info!(limit_ms = millis(limit), "watchdog: fed while every packet thread iterates");
+    info!("watchdog: on; restarts if a packet thread hangs for {} s", limit.as_secs_f64());
     // Answers at the last moment, and the pause, still take less than the limit.
     let (answer_max, pause) = (limit / 2, limit / 4);
     let (mut shown, mut stalled_before) = (size(&switch), Vec::new());

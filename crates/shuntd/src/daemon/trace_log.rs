@@ -1,9 +1,16 @@
 //! The log of the daemon, written to standard error for a service manager.
 
-use std::sync::OnceLock;
+use std::{
+    env,
+    fs::File,
+    io,
+    os::{fd::AsFd, unix::fs::MetadataExt},
+    sync::OnceLock,
+};
 
 use tracing_subscriber::{
-    EnvFilter, filter::LevelFilter, fmt, layer::SubscriberExt, reload, util::SubscriberInitExt,
+    EnvFilter, Layer, filter::LevelFilter, fmt, layer::SubscriberExt, reload,
+    util::SubscriberInitExt,
 };
 
 type Handle = reload::Handle<EnvFilter, tracing_subscriber::Registry>;
@@ -23,12 +30,29 @@ pub(crate) fn filter() -> String {
 /// If the text is not a filter.
 pub(crate) fn start(filter: &str) -> Result<(), String> {
     let (layer, handle) = reload::Layer::new(parse(filter)?);
-    let output = fmt::layer().with_writer(std::io::stderr).with_ansi(false);
+    let output = fmt::layer().with_writer(io::stderr).with_ansi(false);
+    // journald adds the time to each line.
+    let output = if is_journal() { output.without_time().boxed() } else { output.boxed() };
     // Logging starts once; a second start in one process keeps the first.
     if tracing_subscriber::registry().with(layer).with(output).try_init().is_ok() {
         let _ = HANDLE.set(handle);
     }
     Ok(())
+}
+
+/// Returns whether journald reads the standard error of this process.
+fn is_journal() -> bool {
+    let stream = env::var("JOURNAL_STREAM").unwrap_or_default();
+    let error = io::stderr().as_fd().try_clone_to_owned();
+    error.is_ok_and(|error| is_stream(&File::from(error), &stream))
+}
+
+/// Returns whether a file has the device and inode of a stream.
+///
+/// `JOURNAL_STREAM` names them as `DEVICE:INODE` (`systemd.exec(5)`).
+/// A program that was started with a redirected standard error still has the variable.
+fn is_stream(file: &File, stream: &str) -> bool {
+    file.metadata().is_ok_and(|data| format!("{}:{}", data.dev(), data.ino()) == stream)
 }
 
 /// Changes the filter of a running daemon.
@@ -67,6 +91,15 @@ fn parse(filter: &str) -> Result<EnvFilter, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_journal_is_known_by_device_and_inode() {
+        let file = tempfile::tempfile().unwrap();
+        let data = file.metadata().unwrap();
+        assert!(is_stream(&file, &format!("{}:{}", data.dev(), data.ino())));
+        assert!(!is_stream(&file, &format!("{}:{}", data.dev(), data.ino() + 1)));
+        assert!(!is_stream(&file, ""));
+    }
 
     #[test]
     fn a_log_filter_has_levels_and_targets() {

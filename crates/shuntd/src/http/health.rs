@@ -1,6 +1,6 @@
 //! Health: every packet thread and every control thread iterates.
 //!
-//! Each of them has a count that grows while it works: iterations of a packet thread, runs of
+//! Each of them has a count that grows while it works. These are iterations of a packet thread, runs of
 //! the periodic work on the control threads, and replies of the eviction thread. A parked packet thread wakes up
 //! after `threads.sleep_max_ms`, so its count grows too. A count that stays the same for too long is a
 //! thread that hangs.

@@ -15,18 +15,18 @@ use super::{
     body::PageBody,
     health::{HealthMonitor, STALL_MAX},
     query::parameter,
-    readiness,
+    readiness::ReadinessMonitor,
     token::BearerToken,
     window::{self, WindowFeed},
 };
-use crate::{daemon::reload::Reloader, metrics};
+use crate::metrics;
 
 /// The pages of the HTTP server, from the status of a switch.
 pub(super) struct HttpPages {
     switch: Arc<Switch>,
-    reloader: Arc<Reloader>,
     token: Option<BearerToken>,
     health: HealthMonitor,
+    readiness: ReadinessMonitor,
     /// The events of the window, if it is on.
     window: Option<WindowFeed>,
     /// Locked while packet threads read their entries for the window.
@@ -55,12 +55,16 @@ type Page = (StatusCode, &'static str, PageBody);
 impl HttpPages {
     pub(super) fn new(
         switch: Arc<Switch>,
-        reloader: Arc<Reloader>,
+        readiness: ReadinessMonitor,
         token: Option<BearerToken>,
         window: Option<WindowFeed>,
     ) -> Self {
         let health = HealthMonitor::new(Arc::clone(&switch), STALL_MAX);
-        Self { switch, reloader, token, health, window, flows: Mutex::default() }
+        Self { switch, token, health, readiness, window, flows: Mutex::default() }
+    }
+
+    pub(super) const fn readiness(&self) -> &ReadinessMonitor {
+        &self.readiness
     }
 
     /// Observes the threads and sends the events of the window.
@@ -69,7 +73,7 @@ impl HttpPages {
     pub(super) async fn run(&self) {
         let window = async {
             if let Some(window) = &self.window {
-                window.run(&self.switch, &self.reloader, &self.health).await;
+                window.run(&self.switch, &self.readiness, &self.health).await;
             }
         };
         tokio::join!(self.health.run(), window);
@@ -116,10 +120,7 @@ impl HttpPages {
             "/trace" => self.trace(request.uri().query().unwrap_or_default()),
             "/metrics" => self.metrics(request.headers()).await,
             "/healthz" => verdict(&self.health.problems()),
-            "/readyz" => {
-                let not_in_force = self.reloader.not_in_force();
-                verdict(&readiness::missing(&self.switch.bridges(), &not_in_force))
-            }
+            "/readyz" => verdict(&self.readiness.missing()),
             path => {
                 plain(StatusCode::NOT_FOUND, format!("no page {path}; the pages are:\n{INDEX}"))
             }

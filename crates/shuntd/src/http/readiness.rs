@@ -1,11 +1,57 @@
 //! Readiness: the configuration is in force, and its ports are open.
 
-use shunt_switch::{BridgePortStatus, BridgeStatus, ControllerState, ControllerStatus};
+use std::{
+    collections::BTreeMap,
+    io,
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use shunt_switch::{BridgePortStatus, BridgeStatus, ControllerState, ControllerStatus, Switch};
+
+use crate::daemon::reload::Reloader;
+
+/// Lists the parts of the configuration that are not in force.
+pub(super) struct ReadinessMonitor {
+    switch: Arc<Switch>,
+    reloader: Arc<Reloader>,
+    /// Closed addresses of `http.listen`, with the error of the last attempt.
+    closed_addresses: Mutex<BTreeMap<SocketAddr, String>>,
+}
+
+impl ReadinessMonitor {
+    pub(super) fn new(switch: Arc<Switch>, reloader: Arc<Reloader>) -> Self {
+        Self { switch, reloader, closed_addresses: Mutex::default() }
+    }
+
+    /// Returns the parts of the configuration that are not in force, with the reasons.
+    pub(super) fn missing(&self) -> Vec<String> {
+        let mut missing = missing(&self.switch.bridges(), &self.reloader.not_in_force());
+        let closed = self.closed_addresses();
+        let closed = closed.iter();
+        missing.extend(closed.map(|(address, why)| format!("http.listen: {address}: {why}")));
+        missing
+    }
+
+    /// Notes that an address of `http.listen` cannot be used.
+    pub(super) fn note_closed_address(&self, address: SocketAddr, error: &io::Error) {
+        self.closed_addresses().insert(address, error.to_string());
+    }
+
+    /// Notes that the server listens on an address.
+    pub(super) fn note_open_address(&self, address: SocketAddr) {
+        self.closed_addresses().remove(&address);
+    }
+
+    fn closed_addresses(&self) -> MutexGuard<'_, BTreeMap<SocketAddr, String>> {
+        self.closed_addresses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// Returns the parts of the configuration that are not in force, with the reasons.
 ///
 /// `not_in_force` lists the parts of the configuration that were refused, or wait for a restart.
-pub(super) fn missing(bridges: &[BridgeStatus], not_in_force: &[String]) -> Vec<String> {
+fn missing(bridges: &[BridgeStatus], not_in_force: &[String]) -> Vec<String> {
     let configuration = not_in_force.iter().map(|change| format!("configuration: {change}"));
     let ports = bridges.iter().flat_map(|bridge| &bridge.ports).filter_map(closed_port);
     let listeners = bridges.iter().flat_map(|bridge| {

@@ -17,6 +17,7 @@ use tracing::{debug, info, warn};
 use super::{
     HttpOptions,
     pages::HttpPages,
+    readiness::ReadinessMonitor,
     stall_timeout::StallTimeoutStream,
     token::{BearerToken, TokenError},
     window::WindowFeed,
@@ -38,16 +39,6 @@ pub(crate) enum HttpStartError {
     /// The token file cannot be used.
     #[error("http.token_file: {0}")]
     Token(#[from] TokenError),
-    /// An address cannot be used.
-    #[error(
-        "http.listen: cannot listen on {address}: {source}: use an address of this host and a free port"
-    )]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// Error of the system.
-        source: io::Error,
-    },
 }
 
 /// Maximum number of connections; further ones are closed at once.
@@ -77,15 +68,21 @@ const LAST_REQUEST_TIME_MAX: Duration = Duration::from_secs(20);
 /// Pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Pause between two attempts to listen on an address.
+const LISTEN_PAUSE: Duration = Duration::from_secs(2);
+
 /// Interval between two log lines about refused connections.
 const REFUSED_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 impl HttpService {
     /// Starts the server if the options name an address.
     ///
+    /// An address that cannot be used does not stop the switch. It is tried again, and `/readyz` names
+    /// it meanwhile.
+    ///
     /// # Errors
     ///
-    /// If the token file or an address cannot be used.
+    /// If the token file cannot be used.
     pub(crate) async fn start(
         options: &HttpOptions,
         switch: &Arc<Switch>,
@@ -99,18 +96,25 @@ impl HttpService {
         let token = options.has_token().then(|| BearerToken::read(&options.token_file));
         let token = token.transpose()?;
         let window = options.window.then(WindowFeed::new);
-        let pages = HttpPages::new(Arc::clone(switch), Arc::clone(reloader), token, window);
+        let readiness = ReadinessMonitor::new(Arc::clone(switch), Arc::clone(reloader));
+        let pages = HttpPages::new(Arc::clone(switch), readiness, token, window);
         let (pages, places) = (Arc::new(pages), Arc::new(Semaphore::new(CONNECTIONS_MAX)));
         let mut tasks = JoinSet::new();
         for address in addresses {
-            let listen = async {
-                let listener = TcpListener::bind(address).await?;
-                Ok((listener.local_addr()?, listener))
-            };
-            let (bound, listener) =
-                listen.await.map_err(|source| HttpStartError::Listen { address, source })?;
-            info!(address = %bound, token = options.has_token(), "http: ready");
-            tasks.spawn(accept(listener, Arc::clone(&pages), Arc::clone(&places)));
+            let (pages, places) = (Arc::clone(&pages), Arc::clone(&places));
+            let has_token = options.has_token();
+            match listen(address, has_token).await {
+                Ok(listener) => drop(tasks.spawn(accept(listener, pages, places))),
+                Err(error) => {
+                    warn!(
+                        %error,
+                        "http.listen: cannot listen on {address} yet: tried again every {} s",
+                        LISTEN_PAUSE.as_secs()
+                    );
+                    pages.readiness().note_closed_address(address, &error);
+                    tasks.spawn(listen_later(address, has_token, pages, places));
+                }
+            }
         }
         tasks.spawn(async move { pages.run().await });
         Ok(Some(Self { tasks }))
@@ -120,6 +124,34 @@ impl HttpService {
     pub(crate) async fn stop(service: Option<Self>) {
         if let Some(mut service) = service {
             service.tasks.shutdown().await;
+        }
+    }
+}
+
+/// Listens on an address, and logs the port that the system has chosen.
+async fn listen(address: SocketAddr, has_token: bool) -> io::Result<TcpListener> {
+    let listener = TcpListener::bind(address).await?;
+    info!(address = %listener.local_addr()?, token = has_token, "http: ready");
+    Ok(listener)
+}
+
+/// Tries again to listen on an address, and then serves its connections.
+///
+/// The address of an interface may appear after the daemon, and another program may release a port.
+async fn listen_later(
+    address: SocketAddr,
+    has_token: bool,
+    pages: Arc<HttpPages>,
+    places: Arc<Semaphore>,
+) {
+    loop {
+        sleep(LISTEN_PAUSE).await;
+        match listen(address, has_token).await {
+            Ok(listener) => {
+                pages.readiness().note_open_address(address);
+                return accept(listener, pages, places).await;
+            }
+            Err(error) => pages.readiness().note_closed_address(address, &error),
         }
     }
 }

@@ -1,13 +1,15 @@
 //! Tables of lost packets: by reason, and by port.
 
-use std::fmt::Write;
+use std::{fmt::Write, path::Path};
 
 use serde_json::Value;
 
 use super::{count, list, number, table, word};
 
 /// Returns packet counters, and losses by reason and by port.
-pub(crate) fn drops(drops: &Value) -> String {
+///
+/// `run_dir` has the sockets of the daemon, which a hint names.
+pub(crate) fn drops(drops: &Value, run_dir: &Path) -> String {
     let mut text = String::new();
     for key in ["received", "injected", "copied", "sent", "punted", "held"] {
         let _ = writeln!(text, "{key:<NAME_WIDTH$} {:>COUNT_WIDTH$}", count(&drops[key]));
@@ -36,10 +38,12 @@ pub(crate) fn drops(drops: &Value) -> String {
     }
     for bridge in list(&drops["bridges_without_rules"]) {
         let bridge = word(bridge);
+        let socket = run_dir.join(format!("{bridge}.mgmt"));
         let _ = writeln!(
             text,
             "\nbridge {bridge} has no rules and drops every packet; to forward as a learning \
-             switch:\n    ovs-ofctl -O OpenFlow13 add-flow {bridge} priority=0,actions=NORMAL"
+             switch:\n    ovs-ofctl -O OpenFlow13 add-flow unix:{} priority=0,actions=NORMAL",
+            socket.display()
         );
     }
     text
@@ -107,8 +111,8 @@ bridge  port  name  direction  reason        packets
 br0     1     p1    rx         rx_ring_full  540000
 
 bridge br1 has no rules and drops every packet; to forward as a learning switch:
-    ovs-ofctl -O OpenFlow13 add-flow br1 priority=0,actions=NORMAL
+    ovs-ofctl -O OpenFlow13 add-flow unix:/run/shunt/br1.mgmt priority=0,actions=NORMAL
 ";
-        assert_eq!(drops(&value), expected);
+        assert_eq!(drops(&value, Path::new("/run/shunt")), expected);
     }
 }

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fs,
     io::{Read, Write},
-    net::{Shutdown, TcpStream},
+    net::{Shutdown, TcpListener, TcpStream},
     path::Path,
     time::Duration,
 };
@@ -250,6 +250,17 @@ fn health_and_readiness_follow_the_switch() {
     fs::write(&file, configuration.replace(HTTP, "[http]\nlisten = \"[::1]:1\"\n")).unwrap();
     let report = daemon.answer(&["reload"]);
     assert_eq!(report, "takes effect at the next start: http.listen\n");
+    let port = "[[bridge.port]]\nname = \"p1\"\ntype = \"null\"\nnumber = 8\n";
+    daemon.answer(&["add-port", "br0", "p1", "type=null", "number=7"]);
+    fs::write(&file, format!("{configuration}{port}")).unwrap();
+    let reload = daemon.shuntctl(&["reload"]);
+    assert_eq!(
+        (reload.status.code(), errors(&reload).as_str()),
+        (Some(1), "shuntctl: 1 change refused\n")
+    );
+    assert!(String::from_utf8_lossy(&reload.stdout).starts_with("refused: port p1: "));
+    assert!(ready().body.starts_with("configuration: refused: port p1: "), "{:?}", ready());
+    daemon.answer(&["del-port", "p1"]);
     fs::write(&file, "[threads]\npacket = 0\n").unwrap();
     daemon.error_text(&["reload"]);
     assert!(ready().body.starts_with("configuration: not reloaded: "), "{:?}", ready());
@@ -354,14 +365,31 @@ fn every_page_needs_the_token() {
     assert!(!daemon.log().contains(TOKEN));
 }
 
+/// The switch starts without the address, and listens on it when it is free.
 #[test]
-fn a_used_address_stops_the_start() {
-    let daemon = Daemon::start(HTTP);
-    let address = &addresses(&daemon)[0];
+fn a_used_address_is_tried_again() {
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = other.local_addr().unwrap();
+    let listen = format!("[http]\nlisten = [\"127.0.0.1:0\", \"{address}\"]\n");
+    let daemon = Daemon::start(&listen);
+    let ready = get(&daemon, "/readyz", "");
+    let expected = format!("http.listen: {address}: Address already in use (os error 98)\n");
+    assert_eq!((ready.status, ready.body), (503, expected));
+    drop(other);
+    assert!(until(|| get(&daemon, "/readyz", "").status == 200), "{}", daemon.log());
+    assert!(addresses(&daemon).contains(&address.to_string()), "{}", daemon.log());
+    assert_eq!(daemon.log().matches("http.listen: cannot listen on").count(), 1);
+}
+
+/// A management address may appear after the daemon, which must forward meanwhile.
+#[test]
+fn an_address_of_another_host_does_not_stop_the_start() {
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("shunt.toml");
-    fs::write(&file, format!("[http]\nlisten = \"{address}\"\n")).unwrap();
-    let output = shuntd(folder.path()).arg("--config").arg(&file).output().unwrap();
-    let error = errors(&output);
-    assert!(error.contains(&format!("http.listen: cannot listen on {address}")), "{error}");
+    let token_file = folder.path().join("token");
+    fs::write(&token_file, format!("{TOKEN}\n")).unwrap();
+    let listen = "[http]\nlisten = [\"127.0.0.1:0\", \"[2001:db8::1]:9475\"]\n";
+    let daemon = Daemon::start(&format!("{listen}token_file = \"{}\"\n", token_file.display()));
+    let ready = get(&daemon, "/readyz", &format!("Authorization: Bearer {TOKEN}\r\n"));
+    assert_eq!(ready.status, 503, "{ready:?}");
+    assert!(ready.body.contains("http.listen: [2001:db8::1]:9475: "), "{ready:?}");
 }

@@ -49,6 +49,22 @@ fn a_port_that_is_added_has_a_file_of_its_own() {
     daemon.answer(&["add-port", "br1", "b", "type=pcap", &tx]);
 }
 
+/// The log has one warning for a refused port.
+#[test]
+fn a_refused_port_is_not_logged_as_added() {
+    let daemon = Daemon::start("[[bridge]]\nname = \"br0\"\n");
+    let message = daemon.error_text(&["add-port", "br0", "nix", "type=pcap", "rx=/none"]);
+    let log = daemon.log();
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("port nix: ")).collect();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(
+        lines[0].contains("WARN") && lines[0].contains("port nix: cannot be added"),
+        "{lines:?}"
+    );
+    assert!(message.contains("/none") && lines[0].contains("/none"), "{message}: {lines:?}");
+    assert!(log.contains("port br0: added to br0 number=LOCAL"), "{log}");
+}
+
 #[test]
 fn a_patch_needs_both_ends() {
     let daemon = Daemon::start("[[bridge]]\nname = \"br0\"\n[[bridge]]\nname = \"br1\"\n");

@@ -468,8 +468,9 @@ fn a_refused_change_of_the_file_is_tried_again() {
         let refused = "refused: port p1: added to br0: port p1 exists already";
         let at_start = format!("state.json: {refused}");
         assert_eq!(host.log().matches(&at_start).count(), starts, "{}", host.log());
-        let answer = host.answer(&["reload"]);
-        assert!(answer.contains(refused), "{answer}");
+        let reload = shuntctl(host.folder.path(), &["reload"]);
+        let answer = String::from_utf8_lossy(&reload.stdout);
+        assert!(reload.status.code() == Some(1) && answer.contains(refused), "{answer}");
         host.exit(daemon);
     }
     let daemon = host.start();

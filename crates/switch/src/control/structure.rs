@@ -256,7 +256,7 @@ impl Structure {
         settings.check()?;
         let name = settings.name.clone();
         let entered = self.insert_port(bridge, settings, None).await?;
-        self.require_open(&name, entered).await.map(|_| ())
+        self.require_open(bridge, &name, entered).await.map(|_| ())
     }
 
     /// Adds a port that an embedding program supplies.
@@ -273,17 +273,22 @@ impl Structure {
         };
         settings.check()?;
         let entered = self.insert_port(bridge, settings, Some(port)).await?;
-        self.require_open(name, entered).await
+        self.require_open(bridge, name, entered).await
     }
 
     /// Removes a port that could not be opened, and returns the error.
     async fn require_open(
         &self,
+        bridge: &str,
         name: &str,
         entered: PortInsertion,
     ) -> Result<PortNo, SwitchError> {
-        let Some(trouble) = entered.trouble else { return Ok(entered.number) };
-        self.remove_any_port(name).await?;
+        let Some(trouble) = entered.trouble else {
+            log_added(bridge, name, entered.number);
+            return Ok(entered.number);
+        };
+        warn!(error = with_causes(&trouble), "port {name}: cannot be added");
+        self.take_port_out(name).await?;
         Err(trouble)
     }
 
@@ -321,7 +326,11 @@ impl Structure {
         let mut troubles = Vec::with_capacity(opened.len());
         for ((name, kind), opened) in kinds.iter().zip(opened) {
             let may_wait = policy == OpenPolicy::Retried || kind.may_wait_for_device();
-            match self.finish_port(bridge, name, opened).await?.trouble {
+            let PortInsertion { number, trouble } = self.finish_port(name, opened).await?;
+            if trouble.is_none() || may_wait {
+                log_added(bridge, name, number);
+            }
+            match trouble {
                 Some(trouble) if may_wait => {
                     let trouble = with_causes(&trouble);
                     if kind.is_reopened() {
@@ -353,7 +362,7 @@ impl Structure {
             Some(port) => self.ports.attach(&name, port).await,
             None => self.ports.open(&name).await,
         };
-        self.finish_port(bridge, &name, opened).await
+        self.finish_port(&name, opened).await
     }
 
     /// Registers a closed port in its bridge.
@@ -369,10 +378,11 @@ impl Structure {
         self.bridges.lock().add_port(bridge, settings, number, backing, threads, now).map(drop)
     }
 
-    /// Announces a registered port, and notes why it is not open.
+    /// Notifies the OpenFlow servers of a registered port.
+    ///
+    /// Notes the reason if the port is not open.
     async fn finish_port(
         &self,
-        bridge: &str,
         name: &str,
         opened: Result<(), SwitchError>,
     ) -> Result<PortInsertion, SwitchError> {
@@ -381,7 +391,6 @@ impl Structure {
             let (bridge, port) = bridges.find_port(name)?;
             (bridge.id, port.number)
         };
-        info!(number = number.number(), "port {name}: added to {bridge}");
         let trouble = opened.err();
         if let Some(error) = &trouble {
             self.bridges.with_port(id, number, |port| port.trouble = Some(with_causes(error)));
@@ -401,6 +410,13 @@ impl Structure {
     }
 
     async fn remove_any_port(&self, name: &str) -> Result<(), SwitchError> {
+        self.take_port_out(name).await?;
+        info!("port {name}: removed");
+        Ok(())
+    }
+
+    /// Closes a port and removes it from its bridge.
+    async fn take_port_out(&self, name: &str) -> Result<(), SwitchError> {
         self.ports.remove(name).await?;
         let (id, datapath, last) = {
             let mut bridges = self.bridges.lock();
@@ -418,7 +434,6 @@ impl Structure {
             let version = self.plane.pipeline().version();
             self.bridges.lock().give_datapath_port_back(datapath, version);
         }
-        info!("port {name}: removed");
         self.notify(ControlEvent::PortRemoved(id, Box::new(last))).await;
         Ok(())
     }
@@ -448,6 +463,10 @@ impl Structure {
         // The receiver is gone only while the switch is being dropped.
         let _ = self.events.send(event).await;
     }
+}
+
+fn log_added(bridge: &str, port: &str, number: PortNo) {
+    info!(%number, "port {port}: added to {bridge}");
 }
 
 fn bridge_settings(settings: &config::BridgeOptions) -> BridgeSettings {

@@ -41,7 +41,9 @@ use crate::{
     },
 };
 
-/// Partitions by measured sharing; before the first measurement like [`JointPolicy`].
+/// Partitions by measured sharing.
+///
+/// Before the first measurement it partitions like [`JointPolicy`].
 #[derive(Clone, Debug)]
 pub struct ProfiledPolicy {
     joint: JointPolicy,

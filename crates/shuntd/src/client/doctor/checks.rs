@@ -21,6 +21,8 @@ use super::{
 pub(super) struct PortNeeds {
     has_af_packet: bool,
     has_af_xdp: bool,
+    /// True if every `af_xdp` port is open.
+    is_af_xdp_open: bool,
     has_tap: bool,
     /// Number of ports.
     pub(super) ports: u64,
@@ -36,6 +38,7 @@ impl Default for PortNeeds {
         Self {
             has_af_packet: true,
             has_af_xdp: false,
+            is_af_xdp_open: false,
             has_tap: true,
             ports: 0,
             threads: 1,
@@ -51,6 +54,9 @@ const RMEM_MIN: u64 = 8 << 20;
 
 /// Open files of a daemon without ports, with some to spare.
 const FILES_OF_DAEMON: u64 = 256;
+
+/// The file that lets the unit open AF_XDP ports, without the leading slash.
+const AF_XDP_FILE: &str = "etc/systemd/system/shuntd.service.d/af-xdp.conf";
 
 /// Commands that let the unit open AF_XDP ports.
 const AF_XDP_UNIT: &str = "install -D -m 644 /usr/share/doc/shunt/examples/af-xdp.conf \
@@ -120,7 +126,7 @@ impl PortNeeds {
         }
         if self.has_af_xdp {
             checks.push(capability(rights, BPF, "af_xdp ports"));
-            checks.push(locked_memory(rights));
+            checks.push(locked_memory(rights, self.is_af_xdp_open, system.exists(AF_XDP_FILE)));
         }
         checks.push(self.open_files(rights));
         checks
@@ -203,14 +209,26 @@ fn receive_memory(limit: u64) -> HostCheck {
     HostCheck { mend, ..HostCheck::note(subject, detail) }
 }
 
-fn locked_memory(rights: &ProcessRights) -> HostCheck {
+/// Checks the limit of locked memory, which the frames of `af_xdp` ports need.
+fn locked_memory(rights: &ProcessRights, is_open: bool, has_file: bool) -> HostCheck {
     if rights.has(IPC_LOCK) || rights.locked_memory == u64::MAX {
         return HostCheck::ok("locked memory", "not limited");
     }
-    let detail = format!(
-        "the limit is {} bytes, and the frames of af_xdp ports need more",
-        rights.locked_memory
-    );
+    let limit = rights.locked_memory;
+    if is_open {
+        let detail = format!("the limit is {limit} bytes, and all af_xdp ports are open");
+        return HostCheck::note("locked memory", detail);
+    }
+    if has_file {
+        let detail = format!(
+            "the limit is {limit} bytes although /{AF_XDP_FILE} exists: the host or its container \
+             allows no more"
+        );
+        let mend = "systemctl daemon-reload && systemctl restart shuntd    # if the file is newer than \
+                    the daemon; else raise the limit of the container";
+        return HostCheck::missing("locked memory", detail, mend);
+    }
+    let detail = format!("the limit is {limit} bytes, and the frames of af_xdp ports need more");
     HostCheck::missing("locked memory", detail, AF_XDP_UNIT)
 }
 
@@ -285,6 +303,11 @@ pub(super) fn service(system: &HostSystem) -> Option<HostCheck> {
     match system.unit() {
         UnitState::Absent => None,
         UnitState::Enabled => Some(HostCheck::ok("unit shuntd.service", "starts with the host")),
+        UnitState::Stopped => Some(HostCheck::wrong(
+            "unit shuntd.service",
+            "does not run",
+            "systemctl start shuntd    # `journalctl -u shuntd` explains a failure",
+        )),
         UnitState::Disabled => Some(HostCheck::missing(
             "unit shuntd.service",
             "is installed, and does not start with the host",
@@ -335,12 +358,18 @@ impl RunningDaemon {
         let kinds = self.ports().map(|port| word(&port["type"]));
         let is_packet = |thread: &&Value| word(&thread["name"]).starts_with("packet thread");
         let threads = list(&self.threads).iter().filter(is_packet).count() as u64;
-        PortNeeds { threads, ..PortNeeds::of_kinds(kinds.filter(|kind| *kind != "unbound")) }
+        let is_af_xdp = |port: &&Value| word(&port["type"]) == PortType::AfXdp.name();
+        let is_af_xdp_open = self.ports().filter(is_af_xdp).all(|port| check_port(port).is_none());
+        let needs = PortNeeds::of_kinds(kinds.filter(|kind| *kind != "unbound"));
+        PortNeeds { threads, is_af_xdp_open, ..needs }
     }
 }
 
 /// The link of a port that a controller has set down, which nothing has to mend.
 const DOWN_BY_CONTROLLER: &str = "down: by a controller";
+
+/// The reason why a port is down, before the name of its missing device.
+const NO_DEVICE: &str = "there is no device ";
 
 /// Returns the reason why a port is not open.
 fn check_port(port: &Value) -> Option<HostCheck> {
@@ -348,9 +377,16 @@ fn check_port(port: &Value) -> Option<HostCheck> {
     if ["up", "down", ""].contains(&link) {
         return None;
     }
-    let name = format!("port {}", word(&port["name"]));
+    let port = word(&port["name"]);
+    let name = format!("port {port}");
     if link == DOWN_BY_CONTROLLER {
         return Some(HostCheck::note(name, link));
+    }
+    if let Some((_, device)) = link.split_once(NO_DEVICE) {
+        let mend = format!(
+            "ip link show    # create the device {device}, or remove the port: shuntctl del-port {port}"
+        );
+        return Some(HostCheck::missing(name, format!("{NO_DEVICE}{device}"), mend));
     }
     let mend = "journalctl -u shuntd    # the log explains it";
     Some(HostCheck::missing(name, link, mend))

@@ -42,14 +42,21 @@ pub(super) enum UnitState {
     Absent,
     /// The unit does not start with the host.
     Disabled,
-    /// The unit starts with the host.
+    /// The unit starts with the host, and runs.
     Enabled,
+    /// The unit starts with the host, and does not run now.
+    Stopped,
 }
 
 /// Directories of units, and the link of an enabled one.
 const UNITS: [&str; 3] = ["etc/systemd/system", "lib/systemd/system", "usr/lib/systemd/system"];
 const UNIT: &str = "shuntd.service";
 const ENABLED: &str = "etc/systemd/system/multi-user.target.wants/shuntd.service";
+
+/// Parents of the control group of the unit, which exists while the unit runs.
+///
+/// The first is that of cgroup version 2, the second that of version 1.
+const GROUPS: [&str; 2] = ["sys/fs/cgroup/system.slice", "sys/fs/cgroup/systemd/system.slice"];
 
 /// The columns of `/proc/PID/limits`, after the name of a limit.
 const SOFT: usize = 0;
@@ -154,9 +161,13 @@ impl HostSystem {
         let is_installed = UNITS.iter().any(|folder| self.exists(&format!("{folder}/{UNIT}")));
         // A link to a unit of another root has no target here.
         let is_enabled = fs::symlink_metadata(self.root.join(ENABLED)).is_ok();
+        let runs = GROUPS.iter().any(|folder| self.exists(&format!("{folder}/{UNIT}")));
+        // Without systemd as the init process, no unit runs.
+        let has_systemd = self.exists("run/systemd/system");
         match (is_installed, is_enabled) {
             (false, _) => UnitState::Absent,
             (true, false) => UnitState::Disabled,
+            (true, true) if has_systemd && !runs => UnitState::Stopped,
             (true, true) => UnitState::Enabled,
         }
     }

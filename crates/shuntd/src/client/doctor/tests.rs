@@ -56,11 +56,47 @@ fn each_missing_right_is_named() {
     let files = process("0", "65536", "8388608");
     assert_eq!(missing_of("af_packet", "up", &files, "running"), ["CAP_NET_RAW"]);
     assert_eq!(missing_of("tap", "up", &files, "running"), ["CAP_NET_ADMIN", "/dev/net/tun"]);
-    let all = ["CAP_NET_RAW", "CAP_NET_ADMIN", "CAP_BPF", "locked memory"];
-    assert_eq!(missing_of("af_xdp", "up", &files, "running"), all);
+    let all = ["CAP_NET_RAW", "CAP_NET_ADMIN", "CAP_BPF", "locked memory", "port p1"];
+    assert_eq!(missing_of("af_xdp", "down: no memory", &files, "running"), all);
     assert!(missing_of("null", "down: by a controller", &files, "running").is_empty());
     let few = process("0000000000003000", "256", "8388608");
     assert_eq!(missing_of("af_packet", "up", &few, "running"), ["open files"]);
+}
+
+/// Checks of a daemon with one AF_XDP port and a limit of locked memory.
+fn checks_of_af_xdp(link: &str, has_file: bool) -> Vec<HostCheck> {
+    let mut files = process("ffffffffffffbfff", "65536", "8388608").to_vec();
+    if has_file {
+        files.push(("etc/systemd/system/shuntd.service.d/af-xdp.conf", String::new()));
+    }
+    let files: Vec<_> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
+    let (_folder, system) = host(&files);
+    let bridges = json!([{"ports": [{"name": "p1", "type": "af_xdp", "link": link}]}]);
+    RunningDaemon { process: "7".to_owned(), bridges, threads: json!([]) }.checks(&system)
+}
+
+/// The file for AF_XDP is of no use twice, and an open port needs no more memory.
+#[test]
+fn the_advice_on_locked_memory_can_help() {
+    let memory = |link, has_file| {
+        let checks = checks_of_af_xdp(link, has_file);
+        checks.into_iter().find(|check| check.subject == "locked memory").unwrap()
+    };
+    assert_eq!(memory("up", true).state, CheckState::Note);
+    let missing = memory("down: no memory", false);
+    assert!(missing.mend.unwrap().starts_with("install -D"));
+    let limited = memory("down: no memory", true);
+    assert_eq!(limited.state, CheckState::Missing);
+    assert!(limited.detail.contains("af-xdp.conf exists"), "{}", limited.detail);
+    assert!(!limited.mend.unwrap().contains("install -D"));
+}
+
+#[test]
+fn a_missing_device_has_an_advice() {
+    let checks = checks_of_af_xdp("down: port p1: there is no device eth7", true);
+    let port = checks.iter().find(|check| check.subject == "port p1").unwrap();
+    assert_eq!(port.detail, "there is no device eth7");
+    assert!(port.mend.as_ref().unwrap().ends_with("shuntctl del-port p1"), "{port:?}");
 }
 
 #[test]
@@ -97,6 +133,10 @@ fn a_unit_must_be_enabled() {
     assert_eq!(unit(&installed, true), Some((CheckState::Ok, None)));
     let mend = "systemctl enable --now shuntd".to_owned();
     assert_eq!(unit(&installed, false), Some((CheckState::Missing, Some(mend))));
+    let booted = [installed[0], ("run/systemd/system/a", "")];
+    assert_eq!(unit(&booted, true).unwrap().0, CheckState::Wrong, "it does not run");
+    let group = ("sys/fs/cgroup/system.slice/shuntd.service/cgroup.procs", "");
+    assert_eq!(unit(&[booted[0], booted[1], group], true), Some((CheckState::Ok, None)));
 }
 
 /// The devices of the configuration exist, and belong to nobody else.
@@ -117,12 +157,12 @@ fn devices_are_checked_before_the_start() {
 }
 
 #[test]
-fn an_invalid_configuration_is_missing() {
+fn an_invalid_configuration_is_wrong() {
     let (folder, system) = host(&[("shunt.toml", "nonsense")]);
     let file = folder.path().join("shunt.toml");
     let checks = run_checks(&system, folder.path(), &file);
     let found = checks.iter().find(|check| check.subject == "configuration").unwrap();
-    assert_eq!(found.state, CheckState::Missing);
+    assert_eq!(found.state, CheckState::Wrong);
     assert_eq!(found.mend, Some(format!("shuntd --config {} --check", file.display())));
 }
 
@@ -135,4 +175,6 @@ fn the_report_counts_what_is_missing() {
     assert_eq!(text_of(&checks), expected);
     assert!(text_of(&checks[..1]).ends_with("1 check, nothing is missing\n"));
     assert!(json_of(&checks).contains("\"missing\":1"));
+    assert!(text_of(&[HostCheck::wrong("a", "b", "c")]).ends_with("1 check, 1 wrong\n"));
+    assert!(!is_complete(&[HostCheck::wrong("a", "b", "c")]));
 }

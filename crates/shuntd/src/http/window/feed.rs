@@ -13,10 +13,7 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval, timeout},
 };
 
-use crate::{
-    daemon::reload::Reloader,
-    http::{health::HealthMonitor, readiness},
-};
+use crate::http::{health::HealthMonitor, readiness::ReadinessMonitor};
 
 /// The source of events, shared by all viewers of the window.
 ///
@@ -61,7 +58,7 @@ impl WindowFeed {
     pub(in crate::http) async fn run(
         &self,
         switch: &Switch,
-        reloader: &Reloader,
+        readiness: &ReadinessMonitor,
         health: &HealthMonitor,
     ) {
         let start = Instant::now();
@@ -75,8 +72,7 @@ impl WindowFeed {
             let mut status = status(switch).await;
             status["time_ms"] = json!(start.elapsed().as_secs_f64() * 1000.0);
             status["unhealthy"] = json!(health.problems());
-            status["missing"] =
-                json!(readiness::missing(&switch.bridges(), &reloader.not_in_force()));
+            status["missing"] = json!(readiness.missing());
             self.publish(&Bytes::from(format!("data: {status}\n\n")));
         }
     }
