@@ -13,6 +13,10 @@ use std::{
     time::Duration,
 };
 
+use nix::{
+    fcntl::{FcntlArg, fcntl},
+    libc,
+};
 use thiserror::Error;
 use tracing::info;
 
@@ -101,6 +105,33 @@ impl LockFile {
 impl Drop for LockFile {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Takes the record lock of `fcntl(2)` on the whole file.
+///
+/// The system releases it when the process closes any descriptor of the file, so nothing else in
+/// this process may open the file.
+pub(crate) fn lock_record(file: &File) -> io::Result<()> {
+    fcntl(file, FcntlArg::F_SETLK(&whole_file())).map(drop).map_err(io::Error::from)
+}
+
+/// Returns the other process that holds a record lock on a file.
+pub(crate) fn record_owner(file: &File) -> io::Result<Option<i32>> {
+    let mut lock = whole_file();
+    fcntl(file, FcntlArg::F_GETLK(&mut lock))?;
+    Ok((i32::from(lock.l_type) != libc::F_UNLCK).then_some(lock.l_pid))
+}
+
+/// Returns the request for a record lock on a whole file.
+#[expect(clippy::cast_possible_truncation, reason = "small constants")]
+const fn whole_file() -> libc::flock {
+    libc::flock {
+        l_type: libc::F_WRLCK as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
     }
 }
 

@@ -12,7 +12,7 @@
 //! links to the own files (module [`links`](crate::run_dir_links)).
 
 use std::{
-    fs::{self, File},
+    fs::{self, DirEntry},
     io,
     os::unix::fs::FileTypeExt,
     path::{Path, PathBuf},
@@ -20,14 +20,10 @@ use std::{
     time::Duration,
 };
 
-use nix::{
-    fcntl::{FcntlArg, fcntl},
-    libc,
-};
 use thiserror::Error;
 
 use crate::{
-    lock_file::{LockError, LockFile},
+    lock_file::{LockError, LockFile, lock_record},
     rpc::CallError,
     run_dir_links::VswitchdLinks,
 };
@@ -152,36 +148,43 @@ fn socket(folder: &Path, id: &str) -> PathBuf {
     folder.join(format!("shuntd.{id}.ctl"))
 }
 
-/// Takes the record lock of `fcntl(2)` on the whole file.
-///
-/// The system releases it when the process closes any descriptor of the file, so nothing else in
-/// this process may open the pid file.
-fn lock_record(file: &File) -> io::Result<()> {
-    #[expect(clippy::cast_possible_truncation, reason = "small constants")]
-    let whole = libc::flock {
-        l_type: libc::F_WRLCK as libc::c_short,
-        l_whence: libc::SEEK_SET as libc::c_short,
-        l_start: 0,
-        l_len: 0,
-        l_pid: 0,
-    };
-    fcntl(file, FcntlArg::F_SETLK(&whole)).map(drop).map_err(io::Error::from)
-}
-
 /// Removes the control and management sockets of killed daemons.
 ///
 /// The owner of the lock knows that no other daemon runs.
 fn remove_sockets(folder: &Path) -> io::Result<()> {
+    remove_entries(folder, |name, entry| {
+        let is_stale = is_control_socket(name, "shuntd") || name.ends_with(".mgmt");
+        Ok(is_stale && entry.file_type()?.is_socket())
+    })
+}
+
+/// Removes the entries of a directory for which a function returns true.
+///
+/// The function gets the name of each entry.
+pub(crate) fn remove_entries(
+    folder: &Path,
+    is_stale: impl Fn(&str, &DirEntry) -> io::Result<bool>,
+) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        let name = entry.file_name();
-        let name = name.to_str().unwrap_or_default();
-        let id = name.strip_prefix("shuntd.").and_then(|name| name.strip_suffix(".ctl"));
-        let is_control = id.is_some_and(|id| id.bytes().all(|byte| byte.is_ascii_digit()));
-        let is_stale = is_control || name.ends_with(".mgmt");
-        if is_stale && entry.file_type()?.is_socket() {
-            fs::remove_file(entry.path())?;
+        if is_stale(entry.file_name().to_str().unwrap_or_default(), &entry)? {
+            remove_if_present(&entry.path())?;
         }
     }
     Ok(())
+}
+
+/// Removes a file, if it exists.
+pub(crate) fn remove_if_present(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Returns whether a name is that of a control socket, as in `PROGRAM.PID.ctl`.
+pub(crate) fn is_control_socket(name: &str, program: &str) -> bool {
+    let id = name.strip_prefix(program).and_then(|name| name.strip_prefix('.'));
+    let id = id.and_then(|name| name.strip_suffix(".ctl"));
+    id.is_some_and(|id| id.bytes().all(|byte| byte.is_ascii_digit()))
 }

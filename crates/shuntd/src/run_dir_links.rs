@@ -8,15 +8,23 @@
 use std::{
     fs::{self, File},
     io,
-    os::unix::fs::{FileTypeExt, symlink},
+    os::{
+        fd::AsRawFd,
+        unix::fs::{FileTypeExt, symlink},
+    },
     path::{Path, PathBuf},
 };
 
 use nix::{
-    fcntl::{FcntlArg, fcntl},
-    libc,
+    errno::Errno,
+    sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket},
 };
 use tracing::{info, warn};
+
+use crate::{
+    lock_file::record_owner,
+    run_dir::{is_control_socket, remove_entries, remove_if_present},
+};
 
 const PID_FILE: &str = "ovs-vswitchd.pid";
 
@@ -24,22 +32,28 @@ const PID_FILE: &str = "ovs-vswitchd.pid";
 pub(crate) struct VswitchdLinks(Vec<PathBuf>);
 
 impl VswitchdLinks {
-    /// Makes the links, unless another daemon has the pid file.
+    /// Makes the links, unless another daemon has the pid file or may have it.
     ///
     /// The caller owns the run directory, so links to files of other `shuntd` processes are stale.
     pub(crate) fn make(folder: &Path, process: u32) -> Option<Self> {
         let pid_file = folder.join(PID_FILE);
-        if let Some(owner) = owner(&pid_file) {
-            info!(
-                "{}: belongs to process {owner}, so ovs-appctl needs `-t shuntd`",
-                pid_file.display()
-            );
-            return None;
+        let shown = pid_file.display();
+        match owner(&pid_file) {
+            Ok(None) => {}
+            Ok(Some(owner)) => {
+                info!("{shown}: belongs to process {owner}, so ovs-appctl needs `-t shuntd`");
+                return None;
+            }
+            Err(error) => {
+                warn!(%error, "{shown}: may belong to another daemon, so ovs-appctl needs `-t shuntd`");
+                return None;
+            }
         }
         let mut links = Self(Vec::new());
         let socket = folder.join(format!("ovs-vswitchd.{process}.ctl"));
         let made = remove_stale(folder)
             .and_then(|()| links.add(socket, &format!("shuntd.{process}.ctl")))
+            .and_then(|()| remove_if_present(&pid_file))
             .and_then(|()| links.add(pid_file, "shuntd.pid"));
         if let Err(error) = made {
             warn!(%error, "{}: no links for ovs-appctl, which needs `-t shuntd`", folder.display());
@@ -48,7 +62,6 @@ impl VswitchdLinks {
     }
 
     fn add(&mut self, link: PathBuf, target: &str) -> io::Result<()> {
-        remove_if_present(&link)?;
         symlink(target, &link)?;
         self.0.push(link);
         Ok(())
@@ -67,48 +80,50 @@ impl Drop for VswitchdLinks {
 ///
 /// A link is of a `shuntd`. It must not be opened: closing it would release the lock on the own pid
 /// file.
-fn owner(pid_file: &Path) -> Option<i32> {
-    if fs::symlink_metadata(pid_file).ok()?.is_symlink() {
-        return None;
-    }
-    let file = File::options().read(true).write(true).open(pid_file).ok()?;
-    #[expect(clippy::cast_possible_truncation, reason = "small constants")]
-    let mut lock = libc::flock {
-        l_type: libc::F_WRLCK as libc::c_short,
-        l_whence: libc::SEEK_SET as libc::c_short,
-        l_start: 0,
-        l_len: 0,
-        l_pid: 0,
+///
+/// # Errors
+///
+/// If the owner cannot be found. The file may then belong to a running daemon.
+fn owner(pid_file: &Path) -> io::Result<Option<i32>> {
+    let kind = match fs::symlink_metadata(pid_file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        metadata => metadata?.file_type(),
     };
-    fcntl(&file, FcntlArg::F_GETLK(&mut lock)).ok()?;
-    (i32::from(lock.l_type) != libc::F_UNLCK).then_some(lock.l_pid)
+    if kind.is_symlink() {
+        return Ok(None);
+    }
+    // A named pipe would wait for its writer.
+    if !kind.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    record_owner(&File::open(pid_file)?)
 }
 
 /// Removes the links and sockets of daemons that were killed.
 fn remove_stale(folder: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let name = name.to_str().unwrap_or_default();
-        let id = name.strip_prefix("ovs-vswitchd.").and_then(|name| name.strip_suffix(".ctl"));
-        let is_control = id.is_some_and(|id| id.bytes().all(|byte| byte.is_ascii_digit()));
+    remove_entries(folder, |name, entry| {
         let kind = entry.file_type()?;
-        if is_control && (kind.is_symlink() || kind.is_socket()) {
-            remove_if_present(&entry.path())?;
-        }
-    }
-    Ok(())
+        let is_stale =
+            || kind.is_symlink() || kind.is_socket() && refuses_connections(&entry.path());
+        Ok(is_control_socket(name, "ovs-vswitchd") && is_stale())
+    })
 }
 
-fn remove_if_present(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
+/// Returns whether no process listens on a socket.
+fn refuses_connections(path: &Path) -> bool {
+    // The call returns at once, also if the queue of a process that hangs is full.
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let attempt = || {
+        let client = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+        connect(client.as_raw_fd(), &UnixAddr::new(path)?)
+    };
+    attempt() == Err(Errno::ECONNREFUSED)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixListener;
+
     use super::*;
 
     #[test]
@@ -126,5 +141,35 @@ mod tests {
         drop(links);
         let left = fs::read_dir(folder.path()).unwrap().count();
         assert_eq!(left, 1, "the log of the other daemon stays");
+    }
+
+    #[test]
+    fn the_socket_of_a_running_daemon_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let _live = UnixListener::bind(at("ovs-vswitchd.99999.ctl")).unwrap();
+        drop(UnixListener::bind(at("ovs-vswitchd.99998.ctl")).unwrap());
+        // The same process id in another container.
+        let _same = UnixListener::bind(at("ovs-vswitchd.7.ctl")).unwrap();
+        drop(VswitchdLinks::make(folder.path(), 7));
+        let kind = |name| fs::symlink_metadata(at(name)).map(|found| found.file_type().is_socket());
+        assert!(kind("ovs-vswitchd.99999.ctl").unwrap() && kind("ovs-vswitchd.7.ctl").unwrap());
+        assert!(kind("ovs-vswitchd.99998.ctl").is_err(), "no process listens on this one");
+    }
+
+    /// A file without a known owner may belong to a running daemon.
+    #[test]
+    fn a_pid_file_that_cannot_be_read_prevents_links() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at(PID_FILE)).unwrap();
+        symlink("shuntd.999999.ctl", at("ovs-vswitchd.999999.ctl")).unwrap();
+        assert!(VswitchdLinks::make(folder.path(), 7).is_none());
+        assert!(fs::symlink_metadata(at("ovs-vswitchd.999999.ctl")).is_ok());
+        assert!(fs::symlink_metadata(at("ovs-vswitchd.7.ctl")).is_err());
+        fs::remove_dir(at(PID_FILE)).unwrap();
+        // The name is longer than the system allows, so the file cannot be examined.
+        assert!(owner(&at(&"x".repeat(300))).is_err());
+        assert_eq!(owner(&at(PID_FILE)).unwrap(), None);
     }
 }
