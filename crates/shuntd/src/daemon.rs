@@ -312,7 +312,7 @@ async fn serve(
         }
         _ => Resumed { may_write: true, loaded: file.switch(), refused: Vec::new() },
     };
-    let ovsdb = OvsdbService::start(&file.ovsdb, &switch, descriptors).await?;
+    let ovsdb = OvsdbService::start(&file.ovsdb, &switch).await?;
     let listener =
         UnixListener::bind(socket).map_err(system(&format!("listen on {}", socket.display())))?;
     let stop = Arc::new(Notify::new());
@@ -331,10 +331,8 @@ async fn serve(
     let keeping = keeper.clone().map(|keeper| tokio::spawn(async move { keeper.run().await }));
     log_ready(arguments, &switch.running_config(), socket);
     service_manager::start(&switch);
-    if ovsdb.is_none() {
-        // The OVSDB server opens ports later.
-        descriptors.discard_unused();
-    }
+    // All ports are open that the configuration, the state and the database have.
+    descriptors.discard_unused();
     let places = Arc::new(Semaphore::new(CLIENTS_MAX));
     loop {
         tokio::select! {

@@ -8,13 +8,13 @@ use shunt_ovsdb::{
 use shunt_switch::{Switch, with_causes};
 use thiserror::Error;
 use tokio::{
+    sync::oneshot,
     task::{JoinHandle, JoinSet},
-    time::MissedTickBehavior,
+    time::{Instant, MissedTickBehavior, interval_at},
 };
 use tracing::{error, info, warn};
 
 use super::{OvsdbOptions, desired::DesiredBridges, reconciler::Reconciler, report::RowReport};
-use crate::daemon::descriptor_store::ServiceDescriptors;
 
 /// The embedded OVSDB server of the daemon.
 pub(crate) struct OvsdbService {
@@ -33,7 +33,8 @@ const REFRESH_PERIOD: Duration = Duration::from_secs(2);
 impl OvsdbService {
     /// Starts the server if the options name a socket, and applies the rows of its log.
     ///
-    /// Then it discards the stored descriptors that no port has taken.
+    /// Bridges and ports of the log exist when this returns. Rows that cannot be applied, and a
+    /// fault of the task, prevent no start: the log has the reason.
     ///
     /// # Errors
     ///
@@ -41,7 +42,6 @@ impl OvsdbService {
     pub(crate) async fn start(
         options: &OvsdbOptions,
         switch: &Arc<Switch>,
-        descriptors: &Arc<ServiceDescriptors>,
     ) -> Result<Option<Self>, OvsdbStartError> {
         if !options.is_enabled() {
             return Ok(None);
@@ -51,10 +51,13 @@ impl OvsdbService {
         let handle = server.listen(&options.socket)?.start()?;
         initialize(&handle).await?;
         info!(socket = %options.socket.display(), "ovsdb: ready");
-        let (reconciler, switch) = (Reconciler::new(Arc::clone(switch)), Arc::clone(switch));
-        let (followed, descriptors) = (handle.clone(), Arc::clone(descriptors));
-        let follow = async move { follow(&followed, reconciler, &switch, &descriptors).await };
-        let task = tokio::spawn(supervise(handle.clone(), follow));
+        let reconciler = Reconciler::new(Arc::clone(switch));
+        let (followed, of_task) = (handle.clone(), Arc::clone(switch));
+        let (applied, first_pass) = oneshot::channel();
+        let follow = async move { follow(&followed, reconciler, &of_task, applied).await };
+        let task = tokio::spawn(supervise(handle.clone(), Arc::clone(switch), follow));
+        // The sender is dropped if the task ends, which is logged.
+        let _ = first_pass.await;
         Ok(Some(Self { handle, task }))
     }
 
@@ -91,9 +94,11 @@ async fn initialize(handle: &OvsdbHandle) -> Result<(), OvsdbServerError> {
 
 /// Runs the task that follows the database. When the task ends, the server stops.
 ///
-/// Without the task no command of `ovs-vsctl` would end, so clients must not connect any more.
+/// Without the task no command of `ovs-vsctl` would end, so clients must not connect any more. Nor
+/// could a client end `flow-restore-wait`, so held packets are released.
 async fn supervise(
     handle: OvsdbHandle,
+    switch: Arc<Switch>,
     follow: impl Future<Output = Result<Infallible, OvsdbServerError>> + Send + 'static,
 ) {
     // A set aborts its tasks when it is dropped.
@@ -107,26 +112,28 @@ async fn supervise(
     };
     error!(error = reason, "ovsdb: stopped, bridges no longer follow the database: restart shuntd");
     handle.stop().await;
+    switch.hold_packets(false).await;
 }
 
+/// Applies the rows of the log, notifies `applied`, and follows all changes.
 async fn follow(
     handle: &OvsdbHandle,
     mut reconciler: Reconciler,
     switch: &Switch,
-    descriptors: &ServiceDescriptors,
+    applied: oneshot::Sender<()>,
 ) -> Result<Infallible, OvsdbServerError> {
     let mut changes = handle.subscribe().await?;
-    let mut ticks = tokio::time::interval(REFRESH_PERIOD);
+    update(handle, &mut reconciler, switch, &handle.snapshot().await?).await?;
+    // Nobody waits if the start was given up.
+    let _ = applied.send(());
+    let mut ticks = interval_at(Instant::now() + REFRESH_PERIOD, REFRESH_PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        // The first tick is at once: it applies the rows of the log.
         let snapshot = tokio::select! {
             changed = changes.next() => changed?.snapshot,
             _ = ticks.tick() => handle.snapshot().await?,
         };
         update(handle, &mut reconciler, switch, &snapshot).await?;
-        // Nothing is left to discard after the first pass.
-        descriptors.discard_unused();
     }
 }
 
@@ -164,21 +171,82 @@ async fn update(
 mod tests {
     use std::os::unix::net::UnixStream;
 
+    use shunt_switch::{
+        Config,
+        config::{BridgeOptions, PortOptions, PortType},
+    };
+
     use super::*;
+
+    async fn switch(run_dir: Option<&Path>) -> Arc<Switch> {
+        let run_dir = run_dir.map(Path::to_owned);
+        Arc::new(Switch::start(&Config::default(), run_dir, 1).await.unwrap())
+    }
 
     /// Clients fail at once instead of waiting for `cur_cfg`.
     #[tokio::test]
     async fn clients_cannot_connect_without_the_task() {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("db.sock");
+        let switch = switch(None).await;
         let start = || {
             let server = Server::open(schema::open_vswitch(), None, ServerConfig::default());
             server.unwrap().listen(&socket).unwrap().start().unwrap()
         };
-        supervise(start(), async { Err(OvsdbServerError::Stopped) }).await;
+        supervise(start(), Arc::clone(&switch), async { Err(OvsdbServerError::Stopped) }).await;
         assert!(UnixStream::connect(&socket).is_err() && !socket.exists());
         let panic = async { unreachable!("a fault of the task") };
-        supervise(start(), panic).await;
+        supervise(start(), switch, panic).await;
         assert!(UnixStream::connect(&socket).is_err() && !socket.exists());
+    }
+
+    /// Clients of a daemon that is ready find its bridges, also to restore rules.
+    #[tokio::test]
+    async fn bridges_of_the_log_exist_after_the_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let [socket, log] = ["db.sock", "conf.db"].map(|name| folder.path().join(name));
+        let options = OvsdbOptions { socket, log };
+        let config = ServerConfig::default();
+        let server = Server::open(schema::open_vswitch(), Some(&options.log), config).unwrap();
+        let handle = server.listen(&options.socket).unwrap().start().unwrap();
+        let mut rows = handle.transaction("a bridge");
+        let bridge = rows.insert("Bridge", [("name", Datum::string("br0"))]);
+        rows.insert("Open_vSwitch", [("bridges", Datum::uuid(bridge))]);
+        handle.transact(rows).await.unwrap();
+        handle.stop().await;
+
+        let switch = switch(Some(folder.path())).await;
+        let service = OvsdbService::start(&options, &switch).await.unwrap();
+        assert!(folder.path().join("br0.mgmt").exists());
+        OvsdbService::stop(service).await;
+    }
+
+    #[tokio::test]
+    async fn held_packets_are_released_without_the_task() {
+        let folder = tempfile::tempdir().unwrap();
+        let server = Server::open(schema::open_vswitch(), None, ServerConfig::default()).unwrap();
+        let handle = server.listen(&folder.path().join("db.sock")).unwrap().start().unwrap();
+        let switch = switch(None).await;
+        switch.hold_packets(true).await;
+        let bridge = BridgeOptions { name: "br0".to_owned(), ..BridgeOptions::default() };
+        switch.add_bridge(&bridge).await.unwrap();
+        let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/open-vswitch/p1.pcap");
+        let (name, kind, rx) = ("p1".to_owned(), PortType::Pcap, data);
+        let port = PortOptions { name, kind, rx, ..PortOptions::default() };
+        switch.add_port("br0", port).await.unwrap();
+        let received = || {
+            let bridges = switch.bridges();
+            let ports = bridges.iter().flat_map(|bridge| &bridge.ports);
+            ports.map(|port| port.rx_packets).sum::<u64>()
+        };
+        assert_eq!(received(), 0);
+        supervise(handle, Arc::clone(&switch), async { Err(OvsdbServerError::Stopped) }).await;
+        for _ in 0..2000 {
+            if received() > 0 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        unreachable!("the port receives nothing");
     }
 }
