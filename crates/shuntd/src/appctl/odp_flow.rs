@@ -109,10 +109,8 @@ impl OdpFlow {
                 "ufid" => {}
                 "in_port" => self.in_port = Some(value(inner).to_owned()),
                 "eth_type" => self.set_ethertype(inner),
-                "tcp_flags" if !value(inner).starts_with('0') => {
-                    self.fields.push(format!("tcp_flags={inner}"));
-                }
-                "tcp_flags" => {}
+                "tcp_flags" if is_zero(value(inner)) => {}
+                "tcp_flags" => self.fields.push(format!("tcp_flags={}", value(inner))),
                 _ if ZERO_AT_INGRESS.contains(&name) => check_zero(name, inner)?,
                 _ => self.set_fields(name, inner)?,
             }
@@ -189,12 +187,14 @@ fn value(text: &str) -> &str {
     text.split('/').next().unwrap_or_default()
 }
 
+/// Returns whether a decimal or hexadecimal number is zero.
+fn is_zero(number: &str) -> bool {
+    number.trim_start_matches("0x").bytes().all(|digit| digit == b'0')
+}
+
 fn check_zero(name: &str, text: &str) -> Result<(), String> {
-    let is_zero = |part: &str| {
-        let own = value(part.split_once('=').map_or(part, |(_, own)| own));
-        own.trim_start_matches("0x").bytes().all(|digit| digit == b'0')
-    };
-    if text.split(',').all(is_zero) {
+    let is_part_zero = |part: &str| is_zero(value(part.split_once('=').map_or(part, |own| own.1)));
+    if text.split(',').all(is_part_zero) {
         return Ok(());
     }
     Err(format!(
@@ -233,6 +233,16 @@ mod tests {
     fn absent_options_of_neighbour_discovery_are_left_out() {
         let nd = "nd(target=fe80::1,sll=50:54:00:00:00:05,tll=00:00:00:00:00:00/00:00:00:00:00:00)";
         assert_eq!(fields(nd), "nd_target=fe80::1,nd_sll=50:54:00:00:00:05");
+    }
+
+    #[test]
+    fn tcp_flags_are_numbers_or_names() {
+        for none in ["0", "0/0", "0x0", "0x000/0xfff"] {
+            assert_eq!(fields(&format!("tcp_flags({none})")), "", "{none}");
+        }
+        assert_eq!(fields("tcp_flags(0x002)"), "tcp_flags=0x002");
+        assert_eq!(fields("tcp_flags(0x002/0xfff)"), "tcp_flags=0x002");
+        assert_eq!(fields("tcp_flags(+syn-ack)"), "tcp_flags=+syn-ack");
     }
 
     #[test]
