@@ -57,7 +57,8 @@ mod watch;
 
 pub use config::{Config, ConfigError, ConfigPath, ConfigStep};
 pub use datapath_flows::{
-    DatapathFlow, DatapathFlowFormat, DatapathReader, PacketThreadCounters, RuleStatus,
+    DatapathFlow, DatapathFlowFilter, DatapathFlowFormat, DatapathReader, PacketThreadCounters,
+    RuleStatus,
 };
 pub use declarative::DeclarativeChanges;
 pub use error::{SwitchError, with_causes};

@@ -1,6 +1,6 @@
 //! Bridges: their rules and their controllers.
 
-use shunt_switch::{DatapathReader, RuleStatus, with_causes};
+use shunt_switch::{DatapathReader, RuleStatus, SwitchError, with_causes};
 
 use super::{command::commands, methods::DaemonMethods};
 
@@ -15,7 +15,7 @@ async fn dump_flows(methods: &DaemonMethods, arguments: &[String]) -> Result<Str
     let bridge = arguments.iter().find(|word| *word != "--offload-stats");
     let bridge = bridge.map_or("", String::as_str);
     let rules = DatapathReader::new(&methods.switch).rules(bridge).await;
-    let rules = rules.map_err(|error| format!("Unknown bridge: {}", with_causes(&error)))?;
+    let rules = rules.map_err(|error| refusal(&error))?;
     Ok(rules.iter().map(rule_line).collect())
 }
 
@@ -37,7 +37,44 @@ pub(super) fn rule_line(rule: &RuleStatus) -> String {
 }
 
 async fn reconnect(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
-    let bridge = arguments.first().map(String::as_str);
-    let done = DatapathReader::new(&methods.switch).reconnect(bridge).await;
-    done.map(|()| String::new()).map_err(|error| format!("Unknown bridge: {}", with_causes(&error)))
+    let reader = DatapathReader::new(&methods.switch);
+    if let Some(bridge) = arguments.first() {
+        return done(reader.reconnect(bridge).await.err().as_ref().map(refusal));
+    }
+    let mut errors = Vec::new();
+    for bridge in methods.switch.bridges() {
+        match reader.reconnect(&bridge.name).await {
+            // A bridge may be removed meanwhile.
+            Ok(()) | Err(SwitchError::NoSuchBridge { .. }) => {}
+            Err(error) => errors.push(format!("bridge {}: {}", bridge.name, refusal(&error))),
+        }
+    }
+    done(errors)
+}
+
+/// Returns an empty answer, or the errors.
+fn done(errors: impl IntoIterator<Item = String>) -> Result<String, String> {
+    let errors: Vec<String> = errors.into_iter().collect();
+    if errors.is_empty() { Ok(String::new()) } else { Err(errors.join("\n")) }
+}
+
+/// Returns the text of an error; Open vSwitch has a word for a missing bridge.
+fn refusal(error: &SwitchError) -> String {
+    let text = with_causes(error);
+    match error {
+        SwitchError::NoSuchBridge { .. } => format!("Unknown bridge: {text}"),
+        _ => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_missing_bridge_is_unknown() {
+        let missing = SwitchError::NoSuchBridge { name: "br9".to_owned(), known: String::new() };
+        assert!(refusal(&missing).starts_with("Unknown bridge: no bridge br9"));
+        assert!(refusal(&SwitchError::NoName).starts_with("`name` is missing"));
+    }
 }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use shunt_switch::{BridgePortStatus, DatapathFlow, DatapathFlowFormat, DatapathReader, Switch};
+use shunt_switch::{
+    BridgePortStatus, DatapathFlow, DatapathFlowFilter, DatapathFlowFormat, DatapathReader, Switch,
+};
 
 use super::{
     command::commands,
@@ -29,10 +31,7 @@ async fn dump_datapaths(_: &DaemonMethods, _: &[String]) -> Result<String, Strin
 #[derive(Default)]
 struct FlowSelection {
     format: DatapathFlowFormat,
-    /// Packet thread to list; `None`: all.
-    thread: Option<u16>,
-    /// True for entries of the NIC alone, false for those of packet threads alone.
-    is_offloaded: Option<bool>,
+    filter: DatapathFlowFilter<'static>,
     /// Name of one entry.
     ufid: Option<String>,
 }
@@ -48,13 +47,13 @@ impl FlowSelection {
                 ("--names", _) => selection.format.port_names = true,
                 ("--no-names", _) => selection.format.port_names = false,
                 (_, Some(("type", "ovs" | "non-offloaded"))) => {
-                    selection.is_offloaded = Some(false);
+                    selection.filter.is_offloaded = Some(false);
                 }
-                (_, Some(("type", "offloaded"))) => selection.is_offloaded = Some(true),
+                (_, Some(("type", "offloaded"))) => selection.filter.is_offloaded = Some(true),
                 (_, Some(("pmd", thread))) => {
                     let number = thread.parse();
                     let wrong = |_| format!("pmd={thread}: not the number of a packet thread");
-                    selection.thread = Some(number.map_err(wrong)?);
+                    selection.filter.thread = Some(number.map_err(wrong)?);
                 }
                 (_, Some(("filter", _))) => {
                     return Err("filter= does not exist: select lines with `grep`".to_owned());
@@ -64,13 +63,6 @@ impl FlowSelection {
             }
         }
         Ok(selection)
-    }
-
-    fn selects(&self, flow: &DatapathFlow) -> bool {
-        let ufid = self.ufid.as_deref().map(|ufid| ufid.trim_start_matches("ufid:"));
-        self.is_offloaded.is_none_or(|offloaded| offloaded == flow.thread.is_none())
-            && self.thread.is_none_or(|thread| flow.thread == Some(thread))
-            && ufid.is_none_or(|ufid| ufid.eq_ignore_ascii_case(&flow.ufid))
     }
 }
 
@@ -88,10 +80,10 @@ pub(super) fn check_datapath(word: &str) -> Result<(), String> {
 }
 
 async fn dump_flows(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
-    let selection = FlowSelection::of(arguments)?;
-    let flows = DatapathReader::new(&methods.switch).flows(selection.format).await;
+    let FlowSelection { format, filter, .. } = FlowSelection::of(arguments)?;
+    let flows = DatapathReader::new(&methods.switch).flows(format, filter).await;
     let (mut text, mut owner) = (String::new(), None);
-    for flow in flows.iter().filter(|flow| selection.selects(flow)) {
+    for flow in &flows {
         if owner != Some(flow.thread) {
             owner = Some(flow.thread);
             text += &match flow.thread {
@@ -99,19 +91,17 @@ async fn dump_flows(methods: &DaemonMethods, arguments: &[String]) -> Result<Str
                 None => "flow-dump from the NIC:\n".to_owned(),
             };
         }
-        text += &flow_line(flow, selection.format.wildcards);
+        text += &flow_line(flow, format.wildcards);
     }
     Ok(text)
 }
 
 async fn get_flow(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
-    let selection = FlowSelection::of(arguments)?;
-    if selection.ufid.is_none() {
-        return Err("parsing flow ufid: write ufid:UUID, as in dpctl/dump-flows -m".to_owned());
-    }
-    let flows = DatapathReader::new(&methods.switch).flows(selection.format).await;
-    let found = flows.iter().find(|flow| selection.selects(flow));
-    let line = found.map(|flow| flow_line(flow, selection.format.wildcards));
+    let FlowSelection { format, filter, ufid } = FlowSelection::of(arguments)?;
+    let ufid = ufid.ok_or("parsing flow ufid: write ufid:UUID, as in dpctl/dump-flows -m")?;
+    let found = DatapathReader::new(&methods.switch).flow(&ufid, format).await;
+    let found = found.filter(|flow| filter.selects_owner(flow.thread));
+    let line = found.map(|flow| flow_line(&flow, format.wildcards));
     line.ok_or_else(|| "getting flow: no such entry; idle and stale entries are removed".to_owned())
 }
 

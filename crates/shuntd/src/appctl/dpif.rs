@@ -1,6 +1,10 @@
 //! The datapath by bridge.
 
-use shunt_switch::{BridgePortStatus, DatapathFlowFormat, DatapathReader, Switch};
+use std::collections::BTreeMap;
+
+use shunt_switch::{
+    BridgePortStatus, DatapathFlowFilter, DatapathFlowFormat, DatapathReader, Switch,
+};
 
 use super::{
     command::commands,
@@ -69,26 +73,28 @@ async fn dump_flows(methods: &DaemonMethods, arguments: &[String]) -> Result<Str
     if !methods.switch.bridges().iter().any(|own| own.name == bridge) {
         return Err("no such bridge".to_owned());
     }
-    let flows = DatapathReader::new(&methods.switch).flows(format).await;
+    let filter = DatapathFlowFilter { bridge: Some(bridge), ..DatapathFlowFilter::default() };
+    let flows = DatapathReader::new(&methods.switch).flows(format, filter).await;
     let line = |flow: &shunt_switch::DatapathFlow| {
         let ufid = if format.wildcards { format!("ufid:{} ", flow.ufid) } else { String::new() };
         format!("{ufid}{}, {}, actions:{}\n", flow.key, flow_counters(flow), flow.actions)
     };
-    Ok(flows.iter().filter(|flow| flow.bridge == bridge).map(line).collect())
+    Ok(flows.iter().map(line).collect())
 }
 
 async fn show(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
     let LookupTotals { hit, missed, .. } = LookupTotals::of(&methods.switch);
     let config = methods.switch.running_config();
+    let ports = config.bridges.iter().flat_map(|bridge| &bridge.ports);
+    let patches = ports.filter(|port| !port.peer.is_empty());
+    let peers: BTreeMap<_, _> =
+        patches.map(|port| (port.name.as_str(), port.peer.as_str())).collect();
     let mut text = format!("{DATAPATH}: hit:{hit} missed:{missed}\n");
     for mut bridge in methods.switch.bridges() {
         text += &format!("  {}:\n", bridge.name);
         bridge.ports.sort_by(|a, b| a.name.cmp(&b.name));
-        let ports = config.bridges.iter().flat_map(|own| &own.ports);
-        let peers: Vec<_> = ports.map(|port| (&port.name, &port.peer)).collect();
         for port in &bridge.ports {
-            let peer = peers.iter().find(|(name, peer)| **name == port.name && !peer.is_empty());
-            text += &port_line(port, peer.map(|(_, peer)| peer.as_str()));
+            text += &port_line(port, peers.get(port.name.as_str()).copied());
         }
     }
     Ok(text)

@@ -160,6 +160,11 @@ fn flows_have_the_keys_and_actions_of_open_vswitch() {
     assert_eq!(missing(&flows(&by_bridge)), 0, "{by_bridge}");
     let numbers = ask(&daemon, &["dpctl/dump-flows"]);
     assert!(!numbers.contains("in_port(p") && numbers.contains("in_port("), "{numbers}");
+    let of_thread = |word| flows(&ask(&daemon, &["dpctl/dump-flows", "--names", word]));
+    assert_eq!(missing(&of_thread("pmd=0")), 0);
+    assert!(of_thread("pmd=1").is_empty() && of_thread("type=offloaded").is_empty());
+    daemon.answer(&["add-br", "br1"]);
+    assert_eq!(ask(&daemon, &["dpif/dump-flows", "br1"]), "");
 }
 
 #[test]
@@ -180,6 +185,14 @@ fn the_rules_of_a_flow_are_those_of_its_lookups() {
     assert_eq!(rules.lines().count(), 1, "{rules}");
     let one = ask(&daemon, &["dpctl/get-flow", ufid]);
     assert!(one.starts_with("recirc_id(0),") && one.lines().count() == 1, "{one}");
+    let with_key = ask(&daemon, &["dpctl/get-flow", ufid, "-m"]);
+    assert_eq!(
+        with_key.split_once(", packets:").unwrap().0,
+        line.split_once(", packets:").unwrap().0
+    );
+    let absent = "ufid:00000000-0000-0000-ffff-ffff00000000";
+    let error = ovs_appctl(daemon.run_dir(), &["dpctl/get-flow", absent]).unwrap();
+    assert!(errors(&error).contains("no such entry"), "{}", errors(&error));
     let error = ovs_appctl(daemon.run_dir(), &["ofproto/detrace", "0.99.0"]).unwrap();
     assert!(errors(&error).contains("no such cache entry"), "{}", errors(&error));
 }

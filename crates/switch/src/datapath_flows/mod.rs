@@ -11,5 +11,6 @@ mod numbering;
 mod reader;
 
 pub use reader::{
-    DatapathFlow, DatapathFlowFormat, DatapathReader, PacketThreadCounters, RuleStatus,
+    DatapathFlow, DatapathFlowFilter, DatapathFlowFormat, DatapathReader, PacketThreadCounters,
+    RuleStatus,
 };

@@ -31,6 +31,26 @@ pub struct DatapathFlowFormat {
     pub wildcards: bool,
 }
 
+/// Selects cache entries by owner and bridge; `None` selects all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DatapathFlowFilter<'a> {
+    /// Number of the packet thread.
+    pub thread: Option<u16>,
+    /// True for entries of the NIC alone, false for those of packet threads alone.
+    pub is_offloaded: Option<bool>,
+    /// Name of the bridge.
+    pub bridge: Option<&'a str>,
+}
+
+impl DatapathFlowFilter<'_> {
+    /// Returns whether entries of a packet thread are selected; `None`: of the NIC.
+    #[must_use]
+    pub fn selects_owner(&self, thread: Option<u16>) -> bool {
+        self.is_offloaded.is_none_or(|offloaded| offloaded == thread.is_none())
+            && self.thread.is_none_or(|own| thread == Some(own))
+    }
+}
+
 /// A cache entry in the syntax of the datapath of Open vSwitch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatapathFlow {
@@ -122,13 +142,24 @@ impl<'a> DatapathReader<'a> {
         Self { control: &switch.control }
     }
 
-    /// Returns all cache entries by owner.
+    /// Returns the selected cache entries by owner.
     ///
+    /// A bridge that does not exist has none.
     /// Packet threads read all of their entries for this, some in each poll loop iteration.
-    pub async fn flows(&self, format: DatapathFlowFormat) -> Vec<DatapathFlow> {
+    pub async fn flows(
+        &self,
+        format: DatapathFlowFormat,
+        filter: DatapathFlowFilter<'_>,
+    ) -> Vec<DatapathFlow> {
+        let bridge = filter.bridge.map(|name| self.control.bridges.id(name));
+        let Ok(bridge) = bridge.transpose() else { return Vec::new() };
         let dumps = self.control.plane.ask(|_, reply| Command::Dump(reply)).await;
         let mut all: Vec<DumpedEntry> = dumps.into_iter().flatten().collect();
         all.append(&mut self.control.nic.entries().await);
+        all.retain(|entry| {
+            bridge.is_none_or(|own| own == bridge_of(entry))
+                && filter.selects_owner(self.thread_of(entry))
+        });
         all.sort_by_key(|entry| entry.entry);
         let ports = DatapathPorts::of(&self.control.bridges.lock(), format.port_names);
         let mut flows = Vec::with_capacity(all.len());
@@ -137,12 +168,27 @@ impl<'a> DatapathReader<'a> {
                 // There may be a million entries, and controllers wait meanwhile.
                 tokio::task::yield_now().await;
             }
-            flows.push(self.flow(entry, &ports, format));
+            flows.push(self.written(entry, &ports, format));
         }
         flows
     }
 
-    fn flow(
+    /// Returns one cache entry.
+    ///
+    /// `name` is the name of the entry, or its UUID. `None` if there is no such entry.
+    pub async fn flow(&self, name: &str, format: DatapathFlowFormat) -> Option<DatapathFlow> {
+        let entry = self.entry(name).await?;
+        let ports = DatapathPorts::of(&self.control.bridges.lock(), format.port_names);
+        Some(self.written(&entry, &ports, format))
+    }
+
+    /// Returns the packet thread of an entry; `None` for an entry of the NIC.
+    fn thread_of(&self, entry: &DumpedEntry) -> Option<u16> {
+        let owner = entry.entry.owner.0;
+        (owner < self.control.plane.threads_count()).then_some(owner)
+    }
+
+    fn written(
         &self,
         entry: &DumpedEntry,
         ports: &DatapathPorts,
@@ -153,7 +199,7 @@ impl<'a> DatapathReader<'a> {
         let mut mask = FlowMask::from(&traversal.mask);
         // Hidden state has no place in the syntax: a recirculation id names it.
         mask.words_mut()[..HEADER_START].fill(0);
-        let bridge = BridgeId::new(u16::try_from(key.bridge()).unwrap_or_default());
+        let bridge = bridge_of(entry);
         let is_port_matched = mask.field(FieldId::InPort) != 0;
         let in_port = ports.ingress(bridge, key.in_port());
         let in_port = match (is_port_matched, format.wildcards) {
@@ -169,10 +215,9 @@ impl<'a> DatapathReader<'a> {
             let next = recirc(next.id());
             actions = if actions == "drop" { next } else { format!("{actions},{next}") };
         }
-        let owner = entry.entry.owner.0;
         let since = self.control.plane.now().since(entry.used);
         DatapathFlow {
-            thread: (owner < self.control.plane.threads_count()).then_some(owner),
+            thread: self.thread_of(entry),
             entry: entry.entry.to_string(),
             ufid: ufid(entry.entry),
             bridge: bridge_name(&self.control.bridges.lock(), bridge),
@@ -220,6 +265,17 @@ impl<'a> DatapathReader<'a> {
     ///
     /// `name` is the name of the entry, or its UUID. `None` if there is no such entry.
     pub async fn rules_of_flow(&self, name: &str) -> Option<Vec<RuleStatus>> {
+        let found = self.entry(name).await?;
+        let plane = &self.control.plane;
+        plane.pull().await;
+        let now = plane.now();
+        let visits = found.traversal.visits.iter();
+        let rules = visits.flat_map(|visit| visit.clauses.iter().chain(&visit.rule));
+        Some(rules.map(|rule| self.rule(rule, now)).collect())
+    }
+
+    /// Asks the owner of an entry for it.
+    async fn entry(&self, name: &str) -> Option<DumpedEntry> {
         let entry = name.parse().ok().or_else(|| entry_of(name))?;
         let plane = &self.control.plane;
         let found = if entry.owner.0 == plane.threads_count() {
@@ -229,12 +285,7 @@ impl<'a> DatapathReader<'a> {
             let question = |reply| Command::Entry(entry.slot, reply);
             plane.ask_one(entry.owner.0.into(), question).await.flatten()
         };
-        let found = found.filter(|own| own.entry == entry)?;
-        plane.pull().await;
-        let now = plane.now();
-        let visits = found.traversal.visits.iter();
-        let rules = visits.flat_map(|visit| visit.clauses.iter().chain(&visit.rule));
-        Some(rules.map(|rule| self.rule(rule, now)).collect())
+        found.filter(|own| own.entry == entry)
     }
 
     /// Returns the counters of each packet thread.
@@ -244,18 +295,15 @@ impl<'a> DatapathReader<'a> {
         threads.map(|counters| PacketThreadCounters::of(counters)).collect()
     }
 
-    /// Closes the OpenFlow connections of a bridge or of all bridges, then connects.
+    /// Closes the OpenFlow connections of a bridge, then connects.
     ///
     /// # Errors
     ///
     /// If the bridge does not exist, or its sockets cannot be opened again.
-    pub async fn reconnect(&self, bridge: Option<&str>) -> Result<(), SwitchError> {
-        let ids = self.control.bridges.lock().ids(bridge)?;
+    pub async fn reconnect(&self, bridge: &str) -> Result<(), SwitchError> {
         let structure = self.control.structure().await;
-        for id in ids {
-            structure.reconnect(id).await?;
-        }
-        Ok(())
+        let id = self.control.bridges.id(bridge)?;
+        structure.reconnect(id).await
     }
 }
 
@@ -289,6 +337,11 @@ impl PacketThreadCounters {
 
 /// Number of entries that are written before other tasks can run.
 const WRITTEN_AT_ONCE: usize = 64;
+
+/// Returns the bridge of the packets of an entry.
+fn bridge_of(entry: &DumpedEntry) -> BridgeId {
+    BridgeId::new(u16::try_from(entry.traversal.key.bridge()).unwrap_or_default())
+}
 
 /// Returns the name of an entry in the form of a UUID.
 fn ufid(entry: EntryId) -> String {
