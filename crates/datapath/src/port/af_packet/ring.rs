@@ -136,7 +136,9 @@ impl Ring {
 
     /// Maps the ring that an earlier process has created for the socket.
     ///
-    /// The kernel refuses a layout of another size.
+    /// `layout` must be the layout with which the earlier process created the ring. The kernel refuses
+    /// only a layout of another size. The caller compares `layout` with the one in the name of the
+    /// stored socket (`AfPacket::check_inherited`).
     pub(super) fn inherit(socket: BorrowedFd<'_>, layout: RingLayout) -> io::Result<Self> {
         let mut ring = Self::map(socket, layout)?;
         ring.is_next_known = false;
@@ -160,24 +162,19 @@ impl Ring {
         self.is_next_known
     }
 
-    /// Looks for the slot that was filled first; returns whether a slot is filled.
+    /// Looks for the slot that was filled first; returns whether it was found.
     ///
-    /// Filled slots follow each other, so the first one is behind an empty slot. The kernel may fill
-    /// two slots at once and release the second one first. Then several slots are behind empty ones,
-    /// and the time of their frames decides, as it does for a full ring.
+    /// It is not found while no slot is filled, or while the kernel fills slots too fast.
     pub(super) fn find_next(&mut self) -> bool {
-        let mut filled = Vec::with_capacity(self.slots());
-        for slot in 0..self.slots() {
+        let first = first_slot(self.slots(), |slot| {
             self.next = slot;
-            filled.push(self.is_filled().then(|| self.time()));
-        }
-        let before = |slot: usize| filled[(slot + filled.len() - 1) % filled.len()];
-        let all = filled.iter().enumerate().filter_map(|(slot, time)| Some((slot, (*time)?)));
-        let first = all.clone().filter(|(slot, _)| before(*slot).is_none());
-        let first = first.min_by_key(|(_, time)| *time);
-        self.is_next_known = first.is_some();
-        let first = first.or_else(|| all.min_by_key(|(_, time)| *time));
-        self.next = first.map_or(0, |(slot, _)| slot);
+            self.is_filled().then(|| self.time())
+        });
+        self.is_next_known = matches!(first, Some(FirstSlot::AfterEmpty(_)));
+        self.next = match first {
+            Some(FirstSlot::AfterEmpty(slot) | FirstSlot::Oldest(slot)) => slot,
+            None => 0,
+        };
         first.is_some()
     }
 
@@ -189,7 +186,8 @@ impl Ring {
 
     /// Returns the time at which the frame of the next slot was received.
     fn time(&self) -> (u32, u32) {
-        // SAFETY: the slot begins with this header, and the reader owns it.
+        // SAFETY: the slot begins with this header, since `layout` is that of the ring: `new` has set
+        // it, or the caller of `inherit` has checked it. The reader owns the slot.
         let header = unsafe { self.slot().cast::<libc::tpacket2_hdr>().read() };
         (header.tp_sec, header.tp_nsec)
     }
@@ -216,9 +214,58 @@ impl Ring {
     /// It names the current owner of the slot.
     fn status(&self) -> &AtomicU32 {
         // SAFETY: a slot begins with its status word, aligned to 16, and lives as long as the ring;
-        // both sides access the word atomically.
+        // both sides access the word atomically. The address is that of a slot, since `layout` is that
+        // of the ring: `new` has set it, or the caller of `inherit` has checked it.
         unsafe { AtomicU32::from_ptr(self.slot().as_ptr().cast()) }
     }
+}
+
+/// The slot of a ring that was filled first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FirstSlot {
+    /// The slot before it is empty.
+    AfterEmpty(usize),
+    /// All slots are filled, and this one has the oldest frame.
+    Oldest(usize),
+}
+
+/// Number of scans of a ring for its first slot.
+const SCANS_MAX: u32 = 4;
+
+/// Returns the slot that was filled first.
+///
+/// `None` if no slot is filled, or if the first one is not certain. `read` returns the time of the frame in a slot, or `None` for an empty slot.
+///
+/// Filled slots follow each other, so the first one is behind an empty slot. The kernel may fill two
+/// slots at once and release the second one first. Then several slots are behind empty ones, and the
+/// time of their frames decides, as it does for a full ring.
+///
+/// The kernel also fills slots during the scan. A slot that was read as empty, and is filled before the
+/// next slot is read, makes the next slot look like the first one. So the slot before the first one is
+/// read again, and the scan is repeated if that slot is filled now.
+fn first_slot<T: Ord + Copy>(
+    slots: usize,
+    mut read: impl FnMut(usize) -> Option<T>,
+) -> Option<FirstSlot> {
+    for _ in 0..SCANS_MAX {
+        let (mut first, mut oldest) = (None::<(T, usize)>, None::<(T, usize)>);
+        let mut before = read(slots - 1);
+        for slot in 0..slots {
+            let time = read(slot);
+            let filled = time.map(|time| (time, slot));
+            let is_first = before.is_none();
+            oldest = oldest.into_iter().chain(filled).min();
+            first = first.into_iter().chain(filled.filter(|_| is_first)).min();
+            before = time;
+        }
+        let Some((_, first)) = first else {
+            return oldest.map(|(_, slot)| FirstSlot::Oldest(slot));
+        };
+        if read((first + slots - 1) % slots).is_none() {
+            return Some(FirstSlot::AfterEmpty(first));
+        }
+    }
+    None
 }
 
 impl Drop for Ring {
@@ -270,7 +317,8 @@ impl Slot<'_> {
     pub(super) fn content(&self) -> SlotContent<'_> {
         let slot = self.ring.slot();
         // SAFETY: the slot begins with this header, written before it was given to us; the kernel
-        // leaves it alone until it is given back.
+        // leaves it alone until it is given back. The address is that of a slot, since `layout` is that
+        // of the ring: `new` has set it, or the caller of `inherit` has checked it.
         let header = unsafe { slot.cast::<libc::tpacket2_hdr>().read() };
         let tag = tag(&header);
         if header.tp_status & libc::TP_STATUS_COPY != 0 {
@@ -288,7 +336,8 @@ impl Slot<'_> {
         }
         // SAFETY: `front` is inside the slot.
         let bytes = unsafe { slot.add(front) };
-        // SAFETY: virtio header and frame lie inside the slot; the kernel does not write while it is ours.
+        // SAFETY: virtio header and frame lie inside the slot, as checked above with the layout of the
+        // ring; the kernel does not write while the slot is ours.
         let bytes =
             unsafe { slice::from_raw_parts(bytes.as_ptr(), VirtioHeader::ENCODED + length) };
         match bytes.split_first_chunk() {
@@ -318,4 +367,83 @@ fn tag(header: &libc::tpacket2_hdr) -> Option<[u8; 4]> {
     let tpid = if has_tpid { header.tp_vlan_tpid } else { TPID_CUSTOMER };
     let ([a, b], [c, d]) = (tpid.to_be_bytes(), header.tp_vlan_tci.to_be_bytes());
     Some([a, b, c, d])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A ring of eight slots that a kernel fills while it is read.
+    struct FillingRing {
+        times: [Option<u32>; 8],
+        /// Slot and time of the next frame.
+        next: (usize, u32),
+    }
+
+    impl FillingRing {
+        /// Returns an empty ring of which `next` is filled first.
+        fn new(next: usize) -> Self {
+            Self { times: [None; 8], next: (next, 0) }
+        }
+
+        fn fill(&mut self, count: usize) {
+            for _ in 0..count {
+                let (slot, time) = self.next;
+                if self.times[slot].is_some() {
+                    return;
+                }
+                self.times[slot] = Some(time);
+                self.next = ((slot + 1) % self.times.len(), time + 1);
+            }
+        }
+
+        /// Returns the first slot, while the kernel fills slots.
+        ///
+        /// After `reads` reads it fills `count` slots at once.
+        fn first(&mut self, reads: usize, count: usize) -> Option<FirstSlot> {
+            let mut left = reads;
+            first_slot(self.times.len(), |slot| {
+                if left == 0 {
+                    self.fill(count);
+                }
+                left = left.wrapping_sub(1);
+                self.times[slot]
+            })
+        }
+    }
+
+    /// The kernel begins at each slot, at each time, and with some slots filled before.
+    #[test]
+    fn slots_that_fill_during_a_scan_hide_no_frame() {
+        for next in 0..8 {
+            for (filled, reads, count) in
+                (0..8).flat_map(|f| (0..20).flat_map(move |r| (0..8 - f).map(move |c| (f, r, c))))
+            {
+                let mut ring = FillingRing::new(next);
+                ring.fill(filled);
+                let found = ring.first(reads, count);
+                let is_right = found == Some(FirstSlot::AfterEmpty(next));
+                let is_empty = found.is_none() && filled == 0;
+                assert!(is_right || is_empty, "{next} {filled} {reads} {count}: {found:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_ring_begins_with_its_oldest_frame() {
+        let mut ring = FillingRing::new(5);
+        ring.fill(8);
+        assert_eq!(ring.first(0, 0), Some(FirstSlot::Oldest(5)));
+        ring.times[5] = None;
+        assert_eq!(ring.first(0, 0), Some(FirstSlot::AfterEmpty(6)));
+    }
+
+    /// The frame of a slot may be released after that of the next slot.
+    #[test]
+    fn the_oldest_frame_after_an_empty_slot_is_first() {
+        let mut ring = FillingRing::new(6);
+        ring.fill(5);
+        ring.times[0] = None;
+        assert_eq!(ring.first(0, 0), Some(FirstSlot::AfterEmpty(6)));
+    }
 }
