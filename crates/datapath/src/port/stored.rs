@@ -26,7 +26,9 @@ pub struct StoredDescriptor {
     pub name: String,
     /// The descriptor.
     pub fd: OwnedFd,
-    /// Set if an earlier process has stored the descriptor, and this process uses it.
+    /// Set if an earlier process has stored the descriptor under this name.
+    ///
+    /// It is in the store already.
     pub is_inherited: bool,
 }
 
@@ -110,7 +112,15 @@ pub(super) fn accepted(
 }
 
 /// Returns a copy of a descriptor to store; `None` if the system refuses one.
-pub(super) fn copy(name: String, fd: &impl AsFd, is_inherited: bool) -> Option<StoredDescriptor> {
+///
+/// A queue that was stored under another name is stored again: its number changes when a queue before
+/// it is refused.
+pub(super) fn copy(
+    name: String,
+    fd: &impl AsFd,
+    stored_name: Option<&str>,
+) -> Option<StoredDescriptor> {
     let fd = fd.as_fd().try_clone_to_owned().ok()?;
+    let is_inherited = stored_name == Some(name.as_str());
     Some(StoredDescriptor { name, fd, is_inherited })
 }

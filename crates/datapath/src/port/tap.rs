@@ -79,7 +79,8 @@ pub struct Tap {
 /// A queue of the device.
 struct OpenQueue {
     file: Arc<File>,
-    is_inherited: bool,
+    /// Name under which an earlier process stored the queue.
+    stored_name: Option<String>,
 }
 
 /// Settings of a TAP device; those that are `None` stay as they are.
@@ -282,21 +283,22 @@ impl Port for Tap {
     }
 
     fn stored_descriptors(&self) -> Vec<StoredDescriptor> {
-        let name = |number| format!("tap/{}/{number:04}", self.device.as_str());
         let queues = self.queues.iter().enumerate();
-        queues
-            .filter_map(|(number, queue)| copy(name(number), &*queue.file, queue.is_inherited))
-            .collect()
+        let stored = queues.filter_map(|(number, OpenQueue { file, stored_name })| {
+            let name = format!("tap/{}/{number:04}", self.device.as_str());
+            copy(name, &**file, stored_name.as_deref())
+        });
+        stored.collect()
     }
 }
 
 impl OpenQueue {
     fn open(device: &DeviceName) -> Result<Self, PortError> {
-        Ok(Self { file: Arc::new(queue(device)?), is_inherited: false })
+        Ok(Self { file: Arc::new(queue(device)?), stored_name: None })
     }
 
     fn inherited(stored: StoredDescriptor) -> Self {
-        Self { file: Arc::new(File::from(stored.fd)), is_inherited: true }
+        Self { file: Arc::new(File::from(stored.fd)), stored_name: Some(stored.name) }
     }
 }
 

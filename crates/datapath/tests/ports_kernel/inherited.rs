@@ -1,5 +1,7 @@
 //! Queues that outlive their port: a later port continues with the first frame that was not read.
 
+use std::fs::File;
+
 use shunt_datapath::{
     Packet, Pool,
     port::{Port, PortSpec, Queues, StoredDescriptor, open, open_inheriting, tap::TapSettings},
@@ -91,6 +93,31 @@ fn a_tap_keeps_its_frames() {
         send(&mut sending, &mut pool, 7..10);
         let (_port, mut queues) = handed_over(port, queues, &spec);
         assert_eq!(receive(&mut queues, &mut pool), [7, 8, 9]);
+    });
+}
+
+/// A queue that is left takes the number of a refused one before it.
+#[test]
+fn a_queue_with_a_new_number_is_stored_again() {
+    in_namespace(|| {
+        ip("link add a0 type veth peer name b0");
+        ip("link set b0 up");
+        let tap = PortSpec::Tap { device: "t0".to_owned(), settings: TapSettings::default() };
+        for spec in [tap, ring_port()] {
+            for (refused, expected) in [(0, [false, false]), (1, [true, false])] {
+                let mut port = open(&spec, 0).unwrap();
+                let queues = port.split(2).unwrap();
+                let mut stored = port.stored_descriptors();
+                let names: Vec<_> = stored.iter().map(|own| own.name.clone()).collect();
+                drop((port, queues));
+                stored[refused].fd = File::open("/dev/null").unwrap().into();
+                let mut port = open_inheriting(&spec, 0, stored).unwrap();
+                let _queues = port.split(2).unwrap();
+                let again = port.stored_descriptors();
+                assert!(again.iter().map(|own| &own.name).eq(&names), "{again:?}");
+                assert!(again.iter().map(|own| own.is_inherited).eq(expected), "{again:?}");
+            }
+        }
     });
 }
 

@@ -68,7 +68,8 @@ pub struct AfPacket {
 struct OpenSocket {
     socket: Arc<Socket>,
     layout: RingLayout,
-    is_inherited: bool,
+    /// Name under which an earlier process stored the socket.
+    stored_name: Option<String>,
 }
 
 /// A packet socket, shared by both queues of a thread.
@@ -132,7 +133,7 @@ impl AfPacket {
         // Without CAP_NET_ADMIN the system's limit applies, and more bursts are cut short.
         let _ = sys::set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER);
         sys::bind_packet(socket, self.index)?;
-        Ok((OpenSocket { socket: Socket::new(fd), layout, is_inherited: false }, ring))
+        Ok((OpenSocket { socket: Socket::new(fd), layout, stored_name: None }, ring))
     }
 
     /// Returns the layout of the ring of a socket, and makes its receive queue long.
@@ -142,11 +143,12 @@ impl AfPacket {
         self.rx_slots.map_or(layout, |slots| layout.with_slots(slots))
     }
 
-    /// Takes the queue of a socket that an earlier process stored.
+    /// Takes the queue of a socket that [`Self::check_inherited`] has accepted.
     fn inherit(&self, stored: StoredDescriptor) -> io::Result<(OpenSocket, Ring)> {
         let layout = self.layout(stored.fd.as_fd());
         let ring = Ring::inherit(stored.fd.as_fd(), layout)?;
-        Ok((OpenSocket { socket: Socket::new(stored.fd), layout, is_inherited: true }, ring))
+        let StoredDescriptor { name, fd, .. } = stored;
+        Ok((OpenSocket { socket: Socket::new(fd), layout, stored_name: Some(name) }, ring))
     }
 
     /// Checks that an inherited descriptor is a socket as [`Self::queue`] creates it.
@@ -254,7 +256,7 @@ impl Port for AfPacket {
         for (number, (open, ring)) in sockets.iter().zip(rings).enumerate() {
             let (device, socket) = (name.to_owned(), &open.socket);
             let mut rx = PacketRx { socket: Arc::clone(socket), ring, device, empty: 0 };
-            if number > 0 && !open.is_inherited {
+            if number > 0 && open.stored_name.is_none() {
                 rx.clear();
             }
             let tx = PacketTx { socket: Arc::clone(socket), end: TxEnd::Full };
@@ -302,7 +304,7 @@ impl Port for AfPacket {
             |number, layout| format!("af_packet/{}/{number:04}/{layout}", self.device.as_str());
         let sockets = self.sockets.iter().enumerate();
         let stored = sockets.filter_map(|(number, open)| {
-            copy(name(number, open.layout), &open.socket.fd, open.is_inherited)
+            copy(name(number, open.layout), &open.socket.fd, open.stored_name.as_deref())
         });
         stored.collect()
     }
