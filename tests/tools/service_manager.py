@@ -5,7 +5,9 @@ Usage: service_manager.py COMMAND ..
 
 Reads requests from standard input, one on each line:
 
-    restart SIGNAL      end the daemon with SIGNAL (TERM or KILL), and start it with the stored descriptors
+    end SIGNAL          end the daemon with SIGNAL (TERM or KILL)
+    start               start the daemon with the stored descriptors
+    restart SIGNAL      both
     put NAME            store a descriptor under NAME that is neither a queue nor a socket
     stop                end the daemon, close all stored descriptors, and exit
 
@@ -106,6 +108,10 @@ class ServiceManager:
             if requests in ready:
                 words = requests.readline().decode().split()
                 match words:
+                    case ["end", name]:
+                        self.end(name)
+                    case ["start"]:
+                        self.start()
                     case ["restart", name]:
                         self.end(name)
                         self.start()

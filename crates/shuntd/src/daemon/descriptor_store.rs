@@ -15,6 +15,7 @@ use std::{
     env,
     ffi::OsStr,
     io,
+    ops::Bound,
     os::{
         fd::{AsFd, OwnedFd},
         linux::net::SocketAddrExt,
@@ -67,9 +68,13 @@ impl ServiceDescriptors {
         }
     }
 
-    /// Removes a descriptor from the store.
+    /// Removes a descriptor from the store, and closes it if nobody has taken it.
     fn remove(&self, name: &str) {
-        self.content.lock().names.remove(name);
+        {
+            let mut content = self.content.lock();
+            content.names.remove(name);
+            content.inherited.remove(name);
+        }
         self.send(&format!("FDSTOREREMOVE=1\nFDNAME={name}\n"), None);
     }
 
@@ -85,8 +90,9 @@ impl ServiceDescriptors {
 impl DescriptorStore for ServiceDescriptors {
     fn take(&self, prefix: &str) -> Vec<StoredDescriptor> {
         let mut content = self.content.lock();
-        let is_wanted = |name: &String, _: &mut OwnedFd| name.starts_with(prefix);
-        let taken = content.inherited.extract_if(.., is_wanted);
+        let names = content.inherited.range::<str, _>(names_from(prefix)).map(|(name, _)| name);
+        let names: Vec<_> = names.take_while(|name| name.starts_with(prefix)).cloned().collect();
+        let taken = names.iter().filter_map(|name| content.inherited.remove_entry(name));
         taken.map(|(name, fd)| StoredDescriptor { name, fd, is_inherited: true }).collect()
     }
 
@@ -101,7 +107,8 @@ impl DescriptorStore for ServiceDescriptors {
             .collect();
         let stale: Vec<_> = {
             let content = self.content.lock();
-            let own = content.names.iter().filter(|name| name.starts_with(prefix));
+            let own = content.names.range::<str, _>(names_from(prefix));
+            let own = own.take_while(|name| name.starts_with(prefix));
             own.filter(|name| !used.contains(name.as_str())).cloned().collect()
         };
         stale.iter().for_each(|name| self.remove(name));
@@ -112,6 +119,11 @@ impl DescriptorStore for ServiceDescriptors {
             }
         }
     }
+}
+
+/// Returns the range of names that begins with those that start with `prefix`.
+const fn names_from(prefix: &str) -> (Bound<&str>, Bound<&str>) {
+    (Bound::Included(prefix), Bound::Unbounded)
 }
 
 /// Returns the address of a notification socket; `@` begins an abstract name.

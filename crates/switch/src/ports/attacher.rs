@@ -86,6 +86,7 @@ impl PortAttacher {
             Err(error) => Err(error),
         });
         let results = self.attach_all(ports.collect()).await;
+        self.discard_failed(names, &results).await;
         self.check_users();
         results
     }
@@ -94,6 +95,26 @@ impl PortAttacher {
     pub(crate) async fn attach(&self, name: &str, port: Box<dyn Port>) -> Result<(), SwitchError> {
         let port = self.begin_split(name, port);
         self.attach_all(vec![port]).await.pop().unwrap_or(Ok(()))
+    }
+
+    /// Removes the descriptors of ports that failed to open from the store.
+    ///
+    /// The store has copies of the queues. They would keep the device in use, and collect packets that
+    /// nobody reads.
+    async fn discard_failed(&self, names: &[String], results: &[Result<(), SwitchError>]) {
+        let prefixes: Vec<_> = {
+            let bridges = self.bridges.lock();
+            let failed = names.iter().zip(results).filter(|(_, result)| result.is_err());
+            let ports = failed.filter_map(|(name, _)| bridges.find_port(name).ok());
+            let closed = ports.map(|(_, port)| port).filter(|port| port.open.is_none());
+            closed.filter_map(|port| port.spec()?.store_prefix()).collect()
+        };
+        if prefixes.is_empty() {
+            return;
+        }
+        let descriptors = Arc::clone(&self.descriptors);
+        let discard = move || prefixes.iter().for_each(|prefix| descriptors.discard(prefix));
+        let _ = spawn_blocking(discard).await;
     }
 
     /// Begins to open a registered port; `None` if the switch does not open it.
@@ -288,22 +309,25 @@ impl PortAttacher {
             (id, number, datapath, prefix, held, open)
         };
         self.bridges.publish_ports();
-        if let (Some(datapath), Some(open)) = (datapath, open) {
+        let mut queues: Vec<Option<Queues>> = Vec::new();
+        if let Some(datapath) = datapath.filter(|_| open.is_some()) {
             self.plane.adopted_newest().await;
             let question = |_, reply| Command::RemovePort(datapath, reply);
-            let queues: Vec<Option<Queues>> = self.plane.ask(question).await;
-            // Closing a device takes the system a while, so this runs on neither a packet thread
-            // nor this one.
-            let descriptors = Arc::clone(&self.descriptors);
-            let close = spawn_blocking(move || {
-                end(open);
-                drop((queues, held));
-                if let Some(prefix) = prefix {
-                    descriptors.discard(&prefix);
-                }
-            });
-            let _ = close.await;
+            queues = self.plane.ask(question).await;
         }
+        // Closing a device takes the system a while, so this runs on neither a packet thread nor this
+        // one. The store may also have descriptors of a port that is not open.
+        let descriptors = Arc::clone(&self.descriptors);
+        let close = spawn_blocking(move || {
+            if let Some(open) = open {
+                end(open);
+            }
+            drop((queues, held));
+            if let Some(prefix) = prefix {
+                descriptors.discard(&prefix);
+            }
+        });
+        let _ = close.await;
         if let Some(nic) = self.nic.front() {
             nic.leave(id, number, datapath);
         }
