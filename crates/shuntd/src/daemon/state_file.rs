@@ -266,19 +266,48 @@ struct StateFormat {
     format: u32,
 }
 
+/// Maximum number of copies of state files of one later format.
+const LATER_COPIES_MAX: u32 = 100;
+
 /// Copies a state file of a later version, since the daemon will replace it.
+///
+/// Earlier copies stay. A copy with the same content is used again.
 ///
 /// # Errors
 ///
-/// If the system refuses; the message names both files.
+/// If the system refuses, or if there are too many copies; the message names the files.
 pub(crate) fn keep_later(path: &Path, format: u32) -> Result<PathBuf, String> {
-    let mut copy = path.as_os_str().to_owned();
-    copy.push(format!(".format-{format}"));
-    let copy = PathBuf::from(copy);
-    let copied = fs::copy(path, &copy).and_then(|_| File::open(&copy)?.sync_all());
-    let failed = |error| format!("cannot copy {} to {}: {error}", path.display(), copy.display());
-    copied.map_err(failed)?;
-    Ok(copy)
+    for number in 1..=LATER_COPIES_MAX {
+        let mut copy = path.as_os_str().to_owned();
+        copy.push(format!(".format-{format}"));
+        if number > 1 {
+            copy.push(format!(".{number}"));
+        }
+        let copy = PathBuf::from(copy);
+        let copied = match File::create_new(&copy) {
+            Ok(file) => {
+                let copied = fs::copy(path, &copy).and_then(|_| file.sync_all());
+                // A part of a copy would keep its number from the next start.
+                copied.inspect_err(|_| drop(fs::remove_file(&copy)))
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                match (fs::read(path), fs::read(&copy)) {
+                    (Ok(content), Ok(kept)) if content == kept => Ok(()),
+                    (Ok(_), _) => continue,
+                    (Err(error), _) => Err(error),
+                }
+            }
+            Err(error) => Err(error),
+        };
+        let failed =
+            |error| format!("cannot copy {} to {}: {error}", path.display(), copy.display());
+        return copied.map(|()| copy.clone()).map_err(failed);
+    }
+    let path = path.display();
+    Err(format!(
+        "cannot copy {path}: {LATER_COPIES_MAX} other copies of format {format} exist: remove some of \
+         {path}.format-{format}*"
+    ))
 }
 
 /// Logs the parts of a state that were refused.

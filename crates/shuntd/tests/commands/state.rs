@@ -238,9 +238,19 @@ fn a_file_of_a_later_version_is_kept_aside() {
     let words =
         "state.json has format 99 of a later version, and shuntd 0.1.0 reads formats up to 2";
     assert!(log.contains(words), "{log}");
-    let copy = host.folder.path().join("state.json.format-99");
-    assert_eq!(fs::read_to_string(copy).unwrap(), later);
+    let copy = |name: &str| fs::read_to_string(host.folder.path().join(name));
+    assert_eq!(copy("state.json.format-99").unwrap(), later);
     host.exit(daemon);
+    // The same file needs no second copy, and another file does not replace the first copy.
+    let changed = later.replace("true", "false");
+    for next in [&later, &changed] {
+        fs::write(host.state(), next).unwrap();
+        let daemon = host.start();
+        host.exit(daemon);
+    }
+    assert_eq!(copy("state.json.format-99").unwrap(), later);
+    assert_eq!(copy("state.json.format-99.2").unwrap(), changed);
+    assert!(copy("state.json.format-99.3").is_err());
 }
 
 /// The daemon is killed while it takes bundles of two rules and writes its state.
