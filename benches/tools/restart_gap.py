@@ -25,7 +25,7 @@ sys.path.insert(0, os.path.join(ROOT, "tests", "tools"))
 from service_manager import ServiceManager  # noqa: E402
 
 RATE = 1000  # Packets per second.
-PAUSE = 2.5  # Seconds between two restarts: the state file is written within two.
+PAUSE = 2.5  # Seconds between two restarts: the state file is written within half a second.
 SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
 
 SENDER = """
