@@ -1,5 +1,7 @@
 //! Events that predictors learn from.
 
+use std::{collections::BTreeMap, sync::Arc};
+
 use shunt_flow::{FieldId, FlowKey, SparseKey};
 
 use crate::forecast::ForecastSource;
@@ -12,7 +14,7 @@ pub enum FlowEvent<'a> {
     /// A flow ended: its entry expired.
     Ended(&'a SparseKey),
     /// The rules changed; these are the sets of alternative values in the new rules.
-    RulesChanged(&'a [SiblingSet]),
+    RulesChanged(&'a Arc<SiblingSets>),
 }
 
 /// The first packet of a flow.
@@ -35,4 +37,53 @@ pub struct SiblingSet {
     pub field: FieldId,
     /// The values.
     pub values: Vec<u128>,
+}
+
+/// The sets of alternative values in the rules of a switch.
+///
+/// They are made once for all threads, because there can be many.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SiblingSets {
+    sets: Vec<SiblingSet>,
+    /// The set of each value.
+    set_of: BTreeMap<(FieldId, u128), usize>,
+}
+
+impl SiblingSets {
+    /// Maximum number of values in all sets.
+    pub const VALUES_MAX: usize = 16_384;
+
+    /// Takes sets up to [`Self::VALUES_MAX`], and ignores the others.
+    #[must_use]
+    pub fn new(sets: Vec<SiblingSet>) -> Self {
+        let mut all = Self::default();
+        for set in sets {
+            if all.set_of.len() + set.values.len() > Self::VALUES_MAX {
+                break;
+            }
+            let index = all.sets.len();
+            all.set_of.extend(set.values.iter().map(|value| ((set.field, *value), index)));
+            all.sets.push(set);
+        }
+        all
+    }
+
+    /// Returns the alternatives to a value of a field.
+    pub fn siblings(&self, field: FieldId, value: u128) -> impl Iterator<Item = u128> {
+        let set = self.set_of.get(&(field, value)).and_then(|index| self.sets.get(*index));
+        let values = set.into_iter().flat_map(|set| &set.values).copied();
+        values.filter(move |other| *other != value)
+    }
+
+    /// Returns the number of values.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.set_of.len()
+    }
+
+    /// Returns whether there is no value.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.set_of.is_empty()
+    }
 }

@@ -61,7 +61,7 @@ mod predictors;
 mod foresight;
 mod governor;
 
-pub use event::{FlowEvent, NewFlow, SiblingSet};
+pub use event::{FlowEvent, NewFlow, SiblingSet, SiblingSets};
 pub use forecast::{Confidence, Forecast, ForecastSource};
 pub use foresight::{Foresight, PredictorStatus};
 pub use governor::{Governor, GovernorConfig, GovernorState};

@@ -1,12 +1,13 @@
 //! Predictors on flows with known successors, and on random flows.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use proptest::prelude::*;
 use shunt_flow::{FieldId, FlowKey, PortNo, SparseKey};
 use shunt_foresight::{
     FlowEvent, Forecast, Foresight, Governor, GovernorConfig, GovernorState, NewFlow, Oracle,
-    OutcomeCounts, Periodic, Predictor, Reply, SiblingSet, Siblings, SuccessorTable, reply_key,
+    OutcomeCounts, Periodic, Predictor, Reply, SiblingSet, SiblingSets, Siblings, SuccessorTable,
+    reply_key,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -79,7 +80,8 @@ fn packets_without_a_reply_have_no_forecast() {
 fn siblings_differ_in_one_value() {
     let mut siblings = Siblings::default();
     let set = SiblingSet { field: FieldId::Ipv4Dst, values: vec![2, 3, 4] };
-    siblings.observe(&FlowEvent::RulesChanged(&[set]), SECOND);
+    let sets = Arc::new(SiblingSets::new(vec![set]));
+    siblings.observe(&FlowEvent::RulesChanged(&sets), SECOND);
     siblings.observe(&FlowEvent::Started(&started(udp(1, (1, 4000), (3, 80)))), SECOND);
     let expected = [udp(1, (1, 4000), (2, 80)), udp(1, (1, 4000), (4, 80))];
     let forecasts = forecasts(&mut siblings, SECOND);
@@ -379,7 +381,8 @@ proptest! {
                     Step::Sets(values) => {
                         let values = values.iter().map(|value| (*value).into()).collect();
                         let set = SiblingSet { field: FieldId::Ipv4Dst, values };
-                        predictor.observe(&FlowEvent::RulesChanged(&[set]), now);
+                        let sets = Arc::new(SiblingSets::new(vec![set]));
+                        predictor.observe(&FlowEvent::RulesChanged(&sets), now);
                     }
                     Step::Take(budget) => {
                         let mut made = Vec::new();

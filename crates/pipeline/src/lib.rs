@@ -95,7 +95,7 @@ pub use meters::meter::{
     MeterVerdict, raise_drop_precedence,
 };
 pub use packet_count::PacketTotals;
-pub use pipeline::{Change, Crediting, Pipeline};
+pub use pipeline::{BridgeContents, Change, Crediting, Pipeline};
 pub use shunt_classifier::{Lifetime, Priority, Rank, Version};
 pub use tables::learned::lanes;
 pub use tables::{

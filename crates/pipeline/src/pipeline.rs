@@ -5,9 +5,12 @@
 //! version that they see. Long batches release the lock on the tables regularly, so that packet
 //! threads can translate by older versions meanwhile.
 
+mod contents;
 mod sub_traversals;
 pub(crate) mod training;
 mod translations;
+
+pub use contents::BridgeContents;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

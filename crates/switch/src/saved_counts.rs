@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use shunt_flow::{PortNo, text::NoPortNames};
 use shunt_pipeline::{
-    BridgeId, Learning, MacSighting, PacketTotals, Pipeline, RuleFilter, Time,
+    BridgeContents, BridgeId, Group, Learning, MacSighting, Meter, PacketTotals, Pipeline, Rule,
+    Time,
     text::{RuleFormat, format_group, format_meter, format_rule},
 };
 
@@ -37,31 +38,30 @@ impl From<PacketTotals> for SavedCount {
 }
 
 /// The format of rules in a saved state.
-const FORMAT: RuleFormat<'_> = RuleFormat { ports: &NoPortNames, stats_at: None };
+pub(crate) const FORMAT: RuleFormat<'_> = RuleFormat { ports: &NoPortNames, stats_at: None };
 
-/// Returns the counters of a bridge.
-pub(crate) fn saved_counts(pipeline: &Pipeline, id: BridgeId) -> SavedCounts {
-    let mut counts = SavedCounts::new();
-    for rule in pipeline.rules(id, &RuleFilter::all()) {
-        let totals = rule.stats.totals();
-        if totals.packets > 0 {
-            let count = SavedCount(totals.packets, totals.bytes);
-            counts.insert(format_rule(&rule, FORMAT), vec![count]);
-        }
+/// Returns the counter of a rule; empty at zero.
+pub(crate) fn rule_counts(rule: &Rule) -> Vec<SavedCount> {
+    let totals = rule.stats.totals();
+    let totals = PacketTotals { packets: totals.packets, bytes: totals.bytes };
+    counts_with_parts(totals, Vec::new())
+}
+
+/// Returns the counters of a group and its buckets; empty at zero.
+pub(crate) fn group_counts(group: &Group) -> Vec<SavedCount> {
+    counts_with_parts(group.stats.totals(), group.stats.bucket_totals())
+}
+
+/// Returns the counters of a meter and its bands; empty at zero.
+pub(crate) fn meter_counts(meter: &Meter) -> Vec<SavedCount> {
+    counts_with_parts(meter.totals(), meter.band_totals())
+}
+
+fn counts_with_parts(total: PacketTotals, parts: Vec<PacketTotals>) -> Vec<SavedCount> {
+    if total.packets == 0 {
+        return Vec::new();
     }
-    let with_parts = |total: PacketTotals, parts: Vec<PacketTotals>| {
-        let all = std::iter::once(total).chain(parts).map(SavedCount::from);
-        Some(all.collect::<Vec<_>>()).filter(|_| total.packets > 0)
-    };
-    for group in pipeline.groups(id) {
-        let own = with_parts(group.stats.totals(), group.stats.bucket_totals());
-        counts.extend(own.map(|own| (format_group(&group, &NoPortNames), own)));
-    }
-    for meter in pipeline.meters(id) {
-        let own = with_parts(meter.totals(), meter.band_totals());
-        counts.extend(own.map(|own| (format_meter(meter.id, &meter.config), own)));
-    }
-    counts
+    std::iter::once(total).chain(parts).map(SavedCount::from).collect()
 }
 
 /// Adds saved counters to the rules, groups and meters with the same texts.
@@ -69,7 +69,8 @@ pub(crate) fn restore_counts(pipeline: &Pipeline, id: BridgeId, counts: &SavedCo
     if counts.is_empty() {
         return;
     }
-    for rule in pipeline.rules(id, &RuleFilter::all()) {
+    let BridgeContents { rules, groups, meters } = pipeline.contents(id);
+    for rule in rules {
         if let Some([SavedCount(packets, bytes), ..]) =
             counts.get(&format_rule(&rule, FORMAT)).map(Vec::as_slice)
         {
@@ -77,7 +78,7 @@ pub(crate) fn restore_counts(pipeline: &Pipeline, id: BridgeId, counts: &SavedCo
             rule.stats.credit(*packets, *bytes, Time::ZERO);
         }
     }
-    for group in pipeline.groups(id) {
+    for group in groups {
         let own = counts.get(&format_group(&group, &NoPortNames)).map(Vec::as_slice);
         let Some([total, buckets @ ..]) = own else { continue };
         group.stats.credit(total.0, total.1);
@@ -85,7 +86,7 @@ pub(crate) fn restore_counts(pipeline: &Pipeline, id: BridgeId, counts: &SavedCo
             group.stats.credit_bucket(bucket, count.0, count.1);
         }
     }
-    for meter in pipeline.meters(id) {
+    for meter in meters {
         let own = counts.get(&format_meter(meter.id, &meter.config)).map(Vec::as_slice);
         let Some([total, bands @ ..]) = own else { continue };
         let totals = |count: &SavedCount| PacketTotals { packets: count.0, bytes: count.1 };

@@ -4,16 +4,20 @@
 //! can read and edit them. Their counters and learned MAC addresses are saved too. The age of rules is
 //! not: timeouts begin again.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize};
 use shunt_flow::text::NoPortNames;
 use shunt_pipeline::{
-    Action, BridgeId, FlowModCommand, GroupCommand, GroupId, GroupKind, GroupMod, Learning,
-    MeterCommand, Modification, ModificationError, Pipeline, RejectedMod, RuleFilter, Selection,
+    Action, BridgeContents, BridgeId, FlowModCommand, Group, GroupCommand, GroupId, GroupKind,
+    GroupMod, Learning, Meter, MeterCommand, Modification, ModificationError, Pipeline,
+    RejectedMod, Selection,
     text::{
-        RuleFormat, RuleTextError, format_group, format_meter, format_rule, parse_group_mod,
-        parse_meter_mod, parse_rule,
+        RuleTextError, format_group, format_meter, format_rule, parse_group_mod, parse_meter_mod,
+        parse_rule,
     },
 };
 
@@ -23,7 +27,10 @@ use crate::{
     error::{SwitchError, with_causes},
     ports::registry::BridgeRegistry,
     reload::{ReloadReport, reload, resumed},
-    saved_counts::{SavedCounts, SavedMac, learnings, restore_counts, saved_counts, saved_macs},
+    saved_counts::{
+        FORMAT, SavedCount, SavedCounts, SavedMac, group_counts, learnings, meter_counts,
+        restore_counts, rule_counts, saved_macs,
+    },
     switch::Switch,
 };
 
@@ -366,18 +373,27 @@ pub(crate) fn config_in_force(settings: &Config, bridges: &BridgeRegistry) -> Co
     Config { bridges: bridges.collect(), ..settings.clone() }
 }
 
-/// Returns the rules, groups and meters of a bridge.
+/// Returns the rules, groups and meters of a bridge, all at one version.
 pub(crate) fn saved_tables(pipeline: &Pipeline, id: BridgeId, name: &str) -> SavedTables {
-    let format = RuleFormat { ports: &NoPortNames, stats_at: None };
-    let rules = pipeline.rules(id, &RuleFilter::all());
-    let groups = pipeline.groups(id);
-    let meters = pipeline.meters(id);
+    let BridgeContents { rules, groups, meters } = pipeline.contents(id);
+    let mut counts = SavedCounts::new();
+    let mut saved = |text: String, own: Vec<SavedCount>| {
+        if !own.is_empty() {
+            counts.insert(text.clone(), own);
+        }
+        text
+    };
+    let meter = |own: &Arc<Meter>| saved(format_meter(own.id, &own.config), meter_counts(own));
+    let meters = meters.iter().map(meter).collect();
+    let group = |own: &Arc<Group>| saved(format_group(own, &NoPortNames), group_counts(own));
+    let groups = groups.iter().map(group).collect();
+    let rules = rules.iter().map(|own| saved(format_rule(own, FORMAT), rule_counts(own)));
     SavedTables {
         bridge: name.to_owned(),
-        meters: meters.iter().map(|meter| format_meter(meter.id, &meter.config)).collect(),
-        groups: groups.iter().map(|group| format_group(group, &NoPortNames)).collect(),
-        rules: rules.iter().map(|rule| format_rule(rule, format)).collect(),
-        counts: saved_counts(pipeline, id),
+        meters,
+        groups,
+        rules: rules.collect(),
+        counts,
         macs: saved_macs(pipeline, id),
     }
 }

@@ -7,7 +7,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use rtrb::{Consumer, Producer, RingBuffer};
 use shunt_foresight::{
-    FlowEvent, Forecast, ForecastRefusal, ForecastSource, Foresight, SiblingSet,
+    FlowEvent, Forecast, ForecastRefusal, ForecastSource, Foresight, SiblingSets,
 };
 use shunt_pipeline::{InstallNo, Time};
 
@@ -64,7 +64,7 @@ pub struct ForecastSender {
 enum ForecastMessage {
     Forecast(Forecast),
     /// The sets of back ends in new rules.
-    RulesChanged(Arc<[SiblingSet]>),
+    RulesChanged(Arc<SiblingSets>),
 }
 
 /// Messages that may wait in the ring.
@@ -198,6 +198,8 @@ impl ThreadForecasts {
         }
         self.next_report = now + REPORT_INTERVAL;
         self.predictors.update(now, |source| self.counters.of(source).counts());
+        // A predictor that is no longer paused, or has tokens again, may have a forecast.
+        self.next_due = self.predictors.next_due();
         if let Some(mut status) = self.counters.predictors.try_lock() {
             status.clear();
             status.extend(self.predictors.status());
@@ -235,7 +237,7 @@ impl ForecastSender {
     }
 
     /// Sends the sets of back ends in new rules; returns whether they fitted.
-    pub fn send_sibling_sets(&mut self, sets: Arc<[SiblingSet]>) -> bool {
+    pub fn send_sibling_sets(&mut self, sets: Arc<SiblingSets>) -> bool {
         self.messages.push(ForecastMessage::RulesChanged(sets)).is_ok()
     }
 

@@ -15,7 +15,8 @@ use shunt_flow::{
 };
 use shunt_foresight::{
     Confidence, FlowEvent, Forecast, ForecastRefusal, ForecastSource, Foresight, GovernorConfig,
-    GovernorState, NewFlow, Oracle, OutcomeCounts, Predictor, Reply, SiblingSet, Siblings,
+    GovernorState, NewFlow, Oracle, OutcomeCounts, Predictor, Reply, SiblingSet, SiblingSets,
+    Siblings,
 };
 use shunt_pipeline::{FlowModCommand, Modification};
 
@@ -377,8 +378,8 @@ fn sets_of_back_ends_reach_the_predictors() {
         predictors
     });
     let values = vec![0x0a02_0001, 0x0a02_0002, 0x0a02_0003];
-    let sets = [SiblingSet { field: FieldId::Ipv4Dst, values }];
-    assert!(sender.send_sibling_sets(sets.into()));
+    let sets = SiblingSets::new(vec![SiblingSet { field: FieldId::Ipv4Dst, values }]);
+    assert!(sender.send_sibling_sets(Arc::new(sets)));
     assert!(switch.send(0, 1, &frame([10, 2, 0, 1], 7)));
     switch.settle();
     let counts = sender.counters().of(ForecastSource::Siblings).counts();

@@ -1,30 +1,25 @@
 //! The same flow to the other back ends of its service.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use shunt_flow::{FieldId, SparseKey};
 
 use super::due::DueForecasts;
 use crate::{
-    event::{FlowEvent, NewFlow, SiblingSet},
+    event::{FlowEvent, NewFlow, SiblingSets},
     forecast::{Confidence, Forecast, ForecastSource},
     predictor::Predictor,
 };
 
 /// Forecasts flows that differ from a new flow in one field only.
 ///
-/// The field has a sibling value. The values come from the rules: a client that opens a flow to one back end of a service will open
-/// flows to the others.
+/// The field has a sibling value. The values come from the rules: a client that opens a flow to one back
+/// end of a service will open flows to the others.
 #[derive(Debug)]
 pub struct Siblings {
-    sets: Vec<SiblingSet>,
-    /// The set of each value.
-    set_of: BTreeMap<(FieldId, u128), usize>,
+    sets: Arc<SiblingSets>,
     due: DueForecasts,
 }
-
-/// Number of values in all sets; more are ignored.
-const VALUES_MAX: usize = 16_384;
 
 /// Number of siblings forecast for one flow.
 const SIBLINGS_MAX: usize = 16;
@@ -37,34 +32,16 @@ const VALIDITY: Duration = Duration::from_secs(5);
 
 impl Default for Siblings {
     fn default() -> Self {
-        Self { sets: Vec::new(), set_of: BTreeMap::new(), due: DueForecasts::new(DUE_MAX) }
+        Self { sets: Arc::default(), due: DueForecasts::new(DUE_MAX) }
     }
 }
 
 impl Siblings {
-    fn replace(&mut self, sets: &[SiblingSet]) {
-        self.sets.clear();
-        self.set_of.clear();
-        for set in sets {
-            if self.set_of.len() + set.values.len() > VALUES_MAX {
-                break;
-            }
-            let index = self.sets.len();
-            self.set_of.extend(set.values.iter().map(|value| ((set.field, *value), index)));
-            self.sets.push(set.clone());
-        }
-    }
-
     fn expect_siblings(&mut self, flow: &NewFlow, field: FieldId, now: Duration) {
         let value = flow.key.field(field);
-        let Some(set) = self.set_of.get(&(field, value)).and_then(|index| self.sets.get(*index))
-        else {
-            return;
-        };
-        let others = set.values.iter().filter(|other| **other != value);
-        for other in others.take(SIBLINGS_MAX) {
+        for other in self.sets.siblings(field, value).take(SIBLINGS_MAX) {
             let mut key = flow.key.clone();
-            key.set_field(field, *other);
+            key.set_field(field, other);
             self.due.push(Forecast {
                 key: SparseKey::from(&key),
                 known: None,
@@ -84,7 +61,7 @@ impl Predictor for Siblings {
 
     fn observe(&mut self, event: &FlowEvent<'_>, now: Duration) {
         match event {
-            FlowEvent::RulesChanged(sets) => self.replace(sets),
+            FlowEvent::RulesChanged(sets) => self.sets = Arc::clone(sets),
             FlowEvent::Started(flow) => {
                 let fields =
                     [FieldId::Ipv4Dst, FieldId::Ipv6Dst, FieldId::Ipv4Src, FieldId::Ipv6Src];
@@ -103,10 +80,10 @@ impl Predictor for Siblings {
     }
 
     fn len(&self) -> usize {
-        self.set_of.len() + self.due.len()
+        self.sets.len() + self.due.len()
     }
 
     fn capacity(&self) -> usize {
-        VALUES_MAX + self.due.capacity()
+        SiblingSets::VALUES_MAX + self.due.capacity()
     }
 }

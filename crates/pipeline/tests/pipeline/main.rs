@@ -4,6 +4,7 @@
 
 mod build;
 mod conjunction;
+mod contents;
 mod dependencies;
 mod drop_causes;
 mod expiry;

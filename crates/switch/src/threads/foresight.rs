@@ -14,7 +14,7 @@ use shunt_datapath::{
     forecast::{ForecastCounters, ForecastSender, forecast_endpoint},
     thread::ControlEnds,
 };
-use shunt_foresight::{Forecast, ForecastSource, OutcomeCounts, PredictorStatus, SiblingSet};
+use shunt_foresight::{Forecast, ForecastSource, OutcomeCounts, PredictorStatus, SiblingSets};
 use shunt_pipeline::Pipeline;
 
 use crate::{
@@ -49,7 +49,7 @@ struct ForesightLoop {
 struct ThreadOutbox {
     sender: ForecastSender,
     forecasts: VecDeque<Forecast>,
-    sets: Option<Arc<[SiblingSet]>>,
+    sets: Option<Arc<SiblingSets>>,
 }
 
 /// Maximum number of announced flows that wait for one packet thread.
@@ -159,7 +159,6 @@ impl ForesightLoop {
         let now = Duration::from_nanos(self.clock.now().nanoseconds());
         let siblings = self.siblings.as_mut();
         let Some(sets) = siblings.and_then(|siblings| siblings.changed(now)) else { return };
-        let sets: Arc<[SiblingSet]> = sets.into();
         self.outboxes.iter_mut().for_each(|own| own.sets = Some(Arc::clone(&sets)));
     }
 

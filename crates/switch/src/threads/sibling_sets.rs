@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use shunt_classifier::Version;
 use shunt_flow::FieldId;
-use shunt_foresight::SiblingSet;
+use shunt_foresight::{SiblingSet, SiblingSets};
 use shunt_pipeline::{Action, Bucket, Group, GroupKind, Pipeline};
 
 /// The fields that identify a back end.
@@ -21,7 +21,10 @@ pub(crate) struct SiblingWatch {
     /// The version of the tables at the last read.
     seen: Option<Version>,
     next_read: Duration,
-    sets: Vec<SiblingSet>,
+    /// The newest sets, and earlier ones that a packet thread may still use.
+    ///
+    /// They are dropped here: it takes long, and packets would wait.
+    sets: Vec<Arc<SiblingSets>>,
 }
 
 impl SiblingWatch {
@@ -32,18 +35,19 @@ impl SiblingWatch {
     /// Returns the sets of all bridges if they have changed.
     ///
     /// Reads the groups once a second at most.
-    pub(crate) fn changed(&mut self, now: Duration) -> Option<&[SiblingSet]> {
+    pub(crate) fn changed(&mut self, now: Duration) -> Option<Arc<SiblingSets>> {
         let version = self.pipeline.version();
         if now < self.next_read || self.seen == Some(version) {
             return None;
         }
         (self.seen, self.next_read) = (Some(version), now + INTERVAL);
-        let sets = sibling_sets(&self.pipeline.all_groups());
-        if self.sets == sets {
+        let sets = Arc::new(SiblingSets::new(sibling_sets(&self.pipeline.all_groups())));
+        if self.sets.last().is_some_and(|last| *last == sets) {
             return None;
         }
-        self.sets = sets;
-        Some(&self.sets)
+        self.sets.retain(|own| Arc::strong_count(own) > 1);
+        self.sets.push(Arc::clone(&sets));
+        Some(sets)
     }
 }
 
