@@ -13,7 +13,7 @@
 //! its last queue. A device that was created before, for the daemon's user, needs no capability and
 //! stays.
 //!
-//! A process can inherit the queues of an earlier one ([`StoredDescriptor`](super::StoredDescriptor)).
+//! A process can inherit the queues of an earlier one ([`StoredDescriptor`]).
 //! The device then never loses its carrier.
 //!
 //! Source: Linux `Documentation/networking/tuntap.rst`.
