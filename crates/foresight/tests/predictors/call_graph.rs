@@ -13,6 +13,8 @@ use shunt_foresight::{
     Predictor, Reply, SuccessorTable,
 };
 
+use crate::udp;
+
 /// Time between a request and its reply, and between two calls of a service.
 const SERVICE_TIME: Duration = Duration::from_micros(300);
 
@@ -30,22 +32,7 @@ const HOSTS: u16 = 5;
 type Ends = [(u32, u16); 2];
 
 fn key_of([source, destination]: Ends) -> FlowKey {
-    let mut key = FlowKey::ZERO;
-    key.set_bridge(1);
-    key.set_in_port(PortNo::new(source.0));
-    for (field, value) in [
-        (FieldId::EthSrc, 0x0200_0000_0001),
-        (FieldId::EthDst, 0x0200_0000_0002),
-        (FieldId::EthType, 0x0800),
-        (FieldId::IpProto, 17),
-        (FieldId::Ipv4Src, source.0.into()),
-        (FieldId::Ipv4Dst, destination.0.into()),
-        (FieldId::UdpSrc, source.1.into()),
-        (FieldId::UdpDst, destination.1.into()),
-    ] {
-        key.set_field(field, value);
-    }
-    key
+    udp(source.0, source, destination)
 }
 
 /// Returns the address of the host of a service.

@@ -1,5 +1,7 @@
 //! Predictors on flows with known successors, and on random flows.
 
+mod call_graph;
+
 use std::{sync::Arc, time::Duration};
 
 use proptest::prelude::*;
