@@ -45,7 +45,7 @@ pub struct Changed {
 }
 
 impl Changed {
-    /// Returns the time between both.
+    /// Returns the time from the change to the barrier reply.
     #[must_use]
     pub fn took(&self) -> Duration {
         self.replied - self.sent

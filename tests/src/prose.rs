@@ -9,7 +9,7 @@ pub struct Passage {
     pub line: usize,
     /// The kind of text, such as a comment.
     pub kind: PassageKind,
-    /// Its text, without markers of comments.
+    /// Text of the passage, without markers of comments.
     pub text: String,
 }
 

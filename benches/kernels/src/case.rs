@@ -10,7 +10,7 @@ use shunt_pipeline::{
 /// A measured case: groups, meters and rules in the syntax of `ovs-ofctl`.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// Its name in tables and plots.
+    /// Name of the case in tables and plots.
     pub name: String,
     /// True for a chain of tables; false for an action.
     pub is_chain: bool,

@@ -28,7 +28,7 @@ use crate::{
 /// One kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel {
-    /// Its name in `icount.toml`.
+    /// Name of the kernel in `icount.toml`.
     pub name: &'static str,
     /// Creates the state, and returns a closure that calls the kernel once.
     pub make: fn() -> Box<dyn FnMut()>,

@@ -46,7 +46,7 @@ impl Experiment {
         OF_DBSP.contains(&self.name) || WITH_CIRCUITS.contains(&self.name)
     }
 
-    /// Returns whether it lacks such engines in this build.
+    /// Returns whether this build lacks engines that the experiment needs.
     pub(super) fn lacks_circuits(&self) -> bool {
         cfg!(not(feature = "dbsp")) && self.has_circuits()
     }

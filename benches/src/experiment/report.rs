@@ -215,7 +215,7 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        // It has been renamed, or it is not needed.
+        // The file has been renamed, or is not needed.
         let _ = fs::remove_file(&self.temporary);
     }
 }

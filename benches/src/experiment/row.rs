@@ -91,7 +91,7 @@ pub struct Row {
     pub name: String,
     /// The measured quantity.
     pub metric: &'static str,
-    /// Its unit.
+    /// Unit of the value.
     pub unit: &'static str,
     /// The better direction.
     pub better: Better,
@@ -340,7 +340,7 @@ mod tests {
         let verdict =
             |ours: &[f64], rival: &[f64]| row(Better::Less, ours, rival).ratio().unwrap().verdict();
         assert_eq!(verdict(&[10.0, 11.0], &[20.0, 22.0]), Verdict::Unsure);
-        // Ours is better in each round, but our worst round is worse than the rival's best.
+        // Shunt is better in each round, but its worst round is worse than the rival's best.
         let (ours, rival) = ([10.0, 20.0, 10.0, 10.0, 10.0], [12.0, 24.0, 12.0, 12.0, 12.0]);
         assert_eq!(verdict(&ours[..3], &rival[..3]), Verdict::Noise);
         assert_eq!(verdict(&ours, &rival), Verdict::Better);

@@ -212,7 +212,7 @@ fn measure(contender: &Contender, folder: &Path, count: usize, probes: usize) ->
     // The first packet of each port finds no cache entry.
     let warm = count.min(probes);
     for number in 0..warm + probes {
-        // The ports in an order without neighbours.
+        // No two probes in a row use neighbouring ports.
         let port = number * 389 % count;
         sleep(PAUSE);
         match probe(&senders[port], &receiver, number) {

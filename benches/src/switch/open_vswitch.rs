@@ -246,8 +246,8 @@ impl Switch for OpenVSwitch {
     }
 
     fn await_revalidation(&self) {
-        // It replies when a revalidation round ends. That round may have begun before the change,
-        // and the next one before all threads knew of it.
+        // `revalidator/wait` returns when a round ends. That round may have begun before the
+        // change, and the next one before all threads knew of the change.
         for _ in 0..3 {
             self.await_revalidation_round();
         }

@@ -69,13 +69,13 @@ reasons! {
         ///
         /// By `OFPPC_PORT_DOWN` or `OFPPC_NO_FWD`.
         OutputPortDisabled = "output_port_disabled",
-        /// Its output port does not exist, or has no device.
+        /// The output port does not exist, or has no device.
         OutputPortMissing = "output_port_missing",
         /// A controller disabled packet-ins of its ingress port (`OFPPC_NO_PACKET_IN`).
         PacketInDisabled = "packet_in_disabled",
-        /// Its TTL is used up.
+        /// The TTL of the packet is used up.
         TtlExpired = "ttl_expired",
-        /// Its group does not exist, or has no live bucket.
+        /// The group does not exist, or has no live bucket.
         NoLiveBucket = "no_live_bucket",
         /// `NORMAL`: its ingress port does not belong to the bridge.
         UnknownIngressPort = "unknown_ingress_port",
@@ -89,37 +89,37 @@ reasons! {
         LearnedOnIngressPort = "learned_on_ingress_port",
         /// `NORMAL`: it is flooded, and its VLAN has no other port.
         FloodWithoutPorts = "flood_without_ports",
-        /// Its translation nested resubmits, patch ports, buckets or clones too deep.
+        /// The translation nested resubmits, patch ports, buckets or clones too deep.
         RecursionTooDeep = "recursion_too_deep",
-        /// Its translation took too many table lookups.
+        /// The translation took too many table lookups.
         TooManyResubmits = "too_many_resubmits",
-        /// Its translation gave too many actions.
+        /// The translation gave too many actions.
         TooManyActions = "too_many_actions",
-        /// Its translation pushed too many bytes to the stack.
+        /// The translation pushed too many bytes to the stack.
         StackTooDeep = "stack_too_deep",
-        /// Its translation would learn too many rules.
+        /// The translation would learn too many rules.
         TooManyLearnedRules = "too_many_learned_rules",
-        /// Its ingress port belongs to no bridge.
+        /// The ingress port belongs to no bridge.
         BridgeNotFound = "bridge_not_found",
         /// Too many packets of its port, or of all ports, wait for a translation.
         UpcallQueueFull = "upcall_queue_full",
-        /// Its learn request found the queue to the control plane full.
+        /// The queue of learn requests to the control plane was full.
         LearnQueueFull = "learn_queue_full",
-        /// Its port used up its stall budget with packets that wait for a learned version.
+        /// The port used up its stall budget with packets that wait for a learned version.
         LearnRateLimited = "learn_rate_limited",
         /// A meter dropped it.
         Metered = "metered",
-        /// It was recirculated too often.
+        /// The packet was recirculated too often.
         RecirculationTooDeep = "recirculation_too_deep",
         /// The packet and its copies together were recirculated too often.
         RecirculationLimit = "recirculation_limit",
-        /// It has more MPLS labels than a flow key, and an action pushes or pops one.
+        /// The packet has more MPLS labels than a key, and an action changes their number.
         TooManyMplsLabels = "too_many_mpls_labels",
-        /// Its output port has no transmit queue on this thread.
+        /// The output port has no transmit queue on this thread.
         NoTxQueue = "no_tx_queue",
-        /// It is longer than the output port accepts.
+        /// The packet is longer than the output port accepts.
         MtuExceeded = "mtu_exceeded",
-        /// It needs segmentation, and the output port cannot segment it.
+        /// The packet needs segmentation, and the output port cannot segment it.
         SegmentationUnsupported = "segmentation_unsupported",
         /// The transmit queue was full.
         TxQueueFull = "tx_queue_full",
@@ -129,9 +129,9 @@ reasons! {
         PacketInQueueFull = "packet_in_queue_full",
         /// A tag or a label did not fit, or was not there.
         Malformed = "malformed",
-        /// No buffer was left for a copy: packets that wait have all.
+        /// No buffer was left for a copy: waiting packets hold all of them.
         NoBuffer = "no_buffer",
-        /// Its port was removed while it waited.
+        /// The ingress port was removed while the packet waited.
         PortRemoved = "port_removed",
     }
 }
@@ -159,7 +159,7 @@ reasons! {
     RxLoss {
         /// The receive ring or receive queue of the device was full.
         RingFull = "rx_ring_full",
-        /// No buffer was left: packets that wait have all.
+        /// No buffer was left: waiting packets hold all of them.
         NoBuffer = "rx_no_buffer",
         /// The frame is too long or truncated, or its virtio header contradicts it.
         Refused = "rx_refused",

@@ -67,10 +67,10 @@ pub struct Adaptive<P> {
 /// The granularity in which traversals are cached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Granularity {
-    /// As the sub-traversals that the policy chooses.
+    /// One entry for each sub-traversal that the policy chooses.
     #[default]
     SubTraversals,
-    /// Each traversal as one entry.
+    /// One entry for each traversal.
     Megaflows,
 }
 

@@ -295,7 +295,7 @@ impl Gigaflow {
         if !self.fill(store, &request) {
             return None;
         }
-        // A packet that starts over would have shared them too.
+        // A packet that starts over would have shared these entries too.
         self.ltm.share_walked(walk.slots());
         self.counts.shared += walk.slots().len() as u64;
         self.counts.misses += 1;
@@ -384,7 +384,7 @@ impl Gigaflow {
             && granularity == Granularity::SubTraversals
             && !self.is_hit(store, miss.key)
         {
-            // Other entries lead it to a miss.
+            // Entries of other flows lead the packet to a miss.
             request.granularity = Granularity::Megaflows;
             request.open = self.stages_matched_first(store, miss.key, Granularity::Megaflows);
             self.fill(store, &request);

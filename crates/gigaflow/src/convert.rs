@@ -51,7 +51,7 @@ pub fn rule_of(
     LtmRule {
         tag,
         matching: Match::of(&traversal.key, masks.of(&traversal.mask)),
-        // The assertion excludes it; in production the longest length is the closest one.
+        // The assertion excludes a longer traversal. In production it gets the largest length.
         length: length.unwrap_or(u16::MAX),
         actions: Arc::clone(&traversal.actions),
         rewrite,

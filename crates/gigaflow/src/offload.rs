@@ -81,9 +81,9 @@ pub enum Operation {
     Insert {
         /// The number of the new entry.
         entry: LtmIndex,
-        /// Its stage.
+        /// Stage of the entry.
         stage: StageId,
-        /// Its rule.
+        /// Rule of the entry.
         rule: Arc<LtmRule>,
     },
     /// Replace the rule of an entry. Its match and length stay.
@@ -112,14 +112,14 @@ pub enum OffloadEvent {
     Completed {
         /// The operation.
         ticket: Ticket,
-        /// Its result.
+        /// Result of the operation.
         result: Result<(), OffloadError>,
     },
     /// The counters of an entry since it was inserted.
     Counted {
         /// The entry.
         entry: LtmIndex,
-        /// Its hits.
+        /// Hits of the entry.
         counters: Counters,
     },
     /// An entry had no hit during the configured idle timeout.
@@ -187,28 +187,28 @@ pub enum Effects {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// It matches a field that the device does not match, or not with this mask.
+    /// The rule matches a field that the device does not match with this mask.
     #[error("the device cannot match {}", .0.name())]
     Match(FieldId),
-    /// It matches bits that belong to no field.
+    /// The rule matches bits that belong to no field.
     #[error("the device cannot match all bits of the rule")]
     MatchUnnamed,
-    /// It writes a field that the device does not write.
+    /// The rule writes a field that the device does not write.
     #[error("the device cannot write {}", .0.name())]
     Write(FieldId),
-    /// It writes bits that belong to no field.
+    /// The rule writes bits that belong to no field.
     #[error("the device cannot write all bits that the rule writes")]
     WriteUnnamed,
-    /// It has an action that the device cannot execute, or not in this position.
+    /// The device cannot execute an action of the rule, or not in this position.
     #[error("the device cannot execute the actions of the rule")]
     Actions,
-    /// It sends to a port that the device does not have.
+    /// The rule sends to a port that the device does not have.
     #[error("the device has no port {}", .0.number())]
     Output(DatapathPort),
-    /// It replaces more table lookups than one rule may.
+    /// The rule replaces more table lookups than one rule may.
     #[error("the rule replaces {length} table lookups: one rule may replace at most {max}")]
     Length {
-        /// Its number of table lookups.
+        /// Number of table lookups of the rule.
         length: u16,
         /// The greatest number of one rule.
         max: u16,
@@ -219,7 +219,7 @@ pub enum Refusal {
     /// The stage has reached its limit of masks.
     #[error("the stage has no room for another mask")]
     Masks,
-    /// It matches more bits than a key of the device has.
+    /// The rule matches more bits than a key of the device has.
     #[error("the rule matches more bits than a key of the device has")]
     KeyBits,
 }

@@ -41,7 +41,7 @@ impl StateId {
         Self(number)
     }
 
-    /// Its number.
+    /// Returns the number of the state.
     #[must_use]
     pub const fn number(self) -> u32 {
         self.0
@@ -285,7 +285,7 @@ pub struct SubTraversalId {
 /// A sub-traversal that a partition could have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubTraversalOutline {
-    /// Its steps.
+    /// Steps of the sub-traversal.
     pub steps: Range<u16>,
     /// A hash of the state it begins at and of its steps.
     pub identity: u64,

@@ -40,7 +40,7 @@ use crate::ltm::Tag;
 pub struct TagSpace {
     slots: Vec<TagSlot>,
     by_bridge: HashMap<u64, Tag, foldhash::fast::FixedState>,
-    /// By the number of the continuation, which is unique while a slot holds it.
+    /// The tags by the number of their continuation, unique while a slot holds it.
     by_continuation: HashMap<u32, Tag, foldhash::fast::FixedState>,
     free: Vec<Tag>,
     /// The tags that are retired and not yet freed, oldest first.

@@ -42,7 +42,7 @@ pub(crate) struct ChangeBound {
 #[cfg(feature = "dbsp")]
 pub(crate) struct RemainingDeltas<'d> {
     pub(crate) deltas: Cow<'d, [Delta]>,
-    /// Their numbers in the whole change, or `None` if these are all deltas.
+    /// Numbers of the deltas in the whole change; `None` if these are all of it.
     delta_numbers: Option<Vec<usize>>,
 }
 
@@ -55,7 +55,7 @@ impl<'d> RemainingDeltas<'d> {
         RemainingDeltas { deltas: Cow::Owned(rest), delta_numbers: Some(numbers) }
     }
 
-    /// Returns whether rules are among them.
+    /// Returns whether some of the deltas are of rules.
     pub(crate) fn has_rules(&self) -> bool {
         self.deltas.iter().any(|delta| table(delta).is_some())
     }

@@ -156,8 +156,8 @@ impl Direct {
             }
             RuleChange::Modified(_) => {
                 let examined = self.index.evict_decided(rule, DeciderChange::Modified, evicted);
-                // It may have been a clause of a conjunction, and then it did not decide alone what
-                // it matched.
+                // The rule may have been a clause of a conjunction. Other clauses then decided its
+                // lookups too.
                 if removed.contains(&rule.id) {
                     return examined;
                 }

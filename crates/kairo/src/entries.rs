@@ -27,13 +27,13 @@ const _: () = assert!(size_of::<SlotOwner>() == 16, "evicting an entry reads onl
 
 /// All entries, watched or retired.
 pub(crate) struct WatchedEntries<L> {
-    /// By slot.
+    /// The entry in each slot.
     ///
     /// They are apart from the records, because a change that evicts thousands of entries reads an
     /// owner per entry, from anywhere in memory. For a million entries the owners still fit a
     /// cache.
     owners: Vec<SlotOwner>,
-    /// By slot.
+    /// The record of the entry in each slot.
     records: Vec<Option<EntryRecord<L>>>,
     free: Vec<u32>,
     /// Includes retired entries until they are reclaimed.
@@ -128,7 +128,7 @@ impl<L> WatchedEntries<L> {
         let owner_of_slot =
             self.owners.get(slot as usize).filter(|owner_of_slot| !owner_of_slot.is_watched)?;
         let record = self.records.get_mut(slot as usize)?.take()?;
-        // A newer entry may have its id by now.
+        // A newer entry may have the id of this one by now.
         if self.by_id.get(&owner_of_slot.id) == Some(&slot) {
             self.by_id.remove(&owner_of_slot.id);
         }

@@ -70,7 +70,7 @@ const LATER: u128 = 2;
 /// IPv4 protocols that only the flow key parses: IGMP, SCTP and ICMPv6.
 const UNKNOWN_V4: [u128; 3] = [2, 58, 132];
 
-/// The same protocols for IPv6, and extension headers.
+/// IPv6 protocols that only the flow key parses, and extension headers.
 const UNKNOWN_V6: [u8; 9] = [0, 1, 2, 43, 44, 51, 60, 132, 135];
 
 /// Returns the EtherType of the Ethernet header, or the one after the VLAN tag.

@@ -97,7 +97,7 @@ struct PuntInfo {
     hash: u64,
 }
 
-/// Where a burst comes from.
+/// The origin of a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
     Port,
@@ -429,7 +429,7 @@ impl NicWorker {
             let layers = parse_frame(packet.frame(), &mut key);
             // Packets that the program cannot parse miss always, so they need no place of their own.
             let hash = || if layers.is_some() { flow_hash(&key) } else { 0 };
-            // While nothing is in the switch, hits need no hash.
+            // While no packet is in the switch, hits need no hash.
             let busy_hash = order.as_ref().filter(|order| order.is_busy()).map(|_| hash());
             if let (Some(hash), Some(order), Origin::Port) = (busy_hash, &mut order, origin)
                 && order.is_held(hash)

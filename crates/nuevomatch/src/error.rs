@@ -13,7 +13,7 @@ pub enum Error {
     FieldTooWide {
         /// Number of the field, from 0.
         field: usize,
-        /// Its width.
+        /// Width of the field.
         bits: u32,
     },
     /// A schema has another number of lanes than the type that it is used with.
@@ -37,7 +37,7 @@ pub enum Error {
     InvalidField {
         /// Number of the field, from 0.
         field: usize,
-        /// Its width.
+        /// Width of the field.
         bits: u32,
     },
     /// A range of a field of several lanes is not a box of lanes.

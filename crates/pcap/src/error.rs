@@ -107,7 +107,7 @@ pub enum PcapProblem {
     },
     /// A packet is longer than any frame.
     TooLong {
-        /// Its length.
+        /// Length of the packet.
         length: u32,
     },
     /// The system cannot read the file.

@@ -17,9 +17,9 @@ pub enum DistributionError {
     Parameter {
         /// Name of the parameter.
         what: &'static str,
-        /// Its value.
+        /// Value of the parameter.
         value: f64,
-        /// Its legal range.
+        /// Legal range of the parameter.
         expected: &'static str,
     },
 }
@@ -31,7 +31,7 @@ pub enum FrameError {
     /// The frame would be longer than the maximum.
     #[error("a frame of {length} bytes is too long: the most is {max}", max = crate::traffic::FRAME_MAX)]
     TooLong {
-        /// Its length.
+        /// Length of the frame.
         length: usize,
     },
     /// The key has headers that are not supported.
@@ -155,7 +155,7 @@ pub enum LiveError {
     /// There is no device of that name.
     #[error("there is no network device {device}: the devices are {known}")]
     NoDevice {
-        /// Its name.
+        /// Name of the device.
         device: String,
         /// Names of the existing devices.
         known: String,
@@ -308,7 +308,7 @@ pub enum WorkloadError {
     Misnamed {
         /// The file.
         path: String,
-        /// Its kind.
+        /// Kind of the content.
         what: &'static str,
         /// The form of such names.
         instead: &'static str,

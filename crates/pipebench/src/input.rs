@@ -42,7 +42,7 @@ pub enum InputError {
     /// The file does not exist.
     #[error("there is no file {path}{}", Suggestion(*nearest, ""))]
     Missing {
-        /// Its name.
+        /// Name of the file.
         path: String,
         /// The source that was probably meant.
         nearest: Option<&'static str>,
@@ -50,31 +50,31 @@ pub enum InputError {
     /// The system cannot read it.
     #[error("cannot read {path}: {source}")]
     Unreadable {
-        /// Its name.
+        /// Name of the file.
         path: String,
         /// The error.
         source: io::Error,
     },
-    /// It exceeds the size limit.
+    /// The file exceeds the size limit.
     #[error("{path} has more than {} MiB: use a part of it", BYTES_MAX >> 20)]
     TooLarge {
-        /// Its name.
+        /// Name of the file.
         path: String,
     },
-    /// It is not a text.
+    /// The file is not a text.
     #[error("{path} is {what}: {instead}")]
     NoText {
-        /// Its name.
+        /// Name of the file.
         path: String,
-        /// Its kind.
+        /// Kind of the file.
         what: &'static str,
         /// Advice.
         instead: &'static str,
     },
-    /// It is empty.
+    /// The file is empty.
     #[error("{path} has only blanks and comments")]
     Empty {
-        /// Its name.
+        /// Name of the file.
         path: String,
     },
 }

@@ -53,7 +53,8 @@ fn as_published(name: &str) -> Population {
 
 #[test]
 fn ten_thousand_filters_become_as_many_rules_as_published() {
-    // Most tables of Antrea match addresses; the author's must match less, and are not published.
+    // Most tables of Antrea match addresses. The author's tables must match fewer fields, and are
+    // not published.
     for name in ["ofd", "psc", "ols"] {
         let published = Figure::find("rules", name, "-", "10K filters").unwrap().value;
         let rules = as_published(name).rules().len() as f64;

@@ -31,7 +31,7 @@ use crate::{
 /// A reason why a daemon cannot use a run directory.
 #[derive(Debug, Error)]
 pub(crate) enum ClaimError {
-    /// Another daemon uses it.
+    /// Another daemon uses the run directory.
     #[error("another shuntd (process {process}) runs in {folder}")]
     Taken {
         /// Process id in its pid file.

@@ -44,7 +44,7 @@ pub enum SwitchError {
     PortExists {
         /// The name.
         name: String,
-        /// Its bridge.
+        /// Bridge of the port.
         bridge: String,
     },
     /// The port does not exist.

@@ -160,7 +160,7 @@ pub(crate) async fn reload(
         match step.clone().run(structure, fill).await {
             Ok(None) => report.applied.push(done),
             Ok(Some(trouble)) => report.applied.push(format!("{done}, but down: {trouble}")),
-            // Only a refused step costs the comparison.
+            // The configurations are compared only after a step was refused.
             Err(_) if step.is_done(&structure.running_config()) => {}
             Err(error) => {
                 report.refused.push(format!("{done}: {}", with_causes(&error)));

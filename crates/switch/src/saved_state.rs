@@ -58,7 +58,7 @@ pub struct SavedTables {
     pub groups: Vec<String>,
     /// Rules, as for `ovs-ofctl add-flow`.
     pub rules: Vec<String>,
-    /// Counters of these.
+    /// Counters of the rules, groups and meters.
     #[serde(default, skip_serializing_if = "SavedCounts::is_empty")]
     pub counts: SavedCounts,
     /// Learned MAC addresses.

@@ -82,7 +82,7 @@ pub(crate) struct RecordedPacket {
     pub(crate) in_port: u32,
     /// The frame in hexadecimal.
     pub(crate) frame: String,
-    /// Its result.
+    /// Result of the packet.
     #[serde(default)]
     pub(crate) expect: Expect,
 }
@@ -219,7 +219,7 @@ impl LearnedRule {
 }
 
 impl RecordedPacket {
-    /// Returns it in the syntax of `ovs-ofctl packet-out`, with these actions.
+    /// Returns the packet in the syntax of `ovs-ofctl packet-out`, with these actions.
     pub(crate) fn as_packet_out(&self, actions: &str) -> String {
         format!("in_port={} packet={} actions={actions}", self.in_port, self.frame)
     }

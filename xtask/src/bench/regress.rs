@@ -19,7 +19,7 @@ const USAGE: &str = "usage: cargo xtask bench regress BASE [--quick]
 Builds both below `target`, measures kernels, forwarding and flow-mods of both in alternating
 rounds, and writes the table to `target/results/regress.md`.";
 
-/// Builds both, and measures.
+/// Builds this tree and the base, and compares them.
 pub(super) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
     if arguments.iter().any(|word| ["--help", "-h"].contains(&word.as_str())) {
         println!("{USAGE}");

@@ -29,7 +29,7 @@ pub(super) enum MutantResult {
     Survived,
     /// No test reaches it.
     Unreached,
-    /// It does not type-check.
+    /// The mutant does not type-check.
     Unbuildable,
 }
 

@@ -16,7 +16,7 @@ pub(super) struct BootedRoot {
     unshare: Child,
     /// Process id of systemd.
     systemd: String,
-    /// Its control group.
+    /// Control group of the root.
     group: PathBuf,
 }
 

@@ -111,7 +111,7 @@ fn workloads(run: &Run) -> Vec<ForesightWorkload> {
             idle_ms: 10_000,
         },
         ForesightWorkload {
-            // Predictors that do not pay are off after ten seconds.
+            // Predictors that save too little are paused after ten seconds.
             warm_up: Some(random(180_000 / scale, 60_000, 13)),
             ..of("no structure", random(60_000 / scale, 60_000, 17), 2_000)
         },
@@ -122,7 +122,7 @@ fn measure(folder: &Path, workload: &ForesightWorkload, choice: PredictorChoice)
     let setup = Setup {
         forecasts: choice.is_perfect,
         predictors: choice.names,
-        // A perfect forecast is in time for each packet, so its entries stay.
+        // A perfect forecast precedes each packet, so its entries must not expire.
         idle_ms: Some(if choice.is_perfect { 600_000 } else { workload.idle_ms }),
         ..Setup::default()
     };

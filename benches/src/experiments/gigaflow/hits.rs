@@ -124,7 +124,7 @@ const CACHE_CASES: &[CacheCase] = &[
         resume: Resume::StartOver,
         published: None,
     },
-    // As the default configuration of the switch.
+    // The default configuration of the switch.
     CacheCase {
         name: "gigaflow-switch",
         policy: PolicyName::Joint,

@@ -132,7 +132,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     run.begin(sizes.len() * rounds * contenders.len());
     let mut rows = Vec::new();
     for (size, flows) in &sizes {
-        // The rival needs up to seconds below a million flows.
+        // Open vSwitch needs up to seconds for a change, and longer with a million flows.
         let pairs = if *flows < MANY { run.either(10, 5) } else { 3 };
         let mut measured: Vec<Vec<Round>> = contenders.iter().map(|_| Vec::new()).collect();
         for _ in 0..rounds {

@@ -29,7 +29,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     run.begin(sizes.len() * rounds * ENGINES.len());
     let mut rows = Vec::new();
     for (size, flows) in sizes {
-        // The iterative engine needs seconds per change below a million flows.
+        // The iterative engine needs seconds for a change, and longer with a million flows.
         let pairs = if *flows < MANY { run.either(10, 3) } else { 3 };
         let mut measured: Vec<Vec<Round>> = ENGINES.iter().map(|_| Vec::new()).collect();
         for _ in 0..rounds {

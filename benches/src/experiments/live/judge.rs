@@ -12,7 +12,7 @@ pub(crate) const QUIET: Duration = Duration::from_millis(100);
 pub(crate) struct Judgement {
     /// Packets sent after some reply.
     pub(crate) judged: u64,
-    /// Of these, packets that followed a replaced rule, or left by a wrong exit.
+    /// Judged packets that followed a replaced rule, or left by a wrong exit.
     pub(crate) violations: u64,
     /// Longest time from a reply to the sending of a packet of the replaced rule.
     pub(crate) latest: Duration,
@@ -36,7 +36,7 @@ pub(crate) fn judge(confirmed: &[Duration], arrivals: &[Arrival]) -> Judgement {
             continue;
         }
         judgement.violations += 1;
-        // The rule that it followed was replaced at that reply.
+        // The next rule replaced that of the packet when the reply arrived.
         let since = confirmed.get(label + 1).copied().unwrap_or(arrival.sent);
         judgement.latest = judgement.latest.max(arrival.sent.saturating_sub(since));
     }

@@ -27,7 +27,7 @@ pub(crate) struct Arrival {
     pub(crate) number: u64,
     /// Sending time, relative to the start of the traffic.
     pub(crate) sent: Duration,
-    /// Its exit.
+    /// Exit by which the packet left.
     pub(crate) exit: Exit,
     /// The number that the rule wrote into its destination address, see [`label`].
     pub(crate) label: u32,

@@ -55,7 +55,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let mut subjects = vec![installed, flows];
     let mut pairs: Vec<Pair> = vec![("flows against megaflows", 1, Some(0))];
     if let Some(rival) = Contender::OpenVSwitchDpdk.if_installed() {
-        // Without a cache it is never the best.
+        // The last choice, without a cache, is never the fastest.
         for (caches, words) in &CHOICES[..3] {
             let name = format!("{}, {words}", rival.name());
             subjects.push(Subject { contender: rival.clone(), caches: *caches, name });

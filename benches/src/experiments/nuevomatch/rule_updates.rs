@@ -66,7 +66,7 @@ pub(crate) fn run_part(run: &mut Run, part: &str) {
     drop(trainer);
     let coverage = live.statistics().current.coverage() * 100.0;
     let middle = quantile(&micros, 50);
-    // The percentile is a whole number: the tail of the upper percent has the last tenth.
+    // `quantile` takes whole percents, and this value is the 99.9th percentile.
     let mut sorted = micros;
     sorted.sort_by(f64::total_cmp);
     let tail = sorted.get(sorted.len() * 999 / 1000);

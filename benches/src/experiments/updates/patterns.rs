@@ -101,7 +101,7 @@ fn rows(run: &mut Run) -> Vec<Row> {
             } else {
                 times.push(outcome.times());
                 fewer.push(outcome.times_fewer());
-                // A single kind has its own mean row only if it was published.
+                // One kind of update has a row with its mean only if the paper has it.
                 let row = compared(pipeline, &kind, FEWER, &fewer[fewer.len() - 1..], run.is_quick);
                 rows.extend(Figure::find("stale_reduction", pipeline, "-", &kind).map(|_| row));
             }
@@ -161,7 +161,7 @@ fn measure(workload: &str, pipeline: &str, update: &str, rounds: usize) -> Outco
         for command in [FlowModCommand::Add, FlowModCommand::DeleteStrict] {
             let change = scene.change(command, &scene.changing);
             ours.apply_and_restore(&change, &scene);
-            // It takes most of a second, with little variation.
+            // The iterative engine takes most of a second, with little variation.
             if round < RIVAL_ROUNDS {
                 theirs.apply_and_restore(&change, &scene);
             }

@@ -23,7 +23,7 @@ const WORKERS: &str = "dbsp-worker";
 #[derive(Clone, Copy)]
 pub(super) enum Clock {
     Thread,
-    /// Its circuit threads too, without the background threads that merge traces.
+    /// The engine's circuit threads too, without the threads that merge traces.
     #[cfg(feature = "dbsp")]
     Circuit,
 }

@@ -16,7 +16,7 @@ use super::{
 /// subtables together; the stages of each one exclude more.
 #[derive(Clone, Debug)]
 pub(super) struct Gates {
-    /// By [`GateId`]; those in `free` have no rules.
+    /// The gates by [`GateId`]; those in `free` have no rules.
     gates: Vec<Gate>,
     free: Vec<GateId>,
     by_mask: HashMap<SparseMask, GateId, FixedState>,

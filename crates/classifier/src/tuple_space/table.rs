@@ -26,7 +26,7 @@ use crate::{Classifier, Lifetime, Matches, Priority, Rank, Version};
 #[derive(Clone, Debug)]
 pub struct TupleSpace<R> {
     pub(super) hashing: Hashing,
-    /// By [`SubtableId`]; those in `free` have no rules and no slot.
+    /// The subtables by [`SubtableId`]; those in `free` have no rules and no slot.
     pub(super) subtables: Vec<RuleSubtable<R>>,
     free: Vec<SubtableId>,
     by_mask: HashMap<SparseMask, SubtableId, FixedState>,

@@ -46,7 +46,7 @@ pub struct CoordinatorEndpoint {
 /// The treatment of an owner that is parked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ParkedOwner {
-    /// It counts as acknowledged, since nothing hits its entries meanwhile (rule 10).
+    /// The owner counts as acknowledged, since nothing hits its entries (rule 10).
     CountsAsAcked,
     /// An offload device forwards by its entries: it is woken, and acknowledges itself.
     IsWoken,
@@ -77,7 +77,7 @@ struct ChangeBatch {
     deltas: Vec<Delta>,
     learn_requests: Vec<(OwnerId, LearnSeq)>,
     count: usize,
-    /// Time at which the first of them was received.
+    /// Time at which the first change of the batch was received.
     at: Time,
 }
 
@@ -108,7 +108,7 @@ pub struct LearnedChange {
 pub struct EvictionTotals {
     /// Entries that owners installed.
     pub installed: u64,
-    /// Of these, entries that were installed under a version older than the engine's.
+    /// Installed entries of a version older than the engine's.
     pub late: u64,
     /// Entries that owners removed by themselves.
     pub removed: u64,
@@ -125,7 +125,7 @@ pub struct OwnerStatus {
     pub owner: OwnerId,
     /// The version that it has acknowledged.
     pub acked: Version,
-    /// Its reports that are not taken yet.
+    /// Reports of the owner that the coordinator has not taken yet.
     pub reports: usize,
 }
 

@@ -62,9 +62,9 @@ struct OpenCoordinator {
 pub(crate) enum IterationResult {
     /// All waiting changes are applied.
     Done,
-    /// They are applied, and deferred work requires that the eviction thread is woken.
+    /// All changes are applied, and deferred work needs the eviction thread.
     HasBacklog,
-    /// They wait for the eviction thread, which has to be woken.
+    /// The changes wait for the eviction thread, which has to be woken.
     NotNow,
 }
 

@@ -247,7 +247,7 @@ impl EvictionHistory {
             if let Some(table) = table.filter(|_| !own.is_empty()) {
                 *self.by_table.entry(table).or_default() += own.len() as u64;
             }
-            // Only the last ones are kept.
+            // Only the last evictions are kept.
             for entry in own.iter().skip(own.len().saturating_sub(RECENT_MAX)) {
                 if self.recent.len() >= RECENT_MAX {
                     self.recent.pop_front();

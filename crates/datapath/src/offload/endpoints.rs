@@ -42,7 +42,7 @@ use crate::{
 /// A packet that missed in every cache.
 #[derive(Clone, Debug)]
 pub struct OffloadCandidate {
-    /// Its key, as it was received.
+    /// Key of the packet, as it was received.
     pub key: FlowKey,
     /// The time of the miss.
     pub missed: Time,
@@ -199,7 +199,7 @@ impl OffloadCandidates {
             return None;
         }
         let key = self.until_sample;
-        // Any gap up to twice the mean; the rest of the burst is part of it.
+        // The gap is random, up to twice the mean. It includes the rest of this burst.
         let gap = split_mix(&mut self.random) % (2 * SAMPLED_ONE_IN as u64);
         let gap = usize::try_from(gap).unwrap_or_default();
         self.until_sample = gap.saturating_sub(burst - key - 1);

@@ -50,7 +50,7 @@ pub(super) struct Ledger {
     /// Number of doomed entries of each stage that the device holds or may hold.
     leaving: Vec<usize>,
     pending_operations: HashMap<Ticket, LtmIndex, Hasher>,
-    /// Of these, insertions.
+    /// Number of pending insertions.
     inserting_count: usize,
     /// Entries of each stage that the device holds or may hold.
     occupied: Vec<usize>,

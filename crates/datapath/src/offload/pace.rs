@@ -40,7 +40,7 @@ impl Pace {
     pub(super) fn allowed(&mut self, now: Time) -> usize {
         let moments = now.since(self.since).as_nanos() / INTERVAL.as_nanos();
         if moments > 0 {
-            // After so long a pause, the rate is the least one in any case.
+            // After a pause of that length the rate is the lowest in any case.
             let moments = usize::try_from(moments).unwrap_or(usize::MAX);
             self.allowed = (2 * self.acked / moments).max(ALLOWED_MIN);
             (self.since, self.acked) = (now, 0);

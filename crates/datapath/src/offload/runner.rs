@@ -38,7 +38,7 @@ pub fn spawn_offload_thread<T: OffloadDevice + Send + 'static>(
             if owner.run_iteration(time_since(epoch)) {
                 continue;
             }
-            // It announces its sleep before it checks once more: a later message wakes it.
+            // The thread announces its sleep before the last check, so a later message wakes it.
             own.waker().prepare_park();
             if !owner.run_iteration(time_since(epoch)) && !stopped.load(Ordering::Relaxed) {
                 sleeper.wait(own.waker().as_fd());

@@ -30,11 +30,11 @@ pub struct OffloadStatus {
     pub partitioned: GigaflowCounts,
     /// Candidates of packet threads.
     pub candidates_offered: u64,
-    /// Of these, candidates that were dropped because too many waited.
+    /// Candidates that were dropped because too many waited.
     pub candidates_dropped: u64,
     /// Candidates with a traversal that the device already held or was to hold.
     pub candidates_known: u64,
-    /// Of these, candidates of a port or bridge that the device does not have.
+    /// Candidates of a port or bridge that the device does not have.
     pub candidates_elsewhere: u64,
     /// Operations of the device.
     pub operations: OperationCounts,
@@ -73,15 +73,15 @@ pub enum OffloadState {
 /// The reason why a device is stale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StaleReason {
-    /// It was not present yet.
+    /// The device was not present yet.
     NotYet,
-    /// It does not respond.
+    /// The device does not respond.
     Lost,
-    /// It does not confirm in time.
+    /// The device does not confirm in time.
     Unconfirmed,
-    /// It is back, and some entries that became stale meanwhile are not confirmed gone.
+    /// The device is back, but some stale entries are not confirmed as removed.
     Repairing,
-    /// Its agent has ended, by a panic or because it was stopped.
+    /// The agent of the device has ended, by a panic or because it was stopped.
     Ended,
 }
 

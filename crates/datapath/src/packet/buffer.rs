@@ -156,7 +156,9 @@ impl Pool {
     ///
     /// Bursts and copies need them.
     const SMALL_KEPT: usize = 1024;
-    /// The same for large buffers: two bursts, and as many copies.
+    /// Number of large buffers that packets in upcall queues leave free.
+    ///
+    /// Bursts and copies need them: two bursts, and as many copies.
     const LARGE_KEPT: usize = 4 * BURST;
 
     /// Creates a pool without buffers.

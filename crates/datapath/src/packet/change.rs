@@ -41,7 +41,7 @@ pub(crate) fn change(
             }
             let header = MplsHeader { ether_type: *ethertype, entry: *lse };
             rewrite::push_mpls(packet.frame_mut(), payload, header);
-            // A rewrite needs from the key only whether there are labels.
+            // Rewrites read the type in the key only to see if the packet has labels.
             parsed.key.set_field(FieldId::EthType, u128::from(*ethertype));
             parsed.layers = parsed.layers.shifted_payload(LABEL_SHIFT);
             true

@@ -46,7 +46,7 @@ impl PacketThread {
             Command::Inject(injection) => self.inject(&injection),
             Command::Ping(reply) => reply(()),
             Command::Pull(reply) => {
-                // These are few, and not in the order of the others.
+                // These counts are few, and not in the order of the dirty slots.
                 self.decisions.credit(&self.pipeline, 0);
                 let (entries, decisions) =
                     (self.caches.owner.entries().dirty(), self.decisions.dirty());
@@ -188,7 +188,7 @@ impl PacketThread {
     ///
     /// Only the runner calls it.
     pub(super) fn sleep(&mut self) {
-        // Rounded up: the work is due then.
+        // Rounded up, so that the work is due when the wait ends.
         let timeout = EpollTimeout::try_from(self.sleep_max().as_micros().div_ceil(1000));
         self.await_ports(timeout.unwrap_or(EpollTimeout::NONE));
     }

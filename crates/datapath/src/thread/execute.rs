@@ -139,7 +139,7 @@ impl Outputs {
             self.places[number] = self.ports.len() as u32;
         }
         self.ports.push(port);
-        // Room for all, so that no packet allocates.
+        // Room for all ports, so that no packet allocates.
         self.unflushed.reserve(self.ports.len() - self.unflushed.len());
         replaced
     }

@@ -52,9 +52,9 @@ const WAKER: u64 = u64::MAX;
 /// The source of the readiness of a receive queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReadySource {
-    /// Its descriptor, in the epoll set.
+    /// The descriptor of the queue, in the epoll set.
     Descriptor,
-    /// None: it must be polled.
+    /// No source: the queue must be polled.
     Polling,
     /// The queue has ended or failed, and is never polled again.
     Closed,
@@ -84,7 +84,7 @@ impl ReadyList {
     /// Adds the queue of the next index.
     pub(super) fn add(&mut self, source: ReadySource) {
         self.queues.push(QueueState { source, is_listed: false });
-        // Room for all, so that no poll allocates.
+        // Room for all queues, so that no poll allocates.
         self.order.reserve(self.queues.len() - self.order.len());
         self.descriptors += usize::from(source == ReadySource::Descriptor);
         if source == ReadySource::Polling {
@@ -216,7 +216,7 @@ impl PortEvents {
     /// Lists the queues that have packets; waits for one until `timeout`.
     pub(super) fn ask(&mut self, ready: &mut ReadyList, timeout: EpollTimeout) {
         ready.asked();
-        // After an interrupt or an error, the next question gets the answer.
+        // After an interrupt or an error, the next wait returns the same events.
         let count = self.epoll.wait(&mut self.events, timeout).unwrap_or(0);
         for event in &self.events[..count] {
             if let Ok(index) = usize::try_from(event.data())

@@ -41,9 +41,9 @@ pub(super) struct RxPort {
     pub(super) waiting: WaitingPackets,
     /// Number of frames that the queue has returned, refused ones included.
     pub(super) received: u64,
-    /// The same, before the current burst.
+    /// Value of `received` before the current burst.
     pub(super) burst_start: u64,
-    /// Number of these that are finished, as the queue knows.
+    /// Number of received frames that are finished, as the queue knows.
     pub(super) finished: u64,
     /// The state of a stall for a learn request.
     pub(super) stall_budget: StallBudget,
@@ -324,7 +324,7 @@ impl PacketThread {
         }
         let port = &mut self.rx_ports.list[input];
         if port.stall_budget.is_stalled() {
-            // The end of the stall lists it again.
+            // The queue is listed again when the stall ends.
             port.may_have_more = false;
             return 0;
         }

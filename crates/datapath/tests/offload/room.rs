@@ -49,7 +49,7 @@ fn a_rule_that_the_device_refuses_is_counted_by_reason() {
 
 #[test]
 fn a_traversal_refused_in_parts_is_inserted_as_one_entry() {
-    // Packets of table 0 are seen before table 1 decides.
+    // Table 0 sends packets before table 1 decides.
     let rules = [
         "table=0,priority=1,ip,actions=output:2,goto_table:1",
         "table=1,priority=1,ip,nw_dst=10.0.0.8,actions=drop",

@@ -194,7 +194,7 @@ fn a_device_that_confirms_late_is_stale_and_not_waited_for() {
     rig.settle();
     assert_eq!((rig.acked_version(), why(&rig)), (version, Some(StaleReason::Unconfirmed)));
     assert_eq!(rig.status().unconfirmed, 1, "an acknowledgement proves nothing about the device");
-    // It continues like this, and no entry is inserted.
+    // Later versions are acknowledged too, and no entry is inserted.
     let version = rig.change(&request(FlowModCommand::Delete, "ip,nw_src=10.0.0.3"));
     rig.log();
     rig.fill(&[(1, 9)]);

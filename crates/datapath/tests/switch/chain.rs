@@ -117,7 +117,7 @@ fn a_partial_hit_continues_and_counts_each_rule_once() {
     check(&mut switch, 1, 1, 2);
     check(&mut switch, 1, 2, 3);
     let chain = &switch.counters(0).chain;
-    // Once in its burst, and once after it had waited.
+    // The packet is looked up in its burst, and once more after it waited.
     assert_eq!((chain.partial.get(), chain.resumed.get(), chain.made.get()), (2, 1, 3));
     check(&mut switch, 1, 2, 3);
     assert_eq!(switch.counters(0).chain.resumed.get(), 1);

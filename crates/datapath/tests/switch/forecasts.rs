@@ -201,7 +201,7 @@ fn a_forecast_after_its_flow_is_late() {
     switch.settle();
     let counts = counts(&sender);
     assert_eq!((counts.late, counts.covered, counts.installed), (1, 1, 0));
-    // Lookups for forecasts are no packets.
+    // Lookups for forecasts do not count as packets.
     let counters = switch.counters(0);
     assert_eq!(counters.megaflow.hits.get() + counters.chain.hits.get(), 0);
 }
@@ -320,7 +320,7 @@ fn a_waiting_forecast_follows_the_changed_rules() {
     let text = "priority=99,udp,nw_dst=10.1.0.1,actions=output:3";
     let change = Modification::Flow(request(FlowModCommand::Add, text));
     let change = switch.pipeline.modify(BRIDGE, [change], switch.now).unwrap();
-    // It is installed by the old rules, before the thread knows the new version.
+    // The entry is translated by the old rules, before the thread knows the new version.
     switch.run_iteration(0);
     assert_eq!(counts(&sender).installed, 1);
     switch.change(&change);

@@ -248,7 +248,7 @@ impl Switch {
         let (mut traffic, mut doorbells) = (Vec::new(), Vec::new());
         for (control, mut queues) in self.controls.iter_mut().zip(opened.split(threads).unwrap()) {
             let doorbell = Arc::new(Waker::new().unwrap());
-            // The first poll finds out.
+            // The first poll finds out if the queue has packets.
             doorbell.signal();
             doorbells.push(Arc::clone(&doorbell));
             queues.rx = queues

@@ -121,7 +121,7 @@ impl Lab {
         let mut ops = draw(runner, generate::world());
         ops.iter_mut().for_each(normalize);
         let mut twin = Twin::new(&ops);
-        // The bound of packet threads.
+        // Packet threads have the same bound.
         twin.world.parsed_max = 256;
         let config = ThreadConfig {
             caches: CacheConfig {

@@ -172,7 +172,7 @@ fn repair_takes_an_eighth_while_packets_wait() {
 #[test]
 fn repair_takes_an_eighth_while_bursts_are_full() {
     let mut switch = switch(Repair::On, 40);
-    // Beside those of a flow that does not change, so that no packet waits for a translation.
+    // The bursts are packets of a flow that does not change, so none waits for a translation.
     let text = "priority=9,udp,tp_dst=99,actions=output:2";
     switch.apply(&[parse_rule(FlowModCommand::Add, text, &NoPortNames).unwrap()]);
     let beside = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 99).build();

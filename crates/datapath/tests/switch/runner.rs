@@ -155,8 +155,8 @@ fn a_quick_change_is_acknowledged_at_once_by_sleeping_threads() {
             acked = Some(threads.acked.recv_timeout(TIME_LIMIT).unwrap());
         }
     }
-    // The machine decides how often the coordinator is taken, or a thread awake: once is enough
-    // here.
+    // The scheduler decides how often the coordinator is busy or a thread is awake. So one change
+    // that was acknowledged at once is enough.
     assert!(at_once > 0, "no change was answered before its sender went on");
     assert_eq!(threads.coordinator.stop().flatten().unwrap().totals().changes, 100);
 }

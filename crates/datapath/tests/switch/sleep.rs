@@ -95,7 +95,7 @@ fn a_sleeping_thread_has_reported_counts_of_dead_entries() {
     }
     let change = switch.pipeline.apply(BRIDGE, &[rule(2, Match::any(), vec![])], switch.now);
     switch.change(&change.unwrap());
-    // They are dropped at once, and reclaimed a few per iteration.
+    // The entries are dropped at once, and a few are reclaimed in each iteration.
     switch.run_iteration(0);
     assert_eq!(switch.counters(0).entries.get(), 0);
     assert!(!switch.sleep(0));
@@ -214,7 +214,7 @@ fn counting_ports(switch: &mut Switch, idle: u32, busy: u32) -> Vec<Arc<AtomicUs
     for number in 100..100 + idle + busy {
         let (polls, doorbell) = (Arc::<AtomicUsize>::default(), Arc::new(Waker::new().unwrap()));
         if number >= 100 + idle {
-            // It is readable, and stays so.
+            // The descriptor is readable, and stays readable.
             doorbell.prepare_park();
             doorbell.signal();
         }

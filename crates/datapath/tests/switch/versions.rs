@@ -91,7 +91,7 @@ fn a_packet_uses_the_version_of_its_thread() {
 
     let mods = [rule(2, Match::any(), vec![output(3)])];
     let change = switch.pipeline.apply(BRIDGE, &mods, switch.now).unwrap();
-    // Published, but no thread has adopted it: the behaviour is unchanged.
+    // The version is published, but no thread has adopted it: the behaviour is unchanged.
     send(&mut switch);
     switch.run_iteration(0);
     switch.run_iteration(1);

@@ -21,7 +21,7 @@ pub struct FieldInfo {
     pub maskable: Maskable,
     /// The access that actions have to the field.
     pub access: Access,
-    /// Its numbers on the wire; the first is the one that `ovs-ofctl` prints.
+    /// Numbers of the field on the wire. `ovs-ofctl` prints the first one.
     pub oxms: &'static [Oxm],
 }
 

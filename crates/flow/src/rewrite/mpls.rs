@@ -20,9 +20,9 @@ pub struct MplsHeader {
 /// The copy is between the outermost header that has a TTL and the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TtlCopy {
-    /// From the outermost to the next.
+    /// From the outermost header to the next.
     In,
-    /// From the next to the outermost.
+    /// From the next header to the outermost.
     Out,
 }
 

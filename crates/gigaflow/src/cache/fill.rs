@@ -47,7 +47,7 @@ pub(super) struct FillScratch {
 enum PlannedEntry {
     /// A stage holds it already.
     Existing(LtmEntryRef),
-    /// It is built and not yet in its stage.
+    /// The entry is built and not yet in its stage.
     New { traversal: Arc<Traversal>, rule: LtmRule, id: SubTraversalId },
 }
 

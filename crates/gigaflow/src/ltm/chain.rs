@@ -265,7 +265,7 @@ impl Ltm {
         self.tags.release(tag);
     }
 
-    /// Its tag space.
+    /// Returns the tag space of the chain.
     #[must_use]
     pub const fn tags(&self) -> &TagSpace {
         &self.tags

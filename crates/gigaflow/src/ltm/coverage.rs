@@ -26,7 +26,7 @@ use crate::partition::StageId;
 /// The properties of an entry that decide which entries can follow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoverageLink {
-    /// Its stage.
+    /// Stage of the entry.
     pub stage: StageId,
     /// The tag that packets arrive with.
     pub tag: Tag,

@@ -8,7 +8,7 @@
     serde(rename_all = "kebab-case")
 )]
 pub enum Eviction {
-    /// Only an [outdated](super::Ltm::mark_outdated) entry.
+    /// Evicts only an [outdated](super::Ltm::mark_outdated) entry.
     ///
     /// A full stage caches nothing else.
     Never,

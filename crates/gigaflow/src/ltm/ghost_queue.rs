@@ -12,7 +12,7 @@ use crate::adaptive::Capacity;
 #[derive(Debug)]
 pub(super) struct GhostQueue {
     known: HashSet<u64, foldhash::fast::FixedState>,
-    /// In the order of their evictions. Some may be cached again.
+    /// The identities in the order of their evictions. Some may be cached again.
     order: VecDeque<u64>,
     count_max: usize,
 }

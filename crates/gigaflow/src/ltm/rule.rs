@@ -81,13 +81,13 @@ impl Tag {
         Self(number)
     }
 
-    /// Its number.
+    /// Returns the number of the tag.
     #[must_use]
     pub const fn number(self) -> u32 {
         self.0
     }
 
-    /// Its number as an index.
+    /// Returns the number of the tag as an index.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize

@@ -26,9 +26,9 @@ pub(super) struct StageEntry {
     pub(super) first_table: FirstTable,
     /// Number of flows that shared it when they were installed.
     pub(super) shares: u32,
-    /// Its serial number: entries are numbered as they are made.
+    /// Serial number of the entry, by the order in which entries are made.
     pub(super) made: u64,
-    /// Its last use at the time when it was placed in the order.
+    /// Last use of the entry at the time when it was placed in the order.
     pub(super) placed: Time,
 }
 

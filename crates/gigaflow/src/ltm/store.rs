@@ -17,7 +17,7 @@ use super::{LtmRule, Walk};
 /// A reference to an entry, valid while the entry lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LtmEntryRef {
-    /// Its slot.
+    /// Slot of the entry.
     pub slot: u32,
     /// Number of earlier uses of the slot.
     pub generation: u32,

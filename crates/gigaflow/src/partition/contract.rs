@@ -72,7 +72,7 @@ impl StageView for EmptyStages {
 /// A sub-traversal and the stage of its entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// Its steps, counted from the start of the traversal.
+    /// Steps of the sub-traversal, counted from the start of the traversal.
     pub steps: Range<u16>,
     /// The stage of its entry.
     pub stage: StageId,
@@ -89,13 +89,13 @@ impl StageId {
         if number < STAGES_MAX { Some(Self(number)) } else { None }
     }
 
-    /// Its number.
+    /// Returns the number of the stage.
     #[must_use]
     pub const fn number(self) -> u8 {
         self.0
     }
 
-    /// Its number as an index.
+    /// Returns the number of the stage as an index.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize

@@ -25,10 +25,10 @@ use crate::outline::SubTraversalOutline;
 /// The score of a coupled sub-traversal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Score {
-    /// Its number of steps.
+    /// The number of steps.
     #[default]
     Length,
-    /// Its number of steps minus one.
+    /// The number of steps minus one.
     Joins,
 }
 

@@ -27,8 +27,8 @@ proptest! {
     ) {
         let config = Config { eviction: Eviction::ALL[eviction], ..config(policy, stages, 1000) };
         let mut bench = Bench { resumes: true, ..Bench::new(&world, config) };
-        // Packets that learn are never cached. Traversals may change the walks of others for as many
-        // rounds as there are stages.
+        // Packets that learn are never cached. The entries of one packet may change which entries
+        // another matches, for as many rounds as there are stages.
         let packets: Vec<_> = packets
             .into_iter()
             .filter(|key| bench.twin.translate(key).learnings.is_empty())

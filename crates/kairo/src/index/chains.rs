@@ -17,7 +17,7 @@ const NONE: u32 = u32::MAX >> 1;
 pub(super) struct Chains {
     /// The first position of the first chain of each bucket.
     heads: Vec<u32>,
-    /// By position.
+    /// The link of each position.
     links: Vec<ChainLink>,
     /// Positions in all chains.
     len: usize,

@@ -22,7 +22,7 @@ struct Column {
     shift: u32,
     /// Bits of the half that every lookup consulted.
     bits: u32,
-    /// By position.
+    /// The value of each position.
     values: Vec<u32>,
 }
 
@@ -180,7 +180,7 @@ impl Columns {
             return u64::MAX >> (BLOCK - (block.end - block.start));
         };
         let values = self.block(first, block);
-        // Most blocks have no row that passes, and that is found faster than the bits.
+        // In most blocks no row passes. Finding that is faster than computing the bits of all rows.
         if !first.passes_some(values) {
             return 0;
         }

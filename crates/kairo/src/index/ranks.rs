@@ -21,7 +21,7 @@ pub(super) struct Ranks {
     runs: Vec<Vec<Member>>,
     /// Numbers of unused runs.
     free: Vec<u32>,
-    /// By position.
+    /// The place of each position in its run.
     run_positions: Vec<RunPosition>,
 }
 

@@ -37,7 +37,7 @@ struct BoundedEngine {
 }
 
 impl BoundedEngine {
-    /// Creates each of them, with a bound that some changes exceed.
+    /// Creates each engine, with a bound that some changes exceed.
     fn all(version: Version) -> Vec<Self> {
         let all: Vec<(_, Box<dyn Evictor>)> = vec![
             ("direct, one delta", Box::new(Direct::new(version, 1).with_deltas_max(1))),

@@ -146,7 +146,8 @@ fn a_rule_may_overtake_a_packet_in_a_batch() {
     let made = scene.install(0, 0x0a01_6307);
     assert_eq!(scene.published.stats().waiting, 1);
     assert_eq!(scene.add(of_the_packet), [vec![], vec![0, 1], vec![0, 1]]);
-    // The packet matches the new rule when it enters the circuit, and loses none.
+    // The packet enters the circuit after the new rule and matches it at once, so no match is
+    // retracted.
     scene.wait();
     assert!(scene.published.apply(&[], scene.pipeline.version()).is_empty());
     assert_eq!(scene.published.len(), 2);

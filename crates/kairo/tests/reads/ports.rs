@@ -283,7 +283,7 @@ fn looks_alike(one: &PortVlans, other: &PortVlans) -> bool {
     look(one) == look(other)
 }
 
-/// Returns all pairs of these, in order.
+/// Returns all ordered pairs of VLAN settings.
 fn changes(all: &[PortVlans]) -> Vec<[PortVlans; 2]> {
     let pairs = all.iter().flat_map(|before| all.iter().map(move |now| [before, now]));
     pairs.filter(|[before, now]| before != now).map(|pair| pair.map(PortVlans::clone)).collect()

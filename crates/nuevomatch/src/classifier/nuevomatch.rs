@@ -36,9 +36,9 @@ const NO_RANK: u64 = u64::MAX;
 /// The rule that wins for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BestMatch {
-    /// Its priority.
+    /// Priority of the rule.
     pub priority: u32,
-    /// Its value.
+    /// Value of the rule.
     pub value: u32,
 }
 

@@ -35,7 +35,7 @@ pub struct LinearSegments {
     /// First key of each segment.
     bases: SortedStarts,
     lines: Vec<LinearFunction>,
-    /// For the upper bits of a key, the segments of its keys.
+    /// The range of segments for each value of the upper bits of a key.
     roots: Vec<SegmentRange>,
     /// Number of lower bits of a key that the radix root does not use.
     root_shift: u32,
@@ -77,7 +77,7 @@ fn fit(starts: &[u32], error_wanted: u32) -> (Vec<u32>, Vec<LinearFunction>) {
             let last_key = starts.get(end + 1).map_or(u32::MAX, |next| next - 1);
             let distances = [first_key - base, last_key - base];
             let extended = slopes.constrained(distances, (end - first) as f64, error_wanted);
-            // The first range fits always: its wanted output is the intercept.
+            // The first range always fits: the intercept of the line is its position.
             if extended.low > extended.high && end > first {
                 break;
             }

@@ -135,8 +135,9 @@ impl SortedStarts {
         let mut longest = windows.longest;
         while longest as usize > COMPARED_MAX {
             for (lane, key) in keys.iter().enumerate() {
-                // The position is in the upper part exactly if its first start is at most the key. The
-                // lower part is not longer than the upper one, so both can have the length of that.
+                // The position is in the upper part exactly if the first start of that part is at
+                // most the key. The lower part is not longer, so the window gets the length of the
+                // upper part in both cases.
                 let half = windows.lengths[lane] / 2;
                 let middle = padded[(windows.firsts[lane] + half) as usize];
                 windows.firsts[lane] += select_unpredictable(middle <= *key, half, 0);

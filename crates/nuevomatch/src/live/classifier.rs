@@ -90,7 +90,7 @@ pub(super) struct Shared<const N: usize, I: StartIndex> {
     writer: Mutex<LiveWriter<N>>,
     /// Signals the trainer that a rebuild may be due, or that it must stop.
     pub(super) due: Condvar,
-    /// At most one rebuild runs.
+    /// Locked during a rebuild, so that at most one runs.
     rebuilding: Mutex<()>,
 }
 
@@ -250,7 +250,7 @@ impl<const N: usize, I: StartIndex + Clone> Shared<N, I> {
         writer.remainder_built = copies[0].remainder_len();
         let mut copies = copies.into_iter();
         self.twins.update(|classifier| {
-            // There is one for each of the two.
+            // There is one copy for each of the two classifiers.
             if let Some(copy) = copies.next() {
                 *classifier = copy;
             }

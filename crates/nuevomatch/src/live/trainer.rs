@@ -48,7 +48,7 @@ impl<const N: usize, I: StartIndex + Clone> Drop for Trainer<N, I> {
     fn drop(&mut self) {
         self.shared.lock().stops = true;
         self.shared.due.notify_all();
-        // A thread that died has said so in the statistics.
+        // The statistics already show if the thread panicked.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }

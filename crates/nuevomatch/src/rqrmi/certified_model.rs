@@ -16,7 +16,7 @@ pub struct CertifiedModel {
     stages: Vec<RmiStage>,
     starts: SortedStarts,
     errors: Vec<CertifiedError>,
-    /// For each net of the last stage.
+    /// The window of each net of the last stage.
     windows: Vec<NetWindow>,
     instructions: InstructionSet,
 }

@@ -107,7 +107,7 @@ impl LinearFunction {
     #[inline(always)]
     pub(crate) fn output<V: Vector>(self, vector: V, distance: u32, limit: f32) -> u32 {
         let value = self.slope.mul_add(distance as f32, self.intercept);
-        // In this order, so that each is one instruction, and something that is not a number is 0.
+        // In this order each comparison is one instruction, and NaN becomes 0.
         let value = if value > 0.0 { value } else { 0.0 };
         let value = if value < limit { value } else { limit };
         vector.truncate(value)

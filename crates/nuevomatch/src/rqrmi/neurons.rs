@@ -81,7 +81,7 @@ impl Neurons {
         for neuron in 0..NEURONS {
             let border = -self.biases[neuron] / self.weights[neuron];
             let key = (border * scales.input.deviation + scales.input.mean).ceil();
-            // Also false for a weight of zero: the border is infinite then, or not a number.
+            // The condition is false for a weight of zero: the border is then infinite or NaN.
             if key > f64::from(span.first) && key <= f64::from(span.last) {
                 #[expect(
                     clippy::cast_possible_truncation,

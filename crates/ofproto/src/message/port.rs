@@ -79,7 +79,7 @@ pub struct PortStatus {
 pub struct PortMod {
     /// The port.
     pub port: PortNo,
-    /// Its hardware address, which must match as a safeguard.
+    /// Hardware address of the port, which must match as a safeguard.
     pub mac: [u8; 6],
     /// New values of the settings.
     pub config: PortConfig,
@@ -161,7 +161,7 @@ impl Default for ReportedPortCounters {
 pub struct PortStatistics {
     /// The port.
     pub port: PortNo,
-    /// Its counters.
+    /// Counters of the port.
     pub counters: ReportedPortCounters,
     /// Time since the port was added.
     pub duration: Duration,

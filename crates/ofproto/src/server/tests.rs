@@ -141,7 +141,7 @@ async fn a_lost_controller_is_reconnected() {
     drop((endpoint, host));
 }
 
-/// Clients that say hello and vanish without a FIN must not keep the listener full.
+/// Clients that send a hello and vanish without a FIN must not fill the listener.
 #[tokio::test(start_paused = true)]
 async fn a_listener_gives_up_silent_clients() {
     let (host, server) = bridge();

@@ -34,7 +34,7 @@ pub struct StreamId(pub u64);
 pub struct RoleNotice {
     /// The stream to notify.
     pub stream: StreamId,
-    /// Its role.
+    /// Role of the stream.
     pub role: String,
     /// Set if the stream is the primary.
     pub is_primary: bool,

@@ -17,7 +17,7 @@ use crate::{
 /// The state of a [`MemoryDevice`].
 #[derive(Debug, Default)]
 pub struct DeviceMemory {
-    /// Its entries.
+    /// Entries of the device.
     pub entries: BTreeMap<EntryNo, TableEntry>,
     /// Hits that tests set.
     pub hits: BTreeMap<EntryNo, EntryHits>,

@@ -383,7 +383,7 @@ async fn a_client_takes_over_from_another_controller() {
     let world = World::new().await;
     let mut first = connected(&world).await;
     done(&world, &mut first, vec![insert(1)]).await;
-    // It uses the same id first, finds it taken, and raises it.
+    // The second client tries the same election id, finds it taken, and raises it.
     let mut second = connected(&world).await;
     let mut events = Vec::new();
     until(&world, &mut first, &mut events, |events| {

@@ -30,7 +30,7 @@ pub(super) fn grow_destinations(
 struct Below {
     /// Filters with a destination equal to their source so far.
     following: Vec<usize>,
-    /// The others.
+    /// Filters with a destination that differs from their source.
     free: Vec<usize>,
 }
 

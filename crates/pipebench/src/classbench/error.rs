@@ -43,7 +43,7 @@ pub enum ParameterError {
     /// A section with an unknown name.
     #[error("line {}: there is no section `-{}`{}", place.line, place.found, Suggestion(*nearest, "-"))]
     Section {
-        /// Its position.
+        /// Position of the name.
         place: TextError,
         /// The nearest known name.
         nearest: Option<&'static str>,
@@ -51,7 +51,7 @@ pub enum ParameterError {
     /// A missing section.
     #[error("the section `-{section}` is missing")]
     Missing {
-        /// Its name.
+        /// Name of the section.
         section: &'static str,
     },
     /// No protocol has a positive share.
@@ -60,7 +60,7 @@ pub enum ParameterError {
     /// A protocol has no classes of ports.
     #[error("protocol {protocol} in `-prots` has no class of ports")]
     NoPorts {
-        /// Its number.
+        /// Number of the protocol.
         protocol: u8,
     },
     /// A class of ports is used but not described.

@@ -22,7 +22,7 @@ impl Builtin {
     }
 }
 
-/// All of them, in the order of the published table.
+/// All built-in pipelines, in the order of the published table.
 pub const BUILTIN: &[Builtin] = &[
     Builtin { name: "ofd", json: include_str!("../../data/pipelines/ofd.json") },
     Builtin { name: "psc", json: include_str!("../../data/pipelines/psc.json") },

@@ -11,7 +11,7 @@ use crate::nearest::Suggestion;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PipelineError {
-    /// It is not valid JSON of the expected form.
+    /// The file is not valid JSON of the expected form.
     #[error("line {line}, column {column}: {message}{}", Suggestion(nearest.as_deref(), ""))]
     Json {
         /// The line, from 1.
@@ -27,7 +27,7 @@ pub enum PipelineError {
         /// The nearest name, if a name is wrong.
         nearest: Option<String>,
     },
-    /// Its tables, edges and traversals are inconsistent.
+    /// The tables, edges and traversals of the file are inconsistent.
     #[error("line {line}, column {column}: {fault}")]
     Fault {
         /// The line, from 1.
@@ -67,7 +67,7 @@ pub enum PipelineFault {
     /// A traversal has no steps.
     #[error("the traversal `{of}` has no steps")]
     NoSteps {
-        /// Its id.
+        /// Id of the traversal.
         of: String,
     },
     /// Two traversals have the same id.
@@ -82,9 +82,9 @@ pub enum PipelineFault {
          traversals must start in one table"
     )]
     Start {
-        /// Its id.
+        /// Id of the traversal.
         of: String,
-        /// Its first table.
+        /// First table of the traversal.
         table: u8,
         /// First table of the first traversal.
         start: u8,
@@ -158,7 +158,7 @@ pub enum PipelineFault {
     Unreachable {
         /// The table.
         table: u8,
-        /// Its name.
+        /// Name of the table.
         name: String,
         /// The first table.
         start: u8,

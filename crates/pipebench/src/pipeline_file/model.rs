@@ -14,7 +14,7 @@ use crate::{PipelineError, groups::connected};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PipelineFile {
-    /// Its short name.
+    /// Short name of the pipeline.
     pub pipeline: String,
     /// Title.
     #[serde(default)]
@@ -34,7 +34,7 @@ pub struct PipelineFile {
     /// The fields that workloads drive.
     #[serde(default = "eight_fields")]
     pub driven_fields: Vec<Field>,
-    /// Its tables.
+    /// Tables of the pipeline.
     pub tables: Vec<PipelineTable>,
     /// Pairs of tables that may follow each other.
     pub edges: Vec<Edge>,
@@ -67,9 +67,9 @@ pub struct PublishedCounts {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PipelineTable {
-    /// Its number.
+    /// Number of the table.
     pub id: u8,
-    /// Its name.
+    /// Name of the table.
     #[serde(default)]
     pub name: String,
     /// The fields that its rules match.
@@ -123,12 +123,12 @@ impl<'de> Visitor<'de> for EdgeReader {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PipelineTraversal {
-    /// Its short name.
+    /// Short name of the traversal.
     pub id: String,
     /// The packets that take it.
     #[serde(default)]
     pub name: String,
-    /// Its end.
+    /// End of the traversal.
     pub terminal: Terminal,
     /// How it is known.
     #[serde(default)]
@@ -143,15 +143,15 @@ pub struct PipelineTraversal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Terminal {
-    /// They leave by a port.
+    /// The packets leave by a port.
     Output,
-    /// They go to a group.
+    /// The packets go to a group.
     Group,
-    /// They leave by the port that they arrived on.
+    /// The packets leave by the port that they arrived on.
     InPort,
-    /// They go to the controller.
+    /// The packets go to the controller.
     Controller,
-    /// They are dropped.
+    /// The packets are dropped.
     Drop,
 }
 

@@ -24,7 +24,7 @@ pub struct SwitchDump {
 /// One table of a dump.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DumpTable {
-    /// Its number.
+    /// Number of the table.
     pub id: u8,
     /// Number of rules.
     pub rules: usize,

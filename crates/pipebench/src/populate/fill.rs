@@ -57,11 +57,11 @@ pub enum RuleForm {
 pub struct PopulatedRule {
     /// The table, numbered from 0 in the order of the pipeline.
     pub table: u8,
-    /// Its priority.
+    /// Priority of the rule.
     pub priority: u16,
-    /// Its match as OpenFlow text; empty if it matches everything.
+    /// Match of the rule as OpenFlow text; empty if it matches everything.
     pub matching: String,
-    /// Its actions as OpenFlow text.
+    /// Actions of the rule as OpenFlow text.
     pub actions: String,
 }
 
@@ -79,7 +79,7 @@ impl fmt::Display for PopulatedRule {
 pub struct PopulatedPath {
     /// The id in the pipeline file.
     pub id: String,
-    /// Its end.
+    /// End of the traversal.
     pub terminal: Terminal,
     /// The tables that it visits, by the numbers of its rules.
     pub tables: Vec<u8>,
@@ -89,7 +89,7 @@ pub struct PopulatedPath {
     pub fields: Vec<Vec<FieldId>>,
     /// Indices of the base rules that were projected into it.
     pub base_rules: Vec<usize>,
-    /// Its partition points: step numbers where no field matters both before and after.
+    /// Partition points: step numbers where no field matters both before and after.
     pub partition_points: Vec<usize>,
 }
 
@@ -101,7 +101,7 @@ pub struct Population {
     /// The file's number of each table, by the number in its rules.
     pub(super) tables: BTreeMap<u8, u8>,
     pub(super) base: Vec<BaseRule>,
-    /// For each placed base rule: its path, and one rule for each step.
+    /// The path of each placed base rule, and one rule for each step.
     pub(super) chains: Vec<(usize, Vec<usize>)>,
     pub(super) rejected: usize,
 }

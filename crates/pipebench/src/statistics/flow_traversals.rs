@@ -37,7 +37,7 @@ pub struct FlowTraversals {
 /// The origin of a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowOrigin {
-    /// Its name.
+    /// Name of the origin.
     pub name: String,
     /// The intended sequence of tables, if there is one.
     pub table_ids: Option<Vec<u8>>,

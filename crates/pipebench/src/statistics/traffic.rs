@@ -12,7 +12,7 @@ pub struct TrafficStatistics {
     /// Mean of the gaps so far, and the sum of squared differences from it.
     gap_mean: f64,
     gap_squares: f64,
-    /// For each flow: its number of packets, and the number of the last one.
+    /// The number of packets of each flow, and the number of the last one.
     flows: Vec<FlowPackets>,
     /// Packets with another packet of their flow among the [`WINDOW`] before.
     near: u64,

@@ -38,7 +38,7 @@ const COFLOW_SHARE: u64 = 8;
 /// The port of the clients; pods have the following ports.
 const CLIENTS: u32 = 1;
 
-/// Returns rules for such a cluster.
+/// Returns the rules of a cluster that coflows run on.
 ///
 /// Each service port is balanced over all pods by a hash of the headers, so each flow needs its own
 /// entry.

@@ -14,7 +14,7 @@ pub struct Flow {
     headers: [u64; HEADERS],
     /// Class that it was sampled from: a traversal of a pipeline.
     pub class: u16,
-    /// Its role in a coflow.
+    /// Role of the flow in a coflow.
     pub role: CoflowRole,
 }
 
@@ -24,7 +24,7 @@ pub struct Flow {
 /// section 4.2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CoflowRole {
-    /// It is in no coflow.
+    /// The flow is in no coflow.
     #[default]
     Alone,
     /// The base flow of its coflow, which is not predictable.

@@ -33,7 +33,7 @@ pub enum Locality {
 }
 
 impl Locality {
-    /// Its names.
+    /// Names of the localities.
     pub(crate) const WORDS: &[&'static str] = &["high", "low"];
 
     /// Parses the [`Display`](fmt::Display) form.
@@ -144,7 +144,7 @@ impl FieldGroup {
 /// Flows of one class: those of a traversal.
 #[derive(Clone, Debug)]
 pub struct FlowClass {
-    /// Its name.
+    /// Name of the class.
     pub name: String,
     /// The ingress port of its packets.
     pub in_port: PortNo,

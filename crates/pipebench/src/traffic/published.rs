@@ -27,7 +27,7 @@ pub struct Published {
 /// Two traces.
 #[derive(Debug, Deserialize)]
 pub struct TracePair {
-    /// Where they were described.
+    /// Publication that describes the traces.
     pub cite: String,
     /// CAIDA's.
     pub caida: TraceStatistics,
@@ -75,16 +75,16 @@ pub struct FlowLengths {
 /// A uniform part of a mixture, from zero to `most`.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct UniformPart {
-    /// Its share.
+    /// Share of the part in the mixture.
     pub share: f64,
-    /// Its upper end.
+    /// Upper end of the part.
     pub most: f64,
 }
 
 /// A log-normal part of a mixture.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct LogNormalPart {
-    /// Its share.
+    /// Share of the part in the mixture.
     pub share: f64,
     /// Deviation of the logarithm.
     pub sigma: f64,
@@ -113,7 +113,7 @@ pub struct LengthShare {
 /// A workload of coflows.
 #[derive(Debug, Deserialize)]
 pub struct Coflows {
-    /// Where it was described.
+    /// Publication that describes the workload.
     pub cite: String,
     /// Coflows.
     pub coflows: u32,
@@ -149,7 +149,7 @@ pub struct FlowBytes {
 /// How traffic was replayed to pipelines.
 #[derive(Debug, Deserialize)]
 pub struct ReplayStatistics {
-    /// Where it was described.
+    /// Publication that describes the replay.
     pub cite: String,
     /// Flows.
     pub flows: u64,
@@ -160,7 +160,7 @@ pub struct ReplayStatistics {
 /// Kinds of updates of a rule-set.
 #[derive(Debug, Deserialize)]
 pub struct UpdateKinds {
-    /// Where they were described.
+    /// Publication that describes the updates.
     pub cite: String,
     /// One after the other.
     pub kinds: Vec<UpdateSize>,
@@ -169,9 +169,9 @@ pub struct UpdateKinds {
 /// How many rules an update of one kind has: a share of all, or a number.
 #[derive(Clone, Debug, Deserialize)]
 pub struct UpdateSize {
-    /// Its name.
+    /// Name of the kind.
     pub kind: String,
-    /// Its purpose.
+    /// Purpose of the updates.
     pub title: String,
     /// Percent of the rule-set.
     pub percent: Option<u32>,

@@ -35,7 +35,7 @@ pub struct ScheduledPacket {
     pub time_ns: u64,
     /// The index of its flow.
     pub flow: u32,
-    /// Its bytes on the wire, with the check sequence.
+    /// Bytes of the packet on the wire, with the check sequence.
     pub bytes: u16,
 }
 
@@ -62,7 +62,7 @@ pub const TICKS: u64 = 1 << 20;
 pub struct Appearance {
     /// The index of the flow.
     pub flow: u32,
-    /// Its number of packets.
+    /// Number of packets of the flow.
     pub packets: u32,
     /// The first tick of its packets.
     pub from: u64,

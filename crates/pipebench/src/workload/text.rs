@@ -10,7 +10,7 @@ use crate::traffic::{CoflowRole, ScheduledBatch, UpdateOperation};
 /// A rule in the syntax of `ovs-ofctl add-flows`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleLine {
-    /// Its table.
+    /// Table of the rule.
     pub table: u8,
     /// The whole rule.
     pub text: String,

@@ -26,7 +26,7 @@ pub enum PacketInReason {
     NoMatch,
     /// An action sent it.
     Action,
-    /// Its TTL was not valid.
+    /// The TTL of the packet was not valid.
     InvalidTtl,
     /// The action set sent it (OpenFlow 1.4).
     ActionSet,

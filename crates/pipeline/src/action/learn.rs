@@ -12,11 +12,11 @@ pub struct LearnAction {
     pub idle_timeout: u16,
     /// Hard timeout of the rule, in seconds; 0: none.
     pub hard_timeout: u16,
-    /// Its priority.
+    /// Priority of the learned rule.
     pub priority: Priority,
-    /// Its cookie.
+    /// Cookie of the learned rule.
     pub cookie: Cookie,
-    /// Its table.
+    /// Table of the learned rule.
     pub table: TableId,
     /// Idle timeout after a TCP FIN or RST; 0: unchanged.
     pub fin_idle_timeout: u16,

@@ -7,7 +7,7 @@ use shunt_flow::FieldId;
 pub struct Subfield {
     /// The field.
     pub field: FieldId,
-    /// Its lowest bit, counted from the field's least significant one.
+    /// Lowest bit, counted from the field's least significant one.
     pub offset: u8,
     /// Number of bits, at least 1; `offset + width` is at most the field's width.
     pub width: u8,

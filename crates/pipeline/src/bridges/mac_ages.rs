@@ -103,7 +103,7 @@ mod tests {
         (0, [0, 0, 0, 0, 0, mac])
     }
 
-    /// The same by a scan of all addresses.
+    /// Returns the address that `oldest` must return, by a scan of all addresses.
     fn slow_oldest(seen: &BTreeMap<u8, (u32, Time)>) -> Option<u8> {
         let count = |port| seen.values().filter(|(own, _)| *own == port).count();
         let port = seen.values().map(|(port, _)| (count(*port), *port)).max()?.1;

@@ -14,7 +14,7 @@ use crate::{
 /// The information on the running rule that actions use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum RuleInfo {
-    /// None.
+    /// No information.
     #[default]
     Nothing,
     /// The nesting depth.

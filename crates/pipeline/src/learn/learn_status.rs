@@ -231,7 +231,8 @@ fn position(bridge: BridgeId) -> (usize, u64) {
 fn has_learner(bridge: &VersionedBridge, group: GroupId, version: Version) -> bool {
     let found = bridge.groups.find(group, version);
     let mut buckets = found.into_iter().flat_map(|group| &group.buckets);
-    // Of the learning actions a bucket runs outputs alone, and these are in no clone.
+    // A bucket ignores `learn`, and its outputs are never inside a clone. So only an output to
+    // `NORMAL` can learn.
     buckets.any(|bucket| bucket.actions.iter().any(outputs_normally))
 }
 

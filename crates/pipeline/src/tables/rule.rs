@@ -32,7 +32,7 @@ pub struct Rule {
     pub table: TableId,
     /// The match.
     pub matching: Match,
-    /// Its priority.
+    /// Priority of the rule.
     pub priority: Priority,
     /// The label of the controller.
     pub cookie: Cookie,

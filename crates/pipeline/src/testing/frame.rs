@@ -56,7 +56,7 @@ pub(super) struct Frame {
     pub(super) labels: Vec<u32>,
     hidden_type: u16,
     payload: Box<FlowKey>,
-    /// Its length without tags and labels.
+    /// Length of the frame without tags and labels.
     length: i64,
 }
 

@@ -54,13 +54,13 @@ impl Default for World {
 /// One bridge.
 #[derive(Clone, Debug, Default)]
 pub struct WorldBridge {
-    /// Its ports.
+    /// Ports of the bridge.
     pub ports: Vec<PortInfo>,
-    /// Its rules, in any order.
+    /// Rules of the bridge, in any order.
     pub rules: Vec<Arc<Rule>>,
     /// The groups of the bridge, as requested.
     pub groups: BTreeMap<GroupId, GroupMod>,
-    /// Its meters.
+    /// Meters of the bridge.
     pub meters: BTreeMap<MeterId, MeterConfig>,
     /// Ports of MAC addresses by VLAN.
     /// Each has a number that changes when the address moves.

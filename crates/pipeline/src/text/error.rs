@@ -208,7 +208,7 @@ pub enum RuleTextProblem {
         text: String,
         /// The field.
         field: FieldId,
-        /// Its highest bit.
+        /// Highest bit of the field.
         last: u8,
     },
     /// A field that actions cannot write.
@@ -266,7 +266,7 @@ pub enum RuleTextProblem {
     GotoNotUp {
         /// The table of the rule.
         table: TableId,
-        /// Where it wants to go.
+        /// Table that `goto_table` leads to.
         target: TableId,
     },
 }

@@ -125,7 +125,7 @@ fn needs_headers(action: &Action) -> bool {
         | Action::DecTtl { .. }
         | Action::Resubmit { .. }
         | Action::Group(_)
-        // It may change the DSCP.
+        // A meter may change the DSCP.
         | Action::Meter(_)
         | Action::SetNwTtl(_)
         | Action::SetTpSrc(_)

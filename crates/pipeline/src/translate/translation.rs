@@ -69,7 +69,7 @@ pub(super) struct Translation<'a> {
     learn_requests: LearnRequests,
     partitioner: Partitioner,
     known_visits: KnownVisits<'a>,
-    /// Where hits are counted, if nothing else is recorded.
+    /// Recorder of hits, if nothing else is recorded.
     hits: Option<HitRecorder<'a>>,
 }
 
@@ -178,7 +178,8 @@ impl<'a> Translation<'a> {
 
     /// Runs the actions of a packet-out.
     pub(super) fn run_packet_out(&mut self, actions: &'a [Action]) -> Result<(), TraversalError> {
-        // The packet did not arrive on the port that it names: outputs are compared with it here.
+        // The packet did not arrive on its `in_port`. So the translation compares outputs with this
+        // port, and not the datapath.
         self.packet.recorder.wrote_word(usize::from(word::IN_PORT), u64::MAX);
         self.agenda.push(AgendaStep::ActionSet(RuleContext::PACKET_OUT));
         self.agenda.push(AgendaStep::Actions(actions.iter()));
@@ -321,7 +322,7 @@ impl<'a> Translation<'a> {
             Action::SetNwTtl(ttl) => packet.set_field(FieldId::NwTtl, u128::from(*ttl), u128::MAX),
             Action::SetTpSrc(port) => packet.set_port(SOURCE_PORTS, *port),
             Action::SetTpDst(port) => packet.set_port(DESTINATION_PORTS, *port),
-            // A clause decides lookups and does nothing to packets.
+            // A clause decides lookups and does not change packets.
             Action::Conjunction { .. } => {}
             Action::Group(id) => self.run_group(*id),
             Action::Meter(id) => meter(packet, *bridge, *id)?,

@@ -26,7 +26,7 @@ pub enum DatapathAction {
     SetHeader(Match),
     /// Insert a VLAN tag after the MAC addresses.
     PushVlan {
-        /// Its Ethernet type.
+        /// Ethernet type of the tag.
         tpid: u16,
         /// Priority, present bit and VLAN id.
         tci: u16,

@@ -43,7 +43,7 @@ pub enum RuleChange {
 pub enum RemovedReason {
     /// No packet hit the rule within its idle timeout.
     IdleTimeout,
-    /// Its hard timeout passed.
+    /// The hard timeout of the rule has passed.
     HardTimeout,
     /// A controller deleted it.
     Delete,

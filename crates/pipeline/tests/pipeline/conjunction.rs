@@ -74,7 +74,7 @@ fn a_conjunction_without_a_rule_is_ignored() {
     let traversal = switch.translate(&packet("10.0.0.1", "10.0.0.2"));
     assert_eq!(switch.run(&packet("10.0.0.1", "10.0.0.2")), "4");
     assert_eq!(shape(&traversal), [(0, 2, false), (7, 0, false), (0, 0, true)]);
-    // A lower priority follows it.
+    // A conjunction of lower priority is looked up next.
     let lower = [
         clause("priority=5,ip", &[(8, 0, 2)]),
         clause("priority=5,tcp", &[(8, 1, 2)]),

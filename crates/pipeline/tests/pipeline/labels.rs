@@ -253,7 +253,7 @@ fn a_stack_overflow_drops_the_packet() {
     let actions = [vec![OUTPUT], vec![push; 65536 / 17 + 1]].concat();
     assert_eq!(run(&actions, &key("arp")), "more than 65536 bytes on the stack");
     assert_eq!(run(&actions[..65536 / 17 + 1], &key("arp")), "2");
-    // As many as the stack holds: 17 bytes each of these, and 2 of those.
+    // The stack becomes full: 3855 values take 17 bytes each, and small values take 2 bytes each.
     let small = Action::Push(Subfield { field: FieldId::Reg0, offset: 0, width: 8 });
     let full = |count| [&actions[..3855], &vec![small.clone(); count]].concat();
     assert_eq!(run(&full(9), &key("arp")), "2");

@@ -136,7 +136,7 @@ fn learning_over_a_rule_changes_actions_and_cookie() {
     let rules = switch.table(1);
     assert!(rules[0].contains("cookie=0x5") && rules[0].contains("idle_timeout=30"), "{rules:?}");
     assert!(rules[0].contains("actions=output:3") || rules[0].contains("actions=3"), "{rules:?}");
-    // Then the rule is known, with any timeouts.
+    // Now the rule exists, and other timeouts do not make it new.
     assert!(switch.translate(PACKET).learnings.is_empty());
 }
 
@@ -218,7 +218,7 @@ fn a_removed_rule_learns_nothing_more() {
     // A controller removes the rule and its learned rules, while a learn request is pending.
     switch.send(FlowModCommand::Delete, "").expect("legal");
     assert!(switch.pipeline.learn(&learnings, Time::ZERO).deltas.is_empty());
-    // A rule with the same match and priority is another rule.
+    // A later rule with the same match and priority is not the removed one.
     switch.apply(&[learner()]);
     assert!(switch.pipeline.learn(&learnings, Time::ZERO).deltas.is_empty());
     assert_eq!(switch.pipeline.learnings_refused(), 2);

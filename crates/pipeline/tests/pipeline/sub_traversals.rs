@@ -68,7 +68,8 @@ fn copies_and_recirculations_have_no_partition_points() {
     let switch = Switch::new(&chain);
     switch.add(&["table=0,actions=resubmit(,1),check_pkt_larger(100)->NXM_NX_REG0[0],output:3"]);
     assert!(points(&switch, "in_port=1").is_empty());
-    // Nor after a meter that may have changed the packet, which no later clone could undo.
+    // After a meter that may have changed the packet, there is no partition point either: no later
+    // clone could undo the change.
     let switch = Switch::new(&chain);
     let remark = meter_mod(MeterCommand::Add, 1, vec![remark_band(1, 0, 1)]);
     let mut metered = rule("table=0", vec![]);

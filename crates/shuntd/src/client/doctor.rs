@@ -41,7 +41,7 @@ pub(super) enum CheckState {
     Note,
     /// The switch, or a port, does not work without it.
     Missing,
-    /// It exists, and the switch does not work with it as it is.
+    /// The thing exists, but the switch does not work with it as it is.
     Wrong,
 }
 

@@ -92,7 +92,7 @@ pub(crate) enum StateLockError {
     System {
         /// The state file.
         path: PathBuf,
-        /// Its lock file.
+        /// Lock file of the state file.
         lock: PathBuf,
         /// Error of the system.
         source: io::Error,
@@ -287,7 +287,7 @@ pub(crate) fn keep_later(path: &Path, format: u32) -> Result<PathBuf, String> {
         let copied = match File::create_new(&copy) {
             Ok(file) => {
                 let copied = fs::copy(path, &copy).and_then(|_| file.sync_all());
-                // A part of a copy would keep its number from the next start.
+                // An incomplete copy would occupy its file name at the next start.
                 copied.inspect_err(|_| drop(fs::remove_file(&copy)))
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {

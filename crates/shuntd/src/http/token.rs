@@ -40,7 +40,7 @@ pub(crate) enum TokenError {
     Character {
         /// Path of the file.
         path: String,
-        /// First such character.
+        /// First character that a token must not have.
         character: char,
     },
 }

@@ -71,9 +71,9 @@ struct Successor<T> {
 /// The state of the previous device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PredecessorState {
-    /// It runs, and must be emptied.
+    /// The device runs, and must be emptied.
     Runs,
-    /// It has ended, with all of its entries.
+    /// The device has ended, with all of its entries.
     Ended,
 }
 

@@ -181,7 +181,7 @@ mod tests {
             "`tcp:localhost` is not an address like tcp:127.0.0.1:6653 or tcp:[::1]:6653",
         );
         let in_list = |list: EndpointList, text: &str| list.parse(text).unwrap_err().to_string();
-        // `tcp:6653` is not an address at all; its direction comes first.
+        // `tcp:6653` is also not an address, but the error names the wrong direction.
         assert_eq!(
             in_list(EndpointList::Listen, "tcp:6653"),
             "`tcp:6653`: `listen` takes ptcp:PORT, such as ptcp:6653"

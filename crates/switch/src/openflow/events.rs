@@ -50,9 +50,9 @@ pub(crate) enum ControlEvent {
 /// The sockets of a bridge that a change closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SocketsToClose {
-    /// Those that are not configured any more.
+    /// The sockets that are not configured any more.
     Removed,
-    /// All of them, so that every peer connects again.
+    /// All sockets, so that every peer connects again.
     All,
 }
 
@@ -87,7 +87,7 @@ impl ChangedPorts {
         self.came.notify_one();
     }
 
-    /// Waits until there are some, and takes them. Cancelling this call loses none.
+    /// Waits until ports have changed, and takes them. Cancelling this call loses none.
     pub(crate) async fn take(&self) -> BTreeSet<(BridgeId, PortNo)> {
         loop {
             let ports = std::mem::take(&mut *self.ports.lock());
@@ -107,7 +107,7 @@ impl Removals {
         }
     }
 
-    /// Waits until there are some, and takes them. Cancelling this call loses none.
+    /// Waits until rules were removed, and takes them. Cancelling this call loses none.
     pub(crate) async fn take(&self) -> Vec<RemovedRule> {
         loop {
             let removed = std::mem::take(&mut *self.waiting.lock());

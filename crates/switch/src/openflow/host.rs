@@ -41,7 +41,7 @@ pub(crate) struct BridgeHost {
 /// `OFPPF_10GB_FD` and `OFPPF_COPPER`, as virtual devices of the kernel report.
 const VIRTUAL_LINK: u32 = 1 << 6 | 1 << 11;
 
-/// Speed of such a link.
+/// Speed of a virtual link.
 const VIRTUAL_LINK_KBPS: u32 = 10_000_000;
 
 impl BridgeHost {

@@ -35,9 +35,9 @@ pub enum TraceError {
     /// One of several announced flows is wrong.
     #[error("flow {number}, `{flow}`: {error}")]
     AnnouncedFlow {
-        /// Its number, from 1 on.
+        /// Number of the flow, from 1 on.
         number: usize,
-        /// Its text.
+        /// Text of the flow.
         flow: String,
         /// The mistake.
         error: Box<Self>,

@@ -168,7 +168,7 @@ impl<'a> Tracer<'a> {
     pub(crate) fn explain_valid(&self, traversal: &Traversal, id: BridgeId) -> Trace {
         let key = (&traversal.key).into();
         let (_, mut notes) = self.pipeline.explain_newest(&key, traversal.continuation.as_ref());
-        // A sub-traversal ends before the others.
+        // A sub-traversal ends before the later visits.
         notes.retain(|note| note.visit.is_none_or(|visit| visit < traversal.visits.len()));
         let packet = TracedPacket::new(key, None, self.vlan_limit);
         self.explain(traversal, &notes, packet, id, &mut VecDeque::new())

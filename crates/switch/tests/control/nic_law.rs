@@ -75,8 +75,8 @@ fn rule() -> impl Strategy<Value = String> {
         |(table, priority, matching, write, end, is_over)| {
             let end = match (table, is_over) {
                 (2, _) | (_, true) => end.to_owned(),
-                // The packet returns from the first group with the registers and the action set
-                // that this left.
+                // The packet returns from the first resubmit with the registers and the action set
+                // that it left.
                 (0, false) if priority > 6 => "resubmit(,1),resubmit(,2)".to_owned(),
                 (_, false) => format!("goto_table:{}", table + 1),
             };

@@ -160,7 +160,7 @@ async fn a_barrier_covers_packets_from_patch_ports() {
         let rule = parse_rule(FlowModCommand::Add, &text, &NoPortNames).unwrap();
         controller.send(&Message::FlowMod(rule)).await;
         assert_eq!(controller.ask(&Message::BarrierRequest).await, Message::BarrierReply);
-        // Translated again, and a hit.
+        // The first packet is translated again, and the second is a hit.
         for number in [round, round] {
             from.send(&frame(number));
             assert_eq!(targets[target].next_received().await, frame(number));

@@ -61,7 +61,7 @@ type Restart<T> = fn(&mut T);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ConnectionState {
     There,
-    /// It will be lost, at the latest when all operations are complete.
+    /// The connection will be lost, at the latest when all operations are complete.
     Leaving,
     Away(u32),
 }

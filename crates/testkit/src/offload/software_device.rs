@@ -41,11 +41,11 @@ pub struct SoftwareDevice {
 /// An entry of a [`SoftwareDevice`].
 #[derive(Clone, Debug)]
 pub struct SoftEntry {
-    /// Its stage.
+    /// Stage of the entry.
     pub stage: StageId,
-    /// Its rule.
+    /// Rule of the entry.
     pub rule: Arc<LtmRule>,
-    /// Its hits.
+    /// Hits of the entry.
     pub counters: Counters,
 }
 
@@ -93,7 +93,7 @@ impl SoftwareDevice {
         Self { capabilities, ..self }
     }
 
-    /// Its entries.
+    /// Returns the entries of the device.
     #[must_use]
     pub const fn entries(&self) -> &BTreeMap<LtmIndex, SoftEntry> {
         &self.entries

@@ -177,7 +177,8 @@ impl LearnedIndex {
         if self.is_off() {
             return;
         }
-        // The row may have another entry by now, so the recorded box comes first.
+        // Another entry may use the row by now, so the recorded box is preferred to that of the
+        // row.
         let recorded = self.boxes.as_ref().and_then(|boxes| *boxes.get(slot as usize)?);
         let own = recorded.or_else(|| Some(CatalogueBox::of_words(words)));
         self.record(BoxChange { slot, own: None });
@@ -243,7 +244,7 @@ impl LearnedIndex {
                 true
             }
             Err(NoTraining::Busy(boxes)) => {
-                // A former index has the trainer: the next iteration tries again.
+                // The trainer still works on an earlier index: the next iteration tries again.
                 self.boxes = Some(boxes);
                 false
             }

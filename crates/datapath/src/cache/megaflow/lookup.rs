@@ -329,7 +329,7 @@ mod tests {
             let bits = if number % 2 == 0 { [7, 7, 0] } else { [7, 7, 7] };
             model.run(&Op::Insert { key: [number & 7, number >> 3, 0], mask: bits });
         }
-        // It records the entries, begins, and takes the index.
+        // The entries are recorded, the training begins and ends, and the cache takes the index.
         model.maintain(4);
         assert_eq!(
             (model.megaflows.learned().trainings(), model.megaflows.learned().len()),

@@ -31,7 +31,7 @@ pub(in crate::thread) struct Repairer {
     mode: Repair,
     /// Translations left for repairs in this iteration.
     left: usize,
-    /// With a rate: the earliest time of the next repair.
+    /// Earliest time of the next repair, if repairs have a rate.
     next: Time,
 }
 
@@ -40,7 +40,7 @@ pub(in crate::thread) struct Repairer {
 /// Its packets have missed by then.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// With a rate: the repairs due in this time may be done at once.
+/// Maximum pause of which the repairs may be made up at once, if they have a rate.
 const SAVED_MAX: Duration = Duration::from_millis(10);
 
 /// Maximum number of repairs abandoned in an iteration.
@@ -71,7 +71,7 @@ impl Repairer {
         if self.next > now || rate == 0 {
             return false;
         }
-        // The constant is a part of a second.
+        // The constant is less than a second.
         let saved = u64::try_from(SAVED_MAX.as_nanos()).unwrap_or(u64::MAX);
         let earliest = Time::from_nanoseconds(now.nanoseconds().saturating_sub(saved));
         self.next = self.next.max(earliest).after(Duration::from_secs(1) / rate);
@@ -152,7 +152,7 @@ mod tests {
             made += usize::from(repairer.allows(now));
         }
         assert!((990..=1010).contains(&made), "{made}");
-        // Repairs that were not done in time are lost, except for 10 ms.
+        // The allowance of a pause is lost, except for that of 10 ms.
         let later = Time::ZERO.after(Duration::from_secs(60));
         let at_once = (0..1000).filter(|_| repairer.allows(later)).count();
         assert!((9..=12).contains(&at_once), "{at_once}");

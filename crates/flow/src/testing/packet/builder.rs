@@ -154,42 +154,42 @@ impl PacketBuilder {
         }
     }
 
-    /// With these MAC addresses; else 02:00:00:00:00:01 to 02:00:00:00:00:02.
+    /// Sets the MAC addresses; by default 02:00:00:00:00:01 to 02:00:00:00:00:02.
     #[must_use]
     pub fn macs(mut self, source: [u8; 6], destination: [u8; 6]) -> Self {
         (self.source, self.destination) = (source, destination);
         self
     }
 
-    /// With a VLAN tag after those that it has.
+    /// Adds a VLAN tag after the existing ones.
     #[must_use]
     pub fn tag(mut self, tpid: u16, tci: u16) -> Self {
         self.tags.push((tpid, tci & !0x1000));
         self
     }
 
-    /// In an 802.3 frame with a SNAP header.
+    /// Makes the frame an 802.3 frame with a SNAP header.
     #[must_use]
     pub fn snap(mut self) -> Self {
         self.encapsulation = Encapsulation::Snap;
         self
     }
 
-    /// With an MPLS label stack entry after those that it has.
+    /// Adds an MPLS label stack entry after the existing ones.
     #[must_use]
     pub fn mpls(mut self, label: u32, class: u8, ttl: u8) -> Self {
         self.labels.push(label << 12 | u32::from(class) << 9 | u32::from(ttl));
         self
     }
 
-    /// Without MPLS labels.
+    /// Removes the MPLS labels.
     #[must_use]
     pub fn without_labels(mut self) -> Self {
         self.labels.clear();
         self
     }
 
-    /// With this type of service or traffic class, if it is an IP packet.
+    /// Sets the type of service or traffic class of an IP packet.
     #[must_use]
     pub fn tos(mut self, value: u8) -> Self {
         match &mut self.network {
@@ -201,7 +201,7 @@ impl PacketBuilder {
         self
     }
 
-    /// With this time to live or hop limit, if it is an IP packet.
+    /// Sets the time to live or hop limit of an IP packet.
     #[must_use]
     pub fn ttl(mut self, value: u8) -> Self {
         match &mut self.network {
@@ -213,7 +213,7 @@ impl PacketBuilder {
         self
     }
 
-    /// With this flow label, if it is an IPv6 packet.
+    /// Sets the flow label of an IPv6 packet.
     #[must_use]
     pub fn flow_label(mut self, value: u32) -> Self {
         if let NetworkLayer::Ipv6(Ipv6 { label, .. }) = &mut self.network {
@@ -222,7 +222,7 @@ impl PacketBuilder {
         self
     }
 
-    /// With these options, if it is an IPv4 packet; at most forty bytes.
+    /// Sets the options of an IPv4 packet, at most forty bytes.
     #[must_use]
     pub fn ipv4_options(mut self, bytes: &[u8]) -> Self {
         if let NetworkLayer::Ipv4(Ipv4 { options, .. }) = &mut self.network {
@@ -259,14 +259,14 @@ impl PacketBuilder {
         self
     }
 
-    /// As this IP protocol with an opaque payload.
+    /// Sets the IP protocol, with an opaque payload.
     #[must_use]
     pub fn protocol(mut self, protocol: u8) -> Self {
         self.transport = TransportLayer::Raw { protocol };
         self
     }
 
-    /// As a TCP acknowledgement.
+    /// Makes the packet a TCP acknowledgement.
     #[must_use]
     pub fn tcp(mut self, source: u16, destination: u16) -> Self {
         self.transport =
@@ -274,7 +274,7 @@ impl PacketBuilder {
         self
     }
 
-    /// With these flags, if it is TCP.
+    /// Sets the flags of a TCP packet.
     #[must_use]
     pub fn tcp_flags(mut self, value: u16) -> Self {
         if let TransportLayer::Tcp { flags, .. } = &mut self.transport {
@@ -292,28 +292,28 @@ impl PacketBuilder {
         self
     }
 
-    /// As UDP.
+    /// Makes the packet UDP.
     #[must_use]
     pub fn udp(mut self, source: u16, destination: u16) -> Self {
         self.transport = TransportLayer::Udp { ports: [source, destination] };
         self
     }
 
-    /// As SCTP.
+    /// Makes the packet SCTP.
     #[must_use]
     pub fn sctp(mut self, source: u16, destination: u16) -> Self {
         self.transport = TransportLayer::Sctp { ports: [source, destination] };
         self
     }
 
-    /// As ICMP, or ICMPv6 if it is an IPv6 packet.
+    /// Makes the packet ICMP, or ICMPv6 if it is an IPv6 packet.
     #[must_use]
     pub fn icmp(mut self, kind: u8, code: u8) -> Self {
         self.transport = TransportLayer::Icmp { kind, code };
         self
     }
 
-    /// As neighbour discovery, if it is an IPv6 packet.
+    /// Makes an IPv6 packet neighbour discovery.
     #[must_use]
     pub fn neighbour(mut self, message: Neighbour) -> Self {
         if matches!(self.network, NetworkLayer::Ipv6(_)) {
@@ -322,14 +322,14 @@ impl PacketBuilder {
         self
     }
 
-    /// With this payload.
+    /// Sets the payload.
     #[must_use]
     pub fn payload(mut self, payload: impl Into<Vec<u8>>) -> Self {
         self.payload = payload.into();
         self
     }
 
-    /// With transport checksums in this state.
+    /// Sets the state of the transport checksums.
     #[must_use]
     pub fn checksums(mut self, checksums: Checksums) -> Self {
         self.checksums = checksums;

@@ -32,7 +32,7 @@ pub(super) struct ShortLists {
 
 #[derive(Debug, Default)]
 pub(super) struct ShortList {
-    /// In the order of search: groups of greater length first.
+    /// The groups in the order of search: those of greater length first.
     groups: Vec<ListedGroup>,
     lookups: u32,
 }

@@ -19,7 +19,7 @@ use crate::ltm::{LtmEntryRef, LtmRule, Next};
 /// The rules of one tag.
 #[derive(Debug, Default)]
 pub(super) struct TagRules {
-    /// In the order of their longest rules, longest first.
+    /// The families in the order of their longest rules, longest first.
     families: Vec<MaskFamily>,
 }
 

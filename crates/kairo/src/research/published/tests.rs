@@ -268,7 +268,7 @@ fn removed_rules_leave_nothing() {
         scene.install(0);
         scene.wait(60);
     }
-    // One rule per table but the last, and a free number for one more.
+    // Every table but the last has one rule, and one number is free.
     assert_eq!(scene.engine.shared().rules.numbers().count(), 3);
     assert!(scene.engine.shared().rules.get(4).is_none());
 }

@@ -65,7 +65,7 @@ pub(super) struct DeltaQuestion {
 /// The condition that a found row has yet to pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RemainingTest {
-    /// None: the entry is invalid.
+    /// No condition: the entry is invalid.
     Nothing,
     /// The entry is older than the change of the object.
     Read,
@@ -121,7 +121,7 @@ pub(super) fn answer<K: DBData + Erase<DynData>>(
             }
             while rows.val_valid() {
                 let row: &LinkRow = rows.val().downcast_checked();
-                // Questions and rows are in the order of their ranks.
+                // Queries and rows are in the order of their ranks.
                 let asking = query.iter().rev().map(|(_, question)| question);
                 let asking = asking.take_while(|question| question.rank > rank(row));
                 let before = found.len();

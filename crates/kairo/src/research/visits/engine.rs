@@ -198,7 +198,7 @@ impl Evictor for Visits {
             remaining
         };
         self.step(0);
-        // After a fault the output is empty, and these are all entries.
+        // After a fault the output of the circuit is empty, and `lost` has all entries.
         let lost = std::mem::take(&mut self.lost);
         record_cause(&mut self.causes, Cause::Fault, lost.len());
         evicted.extend(lost);

@@ -119,8 +119,8 @@ impl VisitRelation {
                     RuleChange::Modified(_) if removed_rules_of_change.contains(&own.id) => {
                         rule(DECIDED);
                     }
-                    // It may have been a clause of a conjunction, and then it did not decide alone
-                    // what it matched.
+                    // The rule may have been a clause of a conjunction. Other clauses then decided
+                    // its lookups too.
                     RuleChange::Modified(_) => [DECIDED, OVERLAPPED].into_iter().for_each(rule),
                 },
             }

@@ -28,9 +28,9 @@ enum Event {
     InstallLate(Packet, Vec<Op>),
     /// An entry is lost, by its place among those that there are.
     Remove(prop::sample::Index),
-    /// These are applied together, each as its own version.
+    /// Changes that are applied together, each as its own version.
     Change(Vec<Op>),
-    /// These are one version.
+    /// Changes that are one version.
     Bundle(Vec<Op>),
     Tidy,
 }
@@ -148,7 +148,7 @@ impl Scene {
         self.met.add("removed", 1);
     }
 
-    /// Each is its own version; the engines receive all of them at once.
+    /// Applies changes, each as its own version, all at once for the engines.
     fn change(&mut self, ops: &[Op]) {
         let (mut changes, mut is_seen) = (Vec::new(), true);
         for op in ops {
@@ -227,7 +227,7 @@ impl Scene {
     }
 }
 
-/// Where two paths of a packet part.
+/// Returns the object at which two paths of a packet differ.
 fn parts(before: &Path, now: &Path) -> Option<ReadObject> {
     let first = before.iter().zip(now).find(|(before, now)| before != now);
     let longer = || before.get(now.len()).or_else(|| now.get(before.len()));

@@ -48,7 +48,7 @@ pub(super) enum Action {
     Write(Packet, Packet, u8),
     /// Copies the source over the lowest bits of the destination, and continues.
     Copy(u8),
-    /// The same with the port.
+    /// Copies the port over the lowest bits of the destination, and continues.
     CopyPort(u8),
     /// Writes the port, and continues.
     WritePort(Packet, u8),
@@ -85,7 +85,7 @@ pub(super) enum PortToggle {
 #[derive(Clone, Debug)]
 pub(super) enum Op {
     Add(Rule),
-    /// By its place among the rules that there are.
+    /// Deletes a rule, by its index among the existing rules.
     Delete(prop::sample::Index),
     Modify(prop::sample::Index, Action),
     /// A group leads to another port, or is one of fast failover.
@@ -130,7 +130,7 @@ struct Port {
 
 /// A host that was seen once.
 struct Host {
-    /// Where, unless that is forgotten.
+    /// The port of the host, unless it is forgotten.
     port: Option<u8>,
     /// When it was seen last.
     seen: u64,
@@ -247,7 +247,7 @@ fn number(address: [u8; 6]) -> u128 {
     address.iter().fold(0, |number, byte| number << 8 | u128::from(*byte))
 }
 
-/// As people write it.
+/// Returns the MAC address of a host as text.
 fn hardware(host: u8) -> String {
     address(host).map(|byte| format!("{byte:02x}")).join(":")
 }
@@ -325,7 +325,8 @@ fn goto(table: u8, next: u8) -> String {
 }
 
 impl Model {
-    /// Without rules; groups send to the ingress port, and no address was learned.
+    /// Returns a model without rules, and the requests that create it.
+    /// Groups send to the ingress port, and no address was learned.
     pub(super) fn new() -> (Self, Vec<Request>) {
         let port = |number: u8| {
             let info = PortInfo::datapath(number.into());
@@ -439,7 +440,7 @@ impl Model {
         }
     }
 
-    /// As NORMAL does.
+    /// Forwards a packet as `NORMAL` does.
     fn switch(&self, packet: Packet, path: &mut Path) {
         let seen = |host| self.hosts.get(&host);
         path.push((ReadObject::Host(SENDER), seen(SENDER).map(|own| own.name)));

@@ -244,7 +244,7 @@ mod tests {
             for (field, bits) in FIELDS.iter().zip(bits) {
                 mask.add_bits(*field, bits & field.slot().value_max());
             }
-            // Bits of the mask are those of the megaflow, the others are any.
+            // The bits of the mask are those of the megaflow, all others are arbitrary.
             let mut covered = key(&other);
             for (index, bits) in SparseMask::from(&mask).iter() {
                 let words = covered.words_mut();

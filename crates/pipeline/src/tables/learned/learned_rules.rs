@@ -222,7 +222,7 @@ impl LearnedRules {
             return NO_REST;
         }
         let rest = Match::new(&rule.matching.key(), &mask);
-        // Few rests are different; a table with more is searched rest by rest at each insertion.
+        // Most tables have few different rests. Only the last ones are searched for an equal one.
         let known = self.rests.iter().rev().take(RESTS_SEARCHED).position(|own| *own == rest);
         let last = self.rests.len();
         let index = known.map_or(last, |back| last - 1 - back);

@@ -123,7 +123,7 @@ fn stacked() -> impl Strategy<Value = Vec<Action>> {
     })
 }
 
-/// A world in which rules have mostly such actions.
+/// A world in which most actions of rules concern labels.
 pub(super) fn world() -> impl Strategy<Value = Vec<Op>> {
     let met = BRIDGES
         .map(|id| conjunction::common_conjunction().prop_map(move |rules| Op::Apply(id, rules)));

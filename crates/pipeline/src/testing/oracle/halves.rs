@@ -39,7 +39,7 @@ pub(super) struct Halves {
     resubmits_at_cut: Option<u16>,
     /// Meters since the innermost copy was made.
     copies: Copies,
-    /// The same, at the first cut since the innermost copy was made.
+    /// Value of `copies` at the first cut since the innermost copy was made.
     copies_at_cut: Option<Copies>,
     /// Limit of the parsings of the packet and all of its copies.
     parsed_max: usize,

@@ -14,7 +14,7 @@ impl Walker<'_> {
     pub(super) fn label(&mut self, action: &Action) -> Result<bool, TraversalError> {
         match action {
             Action::SetNwTtl(ttl) => self.set(FieldId::NwTtl, (*ttl).into(), 0xff),
-            // Each of these is there for packets of one protocol.
+            // Only packets of one protocol have each of these fields.
             Action::SetTpSrc(port) => {
                 self.set(FieldId::TcpSrc, (*port).into(), 0xffff);
                 self.set(FieldId::UdpSrc, (*port).into(), 0xffff);

@@ -21,7 +21,7 @@ use crate::{
 pub enum LearnEffect {
     /// A rule.
     Rule(Box<RuleToLearn>),
-    /// Where a MAC address is.
+    /// The location of a MAC address.
     Mac(MacSighting),
 }
 
@@ -200,12 +200,12 @@ fn wanted(target: Subfield, value: u128) -> Vec<(FieldId, u8, bool)> {
         (0..width).map(|bit| (field, offset + bit, value >> bit & 1 == 1)).collect()
     };
     match (target.field, target.width) {
-        // A port of 16 bits; the reserved ones have 32.
+        // The number has 16 bits here; reserved ports have 32.
         (FieldId::InPort, 16) => {
             let reserved = if value >= 0xff00 { 0xffff_0000 } else { 0 };
             bits(FieldId::InPort, 0, 32, value | reserved)
         }
-        // The id of a tag that there is.
+        // The VLAN id of a tag that is present.
         (FieldId::DlVlan, 12) => {
             [bits(FieldId::DlVlan, 0, 12, value), vec![(FieldId::VlanTci, 12, true)]].concat()
         }

@@ -53,7 +53,7 @@ fn bucket(kind: GroupKind) -> impl Strategy<Value = Bucket> {
 fn selection() -> impl Strategy<Value = Selection> {
     let field = select(FieldId::all().filter(is_readable).collect::<Vec<_>>());
     let masked = field.prop_flat_map(|field| (Just(field), field_bits(field)));
-    // A mask is written as a value of the field, and some fields have no word for some values.
+    // The text shows a mask as a value of its field, and for some values some fields have no text.
     let legal = masked.prop_filter_map("a mask with a word", |(field, (_, mask))| {
         let (all, word) = (field.value_max(), format_value(field, mask, field.value_max()));
         let is_written = mask == all || parse_value(field, &word) == Ok((mask, all));

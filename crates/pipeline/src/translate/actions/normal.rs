@@ -64,7 +64,7 @@ pub(super) fn normal(egress: &mut Egress<'_, '_>) -> Result<(), TraversalError> 
     }
     if learns && source & GROUP_ADDRESS == 0 {
         learn_source(egress, vlan, bytes(source), ingress)?;
-        // The source and the destination are the same: its port is the ingress port.
+        // Source and destination are one address, so its port is the ingress port.
         if source == target {
             egress.note(NotedDecision::SourceIsDestination(bytes(source)));
             return Ok(());

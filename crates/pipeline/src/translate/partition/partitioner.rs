@@ -24,7 +24,7 @@ pub(in crate::translate) enum Partitioner {
     /// Nothing.
     #[default]
     Off,
-    /// Record them.
+    /// Record partition points.
     Record(Vec<PartitionPoint>),
     /// End before the visit with this index.
     EndBefore(usize),

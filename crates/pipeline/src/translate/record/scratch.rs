@@ -11,7 +11,7 @@ use crate::traversals::traversal::Visit;
 pub(super) struct Scratch {
     /// Consulted bits of the packet as it arrived.
     pub(super) mask: Box<GrowingMask>,
-    /// The bits of `mask` before the tail, which begins with an empty mask.
+    /// Value of `mask` when the tail began. The tail has a mask of its own.
     pub(super) mask_before: Box<GrowingMask>,
     /// Bits that were rewritten since the packet arrived.
     pub(super) written: GrowingMask,

@@ -167,8 +167,8 @@ const SPARE: &[Spare] = &[
         "consult_word(word, 0xffff_ffff",
         "labels_that_are_pushed_popped_and_put_back",
     ),
-    // Packets that agree are generated in one bridge, never recirculated; no change is one of
-    // settings.
+    // All generated packets of a comparison are in one bridge and not recirculated. No generated
+    // change is one of settings.
     spare(
         "translate/entry.rs",
         "word::BRIDGE",

@@ -41,7 +41,7 @@ proptest! {
         ops in prop::collection::vec(generate::op(), 0..6),
         packets in prop::collection::vec(generate::packet(), 8),
     ) {
-        // The one counts decisions, the other translations.
+        // The first twin counts decisions, the second translations.
         let (mut twin, mut expected) = (Twin::new(&world), Twin::new(&world));
         let mut decider = PacketDecider::new();
         let mut decision = PacketDecision::default();

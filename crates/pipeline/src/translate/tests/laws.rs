@@ -51,7 +51,7 @@ pub(in crate::translate) fn agreeing_packets_get_one_result(
     Ok(())
 }
 
-/// The same for packets that were parsed again.
+/// Recirculated packets that agree under a mask get one result.
 pub(in crate::translate) fn agreeing_packets_continue_alike(
     twin: &Twin,
     key: &FlowKey,

@@ -20,11 +20,11 @@ pub enum Training {
     /// In a thread of its own.
     #[default]
     Thread,
-    /// At once, in the thread that asks: for tests, which must be deterministic.
+    /// At once, in the requesting thread, so that tests are deterministic.
     Inline,
     /// Like `Inline`, but the index arrives later: for tests.
     Delayed {
-        /// Number of times that the thread asks for the index in vain.
+        /// Number of polls at which the index is not ready yet.
         polls: u32,
     },
     /// Nowhere, as if the trainer had panicked: for tests.
@@ -39,9 +39,9 @@ pub(crate) struct Trainer(TrainerKind);
 enum TrainerKind {
     /// A thread with a queue of jobs.
     Thread(SyncSender<TrainerJob>),
-    /// The thread that asks, which gets the index after some polls.
+    /// The requesting thread, which gets the index after some polls.
     Caller { polls: u32 },
-    /// None: the thread has panicked.
+    /// No trainer: the thread has panicked.
     Lost,
 }
 

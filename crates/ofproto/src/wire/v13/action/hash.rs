@@ -53,7 +53,7 @@ fn read_choice<T: Copy>(choices: &[T], number: u16) -> Result<T, ErrorCode> {
 
 fn put_choice<T: PartialEq>(out: &mut Vec<u8>, choices: &[T], choice: &T) {
     let number = choices.iter().position(|known| known == choice);
-    // Every choice is in its list, and each list has a few.
+    // Each list has all variants of its type, so the choice is found. The lists are short.
     out.put_u16(number.and_then(|number| u16::try_from(number).ok()).unwrap_or(u16::MAX));
 }
 

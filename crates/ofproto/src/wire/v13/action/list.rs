@@ -190,7 +190,7 @@ pub(crate) fn find_bad_action(bytes: &[u8]) -> Option<BadAction> {
     (1..).find_map(|position| {
         let (kind, body) = match frame(&mut reader) {
             Ok(framed) => framed,
-            // The list ends, or the rest has no frame.
+            // The list ends, or the rest is too short for an action.
             Err(Short) => return Some(None),
         };
         let mut id = body.clone();
