@@ -23,7 +23,7 @@ fn known(switch: &Switch, [target, source]: [u64; 2]) -> Traversal {
 }
 
 #[test]
-fn an_address_that_is_not_known_yet() {
+fn a_newly_learned_destination_evicts() {
     let switch = Switch::new();
     switch.add("actions=normal");
     switch.learn(&any_packet());
@@ -32,14 +32,14 @@ fn an_address_that_is_not_known_yet() {
 }
 
 #[test]
-fn an_address_that_moves_to_another_port() {
+fn a_moved_destination_evicts() {
     let switch = Switch::new();
     let entry = known(&switch, [0, 0]);
     switch.assert_needed(entry, Kind::Mac, |switch| vec![switch.learn(&packet(3, [2, 1]))]);
 }
 
 #[test]
-fn an_address_that_ages_out() {
+fn an_aged_out_destination_evicts() {
     let switch = Switch::new();
     let ageing = BridgeSettings::default().mac_ageing.as_secs();
     let entry = known(&switch, [0, 1]);
@@ -47,14 +47,14 @@ fn an_address_that_ages_out() {
 }
 
 #[test]
-fn an_address_that_is_flushed() {
+fn a_flushed_address_evicts() {
     let switch = Switch::new();
     let entry = known(&switch, [0, 0]);
     switch.assert_needed(entry, Kind::Mac, |switch| vec![switch.0.flush_macs(BRIDGE)]);
 }
 
 #[test]
-fn an_address_that_a_full_table_forgets() {
+fn an_address_forgotten_by_a_full_table_evicts() {
     let switch = Switch::new();
     let settings = BridgeSettings { macs_max: 2, ..BridgeSettings::default() };
     switch.0.set_settings(BRIDGE, settings).unwrap();
@@ -63,14 +63,14 @@ fn an_address_that_a_full_table_forgets() {
 }
 
 #[test]
-fn the_source_of_a_packet_that_moves_to_another_port() {
+fn a_moved_source_evicts() {
     let switch = Switch::new();
     let entry = known(&switch, [0, 0]);
     switch.assert_needed(entry, Kind::Mac, |switch| vec![switch.learn(&packet(3, [1, 2]))]);
 }
 
 #[test]
-fn the_source_of_a_packet_that_ages_out() {
+fn an_aged_out_source_evicts() {
     let switch = Switch::new();
     let ageing = BridgeSettings::default().mac_ageing.as_secs();
     let entry = known(&switch, [1, 0]);

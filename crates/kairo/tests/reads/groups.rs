@@ -31,7 +31,7 @@ fn switch(groups: &[&str]) -> Switch {
 }
 
 #[test]
-fn a_group() {
+fn a_modified_group_evicts() {
     let switch = switch(&["group_id=1,type=all,bucket=output:2"]);
     let entry = switch.translate(&any_packet());
     switch.assert_needed(entry, Kind::Group, |switch| {
@@ -40,7 +40,7 @@ fn a_group() {
 }
 
 #[test]
-fn a_group_that_a_bucket_sends_to() {
+fn a_deleted_group_of_a_bucket_evicts() {
     let groups = ["group_id=2,type=all,bucket=output:2", "group_id=1,type=all,bucket=group:2"];
     let switch = switch(&groups);
     let entry = switch.translate(&any_packet());
@@ -48,28 +48,28 @@ fn a_group_that_a_bucket_sends_to() {
 }
 
 #[test]
-fn a_watched_group_that_changes() {
+fn a_modified_watched_group_evicts() {
     let switch = switch(&[IS_LIVE, WATCHES_GROUP]);
     let entry = switch.translate(&any_packet());
     switch.assert_needed(entry, Kind::Group, |switch| vec![switch.group(MODIFY, IS_DEAD)]);
 }
 
 #[test]
-fn a_watched_group_that_is_removed() {
+fn a_deleted_watched_group_evicts() {
     let switch = switch(&[IS_LIVE, WATCHES_GROUP]);
     let entry = switch.translate(&any_packet());
     switch.assert_needed(entry, Kind::Group, |switch| vec![switch.group(DELETE, "group_id=2")]);
 }
 
 #[test]
-fn a_watched_group_that_does_not_exist_yet() {
+fn an_added_watched_group_evicts() {
     let switch = switch(&[WATCHES_GROUP]);
     let entry = switch.translate(&any_packet());
     switch.assert_needed(entry, Kind::Group, |switch| vec![switch.group(ADD, IS_LIVE)]);
 }
 
 #[test]
-fn a_group_that_a_watched_group_watches() {
+fn an_indirectly_watched_group_evicts() {
     let between = "group_id=3,type=ff,bucket=watch_group:2,output:4";
     let outer = WATCHES_GROUP.replace("watch_group:2", "watch_group:3");
     let switch = switch(&[IS_LIVE, between, &outer]);
@@ -78,7 +78,7 @@ fn a_group_that_a_watched_group_watches() {
 }
 
 #[test]
-fn a_watched_port_without_an_output() {
+fn a_watched_port_without_output_evicts() {
     let switch =
         switch(&["group_id=1,type=ff,bucket=watch_port:4,output:2,bucket=watch_port:3,output:3"]);
     let entry = switch.translate(&any_packet());
@@ -88,7 +88,7 @@ fn a_watched_port_without_an_output() {
 }
 
 #[test]
-fn a_port_that_a_bucket_watches_until_its_link_comes_up() {
+fn a_watched_link_that_comes_up_evicts() {
     let switch =
         switch(&["group_id=1,type=ff,bucket=watch_port:2,output:2,bucket=watch_port:3,output:3"]);
     switch.set_ports(|ports| ports[1].link_up = false);
@@ -99,7 +99,7 @@ fn a_port_that_a_bucket_watches_until_its_link_comes_up() {
 }
 
 #[test]
-fn a_port_that_a_bucket_of_a_select_group_watches() {
+fn a_watched_link_of_a_select_bucket_evicts() {
     let switch = switch(&["group_id=1,type=select,bucket=watch_port:4,output:2"]);
     let entry = switch.translate(&any_packet());
     switch.assert_needed(entry, Kind::Port, |switch| {
@@ -108,7 +108,7 @@ fn a_port_that_a_bucket_of_a_select_group_watches() {
 }
 
 #[test]
-fn a_port_that_a_watched_group_watches() {
+fn an_indirectly_watched_link_evicts() {
     let switch = switch(&[IS_LIVE, WATCHES_GROUP]);
     let entry = switch.translate(&any_packet());
     switch.assert_needed(entry, Kind::Port, |switch| {
@@ -117,7 +117,7 @@ fn a_port_that_a_watched_group_watches() {
 }
 
 #[test]
-fn a_meter() {
+fn a_modified_meter_evicts() {
     let switch = Switch::new();
     switch.meter(MeterCommand::Add, "meter=1,pktps,band=type=drop,rate=5");
     switch.add("actions=meter:1,output:2");
@@ -128,7 +128,7 @@ fn a_meter() {
 }
 
 #[test]
-fn a_missing_meter_of_packet_ins() {
+fn an_added_packet_in_meter_evicts() {
     let switch = Switch::new();
     switch.add("actions=controller(max_len=64,meter_id=1)");
     let entry = switch.translate(&any_packet());

@@ -5,7 +5,7 @@ use shunt_pipeline::FlowModCommand;
 use crate::{Kind, Switch, any_packet, packet};
 
 #[test]
-fn a_rule_that_a_packet_learned() {
+fn a_deleted_learned_rule_evicts() {
     let switch = Switch::new();
     switch.add(
         "actions=learn(table=1,cookie=5,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],output:NXM_OF_IN_PORT[])",
@@ -19,7 +19,7 @@ fn a_rule_that_a_packet_learned() {
 }
 
 #[test]
-fn the_number_of_rules_under_a_limit() {
+fn a_changed_number_of_learned_rules_evicts() {
     let switch = Switch::new();
     switch.add("actions=learn(table=1,cookie=5,limit=1,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[])");
     switch.learn(&packet(1, [3, 2]));
@@ -31,7 +31,7 @@ fn the_number_of_rules_under_a_limit() {
 }
 
 #[test]
-fn the_hidden_state_readable_after_a_partition_point() {
+fn newly_readable_hidden_state_evicts() {
     let switch = Switch::new();
     switch.add("actions=load:5->NXM_NX_REG5[],goto_table:1");
     switch.add("table=1,actions=output:2");

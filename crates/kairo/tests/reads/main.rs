@@ -50,50 +50,50 @@ macro_rules! kinds {
 
 kinds! {
     Ports: [
-        the_ports_of_a_flood,
-        the_ports_that_normal_floods_to,
-        the_vlans_of_the_ports_that_normal_floods_to,
-        more_ports_than_are_recorded_individually,
+        a_port_added_to_a_flood_evicts,
+        a_port_added_to_a_normal_flood_evicts,
+        changed_vlans_of_a_normal_flood_evict,
+        a_changed_port_of_many_outputs_evicts,
     ];
     Port: [
-        the_ports,
-        a_port_that_does_not_exist_yet,
-        the_peer_of_a_patch,
-        the_ingress_port_with_a_no_recv_port,
-        the_ingress_port_with_a_no_fwd_port,
-        a_watched_port_without_an_output,
-        a_port_that_a_bucket_watches_until_its_link_comes_up,
-        a_port_that_a_bucket_of_a_select_group_watches,
-        a_port_that_a_watched_group_watches,
-        the_ports_that_a_bundle_chooses_among,
-        the_vlans_of_the_port_that_a_packet_came_in_by,
-        the_vlans_of_the_port_that_normal_sends_to,
+        a_changed_output_port_evicts,
+        an_added_output_port_evicts,
+        a_removed_patch_peer_evicts,
+        a_further_no_recv_port_evicts,
+        a_further_no_fwd_port_evicts,
+        a_watched_port_without_output_evicts,
+        a_watched_link_that_comes_up_evicts,
+        a_watched_link_of_a_select_bucket_evicts,
+        an_indirectly_watched_link_evicts,
+        a_changed_link_of_a_bundle_evicts,
+        changed_vlans_of_the_ingress_port_evict,
+        changed_vlans_of_the_output_port_evict,
     ];
     PortFilters: [
-        the_port_filters_of_received_packets,
-        the_port_filters_of_sent_packets,
+        the_first_no_recv_port_evicts,
+        the_first_no_fwd_port_evicts,
     ];
-    Bridge: [a_bridge_that_does_not_exist_yet];
+    Bridge: [an_added_peer_bridge_evicts];
     Group: [
-        a_group,
-        a_group_that_a_bucket_sends_to,
-        a_watched_group_that_changes,
-        a_watched_group_that_is_removed,
-        a_watched_group_that_does_not_exist_yet,
-        a_group_that_a_watched_group_watches,
+        a_modified_group_evicts,
+        a_deleted_group_of_a_bucket_evicts,
+        a_modified_watched_group_evicts,
+        a_deleted_watched_group_evicts,
+        an_added_watched_group_evicts,
+        an_indirectly_watched_group_evicts,
     ];
-    Meter: [a_meter, a_missing_meter_of_packet_ins];
+    Meter: [a_modified_meter_evicts, an_added_packet_in_meter_evicts];
     Mac: [
-        an_address_that_is_not_known_yet,
-        an_address_that_moves_to_another_port,
-        an_address_that_ages_out,
-        an_address_that_is_flushed,
-        an_address_that_a_full_table_forgets,
-        the_source_of_a_packet_that_moves_to_another_port,
-        the_source_of_a_packet_that_ages_out,
+        a_newly_learned_destination_evicts,
+        a_moved_destination_evicts,
+        an_aged_out_destination_evicts,
+        a_flushed_address_evicts,
+        an_address_forgotten_by_a_full_table_evicts,
+        a_moved_source_evicts,
+        an_aged_out_source_evicts,
     ];
-    Live: [the_hidden_state_readable_after_a_partition_point];
-    Learned: [a_rule_that_a_packet_learned, the_number_of_rules_under_a_limit];
+    Live: [newly_readable_hidden_state_evicts];
+    Learned: [a_deleted_learned_rule_evicts, a_changed_number_of_learned_rules_evicts];
 }
 
 const BRIDGE: BridgeId = BridgeId::new(1);

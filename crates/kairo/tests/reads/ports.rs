@@ -15,7 +15,7 @@ use crate::{BRIDGE, Kind, PEER, Switch, WHOLE, any_packet, packet};
 const VLAN: u16 = 5;
 
 #[test]
-fn the_ports() {
+fn a_changed_output_port_evicts() {
     let switch = Switch::new();
     switch.add("actions=output:2");
     let entry = switch.translate(&any_packet());
@@ -25,7 +25,7 @@ fn the_ports() {
 }
 
 #[test]
-fn a_port_that_does_not_exist_yet() {
+fn an_added_output_port_evicts() {
     let switch = Switch::new();
     switch.add("actions=output:9");
     let entry = switch.translate(&any_packet());
@@ -35,7 +35,7 @@ fn a_port_that_does_not_exist_yet() {
 }
 
 #[test]
-fn the_peer_of_a_patch() {
+fn a_removed_patch_peer_evicts() {
     let switch = Switch::new();
     lead_to_peer(&switch);
     add_peer(&switch);
@@ -47,7 +47,7 @@ fn the_peer_of_a_patch() {
 }
 
 #[test]
-fn the_ports_of_a_flood() {
+fn a_port_added_to_a_flood_evicts() {
     let switch = Switch::new();
     switch.add("actions=flood");
     let entry = switch.translate(&any_packet());
@@ -57,7 +57,7 @@ fn the_ports_of_a_flood() {
 }
 
 #[test]
-fn more_ports_than_are_recorded_individually() {
+fn a_changed_port_of_many_outputs_evicts() {
     let switch = Switch::new();
     switch.set_ports(|ports| ports.extend((5..=40).map(PortInfo::datapath)));
     let outputs: Vec<_> = (2..=40).map(|port| format!("output:{port}")).collect();
@@ -69,7 +69,7 @@ fn more_ports_than_are_recorded_individually() {
 }
 
 #[test]
-fn the_port_filters_of_received_packets() {
+fn the_first_no_recv_port_evicts() {
     let switch = Switch::new();
     switch.add("actions=output:2");
     let entry = switch.translate(&any_packet());
@@ -79,7 +79,7 @@ fn the_port_filters_of_received_packets() {
 }
 
 #[test]
-fn the_ingress_port_with_a_no_recv_port() {
+fn a_further_no_recv_port_evicts() {
     let switch = Switch::new();
     switch.set_ports(|ports| ports[3].config = no_recv());
     switch.add("actions=output:2");
@@ -90,7 +90,7 @@ fn the_ingress_port_with_a_no_recv_port() {
 }
 
 #[test]
-fn the_port_filters_of_sent_packets() {
+fn the_first_no_fwd_port_evicts() {
     let switch = Switch::new();
     switch.add("actions=goto_table:1");
     switch.add("table=1,actions=in_port");
@@ -104,7 +104,7 @@ fn the_port_filters_of_sent_packets() {
 }
 
 #[test]
-fn the_ingress_port_with_a_no_fwd_port() {
+fn a_further_no_fwd_port_evicts() {
     let switch = Switch::new();
     switch.set_ports(|ports| ports[3].config = no_fwd());
     switch.add("actions=in_port");
@@ -115,7 +115,7 @@ fn the_ingress_port_with_a_no_fwd_port() {
 }
 
 #[test]
-fn the_ports_that_a_bundle_chooses_among() {
+fn a_changed_link_of_a_bundle_evicts() {
     let switch = Switch::new();
     switch.set_ports(|ports| ports[1].link_up = false);
     switch.add("actions=bundle(eth_src,0,active_backup,ofport,members:2,3)");
@@ -146,7 +146,7 @@ fn a_port_change_evicts_only_entries_that_read_it() {
 }
 
 #[test]
-fn a_bridge_that_does_not_exist_yet() {
+fn an_added_peer_bridge_evicts() {
     let switch = Switch::new();
     lead_to_peer(&switch);
     let entry = switch.translate(&any_packet());
@@ -154,7 +154,7 @@ fn a_bridge_that_does_not_exist_yet() {
 }
 
 #[test]
-fn the_ports_that_normal_floods_to() {
+fn a_port_added_to_a_normal_flood_evicts() {
     let switch = Switch::new();
     switch.add("actions=normal");
     switch.learn(&any_packet());
@@ -166,7 +166,7 @@ fn the_ports_that_normal_floods_to() {
 
 /// Returns every pair of modes between which a flood to the port differs.
 #[test]
-fn the_vlans_of_the_ports_that_normal_floods_to() {
+fn changed_vlans_of_a_normal_flood_evict() {
     for [before, now] in changes(&[
         carries(VlanMode::Trunk),
         only(VLAN + 1),
@@ -191,7 +191,7 @@ fn the_vlans_of_the_ports_that_normal_floods_to() {
 /// A change of VLANs also forgets the addresses seen there.
 /// It does so without a delta: an entry that reads the location of an address reads the port.
 #[test]
-fn the_vlans_of_the_port_that_normal_sends_to() {
+fn changed_vlans_of_the_output_port_evict() {
     for [before, now] in changes(&[
         carries(VlanMode::Trunk),
         carries(VlanMode::Access(VLAN)),
@@ -214,7 +214,7 @@ fn the_vlans_of_the_port_that_normal_sends_to() {
 }
 
 #[test]
-fn the_vlans_of_the_port_that_a_packet_came_in_by() {
+fn changed_vlans_of_the_ingress_port_evict() {
     for [before, now] in changes(&[
         carries(VlanMode::Trunk),
         carries(VlanMode::Access(VLAN)),
