@@ -33,7 +33,7 @@ const LABEL: u64 = 0x1_0040;
 const BOTTOM: u64 = 0x100;
 
 #[test]
-fn what_the_rule_matches() {
+fn matched_bits_are_in_the_mask() {
     let switch = Switch::new(&["tcp,nw_src=10.0.0.0/8,tp_dst=80,actions=output:2"]);
     let traversal = switch.translate("tcp,nw_src=10.0.0.1,tp_dst=80");
     assert_whole(&traversal, &[FieldId::EthType, FieldId::IpProto, FieldId::TcpDst]);
@@ -43,7 +43,7 @@ fn what_the_rule_matches() {
 }
 
 #[test]
-fn bits_that_exclude_higher_rules() {
+fn bits_that_exclude_higher_rules_are_consulted() {
     let switch = Switch::new(&[
         "priority=3,in_port=3,actions=drop",
         "priority=2,arp,actions=drop",
@@ -63,7 +63,7 @@ fn bits_that_exclude_higher_rules() {
 }
 
 #[test]
-fn the_fragment_bit_of_a_lookup_by_ports() {
+fn a_lookup_by_ports_consults_the_fragment_bit() {
     let switch = Switch::new(&["tcp,tp_dst=80,actions=output:2"]);
     assert_eq!(consulted_bits(&switch.translate("tcp,tp_dst=80"), FieldId::NwFrag), 1);
     let first = switch.translate("tcp,nw_frag=first");
@@ -74,7 +74,7 @@ fn the_fragment_bit_of_a_lookup_by_ports() {
 }
 
 #[test]
-fn the_clauses_of_conjunctions() {
+fn clauses_of_conjunctions_are_consulted() {
     let switch = Switch::new(&["conj_id=7,actions=output:3"]);
     let clause = |matching: &str, clause| {
         rule(matching, vec![Action::Conjunction { id: 7, clause, clauses_count: 2 }])
@@ -92,7 +92,7 @@ fn the_clauses_of_conjunctions() {
 }
 
 #[test]
-fn the_fragment_bit_of_clauses_on_ports() {
+fn clauses_on_ports_consult_the_fragment_bit() {
     let switch = Switch::new(&["conj_id=7,actions=output:3"]);
     let clause = |matching: &str, clause| {
         rule(matching, vec![Action::Conjunction { id: 7, clause, clauses_count: 2 }])
@@ -105,7 +105,7 @@ fn the_fragment_bit_of_clauses_on_ports() {
 }
 
 #[test]
-fn bits_of_an_action_after_another_rule() {
+fn bits_consulted_after_a_resubmit_belong_to_the_rule() {
     let move_to = |source, target| {
         let [source, target] =
             [source, target].map(|field| Subfield::new(field, 0, 8).expect("bits"));
@@ -160,7 +160,7 @@ fn each_rule_consults_bits_for_its_own_visit() {
 }
 
 #[test]
-fn the_prerequisites_of_a_written_field() {
+fn a_write_consults_the_prerequisites_of_its_field() {
     let traversal = run(&[set(FieldId::TcpDst, 5), output(2)], "arp");
     assert_whole(&traversal, &[FieldId::EthType]);
     let traversal = run(&[set(FieldId::TcpDst, 5), output(2)], "udp");
@@ -168,7 +168,7 @@ fn the_prerequisites_of_a_written_field() {
 }
 
 #[test]
-fn the_source_of_a_move() {
+fn a_move_consults_its_source() {
     let source = Subfield::new(FieldId::EthSrc, 4, 8).expect("bits");
     let target = Subfield::new(FieldId::EthDst, 0, 8).expect("bits");
     let traversal = run(&[Action::Move { source, target }, output(2)], "in_port=1");
@@ -177,20 +177,20 @@ fn the_source_of_a_move() {
 }
 
 #[test]
-fn bits_pushed_to_the_stack() {
+fn a_push_consults_the_pushed_bits() {
     let source = Subfield::new(FieldId::EthSrc, 4, 8).expect("bits");
     let traversal = run(&[Action::Push(source), output(2)], "in_port=1");
     assert_eq!(consulted_bits(&traversal, FieldId::EthSrc), 0xff0);
 }
 
 #[test]
-fn the_field_that_an_output_goes_to() {
+fn an_output_to_a_field_consults_it() {
     let to_field = Action::OutputField { source: Subfield::whole(FieldId::Reg0), max_len: 0 };
     assert_whole(&run(&[to_field], "in_port=1"), &[FieldId::Reg0]);
 }
 
 #[test]
-fn a_ttl_that_is_checked() {
+fn a_ttl_decrement_consults_the_ttl() {
     let dec = Action::DecTtl { controllers: [0].into() };
     assert_whole(&run(&[dec, output(2)], "ip,nw_ttl=9"), &[FieldId::NwTtl]);
     let traversal = run_key(&[Action::DecMplsTtl, output(2)], &labelled([LABEL | BOTTOM, 0, 0]));
@@ -205,14 +205,14 @@ fn the_ingress_port_is_consulted_with_a_no_recv_port() {
 }
 
 #[test]
-fn the_rewritten_ingress_port_that_outputs_compare() {
+fn outputs_consult_a_partly_written_ingress_port() {
     let some = Action::SetField { field: FieldId::InPort, value: 3, mask: 0xff };
     let traversal = run(&[some, output(2)], "in_port=1");
     assert_eq!(consulted_bits(&traversal, FieldId::InPort), 0xffff_ff00);
 }
 
 #[test]
-fn the_fields_that_a_packet_in_shows() {
+fn a_packet_in_consults_the_fields_it_shows() {
     let punt = Action::Controller(Box::new(ControllerAction {
         meter: Some(MeterId::new(9)),
         pause: false,
@@ -228,7 +228,7 @@ fn the_fields_that_a_packet_in_shows() {
 }
 
 #[test]
-fn tags_that_are_pushed_popped_and_matched() {
+fn pushes_and_pops_consult_vlan_tags() {
     let pop = run(&[Action::PopVlan, output(2)], "in_port=1");
     assert_eq!(consulted_bits(&pop, FieldId::VlanTci), 0x1000, "the present bit");
     let tagged = |tags| {
@@ -246,7 +246,7 @@ fn tags_that_are_pushed_popped_and_matched() {
 }
 
 #[test]
-fn a_field_restored_after_a_clone() {
+fn restoring_a_field_after_a_clone_consults_it() {
     let inner = [set(FieldId::EthSrc, 5), output(2)].into();
     let traversal = run(&[Action::Clone(inner), output(3)], "in_port=1");
     assert_whole(&traversal, &[FieldId::EthSrc]);
@@ -254,7 +254,7 @@ fn a_field_restored_after_a_clone() {
 }
 
 #[test]
-fn a_tag_restored_after_a_clone() {
+fn restoring_a_tag_after_a_clone_consults_it() {
     let mut tagged = key("in_port=1");
     tagged.words_mut()[usize::from(word::VLAN)] = 0x8100_1007 << 32;
     let inner = [Action::PopVlan, output(2)].into();
@@ -263,7 +263,7 @@ fn a_tag_restored_after_a_clone() {
 }
 
 #[test]
-fn labels_that_are_pushed_popped_and_put_back() {
+fn pushes_pops_and_clones_consult_labels() {
     let first = |traversal: &Traversal| traversal.mask.word(usize::from(word::MPLS));
     let third = |traversal: &Traversal| traversal.mask.word(usize::from(word::MPLS_PBB)) >> 32;
     let (push, pop) =
@@ -298,7 +298,7 @@ fn the_number_of_labels_is_consulted() {
 }
 
 #[test]
-fn the_connection_that_chooses_a_bucket() {
+fn a_select_group_consults_the_connection() {
     let switch = Switch::new(&[]);
     let buckets = (2..=3).map(|port| weighted(1, vec![output(port)])).collect();
     switch.make([add_group(1, GroupKind::Select, buckets), rule("", vec![group(1)]).into()]);
@@ -312,7 +312,7 @@ fn the_connection_that_chooses_a_bucket() {
 }
 
 #[test]
-fn the_fields_that_choose_a_bucket() {
+fn a_select_group_consults_its_hash_fields() {
     let switch = Switch::new(&[]);
     let buckets = (2..=3).map(|port| weighted(1, vec![output(port)])).collect();
     let mut request = group_mod(GroupCommand::Add, 1, GroupKind::Select, buckets);
@@ -322,7 +322,7 @@ fn the_fields_that_choose_a_bucket() {
 }
 
 #[test]
-fn the_fields_that_choose_a_link() {
+fn multipath_consults_its_fields() {
     let multipath = Action::Multipath(Box::new(MultipathAction {
         fields: HashFields::EthSrc,
         basis: 0,
@@ -335,7 +335,7 @@ fn the_fields_that_choose_a_link() {
 }
 
 #[test]
-fn an_ethernet_type_that_is_no_tag() {
+fn an_untagged_packet_consults_few_type_bits() {
     // One bit is enough to distinguish it from one of the two, or from both.
     for (ethertype, bits) in [(0x0800, 0x8000), (0x88cc, 0x0840), (0x88a8, 0xffff)] {
         let traversal = run(&[NORMAL], &format!("in_port=1,dl_type={ethertype:#x}"));
@@ -346,7 +346,7 @@ fn an_ethernet_type_that_is_no_tag() {
 }
 
 #[test]
-fn the_fields_that_normal_forwards_by() {
+fn normal_consults_port_addresses_and_vlan() {
     let packet = "in_port=1,dl_src=02:00:00:00:00:0a,dl_dst=02:00:00:00:00:0b";
     let traversal = run(&[NORMAL], packet);
     assert_whole(&traversal, &[FieldId::InPort, FieldId::EthSrc, FieldId::EthDst]);
@@ -354,20 +354,20 @@ fn the_fields_that_normal_forwards_by() {
 }
 
 #[test]
-fn the_sources_of_learned_values() {
+fn learn_consults_the_sources_of_its_values() {
     let traversal = run(&[learn(|_| {})], "in_port=3,dl_dst=02:00:00:00:00:02");
     assert_whole(&traversal, &[FieldId::EthDst, FieldId::InPort]);
 }
 
 #[test]
-fn the_flags_that_end_a_connection() {
+fn fin_timeout_consults_fin_and_rst() {
     let fin = Action::FinTimeout { idle: 5, hard: 5 };
     let traversal = run(&[fin, output(2)], "tcp,tcp_flags=ack");
     assert_eq!(consulted_bits(&traversal, FieldId::TcpFlags), 0b101);
 }
 
 #[test]
-fn all_state_carried_over_a_recirculation() {
+fn a_recirculation_consults_all_carried_state() {
     let pop = Action::PopMpls { ethertype: 0x0800 };
     let actions = [pop, set(FieldId::NwTtl, 5), output(2)];
     let traversal = run_key(&actions, &labelled([LABEL | BOTTOM, 0, 0]));
@@ -377,7 +377,7 @@ fn all_state_carried_over_a_recirculation() {
 }
 
 #[test]
-fn the_rewritten_port_carried_over_a_recirculation() {
+fn a_recirculation_consults_a_partly_written_port() {
     let some = Action::SetField { field: FieldId::InPort, value: 3, mask: 0xff };
     let pop = Action::PopMpls { ethertype: 0x0800 };
     let actions = [some, pop, set(FieldId::NwTtl, 5)];
@@ -386,7 +386,7 @@ fn the_rewritten_port_carried_over_a_recirculation() {
 }
 
 #[test]
-fn all_state_carried_over_a_length_check() {
+fn a_length_check_consults_all_carried_state() {
     let target = Subfield::new(FieldId::Reg1, 0, 1).expect("a bit");
     let check = Action::CheckPktLarger { length: 100, target };
     let traversal = run(&[check, output(2)], "in_port=1");

@@ -33,7 +33,7 @@ fn the_bridge_and_the_recirculation_id_are_consulted() {
 }
 
 #[test]
-fn the_ports_of_a_bridge() {
+fn outputs_read_their_ports() {
     for (port, read) in [
         (PortNo::FLOOD, Object::Ports(BRIDGE)),
         (PortNo::ALL, Object::Ports(BRIDGE)),
@@ -55,14 +55,14 @@ fn with_many_ports_the_port_set_is_read() {
 }
 
 #[test]
-fn the_ports_that_a_patch_joins() {
+fn a_patch_output_reads_both_ports() {
     let traversal = pair(&["actions=output:5"], &["actions=drop"]).translate("in_port=1");
     assert_reads(&traversal, Object::Port(BRIDGE, PortNo::new(5)));
     assert_reads(&traversal, Object::Port(PEER, PortNo::new(1)));
 }
 
 #[test]
-fn the_port_filters_of_an_ingress_output_behind_a_partition() {
+fn an_ingress_output_after_partition_reads_port_filters() {
     let switch = Switch::new(&["actions=goto_table:1", "table=1,actions=in_port"]);
     let version = switch.pipeline.version();
     let sub_traversals =
@@ -84,7 +84,7 @@ fn an_output_to_one_port_reads_no_other() {
 }
 
 #[test]
-fn the_group_and_each_that_its_buckets_watch() {
+fn a_group_reads_the_groups_it_watches() {
     let switch = Switch::new(&[]);
     let mut watcher = bucket(vec![output(3)]);
     watcher.watch_group = Some(GroupId::new(2));
@@ -100,7 +100,7 @@ fn the_group_and_each_that_its_buckets_watch() {
 }
 
 #[test]
-fn the_fields_and_ports_that_choose_a_member_of_a_bundle() {
+fn a_bundle_reads_its_fields_and_members() {
     let bundle = Action::Bundle(Box::new(BundleAction {
         fields: HashFields::EthSrc,
         basis: 0,
@@ -116,7 +116,7 @@ fn the_fields_and_ports_that_choose_a_member_of_a_bundle() {
 }
 
 #[test]
-fn the_meter_or_its_absence() {
+fn a_meter_action_reads_its_meter() {
     let switch = Switch::new(&[]);
     switch.make([
         meter_mod(MeterCommand::Add, 1, vec![drop_band(5, 0)]),
@@ -142,7 +142,7 @@ fn locations_of_addresses_are_read() {
 }
 
 #[test]
-fn the_learned_rule_or_its_absence() {
+fn a_learn_action_reads_its_rule() {
     let packet = "in_port=3,dl_dst=02:00:00:00:00:02";
     let switch = Switch::of_actions(&[learn(|_| {})]);
     for command in [FlowModCommand::Add, FlowModCommand::Delete] {
@@ -163,7 +163,7 @@ fn the_learned_rule_or_its_absence() {
 }
 
 #[test]
-fn the_liveness_at_a_partition_point() {
+fn a_partition_point_reads_the_liveness() {
     let switch = Switch::new(&[
         "table=0,actions=load:5->NXM_NX_REG5[],goto_table:1",
         "table=1,actions=output:2",
@@ -187,7 +187,7 @@ fn the_liveness_at_a_partition_point() {
 }
 
 #[test]
-fn the_number_of_rules_with_a_limited_cookie() {
+fn a_learn_limit_reads_the_number_of_rules() {
     let switch = Switch::of_actions(&[learn(|action| action.limit = 1)]);
     let traversal = switch.translate("in_port=3,dl_dst=02:00:00:00:00:02");
     let change = switch.add(&["table=1,priority=9,cookie=5,in_port=4,actions=drop"]);

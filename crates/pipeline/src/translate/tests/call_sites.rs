@@ -160,12 +160,12 @@ const SPARE: &[Spare] = &[
     spare(
         "working_packet/action_builder.rs",
         "self.pending.words()",
-        "a_field_restored_after_a_clone",
+        "restoring_a_field_after_a_clone_consults_it",
     ),
     spare(
         "working_packet/action_builder.rs",
         "consult_word(word, 0xffff_ffff",
-        "labels_that_are_pushed_popped_and_put_back",
+        "pushes_pops_and_clones_consult_labels",
     ),
     // All generated packets of a comparison are in one bridge and not recirculated. No generated
     // change is one of settings.
@@ -185,29 +185,29 @@ const SPARE: &[Spare] = &[
         "the_bridge_and_the_recirculation_id_are_consulted",
     ),
     // No generated change is one of a single port.
-    spare("translate/bridge_view.rs", "Object::Port(self.id, number)", "the_ports_of_a_bridge"),
+    spare("translate/bridge_view.rs", "Object::Port(self.id, number)", "outputs_read_their_ports"),
     // No packet reaches the entries after an old name; they are evicted a little earlier.
     spare(
         "translate/translation.rs",
         "Object::Live(frozen.bridge)",
-        "the_liveness_at_a_partition_point",
+        "a_partition_point_reads_the_liveness",
     ),
-    spare("actions/hash.rs", "FieldId::NwFrag", "the_connection_that_chooses_a_bucket"),
+    spare("actions/hash.rs", "FieldId::NwFrag", "a_select_group_consults_the_connection"),
     // A change that affects only a counted rule, and no other visited rule, is rare.
-    spare("actions/learn.rs", "read(counted)", "the_number_of_rules_with_a_limited_cookie"),
+    spare("actions/learn.rs", "read(counted)", "a_learn_limit_reads_the_number_of_rules"),
     spare(
         "working_packet/mpls.rs",
         "THIRD, u64::MAX << 32",
-        "labels_that_are_pushed_popped_and_put_back",
+        "pushes_pops_and_clones_consult_labels",
     ),
     // Packets with the type of a tag and no tag are not generated: no frame can be made of them.
-    spare("actions/normal.rs", "FieldId::EthType, bit", "an_ethernet_type_that_is_no_tag"),
+    spare("actions/normal.rs", "FieldId::EthType, bit", "an_untagged_packet_consults_few_type_bits"),
     spare(
         "partition/live_state.rs",
         "Object::Live(state.bridge.id())",
-        "the_liveness_at_a_partition_point",
+        "a_partition_point_reads_the_liveness",
     ),
-    spare("working_packet/vlan.rs", "VLAN, INNER", "tags_that_are_pushed_popped_and_matched"),
+    spare("working_packet/vlan.rs", "VLAN, INNER", "pushes_and_pops_consult_vlan_tags"),
 ];
 
 /// The sources of the named tests.
