@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn shards_are_all_experiments_and_each_once() {
+    fn shards_have_each_experiment_once() {
         let mut names = Vec::new();
         for index in 1..=3 {
             let chosen = shard(&words(&format!("--all --shard {index}/3"))).unwrap();
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn several_names_may_be_given_and_options_are_none() {
+    fn options_are_not_names_of_experiments() {
         let chosen = named(&words("spine pipeline --quick")).unwrap();
         assert_eq!(chosen.len(), 2);
         assert!(named(&words("spine pipline")).unwrap_err().contains("`pipeline`"));

@@ -182,7 +182,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_sum_equals_the_plain_one(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        fn the_sum_equals_that_of_single_words(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             prop_assert_eq!(sum(&bytes), internet_sum(&bytes));
         }
 

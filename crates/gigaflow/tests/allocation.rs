@@ -27,7 +27,7 @@ fn build(outline: &mut TraversalOutline, number: u32, steps_count: u32) {
 }
 
 #[test]
-fn the_counter_counts() {
+fn the_allocator_counts_allocations() {
     assert_eq!(allocations(|| drop(std::hint::black_box(Box::new(1)))), 1);
 }
 

@@ -11,7 +11,7 @@ const FILE_LINES_MAX: usize = 600;
 const FOREIGN_WORDS: &[&str] = &["/root/", "/home/"];
 
 #[test]
-fn files_are_one_thing() {
+fn files_have_bounded_length() {
     let lengths = files(".rs").into_iter().map(|(path, text)| (path, text.lines().count()));
     let long: Vec<_> = lengths.filter(|(_, lines)| *lines > FILE_LINES_MAX).collect();
     assert!(long.is_empty(), "more than {FILE_LINES_MAX} lines: {long:?}");
@@ -94,7 +94,7 @@ fn the_project_speaks_of_itself_alone() {
 }
 
 #[test]
-fn nothing_is_left_to_do_without_a_condition() {
+fn todo_comments_name_their_condition() {
     for (path, text) in files(".rs") {
         if path == "tests/tests/tidy/files.rs" {
             continue;

@@ -99,7 +99,7 @@ fn names_packages(words: &[&str], packages: &BTreeSet<&str>) -> bool {
 }
 
 #[test]
-fn what_the_pages_link_to_and_name_is_there() {
+fn links_and_names_of_pages_exist() {
     let sources: Vec<String> = files("").into_iter().map(|(path, _)| path).collect();
     let is_there = |named: &str| {
         let named = named.trim_end_matches('/');

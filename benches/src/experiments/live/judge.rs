@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_two_rules_old_is_stale_at_the_same_exit() {
+    fn a_packet_of_the_rule_before_last_is_a_violation() {
         let stale = by_rule(250, 0);
         assert_eq!(stale.exit, by_rule(250, 2).exit);
         let judgement = judge(&rules(), &[stale, by_rule(251, 2)]);

@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packets_are_counted_in_the_bucket_that_they_came_out_in() {
+    fn packets_are_counted_when_they_leave() {
         let begin = Instant::now();
         let changed = begin + BUCKET * 50;
         // 100 packets per millisecond; none arrives for 20 ms after the change.

@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checksum_that_is_cut_off_is_no_longer_due() {
+    fn a_truncated_checksum_needs_no_completion() {
         let mut pool = Pool::new();
         let mut popped = packet(&mut pool, &[0; 60]);
         popped.virtio = partial(34);

@@ -35,7 +35,7 @@ fn why(rig: &Rig<SoftwareDevice>) -> Option<StaleReason> {
 }
 
 #[test]
-fn flows_hit_in_the_device_even_unseen_ones() {
+fn unseen_flows_hit_in_the_device_too() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 8), (2, 9)]);
     for (source, device) in [(1, 8), (2, 9), (1, 9), (2, 8)] {

@@ -168,7 +168,7 @@ fn a_packet_in_names_its_ingress_port() {
 }
 
 #[test]
-fn a_checksum_that_is_due_stays_due_through_a_rewrite() {
+fn a_partial_checksum_stays_partial_through_a_rewrite() {
     let mut switch = Switch::new(1, 2, Default::default());
     let actions = vec![set(FieldId::Ipv4Dst, 0xc000_0201), output(2)];
     switch.apply(&[rule(1, Match::any(), actions)]);

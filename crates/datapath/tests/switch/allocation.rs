@@ -197,6 +197,6 @@ fn a_warm_burst_allocates_nothing_for_any_action() {
 }
 
 #[test]
-fn the_counter_counts() {
+fn the_allocator_counts_allocations() {
     assert_eq!(allocations(|| drop(std::hint::black_box(Box::new(5)))), 1);
 }

@@ -86,7 +86,7 @@ fn a_sleeping_thread_wakes_for_the_acknowledgement_of_its_queue() {
 }
 
 #[test]
-fn packets_behind_it_use_the_learned_rule_despite_a_cache_entry() {
+fn packets_after_a_learning_one_ignore_stale_entries() {
     let mut switch = plain();
     // The second packet of the flow learns nothing new, and makes an entry.
     for _ in 0..2 {
@@ -105,7 +105,7 @@ fn packets_behind_it_use_the_learned_rule_despite_a_cache_entry() {
 }
 
 #[test]
-fn packets_behind_it_use_the_rule_learned_after_recirculation() {
+fn packets_after_a_recirculated_learner_use_its_rule() {
     if !super::HAS_CACHE {
         return;
     }

@@ -181,7 +181,7 @@ fn misses_of_recirculated_packets_count_for_the_iteration() {
 }
 
 #[test]
-fn lookups_behind_a_partition_point_know_the_path() {
+fn lookups_after_a_partition_point_know_the_path() {
     if !super::HAS_CACHE {
         return;
     }

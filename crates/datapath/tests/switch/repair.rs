@@ -191,7 +191,7 @@ fn repair_takes_an_eighth_while_bursts_are_full() {
 }
 
 #[test]
-fn an_entry_made_by_a_packet_is_not_repaired_too() {
+fn an_entry_that_a_packet_recreated_is_not_repaired() {
     let mut switch = switch(Repair::On, 40);
     let change = switch.pipeline.apply(BRIDGE, &[per_flow(2, 3)], switch.now).unwrap();
     switch.change(&change);

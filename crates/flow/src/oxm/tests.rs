@@ -64,7 +64,7 @@ proptest! {
     }
 
     #[test]
-    fn every_field_survives_alone(
+    fn each_field_alone_survives_the_wire(
         (field, (value, mask)) in prop::sample::select(bound_fields().collect::<Vec<_>>())
             .prop_flat_map(|field| (Just(field), field_bits(field))),
     ) {

@@ -76,7 +76,7 @@ proptest! {
     }
 
     #[test]
-    fn every_value_survives_alone(
+    fn each_value_alone_survives_the_text(
         (field, (value, mask)) in prop::sample::select(FieldId::all().collect::<Vec<_>>())
             .prop_filter("frag and flags are canonical in matches", |field| *field != FieldId::NwFrag)
             .prop_flat_map(|field| (Just(field), field_bits(field))),

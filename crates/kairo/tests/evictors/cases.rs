@@ -249,7 +249,7 @@ fn a_changed_object_evicts_its_readers() {
 }
 
 #[test]
-fn many_masks_and_many_entries_are_found_before_and_after_tidying() {
+fn many_masks_and_entries_are_found_around_maintenance() {
     let mut switch = Switch::new(&[SPREAD]);
     let rule =
         |bits: u32| format!("priority=5,ip,nw_dst={}.0.0.0/{bits},actions=output:3", 128 + bits);

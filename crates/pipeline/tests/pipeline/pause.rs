@@ -43,7 +43,7 @@ impl Switch {
 }
 
 #[test]
-fn a_resumed_packet_continues_behind_the_pause() {
+fn a_resumed_packet_continues_after_the_pause() {
     let switch = Switch::new(&[
         "table=0,actions=set_field:7->reg0,push:NXM_NX_REG0[],resubmit(,1),output:3",
         "table=1,actions=output:4,controller(pause),set_field:2->reg1,resubmit(,2)",

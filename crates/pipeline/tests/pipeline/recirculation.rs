@@ -94,7 +94,7 @@ fn a_pop_recirculates_only_for_uncovered_headers() {
 }
 
 #[test]
-fn steps_behind_a_pop_see_the_uncovered_headers() {
+fn steps_after_a_pop_see_the_uncovered_headers() {
     let dec_ttl = Action::DecTtl { controllers: Box::new([0]) };
     let switch = switch(&[POP, output(2), dec_ttl, output(3)], &[]);
     assert_eq!(describe(&first(&switch).actions), "pop(800) 2 recirculate");
@@ -234,7 +234,7 @@ fn a_resumed_packet_is_looked_up_without_its_name() {
 }
 
 #[test]
-fn bits_behind_a_recirculated_copy_belong_to_the_outer_rule() {
+fn bits_after_a_recirculated_copy_belong_to_the_outer_rule() {
     let source = Subfield { field: FieldId::EthDst, offset: 0, width: 8 };
     let target = Subfield { field: FieldId::Reg1, offset: 0, width: 8 };
     let copy = Action::Clone([resubmit(1)].into());
@@ -259,7 +259,7 @@ fn a_ttl_behind_the_last_label_is_copied_in_the_frame() {
 }
 
 #[test]
-fn a_fin_behind_a_recirculation_lowers_the_right_timeouts() {
+fn a_fin_after_a_recirculation_lowers_the_right_timeouts() {
     let fin = Action::FinTimeout { idle: 3, hard: 0 };
     let switch = switch(&[POP, fin], &[]);
     let [next] = &continuations(&first(&switch))[..] else { panic!("there is one recirculation") };

@@ -233,7 +233,7 @@ fn a_resubmit_returns_to_its_rule() {
 }
 
 #[test]
-fn bits_behind_a_goto_belong_to_the_next_visit() {
+fn bits_after_a_goto_belong_to_the_next_visit() {
     let switch = Switch::new(&[
         "table=0,actions=resubmit(,1),move:NXM_OF_ETH_SRC[0..7]->NXM_NX_REG0[0..7]",
         "table=1,actions=goto_table:2",

@@ -94,7 +94,7 @@ fn unsupported_actions_are_refused_by_name() {
 }
 
 #[test]
-fn what_open_vswitch_refuses_is_refused_and_the_place_is_named() {
+fn rules_that_open_vswitch_refuses_have_a_position() {
     check_refused("wrong");
 }
 

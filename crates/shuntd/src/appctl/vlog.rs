@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_exist_is_refused_by_name() {
+    fn an_absent_module_is_refused_by_name() {
         let error = set_all("info", &["ofprotoo:dbg"]).unwrap_err();
         assert!(error.starts_with("no destination, level, or module \"ofprotoo\""), "{error}");
         let error = set_all("info", &["ofproto:syslog:dbg"]).unwrap_err();
