@@ -1,4 +1,4 @@
-//! The engine: the rows that it adds to the circuit, its questions, and its handling of faults.
+//! The engine: the rows that it adds to the circuit, its queries, and its handling of faults.
 
 use std::{
     collections::BTreeSet,
@@ -14,7 +14,7 @@ use shunt_pipeline::{
 
 use super::{
     circuit::LinkCircuit,
-    questions::FoundLink,
+    queries::FoundLink,
     relation::{LinkRelation, LinkStepRows},
     search::ChangeQuery,
 };
@@ -66,7 +66,7 @@ const PENDING_PER_THRESHOLD: usize = 32;
 /// Fraction of changed entries at which the traces are merged.
 /// A minimum number of entries must have been added or removed.
 ///
-/// A question searches every batch that was not merged.
+/// A query searches every batch that was not merged.
 const CHURN: usize = 4;
 const CHURNED_MIN: usize = 1024;
 
@@ -227,24 +227,24 @@ impl Relational {
         }
         let mut found = Vec::new();
         let Self { relation, rows, pending_slots, .. } = self;
-        let questions = catch_panic(|| {
+        let delta_queries = catch_panic(|| {
             let mut relation = locked(relation);
             relation.examine_pending(pending_slots, query, &mut found);
-            relation.questions(query, rows, &mut found)
+            relation.delta_queries(query, rows, &mut found)
         });
         let is_projected = !self.rows.projections.is_empty();
-        if questions.is_some() && is_projected && !self.step(0) {
+        if delta_queries.is_some() && is_projected && !self.step(0) {
             return Some(Vec::new());
         }
         let relation = &self.relation;
-        let answered = questions.and_then(|questions| {
-            catch_panic(|| locked(relation).answer(&questions, examined_max, &mut found))
+        let answered = delta_queries.and_then(|delta_queries| {
+            catch_panic(|| locked(relation).answer(&delta_queries, examined_max, &mut found))
         });
         match answered {
             Some(true) => {}
             Some(false) => return None,
             None => {
-                self.fail("a question was not answered");
+                self.fail("a query was not answered");
                 return Some(Vec::new());
             }
         }

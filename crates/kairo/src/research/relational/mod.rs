@@ -7,9 +7,9 @@
 //! as data. An added rule is looked up by the fingerprint of its bits under the mask. A removed rule or
 //! changed object is looked up by its key.
 //!
-//! Questions are not stored. They are joined from one side only, with the trace that the last step
-//! left: the join of dbsp would store them as well. So they cost [no step](questions). The
-//! questions of a rule in each group are [made one by one](search). A visit is found by the bits
+//! Queries are not stored. They are joined from one side only, with the trace that the last step
+//! left: the join of dbsp would store them as well. So they cost [no step](queries). The
+//! queries of a rule in each group are [made one by one](search). A visit is found by the bits
 //! that its *lookup* consulted. The other bits that the entry fixes are compared afterwards, bit by
 //! bit ([`region`](crate::region)), unless the fingerprint has all bits of the rule.
 //!
@@ -23,7 +23,7 @@
 mod circuit;
 mod engine;
 mod groups;
-mod questions;
+mod queries;
 mod relation;
 mod search;
 

@@ -12,7 +12,7 @@ use shunt_pipeline::{EntryId, Object, Rank, RuleId, Traversal, Visit};
 
 use super::{
     groups::{GroupRows, ProjectedGroups, ProjectionId, row_count},
-    questions::{LOWEST, LinkTraces, OrderedRank},
+    queries::{LOWEST, LinkTraces, OrderedRank},
 };
 use crate::{
     bound::TableKey,

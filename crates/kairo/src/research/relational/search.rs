@@ -1,6 +1,6 @@
-//! The questions of the deltas of a change, and the check of the rows found.
+//! The queries of the deltas of a change, and the check of the rows found.
 //!
-//! An added rule makes a question for each group of its table. It first examines the visits of the
+//! An added rule makes a query for each group of its table. It first examines the visits of the
 //! lowest ranks, which are in order: a rule that was removed and added again outranks only visits
 //! made in between. If it outranks more than a few visits, its fingerprint under the best
 //! projection of the group is looked up. A new mask is projected in the next call of `run_maintenance`, unless several
@@ -11,8 +11,8 @@ use std::collections::BTreeSet;
 use shunt_pipeline::{Delta, Rule, RuleChange, RuleDelta, RuleId, Traversal, Version, Visit};
 
 use super::{
-    questions::{
-        DeltaQuestion, FoundLink, HIGHEST, LinkTraces, RemainingTest, answer, lowest, rank,
+    queries::{
+        DeltaQuery, FoundLink, HIGHEST, LinkTraces, RemainingTest, answer, lowest, rank,
     },
     relation::{LinkRelation, LinkStepRows, ordered_rank},
 };
@@ -30,13 +30,13 @@ pub(super) struct ChangeQuery<'d> {
     pub(super) scan_threshold: usize,
 }
 
-/// Questions, by the trace that answers them.
+/// Queries, by the trace that answers them.
 #[derive(Default)]
-pub(super) struct DeltaQuestions {
-    /// Questions on all visits of a group.
-    by_group: Vec<(u32, DeltaQuestion)>,
-    /// Questions on a fingerprint or another key.
-    by_key: Vec<(u64, DeltaQuestion)>,
+pub(super) struct DeltaQueries {
+    /// Queries on all visits of a group.
+    by_group: Vec<(u32, DeltaQuery)>,
+    /// Queries on a fingerprint or another key.
+    by_key: Vec<(u64, DeltaQuery)>,
 }
 
 /// Rules that scan a group together before a missing projection is added first.
@@ -134,53 +134,53 @@ impl LinkRelation {
         }
     }
 
-    /// Returns the questions of the deltas.
+    /// Returns the queries of the deltas.
     ///
     /// Rows that are found at once go to `found`. A projection that is needed first goes to `rows`.
-    pub(super) fn questions(
+    pub(super) fn delta_queries(
         &mut self,
         query: &ChangeQuery<'_>,
         rows: &mut LinkStepRows,
         found: &mut Vec<FoundLink>,
-    ) -> DeltaQuestions {
-        let mut questions = DeltaQuestions::default();
+    ) -> DeltaQueries {
+        let mut delta_queries = DeltaQueries::default();
         let mut overlaps = Vec::new();
         for (position, delta) in query.all() {
             #[cfg(any(test, feature = "testing"))]
             self.fault.pass_point();
             if let Some((name, test)) = self.key_asked(delta) {
-                questions.by_key.push((name, DeltaQuestion { rank: HIGHEST, position, test }));
+                delta_queries.by_key.push((name, DeltaQuery { rank: HIGHEST, position, test }));
             }
             if let Some(rule) = query.added_rule(delta) {
                 let (rank, test) = (ordered_rank(rule.rank()), RemainingTest::Overlapped);
                 let groups = self.groups.of((rule.bridge, rule.table)).iter();
                 overlaps
-                    .extend(groups.map(|group| (*group, DeltaQuestion { rank, position, test })));
+                    .extend(groups.map(|group| (*group, DeltaQuery { rank, position, test })));
             }
         }
         overlaps.sort_unstable();
         for of_group in overlaps.chunk_by(|(group, _), (next, _)| group == next) {
             let left = self.ask_lowest(of_group, query.scan_threshold, found);
-            self.ask_group(&of_group[of_group.len() - left..], query, &mut questions, rows);
+            self.ask_group(&of_group[of_group.len() - left..], query, &mut delta_queries, rows);
         }
-        questions.by_group.sort_unstable();
-        questions.by_key.sort_unstable();
-        questions
+        delta_queries.by_group.sort_unstable();
+        delta_queries.by_key.sort_unstable();
+        delta_queries
     }
 
-    /// Answers questions from the traces.
+    /// Answers queries from the traces.
     /// Returns whether `found` has at most `max` rows.
     pub(super) fn answer(
         &self,
-        questions: &DeltaQuestions,
+        delta_queries: &DeltaQueries,
         max: usize,
         found: &mut Vec<FoundLink>,
     ) -> bool {
         let LinkTraces { visits, links } = &self.traces;
         let (visits, links) = (visits.as_ref(), links.as_ref());
         found.len() <= max
-            && visits.is_none_or(|visits| answer(visits, &questions.by_group, max, found))
-            && links.is_none_or(|links| answer(links, &questions.by_key, max, found))
+            && visits.is_none_or(|visits| answer(visits, &delta_queries.by_group, max, found))
+            && links.is_none_or(|links| answer(links, &delta_queries.by_key, max, found))
     }
 
     /// Returns the delta position and slot of each entry that is found and invalid.
@@ -223,41 +223,41 @@ impl LinkRelation {
         }
     }
 
-    /// Answers the questions of a group that outrank only a few visits.
+    /// Answers the queries of a group that outrank only a few visits.
     ///
-    /// Returns the number of questions left: the last ones, as they are in the order of their
+    /// Returns the number of queries left: the last ones, as they are in the order of their
     /// ranks.
     fn ask_lowest(
         &self,
-        asking: &[(u32, DeltaQuestion)],
+        asking: &[(u32, DeltaQuery)],
         scan_threshold: usize,
         found: &mut Vec<FoundLink>,
     ) -> usize {
         let ([(group, first), ..], [.., (_, last)]) = (asking, asking) else { return 0 };
         let Some(visits) = &self.traces.visits else { return 0 };
         let rows = lowest(visits, *group, first.rank, last.rank, scan_threshold);
-        for (position, (_, question)) in asking.iter().enumerate() {
-            let below = rows.partition_point(|row| rank(row) < question.rank);
+        for (position, (_, delta_query)) in asking.iter().enumerate() {
+            let below = rows.partition_point(|row| rank(row) < delta_query.rank);
             if below > scan_threshold {
                 return asking.len() - position;
             }
-            found.extend(rows[..below].iter().map(|row| FoundLink::new(question, row)));
+            found.extend(rows[..below].iter().map(|row| FoundLink::new(delta_query, row)));
         }
         0
     }
 
-    /// Sorts the questions of a group.
+    /// Sorts the queries of a group.
     /// Some search a fingerprint, the others all visits of the group.
     fn ask_group(
         &mut self,
-        asking: &[(u32, DeltaQuestion)],
+        asking: &[(u32, DeltaQuery)],
         query: &ChangeQuery<'_>,
-        questions: &mut DeltaQuestions,
+        delta_queries: &mut DeltaQueries,
         rows: &mut LinkStepRows,
     ) {
         let walks_max = if query.scan_threshold == 0 { 0 } else { SCANS_MAX };
-        for (group, question) in asking {
-            let Some(rule) = query.rule_at(question.position) else { continue };
+        for (group, delta_query) in asking {
+            let Some(rule) = query.rule_at(delta_query.position) else { continue };
             let mut group_search = self.groups.group_search(*group, rule.matching.mask());
             if let Some(missing_mask) = group_search.missing_mask.take() {
                 if asking.len() <= walks_max {
@@ -271,14 +271,14 @@ impl LinkRelation {
             } else {
                 RemainingTest::Overlapped
             };
-            let question = DeltaQuestion { test, ..*question };
+            let delta_query = DeltaQuery { test, ..*delta_query };
             let Some(projection) = group_search.projection else {
-                questions.by_group.push((*group, question));
+                delta_queries.by_group.push((*group, delta_query));
                 continue;
             };
             let (own, values) = (rule.matching.mask().map(), rule.matching.value());
             let word = |word| values.get(own.count_below(word)).copied().unwrap_or_default();
-            questions.by_key.push((self.fingerprint(projection, word), question));
+            delta_queries.by_key.push((self.fingerprint(projection, word), delta_query));
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Questions, and the half join that answers them.
+//! Queries, and the half join that answers them.
 //!
-//! A question is not stored. It is joined from one side only, with the trace that the last step
-//! left. A snapshot of a trace is a list of its batches, so a question costs no step of the
+//! A query is not stored. It is joined from one side only, with the trace that the last step
+//! left. A snapshot of a trace is a list of its batches, so a query costs no step of the
 //! circuit.
 //!
 //! Each batch is searched alone. A row may be added in one batch and retracted in another. The
@@ -52,9 +52,9 @@ pub(super) type OrderedRank = (u16, u64);
 pub(super) const LOWEST: OrderedRank = (0, 0);
 pub(super) const HIGHEST: OrderedRank = (u16::MAX, u64::MAX);
 
-/// A question of a delta.
+/// A query of a delta.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct DeltaQuestion {
+pub(super) struct DeltaQuery {
     /// Only rows below this rank are found.
     pub(super) rank: OrderedRank,
     /// Position of the delta in the change.
@@ -75,7 +75,7 @@ pub(super) enum RemainingTest {
     Overlapped,
 }
 
-/// A row that a question found.
+/// A row that a query found.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FoundLink {
     pub(super) position: u32,
@@ -87,8 +87,8 @@ pub(super) struct FoundLink {
 }
 
 impl FoundLink {
-    pub(super) const fn new(question: &DeltaQuestion, row: &LinkRow) -> Self {
-        let DeltaQuestion { position, test, .. } = *question;
+    pub(super) const fn new(delta_query: &DeltaQuery, row: &LinkRow) -> Self {
+        let DeltaQuery { position, test, .. } = *delta_query;
         Self { position, test, slot: row.2, slot_generation: row.3, visit: row.4 }
     }
 
@@ -103,29 +103,29 @@ pub(super) const fn rank(row: &LinkRow) -> OrderedRank {
     (row.0, row.1)
 }
 
-/// Finds the rows of the key of each question.
-/// Only rows that the question outranks are found.
+/// Finds the rows of the key of each query.
+/// Only rows that the query outranks are found.
 ///
-/// Questions are in order. Returns whether it found all rows: false if there are more than `max`.
+/// Queries are in order. Returns whether it found all rows: false if there are more than `max`.
 pub(super) fn answer<K: DBData + Erase<DynData>>(
     trace: &TraceSnapshot<K>,
-    questions: &[(K, DeltaQuestion)],
+    delta_queries: &[(K, DeltaQuery)],
     max: usize,
     found: &mut Vec<FoundLink>,
 ) -> bool {
     for batch in trace.inner().batches() {
         let mut rows = batch.cursor();
-        for query in questions.chunk_by(|(key, _), (next, _)| key == next) {
+        for query in delta_queries.chunk_by(|(key, _), (next, _)| key == next) {
             if !rows.seek_key_exact(query[0].0.erase(), None) {
                 continue;
             }
             while rows.val_valid() {
                 let row: &LinkRow = rows.val().downcast_checked();
                 // Queries and rows are in the order of their ranks.
-                let asking = query.iter().rev().map(|(_, question)| question);
-                let asking = asking.take_while(|question| question.rank > rank(row));
+                let asking = query.iter().rev().map(|(_, delta_query)| delta_query);
+                let asking = asking.take_while(|delta_query| delta_query.rank > rank(row));
                 let before = found.len();
-                found.extend(asking.map(|question| FoundLink::new(question, row)));
+                found.extend(asking.map(|delta_query| FoundLink::new(delta_query, row)));
                 if found.len() == before {
                     break;
                 }
