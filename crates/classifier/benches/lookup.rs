@@ -123,11 +123,11 @@ fn replacements(criterion: &mut Criterion) {
 }
 
 /// The searches of a flow-mod before it changes a table, for rules that exist.
-fn questions(criterion: &mut Criterion) {
+fn overlap_searches(criterion: &mut Criterion) {
     let rules = workload::rules(100_000, 600, Priorities::Random);
     let table = filled(TupleSpace::new(1), &rules);
     let mut next = rules.iter().cycle();
-    let mut group = criterion.benchmark_group("tuple_space/question");
+    let mut group = criterion.benchmark_group("tuple_space/overlap");
     group.throughput(Throughput::Elements(1));
     group.bench_function("overlaps", |bencher| {
         bencher.iter(|| {
@@ -144,5 +144,5 @@ fn questions(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, lookups, changes, replacements, questions);
+criterion_group!(benches, lookups, changes, replacements, overlap_searches);
 criterion_main!(benches);

@@ -14,7 +14,7 @@
 //! **No wake-up is lost.** The epoll set is level-triggered: it names every queue that has a packet *when it
 //! is asked*, however the packet got there and whatever it named before. So a queue may leave the list
 //! too early, but not for long: the thread asks when the list is empty, when an iteration received
-//! nothing, and after [`POLLS_PER_QUESTION`] polls. It sleeps only with an empty list, in the same epoll
+//! nothing, and after [`POLLS_PER_QUERY`] polls. It sleeps only with an empty list, in the same epoll
 //! set. An edge-triggered set would name a queue once, and a queue that left the list one packet too early
 //! would stay silent.
 //!
@@ -38,10 +38,10 @@ pub(super) const POLLS_PER_ITERATION: usize = BURST;
 
 /// Number of polls after which a busy thread asks for further queues.
 ///
-/// A question is a system call, which costs less than one poll of a kernel port with packets.
-const POLLS_PER_QUESTION: usize = 8;
+/// A query is a system call, which costs less than one poll of a kernel port with packets.
+const POLLS_PER_QUERY: usize = 8;
 
-/// Maximum number of queues that one question to the epoll set names.
+/// Maximum number of queues that one query to the epoll set names.
 ///
 /// The kernel names others first the next time.
 const EVENTS_MAX: usize = 64;
@@ -129,7 +129,7 @@ impl ReadyList {
     /// Returns whether the epoll set must be asked in this iteration.
     #[inline]
     pub(super) fn must_ask(&self) -> bool {
-        self.descriptors > 0 && (self.order.is_empty() || self.polls >= POLLS_PER_QUESTION)
+        self.descriptors > 0 && (self.order.is_empty() || self.polls >= POLLS_PER_QUERY)
     }
 
     /// Returns whether the epoll set may name a queue that was not polled since.

@@ -12,7 +12,7 @@ enum Event {
     Arrive(usize, usize),
     /// The thread runs an iteration. Each poll takes this number of packets at most.
     Iterate(usize),
-    /// The question of the next iteration is interrupted by a signal.
+    /// The query of the next iteration is interrupted by a signal.
     Interrupt,
     /// A queue returns nothing at its next poll, though it has packets.
     Hide(usize),
@@ -63,7 +63,7 @@ impl Model {
     fn ask(&mut self) {
         self.ready.asked();
         if std::mem::take(&mut self.is_interrupted) {
-            // The question is lost, so the time of all queues begins again.
+            // The query is lost, so the time of all queues begins again.
             self.queues.iter_mut().for_each(|queue| queue.waited = 0);
             return;
         }
@@ -164,7 +164,7 @@ impl Model {
         }
         // The kernel names a queue at the latest when all others were named, and the list is polled
         // in order.
-        let bound = 4 + POLLS_PER_QUESTION + 4 * self.queues.len() / POLLS_PER_ITERATION;
+        let bound = 4 + POLLS_PER_QUERY + 4 * self.queues.len() / POLLS_PER_ITERATION;
         assert!(self.queues.iter().all(|queue| queue.waited <= bound), "a queue starves");
     }
 }
@@ -208,7 +208,7 @@ fn a_hundred_busy_queues_take_turns() {
         model.iterate(BURST);
         let left = left(&model);
         let (least, most) = (left.iter().min().unwrap(), left.iter().max().unwrap());
-        // The kernel names the queues in two parts, so some begin one question later.
+        // The kernel names the queues in two parts, so some begin one query later.
         assert!(most - least <= 3 * BURST, "{least} to {most}");
     }
     let received: usize = left(&model).iter().map(|left| 1_000_000 - left).sum();
@@ -216,19 +216,19 @@ fn a_hundred_busy_queues_take_turns() {
 }
 
 #[test]
-fn one_busy_queue_costs_few_questions() {
+fn one_busy_queue_costs_few_queries() {
     let mut ready = ReadyList::default();
     ready.add(ReadySource::Descriptor);
     ready.list(0);
-    let mut questions = 0;
-    for _ in 0..POLLS_PER_QUESTION * 10 {
+    let mut queries = 0;
+    for _ in 0..POLLS_PER_QUERY * 10 {
         if ready.must_ask() {
-            questions += 1;
+            queries += 1;
             ready.asked();
         }
         ready.begin();
         assert_eq!(ready.next(), Some(0));
         ready.polled(0, true);
     }
-    assert_eq!(questions, 9);
+    assert_eq!(queries, 9);
 }
