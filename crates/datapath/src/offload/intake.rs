@@ -127,7 +127,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
             {
                 self.device.forget(index);
             }
-            if let Some(offloaded) = self.ledger.doom(entry, stale_since) {
+            if let Some(offloaded) = self.ledger.mark_unwanted(entry, stale_since) {
                 self.release_tags(&offloaded);
             }
         }

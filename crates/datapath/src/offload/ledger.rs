@@ -3,16 +3,16 @@
 //! ```text
 //!   waiting ──insert──► inserting ──done──► held ──remove──► removing ──done──► gone
 //!      │                   └── refused ──► refused ─┐
-//!      └── doomed ──────────────────────────────────┴──► gone
+//!      └── unwanted ────────────────────────────────┴──► gone
 //! ```
 //!
-//! An entry is *doomed* when it is no longer intended: it is stale, idle, or blocks another entry.
+//! An entry is *unwanted* when it is no longer intended: it is stale, idle, or blocks another entry.
 //! From then on it proceeds to *gone* with the responses that are still due. Only then are its tags
 //! and its key free, and a version that waits for it can be acknowledged.
 //!
-//! More entries are *stale* than a version named. A version waits for every entry that is doomed
-//! and not gone when the version is adopted. The eviction engine forgot such an entry when it was
-//! doomed, so the effect of the version on it is unknown.
+//! More entries are *stale* than a version named. A version waits for every entry that is unwanted
+//! and not gone when the version is adopted. The eviction engine forgot such an entry when it became
+//! unwanted, so the effect of the version on it is unknown.
 
 use std::{collections::BTreeSet, ops::Bound, sync::Arc, time::Duration};
 
@@ -28,7 +28,7 @@ mod entry;
 
 pub(super) use entry::OffloadEntry;
 
-use self::entry::{Doomed, EntryKey, State, key};
+use self::entry::{Unwanted, EntryKey, State, key};
 use super::{OffloadRefusal, OperationCounts};
 
 /// All entries that the device is intended to hold, or may still hold.
@@ -46,8 +46,8 @@ pub(super) struct Ledger {
     refused_removals: BTreeSet<(StageId, LtmIndex)>,
     /// Entries that versions made stale and that are not gone, by time.
     stale: BTreeSet<(Time, LtmIndex)>,
-    doomed_count: usize,
-    /// Number of doomed entries of each stage that the device holds or may hold.
+    unwanted_count: usize,
+    /// Number of unwanted entries of each stage that the device holds or may hold.
     leaving: Vec<usize>,
     pending_operations: HashMap<Ticket, LtmIndex, Hasher>,
     /// Number of pending insertions.
@@ -103,7 +103,7 @@ impl Ledger {
             removals: BTreeSet::new(),
             refused_removals: BTreeSet::new(),
             stale: BTreeSet::new(),
-            doomed_count: 0,
+            unwanted_count: 0,
             leaving: vec![0; capacity.len()],
             pending_operations: HashMap::with_hasher(hasher),
             inserting_count: 0,
@@ -128,7 +128,7 @@ impl Ledger {
             traversal,
             traversal_no,
             state: State::Waiting,
-            doomed: None,
+            unwanted: None,
             counted: Counters::default(),
             counted_before: Counters::default(),
             used: Time::ZERO,
@@ -141,15 +141,15 @@ impl Ledger {
     /// Returns the entry if it is gone at once.
     ///
     /// `stale_since`: the time at which a version made it stale.
-    pub(super) fn doom(
+    pub(super) fn mark_unwanted(
         &mut self,
         entry: LtmEntryRef,
         stale_since: Option<Time>,
     ) -> Option<OffloadEntry> {
         let index = self.by_entry.remove(&entry)?;
         let offloaded = self.offloaded_entries.get_mut(&index)?;
-        offloaded.doomed = Some(Doomed { stale_since: None });
-        self.doomed_count += 1;
+        offloaded.unwanted = Some(Unwanted { stale_since: None });
+        self.unwanted_count += 1;
         let (state, stage) = (offloaded.state, offloaded.stage);
         match state {
             State::Waiting | State::Refused => return self.end(index),
@@ -165,21 +165,21 @@ impl Ledger {
         None
     }
 
-    /// Adopts a version: it waits for all entries that are doomed and not gone.
+    /// Adopts a version: it waits for all entries that are unwanted and not gone.
     pub(super) fn adopt(&mut self, now: Time) {
-        if self.doomed_count == self.stale.len() {
+        if self.unwanted_count == self.stale.len() {
             return;
         }
         let is_new =
-            |offloaded: &OffloadEntry| offloaded.doomed == Some(Doomed { stale_since: None });
-        let doomed = self.offloaded_entries.iter().filter(|(_, offloaded)| is_new(offloaded));
-        let doomed: Vec<LtmIndex> = doomed.map(|(index, _)| *index).collect();
-        doomed.into_iter().for_each(|index| self.make_stale(index, now));
+            |offloaded: &OffloadEntry| offloaded.unwanted == Some(Unwanted { stale_since: None });
+        let unwanted = self.offloaded_entries.iter().filter(|(_, offloaded)| is_new(offloaded));
+        let unwanted: Vec<LtmIndex> = unwanted.map(|(index, _)| *index).collect();
+        unwanted.into_iter().for_each(|index| self.make_stale(index, now));
     }
 
     fn make_stale(&mut self, index: LtmIndex, since: Time) {
         if let Some(offloaded) = self.offloaded_entries.get_mut(&index) {
-            offloaded.doomed = Some(Doomed { stale_since: Some(since) });
+            offloaded.unwanted = Some(Unwanted { stale_since: Some(since) });
             self.stale.insert((since, index));
         }
     }
@@ -278,7 +278,7 @@ impl Ledger {
                 Operation::Insert { stage, .. } => {
                     self.operations.inserts -= 1;
                     self.inserting_count -= 1;
-                    // Nothing was doomed while the batch was filled.
+                    // No entry became unwanted while the batch was filled.
                     self.leave(index);
                     self.set_state(index, State::Waiting);
                     self.inserts[stage.index()].insert(index);
@@ -329,11 +329,11 @@ impl Ledger {
         };
         let (entry, stage, traversal_no) =
             (offloaded.entry, offloaded.stage, offloaded.traversal_no);
-        let is_doomed = offloaded.doomed.is_some();
+        let is_unwanted = offloaded.unwanted.is_some();
         match result {
             Ok(()) => {
                 (offloaded.state, offloaded.used) = (State::Held, now);
-                if is_doomed {
+                if is_unwanted {
                     self.removals.insert((stage, index));
                 }
                 ResponseOutcome {
@@ -348,8 +348,8 @@ impl Ledger {
             Err(error) => {
                 offloaded.state = State::Refused;
                 self.leave(index);
-                let gone = if is_doomed { self.end(index) } else { None };
-                let refused = (!is_doomed).then(|| (entry, error.into()));
+                let gone = if is_unwanted { self.end(index) } else { None };
+                let refused = (!is_unwanted).then(|| (entry, error.into()));
                 ResponseOutcome {
                     traversal_no: Some((traversal_no, Confirmed::Never)),
                     gone,
@@ -391,7 +391,7 @@ impl Ledger {
         for index in unknown {
             self.leave(index);
             let Some(offloaded) = self.offloaded_entries.get_mut(&index) else { continue };
-            if offloaded.doomed.is_some() {
+            if offloaded.unwanted.is_some() {
                 offloaded.state = State::Refused;
                 gone.extend(self.end(index));
             } else {
@@ -449,7 +449,7 @@ impl Ledger {
     pub(super) fn entry(&self, index: LtmIndex) -> Option<LtmEntryRef> {
         self.offloaded_entries
             .get(&index)
-            .filter(|offloaded| offloaded.doomed.is_none())
+            .filter(|offloaded| offloaded.unwanted.is_none())
             .map(|offloaded| offloaded.entry)
     }
 
@@ -477,7 +477,7 @@ impl Ledger {
     /// Their last hit is at least `idle` before the reading that began at `read`.
     pub(super) fn idle(&self, read: Time, idle: Duration) -> Vec<LtmEntryRef> {
         let is_idle = |offloaded: &&OffloadEntry| {
-            offloaded.doomed.is_none()
+            offloaded.unwanted.is_none()
                 && offloaded.state == State::Held
                 && read.since(offloaded.used) >= idle
         };
@@ -487,7 +487,7 @@ impl Ledger {
     /// Returns the intended entries, with their counts.
     pub(super) fn offloaded_entries(&self) -> impl Iterator<Item = (&OffloadEntry, Counters)> {
         let offloaded_entries =
-            self.offloaded_entries.values().filter(|offloaded| offloaded.doomed.is_none());
+            self.offloaded_entries.values().filter(|offloaded| offloaded.unwanted.is_none());
         offloaded_entries.map(|offloaded| (offloaded, offloaded.totals()))
     }
 
@@ -543,12 +543,12 @@ impl Ledger {
     /// Removes an entry from the counts of its stage, and releases its key.
     fn leave(&mut self, index: LtmIndex) {
         let Some(offloaded) = self.offloaded_entries.get(&index) else { return };
-        let (stage, key, is_doomed) =
-            (offloaded.stage.index(), key(offloaded), offloaded.doomed.is_some());
+        let (stage, key, is_unwanted) =
+            (offloaded.stage.index(), key(offloaded), offloaded.unwanted.is_some());
         if self.keys.get(&key) == Some(&index) {
             self.keys.remove(&key);
             self.occupied[stage] -= 1;
-            self.leaving[stage] -= usize::from(is_doomed);
+            self.leaving[stage] -= usize::from(is_unwanted);
         }
     }
 
@@ -556,8 +556,8 @@ impl Ledger {
         self.leave(index);
         let offloaded = self.offloaded_entries.remove(&index)?;
         self.inserts[offloaded.stage.index()].remove(&index);
-        if let Some(Doomed { stale_since }) = offloaded.doomed {
-            self.doomed_count -= 1;
+        if let Some(Unwanted { stale_since }) = offloaded.unwanted {
+            self.unwanted_count -= 1;
             stale_since.map(|since| self.stale.remove(&(since, index)));
         }
         Some(offloaded)

@@ -21,7 +21,7 @@ pub(in crate::offload) struct OffloadEntry {
     /// The traversal that it was created for.
     pub(in crate::offload) traversal_no: u64,
     pub(super) state: State,
-    pub(super) doomed: Option<Doomed>,
+    pub(super) unwanted: Option<Unwanted>,
     /// The device's count at the last reading.
     pub(super) counted: Counters,
     /// The part of it that the device counted before it lost its state.
@@ -43,7 +43,7 @@ pub(super) enum State {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Doomed {
+pub(super) struct Unwanted {
     pub(super) stale_since: Option<Time>,
 }
 
