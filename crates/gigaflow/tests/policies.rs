@@ -143,7 +143,7 @@ proptest! {
     }
 
     #[test]
-    fn no_pressed_stage_is_used_while_a_stage_has_free_room(
+    fn no_contended_stage_is_used_while_one_has_room(
         outlines in prop::collection::vec(plain::outline(7), 1..4),
         stages in plain::stages(5, 7),
     ) {

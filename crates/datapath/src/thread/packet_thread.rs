@@ -98,7 +98,7 @@ pub struct PacketThread {
     /// Set if a queue returned a full burst in the previous iteration.
     ///
     /// More packets may wait in it.
-    pub(super) is_pressed: bool,
+    pub(super) is_busy: bool,
     /// Set if the thread slept since it last checked its mailbox (rule 10).
     pub(super) slept: bool,
     pub(super) commands: Consumer<Command>,
@@ -148,7 +148,7 @@ impl PacketThread {
             upcalls: 0,
             verifier: Verifier::new(config.verify_one_in, config.seed, ends.differences),
             repairer: Repairer::new(config.repair),
-            is_pressed: false,
+            is_busy: false,
             slept: false,
             commands: ends.commands,
             link: ends.link,
@@ -171,8 +171,8 @@ impl PacketThread {
         self.outputs.now = now;
         self.outputs.taps.set_time(now);
         self.translations_left = self.config.translations_per_iteration;
-        let is_pressed = std::mem::take(&mut self.is_pressed) || self.held() > 0;
-        self.repairer.begin(self.config.translations_per_iteration, is_pressed);
+        let is_busy = std::mem::take(&mut self.is_busy) || self.held() > 0;
+        self.repairer.begin(self.config.translations_per_iteration, is_busy);
         let (punted, reported) = (self.outputs.tally.punted, self.caches.owner.reported());
         let learn_requests = self.caches.owner.last_learn_request();
         let mut adopted = self.take_invalidation();
@@ -191,7 +191,7 @@ impl PacketThread {
             received = self.poll_ready(&mut adopted, &mut repaired);
         }
         let served = self.serve_upcalls();
-        let is_waiting = self.is_pressed || self.held() > 0;
+        let is_waiting = self.is_busy || self.held() > 0;
         self.outputs.flush(&mut self.pool);
         let forecast = self.run_forecasts(is_waiting);
         self.rx_ports.report_finished();
@@ -224,7 +224,7 @@ impl PacketThread {
             let may_have_more = self.rx_ports.list[input].may_have_more;
             self.rx_ports.ready.polled(input, may_have_more);
             received += count;
-            self.is_pressed |= count >= BURST;
+            self.is_busy |= count >= BURST;
             // A version waits for one burst, not for all queues.
             if self.take_invalidation() {
                 *adopted = true;

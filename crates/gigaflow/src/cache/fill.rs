@@ -277,7 +277,7 @@ impl Gigaflow {
     fn plan(&mut self, store: &impl Store, request: &FillRequest<'_>, plan: &mut Vec<Placement>) {
         plan.clear();
         let stages = OpenStages::new(&mut self.ltm, store, request.open, request.miss.now);
-        let pressed = stages.pressed();
+        let contended = stages.contended();
         if self.outline.steps_count() == 0 {
             // The rest of a traversal may have no further table lookup.
             let stage = stages.best(request.open);
@@ -292,7 +292,7 @@ impl Gigaflow {
         plan.extend_from_slice(placements);
         let presses = |placement: &Placement| {
             let is_held = |identity| self.ltm.holders_of(identity).contains(placement.stage);
-            pressed.contains(placement.stage)
+            contended.contains(placement.stage)
                 && !self.outline.identity(&placement.steps).is_some_and(is_held)
         };
         if !request.matched.is_empty()

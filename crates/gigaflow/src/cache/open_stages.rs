@@ -1,10 +1,10 @@
 //! The stages that the entries of a missed traversal may go to, as a policy sees them.
 //!
 //! A full stage is not closed: it evicts its least recently used entry. The age of that entry differs
-//! from stage to stage, since similar partitions crowd the same stages. A full stage is *pressed* if
+//! from stage to stage, since similar partitions crowd the same stages. A full stage is *contended* if
 //! the entry that it would evict was used much later than the oldest of all such entries. A policy
-//! that weighs stages avoids pressed stages, even if it must then build an entry that a pressed stage
-//! holds. While some stage has free room, every full stage is pressed. So a chain fills all of its
+//! that weighs stages avoids contended stages, even if it must then build an entry that a contended stage
+//! holds. While some stage has free room, every full stage is contended. So a chain fills all of its
 //! stages before it evicts an entry, and afterwards the entries of all stages have about the same age.
 
 use shunt_pipeline::Time;
@@ -20,7 +20,7 @@ pub(super) struct OpenStages<'a> {
     ltm: &'a Ltm,
     open: StageSet,
     room: StageSet,
-    pressed: StageSet,
+    contended: StageSet,
     /// The last use of the entry that each full stage would evict.
     ///
     /// Zero for stages with free room.
@@ -41,13 +41,13 @@ impl<'a> OpenStages<'a> {
             }
         }
         let oldest = full.iter().map(|stage| last_uses[stage.index()]).min();
-        let is_pressed = |stage: &StageId| {
+        let is_contended = |stage: &StageId| {
             let age = |used| now.since(used);
             room != StageSet::EMPTY
                 || oldest.is_some_and(|oldest| age(last_uses[stage.index()]) < age(oldest) / 2)
         };
-        let pressed = full.iter().filter(is_pressed).fold(StageSet::EMPTY, StageSet::with);
-        Self { ltm, open, room: room.union(full).intersection(open), pressed, last_uses }
+        let contended = full.iter().filter(is_contended).fold(StageSet::EMPTY, StageSet::with);
+        Self { ltm, open, room: room.union(full).intersection(open), contended, last_uses }
     }
 }
 
@@ -72,7 +72,7 @@ impl StageView for OpenStages<'_> {
         self.room.intersection(open).iter().min_by_key(|stage| self.last_uses[stage.index()])
     }
 
-    fn pressed(&self) -> StageSet {
-        self.pressed
+    fn contended(&self) -> StageSet {
+        self.contended
     }
 }

@@ -41,7 +41,7 @@ pub trait StageView {
     }
 
     /// Returns the stages in which a new entry would evict a recently used one.
-    fn pressed(&self) -> StageSet {
+    fn contended(&self) -> StageSet {
         StageSet::EMPTY
     }
 

@@ -91,8 +91,8 @@ pub(in crate::partition) struct Problem<'a, S> {
 pub(in crate::partition) struct Preference {
     /// The cost of a new entry.
     pub(in crate::partition) new_entry: i64,
-    /// The additional cost of a new entry in a [pressed](StageView::pressed) stage.
-    pub(in crate::partition) pressed: i64,
+    /// The additional cost of a new entry in a [contended](StageView::contended) stage.
+    pub(in crate::partition) contended: i64,
     /// The cost of every sub-traversal.
     pub(in crate::partition) sub_traversal: i64,
     pub(in crate::partition) skipped: SkippedStages,
@@ -153,7 +153,7 @@ impl DpTable {
         let Self { values, holders, shapes, held, .. } = self;
         let shape =
             shapes.of(outline, |sub_traversal| problem.preference.gain(score.of(sub_traversal)));
-        let conditions = [problem.usable, stages.room(), stages.pressed()];
+        let conditions = [problem.usable, stages.room(), stages.contended()];
         shape.gains().held_by(outline, stages, held);
         if let Some(known) = shape.find(&conditions, held) {
             out.clear();
@@ -188,13 +188,13 @@ impl Preference {
 
 impl DpValues {
     fn begin<S: StageView>(&mut self, problem: &Problem<'_, S>) {
-        let (room, pressed) = (problem.stages.room(), problem.stages.pressed());
-        let Preference { new_entry, pressed: more, skipped, .. } = problem.preference;
+        let (room, contended) = (problem.stages.room(), problem.stages.contended());
+        let Preference { new_entry, contended: more, skipped, .. } = problem.preference;
         (self.segments_count, self.skipped) = (problem.outline.segments_count(), skipped);
         self.layers.clear();
         self.layers.extend(problem.usable.iter());
         self.costs.clear();
-        let cost = |stage: &StageId| match (room.contains(*stage), pressed.contains(*stage)) {
+        let cost = |stage: &StageId| match (room.contains(*stage), contended.contains(*stage)) {
             (false, _) => NEVER,
             (true, false) => -new_entry,
             (true, true) => -new_entry - more,
@@ -291,7 +291,7 @@ fn longest_best(
 const WORTH: i64 = 1 << 24;
 
 /// The digit above the score.
-pub(in crate::partition) const PRESSED: i64 = 1 << 48;
+pub(in crate::partition) const CONTENDED: i64 = 1 << 48;
 
 /// The higher of the two digits below the score.
 pub(in crate::partition) const FIRST: i64 = 1 << 12;

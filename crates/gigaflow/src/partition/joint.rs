@@ -8,7 +8,7 @@
 
 use super::{
     contract::{PartitionPolicy, Placement, StageSet, StageView},
-    dp_table::{DpTable, FIRST, PRESSED, Preference, Problem, SECOND, SkippedStages},
+    dp_table::{DpTable, FIRST, CONTENDED, Preference, Problem, SECOND, SkippedStages},
     score::Score,
 };
 use crate::outline::{SubTraversalOutline, TraversalOutline};
@@ -53,7 +53,7 @@ fn problem<'a, S: StageView>(outline: &'a TraversalOutline, stages: &'a S) -> Pr
     let usable = StageSet::first_of(stages.count());
     let preference = Preference {
         new_entry: FIRST,
-        pressed: PRESSED,
+        contended: CONTENDED,
         sub_traversal: SECOND,
         skipped: SkippedStages::Anywhere,
     };
@@ -77,7 +77,7 @@ mod tests {
     struct SparseStages {
         every: u64,
         room: u64,
-        pressed: u64,
+        contended: u64,
     }
 
     impl StageView for SparseStages {
@@ -94,8 +94,8 @@ mod tests {
             set_of(self.room)
         }
 
-        fn pressed(&self) -> StageSet {
-            set_of(self.pressed)
+        fn contended(&self) -> StageSet {
+            set_of(self.contended)
         }
     }
 
@@ -129,10 +129,10 @@ mod tests {
     fn stages() -> impl Strategy<Value = SparseStages> {
         let every = prop_oneof![Just(1_u64), 2..4_u64, 4..200_u64, Just(u64::MAX)];
         let set = || prop_oneof![Just(15_u64), Just(6), 0..16_u64];
-        (every, set(), set()).prop_map(|(every, room, pressed)| SparseStages {
+        (every, set(), set()).prop_map(|(every, room, contended)| SparseStages {
             every,
             room,
-            pressed,
+            contended,
         })
     }
 

@@ -44,7 +44,7 @@ pub(super) struct Gains {
     segments_count: usize,
 }
 
-/// The usable stages, those with room, and the pressed ones.
+/// The usable stages, those with room, and the contended ones.
 pub(super) type Conditions = [StageSet; 3];
 
 /// A held candidate: number `at` of those that begin with segment `first`.

@@ -47,12 +47,12 @@ pub fn new_entries_count(stages: &PlainStages, placements: &[Placement]) -> usiz
     placements.iter().filter(|placement| is_fresh(stages, placement)).count()
 }
 
-/// Returns the number of new entries in nearly full stages ([`Room::Pressed`]).
+/// Returns the number of new entries in nearly full stages ([`Room::Contended`]).
 #[must_use]
 pub fn new_entries_in_nearly_full_stages(stages: &PlainStages, placements: &[Placement]) -> usize {
-    let is_pressed =
-        |placement: &&Placement| stages.0[placement.stage.index()].room == Room::Pressed;
-    placements.iter().filter(is_pressed).filter(|placement| is_fresh(stages, placement)).count()
+    let is_contended =
+        |placement: &&Placement| stages.0[placement.stage.index()].room == Room::Contended;
+    placements.iter().filter(is_contended).filter(|placement| is_fresh(stages, placement)).count()
 }
 
 fn is_fresh(stages: &PlainStages, placement: &Placement) -> bool {
@@ -124,7 +124,7 @@ pub fn joint(
 
 /// Returns the partition that the disjoint policy must find.
 ///
-/// It uses the stages with free room, or the pressed ones if there are none. It considers the partitions
+/// It uses the stages with free room, or the contended ones if there are none. It considers the partitions
 /// that are aligned to the last of these stages. The highest score wins, then the fewest entries, then
 /// the fewest new entries if `ties` asks for it. The last criterion is the longest first sub-traversal,
 /// then the longest second one, and so on.
@@ -137,7 +137,7 @@ pub fn disjoint(
     ties: Ties,
 ) -> Vec<Placement> {
     let has_free = stages.0.iter().any(|stage| stage.room == Room::Free);
-    let usable = if has_free { Room::Free } else { Room::Pressed };
+    let usable = if has_free { Room::Free } else { Room::Contended };
     let with_room = stages.0.iter().enumerate().filter(|(_, stage)| stage.room == usable);
     let with_room: Vec<usize> = with_room.map(|(at, _)| at).collect();
     let aligned = |placements: &&Vec<Placement>| {

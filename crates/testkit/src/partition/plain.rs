@@ -70,7 +70,7 @@ pub enum Room {
     /// The stage has free room.
     Free,
     /// A new entry evicts a recently used one.
-    Pressed,
+    Contended,
     /// The stage takes no new entry.
     Full,
 }
@@ -103,14 +103,14 @@ impl StageView for PlainStages {
         self.stages_where(|stage| stage.room != Room::Full)
     }
 
-    /// Prefers stages that are not pressed, as a cache does.
+    /// Prefers stages that are not contended, as a cache does.
     fn best(&self, open: StageSet) -> Option<StageId> {
-        let (room, pressed) = (self.room().intersection(open), self.pressed());
-        room.without(pressed).first().or_else(|| room.first())
+        let (room, contended) = (self.room().intersection(open), self.contended());
+        room.without(contended).first().or_else(|| room.first())
     }
 
-    fn pressed(&self) -> StageSet {
-        self.stages_where(|stage| stage.room == Room::Pressed)
+    fn contended(&self) -> StageSet {
+        self.stages_where(|stage| stage.room == Room::Contended)
     }
 }
 
@@ -130,11 +130,11 @@ pub fn outline(steps_max: usize) -> impl Strategy<Value = PlainOutline> {
 
 /// Generates up to `count_max` stages that hold ranges of `steps_max` steps.
 ///
-/// Half of the stages have free room, and a quarter are pressed.
+/// Half of the stages have free room, and a quarter are contended.
 pub fn stages(count_max: usize, steps_max: u16) -> impl Strategy<Value = PlainStages> {
     let held = (0..steps_max).prop_flat_map(move |start| (Just(start), start + 1..=steps_max));
     let held = vec(held.prop_map(|(start, end)| start..end), 0..8);
-    let room = prop_oneof![2 => Just(Room::Free), 1 => Just(Room::Pressed), 1 => Just(Room::Full)];
+    let room = prop_oneof![2 => Just(Room::Free), 1 => Just(Room::Contended), 1 => Just(Room::Full)];
     let stage = (room, held).prop_map(|(room, held)| PlainStage { room, held });
     vec(stage, 1..=count_max).prop_map(PlainStages)
 }

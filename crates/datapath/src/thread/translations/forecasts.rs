@@ -34,18 +34,18 @@ impl PacketThread {
     /// Settles installed forecasts, runs the predictors, and translates new forecasts.
     ///
     /// Returns whether there was work.
-    /// `is_pressed` is set if packets wait, or may wait.
-    pub(in crate::thread) fn run_forecasts(&mut self, is_pressed: bool) -> bool {
+    /// `is_busy` is set if packets wait, or may wait.
+    pub(in crate::thread) fn run_forecasts(&mut self, is_busy: bool) -> bool {
         if self.forecasts.as_ref().is_none_or(|own| own.is_idle(self.now)) {
             return false;
         }
         let Some(mut own) = self.forecasts.take() else { return false };
         let is_settled = self.settle(&mut own);
-        if !is_pressed {
+        if !is_busy {
             own.run_predictors(self.now, self.caches.owner.last_install());
         }
         let mut count = 0;
-        while !is_pressed
+        while !is_busy
             && self.translations_left > 0
             && count < own.config.per_iteration
             && let Some((forecast, last)) = own.waiting.pop_front()

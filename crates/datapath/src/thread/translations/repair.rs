@@ -60,9 +60,9 @@ impl Repairer {
         self.mode != Repair::Off
     }
 
-    /// Starts an iteration with `translations`; `is_pressed` if packets wait.
-    pub(in crate::thread) const fn begin(&mut self, translations: usize, is_pressed: bool) {
-        self.left = translations.div_ceil(if is_pressed { 8 } else { 2 });
+    /// Starts an iteration with `translations`; `is_busy` if packets wait.
+    pub(in crate::thread) const fn begin(&mut self, translations: usize, is_busy: bool) {
+        self.left = translations.div_ceil(if is_busy { 8 } else { 2 });
     }
 
     /// Returns whether one more repair is allowed, and counts it.

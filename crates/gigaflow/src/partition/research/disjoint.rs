@@ -55,19 +55,19 @@ impl PartitionPolicy for DisjointPolicy {
         };
         let preference = Preference {
             new_entry,
-            pressed: 0,
+            contended: 0,
             sub_traversal: FIRST,
             skipped: SkippedStages::Front,
         };
-        // Pressed stages are used only if the others do not suffice.
-        for usable in [stages.room().without(stages.pressed()), stages.room()] {
+        // Contended stages are used only if the others do not suffice.
+        for usable in [stages.room().without(stages.contended()), stages.room()] {
             let problem = Problem { outline, stages, usable, preference };
             self.table.solve(
                 &problem,
                 |_, sub_traversal| self.score.of(sub_traversal),
                 &mut self.placements,
             );
-            if !self.placements.is_empty() || stages.pressed() == StageSet::EMPTY {
+            if !self.placements.is_empty() || stages.contended() == StageSet::EMPTY {
                 break;
             }
         }

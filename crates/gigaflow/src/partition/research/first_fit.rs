@@ -36,7 +36,7 @@ impl FirstFitPolicy {
     fn partition_into(&mut self, outline: &TraversalOutline, limit: u8) {
         let preference = Preference {
             new_entry: 0,
-            pressed: 0,
+            contended: 0,
             sub_traversal: FIRST,
             skipped: SkippedStages::Front,
         };
