@@ -50,13 +50,13 @@ fn hits_are_credited_to_the_rules_of_every_ltm_entry_once() {
 fn a_pull_waits_for_a_reading_that_began_after_it() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
-    rig.device().is_mute = true;
+    rig.device().is_silent = true;
     rig.wait(config().count_every);
     rig.settle();
     let answer = pull(&rig);
     rig.settle();
     assert!(answer.try_recv().is_err());
-    rig.device().is_mute = false;
+    rig.device().is_silent = false;
     send(&mut rig, 1, 9);
     rig.settle();
     assert!(answer.try_recv().is_ok());
@@ -69,12 +69,12 @@ fn a_pull_includes_the_last_counts_of_removed_entries() {
     rig.fill(&[(1, 9)]);
     send(&mut rig, 1, 9);
     rig.change(&request(FlowModCommand::Delete, "ip"));
-    rig.device().is_mute = true;
+    rig.device().is_silent = true;
     rig.settle();
     let answer = pull(&rig);
     rig.settle();
     assert!(answer.try_recv().is_err());
-    rig.device().is_mute = false;
+    rig.device().is_silent = false;
     rig.settle();
     assert!(answer.try_recv().is_ok());
     assert_eq!(rig.status().packets, 2);
@@ -84,7 +84,7 @@ fn a_pull_includes_the_last_counts_of_removed_entries() {
 fn pulls_do_not_wait_for_a_late_or_lost_device() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
-    rig.device().is_mute = true;
+    rig.device().is_silent = true;
     let answer = pull(&rig);
     rig.settle();
     assert!(answer.try_recv().is_err());
@@ -92,7 +92,7 @@ fn pulls_do_not_wait_for_a_late_or_lost_device() {
     rig.settle();
     assert!(answer.try_recv().is_ok());
     assert!(rig.status().counts_late);
-    rig.device().is_mute = false;
+    rig.device().is_silent = false;
     rig.settle();
     assert!(!rig.status().counts_late);
     rig.device().lose();
@@ -108,7 +108,7 @@ fn pulls_do_not_wait_for_a_late_or_lost_device() {
 fn a_version_waits_for_its_removals_while_counts_are_slow() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
-    rig.device().is_mute = true;
+    rig.device().is_silent = true;
     let answer = pull(&rig);
     rig.settle();
     rig.wait(config().confirm_within + Duration::from_millis(1));
@@ -117,7 +117,7 @@ fn a_version_waits_for_its_removals_while_counts_are_slow() {
     rig.settle();
     assert!(answer.try_recv().is_ok() && rig.status().counts_late);
     assert!(!rig.status().state.is_stale() && rig.acked_version() < version);
-    rig.device().is_mute = false;
+    rig.device().is_silent = false;
     rig.settle();
     assert_eq!((rig.acked_version(), rig.held().len()), (version, 0));
 }

@@ -90,10 +90,10 @@ fn a_full_stage_evicts_and_is_never_overfilled() {
     assert_eq!(rig.coordinator.watched(), 2);
     // There is no room before the device reports it.
     rig.log();
-    rig.device().is_mute = true;
+    rig.device().is_silent = true;
     rig.fill(&[(1, 9)]);
     assert_eq!((rig.log(), rig.status().waiting), ((vec![], 2), 2));
-    rig.device().is_mute = false;
+    rig.device().is_silent = false;
     rig.settle();
     assert_eq!(rig.log(), (vec![1, 0], 0));
 }

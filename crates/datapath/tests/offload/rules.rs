@@ -67,12 +67,12 @@ fn a_joining_agent_starts_at_the_current_version_without_entries() {
     rig.fill(&[(1, 9)]);
     assert!(rig.hits(&packet(1, 9)));
     assert_eq!(rig.coordinator.watched(), 2);
-    rig.device().is_mute = true;
+    rig.device().is_silent = true;
     let back = "table=1,priority=1,ip,nw_dst=10.0.0.9,actions=output:3";
     let version = rig.change(&request(FlowModCommand::ModifyStrict, back));
     rig.settle();
     assert!(rig.acked_version() < version, "it is waited for like any other");
-    rig.device().is_mute = false;
+    rig.device().is_silent = false;
     rig.settle();
     assert_eq!((rig.acked_version(), rig.held().len()), (version, 1));
 }
@@ -97,14 +97,14 @@ fn an_owner_is_tuned_while_it_runs() {
 #[test]
 fn a_removal_waits_for_the_confirmation_of_its_insertion() {
     let mut rig = Rig::two_tables();
-    rig.device().is_mute = true;
+    rig.device().is_silent = true;
     rig.fill(&[(1, 9)]);
     assert_eq!(rig.log(), (vec![1, 0], 0));
     let version = modify(&mut rig);
     rig.settle();
     assert_eq!(rig.log(), (vec![], 0), "one write at a time");
     assert!(rig.acked_version() < version, "and the insertion in transit is waited for");
-    rig.device().is_mute = false;
+    rig.device().is_silent = false;
     rig.settle();
     assert_eq!((rig.log(), rig.acked_version()), ((vec![], 1), version));
     assert_eq!(rig.held(), rig.intended());
@@ -114,12 +114,12 @@ fn a_removal_waits_for_the_confirmation_of_its_insertion() {
 fn a_barrier_waits_until_stale_entries_are_confirmed_removed() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
-    rig.device().is_mute = true;
+    rig.device().is_silent = true;
     let before = rig.acked_version();
     let version = modify(&mut rig);
     rig.settle();
     assert_eq!((rig.acked_version(), rig.status().stale), (before, 1));
-    rig.device().is_mute = false;
+    rig.device().is_silent = false;
     rig.settle();
     assert_eq!((rig.acked_version(), rig.status().stale), (version, 0));
     assert!(!rig.hits(&packet(1, 9)));
@@ -129,13 +129,13 @@ fn a_barrier_waits_until_stale_entries_are_confirmed_removed() {
 fn stale_entries_are_removed_before_any_insertion() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
-    rig.device().is_mute = true;
+    rig.device().is_silent = true;
     modify(&mut rig);
     rig.log();
     // No entry of its traversal is stale, and its slots are free.
     rig.fill(&[(2, 8)]);
     assert_eq!((rig.log(), rig.status().waiting), ((vec![], 1), 2));
-    rig.device().is_mute = false;
+    rig.device().is_silent = false;
     rig.settle();
     assert_eq!(rig.log().0, [1, 0]);
     assert!(rig.hits(&packet(2, 8)));
@@ -150,14 +150,14 @@ fn earlier_removals_are_waited_for_too() {
     rig.wait(config.max_idle);
     rig.run_iteration();
     rig.run_iteration();
-    rig.device().is_mute = true;
+    rig.device().is_silent = true;
     rig.settle();
     assert_eq!((rig.coordinator.watched(), rig.held().len()), (0, 2));
     let before = rig.acked_version();
     let version = modify(&mut rig);
     rig.settle();
     assert_eq!((rig.acked_version(), rig.status().stale), (before, 2));
-    rig.device().is_mute = false;
+    rig.device().is_silent = false;
     rig.settle();
     assert_eq!((rig.acked_version(), rig.held().len()), (version, 0));
 }
@@ -169,12 +169,12 @@ fn a_slot_is_reused_after_its_removal_is_confirmed() {
     rig.wait(config().max_idle);
     rig.run_iteration();
     rig.run_iteration();
-    rig.device().is_mute = true;
+    rig.device().is_silent = true;
     rig.settle();
     rig.log();
     rig.fill(&[(1, 9)]);
     assert_eq!((rig.log(), rig.status().waiting), ((vec![], 0), 2));
-    rig.device().is_mute = false;
+    rig.device().is_silent = false;
     rig.settle();
     assert_eq!((rig.log().0, rig.status().refused.len()), (vec![1, 0], 0));
     assert!(rig.hits(&packet(1, 9)));
@@ -184,7 +184,7 @@ fn a_slot_is_reused_after_its_removal_is_confirmed() {
 fn a_device_that_confirms_late_is_stale_and_not_waited_for() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
-    rig.device().is_mute = true;
+    rig.device().is_silent = true;
     let version = modify(&mut rig);
     rig.settle();
     rig.wait(config().confirm_within);
@@ -199,7 +199,7 @@ fn a_device_that_confirms_late_is_stale_and_not_waited_for() {
     rig.log();
     rig.fill(&[(1, 9)]);
     assert_eq!((rig.acked_version(), rig.log().0), (version, vec![]));
-    rig.device().is_mute = false;
+    rig.device().is_silent = false;
     rig.settle();
     assert_eq!((why(&rig), rig.status().stale_count), (None, 1));
     assert_eq!(rig.held(), rig.intended());
@@ -216,9 +216,9 @@ fn a_lost_device_is_stale_until_it_holds_the_intended_entries() {
     let version = modify(&mut rig);
     rig.fill(&[(2, 8)]);
     assert_eq!(rig.acked_version(), version);
-    rig.device().is_mute = true;
+    rig.device().is_silent = true;
     rig.device().restore();
-    rig.device().is_mute = false;
+    rig.device().is_silent = false;
     rig.run_iteration();
     assert_eq!(why(&rig), Some(StaleReason::Repairing), "what is stale is still there");
     rig.settle();
@@ -234,9 +234,9 @@ fn operations_in_transit_at_a_loss_are_sent_again() {
     rig.fill(&[(1, 9)]);
     rig.offer(&packet(2, 8));
     let version = modify(&mut rig);
-    rig.device().is_mute = true;
+    rig.device().is_silent = true;
     rig.settle();
-    rig.device().is_mute = false;
+    rig.device().is_silent = false;
     rig.device().lose();
     rig.settle();
     assert_eq!(rig.acked_version(), version);
@@ -250,12 +250,12 @@ fn operations_in_transit_at_a_loss_are_sent_again() {
 #[test]
 fn insertions_in_transit_at_a_loss_are_sent_again() {
     let mut rig = Rig::two_tables();
-    rig.device().is_mute = true;
+    rig.device().is_silent = true;
     rig.fill(&[(1, 9), (2, 8)]);
     assert_eq!(rig.log().0.len(), 4);
     let version = modify(&mut rig);
     rig.settle();
-    rig.device().is_mute = false;
+    rig.device().is_silent = false;
     rig.device().lose();
     rig.settle();
     assert_eq!((rig.acked_version(), rig.status().operations.lost), (version, 4));
@@ -311,13 +311,13 @@ fn no_entry_leads_to_a_waiting_ltm_entry() {
     rig.wait(config().max_idle / 2);
     rig.run_iteration();
     rig.run_iteration();
-    rig.device().is_mute = true;
+    rig.device().is_silent = true;
     rig.settle();
     rig.log();
     // The slot of its second LTM entry is not free yet, that of its first is.
     rig.fill(&[(2, 9)]);
     assert_eq!((rig.log().0, rig.status().waiting), (vec![], 2));
-    rig.device().is_mute = false;
+    rig.device().is_silent = false;
     rig.settle();
     assert_eq!(rig.log().0, [1, 0]);
     assert!(rig.hits(&packet(2, 9)));
@@ -333,7 +333,7 @@ fn a_tag_number_is_reused_after_its_entries_are_drained() {
     rig.handle.tune(max_idle, drain);
     rig.fill(&[(1, 9)]);
     assert_eq!((rig.held().len(), rig.status().tags), (2, 2));
-    rig.device().is_mute = true;
+    rig.device().is_silent = true;
     rig.change(&request(FlowModCommand::Delete, "table=0,ip,nw_src=10.0.0.1"));
     rig.change(&request(FlowModCommand::DeleteStrict, "table=1,priority=1,ip,nw_dst=10.0.0.9"));
     rig.settle();
@@ -345,7 +345,7 @@ fn a_tag_number_is_reused_after_its_entries_are_drained() {
         rig.status().partitioned.without_tags == before
     };
     assert!(!is_partitioned(&mut rig), "the removal of its entries is not confirmed");
-    rig.device().is_mute = false;
+    rig.device().is_silent = false;
     rig.settle();
     // The single entry that replaced it is removed, so that the traversal can be partitioned.
     rig.change(&request(
@@ -427,11 +427,11 @@ fn a_device_forwards_while_its_agent_sleeps() {
 fn a_failed_removal_is_retried_and_holds_its_version() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
-    rig.device().clings = true;
+    rig.device().fails_removals = true;
     let version = modify(&mut rig);
     rig.settle();
     assert!(rig.acked_version() < version);
-    rig.device().clings = false;
+    rig.device().fails_removals = false;
     let OffloadConfig { count_every, .. } = config();
     rig.wait(count_every);
     rig.settle();
@@ -446,14 +446,14 @@ fn a_failed_removal_delays_only_dependent_entries() {
     rig.wait(config().max_idle);
     rig.run_iteration();
     rig.run_iteration();
-    rig.device().clings = true;
+    rig.device().fails_removals = true;
     rig.settle();
     rig.log();
     rig.fill(&[(1, 9), (2, 9), (3, 9)]);
     assert_eq!(rig.log().0, [1, 0], "of the third source, which has another tag");
     assert!(rig.hits(&packet(3, 9)));
     assert_eq!((rig.hits(&packet(2, 9)), rig.status().waiting), (false, 3));
-    rig.device().clings = false;
+    rig.device().fails_removals = false;
     let OffloadConfig { count_every, .. } = config();
     rig.wait(count_every);
     rig.settle();
@@ -465,14 +465,14 @@ fn a_failed_removal_delays_only_dependent_entries() {
 fn versions_that_wait_are_acknowledged_together() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9), (2, 8)]);
-    rig.device().is_mute = true;
+    rig.device().is_silent = true;
     modify(&mut rig);
     rig.settle();
     rig.change(&request(FlowModCommand::Delete, "table=0,ip,nw_src=10.0.0.1"));
     let last = rig.change(&request(FlowModCommand::Delete, "table=0,ip,nw_src=10.0.0.2"));
     rig.settle();
     assert_eq!(rig.log().1, 1);
-    rig.device().is_mute = false;
+    rig.device().is_silent = false;
     rig.settle();
     assert_eq!((rig.acked_version(), rig.log().1), (last, 2));
     assert_eq!(rig.held(), rig.intended());
@@ -482,7 +482,7 @@ fn versions_that_wait_are_acknowledged_together() {
 fn an_ended_agent_delays_no_version() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
-    rig.device().is_mute = true;
+    rig.device().is_silent = true;
     let version = modify(&mut rig);
     rig.settle();
     let Rig { coordinator, handle, owner, .. } = rig;
@@ -503,7 +503,7 @@ fn a_removal_waits_for_at_most_one_batch_of_insertions() {
     let rules: Vec<String> = (0..600).map(rule).collect();
     let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
     let mut rig = Rig::new(&world(&rules), config(), SoftwareDevice::new(4, 1000));
-    rig.device().is_mute = true;
+    rig.device().is_silent = true;
     for host in 0..600_u32 {
         let mut key = packet(1, 9);
         key.set_field(FieldId::Ipv4Src, u128::from(0x0a00_0000 + ((host / 200) << 8) + host % 200));
@@ -512,7 +512,7 @@ fn a_removal_waits_for_at_most_one_batch_of_insertions() {
     }
     let inserted = rig.log().0.len();
     assert!((1..=256).contains(&inserted), "{inserted}");
-    rig.device().is_mute = false;
+    rig.device().is_silent = false;
     rig.settle();
     assert_eq!((rig.held().len(), rig.held()), (600, rig.intended()));
 }

@@ -29,7 +29,7 @@ use crate::{
 /// Generates messages in their encoded form.
 pub fn any_message() -> impl Strategy<Value = Message> {
     prop_oneof![
-        any_plain(),
+        any_session_message(),
         any_packet_message(),
         any_change(),
         any_multipart_request(),
@@ -37,7 +37,7 @@ pub fn any_message() -> impl Strategy<Value = Message> {
     ]
 }
 
-fn any_plain() -> impl Strategy<Value = Message> {
+fn any_session_message() -> impl Strategy<Value = Message> {
     let payload = || vec(any::<u8>(), 0..64);
     let hello = (any::<u8>(), option::of(any::<u32>()))
         .prop_map(|(version, bitmap)| Message::Hello(Hello { version, bitmap }));

@@ -61,7 +61,7 @@ pub enum SessionError {
     },
     /// A write must be repeated, but its rule can no longer be encoded.
     #[error("a rule can no longer be encoded: {0}")]
-    Unsaid(#[from] Refusal),
+    Unencodable(#[from] Refusal),
     /// The number of results differs from that of the updates.
     #[error("the device returned {responses} results for {updates} updates")]
     ResultCount {

@@ -525,7 +525,7 @@ impl SessionWorker {
             | SessionError::Unrepaired
             | SessionError::StartTag(_)
             | SessionError::Endless { .. }
-            | SessionError::Unsaid(_)
+            | SessionError::Unencodable(_)
             | SessionError::DeviceConfig { .. }
             | SessionError::ResultCount { .. } => {}
         }

@@ -112,7 +112,7 @@ impl WorkloadName {
 
     /// Returns the total number of flows, including later ones.
     #[must_use]
-    pub fn flows_of_all(&self) -> u32 {
+    pub fn flows_total(&self) -> u32 {
         self.flows.saturating_add(self.arrival.map_or(0, |arrival| arrival.flows))
     }
 
@@ -120,7 +120,7 @@ impl WorkloadName {
     #[must_use]
     pub fn packets_wanted(&self) -> Option<u64> {
         let replay = &published().replay;
-        let usual = u64::from(self.flows_of_all()).saturating_mul(replay.packets / replay.flows);
+        let usual = u64::from(self.flows_total()).saturating_mul(replay.packets / replay.flows);
         self.packets.or_else(|| (self.source != SourceName::Coflow).then_some(usual))
     }
 

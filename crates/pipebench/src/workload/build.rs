@@ -178,7 +178,7 @@ impl RulesAndFlows {
             SourceName::PipelineFile(path) => Material::of_file(path, name, progress)?,
             SourceName::Coflow => return Ok(Self::of_coflows(name)?),
         };
-        let count = usize::try_from(name.flows_of_all()).unwrap_or(usize::MAX);
+        let count = usize::try_from(name.flows_total()).unwrap_or(usize::MAX);
         let mut stream = name.seed_of().stream("flows");
         let flows = material.flows.draw(count, name.locality, &mut stream, progress)?;
         let classes = material.classes();
@@ -200,8 +200,8 @@ impl RulesAndFlows {
 /// Refuses fewer packets than flows, before any are generated.
 fn check_packets(name: &WorkloadName) -> Result<(), TrafficError> {
     match name.packets_wanted() {
-        Some(packets) if packets < name.flows_of_all().into() => {
-            let flows = usize::try_from(name.flows_of_all()).unwrap_or(usize::MAX);
+        Some(packets) if packets < name.flows_total().into() => {
+            let flows = usize::try_from(name.flows_total()).unwrap_or(usize::MAX);
             Err(TrafficError::Packets { flows, packets })
         }
         _ => Ok(()),

@@ -104,14 +104,14 @@ impl Workload {
         let by_name = "the name";
         let by = |is_given: bool| if is_given { by_name } else { "usual" };
         match row.what.as_str() {
-            "flows" => row.against(name.flows_of_all().into(), by_name),
+            "flows" => row.against(name.flows_total().into(), by_name),
             "packets" => match name.packets_wanted() {
                 Some(packets) => row.against(packets as f64, by(name.packets.is_some())),
                 None => row,
             },
             "packets per flow" => match (name.packets_wanted(), self.published_flow_mean()) {
                 (Some(packets), _) => {
-                    let mean = packets as f64 / f64::from(name.flows_of_all());
+                    let mean = packets as f64 / f64::from(name.flows_total());
                     row.against(mean, by(name.packets.is_some()))
                 }
                 (None, Some((mean, source))) => row.against(mean, source),

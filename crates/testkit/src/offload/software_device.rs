@@ -28,9 +28,9 @@ pub struct SoftwareDevice {
     /// True while the device is connected.
     pub is_connected: bool,
     /// If set, it accepts operations but reports no events.
-    pub is_mute: bool,
+    pub is_silent: bool,
     /// If set, all removals fail.
-    pub clings: bool,
+    pub fails_removals: bool,
     /// The submitted operations in order, since this was last cleared.
     pub log: Vec<Operation>,
     entries: BTreeMap<LtmIndex, SoftEntry>,
@@ -76,8 +76,8 @@ impl SoftwareDevice {
             capabilities,
             stage_entries,
             is_connected: true,
-            is_mute: false,
-            clings: false,
+            is_silent: false,
+            fails_removals: false,
             log: Vec::new(),
             entries: BTreeMap::new(),
             waiting: VecDeque::new(),
@@ -206,7 +206,7 @@ impl SoftwareDevice {
                 own.rule = rule;
                 Ok(())
             }
-            Operation::Remove { .. } if self.clings => Err(OffloadError::Failed(2)),
+            Operation::Remove { .. } if self.fails_removals => Err(OffloadError::Failed(2)),
             Operation::Remove { entry } => {
                 let gone = self.entries.remove(&entry).ok_or(OffloadError::NoSuchEntry)?;
                 self.events.push(OffloadEvent::Counted { entry, counters: gone.counters });
@@ -257,7 +257,7 @@ impl OffloadDevice for SoftwareDevice {
     }
 
     fn poll(&mut self, events: &mut Vec<OffloadEvent>) {
-        if self.is_mute {
+        if self.is_silent {
             return;
         }
         events.append(&mut self.events);

@@ -4,7 +4,7 @@
 //! left out in turn, without a new compilation, and a law of translation must break
 //! for some packet of the generated worlds.
 //!
-//! A call that may be left out without breaking a law is listed in [`SPARE`], with the name of the
+//! A call that may be left out without breaking a law is listed in [`EXEMPTIONS`], with the name of the
 //! test that fails instead.
 
 use std::{
@@ -128,9 +128,9 @@ const PACKETS: usize = 6;
 const CHANGES: usize = 6;
 
 /// A call that the generated packets do not always need.
-struct Spare {
+struct Exemption {
     file: &'static str,
-    /// Words of its line.
+    /// Words of the line of the call.
     words: &'static str,
     proof: Proof,
 }
@@ -143,13 +143,13 @@ enum Proof {
     Reason(&'static str),
 }
 
-const fn spare(file: &'static str, words: &'static str, test: &'static str) -> Spare {
-    Spare { file, words, proof: Proof::Test(test) }
+const fn exempt(file: &'static str, words: &'static str, test: &'static str) -> Exemption {
+    Exemption { file, words, proof: Proof::Test(test) }
 }
 
 /// Calls that too few generated packets need.
-const SPARE: &[Spare] = &[
-    Spare {
+const EXEMPTIONS: &[Exemption] = &[
+    Exemption {
         file: "working_packet/action_builder.rs",
         words: "FieldId::EthType",
         proof: Proof::Reason(
@@ -157,57 +157,57 @@ const SPARE: &[Spare] = &[
              has consulted the type; it stays because the type is what is emitted here",
         ),
     },
-    spare(
+    exempt(
         "working_packet/action_builder.rs",
         "self.pending.words()",
         "restoring_a_field_after_a_clone_consults_it",
     ),
-    spare(
+    exempt(
         "working_packet/action_builder.rs",
         "consult_word(word, 0xffff_ffff",
         "pushes_pops_and_clones_consult_labels",
     ),
     // All generated packets of a comparison are in one bridge and not recirculated. No generated
     // change is one of settings.
-    spare(
+    exempt(
         "translate/entry.rs",
         "word::BRIDGE",
         "the_bridge_and_the_recirculation_id_are_consulted",
     ),
-    spare(
+    exempt(
         "translate/entry.rs",
         "FieldId::RecircId",
         "the_bridge_and_the_recirculation_id_are_consulted",
     ),
-    spare(
+    exempt(
         "translate/bridge_view.rs",
         "Object::Bridge(id)",
         "the_bridge_and_the_recirculation_id_are_consulted",
     ),
     // No generated change is one of a single port.
-    spare("translate/bridge_view.rs", "Object::Port(self.id, number)", "outputs_read_their_ports"),
+    exempt("translate/bridge_view.rs", "Object::Port(self.id, number)", "outputs_read_their_ports"),
     // No packet reaches the entries after an old name; they are evicted a little earlier.
-    spare(
+    exempt(
         "translate/translation.rs",
         "Object::Live(frozen.bridge)",
         "a_partition_point_reads_the_liveness",
     ),
-    spare("actions/hash.rs", "FieldId::NwFrag", "a_select_group_consults_the_connection"),
+    exempt("actions/hash.rs", "FieldId::NwFrag", "a_select_group_consults_the_connection"),
     // A change that affects only a counted rule, and no other visited rule, is rare.
-    spare("actions/learn.rs", "read(counted)", "a_learn_limit_reads_the_number_of_rules"),
-    spare(
+    exempt("actions/learn.rs", "read(counted)", "a_learn_limit_reads_the_number_of_rules"),
+    exempt(
         "working_packet/mpls.rs",
         "THIRD, u64::MAX << 32",
         "pushes_pops_and_clones_consult_labels",
     ),
     // Packets with the type of a tag and no tag are not generated: no frame can be made of them.
-    spare("actions/normal.rs", "FieldId::EthType, bit", "an_untagged_packet_consults_few_type_bits"),
-    spare(
+    exempt("actions/normal.rs", "FieldId::EthType, bit", "an_untagged_packet_consults_few_type_bits"),
+    exempt(
         "partition/live_state.rs",
         "Object::Live(state.bridge.id())",
         "a_partition_point_reads_the_liveness",
     ),
-    spare("working_packet/vlan.rs", "VLAN, INNER", "pushes_and_pops_consult_vlan_tags"),
+    exempt("working_packet/vlan.rs", "VLAN, INNER", "pushes_and_pops_consult_vlan_tags"),
 ];
 
 /// The sources of the named tests.
@@ -219,9 +219,9 @@ const TESTS: [&str; 2] = [
 #[test]
 fn calls_without_generated_packets_have_a_test() {
     let lines = lines();
-    for spare in SPARE {
-        let Spare { file, words, proof } = spare;
-        assert!(lines.iter().any(|line| spare.is_of(line)), "{file} has no {words}");
+    for exemption in EXEMPTIONS {
+        let Exemption { file, words, proof } = exemption;
+        assert!(lines.iter().any(|line| exemption.is_of(line)), "{file} has no {words}");
         match proof {
             Proof::Test(name) => {
                 let own = format!("fn {name}()");
@@ -232,7 +232,7 @@ fn calls_without_generated_packets_have_a_test() {
     }
 }
 
-impl Spare {
+impl Exemption {
     fn is_of(&self, ((file, _), words): (&(String, u32), &String)) -> bool {
         file == self.file && words.contains(self.words)
     }
@@ -260,7 +260,7 @@ fn every_call_that_records_something_is_needed() {
         let mut own = needed.iter().filter(|((f, n, _), _)| f.ends_with(file) && n == number);
         let verdict = match own.next() {
             Some((_, true)) => return None,
-            _ if SPARE.iter().any(|spare| spare.is_of(line)) => return None,
+            _ if EXEMPTIONS.iter().any(|exemption| exemption.is_of(line)) => return None,
             Some((_, false)) => "no law breaks without",
             None => "no packet reaches",
         };
