@@ -82,8 +82,8 @@ impl Bench {
             "udp,actions=move:NXM_OF_UDP_SRC[]->NXM_NX_REG0[0..15],load:{}->NXM_NX_REG1[],output:2",
             self.changes
         );
-        let rule = parse_rule(FlowModCommand::Add, &text, &NoPortNames).expect("it is a rule");
-        let change = self.pipeline.apply(BRIDGE, &[rule], self.now).expect("it is taken");
+        let rule = parse_rule(FlowModCommand::Add, &text, &NoPortNames).expect("the text is a rule");
+        let change = self.pipeline.apply(BRIDGE, &[rule], self.now).expect("the rule is legal");
         self.coordinator.take_reports();
         self.coordinator.apply(change.version, &change.deltas);
         self.pipeline.reclaim(self.thread.version());
@@ -136,11 +136,11 @@ fn attach(controls: &mut ControlEnds, number: u32) -> Queues {
         bridge: BRIDGE,
         number: PortNo::new(number),
         capabilities,
-        queues: queues(&mut near).expect("it has a queue"),
+        queues: queues(&mut near).expect("the port has a queue"),
         traffic: Arc::<PortTraffic>::default(),
     };
     controls.send(Command::AddPort(Box::new(added))).expect("there is room");
-    queues(&mut far).expect("it has a queue")
+    queues(&mut far).expect("the port has a queue")
 }
 
 /// Returns a UDP packet from one of many ports.

@@ -47,7 +47,7 @@ impl RowCandidate {
 impl<const TAIL: usize> MaskedTable<TAIL> {
     /// Creates an empty table for a mask.
     #[must_use]
-    #[expect(clippy::cast_possible_truncation, reason = "indices of words")]
+    #[expect(clippy::cast_possible_truncation, reason = "a key has fewer than 256 words")]
     pub fn new(mask: &SparseMask) -> Self {
         let words = mask.iter().map(|(index, bits)| MaskWord { index: index as u8, bits });
         Self {

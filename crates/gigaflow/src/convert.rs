@@ -70,7 +70,7 @@ const MASKS_KEPT: usize = 256;
 
 impl HeaderMasks {
     /// Returns the mask without its hidden words.
-    #[expect(clippy::cast_possible_truncation, reason = "the low bits of a hash")]
+    #[expect(clippy::cast_possible_truncation, reason = "only low bits of the hash are used")]
     fn of(&mut self, mask: &SparseMask) -> &SparseMask {
         let place = fold(0, mask.address() as u64) as usize % MASKS_KEPT;
         let kept = &mut self.0[place];

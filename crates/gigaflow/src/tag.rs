@@ -198,7 +198,7 @@ impl TagSpace {
         let tag = match self.free.pop() {
             Some(tag) => tag,
             None if self.slots.len() < self.count_max => {
-                #[expect(clippy::expect_used, reason = "it is less than `count_max`")]
+                #[expect(clippy::expect_used, reason = "the number is less than `count_max`")]
                 let number = u32::try_from(self.slots.len()).expect("a tag has at most 24 bits");
                 self.slots.push(TagSlot { name: None, held_count: 0 });
                 Tag::new(number)

@@ -6,7 +6,7 @@
 //! kernels call NAME N    calls one kernel N times, for callgrind
 //! ```
 
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "it prints for its caller")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "the program prints for its caller")]
 
 use std::process::ExitCode;
 

@@ -452,7 +452,7 @@ impl Entries {
         self.live_at(slot).map(|entry| (entry, self.cold[slot as usize].number))
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "fewer slots than the limit, a u32")]
+    #[expect(clippy::cast_possible_truncation, reason = "the limit of slots is a u32")]
     fn new_slot(&mut self) -> u32 {
         let slot = self.hot.len() as u32;
         self.hot.push(Hot {

@@ -217,13 +217,13 @@ impl ExactCache {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "less than WAYS")]
+#[expect(clippy::cast_possible_truncation, reason = "the remainder is less than WAYS")]
 const fn random_way(random: &mut u64) -> usize {
     (split_mix(random) % WAYS as u64) as usize
 }
 
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "masked to the number of sets")]
+#[expect(clippy::cast_possible_truncation, reason = "the hash is masked to the number of sets")]
 const fn set_of(hash: u64, mask: u64) -> usize {
     (hash & mask) as usize
 }

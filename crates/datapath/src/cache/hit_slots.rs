@@ -88,7 +88,7 @@ impl HitSlots {
 
     /// Sets the slots of at most [`CHAIN_MAX`] entries.
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "at most CHAIN_MAX")]
+    #[expect(clippy::cast_possible_truncation, reason = "there are at most CHAIN_MAX slots")]
     pub(crate) fn set(&mut self, slots: &[u32]) {
         // A slot that is left out would skip the actions of its entry.
         assert!(slots.len() <= CHAIN_MAX, "a chain has no more stages");

@@ -273,7 +273,7 @@ macro_rules! wildcard_indexes {
         }
 
         /// The state of a lookup that missed in one of the indexes.
-        #[expect(clippy::large_enum_variant, reason = "it lives on the stack until the miss is handled")]
+        #[expect(clippy::large_enum_variant, reason = "the value is on the stack until the miss is handled")]
         #[derive(Debug, Default)]
         pub(crate) enum PartialLookup {
             #[default]

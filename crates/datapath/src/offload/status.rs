@@ -247,7 +247,7 @@ impl LatencyHistogram {
             clippy::cast_precision_loss,
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "a share of a count"
+            reason = "the value is a share of a count"
         )]
         let rank = (self.count() as f64 * q.clamp(0.0, 1.0)).ceil() as u64;
         let mut seen = 0;

@@ -98,7 +98,7 @@ impl Packet {
     pub fn pop_front(&mut self, count: usize) {
         debug_assert!(count <= self.len(), "a frame of {} bytes loses {count}", self.len());
         let count = count.min(self.len());
-        #[expect(clippy::cast_possible_truncation, reason = "at most the length, a u32")]
+        #[expect(clippy::cast_possible_truncation, reason = "the count is at most the length")]
         let bytes = count as u32;
         self.start += bytes;
         self.length -= bytes;
@@ -111,7 +111,7 @@ impl Packet {
     /// header is cleared.
     pub fn truncate(&mut self, length: usize) {
         if length < self.len() {
-            #[expect(clippy::cast_possible_truncation, reason = "less than the length, a u32")]
+            #[expect(clippy::cast_possible_truncation, reason = "the new length is less than the old one")]
             let length = length as u32;
             self.length = length;
             self.virtio = VirtioHeader::default();
@@ -181,7 +181,7 @@ impl Pool {
         } else {
             return None;
         };
-        #[expect(clippy::cast_possible_truncation, reason = "at most LARGE")]
+        #[expect(clippy::cast_possible_truncation, reason = "the length is at most LARGE")]
         Some(Packet {
             buffer: list.take()?,
             start: Packet::HEADROOM as u32,

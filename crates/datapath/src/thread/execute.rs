@@ -63,7 +63,7 @@ pub(crate) struct ParsedPacket<'a> {
 }
 
 /// Pending work on a recirculated packet.
-#[expect(clippy::large_enum_variant, reason = "the list of them keeps its memory, a box does not")]
+#[expect(clippy::large_enum_variant, reason = "a list keeps its memory, and boxes would be allocated again")]
 pub(crate) enum Pending {
     /// Parse the packet again, look it up, and resume at the continuation.
     Recirculate {
@@ -134,7 +134,7 @@ impl Outputs {
         if self.places.len() <= number {
             self.places.resize(number + 1, ABSENT);
         }
-        #[expect(clippy::cast_possible_truncation, reason = "at most DATAPATH_PORT_MAX + 1 ports")]
+        #[expect(clippy::cast_possible_truncation, reason = "there are at most DATAPATH_PORT_MAX + 1 ports")]
         {
             self.places[number] = self.ports.len() as u32;
         }

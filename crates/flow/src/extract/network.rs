@@ -171,7 +171,7 @@ impl Parser<'_> {
 
 /// Returns the length in bytes that a header's length field means.
 /// The field counts units, without the first few.
-#[expect(clippy::arithmetic_side_effects, reason = "three small numbers")]
+#[expect(clippy::arithmetic_side_effects, reason = "the result of three bytes is small")]
 fn octets(field: u8, less: u8, unit: u8) -> usize {
     (usize::from(field) + usize::from(less)) * usize::from(unit)
 }

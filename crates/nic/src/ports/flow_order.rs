@@ -141,7 +141,7 @@ impl FlowOrder {
     }
 
     fn queue_index(&self, hash: u64) -> usize {
-        #[expect(clippy::cast_possible_truncation, reason = "a remainder of few")]
+        #[expect(clippy::cast_possible_truncation, reason = "there are few queues")]
         {
             (hash % self.queues.len() as u64) as usize
         }

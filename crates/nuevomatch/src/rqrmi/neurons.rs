@@ -86,7 +86,7 @@ impl Neurons {
                 #[expect(
                     clippy::cast_possible_truncation,
                     clippy::cast_sign_loss,
-                    reason = "it is between two keys"
+                    reason = "the value is between two keys"
                 )]
                 let key = key as u32;
                 bases[count] = key;
@@ -125,7 +125,7 @@ fn relu(value: f64) -> f64 {
 /// Returns the nearest `f32`, or 0 if it is not finite.
 ///
 /// The certificate holds for any value.
-#[expect(clippy::cast_possible_truncation, reason = "rounding is what it is for")]
+#[expect(clippy::cast_possible_truncation, reason = "the cast is meant to round")]
 fn finite(value: f64) -> f32 {
     let value = value as f32;
     if value.is_finite() { value } else { 0.0 }

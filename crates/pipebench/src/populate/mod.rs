@@ -19,7 +19,7 @@
 //!     Seed::new(1),
 //!     &Progress::hidden(),
 //! )?;
-//! let psc = PipelineFile::parse(Builtin::find("psc").expect("one of the crate's").json)?;
+//! let psc = PipelineFile::parse(Builtin::find("psc").expect("a built-in pipeline").json)?;
 //! let population = populate(&psc, &filters, TraversalSelection::Forwarding, RuleForm::Plain, Seed::new(1), &Progress::hidden())?;
 //!
 //! assert_eq!(population.counts().tables, 7);

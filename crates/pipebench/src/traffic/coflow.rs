@@ -240,7 +240,7 @@ fn below16(stream: &mut RandomStream, bound: u16) -> u16 {
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "a share of a number that fits"
+    reason = "the result is a share of a number that fits"
 )]
 fn rounded(value: f64) -> u32 {
     value.round() as u32

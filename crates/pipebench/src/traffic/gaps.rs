@@ -34,7 +34,7 @@ impl Gaps {
             #[expect(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
-                reason = "a positive number below a million"
+                reason = "the value is positive and below a million"
             )]
             let rate = (1e6 / trace.gap_mean_us).round() as u32;
             rate

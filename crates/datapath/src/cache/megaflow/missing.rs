@@ -31,7 +31,7 @@ impl Missing {
 
     /// Returns the number of missing packets.
     #[must_use]
-    #[expect(clippy::cast_possible_truncation, reason = "at most BURST")]
+    #[expect(clippy::cast_possible_truncation, reason = "the count is at most BURST")]
     pub const fn len(&self) -> u32 {
         self.count as u32
     }

@@ -103,7 +103,7 @@ impl SignatureCache {
     }
 
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "masked to the number of buckets")]
+    #[expect(clippy::cast_possible_truncation, reason = "the hash is masked to the number of buckets")]
     const fn bucket_of(&self, hash: u64) -> usize {
         (hash & self.mask) as usize
     }
@@ -116,12 +116,12 @@ const fn signature_of(hash: u64) -> u64 {
 }
 
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "the two parts of the word")]
+#[expect(clippy::cast_possible_truncation, reason = "each cast takes one part of the word")]
 const fn address_of(flow: u64) -> RowAddress {
     RowAddress { subtable: (flow >> ROW_BITS) as u32 & 0xffff, row: flow as u32 }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "less than FLOWS_PER_BUCKET")]
+#[expect(clippy::cast_possible_truncation, reason = "the remainder is less than FLOWS_PER_BUCKET")]
 const fn random_position(random: &mut u64) -> usize {
     (split_mix(random) % FLOWS_PER_BUCKET as u64) as usize
 }

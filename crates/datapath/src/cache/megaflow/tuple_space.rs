@@ -181,7 +181,7 @@ impl MegaflowCache {
             });
             probes += asked;
         }
-        #[expect(clippy::cast_possible_truncation, reason = "subtables times BURST")]
+        #[expect(clippy::cast_possible_truncation, reason = "at most BURST probes of each subtable")]
         let probes = probes as u32;
         self.probes = self.probes.wrapping_add(probes);
         if self.probes >= self.probes_per_ordering {
@@ -317,7 +317,7 @@ impl MegaflowCache {
         }
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "indices of subtables")]
+    #[expect(clippy::cast_possible_truncation, reason = "there are few subtables")]
     fn add_subtable(&mut self, mask: &SparseMask) -> u32 {
         let subtable = MegaflowSubtable {
             table: MaskedTable::new(mask),
@@ -424,7 +424,7 @@ const fn packed(entry: EntryRef) -> u64 {
     (entry.generation as u64) << 32 | entry.slot as u64
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "the two halves of the word")]
+#[expect(clippy::cast_possible_truncation, reason = "each cast takes one half of the word")]
 const fn unpacked(word: u64) -> EntryRef {
     EntryRef { slot: word as u32, generation: (word >> 32) as u32 }
 }

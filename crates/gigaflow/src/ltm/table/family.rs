@@ -232,7 +232,7 @@ impl MaskFamily {
         self.order.iter().find(is_it).copied()
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "fewer groups than rules")]
+    #[expect(clippy::cast_possible_truncation, reason = "there are fewer groups than rules")]
     fn add_group(&mut self, group: MaskGroup) -> u32 {
         let length = group.length;
         let number = match self.groups.iter().position(|group| group.rules.is_empty()) {
@@ -305,7 +305,7 @@ impl MaskGroup {
     #[inline]
     fn found(&self, row: u32) -> RuleMatch {
         let [entry, next] = self.rules.tail(row);
-        #[expect(clippy::cast_possible_truncation, reason = "the halves of a word")]
+        #[expect(clippy::cast_possible_truncation, reason = "each cast takes one half of a word")]
         let (slot, generation, tag) = (entry as u32, (entry >> 32) as u32, next as u32);
         let then = if next & END == 0 { Next::Tag(Tag::new(tag)) } else { Next::End };
         let entry = LtmEntryRef { slot, generation };

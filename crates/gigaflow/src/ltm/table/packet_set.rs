@@ -44,7 +44,7 @@ impl PacketSet {
 
     /// Adds a packet. The set has fewer than [`CHUNK_MAX`].
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "below CHUNK_MAX")]
+    #[expect(clippy::cast_possible_truncation, reason = "positions are below CHUNK_MAX")]
     pub(in crate::ltm) const fn push(&mut self, packet: usize) {
         self.indexes[self.count as usize] = packet as u8;
         self.count += 1;

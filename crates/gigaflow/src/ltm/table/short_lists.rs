@@ -84,7 +84,7 @@ impl ShortLists {
     /// Finds the list of each pending packet, or [`NO_LIST`].
     ///
     /// Returns the packets that have a list.
-    #[expect(clippy::cast_possible_truncation, reason = "the number of a list")]
+    #[expect(clippy::cast_possible_truncation, reason = "the value is the number of a list")]
     pub(super) fn find_chunk(
         &self,
         hasher: &KeyHasher,
@@ -139,7 +139,7 @@ impl ShortLists {
         self.add_words(hasher, &words, group, groups);
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "fewer lists than rules")]
+    #[expect(clippy::cast_possible_truncation, reason = "there are fewer lists than rules")]
     fn add_words(
         &mut self,
         hasher: &KeyHasher,
@@ -175,7 +175,7 @@ impl ShortLists {
     pub(super) fn remove(&mut self, hasher: &KeyHasher, matching: &Match, group: u32) {
         let words = words_under(&self.mask, matching.mask(), matching.value());
         let Some(row) = self.table.find_words(hasher, &words.0[..words.1]) else { return };
-        #[expect(clippy::cast_possible_truncation, reason = "the number of a list")]
+        #[expect(clippy::cast_possible_truncation, reason = "the value is the number of a list")]
         let number = self.table.tail(row)[0] as u32;
         let list = &mut self.lists[number as usize];
         if let Some(index) = list.groups.iter().position(|listed| listed.group == group) {

@@ -150,7 +150,7 @@ impl StatePair {
 
 /// Returns `-ln(1 - rate)` in units of `1 / UNIT`.
 fn cost(rate: f64) -> i64 {
-    #[expect(clippy::cast_possible_truncation, reason = "at most 4 units")]
+    #[expect(clippy::cast_possible_truncation, reason = "the result is at most 4 units")]
     {
         (-(1.0 - rate).max(RATE_LEFT_MIN).ln() * UNIT).round() as i64
     }

@@ -25,7 +25,7 @@ impl Sketch {
     /// Creates the sketch of an empty stream.
     #[must_use]
     pub const fn new() -> Self {
-        #[expect(clippy::cast_precision_loss, reason = "a small power of two")]
+        #[expect(clippy::cast_precision_loss, reason = "the value is a small power of two")]
         let open = REGISTERS as f64;
         Self { registers: [0; REGISTERS], open, distinct: 0.0 }
     }
@@ -43,7 +43,7 @@ impl Sketch {
         else {
             return 0.0;
         };
-        #[expect(clippy::cast_precision_loss, reason = "a small power of two")]
+        #[expect(clippy::cast_precision_loss, reason = "the value is a small power of two")]
         let growth = REGISTERS as f64 / self.open;
         self.open += share(rank) - share(*register);
         *register = rank;

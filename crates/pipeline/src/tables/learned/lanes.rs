@@ -75,7 +75,7 @@ impl Lane {
     }
 
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "masked to the width")]
+    #[expect(clippy::cast_possible_truncation, reason = "the value is masked to the width")]
     const fn of_word(self, word: u64) -> u32 {
         (word >> self.shift) as u32 & self.value_max()
     }
@@ -118,7 +118,7 @@ impl CatalogueBox {
 impl LaneSelection {
     /// Chooses the lanes that the boxes fix most bits of.
     #[must_use]
-    #[expect(clippy::cast_possible_truncation, reason = "positions in the catalogue")]
+    #[expect(clippy::cast_possible_truncation, reason = "the catalogue has few positions")]
     pub fn choose<'a>(boxes: impl Iterator<Item = &'a CatalogueBox>) -> Self {
         let mut bits = [0_u64; CATALOGUE_LANES];
         for own in boxes {

@@ -199,7 +199,7 @@ const fn high_half(word: u64) -> u32 {
     (word >> 32) as u32
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "a field of at most eight bits")]
+#[expect(clippy::cast_possible_truncation, reason = "the field has at most eight bits")]
 const fn low_half(value: u128) -> u32 {
     value as u32
 }
