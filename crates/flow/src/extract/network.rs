@@ -17,12 +17,12 @@ pub(super) struct IpHeader {
     pub(super) offset: usize,
     pub(super) route: Route,
     /// The rest of its header, unless its extension headers are cut short.
-    pub(super) misc: Option<Misc>,
+    pub(super) ip_fields: Option<IpFields>,
 }
 
 /// Fields of an IP header that share a word.
 #[derive(Clone, Copy)]
-pub(super) struct Misc {
+pub(super) struct IpFields {
     pub(super) label: u32,
     pub(super) fragment: Fragment,
     pub(super) ttl: u8,
@@ -42,7 +42,7 @@ pub(super) enum Fragment {
     Later = 3,
 }
 
-impl Misc {
+impl IpFields {
     pub(super) const fn word(self) -> u64 {
         (self.label as u64) << 44
             | (self.fragment as u64) << 32
@@ -70,8 +70,8 @@ impl Parser<'_> {
             _ => Fragment::Later,
         };
         let (tos, ttl, protocol) = (header[1], header[8], header[9]);
-        let misc = Misc { label: 0, fragment, ttl, tos, protocol };
-        Some(IpHeader { offset, route: Route::Final, misc: Some(misc) })
+        let ip_fields = IpFields { label: 0, fragment, ttl, tos, protocol };
+        Some(IpHeader { offset, route: Route::Final, ip_fields: Some(ip_fields) })
     }
 
     pub(super) fn ipv6(&mut self) -> Option<IpHeader> {
@@ -83,7 +83,7 @@ impl Parser<'_> {
         self.set::<{ word::IPV6_DST }>(be64::<24, _>(header));
         self.set::<{ word::IPV6_DST + 1 }>(be64::<32, _>(header));
         let [first, second, third, fourth, _, _, protocol, ttl, ..] = *header;
-        let misc = Misc {
+        let ip_fields = IpFields {
             label: u32::from_be_bytes([0, second & 0x0f, third, fourth]),
             fragment: Fragment::No,
             ttl,
@@ -91,43 +91,43 @@ impl Parser<'_> {
             protocol,
         };
         Some(if ExtensionSet::knows(protocol) {
-            self.extensions(offset, misc)
+            self.extensions(offset, ip_fields)
         } else {
-            IpHeader { offset, route: Route::Final, misc: Some(misc) }
+            IpHeader { offset, route: Route::Final, ip_fields: Some(ip_fields) }
         })
     }
 
     /// Parses the extension headers; the last one names the protocol after them.
     #[inline(never)] // Most packets have none, and are parsed in registers alone.
-    fn extensions(&mut self, offset: usize, mut misc: Misc) -> IpHeader {
+    fn extensions(&mut self, offset: usize, mut ip_fields: IpFields) -> IpHeader {
         let mut seen = ExtensionSet::default();
         let mut route = Route::Final;
-        while misc.fragment != Fragment::Later && seen.add(misc.protocol) {
-            match self.extension(&mut misc) {
-                None => return IpHeader { offset, route, misc: None },
+        while ip_fields.fragment != Fragment::Later && seen.add(ip_fields.protocol) {
+            match self.extension(&mut ip_fields) {
+                None => return IpHeader { offset, route, ip_fields: None },
                 Some(Route::Via) => route = Route::Via,
                 Some(Route::Final) => {}
             }
         }
         self.set::<{ word::ARP_SHA }>(seen.bits());
-        IpHeader { offset, route, misc: Some(misc) }
+        IpHeader { offset, route, ip_fields: Some(ip_fields) }
     }
 
     /// Parses one extension header; each has at least eight bytes.
-    fn extension(&mut self, misc: &mut Misc) -> Option<Route> {
+    fn extension(&mut self, ip_fields: &mut IpFields) -> Option<Route> {
         let [next, length, third, fourth, ..]: [u8; 8] = *self.peek()?;
         let mut route = Route::Final;
-        match misc.protocol {
+        match ip_fields.protocol {
             ExtensionSet::AUTHENTICATION => self.skip(octets(length, 2, 4))?,
             ExtensionSet::FRAGMENT => {
                 self.skip(8)?;
                 match u16::from_be_bytes([third, fourth]) {
                     0 => {}
-                    1..8 => misc.fragment = Fragment::First,
+                    1..8 => ip_fields.fragment = Fragment::First,
                     8.. => {
                         // The payload follows, of a protocol that only the reader of the whole
                         // packet needs. Open vSwitch shows the number of the fragment header.
-                        misc.fragment = Fragment::Later;
+                        ip_fields.fragment = Fragment::Later;
                         return Some(route);
                     }
                 }
@@ -138,7 +138,7 @@ impl Parser<'_> {
             }
             _ => self.skip(octets(length, 1, 8))?,
         }
-        misc.protocol = next;
+        ip_fields.protocol = next;
         Some(route)
     }
 

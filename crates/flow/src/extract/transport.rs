@@ -14,13 +14,13 @@ impl Parser<'_> {
     /// Parses the transport header, if the packet has all of it.
     pub(super) fn transport(&mut self, packet: &IpHeader) -> Layers {
         let layers = Layers::with_network(packet.offset);
-        let Some(misc) = packet.misc else { return layers };
+        let Some(ip_fields) = packet.ip_fields else { return layers };
         let layers = layers.and_transport(self.offset(), self.end(), packet.route);
-        self.set::<{ word::IP_MISC }>(misc.word());
-        if misc.fragment == Fragment::Later {
+        self.set::<{ word::IP_MISC }>(ip_fields.word());
+        if ip_fields.fragment == Fragment::Later {
             return layers;
         }
-        let header = match misc.protocol {
+        let header = match ip_fields.protocol {
             6 => self.tcp(),
             17 => self.peek::<8>().map(|udp| u64::from(be32::<0, _>(udp)) << 32),
             132 => self.peek::<12>().map(|sctp| u64::from(be32::<0, _>(sctp)) << 32),
