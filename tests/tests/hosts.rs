@@ -340,7 +340,7 @@ fn a_later_user_of_a_device_is_logged_once() {
     middle.run("ip", &["link", "set", "p1", "master", "lan0"]);
     let member = "port p1: device p1 is a member of lan0";
     assert!(until(|| warnings(member) == 1), "{}", hosts.daemon.log());
-    // A user that comes again is logged again, and others are not.
+    // A user that returns is logged again, and other users are not.
     middle.run("ip", &["link", "set", "p1", "nomaster"]);
     middle.run("ip", &["addr", "add", "10.66.7.2/24", "dev", "p2"]);
     let other = "port p2: device p2 has the address 10.66.7.2";

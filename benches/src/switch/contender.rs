@@ -64,7 +64,7 @@ impl Contender {
             Self::Shunt(_) if *self == Self::ours() => "Shunt".to_owned(),
             Self::Shunt(_) => "Shunt, the other build".to_owned(),
             Self::OpenVSwitch => format!("Open vSwitch {}", version()),
-            // It is slower without huge pages, so the name mentions them.
+            // OVS-DPDK is slower without huge pages, so the name mentions them.
             Self::OpenVSwitchDpdk if !HugePages::are_here() => {
                 format!("OVS-DPDK {} without huge pages", version())
             }

@@ -100,7 +100,7 @@ impl<const TAIL: usize> MaskedTable<TAIL> {
         if self.row_is(row, key) {
             return Some(row);
         }
-        // Two rows have one tag: one key in thousands, even in a large table.
+        // Two rows rarely have one tag: this concerns one key in thousands, even in a large table.
         self.index.find(tag, |row| self.row_is(row, key))
     }
 

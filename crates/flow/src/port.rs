@@ -106,7 +106,7 @@ impl fmt::Display for PortNo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.reserved_name() {
             Some(name) => f.write_str(name),
-            // In decimal it would parse as the reserved port.
+            // In decimal the number would parse as the reserved port.
             None if Self::widened(self.0) != *self => write!(f, "{:#x}", self.0),
             None => write!(f, "{}", self.0),
         }

@@ -92,7 +92,7 @@ fn the_field_table_equals_the_manual() {
     for fact in facts() {
         let name = fact.names[0];
         if name == "tun_metadata0" {
-            // A table of options would give its width and access; there is none.
+            // Only a TLV table gives a tunnel option its width and access, and there is none.
             continue;
         }
         let field = FieldId::find(name).unwrap_or_else(|| panic!("{name} is in the table"));

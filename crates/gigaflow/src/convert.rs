@@ -51,7 +51,8 @@ pub fn rule_of(
     LtmRule {
         tag,
         matching: Match::of(&traversal.key, masks.of(&traversal.mask)),
-        // The assertion excludes a longer traversal. In production it gets the largest length.
+        // The assertion excludes a longer traversal. In production such a traversal gets the
+        // largest length.
         length: length.unwrap_or(u16::MAX),
         actions: Arc::clone(&traversal.actions),
         rewrite,

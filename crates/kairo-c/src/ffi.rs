@@ -130,7 +130,7 @@ pub extern "C" fn kairo_new(version: u64, seed: u64) -> *mut Kairo {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kairo_free(engine: *mut Kairo) {
     if !engine.is_null() {
-        // SAFETY: `kairo_new` made it from a box, and the caller gives it up.
+        // SAFETY: `kairo_new` made the engine from a box, and the caller gives it up.
         drop(unsafe { Box::from_raw(engine) });
     }
 }
@@ -151,7 +151,7 @@ pub unsafe extern "C" fn kairo_parse(
     if text.is_null() {
         return 0;
     }
-    // SAFETY: it is not null, and ends with a zero byte.
+    // SAFETY: the pointer is not null, and ends with a zero byte.
     let text = unsafe { CStr::from_ptr(text) };
     let Some(parsed) = text.to_str().ok().and_then(engine::parse) else { return 0 };
     if key.is_null() || mask.is_null() {
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn kairo_parse(
     }
     // The header does not promise that the two are different, or that they are initialised.
     for (place, words) in [(key, parsed.0), (mask, parsed.1)] {
-        // SAFETY: it is not null, and has room for the words.
+        // SAFETY: the pointer is not null, and has room for the words.
         unsafe { place.write(words) };
     }
     1
@@ -179,11 +179,11 @@ pub unsafe extern "C" fn kairo_installed(
     entry: KairoEntry,
     traversal: *const KairoTraversal,
 ) -> c_int {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the pointer is valid.
     let Some(engine) = (unsafe { engine.as_mut() }) else { return -1 };
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the pointer is valid.
     let Some(traversal) = (unsafe { traversal.as_ref() }) else { return -1 };
-    // SAFETY: guaranteed by the caller, for all that it points to.
+    // SAFETY: the caller guarantees that the pointers inside are valid.
     let Some(traversal) = (unsafe { traversal_of(&mut engine.0, traversal) }) else { return -1 };
     c_int::from(engine.0.installed(entry.id(), traversal))
 }
@@ -195,7 +195,7 @@ pub unsafe extern "C" fn kairo_installed(
 /// The engine is from [`kairo_new`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kairo_removed(engine: *mut Kairo, entry: KairoEntry) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the pointer is valid.
     if let Some(engine) = unsafe { engine.as_mut() } {
         engine.0.removed(entry.id());
     }
@@ -208,7 +208,7 @@ pub unsafe extern "C" fn kairo_removed(engine: *mut Kairo, entry: KairoEntry) {
 /// The engine is from [`kairo_new`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kairo_forget(engine: *mut Kairo, owner: u16) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the pointer is valid.
     if let Some(engine) = unsafe { engine.as_mut() } {
         engine.0.forget(owner);
     }
@@ -229,11 +229,11 @@ pub unsafe extern "C" fn kairo_apply(
     count: usize,
     version: u64,
 ) -> i64 {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the pointer is valid.
     let Some(engine) = (unsafe { engine.as_mut() }) else { return -1 };
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the pointer is valid.
     let Some(deltas) = (unsafe { all(deltas, count) }) else { return -1 };
-    // SAFETY: guaranteed by the caller, for all that they point to.
+    // SAFETY: the caller guarantees that the pointers inside are valid.
     let deltas = deltas.iter().map(|delta| unsafe { delta_of(delta) });
     let deltas: Option<Vec<Delta>> = deltas.collect();
     let Some(deltas) = deltas else { return -1 };
@@ -254,7 +254,7 @@ pub unsafe extern "C" fn kairo_evicted(
     entries: *mut KairoEntry,
     count: usize,
 ) -> usize {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the pointer is valid.
     let engine = unsafe { engine.as_ref() };
     let Some(engine) = engine.filter(|_| !entries.is_null()) else { return 0 };
     let mut written = 0;
@@ -276,7 +276,7 @@ pub unsafe extern "C" fn kairo_evicted(
 /// The engine is from [`kairo_new`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kairo_run_maintenance(engine: *mut Kairo) -> c_int {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the pointer is valid.
     let engine = unsafe { engine.as_mut() };
     engine.map_or(0, |engine| c_int::from(engine.0.run_maintenance()))
 }
@@ -288,7 +288,7 @@ pub unsafe extern "C" fn kairo_run_maintenance(engine: *mut Kairo) -> c_int {
 /// The engine is from [`kairo_new`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kairo_len(engine: *const Kairo) -> usize {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the pointer is valid.
     let engine = unsafe { engine.as_ref() };
     engine.map_or(0, |engine| engine.0.len())
 }
@@ -297,16 +297,16 @@ pub unsafe extern "C" fn kairo_len(engine: *const Kairo) -> usize {
 ///
 /// All pointers are as the header says.
 unsafe fn traversal_of(engine: &mut CacheEngine, own: &KairoTraversal) -> Option<Traversal> {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the pointer is valid.
     let visits = unsafe { all(own.visits, own.visits_count) }?;
-    // SAFETY: guaranteed by the caller, for all that they point to.
+    // SAFETY: the caller guarantees that the pointers inside are valid.
     let visits = visits.iter().map(|visit| unsafe { visit_of(engine, visit) });
     let visits: Option<Vec<Visit>> = visits.collect();
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the pointer is valid.
     let packet = unsafe { own.packet.as_ref() }?;
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the pointer is valid.
     let consulted = unsafe { own.consulted.as_ref() }?;
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the pointer is valid.
     let reads = unsafe { all(own.reads, own.reads_count) }?;
     Some(engine::traversal(own.version, packet, consulted, visits?, reads))
 }
@@ -315,15 +315,15 @@ unsafe fn traversal_of(engine: &mut CacheEngine, own: &KairoTraversal) -> Option
 ///
 /// All pointers are as the header says.
 unsafe fn visit_of(engine: &mut CacheEngine, own: &KairoVisit) -> Option<Visit> {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the pointer is valid.
     let rule = match unsafe { own.rule.as_ref() } {
-        // SAFETY: guaranteed by the caller, for all that it points to.
+        // SAFETY: the caller guarantees that the pointers inside are valid.
         Some(rule) => Some(unsafe { rule_of(rule) }?),
         None => None,
     };
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the pointer is valid.
     let packet = unsafe { own.packet.as_ref() }?;
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the pointer is valid.
     let consulted = unsafe { own.consulted.as_ref() }?;
     engine.visit(own.table, packet, consulted, rule.as_ref())
 }
@@ -336,9 +336,9 @@ unsafe fn rule_of(own: &KairoRule) -> Option<RuleText<'_>> {
     if id == ID_RESERVED {
         return None;
     }
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the pointer is valid.
     let key = unsafe { key.as_ref() }?;
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the pointer is valid.
     let mask = unsafe { mask.as_ref() }?;
     Some(RuleText { id, revision, priority, table, key, mask })
 }
@@ -354,9 +354,9 @@ unsafe fn delta_of(own: &KairoDelta) -> Option<Delta> {
         KAIRO_MODIFIED => RuleEvent::Modified,
         _ => return None,
     };
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the pointer is valid.
     let rule = unsafe { own.rule.as_ref() }?;
-    // SAFETY: guaranteed by the caller, for all that it points to.
+    // SAFETY: the caller guarantees that the pointers inside are valid.
     let rule = unsafe { rule_of(rule) }?;
     engine::rule_delta(&rule, event)
 }

@@ -106,7 +106,7 @@ pub unsafe extern "C" fn nuevomatch_build(
     count: usize,
     seed: u64,
 ) -> *mut NuevoMatchHandle {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the pointer is valid.
     let rules = unsafe { all(rules, count) };
     let rules: Option<Vec<PriorityRule<5>>> =
         rules.and_then(|rules| rules.iter().map(rule).collect());
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn nuevomatch_build(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nuevomatch_free(classifier: *mut NuevoMatchHandle) {
     if !classifier.is_null() {
-        // SAFETY: `nuevomatch_build` made it from a box, and the caller gives it up.
+        // SAFETY: `nuevomatch_build` made the classifier from a box, and the caller gives it up.
         drop(unsafe { Box::from_raw(classifier) });
     }
 }
@@ -142,7 +142,7 @@ pub unsafe extern "C" fn nuevomatch_lookup(
     key: *const NuevoMatchKey,
     best: *mut NuevoMatchResult,
 ) -> c_int {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the pointer is valid.
     let found = unsafe { nuevomatch_lookup_batch(classifier, key, 1, best) };
     c_int::from(found > 0)
 }
@@ -161,9 +161,9 @@ pub unsafe extern "C" fn nuevomatch_lookup_batch(
     count: usize,
     best: *mut NuevoMatchResult,
 ) -> usize {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the pointer is valid.
     let Some(classifier) = (unsafe { classifier.as_ref() }) else { return 0 };
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the pointer is valid.
     let Some(keys) = (unsafe { all(keys, count) }) else { return 0 };
     if best.is_null() {
         return 0;
@@ -192,9 +192,9 @@ pub unsafe extern "C" fn nuevomatch_insert(
     classifier: *mut NuevoMatchHandle,
     own: *const NuevoMatchRule,
 ) -> c_int {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the pointer is valid.
     let Some(classifier) = (unsafe { classifier.as_mut() }) else { return -1 };
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the pointer is valid.
     let Some(rule) = (unsafe { own.as_ref() }).and_then(rule) else { return -1 };
     c_int::from(classifier.0.insert(&rule))
 }
@@ -211,9 +211,9 @@ pub unsafe extern "C" fn nuevomatch_remove(
     classifier: *mut NuevoMatchHandle,
     own: *const NuevoMatchRule,
 ) -> c_int {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the pointer is valid.
     let Some(classifier) = (unsafe { classifier.as_mut() }) else { return -1 };
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the pointer is valid.
     let Some(rule) = (unsafe { own.as_ref() }).and_then(rule) else { return -1 };
     c_int::from(classifier.0.remove(&rule))
 }
@@ -230,7 +230,7 @@ pub unsafe extern "C" fn nuevomatch_get_statistics(
     classifier: *const NuevoMatchHandle,
     sizes: *mut NuevoMatchSizes,
 ) -> c_int {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the pointer is valid.
     let Some(classifier) = (unsafe { classifier.as_ref() }) else { return 0 };
     if sizes.is_null() {
         return 0;
@@ -243,7 +243,7 @@ pub unsafe extern "C" fn nuevomatch_get_statistics(
         remainder_tables: own.remainder_tables,
         bytes: own.bytes,
     };
-    // SAFETY: it is not null, and has room for the sizes.
+    // SAFETY: the pointer is not null, and has room for the sizes.
     unsafe { sizes.write(own) };
     1
 }

@@ -126,7 +126,7 @@ proptest! {
                 Op::Remove(at) if !rules.is_empty() => {
                     let rule = rules[at % rules.len()];
                     prop_assert_eq!(live.apply(&[RuleUpdate::Remove(rule)]), 1);
-                    // An equal pending rule is the one that goes.
+                    // Of equal rules, a pending one is removed.
                     match pending.iter().position(|other| *other == rule) {
                         Some(at) => pending.swap_remove(at),
                         None => rules.swap_remove(at % rules.len()),

@@ -179,7 +179,7 @@ fn the_parser_agrees_with_that_for_bmv2() {
         }
     }
     assert_eq!(written.len(), 19, "{:?}", written.keys());
-    // The length checks have additional states there.
+    // The parser for bmv2 has additional states for the length checks.
     let others = ["is_length", "arp_operation"];
     assert_eq!(states.len(), written.len() + others.len());
 }

@@ -165,7 +165,7 @@ pub(crate) async fn answer(methods: &impl Methods, request: &Value) -> Value {
     };
     match result {
         Ok(text) => json!({"id": id, "result": ended(text), "error": null}),
-        // Open vSwitch omits the result of a failure, and `ovs-appctl` rejects a null there.
+        // Open vSwitch omits the result of a failure, and `ovs-appctl` rejects a null result.
         Err(text) => json!({"id": id, "error": ended(text)}),
     }
 }

@@ -77,7 +77,8 @@ impl Rival {
     /// Removes rules, groups, meters and addresses, and resets the settings of ports.
     pub(crate) fn reset(&mut self) {
         let client = self.client();
-        // Rules before the objects they reference: the other order has crashed it.
+        // Rules are deleted before the objects they reference: the other order has crashed Open
+        // vSwitch.
         for verb in ["del-flows", "del-groups", "del-meters"] {
             client.show(verb);
         }

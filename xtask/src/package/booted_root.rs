@@ -34,7 +34,7 @@ impl BootedRoot {
         let group = group()?;
         fs::create_dir_all(&group)?;
         let log = fs::File::create(folder.with_file_name("boot.log"))?;
-        // systemd owns the group of the process that starts it, and all below.
+        // systemd owns the group of the process that starts it, and all groups below.
         let script = "echo $$ > \"$0\"/cgroup.procs && exec unshare --pid --fork --mount --net --ipc \
                       --uts --cgroup --kill-child sh \"$@\"";
         let mut start = Command::new("sh");

@@ -236,7 +236,7 @@ impl WildcardIndex for MegaflowIndex {
         if !missing.is_empty() {
             let entries = owner.entries();
             let mut addresses = [RowAddress::NONE; BURST];
-            // Short, so that the compiler inlines it in each search.
+            // The closure is short, so that the compiler inlines it in each search.
             let is_hit = |position: usize, entry, address| {
                 let is_hit = entries.is_live(entry);
                 if is_hit {

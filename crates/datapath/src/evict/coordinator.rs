@@ -371,7 +371,7 @@ impl EvictionCoordinator {
         debug_assert!(self.version < version, "versions only grow");
         let evictions = self.evictor.apply(deltas, version);
         let now = self.clock.now();
-        self.record.to_list.add(now.since(received));
+        self.record.time_to_list.add(now.since(received));
         self.record.note_evicted(version, now, deltas, &evictions, self.evictor.causes());
         self.version = version;
         self.totals.changes += 1;

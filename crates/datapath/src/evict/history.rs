@@ -61,9 +61,9 @@ pub struct Evicted {
 #[derive(Clone, Debug, Default)]
 pub struct EvictionHistory {
     /// Time from receiving changes to the list of entries that they evict.
-    pub to_list: Histogram,
+    pub time_to_list: Histogram,
     /// Time from publishing a version to the last owner's acknowledgement.
-    pub to_ack: Histogram,
+    pub time_to_ack: Histogram,
     by_kind: [u64; EvictedBy::COUNT],
     by_table: BTreeMap<(BridgeId, TableId), u64>,
     recent: VecDeque<Evicted>,
@@ -222,7 +222,7 @@ impl EvictionHistory {
     /// Notes that all owners have acknowledged a version.
     pub(crate) fn note_acked(&mut self, version: Version, now: Time) {
         while let Some((_, since)) = self.unacked.pop_front_if(|(own, _)| *own <= version) {
-            self.to_ack.add(now.since(since));
+            self.time_to_ack.add(now.since(since));
         }
     }
 
@@ -375,8 +375,8 @@ mod tests {
         (1..=3).for_each(|number| record.note_published(Version::new(number), at(number)));
         record.note_acked(Version::new(2), at(6));
         record.note_acked(Version::new(2), at(9));
-        assert_eq!((record.to_ack.count(), record.to_ack.sum().as_secs()), (2, 9));
+        assert_eq!((record.time_to_ack.count(), record.time_to_ack.sum().as_secs()), (2, 9));
         record.note_acked(Version::new(u64::MAX), at(4));
-        assert_eq!((record.to_ack.count(), record.to_ack.longest().as_secs()), (3, 5));
+        assert_eq!((record.time_to_ack.count(), record.time_to_ack.longest().as_secs()), (3, 5));
     }
 }

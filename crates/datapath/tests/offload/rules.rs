@@ -132,7 +132,7 @@ fn stale_entries_are_removed_before_any_insertion() {
     rig.device().is_silent = true;
     modify(&mut rig);
     rig.log();
-    // No entry of its traversal is stale, and its slots are free.
+    // No entry of the traversal is stale, and its slots are free.
     rig.fill(&[(2, 8)]);
     assert_eq!((rig.log(), rig.status().waiting), ((vec![], 1), 2));
     rig.device().is_silent = false;
@@ -145,7 +145,8 @@ fn stale_entries_are_removed_before_any_insertion() {
 fn earlier_removals_are_waited_for_too() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
-    // Everything is idle; the engine forgets it at once, the device does not report it yet.
+    // All entries are idle. The engine forgets them at once, but the device does not report them
+    // yet.
     let config = config();
     rig.wait(config.max_idle);
     rig.run_iteration();
@@ -314,7 +315,7 @@ fn no_entry_leads_to_a_waiting_ltm_entry() {
     rig.device().is_silent = true;
     rig.settle();
     rig.log();
-    // The slot of its second LTM entry is not free yet, that of its first is.
+    // The slot of the second LTM entry of the flow is not free yet, but that of the first is.
     rig.fill(&[(2, 9)]);
     assert_eq!((rig.log().0, rig.status().waiting), (vec![], 2));
     rig.device().is_silent = false;
@@ -347,7 +348,7 @@ fn a_tag_number_is_reused_after_its_entries_are_drained() {
     assert!(!is_partitioned(&mut rig), "the removal of its entries is not confirmed");
     rig.device().is_silent = false;
     rig.settle();
-    // The single entry that replaced it is removed, so that the traversal can be partitioned.
+    // The single entry of the traversal is removed, so that the traversal can be partitioned.
     rig.change(&request(
         FlowModCommand::ModifyStrict,
         "table=1,priority=2,metadata=2,ip,nw_dst=10.0.0.9,actions=output:1",

@@ -351,7 +351,7 @@ fn an_exact_match_entry_holds_all_ltm_entries_of_a_flow() {
     (0..5).for_each(|_| check(&mut switch, 1, 1, 2));
     assert_eq!(hits(&switch), (3, 1, 2));
     assert_eq!(counted(&switch), [5, 0, 5, 0]);
-    // The second half of its traversal changes: the flow is forgotten, and the first half hits
+    // The second half of the traversal changes: the flow is forgotten, and the first half hits
     // again.
     switch.apply(&[target(1, 3)]);
     (0..4).for_each(|_| check(&mut switch, 1, 1, 3));

@@ -96,7 +96,7 @@ fn a_packet_uses_the_version_of_its_thread() {
     switch.run_iteration(0);
     switch.run_iteration(1);
     assert_eq!((switch.receive(0, 2).len(), switch.receive(1, 2).len()), (1, 1));
-    // One thread adopts it.
+    // One thread adopts the version.
     switch.change(&change);
     send(&mut switch);
     switch.run_iteration(0);

@@ -86,7 +86,7 @@ fn checked_mask(field: FieldId, mask: &[u8]) -> Result<u128, OxmError> {
     if !uniform && field.info().maskable == Maskable::Exact {
         return Err(OxmError::BadMask { field, mask });
     }
-    // All ones on the wire are the whole field, also for a port that has only 16 bits there.
+    // A mask of all ones covers the whole field, also for a port that has only 16 bits on the wire.
     let is_whole = mask != 0 && field.info().maskable == Maskable::Exact;
     Ok(if is_whole { field.value_max() } else { mask & field.value_max() })
 }

@@ -37,7 +37,7 @@ fn present(key: &FlowKey) -> FlowMask {
     let labels = mpls_labels(key);
     let is_tagged = key.field(FieldId::VlanTci) & vlan::PRESENT != 0;
     let is_present = |field: &FieldId| match field {
-        // Open vSwitch prints these only in a match.
+        // Open vSwitch prints these fields only in a match.
         FieldId::NdReserved | FieldId::NdOptionsType => false,
         FieldId::NshC1 | FieldId::NshC2 | FieldId::NshC3 | FieldId::NshC4
             if key.field(FieldId::NshMdtype) != 1 =>

@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(of(&[made(origin(1), [0, 7, 0, 0])]), 7);
         let overlapping = PartitionOrigin { hash: 2, overlaps: true };
         assert_eq!(of(&[made(overlapping, [3, 2, 5, 4])]), 5, "the largest stage alone");
-        // 3 * 2 of one and 5 of the other; no pairs of both.
+        // 3 * 2 chains of one partition and 5 of the other. No chain has entries of both.
         assert_eq!(of(&[made(origin(1), [3, 2, 0, 0]), made(overlapping, [0, 0, 5, 4])]), 11);
         assert_eq!(of(&[made(origin(1), [2, 2, 0, 0]), made(origin(3), [2, 2, 0, 0])]), 8);
     }

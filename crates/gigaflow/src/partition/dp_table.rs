@@ -239,7 +239,8 @@ impl DpValues {
                 longest_best(unused - new_entry, shortest, rests, gains.iter().copied());
             (value + new_entry, length)
         } else {
-            // No branch depends on the holders, since a branch predictor cannot predict them.
+            // No branch depends on the stages that hold a candidate: the processor could not
+            // predict it.
             let stage = self.layers[layer];
             let costs =
                 holders.iter().map(|holders| new_entry * i64::from(!holders.contains(stage)));

@@ -60,7 +60,8 @@ fn a_sub_traversal_takes_only_its_share_of_a_bound() {
 fn a_partial_hit_near_a_bound_starts_over() {
     let mut bench = Bench { resumes: true, ..bench([900, 1], [3500, 1]) };
     bench.send(&flow("a", 2));
-    // The packet matches the first entry, and its rest alone would be within the bound.
+    // The packet matches the first entry, and the rest of its traversal alone would be within the
+    // bound.
     assert!(!bench.send(&flow("a", 1)).is_hit);
     assert_eq!(bench.resumed, 0);
     assert!(bench.send(&flow("a", 1)).is_hit && bench.send(&flow("a", 2)).is_hit);

@@ -34,7 +34,7 @@ fn a_hit_counts_once_for_the_rules_of_every_entry() {
     for key in [flow("a", 1), flow("b", 2)] {
         assert!(!bench.send(&key).is_hit);
     }
-    // Misses are credited where they are translated, not here.
+    // Misses are credited where they are translated, not by the cache.
     assert_eq!(counted(&mut bench), BTreeMap::from([(1, 0), (2, 0), (3, 0), (4, 0)]));
     for key in [flow("a", 1), flow("a", 2), flow("a", 2), flow("b", 1)] {
         assert!(bench.send(&key).is_hit);

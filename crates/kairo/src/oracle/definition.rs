@@ -123,7 +123,7 @@ fn decides_now(traversal: &Traversal, visit: &Visit, rule: &Rule) -> bool {
         }
     }
     fixed.add(&written);
-    // Of these, the bits that the rule compares.
+    // Of the fixed bits, those that the rule compares.
     let looked_at = FlowMask::from(rule.matching.mask());
     let words = fixed.words_mut().iter_mut().zip(looked_at.words());
     words.for_each(|(fixed, looked_at)| *fixed &= looked_at);

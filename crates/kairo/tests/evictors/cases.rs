@@ -256,7 +256,8 @@ fn many_masks_and_entries_are_found_around_maintenance() {
     let rules: Vec<_> = (9..=24).map(rule).collect();
     switch.add(&rules.iter().map(String::as_str).collect::<Vec<_>>());
     let entries: Vec<_> = (0..6000).map(|n| switch.install(0x0a00_0000 | n << 8)).collect();
-    // New masks: more than there are projections, over more rows than are filled at once.
+    // The new rules have more masks than a group has projections, over more rows than are filled at
+    // once.
     for (bits, entry) in entries.iter().enumerate().take(33).skip(25) {
         let met = format!("priority=9,ip,nw_dst=10.0.{bits}.0/{bits},actions=output:4");
         assert_eq!(switch.add(&[&met]), [*entry]);

@@ -64,16 +64,16 @@ fn the_first_rule_of_a_mask_sorts_no_visits() {
     let projections = |switch: &Switch<Direct>| switch.engine.size().projections;
     let rule = |last| format!("priority=9,ip,nw_dst=10.0.0.{last},actions=output:3");
     let mut switch = full(SPREAD);
-    // A rule alone defers the projection to maintenance,
+    // A single rule defers the projection to maintenance.
     assert_eq!(change(&mut switch, ADD, &rule(1)).1, 1);
     assert_eq!((projections(&switch), switch.engine.has_backlog()), (0, true));
     run_maintenance(&mut switch);
     assert_eq!((projections(&switch), switch.engine.has_backlog()), (1, false));
-    // or to the next rule of its mask;
+    // The next rule of the mask also makes the projection.
     let mut switch = full(SPREAD);
     (1..=2).for_each(|last| assert_eq!(change(&mut switch, ADD, &rule(last)).1, 1));
     assert_eq!(projections(&switch), 1);
-    // two rules together do not defer it.
+    // Two rules together do not defer the projection.
     let mut switch = full(SPREAD);
     let together = switch.publish(ADD, &[&rule(1), &rule(2)]);
     assert_eq!((apply_change(&mut switch, &together).1, projections(&switch)), (2, 1));

@@ -164,7 +164,7 @@ impl PortSide {
         let (mut tried, mut sent) = (0, 0);
         while tried < frames.len() {
             let taken = tx.tx(&frames[tried..]);
-            // The queue refused the first frame that is left; it may take the next.
+            // The queue refused the first frame that is left, and may take the next.
             tried += taken.max(1);
             sent += taken;
         }

@@ -301,7 +301,8 @@ impl<const N: usize> LiveWriter<N> {
                         self.pending.swap_remove(at);
                         effects += 1;
                     } else if let Some(at) = self.training.iter().position(is_same) {
-                        // The rebuild has the rule: its copy loses it before the swap.
+                        // The rebuild includes the rule, so the rebuilt copy loses the rule before
+                        // the swap.
                         self.training.swap_remove(at);
                         self.log.get_or_insert_default().push(*change);
                         effects += 1;

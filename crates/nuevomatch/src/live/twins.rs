@@ -38,7 +38,8 @@ impl<T: Clone> Twins<T> {
             let active = self.active.load(Ordering::Acquire);
             let copy = match self.copies[active].try_read() {
                 Ok(copy) => Some(copy),
-                // A change panicked in this copy. If the copy is active, it was completed since.
+                // A change panicked in this copy. If the copy is active, the change was completed
+                // later.
                 Err(TryLockError::Poisoned(copy)) => Some(copy.into_inner()),
                 Err(TryLockError::WouldBlock) => None,
             };

@@ -78,7 +78,7 @@ impl LaneCounts {
     ///
     /// All rules with the full range are in one bucket, and so are all rules with the same start.
     fn rules_max(&self, rules: usize, capacity: usize) -> usize {
-        // One rule with the full range makes one bucket of all.
+        // A rule with the full range puts all rules into one bucket.
         let by_range = self.others.max(capacity.min(rules));
         if self.starts.is_empty() {
             return by_range;

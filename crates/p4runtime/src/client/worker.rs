@@ -221,7 +221,7 @@ impl SessionWorker {
                 self.begin(session, pending).await?;
                 continue;
             }
-            // Work ends a probe: its answer proves as much.
+            // Other work ends a probe: its answer also proves that the device responds.
             let idle = pending.by_number.is_empty().then(|| session.requests.clone());
             let is_free = pending.waiting.is_empty() && pending.by_number.len() < PENDING_MAX;
             tokio::select! {

@@ -64,7 +64,7 @@ impl ReadQuery {
     fn is_filter(&self) -> bool {
         let TableEntry { r#match, action, priority, controller_metadata, metadata, .. } =
             &self.entry;
-        // With both fields it reads one entry, with neither all entries.
+        // A query with both fields reads one entry, a query with neither all entries.
         let has_partial_key = r#match.is_empty() != (*priority == 0);
         has_partial_key || action.is_some() || *controller_metadata != 0 || !metadata.is_empty()
     }

@@ -218,7 +218,7 @@ mod tests {
         let text = "@10.0.0.0/8\t1.0.0.0/8\t0 : 65535\t80 : 80\t0x06/0xFF\n\
                     @10.0.0.0/8\t2.0.0.0/8\t0 : 65535\t80 : 80\t0x06/0xFF\n";
         let [one, two, .., five] = tuple_recurrence(&read_filters(text).unwrap());
-        // All but the destination recur; six of ten pairs of fields do not include it.
+        // All fields but the destination recur; six of ten pairs do not include the destination.
         assert_eq!((one, two, five), ((4.0 * 2.0 + 1.0) / 5.0, (6.0 * 2.0 + 4.0) / 10.0, 1.0));
     }
 

@@ -58,7 +58,7 @@ pub(crate) fn step_matches(
         _ if asks_ports || asks_protocol => {
             with_ports.iter().map(|name| ((*name).to_owned(), FIELD)).collect()
         }
-        // It weighs less than any field that it occurs with.
+        // The type weighs less than any field that it occurs with.
         _ if asks_type => vec![("ip".to_owned(), 1)],
         _ => vec![(String::new(), 0)],
     };

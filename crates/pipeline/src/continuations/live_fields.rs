@@ -64,7 +64,7 @@ impl FieldReader {
         let mut needs = LiveFields::default();
         needs.bits.add_sparse(rule.matching.mask());
         needs.add_instructions(&rule.instructions, rule.table);
-        // A group in the set is covered by its buckets.
+        // The fields of a group in the action set are counted with its buckets.
         let is_own = |action: &&Action| !matches!(action, Action::Group(_));
         let set_info = RuleInfo::of(rule.instructions.write.iter().filter(is_own));
         Self { table: Some(rule.table), needs, set_info }

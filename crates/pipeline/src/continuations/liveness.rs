@@ -238,14 +238,14 @@ mod tests {
             "table=0,ip,actions=drop",
             "table=0,ip,priority=5,actions=write_actions(output:2)",
             "table=0,ip,priority=6,actions=write_actions(output:3)",
-            // It reads more, and uses more of its rule.
+            // A packet-in reads more fields, and uses more of its rule.
             "table=0,reg2=7,actions=write_actions(controller)",
         ];
         assert_eq!(grow(rules.map(add_rule)), [true, true, false, true]);
         let mods = [
             add_rule("table=0,ip,actions=drop"),
             add_group("group_id=1,type=all,bucket=load:1->NXM_NX_REG0[]"),
-            // A group in the set is covered by its buckets.
+            // The fields of a group in the action set are counted with its buckets.
             add_rule("table=0,ip,priority=5,actions=write_actions(group:1)"),
             add_group("group_id=2,type=all,bucket=output:2"),
             add_group("group_id=3,type=all,bucket=output:3"),

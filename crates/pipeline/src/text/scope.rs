@@ -167,7 +167,7 @@ impl KnownHeaders {
             // These actions ignore headers without a TTL.
             | Action::CopyTtlOut
             | Action::CopyTtlIn
-            // Where the protocol is known, these are writes to its port.
+            // Where the protocol is known, these actions write its port.
             | Action::SetTpSrc(_)
             | Action::SetTpDst(_)
             | Action::SetQueue(_)

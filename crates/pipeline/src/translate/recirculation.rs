@@ -204,8 +204,8 @@ fn frozen_step(step: &AgendaStep<'_>, names_rule: bool) -> Option<FrozenStep> {
             let (context, depth) = (rule.context, *depth);
             FrozenStep::Return { context, rule: rule.named(names_rule), depth }
         }
-        // Nothing below these is frozen; the actions of a bucket or of a port of a flood lie above
-        // one.
+        // Nothing below these steps is frozen; the actions of a bucket or of a port of a flood lie
+        // above one.
         AgendaStep::EnterPeer { .. }
         | AgendaStep::RestorePacket(_)
         | AgendaStep::Restore(_)

@@ -350,7 +350,8 @@ impl<'a> Translation<'a> {
                 fin_timeout(packet, requests, rule.rule, *idle, *hard)?;
             }
             Action::CheckPktLarger { length, target } => self.check_length(*length, *target)?,
-            // `check_action` refuses these. A change that accepts one must translate it here.
+            // `check_action` refuses these actions. A change that accepts one must translate it
+            // here.
             Action::Ct(_) | Action::CtClear | Action::Nat(_) | Action::Sample(_) => {
                 debug_assert!(false, "{action:?} was accepted, but is not translated");
             }

@@ -99,7 +99,7 @@ fn a_known_rule_is_refreshed_and_not_learned() {
     switch.receive(PACKET, at(0));
     let again = switch.receive(PACKET, at(6));
     assert!(again.learnings.is_empty() && again.refreshes.len() == 1);
-    // Hits of its entry refresh it likewise.
+    // Hits of the cache entry refresh the rule likewise.
     assert!(switch.pipeline.expire(at(15)).deltas.is_empty());
     switch.pipeline.credit(&again, 1, 60, at(15));
     assert!(switch.pipeline.expire(at(24)).deltas.is_empty());

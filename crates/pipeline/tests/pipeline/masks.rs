@@ -336,7 +336,7 @@ fn multipath_consults_its_fields() {
 
 #[test]
 fn an_untagged_packet_consults_few_type_bits() {
-    // One bit is enough to distinguish it from one of the two, or from both.
+    // One bit may distinguish the type from one tag type, or from both.
     for (ethertype, bits) in [(0x0800, 0x8000), (0x88cc, 0x0840), (0x88a8, 0xffff)] {
         let traversal = run(&[NORMAL], &format!("in_port=1,dl_type={ethertype:#x}"));
         assert_eq!(consulted_bits(&traversal, FieldId::EthType), bits, "{ethertype:#x}");

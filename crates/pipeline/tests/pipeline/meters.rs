@@ -103,7 +103,7 @@ proptest! {
         arrivals in prop::collection::vec((0_u64..2_000_000, 60_usize..1600), 1..200),
     ) {
         let meter = meter(1, config(MeterUnit::Kilobits, vec![drop_band(rate, burst)]));
-        // In bits times a million: a nanosecond adds `rate` of them.
+        // In millionths of a bit: a nanosecond adds `rate` of them.
         let full = i128::from(burst) * 1_000 * 1_000_000;
         let (mut level, mut now, mut packets) = (full, 0_u64, 0_i128);
         for (gap, bytes) in arrivals {
@@ -114,7 +114,7 @@ proptest! {
             let slack = packets * i128::from(rate) / 32 + packets;
             let verdict = meter.admit(Time::from_nanoseconds(now), bytes);
             if (level - cost).abs() <= slack {
-                // Either result is right, and the rest depends on it.
+                // Either result is right, and later results depend on it.
                 return Ok(());
             }
             prop_assert_eq!(verdict == MeterVerdict::Pass, level >= cost);

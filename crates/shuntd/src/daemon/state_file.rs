@@ -492,7 +492,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state");
         write_whole(&path, "one").unwrap();
-        // A directory in the place of the new file refuses it.
+        // A directory at the path of the new file prevents the write.
         fs::create_dir(folder.path().join("state.new")).unwrap();
         assert!(write_whole(&path, "two").is_err());
         assert_eq!(fs::read_to_string(&path).unwrap(), "one");
@@ -508,7 +508,7 @@ mod tests {
         let [path, link, far] = ["state", "link", "far"].map(|name| folder.path().join(name));
         symlink("link", &far).unwrap();
         symlink(&path, &link).unwrap();
-        // The link is written through before and after its file exists.
+        // The writes follow the link, before and after its target exists.
         for text in ["one", "two"] {
             write_whole(&far, text).unwrap();
             assert_eq!(fs::read_to_string(&path).unwrap(), text);

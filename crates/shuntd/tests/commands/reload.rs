@@ -86,7 +86,7 @@ fn exit_returns_when_the_daemon_has_ended() {
         .arg("exit")
         .spawn()
         .unwrap();
-    // A hangup in the middle of the end must not cut it short.
+    // A SIGHUP while the daemon ends must not cut the end short.
     signal(&daemon, "HUP");
     assert!(exit.wait().unwrap().success());
     let left: Vec<_> = fs::read_dir(daemon.run_dir())

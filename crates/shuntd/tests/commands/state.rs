@@ -164,7 +164,7 @@ fn the_log_filter_survives_a_restart() {
     host.exit(daemon);
     let daemon = host.start();
     assert_eq!(filter(), "debug");
-    // A saved state brings it back, too.
+    // A saved state restores the log filter, too.
     host.answer(&["set", "logging.filter=warn"]);
     let saved = host.answer(&["save"]);
     host.answer(&["set", "logging.filter=info"]);

@@ -252,7 +252,7 @@ impl NicFront {
             PredecessorState::Runs
         };
         if let Some(old) = old {
-            // No packet may use its entries once a version is acknowledged without it.
+            // No packet may use entries of the old NIC once a version is acknowledged without it.
             old.end().await;
         }
         self.connection.next.send(device, before);

@@ -344,7 +344,7 @@ impl DataPlane {
         stopped.trainers = trainers.collect();
         for (index, slot) in running.packet.iter_mut().enumerate() {
             if slot.has_panicked() || stopped.vital.is_some() && slot.stop() {
-                // Its unanswered commands are dropped with its queue.
+                // The unanswered commands of the thread are dropped with its queue.
                 self.threads.lock().get_mut(index).map(Option::take);
                 stopped.packet.push(index);
             }

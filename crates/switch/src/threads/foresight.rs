@@ -99,7 +99,7 @@ impl ForesightRings {
 impl ForesightWorker {
     /// Sends flows to all packet threads.
     pub(crate) fn announce(&self, forecasts: Vec<Forecast>) {
-        // A thread that has ended drops them.
+        // A thread that has ended drops the forecasts.
         let _ = self.announced.send(forecasts);
         self.waker.wake();
     }

@@ -159,7 +159,8 @@ impl Publisher {
 fn wait_outside_tasks<T>(wait: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(wait),
-        // The learner's thread has no runtime, and a runtime of one thread has no other.
+        // The learner's thread has no runtime. A runtime with one thread has no other thread for
+        // its tasks.
         _ => wait(),
     }
 }

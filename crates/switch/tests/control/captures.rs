@@ -21,7 +21,7 @@ async fn captured_packets_carry_the_time_of_day() {
     let before = unix_time_ns();
     let captured = async {
         loop {
-            // The packet thread may not have begun to capture when the first one arrives.
+            // The packet thread may not have begun to capture when the first packet arrives.
             port.send(&frame(7));
             sleep(Duration::from_millis(2)).await;
             let mut packets = bench.switch.read_capture(capture).unwrap();

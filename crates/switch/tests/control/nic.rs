@@ -135,7 +135,7 @@ async fn the_nic_forwards_after_the_first_packet() {
     }
     until(|| counts() == (5, 1)).await;
     assert_eq!(world.bench.switch.caches().received, received, "the switch sees none of them");
-    // The rules count them nevertheless.
+    // The rules count the packets of the NIC nevertheless.
     world.bench.switch.pull_counts().await;
     until(|| world.status().entry_hits > 0).await;
     assert!(world.status().latency_us[0] > 0, "{:?}", world.status());
@@ -455,7 +455,7 @@ async fn a_nic_moves_from_bridge_to_bridge() {
     while !is_known().await {
         left = left.checked_sub(1).unwrap_or_else(|| panic!("{:?}", world.status()));
     }
-    // The previous bridge of the NIC works without it.
+    // The previous bridge of the NIC works without the NIC.
     let hits = world.traffic().hits;
     world.bench.switch.remove_port("p1").await.unwrap();
     let (port, end) = wire(0);

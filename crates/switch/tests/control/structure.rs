@@ -98,7 +98,7 @@ async fn tables_get_a_port_after_every_thread_has_it() {
         drop(closed);
         assert_eq!(in_time(adding).await.unwrap().number(), 3);
     }
-    // Its threads receive the version one after the other.
+    // The packet threads receive the version one after the other.
     until(|| {
         from.send(&frame(21));
         to.all_received().first() == Some(&frame(21))

@@ -526,7 +526,7 @@ impl Neighbour {
         let mut header = vec![self.kind, 0, 0, 0];
         header.extend(self.reserved.to_be_bytes());
         header.extend(self.target);
-        // An option that is neither of the two, before them.
+        // The MTU option, before the options with addresses.
         header.extend([5, 1, 0, 0, 0, 0, 5, 220]);
         for (kind, address) in [(1, self.source), (2, self.destination)] {
             if let Some(address) = address {

@@ -178,7 +178,7 @@ impl LookupPacket {
                     self.set(target.field, value << target.offset & bits, bits);
                 }
             }
-            // No lookup sees the effect of the others.
+            // No lookup sees the effect of the other actions.
             _ => {}
         }
         true

@@ -236,7 +236,7 @@ fn every_change_is_logged_with_its_peer() {
         Message::GroupMod(group),
         Message::MeterMod(meter),
         Message::BarrierRequest,
-        // This one is refused.
+        // This rule is refused.
         Message::FlowMod(rule("", vec![Action::Group(GroupId::new(7))])),
     ];
     let lines = lines_of(Level::DEBUG, &changes);

@@ -59,7 +59,7 @@ impl LearnedTable {
             // The table is searched without an index until the next training.
             self.current = None;
         }
-        // The lock of the tables orders this with the start of the training.
+        // The lock of the tables orders this load with the start of the training.
         if self.is_training.load(Ordering::Relaxed) {
             self.log.push(change());
         }

@@ -26,7 +26,7 @@ pub(in crate::translate) fn bundle(
         BundleAlgorithm::HighestRandomWeight => heaviest_member(packet, bridge, action),
     };
     let Some(target) = action.target else { return chosen };
-    // In 16 bits, as the action has it on the wire.
+    // The number has 16 bits, as in the action on the wire.
     let number = chosen.unwrap_or(PortNo::NONE).number() & 0xffff;
     let value = u128::from(number) << target.offset & target.bits();
     packet.set_field(target.field, value, target.bits());

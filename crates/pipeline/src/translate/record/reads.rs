@@ -43,7 +43,7 @@ impl Reads {
                 return self.note_repeat(all);
             }
             if self.list.iter().filter(|read| is_port_of(read, bridge)).count() == PORTS_MAX {
-                // They stay in the set: they have been read.
+                // The ports stay in the set, because they have been read.
                 self.list.retain(|read| !is_port_of(read, bridge));
                 self.push(all);
                 return;

@@ -46,7 +46,7 @@ proptest! {
         let mut decider = PacketDecider::new();
         let mut decision = PacketDecision::default();
         for turn in 0..=ops.len() {
-            // Without indexes first, then with them, and later with changes in them.
+            // The tables first have no indexes, then new ones, and later ones with changes.
             if turn % 3 != 0 {
                 twin.pipeline.train_tables(1 + turn % 2);
             }

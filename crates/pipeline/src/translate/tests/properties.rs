@@ -115,7 +115,7 @@ fn generated_switches_reach_every_feature() {
     for _ in 0..600 {
         let mut twin = Twin::new(&draw(&mut runner, &generate::world()));
         let keys: Vec<_> = (0..4).map(|_| draw(&mut runner, &generate::packet())).collect();
-        // The second time, they match what they have learned.
+        // The second time, packets match what they have learned.
         for key in keys.iter().chain(&keys) {
             let traversals = twin.traversals(key);
             let features: BTreeSet<_> = traversals.iter().flat_map(features).collect();

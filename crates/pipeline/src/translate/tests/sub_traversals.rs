@@ -134,7 +134,7 @@ fn bits_that_the_tail_wrote_are_not_consulted() -> Result<(), TestCaseError> {
     let mut key = FlowKey::ZERO;
     key.set_bridge(BRIDGES[0].number().into());
     key.set_in_port(PortNo::new(1));
-    // As one sub-traversal, and partitioned before the tail.
+    // The traversal as one sub-traversal, and partitioned before the tail.
     for choice in [0, 1] {
         let sub_traversals = laws::sub_traversals(&twin, &key, choice);
         for _ in 0..2 {

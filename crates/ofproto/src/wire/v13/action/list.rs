@@ -131,7 +131,7 @@ fn read_openflow11(kind: u16, body: &mut ByteReader<'_>) -> Result<Action, Error
             _ => return Err(ErrorCode::ActionArgument),
         },
         at::SET_NW_ECN => (FieldId::IpEcn, bounded(body.u8()?, ECN_BITS.into())?),
-        // Open vSwitch ignores the excess bits of these two.
+        // Open vSwitch ignores the excess bits of these two actions.
         at::SET_MPLS_LABEL => (FieldId::MplsLabel, u128::from(body.u32()? & 0xf_ffff)),
         at::SET_MPLS_TC => (FieldId::MplsTc, u128::from(body.u8()? & 7)),
         at::SET_TP_SRC => return Ok(Action::SetTpSrc(body.u16()?)),
@@ -256,7 +256,7 @@ fn put(out: &mut Vec<u8>, action: &Action) {
         Action::CtClear => experimenter(out, nx::CT_CLEAR, |_| {}),
         Action::Nat(nat) => conntrack::put_nat(out, nat),
         Action::Sample(sample) => sample::put(out, sample),
-        // OpenFlow 1.3 has an instruction for it, but no action.
+        // OpenFlow 1.3 has an instruction for meters, but no action.
         Action::Meter(_) => {}
     }
 }

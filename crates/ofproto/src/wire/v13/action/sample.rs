@@ -30,7 +30,7 @@ pub(super) fn read(body: &mut ByteReader<'_>, subtype: u16) -> Result<SampleActi
         let port = port_no::widen(body.u16()?);
         action.sampling_port = Some(port).filter(|port| *port != PortNo::ANY);
     }
-    // The second form has no direction. Open vSwitch ignores all bytes after the port there.
+    // The second form has no direction. Open vSwitch ignores all its bytes after the port.
     if subtype == nx::SAMPLE3 {
         let direction = body.u8()?;
         if body.rest().iter().any(|byte| *byte != 0) {
