@@ -1,4 +1,4 @@
-//! Type names: one name is one thing in all product crates.
+//! Names: a type name is one thing in all product crates, and tests that are named elsewhere exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -112,4 +112,22 @@ fn a_type_name_is_one_thing() {
     let twice = homes.iter().filter(|(name, files)| files.len() > 1 && !SHARED.contains(name));
     let twice: Vec<String> = twice.map(|(name, files)| format!("{name}: {files:?}")).collect();
     assert!(twice.is_empty(), "{} names are two things:\n{}", twice.len(), twice.join("\n"));
+}
+
+/// Cargo runs nothing, and reports success, if no test has the name that it gets.
+#[test]
+fn tests_named_by_xtask_exist() {
+    let sources = files(".rs");
+    let is_named = |word: &&str| {
+        let is_plain = word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+        is_plain && word.matches('_').count() >= 2 && !word.contains("__")
+    };
+    let xtask = sources.iter().filter(|(path, _)| path.starts_with("xtask/src/"));
+    let words = xtask.flat_map(|(_, text)| text.split('"').skip(1).step_by(2)).filter(is_named);
+    let names: BTreeSet<&str> = words.collect();
+    assert!(names.len() >= 5, "the soak names its tests: {names:?}");
+    for name in names {
+        let start = format!("fn {name}(");
+        assert!(sources.iter().any(|(_, text)| text.contains(&start)), "there is no test {name}");
+    }
 }
