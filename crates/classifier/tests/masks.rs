@@ -201,8 +201,8 @@ fn flags_behind_ports_that_some_rule_has_stay_in_the_mask() {
 
 #[test]
 fn a_proof_in_the_mask_is_reused() {
-    // The network of the result is in the mask, and proves that no rule has the address of the
-    // second rule. Its port would be another proof.
+    // The network of the result is in the mask, and proves that the second rule does not match. The
+    // port of the second rule would be another proof.
     for field in [Ipv4Src, Ipv4Dst] {
         let network = (field, ip([10, 1, 0, 0]), ones(16));
         let rules: &[&[Item]] = &[

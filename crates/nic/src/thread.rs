@@ -494,7 +494,7 @@ impl NicWorker {
         let representor = port.and_then(|port| port.representor.as_mut());
         match representor.filter(|_| info.reason != REASON_ACTION) {
             Some(representor) => {
-                #[expect(clippy::cast_possible_truncation, reason = "a remainder of few")]
+                #[expect(clippy::cast_possible_truncation, reason = "there are few queues")]
                 let queue = (info.hash % representor.queues_count().max(1) as u64) as usize;
                 let traffic = &self.shared.traffic;
                 match representor.send(queue, packet, &mut self.pool, &mut self.frames) {

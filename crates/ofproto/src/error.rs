@@ -232,7 +232,7 @@ impl From<GroupModError> for ErrorCode {
             GroupModError::NoSuchGroup(_) => Self::ActionOutGroup,
             GroupModError::NotYet(_) => Self::ActionExperimenterType,
             GroupModError::TooMany(_) => Self::GroupTableFull,
-            // The last existing variant, and variants that are added later.
+            // The last variant of the error, and variants that are added later.
             _ => Self::GroupInvalid,
         }
     }

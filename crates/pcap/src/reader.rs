@@ -118,7 +118,7 @@ impl<R: Read> PcapReader<R> {
         if captured > FRAME_BYTES_MAX {
             return Err(PcapProblem::TooLong { length: captured });
         }
-        // It is at most FRAME_BYTES_MAX.
+        // The captured length is at most FRAME_BYTES_MAX.
         let length = usize::try_from(captured).unwrap_or(usize::MAX);
         self.frame.resize(length, 0);
         if fill(&mut self.source, &mut self.frame).map_err(PcapProblem::Unreadable)? < length {

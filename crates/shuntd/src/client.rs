@@ -177,7 +177,7 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
             capture(client, source, file.as_deref(), *count)
         }
         Command::Exit => exit(connected, &arguments.run_dir),
-        // It works without a daemon.
+        // `doctor` works without a daemon.
         Command::Doctor { .. } => Ok(()),
     }
 }

@@ -195,7 +195,7 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
         return Ok(());
     }
     if arguments.state.is_some() && file.ovsdb.is_enabled() {
-        // Both would restore the same bridges.
+        // The state file and the database would restore the same bridges.
         let problem = "--state cannot be used with [ovsdb]: its log keeps the bridges; remove one";
         return Err(DaemonError::Switch(problem.to_owned()));
     }
@@ -343,8 +343,8 @@ async fn serve(
             signal = signals.next() => match signal {
                 Signal::Stop => break,
                 Signal::Reload => {
-                    // The result is logged. It runs beside the loop, so that clients and signals
-                    // are served meanwhile.
+                    // The result is logged. The reload runs beside the loop, so that clients and
+                    // signals are served meanwhile.
                     let reloader = Arc::clone(&reloader);
                     tokio::spawn(async move { drop(reloader.reload().await) });
                 }
@@ -394,7 +394,7 @@ async fn serve_client(
 
 /// Writes the state file at the end.
 async fn write_last_state(keeper: &StateKeeper, keeping: JoinHandle<()>) {
-    // The last write must not meet another one.
+    // The last write must not run beside another one.
     keeping.abort();
     let _ = keeping.await;
     keeper.write().await;

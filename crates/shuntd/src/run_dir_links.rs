@@ -149,7 +149,7 @@ mod tests {
         let at = |name: &str| folder.path().join(name);
         let _live = UnixListener::bind(at("ovs-vswitchd.99999.ctl")).unwrap();
         drop(UnixListener::bind(at("ovs-vswitchd.99998.ctl")).unwrap());
-        // The same process id in another container.
+        // A process with the same id in another container.
         let _same = UnixListener::bind(at("ovs-vswitchd.7.ctl")).unwrap();
         drop(VswitchdLinks::make(folder.path(), 7));
         let kind = |name| fs::symlink_metadata(at(name)).map(|found| found.file_type().is_socket());

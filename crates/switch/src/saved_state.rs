@@ -440,7 +440,7 @@ fn deletions() -> Vec<Modification> {
         selection: Selection::Default,
         buckets: Box::default(),
     };
-    // These texts name every rule and every meter.
+    // The empty match names every rule, and `meter=all` every meter.
     let rules = parse_rule(FlowModCommand::Delete, "", &NoPortNames).map(Modification::Flow);
     let meters = parse_meter_mod(MeterCommand::Delete, "meter=all").map(Modification::Meter);
     [rules, Ok(Modification::Group(groups)), meters].into_iter().flatten().collect()

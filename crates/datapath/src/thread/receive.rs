@@ -237,7 +237,7 @@ impl RxPorts {
         self.ready.swap_remove(index);
         let removed = self.list.swap_remove(index);
         self.queued -= removed.waiting.len();
-        // The last port has taken the index.
+        // The last port has moved to the index of the removed one.
         if let Some(moved) = self.list.get(index).filter(|moved| moved.state == RxState::Open) {
             self.events.renumber(moved.queue.wait_fd(), index);
         }

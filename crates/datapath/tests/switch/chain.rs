@@ -264,7 +264,7 @@ fn a_chain_with_right_credits_and_missing_actions_is_detected() {
         table: TableSelector::One(TableId::new(1).unwrap()),
         ..rule(1, matching(FieldId::Ipv4Dst, 1), vec![flood])
     });
-    // The same rules, but one has an additional action.
+    // The rules are the same, but one has an additional action.
     let ports = (1..=4).map(PortInfo::datapath).collect();
     let change = switch.pipeline.set_ports(BRIDGE, ports).unwrap();
     switch.change(&change);

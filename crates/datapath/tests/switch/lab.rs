@@ -462,7 +462,7 @@ impl Lab {
         let count = (0..self.switch.threads.len()).map(differences).sum::<u64>();
         let difference = self.switch.controls.iter_mut().find_map(|own| own.differences.pop().ok());
         assert_eq!(count, 0, "{difference:#?}");
-        // Refreshes of addresses and rules are then as unknown as counts.
+        // If the counts are unknown, so are the refreshes of addresses and rules.
         if !self.is_counted {
             return;
         }

@@ -160,7 +160,7 @@ fn an_update_keeps_unaffected_entries() {
     switch.apply(&[rule(9, Match::any(), vec![output(2)])]);
     assert!(switch.send(0, 1, &frame()));
     switch.settle();
-    // Its priority is lower than that of the rule that decided.
+    // The priority of the new rule is lower than that of the rule that decided.
     switch.apply(&[rule(1, Match::any(), vec![output(3)])]);
     assert!(switch.send(0, 1, &frame()));
     switch.settle();

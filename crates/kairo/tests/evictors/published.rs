@@ -175,7 +175,7 @@ fn an_ltm_rule_is_orphaned_when_the_packet_that_made_it_is_deleted() {
             scene.pipeline.translate_sub_traversals(&packet(destination), None, version, &[1]);
         cut.into_iter().map(|part| Arc::new(part.traversal)).collect::<Vec<_>>()
     };
-    // Both start with the same sub-traversal, which the first packet has made.
+    // Both flows start with the same sub-traversal, which the first packet has made.
     for (destination, slots) in [(0x0a00_0001, [0, 1]), (0x0a00_0002, [0, 2])] {
         let sub_traversals_of = sub_traversals_of(&scene, destination);
         let list: Vec<_> = slots.map(entry).into_iter().zip(sub_traversals_of).collect();
@@ -217,7 +217,7 @@ fn a_stale_table_evicts_its_sub_traversal_and_later_ones() {
 #[test]
 fn the_published_engine_evicts_unmodelled_entries_by_table() {
     let rules = [
-        // There is another lookup after a resubmit that has returned.
+        // The second resubmit is a lookup after one that has returned.
         "ip,nw_dst=10.0.0.1,actions=resubmit(,1),resubmit(,2)",
         "ip,nw_dst=10.0.0.2,actions=goto_table:1",
         "table=1,actions=set_field:1->reg0",

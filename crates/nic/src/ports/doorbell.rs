@@ -134,7 +134,7 @@ impl RxQueue for DoorbellRx {
 
 /// A transmit queue with a doorbell.
 struct DoorbellTx {
-    // It is dropped first, so that the last notification also reports the end of the queue.
+    // The queue is dropped first, so that the last notification also reports its end.
     inner: Box<dyn TxQueue>,
     notify_on_drop: NotifyOnDrop,
     has_sent: bool,

@@ -134,7 +134,7 @@ impl PortSide {
         if result.as_ref().is_ok_and(|report| !report.exhausted) {
             return Ok(());
         }
-        // Its descriptor may stay readable, and would end every wait.
+        // The descriptor of the failed queue may stay readable, and would end every wait.
         if let Some(fd) = rx.wait_fd() {
             let _ = epoll.delete(fd);
         }

@@ -211,7 +211,7 @@ mod tests {
         ) {
             let starts: Vec<u32> = starts.into_iter().collect();
             let count = u32::try_from(starts.len()).unwrap();
-            // One key anywhere, and one that is a start or next to one.
+            // One key is anywhere, and the other is a start or next to one.
             let keys = [keys[0], starts[near[0].index(starts.len())].wrapping_sub(keys[1] % 2)];
             let expected = keys.map(|key| position(&starts, key));
             let firsts = [0, 1].map(|lane| expected[lane].saturating_sub(before[lane]));

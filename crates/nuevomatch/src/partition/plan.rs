@@ -52,7 +52,7 @@ impl IsetPlan {
     }
 }
 
-/// Rules by lane, of which the order in each lane is kept.
+/// The rules of the remaining iSets; it keeps their order in each lane.
 pub(crate) struct IsetPlanner<'a, R> {
     widths: &'a [u8],
     rules: usize,

@@ -70,7 +70,7 @@ impl<H: Host> OpenFlowServer<H> {
 
     /// Sends an event to all subscribed connections; slow readers may lose it.
     pub fn publish(&self, event: ControllerEvent) {
-        // It is not an error if no connection exists.
+        // The send fails if no connection exists, which is not an error.
         let _ = self.shared.events.send(event);
     }
 

@@ -104,7 +104,7 @@ fn draw_edge(svg: &mut String, edge: &Edge, (from, to): (GridCell, GridCell), ta
         let beyond = BOX_WIDTH / 2 + 10 * (to.0 - from.0).min(5);
         let aside = x.max(end_x) + beyond * 4 / 3;
         label_x = x.max(end_x) + beyond + 4;
-        // It ends next to the edges that come from directly above.
+        // The edge ends next to the edges that come from directly above.
         let end_x = end_x + BOX_WIDTH / 4;
         format!("M{x} {y} C{aside} {} {aside} {} {end_x} {end_y}", y + ROW / 2, end_y - ROW / 2)
     } else {

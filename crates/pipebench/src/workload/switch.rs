@@ -45,7 +45,7 @@ impl Material {
         let class = |(text, asked): (&str, &Match)| {
             let own = own(asked)?;
             let mut groups = groups.clone();
-            // The last assignment wins.
+            // If a field is assigned twice, the last value wins.
             groups.push(FieldGroup::new([own]));
             let key = asked.key();
             let in_port =

@@ -19,7 +19,7 @@ pub struct RuleLine {
 impl RuleLine {
     /// Returns the rule without its actions, for `delete_strict`.
     #[must_use]
-    pub fn strict(&self) -> &str {
+    pub fn strict_match(&self) -> &str {
         let asked = self.text.split("actions=").next().unwrap_or_default();
         asked.trim_end_matches([',', ' '])
     }
@@ -86,7 +86,7 @@ impl Workload {
         for rule in batch.rules.iter().filter_map(|rule| self.rules().get(*rule)) {
             match batch.change {
                 UpdateOperation::Add => writeln!(out, "{command} {rule}")?,
-                UpdateOperation::Delete => writeln!(out, "{command} {}", rule.strict())?,
+                UpdateOperation::Delete => writeln!(out, "{command} {}", rule.strict_match())?,
             }
         }
         Ok(())
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_rule_is_deleted_by_its_match_and_priority() {
-        let strict = |text: &str| RuleLine { table: 0, text: text.to_owned() }.strict().to_owned();
+        let strict = |text: &str| RuleLine { table: 0, text: text.to_owned() }.strict_match().to_owned();
         assert_eq!(
             strict("table=1,priority=5,tcp,tp_dst=80,actions=drop"),
             "table=1,priority=5,tcp,tp_dst=80"

@@ -252,7 +252,7 @@ fn an_owner_that_expires_removes_its_learned_rules() {
     let owner = learn(|action| (action.delete_learned, action.hard_timeout) = (true, 5));
     switch.apply(&[rule("hard_timeout=5,actions=output:1", &[owner])]);
     switch.receive(PACKET, Time::ZERO);
-    // Both expire at once: each is removed once.
+    // Both rules expire at once: each is removed once.
     assert_eq!(switch.pipeline.expire(at(5)).deltas.iter().filter(is_rule).count(), 2);
     assert!(switch.table(1).is_empty());
 }

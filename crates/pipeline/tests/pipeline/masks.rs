@@ -124,7 +124,7 @@ fn bits_consulted_after_a_resubmit_belong_to_the_rule() {
         [FieldId::EthSrc, FieldId::EthDst].map(|field| visit.mask.field(field))
     };
     assert_eq!(first(&switch), [0, 0xff], "bits that the other rule wrote are not the packet's");
-    // The same if the other table satisfies a conjunction without a rule.
+    // The masks are the same if the other table satisfies a conjunction without a rule.
     let clause = |clause| {
         let part = Action::Conjunction { id: 7, clause, clauses_count: 2 };
         let matching = ["table=1,priority=3,ip", "table=1,priority=3,in_port=1"];

@@ -23,7 +23,7 @@ fn the_bridge_and_the_recirculation_id_are_consulted() {
     assert_eq!(traversal.visits[0].mask.word(usize::from(word::BRIDGE)), u64::MAX);
     assert_whole(&traversal, &[FieldId::RecircId]);
     assert_reads(&traversal, Object::Bridge(BRIDGE));
-    // Also for a bridge without rules.
+    // A bridge without rules is consulted as well.
     let switch = Switch::new(&[]);
     switch.configure(1, PortConfig { no_recv: true, ..PortConfig::default() });
     let traversal = switch.translate("in_port=1");

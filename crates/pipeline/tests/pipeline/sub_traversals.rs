@@ -355,7 +355,7 @@ fn each_version_has_its_own_plain_continuations() {
     let first = |noted: &NotedTraversal| {
         let sub_traversal =
             || switch.pipeline.translate_sub_traversal(&packet, None, noted, 0..1).traversal.next;
-        // The first one is translated, and the second one is composed.
+        // The first sub-traversal is translated, and the second one is composed.
         let [made, known] = [sub_traversal(), sub_traversal()]
             .map(|next| next.expect("there is a partition point"));
         assert!(Arc::ptr_eq(&made, &known));

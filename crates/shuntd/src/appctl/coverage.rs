@@ -221,7 +221,7 @@ mod tests {
         // Two events in each second, for 10 minutes, from the start on.
         (1..=120).for_each(|sample| samples.add(of(sample * 10)));
         assert_eq!(samples.increases("xlate_actions"), [10, 120, 1200]);
-        // Then for more than an hour.
+        // The samples continue for more than an hour.
         (121..=1000).for_each(|sample| samples.add(of(sample * 10)));
         let [seconds, minute, hour] = samples.increases("xlate_actions");
         assert_eq!((seconds, minute), (10, 120));

@@ -47,7 +47,7 @@ fn the_names_of_a_running_daemon_stay() {
     let first = Daemon::start(BRIDGE);
     let folder = tempfile::tempdir().unwrap();
     let taken = folder.path().join("ovs-vswitchd.pid");
-    // The same file under a second name, so it is locked by the first daemon.
+    // This is the pid file under a second name, so the first daemon has it locked.
     fs::hard_link(first.run_dir().join("shuntd.pid"), &taken).unwrap();
     fs::write(folder.path().join("shunt.toml"), BRIDGE).unwrap();
     let second = Daemon { process: crate::spawn(folder.path()), folder };

@@ -71,7 +71,7 @@ impl FlowLine {
         read(key, "", &mut values);
         let in_port = values.remove("in_port");
         let mut actions = split(actions);
-        // The id names the packet-in, and Open vSwitch counts them.
+        // The ids of packet-ins differ, because Open vSwitch numbers packet-ins.
         actions.iter_mut().filter(|action| action.starts_with("userspace")).for_each(|action| {
             let (start, rest) = action.split_once("recirc_id=").unwrap();
             *action = format!("{start}{}", rest.split_once(',').unwrap().1);

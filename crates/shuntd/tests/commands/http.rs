@@ -212,7 +212,7 @@ fn scraped_totals_equal_the_counters() {
     }
     assert!(values["shunt_thread_iterations_total{thread=\"packet-0\"}"] > 0.0);
     assert!(values["shunt_thread_cpu_seconds_total{thread=\"packet-0\"}"] > 0.0);
-    // The same text without HTTP.
+    // The command prints the same text without HTTP.
     let printed = daemon.answer(&["metrics"]);
     assert!(printed.contains("\nshunt_received_packets_total 90\n"), "{printed}");
 }

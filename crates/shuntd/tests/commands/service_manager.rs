@@ -160,7 +160,7 @@ fn send_to(daemon: &Daemon, file: &Path) -> Child {
     let mut saved: Value = serde_json::from_str(&daemon.answer(&["save"])).unwrap();
     saved["state"]["tables"][0]["rules"] = json!(["priority=0,actions=output:2"]);
     fs::write(folder.join("saved.json"), saved.to_string()).unwrap();
-    // It waits for the packet thread, which hangs by then.
+    // The command waits for the packet thread, which hangs by then.
     let mut command = Command::new(env!("CARGO_BIN_EXE_shuntctl"));
     command.arg("--run-dir").arg(folder).arg("restore").arg(folder.join("saved.json"));
     command.stdout(Stdio::null()).spawn().unwrap()

@@ -195,7 +195,7 @@ impl DataPlane {
         let settings = AgentSettings { threads, config, bridge, seed, epoch };
         let (handle, pipeline) = (Arc::clone(&self.handle), Arc::clone(&self.pipeline));
         let running = Arc::clone(&self.running);
-        // This must not be cancelled halfway: versions wait for every registered agent.
+        // The start must not be cancelled halfway: versions wait for every registered agent.
         let start = move || {
             let before = running.lock().offload.take();
             if let Some(mut before) = before {

@@ -49,7 +49,7 @@ impl WorkerThread {
                 own_waker.prepare_park();
                 if !iterate() && !stopped.load(Ordering::Relaxed) {
                     let mut fds = [PollFd::new(own_waker.as_fd(), PollFlags::POLLIN)];
-                    // It checks again in any case, even if the poll was interrupted.
+                    // The thread checks again in any case, even if the poll was interrupted.
                     let _ = poll(&mut fds, PollTimeout::from(SLEEP_MAX_MS));
                 }
                 own_waker.unpark();

@@ -169,7 +169,7 @@ impl<T: OffloadDevice> Chaos<T> {
             let inserted = self.cut_off.remove(&ticket).flatten();
             self.undone.extend(inserted.filter(|_| result.is_ok()));
         }
-        // One write at a time for each entry.
+        // Each entry has one write at a time.
         if self.cut_off.is_empty() && self.undone.is_empty() {
             self.forgotten_count += self.forgotten.len() as u64;
             self.undone.extend(std::mem::take(&mut self.forgotten));

@@ -186,8 +186,8 @@ impl LinkRelation {
     /// Returns the delta position and slot of each entry that is found and invalid.
     pub(super) fn ended(&self, found: &[FoundLink], query: &ChangeQuery<'_>) -> Vec<(u32, u32)> {
         let mut ended = Vec::with_capacity(found.len());
-        // Each comparison follows four pointers into different memory. They are followed for many
-        // visits side by side.
+        // Each comparison follows four pointers into different memory. The pointers of many visits
+        // are followed side by side.
         for together in found.chunks(EXAMINED_TOGETHER) {
             let held = |own: &FoundLink| {
                 Some((*own, &*self.watched(own.slot, own.slot_generation)?.traversal))

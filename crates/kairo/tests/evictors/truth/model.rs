@@ -370,7 +370,7 @@ impl Model {
                 .rules
                 .iter()
                 .filter(|rule| rule.table == table && seen & rule.mask == rule.value);
-            // The first of the highest is the oldest.
+            // Of the rules with the highest priority, the first is the oldest.
             let best =
                 own.reduce(|best, rule| if rule.priority > best.priority { rule } else { best });
             path.push((ReadObject::Table(table), best.map(|rule| rule.name)));

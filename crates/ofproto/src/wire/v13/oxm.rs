@@ -118,7 +118,7 @@ const fn match_error(error: OxmError) -> ErrorCode {
         OxmError::BadPrereq(_) => ErrorCode::MatchPrerequisite,
         OxmError::DupField(_) => ErrorCode::MatchDuplicate,
         OxmError::BadWildcards(_) => ErrorCode::MatchWildcards,
-        // The last existing variant, and variants that are added later.
+        // The last variant of the error, and variants that are added later.
         _ => ErrorCode::MatchField,
     }
 }

@@ -184,7 +184,7 @@ fn hides_tag(packet: &mut WorkingPacket) -> bool {
     }
     let ethertype = packet.key().eth_type();
     TAG_TYPES.into_iter().any(|tag_type| {
-        // One bit distinguishes the two.
+        // One bit distinguishes the two types.
         let bit = (ethertype ^ tag_type).checked_ilog2().map_or(u128::MAX, |bit| 1 << bit);
         packet.recorder.consult(FieldId::EthType, bit);
         ethertype == tag_type

@@ -38,7 +38,7 @@ pub(in crate::wire::v13) fn read(reader: &mut ByteReader<'_>) -> Result<MeterMod
         let meter = Some(meter).filter(|meter| *meter != MeterId::ALL);
         return Ok(MeterMod { command, meter, config: empty_config() });
     }
-    // These numbers are never valid. Numbers above `MeterId::MAX` are checked after the
+    // Zero and `ALL` are never valid. Numbers above `MeterId::MAX` are checked after the
     // configuration.
     if meter.number() == 0 || meter == MeterId::ALL {
         return Err(ErrorCode::MeterInvalid);
