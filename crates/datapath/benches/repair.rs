@@ -82,7 +82,8 @@ impl Bench {
             "udp,actions=move:NXM_OF_UDP_SRC[]->NXM_NX_REG0[0..15],load:{}->NXM_NX_REG1[],output:2",
             self.changes
         );
-        let rule = parse_rule(FlowModCommand::Add, &text, &NoPortNames).expect("the text is a rule");
+        let rule =
+            parse_rule(FlowModCommand::Add, &text, &NoPortNames).expect("the text is a rule");
         let change = self.pipeline.apply(BRIDGE, &[rule], self.now).expect("the rule is legal");
         self.coordinator.take_reports();
         self.coordinator.apply(change.version, &change.deltas);

@@ -51,10 +51,7 @@ pub(crate) fn exp(value: f64) -> f64 {
     let rest = (value - halves * LN_2_HIGH) - halves * LN_2_LOW;
     // |rest| is at most 0.347, so 14 terms are exact to the last bit.
     let series = (1..=14_u32).rev().fold(1.0, |sum, term| 1.0 + rest * sum / f64::from(term));
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "the value is between -1022 and 1023"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "the value is between -1022 and 1023")]
     let exponent = halves as i64;
     #[expect(clippy::cast_sign_loss, reason = "an exponent is stored with 1023 added")]
     let scale = f64::from_bits(((exponent + 1023) as u64) << 52);

@@ -28,7 +28,7 @@ mod entry;
 
 pub(super) use entry::OffloadEntry;
 
-use self::entry::{Unwanted, EntryKey, State, key};
+use self::entry::{EntryKey, State, Unwanted, key};
 use super::{OffloadRefusal, OperationCounts};
 
 /// All entries that the device is intended to hold, or may still hold.

@@ -111,7 +111,10 @@ impl Packet {
     /// header is cleared.
     pub fn truncate(&mut self, length: usize) {
         if length < self.len() {
-            #[expect(clippy::cast_possible_truncation, reason = "the new length is less than the old one")]
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "the new length is less than the old one"
+            )]
             let length = length as u32;
             self.length = length;
             self.virtio = VirtioHeader::default();

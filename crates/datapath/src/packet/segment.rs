@@ -228,7 +228,10 @@ impl Headers {
         let at = self.transport + 4;
         if let Some(sequence) = segment.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<4>()) {
             // Wraps as sequence numbers do (RFC 9293, 3.4).
-            #[expect(clippy::cast_possible_truncation, reason = "the value is at most the length of a frame")]
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "the value is at most the length of a frame"
+            )]
             let done = (index * size) as u32;
             *sequence = u32::from_be_bytes(*sequence).wrapping_add(done).to_be_bytes();
         }

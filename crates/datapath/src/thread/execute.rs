@@ -63,7 +63,10 @@ pub(crate) struct ParsedPacket<'a> {
 }
 
 /// Pending work on a recirculated packet.
-#[expect(clippy::large_enum_variant, reason = "a list keeps its memory, and boxes would be allocated again")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a list keeps its memory, and boxes would be allocated again"
+)]
 pub(crate) enum Pending {
     /// Parse the packet again, look it up, and resume at the continuation.
     Recirculate {
@@ -134,7 +137,10 @@ impl Outputs {
         if self.places.len() <= number {
             self.places.resize(number + 1, ABSENT);
         }
-        #[expect(clippy::cast_possible_truncation, reason = "there are at most DATAPATH_PORT_MAX + 1 ports")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "there are at most DATAPATH_PORT_MAX + 1 ports"
+        )]
         {
             self.places[number] = self.ports.len() as u32;
         }

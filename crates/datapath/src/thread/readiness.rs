@@ -99,7 +99,10 @@ impl ReadyList {
             && queue.source != ReadySource::Closed
         {
             queue.is_listed = true;
-            #[expect(clippy::cast_possible_truncation, reason = "there are at most DATAPATH_PORT_MAX + 1 queues")]
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "there are at most DATAPATH_PORT_MAX + 1 queues"
+            )]
             self.order.push_back(index as u32);
         }
     }
@@ -119,7 +122,10 @@ impl ReadyList {
         self.queues.swap_remove(index);
         let moved = self.queues.len();
         for listed in self.order.iter_mut().filter(|listed| **listed as usize == moved) {
-            #[expect(clippy::cast_possible_truncation, reason = "there are at most DATAPATH_PORT_MAX + 1 queues")]
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "there are at most DATAPATH_PORT_MAX + 1 queues"
+            )]
             {
                 *listed = index as u32;
             }

@@ -8,7 +8,7 @@
 
 use super::{
     contract::{PartitionPolicy, Placement, StageSet, StageView},
-    dp_table::{DpTable, FIRST, CONTENDED, Preference, Problem, SECOND, SkippedStages},
+    dp_table::{CONTENDED, DpTable, FIRST, Preference, Problem, SECOND, SkippedStages},
     score::Score,
 };
 use crate::outline::{SubTraversalOutline, TraversalOutline};

@@ -191,7 +191,10 @@ impl Gains {
             for (at, candidate) in (0..).zip(candidates) {
                 let own = stages.holders(&candidate);
                 if own != StageSet::EMPTY {
-                    #[expect(clippy::cast_possible_truncation, reason = "a cached shape has few segments")]
+                    #[expect(
+                        clippy::cast_possible_truncation,
+                        reason = "a cached shape has few segments"
+                    )]
                     held.push(Holding { first: first as u8, at, stages: own });
                 }
             }

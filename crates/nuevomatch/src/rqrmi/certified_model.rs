@@ -133,7 +133,10 @@ impl StartIndex for CertifiedModel {
     /// As the trait says, and if there are more than [`crate::rqrmi::STARTS_MAX`] starts.
     fn build(starts: &[u32], settings: &TrainingSettings) -> Self {
         check_starts(starts);
-        #[expect(clippy::expect_used, reason = "the order is checked, and the caller keeps the number below the limit")]
+        #[expect(
+            clippy::expect_used,
+            reason = "the order is checked, and the caller keeps the number below the limit"
+        )]
         let model = Model::train(starts.to_vec(), *settings).expect("starts can be indexed");
         model.certify()
     }

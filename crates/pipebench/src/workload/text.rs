@@ -167,7 +167,8 @@ mod tests {
 
     #[test]
     fn a_rule_is_deleted_by_its_match_and_priority() {
-        let strict = |text: &str| RuleLine { table: 0, text: text.to_owned() }.strict_match().to_owned();
+        let strict =
+            |text: &str| RuleLine { table: 0, text: text.to_owned() }.strict_match().to_owned();
         assert_eq!(
             strict("table=1,priority=5,tcp,tp_dst=80,actions=drop"),
             "table=1,priority=5,tcp,tp_dst=80"

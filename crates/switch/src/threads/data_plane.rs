@@ -433,7 +433,10 @@ impl DataPlane {
 
     /// Returns the number of packet threads, including stopped ones.
     pub(crate) const fn threads_count(&self) -> u16 {
-        #[expect(clippy::cast_possible_truncation, reason = "there are at most THREADS_MAX threads")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "there are at most THREADS_MAX threads"
+        )]
         {
             self.counters.len() as u16
         }

@@ -134,7 +134,8 @@ pub fn outline(steps_max: usize) -> impl Strategy<Value = PlainOutline> {
 pub fn stages(count_max: usize, steps_max: u16) -> impl Strategy<Value = PlainStages> {
     let held = (0..steps_max).prop_flat_map(move |start| (Just(start), start + 1..=steps_max));
     let held = vec(held.prop_map(|(start, end)| start..end), 0..8);
-    let room = prop_oneof![2 => Just(Room::Free), 1 => Just(Room::Contended), 1 => Just(Room::Full)];
+    let room =
+        prop_oneof![2 => Just(Room::Free), 1 => Just(Room::Contended), 1 => Just(Room::Full)];
     let stage = (room, held).prop_map(|(room, held)| PlainStage { room, held });
     vec(stage, 1..=count_max).prop_map(PlainStages)
 }

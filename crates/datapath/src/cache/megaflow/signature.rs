@@ -103,7 +103,10 @@ impl SignatureCache {
     }
 
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "the hash is masked to the number of buckets")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the hash is masked to the number of buckets"
+    )]
     const fn bucket_of(&self, hash: u64) -> usize {
         (hash & self.mask) as usize
     }

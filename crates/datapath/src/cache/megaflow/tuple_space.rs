@@ -181,7 +181,10 @@ impl MegaflowCache {
             });
             probes += asked;
         }
-        #[expect(clippy::cast_possible_truncation, reason = "at most BURST probes of each subtable")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "at most BURST probes of each subtable"
+        )]
         let probes = probes as u32;
         self.probes = self.probes.wrapping_add(probes);
         if self.probes >= self.probes_per_ordering {

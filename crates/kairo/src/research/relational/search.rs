@@ -11,9 +11,7 @@ use std::collections::BTreeSet;
 use shunt_pipeline::{Delta, Rule, RuleChange, RuleDelta, RuleId, Traversal, Version, Visit};
 
 use super::{
-    queries::{
-        DeltaQuery, FoundLink, HIGHEST, LinkTraces, RemainingTest, answer, lowest, rank,
-    },
+    queries::{DeltaQuery, FoundLink, HIGHEST, LinkTraces, RemainingTest, answer, lowest, rank},
     relation::{LinkRelation, LinkStepRows, ordered_rank},
 };
 use crate::region::{is_decided, is_outranked_by, is_overlapped};
@@ -154,8 +152,7 @@ impl LinkRelation {
             if let Some(rule) = query.added_rule(delta) {
                 let (rank, test) = (ordered_rank(rule.rank()), RemainingTest::Overlapped);
                 let groups = self.groups.of((rule.bridge, rule.table)).iter();
-                overlaps
-                    .extend(groups.map(|group| (*group, DeltaQuery { rank, position, test })));
+                overlaps.extend(groups.map(|group| (*group, DeltaQuery { rank, position, test })));
             }
         }
         overlaps.sort_unstable();

@@ -174,7 +174,10 @@ impl LearnedRules {
     /// Adds a revision. Returns the rule to index, if it is the first of its slot.
     ///
     /// Returns nothing if the slots would not be in the order of age.
-    #[expect(clippy::option_option, reason = "the outer option is failure, the inner one no new rule")]
+    #[expect(
+        clippy::option_option,
+        reason = "the outer option is failure, the inner one no new rule"
+    )]
     fn add(&mut self, lifetime: Lifetime, rule: Arc<Rule>) -> Option<Option<PriorityRule<LANES>>> {
         let index = match self.find_slot(rule.id) {
             Some(index) => index,

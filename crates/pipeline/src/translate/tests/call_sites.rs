@@ -201,7 +201,11 @@ const EXEMPTIONS: &[Exemption] = &[
         "pushes_pops_and_clones_consult_labels",
     ),
     // Packets with the type of a tag and no tag are not generated: no frame can be made of them.
-    exempt("actions/normal.rs", "FieldId::EthType, bit", "an_untagged_packet_consults_few_type_bits"),
+    exempt(
+        "actions/normal.rs",
+        "FieldId::EthType, bit",
+        "an_untagged_packet_consults_few_type_bits",
+    ),
     exempt(
         "partition/live_state.rs",
         "Object::Live(state.bridge.id())",
