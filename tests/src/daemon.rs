@@ -74,13 +74,13 @@ impl Daemon {
         self.process.id()
     }
 
-    /// Returns its run directory.
+    /// Returns the run directory of the daemon.
     #[must_use]
     pub fn run_dir(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Returns its log so far.
+    /// Returns the log of the daemon so far.
     #[must_use]
     pub fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()

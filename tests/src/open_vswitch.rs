@@ -20,7 +20,7 @@ const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 ///
 /// They are stopped on drop.
 pub struct OpenVSwitch<'a> {
-    /// The namespace that it runs in; `None` for the namespace of the test.
+    /// The namespace of the daemons; `None` for the namespace of the test.
     namespace: Option<&'a Namespace>,
     folder: TempDir,
 }
@@ -52,7 +52,7 @@ impl<'a> OpenVSwitch<'a> {
         Some(switch)
     }
 
-    /// Runs one of its programs against it; returns the output.
+    /// Runs a program of Open vSwitch against the daemons; returns the output.
     ///
     /// # Panics
     ///

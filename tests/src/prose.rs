@@ -5,7 +5,7 @@
 /// A passage of prose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Passage {
-    /// The line on which it begins, counted from 1.
+    /// The line on which the passage begins, counted from 1.
     pub line: usize,
     /// The kind of text, such as a comment.
     pub kind: PassageKind,

@@ -129,7 +129,7 @@ impl Nic {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    /// Returns its listening address.
+    /// Returns the listening address of the NIC.
     fn address(&self) -> String {
         let log = self.log();
         let (_, rest) = log.split_once("127.0.0.1:").unwrap_or_else(|| panic!("{log}"));

@@ -39,7 +39,7 @@ impl Nic {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    /// Returns its listening address.
+    /// Returns the listening address of the NIC.
     fn find_address(&self) -> Option<String> {
         let log = self.log();
         let (_, rest) = log.split_once("127.0.0.1:")?;

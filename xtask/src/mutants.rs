@@ -32,7 +32,7 @@ use crate::shell::{TaskError, step};
 struct MutationTarget {
     name: &'static str,
     what: &'static str,
-    /// Path prefixes of its files.
+    /// Path prefixes of the files of the target.
     paths: &'static [&'static str],
     /// Packages with the tests that run.
     packages: &'static [&'static str],

@@ -10,11 +10,11 @@ pub(crate) struct Suite {
     pub(crate) what: &'static str,
     /// Arguments of `cargo test`.
     pub(crate) arguments: &'static [&'static str],
-    /// True if it runs third-party programs.
+    /// True if the suite runs third-party programs.
     pub(crate) needs_tools: bool,
-    /// The Python packages that it needs, if any.
+    /// The Python packages that the suite needs, if any.
     pub(crate) python: Option<&'static PythonPackages>,
-    /// True if it runs only when named: it takes minutes, or measures rates.
+    /// True if the suite runs only when named: it takes minutes, or measures rates.
     pub(crate) is_on_request: bool,
 }
 

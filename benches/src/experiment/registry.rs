@@ -19,7 +19,8 @@ pub struct Experiment {
     pub what: &'static str,
     /// Source of the published figures, or a note that there is none.
     pub source: &'static str,
-    /// True if it needs a rival: a run without one does not replace published results.
+    /// True if the experiment needs a rival.
+    /// A run without one does not replace published results.
     pub has_rival: bool,
     /// Options of this experiment.
     pub options: &'static [Choice],
@@ -36,7 +37,7 @@ pub struct Experiment {
 pub struct Choice {
     /// Name of the option.
     pub option: &'static str,
-    /// Returns its legal values.
+    /// Returns the legal values of the option.
     pub names: fn() -> Vec<&'static str>,
 }
 

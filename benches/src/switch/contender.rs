@@ -42,7 +42,7 @@ impl Contender {
         Vec::new()
     }
 
-    /// Returns it if it can be started here; prints a message otherwise.
+    /// Returns the contender if it can be started here; prints a message otherwise.
     #[must_use]
     pub fn if_installed(self) -> Option<Self> {
         let (daemon, package) = match self {
@@ -57,7 +57,7 @@ impl Contender {
         Some(self)
     }
 
-    /// Returns its name in tables and plots.
+    /// Returns the name of the contender in tables and plots.
     #[must_use]
     pub fn name(&self) -> String {
         match self {
@@ -72,7 +72,7 @@ impl Contender {
         }
     }
 
-    /// Starts it with its own folder.
+    /// Starts the switch with a folder for its files.
     #[must_use]
     pub fn start(&self, folder: &Path, setup: &Setup) -> Box<dyn Switch> {
         match self {

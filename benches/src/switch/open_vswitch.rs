@@ -54,7 +54,7 @@ pub struct OpenVSwitch {
 }
 
 impl OpenVSwitch {
-    /// Starts it in the network namespace of this process.
+    /// Starts Open vSwitch in the network namespace of this process.
     ///
     /// # Panics
     ///

@@ -63,7 +63,7 @@ pub enum FrontCaches {
 pub enum PortSpec {
     /// Replays a capture in a loop.
     Capture(PathBuf),
-    /// Discards the packets sent to it.
+    /// Discards all packets that are sent to the port.
     Null,
     /// A network device.
     Device(String),
@@ -73,7 +73,7 @@ pub enum PortSpec {
 
 /// A running switch; it ends when dropped.
 pub trait Switch: Sync {
-    /// Returns its process id.
+    /// Returns the process id of the daemon.
     fn id(&self) -> u32;
 
     /// Returns the number of packets received so far.

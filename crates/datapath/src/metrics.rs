@@ -59,13 +59,13 @@ reasons! {
         NoMatchingRule = "no_matching_rule",
         /// The rules that match it have no output.
         RuleWithoutOutput = "rule_without_output",
-        /// Every output was to its ingress port.
+        /// Every output was to the ingress port.
         Hairpin = "hairpin",
-        /// A controller disabled receiving on its ingress port.
+        /// A controller disabled receiving on the ingress port.
         ///
         /// By `OFPPC_PORT_DOWN` or `OFPPC_NO_RECV`.
         IngressPortDisabled = "ingress_port_disabled",
-        /// A controller disabled sending on its output port.
+        /// A controller disabled sending on the output port.
         ///
         /// By `OFPPC_PORT_DOWN` or `OFPPC_NO_FWD`.
         OutputPortDisabled = "output_port_disabled",
@@ -101,7 +101,7 @@ reasons! {
         TooManyLearnedRules = "too_many_learned_rules",
         /// The ingress port belongs to no bridge.
         BridgeNotFound = "bridge_not_found",
-        /// Too many packets of its port, or of all ports, wait for a translation.
+        /// Too many packets of the port, or of all ports, wait for a translation.
         UpcallQueueFull = "upcall_queue_full",
         /// The queue of learn requests to the control plane was full.
         LearnQueueFull = "learn_queue_full",

@@ -128,11 +128,11 @@ pub struct GigaflowCounts {
 pub struct Miss<'a> {
     /// The pipeline that translates it.
     pub pipeline: &'a Pipeline,
-    /// The key that it was looked up with.
+    /// The key of the lookup.
     pub key: &'a FlowKey,
     /// The continuation to start from, if the packet was recirculated and parsed again.
     pub start: Option<&'a Arc<Continuation>>,
-    /// The version that its thread has adopted.
+    /// The version that the thread has adopted.
     pub version: Version,
     /// The current time.
     pub now: Time,

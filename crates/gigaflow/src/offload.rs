@@ -35,7 +35,8 @@ use crate::{
 
 /// Holds LTM rules in stages, for packets that it forwards itself.
 pub trait OffloadDevice {
-    /// Returns its capabilities. Only the ports may change while it is connected.
+    /// Returns the capabilities of the device.
+    /// Only the ports may change while it is connected.
     fn capabilities(&self) -> &OffloadCapabilities;
 
     /// Returns whether it is connected, as of the last poll.
@@ -162,13 +163,13 @@ pub struct OffloadCapabilities {
     /// This is the bound of a translation divided by the number of stages, so that no chain makes more
     /// lookups than a translation may.
     pub length_max: u16,
-    /// The actions that it can execute.
+    /// The actions that the device can execute.
     pub effects: Effects,
-    /// The ports that it can send to; `None`: all.
+    /// The ports that the device can send to; `None`: all.
     pub outputs: Option<BTreeSet<DatapathPort>>,
-    /// True if it counts the hits of each entry.
+    /// True if the device counts the hits of each entry.
     pub counts: bool,
-    /// True if it reports idle entries.
+    /// True if the device reports idle entries.
     pub reports_idle: bool,
     /// True if [`Operation::Modify`] replaces a rule without a gap.
     pub modifies: bool,
@@ -259,7 +260,7 @@ pub enum OffloadError {
 pub struct Lost;
 
 impl Operation {
-    /// Returns the entry that it writes.
+    /// Returns the entry that the operation writes.
     #[must_use]
     pub const fn entry(&self) -> Option<LtmIndex> {
         match self {

@@ -51,7 +51,7 @@ impl StateId {
 /// One step of a traversal: a table lookup with the actions that follow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutlineStep {
-    /// The coupling fields that it consulted.
+    /// The coupling fields that the step consulted.
     pub fields: FieldSet,
     /// A seeded hash of the mask, the matched value and the effect of the step.
     pub identity: u64,
@@ -93,7 +93,7 @@ pub(crate) struct OutlineShape(Box<[(u16, FieldGroups)]>);
 /// Consecutive steps without a partition point inside.
 #[derive(Clone, Copy, Debug)]
 struct OutlineSegment {
-    /// The state that it begins at.
+    /// The state that the segment begins at.
     begin: StateId,
     /// One past its last step.
     end: u16,
@@ -278,7 +278,7 @@ impl Default for TraversalOutline {
 pub struct SubTraversalId {
     /// A hash of the state it begins at and of its steps.
     pub identity: u64,
-    /// The state that it begins at.
+    /// The state that the sub-traversal begins at.
     pub begin: StateId,
 }
 
@@ -289,7 +289,7 @@ pub struct SubTraversalOutline {
     pub steps: Range<u16>,
     /// A hash of the state it begins at and of its steps.
     pub identity: u64,
-    /// True if its fields are connected: see [`Score`](crate::partition::Score).
+    /// True if the fields are connected: see [`Score`](crate::partition::Score).
     pub coupled: bool,
 }
 

@@ -64,7 +64,7 @@ pub enum TagName {
 pub enum Reuse {
     /// At once, because no packet is under way with it.
     AtOnce,
-    /// After it is [drained](TagSpace::drained).
+    /// After the tag is [drained](TagSpace::drained).
     Drained,
 }
 

@@ -40,7 +40,7 @@ pub struct KairoRule {
     /// The id of the rule, not `UINT64_MAX`.
     /// Of two rules of one priority, the smaller id is older and wins.
     pub id: u64,
-    /// Number of times that it was modified.
+    /// Number of times that the rule was modified.
     pub revision: u32,
     /// Priority of the rule.
     pub priority: u16,
@@ -68,7 +68,7 @@ pub struct KairoVisit {
 /// The traversal that made an entry: `kairo_traversal`.
 #[repr(C)]
 pub struct KairoTraversal {
-    /// The version of the rules that it used.
+    /// The version of the rules that the traversal used.
     pub version: u64,
     /// The packet as it arrived.
     pub packet: *const HeaderWords,
@@ -262,7 +262,7 @@ pub unsafe extern "C" fn kairo_evicted(
         let EntryId { owner: OwnerId(owner), slot, generation } = *id;
         // SAFETY: there is room for `count` entries, initialised or not.
         let place = unsafe { entries.add(written) };
-        // SAFETY: as above.
+        // SAFETY: `place` is in the room that the caller guarantees.
         unsafe { place.write(KairoEntry { owner, slot, generation }) };
         written += 1;
     }

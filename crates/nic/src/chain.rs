@@ -51,11 +51,11 @@ struct NicEntry {
     stage: usize,
     priority: u32,
     rule: LtmRule,
-    /// The header bits that it writes into frames.
+    /// The header bits that the entry writes into frames.
     write: HeaderWrite,
     /// The output port, if the traversal ends here.
     port: Option<u16>,
-    /// Set if its packets go to the controller.
+    /// Set if packets of the entry go to the controller.
     is_punt: bool,
 }
 
@@ -146,7 +146,7 @@ impl NicChain {
         }
     }
 
-    /// The program that it runs.
+    /// Returns the program that the chain runs.
     #[must_use]
     pub const fn program(&self) -> &Program {
         &self.program

@@ -23,7 +23,7 @@ pub(crate) struct StageTable {
 pub(crate) struct MatchKey<'a> {
     /// The tag that packets arrive with.
     pub(crate) tag: Tag,
-    /// The headers that it matches.
+    /// The headers that the entry matches.
     pub(crate) matching: &'a Match,
     /// If several entries match, the one with the highest priority wins.
     pub(crate) priority: u32,

@@ -172,7 +172,7 @@ pub unsafe extern "C" fn nuevomatch_lookup_batch(
     for winner in keys.chunks(BATCH).flat_map(|keys| winners(&classifier.0, keys)) {
         // SAFETY: there is room for `count` winners, initialised or not.
         let place = unsafe { best.add(written) };
-        // SAFETY: as above.
+        // SAFETY: `place` is in the room that the caller guarantees.
         unsafe { place.write(winner) };
         written += 1;
         matched += usize::from(winner.priority != NUEVOMATCH_NONE);

@@ -34,9 +34,9 @@ pub struct AclRule {
     pub priority: u32,
     /// The result of a match. 0 means that no rule matches, so no rule has it.
     pub userdata: u32,
-    /// Source address and length of its prefix.
+    /// Source address and prefix length.
     pub source: (u32, u8),
-    /// Destination address and length of its prefix.
+    /// Destination address and prefix length.
     pub destination: (u32, u8),
     /// First and last source port.
     pub source_ports: (u16, u16),

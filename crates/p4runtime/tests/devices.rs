@@ -54,7 +54,7 @@ struct Device {
 
 #[derive(Default)]
 struct Behavior {
-    /// Set if it does not report which updates of a batch failed.
+    /// Set if the device does not report which updates of a batch failed.
     is_terse: AtomicBool,
     /// Set while it is unreachable.
     is_away: watch::Sender<bool>,

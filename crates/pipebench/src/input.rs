@@ -134,7 +134,7 @@ impl Input {
         }
     }
 
-    /// Returns its kind, by its beginning.
+    /// Returns the kind of the input, by its beginning.
     #[must_use]
     pub fn kind(&self) -> InputKind {
         let beginning = self.beginning();

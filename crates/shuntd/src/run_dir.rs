@@ -34,7 +34,7 @@ pub(crate) enum ClaimError {
     /// Another daemon uses the run directory.
     #[error("another shuntd (process {process}) runs in {folder}")]
     Taken {
-        /// Process id in its pid file.
+        /// Process id in the pid file.
         process: String,
         /// Run directory.
         folder: String,

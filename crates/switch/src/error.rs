@@ -107,7 +107,7 @@ pub enum SwitchError {
     NoSuchEntry {
         /// The entry.
         entry: shunt_pipeline::EntryId,
-        /// Content of its slot.
+        /// Content of the slot of the entry.
         present: String,
         /// Number of evictions that the switch remembers.
         remembered: usize,
@@ -160,7 +160,7 @@ pub enum SwitchError {
     SavedText {
         /// The text.
         text: String,
-        /// The mistake in it.
+        /// The mistake in the text.
         problem: String,
     },
     /// The saved state has the format of another version of the switch.

@@ -27,7 +27,7 @@ pub struct SavedMac {
     pub vlan: u16,
     /// The address.
     pub mac: [u8; 6],
-    /// Number of its port.
+    /// Number of the port on which the address was learned.
     pub port: u32,
 }
 

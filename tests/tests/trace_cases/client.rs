@@ -150,7 +150,7 @@ pub(crate) struct Monitor {
 }
 
 impl Monitor {
-    /// Starts it; from now on no packet-in is missed.
+    /// Starts the monitor; from now on no packet-in is missed.
     pub(crate) fn start(client: &Client) -> Self {
         let log = client.folder.join("packet-ins");
         let control = client.folder.join("monitor.ctl");

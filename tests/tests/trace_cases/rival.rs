@@ -163,7 +163,7 @@ impl Rival {
         }
     }
 
-    /// Returns its statistics of looked up packets.
+    /// Returns the statistics of Open vSwitch of looked up packets.
     fn lookups(&mut self) -> String {
         let shown = self.command("dpctl/show", &[]);
         let line = shown.lines().find(|line| line.contains("lookups:"));

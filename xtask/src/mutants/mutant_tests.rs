@@ -38,7 +38,7 @@ struct MutantTest {
     program: usize,
     name: String,
     length: Duration,
-    /// Number of mutants that it has detected.
+    /// Number of mutants that the test has detected.
     found: AtomicU32,
 }
 

@@ -39,7 +39,7 @@ pub(crate) struct Rival {
 }
 
 impl Rival {
-    /// Starts it on a workload.
+    /// Starts the rival on a workload.
     pub(crate) fn start(program: &Path, workload: &Workload, folder: &Path) -> Self {
         let (rules, packets) = (folder.join("rules"), folder.join("packets"));
         let mut text = String::new();

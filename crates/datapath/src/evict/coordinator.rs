@@ -123,7 +123,7 @@ pub struct EvictionTotals {
 pub struct OwnerStatus {
     /// The owner.
     pub owner: OwnerId,
-    /// The version that it has acknowledged.
+    /// The version that the owner has acknowledged.
     pub acked: Version,
     /// Reports of the owner that the coordinator has not taken yet.
     pub reports: usize,
@@ -140,7 +140,7 @@ struct OwnerState {
     learned: LearnSeq,
     /// The last learn request that the owner was notified of.
     notified: LearnSeq,
-    /// The version that it has acknowledged by sleeping (rule 10).
+    /// The version that the owner has acknowledged by sleeping (rule 10).
     slept: Version,
 }
 

@@ -13,7 +13,7 @@ use shunt_pipeline::Time;
 pub(super) struct Pace {
     /// The beginning of the current interval.
     since: Time,
-    /// Insertions that were confirmed in it.
+    /// Insertions that were confirmed in this interval.
     acked: usize,
     allowed: usize,
 }

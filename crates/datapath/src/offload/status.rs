@@ -42,7 +42,7 @@ pub struct OffloadStatus {
     pub latency: LatencyHistogram,
     /// Number of times that the device was restored after it was lost.
     pub repairs: u64,
-    /// Number of times that it became stale.
+    /// Number of times that the device became stale.
     pub stale_count: u64,
     /// Versions that were acknowledged while the device may forward by stale entries.
     ///
@@ -50,7 +50,7 @@ pub struct OffloadStatus {
     pub unconfirmed: u64,
     /// Set while a reading of the counters takes so long that nobody waits for it.
     pub counts_late: bool,
-    /// Packets that its entries have counted.
+    /// Packets that the entries of the device have counted.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,

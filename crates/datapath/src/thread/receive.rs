@@ -70,7 +70,7 @@ pub(super) struct RxPorts {
 pub(super) enum Disposition {
     /// Send the packet unchanged.
     Forward(TxPortIndex),
-    /// Execute the actions of its entries.
+    /// Execute the actions of the entries.
     Execute,
     /// Queue the packet: it missed, or must not overtake one that missed.
     Wait,

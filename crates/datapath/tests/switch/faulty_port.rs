@@ -52,9 +52,9 @@ struct RefusingTx {
 
 /// Frames that a picky queue has no room for.
 const UNSENDABLE_FRAMES: usize = 61;
-/// Frames that it will never send.
+/// Length of the frames that the device never sends.
 const REFUSED: usize = 62;
-/// Frames at which it is full.
+/// Number of frames at which the port is full.
 const FULL: usize = 63;
 
 impl TxQueue for RefusingTx {

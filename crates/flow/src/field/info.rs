@@ -13,7 +13,7 @@ pub struct FieldInfo {
     pub width: u8,
     /// Slot of the field in a flow key.
     pub slot: FieldSlot,
-    /// Text format of its values.
+    /// Text format of the values.
     pub format: Format,
     /// The condition under which the field exists.
     pub prerequisite: Prerequisite,

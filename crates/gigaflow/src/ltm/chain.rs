@@ -71,7 +71,7 @@ pub struct NewLtmEntry {
     pub id: SubTraversalId,
     /// The stage.
     pub stage: StageId,
-    /// The partition that it belongs to.
+    /// The partition that the entry belongs to.
     pub origin: PartitionOrigin,
 }
 

@@ -30,7 +30,7 @@ pub struct CoverageLink {
     pub stage: StageId,
     /// The tag that packets arrive with.
     pub tag: Tag,
-    /// How they continue.
+    /// The tag with which packets continue, or the end.
     pub next: Next,
     /// True if packets have this tag when they arrive on a port.
     pub is_start: bool,

@@ -31,7 +31,7 @@ pub(crate) type FirstTable = Option<(BridgeId, TableId)>;
 /// One sub-traversal of a partition.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PartitionMember<'a> {
-    /// The table that it begins with.
+    /// The table that the sub-traversal begins with.
     pub(crate) first_table: FirstTable,
     /// The stage of its entry.
     pub(crate) stage: StageId,

@@ -40,7 +40,7 @@ pub struct LtmRule {
     /// sub-traversal had written the bit before. It has no hidden word, since these are constants of the
     /// tag.
     pub matching: Match,
-    /// Number of table lookups that it replaces.
+    /// Number of table lookups that the entry replaces.
     ///
     /// If several rules match, the longest wins.
     pub length: u16,

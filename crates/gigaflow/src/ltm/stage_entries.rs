@@ -22,7 +22,7 @@ pub(super) struct StageEntry {
     pub(super) id: SubTraversalId,
     /// The partition that made it.
     pub(super) origin: PartitionOrigin,
-    /// The table that it begins with.
+    /// The table that the entry begins with.
     pub(super) first_table: FirstTable,
     /// Number of flows that shared it when they were installed.
     pub(super) shares: u32,

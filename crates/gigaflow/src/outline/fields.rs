@@ -154,7 +154,7 @@ impl FieldSet {
         Self(self.0 & other.0)
     }
 
-    /// Returns its fields.
+    /// Returns the fields of the set.
     pub fn iter(self) -> impl Iterator<Item = Coupling> {
         Coupling::ALL.into_iter().filter(move |field| self.contains(*field))
     }
@@ -167,7 +167,7 @@ impl FieldSet {
 }
 
 impl fmt::Display for FieldSet {
-    /// Writes the names of its fields, separated by commas.
+    /// Writes the names of the fields, separated by commas.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.iter().map(Coupling::as_str).collect();
         formatter.pad(&names.join(", "))

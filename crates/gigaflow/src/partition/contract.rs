@@ -172,7 +172,7 @@ impl StageSet {
         }
     }
 
-    /// Returns its stages, first to last.
+    /// Returns the stages of the set, first to last.
     pub fn iter(self) -> impl Iterator<Item = StageId> {
         let mut rest = self;
         std::iter::from_fn(move || {

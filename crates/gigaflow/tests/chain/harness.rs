@@ -58,7 +58,7 @@ pub(crate) struct Tally {
 /// The outcome of a packet.
 pub(crate) struct Sent {
     pub(crate) is_hit: bool,
-    /// Number of entries that it matched.
+    /// Number of entries that the packet matched.
     pub(crate) entries: usize,
     /// The output ports in order.
     pub(crate) ports: Vec<u32>,

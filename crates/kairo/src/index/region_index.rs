@@ -34,7 +34,7 @@ pub struct RegionIndex {
 
 /// The positions of the visits and reads of an entry.
 struct EntryLinks {
-    /// Rows of its visits, by group and position in the group.
+    /// Rows of the visits of the entry, by group and position in the group.
     rows: Box<[(u32, u32)]>,
     /// Number of the set of objects that it reads.
     reads: u32,

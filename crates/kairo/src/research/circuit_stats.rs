@@ -3,7 +3,7 @@
 /// Counters of an engine in a circuit of dbsp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CircuitStats {
-    /// Steps of its circuits.
+    /// Steps of the circuits.
     pub steps: u64,
     /// Steps that failed; each failure evicted all entries and ended the circuit.
     pub errors: u64,

@@ -55,7 +55,7 @@ impl BoundedEngine {
         all.into_iter().map(own).collect()
     }
 
-    /// Checks that it evicts all stale entries.
+    /// Checks that the engine evicts all stale entries.
     /// All others that it evicts must have visited a changed table.
     fn apply(
         &mut self,

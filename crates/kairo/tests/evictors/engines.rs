@@ -27,7 +27,7 @@ const fn entry(slot: u32, generation: u32) -> EntryId {
 enum Event {
     /// Installs the entries of a packet.
     Install(Box<FlowKey>),
-    /// Installs the entries of its sub-traversals.
+    /// Installs the entries of the sub-traversals of a packet.
     /// The traversal is partitioned at the points with a bit in the number.
     InstallSubTraversals(Box<FlowKey>, u64),
     /// Installs them after a change that their translation does not include.

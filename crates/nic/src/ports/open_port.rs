@@ -79,13 +79,13 @@ impl PortSide {
         self.rx.iter().flatten().all(|rx| rx.wait_fd().is_some())
     }
 
-    /// Adds the descriptors of its receive queues to `epoll`.
+    /// Adds the descriptors of the receive queues to `epoll`.
     pub(crate) fn register(&self, epoll: &Epoll) -> nix::Result<()> {
         let mut fds = self.rx.iter().flatten().filter_map(|rx| rx.wait_fd());
         fds.try_for_each(|fd| epoll.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, 0)))
     }
 
-    /// Removes the descriptors of its receive queues from `epoll`.
+    /// Removes the descriptors of the receive queues from `epoll`.
     pub(crate) fn unregister(&self, epoll: &Epoll) {
         for fd in self.rx.iter().flatten().filter_map(|rx| rx.wait_fd()) {
             // A descriptor that is not registered needs no removal.

@@ -25,7 +25,7 @@ pub(crate) const PORTS: u16 = 4;
 pub(crate) struct MatchlessEntry {
     stage: u8,
     tag: u16,
-    /// The fields of the frame that it matches, with their masks.
+    /// The fields of the frame that the entry matches, with their masks.
     fields: Vec<(sample::Index, u128)>,
     /// The frame to match, and a bit that differs; a bit beyond all fields means none.
     frame: sample::Index,
@@ -33,7 +33,7 @@ pub(crate) struct MatchlessEntry {
     action: sample::Index,
     /// The writes of the action.
     values: Vec<(u128, u128)>,
-    /// Set if it writes only the presence of the VLAN tag.
+    /// Set if the entry writes only the presence of the VLAN tag.
     presence: Option<bool>,
     last: u16,
 }

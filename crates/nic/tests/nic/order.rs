@@ -9,7 +9,7 @@ use crate::world::{World, rule, to};
 /// A NIC with ports 7 and 8 of a switch, which the test plays.
 struct Ordered {
     world: World,
-    /// Open until they are dropped.
+    /// The ports, open until they are dropped.
     ports: Vec<Box<dyn Port>>,
     /// The far ends of the ports.
     ends: [usize; 2],

@@ -32,9 +32,9 @@ const EXAMINED_MAX: usize = 20_000;
 
 /// Cost of an iSet in tenths of a nanosecond, as measured.
 const SET: usize = 35;
-/// Cost of a level of its index.
+/// Cost of a level of the index of an iSet.
 const LEVEL: usize = 12;
-/// Cost of a block of its buckets.
+/// Cost of a block of a bucket.
 const BLOCK: usize = 40;
 /// Cost of a block of the list.
 const LIST_BLOCK: usize = 60;

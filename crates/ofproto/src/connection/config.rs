@@ -42,7 +42,7 @@ pub struct ConnectionConfig {
     pub limits: ConnectionLimits,
     /// Rate limit for log lines about the peer, shared by all of its connections.
     pub warnings: Arc<WarningRate>,
-    /// Memory quota of its bundles, shared with other connections.
+    /// Memory quota of the bundles, shared with other connections.
     pub bundle_quota: Arc<BundleQuota>,
 }
 

@@ -67,7 +67,7 @@ type EntrySet = HashSet<LtmIndex, foldhash::fast::FixedState>;
 struct PendingRequests {
     numbers: u64,
     by_number: HashMap<u64, PendingRequest, foldhash::fast::FixedState>,
-    /// The entries that they change.
+    /// The entries that the requests change.
     entries: EntrySet,
     running: JoinSet<FinishedRequest>,
     /// Received tasks that wait for pending requests to finish.

@@ -16,7 +16,7 @@ pub(super) struct Graph {
 pub(super) struct MatchTable<'a> {
     pub(super) name: &'a str,
     pub(super) key: Vec<Value>,
-    /// Indices and names of its actions; the last one is the default.
+    /// Indices and names of the actions; the last one is the default.
     pub(super) actions: &'a [(usize, String)],
     pub(super) default_data: Vec<String>,
     pub(super) is_default_const: bool,

@@ -27,7 +27,7 @@ pub struct DeviceMemory {
     pub sent: Vec<PacketOut>,
     /// Signals a sent packet.
     pub news: Arc<Notify>,
-    /// Number of further entries that it accepts; `None` means unlimited.
+    /// Number of further entries that the device accepts; `None` means unlimited.
     pub capacity_left: Option<usize>,
     /// True if the device claims to apply changes atomically.
     pub is_atomic: bool,

@@ -76,7 +76,7 @@ pub(super) struct Branching {
 pub(super) struct BranchLevel {
     /// Probability that all continue with the same bit.
     pub(super) single: f64,
-    /// Probability that they split.
+    /// Probability that the branch splits.
     pub(super) double: f64,
     /// Skew of a split: 0 for halves, 1 for all on one side.
     pub(super) skew: f64,

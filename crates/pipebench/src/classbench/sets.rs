@@ -43,7 +43,7 @@ impl BuiltinSet {
     /// All kinds.
     pub const ALL: [Self; 4] = [Self::Acl, Self::Firewall, Self::Ipc, Self::OpenFlow];
 
-    /// Returns its name, which follows ClassBench.
+    /// Returns the name of the set, which follows ClassBench.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -54,7 +54,7 @@ impl BuiltinSet {
         }
     }
 
-    /// Returns its description.
+    /// Returns the description of the set.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
@@ -65,7 +65,7 @@ impl BuiltinSet {
         }
     }
 
-    /// Returns its parameters.
+    /// Returns the parameters of the set.
     #[must_use]
     pub fn parameters(self) -> Parameters {
         match self {

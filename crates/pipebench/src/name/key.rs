@@ -15,19 +15,19 @@ use crate::{
 pub struct NameKey {
     /// The word before the equals sign.
     pub name: &'static str,
-    /// Description of its values.
+    /// Description of the values.
     pub values: &'static str,
     /// Description of the key.
     pub what: &'static str,
     /// Words among its values, for suggestions.
     pub(super) words: &'static [&'static str],
-    /// True if it is printed even with its default value.
+    /// True if the key is printed even with its default value.
     pub(super) is_always_shown: bool,
     /// Returns whether it applies to a source.
     pub(super) is_for: fn(&SourceName) -> bool,
-    /// Sets it; returns `None` for an invalid value.
+    /// Sets the value of the key; returns `None` for an invalid value.
     pub(super) set: fn(&mut WorkloadName, &str) -> Option<()>,
-    /// Formats its value.
+    /// Formats the value of the key.
     pub(super) show: fn(&WorkloadName) -> String,
 }
 

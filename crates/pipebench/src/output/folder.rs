@@ -17,7 +17,7 @@ use crate::OutputError;
 #[derive(Debug)]
 pub struct OutputFolder {
     path: PathBuf,
-    /// Temporary location of its files.
+    /// Temporary location of the files.
     part: UnfinishedPath,
 }
 
@@ -34,7 +34,7 @@ impl OutputFolder {
         Ok(folder)
     }
 
-    /// Returns the temporary folder for its files.
+    /// Returns the temporary folder for the files.
     #[must_use]
     pub fn files(&self) -> &Path {
         self.part.path()

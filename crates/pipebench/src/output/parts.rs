@@ -40,7 +40,7 @@ impl UnfinishedPath {
         Self(path)
     }
 
-    /// Returns its path.
+    /// Returns the path.
     pub(super) fn path(&self) -> &Path {
         &self.0
     }

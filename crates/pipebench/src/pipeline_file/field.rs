@@ -33,7 +33,7 @@ impl Field {
         Err(UnknownName::new("field", name, nearest_of(name, names), std::iter::once(known)))
     }
 
-    /// Returns its name.
+    /// Returns the name of the field.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0

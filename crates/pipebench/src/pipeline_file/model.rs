@@ -72,9 +72,9 @@ pub struct PipelineTable {
     /// Name of the table.
     #[serde(default)]
     pub name: String,
-    /// The fields that its rules match.
+    /// The fields that the rules of the table match.
     pub match_fields: Vec<Field>,
-    /// The fields that its rules write, and other effects.
+    /// The fields that the rules of the table write, and other effects.
     #[serde(default)]
     pub writes: Vec<Field>,
     #[serde(default, rename = "match8")]
@@ -130,7 +130,7 @@ pub struct PipelineTraversal {
     pub name: String,
     /// End of the traversal.
     pub terminal: Terminal,
-    /// How it is known.
+    /// Evidence for the traversal.
     #[serde(default)]
     pub basis: String,
     /// The table visits in order.
@@ -162,7 +162,7 @@ impl Terminal {
         matches!(self, Self::Output | Self::Group)
     }
 
-    /// Returns its name in files.
+    /// Returns the name of the end in files.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -210,7 +210,7 @@ impl PipelineFile {
         Ok(pipeline)
     }
 
-    /// Returns its name, and its title if it has one.
+    /// Returns the name of the pipeline, and its title if it has one.
     pub(super) fn heading(&self) -> String {
         match self.title.as_str() {
             "" => self.pipeline.clone(),
@@ -255,7 +255,7 @@ impl PipelineTraversal {
         self.steps.iter().map(|step| step.table)
     }
 
-    /// Returns its partition points, as step numbers.
+    /// Returns the partition points of the traversal, as step numbers.
     ///
     /// No field matters both before and after such a step. A step without driven fields belongs to
     /// the part before it.

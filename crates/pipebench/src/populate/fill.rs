@@ -85,7 +85,7 @@ pub struct PopulatedPath {
     pub tables: Vec<u8>,
     /// The ingress port of its packets.
     pub in_port: u16,
-    /// The header fields that its rules match, for each step.
+    /// The header fields that the rules match, for each step.
     pub fields: Vec<Vec<FieldId>>,
     /// Indices of the base rules that were projected into it.
     pub base_rules: Vec<usize>,

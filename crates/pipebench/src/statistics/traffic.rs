@@ -23,7 +23,7 @@ pub struct TrafficStatistics {
 /// Flows that arrive while others are active.
 #[derive(Clone, Copy, Debug)]
 struct Later {
-    /// Number of the first of them.
+    /// Number of the first of the later flows.
     flow: u32,
     /// Packets of the other flows before the first of theirs.
     before: u64,

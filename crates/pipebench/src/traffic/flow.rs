@@ -12,7 +12,7 @@ const HEADERS: usize = FLOW_WORDS - HEADER_START;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Flow {
     headers: [u64; HEADERS],
-    /// Class that it was sampled from: a traversal of a pipeline.
+    /// Class that the flow was sampled from: a traversal of a pipeline.
     pub class: u16,
     /// Role of the flow in a coflow.
     pub role: CoflowRole,

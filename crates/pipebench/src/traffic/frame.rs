@@ -124,7 +124,7 @@ fn put_arp(key: &FlowKey, frame: &mut Vec<u8>) {
 
 fn put_ipv4(key: &FlowKey, length: usize, frame: &mut Vec<u8>) -> Result<(), FrameError> {
     const HEADER: usize = 20;
-    /// Offset of the checksum in its header.
+    /// Offset of the checksum in the IPv4 header.
     const CHECKSUM: usize = 10;
     let start = frame.len();
     let protocol = byte(key, FieldId::IpProto);
@@ -303,7 +303,8 @@ const fn halves(word: u64) -> [u32; 2] {
     [(word >> 32) as u32, word as u32]
 }
 
-/// Returns a length for its field: no frame is longer than [`FRAME_MAX`].
+/// Returns a length as a header field has it.
+/// It fits, because no frame is longer than [`FRAME_MAX`].
 fn number(length: usize) -> u16 {
     u16::try_from(length).unwrap_or(u16::MAX)
 }

@@ -85,7 +85,7 @@ impl Workload {
         })
     }
 
-    /// Returns its name.
+    /// Returns the name of the workload.
     #[must_use]
     pub const fn name(&self) -> &WorkloadName {
         &self.name

@@ -161,7 +161,7 @@ fn whole(rule: &BaseRule) -> Tuple {
 /// The filters of a name.
 struct Filters {
     all: Vec<Filter>,
-    /// True if they were generated; false if they are all filters of a file.
+    /// True if the filters were generated; false if they are all filters of a file.
     are_made: bool,
 }
 

@@ -38,7 +38,7 @@ pub struct MacEntry {
     pub vlan: u16,
     /// The address.
     pub mac: [u8; 6],
-    /// The port on which its frames arrive.
+    /// The port on which frames of the address arrive.
     pub port: PortNo,
     seen: AtomicU64,
 }

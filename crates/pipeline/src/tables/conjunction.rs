@@ -120,7 +120,8 @@ fn complete_conjunctions(clauses: &[&Arc<Rule>]) -> Vec<ConjunctionMatch> {
 struct MatchedClauses {
     /// The clauses, as bits.
     bits: u64,
-    /// The rules that are clauses of it; a rule that is two of them is listed twice.
+    /// The rules that are clauses of the conjunction.
+    /// A rule that is two of them is listed twice.
     clauses: Vec<Arc<Rule>>,
 }
 

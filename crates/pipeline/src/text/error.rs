@@ -99,7 +99,7 @@ pub enum RuleTextProblem {
         action: &'static str,
         /// The wrong text.
         text: String,
-        /// How it is written.
+        /// The right form of the argument.
         form: &'static str,
     },
     /// `drop` is combined with another action.

@@ -40,7 +40,7 @@ impl<'a> TextSlice<'a> {
         self.text.is_empty()
     }
 
-    /// Returns its byte range in the whole text.
+    /// Returns the byte range of the slice in the whole text.
     pub(super) const fn span(self) -> Range<usize> {
         self.start..self.end()
     }
@@ -70,7 +70,8 @@ impl<'a> TextSlice<'a> {
         Some((Self { text: before, start: self.start }, Self { text: behind, start }))
     }
 
-    /// Returns its items; an item with unclosed parentheses is an error.
+    /// Returns the items of the slice.
+    /// An item with unclosed parentheses is an error.
     pub(super) const fn items(self) -> Items<'a> {
         Items { rest: self }
     }

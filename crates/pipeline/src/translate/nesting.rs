@@ -20,7 +20,7 @@ pub(super) struct Saved<'a> {
     packet: SavedPacket,
     state: ActionState<'a>,
     depth: u16,
-    /// True if it is put back after a bucket.
+    /// True if the packet is put back after a bucket.
     pub(super) is_bucket: bool,
 }
 

@@ -427,7 +427,7 @@ impl<'a> Translation<'a> {
         Ok(())
     }
 
-    /// Continues below the frozen steps.
+    /// Takes the frozen steps off the agenda and ends their visits.
     fn leave_frozen(&mut self) {
         for step in self.agenda.drain_frozen() {
             if let AgendaStep::EndVisit = step {

@@ -42,7 +42,7 @@ pub(super) struct WorkingPacket {
 /// The headers that the key shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HeaderState {
-    /// The key shows all headers that it can hold.
+    /// The key shows as many headers as it can hold.
     Parsed,
     /// Headers that lay after MPLS labels have not been parsed.
     Uncovered,
@@ -108,7 +108,7 @@ impl WorkingPacket {
         self.builder.emit(&self.key, &mut self.recorder, action)
     }
 
-    /// Counts an output without effect: these are bounded as well.
+    /// Counts an output without effect: the bound on actions includes such outputs.
     pub(super) const fn count_action(&mut self) -> Result<(), TraversalError> {
         self.builder.count_action()
     }

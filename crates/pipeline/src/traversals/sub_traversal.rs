@@ -45,8 +45,7 @@ pub struct NotedTraversal {
 pub struct SubTraversal {
     /// The decisions and what they depend on, from its `continuation` to its `next`.
     pub traversal: Traversal,
-    /// The header bits that it wrote, with their values, even if the packet had these
-    /// before.
+    /// The header bits that the sub-traversal wrote, even if they had these values.
     ///
     /// Empty in the last sub-traversal.
     pub rewrite: Match,

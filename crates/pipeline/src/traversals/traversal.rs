@@ -187,9 +187,9 @@ pub enum Refresh {
     FinTimeout {
         /// The rule.
         rule: Arc<Rule>,
-        /// New upper bound of its idle timeout, in seconds; 0: unchanged.
+        /// New upper bound of the idle timeout, in seconds; 0: unchanged.
         idle: u16,
-        /// New upper bound of its hard timeout, in seconds; 0: unchanged.
+        /// New upper bound of the hard timeout, in seconds; 0: unchanged.
         hard: u16,
     },
 }

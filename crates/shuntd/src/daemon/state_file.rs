@@ -84,7 +84,7 @@ pub(crate) enum StateLockError {
     Taken {
         /// The state file.
         path: PathBuf,
-        /// Process id in its lock file.
+        /// Process id in the lock file.
         process: String,
     },
     /// The directory of the file does not exist, or its files cannot be created.

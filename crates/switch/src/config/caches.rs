@@ -185,10 +185,10 @@ impl OffloadKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StalePolicy {
-    /// Reports it in the log and in every status.
+    /// Reports the stale NIC in the log and in every status.
     #[default]
     Report,
-    /// Reports it, and closes the ports of the bridge.
+    /// Reports the stale NIC, and closes the ports of the bridge.
     PortsDown,
 }
 

@@ -85,7 +85,7 @@ fn push_vlan(tpid: u16, tci: u16) -> String {
 }
 
 fn userspace(punt: &Punt) -> String {
-    // The numbers of OpenFlow 1.4 are those of the list.
+    // OpenFlow 1.4 numbers the reasons in the order of `ALL`.
     let reason = PacketInReason::ALL.iter().position(|own| *own == punt.reason).unwrap_or_default();
     let continuation = u8::from(punt.continuation.is_some());
     let recirc_id = punt.continuation.as_ref().map_or(0, |continuation| continuation.id());

@@ -60,7 +60,7 @@ pub struct DatapathFlow {
     pub entry: String,
     /// Name of the entry in the form of a UUID.
     pub ufid: String,
-    /// Name of the bridge of its packets.
+    /// Name of the bridge of the packets.
     pub bridge: String,
     /// Match.
     pub key: String,

@@ -14,7 +14,7 @@ pub struct NicStatus {
     pub bridge: String,
     /// Type of the NIC.
     pub kind: OffloadKind,
-    /// Address of its P4Runtime server.
+    /// Address of the P4Runtime server.
     pub address: String,
     /// `connected`, or `stale`: the NIC may forward with removed rules.
     pub state: &'static str,
@@ -32,7 +32,7 @@ pub struct NicStatus {
     pub unconfirmed: u64,
     /// True if reading its counters takes so long that requests do not wait for it.
     pub counters_late: bool,
-    /// Number of times that its entries were restored after a lost connection.
+    /// Number of times that the entries were restored after a lost connection.
     pub repairs: u64,
     /// Stages, first to last.
     pub stages: Vec<StageFill>,
@@ -46,7 +46,7 @@ pub struct NicStatus {
     pub created: u64,
     /// Sub-traversals that matched an existing LTM entry.
     pub shared: u64,
-    /// Sum of the hit counters of its entries.
+    /// Sum of the hit counters of the entries.
     ///
     /// A packet counts once for each entry that it hits.
     pub entry_hits: u64,
@@ -60,7 +60,7 @@ pub struct NicStatus {
     pub candidates_dropped: u64,
     /// Candidates with entries that were in the NIC or already queued for it.
     pub candidates_known: u64,
-    /// Operations on its entries.
+    /// Operations on the entries.
     pub operations: OperationsStatus,
     /// Microseconds from a miss to the offload: 50th, 99th and 99.9th percentile.
     ///

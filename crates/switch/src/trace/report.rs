@@ -84,7 +84,7 @@ pub struct TraceVisit {
     pub consulted: String,
     /// Warnings about the rule.
     pub notes: Vec<String>,
-    /// Decisions of its actions that the rule does not show, such as those of `NORMAL`.
+    /// Decisions of the actions that the rule does not show, such as those of `NORMAL`.
     pub decisions: Vec<String>,
 }
 

@@ -48,19 +48,19 @@ pub struct TraceSubTraversals {
 /// A sub-traversal.
 #[derive(Clone, Debug, Serialize)]
 pub struct TraceSubTraversal {
-    /// Stage of its LTM entry if all stages have space.
+    /// Stage of the LTM entry if all stages have space.
     pub stage: u8,
     /// Tag that packets have before: a bridge, or the number of a partition point.
     pub tag: String,
-    /// Tables that it visits.
+    /// Tables that the sub-traversal visits.
     pub tables: Vec<TraceStep>,
-    /// Fields that it consults, of those that relate sub-traversals.
+    /// Fields that the sub-traversal consults, of those that relate sub-traversals.
     pub fields: Vec<&'static str>,
-    /// Match of its LTM entry, on the headers at this point.
+    /// Match of the LTM entry, on the headers at this point.
     pub mask: String,
     /// Tag that packets have afterwards; `None` for the last.
     pub next: Option<String>,
-    /// Reason for the partition after it; `None` for the last.
+    /// Reason for the partition after the sub-traversal; `None` for the last.
     pub partitioned: Option<String>,
 }
 

@@ -77,7 +77,7 @@ pub struct LiveEntry {
     /// The entry.
     #[serde(flatten)]
     pub status: EntryStatus,
-    /// Version of its translation.
+    /// Version of the translation of the entry.
     pub version: u64,
     /// Drop reason, if its packets are dropped.
     pub drop_reason: Option<&'static str>,

@@ -60,7 +60,7 @@ pub struct PlainStages(pub Vec<PlainStage>);
 pub struct PlainStage {
     /// The room for a new entry.
     pub room: Room,
-    /// The ranges of steps that it holds.
+    /// The ranges of steps that the stage holds.
     pub held: Vec<Range<u16>>,
 }
 

@@ -18,13 +18,13 @@ pub(in crate::offload) struct OffloadEntry {
     pub(in crate::offload) stage: StageId,
     pub(in crate::offload) rule: Arc<LtmRule>,
     pub(in crate::offload) traversal: Arc<Traversal>,
-    /// The traversal that it was created for.
+    /// The traversal that the entry was created for.
     pub(in crate::offload) traversal_no: u64,
     pub(super) state: State,
     pub(super) unwanted: Option<Unwanted>,
     /// The device's count at the last reading.
     pub(super) counted: Counters,
-    /// The part of it that the device counted before it lost its state.
+    /// Hits that the device counted before it lost its state.
     pub(super) counted_before: Counters,
     /// Time of the last reading that found a hit, or of the confirmation.
     pub(super) used: Time,

@@ -39,7 +39,8 @@ struct Tracked {
     sub_traversals: Vec<TrackedSubTraversal>,
     bridge: BridgeId,
     state: PacketState,
-    /// True if its rules reproduce its visits, so that the circuit can model it.
+    /// True if the rules of the packet reproduce its visits.
+    /// The circuit can then model them.
     is_known: bool,
     status: PacketStatus,
 }
@@ -48,7 +49,7 @@ struct TrackedSubTraversal {
     /// The entry, as long as it belongs to this packet.
     id: Option<EntryId>,
     traversal: Arc<Traversal>,
-    /// Position of the last table that it visits.
+    /// Position of the last table that the sub-traversal visits.
     end: u32,
 }
 

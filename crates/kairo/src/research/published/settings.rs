@@ -30,7 +30,7 @@ impl Default for PublishedSettings {
 /// Counters and current sizes of a [`PublishedKairo`](super::PublishedKairo).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PublishedStats {
-    /// Steps of its circuits.
+    /// Steps of the circuits.
     pub steps: u64,
     /// Circuits that were built: the first, and one for each new edge between tables.
     pub circuits: u64,

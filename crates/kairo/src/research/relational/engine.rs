@@ -159,7 +159,7 @@ impl Relational {
         describe_failure(catch_panic(|| circuit.step(rows)))
     }
 
-    /// Ends the circuit in its own thread.
+    /// Ends the circuit, which runs in a thread.
     ///
     /// The circuit has a tokio runtime, which must not end inside another runtime. A circuit that
     /// has failed may also fail again here.

@@ -41,7 +41,7 @@ pub(super) struct GroupSearch {
 struct ProjectedGroup {
     mask: SparseMask,
     projections: Vec<u32>,
-    /// Rows of its visits, in the circuit or waiting for a step.
+    /// Rows of the visits of the group, in the circuit or waiting for a step.
     rows: ZWeight,
 }
 

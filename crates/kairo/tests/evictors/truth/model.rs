@@ -63,7 +63,7 @@ pub(super) struct Rule {
     value: Packet,
     mask: Packet,
     action: Action,
-    /// Seconds that it lives; 0: forever.
+    /// Seconds that the rule lives; 0: forever.
     hard_timeout: u64,
     /// Time of the last change: it is reset when the rule is modified.
     since: u64,
@@ -132,7 +132,7 @@ struct Port {
 struct Host {
     /// The port of the host, unless it is forgotten.
     port: Option<u8>,
-    /// When it was seen last.
+    /// Time at which the host was seen last.
     seen: u64,
     name: u32,
 }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::action::Action;
 
-/// Prints a list; one of no actions is `drop`.
+/// Prints a list of actions. An empty list is printed as `drop`.
 pub(in super::super) fn format_list(actions: &[Action], ports: &dyn PortNames) -> String {
     if actions.is_empty() {
         return "drop".to_owned();

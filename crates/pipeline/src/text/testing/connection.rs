@@ -33,7 +33,7 @@ pub(super) fn ct() -> impl Strategy<Value = Action> {
                 random: false,
             };
             if !commit {
-                // Nothing is kept, so nothing can be changed.
+                // Without a commit no connection is kept, so none can be changed.
                 actions = vec![Action::Nat(Box::new(again))];
             }
             let (force, actions) = (force && commit, actions.into());

@@ -63,7 +63,7 @@ use crate::{
 /// It is the first visit that does more than lead to another table, and all after it.
 #[derive(Clone, Debug)]
 pub(crate) struct TraversalTail {
-    /// Index of its first visit.
+    /// Index of the first visit of the tail.
     pub(in crate::translate) visit: usize,
     /// The bits of the packet that were consulted from there on.
     pub(in crate::translate) mask: SparseMask,
@@ -164,7 +164,7 @@ struct Composer<'a> {
     whole: &'a Traversal,
     tail: &'a TraversalTail,
     visits: &'a [Visit],
-    /// Index of its first visit.
+    /// Index of the first visit of the sub-traversal.
     first: usize,
     start: Option<&'a Arc<Continuation>>,
     /// The continuation at its end; `None` for the last sub-traversal, which has the

@@ -63,7 +63,7 @@ impl CallSiteCase {
         Self { world, packets, changes }
     }
 
-    /// Returns the calls that it reaches.
+    /// Returns the recording calls that the case reaches.
     fn sites(&self) -> BTreeSet<Site> {
         CALLS.with_borrow_mut(|calls| calls.made.clear());
         let _ = self.laws_hold();

@@ -67,7 +67,7 @@ impl NestingLevel {
         }
     }
 
-    /// Returns its actions, and adds the groups that they name.
+    /// Returns the actions of the rule, and adds the groups that they name.
     fn rule(self, number: u32, groups: &mut Vec<GroupMod>) -> Vec<Action> {
         let mut list = Vec::new();
         let meter = (self.meter > 0).then(|| Action::Meter(MeterId::new(self.meter)));

@@ -102,7 +102,7 @@ pub(super) struct TrainedIndex {
     pub(super) has: Vec<bool>,
     /// Slots of entries that the index has no room for.
     pub(super) left_out: Vec<u32>,
-    /// The boxes that it was built of.
+    /// The boxes that the index was built of.
     pub(super) boxes: BoxesBySlot,
 }
 

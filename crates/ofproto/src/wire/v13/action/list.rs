@@ -165,7 +165,7 @@ fn read_experimenter(body: &mut ByteReader<'_>, depth: usize) -> Result<Action, 
 /// An action that cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BadAction {
-    /// Position in its list, from 1.
+    /// Position of the action in the list, from 1.
     position: usize,
     kind: u16,
     /// Experimenter and its action number.
