@@ -1,8 +1,9 @@
-//! An embedded OVSDB server: RFC 7047 with the extensions that clients of Open vSwitch use.
+//! An OVSDB server and client: RFC 7047 with the extensions that Open vSwitch uses.
 //!
 //! `ovs-vsctl`, `ovsdb-client`, OVN and the libraries of other projects configure a switch through
 //! its OVSDB. This crate is such a server as a library. It knows databases, and no switch: the owner
 //! of the server reads rows, writes status columns, and is notified of the changes of clients.
+//! A program can do the same with the database of a foreign server, by a [`client`].
 //!
 //! | module | contents | has no |
 //! | --- | --- | --- |
@@ -12,6 +13,7 @@
 //! | [`monitor`] | the rows and columns that a client follows | sockets |
 //! | [`log`] | the file, in the format of `ovsdb-tool` | clients |
 //! | [`server`] | sessions, locks, the socket, and the handle of the owner | — |
+//! | [`client`] | the rows of a foreign server, and transactions there | log |
 //!
 //! ```
 //! use shunt_ovsdb::{Server, ServerConfig, schema, value::Datum};
@@ -44,8 +46,10 @@
 //! # }
 //! ```
 
+pub mod client;
 pub mod database;
 mod error;
+mod framing;
 pub mod log;
 pub mod monitor;
 pub mod schema;
@@ -57,4 +61,6 @@ pub mod value;
 
 pub use database::{DatabaseSnapshot, RowView};
 pub use error::{DatabaseSchemaError, ErrorTag, LogError, OvsdbServerError, TransactionError};
-pub use server::{ChangeSubscription, OvsdbHandle, OwnerTransaction, Server, ServerConfig};
+pub use framing::{FramingError, JsonFramer};
+pub use server::{ChangeSubscription, OvsdbHandle, Server, ServerConfig};
+pub use transaction::RowTransaction;

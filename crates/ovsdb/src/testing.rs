@@ -2,16 +2,18 @@
 
 #![expect(clippy::expect_used, reason = "what fails here is a finding")]
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use crate::{
+    client::{FollowedTable, OvsdbClientConfig, OvsdbClientError, OvsdbRemote, ReplicaSession},
     database::Database,
+    framing::JsonFramer,
     log::{RecordReader, encode_record},
     schema,
-    server::{ClientId, JsonFramer, Outbox, ServerClock, ServerConfig, ServerCore},
+    server::{ClientId, Outbox, ServerClock, ServerConfig, ServerCore},
 };
 
 /// Sends any bytes as a client, in chunks of the length in the first byte.
@@ -43,7 +45,7 @@ pub fn fuzz_messages(data: &[u8]) {
         }
     }
     core.expire();
-    core.receive(other, serde_json::json!({"id": 0, "method": "echo", "params": []}));
+    core.receive(other, json!({"id": 0, "method": "echo", "params": []}));
     let [(first, _), (second, _)] = &mut queues;
     while let Some(message) = first.try_next() {
         check_message(&message);
@@ -54,6 +56,92 @@ pub fn fuzz_messages(data: &[u8]) {
     }
     let echo = last.expect("another client is unharmed");
     assert_eq!(echo.get("id"), Some(&Value::from(0)));
+}
+
+/// Sends any bytes as a server, after some right replies.
+///
+/// The first byte chooses their number.
+///
+/// Every row has values of its columns' types then, and a right server is followed afterwards.
+///
+/// # Panics
+///
+/// If that does not hold.
+pub fn fuzz_replies(data: &[u8]) {
+    let Some((replies, stream)) = data.split_first() else { return };
+    let mut session = ReplicaSession::new(Arc::new(client_config()));
+    session.connected();
+    for request in session.take_outgoing().into_iter().take(usize::from(*replies % 4)) {
+        session.receive(reply_to(&request)).expect("the reply is right");
+    }
+    for request in session.take_outgoing().into_iter().take(usize::from(*replies / 4 % 2)) {
+        session.receive(reply_to(&request)).expect("the reply is right");
+    }
+    let mut framer = JsonFramer::new(1 << 16);
+    framer.push(stream);
+    let error = loop {
+        let message = match framer.next_message() {
+            Ok(Some((message, _))) => message,
+            Ok(None) => break OvsdbClientError::Closed,
+            Err(error) => break error.into(),
+        };
+        if let Err(error) = session.receive(message) {
+            break error;
+        }
+    };
+    if let Some(rows) = session.state().rows {
+        for table in rows.schema().tables() {
+            for (row, column) in rows
+                .rows(table.name())
+                .flat_map(|row| table.columns().iter().map(move |column| (row, column)))
+            {
+                let value = row.value(column.name()).expect("a row has all columns");
+                value.check(column.kind()).expect("a value has the type of its column");
+            }
+        }
+    }
+    session.disconnected(Some(&error));
+    session.connected();
+    for _ in 0..2 {
+        for request in session.take_outgoing() {
+            session.receive(reply_to(&request)).expect("the reply is right");
+        }
+    }
+    let state = session.state();
+    assert!(state.is_writable());
+    let rows = state.rows.expect("the server has sent rows");
+    let names: Vec<_> = rows.rows("Bridge").filter_map(|row| row.string("name")).collect();
+    assert_eq!(names, ["br0"]);
+}
+
+/// Returns settings of a client of `Open_vSwitch`.
+fn client_config() -> OvsdbClientConfig {
+    let tables = vec![
+        FollowedTable { name: "Bridge", read: &["name", "ports"], written: &["datapath_id"] },
+        FollowedTable {
+            name: "Port",
+            read: &["interfaces", "name", "other_config", "tag", "trunks"],
+            written: &[],
+        },
+    ];
+    let remote = OvsdbRemote::Unix("/nowhere".into());
+    let mut config = OvsdbClientConfig::new(remote, "Open_vSwitch", tables);
+    config.lock = Some("lock".to_owned());
+    config
+}
+
+/// Returns the reply of a server with one bridge.
+fn reply_to(request: &Value) -> Value {
+    let result = match request.get("method").and_then(Value::as_str) {
+        Some("get_schema") => schema::open_vswitch().to_json(),
+        Some("lock") => json!({"locked": true}),
+        _ => {
+            let row = json!({"initial": {"name": "br0"}});
+            let uuid = "00000000-0000-4000-8000-000000000001";
+            json!([false, "00000000-0000-4000-8000-000000000002", {"Bridge": {uuid: row}}])
+        }
+    };
+    json!({"id": request.get("id"), "result": result, "error": null})
 }
 
 /// Reads any bytes as a log.

@@ -2,12 +2,19 @@
 
 use std::path::Path;
 
-use shunt_ovsdb::testing::{fuzz_log, fuzz_messages};
+use shunt_ovsdb::testing::{fuzz_log, fuzz_messages, fuzz_replies};
+
+/// The function of a fuzz target.
+type Target = fn(&[u8]);
 
 #[test]
 fn fuzz_regressions() {
-    for target in ["ovsdb_messages", "ovsdb_log"] {
-        let check = if target == "ovsdb_log" { fuzz_log } else { fuzz_messages };
+    let targets: [(&str, Target); 3] = [
+        ("ovsdb_messages", fuzz_messages),
+        ("ovsdb_replies", fuzz_replies),
+        ("ovsdb_log", fuzz_log),
+    ];
+    for (target, check) in targets {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/fuzz").join(target);
         let mut inputs = 0;
         for entry in std::fs::read_dir(folder).unwrap() {

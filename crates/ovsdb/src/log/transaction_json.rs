@@ -96,12 +96,7 @@ fn decode_column(
     let (index, column) = table
         .find_column(name)
         .ok_or_else(|| format!("table {} has no column {name}", table.name()))?;
-    let mut kind = column.kind().clone();
-    if differs {
-        // A difference may have more members than a value, or fewer.
-        kind.min = 0;
-        kind.max = if kind.max == 1 { 1 } else { usize::MAX };
-    }
+    let kind = if differs { column.kind().of_differences() } else { column.kind().clone() };
     let value = Datum::from_json(json, &kind, None).map_err(|error| error.to_string())?;
     match row.values().get(index).filter(|_| differs) {
         Some(old) => Ok((index, old.with_difference(&value, column.kind()))),

@@ -29,6 +29,15 @@ impl ColumnType {
         Self { key, value: None, min: 1, max: 1 }
     }
 
+    /// Returns the type of the differences between values of this type.
+    ///
+    /// A difference may have more members than a value, or fewer.
+    #[must_use]
+    pub fn of_differences(&self) -> Self {
+        let max = if self.max == 1 { 1 } else { usize::MAX };
+        Self { min: 0, max, ..self.clone() }
+    }
+
     /// Parses a `<type>`.
     ///
     /// # Errors

@@ -137,6 +137,22 @@ impl DatabaseSchema {
         self.name == other.name && self.tables == other.tables
     }
 
+    /// Keeps the columns that a function accepts, and their tables. Indexes go.
+    ///
+    /// References may then lead to tables that are not in the schema.
+    pub(crate) fn retain_columns(&mut self, mut keep: impl FnMut(&str, &str) -> bool) {
+        for table in &mut self.tables {
+            let name = table.name.clone();
+            table.columns.retain(|column| keep(&name, &column.name));
+            let names = table.columns.iter().enumerate();
+            table.names = names.map(|(index, column)| (column.name.clone(), index)).collect();
+            table.indexes.clear();
+        }
+        self.tables.retain(|table| !table.columns.is_empty());
+        let names = self.tables.iter().enumerate();
+        self.names = names.map(|(index, table)| (table.name.clone(), index)).collect();
+    }
+
     fn check_references(&self) -> Result<(), DatabaseSchemaError> {
         for table in &self.tables {
             for column in &table.columns {

@@ -21,11 +21,11 @@ use tokio::{
 
 use super::{
     ServerLimits,
-    framing::JsonFramer,
     outbox::{ClientQueue, Outbox},
     run::ServerEvent,
     server_core::ClientId,
 };
+use crate::framing::JsonFramer;
 
 /// The state that all connections of a server share.
 struct Connections {

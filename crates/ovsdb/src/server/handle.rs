@@ -16,7 +16,6 @@ use tokio::{
 use super::{
     ChangeSubscription, ServerConfig,
     connection::accept_clients,
-    owner::OwnerTransaction,
     run::{ServerEvent, run_server},
     server_core::ServerCore,
     subscription::PendingChanges,
@@ -26,6 +25,7 @@ use crate::{
     error::OvsdbServerError,
     log::Journal,
     schema::DatabaseSchema,
+    transaction::RowTransaction,
     value::UuidGenerator,
 };
 
@@ -156,8 +156,8 @@ pub struct OvsdbHandle {
 impl OvsdbHandle {
     /// Begins a transaction with a comment for the log.
     #[must_use]
-    pub fn transaction(&self, comment: &str) -> OwnerTransaction {
-        OwnerTransaction::new(comment, Arc::clone(&self.uuids))
+    pub fn transaction(&self, comment: &str) -> RowTransaction {
+        RowTransaction::new(comment, Arc::clone(&self.uuids))
     }
 
     /// Executes a transaction.
@@ -166,7 +166,7 @@ impl OvsdbHandle {
     ///
     /// If the transaction breaks a rule of the schema, the log cannot be written, or the server has
     /// stopped.
-    pub async fn transact(&self, transaction: OwnerTransaction) -> Result<(), OvsdbServerError> {
+    pub async fn transact(&self, transaction: RowTransaction) -> Result<(), OvsdbServerError> {
         let (reply, result) = oneshot::channel();
         self.send(ServerEvent::Transact(transaction, reply)).await?;
         Ok(result.await.map_err(|_| OvsdbServerError::Stopped)??)

@@ -6,21 +6,17 @@
 
 mod config;
 mod connection;
-mod framing;
 mod handle;
 mod json_bytes;
 mod lock_table;
 mod outbox;
-mod owner;
 mod requests;
 mod run;
 mod server_core;
 mod subscription;
 
 pub use config::{ServerClock, ServerConfig, ServerLimits};
-pub use framing::{FramingError, JsonFramer};
 pub use handle::{OvsdbHandle, Server};
 pub use outbox::{ClientQueue, Outbox};
-pub use owner::OwnerTransaction;
 pub use server_core::{ClientId, Disconnect, ServerCore};
 pub use subscription::{ChangeSubscription, ChangedRow, ClientChanges};

@@ -8,13 +8,13 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use super::{
     ServerClock,
     outbox::Outbox,
-    owner::OwnerTransaction,
     server_core::{ClientId, ServerCore},
     subscription::PendingChanges,
 };
 use crate::{
     database::DatabaseSnapshot,
     error::{OvsdbServerError, TransactionError},
+    transaction::RowTransaction,
 };
 
 /// Work for the thread of the server.
@@ -29,7 +29,7 @@ pub(super) enum ServerEvent {
     /// A client has gone.
     Disconnected(ClientId),
     /// The owner changes rows.
-    Transact(OwnerTransaction, oneshot::Sender<Result<(), TransactionError>>),
+    Transact(RowTransaction, oneshot::Sender<Result<(), TransactionError>>),
     /// The owner reads rows.
     Snapshot(oneshot::Sender<Result<DatabaseSnapshot, OvsdbServerError>>),
     /// The owner wants to know of changes.

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::{
     ServerClock, ServerLimits, json_bytes::json_bytes, lock_table::LockTable, outbox::Outbox,
-    owner::OwnerTransaction, subscription::PendingChanges,
+    subscription::PendingChanges,
 };
 use crate::{
     database::{ChangeSet, Database, DatabaseSnapshot},
@@ -20,7 +20,9 @@ use crate::{
     log::Journal,
     monitor::{MonitorVersion, RowMonitor},
     schema,
-    transaction::{DatabaseAccess, TransactionExecution, TransactionRequest, execute},
+    transaction::{
+        DatabaseAccess, RowTransaction, TransactionExecution, TransactionRequest, execute,
+    },
     value::{Datum, RowUuid, UuidGenerator},
 };
 
@@ -188,7 +190,7 @@ impl ServerCore {
     /// # Errors
     ///
     /// If the transaction breaks a rule of the schema, or the log cannot be written.
-    pub fn transact(&mut self, transaction: &OwnerTransaction) -> Result<(), TransactionError> {
+    pub fn transact(&mut self, transaction: &RowTransaction) -> Result<(), TransactionError> {
         let name = self.name.clone();
         let Some(served) = self.databases.get_mut(&name) else { return Ok(()) };
         let change = transaction.execute(&mut served.database)?;

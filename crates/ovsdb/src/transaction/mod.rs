@@ -6,9 +6,12 @@ mod mutation;
 mod operation;
 mod parts;
 mod row_json;
+mod row_transaction;
 
 pub use condition::{Clause, Condition, ConditionFunction};
 pub use execution::{
     DatabaseAccess, TransactionExecution, TransactionOutcome, TransactionRequest, execute,
 };
 pub use mutation::{Mutation, Mutator};
+pub use row_transaction::RowTransaction;
+pub(crate) use row_transaction::{RowEffect, RowOperation};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use shunt_ovsdb::{
-    DatabaseSnapshot, OwnerTransaction, RowView,
+    DatabaseSnapshot, RowTransaction, RowView,
     value::{Atom, Datum},
 };
 use shunt_switch::{
@@ -17,7 +17,7 @@ pub(super) struct RowReport<'a> {
     pub(super) snapshot: &'a DatabaseSnapshot,
     pub(super) bridges: &'a [BridgeStatus],
     pub(super) errors: &'a ApplyErrors,
-    pub(super) transaction: &'a mut OwnerTransaction,
+    pub(super) transaction: &'a mut RowTransaction,
 }
 
 /// The number of the local port of a bridge, as OVSDB has it.

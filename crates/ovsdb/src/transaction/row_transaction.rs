@@ -1,4 +1,4 @@
-//! Transactions of the owner, without JSON.
+//! Transactions of a program, without JSON.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,25 +8,28 @@ use crate::{
     value::{Datum, RowUuid, UuidGenerator},
 };
 
-/// A transaction of the owner.
+/// A transaction that a program makes from rows and values.
 ///
-/// It obeys the same rules as those of clients, apart from `mutable`.
+/// The owner of a server executes it in its own process, and a client sends it to a server. It obeys the
+/// rules of the schema; only the owner of a server may change columns that are not `mutable`.
 #[derive(Debug)]
-pub struct OwnerTransaction {
+pub struct RowTransaction {
     uuids: Arc<Mutex<UuidGenerator>>,
     comment: String,
-    operations: Vec<OwnerOperation>,
+    operations: Vec<RowOperation>,
 }
 
+/// The change of one row.
 #[derive(Debug)]
-struct OwnerOperation {
-    table: String,
-    uuid: RowUuid,
-    effect: OwnerEffect,
+pub(crate) struct RowOperation {
+    pub(crate) table: String,
+    pub(crate) uuid: RowUuid,
+    pub(crate) effect: RowEffect,
 }
 
+/// The kind of the change of a row, with its columns.
 #[derive(Debug)]
-enum OwnerEffect {
+pub(crate) enum RowEffect {
     Insert(OwnedColumns),
     Update(OwnedColumns),
     InsertMembers(OwnedColumns),
@@ -34,32 +37,34 @@ enum OwnerEffect {
     Delete,
 }
 
-type OwnedColumns = Vec<(String, Datum)>;
+pub(crate) type OwnedColumns = Vec<(String, Datum)>;
 
-impl OwnerTransaction {
-    pub(super) fn new(comment: &str, uuids: Arc<Mutex<UuidGenerator>>) -> Self {
+impl RowTransaction {
+    pub(crate) fn new(comment: &str, uuids: Arc<Mutex<UuidGenerator>>) -> Self {
         Self { uuids, comment: comment.to_owned(), operations: Vec::new() }
     }
 
     /// Inserts a row, and returns its UUID. Later operations may refer to it.
+    ///
+    /// A foreign server chooses another UUID, so it is valid in this transaction only.
     pub fn insert<'a>(
         &mut self,
         table: &str,
         columns: impl IntoIterator<Item = (&'a str, Datum)>,
     ) -> RowUuid {
         let uuid = self.uuids.lock().unwrap_or_else(PoisonError::into_inner).generate();
-        self.push(table, uuid, OwnerEffect::Insert(owned(columns)));
+        self.push(table, uuid, RowEffect::Insert(owned(columns)));
         uuid
     }
 
-    /// Sets columns of a row. Nothing happens if a client has deleted the row.
+    /// Sets columns of a row. Nothing happens if the row is deleted.
     pub fn update<'a>(
         &mut self,
         table: &str,
         uuid: RowUuid,
         columns: impl IntoIterator<Item = (&'a str, Datum)>,
     ) {
-        self.push(table, uuid, OwnerEffect::Update(owned(columns)));
+        self.push(table, uuid, RowEffect::Update(owned(columns)));
     }
 
     /// Adds members to sets and maps of a row. A key that exists keeps its value.
@@ -69,7 +74,7 @@ impl OwnerTransaction {
         uuid: RowUuid,
         columns: impl IntoIterator<Item = (&'a str, Datum)>,
     ) {
-        self.push(table, uuid, OwnerEffect::InsertMembers(owned(columns)));
+        self.push(table, uuid, RowEffect::InsertMembers(owned(columns)));
     }
 
     /// Removes members of sets and maps of a row.
@@ -79,12 +84,12 @@ impl OwnerTransaction {
         uuid: RowUuid,
         columns: impl IntoIterator<Item = (&'a str, Datum)>,
     ) {
-        self.push(table, uuid, OwnerEffect::DeleteMembers(owned(columns)));
+        self.push(table, uuid, RowEffect::DeleteMembers(owned(columns)));
     }
 
-    /// Deletes a row. Nothing happens if a client has deleted the row.
+    /// Deletes a row. Nothing happens if the row is deleted.
     pub fn delete(&mut self, table: &str, uuid: RowUuid) {
-        self.push(table, uuid, OwnerEffect::Delete);
+        self.push(table, uuid, RowEffect::Delete);
     }
 
     /// Returns whether the transaction has no operation.
@@ -94,34 +99,39 @@ impl OwnerTransaction {
     }
 
     /// Returns the comment for the log.
-    pub(super) fn comment(&self) -> &str {
+    pub(crate) fn comment(&self) -> &str {
         &self.comment
     }
 
-    fn push(&mut self, table: &str, uuid: RowUuid, effect: OwnerEffect) {
-        self.operations.push(OwnerOperation { table: table.to_owned(), uuid, effect });
+    /// Returns the changes in their order.
+    pub(crate) fn operations(&self) -> &[RowOperation] {
+        &self.operations
+    }
+
+    fn push(&mut self, table: &str, uuid: RowUuid, effect: RowEffect) {
+        self.operations.push(RowOperation { table: table.to_owned(), uuid, effect });
     }
 
     /// Computes the change of the transaction.
-    pub(super) fn execute(&self, database: &mut Database) -> Result<ChangeSet, TransactionError> {
+    pub(crate) fn execute(&self, database: &mut Database) -> Result<ChangeSet, TransactionError> {
         let (mut set, uuids) = database.begin();
         for operation in &self.operations {
-            let OwnerOperation { table: name, uuid, effect } = operation;
+            let RowOperation { table: name, uuid, effect } = operation;
             let (index, table) = set.schema().find_table(name).ok_or_else(|| {
                 TransactionError::new(ErrorTag::Syntax, format!("No table named {name}."))
             })?;
             let current = set.row(index, *uuid).map(|row| Row::clone(row));
             let (columns, mut row) = match (effect, current) {
-                (OwnerEffect::Insert(columns), _) => (columns, Row::new(*uuid, table)),
-                (OwnerEffect::Delete, _) => {
+                (RowEffect::Insert(columns), _) => (columns, Row::new(*uuid, table)),
+                (RowEffect::Delete, _) => {
                     set.delete(index, *uuid);
                     continue;
                 }
                 (_, None) => continue,
                 (
-                    OwnerEffect::Update(columns)
-                    | OwnerEffect::InsertMembers(columns)
-                    | OwnerEffect::DeleteMembers(columns),
+                    RowEffect::Update(columns)
+                    | RowEffect::InsertMembers(columns)
+                    | RowEffect::DeleteMembers(columns),
                     Some(row),
                 ) => (columns, row),
             };
@@ -132,8 +142,8 @@ impl OwnerTransaction {
                 })?;
                 let mut value = row.values().get(column).cloned().unwrap_or_default();
                 match effect {
-                    OwnerEffect::InsertMembers(_) => value.unite(datum),
-                    OwnerEffect::DeleteMembers(_) => value.subtract(datum),
+                    RowEffect::InsertMembers(_) => value.unite(datum),
+                    RowEffect::DeleteMembers(_) => value.subtract(datum),
                     _ => value = datum.clone(),
                 }
                 value.check(definition.kind())?;

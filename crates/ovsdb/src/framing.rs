@@ -1,4 +1,4 @@
-//! The stream of JSON objects that a client sends, without any separator between them.
+//! The stream of JSON objects that a peer sends, without any separator between them.
 
 use serde_json::Value;
 use thiserror::Error;
@@ -19,10 +19,10 @@ pub struct JsonFramer {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FramingError {
     /// A message does not start with a brace.
-    #[error("byte 0x{0:02x} does not start a JSON object: send JSON-RPC 1.0 messages only")]
+    #[error("byte 0x{0:02x} does not start a JSON object: which every JSON-RPC 1.0 message is")]
     NotAnObject(u8),
     /// A message is longer than the limit.
-    #[error("a message is longer than {0} bytes: divide the transaction")]
+    #[error("a message is longer than the limit of {0} bytes")]
     TooLong(usize),
     /// A message is nested deeper than the limit.
     #[error("a message is nested deeper than {DEPTH_MAX} levels")]
@@ -33,7 +33,7 @@ pub enum FramingError {
 }
 
 /// Number of arrays and objects that may contain each other.
-pub(super) const DEPTH_MAX: usize = 100;
+const DEPTH_MAX: usize = 100;
 
 /// Bytes of memory that a framer keeps between messages.
 const CAPACITY_KEPT: usize = 16 * 1024;

@@ -1,0 +1,210 @@
+//! The task of a client, and the handle for the program.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use thiserror::Error;
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    task::AbortHandle,
+    time::sleep,
+};
+use tracing::{debug, warn};
+
+use super::{
+    OvsdbClientConfig, OvsdbClientError, ReplicaSession, ReplicaState,
+    connection::{ClientChannels, ClientTransaction, ServerStream},
+};
+use crate::{transaction::RowTransaction, value::UuidGenerator};
+
+/// A client of a foreign server. Clones refer to the same client.
+///
+/// Its task connects to the server, and connects again when the connection is lost. The log has a line
+/// when a connection begins and ends, with the reason.
+///
+/// ```
+/// use shunt_ovsdb::{
+///     Server, ServerConfig,
+///     client::{FollowedTable, OvsdbClient, OvsdbClientConfig, OvsdbRemote},
+///     schema, value::Datum,
+/// };
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let socket = folder.path().join("db.sock");
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+/// # runtime.block_on(async {
+/// // Any server will do: here it is one in the same process.
+/// let server = Server::open(schema::open_vswitch(), None, ServerConfig::default())?;
+/// let server = server.listen(&socket)?.start()?;
+///
+/// // The client follows two columns of one table, and writes one of them.
+/// let table =
+///     FollowedTable { name: "Open_vSwitch", read: &["next_cfg"], written: &["cur_cfg"] };
+/// let remote = OvsdbRemote::Unix(socket);
+/// let mut config = OvsdbClientConfig::new(remote, "Open_vSwitch", vec![table]);
+/// config.lock = Some("example".to_owned());
+/// let mut client = OvsdbClient::start(config);
+/// while !client.state().is_writable() {
+///     client.changed().await?;
+/// }
+///
+/// let mut transaction = client.transaction("initialize");
+/// transaction.insert("Open_vSwitch", [("next_cfg", Datum::integer(7))]);
+/// client.transact(transaction).await?;
+/// let rows = client.state().rows.ok_or("no rows")?;
+/// let row = rows.rows("Open_vSwitch").next().ok_or("no row")?;
+/// assert_eq!(row.integer("next_cfg"), Some(7));
+///
+/// client.stop();
+/// server.stop().await;
+/// # Ok(())
+/// # })
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct OvsdbClient {
+    transactions: mpsc::Sender<ClientTransaction>,
+    state: watch::Receiver<ReplicaState>,
+    uuids: Arc<Mutex<UuidGenerator>>,
+    task: AbortHandle,
+}
+
+/// The reason why a transaction was not executed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ClientTransactionError {
+    /// The server is away, or another client owns the lock.
+    ///
+    /// If the connection was lost meanwhile, the server may have executed the transaction.
+    #[error("the database is away, or another client owns its lock")]
+    NotWritable,
+    /// The server, or the schema, refused the transaction.
+    #[error("{0}")]
+    Refused(String),
+    /// The client has stopped.
+    #[error("the client has stopped")]
+    Stopped,
+}
+
+/// Number of transactions that wait for the task; senders then wait.
+const TRANSACTIONS_MAX: usize = 16;
+
+impl OvsdbClient {
+    /// Starts the task of a client in the current runtime.
+    #[must_use]
+    pub fn start(config: OvsdbClientConfig) -> Self {
+        let config = Arc::new(config);
+        let session = ReplicaSession::new(Arc::clone(&config));
+        let (sender, transactions) = mpsc::channel(TRANSACTIONS_MAX);
+        let (state, watched) = watch::channel(session.state());
+        let channels = ClientChannels { transactions, state };
+        let task = tokio::spawn(run(config, session, channels)).abort_handle();
+        // The server names the rows, so these names need not be secret.
+        let uuids = Arc::new(Mutex::new(UuidGenerator::new([0; 20])));
+        Self { transactions: sender, state: watched, uuids, task }
+    }
+
+    /// Returns the rows as they were last seen, and the state of the connection.
+    #[must_use]
+    pub fn state(&self) -> ReplicaState {
+        self.state.borrow().clone()
+    }
+
+    /// Waits until the server has changed something that the program reads.
+    ///
+    /// The connection and the lock count as well. Dropping the future loses no change.
+    ///
+    /// # Errors
+    ///
+    /// If the client has stopped.
+    pub async fn changed(&mut self) -> Result<(), ClientTransactionError> {
+        self.state.changed().await.map_err(|_| ClientTransactionError::Stopped)
+    }
+
+    /// Begins a transaction with a comment for the log of the server.
+    #[must_use]
+    pub fn transaction(&self, comment: &str) -> RowTransaction {
+        RowTransaction::new(comment, Arc::clone(&self.uuids))
+    }
+
+    /// Executes a transaction. The rows contain its changes when this returns.
+    ///
+    /// # Errors
+    ///
+    /// If the server is away, another client owns the lock, or the server refuses the transaction.
+    pub async fn transact(
+        &self,
+        transaction: RowTransaction,
+    ) -> Result<(), ClientTransactionError> {
+        let (reply, result) = oneshot::channel();
+        let sent = self.transactions.send((transaction, reply)).await;
+        sent.map_err(|_| ClientTransactionError::Stopped)?;
+        match result.await {
+            Ok(result) => result.map_err(ClientTransactionError::Refused),
+            Err(_) => Err(ClientTransactionError::NotWritable),
+        }
+    }
+
+    /// Stops the client: the connection ends.
+    pub fn stop(&self) {
+        self.task.abort();
+    }
+}
+
+/// Connects again and again, until the handles are gone.
+async fn run(
+    config: Arc<OvsdbClientConfig>,
+    mut session: ReplicaSession,
+    mut channels: ClientChannels,
+) {
+    let remote = &config.remote;
+    let mut pause = config.pause_min;
+    let mut last_reason = String::new();
+    loop {
+        let before = session.connections();
+        let error = match ServerStream::open(&config).await {
+            Ok(stream) => match stream.serve(&config, &mut session, &mut channels).await {
+                Err(error) => error,
+                Ok(never) => match never {},
+            },
+            Err(error) => error,
+        };
+        session.disconnected(Some(&error));
+        channels.publish(&session);
+        if matches!(error, OvsdbClientError::Stopped) {
+            return;
+        }
+        let reason = error.to_string();
+        let was_current = session.connections() != before;
+        if was_current {
+            pause = config.pause_min;
+        }
+        if was_current || reason != last_reason {
+            warn!(target: "shunt_ovsdb", reason, "database {remote}: not connected, tried again");
+        } else {
+            debug!(target: "shunt_ovsdb", reason, "database {remote}: not connected");
+        }
+        last_reason = reason;
+        if wait(pause, &mut channels).await.is_none() {
+            return;
+        }
+        pause = pause.saturating_mul(2).min(config.pause_max);
+    }
+}
+
+/// Waits, and refuses transactions meanwhile.
+///
+/// Returns `None` when the handles are gone.
+async fn wait(pause: Duration, channels: &mut ClientChannels) -> Option<()> {
+    let end = sleep(pause);
+    tokio::pin!(end);
+    loop {
+        tokio::select! {
+            () = end.as_mut() => return Some(()),
+            transaction = channels.transactions.recv() => drop(transaction?),
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! A client that follows a database of a foreign server, such as `ovsdb-server`.
+//!
+//! The client keeps a [`Replica`] of some columns of some tables, and writes transactions. It connects
+//! again when the connection is lost, with growing pauses, and the rows stay meanwhile. It can take a
+//! lock of the server, and then writes only while it owns the lock.
+//!
+//! | part | task | has no |
+//! | --- | --- | --- |
+//! | [`Replica`] | rows in memory, changed by `update`, `update2` and `update3` | requests |
+//! | [`ReplicaSession`] | one connection as a state machine: schema, monitor, lock, transactions | sockets, clocks |
+//! | [`OvsdbClient`] | the task with the socket, and the handle for the program | rules of the protocol |
+//!
+//! The session asks for `monitor_cond_since` first, with the id of the last transaction that it has seen.
+//! A server without this method is asked for `monitor_cond`, and then for `monitor` of RFC 7047.
+//! Everything that a server sends is checked. The first mistake ends the connection, and the next
+//! connection reads all rows again.
+
+mod config;
+mod connection;
+mod error;
+mod handle;
+mod message;
+mod operations;
+mod remote;
+mod replica;
+mod session;
+
+pub use config::{FollowedTable, OvsdbClientConfig};
+pub use error::OvsdbClientError;
+pub use handle::{ClientTransactionError, OvsdbClient};
+pub use message::ServerMessage;
+pub use remote::{InvalidRemote, OvsdbRemote};
+pub use replica::{Replica, UpdateFormat};
+pub use session::{ReplicaSession, ReplicaState, ServerLock, TransactionReply};

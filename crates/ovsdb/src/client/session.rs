@@ -1,0 +1,409 @@
+//! One connection to a server after the other, as a state machine without sockets and clocks.
+//!
+//! Messages of the server go in, and messages to the server come out. The rows outlive a connection, and
+//! the next one continues after the last transaction that was seen, if the server can.
+
+use std::{collections::BTreeMap, mem, sync::Arc};
+
+use serde_json::{Map, Value, json};
+use tokio::sync::oneshot;
+
+use super::{
+    FollowedTable, OvsdbClientConfig, OvsdbClientError, Replica, ServerMessage, UpdateFormat,
+    operations::{check_results, encode, text_of_error},
+};
+use crate::{
+    database::DatabaseSnapshot, monitor::MonitorVersion, schema::DatabaseSchema,
+    transaction::RowTransaction, value::RowUuid,
+};
+
+/// The protocol between a client and a server, with the rows.
+#[derive(Debug)]
+pub struct ReplicaSession {
+    config: Arc<OvsdbClientConfig>,
+    /// The schema of the server, as it was last seen.
+    schema: Option<DatabaseSchema>,
+    /// The rows.
+    replica: Option<Replica>,
+    /// The last transaction of the server that the rows contain.
+    last_id: Option<String>,
+    is_current: bool,
+    /// Number of connections that have sent the rows.
+    connections: u64,
+    lock: ServerLock,
+    /// Number of changes that are to be notified.
+    changes: u64,
+    next_id: u64,
+    /// Number of replies of the server.
+    replies: u64,
+    requests: BTreeMap<u64, ClientRequest>,
+    outgoing: Vec<Value>,
+}
+
+/// A request that waits for its reply.
+#[derive(Debug)]
+enum ClientRequest {
+    Schema,
+    Monitor(MonitorVersion),
+    Lock,
+    Transaction(TransactionReply),
+    Probe,
+}
+
+/// The receiver of the result of a transaction: an error is the text of the server.
+pub type TransactionReply = oneshot::Sender<Result<(), String>>;
+
+/// The state of the lock that a client takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerLock {
+    /// The client takes no lock.
+    NotWanted,
+    /// The server has not replied yet.
+    Requested,
+    /// Another client owns the lock.
+    Waiting,
+    /// The client owns the lock.
+    Owned,
+    /// Another client has taken the lock away (`steal`).
+    Stolen,
+}
+
+/// The rows of a client, with the state of its connection.
+#[derive(Clone, Debug)]
+pub struct ReplicaState {
+    /// The rows as they were last seen; `None` before the first connection.
+    pub rows: Option<DatabaseSnapshot>,
+    /// Set while the client is connected, and the rows are those of the server.
+    pub is_current: bool,
+    /// The lock.
+    pub lock: ServerLock,
+    /// Number of changes of columns that the program reads. It grows with each.
+    pub changes: u64,
+}
+
+impl ReplicaState {
+    /// Returns whether transactions can succeed.
+    ///
+    /// The rows are current, and the lock is owned if there is one.
+    #[must_use]
+    pub const fn is_writable(&self) -> bool {
+        self.is_current && matches!(self.lock, ServerLock::NotWanted | ServerLock::Owned)
+    }
+}
+
+impl ReplicaSession {
+    /// Creates a session that is not connected.
+    #[must_use]
+    pub fn new(config: Arc<OvsdbClientConfig>) -> Self {
+        Self {
+            config,
+            schema: None,
+            replica: None,
+            last_id: None,
+            is_current: false,
+            connections: 0,
+            lock: ServerLock::NotWanted,
+            changes: 0,
+            next_id: 0,
+            replies: 0,
+            requests: BTreeMap::new(),
+            outgoing: Vec::new(),
+        }
+    }
+
+    /// Begins a connection: asks for the schema and the lock.
+    pub fn connected(&mut self) {
+        self.disconnected(None);
+        let params = json!([self.config.database]);
+        self.request("get_schema", params, ClientRequest::Schema);
+        if let Some(lock) = &self.config.lock {
+            let params = json!([lock]);
+            self.lock = ServerLock::Requested;
+            self.request("lock", params, ClientRequest::Lock);
+        }
+    }
+
+    /// Ends a connection. Transactions that wait for a reply fail, and rows stay.
+    pub fn disconnected(&mut self, reason: Option<&OvsdbClientError>) {
+        if reason.is_some_and(OvsdbClientError::may_have_wrong_rows) {
+            self.last_id = None;
+        }
+        self.is_current = false;
+        self.outgoing.clear();
+        if self.config.lock.is_some() {
+            self.lock = ServerLock::Requested;
+        }
+        // Dropped requests fail.
+        self.requests.clear();
+    }
+
+    /// Returns the rows and the state of the connection.
+    #[must_use]
+    pub fn state(&self) -> ReplicaState {
+        ReplicaState {
+            rows: self.replica.as_ref().map(Replica::snapshot),
+            is_current: self.is_current,
+            lock: self.lock,
+            changes: self.changes,
+        }
+    }
+
+    /// Returns whether the connection has sent the rows.
+    #[must_use]
+    pub const fn is_current(&self) -> bool {
+        self.is_current
+    }
+
+    /// Returns the number of connections that have sent the rows.
+    #[must_use]
+    pub const fn connections(&self) -> u64 {
+        self.connections
+    }
+
+    /// Returns the number of replies so far.
+    #[must_use]
+    pub const fn replies(&self) -> u64 {
+        self.replies
+    }
+
+    /// Returns whether the server has not replied to all requests.
+    #[must_use]
+    pub fn awaits_reply(&self) -> bool {
+        !self.requests.is_empty()
+    }
+
+    /// Returns the messages to the server since the last call.
+    pub fn take_outgoing(&mut self) -> Vec<Value> {
+        mem::take(&mut self.outgoing)
+    }
+
+    /// Asks the server for a sign of life.
+    pub fn probe(&mut self) {
+        self.request("echo", json!([]), ClientRequest::Probe);
+    }
+
+    /// Sends a transaction. Without a connection, rows or the lock it fails at once.
+    pub fn transact(&mut self, transaction: &RowTransaction, reply: TransactionReply) {
+        let config = Arc::clone(&self.config);
+        let replica = self.replica.as_ref().filter(|_| self.state().is_writable());
+        let Some(replica) = replica else { return };
+        match encode(transaction, replica.schema(), &config.database, config.lock.as_deref()) {
+            Ok(params) => self.request("transact", params, ClientRequest::Transaction(reply)),
+            // Nobody may wait for the reply.
+            Err(error) => drop(reply.send(Err(error.to_string()))),
+        }
+    }
+
+    /// Handles a message of the server.
+    ///
+    /// # Errors
+    ///
+    /// If the server does not keep to the protocol, or lacks the database. The connection must end.
+    pub fn receive(&mut self, message: Value) -> Result<(), OvsdbClientError> {
+        match ServerMessage::from_json(message)? {
+            ServerMessage::Request { id, method, params } => {
+                let reply = match method.as_str() {
+                    "echo" => json!({"id": id, "result": params, "error": null}),
+                    _ => json!({"id": id, "result": null, "error": "unknown method"}),
+                };
+                self.outgoing.push(reply);
+                Ok(())
+            }
+            ServerMessage::Notification { method, params } => self.notified(&method, &params),
+            ServerMessage::Reply { id, outcome } => {
+                let request = id.as_u64().and_then(|id| self.requests.remove(&id));
+                let wrong = OvsdbClientError::Message("is a reply to no request");
+                self.replies = self.replies.wrapping_add(1);
+                self.replied(request.ok_or(wrong)?, outcome)
+            }
+        }
+    }
+
+    fn request(&mut self, method: &str, params: Value, request: ClientRequest) {
+        self.next_id = self.next_id.wrapping_add(1);
+        let members = [("id", self.next_id.into()), ("method", method.into()), ("params", params)];
+        let members = members.map(|(name, value)| (name.to_owned(), value));
+        self.outgoing.push(Value::Object(Map::from_iter(members)));
+        self.requests.insert(self.next_id, request);
+    }
+
+    fn replied(
+        &mut self,
+        request: ClientRequest,
+        outcome: Result<Value, Value>,
+    ) -> Result<(), OvsdbClientError> {
+        match request {
+            // An error is a sign of life as well.
+            ClientRequest::Probe => Ok(()),
+            ClientRequest::Transaction(reply) => {
+                // Nobody may wait for the reply.
+                let _ = reply.send(check_results(outcome));
+                Ok(())
+            }
+            ClientRequest::Schema => self.take_schema(&result_of("get_schema", outcome)?),
+            ClientRequest::Lock => {
+                let result = result_of("lock", outcome)?;
+                let locked = result.get("locked").and_then(Value::as_bool);
+                let locked = locked.ok_or(OvsdbClientError::Message("has no member `locked`"))?;
+                // The notification may have come before.
+                if self.lock != ServerLock::Owned {
+                    self.lock = if locked { ServerLock::Owned } else { ServerLock::Waiting };
+                }
+                Ok(())
+            }
+            ClientRequest::Monitor(version) => match (version, outcome) {
+                (MonitorVersion::Three, Err(error)) if is_unknown_method(&error) => {
+                    self.monitor(MonitorVersion::Two);
+                    Ok(())
+                }
+                (MonitorVersion::Two, Err(error)) if is_unknown_method(&error) => {
+                    self.monitor(MonitorVersion::One);
+                    Ok(())
+                }
+                (version, outcome) => {
+                    let result = result_of(method_of(version), outcome)?;
+                    self.take_rows(version, &result)
+                }
+            },
+        }
+    }
+
+    fn notified(&mut self, method: &str, params: &[Value]) -> Result<(), OvsdbClientError> {
+        match (method, params) {
+            ("update", [_, updates]) => self.update(updates, UpdateFormat::Values),
+            ("update2", [_, updates]) => self.update(updates, UpdateFormat::Differences),
+            ("update3", [_, id, updates]) => {
+                self.update(updates, UpdateFormat::Differences)?;
+                self.last_id = id.as_str().map(str::to_owned);
+                Ok(())
+            }
+            ("locked" | "stolen", [name]) if name.as_str() == self.config.lock.as_deref() => {
+                let is_owned = method == "locked";
+                self.lock = if is_owned { ServerLock::Owned } else { ServerLock::Stolen };
+                Ok(())
+            }
+            // Later versions of the protocol may have more.
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes the schema of the server, and asks for the rows.
+    fn take_schema(&mut self, json: &Value) -> Result<(), OvsdbClientError> {
+        let database = &self.config.database;
+        if json.is_null() {
+            return Err(OvsdbClientError::NoDatabase(database.clone()));
+        }
+        let schema = DatabaseSchema::from_json(json)?;
+        let is_missing = |table: &&FollowedTable| schema.find_table(table.name).is_none();
+        if let Some(table) = self.config.tables.iter().find(is_missing) {
+            let (database, table) = (database.clone(), table.name);
+            let version = schema.version().to_owned();
+            return Err(OvsdbClientError::NoTable { database, table, version });
+        }
+        if self.schema.as_ref() != Some(&schema) {
+            // The rows of before have other columns. They stay until there are new ones.
+            self.last_id = None;
+            self.schema = Some(schema);
+        }
+        self.monitor(MonitorVersion::Three);
+        Ok(())
+    }
+
+    /// Asks for the rows, and for their changes from then on.
+    fn monitor(&mut self, version: MonitorVersion) {
+        let Some(schema) = &self.schema else { return };
+        let requests: Map<String, Value> = self
+            .config
+            .tables
+            .iter()
+            .map(|table| {
+                let definition = schema.find_table(table.name).map(|(_, definition)| definition);
+                let exists = |column: &&&str| {
+                    definition.is_some_and(|table| table.find_column(column).is_some())
+                };
+                let columns: Vec<&str> =
+                    table.read.iter().chain(table.written).filter(exists).copied().collect();
+                (table.name.to_owned(), json!([{"columns": columns}]))
+            })
+            .collect();
+        let mut params: Vec<Value> =
+            vec![self.config.database.as_str().into(), MONITOR.into(), requests.into()];
+        if version == MonitorVersion::Three {
+            let last_id = self.last_id.clone().unwrap_or_else(|| RowUuid::NIL.to_string());
+            params.push(last_id.into());
+        }
+        self.request(method_of(version), params.into(), ClientRequest::Monitor(version));
+    }
+
+    /// Takes the rows of the reply to a monitor request.
+    fn take_rows(
+        &mut self,
+        version: MonitorVersion,
+        result: &Value,
+    ) -> Result<(), OvsdbClientError> {
+        let (continues, id, updates) = match (version, result.as_array().map(Vec::as_slice)) {
+            (MonitorVersion::Three, Some([Value::Bool(found), Value::String(id), updates])) => {
+                (*found, Some(id.clone()), updates)
+            }
+            (MonitorVersion::Three, _) => {
+                return Err(OvsdbClientError::Message("has not the rows of a monitor"));
+            }
+            (MonitorVersion::One | MonitorVersion::Two, _) => (false, None, result),
+        };
+        let format = match version {
+            MonitorVersion::One => UpdateFormat::Values,
+            MonitorVersion::Two | MonitorVersion::Three => UpdateFormat::Differences,
+        };
+        self.connections = self.connections.wrapping_add(1);
+        if !continues || self.replica.is_none() {
+            let schema = self.schema.clone().ok_or(EARLY_UPDATE)?;
+            let mut replica = Replica::new(schema, &self.config.tables);
+            replica.apply(updates, format).map_err(OvsdbClientError::Update)?;
+            self.replica = Some(replica);
+            self.changes = self.changes.wrapping_add(1);
+            self.is_current = true;
+        } else {
+            self.is_current = true;
+            self.update(updates, format)?;
+        }
+        self.last_id = id;
+        Ok(())
+    }
+
+    fn update(&mut self, updates: &Value, format: UpdateFormat) -> Result<(), OvsdbClientError> {
+        // Updates of the connection before would not fit.
+        let replica = self.replica.as_mut().filter(|_| self.is_current).ok_or(EARLY_UPDATE)?;
+        let is_notified = replica.apply(updates, format).map_err(OvsdbClientError::Update)?;
+        self.changes = self.changes.wrapping_add(u64::from(is_notified));
+        Ok(())
+    }
+}
+
+/// The name of the monitor of a client.
+const MONITOR: &str = "shunt";
+
+/// An update came before the reply to the monitor request.
+const EARLY_UPDATE: OvsdbClientError =
+    OvsdbClientError::Message("updates rows before the monitor has started");
+
+const fn method_of(version: MonitorVersion) -> &'static str {
+    match version {
+        MonitorVersion::One => "monitor",
+        MonitorVersion::Two => "monitor_cond",
+        MonitorVersion::Three => "monitor_cond_since",
+    }
+}
+
+/// Returns the result of a request that the client cannot do without.
+fn result_of(
+    method: &'static str,
+    outcome: Result<Value, Value>,
+) -> Result<Value, OvsdbClientError> {
+    outcome.map_err(|error| OvsdbClientError::Refused { method, reason: text_of_error(&error) })
+}
+
+/// Returns whether a server does not have a method.
+fn is_unknown_method(error: &Value) -> bool {
+    let tag = error.get("error").unwrap_or(error);
+    tag.as_str() == Some("unknown method")
+}

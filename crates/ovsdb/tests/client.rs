@@ -1,0 +1,365 @@
+//! The client against a server without a socket: its rows are those that the server selects.
+
+#![expect(clippy::unwrap_used, reason = "a failure of the bench ends the test")]
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use shunt_ovsdb::{
+    client::{FollowedTable, OvsdbClientConfig, OvsdbClientError, OvsdbRemote, ReplicaSession},
+    monitor::MonitorVersion,
+    schema::{ColumnDefinition, open_vswitch},
+    server::{ClientId, ClientQueue, Outbox, ServerCore},
+    testing::core,
+};
+use tokio::sync::oneshot;
+
+const TABLES: [FollowedTable; 4] = [
+    FollowedTable {
+        name: "Open_vSwitch",
+        read: &["bridges", "next_cfg", "other_config", "no_such_column"],
+        written: &["cur_cfg"],
+    },
+    FollowedTable { name: "Bridge", read: &["name", "ports", "flow_tables"], written: &[] },
+    FollowedTable {
+        name: "Port",
+        read: &["name", "interfaces", "tag", "trunks", "external_ids"],
+        written: &["statistics"],
+    },
+    FollowedTable { name: "Interface", read: &["name", "options"], written: &["ofport", "error"] },
+];
+
+const SESSION: ClientId = ClientId(1);
+const WRITER: ClientId = ClientId(2);
+
+/// A server, a session that follows it, and a client that writes.
+struct Bench {
+    core: ServerCore,
+    session: ReplicaSession,
+    /// The newest monitor method of the server.
+    newest: MonitorVersion,
+    queues: BTreeMap<ClientId, (ClientQueue, oneshot::Receiver<()>)>,
+}
+
+fn session() -> ReplicaSession {
+    let remote: OvsdbRemote = "unix:/nowhere".parse().unwrap();
+    let mut config = OvsdbClientConfig::new(remote, "Open_vSwitch", TABLES.to_vec());
+    config.lock = Some("lock".to_owned());
+    ReplicaSession::new(Arc::new(config))
+}
+
+impl Bench {
+    fn new(newest: MonitorVersion) -> Self {
+        let mut bench = Self { core: core(), session: session(), newest, queues: BTreeMap::new() };
+        bench.open(WRITER);
+        bench.connect();
+        bench
+    }
+
+    fn open(&mut self, client: ClientId) {
+        let (outbox, queue) = Outbox::new(1 << 30);
+        let (end, ended) = oneshot::channel();
+        self.core.connect(client, outbox, end);
+        self.queues.insert(client, (queue, ended));
+    }
+
+    fn connect(&mut self) {
+        self.open(SESSION);
+        self.session.connected();
+        self.exchange();
+        assert!(self.session.state().is_writable());
+    }
+
+    fn reconnect(&mut self, reason: &OvsdbClientError) {
+        self.core.disconnect(SESSION);
+        self.session.disconnected(Some(reason));
+        assert!(!self.session.state().is_writable());
+        self.connect();
+    }
+
+    /// Passes messages between the session and the server until there are none.
+    fn exchange(&mut self) {
+        loop {
+            let requests = self.session.take_outgoing();
+            let is_done = requests.is_empty();
+            for request in requests {
+                self.request(request);
+            }
+            let mut received = 0;
+            let (queue, _) = self.queues.get_mut(&SESSION).unwrap();
+            while let Some(message) = queue.try_next() {
+                self.session.receive(serde_json::from_slice(&message).unwrap()).unwrap();
+                received += 1;
+            }
+            if is_done && received == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Sends a request of the session, and answers as an older server where needed.
+    fn request(&mut self, request: Value) {
+        let is_unknown = match (self.newest, request["method"].as_str()) {
+            (MonitorVersion::One, Some("monitor_cond" | "monitor_cond_since"))
+            | (MonitorVersion::Two, Some("monitor_cond_since")) => true,
+            (_, _) => false,
+        };
+        if is_unknown {
+            let error = json!({"error": "unknown method", "details": "monitor_cond"});
+            let reply = json!({"id": request["id"], "result": null, "error": error});
+            self.session.receive(reply).unwrap();
+        } else {
+            self.core.receive(SESSION, request);
+        }
+    }
+
+    /// Executes operations of another client.
+    fn transact(&mut self, operations: &Value) -> Value {
+        let mut params = vec![Value::from("Open_vSwitch")];
+        params.extend(operations.as_array().unwrap().iter().cloned());
+        self.core.receive(WRITER, json!({"id": 1, "method": "transact", "params": params}));
+        let (queue, _) = self.queues.get_mut(&WRITER).unwrap();
+        let reply: Value = serde_json::from_slice(&queue.try_next().unwrap()).unwrap();
+        reply["result"].clone()
+    }
+
+    /// Returns the followed columns of all rows, as the server selects them.
+    fn selected(&mut self) -> BTreeMap<String, Value> {
+        let mut rows = BTreeMap::new();
+        for table in TABLES {
+            let columns = table.read.iter().chain(table.written);
+            let columns: Vec<_> = columns.filter(|name| **name != "no_such_column").collect();
+            let mut named: Vec<&str> = columns.into_iter().copied().collect();
+            named.push("_uuid");
+            let select =
+                json!([{"op": "select", "table": table.name, "where": [], "columns": named}]);
+            for row in self.transact(&select)[0]["rows"].as_array().unwrap() {
+                let mut row = row.clone();
+                let uuid = row.as_object_mut().unwrap().remove("_uuid").unwrap();
+                rows.insert(format!("{} {}", table.name, uuid[1]), row);
+            }
+        }
+        rows
+    }
+
+    /// Returns the rows of the session in the same form.
+    fn followed(&self) -> BTreeMap<String, Value> {
+        let snapshot = self.session.state().rows.unwrap();
+        let mut rows = BTreeMap::new();
+        for table in snapshot.schema().tables() {
+            for row in snapshot.rows(table.name()) {
+                let column = |column: &ColumnDefinition| {
+                    let value = row.value(column.name()).unwrap().to_json(column.kind());
+                    (column.name().to_owned(), value)
+                };
+                let columns = table.columns().iter().map(column).collect();
+                let uuid = Value::from(row.uuid().to_string());
+                rows.insert(format!("{} {uuid}", table.name()), Value::Object(columns));
+            }
+        }
+        rows
+    }
+}
+
+/// A step of a test: a change by another client, or a lost connection.
+#[derive(Clone, Debug)]
+enum Step {
+    AddBridge(u8),
+    RemoveBridges,
+    SetTag(u8, Option<u16>),
+    SetTrunks(u8, Vec<u16>),
+    PutEntry(u8, u8, u8),
+    RemoveEntry(u8, u8),
+    PutOption(u8, u8),
+    Count,
+    Reconnect,
+    ReconnectAfterError,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let vlan = 0..6_u16;
+    prop_oneof![
+        4 => (0..4_u8).prop_map(Step::AddBridge),
+        1 => Just(Step::RemoveBridges),
+        2 => (0..4_u8, proptest::option::of(vlan.clone())).prop_map(|(b, tag)| Step::SetTag(b, tag)),
+        3 => (0..4_u8, proptest::collection::vec(vlan, 0..5)).prop_map(|(b, ids)| Step::SetTrunks(b, ids)),
+        3 => (0..4_u8, 0..3_u8, 0..3_u8).prop_map(|(b, key, value)| Step::PutEntry(b, key, value)),
+        2 => (0..4_u8, 0..3_u8).prop_map(|(b, key)| Step::RemoveEntry(b, key)),
+        2 => (0..4_u8, 0..3_u8).prop_map(|(b, key)| Step::PutOption(b, key)),
+        2 => Just(Step::Count),
+        1 => Just(Step::Reconnect),
+        1 => Just(Step::ReconnectAfterError),
+    ]
+}
+
+/// Returns the operations of a step.
+fn operations(step: &Step) -> Value {
+    let named = |bridge: &u8| json!([["name", "==", format!("br{bridge}")]]);
+    let mutate = |table: &str, bridge: &u8, mutations: Value| json!([{"op": "mutate", "table": table, "where": named(bridge), "mutations": mutations}]);
+    match step {
+        Step::AddBridge(bridge) => {
+            let name = format!("br{bridge}");
+            json!([
+                {"op": "insert", "table": "Interface", "uuid-name": "i", "row": {"name": name}},
+                {"op": "insert", "table": "Port", "uuid-name": "p",
+                    "row": {"name": name, "interfaces": ["named-uuid", "i"]}},
+                {"op": "insert", "table": "Bridge", "uuid-name": "b",
+                    "row": {"name": name, "ports": ["named-uuid", "p"]}},
+                {"op": "mutate", "table": "Open_vSwitch", "where": [],
+                    "mutations": [["bridges", "insert", ["named-uuid", "b"]]]},
+            ])
+        }
+        // The references keep bridges, ports and interfaces: all of them go.
+        Step::RemoveBridges => {
+            json!([{"op": "update", "table": "Open_vSwitch", "where": [], "row": {"bridges": ["set", []]}}])
+        }
+        Step::SetTag(bridge, tag) => {
+            let tag = tag.map_or(json!(["set", []]), |tag| json!(tag));
+            json!([{"op": "update", "table": "Port", "where": named(bridge), "row": {"tag": tag}}])
+        }
+        Step::SetTrunks(bridge, ids) => {
+            let mut ids = ids.clone();
+            ids.sort_unstable();
+            ids.dedup();
+            json!([{"op": "update", "table": "Port", "where": named(bridge),
+                "row": {"trunks": ["set", ids]}}])
+        }
+        Step::PutEntry(bridge, key, value) => {
+            let row = json!({"external_ids": ["map", [[format!("k{key}"), format!("v{value}")]]]});
+            json!([{"op": "update", "table": "Port", "where": named(bridge), "row": row}])
+        }
+        Step::RemoveEntry(bridge, key) => {
+            let keys = json!(["set", [format!("k{key}")]]);
+            mutate("Port", bridge, json!([["external_ids", "delete", keys]]))
+        }
+        Step::PutOption(bridge, key) => {
+            let pairs = json!(["map", [[format!("k{key}"), "v"]]]);
+            mutate("Interface", bridge, json!([["options", "insert", pairs]]))
+        }
+        Step::Count => json!([{"op": "mutate", "table": "Open_vSwitch", "where": [],
+            "mutations": [["next_cfg", "+=", 1]]}]),
+        Step::Reconnect | Step::ReconnectAfterError => json!([]),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Other clients change rows, and connections end in all ways.
+    #[test]
+    fn the_rows_are_those_that_the_server_selects(
+        steps in proptest::collection::vec(step(), 1..40),
+        newest in prop_oneof![
+            Just(MonitorVersion::One), Just(MonitorVersion::Two), Just(MonitorVersion::Three)
+        ],
+    ) {
+        let mut bench = Bench::new(newest);
+        bench.transact(&json!([{"op": "insert", "table": "Open_vSwitch", "row": {}}]));
+        for step in &steps {
+            let before = bench.session.state().changes;
+            let rows = bench.followed();
+            bench.transact(&operations(step));
+            match step {
+                Step::Reconnect => bench.reconnect(&OvsdbClientError::Closed),
+                Step::ReconnectAfterError => {
+                    bench.reconnect(&OvsdbClientError::Update(String::new()));
+                }
+                _ => bench.exchange(),
+            }
+            let expected = bench.selected();
+            prop_assert_eq!(bench.followed(), expected, "{:?}", step);
+            // No change of a column that the client reads is missed.
+            let is_notified = bench.session.state().changes != before;
+            prop_assert!(is_notified || bench.followed() == rows, "{:?}", step);
+        }
+    }
+}
+
+/// A change of the client's own columns comes back, and is not notified.
+#[test]
+fn own_columns_are_followed_and_not_notified() {
+    let mut bench = Bench::new(MonitorVersion::Three);
+    bench.transact(&json!([{"op": "insert", "table": "Open_vSwitch", "row": {}}]));
+    bench.exchange();
+    let before = bench.session.state().changes;
+    let update =
+        |row: Value| json!([{"op": "update", "table": "Open_vSwitch", "where": [], "row": row}]);
+    bench.transact(&update(json!({"cur_cfg": 3})));
+    bench.exchange();
+    let state = bench.session.state();
+    let root = state.rows.as_ref().unwrap().rows("Open_vSwitch").next().unwrap();
+    assert_eq!((root.integer("cur_cfg"), state.changes), (Some(3), before));
+    bench.transact(&update(json!({"cur_cfg": 4, "next_cfg": 4})));
+    bench.exchange();
+    assert_eq!(bench.session.state().changes, before + 1);
+}
+
+/// Without the lock the client only reads.
+#[test]
+fn a_session_writes_only_with_its_lock() {
+    let mut bench = Bench::new(MonitorVersion::Three);
+    bench.core.receive(WRITER, json!({"id": 1, "method": "steal", "params": ["lock"]}));
+    bench.exchange();
+    assert!(bench.session.state().is_current && !bench.session.state().is_writable());
+    bench.core.receive(WRITER, json!({"id": 1, "method": "unlock", "params": ["lock"]}));
+    bench.exchange();
+    assert!(bench.session.state().is_writable());
+}
+
+const ROW: &str = "00000000-0000-4000-8000-000000000001";
+
+const IDS: [&str; 3] = [
+    "00000000-0000-4000-8000-00000000000a",
+    "00000000-0000-4000-8000-00000000000b",
+    "00000000-0000-4000-8000-00000000000c",
+];
+
+/// Connects to a server that sends `rows`.
+///
+/// Returns the transaction id that the session asks for.
+fn connect(session: &mut ReplicaSession, rows: &Value) -> Value {
+    session.connected();
+    let mut asked = Value::Null;
+    for _ in 0..2 {
+        for request in session.take_outgoing() {
+            let result = match request["method"].as_str().unwrap() {
+                "get_schema" => open_vswitch().to_json(),
+                "lock" => json!({"locked": true}),
+                _ => {
+                    asked = request["params"][3].clone();
+                    rows.clone()
+                }
+            };
+            let reply = json!({"id": request["id"], "result": result, "error": null});
+            session.receive(reply).unwrap();
+        }
+    }
+    asked
+}
+
+/// A server with a history sends what the client has missed.
+///
+/// After a wrong update, all rows are read again.
+#[test]
+fn a_connection_continues_after_the_last_transaction() {
+    let mut session = session();
+    let rows =
+        |kind: &str, number: i64| json!({"Open_vSwitch": {ROW: {kind: {"next_cfg": number}}}});
+    let next_cfg = |session: &ReplicaSession| {
+        let snapshot = session.state().rows.unwrap();
+        snapshot.rows("Open_vSwitch").next().unwrap().integer("next_cfg")
+    };
+    let nil = "00000000-0000-0000-0000-000000000000";
+    assert_eq!(connect(&mut session, &json!([false, IDS[0], rows("initial", 1)])), nil);
+    let params = json!(["shunt", IDS[1], rows("modify", 2)]);
+    session.receive(json!({"id": null, "method": "update3", "params": params})).unwrap();
+
+    session.disconnected(Some(&OvsdbClientError::Closed));
+    assert_eq!(connect(&mut session, &json!([true, IDS[2], rows("modify", 3)])), IDS[1]);
+    assert_eq!(next_cfg(&session), Some(3));
+
+    session.disconnected(Some(&OvsdbClientError::Update(String::new())));
+    assert_eq!(connect(&mut session, &json!([false, IDS[0], rows("initial", 4)])), nil);
+    assert_eq!(next_cfg(&session), Some(4));
+}
