@@ -6,5 +6,6 @@ pub mod capture;
 pub mod daemon;
 pub mod namespace;
 pub mod open_vswitch;
+pub mod ovsdb_server;
 pub mod prose;
 pub mod repository;

@@ -17,7 +17,7 @@ use crate::{daemon::trace_log, http::HttpOptions, open_vswitch, ovsdb::OvsdbOpti
 pub(crate) struct ConfigFile {
     /// Logging.
     pub(crate) logging: Logging,
-    /// The embedded OVSDB server.
+    /// The OVSDB database.
     pub(crate) ovsdb: OvsdbOptions,
     /// The HTTP server.
     pub(crate) http: HttpOptions,
@@ -166,6 +166,7 @@ fn understand(text: &str) -> Result<ConfigFile, Mistake> {
         .map_err(|error| senseless(error.problem.to_string(), error.path.steps()))?;
     let filter = [ConfigStep::Field("logging"), ConfigStep::Field("filter")];
     trace_log::check(&file.logging.filter).map_err(|message| senseless(message, &filter))?;
+    file.ovsdb.check().map_err(|(message, key)| senseless(message, &key))?;
     file.http.addresses().map_err(|error| senseless(error.message, &error.key))?;
     Ok(file)
 }

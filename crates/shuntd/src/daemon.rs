@@ -20,6 +20,7 @@ use std::{
 
 use clap::{CommandFactory, Parser, Subcommand};
 use miette::{Diagnostic, Report};
+use shunt_ovsdb::client::OvsdbRemote;
 use shunt_switch::{Switch, with_causes};
 use thiserror::Error;
 use tokio::{
@@ -42,7 +43,7 @@ use crate::{
     appctl::DaemonMethods,
     config::{self, ConfigFile, ConfigFileError},
     http::{HttpService, HttpStartError},
-    ovsdb::{OvsdbService, OvsdbStartError},
+    ovsdb::{OvsdbOptions, OvsdbService, OvsdbStartError},
     rpc,
     run_dir::{ClaimError, RunDir},
 };
@@ -67,6 +68,12 @@ struct Arguments {
     /// a whole. Changes of the configuration file since the last run are applied.
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
+    /// Follow the Open_vSwitch database of this server: unix:FILE or tcp:IP[:PORT].
+    ///
+    /// Bridges and ports are then those of the database, as with ovs-vswitchd. It takes the lock
+    /// `ovs_vswitchd`, and waits while another switch owns it.
+    #[arg(long, value_name = "SERVER")]
+    db: Option<OvsdbRemote>,
     /// Check the configuration file and exit.
     #[arg(long)]
     check: bool,
@@ -109,6 +116,9 @@ enum DaemonError {
     #[diagnostic(help("stop that daemon, or name another file with --state"))]
     StateTaken(String),
     #[error("{0}")]
+    #[diagnostic(help("remove one of them"))]
+    TwoDatabases(String),
+    #[error("{0}")]
     Nic(String),
     #[error(transparent)]
     Ovsdb(#[from] OvsdbStartError),
@@ -129,9 +139,11 @@ impl DaemonError {
     /// state file, else 1.
     fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Config(_) | Self::Logging(_) | Self::State(_) | Self::StateNotKept(_) => {
-                ExitCode::from(2)
-            }
+            Self::Config(_)
+            | Self::Logging(_)
+            | Self::State(_)
+            | Self::StateNotKept(_)
+            | Self::TwoDatabases(_) => ExitCode::from(2),
             Self::Running(..) | Self::StateTaken(_) => ExitCode::from(3),
             Self::Switch(_)
             | Self::Nic(_)
@@ -191,12 +203,14 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
         Some(path) => config::read(path)?,
         None => ConfigFile::default(),
     };
+    let ovsdb = file.ovsdb.with_remote(arguments.db.as_ref()).map_err(DaemonError::TwoDatabases)?;
     if arguments.check {
         return Ok(());
     }
-    if arguments.state.is_some() && file.ovsdb.is_enabled() {
+    if arguments.state.is_some() && ovsdb.is_enabled() {
         // The state file and the database would restore the same bridges.
-        let problem = "--state cannot be used with [ovsdb]: its log keeps the bridges; remove one";
+        let problem = "--state cannot be used with --db or [ovsdb]: the database keeps the bridges; \
+                       remove one";
         return Err(DaemonError::Switch(problem.to_owned()));
     }
     trace_log::start(&file.logging.filter).map_err(DaemonError::Logging)?;
@@ -213,7 +227,8 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
         None => {
             let run_dir = RunDir::claim(&arguments.run_dir)?;
             let state_lock = arguments.state.as_deref().map(StateLock::lock).transpose()?;
-            let served = runtime.block_on(serve(arguments, file, run_dir.socket(), &descriptors));
+            let served =
+                runtime.block_on(serve(arguments, file, &ovsdb, run_dir.socket(), &descriptors));
             // The tasks of the runtime own devices: the locks last until all of these are closed, so
             // that the next daemon can open them.
             drop(runtime);
@@ -291,6 +306,7 @@ fn random_seed() -> u64 {
 async fn serve(
     arguments: &Arguments,
     file: ConfigFile,
+    ovsdb: &OvsdbOptions,
     socket: &Path,
     descriptors: &Arc<ServiceDescriptors>,
 ) -> Result<(), DaemonError> {
@@ -312,7 +328,7 @@ async fn serve(
         }
         _ => Resumed { may_write: true, loaded: file.switch(), refused: Vec::new() },
     };
-    let ovsdb = OvsdbService::start(&file.ovsdb, &switch).await?;
+    let ovsdb = OvsdbService::start(ovsdb, &switch).await?;
     let listener =
         UnixListener::bind(socket).map_err(system(&format!("listen on {}", socket.display())))?;
     let stop = Arc::new(Notify::new());

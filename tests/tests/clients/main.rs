@@ -1,13 +1,14 @@
 //! Real clients against the daemon: `ovs-ofctl`, `ovs-appctl`, `shuntctl`, and peers that send
 //! garbage.
 //!
-//! The tests need no privileges, because all ports are null ports. Only those of `vsctl` need a
-//! namespace for the local port of a bridge.
+//! The tests need no privileges, because all ports are null ports. Only those of `vsctl` and
+//! `foreign_database` need a namespace for the local port of a bridge.
 
 #![expect(clippy::expect_used, reason = "a test that cannot be set up has failed")]
 
 mod appctl;
 mod bad_input;
+mod foreign_database;
 mod ofctl;
 mod ovn;
 mod shuntctl;

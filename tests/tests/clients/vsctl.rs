@@ -1,239 +1,308 @@
-//! `ovs-vsctl` against the embedded OVSDB server of the daemon.
+//! `ovs-vsctl` against the daemon, with its embedded OVSDB server and with a foreign one.
 
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Output},
 };
 
 use shunt_tests::{
     daemon::{Daemon, output, text, until},
     namespace::{Namespace, namespace_or_skip, skipped},
+    ovsdb_server::OvsdbServer,
 };
 use tempfile::TempDir;
 
-/// A daemon in a namespace, with a database in a folder of its own.
-struct Bench {
-    namespace: Namespace,
-    folder: TempDir,
+/// A daemon in a namespace, with a database.
+pub(crate) struct Bench {
+    pub(crate) namespace: Namespace,
+    pub(crate) database: Database,
+}
+
+/// The database that `ovs-vsctl` changes.
+pub(crate) enum Database {
+    /// That of the daemon, in a folder of its own.
+    Embedded(TempDir),
+    /// That of `ovsdb-server`.
+    Foreign(OvsdbServer),
 }
 
 impl Bench {
-    fn new() -> Option<Self> {
+    /// Returns a bench for each kind of database.
+    ///
+    /// A part that is not installed is skipped with a message.
+    fn both(label: &str) -> Vec<Self> {
+        let embedded = Self::parts(label).map(|namespace| {
+            let folder = tempfile::tempdir().expect("a folder");
+            Self { namespace, database: Database::Embedded(folder) }
+        });
+        embedded.into_iter().chain(Self::foreign(label)).collect()
+    }
+
+    /// Returns a bench with `ovsdb-server`.
+    pub(crate) fn foreign(label: &str) -> Option<Self> {
+        Self::with_server(label, OvsdbServer::start_or_skip()?)
+    }
+
+    /// Returns a bench with a server.
+    pub(crate) fn with_server(label: &str, server: OvsdbServer) -> Option<Self> {
+        let namespace = Self::parts(label)?;
+        Some(Self { namespace, database: Database::Foreign(server) })
+    }
+
+    fn parts(label: &str) -> Option<Namespace> {
         let is_installed = Command::new("ovs-vsctl").arg("--version").output().is_ok();
         if !is_installed || !Path::new("/dev/net/tun").exists() {
             skipped("ovs-vsctl or /dev/net/tun is missing: apt-get install openvswitch-switch");
             return None;
         }
-        let namespace = namespace_or_skip("vsctl")?;
-        Some(Self { namespace, folder: tempfile::tempdir().expect("a folder") })
+        namespace_or_skip(label)
     }
 
-    fn start(&self) -> Daemon {
-        let [socket, log] = ["db.sock", "conf.db"].map(|name| self.folder.path().join(name));
-        let text = format!("[ovsdb]\nsocket = {socket:?}\nlog = {log:?}\n");
+    pub(crate) fn start(&self) -> Daemon {
+        let text = match &self.database {
+            Database::Embedded(folder) => {
+                let [socket, log] = ["db.sock", "conf.db"].map(|name| folder.path().join(name));
+                format!("[ovsdb]\nsocket = {socket:?}\nlog = {log:?}\n")
+            }
+            Database::Foreign(_) => String::new(),
+        };
         Daemon::start_with(&text, |program| {
-            self.namespace.command(program.to_str().expect("a path in UTF-8"))
+            let program = program.to_str().expect("a path in UTF-8");
+            let mut command = self.namespace.command(program);
+            if let Database::Foreign(_) = self.database {
+                command.arg(format!("--db=unix:{}", self.socket().display()));
+            }
+            command
         })
     }
 
-    fn vsctl(&self, line: &str) -> Output {
-        let database = format!("--db=unix:{}", self.folder.path().join("db.sock").display());
+    fn socket(&self) -> PathBuf {
+        match &self.database {
+            Database::Embedded(folder) => folder.path().join("db.sock"),
+            Database::Foreign(server) => server.socket(),
+        }
+    }
+
+    pub(crate) fn server(&mut self) -> &mut OvsdbServer {
+        let Database::Foreign(server) = &mut self.database else { unreachable!("it is embedded") };
+        server
+    }
+
+    pub(crate) fn vsctl(&self, line: &str) -> Output {
+        let database = format!("--db=unix:{}", self.socket().display());
         let mut command = Command::new("ovs-vsctl");
         output(command.args([&database, "--timeout=10"]).args(line.split_whitespace()))
     }
 
     /// Runs a command that succeeds. Returns its output without the last line end.
-    fn done(&self, line: &str) -> String {
+    pub(crate) fn done(&self, line: &str) -> String {
         let result = self.vsctl(line);
         assert!(result.status.success(), "{line}: {}", String::from_utf8_lossy(&result.stderr));
         String::from_utf8_lossy(&result.stdout).trim_end().to_owned()
     }
 }
 
+/// Returns the output of `shuntctl show`.
+pub(crate) fn show(daemon: &Daemon) -> String {
+    String::from_utf8_lossy(&daemon.shuntctl(&["show"]).stdout).into_owned()
+}
+
 /// Each command returns when the switch has done what it asks for.
 #[test]
 fn vsctl_configures_bridges_and_ports() {
-    let Some(bench) = Bench::new() else { return };
-    let daemon = bench.start();
-    let show = || String::from_utf8_lossy(&daemon.shuntctl(&["show"]).stdout).into_owned();
-    bench.done("add-br br0");
-    assert!(show().contains("bridge br0"), "{}", show());
-    assert_eq!(bench.done("get Interface br0 ofport"), "65534");
-    bench.done("add-port br0 p1 tag=10 -- set Interface p1 type=null");
-    bench.done("add-port br0 p2 -- set Interface p2 type=null ofport_request=7");
-    assert_eq!(bench.done("get Interface p2 ofport error link_state"), "7\n[]\nup");
-    assert!(show().contains("p1 (null, up, access tag=10)"), "{}", show());
-    bench.done("set Port p1 tag=20");
-    assert!(show().contains("p1 (null, up, access tag=20)"), "{}", show());
+    for bench in Bench::both("conf") {
+        let daemon = bench.start();
+        let show = || show(&daemon);
+        bench.done("add-br br0");
+        assert!(show().contains("bridge br0"), "{}", show());
+        assert_eq!(bench.done("get Interface br0 ofport"), "65534");
+        bench.done("add-port br0 p1 tag=10 -- set Interface p1 type=null");
+        bench.done("add-port br0 p2 -- set Interface p2 type=null ofport_request=7");
+        assert_eq!(bench.done("get Interface p2 ofport error link_state"), "7\n[]\nup");
+        assert!(show().contains("p1 (null, up, access tag=10)"), "{}", show());
+        bench.done("set Port p1 tag=20");
+        assert!(show().contains("p1 (null, up, access tag=20)"), "{}", show());
 
-    // An impossible port has a reason in its row, and harms no other.
-    let added = bench.vsctl("add-port br0 nosuch0");
-    let message = String::from_utf8_lossy(&added.stderr);
-    assert!(message.contains("Error detected while setting up 'nosuch0'"), "{message}");
-    let error = bench.done("get Interface nosuch0 error");
-    assert!(error.contains("no device nosuch0"), "{error}");
-    bench.done("add-port br0 vx0 -- set Interface vx0 type=vxlan");
-    let error = bench.done("get Interface vx0 error");
-    assert!(error.contains("interface type vxlan is not supported"), "{error}");
-    bench.done("del-port nosuch0 -- del-port vx0");
+        // An impossible port has a reason in its row, and harms no other.
+        let added = bench.vsctl("add-port br0 nosuch0");
+        let message = String::from_utf8_lossy(&added.stderr);
+        assert!(message.contains("Error detected while setting up 'nosuch0'"), "{message}");
+        let error = bench.done("get Interface nosuch0 error");
+        assert!(error.contains("no device nosuch0"), "{error}");
+        bench.done("add-port br0 vx0 -- set Interface vx0 type=vxlan");
+        let error = bench.done("get Interface vx0 error");
+        assert!(error.contains("interface type vxlan is not supported"), "{error}");
+        bench.done("del-port nosuch0 -- del-port vx0");
 
-    bench.done("set-controller br0 ptcp:0:127.0.0.1 ssl:192.0.2.1");
-    let listed = bench.done("--columns=status find Controller target=\"ssl:192.0.2.1\"");
-    assert!(listed.contains("ssl:192.0.2.1` needs TLS"), "{listed}");
-    assert!(bench.done("show").contains("Bridge br0"));
-    assert_eq!(bench.done("get Open_vSwitch . next_cfg"), bench.done("get Open_vSwitch . cur_cfg"));
-    bench.done("del-br br0");
-    assert!(!show().contains("br0"), "{}", show());
-    bench.done("add-br br0");
+        bench.done("set-controller br0 ptcp:0:127.0.0.1 ssl:192.0.2.1");
+        let listed = bench.done("--columns=status find Controller target=\"ssl:192.0.2.1\"");
+        assert!(listed.contains("ssl:192.0.2.1` needs TLS"), "{listed}");
+        assert!(bench.done("show").contains("Bridge br0"));
+        assert_eq!(
+            bench.done("get Open_vSwitch . next_cfg"),
+            bench.done("get Open_vSwitch . cur_cfg")
+        );
+        bench.done("del-br br0");
+        assert!(!show().contains("br0"), "{}", show());
+        bench.done("add-br br0");
+    }
 }
 
 /// Packets and controllers wait until the rules are restored.
 #[test]
 fn flow_restore_wait_holds_packets_and_controllers() {
-    let Some(bench) = Bench::new() else { return };
-    let Some(host) = namespace_or_skip("wait") else { return };
-    host.connect("eth0", &bench.namespace, "p1");
-    host.run("ip", &["addr", "add", "10.68.1.1/24", "dev", "eth0"]);
-    let ping = || {
-        let arguments = ["-q", "-c", "1", "-W", "1", "10.68.1.2"];
-        output(host.command("ping").args(arguments)).status.success()
-    };
-    let daemon = bench.start();
-    bench.done("add-br br0 -- add-port br0 p1 -- set-controller br0 tcp:127.0.0.1:1");
-    bench.namespace.run("ip", &["addr", "add", "10.68.1.2/24", "dev", "br0"]);
-    bench.done("set Open_vSwitch . other_config:flow-restore-wait=true");
-    drop(daemon);
-    let daemon = bench.start();
-    let show = || String::from_utf8_lossy(&daemon.shuntctl(&["show"]).stdout).into_owned();
-    text(&daemon.ovs_ofctl("br0", "add-flow", &["actions=NORMAL"]));
-    assert!(!ping(), "{}", daemon.log());
-    assert!(!show().contains("tcp:127.0.0.1:1"), "{}", show());
-    bench.done("remove Open_vSwitch . other_config flow-restore-wait");
-    assert!(show().contains("tcp:127.0.0.1:1"), "{}", show());
-    assert!(until(ping), "{}", daemon.log());
+    for bench in Bench::both("hold") {
+        let Some(host) = namespace_or_skip("wait") else { continue };
+        host.connect("eth0", &bench.namespace, "p1");
+        host.run("ip", &["addr", "add", "10.68.1.1/24", "dev", "eth0"]);
+        let ping = || {
+            let arguments = ["-q", "-c", "1", "-W", "1", "10.68.1.2"];
+            output(host.command("ping").args(arguments)).status.success()
+        };
+        let daemon = bench.start();
+        bench.done("add-br br0 -- add-port br0 p1 -- set-controller br0 tcp:127.0.0.1:1");
+        bench.namespace.run("ip", &["addr", "add", "10.68.1.2/24", "dev", "br0"]);
+        bench.done("set Open_vSwitch . other_config:flow-restore-wait=true");
+        drop(daemon);
+        let daemon = bench.start();
+        let show = || show(&daemon);
+        text(&daemon.ovs_ofctl("br0", "add-flow", &["actions=NORMAL"]));
+        assert!(!ping(), "{}", daemon.log());
+        assert!(!show().contains("tcp:127.0.0.1:1"), "{}", show());
+        bench.done("remove Open_vSwitch . other_config flow-restore-wait");
+        assert!(show().contains("tcp:127.0.0.1:1"), "{}", show());
+        assert!(until(ping), "{}", daemon.log());
+    }
 }
 
 /// Bridges, ports and port numbers are the same after a restart.
 #[test]
 fn the_configuration_survives_a_restart() {
-    let Some(bench) = Bench::new() else { return };
-    let daemon = bench.start();
-    bench.done("add-br br0");
-    for port in ["z", "y", "x"] {
-        bench.done(&format!("add-port br0 {port} -- set Interface {port} type=null"));
+    for bench in Bench::both("rest") {
+        let daemon = bench.start();
+        bench.done("add-br br0");
+        for port in ["z", "y", "x"] {
+            bench.done(&format!("add-port br0 {port} -- set Interface {port} type=null"));
+        }
+        let numbers = "get Interface x ofport -- get Interface y ofport -- get Interface z ofport";
+        let before = bench.done(numbers);
+        drop(daemon);
+        let daemon = bench.start();
+        // Waits until the rows are applied.
+        bench.done("set Bridge br0 external_ids:a=b");
+        assert_eq!(bench.done(numbers), before);
+        let show = show(&daemon);
+        assert!(show.contains("port 3 x (null, up)"), "{show}");
     }
-    let numbers = "get Interface x ofport -- get Interface y ofport -- get Interface z ofport";
-    let before = bench.done(numbers);
-    drop(daemon);
-    let daemon = bench.start();
-    // Waits until the rows are applied.
-    bench.done("set Bridge br0 external_ids:a=b");
-    assert_eq!(bench.done(numbers), before);
-    let show = String::from_utf8_lossy(&daemon.shuntctl(&["show"]).stdout).into_owned();
-    assert!(show.contains("port 3 x (null, up)"), "{show}");
 }
 
 /// A port of a missing device keeps its number until the device appears.
 #[test]
 fn a_missing_device_keeps_its_port() {
-    let Some(bench) = Bench::new() else { return };
-    let daemon = bench.start();
-    let show = || String::from_utf8_lossy(&daemon.shuntctl(&["show"]).stdout).into_owned();
-    bench.done("add-br br0");
-    bench.vsctl("add-port br0 late0");
-    assert_eq!(bench.done("get Interface late0 ofport"), "-1");
-    assert!(show().contains("port 1 late0 (af_packet, down"), "{}", show());
-    assert_eq!(bench.done("get Interface late0 admin_state"), "[]");
+    for bench in Bench::both("miss") {
+        let daemon = bench.start();
+        let show = || show(&daemon);
+        bench.done("add-br br0");
+        bench.vsctl("add-port br0 late0");
+        assert_eq!(bench.done("get Interface late0 ofport"), "-1");
+        assert!(show().contains("port 1 late0 (af_packet, down"), "{}", show());
+        assert_eq!(bench.done("get Interface late0 admin_state"), "[]");
 
-    // The next passes leave the port alone.
-    bench.done("set Bridge br0 external_ids:a=b");
-    assert!(show().contains("port 1 late0 (af_packet, down"), "{}", show());
-    let ip = |line: &str| bench.namespace.run("ip", &line.split(' ').collect::<Vec<_>>());
-    ip("link add late0 type veth peer name late1");
-    bench.done("wait-until Interface late0 error=[] ofport=1");
-    ip("link del late0");
-    bench.done("wait-until Interface late0 error!=[]");
-    assert_eq!(bench.done("get Interface late0 ofport"), "1");
+        // The next passes leave the port alone.
+        bench.done("set Bridge br0 external_ids:a=b");
+        assert!(show().contains("port 1 late0 (af_packet, down"), "{}", show());
+        let ip = |line: &str| bench.namespace.run("ip", &line.split(' ').collect::<Vec<_>>());
+        ip("link add late0 type veth peer name late1");
+        bench.done("wait-until Interface late0 error=[] ofport=1");
+        ip("link del late0");
+        bench.done("wait-until Interface late0 error!=[]");
+        assert_eq!(bench.done("get Interface late0 ofport"), "1");
+    }
 }
 
 /// Requested numbers come first, then the numbers of before, and then free ones.
 #[test]
 fn port_numbers_do_not_depend_on_names() {
-    let Some(bench) = Bench::new() else { return };
-    let _daemon = bench.start();
-    bench.done(
-        "add-br br0 -- add-port br0 a -- set Interface a type=null \
-         -- add-port br0 b -- set Interface b type=null ofport_request=1 \
-         -- add-port br0 c -- set Interface c type=null ofport_request=1",
-    );
-    assert_eq!(bench.done("get Interface b ofport"), "1");
-    assert_eq!(bench.done("get Interface c ofport error"), "2\n[]");
-    assert_eq!(bench.done("get Interface a ofport"), "3");
-    // An interface that cannot be a port for a while does not lose its number.
-    bench.vsctl("set Interface c type=vxlan");
-    assert_eq!(bench.done("get Interface c ofport"), "2");
-    bench.done("set Interface c type=null ofport_request=[]");
-    assert_eq!(bench.done("get Interface c ofport"), "2");
+    for bench in Bench::both("numb") {
+        let _daemon = bench.start();
+        bench.done(
+            "add-br br0 -- add-port br0 a -- set Interface a type=null \
+             -- add-port br0 b -- set Interface b type=null ofport_request=1 \
+             -- add-port br0 c -- set Interface c type=null ofport_request=1",
+        );
+        assert_eq!(bench.done("get Interface b ofport"), "1");
+        assert_eq!(bench.done("get Interface c ofport error"), "2\n[]");
+        assert_eq!(bench.done("get Interface a ofport"), "3");
+        // An interface that cannot be a port for a while does not lose its number.
+        bench.vsctl("set Interface c type=vxlan");
+        assert_eq!(bench.done("get Interface c ofport"), "2");
+        bench.done("set Interface c type=null ofport_request=[]");
+        assert_eq!(bench.done("get Interface c ofport"), "2");
+    }
 }
 
 /// The database decides about its bridges and ports.
 #[test]
 fn changes_of_other_clients_are_undone() {
-    let Some(bench) = Bench::new() else { return };
-    let daemon = bench.start();
-    let show = || String::from_utf8_lossy(&daemon.shuntctl(&["show"]).stdout).into_owned();
-    bench.done("add-br br0 -- add-port br0 p1 -- set Interface p1 type=null");
-    assert!(daemon.shuntctl(&["del-port", "p1"]).status.success());
-    bench.done("set Bridge br0 external_ids:a=b");
-    assert!(show().contains("port 1 p1 (null, up)"), "{}", show());
-    assert!(daemon.shuntctl(&["del-br", "br0"]).status.success());
-    bench.done("set Bridge br0 external_ids:a=c");
-    assert!(show().contains("port 1 p1 (null, up)"), "{}", show());
+    for bench in Bench::both("undo") {
+        let daemon = bench.start();
+        let show = || show(&daemon);
+        bench.done("add-br br0 -- add-port br0 p1 -- set Interface p1 type=null");
+        assert!(daemon.shuntctl(&["del-port", "p1"]).status.success());
+        bench.done("set Bridge br0 external_ids:a=b");
+        assert!(show().contains("port 1 p1 (null, up)"), "{}", show());
+        assert!(daemon.shuntctl(&["del-br", "br0"]).status.success());
+        bench.done("set Bridge br0 external_ids:a=c");
+        assert!(show().contains("port 1 p1 (null, up)"), "{}", show());
+    }
 }
 
 /// A controller that cannot be used leaves the others alone.
 #[test]
 fn a_bad_controller_blocks_no_other() {
-    let Some(bench) = Bench::new() else { return };
-    let _daemon = bench.start();
-    bench.done("add-br br0");
-    let status =
-        |target: &str| bench.done(&format!("--columns=status find Controller target=\"{target}\""));
-    let targets = ["tcp:localhost", "ptcp:6699:192.0.2.77", "ptcp:6699:127.0.0.1"];
-    bench.done(&format!("set-controller br0 {}", targets.join(" ")));
-    bench.done("set Bridge br0 external_ids:a=b");
-    assert!(
-        status(targets[0]).contains("tcp:localhost` is not an address"),
-        "{}",
-        status(targets[0])
-    );
-    assert!(
-        status(targets[1]).contains("listen on ptcp:6699:192.0.2.77"),
-        "{}",
-        status(targets[1])
-    );
-    assert!(status(targets[2]).contains("LISTENING"), "{}", status(targets[2]));
+    for bench in Bench::both("badc") {
+        let _daemon = bench.start();
+        bench.done("add-br br0");
+        let status = |target: &str| {
+            bench.done(&format!("--columns=status find Controller target=\"{target}\""))
+        };
+        let targets = ["tcp:localhost", "ptcp:6699:192.0.2.77", "ptcp:6699:127.0.0.1"];
+        bench.done(&format!("set-controller br0 {}", targets.join(" ")));
+        bench.done("set Bridge br0 external_ids:a=b");
+        assert!(
+            status(targets[0]).contains("tcp:localhost` is not an address"),
+            "{}",
+            status(targets[0])
+        );
+        assert!(
+            status(targets[1]).contains("listen on ptcp:6699:192.0.2.77"),
+            "{}",
+            status(targets[1])
+        );
+        assert!(status(targets[2]).contains("LISTENING"), "{}", status(targets[2]));
+    }
 }
 
 /// `fail_mode` adds and removes the rule of the daemon, and no other rule.
 #[test]
 fn fail_mode_decides_about_the_normal_rule() {
-    let Some(bench) = Bench::new() else { return };
-    let daemon = bench.start();
-    let rules = || text(&daemon.ovs_ofctl("br0", "dump-flows", &[]));
-    bench.done("add-br br0");
-    assert!(rules().contains("actions=NORMAL"), "{}", rules());
-    // A new datapath id costs no rule.
-    bench.done("set Bridge br0 other_config:datapath-id=00000000000000ab");
-    assert_eq!(bench.done("get Bridge br0 datapath_id"), "\"00000000000000ab\"");
-    assert!(rules().contains("actions=NORMAL"), "{}", rules());
-    bench.done("set-fail-mode br0 secure");
-    assert!(!rules().contains("actions="), "{}", rules());
-    bench.done("del-fail-mode br0");
-    assert!(rules().contains("actions=NORMAL"), "{}", rules());
-    text(&daemon.ovs_ofctl("br0", "add-flow", &["priority=0,actions=drop"]));
-    bench.done("set-fail-mode br0 secure");
-    assert!(rules().contains("actions=drop"), "{}", rules());
-    bench.done("set-fail-mode br0 standalone");
-    assert!(rules().contains("actions=drop"), "{}", rules());
+    for bench in Bench::both("fail") {
+        let daemon = bench.start();
+        let rules = || text(&daemon.ovs_ofctl("br0", "dump-flows", &[]));
+        bench.done("add-br br0");
+        assert!(rules().contains("actions=NORMAL"), "{}", rules());
+        // A new datapath id costs no rule.
+        bench.done("set Bridge br0 other_config:datapath-id=00000000000000ab");
+        assert_eq!(bench.done("get Bridge br0 datapath_id"), "\"00000000000000ab\"");
+        assert!(rules().contains("actions=NORMAL"), "{}", rules());
+        bench.done("set-fail-mode br0 secure");
+        assert!(!rules().contains("actions="), "{}", rules());
+        bench.done("del-fail-mode br0");
+        assert!(rules().contains("actions=NORMAL"), "{}", rules());
+        text(&daemon.ovs_ofctl("br0", "add-flow", &["priority=0,actions=drop"]));
+        bench.done("set-fail-mode br0 secure");
+        assert!(rules().contains("actions=drop"), "{}", rules());
+        bench.done("set-fail-mode br0 standalone");
+        assert!(rules().contains("actions=drop"), "{}", rules());
+    }
 }

@@ -15,8 +15,8 @@ const RENAMED: [(&str, &str); 3] = [
 ];
 
 /// Files of `docs` that are examples.
-pub(super) const EXAMPLES: [&str; 4] =
-    ["af-xdp.conf", "announce.py", "example.toml", "grafana.json"];
+pub(super) const EXAMPLES: [&str; 5] =
+    ["af-xdp.conf", "announce.py", "example.toml", "grafana.json", "ovsdb-server.conf"];
 
 /// Returns the pages of the package by file name, from a repository.
 pub(super) fn pages(root: &Path) -> Result<BTreeMap<String, String>, TaskError> {

@@ -34,7 +34,9 @@ fn values(text: &str) -> Value {
     values["logging"] = json!({ "filter": file.logging.filter });
     let HttpOptions { listen, token_file, window } = file.http;
     values["http"] = json!({ "listen": listen, "token_file": token_file, "window": window });
-    values["ovsdb"] = json!({ "socket": file.ovsdb.socket, "log": file.ovsdb.log });
+    let OvsdbOptions { socket, log, remote } = file.ovsdb;
+    let remote = remote.map_or_else(String::new, |remote| remote.to_string());
+    values["ovsdb"] = json!({ "socket": socket, "log": log, "remote": remote });
     values
 }
 

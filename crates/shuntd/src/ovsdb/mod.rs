@@ -1,11 +1,18 @@
-//! Bridges and ports from the embedded OVSDB server, which `ovs-vsctl` configures.
+//! Bridges and ports from an OVSDB database, which `ovs-vsctl` configures.
+//!
+//! The database is that of the embedded server, or of a foreign one such as `ovsdb-server`
+//! ([`SwitchDatabase`](database::SwitchDatabase)).
 //!
 //! [`DesiredBridges`](desired::DesiredBridges) is the meaning of the rows, [`Reconciler`](reconciler::Reconciler)
 //! changes the switch to it and keeps the difference small, and [`report`] writes the results into the
 //! rows. `cur_cfg` is written in the same transaction as `ofport` and `error`, because clients wait
 //! for it.
 
+mod columns;
+mod database;
 mod desired;
+mod device;
+mod follower;
 mod options;
 mod port_numbers;
 mod reconciler;

@@ -1,29 +1,128 @@
 //! The section `[ovsdb]` of the configuration file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de};
+use shunt_ovsdb::client::OvsdbRemote;
+use shunt_switch::ConfigStep;
 
-/// The options of the embedded OVSDB server.
+/// The database that `ovs-vsctl` configures the switch by.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct OvsdbOptions {
-    /// Unix socket of the server; without it there is no server.
+    /// Unix socket of the embedded server; without it there is no server.
     pub(crate) socket: PathBuf,
-    /// Log of the database; without it the database is lost when the daemon stops.
+    /// Log of the embedded server.
+    ///
+    /// Without it the database is lost when the daemon stops.
     pub(crate) log: PathBuf,
+    /// A foreign server with the database.
+    #[serde(deserialize_with = "remote")]
+    pub(crate) remote: Option<OvsdbRemote>,
 }
 
 impl OvsdbOptions {
+    /// Checks that there is at most one database.
+    ///
+    /// # Errors
+    ///
+    /// The reason, with the key that is wrong.
+    pub(crate) fn check(&self) -> Result<(), (String, [ConfigStep; 2])> {
+        let wrong = |text: String, key| Err((text, [ConfigStep::Field("ovsdb"), key]));
+        let Some(remote) = &self.remote else { return Ok(()) };
+        if self.is_embedded() {
+            let socket = self.socket.display();
+            let text = format!(
+                "two databases are configured: the embedded server on {socket}, and {remote}: remove \
+                 `socket` or `remote`"
+            );
+            return wrong(text, ConfigStep::Field("remote"));
+        }
+        if self.log.as_path() != Path::new("") {
+            let text =
+                format!("`log` is for the embedded server, and {remote} has its own: remove it");
+            return wrong(text, ConfigStep::Field("log"));
+        }
+        Ok(())
+    }
+
+    /// Returns the options with the database of the command line.
+    ///
+    /// # Errors
+    ///
+    /// If the configuration file has another database.
+    pub(crate) fn with_remote(&self, remote: Option<&OvsdbRemote>) -> Result<Self, String> {
+        let Some(remote) = remote else { return Ok(self.clone()) };
+        let other = match &self.remote {
+            Some(other) if other != remote => Some(format!("`remote` {other}")),
+            None if self.is_embedded() => Some(format!("`socket` {}", self.socket.display())),
+            _ => None,
+        };
+        match other {
+            Some(other) => Err(format!(
+                "two databases are configured: --db {remote}, and in the configuration file {other} of \
+                 [ovsdb]"
+            )),
+            None => Ok(Self { remote: Some(remote.clone()), ..self.clone() }),
+        }
+    }
+
     /// Returns the keys that differ.
     pub(crate) fn keys_that_differ(&self, other: &Self) -> impl Iterator<Item = &'static str> {
-        let keys =
-            [("ovsdb.socket", self.socket != other.socket), ("ovsdb.log", self.log != other.log)];
+        let keys = [
+            ("ovsdb.socket", self.socket != other.socket),
+            ("ovsdb.log", self.log != other.log),
+            ("ovsdb.remote", self.remote != other.remote),
+        ];
         keys.into_iter().filter_map(|(key, differs)| differs.then_some(key))
     }
 
-    /// Returns whether there is a server.
+    /// Returns whether there is a database.
     pub(crate) fn is_enabled(&self) -> bool {
-        !self.socket.as_os_str().is_empty()
+        self.is_embedded() || self.remote.is_some()
+    }
+
+    fn is_embedded(&self) -> bool {
+        self.socket.as_path() != Path::new("")
+    }
+}
+
+/// Reads the address of a server; empty if there is none.
+fn remote<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<OvsdbRemote>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    if text.is_empty() {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(de::Error::custom)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_databases_are_refused() {
+        let options = |text: &str| toml::from_str::<OvsdbOptions>(text).unwrap();
+        let remote = "unix:/run/a.sock".parse().unwrap();
+        for (text, words) in [
+            ("socket = '/s'\nremote = 'unix:/r'", "remove `socket` or `remote`"),
+            ("log = '/l'\nremote = 'unix:/r'", "`log` is for the embedded server"),
+        ] {
+            let (message, _) = options(text).check().unwrap_err();
+            assert!(message.contains(words), "{message}");
+        }
+        for text in ["socket = '/s'", "remote = 'unix:/r'"] {
+            let error = options(text).with_remote(Some(&remote)).unwrap_err();
+            assert!(
+                error.contains("two databases are configured: --db unix:/run/a.sock"),
+                "{error}"
+            );
+        }
+        for text in ["", "remote = 'unix:/run/a.sock'"] {
+            let options = options(text).with_remote(Some(&remote)).unwrap();
+            assert_eq!(options.check(), Ok(()));
+            assert_eq!(options.remote.as_ref(), Some(&remote));
+        }
+        assert!(toml::from_str::<OvsdbOptions>("remote = 'ssl:192.0.2.1'").is_err());
     }
 }

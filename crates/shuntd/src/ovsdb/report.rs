@@ -10,18 +10,38 @@ use shunt_switch::{
     BridgePortStatus, BridgeStatus, ControllerEndpoint, ControllerState, ControllerStatus,
 };
 
-use super::reconciler::ApplyErrors;
+use super::{
+    device::{DEVICE_COLUMNS, Devices},
+    reconciler::ApplyErrors,
+};
 
 /// The columns that differ from the rows, as a transaction.
 pub(super) struct RowReport<'a> {
     pub(super) snapshot: &'a DatabaseSnapshot,
     pub(super) bridges: &'a [BridgeStatus],
     pub(super) errors: &'a ApplyErrors,
+    pub(super) statistics: StatisticsColumns,
+    pub(super) devices: &'a Devices,
     pub(super) transaction: &'a mut RowTransaction,
+}
+
+/// The columns of statistics and devices that a report has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StatisticsColumns {
+    /// Those that have changed.
+    All,
+    /// Those of interfaces that had none.
+    Empty,
 }
 
 /// The number of the local port of a bridge, as OVSDB has it.
 const LOCAL_NUMBER: i64 = 65534;
+
+/// The types of ports that are a network device with their name.
+const DEVICE_KINDS: [&str; 3] = ["af_packet", "af_xdp", "tap"];
+
+/// The interface types that can be a port.
+const INTERFACE_TYPES: [&str; 6] = ["system", "internal", "tap", "afxdp", "patch", "null"];
 
 /// The largest number that is not reserved (`OFPP_MAX`).
 ///
@@ -52,9 +72,19 @@ impl RowReport<'_> {
         }
     }
 
-    /// Adds the number of the configuration that is in force.
+    /// Adds what the switch is, and the number of the configuration that is in force.
     pub(super) fn finish(&mut self) {
+        let version = self.snapshot.schema().version();
         for root in self.snapshot.rows("Open_vSwitch") {
+            for (column, value) in [
+                ("iface_types", Datum::strings(INTERFACE_TYPES)),
+                ("datapath_types", Datum::strings(["netdev", "system"])),
+                ("db_version", Datum::string(version)),
+                ("ovs_version", Datum::string(env!("CARGO_PKG_VERSION"))),
+                ("dpdk_initialized", Datum::boolean(false)),
+            ] {
+                self.set("Open_vSwitch", root, column, value);
+            }
             let next = root.integer("next_cfg").unwrap_or_default();
             self.set("Open_vSwitch", root, "cur_cfg", Datum::integer(next));
         }
@@ -82,8 +112,19 @@ impl RowReport<'_> {
             Datum::string(if port.link == "up" { "up" } else { "down" })
         });
         self.set("Interface", row, "link_state", state);
-        let counters = port.map_or_else(Datum::empty, statistics);
-        self.set("Interface", row, "statistics", counters);
+        let is_empty = |column| row.value(column).is_none_or(Datum::is_empty);
+        let is_due = port.is_none() || self.statistics == StatisticsColumns::All;
+        if is_due || is_empty("statistics") {
+            let counters = port.map_or_else(Datum::empty, statistics);
+            self.set("Interface", row, "statistics", counters);
+        }
+        let device = port.filter(|port| DEVICE_KINDS.contains(&port.kind));
+        if is_due || (device.is_some() && is_empty("ifindex")) {
+            let values = self.devices.columns(device.map(|port| port.name.as_str()));
+            for (column, value) in DEVICE_COLUMNS.into_iter().zip(values) {
+                self.set("Interface", row, column, value);
+            }
+        }
     }
 
     fn controllers(&mut self, bridge: RowView<'_>, status: &BridgeStatus) {
@@ -113,9 +154,9 @@ impl RowReport<'_> {
         }
     }
 
-    /// Sets a column if its value differs.
+    /// Sets a column if its value differs. The schema of a foreign server may lack it.
     fn set(&mut self, table: &str, row: RowView<'_>, column: &str, value: Datum) {
-        if row.value(column) != Some(&value) {
+        if row.value(column).is_some_and(|old| *old != value) {
             self.transaction.update(table, row.uuid(), [(column, value)]);
         }
     }

@@ -1,24 +1,25 @@
-//! The task that keeps the switch and the database equal.
+//! The embedded server, or the client of a foreign one, with the task that follows its database.
 
 use std::{convert::Infallible, path::Path, sync::Arc, time::Duration};
 
 use shunt_ovsdb::{
-    DatabaseSnapshot, OvsdbHandle, OvsdbServerError, Server, ServerConfig, schema, value::Datum,
+    OvsdbHandle, OvsdbServerError, Server, ServerConfig, client::OvsdbRemote, schema,
 };
 use shunt_switch::{Switch, with_causes};
 use thiserror::Error;
 use tokio::{
     sync::oneshot,
     task::{JoinHandle, JoinSet},
-    time::{Instant, MissedTickBehavior, interval_at},
+    time::timeout,
 };
 use tracing::{error, info, warn};
 
-use super::{OvsdbOptions, desired::DesiredBridges, reconciler::Reconciler, report::RowReport};
+use super::{OvsdbOptions, database::SwitchDatabase, follower::Follower};
 
-/// The embedded OVSDB server of the daemon.
+/// The embedded OVSDB server of the daemon, or its client of a foreign server.
 pub(crate) struct OvsdbService {
-    handle: OvsdbHandle,
+    /// The embedded server.
+    server: Option<OvsdbHandle>,
     task: JoinHandle<()>,
 }
 
@@ -27,14 +28,15 @@ pub(crate) struct OvsdbService {
 #[error("the OVSDB server does not start: {0}")]
 pub(crate) struct OvsdbStartError(#[from] OvsdbServerError);
 
-/// Time between reports of counters, and between attempts to open missing devices.
-const REFRESH_PERIOD: Duration = Duration::from_secs(2);
+/// Longest time that the start waits for the rows of a foreign database.
+const FIRST_ROWS_MAX: Duration = Duration::from_secs(10);
 
 impl OvsdbService {
-    /// Starts the server if the options name a socket, and applies the rows of its log.
+    /// Starts the embedded server or the client, if the options name one.
     ///
-    /// Bridges and ports of the log exist when this returns. Rows that cannot be applied, and a
-    /// fault of the task, prevent no start: the log has the reason.
+    /// Bridges and ports of the database exist when this returns. A foreign database that does not come
+    /// within [`FIRST_ROWS_MAX`] is followed later. Rows that cannot be applied, and a fault of the task,
+    /// prevent no start: the log has the reason.
     ///
     /// # Errors
     ///
@@ -43,61 +45,70 @@ impl OvsdbService {
         options: &OvsdbOptions,
         switch: &Arc<Switch>,
     ) -> Result<Option<Self>, OvsdbStartError> {
+        if let Some(remote) = &options.remote {
+            return Ok(Some(Self::follow_foreign(remote, switch).await));
+        }
         if !options.is_enabled() {
             return Ok(None);
         }
         let log = Some(options.log.as_path()).filter(|log| *log != Path::new(""));
         let server = Server::open(schema::open_vswitch(), log, ServerConfig::default())?;
         let handle = server.listen(&options.socket)?.start()?;
-        initialize(&handle).await?;
+        add_root(&handle).await?;
         info!(socket = %options.socket.display(), "ovsdb: ready");
-        let reconciler = Reconciler::new(Arc::clone(switch));
-        let (followed, of_task) = (handle.clone(), Arc::clone(switch));
+        let database = SwitchDatabase::embedded(handle.clone()).await?;
         let (applied, first_pass) = oneshot::channel();
-        let follow = async move { follow(&followed, reconciler, &of_task, applied).await };
-        let task = tokio::spawn(supervise(handle.clone(), Arc::clone(switch), follow));
+        let follow = Follower::new(database, Arc::clone(switch)).run(applied);
+        let server = Some(handle);
+        let task = tokio::spawn(supervise(server.clone(), Arc::clone(switch), follow));
         // The sender is dropped if the task ends, which is logged.
         let _ = first_pass.await;
-        Ok(Some(Self { handle, task }))
+        Ok(Some(Self { server, task }))
     }
 
-    /// Stops the server if there is one. Bridges and ports stay until the switch stops.
+    async fn follow_foreign(remote: &OvsdbRemote, switch: &Arc<Switch>) -> Self {
+        let database = SwitchDatabase::foreign(remote.clone());
+        let (applied, first_pass) = oneshot::channel();
+        let follow = Follower::new(database, Arc::clone(switch)).run(applied);
+        let task = tokio::spawn(supervise(None, Arc::clone(switch), follow));
+        if timeout(FIRST_ROWS_MAX, first_pass).await.is_err() {
+            warn!("database {remote}: no rows yet, so the daemon starts without its bridges");
+        }
+        Self { server: None, task }
+    }
+
+    /// Stops the server or the client if there is one.
+    ///
+    /// Bridges and ports stay until the switch stops.
     pub(crate) async fn stop(service: Option<Self>) {
-        let Some(Self { handle, task }) = service else { return };
+        let Some(Self { server, task }) = service else { return };
         task.abort();
         // An aborted task has no result.
         let _ = task.await;
-        handle.stop().await;
+        if let Some(handle) = server {
+            handle.stop().await;
+        }
     }
 }
 
-/// Adds the row of `Open_vSwitch`, or fills the columns of the daemon in it.
-async fn initialize(handle: &OvsdbHandle) -> Result<(), OvsdbServerError> {
-    let snapshot = handle.snapshot().await?;
-    let mut transaction = handle.transaction("shuntd: started");
-    let root = snapshot.rows("Open_vSwitch").next().map(|row| row.uuid());
-    let root = root.unwrap_or_else(|| transaction.insert("Open_vSwitch", []));
-    let types = ["system", "internal", "tap", "afxdp", "patch", "null"];
-    transaction.update(
-        "Open_vSwitch",
-        root,
-        [
-            ("iface_types", Datum::strings(types)),
-            ("datapath_types", Datum::strings(["netdev", "system"])),
-            ("db_version", Datum::string(snapshot.schema().version())),
-            ("ovs_version", Datum::string(env!("CARGO_PKG_VERSION"))),
-            ("dpdk_initialized", Datum::boolean(false)),
-        ],
-    );
+/// Adds the row of `Open_vSwitch` to a new database.
+async fn add_root(handle: &OvsdbHandle) -> Result<(), OvsdbServerError> {
+    if handle.snapshot().await?.rows("Open_vSwitch").next().is_some() {
+        return Ok(());
+    }
+    let mut transaction = handle.transaction("shuntd: new database");
+    transaction.insert("Open_vSwitch", []);
     handle.transact(transaction).await
 }
 
-/// Runs the task that follows the database. When the task ends, the server stops.
+/// Runs the task that follows the database.
+///
+/// When the task ends, the embedded server stops.
 ///
 /// Without the task no command of `ovs-vsctl` would end, so clients must not connect any more. Nor
 /// could a client end `flow-restore-wait`, so held packets are released.
 async fn supervise(
-    handle: OvsdbHandle,
+    server: Option<OvsdbHandle>,
     switch: Arc<Switch>,
     follow: impl Future<Output = Result<Infallible, OvsdbServerError>> + Send + 'static,
 ) {
@@ -111,66 +122,17 @@ async fn supervise(
         None => return,
     };
     error!(error = reason, "ovsdb: stopped, bridges no longer follow the database: restart shuntd");
-    handle.stop().await;
+    if let Some(handle) = server {
+        handle.stop().await;
+    }
     switch.hold_packets(false).await;
-}
-
-/// Applies the rows of the log, notifies `applied`, and follows all changes.
-async fn follow(
-    handle: &OvsdbHandle,
-    mut reconciler: Reconciler,
-    switch: &Switch,
-    applied: oneshot::Sender<()>,
-) -> Result<Infallible, OvsdbServerError> {
-    let mut changes = handle.subscribe().await?;
-    update(handle, &mut reconciler, switch, &handle.snapshot().await?).await?;
-    // Nobody waits if the start was given up.
-    let _ = applied.send(());
-    let mut ticks = interval_at(Instant::now() + REFRESH_PERIOD, REFRESH_PERIOD);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        let snapshot = tokio::select! {
-            changed = changes.next() => changed?.snapshot,
-            _ = ticks.tick() => handle.snapshot().await?,
-        };
-        update(handle, &mut reconciler, switch, &snapshot).await?;
-    }
-}
-
-/// Applies the rows, and writes the results into them.
-async fn update(
-    handle: &OvsdbHandle,
-    reconciler: &mut Reconciler,
-    switch: &Switch,
-    snapshot: &DatabaseSnapshot,
-) -> Result<(), OvsdbServerError> {
-    let desired = DesiredBridges::of(snapshot);
-    let errors = reconciler.apply(&desired).await;
-    let own = reconciler.bridges();
-    let mut bridges = switch.bridges();
-    bridges.retain(|bridge| own.contains(bridge.name.as_str()));
-    let mut transaction = handle.transaction("shuntd: state of the switch");
-    let mut report =
-        RowReport { snapshot, bridges: &bridges, errors: &errors, transaction: &mut transaction };
-    report.write();
-    report.finish();
-    if transaction.is_empty() {
-        return Ok(());
-    }
-    match handle.transact(transaction).await {
-        // The log says why. The next report tries again.
-        Err(OvsdbServerError::Transaction(error)) => {
-            warn!("ovsdb: the state of the switch was not written: {error}");
-            Ok(())
-        }
-        result => result,
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::net::UnixStream;
 
+    use shunt_ovsdb::value::Datum;
     use shunt_switch::{
         Config,
         config::{BridgeOptions, PortOptions, PortType},
@@ -193,10 +155,11 @@ mod tests {
             let server = Server::open(schema::open_vswitch(), None, ServerConfig::default());
             server.unwrap().listen(&socket).unwrap().start().unwrap()
         };
-        supervise(start(), Arc::clone(&switch), async { Err(OvsdbServerError::Stopped) }).await;
+        supervise(Some(start()), Arc::clone(&switch), async { Err(OvsdbServerError::Stopped) })
+            .await;
         assert!(UnixStream::connect(&socket).is_err() && !socket.exists());
         let panic = async { unreachable!("a fault of the task") };
-        supervise(start(), switch, panic).await;
+        supervise(Some(start()), switch, panic).await;
         assert!(UnixStream::connect(&socket).is_err() && !socket.exists());
     }
 
@@ -205,7 +168,7 @@ mod tests {
     async fn bridges_of_the_log_exist_after_the_start() {
         let folder = tempfile::tempdir().unwrap();
         let [socket, log] = ["db.sock", "conf.db"].map(|name| folder.path().join(name));
-        let options = OvsdbOptions { socket, log };
+        let options = OvsdbOptions { socket, log, remote: None };
         let config = ServerConfig::default();
         let server = Server::open(schema::open_vswitch(), Some(&options.log), config).unwrap();
         let handle = server.listen(&options.socket).unwrap().start().unwrap();
@@ -240,7 +203,8 @@ mod tests {
             ports.map(|port| port.rx_packets).sum::<u64>()
         };
         assert_eq!(received(), 0);
-        supervise(handle, Arc::clone(&switch), async { Err(OvsdbServerError::Stopped) }).await;
+        supervise(Some(handle), Arc::clone(&switch), async { Err(OvsdbServerError::Stopped) })
+            .await;
         for _ in 0..2000 {
             if received() > 0 {
                 return;

@@ -1,0 +1,60 @@
+//! The tables and columns of `Open_vSwitch` that the daemon uses.
+//!
+//! A foreign server may have an older schema: columns that it lacks are neither read nor written.
+
+use shunt_ovsdb::client::FollowedTable;
+
+/// The name of the database.
+pub(super) const DATABASE: &str = "Open_vSwitch";
+
+/// The lock of the one switch that a database configures.
+pub(super) const LOCK: &str = "ovs_vswitchd";
+
+/// The columns that the daemon follows in a foreign database.
+pub(super) const TABLES: [FollowedTable; 5] = [
+    FollowedTable {
+        name: "Open_vSwitch",
+        read: &["bridges", "next_cfg", "other_config"],
+        written: &[
+            "cur_cfg",
+            "datapath_types",
+            "db_version",
+            "dpdk_initialized",
+            "iface_types",
+            "ovs_version",
+            "system_type",
+            "system_version",
+        ],
+    },
+    FollowedTable {
+        name: "Bridge",
+        read: &["controller", "fail_mode", "name", "other_config", "ports"],
+        written: &["datapath_id", "datapath_version"],
+    },
+    FollowedTable {
+        name: "Port",
+        read: &["interfaces", "name", "tag", "trunks", "vlan_mode"],
+        written: &[],
+    },
+    FollowedTable {
+        name: "Interface",
+        read: &["mtu_request", "name", "ofport_request", "options", "type"],
+        written: &[
+            "admin_state",
+            "duplex",
+            "error",
+            "ifindex",
+            "link_speed",
+            "link_state",
+            "mac_in_use",
+            "mtu",
+            "ofport",
+            "statistics",
+        ],
+    },
+    FollowedTable {
+        name: "Controller",
+        read: &["target"],
+        written: &["is_connected", "role", "status"],
+    },
+];

@@ -1,0 +1,154 @@
+//! The database that describes the bridges: that of the embedded server, or of a foreign one.
+
+use std::fs;
+
+use shunt_ovsdb::{
+    ChangeSubscription, DatabaseSnapshot, OvsdbHandle, OvsdbServerError, RowTransaction,
+    client::{ClientTransactionError, OvsdbClient, OvsdbClientConfig, OvsdbRemote, ServerLock},
+};
+use tracing::{info, warn};
+
+use super::columns::{DATABASE, LOCK, TABLES};
+
+/// The database that describes the bridges.
+///
+/// The program follows both kinds alike: it reads rows, and writes what differs.
+pub(super) enum SwitchDatabase {
+    /// The database of the embedded server.
+    Embedded { handle: OvsdbHandle, changes: ChangeSubscription },
+    /// The database of a foreign server.
+    Foreign {
+        client: OvsdbClient,
+        remote: OvsdbRemote,
+        /// The lock as the log has it.
+        logged: ServerLock,
+    },
+}
+
+/// The rows of a database, and whether the switch follows them.
+pub(super) enum DatabaseRows {
+    /// The rows describe the switch.
+    Current(DatabaseSnapshot),
+    /// The database is away: the switch stays as it is.
+    Away,
+    /// Another switch owns the lock of the database: this one stays as it is.
+    OfOtherSwitch,
+}
+
+impl SwitchDatabase {
+    /// Follows the database of the embedded server.
+    pub(super) async fn embedded(handle: OvsdbHandle) -> Result<Self, OvsdbServerError> {
+        let changes = handle.subscribe().await?;
+        Ok(Self::Embedded { handle, changes })
+    }
+
+    /// Connects to a foreign server, now or when there is one.
+    pub(super) fn foreign(remote: OvsdbRemote) -> Self {
+        let mut config = OvsdbClientConfig::new(remote.clone(), DATABASE, TABLES.to_vec());
+        config.lock = Some(LOCK.to_owned());
+        Self::Foreign { client: OvsdbClient::start(config), remote, logged: ServerLock::Requested }
+    }
+
+    /// Waits until a client has changed something that the daemon reads.
+    ///
+    /// Dropping the future loses no change.
+    ///
+    /// # Errors
+    ///
+    /// If the database cannot be used any more.
+    pub(super) async fn changed(&mut self) -> Result<(), OvsdbServerError> {
+        match self {
+            Self::Embedded { changes, .. } => changes.next().await.map(drop),
+            Self::Foreign { client, .. } => {
+                client.changed().await.map_err(|_| OvsdbServerError::Stopped)
+            }
+        }
+    }
+
+    /// Returns the rows if the switch is to follow them now.
+    ///
+    /// # Errors
+    ///
+    /// If the database cannot be used any more.
+    pub(super) async fn rows(&mut self) -> Result<DatabaseRows, OvsdbServerError> {
+        match self {
+            Self::Embedded { handle, .. } => handle.snapshot().await.map(DatabaseRows::Current),
+            Self::Foreign { client, remote, logged } => {
+                let state = client.state();
+                if state.is_current && state.lock != *logged {
+                    *logged = state.lock;
+                    log_lock(state.lock, remote);
+                }
+                let is_writable = state.is_writable();
+                Ok(match (state.rows, state.lock) {
+                    (Some(rows), _) if is_writable => DatabaseRows::Current(rows),
+                    (_, ServerLock::Waiting | ServerLock::Stolen) => DatabaseRows::OfOtherSwitch,
+                    _ => DatabaseRows::Away,
+                })
+            }
+        }
+    }
+
+    /// Begins a transaction with a comment for the log of the database.
+    pub(super) fn transaction(&self, comment: &str) -> RowTransaction {
+        match self {
+            Self::Embedded { handle, .. } => handle.transaction(comment),
+            Self::Foreign { client, .. } => client.transaction(comment),
+        }
+    }
+
+    /// Executes a transaction. Returns the reason if it was refused.
+    ///
+    /// A foreign database that is away gets the columns when it is there again, so that is no refusal.
+    ///
+    /// # Errors
+    ///
+    /// If the database cannot be used any more.
+    pub(super) async fn transact(
+        &self,
+        transaction: RowTransaction,
+    ) -> Result<Option<String>, OvsdbServerError> {
+        match self {
+            Self::Embedded { handle, .. } => match handle.transact(transaction).await {
+                Ok(()) => Ok(None),
+                Err(OvsdbServerError::Transaction(error)) => Ok(Some(error.to_string())),
+                Err(error) => Err(error),
+            },
+            Self::Foreign { client, .. } => match client.transact(transaction).await {
+                Ok(()) | Err(ClientTransactionError::NotWritable) => Ok(None),
+                Err(ClientTransactionError::Refused(reason)) => Ok(Some(reason)),
+                Err(_) => Err(OvsdbServerError::Stopped),
+            },
+        }
+    }
+}
+
+fn log_lock(lock: ServerLock, remote: &OvsdbRemote) {
+    match lock {
+        ServerLock::Owned => info!("database {remote}: lock {LOCK} acquired"),
+        ServerLock::Waiting => warn!(
+            "database {remote}: another switch owns the lock {LOCK}: {}: bridges do not change until it \
+             stops",
+            owner(remote)
+        ),
+        ServerLock::Stolen => warn!(
+            "database {remote}: another client has taken the lock {LOCK}: bridges stay as they are until \
+             it releases the lock"
+        ),
+        ServerLock::NotWanted | ServerLock::Requested => {}
+    }
+}
+
+/// Returns the likely owner of the lock, which the protocol does not name.
+fn owner(remote: &OvsdbRemote) -> String {
+    let pid_file = match remote {
+        OvsdbRemote::Unix(socket) => Some(socket.with_file_name("ovs-vswitchd.pid")),
+        OvsdbRemote::Tcp(_) => None,
+    };
+    let found = pid_file.and_then(|file| {
+        let id: u32 = fs::read_to_string(&file).ok()?.trim().parse().ok()?;
+        let is_other = id != std::process::id() && fs::exists(format!("/proc/{id}")).ok()?;
+        is_other.then(|| format!("process {id} of {}", file.display()))
+    });
+    found.unwrap_or_else(|| "ovs-vswitchd, or another shuntd".to_owned())
+}

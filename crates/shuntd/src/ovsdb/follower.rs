@@ -1,0 +1,124 @@
+//! The task that keeps the switch and the database equal.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use shunt_ovsdb::{DatabaseSnapshot, OvsdbServerError};
+use shunt_switch::Switch;
+use tokio::{
+    sync::oneshot,
+    time::{Instant, MissedTickBehavior, interval_at, sleep_until},
+};
+use tracing::warn;
+
+use super::{
+    database::{DatabaseRows, SwitchDatabase},
+    desired::DesiredBridges,
+    device::Devices,
+    reconciler::Reconciler,
+    report::{RowReport, StatisticsColumns},
+};
+
+/// The state of the task.
+pub(super) struct Follower {
+    database: SwitchDatabase,
+    reconciler: Reconciler,
+    switch: Arc<Switch>,
+    devices: Devices,
+    /// The next time at which all statistics are written.
+    statistics_due: Instant,
+    /// The reason why the last report was refused; empty if it was not.
+    refusal: String,
+}
+
+/// Time between attempts to apply rows that could not be applied.
+const REFRESH_PERIOD: Duration = Duration::from_secs(2);
+
+/// The shortest time between reports of statistics, which also is the default.
+const STATISTICS_PERIOD_MIN: Duration = Duration::from_secs(5);
+
+impl Follower {
+    pub(super) fn new(database: SwitchDatabase, switch: Arc<Switch>) -> Self {
+        let reconciler = Reconciler::new(Arc::clone(&switch));
+        let statistics_due = Instant::now();
+        let devices = Devices::of_system();
+        Self { database, reconciler, switch, devices, statistics_due, refusal: String::new() }
+    }
+
+    /// Applies the rows, notifies `applied`, and follows all changes.
+    ///
+    /// The start of the daemon does not wait for the end of another switch.
+    ///
+    /// # Errors
+    ///
+    /// If the database cannot be used any more.
+    pub(super) async fn run(
+        mut self,
+        applied: oneshot::Sender<()>,
+    ) -> Result<Infallible, OvsdbServerError> {
+        let mut applied = Some(applied);
+        let mut ticks = interval_at(Instant::now() + REFRESH_PERIOD, REFRESH_PERIOD);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let rows = self.database.rows().await?;
+            match &rows {
+                DatabaseRows::Current(rows) => self.update(rows).await?,
+                DatabaseRows::Away | DatabaseRows::OfOtherSwitch => {
+                    self.statistics_due = Instant::now() + STATISTICS_PERIOD_MIN;
+                }
+            }
+            if let Some(applied) = applied.take_if(|_| !matches!(rows, DatabaseRows::Away)) {
+                // Nobody waits if the start was given up.
+                let _ = applied.send(());
+            }
+            tokio::select! {
+                changed = self.database.changed() => changed?,
+                _ = ticks.tick() => {}
+                () = sleep_until(self.statistics_due) => {}
+            }
+        }
+    }
+
+    /// Applies the rows, and writes the results into them.
+    async fn update(&mut self, rows: &DatabaseSnapshot) -> Result<(), OvsdbServerError> {
+        let desired = DesiredBridges::of(rows);
+        let errors = self.reconciler.apply(&desired).await;
+        let own = self.reconciler.bridges();
+        let mut bridges = self.switch.bridges();
+        bridges.retain(|bridge| own.contains(bridge.name.as_str()));
+        let statistics = if Instant::now() >= self.statistics_due {
+            self.statistics_due = Instant::now() + statistics_period(rows);
+            StatisticsColumns::All
+        } else {
+            StatisticsColumns::Empty
+        };
+        let mut transaction = self.database.transaction("shuntd: state of the switch");
+        let mut report = RowReport {
+            snapshot: rows,
+            bridges: &bridges,
+            errors: &errors,
+            statistics,
+            devices: &self.devices,
+            transaction: &mut transaction,
+        };
+        report.write();
+        report.finish();
+        if transaction.is_empty() {
+            return Ok(());
+        }
+        let refusal = self.database.transact(transaction).await?.unwrap_or_default();
+        if !refusal.is_empty() && refusal != self.refusal {
+            warn!("ovsdb: the state of the switch was not written, tried again: {refusal}");
+        }
+        self.refusal = refusal;
+        Ok(())
+    }
+}
+
+/// Returns the time between reports of statistics.
+///
+/// The key `stats-update-interval` has it in milliseconds.
+fn statistics_period(rows: &DatabaseSnapshot) -> Duration {
+    let entry = |key| rows.rows("Open_vSwitch").find_map(|row| row.entry("other_config", key));
+    let period = entry("stats-update-interval").and_then(|text| text.parse().ok());
+    period.map_or(STATISTICS_PERIOD_MIN, Duration::from_millis).max(STATISTICS_PERIOD_MIN)
+}

@@ -1,0 +1,220 @@
+//! The daemon as a client of `ovsdb-server`: servers that die, lose their database, or have another
+//! switch.
+
+use std::{
+    fs,
+    process::{Child, Command, Stdio},
+};
+
+use shunt_tests::{
+    daemon::{Daemon, binary, output, text, until},
+    ovsdb_server::OvsdbServer,
+};
+
+use crate::vsctl::{Bench, show};
+
+/// Bridges, rules and port numbers stay while the server is away.
+#[test]
+fn a_killed_server_changes_nothing() {
+    let Some(mut bench) = Bench::foreign("kill") else { return };
+    let daemon = bench.start();
+    bench.done("add-br br0 -- add-port br0 p1 -- set Interface p1 type=null ofport_request=9");
+    text(&daemon.ovs_ofctl("br0", "add-flow", &["priority=7,actions=drop"]));
+    bench.server().kill();
+    assert!(until(|| daemon.log().contains("not connected, tried again")), "{}", daemon.log());
+    assert!(show(&daemon).contains("port 9 p1 (null, up)"), "{}", show(&daemon));
+
+    bench.server().restart();
+    bench.done("add-port br0 p2 -- set Interface p2 type=null");
+    assert_eq!(bench.done("get Interface p1 ofport"), "9");
+    let rules = text(&daemon.ovs_ofctl("br0", "dump-flows", &[]));
+    assert!(rules.contains("priority=7 actions=drop"), "{rules}");
+    assert!(!daemon.log().contains("removed by OVSDB"), "{}", daemon.log());
+}
+
+/// Bridges that the new database lacks are removed, as in Open vSwitch.
+#[test]
+fn an_empty_database_removes_the_bridges() {
+    let Some(mut bench) = Bench::foreign("lost") else { return };
+    let daemon = bench.start();
+    bench.done("add-br br0 -- add-br br1");
+    bench.server().lose_database();
+    assert!(until(|| !show(&daemon).contains("bridge br")), "{}", show(&daemon));
+    assert!(daemon.log().contains("bridge br1: removed by OVSDB"), "{}", daemon.log());
+    bench.done("add-br br2");
+    assert!(show(&daemon).contains("bridge br2"), "{}", show(&daemon));
+}
+
+/// The columns of others stay, and those of the daemon have its state.
+#[test]
+fn the_daemon_writes_its_columns_alone() {
+    let Some(bench) = Bench::foreign("cols") else { return };
+    let _daemon = bench.start();
+    bench.done(
+        "add-br br0 -- set Bridge br0 external_ids:a=b -- add-port br0 p1 \
+         -- set Interface p1 type=null external_ids:iface-id=x -- set Open_vSwitch . external_ids:c=d",
+    );
+    assert_eq!(bench.done("get Bridge br0 external_ids"), "{a=b}");
+    assert_eq!(bench.done("get Interface p1 external_ids:iface-id"), "x");
+    assert_eq!(bench.done("get Open_vSwitch . external_ids"), "{c=d}");
+    assert_eq!(bench.done("get Bridge br0 datapath_id").len(), "\"00000000000000ab\"".len());
+    let types = bench.done("get Open_vSwitch . iface_types datapath_types");
+    assert!(types.contains("patch") && types.contains("netdev"), "{types}");
+    assert!(bench.done("get Interface p1 statistics").contains("rx_packets=0"));
+    let versions = bench.done("get Open_vSwitch . db_version dpdk_initialized");
+    assert!(versions.starts_with("\"8.") && versions.ends_with("false"), "{versions}");
+}
+
+/// A server of an older version lacks columns, and the daemon does without them.
+#[test]
+fn an_older_schema_is_followed() {
+    let missing = [
+        ("Open_vSwitch", "datapath_types"),
+        ("Open_vSwitch", "dpdk_initialized"),
+        ("Open_vSwitch", "iface_types"),
+        ("Bridge", "datapath_version"),
+        ("Interface", "ifindex"),
+        ("Interface", "mtu_request"),
+    ];
+    let Some(server) = OvsdbServer::start_without(&missing) else { return };
+    let Some(bench) = Bench::with_server("old", server) else { return };
+    let daemon = bench.start();
+    bench.done("add-br br0 -- add-port br0 p1 -- set Interface p1 type=null");
+    assert_eq!(bench.done("get Interface p1 ofport error"), "1\n[]");
+    assert!(!daemon.log().contains("not written"), "{}", daemon.log());
+}
+
+/// `emer-reset` leaves bridges and ports, without their controllers.
+#[test]
+fn emer_reset_removes_the_controllers() {
+    let Some(bench) = Bench::foreign("emer") else { return };
+    let daemon = bench.start();
+    bench.done("add-br br0 -- set-controller br0 tcp:127.0.0.1:1 -- set-fail-mode br0 secure");
+    assert!(show(&daemon).contains("tcp:127.0.0.1:1"), "{}", show(&daemon));
+    bench.done("emer-reset");
+    assert!(!show(&daemon).contains("tcp:127.0.0.1:1"), "{}", show(&daemon));
+    assert!(show(&daemon).contains("bridge br0"), "{}", show(&daemon));
+}
+
+/// A client that owns a lock until it is dropped.
+struct LockOwner(Child);
+
+impl LockOwner {
+    fn new(bench: &mut Bench, verb: &str) -> Self {
+        let socket = format!("unix:{}", bench.server().socket().display());
+        let mut command = Command::new("ovsdb-client");
+        command.args([verb, &socket, "ovs_vswitchd"]).stdin(Stdio::null()).stdout(Stdio::null());
+        Self(command.spawn().expect("ovsdb-client starts"))
+    }
+}
+
+impl Drop for LockOwner {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The daemon only reads while another client owns the lock.
+#[test]
+fn the_owner_of_the_lock_alone_writes() {
+    let Some(mut bench) = Bench::foreign("lock") else { return };
+    let first = LockOwner::new(&mut bench, "lock");
+    let daemon = bench.start();
+    let waits = || daemon.log().contains("another switch owns the lock ovs_vswitchd");
+    assert!(until(waits), "{}", daemon.log());
+    bench.done("--no-wait add-br br0");
+    drop(first);
+    assert!(until(|| show(&daemon).contains("bridge br0")), "{}", daemon.log());
+
+    // Bridges stay when the lock is taken away, and follow the database when it is back.
+    let second = LockOwner::new(&mut bench, "steal");
+    let stolen = || daemon.log().contains("another client has taken the lock ovs_vswitchd");
+    assert!(until(stolen), "{}", daemon.log());
+    bench.done("--no-wait del-br br0 -- add-br br1");
+    assert!(show(&daemon).contains("bridge br0"), "{}", show(&daemon));
+    drop(second);
+    assert!(until(|| show(&daemon).contains("bridge br1")), "{}", daemon.log());
+    assert!(!show(&daemon).contains("bridge br0"), "{}", show(&daemon));
+}
+
+/// Each further port costs a transaction of the same size.
+#[test]
+fn transactions_carry_the_change_alone() {
+    let Some(mut bench) = Bench::foreign("many") else { return };
+    let _daemon = bench.start();
+    bench.done("add-br br0");
+    let before = bench.server().transaction_lengths("shuntd").len();
+    for number in 1..=PORTS {
+        bench.done(&format!("add-port br0 n{number} -- set Interface n{number} type=null"));
+    }
+    let lengths = bench.server().transaction_lengths("shuntd").split_off(before);
+    assert!(lengths.len() >= PORTS, "{}", lengths.len());
+    let longest = lengths.iter().max().expect("there are some");
+    assert!(*longest < 500, "{lengths:?}");
+}
+
+/// Number of ports that are added one after another.
+const PORTS: usize = 200;
+
+/// A daemon that starts before its server gets its bridges when the server comes.
+#[test]
+fn the_daemon_starts_without_its_server() {
+    let Some(mut bench) = Bench::foreign("late") else { return };
+    {
+        let _daemon = bench.start();
+        bench.done("add-br br0");
+    }
+    bench.server().kill();
+    let daemon = bench.start();
+    assert!(daemon.log().contains("no rows yet"), "{}", daemon.log());
+    bench.server().restart();
+    assert!(until(|| show(&daemon).contains("bridge br0")), "{}", daemon.log());
+}
+
+/// A configuration with two databases is refused with both of them.
+#[test]
+fn two_databases_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("shunt.toml");
+    let check = |text: &str, arguments: &[&str]| {
+        fs::write(&file, text).expect("a file");
+        let mut command = Command::new(binary("shuntd"));
+        let result = output(command.arg("--check").arg("--config").arg(&file).args(arguments));
+        (result.status.code(), String::from_utf8_lossy(&result.stderr).into_owned())
+    };
+    let both = "[ovsdb]\nsocket = '/run/s.sock'\nremote = 'unix:/run/r.sock'\n";
+    let embedded = "[ovsdb]\nsocket = '/run/s.sock'\n";
+    let foreign = "[ovsdb]\nremote = 'unix:/run/r.sock'\n";
+    assert_eq!(check(foreign, &["--db", "unix:/run/r.sock"]).0, Some(0));
+    for (text, arguments) in [
+        (both, [].as_slice()),
+        (embedded, ["--db", "unix:/run/r.sock"].as_slice()),
+        (foreign, ["--db", "tcp:192.0.2.1"].as_slice()),
+    ] {
+        let (code, message) = check(text, arguments);
+        assert_eq!(code, Some(2), "{message}");
+        assert!(message.contains("two databases are configured"), "{message}");
+    }
+    let (code, message) = check("", &["--db", "ssl:192.0.2.1:6640"]);
+    assert!(code == Some(2) && message.contains("needs TLS"), "{message}");
+}
+
+/// A server that sends garbage costs log lines and nothing else.
+#[test]
+fn garbage_of_a_server_harms_no_bridge() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("db.sock");
+    let listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
+    let garbage = std::thread::spawn(move || {
+        use std::io::Write as _;
+        let (mut stream, _) = listener.accept().expect("the daemon connects");
+        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n");
+    });
+    let text = format!("[ovsdb]\nremote = 'unix:{}'\n[[bridge]]\nname = 'br0'\n", socket.display());
+    let daemon = Daemon::start(&text);
+    garbage.join().expect("the server ends");
+    let is_logged = || daemon.log().contains("the server does not speak OVSDB: byte 0x48");
+    assert!(until(is_logged), "{}", daemon.log());
+    assert!(show(&daemon).contains("bridge br0"), "{}", show(&daemon));
+}
