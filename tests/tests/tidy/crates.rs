@@ -8,6 +8,7 @@ use shunt_tests::repository::{metadata, read, root};
 /// Which crate may use which, apart from tests: the arrows of ARCHITECTURE.md.
 const EDGES: &[(&str, &[&str])] = &[
     ("shunt-pcap", &[]),
+    ("shunt-vhost-user", &[]),
     ("shunt-ovsdb", &[]),
     ("shunt-flow", &[]),
     ("shunt-classifier", &["shunt-flow"]),
@@ -24,6 +25,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "shunt-datapath",
         &[
             "shunt-pcap",
+            "shunt-vhost-user",
             "shunt-flow",
             "shunt-classifier",
             "shunt-nuevomatch",
@@ -80,6 +82,7 @@ const TEST_KIT: &str = "shunt-testkit";
 /// The crates that have no async runtime beneath them.
 const WITHOUT_RUNTIME: &[&str] = &[
     "shunt-pcap",
+    "shunt-vhost-user",
     "shunt-flow",
     "shunt-classifier",
     "shunt-nuevomatch",

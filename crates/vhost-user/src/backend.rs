@@ -1,0 +1,332 @@
+//! The control thread of a device: it connects, obeys the front-end, and connects again.
+//!
+//! Each device has a thread of its own, which sleeps until a message arrives. A front-end that stops in the
+//! middle of a message therefore delays no other device.
+
+use std::{
+    fs, io,
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::{
+            fs::FileTypeExt,
+            net::{UnixListener, UnixStream},
+        },
+    },
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread::{Builder, JoinHandle},
+    time::Duration,
+};
+
+use nix::sys::{
+    epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout},
+    eventfd::{EfdFlags, EventFd},
+    socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket},
+};
+use parking_lot::Mutex;
+use tracing::{info, warn};
+
+use crate::{
+    device::VhostDevice,
+    error::{BackendError, ProtocolError},
+    link::GuestLink,
+    message::VhostReply,
+    message_socket::{MessageSocket, ReceivedMessage},
+    queues::DeviceQueues,
+    worker::Worker,
+};
+
+/// The side that opens the socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize, serde::Serialize),
+    serde(rename_all = "snake_case")
+)]
+pub enum SocketMode {
+    /// The hypervisor listens, and the back-end connects.
+    ///
+    /// It tries again until it succeeds.
+    #[default]
+    Client,
+    /// The back-end listens, and the hypervisor connects.
+    Server,
+}
+
+/// The back-end of a network device.
+///
+/// It ends when it is dropped: the queues are stopped, and the connection is closed.
+#[derive(Debug)]
+pub struct Backend {
+    link: Arc<Mutex<GuestLink>>,
+    stop: Arc<EventFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Backend {
+    /// Starts the back-end of a device, with the ends for a number of workers.
+    ///
+    /// A client starts also while nobody listens.
+    ///
+    /// # Errors
+    ///
+    /// If the path cannot be that of a socket, if a server cannot listen there, or if the system has no
+    /// more descriptors or threads.
+    pub fn start(
+        path: &Path,
+        mode: SocketMode,
+        workers: u16,
+    ) -> Result<(Self, Vec<Worker>), BackendError> {
+        let failed =
+            |doing| move |source| BackendError::System { doing, path: path.to_owned(), source };
+        UnixAddr::new(path).map_err(|errno| failed("use")(errno.into()))?;
+        let source = match mode {
+            SocketMode::Client => ConnectionSource::Client,
+            SocketMode::Server => ConnectionSource::Server(listen(path)?),
+        };
+        let start = |errno: nix::Error| failed("start a device for")(errno.into());
+        let queues = Arc::new(DeviceQueues::new(workers).map_err(start)?);
+        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
+        let stop = Arc::new(EventFd::from_flags(flags).map_err(start)?);
+        let events = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(start)?;
+        events.add(&*stop, EpollEvent::new(EpollFlags::EPOLLIN, STOP)).map_err(start)?;
+        let reason = "the daemon has just started".to_owned();
+        let link = Arc::new(Mutex::new(GuestLink::Waiting { reason }));
+        let ends = (0..queues.workers()).map(|worker| Worker::new(&queues, worker)).collect();
+        let control = ControlThread {
+            path: path.to_owned(),
+            source,
+            queues,
+            link: Arc::clone(&link),
+            events,
+            logged: String::new(),
+        };
+        let thread = Builder::new().name("shunt-vhost".to_owned()).stack_size(STACK_BYTES);
+        let thread = thread.spawn(move || control.run()).map_err(failed("start a thread for"))?;
+        Ok((Self { link, stop, thread: Some(thread) }, ends))
+    }
+
+    /// Returns the state of the link to the guest.
+    #[must_use]
+    pub fn link(&self) -> GuestLink {
+        self.link.lock().clone()
+    }
+}
+
+impl Drop for Backend {
+    fn drop(&mut self) {
+        // The counter cannot be full: it is written once.
+        let _ = self.stop.write(1);
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread has been reported by the thread.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Bytes of the stack of a control thread.
+const STACK_BYTES: usize = 256 << 10;
+
+/// Numbers of descriptors in the event set.
+const STOP: u64 = 0;
+const CONNECTION: u64 = 1;
+const FAILURE: u64 = 2;
+const LISTENER: u64 = 3;
+
+/// The first and the longest pause between two attempts to connect.
+const RETRY_FIRST: Duration = Duration::from_millis(50);
+const RETRY_LONGEST: Duration = Duration::from_secs(1);
+
+/// The origin of connections.
+#[derive(Debug)]
+enum ConnectionSource {
+    Client,
+    Server(UnixListener),
+}
+
+struct ControlThread {
+    path: PathBuf,
+    source: ConnectionSource,
+    queues: Arc<DeviceQueues>,
+    link: Arc<Mutex<GuestLink>>,
+    /// Has the stop event, and the descriptors of the moment.
+    events: Epoll,
+    /// The last reason in the log, so that attempts are not logged one by one.
+    logged: String,
+}
+
+/// The back-end was dropped.
+struct Stopped;
+
+impl ControlThread {
+    fn run(mut self) {
+        while let Ok(stream) = self.next_connection() {
+            info!("vhost-user {}: connected", self.path.display());
+            self.logged.clear();
+            match self.serve(stream) {
+                Ok(Stopped) => break,
+                Err(error) => self.wait_because(&error.to_string()),
+            }
+        }
+        if let ConnectionSource::Server(_) = self.source {
+            // Somebody may have removed it before.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+
+    /// Shows the reason why no hypervisor is connected, and logs it if it is new.
+    fn wait_because(&mut self, reason: &str) {
+        if self.logged != reason {
+            info!(reason, "vhost-user {}: no hypervisor is connected", self.path.display());
+            reason.clone_into(&mut self.logged);
+        }
+        *self.link.lock() = GuestLink::Waiting { reason: reason.to_owned() };
+    }
+
+    /// Waits for a front-end.
+    fn next_connection(&mut self) -> Result<UnixStream, Stopped> {
+        let mut pause = RETRY_FIRST;
+        loop {
+            let attempt = match &self.source {
+                ConnectionSource::Client => connect_to(&self.path),
+                ConnectionSource::Server(listener) => listener.accept().map(|(stream, _)| stream),
+            };
+            let error = match attempt {
+                Ok(stream) => return Ok(stream),
+                Err(error) => error,
+            };
+            match &self.source {
+                ConnectionSource::Client => {
+                    self.wait_because(&error.to_string());
+                    if self.wait(Some(pause)).contains(&STOP) {
+                        return Err(Stopped);
+                    }
+                    pause = (pause * 2).min(RETRY_LONGEST);
+                }
+                ConnectionSource::Server(listener) => {
+                    let event = EpollEvent::new(EpollFlags::EPOLLIN, LISTENER);
+                    // It may be in the set already.
+                    let _ = self.events.add(listener, event);
+                    self.wait_because("it has not connected yet");
+                    // After an error other than that nobody has connected, the pause avoids a busy loop.
+                    let is_idle = error.kind() == io::ErrorKind::WouldBlock;
+                    let ready = self.wait((!is_idle).then_some(pause));
+                    if ready.contains(&STOP) {
+                        return Err(Stopped);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Obeys a front-end until it disconnects.
+    ///
+    /// # Errors
+    ///
+    /// The reason of the disconnect.
+    fn serve(&self, stream: UnixStream) -> Result<Stopped, ProtocolError> {
+        if let ConnectionSource::Server(listener) = &self.source {
+            // Others wait until this one has gone. It may not be in the set.
+            let _ = self.events.delete(listener);
+        }
+        let mut socket = MessageSocket::new(stream)?;
+        let mut device = VhostDevice::new(Arc::clone(&self.queues));
+        drop(self.queues.take_failures());
+        let event = |number| EpollEvent::new(EpollFlags::EPOLLIN, number);
+        let failed = self.queues.failed();
+        self.events.add(socket.descriptor(), event(CONNECTION)).map_err(io::Error::from)?;
+        // It stays in the set after the first connection.
+        let _ = self.events.add(failed, event(FAILURE));
+        loop {
+            self.show(&device);
+            let ready = self.wait(None);
+            if ready.contains(&STOP) {
+                return Ok(Stopped);
+            }
+            if ready.contains(&CONNECTION) {
+                obey(&mut device, &mut socket)?;
+            }
+            for failure in self.queues.take_failures() {
+                if device.fail(failure) {
+                    let link = GuestLink::Stopped { queue: failure.queue, error: failure.error };
+                    warn!("vhost-user {}: {link}", self.path.display());
+                }
+            }
+        }
+    }
+
+    /// Shows the state of the device.
+    fn show(&self, device: &VhostDevice) {
+        let link = match device.failure() {
+            Some(failure) => GuestLink::Stopped { queue: failure.queue, error: failure.error },
+            None if self.queues.pairs_from_guest() > 0 && self.queues.pairs_to_guest() > 0 => {
+                GuestLink::Up
+            }
+            None => GuestLink::Connected,
+        };
+        *self.link.lock() = link;
+    }
+
+    /// Waits for events; returns their numbers, none after the timeout.
+    fn wait(&self, timeout: Option<Duration>) -> Vec<u64> {
+        let timeout = timeout.map_or(EpollTimeout::NONE, |timeout| {
+            EpollTimeout::try_from(timeout).unwrap_or(EpollTimeout::MAX)
+        });
+        let mut events = [EpollEvent::empty(); 4];
+        // After an interrupt the caller waits again.
+        let count = self.events.wait(&mut events, timeout).unwrap_or(0);
+        events.iter().take(count).map(EpollEvent::data).collect()
+    }
+}
+
+/// Receives a request, obeys it and replies.
+fn obey(device: &mut VhostDevice, socket: &mut MessageSocket) -> Result<(), ProtocolError> {
+    let ReceivedMessage { number, needs_reply, request, descriptors } = socket.receive()?;
+    let result = request.and_then(|request| device.handle(request, descriptors));
+    match result {
+        Ok(Some(reply)) => socket.reply(number, reply),
+        Ok(None) if needs_reply => socket.reply(number, VhostReply::Number(0)),
+        Ok(None) => Ok(()),
+        Err(error) => {
+            if needs_reply {
+                socket.reply(number, VhostReply::Number(1))?;
+            }
+            // A front-end that waits for a reply knows that the request failed.
+            let is_known = needs_reply && matches!(error, ProtocolError::Unsupported(_));
+            if is_known { Ok(()) } else { Err(error) }
+        }
+    }
+}
+
+/// Connects to a socket; never waits for a listener that is busy.
+fn connect_to(path: &Path) -> io::Result<UnixStream> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let own: OwnedFd = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+    connect(own.as_raw_fd(), &UnixAddr::new(path)?)?;
+    Ok(own.into())
+}
+
+/// Listens at a path, in place of a process that was killed.
+fn listen(path: &Path) -> Result<UnixListener, BackendError> {
+    let failed =
+        |source| BackendError::System { doing: "listen at", path: path.to_owned(), source };
+    let bind = || -> io::Result<UnixListener> {
+        let listener = UnixListener::bind(path)?;
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    };
+    match bind() {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            let is_socket = fs::metadata(path).is_ok_and(|file| file.file_type().is_socket());
+            match connect_to(path) {
+                Err(refusal) if is_socket && refusal.kind() == io::ErrorKind::ConnectionRefused => {
+                    fs::remove_file(path).map_err(failed)?;
+                    bind().map_err(failed)
+                }
+                Ok(_) => Err(BackendError::InUse { path: path.to_owned() }),
+                Err(_) => Err(failed(error)),
+            }
+        }
+        result => result.map_err(failed),
+    }
+}

@@ -1,0 +1,305 @@
+//! The state of one connection: settings of the front-end, and the queues that follow from them.
+//!
+//! The messages of a front-end come in many orders: QEMU enables queues before it sets features, and DPDK
+//! sets addresses before kicks. So a message only changes the state, and [`VhostDevice::restart`] starts
+//! each queue as soon as its state is complete. A queue with a kick descriptor is started; nobody waits for
+//! the first kick, because a guest that was running before this back-end kicks only for new frames.
+//!
+//! Source: vhost-user protocol, "Ring states" and "Front-end message types".
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::{self, Write},
+    os::fd::{AsRawFd, OwnedFd},
+    sync::Arc,
+};
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+
+use crate::{
+    error::{ProtocolError, RingError},
+    features::{PROTOCOL_OFFERED, QUEUE_PAIRS_MAX, VirtioFeatures},
+    memory::GuestMemory,
+    message::{RegionMessage, VhostReply, VhostRequest, VringAddress, VringDescriptor},
+    queues::{DeviceQueues, QUEUES_MAX, QueueFailure, RunningQueue},
+    split_ring::SplitRing,
+};
+
+/// The device as one front-end sees it.
+#[derive(Debug)]
+pub(crate) struct VhostDevice {
+    queues: Arc<DeviceQueues>,
+    features: VirtioFeatures,
+    memory: Arc<GuestMemory>,
+    vrings: BTreeMap<u16, Vring>,
+}
+
+/// The state of a queue that the front-end has set.
+#[derive(Debug, Default)]
+struct Vring {
+    size: u32,
+    address: Option<VringAddress>,
+    /// The position at which it goes on, if it does not run.
+    base: u16,
+    is_started: bool,
+    is_enabled: bool,
+    kick: Option<Arc<File>>,
+    call: Option<Arc<File>>,
+    error: Option<Arc<File>>,
+    failure: Option<RingError>,
+}
+
+impl VhostDevice {
+    pub(crate) fn new(queues: Arc<DeviceQueues>) -> Self {
+        let features = VirtioFeatures::default();
+        Self { queues, features, memory: Arc::default(), vrings: BTreeMap::new() }
+    }
+
+    /// Obeys a request; returns its reply, if it has one.
+    ///
+    /// # Errors
+    ///
+    /// If the request breaks the protocol, or the system refuses it.
+    pub(crate) fn handle(
+        &mut self,
+        request: VhostRequest,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<Option<VhostReply>, ProtocolError> {
+        match request {
+            VhostRequest::GetFeatures => return number(VirtioFeatures::OFFERED.bits()),
+            VhostRequest::GetProtocolFeatures => return number(PROTOCOL_OFFERED),
+            VhostRequest::GetQueueNum => return number(QUEUE_PAIRS_MAX.into()),
+            VhostRequest::GetMaxMemSlots => return number(GuestMemory::REGIONS_MAX as u64),
+            VhostRequest::SetFeatures(features) => self.set_features(features)?,
+            VhostRequest::SetProtocolFeatures(features) => {
+                if features & !PROTOCOL_OFFERED != 0 {
+                    return Err(ProtocolError::NotOffered(features & !PROTOCOL_OFFERED));
+                }
+            }
+            VhostRequest::SetOwner => {}
+            VhostRequest::ResetOwner => self.stop(),
+            VhostRequest::SetMemTable(regions) => {
+                let mut memory = GuestMemory::default();
+                for (region, file) in regions.into_iter().zip(descriptors) {
+                    memory.add(region, file)?;
+                }
+                self.set_memory(memory);
+            }
+            VhostRequest::AddMemReg(region) => self.add_region(region, descriptors)?,
+            VhostRequest::RemMemReg(region) => {
+                let mut memory = GuestMemory::clone(&self.memory);
+                memory.remove(&region)?;
+                self.set_memory(memory);
+            }
+            VhostRequest::SetVringNum { queue, size } => self.vring(queue)?.1.size = size,
+            VhostRequest::SetVringAddr { queue, address } => {
+                let (queue, vring) = self.vring(queue)?;
+                vring.address = Some(address);
+                self.restart(queue);
+            }
+            VhostRequest::SetVringBase { queue, base } => {
+                // A ring of the split form has an index of 16 bits.
+                #[expect(clippy::cast_possible_truncation, reason = "the index wraps at 16 bits")]
+                let base = base as u16;
+                self.vring(queue)?.1.base = base;
+            }
+            VhostRequest::GetVringBase { queue } => return self.stop_vring(queue),
+            VhostRequest::SetVringKick(vring) => {
+                let kick = event(vring, descriptors)?;
+                let (queue, vring) = self.vring(vring.queue)?;
+                (vring.kick, vring.is_started, vring.failure) = (kick, true, None);
+                self.restart(queue);
+            }
+            VhostRequest::SetVringCall(vring) => {
+                let call = event(vring, descriptors)?;
+                let (queue, vring) = self.vring(vring.queue)?;
+                vring.call = call;
+                self.adjust(queue);
+            }
+            VhostRequest::SetVringErr(vring) => {
+                let error = event(vring, descriptors)?;
+                self.vring(vring.queue)?.1.error = error;
+            }
+            VhostRequest::SetVringEnable { queue, is_enabled } => {
+                let (queue, vring) = self.vring(queue)?;
+                vring.is_enabled = is_enabled;
+                self.adjust(queue);
+            }
+        }
+        Ok(None)
+    }
+
+    fn vring(&mut self, queue: u32) -> Result<(u16, &mut Vring), ProtocolError> {
+        let number = u16::try_from(queue).ok().filter(|number| *number < QUEUES_MAX);
+        let number = number.ok_or(ProtocolError::NoSuchQueue { queue, max: QUEUES_MAX })?;
+        Ok((number, self.vrings.entry(number).or_default()))
+    }
+
+    fn set_features(&mut self, bits: u64) -> Result<(), ProtocolError> {
+        let features = VirtioFeatures::from_bits(bits);
+        let excess = features.without(VirtioFeatures::OFFERED);
+        if excess != VirtioFeatures::default() {
+            return Err(ProtocolError::NotOffered(excess.bits()));
+        }
+        self.features = features;
+        self.queues.set_features(features);
+        self.restart_all();
+        Ok(())
+    }
+
+    fn add_region(
+        &mut self,
+        region: RegionMessage,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<(), ProtocolError> {
+        let mut memory = GuestMemory::clone(&self.memory);
+        for file in descriptors {
+            memory.add(region, file)?;
+        }
+        self.set_memory(memory);
+        Ok(())
+    }
+
+    /// Replaces the memory. No queue uses the one before when it returns.
+    fn set_memory(&mut self, memory: GuestMemory) {
+        self.memory = Arc::new(memory);
+        for vring in self.vrings.values_mut() {
+            // The missing part may be in the new memory.
+            vring.failure =
+                vring.failure.filter(|error| !matches!(error, RingError::Unmapped { .. }));
+        }
+        self.restart_all();
+    }
+
+    fn restart_all(&mut self) {
+        let queues: Vec<u16> = self.vrings.keys().copied().collect();
+        queues.into_iter().for_each(|queue| self.restart(queue));
+    }
+
+    /// Starts a queue with all of its state, if that is complete; otherwise stops it.
+    fn restart(&mut self, queue: u16) {
+        let Some(vring) = self.vrings.get_mut(&queue) else { return };
+        let is_ready = vring.is_started && vring.failure.is_none() && vring.size > 0;
+        let address = vring.address.filter(|_| is_ready && !self.memory.is_empty());
+        let mut failure = None;
+        self.queues.change(queue, |before| {
+            drop(before);
+            let memory = Arc::clone(&self.memory);
+            match SplitRing::new(memory, address?, vring.size, self.features) {
+                Ok(ring) => {
+                    let is_enabled = vring.is_effective(self.features);
+                    let running = RunningQueue {
+                        ring,
+                        features: self.features,
+                        is_enabled,
+                        kick: vring.kick.clone(),
+                        call: vring.call.clone(),
+                    };
+                    // An earlier back-end may have returned buffers, and died before it told the guest.
+                    running.notify();
+                    Some(running)
+                }
+                Err(error) => {
+                    failure = Some(error);
+                    None
+                }
+            }
+        });
+        if let Some(error) = failure {
+            self.queues.report(QueueFailure { queue, error });
+        }
+    }
+
+    /// Passes a changed state to a queue that runs.
+    fn adjust(&mut self, queue: u16) {
+        let Some(vring) = self.vrings.get(&queue) else { return };
+        let is_enabled = vring.is_effective(self.features);
+        self.queues.change(queue, |running| {
+            let running =
+                running.map(|own| RunningQueue { is_enabled, call: vring.call.clone(), ..own });
+            // The call descriptor may be one that the guest waits for.
+            running.inspect(RunningQueue::notify)
+        });
+    }
+
+    /// Stops a queue; replies with the index at which it goes on.
+    fn stop_vring(&mut self, queue: u32) -> Result<Option<VhostReply>, ProtocolError> {
+        let queues = Arc::clone(&self.queues);
+        let (number, vring) = self.vring(queue)?;
+        (vring.is_started, vring.kick, vring.failure) = (false, None, None);
+        queues.change(number, |running| {
+            if let Some(running) = running {
+                vring.base = running.ring.next();
+            }
+            None
+        });
+        Ok(Some(VhostReply::VringState { queue, base: vring.base.into() }))
+    }
+
+    /// Notes that a queue has stopped; returns whether that is news.
+    pub(crate) fn fail(&mut self, failure: QueueFailure) -> bool {
+        let Some(vring) = self.vrings.get_mut(&failure.queue) else { return false };
+        if let Some(error) = &vring.error {
+            let _ = (&**error).write(&1_u64.to_ne_bytes());
+        }
+        vring.failure.replace(failure.error).is_none()
+    }
+
+    /// Returns the first queue that was stopped because the guest broke a rule.
+    pub(crate) fn failure(&self) -> Option<QueueFailure> {
+        let failure = |(queue, vring): (&u16, &Vring)| {
+            Some(QueueFailure { queue: *queue, error: vring.failure? })
+        };
+        self.vrings.iter().find_map(failure)
+    }
+
+    /// Stops all queues.
+    pub(crate) fn stop(&mut self) {
+        for (queue, vring) in &mut self.vrings {
+            vring.is_started = false;
+            self.queues.change(*queue, |_| None);
+        }
+    }
+}
+
+impl Vring {
+    /// Returns whether frames pass: without the messages that enable queues, always.
+    const fn is_effective(&self, features: VirtioFeatures) -> bool {
+        self.is_enabled || !features.contains(VirtioFeatures::PROTOCOL_FEATURES)
+    }
+}
+
+impl Drop for VhostDevice {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn number(number: u64) -> Result<Option<VhostReply>, ProtocolError> {
+    Ok(Some(VhostReply::Number(number)))
+}
+
+/// Returns the event of a message; `None` if the other side polls.
+///
+/// A worker reads and writes events, and must never wait. So only an eventfd is accepted, and it does not
+/// block.
+fn event(
+    vring: VringDescriptor,
+    descriptors: Vec<OwnedFd>,
+) -> Result<Option<Arc<File>>, ProtocolError> {
+    let Some(event) = descriptors.into_iter().next().filter(|_| vring.has_descriptor) else {
+        return Ok(None);
+    };
+    let target = fs::read_link(format!("/proc/self/fd/{}", event.as_raw_fd()))?;
+    if target.as_os_str() != EVENT_FD {
+        return Err(ProtocolError::NotAnEventFd(target.display().to_string()));
+    }
+    let flags = fcntl(&event, FcntlArg::F_GETFL).map_err(io::Error::from)?;
+    let flags = OFlag::from_bits_retain(flags) | OFlag::O_NONBLOCK;
+    fcntl(&event, FcntlArg::F_SETFL(flags)).map_err(io::Error::from)?;
+    Ok(Some(Arc::new(File::from(event))))
+}
+
+/// The name of an eventfd in `/proc`.
+const EVENT_FD: &str = "anon_inode:[eventfd]";

@@ -1,0 +1,121 @@
+//! Errors, by the side that must mend them.
+
+use std::{io, path::PathBuf};
+
+use crate::memory::MemoryError;
+
+/// A reason why a back-end does not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BackendError {
+    /// Another program listens at the path.
+    #[error("{} belongs to another program, which listens there: choose another path", path.display())]
+    InUse {
+        /// The path of the socket.
+        path: PathBuf,
+    },
+    /// The system refused a request.
+    #[error("cannot {doing} {}", path.display())]
+    System {
+        /// The attempted action, as a verb.
+        doing: &'static str,
+        /// The path of the socket.
+        path: PathBuf,
+        /// The error of the system.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// A message that breaks the protocol, or cannot be obeyed.
+///
+/// The back-end closes the connection.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ProtocolError {
+    #[error("the message has the version {0}, not 1")]
+    Version(u32),
+    #[error("request {request} has a payload of {length} bytes, at most {max} are allowed")]
+    TooLong { request: u32, length: u32, max: usize },
+    #[error("request {request} has a payload of {length} bytes, which is too short")]
+    TooShort { request: u32, length: usize },
+    #[error("request {0} is not supported")]
+    Unsupported(u32),
+    #[error("request {request} came with {given} descriptors, not with {expected}")]
+    Descriptors { request: u32, given: usize, expected: usize },
+    #[error("the descriptor for notifications is {0}, not an eventfd")]
+    NotAnEventFd(String),
+    #[error("queue {queue} does not exist: the device has {max} queues")]
+    NoSuchQueue { queue: u32, max: u16 },
+    #[error("features {0:#x} were not offered")]
+    NotOffered(u64),
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    #[error("the front-end closed the connection")]
+    Closed,
+    #[error("the front-end stopped in the middle of a message")]
+    Incomplete,
+    #[error("the connection failed: {0}")]
+    Connection(#[from] io::Error),
+}
+
+/// A rule of virtqueues that a guest broke. Its queue is stopped.
+///
+/// Source: Virtual I/O Device 1.2, 2.7.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RingError {
+    /// The size is not a power of two, or too large.
+    #[error("its size is {0}: it must be a power of two up to 32768")]
+    Size(u32),
+    /// A part of the queue is not in the memory of the guest.
+    #[error("its {part} at {address:#x} is outside the memory of the guest")]
+    Unmapped {
+        /// The part of the queue.
+        part: &'static str,
+        /// Its address, as the front-end gave it.
+        address: u64,
+    },
+    /// A part of the queue is not aligned.
+    #[error("its {part} at {address:#x} is not aligned")]
+    Misaligned {
+        /// The part of the queue.
+        part: &'static str,
+        /// Its address, as the front-end gave it.
+        address: u64,
+    },
+    /// The guest offers more buffers than the queue has.
+    #[error("it offers {offered} buffers, and has {size}")]
+    Offered {
+        /// The number of offered buffers.
+        offered: u16,
+        /// The size of the queue.
+        size: u16,
+    },
+    /// The number of a descriptor exceeds its table.
+    #[error("descriptor {index} does not exist: the table has {size}")]
+    NoDescriptor {
+        /// The number.
+        index: u16,
+        /// The number of descriptors in the table.
+        size: u16,
+    },
+    /// A buffer is not in the memory of the guest.
+    #[error("a buffer of {length} bytes at {address:#x} is outside the memory of the guest")]
+    Buffer {
+        /// The address in the guest.
+        address: u64,
+        /// The length of the buffer.
+        length: u32,
+    },
+    /// A chain of descriptors does not end.
+    #[error("a chain has more than {0} descriptors")]
+    LongChain(u16),
+    /// A buffer is for the other direction.
+    #[error("a buffer is for the other direction")]
+    Direction,
+    /// The guest uses a table of its own, and did not take the feature.
+    #[error("a descriptor is indirect, which was not negotiated")]
+    IndirectRefused,
+    /// A table of descriptors has a wrong form.
+    #[error("a table of {0} bytes does not hold whole descriptors, or is inside another table")]
+    IndirectTable(u32),
+}

@@ -1,0 +1,130 @@
+//! Features of the device and of the protocol, as bits.
+//!
+//! A front-end takes some of the features that the back-end offers. The offer never changes: a guest
+//! keeps its features while the back-end restarts, and would not learn of others.
+//!
+//! Source: Virtual I/O Device 1.2, 5.1.3 and 6; vhost-user protocol, "Feature bits".
+
+use std::fmt;
+
+/// A set of features of a virtio network device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VirtioFeatures(u64);
+
+impl VirtioFeatures {
+    /// The device completes checksums (`VIRTIO_NET_F_CSUM`).
+    pub const CSUM: Self = Self(1);
+    /// The guest takes packets without a complete checksum (`VIRTIO_NET_F_GUEST_CSUM`).
+    pub const GUEST_CSUM: Self = Self(1 << 1);
+    /// The guest takes TCP over IPv4 that is not segmented (`VIRTIO_NET_F_GUEST_TSO4`).
+    pub const GUEST_TSO4: Self = Self(1 << 7);
+    /// The guest takes TCP over IPv6 that is not segmented (`VIRTIO_NET_F_GUEST_TSO6`).
+    pub const GUEST_TSO6: Self = Self(1 << 8);
+    /// The guest takes such TCP with CWR set (`VIRTIO_NET_F_GUEST_ECN`).
+    pub const GUEST_ECN: Self = Self(1 << 9);
+    /// The device segments TCP over IPv4 (`VIRTIO_NET_F_HOST_TSO4`).
+    pub const HOST_TSO4: Self = Self(1 << 11);
+    /// The device segments TCP over IPv6 (`VIRTIO_NET_F_HOST_TSO6`).
+    pub const HOST_TSO6: Self = Self(1 << 12);
+    /// The device segments TCP with CWR set (`VIRTIO_NET_F_HOST_ECN`).
+    pub const HOST_ECN: Self = Self(1 << 13);
+    /// A frame may take several receive buffers (`VIRTIO_NET_F_MRG_RXBUF`).
+    pub const MRG_RXBUF: Self = Self(1 << 15);
+    /// There is a control queue, which the front-end serves (`VIRTIO_NET_F_CTRL_VQ`).
+    pub const CTRL_VQ: Self = Self(1 << 17);
+    /// The control queue sets receive modes (`VIRTIO_NET_F_CTRL_RX`).
+    pub const CTRL_RX: Self = Self(1 << 18);
+    /// The guest announces itself after a migration (`VIRTIO_NET_F_GUEST_ANNOUNCE`).
+    pub const GUEST_ANNOUNCE: Self = Self(1 << 21);
+    /// The device has several queue pairs (`VIRTIO_NET_F_MQ`).
+    pub const MQ: Self = Self(1 << 22);
+    /// Descriptors may be in a table of their own (`VIRTIO_F_INDIRECT_DESC`).
+    pub const INDIRECT_DESC: Self = Self(1 << 28);
+    /// Both sides name the index of the next notification (`VIRTIO_F_EVENT_IDX`).
+    pub const EVENT_IDX: Self = Self(1 << 29);
+    /// The protocol has features of its own (`VHOST_USER_F_PROTOCOL_FEATURES`).
+    pub const PROTOCOL_FEATURES: Self = Self(1 << 30);
+    /// The device follows version 1 of the standard (`VIRTIO_F_VERSION_1`).
+    pub const VERSION_1: Self = Self(1 << 32);
+    /// The guest takes UDP over IPv4 that is not segmented (`VIRTIO_NET_F_GUEST_USO4`).
+    pub const GUEST_USO4: Self = Self(1 << 54);
+    /// The guest takes UDP over IPv6 that is not segmented (`VIRTIO_NET_F_GUEST_USO6`).
+    pub const GUEST_USO6: Self = Self(1 << 55);
+    /// The device segments UDP (`VIRTIO_NET_F_HOST_USO`).
+    pub const HOST_USO: Self = Self(1 << 56);
+
+    /// The features that every back-end offers.
+    pub const OFFERED: Self = Self::CSUM
+        .with(Self::GUEST_CSUM)
+        .with(Self::GUEST_TSO4)
+        .with(Self::GUEST_TSO6)
+        .with(Self::GUEST_ECN)
+        .with(Self::HOST_TSO4)
+        .with(Self::HOST_TSO6)
+        .with(Self::HOST_ECN)
+        .with(Self::MRG_RXBUF)
+        .with(Self::CTRL_VQ)
+        .with(Self::CTRL_RX)
+        .with(Self::GUEST_ANNOUNCE)
+        .with(Self::MQ)
+        .with(Self::INDIRECT_DESC)
+        .with(Self::EVENT_IDX)
+        .with(Self::PROTOCOL_FEATURES)
+        .with(Self::VERSION_1)
+        .with(Self::GUEST_USO4)
+        .with(Self::GUEST_USO6)
+        .with(Self::HOST_USO);
+
+    /// Returns the set with these bits.
+    #[must_use]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// Returns the set as bits.
+    #[must_use]
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// Returns the union of two sets.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Returns the set without the features of another.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Returns whether all features of `other` are in the set.
+    #[must_use]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+/// Writes the bits in hexadecimal, as hypervisors log them.
+impl fmt::Display for VirtioFeatures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}", self.0)
+    }
+}
+
+/// The protocol has several queue pairs (`VHOST_USER_PROTOCOL_F_MQ`).
+const PROTOCOL_MQ: u64 = 1;
+/// Messages may ask for an acknowledgement (`VHOST_USER_PROTOCOL_F_REPLY_ACK`).
+const PROTOCOL_REPLY_ACK: u64 = 1 << 3;
+/// Memory regions are added one by one.
+///
+/// `VHOST_USER_PROTOCOL_F_CONFIGURE_MEM_SLOTS`.
+const PROTOCOL_CONFIGURE_MEM_SLOTS: u64 = 1 << 15;
+
+/// The features of the protocol that every back-end offers.
+pub(crate) const PROTOCOL_OFFERED: u64 =
+    PROTOCOL_MQ | PROTOCOL_REPLY_ACK | PROTOCOL_CONFIGURE_MEM_SLOTS;
+
+/// The maximum number of queue pairs of a device.
+pub const QUEUE_PAIRS_MAX: u16 = 64;

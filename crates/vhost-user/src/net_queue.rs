@@ -1,0 +1,177 @@
+//! Frames in the buffers of a virtqueue: each has a header of twelve bytes in front.
+//!
+//! Source: Virtual I/O Device 1.2, 5.1.6.
+
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects))]
+
+use crate::{
+    error::RingError,
+    features::VirtioFeatures,
+    split_ring::{DescriptorChain, Direction, SplitRing},
+};
+
+/// The header in front of a frame: `struct virtio_net_hdr_v1`, little-endian.
+pub type NetHeader = [u8; 12];
+
+/// Length of a [`NetHeader`].
+const HEADER: usize = size_of::<NetHeader>();
+
+/// Bits of the first byte of a header.
+const NEEDS_CSUM: u8 = 1;
+const DATA_VALID: u8 = 2;
+
+/// Kinds of segmentation, in the second byte of a header.
+const GSO_TCPV4: u8 = 1;
+const GSO_TCPV6: u8 = 4;
+const GSO_UDP_L4: u8 = 5;
+const GSO_ECN: u8 = 0x80;
+
+/// A place for frames of a guest.
+pub trait FrameSink {
+    /// Returns the memory for a frame of `length` bytes; `None` refuses the frame.
+    fn buffer(&mut self, length: usize) -> Option<&mut [u8]>;
+
+    /// Takes the frame that was copied into the last buffer.
+    fn take(&mut self, header: NetHeader);
+}
+
+/// Refuses every frame: the guest has disabled the queue.
+pub(crate) struct DiscardingSink;
+
+impl FrameSink for DiscardingSink {
+    fn buffer(&mut self, _length: usize) -> Option<&mut [u8]> {
+        None
+    }
+
+    fn take(&mut self, _header: NetHeader) {}
+}
+
+/// Moves at most `max` frames from a guest to `sink`.
+///
+/// Returns their number, refused ones included, and the rule that the guest broke after them.
+pub(crate) fn take_frames(
+    ring: &mut SplitRing,
+    max: usize,
+    sink: &mut impl FrameSink,
+) -> (usize, Result<(), RingError>) {
+    for taken in 0..max {
+        ring.begin();
+        let DescriptorChain { head, length } = match ring.read_chain(0, Direction::FromGuest) {
+            Ok(Some(chain)) => chain,
+            Ok(None) => return (taken, Ok(())),
+            Err(error) => return (taken, Err(error)),
+        };
+        let length = length.checked_sub(HEADER).filter(|length| *length > 0);
+        if let Some(buffer) = length.and_then(|length| sink.buffer(length)) {
+            ring.copy_out(HEADER, buffer);
+            let mut header = NetHeader::default();
+            ring.copy_out(0, &mut header);
+            sink.take(header);
+        }
+        ring.put_used(head, 0);
+    }
+    (max, Ok(()))
+}
+
+/// The result of sending a frame to a guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FramePut {
+    /// The frame is in the buffers of the guest.
+    Done,
+    /// The guest has no buffers.
+    Full,
+    /// The guest will never take the frame.
+    ///
+    /// It is too long, or has an offload that was not negotiated.
+    Refused,
+}
+
+/// Copies frames into the receive buffers of a guest.
+#[derive(Debug, Default)]
+pub(crate) struct FrameWriter {
+    /// The buffers of a frame, kept for their memory.
+    chains: Vec<DescriptorChain>,
+}
+
+impl FrameWriter {
+    /// Copies a frame into the next buffers of a guest.
+    ///
+    /// # Errors
+    ///
+    /// If the guest broke a rule.
+    pub(crate) fn put(
+        &mut self,
+        ring: &mut SplitRing,
+        features: VirtioFeatures,
+        header: NetHeader,
+        frame: &[u8],
+    ) -> Result<FramePut, RingError> {
+        let Some(mut header) = accepted_header(header, features) else {
+            return Ok(FramePut::Refused);
+        };
+        let needed = frame.len().saturating_add(HEADER);
+        let (mut room, mut count) = (0_usize, 0_u16);
+        ring.begin();
+        self.chains.clear();
+        while room < needed {
+            if count == ring.size() || count > 0 && !features.contains(VirtioFeatures::MRG_RXBUF) {
+                return Ok(FramePut::Refused);
+            }
+            let Some(chain) = ring.read_chain(count, Direction::ToGuest)? else {
+                return Ok(FramePut::Full);
+            };
+            room = room.saturating_add(chain.length);
+            self.chains.push(chain);
+            count = count.saturating_add(1);
+        }
+        let [.., low, high] = &mut header;
+        [*low, *high] = count.to_le_bytes();
+        ring.copy_in(0, &header);
+        ring.copy_in(HEADER, frame);
+        let mut left = needed;
+        for DescriptorChain { head, length } in &self.chains {
+            let written = left.min(*length);
+            left = left.saturating_sub(written);
+            ring.put_used(*head, u32::try_from(written).unwrap_or(u32::MAX));
+        }
+        Ok(FramePut::Done)
+    }
+}
+
+/// Returns the header as the guest may see it.
+///
+/// `None` if it has an offload that was not negotiated.
+fn accepted_header(header: NetHeader, features: VirtioFeatures) -> Option<NetHeader> {
+    let [mut flags, segmentation, rest @ ..] = header;
+    if !features.contains(VirtioFeatures::GUEST_CSUM) {
+        if flags & NEEDS_CSUM != 0 {
+            return None;
+        }
+        flags &= !DATA_VALID;
+    }
+    if segmentation != 0 && !takes_segmentation(features, segmentation) {
+        return None;
+    }
+    let mut accepted = [0; HEADER];
+    let bytes = [flags, segmentation].into_iter().chain(rest);
+    accepted.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
+    Some(accepted)
+}
+
+/// Returns whether a guest takes packets that are to be segmented.
+///
+/// `gso_type` is that of the header.
+#[must_use]
+pub const fn takes_segmentation(features: VirtioFeatures, gso_type: u8) -> bool {
+    let with_ecn = gso_type & GSO_ECN == 0 || features.contains(VirtioFeatures::GUEST_ECN);
+    with_ecn
+        && match gso_type & !GSO_ECN {
+            GSO_TCPV4 => features.contains(VirtioFeatures::GUEST_TSO4),
+            GSO_TCPV6 => features.contains(VirtioFeatures::GUEST_TSO6),
+            GSO_UDP_L4 => {
+                features.contains(VirtioFeatures::GUEST_USO4)
+                    && features.contains(VirtioFeatures::GUEST_USO6)
+            }
+            _ => false,
+        }
+}

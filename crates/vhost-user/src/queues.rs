@@ -1,0 +1,249 @@
+//! The running queues of a device, between its control thread and the threads that move frames.
+//!
+//! The control thread starts and stops queues; each worker moves frames through them. A queue is behind a
+//! lock that a worker only tries, once for a burst: it never waits. The control thread waits for a burst
+//! at most. So it knows that a queue is stopped when it has the lock, and may unmap the guest's memory.
+//!
+//! Queue `2 n` receives in the guest and `2 n + 1` sends there; the two are pair `n`. Worker `w` of `N`
+//! takes frames from the pairs `w`, `w + N` and so on, and sends into pair `w` modulo the number of pairs.
+
+use std::{
+    fs::File,
+    io::{Read, Write},
+    sync::{
+        Arc,
+        atomic::{
+            AtomicU16, AtomicU64,
+            Ordering::{Acquire, Release},
+        },
+    },
+};
+
+use nix::sys::{
+    epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags},
+    eventfd::{EfdFlags, EventFd},
+};
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::{
+    error::RingError,
+    features::{QUEUE_PAIRS_MAX, VirtioFeatures},
+    split_ring::SplitRing,
+};
+
+/// The queues of a device.
+#[derive(Debug)]
+pub(crate) struct DeviceQueues {
+    slots: Box<[Mutex<Option<RunningQueue>>]>,
+    workers: Box<[WorkerEvents]>,
+    /// Features that the guest took.
+    features: AtomicU64,
+    /// Number of pairs up to the last one from which frames are taken.
+    pairs_from_guest: AtomicU16,
+    /// Number of pairs, from the first on, into which frames are sent.
+    pairs_to_guest: AtomicU16,
+    /// Queues that a worker stopped since the control thread asked.
+    failures: Mutex<Vec<QueueFailure>>,
+    /// Readable while `failures` has entries.
+    failed: EventFd,
+}
+
+/// A queue in operation.
+#[derive(Debug)]
+pub(crate) struct RunningQueue {
+    pub(crate) ring: SplitRing,
+    pub(crate) features: VirtioFeatures,
+    /// Unset while frames to the guest are refused, and those from it discarded.
+    pub(crate) is_enabled: bool,
+    /// The event that the guest causes when it offers buffers.
+    pub(crate) kick: Option<Arc<File>>,
+    /// The event that tells the guest of returned buffers.
+    pub(crate) call: Option<Arc<File>>,
+}
+
+/// A queue that was stopped because its guest broke a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct QueueFailure {
+    pub(crate) queue: u16,
+    pub(crate) error: RingError,
+}
+
+/// The events that wake a worker.
+#[derive(Debug)]
+struct WorkerEvents {
+    /// Readable while `wake` or the kick of a queue is.
+    epoll: Epoll,
+    /// Set by the control thread after it has changed a queue of the worker.
+    wake: EventFd,
+}
+
+impl DeviceQueues {
+    /// Creates a device without running queues.
+    pub(crate) fn new(workers: u16) -> nix::Result<Self> {
+        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
+        let worker = |_| {
+            let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+            let wake = EventFd::from_flags(flags)?;
+            epoll.add(&wake, EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
+            Ok(WorkerEvents { epoll, wake })
+        };
+        Ok(Self {
+            slots: (0..QUEUES_MAX).map(|_| Mutex::new(None)).collect(),
+            workers: (0..workers.max(1)).map(worker).collect::<nix::Result<_>>()?,
+            features: AtomicU64::new(0),
+            pairs_from_guest: AtomicU16::new(0),
+            pairs_to_guest: AtomicU16::new(0),
+            failures: Mutex::default(),
+            failed: EventFd::from_flags(flags)?,
+        })
+    }
+
+    /// Returns the number of workers, which is at least one.
+    #[expect(clippy::cast_possible_truncation, reason = "it was created from a u16")]
+    pub(crate) const fn workers(&self) -> u16 {
+        self.workers.len() as u16
+    }
+
+    /// Returns the features that the guest took.
+    pub(crate) fn features(&self) -> VirtioFeatures {
+        VirtioFeatures::from_bits(self.features.load(Acquire))
+    }
+
+    pub(crate) fn set_features(&self, features: VirtioFeatures) {
+        self.features.store(features.bits(), Release);
+    }
+
+    /// Tries to lock a queue.
+    pub(crate) fn try_queue(&self, queue: u16) -> Option<MutexGuard<'_, Option<RunningQueue>>> {
+        self.slots.get(usize::from(queue))?.try_lock()
+    }
+
+    /// Replaces a queue by the result of `change`, which gets the one before.
+    ///
+    /// The worker of the queue is woken. Only the control thread calls it.
+    pub(crate) fn change(
+        &self,
+        queue: u16,
+        change: impl FnOnce(Option<RunningQueue>) -> Option<RunningQueue>,
+    ) {
+        let Some(slot) = self.slots.get(usize::from(queue)) else { return };
+        let events = self.events(queue / 2);
+        let kick = |queue: &Option<RunningQueue>| queue.as_ref().and_then(|own| own.kick.clone());
+        {
+            let mut slot = slot.lock();
+            let before = kick(&slot);
+            let taken = slot.take();
+            *slot = change(taken);
+            let after = kick(&slot);
+            let is_same = match (&before, &after) {
+                (Some(before), Some(after)) => Arc::ptr_eq(before, after),
+                (None, None) => true,
+                _ => false,
+            };
+            if is_from_guest(queue) && !is_same {
+                if let Some(kick) = before {
+                    // It may be one that the system refused below.
+                    let _ = events.epoll.delete(&kick);
+                }
+                if let Some(kick) = after {
+                    // A descriptor that is added twice, or refused, wakes nobody: `wake` below does once.
+                    let _ = events.epoll.add(&kick, EpollEvent::new(EpollFlags::EPOLLIN, 1));
+                }
+            }
+        }
+        self.count_pairs();
+        // The counter is full only if the worker has been woken before.
+        let _ = events.wake.write(1);
+    }
+
+    /// Publishes the number of pairs in operation.
+    fn count_pairs(&self) {
+        let is_running = |queue: u16, must_be_enabled: bool| {
+            let slot = self.slots.get(usize::from(queue)).map(|slot| slot.lock());
+            let running = slot.as_ref().and_then(|slot| slot.as_ref());
+            running.is_some_and(|running| running.is_enabled || !must_be_enabled)
+        };
+        let last = (0..QUEUE_PAIRS_MAX).rev().find(|pair| is_running(2 * pair + 1, false));
+        let first_missing = (0..QUEUE_PAIRS_MAX).find(|pair| !is_running(2 * pair, true));
+        self.pairs_from_guest.store(last.map_or(0, |last| last + 1), Release);
+        self.pairs_to_guest.store(first_missing.unwrap_or(QUEUE_PAIRS_MAX), Release);
+    }
+
+    /// Returns the number of pairs from which frames are taken.
+    pub(crate) fn pairs_from_guest(&self) -> u16 {
+        self.pairs_from_guest.load(Acquire)
+    }
+
+    /// Returns the number of pairs into which frames are sent.
+    pub(crate) fn pairs_to_guest(&self) -> u16 {
+        self.pairs_to_guest.load(Acquire)
+    }
+
+    /// Returns the events of the worker of a pair.
+    fn events(&self, pair: u16) -> &WorkerEvents {
+        &self.workers[usize::from(pair) % self.workers.len()]
+    }
+
+    /// Returns the event set of a worker.
+    pub(crate) fn epoll(&self, worker: u16) -> &Epoll {
+        &self.events(worker).epoll
+    }
+
+    /// Forgets that a worker was woken.
+    pub(crate) fn clear_wake(&self, worker: u16) {
+        let _ = self.events(worker).wake.read();
+    }
+
+    /// Notes that a worker has stopped a queue.
+    #[cold]
+    pub(crate) fn report(&self, failure: QueueFailure) {
+        self.failures.lock().push(failure);
+        // The counter is full only if the control thread has been woken before.
+        let _ = self.failed.write(1);
+    }
+
+    /// Returns the event that is readable after [`Self::report`].
+    pub(crate) const fn failed(&self) -> &EventFd {
+        &self.failed
+    }
+
+    /// Takes the failures since the last call.
+    pub(crate) fn take_failures(&self) -> Vec<QueueFailure> {
+        let _ = self.failed.read();
+        std::mem::take(&mut *self.failures.lock())
+    }
+}
+
+impl RunningQueue {
+    /// Publishes returned buffers, and notifies the guest if it wants that.
+    pub(crate) fn publish(&mut self) {
+        if self.ring.publish() {
+            self.notify();
+        }
+    }
+
+    /// Notifies the guest.
+    pub(crate) fn notify(&self) {
+        if let Some(call) = &self.call {
+            // The counter is full only if the guest has not looked yet.
+            let _ = (&**call).write(&1_u64.to_ne_bytes());
+        }
+    }
+
+    /// Forgets that the guest has kicked.
+    pub(crate) fn clear_kick(&self) {
+        if let Some(kick) = &self.kick {
+            let _ = (&**kick).read(&mut [0; 8]);
+        }
+    }
+}
+
+/// Returns whether the guest sends by a queue.
+pub(crate) const fn is_from_guest(queue: u16) -> bool {
+    queue % 2 == 1
+}
+
+/// The maximum number of queues of a device.
+pub(crate) const QUEUES_MAX: u16 = 2 * QUEUE_PAIRS_MAX;
+
+const _: () = assert!(QUEUES_MAX <= 1 << 8, "a message names a queue by eight bits");

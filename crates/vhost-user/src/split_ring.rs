@@ -1,0 +1,416 @@
+//! A split virtqueue, from the side of the device.
+//!
+//! The guest puts chains of descriptors into the *available* ring, and the device returns each in the
+//! *used* ring when it is done:
+//!
+//! ```text
+//!   available   │ flags │ index │ head, head, ...         │ used event      │   written by the guest
+//!   used        │ flags │ index │ (head, written), ...    │ available event │   written by the device
+//!   descriptors │ (address, length, flags, next), ...                       │   written by the guest
+//! ```
+//!
+//! **The device works in order.** It takes chains from the front of the available ring and returns them in
+//! this order, and never holds one between two calls. So one number says everything: the used index, which
+//! is in the memory of the guest. A back-end that is killed at any moment goes on at this index, and loses
+//! and repeats no buffer. That is why it needs no record of its own (`VHOST_USER_PROTOCOL_F_INFLIGHT_SHMFD`).
+//!
+//! **Nothing of the guest is trusted.** Each descriptor is copied once, and only the copy is checked and
+//! used. Chains are bounded by the size of the queue, as the standard demands. A guest that breaks a rule
+//! gets a [`RingError`], and the caller stops the queue.
+//!
+//! Source: Virtual I/O Device 1.2, 2.7.
+
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects))]
+
+use std::sync::{
+    Arc,
+    atomic::{Ordering::SeqCst, fence},
+};
+
+use crate::{
+    error::RingError,
+    features::VirtioFeatures,
+    memory::{GuestMemory, GuestRange},
+    message::VringAddress,
+};
+
+/// A split virtqueue.
+#[derive(Debug)]
+pub(crate) struct SplitRing {
+    memory: Arc<GuestMemory>,
+    descriptors: GuestRange,
+    available: GuestRange,
+    used: GuestRange,
+    size: u16,
+    /// The used index, perhaps not yet published: the number of chains returned.
+    next: u16,
+    /// The available index, as last read.
+    offered: u16,
+    /// The used index in the memory of the guest.
+    published: u16,
+    has_event_index: bool,
+    has_indirect: bool,
+    /// The buffers of the chains that were read last.
+    buffers: Vec<GuestRange>,
+}
+
+/// A chain of descriptors: one buffer of the guest, in parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DescriptorChain {
+    /// The number by which the guest knows the chain.
+    pub(crate) head: u16,
+    /// Length of all parts, in bytes.
+    pub(crate) length: usize,
+}
+
+/// The direction of the data in a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// The guest sends: the device reads the buffer.
+    FromGuest,
+    /// The guest receives: the device writes the buffer.
+    ToGuest,
+}
+
+/// A copy of a descriptor.
+#[derive(Clone, Copy)]
+struct Descriptor {
+    address: u64,
+    length: u32,
+    flags: u16,
+    next: u16,
+}
+
+impl Descriptor {
+    const BYTES: usize = 16;
+    const NEXT: u16 = 1;
+    const WRITE: u16 = 2;
+    const INDIRECT: u16 = 4;
+
+    const fn has(self, flag: u16) -> bool {
+        self.flags & flag != 0
+    }
+
+    fn parse(bytes: [u8; Self::BYTES]) -> Self {
+        let number = u128::from_le_bytes(bytes);
+        #[expect(clippy::cast_possible_truncation, reason = "each field is its own bits")]
+        Self {
+            address: number as u64,
+            length: (number >> 64) as u32,
+            flags: (number >> 96) as u16,
+            next: (number >> 112) as u16,
+        }
+    }
+}
+
+/// A table of descriptors, in the memory of the guest.
+#[derive(Clone, Copy)]
+struct DescriptorTable {
+    range: GuestRange,
+    size: u16,
+}
+
+/// Offset of the index in both rings.
+const INDEX: usize = 2;
+/// Offset of the entries in both rings.
+const ENTRIES: usize = 4;
+/// Bytes of an entry of the used ring.
+const USED_ENTRY: usize = 8;
+
+impl SplitRing {
+    /// The largest size of a queue.
+    const SIZE_MAX: u32 = 32_768;
+    /// The maximum number of parts of a frame: memory regions may divide buffers.
+    const BUFFERS_MAX: usize = 4096;
+
+    /// Opens a queue at its used index.
+    ///
+    /// # Errors
+    ///
+    /// If a part is not in the memory of the guest, or not aligned.
+    pub(crate) fn new(
+        memory: Arc<GuestMemory>,
+        address: VringAddress,
+        size: u32,
+        features: VirtioFeatures,
+    ) -> Result<Self, RingError> {
+        let entries = u16::try_from(size).map_err(|_| RingError::Size(size))?;
+        if !entries.is_power_of_two() || size > Self::SIZE_MAX {
+            return Err(RingError::Size(size));
+        }
+        let count = usize::from(entries);
+        let part = |part, address, length, alignment| {
+            let range =
+                memory.find_user(address, length).ok_or(RingError::Unmapped { part, address })?;
+            let is_aligned = memory.is_aligned(range, alignment);
+            is_aligned.then_some(range).ok_or(RingError::Misaligned { part, address })
+        };
+        let ring = |entry: usize| count.saturating_mul(entry).saturating_add(ENTRIES + INDEX);
+        let table = count.saturating_mul(Descriptor::BYTES);
+        let descriptors = part("descriptor table", address.descriptors, table, 16)?;
+        let available = part("available ring", address.available, ring(INDEX), 2)?;
+        let used = part("used ring", address.used, ring(USED_ENTRY), 4)?;
+        let next = memory
+            .load_index(used, INDEX)
+            .ok_or(RingError::Unmapped { part: "used ring", address: address.used })?;
+        let has_event_index = features.contains(VirtioFeatures::EVENT_IDX);
+        let has_indirect = features.contains(VirtioFeatures::INDIRECT_DESC);
+        let buffers = Vec::with_capacity(64);
+        let mut ring = Self {
+            memory,
+            descriptors,
+            available,
+            used,
+            size: entries,
+            next,
+            offered: next,
+            published: next,
+            has_event_index,
+            has_indirect,
+            buffers,
+        };
+        ring.suppress_kicks();
+        Ok(ring)
+    }
+
+    /// Returns the number of descriptors.
+    pub(crate) const fn size(&self) -> u16 {
+        self.size
+    }
+
+    /// Returns the index of the next chain, which a later back-end goes on with.
+    pub(crate) const fn next(&self) -> u16 {
+        self.next
+    }
+
+    /// Forgets the buffers of the chains that were read.
+    #[inline]
+    pub(crate) fn begin(&mut self) {
+        self.buffers.clear();
+    }
+
+    /// Reads the chain at a position behind those returned.
+    ///
+    /// `None` if the guest has offered no more. Its buffers are added to those of the chains before.
+    ///
+    /// # Errors
+    ///
+    /// If the guest broke a rule.
+    #[inline]
+    pub(crate) fn read_chain(
+        &mut self,
+        position: u16,
+        direction: Direction,
+    ) -> Result<Option<DescriptorChain>, RingError> {
+        if self.offered.wrapping_sub(self.next) <= position && self.refresh()? <= position {
+            return Ok(None);
+        }
+        let slot = self.slot(self.next.wrapping_add(position));
+        let offset = slot.saturating_mul(INDEX).saturating_add(ENTRIES);
+        let mut head = [0; 2];
+        // Read after `refresh` has loaded the index, which the guest stores after the entry.
+        if !self.memory.read(self.available, offset, &mut head) {
+            return Ok(None);
+        }
+        let head = u16::from_le_bytes(head);
+        let length = self.read_descriptors(head, direction)?;
+        Ok(Some(DescriptorChain { head, length }))
+    }
+
+    /// Reads the available index again; returns the number of offered chains.
+    fn refresh(&mut self) -> Result<u16, RingError> {
+        self.offered = self.memory.load_index(self.available, INDEX).unwrap_or(self.next);
+        let offered = self.offered.wrapping_sub(self.next);
+        if offered > self.size {
+            return Err(RingError::Offered { offered, size: self.size });
+        }
+        Ok(offered)
+    }
+
+    /// Returns the entry of an index. The size is a power of two.
+    #[inline]
+    const fn slot(&self, index: u16) -> usize {
+        (index & self.size.wrapping_sub(1)) as usize
+    }
+
+    /// Adds the buffers of a chain; returns their length.
+    fn read_descriptors(&mut self, head: u16, direction: Direction) -> Result<usize, RingError> {
+        let mut table = DescriptorTable { range: self.descriptors, size: self.size };
+        let (mut index, mut length, mut is_indirect) = (head, 0_usize, false);
+        for _ in 0..self.size {
+            let descriptor = self.descriptor(table, index)?;
+            if descriptor.has(Descriptor::INDIRECT) {
+                if !self.has_indirect {
+                    return Err(RingError::IndirectRefused);
+                }
+                if is_indirect || descriptor.has(Descriptor::NEXT) {
+                    return Err(RingError::IndirectTable(descriptor.length));
+                }
+                table = self.indirect_table(descriptor)?;
+                (index, is_indirect) = (0, true);
+                continue;
+            }
+            if descriptor.has(Descriptor::WRITE) != (direction == Direction::ToGuest) {
+                return Err(RingError::Direction);
+            }
+            self.add_buffer(descriptor)?;
+            length = length.saturating_add(descriptor.length as usize);
+            if !descriptor.has(Descriptor::NEXT) {
+                return Ok(length);
+            }
+            index = descriptor.next;
+        }
+        Err(RingError::LongChain(self.size))
+    }
+
+    fn descriptor(&self, table: DescriptorTable, index: u16) -> Result<Descriptor, RingError> {
+        let missing = RingError::NoDescriptor { index, size: table.size };
+        if index >= table.size {
+            return Err(missing);
+        }
+        let mut bytes = [0; Descriptor::BYTES];
+        let offset = usize::from(index).saturating_mul(Descriptor::BYTES);
+        let is_read = self.memory.read(table.range, offset, &mut bytes);
+        is_read.then(|| Descriptor::parse(bytes)).ok_or(missing)
+    }
+
+    fn indirect_table(&self, descriptor: Descriptor) -> Result<DescriptorTable, RingError> {
+        let Descriptor { address, length, .. } = descriptor;
+        let bytes = length as usize;
+        let whole = bytes.is_multiple_of(Descriptor::BYTES) && bytes > 0;
+        let size = u16::try_from(bytes / Descriptor::BYTES).ok().filter(|_| whole);
+        let size = size.ok_or(RingError::IndirectTable(length))?;
+        let range = self.memory.find(address, bytes).filter(|range| range.len() == bytes);
+        let range = range.ok_or(RingError::Buffer { address, length })?;
+        Ok(DescriptorTable { range, size })
+    }
+
+    /// Adds the parts of a buffer: adjacent memory regions may each have one.
+    #[inline]
+    fn add_buffer(&mut self, descriptor: Descriptor) -> Result<(), RingError> {
+        let Descriptor { mut address, length, .. } = descriptor;
+        let mut left = length as usize;
+        while left > 0 {
+            let outside = RingError::Buffer { address: descriptor.address, length };
+            let range = self.memory.find(address, left).ok_or(outside)?;
+            if self.buffers.len() >= Self::BUFFERS_MAX {
+                return Err(RingError::LongChain(self.size));
+            }
+            self.buffers.push(range);
+            left = left.saturating_sub(range.len());
+            address = address.saturating_add(range.len() as u64);
+        }
+        Ok(())
+    }
+
+    /// Copies bytes out of the buffers, from an offset on.
+    #[inline]
+    pub(crate) fn copy_out(&self, mut skip: usize, mut to: &mut [u8]) {
+        for buffer in &self.buffers {
+            if let Some(rest) = skip.checked_sub(buffer.len()) {
+                skip = rest;
+                continue;
+            }
+            let count = buffer.len().saturating_sub(skip).min(to.len());
+            let (part, rest) = to.split_at_mut(count);
+            let is_read = self.memory.read(*buffer, skip, part);
+            debug_assert!(is_read, "a buffer is a range of this memory");
+            (to, skip) = (rest, 0);
+            if to.is_empty() {
+                break;
+            }
+        }
+    }
+
+    /// Copies bytes into the buffers, from an offset on.
+    #[inline]
+    pub(crate) fn copy_in(&self, mut skip: usize, mut from: &[u8]) {
+        for buffer in &self.buffers {
+            if let Some(rest) = skip.checked_sub(buffer.len()) {
+                skip = rest;
+                continue;
+            }
+            let count = buffer.len().saturating_sub(skip).min(from.len());
+            let (part, rest) = from.split_at(count);
+            let is_written = self.memory.write(*buffer, skip, part);
+            debug_assert!(is_written, "a buffer is a range of this memory");
+            (from, skip) = (rest, 0);
+            if from.is_empty() {
+                break;
+            }
+        }
+    }
+
+    /// Returns the next chain to the guest, with the number of bytes written to it.
+    ///
+    /// The guest sees it after [`Self::publish`].
+    #[inline]
+    pub(crate) fn put_used(&mut self, head: u16, written: u32) {
+        let entry = u64::from(head) | u64::from(written) << 32;
+        let offset = self.slot(self.next).saturating_mul(USED_ENTRY).saturating_add(ENTRIES);
+        let is_written = self.memory.write(self.used, offset, &entry.to_le_bytes());
+        debug_assert!(is_written, "the used ring is a range of this memory");
+        self.next = self.next.wrapping_add(1);
+    }
+
+    /// Publishes the returned chains; returns whether the guest wants a notification.
+    #[inline]
+    pub(crate) fn publish(&mut self) -> bool {
+        if self.next == self.published {
+            return false;
+        }
+        let before = std::mem::replace(&mut self.published, self.next);
+        let is_stored = self.memory.store_index(self.used, INDEX, self.next);
+        debug_assert!(is_stored, "the used ring is aligned");
+        // The guest stores its wish, and loads the index; the device does it the other way round.
+        fence(SeqCst);
+        if self.has_event_index {
+            let offset = usize::from(self.size).saturating_mul(INDEX).saturating_add(ENTRIES);
+            let wanted = self.memory.load_index(self.available, offset).unwrap_or(before);
+            return has_passed(wanted, before, self.next);
+        }
+        const NO_INTERRUPT: u16 = 1;
+        self.memory.load_index(self.available, 0).unwrap_or_default() & NO_INTERRUPT == 0
+    }
+
+    /// Asks the guest for a kick when it offers the next chain.
+    ///
+    /// Returns whether it has offered one already.
+    ///
+    /// # Errors
+    ///
+    /// If the guest broke a rule.
+    pub(crate) fn request_kick(&mut self) -> Result<bool, RingError> {
+        self.set_kicks(true);
+        // The guest stores the index, and loads this wish; the device does it the other way round.
+        fence(SeqCst);
+        Ok(self.refresh()? > 0)
+    }
+
+    /// Tells the guest that the device polls.
+    ///
+    /// With event indexes there is nothing to do: the index stays behind.
+    pub(crate) fn suppress_kicks(&mut self) {
+        self.set_kicks(false);
+    }
+
+    fn set_kicks(&mut self, are_wanted: bool) {
+        let (offset, value) = match (self.has_event_index, are_wanted) {
+            (true, true) => {
+                let entries = usize::from(self.size).saturating_mul(USED_ENTRY);
+                (entries.saturating_add(ENTRIES), self.next)
+            }
+            (true, false) => return,
+            (false, _) => (0, u16::from(!are_wanted)),
+        };
+        let is_stored = self.memory.store_index(self.used, offset, value);
+        debug_assert!(is_stored, "the used ring is aligned");
+    }
+}
+
+/// Returns whether an index has passed the wanted one between `before` and `now`.
+///
+/// Source: Virtual I/O Device 1.2, 2.7.7.2 (`vring_need_event`).
+const fn has_passed(wanted: u16, before: u16, now: u16) -> bool {
+    now.wrapping_sub(wanted).wrapping_sub(1) < now.wrapping_sub(before)
+}

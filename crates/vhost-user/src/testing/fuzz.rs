@@ -1,0 +1,128 @@
+//! Functions for fuzz targets, which accept any bytes.
+
+use std::{
+    fs::File,
+    os::fd::{AsFd, OwnedFd},
+    sync::Arc,
+};
+
+use nix::sys::memfd::{MFdFlags, memfd_create};
+
+use super::{BufferLayout, TestGuest};
+use crate::{
+    FrameSink, NetHeader, Worker,
+    device::VhostDevice,
+    features::VirtioFeatures,
+    memory::GuestMemory,
+    message::{MessageHeader, VhostRequest},
+    net_queue::{FrameWriter, take_frames},
+    queues::DeviceQueues,
+    split_ring::SplitRing,
+};
+
+/// Counts frames, and checks their lengths.
+#[derive(Default)]
+struct CountingSink {
+    buffer: Vec<u8>,
+    frames: usize,
+}
+
+impl FrameSink for CountingSink {
+    fn buffer(&mut self, length: usize) -> Option<&mut [u8]> {
+        if length > LENGTH_MAX {
+            return None;
+        }
+        self.buffer.resize(length, 0);
+        Some(&mut self.buffer)
+    }
+
+    fn take(&mut self, _header: NetHeader) {
+        self.frames += 1;
+    }
+}
+
+/// Longest frame that a test takes.
+const LENGTH_MAX: usize = 1 << 17;
+
+/// Obeys messages from any bytes: their length, the request, and the payload.
+///
+/// Descriptors are files of a few pages. After each message frames are moved through the queues.
+///
+/// # Panics
+///
+/// Panics if the device is wrong.
+pub fn fuzz_messages(mut data: &[u8]) {
+    let Ok(queues) = DeviceQueues::new(2) else { return };
+    let queues = Arc::new(queues);
+    let mut device = VhostDevice::new(Arc::clone(&queues));
+    let mut workers = [0, 1].map(|worker| Worker::new(&queues, worker));
+    while let Some(([request, length], rest)) = data.split_first_chunk() {
+        let (payload, behind) = rest.split_at(rest.len().min((*length).into()));
+        data = behind;
+        let header: Vec<u8> = payload.iter().copied().chain([0; MessageHeader::BYTES]).collect();
+        let _ = header.first_chunk().map(|header| MessageHeader::parse(*header));
+        let Ok(request) = VhostRequest::parse((*request).into(), payload) else { continue };
+        let files = (0..request.descriptors()).filter_map(|_| guest_file());
+        let _ = device.handle(request, files.collect());
+        for worker in &mut workers {
+            worker.receiver.receive(4, &mut CountingSink::default());
+            worker.sender.send([(NetHeader::default(), &[7; 60][..])]);
+        }
+        for failure in queues.take_failures() {
+            device.fail(failure);
+        }
+    }
+}
+
+/// Returns a small file, as a front-end passes it.
+fn guest_file() -> Option<OwnedFd> {
+    let file = File::from(memfd_create(c"fuzz", MFdFlags::MFD_CLOEXEC).ok()?);
+    file.set_len(1 << 14).ok()?;
+    Some(file.into())
+}
+
+/// Moves frames through queues of which the guest has overwritten parts.
+///
+/// The data are changes of the memory of a queue: the offset, the length and the bytes of each.
+///
+/// # Panics
+///
+/// Panics if the device is wrong.
+pub fn fuzz_ring(mut data: &[u8]) {
+    let features = VirtioFeatures::OFFERED;
+    let mut guest = TestGuest::new(1, 8, features);
+    for length in [70, 1500, 64] {
+        guest.offer_buffer(0, &BufferLayout::whole(length));
+        let layout = BufferLayout { parts: vec![12, length], is_indirect: length == 64 };
+        guest.send(0, NetHeader::default(), &vec![1; length], &layout);
+    }
+    let mut memory = GuestMemory::default();
+    for region in guest.regions() {
+        let Ok(file) = guest.file.as_fd().try_clone_to_owned() else { return };
+        if memory.add(region, file).is_err() {
+            return;
+        }
+    }
+    let memory = Arc::new(memory);
+    let open = |queue| SplitRing::new(Arc::clone(&memory), TestGuest::address(queue), 8, features);
+    let (Ok(mut to_guest), Ok(mut from_guest)) = (open(0), open(1)) else { return };
+    let mut writer = FrameWriter::default();
+    loop {
+        let mut sink = CountingSink::default();
+        let (taken, result) = take_frames(&mut from_guest, 32, &mut sink);
+        assert!(sink.frames <= taken && taken <= 32, "no frame is taken twice");
+        from_guest.publish();
+        let put = writer.put(&mut to_guest, features, NetHeader::default(), &[3; 700]);
+        to_guest.publish();
+        let kick = from_guest.request_kick();
+        if result.is_err() || put.is_err() || kick.is_err() {
+            return;
+        }
+        let Some(([queue, low, high, length], rest)) = data.split_first_chunk() else { return };
+        let (bytes, behind) = rest.split_at(rest.len().min((*length).into()));
+        // Within the rings and the tables: the first 32 KiB.
+        let offset = u16::from_le_bytes([*low, *high]) & 0x7fff;
+        guest.corrupt((*queue % 2).into(), offset.into(), bytes);
+        data = behind;
+    }
+}

@@ -1,0 +1,178 @@
+//! Backends with front-ends at a socket.
+
+use std::{
+    fs::File,
+    os::{
+        fd::AsFd,
+        unix::net::{UnixListener, UnixStream},
+    },
+    path::Path,
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use super::KeptFrames;
+use crate::{
+    Backend, BackendError, GuestLink, NetHeader, SocketMode, VirtioFeatures, Worker,
+    testing::{BufferLayout, MessageOrder, TestFrontEnd, TestGuest},
+};
+
+/// Waits for a state of the link.
+fn await_link(backend: &Backend, what: &str, is_reached: impl Fn(&GuestLink) -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !is_reached(&backend.link()) {
+        assert!(Instant::now() < deadline, "not {what}, but {}", backend.link());
+        sleep(Duration::from_millis(2));
+    }
+}
+
+/// Sends a frame in each direction.
+fn exchange(guest: &mut TestGuest, worker: &mut Worker) {
+    assert!(guest.send(0, NetHeader::default(), &[9; 60], &BufferLayout::whole(72)));
+    assert!(guest.offer_buffer(0, &BufferLayout::whole(100)));
+    let mut kept = KeptFrames::default();
+    worker.receiver.receive(32, &mut kept);
+    assert_eq!(kept.frames, [(NetHeader::default(), vec![9; 60])]);
+    assert_eq!(worker.sender.send([(NetHeader::default(), &[7; 60][..])]).frames, 1);
+    assert_eq!(guest.take_received(0)[0].1, vec![7; 60]);
+    assert_eq!(guest.take_sent(0), 1);
+}
+
+fn accepted(listener: &UnixListener) -> TestFrontEnd {
+    TestFrontEnd::new(listener.accept().unwrap().0)
+}
+
+fn guest() -> TestGuest {
+    TestGuest::new(1, 8, VirtioFeatures::OFFERED)
+}
+
+#[test]
+fn a_client_connects_again_after_each_side_restarts() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("guest.sock");
+    let start = || Backend::start(&path, SocketMode::Client, 1).unwrap();
+    let (mut backend, mut workers) = start();
+    await_link(&backend, "waiting", |link| link.to_string().contains("No such file"));
+    let listener = UnixListener::bind(&path).unwrap();
+    let mut guest = guest();
+    for (round, order) in
+        [MessageOrder::Qemu, MessageOrder::Dpdk].into_iter().cycle().take(4).enumerate()
+    {
+        let mut front_end = accepted(&listener);
+        await_link(&backend, "connected", |link| *link == GuestLink::Connected);
+        front_end.start(&guest, order).unwrap();
+        await_link(&backend, "up", GuestLink::is_up);
+        exchange(&mut guest, &mut workers[0]);
+        if round % 2 == 0 {
+            // The hypervisor closes the connection, and listens still.
+            drop(front_end);
+        } else {
+            // The switch ends, and starts again.
+            drop(backend);
+            (backend, workers) = start();
+        }
+    }
+}
+
+#[test]
+fn a_server_listens_again_after_each_side_restarts() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("guest.sock");
+    // A process that was killed leaves its socket.
+    drop(UnixListener::bind(&path).unwrap());
+    let start = || Backend::start(&path, SocketMode::Server, 1).unwrap();
+    let (mut backend, mut workers) = start();
+    let mut guest = guest();
+    for round in 0..3 {
+        let mut front_end = TestFrontEnd::new(UnixStream::connect(&path).unwrap());
+        front_end.start(&guest, MessageOrder::Qemu).unwrap();
+        await_link(&backend, "up", GuestLink::is_up);
+        exchange(&mut guest, &mut workers[0]);
+        drop(front_end);
+        await_link(&backend, "waiting", |link| matches!(link, GuestLink::Waiting { .. }));
+        if round == 1 {
+            drop(backend);
+            assert!(!path.exists(), "a server removes its socket");
+            (backend, workers) = start();
+        }
+    }
+    let second = Backend::start(&path, SocketMode::Server, 1).map(drop).unwrap_err();
+    assert!(matches!(second, BackendError::InUse { .. }), "{second}");
+}
+
+#[test]
+fn a_server_replaces_nothing_but_a_socket() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    File::create(&path).unwrap();
+    let error = Backend::start(&path, SocketMode::Server, 1).map(drop).unwrap_err();
+    assert!(error.to_string().starts_with("cannot listen at "), "{error}");
+    assert!(path.exists());
+    let long = "x".repeat(120);
+    let error = Backend::start(Path::new(&long), SocketMode::Client, 1).map(drop).unwrap_err();
+    assert!(error.to_string().starts_with("cannot use xxx"), "{error}");
+}
+
+/// Connects a front-end of a guest to a new server.
+fn served(folder: &tempfile::TempDir, guest: &TestGuest) -> (Backend, Vec<Worker>, TestFrontEnd) {
+    let path = folder.path().join("guest.sock");
+    let (backend, workers) = Backend::start(&path, SocketMode::Server, 1).unwrap();
+    let mut front_end = TestFrontEnd::new(UnixStream::connect(&path).unwrap());
+    front_end.start(guest, MessageOrder::Qemu).unwrap();
+    await_link(&backend, "up", GuestLink::is_up);
+    (backend, workers, front_end)
+}
+
+#[test]
+fn a_guest_that_breaks_a_rule_goes_down_until_it_restarts() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut guest = guest();
+    let (backend, mut workers, mut front_end) = served(&folder, &guest);
+    exchange(&mut guest, &mut workers[0]);
+    guest.corrupt(1, 0x2002, &[99, 0]);
+    workers[0].receiver.receive(32, &mut KeptFrames::default());
+    await_link(&backend, "stopped", |link| link.to_string().contains("queue 1 was stopped"));
+    // The driver starts again, with empty queues.
+    let mut second = TestGuest::new(1, 8, VirtioFeatures::OFFERED);
+    for queue in [0, 1] {
+        front_end.stop_queue(queue).unwrap();
+    }
+    await_link(&backend, "connected", |link| *link == GuestLink::Connected);
+    front_end.set_memory(&second).unwrap();
+    for queue in [0, 1] {
+        front_end.start_queue(&second, queue).unwrap();
+    }
+    await_link(&backend, "up", GuestLink::is_up);
+    exchange(&mut second, &mut workers[0]);
+}
+
+#[test]
+fn wrong_messages_end_the_connection_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut guest = guest();
+    let file = File::open("/dev/null").unwrap();
+    type Mistake<'a> = (u32, Vec<u8>, Vec<std::os::fd::BorrowedFd<'a>>, &'a str);
+    let mistakes: Vec<Mistake<'_>> = vec![
+        (2, u64::MAX.to_le_bytes().to_vec(), vec![], "were not offered"),
+        (10, [0; 3].to_vec(), vec![], "3 bytes, which is too short"),
+        (18, [200, 0, 0, 0, 1, 0, 0, 0].to_vec(), vec![], "queue 200 does not exist"),
+        (12, [0; 8].to_vec(), vec![], "came with 0 descriptors, not with 1"),
+        (13, [0; 8].to_vec(), vec![file.as_fd()], "/dev/null, not an eventfd"),
+        (200, vec![], vec![], "request 200 is not supported"),
+        (1, vec![0; 300], vec![], "300 bytes, at most 264 are allowed"),
+    ];
+    for (request, payload, descriptors, reason) in mistakes {
+        let (backend, mut workers, mut front_end) = served(&folder, &guest);
+        exchange(&mut guest, &mut workers[0]);
+        front_end.send(request, 0, &payload, &descriptors).unwrap();
+        await_link(&backend, reason, |link| {
+            let text = link.to_string();
+            // A server waits for the next front-end at once.
+            text.contains(reason) || text.contains("has not connected")
+        });
+        assert!(front_end.reply(request).is_err(), "the connection is closed");
+    }
+    let (_backend, mut workers, mut front_end) = served(&folder, &guest);
+    assert_eq!(front_end.ask(200, &[], &[]).unwrap(), 1, "who asks learns of it");
+    exchange(&mut guest, &mut workers[0]);
+}

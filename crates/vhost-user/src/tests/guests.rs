@@ -1,0 +1,271 @@
+//! Notifications, offloads, and guests that break rules.
+
+use std::sync::Arc;
+
+use super::{KeptFrames, attached};
+use crate::{
+    GuestLink, NetHeader, RingError, SendEnd, VirtioFeatures, Worker,
+    message::{VhostReply, VhostRequest},
+    queues::{DeviceQueues, QueueFailure},
+    testing::{BufferLayout, TestGuest},
+};
+
+fn device(pairs: u16, workers: u16, features: VirtioFeatures) -> (Arc<DeviceQueues>, TestGuest) {
+    (Arc::new(DeviceQueues::new(workers).unwrap()), TestGuest::new(pairs, 8, features))
+}
+
+fn send(guest: &mut TestGuest, pair: u16) {
+    assert!(guest.send(pair, NetHeader::default(), &[9; 60], &BufferLayout::whole(72)));
+}
+
+/// Polls until the worker would sleep; returns the number of frames.
+fn poll_to_sleep(worker: &mut Worker) -> usize {
+    let mut frames = 0;
+    for _ in 0..1000 {
+        let polled = worker.receiver.receive(32, &mut KeptFrames::default());
+        frames += polled.frames;
+        if !polled.may_have_more {
+            return frames;
+        }
+    }
+    panic!("the worker never sleeps");
+}
+
+fn is_readable(worker: &Worker) -> bool {
+    use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+    let epoll = Epoll::new(EpollCreateFlags::empty()).unwrap();
+    epoll.add(worker.receiver.wait_fd(), EpollEvent::new(EpollFlags::EPOLLIN, 0)).unwrap();
+    epoll.wait(&mut [EpollEvent::empty()], EpollTimeout::ZERO).unwrap() > 0
+}
+
+#[test]
+fn a_worker_sleeps_until_the_guest_kicks() {
+    for features in [VirtioFeatures::VERSION_1, VirtioFeatures::OFFERED] {
+        let (queues, mut guest) = device(1, 1, features);
+        let mut worker = Worker::new(&queues, 0);
+        let _device = attached(&queues, &guest);
+        assert!(is_readable(&worker), "a new queue is polled once");
+        assert_eq!(poll_to_sleep(&mut worker), 0);
+        for _ in 0..20 {
+            assert!(!is_readable(&worker));
+            send(&mut guest, 0);
+            assert!(is_readable(&worker), "the guest has kicked");
+            assert_eq!(poll_to_sleep(&mut worker), 1);
+            guest.take_sent(0);
+        }
+    }
+}
+
+#[test]
+fn a_guest_kicks_only_a_worker_that_sleeps() {
+    let (queues, mut guest) = device(1, 1, VirtioFeatures::OFFERED);
+    let mut worker = Worker::new(&queues, 0);
+    let _device = attached(&queues, &guest);
+    for _ in 0..3 {
+        send(&mut guest, 0);
+    }
+    let _ = guest.take_kicks(1);
+    assert_eq!(worker.receiver.receive(32, &mut KeptFrames::default()).frames, 3);
+    send(&mut guest, 0);
+    assert_eq!(guest.take_kicks(1), 0, "the worker polls");
+}
+
+#[test]
+fn a_guest_that_runs_is_known_without_a_kick() {
+    let (queues, mut guest) = device(1, 1, VirtioFeatures::OFFERED);
+    send(&mut guest, 0);
+    guest.offer_buffer(0, &BufferLayout::whole(2000));
+    let _ = (guest.take_kicks(0), guest.take_kicks(1));
+    let mut worker = Worker::new(&queues, 0);
+    let _device = attached(&queues, &guest);
+    assert!(is_readable(&worker));
+    assert_eq!(worker.receiver.receive(32, &mut KeptFrames::default()).frames, 1);
+    let sent = worker.sender.send([(NetHeader::default(), &[1; 60][..])]);
+    assert_eq!((sent.frames, sent.end), (1, SendEnd::All));
+}
+
+#[test]
+fn the_guest_is_called_only_if_it_wants_that() {
+    let (queues, mut guest) = device(1, 1, VirtioFeatures::VERSION_1);
+    let mut worker = Worker::new(&queues, 0);
+    let _device = attached(&queues, &guest);
+    let _ = guest.take_calls(0);
+    let mut calls = |is_suppressed| {
+        guest.suppress_calls(0, is_suppressed);
+        guest.offer_buffer(0, &BufferLayout::whole(100));
+        let sent = worker.sender.send([(NetHeader::default(), &[1; 60][..])]);
+        assert_eq!(sent.frames, 1);
+        guest.take_received(0);
+        guest.take_calls(0)
+    };
+    assert_eq!((calls(false), calls(true), calls(false)), (1, 0, 1));
+}
+
+#[test]
+fn an_offload_that_was_not_negotiated_is_refused() {
+    let partial: NetHeader = [1, 0, 0, 0, 0, 0, 34, 0, 16, 0, 0, 0];
+    let tcp = |kind| -> NetHeader { [1, kind, 54, 0, 0xb4, 5, 34, 0, 16, 0, 0, 0] };
+    let valid: NetHeader = [2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let ends = |features| {
+        let (queues, mut guest) = device(1, 1, features);
+        let mut worker = Worker::new(&queues, 0);
+        let _device = attached(&queues, &guest);
+        guest.offer_buffer(0, &BufferLayout::whole(2000));
+        let mut end = |header| worker.sender.send([(header, &[1; 60][..])]).end;
+        let refused = [partial, tcp(1), tcp(4), tcp(5), tcp(0x81), tcp(3)].map(|header| {
+            let end = end(header);
+            guest.offer_buffer(0, &BufferLayout::whole(2000));
+            end == SendEnd::Refused
+        });
+        assert_eq!(end(valid), SendEnd::All);
+        let seen = guest.take_received(0).pop().unwrap().0;
+        (refused, seen[0])
+    };
+    assert_eq!(ends(VirtioFeatures::VERSION_1), ([true; 6], 0), "DATA_VALID is cleared");
+    let checksum = VirtioFeatures::VERSION_1.with(VirtioFeatures::GUEST_CSUM);
+    assert_eq!(ends(checksum), ([false, true, true, true, true, true], 2));
+    let offered = [false, false, false, false, false, true];
+    assert_eq!(ends(VirtioFeatures::OFFERED), (offered, 2));
+}
+
+#[test]
+fn pairs_are_spread_over_workers() {
+    let (queues, mut guest) = device(3, 2, VirtioFeatures::OFFERED);
+    let mut workers = [0, 1].map(|worker| Worker::new(&queues, worker));
+    let _device = attached(&queues, &guest);
+    (0..3).for_each(|pair| send(&mut guest, pair));
+    let mut polled =
+        |worker: usize| workers[worker].receiver.receive(32, &mut KeptFrames::default()).frames;
+    assert_eq!((polled(0), polled(1)), (2, 1), "pairs 0 and 2, and pair 1");
+    (0..3).for_each(|pair| assert!(guest.offer_buffer(pair, &BufferLayout::whole(100))));
+    for worker in &mut workers {
+        assert_eq!(worker.sender.send([(NetHeader::default(), &[1; 60][..])]).frames, 1);
+    }
+    let received = [0, 1, 2].map(|pair| guest.take_received(pair).len());
+    assert_eq!(received, [1, 1, 0]);
+}
+
+#[test]
+fn a_disabled_queue_discards_what_the_guest_sends() {
+    let (queues, mut guest) = device(1, 1, VirtioFeatures::OFFERED);
+    let mut worker = Worker::new(&queues, 0);
+    let mut device = attached(&queues, &guest);
+    for queue in [0, 1] {
+        device
+            .handle(VhostRequest::SetVringEnable { queue, is_enabled: false }, Vec::new())
+            .unwrap();
+    }
+    send(&mut guest, 0);
+    let mut kept = KeptFrames::default();
+    worker.receiver.receive(32, &mut kept);
+    assert_eq!((kept.frames.len(), guest.take_sent(0)), (0, 1));
+    guest.offer_buffer(0, &BufferLayout::whole(100));
+    assert_eq!(worker.sender.send([(NetHeader::default(), &[1; 60][..])]).end, SendEnd::Full);
+}
+
+#[test]
+fn a_stopped_queue_goes_on_at_its_base() {
+    let (queues, mut guest) = device(1, 1, VirtioFeatures::OFFERED);
+    let mut worker = Worker::new(&queues, 0);
+    let mut device = attached(&queues, &guest);
+    (0..3).for_each(|_| send(&mut guest, 0));
+    assert_eq!(worker.receiver.receive(2, &mut KeptFrames::default()).frames, 2);
+    let reply = device.handle(VhostRequest::GetVringBase { queue: 1 }, Vec::new()).unwrap();
+    assert_eq!(reply, Some(VhostReply::VringState { queue: 1, base: 2 }));
+    assert_eq!(worker.receiver.receive(32, &mut KeptFrames::default()).frames, 0);
+}
+
+/// Corrupts a queue in one way; returns the rule that was broken.
+fn broken(queue: u16, offset: u64, bytes: &[u8]) -> RingError {
+    let (queues, mut guest) = device(1, 1, VirtioFeatures::OFFERED);
+    let mut worker = Worker::new(&queues, 0);
+    let mut device = attached(&queues, &guest);
+    send(&mut guest, 0);
+    guest.offer_buffer(0, &BufferLayout::whole(2000));
+    guest.corrupt(queue, offset, bytes);
+    worker.receiver.receive(32, &mut KeptFrames::default());
+    worker.sender.send([(NetHeader::default(), &[1; 60][..])]);
+    let failures = queues.take_failures();
+    let [failure] = failures[..] else { panic!("one queue fails, not {failures:?}") };
+    assert_eq!(failure.queue, queue);
+    assert!(device.fail(failure), "it is news");
+    assert!(!device.fail(failure), "it is news once");
+    assert_eq!(device.failure(), Some(failure));
+    assert_eq!(worker.receiver.receive(32, &mut KeptFrames::default()).frames, 0);
+    // The driver is loaded again.
+    device.handle(VhostRequest::GetVringBase { queue: queue.into() }, Vec::new()).unwrap();
+    assert_eq!(device.failure(), None);
+    failure.error
+}
+
+/// A descriptor as bytes.
+fn descriptor(address: u64, length: u32, flags: u16, next: u16) -> Vec<u8> {
+    let mut bytes = address.to_le_bytes().to_vec();
+    bytes.extend(length.to_le_bytes());
+    bytes.extend([flags, next].into_iter().flat_map(u16::to_le_bytes));
+    bytes
+}
+
+#[test]
+fn a_guest_that_breaks_a_rule_loses_its_queue() {
+    const AVAILABLE: u64 = 0x2000;
+    let inside = TestGuest::base(0);
+    let cases: Vec<(u16, u64, Vec<u8>, RingError)> = vec![
+        (1, AVAILABLE + 2, vec![9, 0], RingError::Offered { offered: 9, size: 8 }),
+        (1, AVAILABLE + 4, vec![8, 0], RingError::NoDescriptor { index: 8, size: 8 }),
+        (1, 0, descriptor(0x1000, 72, 0, 0), RingError::Buffer { address: 0x1000, length: 72 }),
+        (
+            1,
+            0,
+            descriptor(u64::MAX - 3, 72, 0, 0),
+            RingError::Buffer { address: u64::MAX - 3, length: 72 },
+        ),
+        (1, 0, descriptor(inside, 72, 1, 0), RingError::LongChain(8)),
+        (1, 0, descriptor(inside, 72, 1, 9), RingError::NoDescriptor { index: 9, size: 8 }),
+        (1, 0, descriptor(inside, 72, 2, 0), RingError::Direction),
+        (0, 0, descriptor(inside, 72, 0, 0), RingError::Direction),
+        (1, 0, descriptor(inside, 72, 4, 0), RingError::IndirectTable(72)),
+        (1, 0, descriptor(inside, 64, 5, 0), RingError::IndirectTable(64)),
+        (1, 0, descriptor(inside, 0, 4, 0), RingError::IndirectTable(0)),
+        (1, 0, descriptor(0x1000, 64, 4, 0), RingError::Buffer { address: 0x1000, length: 64 }),
+    ];
+    for (queue, offset, bytes, expected) in cases {
+        assert_eq!(broken(queue, offset, &bytes), expected);
+    }
+    // A table inside a table: the first descriptor of queue 1 refers to itself.
+    let own = TestGuest::base(1);
+    assert_eq!(broken(1, 0, &descriptor(own, 16, 4, 0)), RingError::IndirectTable(16));
+}
+
+#[test]
+fn a_frame_without_a_header_is_refused_alone() {
+    let (queues, mut guest) = device(1, 1, VirtioFeatures::OFFERED);
+    let mut worker = Worker::new(&queues, 0);
+    let _device = attached(&queues, &guest);
+    send(&mut guest, 0);
+    guest.corrupt(1, 8, &12_u32.to_le_bytes());
+    send(&mut guest, 0);
+    let mut kept = KeptFrames::default();
+    let polled = worker.receiver.receive(32, &mut kept);
+    assert_eq!((polled.frames, kept.frames.len()), (2, 1));
+    assert_eq!(queues.take_failures(), []);
+}
+
+#[test]
+fn a_queue_outside_the_memory_is_named() {
+    let (queues, guest) = device(1, 1, VirtioFeatures::OFFERED);
+    let mut device = attached(&queues, &guest);
+    let mut address = TestGuest::address(0);
+    address.used += 1;
+    device.handle(VhostRequest::SetVringAddr { queue: 0, address }, Vec::new()).unwrap();
+    let error = RingError::Misaligned { part: "used ring", address: address.used };
+    assert_eq!(queues.take_failures(), [QueueFailure { queue: 0, error }]);
+    address.used = 0x10;
+    device.handle(VhostRequest::SetVringAddr { queue: 0, address }, Vec::new()).unwrap();
+    let error = RingError::Unmapped { part: "used ring", address: 0x10 };
+    assert_eq!(queues.take_failures(), [QueueFailure { queue: 0, error }]);
+    let text = GuestLink::Stopped { queue: 0, error }.to_string();
+    let expected = "queue 0 was stopped: its used ring at 0x10 is outside the memory of the guest; \
+                    load the network driver of the guest again";
+    assert_eq!(text, expected);
+}

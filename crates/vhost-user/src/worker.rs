@@ -1,0 +1,240 @@
+//! The two ends of a device for a thread that moves frames.
+
+use std::{
+    os::fd::{AsFd, BorrowedFd},
+    sync::Arc,
+};
+
+use crate::{
+    error::RingError,
+    features::VirtioFeatures,
+    net_queue::{DiscardingSink, FramePut, FrameSink, FrameWriter, NetHeader, take_frames},
+    queues::{DeviceQueues, QueueFailure},
+};
+
+/// The ends of a device for one worker: a thread that moves frames.
+#[derive(Debug)]
+pub struct Worker {
+    /// Takes frames from the guest.
+    pub receiver: FrameReceiver,
+    /// Sends frames to the guest.
+    pub sender: FrameSender,
+}
+
+impl Worker {
+    pub(crate) fn new(queues: &Arc<DeviceQueues>, worker: u16) -> Self {
+        let receiver = FrameReceiver {
+            queues: Arc::clone(queues),
+            worker,
+            turn: 0,
+            idle_polls: 0,
+            waits_for_kicks: false,
+        };
+        let sender =
+            FrameSender { queues: Arc::clone(queues), worker, writer: FrameWriter::default() };
+        Self { receiver, sender }
+    }
+}
+
+/// Takes frames from the queues of a guest that belong to one worker.
+#[derive(Debug)]
+pub struct FrameReceiver {
+    queues: Arc<DeviceQueues>,
+    worker: u16,
+    /// The one of its queues to poll first.
+    turn: u16,
+    /// Number of polls since the last frame.
+    idle_polls: u32,
+    /// Set while the guest was asked to kick.
+    waits_for_kicks: bool,
+}
+
+/// Polls without a frame after which the guest is asked to kick.
+///
+/// A kick costs the guest a microsecond or more. A guest that sends without a pause should have none.
+const IDLE_POLLS: u32 = 64;
+
+/// The result of a poll.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Polled {
+    /// Number of frames that were taken, refused ones included.
+    pub frames: usize,
+    /// Unset if [`FrameReceiver::wait_fd`] announces the next frame.
+    pub may_have_more: bool,
+}
+
+impl FrameReceiver {
+    /// Takes at most `max` frames; never waits.
+    ///
+    /// Polls its queues in turn.
+    pub fn receive(&mut self, max: usize, sink: &mut impl FrameSink) -> Polled {
+        let own = self.own_queues();
+        if std::mem::take(&mut self.waits_for_kicks) {
+            for turn in 0..own {
+                let mut queue = self.queues.try_queue(self.queue(turn));
+                if let Some(running) = queue.as_mut().and_then(|queue| queue.as_mut()) {
+                    running.ring.suppress_kicks();
+                }
+            }
+        }
+        let (mut frames, mut is_contended) = (0, false);
+        for step in 0..own {
+            let queue = self.queue((self.turn.wrapping_add(step)) % own);
+            match self.take(queue, max - frames, sink) {
+                Some(taken) => frames += taken,
+                None => is_contended = true,
+            }
+        }
+        self.turn = self.turn.wrapping_add(1);
+        if frames > 0 || is_contended {
+            self.idle_polls = 0;
+            return Polled { frames, may_have_more: true };
+        }
+        self.idle_polls = self.idle_polls.saturating_add(1);
+        Polled { frames, may_have_more: self.idle_polls < IDLE_POLLS || self.request_kicks(own) }
+    }
+
+    /// Returns a descriptor that is readable while frames may wait.
+    ///
+    /// It is reliable after a poll with `may_have_more` unset.
+    #[must_use]
+    pub fn wait_fd(&self) -> BorrowedFd<'_> {
+        self.queues.epoll(self.worker).0.as_fd()
+    }
+
+    /// Returns the number of queues that belong to the worker.
+    fn own_queues(&self) -> u16 {
+        let pairs = self.queues.pairs_from_guest();
+        pairs.saturating_sub(self.worker).div_ceil(self.queues.workers())
+    }
+
+    fn queue(&self, turn: u16) -> u16 {
+        2 * (self.worker + turn * self.queues.workers()) + 1
+    }
+
+    /// Takes frames from a queue; `None` if the control thread has it.
+    fn take(&self, queue: u16, max: usize, sink: &mut impl FrameSink) -> Option<usize> {
+        let mut slot = self.queues.try_queue(queue)?;
+        let Some(running) = slot.as_mut() else { return Some(0) };
+        let (taken, result) = if running.is_enabled {
+            take_frames(&mut running.ring, max, sink)
+        } else {
+            take_frames(&mut running.ring, max, &mut DiscardingSink)
+        };
+        running.publish();
+        if let Err(error) = result {
+            *slot = None;
+            self.queues.report(QueueFailure { queue, error });
+        }
+        Some(taken)
+    }
+
+    /// Asks the guest for kicks; returns whether a queue must be polled nevertheless.
+    fn request_kicks(&mut self, own: u16) -> bool {
+        self.waits_for_kicks = true;
+        self.queues.clear_wake(self.worker);
+        let mut must_poll = false;
+        for queue in (0..own).map(|turn| self.queue(turn)) {
+            let Some(mut slot) = self.queues.try_queue(queue) else {
+                must_poll = true;
+                continue;
+            };
+            let Some(running) = slot.as_mut() else { continue };
+            // In this order: a kick after the request stays.
+            running.clear_kick();
+            match running.ring.request_kick() {
+                Ok(has_frames) => must_poll |= has_frames,
+                Err(error) => {
+                    *slot = None;
+                    self.queues.report(QueueFailure { queue, error });
+                }
+            }
+        }
+        must_poll
+    }
+}
+
+/// Sends frames to a guest.
+#[derive(Debug)]
+pub struct FrameSender {
+    queues: Arc<DeviceQueues>,
+    worker: u16,
+    writer: FrameWriter,
+}
+
+/// The result of sending several frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SentFrames {
+    /// Number of frames that the guest got.
+    pub frames: usize,
+    /// Reason why it did not get more.
+    pub end: SendEnd,
+}
+
+/// Reason why no more frames were sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendEnd {
+    /// There are no more.
+    All,
+    /// The guest has no free buffers, or does not run.
+    Full,
+    /// The guest will never take the next frame.
+    ///
+    /// It is too long for its buffers, or has an offload that was not negotiated.
+    Refused,
+    /// Another worker sends by the queue, or the control thread changes it.
+    Busy,
+}
+
+impl FrameSender {
+    /// Returns the features that the guest took.
+    ///
+    /// The offloads of a frame must be among them.
+    #[must_use]
+    pub fn features(&self) -> VirtioFeatures {
+        self.queues.features()
+    }
+
+    /// Sends frames, each with its header; never waits.
+    ///
+    /// The number of buffers in the headers is set here.
+    pub fn send<'a>(
+        &mut self,
+        frames: impl IntoIterator<Item = (NetHeader, &'a [u8])>,
+    ) -> SentFrames {
+        let pairs = self.queues.pairs_to_guest();
+        let Some(pair) = self.worker.checked_rem(pairs) else {
+            return SentFrames { frames: 0, end: SendEnd::Full };
+        };
+        let queue = 2 * pair;
+        let Some(mut slot) = self.queues.try_queue(queue) else {
+            return SentFrames { frames: 0, end: SendEnd::Busy };
+        };
+        let Some(running) = slot.as_mut().filter(|running| running.is_enabled) else {
+            return SentFrames { frames: 0, end: SendEnd::Full };
+        };
+        let mut sent = SentFrames { frames: 0, end: SendEnd::All };
+        let mut broken: Option<RingError> = None;
+        for (header, frame) in frames {
+            match self.writer.put(&mut running.ring, running.features, header, frame) {
+                Ok(FramePut::Done) => {
+                    sent.frames += 1;
+                    continue;
+                }
+                Ok(FramePut::Full) => sent.end = SendEnd::Full,
+                Ok(FramePut::Refused) => sent.end = SendEnd::Refused,
+                Err(error) => {
+                    sent.end = SendEnd::Full;
+                    broken = Some(error);
+                }
+            }
+            break;
+        }
+        running.publish();
+        if let Some(error) = broken {
+            *slot = None;
+            self.queues.report(QueueFailure { queue, error });
+        }
+        sent
+    }
+}
