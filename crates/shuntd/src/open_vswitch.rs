@@ -29,10 +29,11 @@ const WORDS: &[(&[&str], &str)] = &[
     (&["vxlan", "geneve", "gre", "ip6gre", "erspan", "gtpu", "stt", "lisp", "bareudp"], TUNNEL),
     (&["dpdk"], "DPDK ports do not exist yet: use `af_xdp`, `af_packet` or `tap`"),
     (
-        &["dpdkvhostuser", "dpdkvhostuserclient", "vhost_user"],
-        "vhost-user ports do not exist yet: use `tap`",
+        &["dpdkvhostuser", "dpdkvhostuserclient"],
+        "the port type is `vhost_user`, with the keys `path` and `mode`",
     ),
     (&["afxdp"], "the port type is `af_xdp`"),
+    (&["vhost-server-path"], "the key is `path`, of a port of type `vhost_user`"),
     (&["xdp-mode"], "the key is `xdp_mode`, with the same values"),
     (
         &["fail_mode"],

@@ -4,7 +4,7 @@ use std::path;
 
 use shunt_flow::text::nearest_of;
 use shunt_switch::{
-    config::{BridgeOptions, PortOptions, PortType, PortVlanMode, Repeat, XdpMode},
+    config::{BridgeOptions, PortOptions, PortType, PortVlanMode, Repeat, SocketMode, XdpMode},
     with_causes,
 };
 
@@ -18,6 +18,8 @@ const PORT_KEYS: &[&str] = &[
     "mtu",
     "rx_slots",
     "xdp_mode",
+    "path",
+    "mode",
     "rx",
     "tx",
     "repeat",
@@ -35,6 +37,8 @@ const EXAMPLES: &[&str] = &[
     "mtu=9000",
     "rx_slots=4096",
     "xdp_mode=generic",
+    "path=/run/guest1.sock",
+    "mode=server",
     "rx=in.pcap",
     "tx=out.pcap",
     "repeat=endless",
@@ -80,6 +84,8 @@ pub(crate) fn port(name: &str, words: &[String]) -> Result<PortOptions, String> 
                 port.rx_slots = value.parse().map_err(wrong)?;
             }
             "xdp_mode" => port.xdp_mode = xdp_mode(value)?,
+            "path" => port.path = value.into(),
+            "mode" => port.mode = socket_mode(value)?,
             "rx" => port.rx = value.into(),
             "tx" => port.tx = value.into(),
             "repeat" => port.repeat = repeat(value)?,
@@ -165,7 +171,7 @@ fn set_vlan(port: &mut PortOptions, key: &str, value: &str) -> Result<bool, Stri
 }
 
 /// Keys with paths as values.
-const PATH_KEYS: &[&str] = &["rx", "tx"];
+const PATH_KEYS: &[&str] = &["rx", "tx", "path"];
 
 /// Makes the path in a word absolute.
 ///
@@ -223,6 +229,14 @@ fn xdp_mode(value: &str) -> Result<XdpMode, String> {
     found.ok_or_else(|| unknown("value of xdp_mode", value, &known))
 }
 
+fn socket_mode(value: &str) -> Result<SocketMode, String> {
+    match value {
+        "client" => Ok(SocketMode::Client),
+        "server" => Ok(SocketMode::Server),
+        _ => Err(unknown("value of mode", value, &["client", "server"])),
+    }
+}
+
 fn repeat(value: &str) -> Result<Repeat, String> {
     match value {
         "once" => Ok(Repeat::Once),
@@ -243,6 +257,9 @@ mod tests {
     fn a_port_is_read_from_words() {
         let xdp = port("eth1", &words("type=af_xdp xdp_mode=generic")).unwrap();
         assert_eq!((xdp.kind, xdp.xdp_mode), (PortType::AfXdp, XdpMode::Generic));
+        let guest = port("g1", &words("type=vhost_user path=/run/g1.sock mode=server")).unwrap();
+        assert_eq!((guest.kind, guest.mode), (PortType::VhostUser, SocketMode::Server));
+        assert_eq!(guest.path.to_str(), Some("/run/g1.sock"));
         let port = port("in", &words("type=pcap rx=a.pcap repeat=endless number=4")).unwrap();
         assert_eq!((port.kind, port.repeat, port.number), (PortType::Pcap, Repeat::Endless, 4));
         assert_eq!(port.rx.to_str(), Some("a.pcap"));

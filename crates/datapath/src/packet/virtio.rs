@@ -95,7 +95,7 @@ impl VirtioHeader {
     pub const GSO_ECN: u8 = 0x80;
 
     const NEEDS_CSUM: u8 = 1;
-    const DATA_VALID: u8 = 2;
+    pub(crate) const DATA_VALID: u8 = 2;
 
     /// Returns whether the packet must still be segmented.
     #[must_use]

@@ -25,6 +25,11 @@ pub trait Port: Send {
     /// Returns whether the link is up.
     fn link_up(&self) -> bool;
 
+    /// Returns the reason why the link is down, if the port knows it.
+    fn link_reason(&self) -> Option<String> {
+        None
+    }
+
     /// Returns the reason why the port no longer serves its device, such as a new name.
     fn lost(&self) -> Option<String> {
         None
@@ -129,6 +134,10 @@ pub struct RxReport {
     pub exhausted: bool,
     /// Set if the queue was empty at the end, so that another poll would be wasted.
     pub is_drained: bool,
+    /// Set if the queue must be polled again although it returned no packet.
+    ///
+    /// [`RxQueue::wait_fd`] need not announce the next packet then.
+    pub must_poll: bool,
 }
 
 impl RxLoss {

@@ -153,6 +153,9 @@ pub enum PortError {
         /// Requested number of threads.
         wanted: u16,
     },
+    /// The socket of a virtual machine is not usable.
+    #[error(transparent)]
+    VhostUser(#[from] shunt_vhost_user::BackendError),
     /// The capture file is not usable: the operator must replace it.
     #[error(transparent)]
     Capture(#[from] shunt_pcap::PcapError),

@@ -10,6 +10,7 @@
 //! | [`pcap`] | from and to files | | |
 //! | [`af_packet`] | of a network device | carried | `CAP_NET_RAW` |
 //! | [`af_xdp`] | of a network device | | `CAP_NET_RAW`, `CAP_NET_ADMIN`, `CAP_BPF` |
+//! | [`vhost_user`] | of a virtual machine | carried | access to a socket |
 //! | [`tap`] | to and from the host's own stack | carried | `CAP_NET_ADMIN` |
 
 mod claim;
@@ -27,6 +28,7 @@ pub mod pair;
 pub mod pcap;
 mod sys;
 pub mod tap;
+pub mod vhost_user;
 
 pub use claim::is_held_by_open_vswitch;
 pub use contract::{Capabilities, Port, PortCounters, Queues, RxQueue, RxReport, TxEnd, TxQueue};

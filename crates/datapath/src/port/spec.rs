@@ -9,6 +9,7 @@ use super::{
     null::Null,
     pcap::Pcap,
     tap::{Tap, TapSettings},
+    vhost_user::{SocketMode, VhostUser},
 };
 
 /// The kind and the settings of a port to open.
@@ -51,6 +52,13 @@ pub enum PortSpec {
         device: String,
         /// Its address, MTU and life time.
         settings: TapSettings,
+    },
+    /// The network card of a virtual machine, by a vhost-user socket.
+    VhostUser {
+        /// The path of the socket.
+        path: PathBuf,
+        /// The side that listens at the path.
+        mode: SocketMode,
     },
 }
 
@@ -103,6 +111,7 @@ pub fn open_inheriting(
         }
         PortSpec::AfXdp { device, mtu, mode } => Box::new(AfXdp::open(device, *mtu, *mode)?),
         PortSpec::Tap { device, settings } => Box::new(Tap::open(device, *settings, inherited)?),
+        PortSpec::VhostUser { path, mode } => Box::new(VhostUser::new(path, *mode, seed)),
     })
 }
 

@@ -332,6 +332,7 @@ impl PacketThread {
         match port.queue.rx(&mut self.pool, &mut self.batch.packets) {
             Ok(report) => {
                 port.may_have_more = !report.is_drained && !self.batch.packets.is_empty();
+                port.may_have_more |= report.must_poll;
                 if report.refused > 0 {
                     port.may_have_more = !report.is_drained;
                     report.count(&port.traffic.rx_lost);

@@ -50,6 +50,7 @@ pub(super) fn interface_type(kind: &str) -> &str {
     match kind {
         "af_packet" => "system",
         "af_xdp" => "afxdp",
+        "vhost_user" => "dpdkvhostuserclient",
         "unbound" => "internal",
         own => own,
     }

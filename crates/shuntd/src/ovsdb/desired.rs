@@ -1,11 +1,14 @@
 //! Bridges and ports as the rows of a database describe them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
 
 use shunt_ovsdb::{DatabaseSnapshot, RowView, value::RowUuid};
 use shunt_switch::{
     ControllerEndpoint, EndpointError,
-    config::{BridgeOptions, LocalPort, PortOptions, PortType, PortVlanMode},
+    config::{BridgeOptions, LocalPort, PortOptions, PortType, PortVlanMode, SocketMode},
 };
 
 /// All bridges that the rows describe, and the rows that describe something else.
@@ -17,6 +20,8 @@ pub(super) struct DesiredBridges {
     pub(super) refused_interfaces: BTreeMap<RowUuid, String>,
     /// Controllers that cannot be used, with the reason.
     pub(super) refused_controllers: BTreeMap<RowUuid, String>,
+    /// Folder of the sockets of `dpdkvhostuser` ports.
+    vhost_folder: PathBuf,
     /// Set while packets and controllers wait for the rules (`flow-restore-wait`).
     pub(super) waits_for_rules: bool,
 }
@@ -58,11 +63,18 @@ pub(super) struct DesiredPort {
 /// The key of `ovs-ctl restart`, in `other_config` of `Open_vSwitch`.
 const FLOW_RESTORE_WAIT: &str = "flow-restore-wait";
 
+/// The folder of Open vSwitch for sockets.
+///
+/// `vhost-sock-dir` names another one below.
+const RUN_FOLDER: &str = "/var/run/openvswitch";
+
 impl DesiredBridges {
     /// Reads the rows that the row of `Open_vSwitch` reaches.
     pub(super) fn of(snapshot: &DatabaseSnapshot) -> Self {
         let mut state = Self::default();
         for root in snapshot.rows("Open_vSwitch") {
+            let folder = root.entry("other_config", "vhost-sock-dir").unwrap_or_default();
+            state.vhost_folder = Path::new(RUN_FOLDER).join(folder.trim_start_matches('/'));
             state.waits_for_rules |= root.entry("other_config", FLOW_RESTORE_WAIT) == Some("true");
             for bridge in root.uuids("bridges").filter_map(|uuid| snapshot.row("Bridge", uuid)) {
                 state.add_bridge(snapshot, bridge);
@@ -151,7 +163,7 @@ impl DesiredBridges {
             bridge.options.mtu = unsigned(interface.integer("mtu_request"));
             return;
         }
-        match port_options(port, *interface) {
+        match port_options(port, *interface, &self.vhost_folder) {
             Ok(options) => {
                 let last_number = unsigned(interface.integer("ofport"));
                 let port = DesiredPort { options, last_number, interface: interface.uuid() };
@@ -162,16 +174,21 @@ impl DesiredBridges {
     }
 }
 
-fn port_options(port: RowView<'_>, interface: RowView<'_>) -> Result<PortOptions, String> {
+fn port_options(
+    port: RowView<'_>,
+    interface: RowView<'_>,
+    vhost_folder: &Path,
+) -> Result<PortOptions, String> {
     let kind = match interface.string("type").unwrap_or_default() {
         "" | "system" => PortType::AfPacket,
         "internal" | "tap" => PortType::Tap,
         "afxdp" => PortType::AfXdp,
+        "dpdkvhostuserclient" | "dpdkvhostuser" => PortType::VhostUser,
         "null" => PortType::Null,
         "patch" => PortType::Patch,
         other => {
             return Err(format!(
-                "interface type {other} is not supported: use system, internal, tap, afxdp, patch or null"
+                "interface type {other} is not supported: use system, internal, tap, afxdp, dpdkvhostuserclient, patch or null"
             ));
         }
     };
@@ -191,6 +208,7 @@ fn port_options(port: RowView<'_>, interface: RowView<'_>) -> Result<PortOptions
     if kind == PortType::Patch && peer.is_empty() {
         return Err("a patch port needs options:peer: name the port at the other end".to_owned());
     }
+    let (path, mode) = vhost_socket(interface, vhost_folder)?;
     let vlan = |id: i64| u16::try_from(id).ok();
     Ok(PortOptions {
         name: interface.string("name").unwrap_or_default().to_owned(),
@@ -198,11 +216,36 @@ fn port_options(port: RowView<'_>, interface: RowView<'_>) -> Result<PortOptions
         kind,
         mtu: if has_mtu(kind) { unsigned(interface.integer("mtu_request")) } else { 0 },
         peer: if kind == PortType::Patch { peer.to_owned() } else { String::new() },
+        path,
+        mode,
         vlan_mode,
         tag: port.integer("tag").and_then(vlan),
         trunks: port.integers("trunks").filter_map(vlan).collect(),
         ..PortOptions::default()
     })
+}
+
+/// Returns the socket of a vhost-user port; an empty path for any other port.
+///
+/// A `dpdkvhostuserclient` connects to `options:vhost-server-path`. A `dpdkvhostuser` listens at a path
+/// that has its name.
+fn vhost_socket(interface: RowView<'_>, folder: &Path) -> Result<(PathBuf, SocketMode), String> {
+    let name = interface.string("name").unwrap_or_default();
+    match interface.string("type") {
+        Some("dpdkvhostuser") => Ok((folder.join(name), SocketMode::Server)),
+        Some("dpdkvhostuserclient") => {
+            let path = interface.entry("options", "vhost-server-path").unwrap_or_default();
+            if !path.starts_with('/') {
+                return Err(
+                    "a dpdkvhostuserclient port needs options:vhost-server-path: the absolute \
+                            path of the socket at which the hypervisor listens"
+                        .to_owned(),
+                );
+            }
+            Ok((path.into(), SocketMode::Client))
+        }
+        _ => Ok((PathBuf::new(), SocketMode::default())),
+    }
 }
 
 const fn has_mtu(kind: PortType) -> bool {

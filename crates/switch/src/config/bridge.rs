@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use shunt_datapath::port::{Repeat, af_xdp::XdpMode};
+use shunt_datapath::port::{Repeat, af_xdp::XdpMode, vhost_user::SocketMode};
 use shunt_pipeline::Overflow;
 
 /// The options of a bridge.
@@ -69,6 +69,10 @@ pub struct PortOptions {
     pub rx_slots: u32,
     /// How frames get from the device to the switch, for `af_xdp`.
     pub xdp_mode: XdpMode,
+    /// Path of the socket, for `vhost_user`.
+    pub path: PathBuf,
+    /// Side of the switch at the socket, for `vhost_user`.
+    pub mode: SocketMode,
     /// Capture file to replay, for `pcap`; the port receives nothing if empty.
     pub rx: PathBuf,
     /// Capture file to write, for `pcap`; sent packets are discarded if empty.
@@ -122,6 +126,8 @@ pub enum PortType {
     AfXdp,
     /// A TAP device that the switch creates.
     Tap,
+    /// The network card of a virtual machine.
+    VhostUser,
     /// No device.
     ///
     /// A local port without a device, or a port that an embedding program supplies.
@@ -130,8 +136,15 @@ pub enum PortType {
 
 impl PortType {
     /// The types that a configuration can name: all but `Unbound`.
-    pub const ALL: [Self; 6] =
-        [Self::Null, Self::Pcap, Self::Patch, Self::AfPacket, Self::AfXdp, Self::Tap];
+    pub const ALL: [Self; 7] = [
+        Self::Null,
+        Self::Pcap,
+        Self::Patch,
+        Self::AfPacket,
+        Self::AfXdp,
+        Self::Tap,
+        Self::VhostUser,
+    ];
 
     /// Returns the type with a name.
     #[must_use]
@@ -145,8 +158,8 @@ impl PortType {
     pub(crate) const fn spreads_packets(self) -> bool {
         match self {
             Self::AfPacket | Self::Tap => true,
-            // The device chooses the queue, so the packets of a closed one are lost.
-            Self::AfXdp => false,
+            // The device or the guest chooses the queue, so the packets of a closed one are lost.
+            Self::AfXdp | Self::VhostUser => false,
             Self::Null | Self::Pcap | Self::Patch | Self::Unbound => false,
         }
     }
@@ -156,7 +169,7 @@ impl PortType {
     /// A capture file is not: its replay would start again, and its output would be overwritten.
     pub(crate) const fn is_reopened(self) -> bool {
         match self {
-            Self::AfPacket | Self::AfXdp | Self::Tap | Self::Null => true,
+            Self::AfPacket | Self::AfXdp | Self::Tap | Self::VhostUser | Self::Null => true,
             Self::Pcap | Self::Patch | Self::Unbound => false,
         }
     }
@@ -165,14 +178,37 @@ impl PortType {
     pub(crate) const fn may_wait_for_device(self) -> bool {
         match self {
             Self::AfPacket | Self::AfXdp => true,
-            Self::Null | Self::Pcap | Self::Patch | Self::Tap | Self::Unbound => false,
+            Self::Null | Self::Pcap | Self::Patch | Self::Tap | Self::VhostUser | Self::Unbound => {
+                false
+            }
+        }
+    }
+
+    /// Returns whether no event of the system reports a new state of the link.
+    ///
+    /// The link of such a port is read at every check, which costs no system call.
+    pub(crate) const fn has_own_link(self) -> bool {
+        match self {
+            Self::VhostUser => true,
+            Self::Null
+            | Self::Pcap
+            | Self::Patch
+            | Self::AfPacket
+            | Self::AfXdp
+            | Self::Tap
+            | Self::Unbound => false,
         }
     }
 
     /// Returns whether the switch opens a device for the port.
     pub(crate) const fn has_backing(self) -> bool {
         match self {
-            Self::Null | Self::Pcap | Self::AfPacket | Self::AfXdp | Self::Tap => true,
+            Self::Null
+            | Self::Pcap
+            | Self::AfPacket
+            | Self::AfXdp
+            | Self::Tap
+            | Self::VhostUser => true,
             Self::Patch | Self::Unbound => false,
         }
     }
@@ -187,6 +223,7 @@ impl PortType {
             Self::AfPacket => "af_packet",
             Self::AfXdp => "af_xdp",
             Self::Tap => "tap",
+            Self::VhostUser => "vhost_user",
             Self::Unbound => "unbound",
         }
     }

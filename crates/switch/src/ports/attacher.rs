@@ -375,7 +375,7 @@ impl PortAttacher {
                     let name = port.settings.name.clone();
                     broken.push((name, "the device has vanished".to_owned()));
                 } else if let Some(open) = &port.open {
-                    if scope == CheckScope::Threads {
+                    if scope == CheckScope::Threads && !port.settings.kind.has_own_link() {
                         continue;
                     }
                     let name = port.settings.name.clone();

@@ -1,4 +1,4 @@
-//! Exclusive resources of ports: a network device, or a capture file that is written.
+//! Exclusive resources of ports: a network device, a socket, or a capture file that is written.
 //!
 //! Two sockets on one device would each receive all packets, and two writers of one file would
 //! overwrite each other. Any number of ports may read one file, or write to `/dev/null` or a pipe.
@@ -21,7 +21,7 @@ const LINKS_MAX: usize = 40;
 pub(crate) enum ExclusiveResource {
     /// A network device, by name.
     Device(String),
-    /// A capture file for writing.
+    /// A capture file for writing, or a socket.
     File(PathBuf),
 }
 
@@ -35,6 +35,7 @@ impl ExclusiveResource {
             PortType::Pcap if !port.tx.as_os_str().is_empty() && !is_shared(&port.tx) => {
                 Some(("tx", Self::File(place(&port.tx))))
             }
+            PortType::VhostUser => Some(("path", Self::File(place(&port.path)))),
             PortType::Pcap | PortType::Null | PortType::Patch | PortType::Unbound => None,
         }
     }

@@ -107,6 +107,9 @@ impl BridgePort {
                 let tap = TapSettings { mac, mtu: settings.mtu(), persistent: is_local };
                 PortSpec::Tap { device: settings.device().to_owned(), settings: tap }
             }
+            PortType::VhostUser => {
+                PortSpec::VhostUser { path: settings.path.clone(), mode: settings.mode }
+            }
             PortType::Patch | PortType::Unbound => return None,
         })
     }

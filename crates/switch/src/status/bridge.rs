@@ -229,7 +229,10 @@ fn port_status(bridges: &BridgeRegistry, bridge: &str, port: &BridgePort) -> Bri
         None if port.config.port_down => "down: by a controller".to_owned(),
         None if bridges.lacks_peer(port) => "no peer".to_owned(),
         None if port.link_up => "up".to_owned(),
-        None => "down".to_owned(),
+        None => {
+            let reason = port.open.as_ref().and_then(|open| open.link_reason());
+            reason.map_or_else(|| "down".to_owned(), |reason| format!("down: {reason}"))
+        }
     };
     BridgePortStatus {
         bridge: bridge.to_owned(),

@@ -4,7 +4,7 @@ use shunt_datapath::port::af_packet::AfPacket;
 
 use super::{check_mtu, check_name};
 use crate::{
-    config::{ConfigError, PortOptions, PortType, PortVlanMode, Repeat, XdpMode},
+    config::{ConfigError, PortOptions, PortType, PortVlanMode, Repeat, SocketMode, XdpMode},
     error::SwitchError,
 };
 
@@ -70,6 +70,9 @@ impl PortOptions {
         if self.xdp_mode != XdpMode::default() && self.kind != PortType::AfXdp {
             return Some(("xdp_mode", "only an af_xdp port has `xdp_mode`: remove it"));
         }
+        if self.mode != SocketMode::default() && self.kind != PortType::VhostUser {
+            return Some(("mode", "only a vhost_user port has `mode`: remove it"));
+        }
         let given = [
             ("device", !self.device.is_empty()),
             ("mtu", self.mtu > 0),
@@ -77,6 +80,7 @@ impl PortOptions {
             ("rx", !self.rx.as_os_str().is_empty()),
             ("tx", !self.tx.as_os_str().is_empty()),
             ("peer", !self.peer.is_empty()),
+            ("path", !self.path.as_os_str().is_empty()),
         ];
         let has = |field| given.contains(&(field, true));
         let (known, excess): (&[&str], _) = match self.kind {
@@ -85,6 +89,12 @@ impl PortOptions {
             }
             PortType::Pcap if !has("rx") && !has("tx") => {
                 return Some(("rx", "a pcap port needs `rx`, `tx` or both: capture files"));
+            }
+            PortType::VhostUser if !self.path.is_absolute() => {
+                return Some((
+                    "path",
+                    "a vhost_user port needs `path`, the absolute path of the socket of its virtual machine",
+                ));
             }
             PortType::Patch => (&["peer"], "a patch port has no key but `peer`"),
             PortType::Pcap => {
@@ -102,6 +112,9 @@ impl PortOptions {
                 "an af_xdp port has no keys but `device`, `mtu` and `xdp_mode`",
             ),
             PortType::Tap => (&["device", "mtu"], "a tap port has no keys but `device` and `mtu`"),
+            PortType::VhostUser => {
+                (&["path"], "a vhost_user port has no keys but `path` and `mode`")
+            }
         };
         let mut excessive = given.into_iter().filter(|(field, is)| *is && !known.contains(field));
         excessive.next().map(|(field, _)| (field, excess))
@@ -151,6 +164,16 @@ mod tests {
         assert_eq!(slots(PortType::AfPacket, 16_384), "fine");
         let expected = "rx_slots = 16385: it must be 32 to 16384, or 0 for the default";
         assert_eq!(slots(PortType::AfPacket, 16_385), expected);
+        let vhost = |path: &str, mode| {
+            let kind = PortType::VhostUser;
+            error_text(PortOptions { kind, path: path.into(), mode, ..PortOptions::default() })
+        };
+        assert_eq!(vhost("/run/guest.sock", SocketMode::Server), "fine");
+        assert!(
+            vhost("guest.sock", SocketMode::Client).contains("the absolute path of the socket")
+        );
+        let mode = PortOptions { mode: SocketMode::Server, ..PortOptions::default() };
+        assert!(error_text(mode).contains("only a vhost_user port has `mode`"));
         assert!(slots(PortType::Tap, 64).contains("a tap port has no keys but `device`"));
     }
 }
