@@ -33,8 +33,19 @@ pub(crate) const TESTS: &[Tool] = &[
     tool("tcpreplay", "tcpreplay"),
     tool("tshark", "tshark"),
     tool("valgrind", "valgrind"),
+    tool("dpdk-testpmd", "dpdk-dev"),
+    tool("/usr/lib/x86_64-linux-gnu/librte_net_virtio.so.23", "librte-net-virtio23"),
     tool("python3", "python3-venv"),
     tool("/usr/lib/openvswitch-switch/ovs-vswitchd", "openvswitch-switch"),
+];
+
+/// Programs of the Linux guest.
+pub(crate) const LINUX_GUEST: &[Tool] = &[
+    tool("qemu-system-x86_64", "qemu-system-x86"),
+    tool("/usr/share/seabios/bios-256k.bin", "seabios"),
+    tool("/bin/busybox", "busybox-static"),
+    tool("cpio", "cpio"),
+    tool("python3", "python3"),
 ];
 
 /// Programs that build the Debian package.

@@ -9,6 +9,7 @@ mod differential;
 mod fuzz;
 mod install;
 mod lint;
+mod linux_guest;
 mod loom;
 mod man;
 mod mutants;

@@ -14,6 +14,8 @@ pub(crate) struct Suite {
     pub(crate) needs_tools: bool,
     /// The Python packages that the suite needs, if any.
     pub(crate) python: Option<&'static PythonPackages>,
+    /// True if the suite runs a Linux guest in QEMU.
+    pub(crate) has_linux_guest: bool,
     /// True if the suite runs only when named: it takes minutes, or measures rates.
     pub(crate) is_on_request: bool,
 }
@@ -24,7 +26,15 @@ impl Suite {
         what: &'static str,
         arguments: &'static [&'static str],
     ) -> Self {
-        Self { name, what, arguments, needs_tools: false, python: None, is_on_request: false }
+        Self {
+            name,
+            what,
+            arguments,
+            needs_tools: false,
+            python: None,
+            has_linux_guest: false,
+            is_on_request: false,
+        }
     }
 
     /// Returns the arguments of `cargo test`.
@@ -48,6 +58,11 @@ impl Suite {
 
     const fn with_python(mut self, python: &'static PythonPackages) -> Self {
         self.python = Some(python);
+        self
+    }
+
+    const fn with_linux_guest(mut self) -> Self {
+        self.has_linux_guest = true;
         self
     }
 
@@ -125,6 +140,19 @@ pub(crate) const SUITES: &[Suite] = &[
         &["--package", "shunt-tests", "--test", "hosts"],
     )
     .with_tools(),
+    Suite::own(
+        "guests",
+        "virtual machines at vhost-user ports: counted frames, restarts of both sides",
+        &["--package", "shunt-tests", "--test", "guests"],
+    )
+    .with_tools(),
+    Suite::own(
+        "linux_guest",
+        "a Linux guest in QEMU at a vhost-user port: TCP with offloads, a killed switch",
+        &["--package", "shunt-tests", "--test", "linux_guest"],
+    )
+    .with_tools()
+    .with_linux_guest(),
     Suite::own(
         "restart",
         "restarts under a service manager that keeps descriptors: no packet is lost",

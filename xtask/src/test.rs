@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::{
-    install,
+    install, linux_guest,
     shell::{TaskError, cargo, run, run_watched},
     suite::{SUITES, Suite},
 };
@@ -77,6 +77,9 @@ fn run_suite(
         .env("INSTA_UPDATE", "no");
     if let Some(python) = suite.python {
         command.env(python.variable, install::ensure_python(python)?);
+    }
+    if suite.has_linux_guest {
+        command.env(linux_guest::VARIABLE, linux_guest::ensure()?);
     }
     run_watched(&mut command, |line| tally.note(line))
 }

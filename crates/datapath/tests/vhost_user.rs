@@ -1,5 +1,8 @@
 //! A vhost-user port with a guest; the driver of the guest shares no code with it.
 
+#![expect(clippy::unwrap_used, reason = "a guest that cannot be set up fails the test")]
+#![expect(clippy::disallowed_methods, reason = "real threads and a real socket need a real clock")]
+
 use std::{
     os::unix::net::UnixStream,
     sync::{

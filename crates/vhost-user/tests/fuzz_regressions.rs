@@ -1,5 +1,6 @@
 //! Seeds and past findings of the fuzz targets, and any other bytes.
 #![cfg(feature = "testing")]
+#![expect(clippy::unwrap_used, reason = "a seed that cannot be read fails the test")]
 
 use std::{fs, path::Path};
 

@@ -18,6 +18,7 @@ use crate::{
 };
 
 /// Waits for a state of the link.
+#[expect(clippy::disallowed_methods, reason = "a real thread needs a real clock")]
 fn await_link(backend: &Backend, what: &str, is_reached: impl Fn(&GuestLink) -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !is_reached(&backend.link()) {

@@ -1,0 +1,272 @@
+//! Virtual machines at vhost-user ports: DPDK's virtio driver in `dpdk-testpmd` as the guest.
+//!
+//! Two cards of one guest are at two ports of a bridge that connects them, and the guest forwards from each
+//! card to the other. So frames circle until the guest stops, and both sides count them.
+
+#![expect(clippy::panic, reason = "a test that cannot be set up has failed")]
+
+use std::{
+    fs,
+    io::{Read, Write},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+    thread::spawn,
+};
+
+use serde_json::Value;
+use shunt_tests::{
+    daemon::{Daemon, text, until},
+    namespace::skipped,
+};
+use tempfile::TempDir;
+
+/// Connects the two ports.
+const CABLE: [&str; 2] = ["in_port=1,actions=output:2", "in_port=2,actions=output:1"];
+
+/// The side that listens at the sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Listener {
+    /// The switch has `mode = "client"`.
+    Guest,
+    /// The switch has `mode = "server"`.
+    Switch,
+}
+
+/// A guest with two cards.
+struct Guest {
+    process: Child,
+    input: ChildStdin,
+    output: Arc<Mutex<String>>,
+}
+
+impl Guest {
+    /// Starts a guest; its first prompt is awaited by [`Self::await_prompt`].
+    fn start(folder: &Path, listener: Listener, options: &str) -> Self {
+        let mut command = Command::new("dpdk-testpmd");
+        // Two threads on any CPUs: one for commands, one for frames.
+        command.args(["--lcores", "0,1", "--no-huge", "--no-shconf", "-m", "256", "--no-pci"]);
+        command.arg("--no-telemetry");
+        let server = if listener == Listener::Guest { ",server=1" } else { "" };
+        for card in [0, 1] {
+            let path = socket(folder, card);
+            if listener == Listener::Guest {
+                // A guest that was killed has left it, and DPDK does not replace it.
+                let _ = fs::remove_file(&path);
+            }
+            let path = path.display();
+            command.arg(format!("--vdev=net_virtio_user{card},path={path}{server}{options}"));
+        }
+        command.args(["--", "-i", "--total-num-mbufs=4096", "--forward-mode=io"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut process = command.spawn().unwrap_or_else(|error| panic!("dpdk-testpmd: {error}"));
+        let input = process.stdin.take().unwrap_or_else(|| panic!("it is piped"));
+        let mut printed = process.stdout.take().unwrap_or_else(|| panic!("it is piped"));
+        let output = Arc::new(Mutex::new(String::new()));
+        let kept = Arc::clone(&output);
+        spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = printed.read(&mut bytes) {
+                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                kept.push_str(&String::from_utf8_lossy(&bytes[..count]));
+            }
+        });
+        Self { process, input, output }
+    }
+
+    fn printed(&self) -> String {
+        self.output.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn await_prompt(&self) {
+        let is_there = || self.printed().trim_end().ends_with("testpmd>");
+        assert!(until(is_there), "no prompt: {}", self.printed());
+    }
+
+    /// Runs a command; returns its output.
+    fn run(&mut self, command: &str) -> String {
+        self.output.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        writeln!(self.input, "{command}").unwrap_or_else(|error| panic!("{command}: {error}"));
+        self.await_prompt();
+        self.printed()
+    }
+
+    /// Returns the numbers of received and sent frames of each card.
+    fn counts(&mut self) -> Vec<(u64, u64)> {
+        let printed = self.run("show port stats all");
+        let numbers = |name: &str| -> Vec<u64> {
+            let behind = printed.split(name).skip(1);
+            let words = behind.filter_map(|rest| rest.split_whitespace().next());
+            words.filter_map(|word| word.parse().ok()).collect()
+        };
+        numbers("RX-packets:").into_iter().zip(numbers("TX-packets:")).collect()
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn socket(folder: &Path, card: u32) -> PathBuf {
+    folder.join(format!("guest{card}.sock"))
+}
+
+/// A switch with two ports for a guest.
+struct Switch {
+    daemon: Daemon,
+    folder: TempDir,
+    listener: Listener,
+}
+
+impl Switch {
+    /// Starts a switch; `None` without the program of the guest.
+    fn start(listener: Listener, threads: u16) -> Option<Self> {
+        if Command::new("dpdk-testpmd").arg("--version").output().is_err() {
+            skipped("vhost-user ports need dpdk-testpmd, of the package dpdk-dev");
+            return None;
+        }
+        let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
+        let mode = if listener == Listener::Guest { "client" } else { "server" };
+        let mut configuration =
+            format!("[threads]\npacket = {threads}\n[[bridge]]\nname = \"br0\"\n");
+        for card in [0, 1] {
+            let (number, path) = (card + 1, socket(folder.path(), card));
+            configuration += &format!(
+                "[[bridge.port]]\nname = \"g{card}\"\nnumber = {number}\ntype = \"vhost_user\"\n\
+                 path = {path:?}\nmode = \"{mode}\"\n"
+            );
+        }
+        let switch = Self { daemon: Daemon::start(&configuration), folder, listener };
+        switch.add_rules();
+        Some(switch)
+    }
+
+    fn add_rules(&self) {
+        for rule in CABLE {
+            text(&self.daemon.ovs_ofctl("br0", "add-flow", &[rule]));
+        }
+    }
+
+    /// Kills the switch, and starts it again without rules.
+    fn kill(&mut self) {
+        self.daemon.start_next("-KILL", |program| Command::new(program));
+        self.add_rules();
+    }
+
+    fn start_guest(&self, options: &str) -> Guest {
+        let guest = Guest::start(self.folder.path(), self.listener, options);
+        guest.await_prompt();
+        self.await_links("up");
+        guest
+    }
+
+    fn ports(&self) -> Vec<Value> {
+        let ports = text(&self.daemon.shuntctl(&["ports", "--json"]));
+        let ports: Value = serde_json::from_str(&ports).unwrap_or_else(|error| panic!("{error}"));
+        let ports = ports.as_array().into_iter().flatten();
+        ports.filter(|port| port["type"] == "vhost_user").cloned().collect()
+    }
+
+    fn number(&self, port: usize, key: &str) -> u64 {
+        self.ports()[port][key].as_u64().unwrap_or_default()
+    }
+
+    fn await_links(&self, state: &str) {
+        let is_reached = || {
+            let mut ports = self.ports().into_iter();
+            ports.all(|port| port["link"].as_str().is_some_and(|link| link.starts_with(state)))
+        };
+        assert!(until(is_reached), "{:?}\n{}", self.ports(), self.daemon.log());
+    }
+
+    /// Lets frames circle for some rounds, and compares the counters of both sides.
+    fn exchange(&self, guest: &mut Guest) {
+        let before = self.ports();
+        guest.run("clear port stats all");
+        guest.run("start tx_first 1");
+        let enough = self.number(0, "rx_packets") + 2000;
+        let circles = || self.number(0, "rx_packets") > enough;
+        assert!(until(circles), "{:?}\n{}", self.ports(), self.daemon.log());
+        guest.run("stop");
+        // The frames of the last round are on their way.
+        let mut last = (Vec::new(), Vec::new());
+        let is_quiet = || {
+            let now = (guest.counts(), self.ports());
+            let is_same = now == last;
+            last = now;
+            is_same
+        };
+        assert!(until(is_quiet), "the counters do not rest");
+        let (guest_counts, after) = last;
+        for (card, (received, sent)) in guest_counts.into_iter().enumerate() {
+            let count = |key| {
+                let count = |ports: &[Value]| ports[card][key].as_u64().unwrap_or_default();
+                count(&after) - count(&before)
+            };
+            assert_eq!(count("rx_packets"), sent, "what card {card} sent has arrived");
+            assert_eq!(count("rx_dropped"), 0);
+            // A stopped guest leaves the frames of the last round in its queue.
+            let ring = 256;
+            let in_queue = count("tx_packets") - received;
+            assert!(in_queue <= ring, "card {card} has {in_queue} frames in its queue");
+            assert_eq!(
+                count("tx_packets") + count("tx_dropped"),
+                self.sent_to(card, &before, &after)
+            );
+        }
+    }
+
+    /// Returns the number of frames that the switch has received for a port.
+    fn sent_to(&self, card: usize, before: &[Value], after: &[Value]) -> u64 {
+        let other = 1 - card;
+        let count = |ports: &[Value]| ports[other]["rx_packets"].as_u64().unwrap_or_default();
+        count(after) - count(before)
+    }
+}
+
+#[test]
+fn a_guest_that_listens_survives_a_killed_switch() {
+    let Some(mut switch) = Switch::start(Listener::Guest, 1) else { return };
+    switch.await_links("down: no hypervisor is connected: ");
+    let mut guest = switch.start_guest("");
+    switch.exchange(&mut guest);
+    for _ in 0..2 {
+        switch.kill();
+        switch.await_links("up");
+        switch.exchange(&mut guest);
+    }
+    // The guest ends, and another starts.
+    drop(guest);
+    switch.await_links("down: no hypervisor is connected: ");
+    let mut guest = switch.start_guest("");
+    switch.exchange(&mut guest);
+    let log = switch.daemon.log();
+    let attempts = log.matches("Connection refused").count();
+    assert!(attempts <= 2, "each port logs a reason once: {log}");
+}
+
+#[test]
+fn a_switch_that_listens_serves_one_guest_after_the_other() {
+    let Some(mut switch) = Switch::start(Listener::Switch, 2) else { return };
+    for _ in 0..2 {
+        let mut guest = switch.start_guest("");
+        switch.exchange(&mut guest);
+        drop(guest);
+        switch.await_links("down: no hypervisor is connected: ");
+    }
+    switch.kill();
+    let mut guest = switch.start_guest("");
+    switch.exchange(&mut guest);
+}
+
+#[test]
+fn rings_of_every_kind_carry_frames() {
+    for options in [",mrg_rxbuf=0,in_order=0", ",queue_size=1024", ",queues=2"] {
+        let Some(switch) = Switch::start(Listener::Guest, 2) else { return };
+        let mut guest = switch.start_guest(options);
+        switch.exchange(&mut guest);
+    }
+}

@@ -1,0 +1,171 @@
+//! A Linux guest in QEMU at a vhost-user port: the driver of Linux, with offloads and notifications.
+//!
+//! QEMU emulates the processor, so the test needs no hardware for virtual machines. The guest repeats rounds
+//! of a ping, a download and an upload over TCP, through the local port of a bridge with `NORMAL`.
+
+#![expect(clippy::panic, reason = "a test that cannot be set up has failed")]
+#![expect(clippy::disallowed_methods, reason = "the rounds of a guest take real time")]
+
+use std::{
+    env,
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use shunt_tests::{
+    daemon::{Daemon, text},
+    namespace::{Namespace, namespace_or_skip, skipped},
+};
+use tempfile::TempDir;
+
+/// Sends 8 MiB to clients of port 9001, and reads what those of port 9002 send.
+const PEER: &str = "
+import hashlib, socketserver, threading
+data = bytes(range(251)) * (8 * 2 ** 20 // 251)
+print('DOWNLOAD', hashlib.md5(data).hexdigest(), flush=True)
+class Sends(socketserver.BaseRequestHandler):
+    def handle(self):
+        self.request.sendall(data)
+class Reads(socketserver.BaseRequestHandler):
+    def handle(self):
+        length = 0
+        while part := self.request.recv(1 << 20):
+            length += len(part)
+        print('UPLOAD', length, flush=True)
+class Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+threading.Thread(target=Server(('', 9001), Sends).serve_forever, daemon=True).start()
+Server(('', 9002), Reads).serve_forever()
+";
+
+/// Bytes of each upload of the guest.
+const UPLOAD: &str = "UPLOAD 8388608";
+
+/// Longest time for rounds of an emulated guest.
+const PATIENCE: Duration = Duration::from_secs(100);
+
+/// A process that ends with the test.
+struct Running(Child);
+
+impl Running {
+    fn start(command: &mut Command, output: &Path) -> Self {
+        let file = File::create(output).unwrap_or_else(|error| panic!("{error}"));
+        let errors = file.try_clone().unwrap_or_else(|error| panic!("{error}"));
+        command.stdin(Stdio::null()).stdout(file).stderr(errors);
+        Self(command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}")))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A switch in a namespace, a guest at its port, and a peer in the namespace.
+struct Setup {
+    daemon: Daemon,
+    folder: TempDir,
+    middle: Namespace,
+    _guest: Running,
+    _peer: Running,
+}
+
+impl Setup {
+    fn start(files: &Path) -> Option<Self> {
+        let middle = namespace_or_skip("a Linux guest")?;
+        let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
+        let socket = folder.path().join("guest.sock");
+        let guest = Running::start(&mut qemu(files, &socket), &folder.path().join("console"));
+        let configuration = format!(
+            "[[bridge]]\nname = \"br0\"\nlocal = \"tap\"\n[[bridge.port]]\nname = \"vm1\"\n\
+             type = \"vhost_user\"\npath = {socket:?}\n"
+        );
+        let daemon = Daemon::start_with(&configuration, |program| {
+            middle.command(&program.to_string_lossy())
+        });
+        let mut python = middle.command("python3");
+        let peer = Running::start(python.args(["-c", PEER]), &folder.path().join("peer"));
+        let setup = Self { daemon, folder, middle, _guest: guest, _peer: peer };
+        setup.add_rule();
+        setup.middle.run("ip", &["addr", "add", "10.66.3.1/24", "dev", "br0"]);
+        Some(setup)
+    }
+
+    fn add_rule(&self) {
+        text(&self.daemon.ovs_ofctl("br0", "add-flow", &["priority=0,actions=NORMAL"]));
+    }
+
+    fn output(&self, file: &str) -> String {
+        fs::read_to_string(self.folder.path().join(file)).unwrap_or_default()
+    }
+
+    /// Returns the lines of the guest about its rounds.
+    fn rounds(&self) -> Vec<String> {
+        let console = self.output("console");
+        let lines = console.lines().filter_map(|line| line.split_once("GUEST round "));
+        lines.map(|(_, round)| round.trim().to_owned()).collect()
+    }
+
+    /// Waits for further rounds; each must have its whole download and upload.
+    fn await_rounds(&self, count: usize) {
+        let expected = || {
+            let peer = self.output("peer");
+            peer.split_whitespace().nth(1).unwrap_or("the peer does not run").to_owned()
+        };
+        let before = self.rounds().len();
+        let deadline = Instant::now() + PATIENCE;
+        let whole = || {
+            let (rounds, expected) = (self.rounds(), expected());
+            let new = rounds.iter().skip(before);
+            new.filter(|round| round.ends_with(&expected)).count()
+        };
+        while whole() < count {
+            assert!(
+                Instant::now() < deadline,
+                "a download has {}\n{}\n{}",
+                expected(),
+                self.output("console"),
+                self.daemon.log()
+            );
+            sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+fn qemu(files: &Path, socket: &Path) -> Command {
+    let mut command = Command::new("qemu-system-x86_64");
+    command.args(["-machine", "q35,accel=tcg", "-m", "256", "-display", "none"]);
+    command.args(["-monitor", "none", "-serial", "stdio", "-no-reboot"]);
+    command.args(["-object", "memory-backend-memfd,id=mem,size=256M,share=on"]);
+    command.args(["-numa", "node,memdev=mem"]);
+    command.arg("-kernel").arg(files.join("vmlinuz")).arg("-initrd").arg(files.join("initrd.gz"));
+    command.args(["-append", "console=ttyS0 panic=-1 mitigations=off quiet"]);
+    let chardev = format!("socket,id=c0,path={},server=on,wait=off", socket.display());
+    command.args(["-chardev", &chardev, "-netdev", "vhost-user,id=n0,chardev=c0,queues=1"]);
+    // QEMU 7.2 has a fault with MSI-X and vhost-user without KVM.
+    command.args(["-device", "virtio-net-pci,netdev=n0,mac=02:00:00:00:00:02,mq=off,vectors=0"]);
+    command
+}
+
+#[test]
+fn tcp_of_a_linux_guest_survives_a_killed_switch() {
+    let Some(files) = env::var_os("SHUNT_LINUX_GUEST").map(PathBuf::from) else {
+        skipped("a Linux guest needs its files: run `cargo xtask test linux_guest`");
+        return;
+    };
+    let Some(mut setup) = Setup::start(&files) else { return };
+    setup.await_rounds(2);
+    assert!(setup.output("peer").matches(UPLOAD).count() >= 2, "{}", setup.output("peer"));
+    let Setup { daemon, middle, .. } = &mut setup;
+    daemon.start_next("-KILL", |program| middle.command(&program.to_string_lossy()));
+    setup.add_rule();
+    setup.await_rounds(2);
+    let shown = text(&setup.daemon.shuntctl(&["ports", "--json"]));
+    assert!(shown.contains("\"up\""), "{shown}");
+}

@@ -1,0 +1,107 @@
+//! The Linux guest of a test: the kernel of a Debian package, and a file system with one script.
+//!
+//! The guest runs in QEMU without hardware acceleration, so it needs no rights. Its script repeats a round
+//! for ever: a ping, a download, an upload, and a line about them on the console.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::{
+    install::{self, LINUX_GUEST},
+    shell::{TaskError, output, root},
+};
+
+/// The environment variable with the folder of `vmlinuz` and `initrd.gz`.
+pub(crate) const VARIABLE: &str = "SHUNT_LINUX_GUEST";
+
+/// The package that depends on the kernel of the release.
+const KERNEL: &str = "linux-image-cloud-amd64";
+
+/// Modules in the order in which they are loaded.
+const MODULES: &[&str] = &[
+    "drivers/virtio/virtio_ring.ko",
+    "drivers/virtio/virtio.ko",
+    "drivers/virtio/virtio_pci_modern_dev.ko",
+    "drivers/virtio/virtio_pci_legacy_dev.ko",
+    "drivers/virtio/virtio_pci.ko",
+    "net/core/failover.ko",
+    "drivers/net/net_failover.ko",
+    "drivers/net/virtio_net.ko",
+];
+
+/// The first program of the guest.
+///
+/// The line `MODULES` is replaced by the commands that load the modules.
+const SCRIPT: &str = include_str!("linux_guest.sh");
+
+/// Makes the files of the guest, if they are missing; returns their folder.
+///
+/// # Errors
+///
+/// If programs are missing, or the package of the kernel cannot be downloaded.
+pub(crate) fn ensure() -> Result<PathBuf, TaskError> {
+    install::ensure(LINUX_GUEST)?;
+    let folder = root().join("target/linux-guest");
+    let (kernel, modules) = (folder.join("vmlinuz"), folder.join("modules"));
+    if !kernel.exists() {
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&modules)?;
+        unpack_kernel(&folder)?;
+    }
+    // The script may have changed.
+    pack(&folder, &modules)?;
+    Ok(folder)
+}
+
+/// Downloads the package of the kernel, and keeps the kernel and the modules.
+fn unpack_kernel(folder: &Path) -> Result<(), TaskError> {
+    println!("downloading the kernel of {KERNEL} into {}", folder.display());
+    let dependencies = output(Command::new("apt-cache").args(["depends", KERNEL]))?;
+    let package = dependencies.lines().find_map(|line| line.trim().strip_prefix("Depends: "));
+    let missing = || TaskError::new(format!("apt-cache knows no {KERNEL}: run apt-get update"));
+    let package = package.ok_or_else(missing)?;
+    output(Command::new("apt-get").args(["download", package]).current_dir(folder))?;
+    let archive = find(folder, "linux-image")?;
+    let unpacked = folder.join("package");
+    output(Command::new("dpkg-deb").arg("--extract").arg(&archive).arg(&unpacked))?;
+    let release = find(&unpacked.join("lib/modules"), "")?.join("kernel");
+    for module in MODULES {
+        let name = Path::new(module).file_name().unwrap_or_default();
+        fs::copy(release.join(module), folder.join("modules").join(name))?;
+    }
+    // Last: the other files exist if the kernel does.
+    fs::copy(find(&unpacked.join("boot"), "vmlinuz")?, folder.join("vmlinuz"))?;
+    fs::remove_file(archive)?;
+    fs::remove_dir_all(unpacked)?;
+    Ok(())
+}
+
+/// Returns the entry of a folder that begins with a name.
+fn find(folder: &Path, name: &str) -> Result<PathBuf, TaskError> {
+    let entries = fs::read_dir(folder)?.filter_map(Result::ok);
+    let mut entries = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(name));
+    let missing = || TaskError::new(format!("{} has no {name}*", folder.display()));
+    Ok(entries.next().ok_or_else(missing)?.path())
+}
+
+/// Writes the file system of the guest.
+fn pack(folder: &Path, modules: &Path) -> Result<(), TaskError> {
+    let system = folder.join("system");
+    let _ = fs::remove_dir_all(&system);
+    for own in ["bin", "proc", "sys", "dev"] {
+        fs::create_dir_all(system.join(own))?;
+    }
+    fs::copy("/bin/busybox", system.join("bin/busybox"))?;
+    let mut loads = String::new();
+    for module in MODULES {
+        let name = Path::new(module).file_name().unwrap_or_default();
+        fs::copy(modules.join(name), system.join(name))?;
+        loads += &format!("insmod /{}\n", name.to_string_lossy());
+    }
+    fs::write(system.join("init"), SCRIPT.replace("MODULES\n", &loads))?;
+    let script = "chmod +x init && find . | cpio --quiet -o -H newc | gzip > ../initrd.gz";
+    output(Command::new("sh").args(["-ec", script]).current_dir(&system)).map(|_| ())
+}
