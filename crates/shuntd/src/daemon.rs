@@ -336,7 +336,8 @@ async fn serve(
     let config = arguments.config.clone();
     let reloader = Reloader::new(config, file, loaded, &refused, Arc::clone(&switch));
     let reloader = Arc::new(reloader);
-    let http = HttpService::start(&http, &switch, &reloader).await?;
+    let http = HttpService::start(&http, &switch, &reloader, OvsdbService::problem(ovsdb.as_ref()))
+        .await?;
     let methods =
         DaemonMethods::start(Arc::clone(&switch), Arc::clone(&reloader), Arc::clone(&stop));
     let methods = Arc::new(methods);

@@ -9,24 +9,30 @@ use std::{
 
 use shunt_switch::{BridgePortStatus, BridgeStatus, ControllerState, ControllerStatus, Switch};
 
-use crate::daemon::reload::Reloader;
+use crate::{daemon::reload::Reloader, ovsdb::DatabaseProblem};
 
 /// Lists the parts of the configuration that are not in force.
 pub(super) struct ReadinessMonitor {
     switch: Arc<Switch>,
     reloader: Arc<Reloader>,
+    database: DatabaseProblem,
     /// Closed addresses of `http.listen`, with the error of the last attempt.
     closed_addresses: Mutex<BTreeMap<SocketAddr, String>>,
 }
 
 impl ReadinessMonitor {
-    pub(super) fn new(switch: Arc<Switch>, reloader: Arc<Reloader>) -> Self {
-        Self { switch, reloader, closed_addresses: Mutex::default() }
+    pub(super) fn new(
+        switch: Arc<Switch>,
+        reloader: Arc<Reloader>,
+        database: DatabaseProblem,
+    ) -> Self {
+        Self { switch, reloader, database, closed_addresses: Mutex::default() }
     }
 
     /// Returns the parts of the configuration that are not in force, with the reasons.
     pub(super) fn missing(&self) -> Vec<String> {
         let mut missing = missing(&self.switch.bridges(), &self.reloader.not_in_force());
+        missing.extend(self.database.reason());
         let closed = self.closed_addresses();
         let closed = closed.iter();
         missing.extend(closed.map(|(address, why)| format!("http.listen: {address}: {why}")));

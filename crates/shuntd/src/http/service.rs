@@ -22,7 +22,7 @@ use super::{
     token::{BearerToken, TokenError},
     window::WindowFeed,
 };
-use crate::daemon::reload::Reloader;
+use crate::{daemon::reload::Reloader, ovsdb::DatabaseProblem};
 
 /// The running HTTP server; it stops when dropped.
 pub(crate) struct HttpService {
@@ -87,6 +87,7 @@ impl HttpService {
         options: &HttpOptions,
         switch: &Arc<Switch>,
         reloader: &Arc<Reloader>,
+        database: DatabaseProblem,
     ) -> Result<Option<Self>, HttpStartError> {
         let addresses =
             options.addresses().map_err(|error| HttpStartError::Options(error.message))?;
@@ -96,7 +97,7 @@ impl HttpService {
         let token = options.has_token().then(|| BearerToken::read(&options.token_file));
         let token = token.transpose()?;
         let window = options.window.then(WindowFeed::new);
-        let readiness = ReadinessMonitor::new(Arc::clone(switch), Arc::clone(reloader));
+        let readiness = ReadinessMonitor::new(Arc::clone(switch), Arc::clone(reloader), database);
         let pages = HttpPages::new(Arc::clone(switch), readiness, token, window);
         let (pages, places) = (Arc::new(pages), Arc::new(Semaphore::new(CONNECTIONS_MAX)));
         let mut tasks = JoinSet::new();

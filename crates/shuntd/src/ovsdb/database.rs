@@ -89,6 +89,18 @@ impl SwitchDatabase {
         }
     }
 
+    /// Returns why the switch does not follow the rows, for `/readyz`.
+    pub(super) fn problem(&self, rows: &DatabaseRows) -> Option<String> {
+        let Self::Foreign { remote, .. } = self else { return None };
+        match rows {
+            DatabaseRows::Current(_) => None,
+            DatabaseRows::Away => Some(format!("database {remote}: not connected")),
+            DatabaseRows::OfOtherSwitch => {
+                Some(format!("database {remote}: another switch owns the lock {LOCK}"))
+            }
+        }
+    }
+
     /// Begins a transaction with a comment for the log of the database.
     pub(super) fn transaction(&self, comment: &str) -> RowTransaction {
         match self {

@@ -14,6 +14,7 @@ use super::{
     database::{DatabaseRows, SwitchDatabase},
     desired::DesiredBridges,
     device::Devices,
+    problem::DatabaseProblem,
     reconciler::Reconciler,
     report::{RowReport, StatisticsColumns},
 };
@@ -23,6 +24,7 @@ pub(super) struct Follower {
     database: SwitchDatabase,
     reconciler: Reconciler,
     switch: Arc<Switch>,
+    problem: DatabaseProblem,
     devices: Devices,
     /// The next time at which all statistics are written.
     statistics_due: Instant,
@@ -37,11 +39,20 @@ const REFRESH_PERIOD: Duration = Duration::from_secs(2);
 const STATISTICS_PERIOD_MIN: Duration = Duration::from_secs(5);
 
 impl Follower {
-    pub(super) fn new(database: SwitchDatabase, switch: Arc<Switch>) -> Self {
-        let reconciler = Reconciler::new(Arc::clone(&switch));
-        let statistics_due = Instant::now();
-        let devices = Devices::of_system();
-        Self { database, reconciler, switch, devices, statistics_due, refusal: String::new() }
+    pub(super) fn new(
+        database: SwitchDatabase,
+        switch: Arc<Switch>,
+        problem: DatabaseProblem,
+    ) -> Self {
+        Self {
+            database,
+            reconciler: Reconciler::new(Arc::clone(&switch)),
+            switch,
+            problem,
+            devices: Devices::of_system(),
+            statistics_due: Instant::now(),
+            refusal: String::new(),
+        }
     }
 
     /// Applies the rows, notifies `applied`, and follows all changes.
@@ -60,6 +71,7 @@ impl Follower {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let rows = self.database.rows().await?;
+            self.problem.set(self.database.problem(&rows));
             match &rows {
                 DatabaseRows::Current(rows) => self.update(rows).await?,
                 DatabaseRows::Away | DatabaseRows::OfOtherSwitch => {

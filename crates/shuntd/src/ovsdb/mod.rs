@@ -15,9 +15,11 @@ mod device;
 mod follower;
 mod options;
 mod port_numbers;
+mod problem;
 mod reconciler;
 mod report;
 mod service;
 
 pub(crate) use options::OvsdbOptions;
+pub(crate) use problem::DatabaseProblem;
 pub(crate) use service::{OvsdbService, OvsdbStartError};

@@ -14,12 +14,13 @@ use tokio::{
 };
 use tracing::{error, info, warn};
 
-use super::{OvsdbOptions, database::SwitchDatabase, follower::Follower};
+use super::{DatabaseProblem, OvsdbOptions, database::SwitchDatabase, follower::Follower};
 
 /// The embedded OVSDB server of the daemon, or its client of a foreign server.
 pub(crate) struct OvsdbService {
     /// The embedded server.
     server: Option<OvsdbHandle>,
+    problem: DatabaseProblem,
     task: JoinHandle<()>,
 }
 
@@ -56,32 +57,39 @@ impl OvsdbService {
         let handle = server.listen(&options.socket)?.start()?;
         add_root(&handle).await?;
         info!(socket = %options.socket.display(), "ovsdb: ready");
+        let problem = DatabaseProblem::default();
         let database = SwitchDatabase::embedded(handle.clone()).await?;
         let (applied, first_pass) = oneshot::channel();
-        let follow = Follower::new(database, Arc::clone(switch)).run(applied);
+        let follow = Follower::new(database, Arc::clone(switch), problem.clone()).run(applied);
         let server = Some(handle);
         let task = tokio::spawn(supervise(server.clone(), Arc::clone(switch), follow));
         // The sender is dropped if the task ends, which is logged.
         let _ = first_pass.await;
-        Ok(Some(Self { server, task }))
+        Ok(Some(Self { server, problem, task }))
     }
 
     async fn follow_foreign(remote: &OvsdbRemote, switch: &Arc<Switch>) -> Self {
+        let problem = DatabaseProblem::default();
         let database = SwitchDatabase::foreign(remote.clone());
         let (applied, first_pass) = oneshot::channel();
-        let follow = Follower::new(database, Arc::clone(switch)).run(applied);
+        let follow = Follower::new(database, Arc::clone(switch), problem.clone()).run(applied);
         let task = tokio::spawn(supervise(None, Arc::clone(switch), follow));
         if timeout(FIRST_ROWS_MAX, first_pass).await.is_err() {
             warn!("database {remote}: no rows yet, so the daemon starts without its bridges");
         }
-        Self { server: None, task }
+        Self { server: None, problem, task }
+    }
+
+    /// Returns the reason why the switch does not follow the database, also later ones.
+    pub(crate) fn problem(service: Option<&Self>) -> DatabaseProblem {
+        service.map(|service| service.problem.clone()).unwrap_or_default()
     }
 
     /// Stops the server or the client if there is one.
     ///
     /// Bridges and ports stay until the switch stops.
     pub(crate) async fn stop(service: Option<Self>) {
-        let Some(Self { server, task }) = service else { return };
+        let Some(Self { server, task, .. }) = service else { return };
         task.abort();
         // An aborted task has no result.
         let _ = task.await;
@@ -182,6 +190,39 @@ mod tests {
         let service = OvsdbService::start(&options, &switch).await.unwrap();
         assert!(folder.path().join("br0.mgmt").exists());
         OvsdbService::stop(service).await;
+    }
+
+    /// `/readyz` names a foreign server that is away, and no other.
+    #[tokio::test]
+    async fn a_foreign_server_that_is_away_is_a_problem() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("db.sock");
+        let start = || {
+            let server = Server::open(schema::open_vswitch(), None, ServerConfig::default());
+            server.unwrap().listen(&socket).unwrap().start().unwrap()
+        };
+        let server = start();
+        let remote = Some(OvsdbRemote::Unix(socket.clone()));
+        let options = OvsdbOptions { remote, ..OvsdbOptions::default() };
+        let service = OvsdbService::start(&options, &switch(None).await).await.unwrap();
+        let problem = OvsdbService::problem(service.as_ref());
+        assert_eq!(problem.reason(), None);
+        let until = async |is_there: fn(Option<String>) -> bool| {
+            for _ in 0..2000 {
+                if is_there(problem.reason()) {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            unreachable!("{:?}", problem.reason());
+        };
+        server.stop().await;
+        until(|reason| reason.is_some_and(|reason| reason.ends_with("db.sock: not connected")))
+            .await;
+        let server = start();
+        until(|reason| reason.is_none()).await;
+        OvsdbService::stop(service).await;
+        server.stop().await;
     }
 
     #[tokio::test]
