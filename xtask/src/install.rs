@@ -60,6 +60,25 @@ pub(crate) const PACKAGE_CHECK: &[Tool] = &[
     tool("systemd-analyze", "systemd"),
 ];
 
+/// Programs that build the container image.
+pub(crate) const IMAGE: &[Tool] = &[
+    tool("dpkg", "dpkg"),
+    tool("tar", "tar"),
+    tool("gzip", "gzip"),
+    tool("strip", "binutils"),
+    tool("readelf", "binutils"),
+    tool("sha256sum", "coreutils"),
+];
+
+/// Programs that run the container image.
+pub(crate) const IMAGE_CHECK: &[Tool] = &[
+    tool("podman", "podman"),
+    tool("runc", "runc"),
+    tool("ip", "iproute2"),
+    tool("ping", "iputils-ping"),
+    tool("ovs-ofctl", "openvswitch-common"),
+];
+
 /// Programs of the rival in benchmarks.
 pub(crate) const RIVAL: &[Tool] = &[
     tool("ovs-ofctl", "openvswitch-common"),

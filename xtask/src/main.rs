@@ -73,8 +73,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "package",
-        arguments: "[--check] [--profile NAME | --programs DIR]",
-        what: "build the Debian package; --check installs, upgrades and purges it in a fresh root",
+        arguments: "[--image] [--check] [--profile NAME | --programs DIR]",
+        what: "build the Debian package, or with --image the container image; --check tries it",
         run: package::run_command,
     },
     Command {

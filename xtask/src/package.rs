@@ -1,11 +1,18 @@
-//! `cargo xtask package`: the Debian package of the daemon and its client, and its check.
+//! `cargo xtask package`: the Debian package of the daemon and its client, its check, and the
+//! container image.
 
 mod booted_root;
 mod check;
+mod files;
+mod image;
+mod image_check;
 mod pages;
 mod staging;
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use crate::{
     install, man,
@@ -19,6 +26,8 @@ const REVISION: u32 = 1;
 struct PackageOptions {
     /// True if the package is installed in a fresh root, and tried there.
     is_checked: bool,
+    /// True if a container image is built instead of the package.
+    is_image: bool,
     /// Profile of cargo: `release`, or `dev` for a quick trial.
     profile: String,
     /// Folder of programs that were built before; they are packaged as they are.
@@ -27,18 +36,24 @@ struct PackageOptions {
 
 impl PackageOptions {
     fn parse(arguments: &[String]) -> Result<Self, TaskError> {
-        let mut options = Self { is_checked: false, profile: "release".to_owned(), programs: None };
+        let mut options = Self {
+            is_checked: false,
+            is_image: false,
+            profile: "release".to_owned(),
+            programs: None,
+        };
         let mut words = arguments.iter();
         while let Some(word) = words.next() {
             let mut value =
                 || words.next().ok_or_else(|| TaskError::new(format!("{word} needs a value")));
             match word.as_str() {
                 "--check" => options.is_checked = true,
+                "--image" => options.is_image = true,
                 "--profile" => value()?.clone_into(&mut options.profile),
                 "--programs" => options.programs = Some(value()?.into()),
                 _ => {
                     return Err(TaskError::new(format!(
-                        "unknown option `{word}`: choose --check, --profile NAME or --programs DIR"
+                        "unknown option `{word}`: choose --image, --check, --profile NAME or --programs DIR"
                     )));
                 }
             }
@@ -46,40 +61,47 @@ impl PackageOptions {
         Ok(options)
     }
 
-    /// Builds the programs and the writer of the manual, and returns their folder.
-    ///
-    /// One build has them all, so that nothing is compiled twice.
-    fn programs(&self) -> Result<PathBuf, TaskError> {
-        if let Some(folder) = &self.programs {
-            return Ok(std::path::absolute(folder)?);
+    /// Returns the folder of the programs, which `build` makes if the command names none.
+    fn programs(
+        &self,
+        build: impl FnOnce(&str) -> Result<PathBuf, TaskError>,
+    ) -> Result<PathBuf, TaskError> {
+        match &self.programs {
+            Some(folder) => Ok(std::path::absolute(folder)?),
+            None => step("programs", || build(&self.profile)),
         }
-        // All eviction engines: `visits` and `relational` need dbsp.
-        let build = [
-            "build",
-            "--package",
-            "shuntd",
-            "--bins",
-            "--example",
-            man::WRITER,
-            "--features",
-            "dbsp",
-        ];
-        run(cargo(&build).args(["--profile", &self.profile]))?;
-        let folder = if self.profile == "dev" { "debug" } else { &self.profile };
-        Ok(target().join(folder))
     }
 }
 
-/// Builds the package, and with `--check` tries it in a fresh root.
+/// Builds the programs and the writer of the manual, and returns their folder.
+///
+/// One build has them all, so that nothing is compiled twice.
+fn programs(profile: &str) -> Result<PathBuf, TaskError> {
+    // All eviction engines: `visits` and `relational` need dbsp.
+    let build =
+        ["build", "--package", "shuntd", "--bins", "--example", man::WRITER, "--features", "dbsp"];
+    run(cargo(&build).args(["--profile", profile]))?;
+    Ok(target().join(folder_of(profile)))
+}
+
+/// Returns the folder below `target` that cargo gives a profile.
+fn folder_of(profile: &str) -> &str {
+    if profile == "dev" { "debug" } else { profile }
+}
+
+/// Builds the package or the image, and with `--check` tries it.
 pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
     let options = PackageOptions::parse(arguments)?;
+    let folder = target().join("package");
+    if options.is_image {
+        return image_command(&options, &folder);
+    }
     install::ensure(install::PACKAGE)?;
     if options.is_checked {
         install::ensure(install::PACKAGE_CHECK)?;
     }
-    let programs = step("programs", || options.programs())?;
+    let programs = options.programs(programs)?;
     let manual = step("manual", || man::write_by(&programs))?;
-    let folder = target().join("package");
     let package = step("package", || build(&folder, &programs, &manual, REVISION))?;
     println!("{}", package.display());
     if options.is_checked {
@@ -87,6 +109,27 @@ pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
         check::check(&folder, &package, &next)?;
     }
     Ok(())
+}
+
+/// Builds the container image, and with `--check` runs it.
+fn image_command(options: &PackageOptions, folder: &Path) -> Result<(), TaskError> {
+    install::ensure(install::IMAGE)?;
+    if options.is_checked {
+        install::ensure(install::IMAGE_CHECK)?;
+    }
+    let programs = options.programs(image::programs)?;
+    let version = env!("CARGO_PKG_VERSION");
+    let image = step("image", || image::build(folder, &programs, version, architecture()?.trim()))?;
+    println!("{}", image.display());
+    if options.is_checked {
+        image_check::check(folder, &image, version)?;
+    }
+    Ok(())
+}
+
+/// Returns the name that Debian gives the architecture of this machine.
+fn architecture() -> Result<String, TaskError> {
+    output(Command::new("dpkg").arg("--print-architecture"))
 }
 
 /// Builds one package, and returns its path.
@@ -97,7 +140,7 @@ fn build(
     revision: u32,
 ) -> Result<PathBuf, TaskError> {
     let version = format!("{}-{revision}", env!("CARGO_PKG_VERSION"));
-    let architecture = output(std::process::Command::new("dpkg").arg("--print-architecture"))?;
+    let architecture = architecture()?;
     let architecture = architecture.trim();
     let stage = folder.join("stage");
     staging::write(
@@ -105,9 +148,9 @@ fn build(
         &staging::Sources { programs, manual, version: &version, architecture },
     )?;
     let package = folder.join(format!("shunt_{version}_{architecture}.deb"));
-    let mut pack = std::process::Command::new("dpkg-deb");
+    let mut pack = Command::new("dpkg-deb");
     pack.args(["--root-owner-group", "--uniform-compression", "-Zxz", "--build"]);
-    pack.env("SOURCE_DATE_EPOCH", staging::commit_time("%ct")?.trim());
+    pack.env("SOURCE_DATE_EPOCH", files::commit_time("%ct")?.trim());
     run(pack.arg(&stage).arg(&package))?;
     Ok(package)
 }
@@ -126,6 +169,7 @@ mod tests {
         let options = parse(&["--check", "--profile", "dev"]).unwrap();
         assert_eq!((options.is_checked, options.profile.as_str()), (true, "dev"));
         assert!(!parse(&[]).unwrap().is_checked);
+        assert!(parse(&["--image"]).unwrap().is_image);
         assert!(parse(&["--profile"]).is_err() && parse(&["--chek"]).is_err());
     }
 }

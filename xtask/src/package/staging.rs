@@ -1,13 +1,11 @@
 //! The files of the package, in a folder that `dpkg-deb` packs.
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{fs, path::Path, process::Command};
 
-use super::pages;
+use super::{
+    files::{commit_time, compress, copy, write_file},
+    pages,
+};
 use crate::shell::{TaskError, output, root, run};
 
 /// The inputs of a package.
@@ -71,14 +69,6 @@ pub(super) fn write(stage: &Path, sources: &Sources<'_>) -> Result<(), TaskError
     write_file(&stage.join("DEBIAN/control"), &control, 0o644)
 }
 
-/// Returns the time of the last commit, in a format of `git log`.
-///
-/// It is the time of all files, so that one commit gives one package.
-pub(super) fn commit_time(format: &str) -> Result<String, TaskError> {
-    let format = format!("--format={format}");
-    output(Command::new("git").args(["log", "-1", &format]).current_dir(root()))
-}
-
 fn manual_pages(
     stage: &Path,
     manual: &Path,
@@ -109,33 +99,6 @@ fn completions(stage: &Path, manual: &Path, program: &str) -> Result<(), TaskErr
         (format!("{program}.fish"), format!("fish/vendor_completions.d/{program}.fish")),
     ];
     files.iter().try_for_each(|(name, to)| copy(&from.join(name), &share.join(to), 0o644))
-}
-
-fn copy(from: &Path, to: &Path, mode: u32) -> Result<(), TaskError> {
-    let text =
-        fs::read(from).map_err(|error| TaskError::new(format!("{}: {error}", from.display())))?;
-    write_bytes(to, &text, mode)
-}
-
-fn write_file(to: &Path, text: &str, mode: u32) -> Result<(), TaskError> {
-    write_bytes(to, text.as_bytes(), mode)
-}
-
-/// Writes a file, with folders that everyone may read, whatever the umask is.
-fn write_bytes(to: &Path, bytes: &[u8], mode: u32) -> Result<(), TaskError> {
-    let folder = to.parent().unwrap_or(to);
-    let missing: Vec<&Path> = folder.ancestors().take_while(|folder| !folder.exists()).collect();
-    fs::create_dir_all(folder)?;
-    for folder in missing {
-        fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
-    }
-    fs::write(to, bytes)?;
-    Ok(fs::set_permissions(to, fs::Permissions::from_mode(mode))?)
-}
-
-/// Compresses files, without the time in the archive.
-fn compress(files: &[PathBuf]) -> Result<(), TaskError> {
-    run(Command::new("gzip").args(["-9", "--no-name", "--force"]).args(files))
 }
 
 fn changes(version: &str) -> Result<String, TaskError> {
