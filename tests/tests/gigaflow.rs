@@ -134,7 +134,8 @@ fn the_output_equals_that_of_the_megaflow_cache() {
 
 #[test]
 fn a_rule_change_removes_only_dependent_entries() {
-    let chain = "[caches.gigaflow]\npolicy = \"one-to-one\"";
+    // Each entry is that of a packet.
+    let chain = "[caches.gigaflow]\npolicy = \"one-to-one\"\n[foresight]\npredictors = []";
     let rig = Rig::new(&format!("kind = \"gigaflow\"\nverify_one_in = 1\n{chain}"));
     fs::write(rig.file("in"), capture::written(frames())).unwrap();
     text(&rig.daemon.shuntctl(&["del-port", "p2"]));

@@ -153,9 +153,10 @@ fn daemon_behind(nic: &Nic) -> Daemon {
     ))
 }
 
-/// Starts a daemon with traffic.
+/// Starts a daemon with traffic. It has the entries of packets alone, and none of predicted flows.
 fn daemon_with_traffic(target: &str) -> Daemon {
-    let daemon = Daemon::start(&format!("{target}[[bridge]]\nname = \"br0\"\n"));
+    let config = "[foresight]\npredictors = []\n[[bridge]]\nname = \"br0\"\n";
+    let daemon = Daemon::start(&format!("{target}{config}"));
     load(&daemon);
     fs::write(daemon.run_dir().join("in"), capture::written(frames())).unwrap();
     text(&daemon.shuntctl(&["add-port", "br0", "p2", "type=null", "number=2"]));

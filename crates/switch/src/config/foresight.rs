@@ -13,6 +13,8 @@ use shunt_foresight::{
 #[serde(deny_unknown_fields, default)]
 pub struct ForesightOptions {
     /// Predictors that run.
+    ///
+    /// By default only `reply`: it costs no measurable time for traffic that it cannot predict.
     pub predictors: Vec<PredictorName>,
     /// Maximum number of forecasts that a packet thread handles in one iteration.
     pub forecasts_per_iteration: usize,
@@ -43,7 +45,7 @@ impl Default for ForesightOptions {
     fn default() -> Self {
         let ForecastConfig { per_iteration, idle, speculative_max, .. } = ForecastConfig::default();
         Self {
-            predictors: Vec::new(),
+            predictors: vec![PredictorName::Reply],
             forecasts_per_iteration: per_iteration,
             // 64 bits of milliseconds last for 584 million years.
             idle_ms: u64::try_from(idle.as_millis()).unwrap_or(u64::MAX),

@@ -63,8 +63,11 @@ impl Bench {
     }
 
     /// Starts a switch without a bridge, with an eviction engine of the test.
+    ///
+    /// It predicts no flows, so that each entry is that of a packet.
     pub(crate) async fn without_bridge(threads: u16, engine: EngineMaker) -> Self {
         let mut config = Config::default();
+        config.foresight.predictors.clear();
         config.threads.packet = threads;
         config.caches.verify_one_in = 1;
         Self::with_engine(&config, engine).await

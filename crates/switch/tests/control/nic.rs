@@ -40,6 +40,8 @@ impl World {
         let mut config = Config::default();
         config.threads.packet = threads;
         config.caches.verify_one_in = 1;
+        // Each entry of the NIC is that of a packet.
+        config.foresight.predictors.clear();
         let gigaflow = &mut config.caches.gigaflow;
         gigaflow.offload.kind = OffloadKind::Embedded;
         gigaflow.offload.bridge = "br0".to_owned();
