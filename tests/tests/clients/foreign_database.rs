@@ -59,7 +59,9 @@ fn the_daemon_writes_its_columns_alone() {
     assert_eq!(bench.done("get Open_vSwitch . external_ids"), "{c=d}");
     assert_eq!(bench.done("get Bridge br0 datapath_id").len(), "\"00000000000000ab\"".len());
     let types = bench.done("get Open_vSwitch . iface_types datapath_types");
-    assert!(types.contains("patch") && types.contains("netdev"), "{types}");
+    for name in ["patch", "dpdkvhostuserclient", "netdev"] {
+        assert!(types.contains(name), "{types}");
+    }
     assert!(bench.done("get Interface p1 statistics").contains("rx_packets=0"));
     let versions = bench.done("get Open_vSwitch . db_version dpdk_initialized");
     assert!(versions.starts_with("\"8.") && versions.ends_with("false"), "{versions}");

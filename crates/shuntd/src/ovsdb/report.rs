@@ -41,7 +41,8 @@ const LOCAL_NUMBER: i64 = 65534;
 const DEVICE_KINDS: [&str; 3] = ["af_packet", "af_xdp", "tap"];
 
 /// The interface types that can be a port.
-const INTERFACE_TYPES: [&str; 6] = ["system", "internal", "tap", "afxdp", "patch", "null"];
+const INTERFACE_TYPES: [&str; 8] =
+    ["afxdp", "dpdkvhostuser", "dpdkvhostuserclient", "internal", "null", "patch", "system", "tap"];
 
 /// The largest number that is not reserved (`OFPP_MAX`).
 ///
