@@ -153,7 +153,9 @@ fn daemon_behind(nic: &Nic) -> Daemon {
     ))
 }
 
-/// Starts a daemon with traffic. It has the entries of packets alone, and none of predicted flows.
+/// Starts a daemon with traffic.
+///
+/// It has the entries of packets alone, and none of predicted flows.
 fn daemon_with_traffic(target: &str) -> Daemon {
     let config = "[foresight]\npredictors = []\n[[bridge]]\nname = \"br0\"\n";
     let daemon = Daemon::start(&format!("{target}{config}"));

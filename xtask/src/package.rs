@@ -61,7 +61,9 @@ impl PackageOptions {
         Ok(options)
     }
 
-    /// Returns the folder of the programs, which `build` makes if the command names none.
+    /// Returns the folder of the programs.
+    ///
+    /// `build` makes it if the command names none.
     fn programs(
         &self,
         build: impl FnOnce(&str) -> Result<PathBuf, TaskError>,

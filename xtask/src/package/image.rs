@@ -153,7 +153,9 @@ impl Layout {
         Ok(Self { folder })
     }
 
-    /// Packs the files of the container, and returns descriptor and digest of the unpacked layer.
+    /// Packs the files of the container as a layer.
+    ///
+    /// Returns the descriptor of the packed layer, and the digest of the unpacked one.
     fn layer(&self, stage: &Path) -> Result<(Value, String), TaskError> {
         let tar = self.folder.join("layer.tar");
         pack(stage, &tar)?;
@@ -191,7 +193,9 @@ impl Layout {
     }
 }
 
-/// Packs a folder into an archive that depends on names, contents and modes of its files alone.
+/// Packs a folder into an archive.
+///
+/// The bytes depend on the names, contents and modes of the files alone.
 fn pack(folder: &Path, archive: &Path) -> Result<(), TaskError> {
     let time = format!("--mtime=@{}", commit_time("%ct")?.trim());
     let mut tar = Command::new("tar");

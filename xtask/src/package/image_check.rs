@@ -20,7 +20,9 @@ const HOST: &str = "shunt-image-host";
 /// Longest time for a command inside of the container to succeed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Loads an image, runs it with the rights that its ports need, and sends packets through it.
+/// Loads an image, runs it, and sends packets through it.
+///
+/// The container has the rights that its ports need, and no others.
 pub(super) fn check(folder: &Path, image: &Path, version: &str) -> Result<(), TaskError> {
     if !is_root() {
         println!("SKIPPED: a container with devices of the check: not root");
