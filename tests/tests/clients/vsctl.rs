@@ -220,6 +220,24 @@ fn a_missing_device_keeps_its_port() {
     }
 }
 
+/// A vhost-user port needs the path of its socket, and no hypervisor.
+#[test]
+fn a_vhost_user_port_waits_for_its_hypervisor() {
+    for bench in Bench::both("vhost") {
+        let daemon = bench.start();
+        bench.done("add-br br0");
+        bench.vsctl("add-port br0 vm1 -- set Interface vm1 type=dpdkvhostuserclient");
+        let error = bench.done("get Interface vm1 error");
+        assert!(error.contains("needs options:vhost-server-path"), "{error}");
+        let path = daemon.run_dir().join("vm1.sock");
+        bench.done(&format!("set Interface vm1 options:vhost-server-path={}", path.display()));
+        bench.done("wait-until Interface vm1 error=[]");
+        assert_eq!(bench.done("get Interface vm1 link_state"), "down");
+        let shown = show(&daemon);
+        assert!(shown.contains("vm1 (vhost_user, down: no hypervisor is connected"), "{shown}");
+    }
+}
+
 /// Requested numbers come first, then the numbers of before, and then free ones.
 #[test]
 fn port_numbers_do_not_depend_on_names() {
