@@ -15,7 +15,7 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
     thread::{Builder, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use nix::sys::{
@@ -100,6 +100,7 @@ impl Backend {
             link: Arc::clone(&link),
             events,
             logged: String::new(),
+            next_pause: RETRY_FIRST,
         };
         let thread = Builder::new().name("shunt-vhost".to_owned()).stack_size(STACK_BYTES);
         let thread = thread.spawn(move || control.run()).map_err(failed("start a thread for"))?;
@@ -153,19 +154,27 @@ struct ControlThread {
     events: Epoll,
     /// The last reason in the log, so that attempts are not logged one by one.
     logged: String,
+    /// The pause after the next attempt that fails.
+    next_pause: Duration,
 }
 
 /// The back-end was dropped.
 struct Stopped;
 
 impl ControlThread {
+    #[expect(clippy::disallowed_methods, reason = "a real peer needs a real clock")]
     fn run(mut self) {
         while let Ok(stream) = self.next_connection() {
-            info!("vhost-user {}: connected", self.path.display());
-            self.logged.clear();
-            match self.serve(stream) {
-                Ok(Stopped) => break,
-                Err(error) => self.wait_because(&error.to_string()),
+            let start = Instant::now();
+            let Err(error) = self.serve(stream) else { break };
+            // It may not be in the set.
+            let _ = self.events.delete(self.queues.failed());
+            self.wait_because(&error.to_string());
+            if start.elapsed() > RETRY_LONGEST {
+                self.next_pause = RETRY_FIRST;
+            }
+            if self.pause().is_err() {
+                break;
             }
         }
         if let ConnectionSource::Server(_) = self.source {
@@ -185,38 +194,41 @@ impl ControlThread {
 
     /// Waits for a front-end.
     fn next_connection(&mut self) -> Result<UnixStream, Stopped> {
-        let mut pause = RETRY_FIRST;
         loop {
             let attempt = match &self.source {
                 ConnectionSource::Client => connect_to(&self.path),
                 ConnectionSource::Server(listener) => listener.accept().map(|(stream, _)| stream),
             };
-            let error = match attempt {
-                Ok(stream) => return Ok(stream),
-                Err(error) => error,
-            };
-            match &self.source {
-                ConnectionSource::Client => {
-                    self.wait_because(&error.to_string());
-                    if self.wait(Some(pause)).contains(&STOP) {
-                        return Err(Stopped);
-                    }
-                    pause = (pause * 2).min(RETRY_LONGEST);
-                }
-                ConnectionSource::Server(listener) => {
+            match (attempt, &self.source) {
+                (Ok(stream), _) => return Ok(stream),
+                (Err(error), ConnectionSource::Server(listener))
+                    if error.kind() == io::ErrorKind::WouldBlock =>
+                {
                     let event = EpollEvent::new(EpollFlags::EPOLLIN, LISTENER);
                     // It may be in the set already.
                     let _ = self.events.add(listener, event);
                     self.wait_because("it has not connected yet");
-                    // After an error other than that nobody has connected, the pause avoids a busy loop.
-                    let is_idle = error.kind() == io::ErrorKind::WouldBlock;
-                    let ready = self.wait((!is_idle).then_some(pause));
-                    if ready.contains(&STOP) {
+                    if self.wait(None).contains(&STOP) {
                         return Err(Stopped);
                     }
                 }
+                (Err(error), _) => {
+                    self.wait_because(&error.to_string());
+                    self.pause()?;
+                }
             }
         }
+    }
+
+    /// Pauses between two attempts. Each pause is longer than the one before.
+    fn pause(&mut self) -> Result<(), Stopped> {
+        if let ConnectionSource::Server(listener) = &self.source {
+            // A front-end that waits does not end the pause. It may not be in the set.
+            let _ = self.events.delete(listener);
+        }
+        let pause = self.next_pause;
+        self.next_pause = (pause * 2).min(RETRY_LONGEST);
+        if self.wait(Some(pause)).contains(&STOP) { Err(Stopped) } else { Ok(()) }
     }
 
     /// Obeys a front-end until it disconnects.
@@ -224,7 +236,7 @@ impl ControlThread {
     /// # Errors
     ///
     /// The reason of the disconnect.
-    fn serve(&self, stream: UnixStream) -> Result<Stopped, ProtocolError> {
+    fn serve(&mut self, stream: UnixStream) -> Result<Stopped, ProtocolError> {
         if let ConnectionSource::Server(listener) = &self.source {
             // Others wait until this one has gone. It may not be in the set.
             let _ = self.events.delete(listener);
@@ -233,10 +245,10 @@ impl ControlThread {
         let mut device = VhostDevice::new(Arc::clone(&self.queues));
         drop(self.queues.take_failures());
         let event = |number| EpollEvent::new(EpollFlags::EPOLLIN, number);
-        let failed = self.queues.failed();
         self.events.add(socket.descriptor(), event(CONNECTION)).map_err(io::Error::from)?;
-        // It stays in the set after the first connection.
-        let _ = self.events.add(failed, event(FAILURE));
+        self.events.add(self.queues.failed(), event(FAILURE)).map_err(io::Error::from)?;
+        // A peer that speaks another protocol is not a front-end.
+        let mut has_obeyed = false;
         loop {
             self.show(&device);
             let ready = self.wait(None);
@@ -245,6 +257,10 @@ impl ControlThread {
             }
             if ready.contains(&CONNECTION) {
                 obey(&mut device, &mut socket)?;
+                if !std::mem::replace(&mut has_obeyed, true) {
+                    info!("vhost-user {}: connected", self.path.display());
+                    self.logged.clear();
+                }
             }
             for failure in self.queues.take_failures() {
                 if device.fail(failure) {

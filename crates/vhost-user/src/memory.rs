@@ -4,8 +4,9 @@
 //! copied out once, and only the copies are looked at. Every access is checked against its region, and
 //! a region stays mapped as long as a [`GuestMemory`] has it.
 //!
-//! The front-end is trusted in one point: if it truncates the file of a region, the system ends this
-//! process with `SIGBUS`. A guest cannot do that, and hypervisors seal the file.
+//! The front-end is trusted in one point: the pages of a region must exist. If it truncates the file, or
+//! a full file system has no room for a page that is touched first, the system ends this process with
+//! `SIGBUS`. Hypervisors seal a memory file, and can allocate its pages beforehand.
 //!
 //! Source: vhost-user protocol, "Memory region description".
 #![expect(unsafe_code, reason = "memory shared with a guest")]

@@ -145,9 +145,11 @@ impl DeviceQueues {
                     // It may be one that the system refused below.
                     let _ = events.epoll.delete(&kick);
                 }
-                if let Some(kick) = after {
-                    // A descriptor that is added twice, or refused, wakes nobody: `wake` below does once.
-                    let _ = events.epoll.add(&kick, EpollEvent::new(EpollFlags::EPOLLIN, 1));
+                let event = EpollEvent::new(EpollFlags::EPOLLIN, 1);
+                let is_added = after.is_none_or(|kick| events.epoll.add(&kick, event).is_ok());
+                if let Some(running) = slot.as_mut().filter(|_| !is_added) {
+                    // Two queues may have one descriptor. This queue is polled instead.
+                    running.kick = None;
                 }
             }
         }
@@ -194,7 +196,18 @@ impl DeviceQueues {
         let _ = self.events(worker).wake.read();
     }
 
-    /// Notes that a worker has stopped a queue.
+    /// Stops a queue because its guest broke a rule. Its worker holds the lock `slot`.
+    #[cold]
+    pub(crate) fn break_queue(&self, slot: &mut Option<RunningQueue>, failure: QueueFailure) {
+        let kick = slot.take().and_then(|running| running.kick);
+        if let Some(kick) = kick.filter(|_| is_from_guest(failure.queue)) {
+            // A kick that stays in the set would wake the worker for ever.
+            let _ = self.events(failure.queue / 2).epoll.delete(&kick);
+        }
+        self.report(failure);
+    }
+
+    /// Notes that a queue has stopped.
     #[cold]
     pub(crate) fn report(&self, failure: QueueFailure) {
         self.failures.lock().push(failure);

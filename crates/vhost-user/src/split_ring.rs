@@ -52,6 +52,8 @@ pub(crate) struct SplitRing {
     has_indirect: bool,
     /// The buffers of the chains that were read last.
     buffers: Vec<GuestRange>,
+    /// Number of descriptors of these chains.
+    descriptors_read: usize,
 }
 
 /// A chain of descriptors: one buffer of the guest, in parts.
@@ -122,6 +124,8 @@ impl SplitRing {
     const SIZE_MAX: u32 = 32_768;
     /// The maximum number of parts of a frame: memory regions may divide buffers.
     const BUFFERS_MAX: usize = 4096;
+    /// The maximum number of descriptors of a frame, empty ones included.
+    const DESCRIPTORS_MAX: usize = 4096;
 
     /// Opens a queue at its used index.
     ///
@@ -168,6 +172,7 @@ impl SplitRing {
             has_event_index,
             has_indirect,
             buffers,
+            descriptors_read: 0,
         };
         ring.suppress_kicks();
         Ok(ring)
@@ -187,6 +192,7 @@ impl SplitRing {
     #[inline]
     pub(crate) fn begin(&mut self) {
         self.buffers.clear();
+        self.descriptors_read = 0;
     }
 
     /// Reads the chain at a position behind those returned.
@@ -238,6 +244,10 @@ impl SplitRing {
         let mut table = DescriptorTable { range: self.descriptors, size: self.size };
         let (mut index, mut length, mut is_indirect) = (head, 0_usize, false);
         for _ in 0..self.size {
+            self.descriptors_read = self.descriptors_read.saturating_add(1);
+            if self.descriptors_read > Self::DESCRIPTORS_MAX {
+                break;
+            }
             let descriptor = self.descriptor(table, index)?;
             if descriptor.has(Descriptor::INDIRECT) {
                 if !self.has_indirect {

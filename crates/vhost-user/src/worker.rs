@@ -91,7 +91,7 @@ impl FrameReceiver {
             return Polled { frames, may_have_more: true };
         }
         self.idle_polls = self.idle_polls.saturating_add(1);
-        Polled { frames, may_have_more: self.idle_polls < IDLE_POLLS || self.request_kicks(own) }
+        Polled { frames, may_have_more: self.idle_polls < IDLE_POLLS || self.request_kicks() }
     }
 
     /// Returns a descriptor that is readable while frames may wait.
@@ -123,18 +123,18 @@ impl FrameReceiver {
         };
         running.publish();
         if let Err(error) = result {
-            *slot = None;
-            self.queues.report(QueueFailure { queue, error });
+            self.queues.break_queue(&mut slot, QueueFailure { queue, error });
         }
         Some(taken)
     }
 
     /// Asks the guest for kicks; returns whether a queue must be polled nevertheless.
-    fn request_kicks(&mut self, own: u16) -> bool {
+    fn request_kicks(&mut self) -> bool {
         self.waits_for_kicks = true;
         self.queues.clear_wake(self.worker);
         let mut must_poll = false;
-        for queue in (0..own).map(|turn| self.queue(turn)) {
+        // Counted again: the control thread may have started a queue before the wake was cleared.
+        for queue in (0..self.own_queues()).map(|turn| self.queue(turn)) {
             let Some(mut slot) = self.queues.try_queue(queue) else {
                 must_poll = true;
                 continue;
@@ -142,11 +142,12 @@ impl FrameReceiver {
             let Some(running) = slot.as_mut() else { continue };
             // In this order: a kick after the request stays.
             running.clear_kick();
+            // Without a kick descriptor the guest expects to be polled.
+            must_poll |= running.kick.is_none();
             match running.ring.request_kick() {
                 Ok(has_frames) => must_poll |= has_frames,
                 Err(error) => {
-                    *slot = None;
-                    self.queues.report(QueueFailure { queue, error });
+                    self.queues.break_queue(&mut slot, QueueFailure { queue, error });
                 }
             }
         }
@@ -232,8 +233,7 @@ impl FrameSender {
         }
         running.publish();
         if let Some(error) = broken {
-            *slot = None;
-            self.queues.report(QueueFailure { queue, error });
+            self.queues.break_queue(&mut slot, QueueFailure { queue, error });
         }
         sent
     }

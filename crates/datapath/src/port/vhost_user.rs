@@ -200,28 +200,33 @@ impl VhostUserTx {
     ///
     /// The result is an error if no further packet can be sent.
     fn send_run(&mut self, packets: &[Packet]) -> (usize, Result<(), TxEnd>) {
+        if !self.backlog.is_empty() {
+            // None of these overtakes those that wait.
+            return self.keep(packets);
+        }
         let sent = self.sender.send(packets.iter().map(as_frame));
         match sent.end {
             SendEnd::All => (sent.frames, Ok(())),
             SendEnd::Full => (sent.frames, Err(TxEnd::Full)),
             SendEnd::Refused => (sent.frames, Err(TxEnd::Refused)),
-            SendEnd::Busy => {
-                let kept = self.keep(packets);
-                (kept, if kept == packets.len() { Ok(()) } else { Err(TxEnd::Full) })
-            }
+            SendEnd::Busy => self.keep(packets),
         }
     }
 
     /// Copies packets to the backlog; returns the number of those that found room.
-    fn keep(&mut self, packets: &[Packet]) -> usize {
+    ///
+    /// The result is an error if not all did.
+    fn keep(&mut self, packets: &[Packet]) -> (usize, Result<(), TxEnd>) {
         for (kept, packet) in packets.iter().enumerate() {
             if self.backlog.len() >= BACKLOG_MAX {
-                return kept;
+                return (kept, Err(TxEnd::Full));
             }
-            let Some(copy) = self.pool.copy(packet, None) else { return kept };
+            let Some(copy) = self.pool.copy(packet, None) else {
+                return (kept, Err(TxEnd::Crowded));
+            };
             self.backlog.push_back(copy);
         }
-        packets.len()
+        (packets.len(), Ok(()))
     }
 
     /// Completes a packet in software, and sends the result.
@@ -270,10 +275,6 @@ impl VhostUserTx {
 impl TxQueue for VhostUserTx {
     fn tx(&mut self, packets: &[Packet]) -> usize {
         self.send_backlog();
-        if !self.backlog.is_empty() {
-            self.end = TxEnd::Full;
-            return self.keep(packets);
-        }
         let features = self.sender.features();
         let mut taken = 0;
         while let Some(first) = packets.get(taken) {

@@ -75,6 +75,24 @@ fn a_client_connects_again_after_each_side_restarts() {
     }
 }
 
+/// A peer that accepts and leaves at once gets fewer and fewer connections.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a real thread needs a real clock")]
+fn a_peer_that_closes_at_once_is_given_pauses() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("guest.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    let _backend = Backend::start(&path, SocketMode::Client, 1).unwrap();
+    let connection = listener.accept().unwrap();
+    let first = Instant::now();
+    drop(connection);
+    for _ in 0..3 {
+        drop(listener.accept().unwrap());
+    }
+    // 50, 100 and 200 ms at least.
+    assert!(first.elapsed() > Duration::from_millis(300), "{:?}", first.elapsed());
+}
+
 #[test]
 fn a_server_listens_again_after_each_side_restarts() {
     let folder = tempfile::tempdir().unwrap();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{KeptFrames, attached};
 use crate::{
     GuestLink, NetHeader, RingError, SendEnd, VirtioFeatures, Worker,
-    message::{VhostReply, VhostRequest},
+    message::{VhostReply, VhostRequest, VringDescriptor},
     queues::{DeviceQueues, QueueFailure},
     testing::{BufferLayout, TestGuest},
 };
@@ -191,11 +191,44 @@ fn broken(queue: u16, offset: u64, bytes: &[u8]) -> RingError {
     assert!(device.fail(failure), "it is news");
     assert!(!device.fail(failure), "it is news once");
     assert_eq!(device.failure(), Some(failure));
-    assert_eq!(worker.receiver.receive(32, &mut KeptFrames::default()).frames, 0);
+    assert_eq!(poll_to_sleep(&mut worker), 0);
+    assert!(!is_readable(&worker), "a broken queue wakes nobody");
     // The driver is loaded again.
     device.handle(VhostRequest::GetVringBase { queue: queue.into() }, Vec::new()).unwrap();
     assert_eq!(device.failure(), None);
     failure.error
+}
+
+/// Empty descriptors take no room, so no chain of them ever holds a frame.
+#[test]
+fn a_frame_has_a_bounded_number_of_descriptors() {
+    let queues = Arc::new(DeviceQueues::new(1).unwrap());
+    let mut guest = TestGuest::new(1, 128, VirtioFeatures::OFFERED);
+    let mut worker = Worker::new(&queues, 0);
+    let _device = attached(&queues, &guest);
+    while guest.offer_buffer(0, &BufferLayout::whole(100)) {}
+    let chain = (1..=128).flat_map(|next| descriptor(0, 0, if next < 128 { 3 } else { 2 }, next));
+    guest.corrupt(0, 0, &chain.collect::<Vec<u8>>());
+    // All entries of the available ring name the first descriptor.
+    guest.corrupt(0, 0x2004, &[0; 256]);
+    worker.sender.send([(NetHeader::default(), &[1; 60][..])]);
+    let failure = QueueFailure { queue: 0, error: RingError::LongChain(128) };
+    assert_eq!(queues.take_failures(), [failure]);
+}
+
+/// A guest may ask to be polled: its message has no kick descriptor.
+#[test]
+fn a_queue_without_a_kick_is_polled() {
+    let (queues, mut guest) = device(1, 1, VirtioFeatures::OFFERED);
+    let mut worker = Worker::new(&queues, 0);
+    let mut device = attached(&queues, &guest);
+    let vring = VringDescriptor { queue: 1, has_descriptor: false };
+    device.handle(VhostRequest::SetVringKick(vring), Vec::new()).unwrap();
+    for _ in 0..200 {
+        assert!(worker.receiver.receive(32, &mut KeptFrames::default()).may_have_more);
+    }
+    send(&mut guest, 0);
+    assert_eq!(worker.receiver.receive(32, &mut KeptFrames::default()).frames, 1);
 }
 
 /// A descriptor as bytes.
