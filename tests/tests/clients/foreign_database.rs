@@ -209,9 +209,12 @@ fn garbage_of_a_server_harms_no_bridge() {
     let socket = folder.path().join("db.sock");
     let listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
     let garbage = std::thread::spawn(move || {
-        use std::io::Write as _;
+        use std::io::{Read as _, Write as _};
         let (mut stream, _) = listener.accept().expect("the daemon connects");
-        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n");
+        stream.write_all(b"HTTP/1.1 400 Bad Request\r\n").expect("the daemon listens");
+        stream.set_read_timeout(Some(std::time::Duration::from_secs(20))).expect("a timeout");
+        // Until the daemon closes the connection: it must not see that this end is closed instead.
+        let _ = stream.read_to_end(&mut Vec::new());
     });
     let text = format!("[ovsdb]\nremote = 'unix:{}'\n[[bridge]]\nname = 'br0'\n", socket.display());
     let daemon = Daemon::start(&text);
