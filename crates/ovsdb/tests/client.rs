@@ -363,3 +363,18 @@ fn a_connection_continues_after_the_last_transaction() {
     assert_eq!(connect(&mut session, &json!([false, IDS[0], rows("initial", 4)])), nil);
     assert_eq!(next_cfg(&session), Some(4));
 }
+
+/// A server that answers probes and nothing else is one that does not reply.
+#[test]
+fn the_reply_to_a_probe_is_none_to_a_request() {
+    let mut session = session();
+    session.connected();
+    let _ = session.take_outgoing();
+    for _ in 0..3 {
+        session.probe();
+        let probe = session.take_outgoing().pop().unwrap();
+        assert_eq!(probe["method"], "echo");
+        session.receive(json!({"id": probe["id"], "result": [], "error": null})).unwrap();
+        assert_eq!((session.replies(), session.awaits_reply()), (0, true));
+    }
+}

@@ -1,4 +1,4 @@
-//! Frames in the buffers of a virtqueue: each has a header of twelve bytes in front.
+//! Frames in the buffers of a virtqueue: each has a header in front.
 //!
 //! Source: Virtual I/O Device 1.2, 5.1.6.
 
@@ -13,8 +13,17 @@ use crate::{
 /// The header in front of a frame: `struct virtio_net_hdr_v1`, little-endian.
 pub type NetHeader = [u8; 12];
 
-/// Length of a [`NetHeader`].
-const HEADER: usize = size_of::<NetHeader>();
+/// Length of the header of old drivers, `struct virtio_net_hdr`.
+const VIRTIO_0_9_HEADER: usize = 10;
+
+/// Returns the length of the header in front of a frame.
+///
+/// Old drivers omit its last field, the number of buffers (Virtual I/O Device 1.2, 5.1.6.1).
+const fn header_length(features: VirtioFeatures) -> usize {
+    let is_whole = features.contains(VirtioFeatures::VERSION_1)
+        || features.contains(VirtioFeatures::MRG_RXBUF);
+    if is_whole { size_of::<NetHeader>() } else { VIRTIO_0_9_HEADER }
+}
 
 /// Bits of the first byte of a header.
 const NEEDS_CSUM: u8 = 1;
@@ -51,9 +60,11 @@ impl FrameSink for DiscardingSink {
 /// Returns their number, refused ones included, and the rule that the guest broke after them.
 pub(crate) fn take_frames(
     ring: &mut SplitRing,
+    features: VirtioFeatures,
     max: usize,
     sink: &mut impl FrameSink,
 ) -> (usize, Result<(), RingError>) {
+    let header_length = header_length(features);
     for taken in 0..max {
         ring.begin();
         let DescriptorChain { head, length } = match ring.read_chain(0, Direction::FromGuest) {
@@ -61,11 +72,11 @@ pub(crate) fn take_frames(
             Ok(None) => return (taken, Ok(())),
             Err(error) => return (taken, Err(error)),
         };
-        let length = length.checked_sub(HEADER).filter(|length| *length > 0);
+        let length = length.checked_sub(header_length).filter(|length| *length > 0);
         if let Some(buffer) = length.and_then(|length| sink.buffer(length)) {
-            ring.copy_out(HEADER, buffer);
+            ring.copy_out(header_length, buffer);
             let mut header = NetHeader::default();
-            ring.copy_out(0, &mut header);
+            ring.copy_out(0, header.split_at_mut(header_length).0);
             sink.take(header);
         }
         ring.put_used(head, 0);
@@ -109,7 +120,8 @@ impl FrameWriter {
         let Some(mut header) = accepted_header(header, features) else {
             return Ok(FramePut::Refused);
         };
-        let needed = frame.len().saturating_add(HEADER);
+        let header_length = header_length(features);
+        let needed = frame.len().saturating_add(header_length);
         let (mut room, mut count) = (0_usize, 0_u16);
         ring.begin();
         self.chains.clear();
@@ -126,8 +138,8 @@ impl FrameWriter {
         }
         let [.., low, high] = &mut header;
         [*low, *high] = count.to_le_bytes();
-        ring.copy_in(0, &header);
-        ring.copy_in(HEADER, frame);
+        ring.copy_in(0, header.split_at(header_length).0);
+        ring.copy_in(header_length, frame);
         let mut left = needed;
         for DescriptorChain { head, length } in &self.chains {
             let written = left.min(*length);
@@ -152,7 +164,7 @@ fn accepted_header(header: NetHeader, features: VirtioFeatures) -> Option<NetHea
     if segmentation != 0 && !takes_segmentation(features, segmentation) {
         return None;
     }
-    let mut accepted = [0; HEADER];
+    let mut accepted = NetHeader::default();
     let bytes = [flags, segmentation].into_iter().chain(rest);
     accepted.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
     Some(accepted)

@@ -117,9 +117,9 @@ impl FrameReceiver {
         let mut slot = self.queues.try_queue(queue)?;
         let Some(running) = slot.as_mut() else { return Some(0) };
         let (taken, result) = if running.is_enabled {
-            take_frames(&mut running.ring, max, sink)
+            take_frames(&mut running.ring, running.features, max, sink)
         } else {
-            take_frames(&mut running.ring, max, &mut DiscardingSink)
+            take_frames(&mut running.ring, running.features, max, &mut DiscardingSink)
         };
         running.publish();
         if let Err(error) = result {

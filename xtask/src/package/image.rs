@@ -1,6 +1,6 @@
 //! The container image: an archive in the layout of the OCI image specification 1.0.
 //!
-//! `podman load`, `skopeo` and `docker load` read it. No container engine is needed to make it. The
+//! `podman load` and `skopeo` read it. No container engine is needed to make it. The
 //! programs are linked statically, so the image has no other libraries.
 
 use std::{
@@ -15,9 +15,11 @@ use serde_json::{Value, json};
 use super::files::{commit_time, copy, write_file};
 use crate::shell::{TaskError, cargo, output, root, run};
 
-/// The command of the container.
-const COMMAND: [&str; 7] = [
-    "/usr/sbin/shuntd",
+/// The program of the container.
+const PROGRAM: &str = "/usr/sbin/shuntd";
+
+/// The options of the program, in place of which a container may be given others.
+const OPTIONS: [&str; 6] = [
     "--config",
     "/etc/shunt/shunt.toml",
     "--run-dir",
@@ -113,7 +115,8 @@ fn config(created: &str, architecture: &str, content: &str) -> Value {
         "architecture": architecture,
         "os": "linux",
         "config": {
-            "Entrypoint": COMMAND,
+            "Entrypoint": [PROGRAM],
+            "Cmd": OPTIONS,
             "Env": ["PATH=/usr/sbin:/usr/bin"],
             "StopSignal": "SIGTERM",
             "Volumes": { "/var/lib/shunt": {} },

@@ -160,16 +160,18 @@ impl ReplicaSession {
         self.connections
     }
 
-    /// Returns the number of replies so far.
+    /// Returns the number of replies so far, without those to [`Self::probe`].
     #[must_use]
     pub const fn replies(&self) -> u64 {
         self.replies
     }
 
-    /// Returns whether the server has not replied to all requests.
+    /// Returns whether a request waits for its reply.
+    ///
+    /// Requests of [`Self::probe`] do not count.
     #[must_use]
     pub fn awaits_reply(&self) -> bool {
-        !self.requests.is_empty()
+        self.requests.values().any(|request| !matches!(request, ClientRequest::Probe))
     }
 
     /// Returns the messages to the server since the last call.
@@ -213,8 +215,11 @@ impl ReplicaSession {
             ServerMessage::Reply { id, outcome } => {
                 let request = id.as_u64().and_then(|id| self.requests.remove(&id));
                 let wrong = OvsdbClientError::Message("is a reply to no request");
-                self.replies = self.replies.wrapping_add(1);
-                self.replied(request.ok_or(wrong)?, outcome)
+                let request = request.ok_or(wrong)?;
+                if !matches!(request, ClientRequest::Probe) {
+                    self.replies = self.replies.wrapping_add(1);
+                }
+                self.replied(request, outcome)
             }
         }
     }
@@ -354,7 +359,6 @@ impl ReplicaSession {
             MonitorVersion::One => UpdateFormat::Values,
             MonitorVersion::Two | MonitorVersion::Three => UpdateFormat::Differences,
         };
-        self.connections = self.connections.wrapping_add(1);
         if !continues || self.replica.is_none() {
             let schema = self.schema.clone().ok_or(EARLY_UPDATE)?;
             let mut replica = Replica::new(schema, &self.config.tables);
@@ -367,6 +371,7 @@ impl ReplicaSession {
             self.update(updates, format)?;
         }
         self.last_id = id;
+        self.connections = self.connections.wrapping_add(1);
         Ok(())
     }
 

@@ -109,7 +109,7 @@ pub fn fuzz_ring(mut data: &[u8]) {
     let mut writer = FrameWriter::default();
     loop {
         let mut sink = CountingSink::default();
-        let (taken, result) = take_frames(&mut from_guest, 32, &mut sink);
+        let (taken, result) = take_frames(&mut from_guest, features, 32, &mut sink);
         assert!(sink.frames <= taken && taken <= 32, "no frame is taken twice");
         from_guest.publish();
         let put = writer.put(&mut to_guest, features, NetHeader::default(), &[3; 700]);

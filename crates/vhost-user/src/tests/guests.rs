@@ -128,6 +128,25 @@ fn an_offload_that_was_not_negotiated_is_refused() {
     assert_eq!(ends(VirtioFeatures::OFFERED), (offered, 2));
 }
 
+/// It has ten bytes, where the test guest writes and reads twelve.
+#[test]
+fn the_header_of_an_old_driver_is_shorter() {
+    let (queues, mut guest) = device(1, 1, VirtioFeatures::default());
+    let mut worker = Worker::new(&queues, 0);
+    let _device = attached(&queues, &guest);
+    send(&mut guest, 0);
+    let mut kept = KeptFrames::default();
+    worker.receiver.receive(32, &mut kept);
+    let frame: Vec<u8> = [0; 2].into_iter().chain([9; 60]).collect();
+    assert_eq!(kept.frames, [(NetHeader::default(), frame)]);
+    guest.offer_buffer(0, &BufferLayout::whole(100));
+    // The test guest takes the first two bytes for the number of buffers.
+    let frame: Vec<u8> = [1, 0].into_iter().chain([7; 58]).collect();
+    assert_eq!(worker.sender.send([(NetHeader::default(), &frame[..])]).frames, 1);
+    let (header, rest) = &guest.take_received(0)[0];
+    assert_eq!((&header[10..], &rest[..]), frame.split_at(2));
+}
+
 #[test]
 fn pairs_are_spread_over_workers() {
     let (queues, mut guest) = device(3, 2, VirtioFeatures::OFFERED);
