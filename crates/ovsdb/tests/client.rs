@@ -378,3 +378,22 @@ fn the_reply_to_a_probe_is_none_to_a_request() {
         assert_eq!((session.replies(), session.awaits_reply()), (0, true));
     }
 }
+
+/// A server without the database loses its client, with the reason.
+#[test]
+fn a_schema_that_does_not_serve_ends_the_connection() {
+    let wrong = |result: Value, error: Value| {
+        let mut session = session();
+        session.connected();
+        let request = session.take_outgoing().remove(0);
+        assert_eq!(request["method"], "get_schema");
+        let reply = json!({"id": request["id"], "result": result, "error": error});
+        session.receive(reply).unwrap_err()
+    };
+    use OvsdbClientError::{NoDatabase, NoTable, Refused, Schema};
+    assert!(matches!(wrong(Value::Null, Value::Null), NoDatabase(_)));
+    assert!(matches!(wrong(json!({"name": 3}), Value::Null), Schema(_)));
+    let empty = json!({"name": "Open_vSwitch", "version": "8.3.1", "tables": {}});
+    assert!(matches!(wrong(empty, Value::Null), NoTable { table: "Open_vSwitch", .. }));
+    assert!(matches!(wrong(Value::Null, json!("no")), Refused { method: "get_schema", .. }));
+}

@@ -124,13 +124,6 @@ async fn a_bad_server_loses_its_client() {
         b"GET / HTTP/1.1\r\n".to_vec(),
         b"{\"id\":1,\"result\":{\"name\":\"Open_vSwitch\"".to_vec(),
         long.into_bytes(),
-        json!({"id": 1, "result": null, "error": null}).to_string().into_bytes(),
-        json!({"id": 1, "result": {"name": 3}, "error": null}).to_string().into_bytes(),
-        json!({"id": 1, "result": {"name": "Open_vSwitch", "tables": {}}, "error": null})
-            .to_string()
-            .into_bytes(),
-        json!({"id": 1, "result": null, "error": "no"}).to_string().into_bytes(),
-        json!({"id": 1, "result": schema, "error": null}).to_string().into_bytes(),
         // It is silent: the probe ends the connection.
         Vec::new(),
     ];
@@ -138,7 +131,7 @@ async fn a_bad_server_loses_its_client() {
         let (mut stream, _) = listener.accept().await.unwrap();
         stream.write_all(bytes).await.unwrap_or_default();
         if bytes.starts_with(b"{\"id\":1,\"result\":{\"name\":\"Open") {
-            // It closes in the middle of a message, or without the rows.
+            // It closes in the middle of a message.
             continue;
         }
         let mut rest = Vec::new();

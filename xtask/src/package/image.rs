@@ -203,6 +203,8 @@ fn pack(folder: &Path, archive: &Path) -> Result<(), TaskError> {
     let time = format!("--mtime=@{}", commit_time("%ct")?.trim());
     let mut tar = Command::new("tar");
     tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", &time]);
+    // The umask and the environment must not change the archive.
+    tar.args(["--mode=u=rwX,go=rX", "--format=gnu"]).env_remove("TAR_OPTIONS");
     // An archive inside of the folder would contain itself.
     let part = archive.with_extension("part");
     let part = if part.starts_with(folder) { folder.with_extension("tar") } else { part };

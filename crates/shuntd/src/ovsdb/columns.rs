@@ -11,20 +11,13 @@ pub(super) const DATABASE: &str = "Open_vSwitch";
 pub(super) const LOCK: &str = "ovs_vswitchd";
 
 /// The columns that the daemon follows in a foreign database.
+///
+/// `db_version` and `ovs_version` are not among them: `ovs-ctl` writes them, beside `ovsdb-server`.
 pub(super) const TABLES: [FollowedTable; 5] = [
     FollowedTable {
         name: "Open_vSwitch",
         read: &["bridges", "next_cfg", "other_config"],
-        written: &[
-            "cur_cfg",
-            "datapath_types",
-            "db_version",
-            "dpdk_initialized",
-            "iface_types",
-            "ovs_version",
-            "system_type",
-            "system_version",
-        ],
+        written: &["cur_cfg", "datapath_types", "dpdk_initialized", "iface_types"],
     },
     FollowedTable {
         name: "Bridge",

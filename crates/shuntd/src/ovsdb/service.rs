@@ -62,7 +62,8 @@ impl OvsdbService {
         let (applied, first_pass) = oneshot::channel();
         let follow = Follower::new(database, Arc::clone(switch), problem.clone()).run(applied);
         let server = Some(handle);
-        let task = tokio::spawn(supervise(server.clone(), Arc::clone(switch), follow));
+        let task =
+            tokio::spawn(supervise(server.clone(), Arc::clone(switch), problem.clone(), follow));
         // The sender is dropped if the task ends, which is logged.
         let _ = first_pass.await;
         Ok(Some(Self { server, problem, task }))
@@ -73,7 +74,7 @@ impl OvsdbService {
         let database = SwitchDatabase::foreign(remote.clone());
         let (applied, first_pass) = oneshot::channel();
         let follow = Follower::new(database, Arc::clone(switch), problem.clone()).run(applied);
-        let task = tokio::spawn(supervise(None, Arc::clone(switch), follow));
+        let task = tokio::spawn(supervise(None, Arc::clone(switch), problem.clone(), follow));
         if timeout(FIRST_ROWS_MAX, first_pass).await.is_err() {
             warn!("database {remote}: no rows yet, so the daemon starts without its bridges");
         }
@@ -118,6 +119,7 @@ async fn add_root(handle: &OvsdbHandle) -> Result<(), OvsdbServerError> {
 async fn supervise(
     server: Option<OvsdbHandle>,
     switch: Arc<Switch>,
+    problem: DatabaseProblem,
     follow: impl Future<Output = Result<Infallible, OvsdbServerError>> + Send + 'static,
 ) {
     // A set aborts its tasks when it is dropped.
@@ -129,6 +131,7 @@ async fn supervise(
         Some(Ok(Ok(never))) => match never {},
         None => return,
     };
+    problem.set(Some(format!("bridges no longer follow the database: {reason}: restart shuntd")));
     error!(error = reason, "ovsdb: stopped, bridges no longer follow the database: restart shuntd");
     if let Some(handle) = server {
         handle.stop().await;
@@ -163,11 +166,16 @@ mod tests {
             let server = Server::open(schema::open_vswitch(), None, ServerConfig::default());
             server.unwrap().listen(&socket).unwrap().start().unwrap()
         };
-        supervise(Some(start()), Arc::clone(&switch), async { Err(OvsdbServerError::Stopped) })
-            .await;
+        let problem = DatabaseProblem::default();
+        let error = async { Err(OvsdbServerError::Stopped) };
+        supervise(Some(start()), Arc::clone(&switch), problem.clone(), error).await;
         assert!(UnixStream::connect(&socket).is_err() && !socket.exists());
+        let reason = problem.reason().unwrap();
+        assert!(reason.starts_with("bridges no longer follow the database"), "{reason}");
         let panic = async { unreachable!("a fault of the task") };
-        supervise(Some(start()), switch, panic).await;
+        let problem = DatabaseProblem::default();
+        supervise(Some(start()), switch, problem.clone(), panic).await;
+        assert!(problem.reason().is_some(), "/readyz says so");
         assert!(UnixStream::connect(&socket).is_err() && !socket.exists());
     }
 
@@ -244,8 +252,8 @@ mod tests {
             ports.map(|port| port.rx_packets).sum::<u64>()
         };
         assert_eq!(received(), 0);
-        supervise(Some(handle), Arc::clone(&switch), async { Err(OvsdbServerError::Stopped) })
-            .await;
+        let error = async { Err(OvsdbServerError::Stopped) };
+        supervise(Some(handle), Arc::clone(&switch), DatabaseProblem::default(), error).await;
         for _ in 0..2000 {
             if received() > 0 {
                 return;
