@@ -115,7 +115,7 @@ pub fn fuzz_replies(data: &[u8]) {
 }
 
 /// Returns settings of a client of `Open_vSwitch`.
-fn client_config() -> OvsdbClientConfig {
+pub(crate) fn client_config() -> OvsdbClientConfig {
     let tables = vec![
         FollowedTable { name: "Bridge", read: &["name", "ports"], written: &["datapath_id"] },
         FollowedTable {
@@ -131,7 +131,7 @@ fn client_config() -> OvsdbClientConfig {
 }
 
 /// Returns the reply of a server with one bridge.
-fn reply_to(request: &Value) -> Value {
+pub(crate) fn reply_to(request: &Value) -> Value {
     let result = match request.get("method").and_then(Value::as_str) {
         Some("get_schema") => schema::open_vswitch().to_json(),
         Some("lock") => json!({"locked": true}),

@@ -26,7 +26,7 @@ use thiserror::Error;
 use tokio::{
     net::{UnixListener, UnixStream},
     signal::unix,
-    sync::{Notify, Semaphore},
+    sync::{Notify, Semaphore, oneshot},
     task::JoinHandle,
 };
 use tracing::{error, info, warn};
@@ -328,7 +328,7 @@ async fn serve(
         }
         _ => Resumed { may_write: true, loaded: file.switch(), refused: Vec::new() },
     };
-    let ovsdb = OvsdbService::start(ovsdb, &switch).await?;
+    let mut ovsdb = OvsdbService::start(ovsdb, &switch).await?;
     let listener =
         UnixListener::bind(socket).map_err(system(&format!("listen on {}", socket.display())))?;
     let stop = Arc::new(Notify::new());
@@ -348,8 +348,7 @@ async fn serve(
     let keeping = keeper.clone().map(|keeper| tokio::spawn(async move { keeper.run().await }));
     log_ready(arguments, &switch.running_config(), socket);
     service_manager::start(&switch);
-    // All ports are open that the configuration, the state and the database have.
-    descriptors.discard_unused();
+    discard_descriptors(descriptors, ovsdb.as_mut().and_then(OvsdbService::take_first_rows));
     let places = Arc::new(Semaphore::new(CLIENTS_MAX));
     loop {
         tokio::select! {
@@ -381,6 +380,24 @@ async fn serve(
     }
     switch.stop().await;
     Ok(())
+}
+
+/// Discards stored descriptors that no port has taken.
+///
+/// All ports must be open by then: those of the configuration, the state and the database. If the rows of
+/// a foreign database come late, this waits for `first_rows`.
+fn discard_descriptors(
+    descriptors: &Arc<ServiceDescriptors>,
+    first_rows: Option<oneshot::Receiver<()>>,
+) {
+    let Some(first_rows) = first_rows else { return descriptors.discard_unused() };
+    let descriptors = Arc::clone(descriptors);
+    tokio::spawn(async move {
+        // Without rows the ports stay unknown.
+        if first_rows.await.is_ok() {
+            descriptors.discard_unused();
+        }
+    });
 }
 
 /// Serves a client of the control socket in a task of its own, if there is a place.

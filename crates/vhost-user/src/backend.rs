@@ -90,7 +90,7 @@ impl Backend {
         let stop = Arc::new(EventFd::from_flags(flags).map_err(start)?);
         let events = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(start)?;
         events.add(&*stop, EpollEvent::new(EpollFlags::EPOLLIN, STOP)).map_err(start)?;
-        let reason = "the daemon has just started".to_owned();
+        let reason = "none has connected yet".to_owned();
         let link = Arc::new(Mutex::new(GuestLink::Waiting { reason }));
         let ends = (0..queues.workers()).map(|worker| Worker::new(&queues, worker)).collect();
         let control = ControlThread {
@@ -207,7 +207,6 @@ impl ControlThread {
                     let event = EpollEvent::new(EpollFlags::EPOLLIN, LISTENER);
                     // It may be in the set already.
                     let _ = self.events.add(listener, event);
-                    self.wait_because("it has not connected yet");
                     if self.wait(None).contains(&STOP) {
                         return Err(Stopped);
                     }

@@ -165,9 +165,10 @@ impl VhostDevice {
     fn set_memory(&mut self, memory: GuestMemory) {
         self.memory = Arc::new(memory);
         for vring in self.vrings.values_mut() {
-            // The missing part may be in the new memory.
-            vring.failure =
-                vring.failure.filter(|error| !matches!(error, RingError::Unmapped { .. }));
+            // The missing part or buffer may be in the new memory.
+            vring.failure = vring.failure.filter(|error| {
+                !matches!(error, RingError::Unmapped { .. } | RingError::Buffer { .. })
+            });
         }
         self.restart_all();
     }
@@ -207,7 +208,7 @@ impl VhostDevice {
             }
         });
         if let Some(error) = failure {
-            self.queues.report(QueueFailure { queue, error });
+            self.queues.report(QueueFailure { queue, error, base: None });
         }
     }
 
@@ -229,9 +230,7 @@ impl VhostDevice {
         let (number, vring) = self.vring(queue)?;
         (vring.is_started, vring.kick, vring.failure) = (false, None, None);
         queues.change(number, |running| {
-            if let Some(running) = running {
-                vring.base = running.ring.next();
-            }
+            vring.base = running.map_or(vring.base, |running| running.ring.next());
             None
         });
         Ok(Some(VhostReply::VringState { queue, base: vring.base.into() }))
@@ -243,13 +242,14 @@ impl VhostDevice {
         if let Some(error) = &vring.error {
             let _ = (&**error).write(&1_u64.to_ne_bytes());
         }
+        vring.base = failure.base.unwrap_or(vring.base);
         vring.failure.replace(failure.error).is_none()
     }
 
     /// Returns the first queue that was stopped because the guest broke a rule.
     pub(crate) fn failure(&self) -> Option<QueueFailure> {
         let failure = |(queue, vring): (&u16, &Vring)| {
-            Some(QueueFailure { queue: *queue, error: vring.failure? })
+            Some(QueueFailure { queue: *queue, error: vring.failure?, base: Some(vring.base) })
         };
         self.vrings.iter().find_map(failure)
     }
@@ -258,7 +258,10 @@ impl VhostDevice {
     pub(crate) fn stop(&mut self) {
         for (queue, vring) in &mut self.vrings {
             vring.is_started = false;
-            self.queues.change(*queue, |_| None);
+            self.queues.change(*queue, |running| {
+                vring.base = running.map_or(vring.base, |running| running.ring.next());
+                None
+            });
         }
     }
 }

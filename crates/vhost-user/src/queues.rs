@@ -66,6 +66,8 @@ pub(crate) struct RunningQueue {
 pub(crate) struct QueueFailure {
     pub(crate) queue: u16,
     pub(crate) error: RingError,
+    /// The position at which it goes on; `None` if it has never run.
+    pub(crate) base: Option<u16>,
 }
 
 /// The events that wake a worker.
@@ -198,13 +200,20 @@ impl DeviceQueues {
 
     /// Stops a queue because its guest broke a rule. Its worker holds the lock `slot`.
     #[cold]
-    pub(crate) fn break_queue(&self, slot: &mut Option<RunningQueue>, failure: QueueFailure) {
-        let kick = slot.take().and_then(|running| running.kick);
-        if let Some(kick) = kick.filter(|_| is_from_guest(failure.queue)) {
+    pub(crate) fn break_queue(
+        &self,
+        slot: &mut Option<RunningQueue>,
+        queue: u16,
+        error: RingError,
+    ) {
+        let broken = slot.take();
+        let base = broken.as_ref().map(|running| running.ring.next());
+        let kick = broken.and_then(|running| running.kick);
+        if let Some(kick) = kick.filter(|_| is_from_guest(queue)) {
             // A kick that stays in the set would wake the worker for ever.
-            let _ = self.events(failure.queue / 2).epoll.delete(&kick);
+            let _ = self.events(queue / 2).epoll.delete(&kick);
         }
-        self.report(failure);
+        self.report(QueueFailure { queue, error, base });
     }
 
     /// Notes that a queue has stopped.

@@ -9,7 +9,7 @@ use crate::{
     error::RingError,
     features::VirtioFeatures,
     net_queue::{DiscardingSink, FramePut, FrameSink, FrameWriter, NetHeader, take_frames},
-    queues::{DeviceQueues, QueueFailure},
+    queues::DeviceQueues,
 };
 
 /// The ends of a device for one worker: a thread that moves frames.
@@ -123,7 +123,7 @@ impl FrameReceiver {
         };
         running.publish();
         if let Err(error) = result {
-            self.queues.break_queue(&mut slot, QueueFailure { queue, error });
+            self.queues.break_queue(&mut slot, queue, error);
         }
         Some(taken)
     }
@@ -147,7 +147,7 @@ impl FrameReceiver {
             match running.ring.request_kick() {
                 Ok(has_frames) => must_poll |= has_frames,
                 Err(error) => {
-                    self.queues.break_queue(&mut slot, QueueFailure { queue, error });
+                    self.queues.break_queue(&mut slot, queue, error);
                 }
             }
         }
@@ -233,7 +233,7 @@ impl FrameSender {
         }
         running.publish();
         if let Some(error) = broken {
-            self.queues.break_queue(&mut slot, QueueFailure { queue, error });
+            self.queues.break_queue(&mut slot, queue, error);
         }
         sent
     }

@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    io::{BufRead as _, BufReader},
     process::{Child, Command, Stdio},
 };
 
@@ -103,11 +104,17 @@ fn emer_reset_removes_the_controllers() {
 struct LockOwner(Child);
 
 impl LockOwner {
+    /// Returns when the server has granted the lock.
     fn new(bench: &mut Bench, verb: &str) -> Self {
         let socket = format!("unix:{}", bench.server().socket().display());
         let mut command = Command::new("ovsdb-client");
-        command.args([verb, &socket, "ovs_vswitchd"]).stdin(Stdio::null()).stdout(Stdio::null());
-        Self(command.spawn().expect("ovsdb-client starts"))
+        command.args([verb, &socket, "ovs_vswitchd"]).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut owner = Self(command.spawn().expect("ovsdb-client starts"));
+        let replies = owner.0.stdout.as_mut().expect("its output is a pipe");
+        let mut reply = String::new();
+        BufReader::new(replies).read_line(&mut reply).expect("a reply of the server");
+        assert!(reply.contains("true"), "{verb}: {reply}");
+        owner
     }
 }
 

@@ -235,6 +235,13 @@ fn a_vhost_user_port_waits_for_its_hypervisor() {
         assert_eq!(bench.done("get Interface vm1 link_state"), "down");
         let shown = show(&daemon);
         assert!(shown.contains("vm1 (vhost_user, down: no hypervisor is connected"), "{shown}");
+        bench.done("set Open_vSwitch . other_config:vhost-sock-dir=../no-such-folder");
+        bench.vsctl("add-port br0 vm2 -- set Interface vm2 type=dpdkvhostuser");
+        let error = bench.done("get Interface vm2 error");
+        assert!(error.contains("/var/run/openvswitch/no-such-folder/vm2"), "{error}");
+        let shown = text(&daemon.ovs_appctl(&["dpif/show"]));
+        assert!(shown.contains("(dpdkvhostuserclient)"), "{shown}");
+        assert!(shown.contains("(dpdkvhostuser)"), "{shown}");
     }
 }
 

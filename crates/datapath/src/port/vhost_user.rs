@@ -272,6 +272,13 @@ impl VhostUserTx {
     }
 }
 
+impl Drop for VhostUserTx {
+    /// Counts the packets that still wait.
+    fn drop(&mut self) {
+        self.lost.fetch_add(self.backlog.len() as u64, Relaxed);
+    }
+}
+
 impl TxQueue for VhostUserTx {
     fn tx(&mut self, packets: &[Packet]) -> usize {
         self.send_backlog();

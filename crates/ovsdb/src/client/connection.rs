@@ -36,7 +36,7 @@ impl ClientChannels {
     /// Shows the state of a session to the handles.
     ///
     /// Changes of columns that the program writes itself are shown, but wake nobody.
-    pub(super) fn publish(&self, session: &ReplicaSession) {
+    pub(super) fn publish(&self, session: &mut ReplicaSession) {
         let new = session.state();
         self.state.send_if_modified(|state| {
             let key = |state: &ReplicaState| (state.changes, state.is_current, state.lock);
@@ -44,6 +44,7 @@ impl ClientChannels {
             *state = new;
             is_notified
         });
+        session.send_results();
     }
 }
 

@@ -173,7 +173,7 @@ async fn run(
             Err(error) => error,
         };
         session.disconnected(Some(&error));
-        channels.publish(&session);
+        channels.publish(&mut session);
         if matches!(error, OvsdbClientError::Stopped) {
             return;
         }

@@ -37,6 +37,8 @@ pub struct ReplicaSession {
     /// Number of replies of the server.
     replies: u64,
     requests: BTreeMap<u64, ClientRequest>,
+    /// Transactions with a result that their senders have not got yet.
+    finished: Vec<(TransactionReply, Result<(), String>)>,
     outgoing: Vec<Value>,
 }
 
@@ -107,6 +109,7 @@ impl ReplicaSession {
             next_id: 0,
             replies: 0,
             requests: BTreeMap::new(),
+            finished: Vec::new(),
             outgoing: Vec::new(),
         }
     }
@@ -179,6 +182,16 @@ impl ReplicaSession {
         mem::take(&mut self.outgoing)
     }
 
+    /// Sends the results of transactions to those who wait for them.
+    ///
+    /// The rows contain their changes, so the program shows [`Self::state`] before.
+    pub fn send_results(&mut self) {
+        for (reply, result) in self.finished.drain(..) {
+            // Nobody may wait for it.
+            let _ = reply.send(result);
+        }
+    }
+
     /// Asks the server for a sign of life.
     pub fn probe(&mut self) {
         self.request("echo", json!([]), ClientRequest::Probe);
@@ -241,8 +254,7 @@ impl ReplicaSession {
             // An error is a sign of life as well.
             ClientRequest::Probe => Ok(()),
             ClientRequest::Transaction(reply) => {
-                // Nobody may wait for the reply.
-                let _ = reply.send(check_results(outcome));
+                self.finished.push((reply, check_results(outcome)));
                 Ok(())
             }
             ClientRequest::Schema => self.take_schema(&result_of("get_schema", outcome)?),
@@ -411,4 +423,35 @@ fn result_of(
 fn is_unknown_method(error: &Value) -> bool {
     let tag = error.get("error").unwrap_or(error);
     tag.as_str() == Some("unknown method")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::{
+        testing::{client_config, reply_to},
+        value::UuidGenerator,
+    };
+
+    #[test]
+    fn a_result_waits_until_the_rows_are_shown() {
+        let mut session = ReplicaSession::new(Arc::new(client_config()));
+        session.connected();
+        for _ in 0..2 {
+            for request in session.take_outgoing() {
+                session.receive(reply_to(&request)).unwrap();
+            }
+        }
+        let uuids = Arc::new(Mutex::new(UuidGenerator::new([0; 20])));
+        let (reply, mut result) = oneshot::channel();
+        session.transact(&RowTransaction::new("test", uuids), reply);
+        let [request] = &session.take_outgoing()[..] else { panic!("it is sent") };
+        let reply = json!({"id": request["id"], "result": [{}], "error": null});
+        session.receive(reply).unwrap();
+        assert!(result.try_recv().is_err());
+        session.send_results();
+        assert_eq!(result.try_recv(), Ok(Ok(())));
+    }
 }

@@ -129,7 +129,7 @@ async fn show(methods: &DaemonMethods, arguments: &[String]) -> Result<String, S
         "{DATAPATH}:\n  lookups: hit:{hit} missed:{missed} lost:{lost}\n  flows: {entries}\n"
     );
     for (number, port) in datapath_ports(&methods.switch) {
-        text += &format!("  port {number}: {} ({})\n", port.name, interface_type(port.kind));
+        text += &format!("  port {number}: {} ({})\n", port.name, interface_type(&port));
         if with_counters {
             text += &counters(&port);
         }

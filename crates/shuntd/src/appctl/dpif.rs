@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use shunt_switch::{
     BridgePortStatus, DatapathFlowFilter, DatapathFlowFormat, DatapathReader, Switch,
+    config::SocketMode,
 };
 
 use super::{
@@ -46,13 +47,14 @@ impl LookupTotals {
 }
 
 /// Returns the type of a port in the words of Open vSwitch.
-pub(super) fn interface_type(kind: &str) -> &str {
-    match kind {
-        "af_packet" => "system",
-        "af_xdp" => "afxdp",
-        "vhost_user" => "dpdkvhostuserclient",
-        "unbound" => "internal",
-        own => own,
+pub(super) fn interface_type(port: &BridgePortStatus) -> &'static str {
+    match (port.kind, port.socket_mode) {
+        ("af_packet", _) => "system",
+        ("af_xdp", _) => "afxdp",
+        (_, Some(SocketMode::Client)) => "dpdkvhostuserclient",
+        (_, Some(SocketMode::Server)) => "dpdkvhostuser",
+        ("unbound", _) => "internal",
+        (_, None) => port.kind,
     }
 }
 
@@ -105,6 +107,6 @@ fn port_line(port: &BridgePortStatus, peer: Option<&str>) -> String {
     let number = if port.number == LOCAL_STATUS { LOCAL } else { port.number };
     let datapath = port.datapath.map_or_else(|| "none".to_owned(), |number| number.to_string());
     let peer = peer.map(|peer| format!(": peer={peer}")).unwrap_or_default();
-    let kind = interface_type(port.kind);
+    let kind = interface_type(port);
     format!("    {} {number}/{datapath}: ({kind}{peer})\n", port.name)
 }

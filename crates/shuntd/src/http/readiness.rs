@@ -102,6 +102,7 @@ mod tests {
             datapath: Some(1),
             receivers: Vec::new(),
             kind: "null",
+            socket_mode: None,
             link: link.to_owned(),
             trouble: trouble.map(str::to_owned),
             vlan_mode: PortVlanMode::Trunk,

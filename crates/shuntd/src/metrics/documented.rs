@@ -27,6 +27,7 @@ fn bridge_status() -> BridgeStatus {
         datapath: Some(1),
         receivers: Vec::new(),
         kind: "null",
+        socket_mode: None,
         link: "up".to_owned(),
         trouble: None,
         vlan_mode: PortVlanMode::Trunk,

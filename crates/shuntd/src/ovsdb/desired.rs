@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
 };
 
 use shunt_ovsdb::{DatabaseSnapshot, RowView, value::RowUuid};
@@ -74,7 +74,10 @@ impl DesiredBridges {
         let mut state = Self::default();
         for root in snapshot.rows("Open_vSwitch") {
             let folder = root.entry("other_config", "vhost-sock-dir").unwrap_or_default();
-            state.vhost_folder = Path::new(RUN_FOLDER).join(folder.trim_start_matches('/'));
+            // Nothing outside is meant, so `..` and a leading `/` are left out.
+            let parts = Path::new(folder).components();
+            let parts = parts.filter(|part| matches!(part, Component::Normal(_)));
+            state.vhost_folder = Path::new(RUN_FOLDER).join(parts.collect::<PathBuf>());
             state.waits_for_rules |= root.entry("other_config", FLOW_RESTORE_WAIT) == Some("true");
             for bridge in root.uuids("bridges").filter_map(|uuid| snapshot.row("Bridge", uuid)) {
                 state.add_bridge(snapshot, bridge);
@@ -232,6 +235,10 @@ fn port_options(
 fn vhost_socket(interface: RowView<'_>, folder: &Path) -> Result<(PathBuf, SocketMode), String> {
     let name = interface.string("name").unwrap_or_default();
     match interface.string("type") {
+        Some("dpdkvhostuser") if name.contains('/') => {
+            Err("a dpdkvhostuser port listens at a socket of its name: choose one without `/`"
+                .to_owned())
+        }
         Some("dpdkvhostuser") => Ok((folder.join(name), SocketMode::Server)),
         Some("dpdkvhostuserclient") => {
             let path = interface.entry("options", "vhost-server-path").unwrap_or_default();

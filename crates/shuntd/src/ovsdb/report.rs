@@ -113,7 +113,7 @@ impl RowReport<'_> {
             Datum::string(if port.link == "up" { "up" } else { "down" })
         });
         self.set("Interface", row, "link_state", state);
-        let is_empty = |column| row.value(column).is_none_or(Datum::is_empty);
+        let is_empty = |column| row.value(column).is_some_and(Datum::is_empty);
         let is_due = port.is_none() || self.statistics == StatisticsColumns::All;
         if is_due || is_empty("statistics") {
             let counters = port.map_or_else(Datum::empty, statistics);

@@ -22,6 +22,8 @@ pub(crate) struct OvsdbService {
     server: Option<OvsdbHandle>,
     problem: DatabaseProblem,
     task: JoinHandle<()>,
+    /// Notified when the first rows are applied, if they came too late for the start.
+    first_rows: Option<oneshot::Receiver<()>>,
 }
 
 /// The reason why the server did not start.
@@ -47,7 +49,7 @@ impl OvsdbService {
         switch: &Arc<Switch>,
     ) -> Result<Option<Self>, OvsdbStartError> {
         if let Some(remote) = &options.remote {
-            return Ok(Some(Self::follow_foreign(remote, switch).await));
+            return Ok(Some(Self::follow_foreign(remote, switch, FIRST_ROWS_MAX).await));
         }
         if !options.is_enabled() {
             return Ok(None);
@@ -66,19 +68,28 @@ impl OvsdbService {
             tokio::spawn(supervise(server.clone(), Arc::clone(switch), problem.clone(), follow));
         // The sender is dropped if the task ends, which is logged.
         let _ = first_pass.await;
-        Ok(Some(Self { server, problem, task }))
+        Ok(Some(Self { server, problem, task, first_rows: None }))
     }
 
-    async fn follow_foreign(remote: &OvsdbRemote, switch: &Arc<Switch>) -> Self {
+    /// Starts the client. The first rows have the time `wait` to come.
+    async fn follow_foreign(remote: &OvsdbRemote, switch: &Arc<Switch>, wait: Duration) -> Self {
         let problem = DatabaseProblem::default();
         let database = SwitchDatabase::foreign(remote.clone());
-        let (applied, first_pass) = oneshot::channel();
+        let (applied, mut first_pass) = oneshot::channel();
         let follow = Follower::new(database, Arc::clone(switch), problem.clone()).run(applied);
         let task = tokio::spawn(supervise(None, Arc::clone(switch), problem.clone(), follow));
-        if timeout(FIRST_ROWS_MAX, first_pass).await.is_err() {
+        let is_late = timeout(wait, &mut first_pass).await.is_err();
+        if is_late {
             warn!("database {remote}: no rows yet, so the daemon starts without its bridges");
         }
-        Self { server: None, problem, task }
+        Self { server: None, problem, task, first_rows: is_late.then_some(first_pass) }
+    }
+
+    /// Takes the notification of the first rows.
+    ///
+    /// `None` if they are applied. It fails if the task ends before.
+    pub(crate) const fn take_first_rows(&mut self) -> Option<oneshot::Receiver<()>> {
+        self.first_rows.take()
     }
 
     /// Returns the reason why the switch does not follow the database, also later ones.
@@ -198,6 +209,26 @@ mod tests {
         let service = OvsdbService::start(&options, &switch).await.unwrap();
         assert!(folder.path().join("br0.mgmt").exists());
         OvsdbService::stop(service).await;
+    }
+
+    /// The daemon keeps what belongs to ports until it knows the ports.
+    #[tokio::test]
+    async fn the_first_rows_are_notified_when_they_come_late() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("db.sock");
+        let (remote, switch) = (OvsdbRemote::Unix(socket.clone()), switch(None).await);
+        let mut service = OvsdbService::follow_foreign(&remote, &switch, Duration::ZERO).await;
+        let mut first_rows = service.take_first_rows().unwrap();
+        assert_eq!(first_rows.try_recv(), Err(oneshot::error::TryRecvError::Empty));
+        let server = Server::open(schema::open_vswitch(), None, ServerConfig::default());
+        let server = server.unwrap().listen(&socket).unwrap().start().unwrap();
+        first_rows.await.unwrap();
+        OvsdbService::stop(Some(service)).await;
+
+        let mut service = OvsdbService::follow_foreign(&remote, &switch, FIRST_ROWS_MAX).await;
+        assert!(service.take_first_rows().is_none());
+        OvsdbService::stop(Some(service)).await;
+        server.stop().await;
     }
 
     /// `/readyz` names a foreign server that is away, and no other.

@@ -120,6 +120,9 @@ pub struct BridgePortStatus {
     /// Type of the port.
     #[serde(rename = "type")]
     pub kind: &'static str,
+    /// The side of the socket of a `vhost_user` port; `None` for others.
+    #[serde(skip)]
+    pub socket_mode: Option<config::SocketMode>,
     /// `up`, `down`, or the reason why it is not open.
     ///
     /// `no peer` for a patch port without a peer.
@@ -241,6 +244,8 @@ fn port_status(bridges: &BridgeRegistry, bridge: &str, port: &BridgePort) -> Bri
         datapath: port.datapath.map(|datapath| datapath.number()),
         receivers: port.open.as_ref().map_or_else(Vec::new, |_| port.receivers.clone()),
         kind: port.settings.kind.name(),
+        socket_mode: (port.settings.kind == config::PortType::VhostUser)
+            .then_some(port.settings.mode),
         link,
         trouble: port.trouble.clone(),
         vlan_mode: port.settings.effective_vlan_mode(),

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{KeptFrames, attached};
+use super::{KeptFrames, attached, copied};
 use crate::{
     GuestLink, NetHeader, RingError, SendEnd, VirtioFeatures, Worker,
+    device::VhostDevice,
     message::{VhostReply, VhostRequest, VringDescriptor},
     queues::{DeviceQueues, QueueFailure},
     testing::{BufferLayout, TestGuest},
@@ -231,8 +232,53 @@ fn a_frame_has_a_bounded_number_of_descriptors() {
     // All entries of the available ring name the first descriptor.
     guest.corrupt(0, 0x2004, &[0; 256]);
     worker.sender.send([(NetHeader::default(), &[1; 60][..])]);
-    let failure = QueueFailure { queue: 0, error: RingError::LongChain(128) };
+    let failure = QueueFailure { queue: 0, error: RingError::LongChain(128), base: Some(0) };
     assert_eq!(queues.take_failures(), [failure]);
+}
+
+/// A hypervisor may unplug memory and plug it again while frames pass.
+#[test]
+fn a_queue_goes_on_when_its_memory_is_back() {
+    let (queues, mut guest) = device(1, 1, VirtioFeatures::OFFERED);
+    let mut worker = Worker::new(&queues, 0);
+    let mut device = attached(&queues, &guest);
+    let [_, region] = guest.regions();
+    send(&mut guest, 0);
+    assert_eq!(poll_to_sleep(&mut worker), 1);
+    device.handle(VhostRequest::RemMemReg(region), Vec::new()).unwrap();
+    send(&mut guest, 0);
+    assert_eq!(poll_to_sleep(&mut worker), 0);
+    let [failure] = queues.take_failures()[..] else { panic!("the queue fails") };
+    assert!(matches!(failure.error, RingError::Buffer { .. }), "{failure:?}");
+    assert!(device.fail(failure));
+    device.handle(VhostRequest::AddMemReg(region), vec![copied(&guest.file)]).unwrap();
+    assert_eq!(device.failure(), None);
+    assert_eq!(poll_to_sleep(&mut worker), 1);
+}
+
+/// The position of a queue is asked for after a guest has broken a rule, too.
+#[test]
+fn a_stopped_queue_has_a_position() {
+    let position = |device: &mut VhostDevice| {
+        device.handle(VhostRequest::GetVringBase { queue: 1 }, Vec::new()).unwrap()
+    };
+    let expected = Some(VhostReply::VringState { queue: 1, base: 1 });
+    for request in [VhostRequest::ResetOwner, VhostRequest::SetOwner] {
+        let (queues, mut guest) = device(1, 1, VirtioFeatures::OFFERED);
+        let mut worker = Worker::new(&queues, 0);
+        let mut device = attached(&queues, &guest);
+        send(&mut guest, 0);
+        assert_eq!(poll_to_sleep(&mut worker), 1);
+        device.handle(request, Vec::new()).unwrap();
+        send(&mut guest, 0);
+        guest.corrupt(1, 0, &descriptor(0x1000, 72, 0, 0));
+        guest.corrupt(1, 16, &descriptor(0x1000, 72, 0, 0));
+        poll_to_sleep(&mut worker);
+        for failure in queues.take_failures() {
+            device.fail(failure);
+        }
+        assert_eq!(position(&mut device), expected);
+    }
 }
 
 /// A guest may ask to be polled: its message has no kick descriptor.
