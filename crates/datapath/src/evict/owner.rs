@@ -69,6 +69,9 @@ pub enum Report {
     Removed(EntryId),
 }
 
+/// Number of reports for which the engine's thread is woken.
+pub const REPORTS_PER_WAKE: usize = 16;
+
 /// A request of a packet to learn rules, sent to the control plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LearnRequest {
@@ -189,6 +192,17 @@ impl Owner {
     #[must_use]
     pub const fn reported(&self) -> u64 {
         self.reported
+    }
+
+    /// Returns whether the engine's thread should be woken for the reports that it has not taken.
+    ///
+    /// A wake-up costs more than a report, so a few reports wait. The next change takes them with it, and
+    /// so does the thread after its longest sleep.
+    #[must_use]
+    pub fn has_report_batch(&self) -> bool {
+        let capacity = self.reports.buffer().capacity();
+        let unread = capacity.saturating_sub(self.reports.slots());
+        unread >= REPORTS_PER_WAKE.min(capacity.div_ceil(2))
     }
 
     /// Returns the number of entries that were not installed.

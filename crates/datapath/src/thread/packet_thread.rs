@@ -197,7 +197,9 @@ impl PacketThread {
         self.rx_ports.report_finished();
         let kept = self.run_upkeep(received == 0);
         self.publish();
-        if adopted || self.caches.owner.reported() > reported {
+        let owner = &self.caches.owner;
+        let has_reported = owner.reported() > reported;
+        if adopted || has_reported && owner.has_report_batch() {
             self.wakers.coordinator.wake();
         }
         if self.outputs.tally.punted > punted {

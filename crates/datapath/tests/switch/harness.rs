@@ -97,6 +97,13 @@ fn every_third() -> impl FnMut() -> Option<usize> + Send {
     }
 }
 
+/// Returns whether a descriptor is readable.
+pub(crate) fn is_readable(fd: BorrowedFd<'_>) -> bool {
+    let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).unwrap();
+    epoll.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, 0)).unwrap();
+    epoll.wait(&mut [EpollEvent::empty()], EpollTimeout::ZERO).unwrap() > 0
+}
+
 /// A switch that runs only the steps that the test requests.
 pub(crate) struct Switch {
     pub(crate) pipeline: Arc<Pipeline>,
@@ -409,10 +416,7 @@ impl Switch {
 
     /// Returns whether a sleeping thread has been woken.
     pub(crate) fn is_woken(&self, thread: usize) -> bool {
-        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).unwrap();
-        let fd = self.threads[thread].wait_fd();
-        epoll.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, 0)).unwrap();
-        epoll.wait(&mut [EpollEvent::empty()], EpollTimeout::ZERO).unwrap() > 0
+        is_readable(self.threads[thread].wait_fd())
     }
 
     /// Runs all parts until no work is left.

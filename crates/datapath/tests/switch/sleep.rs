@@ -12,13 +12,14 @@ use std::{
 use shunt_datapath::{
     BURST, Command, Packet, Pool, PortError, RxQueue, ThreadConfig, Waker,
     command::{Repair, ThreadPort, Tuning},
+    evict::owner::REPORTS_PER_WAKE,
     port::{Port as _, PortSpec, Queues, RxReport, TxQueue, open, pair::pair},
 };
 use shunt_flow::{Match, PortNo};
 use shunt_pipeline::{DatapathPort, RuleFilter};
 
 use super::waiting::{flow, per_flow};
-use crate::harness::{BRIDGE, Switch, output, rule};
+use crate::harness::{BRIDGE, Switch, is_readable, output, rule};
 
 /// A switch of one thread that sends everything to port 2.
 fn switch(config: ThreadConfig) -> Switch {
@@ -56,6 +57,27 @@ fn a_thread_that_holds_a_packet_does_not_sleep() {
     switch.settle();
     assert_eq!(switch.receive(0, 2).len(), 1);
     assert!(switch.sleep(0));
+}
+
+/// A wake-up costs more than a report, so the engine's thread is woken for several.
+#[test]
+fn reports_wake_the_engine_together() {
+    if !super::HAS_CACHE {
+        return;
+    }
+    let mut switch = Switch::new(1, 2, super::thread_config());
+    switch.apply(&[per_flow(1, 2)]);
+    let waker = Arc::clone(switch.coordinator.waker());
+    waker.unpark();
+    waker.prepare_park();
+    for number in 1..=REPORTS_PER_WAKE {
+        assert!(!is_readable(waker.as_fd()), "{number} flows");
+        assert!(switch.send(0, 1, &flow(u16::try_from(number).unwrap())));
+        switch.run_iteration(0);
+        switch.run_iteration(0);
+    }
+    assert!(is_readable(waker.as_fd()));
+    assert_eq!(switch.coordinator.take_reports(), REPORTS_PER_WAKE);
 }
 
 #[test]
