@@ -260,14 +260,14 @@ const THREADS: u8 = 2;
 /// Runs sequences until they made a part of the requested changes.
 /// `SHUNT_CHANGES` sets the total.
 ///
-/// The default is a hundred thousand changes. Returns the counts of events.
+/// The default is thirty thousand changes. Returns the counts of events.
 pub(crate) fn run_sequences<S: Strategy>(
     part: u64,
     sequences: impl Fn() -> S + Sync,
     run_one: impl Fn(S::Value, &mut EventCounts) + Sync,
 ) -> EventCounts {
     let wanted = number_from_environment("SHUNT_CHANGES")
-        .unwrap_or(100_000)
+        .unwrap_or(30_000)
         .div_ceil(part * u64::from(THREADS));
     thread::scope(|scope| {
         let own = |first| {
