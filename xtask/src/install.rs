@@ -90,6 +90,9 @@ pub(crate) const RIVAL: &[Tool] = &[
     tool("/usr/lib/x86_64-linux-gnu/librte_net_pcap.so.23", "librte-net-pcap23"),
     tool("/usr/lib/x86_64-linux-gnu/librte_net_null.so.23", "librte-net-null23"),
     tool("/usr/lib/x86_64-linux-gnu/librte_mempool_ring.so.23", "librte-mempool-ring23"),
+    // A guest at vhost-user ports.
+    tool("dpdk-testpmd", "dpdk-dev"),
+    tool("/usr/lib/x86_64-linux-gnu/librte_net_virtio.so.23", "librte-net-virtio23"),
     tool("ip", "iproute2"),
 ];
 

@@ -4,8 +4,9 @@ use shunt_flow::text::nearest_of;
 
 use super::{Row, Run};
 use crate::experiments::{
-    characterisation, classifier, foresight, forwarding, generation, gigaflow, idle_ports, live,
-    megaflows, misses, nic_push, nuevomatch, pipeline, slow_path, updates, workloads,
+    characterisation, classifier, foresight, forwarding, generation, gigaflow, guest_ports,
+    idle_ports, live, megaflows, misses, nic_push, nuevomatch, pipeline, slow_path, updates,
+    workloads,
 };
 
 /// One experiment.
@@ -91,6 +92,16 @@ pub const EXPERIMENTS: &[Experiment] = &[
         source: "own experiment, against the rival",
         has_rival: true,
         run: idle_ports::run,
+        ..OWN
+    },
+    Experiment {
+        name: "ports-guests",
+        title: "Frames between two cards of a guest",
+        what: "CPU cycles per packet and packets per second between two vhost-user ports, on one \
+               core, against OVS-DPDK",
+        source: "own experiment, against the rival",
+        has_rival: true,
+        run: guest_ports::run,
         ..OWN
     },
     Experiment {

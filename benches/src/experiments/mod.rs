@@ -9,6 +9,7 @@ pub(crate) mod foresight;
 pub(crate) mod forwarding;
 pub(crate) mod generation;
 pub(crate) mod gigaflow;
+pub(crate) mod guest_ports;
 pub(crate) mod idle_ports;
 pub(crate) mod live;
 mod loaded;

@@ -208,6 +208,10 @@ fn port_words(port: &PortSpec, number: u32) -> Vec<String> {
         PortSpec::Device(name) => (name.clone(), Vec::new()),
         // With the userspace datapath, this is a TAP device.
         PortSpec::Tap(name) => (name.clone(), vec!["type=internal".to_owned()]),
+        PortSpec::Guest(path) => {
+            let path = format!("options:vhost-server-path={}", path.display());
+            (format!("port{number}"), vec!["type=dpdkvhostuserclient".to_owned(), path])
+        }
         PortSpec::Null => (format!("port{number}"), dpdk(number, "net_null", "no-rx=1")),
         PortSpec::Capture(file) => {
             let file = format!("rx_pcap={},infinite_rx=1", file.display());

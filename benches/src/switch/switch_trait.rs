@@ -69,6 +69,8 @@ pub enum PortSpec {
     Device(String),
     /// A TAP device that the switch creates.
     Tap(String),
+    /// The card of a guest that listens at a socket (vhost-user).
+    Guest(PathBuf),
 }
 
 /// A running switch; it ends when dropped.
