@@ -357,11 +357,11 @@ fn a_queue_outside_the_memory_is_named() {
     address.used += 1;
     device.handle(VhostRequest::SetVringAddr { queue: 0, address }, Vec::new()).unwrap();
     let error = RingError::Misaligned { part: "used ring", address: address.used };
-    assert_eq!(queues.take_failures(), [QueueFailure { queue: 0, error }]);
+    assert_eq!(queues.take_failures(), [QueueFailure { queue: 0, error, base: None }]);
     address.used = 0x10;
     device.handle(VhostRequest::SetVringAddr { queue: 0, address }, Vec::new()).unwrap();
     let error = RingError::Unmapped { part: "used ring", address: 0x10 };
-    assert_eq!(queues.take_failures(), [QueueFailure { queue: 0, error }]);
+    assert_eq!(queues.take_failures(), [QueueFailure { queue: 0, error, base: None }]);
     let text = GuestLink::Stopped { queue: 0, error }.to_string();
     let expected = "queue 0 was stopped: its used ring at 0x10 is outside the memory of the guest; \
                     load the network driver of the guest again";
