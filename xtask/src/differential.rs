@@ -33,7 +33,7 @@ fn variables(arguments: &[String]) -> Result<Vec<(&'static str, String)>, TaskEr
         let (_, variable) = OPTIONS.iter().find(|(option, _)| option == flag)?;
         Some((*variable, value.clone()))
     };
-    let usage = "cargo xtask differential [--seeds FIRST..END] [--kind tables|normal] \
+    let usage = "cargo xtask differential [--seeds FIRST..END] [--kind tables|normal|mirrors] \
                  [--cases FILE] [--record FILE]";
     arguments.chunks(2).map(pair).collect::<Option<_>>().ok_or_else(|| TaskError::new(usage))
 }

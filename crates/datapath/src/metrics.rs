@@ -65,6 +65,8 @@ reasons! {
         ///
         /// By `OFPPC_PORT_DOWN` or `OFPPC_NO_RECV`.
         IngressPortDisabled = "ingress_port_disabled",
+        /// Its ingress port is the output port of a mirror.
+        MirrorOutputPort = "mirror_output_port",
         /// A controller disabled sending on the output port.
         ///
         /// By `OFPPC_PORT_DOWN` or `OFPPC_NO_FWD`.

@@ -73,6 +73,7 @@ pub use action::{
 };
 pub use bridges::{
     mac_table::{MacEntry, MacSighting},
+    mirror::{Mirror, MirrorCounter, MirrorHit, MirrorOutput, MirroredPorts},
     port::{PortConfig, PortInfo, PortKind},
     port_vlans::{PortVlans, VlanMode},
     settings::{BridgeSettings, Overflow},

@@ -28,6 +28,7 @@ use crate::{
     bridges::{
         bridge::{VersionedBridge, VersionedBridges},
         mac_table::MacEntry,
+        mirror::MirrorCounter,
         port::PortInfo,
         settings::BridgeSettings,
     },
@@ -198,6 +199,13 @@ impl Pipeline {
     pub fn settings(&self, id: BridgeId) -> Option<BridgeSettings> {
         let bridges = self.bridges.read();
         bridges.get(&id)?.settings(self.version()).map(|settings| (**settings).clone())
+    }
+
+    /// Returns the counters of the mirrors of a bridge.
+    #[must_use]
+    pub fn mirror_counters(&self, id: BridgeId) -> Vec<Arc<MirrorCounter>> {
+        let bridges = self.bridges.read();
+        bridges.get(&id).map_or_else(Vec::new, |own| own.mirror_counters().cloned().collect())
     }
 
     /// Applies flow-mods, in order, as one version: all of them or none.
@@ -556,7 +564,7 @@ impl Pipeline {
 }
 
 impl Crediting<'_> {
-    /// Credits hits of a traversal to its rules, tables and groups.
+    /// Credits hits of a traversal to its rules, tables, groups and mirrors.
     ///
     /// The groups are those that chose buckets. The hits also repeat the refreshes of the traversal
     /// (law 7).
@@ -570,6 +578,9 @@ impl Crediting<'_> {
             }
         }
         for hit in &traversal.group_hits {
+            hit.credit(packets, bytes);
+        }
+        for hit in &traversal.mirror_hits {
             hit.credit(packets, bytes);
         }
         for lowered in traversal.refreshes.iter().filter_map(|refresh| refresh.touch(used)) {

@@ -134,6 +134,10 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
         Command::AddPort { bridge, name, settings } => add_port(client, bridge, name, settings),
         Command::DelPort { name } => silent(client, "shunt/del-port", &[name]),
         Command::SetVlans { name, settings } => change(client, "shunt/set-vlans", name, settings),
+        Command::AddMirror { bridge, name, settings } => {
+            silent(client, "shunt/add-mirror", &followed_by(&[bridge, name], settings))
+        }
+        Command::DelMirror { bridge, name } => silent(client, "shunt/del-mirror", &[bridge, name]),
         Command::Macs { bridge } => printed(client, "fdb/show", &[bridge]),
         Command::Reload => reload(client),
         Command::Save { file } => save(client, file.as_deref()),

@@ -230,6 +230,7 @@ fn toml_key(field: &'static str) -> &'static str {
     match field {
         "bridges" => "bridge",
         "ports" => "port",
+        "mirrors" => "mirror",
         field => field,
     }
 }

@@ -47,7 +47,7 @@ const WORDS: &[(&[&str], &str)] = &[
     (&["stp_enable", "rstp_enable"], TREE),
     (&["mcast_snooping_enable"], "multicast snooping does not exist yet"),
     (&["netflow", "sflow", "ipfix"], SAMPLES),
-    (&["mirrors"], "port mirroring does not exist yet: use `shuntctl capture`"),
+    (&["mirrors"], "give each mirror a table `[[bridge.mirror]]`, or run `shuntctl add-mirror`"),
     (&["bond_mode", "lacp"], "bonds do not exist yet"),
     (
         &["qos", "ingress_policing_rate", "ingress_policing_burst"],

@@ -70,8 +70,42 @@ pub(crate) fn show(bridges: &Value) -> String {
                 vlans(port)
             );
         }
+        text.extend(list(&bridge["mirrors"]).iter().map(mirror));
     }
     text
+}
+
+/// Returns a mirror as a line: what it copies, where the copies go, and how many there were.
+fn mirror(mirror: &Value) -> String {
+    let names = |key: &str| list(&mirror[key]).iter().map(word).collect::<Vec<_>>().join(",");
+    let mut parts = Vec::new();
+    if mirror["select_all"] == true {
+        parts.push("select_all".to_owned());
+    }
+    for key in ["select_src_port", "select_dst_port"] {
+        parts.extend(
+            Some(names(key)).filter(|own| !own.is_empty()).map(|own| format!("{key}={own}")),
+        );
+    }
+    let vlans: Vec<String> = list(&mirror["select_vlan"]).iter().map(Value::to_string).collect();
+    if !vlans.is_empty() {
+        parts.push(format!("select_vlan={}", vlans.join(",")));
+    }
+    match count(&mirror["output_vlan"]) {
+        0 => parts.push(format!("output_port={}", word(&mirror["output_port"]))),
+        vlan => parts.push(format!("output_vlan={vlan}")),
+    }
+    if count(&mirror["snaplen"]) > 0 {
+        parts.push(format!("snaplen={}", count(&mirror["snaplen"])));
+    }
+    let copied = format!(
+        "{}, {}",
+        counted(count(&mirror["tx_packets"]), "packet"),
+        counted(count(&mirror["tx_bytes"]), "byte")
+    );
+    let trouble = mirror["trouble"].as_str().map_or_else(String::new, |own| format!("; {own}"));
+    let (name, parts) = (word(&mirror["name"]), parts.join(" "));
+    format!("    mirror {name} ({parts}, copied {copied}{trouble})\n")
 }
 
 /// Returns the number of rules; a bridge without rules forwards nothing.

@@ -4,7 +4,10 @@ use std::path;
 
 use shunt_flow::text::nearest_of;
 use shunt_switch::{
-    config::{BridgeOptions, PortOptions, PortType, PortVlanMode, Repeat, SocketMode, XdpMode},
+    config::{
+        BridgeOptions, MirrorOptions, PortOptions, PortType, PortVlanMode, Repeat, SocketMode,
+        XdpMode,
+    },
     with_causes,
 };
 
@@ -134,6 +137,20 @@ pub(crate) fn bridge_changes(words: &[String]) -> Result<Vec<(&str, &str)>, Stri
     words.iter().map(|word| split(word)).collect()
 }
 
+/// Parses a mirror from its name and words such as `select_src_port=p1 output_port=p9`.
+///
+/// # Errors
+///
+/// Like [`port`].
+pub(crate) fn mirror(name: &str, words: &[String]) -> Result<MirrorOptions, String> {
+    let settings: Vec<_> = words.iter().map(|word| split(word)).collect::<Result<_, _>>()?;
+    let known = MirrorOptions::KEYS;
+    match settings.iter().find(|(key, _)| !known.contains(key)) {
+        Some((key, _)) => Err(unknown("key", key, known)),
+        None => MirrorOptions::of_settings(name, &settings).map_err(|error| with_causes(&error)),
+    }
+}
+
 /// Parses the VLANs of a port from words such as `vlan_mode=trunk trunks=10,20`.
 ///
 /// # Errors
@@ -251,6 +268,21 @@ mod tests {
 
     fn words(text: &str) -> Vec<String> {
         text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_mirror_is_read_from_words() {
+        let own = mirror("m1", &words("select_src_port=p1,p2 select_vlan=10 output_port=p9"));
+        let own = own.unwrap();
+        assert_eq!(
+            (own.select_src_port.len(), own.select_vlan, own.select_all),
+            (2, vec![10], false)
+        );
+        let own = mirror("m1", &words("select_all=true output_vlan=7 snaplen=128")).unwrap();
+        assert_eq!((own.select_all, own.output_vlan, own.snaplen), (true, 7, 128));
+        let wrong = mirror("m1", &words("select_port=p1")).unwrap_err();
+        assert!(wrong.contains("did you mean"), "{wrong}");
+        assert!(mirror("m1", &words("select_all=yes")).is_err());
     }
 
     #[test]

@@ -25,6 +25,7 @@ use crate::{
     trace::{explain::Tracer, why::EntryReader},
 };
 
+mod mirrors;
 pub(crate) mod structure;
 
 /// The control plane of a switch.

@@ -123,6 +123,38 @@ pub enum SwitchError {
         /// The rule that is violated, and a way to correct it.
         problem: &'static str,
     },
+    /// The mirror exists already.
+    #[error("mirror {mirror} exists already, on bridge {bridge}: choose another name")]
+    MirrorExists {
+        /// The mirror.
+        mirror: String,
+        /// Its bridge.
+        bridge: String,
+    },
+    /// The mirror does not exist.
+    #[error("bridge {bridge} has no mirror {name}; existing mirrors: {known}")]
+    NoSuchMirror {
+        /// The name.
+        name: String,
+        /// The bridge.
+        bridge: String,
+        /// Names of the existing mirrors.
+        known: String,
+    },
+    /// The bridge has the largest number of mirrors.
+    #[error("bridge {bridge} has more than 32 mirrors: delete some")]
+    TooManyMirrors {
+        /// The bridge.
+        bridge: String,
+    },
+    /// Keys of a mirror are missing, or exclude each other.
+    #[error("mirror {mirror}: {problem}")]
+    MirrorSetting {
+        /// The mirror.
+        mirror: String,
+        /// The rule that is violated, and a way to correct it.
+        problem: &'static str,
+    },
     /// A value is outside its range.
     #[error("{setting} = {value}: it must be {range}")]
     Range {

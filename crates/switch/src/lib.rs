@@ -43,6 +43,7 @@ mod control;
 mod datapath_flows;
 mod declarative;
 mod error;
+mod mirrors;
 mod nic;
 mod openflow;
 mod ports;
@@ -77,6 +78,7 @@ pub use status::{
     chain::{GigaflowStatus, NotPartitioned, RuleSpaceStatus, StageStatus},
     evictions::{EntryOwnerStatus, EvictionStatus, LatencyStatus, TableEvictions},
     forecasts::{ForecastSourceStatus, ForecastStatus},
+    mirror::MirrorStatus,
     table::FlowTableStatus,
     table_link::TableLink,
     thread::{ThreadState, ThreadStatus},

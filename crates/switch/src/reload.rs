@@ -16,7 +16,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
-    config::{BridgeOptions, Config, PortOptions, setting},
+    config::{BridgeOptions, Config, MirrorOptions, PortOptions, setting},
     control::structure::{OpenPolicy, Structure, TableFiller},
     error::{SwitchError, with_causes},
 };
@@ -127,6 +127,8 @@ enum ReloadStep {
     AddBridge(BridgeOptions),
     AddPort { bridge: String, port: PortOptions },
     SetVlans(PortOptions),
+    RemoveMirror { bridge: String, name: String },
+    SetMirror { bridge: String, mirror: MirrorOptions },
     SetBridge(String, Vec<(&'static str, String)>),
     Set(Vec<(&'static str, String)>),
 }
@@ -263,6 +265,13 @@ impl ReloadStep {
             },
             Self::AddBridge(bridge) => structure.create_bridge(&bridge, policy, fill).await,
             Self::SetVlans(port) => structure.set_vlans(port).await,
+            Self::RemoveMirror { bridge, name } => {
+                match structure.remove_mirror(&bridge, &name).await {
+                    Err(SwitchError::NoSuchMirror { .. }) => Ok(()),
+                    removed => removed,
+                }
+            }
+            Self::SetMirror { bridge, mirror } => structure.set_mirror(&bridge, mirror).await,
             Self::SetBridge(name, settings) => {
                 structure.set_bridge(&name, &borrowed(&settings), policy).await
             }
@@ -289,6 +298,8 @@ impl ReloadStep {
             Self::RemovePort(_)
             | Self::RemoveBridge(_)
             | Self::SetVlans(_)
+            | Self::RemoveMirror { .. }
+            | Self::SetMirror { .. }
             | Self::SetBridge(..)
             | Self::Set(_) => false,
         }
@@ -317,6 +328,15 @@ impl ReloadStep {
                     }
                 }
             }
+            Self::RemoveMirror { bridge, name }
+            | Self::SetMirror { bridge, mirror: MirrorOptions { name, .. } } => {
+                let old = before.bridges.iter().find(|own| own.name == *bridge);
+                let old = old.and_then(|own| own.mirrors.iter().find(|own| own.name == *name));
+                if let Some(own) = config.bridges.iter_mut().find(|own| own.name == *bridge) {
+                    own.mirrors.retain(|own| own.name != *name);
+                    own.mirrors.extend(old.cloned());
+                }
+            }
             Self::SetBridge(name, settings) => {
                 let Some(old) = before.bridges.iter().find(|old| old.name == *name) else { return };
                 if let Some(own) = config.bridges.iter_mut().find(|own| own.name == *name) {
@@ -334,6 +354,10 @@ impl ReloadStep {
             Self::AddBridge(bridge) => format!("bridge {}: added", bridge.name),
             Self::AddPort { bridge, port } => format!("port {}: added to {bridge}", port.name),
             Self::SetVlans(port) => format!("port {}: VLANs set", port.name),
+            Self::RemoveMirror { bridge, name } => format!("mirror {name}: removed from {bridge}"),
+            Self::SetMirror { bridge, mirror } => {
+                format!("mirror {}: set on {bridge}", mirror.name)
+            }
             Self::SetBridge(name, settings) => format!("bridge {name}: {}", words(settings)),
             Self::Set(settings) => words(settings),
         }
@@ -394,9 +418,13 @@ fn plan(before: &Config, after: &Config) -> ReloadPlan {
                 plan.steps.push(ReloadStep::AddBridge(empty));
             }
             Some(old) => {
-                let without_ports =
-                    |own: &BridgeOptions| BridgeOptions { ports: Vec::new(), ..own.clone() };
-                let [old, new] = [*old, *bridge].map(without_ports);
+                plan.steps.extend(mirror_steps(name, &old.mirrors, &bridge.mirrors));
+                let without_lists = |own: &BridgeOptions| BridgeOptions {
+                    ports: Vec::new(),
+                    mirrors: Vec::new(),
+                    ..own.clone()
+                };
+                let [old, new] = [*old, *bridge].map(without_lists);
                 let (settings, at_restart) = keys_that_differ(&old, &new, setting::BRIDGE_KEYS);
                 let named = at_restart
                     .into_iter()
@@ -428,6 +456,20 @@ fn plan(before: &Config, after: &Config) -> ReloadPlan {
         plan.steps.push(ReloadStep::Set(settings));
     }
     plan
+}
+
+/// Returns the steps from the mirrors of a bridge to others.
+fn mirror_steps(bridge: &str, old: &[MirrorOptions], new: &[MirrorOptions]) -> Vec<ReloadStep> {
+    let is_gone = |own: &&MirrorOptions| !new.iter().any(|other| other.name == own.name);
+    let removed = old
+        .iter()
+        .filter(is_gone)
+        .map(|own| ReloadStep::RemoveMirror { bridge: bridge.to_owned(), name: own.name.clone() });
+    let set = new
+        .iter()
+        .filter(|own| !old.contains(own))
+        .map(|own| ReloadStep::SetMirror { bridge: bridge.to_owned(), mirror: own.clone() });
+    removed.chain(set).collect()
 }
 
 fn bridges(config: &Config) -> BTreeMap<&str, &BridgeOptions> {

@@ -22,7 +22,7 @@ use shunt_pipeline::{
 };
 
 use crate::{
-    config::{BridgeOptions, Config, PortOptions, PortType},
+    config::{BridgeOptions, Config, MirrorOptions, PortOptions, PortType},
     control::ControlPlane,
     error::{SwitchError, with_causes},
     ports::registry::BridgeRegistry,
@@ -83,11 +83,12 @@ impl SavedState {
 
     /// Returns this state with the changed keys of the configuration file.
     ///
-    /// Bridges and ports are still those of the state.
+    /// Bridges, ports and mirrors are still those of the state.
     pub(crate) fn with_file(&self, loaded: &Config, file: &Config) -> Self {
         let mut config = resumed(&self.config, loaded, file);
         for (own, saved) in config.bridges.iter_mut().zip(&self.config.bridges) {
             own.ports.clone_from(&saved.ports);
+            own.mirrors.clone_from(&saved.mirrors);
         }
         Self { config, ..self.clone() }
     }
@@ -348,6 +349,11 @@ fn merged(running: &Config, saved: &Config) -> Config {
                     |port: &&PortOptions| !own.ports.iter().any(|own| own.name == port.name);
                 let others: Vec<_> = bridge.ports.iter().filter(is_other).cloned().collect();
                 own.ports.extend(others);
+                let is_other = |mirror: &&MirrorOptions| {
+                    !own.mirrors.iter().any(|own| own.name == mirror.name)
+                };
+                let others: Vec<_> = bridge.mirrors.iter().filter(is_other).cloned().collect();
+                own.mirrors.extend(others);
             }
         }
     }

@@ -9,6 +9,7 @@
 mod appctl;
 mod bad_input;
 mod foreign_database;
+mod mirrors;
 mod ofctl;
 mod ovn;
 mod shuntctl;

@@ -30,7 +30,7 @@ impl Bench {
     /// Returns a bench for each kind of database.
     ///
     /// A part that is not installed is skipped with a message.
-    fn both(label: &str) -> Vec<Self> {
+    pub(crate) fn both(label: &str) -> Vec<Self> {
         let embedded = Self::parts(label).map(|namespace| {
             let folder = tempfile::tempdir().expect("a folder");
             Self { namespace, database: Database::Embedded(folder) }

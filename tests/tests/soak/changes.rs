@@ -1,6 +1,7 @@
 //! The changes of a world: it is built, changed until stopped, and removed.
 
 use std::{
+    collections::BTreeSet,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread::sleep,
     time::Duration,
@@ -10,7 +11,8 @@ use proptest::test_runner::TestRunner;
 use shunt_flow::text::NoPortNames;
 use shunt_pipeline::{
     FlowModCommand, GroupCommand, GroupKind, GroupMod, MeterCommand, MeterConfig, MeterMod,
-    MeterUnit, Modification, PortInfo, PortVlans, Selection, VlanMode,
+    MeterUnit, Mirror, MirrorOutput, MirroredPorts, Modification, PortInfo, PortVlans, Selection,
+    VlanMode,
     testing::generate::{self, BRIDGES, Op},
     text::parse_rule,
 };
@@ -73,6 +75,7 @@ impl<'a> Changes<'a> {
                 ports.iter().for_each(|port| self.set_vlans(id.number(), port));
                 true
             }
+            Op::SetMirrors(id, mirrors) => self.set_mirrors(id.number(), mirrors),
             // Packets trigger learning, and the switch expires and reclaims by itself; bundles are
             // not generated.
             Op::LearnFrom(_) | Op::Reclaim | Op::Expire(_) | Op::Commit(..) => false,
@@ -82,6 +85,37 @@ impl<'a> Changes<'a> {
 
     fn modify(&self, bridge: u16, mods: Vec<Modification>) -> bool {
         self.runtime.block_on(self.switch.modify(&bridge_name(bridge), mods)).is_ok()
+    }
+
+    fn set_mirrors(&self, bridge: u16, mirrors: Vec<Mirror>) -> bool {
+        let named = |name: String| {
+            let number = name.strip_prefix('p').and_then(|number| number.parse().ok());
+            number.map_or(name, |number| port_name(bridge, number))
+        };
+        let all = |names: BTreeSet<String>| names.into_iter().map(named).collect::<Vec<_>>();
+        let options = |Mirror { name, ports, vlans, output, snaplen }: Mirror| {
+            let (select_all, (select_src_port, select_dst_port)) = match ports {
+                MirroredPorts::All => (true, (Vec::new(), Vec::new())),
+                MirroredPorts::Named { received, sent } => (false, (all(received), all(sent))),
+            };
+            let (output_port, output_vlan) = match output {
+                MirrorOutput::Port(name) => (named(name), 0),
+                MirrorOutput::Vlan(vlan) => (String::new(), vlan),
+            };
+            config::MirrorOptions {
+                name,
+                select_all,
+                select_src_port,
+                select_dst_port,
+                select_vlan: vlans.into_iter().collect(),
+                output_port,
+                output_vlan,
+                snaplen: snaplen.unwrap_or_default(),
+            }
+        };
+        // A mirror to VLAN 0 is refused.
+        let mirrors = mirrors.into_iter().map(options).collect();
+        self.runtime.block_on(self.switch.set_mirrors(&bridge_name(bridge), mirrors)).is_ok()
     }
 
     fn set_vlans(&self, bridge: u16, info: &PortInfo) {
@@ -111,7 +145,7 @@ impl<'a> Changes<'a> {
         let _ = self.runtime.block_on(self.switch.set_vlans(port));
     }
 
-    /// Removes every rule, group, meter and MAC address.
+    /// Removes every rule, group, meter, mirror and MAC address.
     fn tear_down(&self) {
         for id in BRIDGES {
             let rules = parse_rule(FlowModCommand::Delete, "", &NoPortNames);
@@ -138,6 +172,7 @@ impl<'a> Changes<'a> {
                 Modification::Meter(meters),
             ];
             assert!(self.modify(id.number(), all), "everything can be removed");
+            self.set_mirrors(id.number(), Vec::new());
         }
         let flushed = self.runtime.block_on(self.switch.flush_macs(None));
         flushed.expect("addresses can be flushed");

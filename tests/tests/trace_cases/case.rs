@@ -8,7 +8,7 @@ use shunt_pipeline::{
     GroupCommand, MeterCommand, Modification,
     text::{parse_group_mod, parse_meter_mod},
 };
-use shunt_switch::config::PortOptions;
+use shunt_switch::config::{MirrorOptions, PortOptions};
 use shunt_tests::repository::{read, root};
 
 use crate::client::DumpedRule;
@@ -37,8 +37,11 @@ pub(crate) struct Case {
     pub(crate) down: Vec<u32>,
     /// Ports with VLAN settings, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    /// Meters, as in the file.
     pub(crate) vlans: Vec<PortOptions>,
+    /// Mirrors, in the order of their addition.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) mirrors: Vec<MirrorOptions>,
+    /// Meters, as in the file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) meters: Vec<String>,
     /// Groups, as in the file.

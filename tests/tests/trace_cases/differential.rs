@@ -5,7 +5,7 @@
 //! crashes Open vSwitch is named, and the others continue with a new process.
 //!
 //! * `SHUNT_SEEDS=FIRST..END`: the seeds (`cargo xtask differential`).
-//! * `SHUNT_KIND=tables` or `normal`: the kind of cases; default both.
+//! * `SHUNT_KIND=tables`, `normal` or `mirrors`: the kind of cases; default all.
 //! * `SHUNT_CASES=FILE`: cases from a file, in the format of the recording.
 //! * `SHUNT_WHOLE`: print cases without shrinking.
 //! * `SHUNT_RECORD=FILE`: write cases without differences there, with the results of Open vSwitch.
@@ -79,6 +79,9 @@ fn cases() -> Option<Vec<Case>> {
     let kinds = Kind::ALL.into_iter().filter(|(name, _)| is_asked(name));
     let cases: Vec<_> =
         kinds.flat_map(|(_, kind)| seeds.clone().map(move |seed| kind.generate(seed))).collect();
-    assert!(!cases.is_empty() || seeds.is_empty(), "a kind is tables or normal: {asked:?}");
+    assert!(
+        !cases.is_empty() || seeds.is_empty(),
+        "a kind is tables, normal or mirrors: {asked:?}"
+    );
     Some(cases)
 }

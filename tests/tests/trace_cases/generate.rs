@@ -8,6 +8,7 @@ mod actions;
 mod dice;
 mod frames;
 mod groups;
+mod mirrors;
 mod normal;
 mod rules;
 
@@ -44,17 +45,21 @@ pub(crate) enum Kind {
     Tables,
     /// `NORMAL`, and its port settings.
     Normal,
+    /// The other kinds, with mirrors.
+    Mirrors,
 }
 
 impl Kind {
     /// All kinds with their names.
-    pub(crate) const ALL: [(&str, Self); 2] = [("tables", Self::Tables), ("normal", Self::Normal)];
+    pub(crate) const ALL: [(&str, Self); 3] =
+        [("tables", Self::Tables), ("normal", Self::Normal), ("mirrors", Self::Mirrors)];
 
     /// Returns the case of a seed.
     pub(crate) fn generate(self, seed: u64) -> Case {
         match self {
             Self::Tables => tables(seed),
             Self::Normal => normal::generate(seed),
+            Self::Mirrors => mirrors::generate(seed),
         }
     }
 }

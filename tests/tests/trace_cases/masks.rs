@@ -16,7 +16,10 @@ use shunt_pipeline::{
     BridgeId, BridgeSettings, DatapathPort, FlowModCommand, Modification, Pipeline, PortConfig,
     PortInfo, PortKind, Time, Traversal, text::parse_rule,
 };
-use shunt_switch::{BridgeNames, config::PortOptions};
+use shunt_switch::{
+    BridgeNames,
+    config::{MirrorOptions, PortOptions},
+};
 
 use crate::{
     case::{Case, RecordedPacket},
@@ -59,7 +62,8 @@ impl Tables {
     /// Creates tables with rules that may be legal only over OpenFlow.
     pub(crate) fn read(case: &Case) -> Result<Self, String> {
         let pipeline = Pipeline::new(1);
-        pipeline.add_bridge(BRIDGE, BridgeSettings::default());
+        let mirrors = case.mirrors.iter().map(MirrorOptions::mirror).collect();
+        pipeline.add_bridge(BRIDGE, BridgeSettings { mirrors, ..BridgeSettings::default() });
         let ports = (1..=PORTS).map(|number| port(number, case)).collect();
         pipeline.set_ports(BRIDGE, ports).expect("the bridge is there");
         let names = BridgeNames::new(&pipeline, BRIDGE);

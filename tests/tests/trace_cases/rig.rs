@@ -70,9 +70,11 @@ impl Rig {
         Self { switch, cables, pool: Pool::new(), received: 0, injected: 0, folder, runtime }
     }
 
-    /// Sets the VLANs of a case, and unplugs the cables of ports that are down.
+    /// Sets the VLANs and mirrors of a case, and unplugs the cables of ports that are down.
     pub(crate) fn set_ports(&mut self, case: &Case) {
         self.set_vlans(&case.vlans);
+        let set = self.runtime.block_on(self.switch.set_mirrors(BRIDGE, case.mirrors.clone()));
+        set.unwrap_or_else(|error| panic!("{}: {error}", case.id));
         for port in &case.down {
             self.cables[*port as usize - 1] = None;
         }

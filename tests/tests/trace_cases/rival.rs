@@ -10,7 +10,7 @@ use std::{
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use shunt_switch::config::PortOptions;
+use shunt_switch::config::{MirrorOptions, PortOptions};
 use shunt_tests::{daemon::until, open_vswitch::OpenVSwitch};
 
 use crate::{
@@ -82,6 +82,7 @@ impl Rival {
         for verb in ["del-flows", "del-groups", "del-meters"] {
             client.show(verb);
         }
+        self.switch.run("ovs-vsctl", &["clear", "bridge", BRIDGE, "mirrors"]);
         self.command("fdb/flush", &[BRIDGE]);
         self.settle();
         for port in std::mem::take(&mut self.odd_ports) {
@@ -94,11 +95,12 @@ impl Rival {
         self.collect();
     }
 
-    /// Sets the VLANs and links of a case's ports.
+    /// Sets the VLANs and links of a case's ports, and its mirrors.
     pub(crate) fn set_ports(&mut self, case: &Case) {
         self.odd_ports.extend(case.down.iter().map(|port| format!("p{port}")));
         self.odd_ports.extend(case.port_mods.iter().map(|[port, _]| port.clone()));
         self.set_vlans(&case.vlans);
+        case.mirrors.iter().for_each(|mirror| self.add_mirror(mirror));
         for port in &case.down {
             self.command("netdev-dummy/set-admin-state", &[&format!("p{port}"), "down"]);
         }
@@ -118,6 +120,35 @@ impl Rival {
             set.extend((!trunks.is_empty()).then(|| format!("trunks={}", trunks.join(","))));
             self.switch.run("ovs-vsctl", &set.iter().map(String::as_str).collect::<Vec<_>>());
         }
+    }
+
+    /// Adds a mirror. Those that are added first come first.
+    fn add_mirror(&self, mirror: &MirrorOptions) {
+        let MirrorOptions { name, select_all, output_port, output_vlan, snaplen, .. } = mirror;
+        let ports =
+            |list: &[String]| list.iter().map(|port| format!("@{port}")).collect::<Vec<_>>();
+        let (source, sent) = (ports(&mirror.select_src_port), ports(&mirror.select_dst_port));
+        let mut words = Vec::new();
+        for number in 1..=PORTS {
+            words.extend(["--".to_owned(), format!("--id=@p{number}"), "get".to_owned()]);
+            words.extend(["port".to_owned(), format!("p{number}")]);
+        }
+        words.extend(["--", "--id=@m", "create", "mirror"].map(str::to_owned));
+        words.push(format!("name={name}"));
+        words.push(format!("select_all={select_all}"));
+        let vlans = mirror.select_vlan.iter().map(u16::to_string).collect();
+        for (column, values) in
+            [("select_src_port", source), ("select_dst_port", sent), ("select_vlan", vlans)]
+        {
+            if !values.is_empty() {
+                words.push(format!("{column}={}", values.join(",")));
+            }
+        }
+        words.extend((!output_port.is_empty()).then(|| format!("output_port=@{output_port}")));
+        words.extend((*output_vlan > 0).then(|| format!("output_vlan={output_vlan}")));
+        words.extend((*snaplen > 0).then(|| format!("snaplen={snaplen}")));
+        words.extend(["--", "add", "bridge", BRIDGE, "mirrors", "@m"].map(str::to_owned));
+        self.switch.run("ovs-vsctl", &words.iter().map(String::as_str).collect::<Vec<_>>());
     }
 
     /// Returns the learned addresses by VLAN, each with its port.

@@ -16,6 +16,7 @@ pub(crate) fn shrink(case: Case, found: Vec<String>, rival: &mut Rival) -> (Case
     search.drop_parts(|case| &mut case.meters);
     search.drop_parts(|case| &mut case.port_mods);
     search.drop_parts(|case| &mut case.vlans);
+    search.drop_parts(|case| &mut case.mirrors);
     search.drop_actions();
     search.drop_parts(|case| &mut case.flows);
     (search.case, search.found)

@@ -542,6 +542,7 @@ impl From<DropCause> for DropReason {
             DropCause::RuleWithoutOutput => Self::RuleWithoutOutput,
             DropCause::NoMatchingRule => Self::NoMatchingRule,
             DropCause::IngressPortDisabled => Self::IngressPortDisabled,
+            DropCause::MirrorOutputPort => Self::MirrorOutputPort,
             DropCause::OutputPortDisabled => Self::OutputPortDisabled,
             DropCause::OutputPortMissing => Self::OutputPortMissing,
             DropCause::Hairpin => Self::Hairpin,

@@ -153,7 +153,7 @@ pub(crate) fn normalize(op: &mut Op) {
                 }
             }
         }
-        Op::SetPorts(..) | Op::LearnFrom(_) | Op::Reclaim | Op::Expire(_) => {}
+        Op::SetPorts(..) | Op::SetMirrors(..) | Op::LearnFrom(_) | Op::Reclaim | Op::Expire(_) => {}
         Op::Commit(..) => unreachable!("no bundle is drawn"),
     }
 }

@@ -167,6 +167,7 @@ const fn name_of(op: &Op) -> &'static str {
         Op::Modify(..) => "groups and meters",
         Op::Commit(..) => "bundles",
         Op::SetPorts(..) => "ports",
+        Op::SetMirrors(..) => "mirrors",
         Op::Expire(_) => "expired",
         Op::LearnFrom(_) => "learned from",
         Op::Reclaim => "reclaimed",

@@ -73,7 +73,7 @@ kinds! {
         the_first_no_recv_port_evicts,
         the_first_no_fwd_port_evicts,
     ];
-    Bridge: [an_added_peer_bridge_evicts];
+    Bridge: [an_added_peer_bridge_evicts, an_added_mirror_evicts, an_added_output_of_a_mirror_evicts];
     Group: [
         a_modified_group_evicts,
         a_deleted_group_of_a_bucket_evicts,

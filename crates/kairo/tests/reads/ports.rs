@@ -1,12 +1,12 @@
 //! Reads of ports: their existence, peers, links, settings and VLANs.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use shunt_flow::{FieldId, FlowKey, PortNo, text::NoPortNames};
 use shunt_kairo::Direct;
 use shunt_pipeline::{
-    BridgeSettings, Change, Evictor, FlowModCommand, PortConfig, PortInfo, PortKind, PortVlans,
-    Time, VlanMode, text::parse_rule,
+    BridgeSettings, Change, Evictor, FlowModCommand, Mirror, MirrorOutput, MirroredPorts,
+    PortConfig, PortInfo, PortKind, PortVlans, Time, VlanMode, text::parse_rule,
 };
 
 use crate::{BRIDGE, Kind, PEER, Switch, WHOLE, any_packet, packet};
@@ -233,6 +233,39 @@ fn changed_vlans_of_the_ingress_port_evict() {
             vec![switch.set_ports(|ports| ports[0].vlans = now)]
         });
     }
+}
+
+#[test]
+fn an_added_mirror_evicts() {
+    let switch = Switch::new();
+    switch.add("actions=output:2");
+    let entry = switch.translate(&any_packet());
+    switch.assert_needed(entry, Kind::Bridge, |switch| vec![add_mirror(switch)]);
+}
+
+#[test]
+fn an_added_output_of_a_mirror_evicts() {
+    let switch = Switch::new();
+    switch.set_ports(|ports| ports.truncate(3));
+    add_mirror(&switch);
+    switch.add("actions=output:2");
+    let entry = switch.translate(&any_packet());
+    switch.assert_needed(entry, Kind::Bridge, |switch| {
+        vec![switch.set_ports(|ports| ports.push(PortInfo::datapath(4)))]
+    });
+}
+
+/// Adds a mirror of all packets to port 4.
+fn add_mirror(switch: &Switch) -> Change {
+    let mirror = Mirror {
+        name: "m1".into(),
+        ports: MirroredPorts::All,
+        vlans: BTreeSet::new(),
+        output: MirrorOutput::Port("p4".into()),
+        snaplen: None,
+    };
+    let settings = BridgeSettings { mirrors: vec![mirror], ..BridgeSettings::default() };
+    switch.0.set_settings(BRIDGE, settings).unwrap()
 }
 
 fn no_recv() -> PortConfig {

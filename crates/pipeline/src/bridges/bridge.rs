@@ -6,6 +6,8 @@ use shunt_classifier::Version;
 
 use super::{
     mac_table::MacTable,
+    mirror::{Mirror, MirrorCounter},
+    mirror_table::MirrorTable,
     port::PortInfo,
     port_table::PortTable,
     settings::{BridgeSettings, Overflow},
@@ -35,6 +37,8 @@ pub(crate) struct VersionedBridge {
     seed: u64,
     settings: Versioned<BridgeSettings>,
     ports: Versioned<PortTable>,
+    /// The counters of the mirrors by their names.
+    mirror_counters: BTreeMap<String, Arc<MirrorCounter>>,
     pub(crate) groups: VersionedMap<GroupId, Group>,
     pub(crate) meters: VersionedMap<MeterId, Meter>,
     tables: BTreeMap<TableId, RuleTable>,
@@ -54,6 +58,7 @@ impl VersionedBridge {
             seed,
             settings: Versioned::new(),
             ports: Versioned::new(),
+            mirror_counters: BTreeMap::new(),
             groups: VersionedMap::new(),
             meters: VersionedMap::new(),
             tables: BTreeMap::new(),
@@ -74,7 +79,24 @@ impl VersionedBridge {
         if settings.overflow == Overflow::Refuse {
             self.evictable.clear();
         }
+        let before = self.settings.at(version).map(|before| before.mirrors.as_slice());
+        let has_new_mirrors = before.unwrap_or_default() != settings.mirrors;
+        if has_new_mirrors {
+            let old = std::mem::take(&mut self.mirror_counters);
+            self.mirror_counters = counters(&settings, old);
+        }
         self.settings.set(Arc::new(settings), version);
+        // A bridge that begins has no ports yet.
+        if has_new_mirrors
+            && let Some(ports) = self.ports.at(version).map(|own| own.ports().to_vec())
+        {
+            self.set_ports(ports, version);
+        }
+    }
+
+    /// Returns the counters of the mirrors.
+    pub(crate) fn mirror_counters(&self) -> impl Iterator<Item = &Arc<MirrorCounter>> {
+        self.mirror_counters.values()
     }
 
     /// Returns the ports; `None` if the bridge does not exist.
@@ -97,13 +119,18 @@ impl VersionedBridge {
     }
 
     fn set_ports(&mut self, ports: Vec<PortInfo>, version: Version) {
-        let (before, ports) = (self.ports.at(version).cloned(), PortTable::new(ports));
-        // The port of an address may have lost its VLAN. A translation that reads the address reads
-        // the port too, so this needs no delta of its own.
+        let mirrors = self.settings.at(version).map(|own| own.mirrors.as_slice());
+        let ports = PortTable::new(ports, |ports| {
+            MirrorTable::new(mirrors.unwrap_or_default(), &self.mirror_counters, ports)
+        });
+        let before = self.ports.at(version).cloned();
+        // The port of an address may have lost its VLAN, or is now reserved for a mirror. A
+        // translation that reads the address reads the port and the bridge too, so this needs no
+        // delta of its own.
         self.macs.forget_if(version, |entry| {
             let before = before.as_ref().and_then(|before| before.find(entry.port));
             let is_same = |now: &PortInfo| before.is_some_and(|before| before.vlans == now.vlans);
-            !ports.find(entry.port).is_some_and(is_same)
+            !ports.find(entry.port).is_some_and(is_same) || ports.mirrors.is_output(entry.port)
         });
         self.ports.set(Arc::new(ports), version);
     }
@@ -122,6 +149,7 @@ impl VersionedBridge {
     /// Ends the bridge; the caller removes its rules.
     pub(crate) fn end(&mut self, version: Version) {
         self.settings.end(version);
+        self.mirror_counters.clear();
         self.ports.end(version);
         self.groups.end_all(version);
         self.meters.end_all(version);
@@ -254,6 +282,20 @@ impl VersionedBridge {
             && self.macs.is_empty()
             && self.tables.values().all(RuleTable::is_empty)
     }
+}
+
+/// Returns the counters of the mirrors of `settings`, those of `old` where the names agree.
+fn counters(
+    settings: &BridgeSettings,
+    mut old: BTreeMap<String, Arc<MirrorCounter>>,
+) -> BTreeMap<String, Arc<MirrorCounter>> {
+    let mut kept = BTreeMap::new();
+    for Mirror { name, .. } in &settings.mirrors {
+        kept.entry(name.clone()).or_insert_with(|| {
+            old.remove(name).unwrap_or_else(|| Arc::new(MirrorCounter::new(name)))
+        });
+    }
+    kept
 }
 
 /// Sorts rules by table and then by age.

@@ -176,8 +176,10 @@ impl UpdateBatch {
     pub(crate) fn learn_mac(&mut self, bridge: &mut VersionedBridge, sighting: &MacSighting) {
         let Some(settings) = bridge.settings(self.version) else { return };
         let macs_max = settings.macs_max;
-        let port = bridge.ports(self.version).and_then(|ports| ports.find(sighting.port));
-        if port.is_some_and(|port| port.vlans.carries(sighting.vlan)) {
+        let Some(ports) = bridge.ports(self.version) else { return };
+        let port = ports.find(sighting.port);
+        let carries = port.is_some_and(|port| port.vlans.carries(sighting.vlan));
+        if carries && !ports.mirrors.is_output(sighting.port) {
             let changed = bridge.macs.learn(sighting, macs_max, self.version, self.now);
             self.push_macs(sighting.bridge, changed);
         }

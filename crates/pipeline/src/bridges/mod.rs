@@ -1,8 +1,10 @@
-//! Bridges: settings, ports, and the MAC table of NORMAL.
+//! Bridges: settings, ports, mirrors, and the MAC table of NORMAL.
 
 pub(crate) mod bridge;
 pub(crate) mod mac_ages;
 pub(crate) mod mac_table;
+pub(crate) mod mirror;
+pub(crate) mod mirror_table;
 pub(crate) mod port;
 pub(crate) mod port_table;
 pub(crate) mod port_vlans;

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use shunt_flow::PortNo;
 
-use super::port::PortInfo;
+use super::{mirror_table::MirrorTable, port::PortInfo};
 use crate::{id::BridgeId, versions::delta::Object};
 
 /// The ports of a bridge by number, and properties of all of them.
@@ -15,12 +15,18 @@ pub(crate) struct PortTable {
     pub(crate) filters_ingress: bool,
     /// True if some port drops packets that are sent on it.
     pub(crate) filters_egress: bool,
+    pub(crate) mirrors: MirrorTable,
 }
 
 impl PortTable {
-    pub(crate) fn new(mut ports: Vec<PortInfo>) -> Self {
+    /// Sorts ports by number. `mirrors` finds the ports of the mirrors.
+    pub(crate) fn new(
+        mut ports: Vec<PortInfo>,
+        mirrors: impl FnOnce(&[PortInfo]) -> MirrorTable,
+    ) -> Self {
         ports.sort_by_key(|port| port.number);
         Self {
+            mirrors: mirrors(&ports),
             filters_ingress: ports.iter().any(|port| !port.may_receive()),
             filters_egress: ports.iter().any(|port| !port.may_send()),
             ports: ports.into(),
@@ -33,12 +39,15 @@ impl PortTable {
 
     /// Returns the objects that change when this table replaces `before`.
     ///
-    /// At least the list of all ports changes.
+    /// At least the list of all ports changes. Mirrors are a part of the bridge.
     pub(crate) fn changed_from(&self, before: Option<&Self>, bridge: BridgeId) -> Vec<Object> {
         let mut objects = vec![Object::Ports(bridge)];
         let filters = |own: &Self| (own.filters_ingress, own.filters_egress);
         if before.map(filters) != Some(filters(self)) {
             objects.push(Object::PortFilters(bridge));
+        }
+        if before.is_some_and(|before| before.mirrors != self.mirrors) {
+            objects.push(Object::Bridge(bridge));
         }
         let all = self.ports.iter().chain(before.into_iter().flat_map(|own| own.ports.iter()));
         let numbers: BTreeSet<_> = all.map(|port| port.number).collect();
@@ -47,6 +56,11 @@ impl PortTable {
         let changed = numbers.into_iter().filter(is_changed);
         objects.extend(changed.map(|number| Object::Port(bridge, number)));
         objects
+    }
+
+    /// Returns whether each packet that arrives goes to the tables, and nowhere else.
+    pub(crate) const fn has_plain_ingress(&self) -> bool {
+        !self.filters_ingress && self.mirrors.is_empty()
     }
 
     /// Returns the port with a number.

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use super::mirror::Mirror;
 use crate::id::TableId;
 
 /// The settings of a bridge.
@@ -17,6 +18,8 @@ pub struct BridgeSettings {
     pub mac_ageing: Duration,
     /// The most MAC addresses that NORMAL learns, at least 1.
     pub macs_max: usize,
+    /// The mirrors, at most [`Mirror::COUNT_MAX`]. Those of equal names share a counter.
+    pub mirrors: Vec<Mirror>,
 }
 
 impl Default for BridgeSettings {
@@ -27,6 +30,7 @@ impl Default for BridgeSettings {
             overflow: Overflow::Refuse,
             mac_ageing: Duration::from_secs(300),
             macs_max: 8192,
+            mirrors: Vec::new(),
         }
     }
 }

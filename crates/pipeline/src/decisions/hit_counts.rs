@@ -13,7 +13,7 @@ use std::{collections::VecDeque, sync::Arc};
 use shunt_flow::hash::split_mix;
 
 use crate::{
-    bridges::bridge::VersionedBridges,
+    bridges::{bridge::VersionedBridges, mirror::MirrorHit},
     id::{BridgeId, TableId},
     tables::rule::Rule,
     time::Time,
@@ -55,6 +55,7 @@ enum HitTarget {
     /// A table without a match.
     TableMiss(BridgeId, TableId),
     Group(GroupHit),
+    Mirror(MirrorHit),
     Refresh(Refresh),
 }
 
@@ -152,6 +153,12 @@ impl HitCounts {
             _ => false,
         };
         self.slot(hash, is_same, || HitTarget::Group(hit.clone()))
+    }
+
+    /// Returns the slot of a mirror that copied the packet.
+    pub(crate) fn of_mirror(&mut self, hit: &MirrorHit) -> u32 {
+        let is_same = |target: &HitTarget| matches!(target, HitTarget::Mirror(own) if own == hit);
+        self.slot(address(&hit.0), is_same, || HitTarget::Mirror(hit.clone()))
     }
 
     /// Returns the slot of an object that the packet refreshes.
@@ -276,6 +283,7 @@ impl HitCount {
             }
             HitTarget::TableMiss(bridge, table) => credit_table(*bridge, *table, false),
             HitTarget::Group(hit) => hit.credit(packets, bytes),
+            HitTarget::Mirror(hit) => hit.credit(packets, bytes),
             HitTarget::Refresh(refresh) => return refresh.touch(self.used).cloned(),
         }
         None
@@ -288,6 +296,7 @@ impl HitTarget {
             Self::Rule(rule) => rule_hash(rule),
             Self::TableMiss(bridge, table) => miss_hash(*bridge, *table),
             Self::Group(hit) => group_hash(hit),
+            Self::Mirror(hit) => address(&hit.0),
             Self::Refresh(refresh) => refresh_hash(refresh),
         }
     }
@@ -297,6 +306,7 @@ impl HitTarget {
         match self {
             Self::Rule(rule) => Arc::strong_count(rule) == 1,
             Self::Group(hit) => Arc::strong_count(&hit.group) == 1,
+            Self::Mirror(hit) => Arc::strong_count(&hit.0) == 1,
             Self::TableMiss(..) | Self::Refresh(_) => false,
         }
     }

@@ -4,6 +4,7 @@ mod conjunction;
 mod groups;
 mod labels;
 mod learn;
+mod mirror;
 mod normal;
 
 use std::time::Duration;
@@ -20,7 +21,10 @@ use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo, layout::word};
 use super::visible;
 use crate::{
     action::{Action, ControllerAction, PacketInReason, Subfield},
-    bridges::port::{PortConfig, PortInfo, PortKind},
+    bridges::{
+        mirror::Mirror,
+        port::{PortConfig, PortInfo, PortKind},
+    },
     id::{BridgeId, Cookie, DatapathPort, TableId},
     tables::{
         flow_mod::{FlowMod, FlowModCommand, TableSelector},
@@ -46,6 +50,8 @@ pub enum Op {
     Commit(BridgeId, Vec<BundleStep>),
     /// Sets the ports of a bridge.
     SetPorts(BridgeId, Vec<PortInfo>),
+    /// Sets the mirrors of a bridge.
+    SetMirrors(BridgeId, Vec<Mirror>),
     /// Removes the rules with timeouts that have passed at this moment.
     /// All other operations happen at time zero.
     Expire(Time),
@@ -57,15 +63,19 @@ pub enum Op {
 
 /// Generates the operations that build a world.
 ///
-/// First come the ports of both bridges, then groups and meters, then rules, and the packets that
-/// learn actions process.
+/// First come the ports of both bridges, then groups and meters, then rules, mirrors, and the packets
+/// that learn actions process.
 pub fn world() -> impl Strategy<Value = Vec<Op>> {
     let built = prop_oneof![2 => plain_world(), 2 => labels::world(), 1 => goto_world()];
     // Boxed, because the value would be on the stack of each test.
-    (built.boxed(), vec(packet(), 0..6)).prop_map(|(mut world, learning_keys)| {
-        world.extend(learning_keys.into_iter().map(|key| Op::LearnFrom(Box::new(key))));
-        world
-    })
+    let [one, two] = BRIDGES.map(mirror::first);
+    (built.boxed(), one, two, vec(packet(), 0..6)).prop_map(
+        |(mut world, one, two, learning_keys)| {
+            world.extend([one, two].concat());
+            world.extend(learning_keys.into_iter().map(|key| Op::LearnFrom(Box::new(key))));
+            world
+        },
+    )
 }
 
 fn plain_world() -> impl Strategy<Value = Vec<Op>> {
@@ -129,6 +139,7 @@ pub fn op() -> impl Strategy<Value = Op> {
         8 => mods.prop_map(|(id, mods)| Op::Apply(id, mods)),
         5 => groups::op(),
         1 => new_ports.prop_map(|(id, ports)| Op::SetPorts(id, ports)),
+        1 => mirror::op(),
         3 => packet().prop_map(|key| Op::LearnFrom(Box::new(key))),
         1 => Just(Op::Reclaim),
     ]

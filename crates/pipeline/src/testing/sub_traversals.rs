@@ -35,6 +35,11 @@ pub fn merged<'a>(sub_traversals: impl IntoIterator<Item = &'a Traversal>) -> Tr
             .flat_map(|sub_traversal| &sub_traversal.group_hits)
             .cloned()
             .collect(),
+        mirror_hits: sub_traversals
+            .iter()
+            .flat_map(|sub_traversal| &sub_traversal.mirror_hits)
+            .cloned()
+            .collect(),
         learnings: sub_traversals
             .iter()
             .flat_map(|sub_traversal| &sub_traversal.learnings)

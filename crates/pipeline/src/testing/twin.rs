@@ -161,8 +161,18 @@ impl Twin {
                         let now = vlans(ports, *own);
                         now.is_some() && now == vlans(&old, *own)
                     });
+                    bridge.forget_mirror_outputs();
                 }
                 self.pipeline.set_ports(*id, ports.clone()).ok()
+            }
+            Op::SetMirrors(id, mirrors) => {
+                if let Some(bridge) = self.world.bridges.get_mut(id) {
+                    bridge.mirrors.clone_from(mirrors);
+                    bridge.forget_mirror_outputs();
+                }
+                let mirrors = mirrors.clone();
+                let settings = BridgeSettings { mirrors, ..BridgeSettings::default() };
+                self.pipeline.set_settings(*id, settings).ok()
             }
             Op::LearnFrom(key) => {
                 let execution = self.execute(&self.translate(key), key);
@@ -294,9 +304,12 @@ fn one_by_one(op: &Op) -> Vec<Op> {
         Op::Modify(id, mods) => {
             mods.iter().map(|request| Op::Modify(*id, vec![request.clone()])).collect()
         }
-        Op::Commit(..) | Op::SetPorts(..) | Op::Expire(_) | Op::LearnFrom(_) | Op::Reclaim => {
-            Vec::new()
-        }
+        Op::Commit(..)
+        | Op::SetPorts(..)
+        | Op::SetMirrors(..)
+        | Op::Expire(_)
+        | Op::LearnFrom(_)
+        | Op::Reclaim => Vec::new(),
     }
 }
 

@@ -13,7 +13,10 @@ use self::registry::groups_named;
 use super::{LearnEffect, PacketEffects, oracle::belongs};
 use crate::{
     action::Action,
-    bridges::port::{PortConfig, PortInfo, PortKind},
+    bridges::{
+        mirror::Mirror,
+        port::{PortConfig, PortInfo, PortKind},
+    },
     groups::group::GroupMod,
     id::{BridgeId, Cookie, DatapathPort, GroupId, MeterId, RuleId, TableId},
     meters::meter::MeterConfig,
@@ -65,6 +68,8 @@ pub struct WorldBridge {
     /// Ports of MAC addresses by VLAN.
     /// Each has a number that changes when the address moves.
     pub macs: BTreeMap<(u16, [u8; 6]), (PortNo, u64)>,
+    /// The mirrors of the bridge.
+    pub mirrors: Vec<Mirror>,
 }
 
 /// The state of a bridge that requests change.
@@ -89,7 +94,7 @@ impl World {
         let Some(bridge) = self.bridges.get(&id).cloned() else {
             return Err(ModificationError::NoSuchBridge(id));
         };
-        let WorldBridge { ports, rules, groups, meters, macs } = bridge;
+        let WorldBridge { rules, groups, meters, .. } = bridge.clone();
         let mut tables = Tables { rules, groups, meters };
         for request in mods {
             let owned = owned(&tables.rules);
@@ -101,7 +106,7 @@ impl World {
             remove_orphans(&mut tables.rules, owned);
         }
         let Tables { rules, groups, meters } = tables;
-        self.bridges.insert(id, WorldBridge { ports, rules, groups, meters, macs });
+        self.bridges.insert(id, WorldBridge { rules, groups, meters, ..bridge });
         Ok(())
     }
 
@@ -180,7 +185,10 @@ impl World {
                     let bridge = self.bridges.get_mut(&seen.bridge);
                     let is_still =
                         |port: &PortInfo| port.number == seen.port && belongs(port, seen.vlan);
-                    let bridge = bridge.filter(|own| own.ports.iter().any(is_still));
+                    let bridge = bridge.filter(|own| {
+                        let mut ports = own.ports.iter().filter(|port| is_still(port));
+                        ports.any(|port| !own.is_mirror_output(port))
+                    });
                     bridge.into_iter().for_each(|own| {
                         let held = own.macs.get(&(seen.vlan, seen.mac));
                         if held.is_none_or(|(port, _)| *port != seen.port) {
@@ -192,7 +200,8 @@ impl World {
                 }
             };
             let Some(bridge) = self.bridges.get(&one.bridge) else { continue };
-            let WorldBridge { ports, rules, groups, meters, macs } = bridge.clone();
+            let bridge = bridge.clone();
+            let WorldBridge { rules, groups, meters, .. } = bridge.clone();
             let mut tables = Tables { rules, groups, meters };
             let rules = &mut tables.rules;
             let owned = owned(rules);
@@ -226,7 +235,7 @@ impl World {
             }
             remove_orphans(&mut tables.rules, owned);
             let Tables { rules, groups, meters } = tables;
-            self.bridges.insert(one.bridge, WorldBridge { ports, rules, groups, meters, macs });
+            self.bridges.insert(one.bridge, WorldBridge { rules, groups, meters, ..bridge });
         }
     }
 

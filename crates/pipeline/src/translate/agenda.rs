@@ -16,8 +16,8 @@
 //! `goto` ends the visit and begins the next in its place. `resubmit` puts `Return`, `EndVisit` and
 //! the lookup on top. `clone` puts `Restore` under its actions and under an execution of its copy
 //! of the action set. An output to a patch port puts `EnterPeer` on top, which puts `Leave` under a
-//! walk of its own. A group puts `Leave` under the actions of a bucket. NORMAL puts `RestorePacket`
-//! under an output with another tag. `exit` drops all steps down to the nearest `Leave`; too many
+//! walk of its own. A group puts `Leave` under the actions of a bucket. NORMAL and mirrors put
+//! `RestorePacket` under an output with another tag. `exit` drops all steps down to the nearest `Leave`; too many
 //! labels, to the one of a bucket.
 
 use std::{ops::ControlFlow, slice, vec};
@@ -25,7 +25,11 @@ use std::{ops::ControlFlow, slice, vec};
 use shunt_flow::PortNo;
 
 use super::{
-    actions::{normal::NormalFlood, output::Flood},
+    actions::{
+        mirror::{MirrorCopies, MirrorFlood},
+        normal::NormalFlood,
+        output::Flood,
+    },
     nesting::Saved,
     rule_context::{RuleContext, RunningRule},
     working_packet::SavedPacket,
@@ -59,6 +63,10 @@ pub(super) enum AgendaStep<'a> {
     Flood(Flood<'a>),
     /// The rest of a flood by NORMAL.
     NormalFlood(NormalFlood<'a>),
+    /// The rest of the copies for mirrors.
+    Mirror(MirrorCopies<'a>),
+    /// The rest of a flood of a copy for a mirror.
+    MirrorFlood(MirrorFlood<'a>),
     /// Walk through the tables from the first one.
     Walk,
     /// Look up in a table and run the matched rule. `port` replaces the ingress port.
@@ -157,6 +165,8 @@ impl<'a> Agenda<'a> {
             | AgendaStep::Buckets(_)
             | AgendaStep::Flood(_)
             | AgendaStep::NormalFlood(_)
+            | AgendaStep::Mirror(_)
+            | AgendaStep::MirrorFlood(_)
             | AgendaStep::Walk
             | AgendaStep::LookUp { .. }
             | AgendaStep::EndVisit

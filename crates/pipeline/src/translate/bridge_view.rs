@@ -13,6 +13,7 @@ use crate::{
     bridges::{
         bridge::{VersionedBridge, VersionedBridges},
         mac_table::MacEntry,
+        mirror_table::MirrorTable,
         port::PortInfo,
         port_table::PortTable,
     },
@@ -102,6 +103,13 @@ impl<'a> BridgeView<'a> {
     fn port_filters(self, recorder: &mut Recorder) -> &'a PortTable {
         recorder.read(Object::PortFilters(self.id));
         self.ports
+    }
+
+    /// Returns the mirrors of the bridge, if some copy packets.
+    ///
+    /// They are a part of the bridge, which every recorded view has read.
+    pub(super) fn mirrors(self) -> Option<&'a MirrorTable> {
+        Some(&self.ports.mirrors).filter(|mirrors| !mirrors.is_empty())
     }
 
     /// Returns a port of the bridge.

@@ -8,7 +8,8 @@ use super::{
     agenda::AgendaStep,
     bridge_view::{BridgeView, TablesAtVersion},
     lookup::{find_unrecorded, is_altered},
-    translation::{HitRecorder, Translation},
+    translated_packet::HitRecorder,
+    translation::Translation,
 };
 use crate::{
     action::Action,
@@ -58,7 +59,7 @@ fn batch(
 ) {
     // The packets of a burst have one ingress port.
     let number = keys.first().map_or(0, FlowKey::bridge);
-    let view = find_bridge(tables, number).filter(|view| !view.ports().filters_ingress);
+    let view = find_bridge(tables, number).filter(|view| view.ports().has_plain_ingress());
     let first = view.and_then(|view| view.table(TableId::FIRST));
     let mut rules = [None; LOOKUP_MAX];
     if let Some(learned) = first.and_then(RuleTable::learned) {
@@ -111,6 +112,9 @@ pub(crate) fn packet(
     decision.actions = decided.actions;
     for hit in &decided.group_hits {
         decision.hits.push(hits.of_group(hit));
+    }
+    for hit in &decided.mirror_hits {
+        decision.hits.push(hits.of_mirror(hit));
     }
     let (learnings, mut refreshes) = decided.learn_requests.finish();
     match result {

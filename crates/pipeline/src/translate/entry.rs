@@ -7,7 +7,8 @@ use shunt_flow::{FieldId, FlowKey, SparseKey, layout::word};
 use super::{
     bridge_view::{BridgeView, TablesAtVersion},
     record::recorder::Recorder,
-    translation::{TranslatedPacket, Translation},
+    translated_packet::TranslatedPacket,
+    translation::Translation,
 };
 use crate::{
     action::Action,
@@ -71,13 +72,15 @@ pub(super) fn translate<'a>(
     recorder.consult(FieldId::RecircId, u128::MAX);
     let bridge = u16::try_from(key.bridge()).ok().map(BridgeId::new);
     let bridge = bridge.and_then(|id| BridgeView::find(tables, id, &mut recorder));
-    let (result, recorder, group_hits) = match bridge {
+    let (result, recorder, group_hits, mirror_hits) = match bridge {
         Some(bridge) => {
             let (result, translated) = Translation::run_in(tables, key, bridge, recorder, run);
-            let TranslatedPacket { actions, learn_requests, group_hits, recorder } = translated;
-            (result.map(|()| (actions, learn_requests.finish())), recorder, group_hits)
+            let TranslatedPacket { actions, learn_requests, group_hits, mirror_hits, recorder } =
+                translated;
+            let result = result.map(|()| (actions, learn_requests.finish()));
+            (result, recorder, group_hits, mirror_hits)
         }
-        None => (Err(TraversalError::NoSuchPort), recorder, Vec::new()),
+        None => (Err(TraversalError::NoSuchPort), recorder, Vec::new(), Vec::new()),
     };
     let drop_cause = recorder.drop_cause();
     let (mask, visits, reads) = recorder.finish();
@@ -93,6 +96,7 @@ pub(super) fn translate<'a>(
         visits,
         reads,
         group_hits: group_hits.into(),
+        mirror_hits: mirror_hits.into(),
         learnings,
         refreshes: refreshes.into(),
         actions: actions.into(),

@@ -4,6 +4,7 @@
 //! entry            the entry points, and the traversal that each returns
 //! decide           decisions about single packets, without a record
 //! translation      the parts of a translation, and the loop that runs its agenda
+//! translated_packet  its results, and the hits of one that is not recorded
 //! agenda           the steps that are still to do
 //! nesting          clones, buckets and peer bridges: steps on a copy of the packet
 //! working_packet   the packet: key, consulted bits, emitted actions
@@ -39,6 +40,7 @@ mod record;
 mod rule_context;
 #[cfg(test)]
 mod tests;
+mod translated_packet;
 mod translation;
 mod working_packet;
 

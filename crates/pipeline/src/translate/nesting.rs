@@ -89,6 +89,8 @@ impl<'a> Nesting<'_, 'a> {
                 | AgendaStep::Buckets(_)
                 | AgendaStep::Flood(_)
                 | AgendaStep::NormalFlood(_)
+                | AgendaStep::Mirror(_)
+                | AgendaStep::MirrorFlood(_)
                 | AgendaStep::Walk
                 | AgendaStep::LookUp { .. }
                 | AgendaStep::Return { .. }

@@ -65,6 +65,7 @@ pub(super) fn freeze_with_hidden(
         context: state.rule.context,
         rule: state.rule.named(names_rule),
         limits,
+        mirrored: packet.mirror.done,
     }
 }
 
@@ -86,6 +87,8 @@ impl AgendaStep<'_> {
             | Self::Buckets(_)
             | Self::Flood(_)
             | Self::NormalFlood(_)
+            | Self::Mirror(_)
+            | Self::MirrorFlood(_)
             | Self::EndVisit
             | Self::Return { .. }
             | Self::EnterPeer { .. }
@@ -205,14 +208,16 @@ fn frozen_step(step: &AgendaStep<'_>, names_rule: bool) -> Option<FrozenStep> {
             FrozenStep::Return { context, rule: rule.named(names_rule), depth }
         }
         // Nothing below these steps is frozen; the actions of a bucket or of a port of a flood lie
-        // above one.
+        // above one. Copies for mirrors are done before the next action.
         AgendaStep::EnterPeer { .. }
         | AgendaStep::RestorePacket(_)
         | AgendaStep::Restore(_)
         | AgendaStep::Leave(_)
         | AgendaStep::Buckets(_)
         | AgendaStep::Flood(_)
-        | AgendaStep::NormalFlood(_) => return None,
+        | AgendaStep::NormalFlood(_)
+        | AgendaStep::Mirror(_)
+        | AgendaStep::MirrorFlood(_) => return None,
     })
 }
 

@@ -16,6 +16,7 @@ use super::{
         fin_timeout::fin_timeout,
         group::{self, meter},
         learn::learn,
+        mirror::{mirror_copies, mirror_flood, mirror_received},
         multipath::multipath,
         normal::normal_flood,
         output::Egress,
@@ -37,6 +38,7 @@ use super::{
     recirculation::{freeze, thawed_steps},
     record::recorder::Recorder,
     rule_context::{ActionOrigin, RuleContext},
+    translated_packet::{HitRecorder, TranslatedPacket},
     working_packet::{
         WorkingPacket,
         fields::{DESTINATION_PORTS, SOURCE_PORTS},
@@ -46,7 +48,6 @@ use crate::{
     action::{Action, Subfield},
     bridges::port::PortInfo,
     continuations::continuation::{Continuation, FrozenState},
-    decisions::hit_counts::HitCounts,
     id::{BridgeId, GroupId, TableId},
     tables::rule::{Instructions, Rule},
     traversals::{
@@ -71,28 +72,6 @@ pub(super) struct Translation<'a> {
     known_visits: KnownVisits<'a>,
     /// Recorder of hits, if nothing else is recorded.
     hits: Option<HitRecorder<'a>>,
-}
-
-/// The hits of a packet that is decided without a record.
-pub(super) struct HitRecorder<'a> {
-    pub(super) counts: &'a mut HitCounts,
-    /// The slots of the packet.
-    pub(super) slots: &'a mut Vec<u32>,
-}
-
-impl HitRecorder<'_> {
-    /// Records a lookup.
-    pub(super) fn visit(&mut self, bridge: BridgeId, table: TableId, rule: Option<&Arc<Rule>>) {
-        self.slots.push(self.counts.of_lookup(bridge, table, rule));
-    }
-}
-
-/// The results of a translation.
-pub(super) struct TranslatedPacket {
-    pub(super) actions: Vec<DatapathAction>,
-    pub(super) learn_requests: LearnRequests,
-    pub(super) group_hits: Vec<GroupHit>,
-    pub(super) recorder: Recorder,
 }
 
 impl<'a> Translation<'a> {
@@ -120,9 +99,8 @@ impl<'a> Translation<'a> {
         };
         let result = run(&mut translation);
         let Self { packet, learn_requests, group_hits, .. } = translation;
-        let WorkingPacket { builder, recorder, .. } = packet;
-        let actions = builder.finish();
-        (result, TranslatedPacket { actions, learn_requests, group_hits, recorder })
+        let translated = TranslatedPacket::of(packet, &result, learn_requests, group_hits);
+        (result, translated)
     }
 
     /// Runs a translation that records its hits alone, and returns its results.
@@ -151,9 +129,8 @@ impl<'a> Translation<'a> {
         let result = translation.begin(start);
         let Self { packet, agenda, learn_requests, group_hits, .. } = translation;
         buffers.steps = agenda.into_memory();
-        let WorkingPacket { builder, recorder, .. } = packet;
-        let actions = builder.finish();
-        (result, TranslatedPacket { actions, learn_requests, group_hits, recorder })
+        let translated = TranslatedPacket::of(packet, &result, learn_requests, group_hits);
+        (result, translated)
     }
 
     /// Sets the task at partition points, and the visits that are known already.
@@ -181,8 +158,12 @@ impl<'a> Translation<'a> {
         // The packet did not arrive on its `in_port`. So the translation compares outputs with this
         // port, and not the datapath.
         self.packet.recorder.wrote_word(usize::from(word::IN_PORT), u64::MAX);
+        if self.arrives_reserved() {
+            return Ok(());
+        }
         self.agenda.push(AgendaStep::ActionSet(RuleContext::PACKET_OUT));
         self.agenda.push(AgendaStep::Actions(actions.iter()));
+        mirror_received(&mut self.egress());
         self.run()
     }
 
@@ -221,8 +202,23 @@ impl<'a> Translation<'a> {
                 return Ok(());
             }
         }
+        if self.arrives_reserved() {
+            return Ok(());
+        }
         self.agenda.push(AgendaStep::Walk);
+        mirror_received(&mut self.egress());
         self.run()
+    }
+
+    /// Returns whether the ingress port is reserved for the copies of a mirror.
+    fn arrives_reserved(&mut self) -> bool {
+        let Some(mirrors) = self.state.bridge.mirrors() else { return false };
+        let ingress = self.packet.in_port();
+        let is_reserved = mirrors.is_output(ingress);
+        if is_reserved {
+            self.note(NotedDecision::MirrorOutputPort(ingress));
+        }
+        is_reserved
     }
 
     /// Runs the steps of the agenda until none is left.
@@ -270,6 +266,8 @@ impl<'a> Translation<'a> {
             }
             AgendaStep::Flood(flood) => self.egress().flood(flood)?,
             AgendaStep::NormalFlood(flood) => normal_flood(&mut self.egress(), flood)?,
+            AgendaStep::Mirror(copies) => mirror_copies(&mut self.egress(), copies)?,
+            AgendaStep::MirrorFlood(flood) => mirror_flood(&mut self.egress(), flood)?,
             AgendaStep::Walk => self.walk()?,
             AgendaStep::LookUp { table, port } => self.enter_table(table, port)?,
             AgendaStep::EndVisit => self.packet.recorder.end_visit(),
@@ -451,6 +449,7 @@ impl<'a> Translation<'a> {
         self.agenda = Agenda::new(thawed_steps(&frozen.steps));
         self.state.thaw(frozen);
         self.limits = frozen.limits;
+        self.packet.mirror.done = frozen.mirrored;
     }
 
     /// Looks up in a table, unless the translation ends here.
@@ -545,7 +544,9 @@ impl<'a> Translation<'a> {
             recorder.note(bridge, NotedDecision::IngressPortDisabled(port));
             return Ok(());
         }
-        self.nesting().enter_bridge(peer, port)
+        self.nesting().enter_bridge(peer, port)?;
+        mirror_received(&mut self.egress());
+        Ok(())
     }
 
     /// `group`: runs buckets, each on a copy of the packet.

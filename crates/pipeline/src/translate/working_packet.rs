@@ -13,19 +13,23 @@
 mod action_builder;
 pub(super) mod fields;
 mod mpls;
-mod vlan;
+pub(super) mod vlan;
 
 use shunt_flow::{
     FieldId, FlowKey, FlowMask, Match, PortNo, field::Prerequisite, layout::word, prerequisite,
 };
 
 use self::action_builder::{ActionBuilder, Uncommitted};
-use super::record::{
-    foreign_bits::IN_PORT_BITS,
-    recorder::{Recorder, RewrittenBits, words},
+use super::{
+    actions::mirror::MirrorState,
+    record::{
+        foreign_bits::IN_PORT_BITS,
+        recorder::{Recorder, RewrittenBits, words},
+    },
 };
 use crate::{
     action::Subfield,
+    bridges::mirror_table::MirrorSet,
     continuations::hidden_state::is_naming,
     id::BridgeId,
     traversals::{datapath_action::DatapathAction, traversal::TraversalError},
@@ -37,6 +41,8 @@ pub(super) struct WorkingPacket {
     headers: HeaderState,
     pub(super) recorder: Recorder,
     pub(super) builder: ActionBuilder,
+    /// The mirrors of the current bridge that have copied the packet.
+    pub(super) mirror: MirrorState,
 }
 
 /// The headers that the key shows.
@@ -55,6 +61,8 @@ pub(super) struct SavedPacket {
     written: RewrittenBits,
     uncommitted: Uncommitted,
     headers: HeaderState,
+    /// The mirrors that have copied the packet, in the bridge where it was saved.
+    mirrored: MirrorSet,
 }
 
 impl WorkingPacket {
@@ -62,7 +70,8 @@ impl WorkingPacket {
     #[inline]
     pub(super) fn new(key: FlowKey, recorder: Recorder) -> Self {
         let builder = ActionBuilder::default();
-        Self { key, headers: HeaderState::Parsed, recorder, builder }
+        let mirror = MirrorState::default();
+        Self { key, headers: HeaderState::Parsed, recorder, builder, mirror }
     }
 
     /// Collects the actions in empty memory.
@@ -77,11 +86,17 @@ impl WorkingPacket {
             written: self.recorder.save(),
             uncommitted: self.builder.save(),
             headers: self.headers,
+            mirrored: self.mirror.done,
         }
     }
 
     /// Puts the packet back as it was saved.
+    ///
+    /// The mirrors of the same bridge that have copied it meanwhile do not copy it again.
     pub(super) fn restore(&mut self, saved: SavedPacket) -> Result<(), TraversalError> {
+        if self.key.bridge() != saved.key.bridge() {
+            self.mirror.done = saved.mirrored;
+        }
         self.key = saved.key;
         self.recorder.restore(saved.written);
         self.headers = saved.headers;
@@ -167,6 +182,7 @@ impl WorkingPacket {
         self.write_hidden(word::ACTSET_OUTPUT, 0);
         self.write_hidden(word::BRIDGE, u64::from(bridge.number()));
         self.write(FieldId::InPort, u128::from(port.number()), u128::MAX);
+        self.mirror.done = MirrorSet::default();
     }
 
     /// Replaces the hidden state, and the ingress port if a continuation has one.

@@ -22,6 +22,8 @@ pub enum DropCause {
     ///
     /// By `OFPPC_PORT_DOWN` or `OFPPC_NO_RECV`.
     IngressPortDisabled,
+    /// The ingress port is the output port of a mirror.
+    MirrorOutputPort,
     /// A controller disabled sending on the output port.
     ///
     /// By `OFPPC_PORT_DOWN` or `OFPPC_NO_FWD`.
@@ -66,6 +68,13 @@ pub struct TranslationNote {
 pub enum NotedDecision {
     /// Receiving is disabled on the ingress port.
     IngressPortDisabled(PortNo),
+    /// The ingress port is the output port of a mirror.
+    MirrorOutputPort(PortNo),
+    /// A mirror copies the packet.
+    Mirrored {
+        /// Index of the mirror among those of its bridge.
+        mirror: u8,
+    },
     /// Sending is disabled on the output port.
     OutputPortDisabled(PortNo),
     /// The output port does not exist, or has no device.
@@ -124,6 +133,7 @@ impl NotedDecision {
     pub const fn drop_cause(self) -> Option<DropCause> {
         Some(match self {
             Self::IngressPortDisabled(_) => DropCause::IngressPortDisabled,
+            Self::MirrorOutputPort(_) => DropCause::MirrorOutputPort,
             Self::OutputPortDisabled(_) => DropCause::OutputPortDisabled,
             Self::OutputPortMissing(_) => DropCause::OutputPortMissing,
             Self::Hairpin(_) => DropCause::Hairpin,
@@ -138,7 +148,7 @@ impl NotedDecision {
                 DropCause::LearnedOnIngressPort
             }
             Self::Flood { .. } => DropCause::FloodWithoutPorts,
-            Self::Learned { .. } => return None,
+            Self::Learned { .. } | Self::Mirrored { .. } => return None,
         })
     }
 }

@@ -7,7 +7,7 @@ use shunt_flow::{SparseKey, SparseMask};
 
 use super::{datapath_action::DatapathAction, drop_cause::DropCause};
 use crate::{
-    bridges::mac_table::MacEntry,
+    bridges::{mac_table::MacEntry, mirror::MirrorHit},
     continuations::continuation::Continuation,
     groups::group::Group,
     id::{BridgeId, TableId},
@@ -40,6 +40,8 @@ pub struct Traversal {
     pub reads: Box<[Object]>,
     /// Groups that chose buckets, in order.
     pub group_hits: Box<[GroupHit]>,
+    /// Mirrors that copied the packet, in order.
+    pub mirror_hits: Box<[MirrorHit]>,
     /// The learn requests of the packet: a traversal with learn requests is not cached.
     pub learnings: Vec<Learning>,
     /// The refreshes of the packet and of later hits.
@@ -102,7 +104,7 @@ impl Traversal {
     /// Returns whether `again`, a translation of a packet of the same region, decides
     /// the same.
     ///
-    /// That is: the same rules, groups and refreshes to credit, the same actions, and no learn
+    /// That is: the same rules, groups, mirrors and refreshes to credit, the same actions, and no learn
     /// requests.
     #[must_use]
     pub fn decides_like(&self, again: &Self) -> bool {
@@ -111,6 +113,7 @@ impl Traversal {
             && self.error == again.error
             && self.drop_cause == again.drop_cause
             && self.group_hits == again.group_hits
+            && self.mirror_hits == again.mirror_hits
             && again.learnings.is_empty()
             && self.refreshes == again.refreshes
             && self.visits.len() == again.visits.len()
@@ -137,6 +140,10 @@ impl Traversal {
                 .group_hits
                 .iter()
                 .eq(sub_traversals.iter().flat_map(|sub_traversal| &sub_traversal.group_hits))
+            && self
+                .mirror_hits
+                .iter()
+                .eq(sub_traversals.iter().flat_map(|sub_traversal| &sub_traversal.mirror_hits))
             && self.refreshes.iter().all(|own| refreshes().any(|part| part == own))
             && refreshes().all(|part| self.refreshes.contains(part))
     }

@@ -15,6 +15,7 @@ mod labels;
 mod learn;
 mod masks;
 mod meters;
+mod mirrors;
 mod normal;
 mod outputs;
 mod ovn;

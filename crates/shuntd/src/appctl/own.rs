@@ -21,6 +21,8 @@ const FLOWS_MAX: usize = 4096;
 commands! {
     "shunt/add-bridge" "name [key=value..]", 1..=WORDS_MAX, Change, add_bridge,
         "Add a bridge: `shuntctl add-br`";
+    "shunt/add-mirror" "bridge name key=value [key=value..]", 3..=WORDS_MAX, Change, add_mirror,
+        "Add a mirror: `shuntctl add-mirror`";
     "shunt/add-port" "bridge name [key=value..]", 2..=WORDS_MAX, Change, add_port,
         "Add a port: `shuntctl add-port`";
     "shunt/announce" "bridge seconds flow [flow..]", 3..=FLOWS_MAX, Change, announce,
@@ -32,6 +34,8 @@ commands! {
         "Start a capture: `shuntctl capture`";
     "shunt/capture-stop" "id", 1..=1, Read, capture_stop, "Stop a capture";
     "shunt/del-bridge" "name", 1..=1, Change, del_bridge, "Delete a bridge: `shuntctl del-br`";
+    "shunt/del-mirror" "bridge name", 2..=2, Change, del_mirror,
+        "Delete a mirror: `shuntctl del-mirror`";
     "shunt/del-port" "name", 1..=1, Change, del_port, "Delete a port: `shuntctl del-port`";
     "shunt/drops" "", 0..=0, Read, drops, "Show dropped packets by reason: `shuntctl drops`";
     "shunt/entries" "[count]", 0..=1, Read, entries, "List cache entries: `shuntctl entries`";
@@ -61,6 +65,11 @@ commands! {
 async fn add_bridge(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let Some((name, words)) = arguments.split_first() else { return Err(missing()) };
     done(methods.switch.add_bridge(&setting::bridge(name, words)?).await)
+}
+
+async fn add_mirror(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    let [bridge, name, words @ ..] = arguments else { return Err(missing()) };
+    done(methods.switch.add_mirror(bridge, setting::mirror(name, words)?).await)
 }
 
 async fn add_port(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
@@ -102,6 +111,11 @@ async fn capture_stop(methods: &DaemonMethods, arguments: &[String]) -> Result<S
 
 async fn del_bridge(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     done(methods.switch.remove_bridge(first(arguments)).await)
+}
+
+async fn del_mirror(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    let [bridge, name] = arguments else { return Err(missing()) };
+    done(methods.switch.remove_mirror(bridge, name).await)
 }
 
 async fn del_port(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {

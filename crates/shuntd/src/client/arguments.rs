@@ -100,6 +100,31 @@ pub(super) enum Command {
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
+    /// Add a mirror, which copies packets of a bridge for analysis.
+    ///
+    /// `add-mirror br0 m1 select_all=true output_port=p9`,
+    /// `add-mirror br0 m2 select_src_port=p1,p2 select_vlan=10 output_vlan=99`.
+    ///
+    /// The output port sends copies alone: frames that arrive on it are dropped. `show` lists mirrors
+    /// with their counters.
+    AddMirror {
+        /// Name of the bridge.
+        bridge: String,
+        /// Name of the mirror.
+        name: String,
+        /// Select packets by select_all=true|false, select_src_port=PORT,.., select_dst_port=PORT,..,
+        /// select_vlan=VLAN,.. Send the copies to output_port=PORT or output_vlan=VLAN, with at most
+        /// snaplen=BYTES.
+        #[arg(value_name = "KEY=VALUE", required = true)]
+        settings: Vec<String>,
+    },
+    /// Delete a mirror.
+    DelMirror {
+        /// Name of the bridge.
+        bridge: String,
+        /// Name of the mirror.
+        name: String,
+    },
     /// Show the MAC addresses that NORMAL has learned in a bridge.
     Macs {
         /// Name of the bridge.

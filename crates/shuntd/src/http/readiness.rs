@@ -138,6 +138,7 @@ mod tests {
                 port("eth9", "down: ..", Some("port eth9: no device")),
                 port("patch", "no peer", None),
             ],
+            mirrors: Vec::new(),
         };
         let missing = missing(&[bridge], &["port x: refused".to_owned()]);
         let expected = [

@@ -1,7 +1,7 @@
 //! The metrics of bridges, ports, controllers and tables.
 
 use shunt_switch::{
-    BridgePortStatus, BridgeStatus, ControllerState, FlowTableStatus, PacketInTotals,
+    BridgePortStatus, BridgeStatus, ControllerState, FlowTableStatus, MirrorStatus, PacketInTotals,
 };
 
 use super::text::{Labels, Metric, MetricsText};
@@ -30,6 +30,18 @@ const PORT: [Metric<BridgePortStatus>; 5] = [
         own.tx_packets.into()
     }),
     ("shunt_port_sent_bytes_total", "counter", "Bytes sent on a port.", |own| own.tx_bytes.into()),
+];
+
+const MIRROR: [Metric<MirrorStatus>; 2] = [
+    ("shunt_mirror_packets_total", "counter", "Packets that a mirror copied.", |own| {
+        own.tx_packets.into()
+    }),
+    (
+        "shunt_mirror_bytes_total",
+        "counter",
+        "Bytes of the packets that a mirror copied, before they were truncated.",
+        |own| own.tx_bytes.into(),
+    ),
 ];
 
 const TABLE: [Metric<FlowTableStatus>; 3] = [
@@ -62,6 +74,10 @@ pub(crate) fn bridges(bridges: &[BridgeStatus], tables: &[FlowTableStatus]) -> S
     port_info(&mut text, &ports);
     let ports: Vec<_> = ports.into_iter().map(|port| (port_labels(port), port)).collect();
     text.families(&ports, &PORT);
+    let mirrors = bridges
+        .iter()
+        .flat_map(|bridge| bridge.mirrors.iter().map(|own| (mirror_labels(bridge, own), own)));
+    text.families(&mirrors.collect::<Vec<_>>(), &MIRROR);
     let numbers: Vec<String> = tables.iter().map(|own| own.table.to_string()).collect();
     let tables: Vec<_> = tables
         .iter()
@@ -72,6 +88,10 @@ pub(crate) fn bridges(bridges: &[BridgeStatus], tables: &[FlowTableStatus]) -> S
         .collect();
     text.families(&tables, &TABLE);
     text.into_text()
+}
+
+fn mirror_labels<'a>(bridge: &'a BridgeStatus, mirror: &'a MirrorStatus) -> Labels<'a> {
+    vec![("bridge", bridge.name.as_str()), ("mirror", mirror.options.name.as_str())]
 }
 
 fn port_labels(port: &BridgePortStatus) -> Labels<'_> {

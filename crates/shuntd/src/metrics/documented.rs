@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 use shunt_switch::{
     BridgePortStatus, BridgeStatus, ControllerState, ControllerStatus, DropStatus, FlowTableStatus,
-    ForecastSourceStatus, ForecastStatus, PacketInTotals, PortDropStatus, PortDrops,
-    TableEvictions, ThreadState, ThreadStatus, config::PortVlanMode,
+    ForecastSourceStatus, ForecastStatus, MirrorStatus, PacketInTotals, PortDropStatus, PortDrops,
+    TableEvictions, ThreadState, ThreadStatus,
+    config::{MirrorOptions, PortVlanMode},
 };
 
 use super::{tests::cache_status, *};
@@ -41,6 +42,8 @@ fn bridge_status() -> BridgeStatus {
         tx_dropped: 6,
         drops: Vec::new(),
     };
+    let options = MirrorOptions { name: "m1".to_owned(), ..MirrorOptions::default() };
+    let mirror = MirrorStatus { options, tx_packets: 12, tx_bytes: 13, trouble: None };
     let controller = |target: &str, state| ControllerStatus { target: target.to_owned(), state };
     BridgeStatus {
         name: "br0".to_owned(),
@@ -55,6 +58,7 @@ fn bridge_status() -> BridgeStatus {
         rules: 8,
         nic: None,
         ports: vec![port],
+        mirrors: vec![mirror],
     }
 }
 

@@ -13,7 +13,7 @@ pub(super) const LOCK: &str = "ovs_vswitchd";
 /// The columns that the daemon follows in a foreign database.
 ///
 /// `db_version` and `ovs_version` are not among them: `ovs-ctl` writes them, beside `ovsdb-server`.
-pub(super) const TABLES: [FollowedTable; 5] = [
+pub(super) const TABLES: [FollowedTable; 6] = [
     FollowedTable {
         name: "Open_vSwitch",
         read: &["bridges", "next_cfg", "other_config"],
@@ -21,7 +21,7 @@ pub(super) const TABLES: [FollowedTable; 5] = [
     },
     FollowedTable {
         name: "Bridge",
-        read: &["controller", "fail_mode", "name", "other_config", "ports"],
+        read: &["controller", "fail_mode", "mirrors", "name", "other_config", "ports"],
         written: &["datapath_id", "datapath_version"],
     },
     FollowedTable {
@@ -49,5 +49,19 @@ pub(super) const TABLES: [FollowedTable; 5] = [
         name: "Controller",
         read: &["target"],
         written: &["is_connected", "role", "status"],
+    },
+    FollowedTable {
+        name: "Mirror",
+        read: &[
+            "name",
+            "output_port",
+            "output_vlan",
+            "select_all",
+            "select_dst_port",
+            "select_src_port",
+            "select_vlan",
+            "snaplen",
+        ],
+        written: &["statistics"],
     },
 ];

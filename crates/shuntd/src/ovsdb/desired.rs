@@ -11,6 +11,8 @@ use shunt_switch::{
     config::{BridgeOptions, LocalPort, PortOptions, PortType, PortVlanMode, SocketMode},
 };
 
+use super::mirrors::{DesiredMirrors, mirrors as mirrors_of};
+
 /// All bridges that the rows describe, and the rows that describe something else.
 #[derive(Debug, Default)]
 pub(super) struct DesiredBridges {
@@ -20,6 +22,8 @@ pub(super) struct DesiredBridges {
     pub(super) refused_interfaces: BTreeMap<RowUuid, String>,
     /// Controllers that cannot be used, with the reason.
     pub(super) refused_controllers: BTreeMap<RowUuid, String>,
+    /// Mirrors without an output, with the reason.
+    pub(super) refused_mirrors: BTreeMap<RowUuid, String>,
     /// Folder of the sockets of `dpdkvhostuser` ports.
     vhost_folder: PathBuf,
     /// Set while packets and controllers wait for the rules (`flow-restore-wait`).
@@ -37,6 +41,8 @@ pub(super) struct DesiredBridge {
     pub(super) normal_rule: NormalRule,
     /// Ports by their names.
     pub(super) ports: BTreeMap<String, DesiredPort>,
+    /// Rows in `Mirror` of the mirrors, by their names.
+    pub(super) mirrors: DesiredMirrors,
 }
 
 /// The handling of the rule `priority=0,actions=NORMAL`, which the daemon adds.
@@ -106,8 +112,10 @@ impl DesiredBridges {
             // They could change the rules that are being restored.
             options.controllers.clear();
         }
-        let mut bridge =
-            DesiredBridge { options, local: None, normal_rule, ports: BTreeMap::new() };
+        let mirrors;
+        (options.mirrors, mirrors) = mirrors_of(snapshot, row, &mut self.refused_mirrors);
+        let ports = BTreeMap::new();
+        let mut bridge = DesiredBridge { options, local: None, normal_rule, ports, mirrors };
         for port in row.uuids("ports").filter_map(|uuid| snapshot.row("Port", uuid)) {
             self.add_port(snapshot, &mut bridge, port);
         }

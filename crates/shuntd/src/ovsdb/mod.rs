@@ -13,6 +13,7 @@ mod database;
 mod desired;
 mod device;
 mod follower;
+mod mirrors;
 mod options;
 mod port_numbers;
 mod problem;

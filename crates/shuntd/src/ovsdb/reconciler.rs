@@ -29,6 +29,8 @@ pub(super) struct Reconciler {
     applied: BTreeMap<String, AppliedBridge>,
     /// Set while packets of new ports wait for the rules.
     waits_for_rules: bool,
+    /// Mirrors that cannot be applied, with the reason that was logged.
+    mirror_errors: BTreeMap<RowUuid, String>,
 }
 
 /// A bridge that exists because of a row.
@@ -60,7 +62,12 @@ const NORMAL_RULE: &str = "priority=0,actions=NORMAL";
 
 impl Reconciler {
     pub(super) const fn new(switch: Arc<Switch>) -> Self {
-        Self { switch, applied: BTreeMap::new(), waits_for_rules: false }
+        Self {
+            switch,
+            applied: BTreeMap::new(),
+            waits_for_rules: false,
+            mirror_errors: BTreeMap::new(),
+        }
     }
 
     /// Changes the switch where it differs from the desired state.
@@ -78,6 +85,7 @@ impl Reconciler {
             info!("ovsdb: packets of new ports, and controllers: {state}");
             self.switch.hold_packets(self.waits_for_rules).await;
         }
+        let mut mirror_errors = desired.refused_mirrors.clone();
         self.forget_removed();
         self.remove_bridges(desired, &mut errors).await;
         // All removals come before all additions: a name may move to another bridge.
@@ -99,7 +107,17 @@ impl Reconciler {
             set_bridge(&self.switch, bridge, &mut errors).await;
             set_vlans(&self.switch, applied, bridge, &mut errors).await;
             add_ports(&self.switch, applied, bridge, &mut errors).await;
+            if let Err(error) = set_mirrors(&self.switch, bridge).await {
+                let rows = bridge.mirrors.values().copied();
+                mirror_errors.extend(rows.map(|row| (row, with_causes(&error))));
+            }
         }
+        for (row, reason) in &mirror_errors {
+            if self.mirror_errors.get(row) != Some(reason) {
+                warn!("ovsdb: row {row} of Mirror: {reason}");
+            }
+        }
+        self.mirror_errors = mirror_errors;
         errors
     }
 
@@ -160,6 +178,7 @@ impl Reconciler {
             datapath_id: String::new(),
             controllers: Vec::new(),
             listen: Vec::new(),
+            mirrors: Vec::new(),
             ..bridge.options.clone()
         };
         if let Err(error) = self.switch.declarative().add_bridge(&options).await {
@@ -249,6 +268,17 @@ async fn set_bridge(switch: &Switch, bridge: &DesiredBridge, errors: &mut ApplyE
         if let Err(error) = switch.declarative().set_bridge(&new.name, &settings).await {
             errors.bridge_controllers.insert(new.name.clone(), with_causes(&error));
         }
+    }
+}
+
+/// Sets the mirrors, also those that another client has changed.
+async fn set_mirrors(switch: &Switch, bridge: &DesiredBridge) -> Result<(), SwitchError> {
+    let new = &bridge.options;
+    match running_bridge(switch, &new.name) {
+        Some(old) if old.mirrors != new.mirrors => {
+            switch.set_mirrors(&new.name, new.mirrors.clone()).await
+        }
+        _ => Ok(()),
     }
 }
 

@@ -8,10 +8,12 @@ use shunt_ovsdb::{
 };
 use shunt_switch::{
     BridgePortStatus, BridgeStatus, ControllerEndpoint, ControllerState, ControllerStatus,
+    MirrorStatus,
 };
 
 use super::{
     device::{DEVICE_COLUMNS, Devices},
+    mirrors::mirrors,
     reconciler::ApplyErrors,
 };
 
@@ -69,6 +71,7 @@ impl RowReport<'_> {
                 self.set("Bridge", row, "datapath_id", Datum::string(&bridge.datapath_id));
                 self.set("Bridge", row, "datapath_version", Datum::string("<built-in>"));
                 self.controllers(row, bridge);
+                self.mirrors(row, bridge);
             }
         }
     }
@@ -155,6 +158,24 @@ impl RowReport<'_> {
         }
     }
 
+    /// Adds the counters of the mirrors of a bridge. One that copies nothing has none.
+    fn mirrors(&mut self, bridge: RowView<'_>, status: &BridgeStatus) {
+        let snapshot = self.snapshot;
+        let (_, rows) = mirrors(snapshot, bridge, &mut BTreeMap::new());
+        for row in bridge.uuids("mirrors").filter_map(|uuid| snapshot.row("Mirror", uuid)) {
+            let is_empty = row.value("statistics").is_none_or(Datum::is_empty);
+            if !is_empty && self.statistics == StatisticsColumns::Empty {
+                continue;
+            }
+            let is_own = |own: &&MirrorStatus| rows.get(&own.options.name) == Some(&row.uuid());
+            let own = status.mirrors.iter().find(is_own);
+            let counters = own.map_or_else(Datum::empty, |own| {
+                counters([("tx_packets", own.tx_packets), ("tx_bytes", own.tx_bytes)])
+            });
+            self.set("Mirror", row, "statistics", counters);
+        }
+    }
+
     /// Sets a column if its value differs. The schema of a foreign server may lack it.
     fn set(&mut self, table: &str, row: RowView<'_>, column: &str, value: Datum) {
         if row.value(column).is_some_and(|old| *old != value) {
@@ -175,14 +196,17 @@ fn open_vswitch_number(number: u32) -> i64 {
 }
 
 fn statistics(port: &BridgePortStatus) -> Datum {
-    let counters = [
+    counters([
         ("rx_packets", port.rx_packets),
         ("rx_bytes", port.rx_bytes),
         ("rx_dropped", port.rx_dropped),
         ("tx_packets", port.tx_packets),
         ("tx_bytes", port.tx_bytes),
         ("tx_dropped", port.tx_dropped),
-    ];
+    ])
+}
+
+fn counters<const N: usize>(counters: [(&str, u64); N]) -> Datum {
     // A counter that exceeds the type of the column stays at its largest value.
     let count = |count: u64| Atom::Integer(i64::try_from(count).unwrap_or(i64::MAX));
     Datum::map(counters.map(|(name, value)| (Atom::String(name.into()), count(value))))
@@ -208,6 +232,7 @@ mod tests {
             rules: 0,
             nic: None,
             ports: Vec::new(),
+            mirrors: Vec::new(),
         }
     }
 

@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 use shunt_datapath::port::{Repeat, af_xdp::XdpMode, vhost_user::SocketMode};
 use shunt_pipeline::Overflow;
 
+use crate::config::MirrorOptions;
+
 /// The options of a bridge.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
@@ -35,6 +37,9 @@ pub struct BridgeOptions {
     /// Ports of the bridge.
     #[serde(rename = "port")]
     pub ports: Vec<PortOptions>,
+    /// Mirrors of the bridge, which copy packets for analysis.
+    #[serde(rename = "mirror")]
+    pub mirrors: Vec<MirrorOptions>,
 }
 
 /// The device behind the local port of a bridge.

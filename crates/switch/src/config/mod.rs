@@ -9,6 +9,7 @@ mod check;
 mod endpoints;
 mod error;
 mod foresight;
+mod mirror;
 pub(crate) mod setting;
 mod switch;
 
@@ -19,6 +20,7 @@ pub use caches::{
 };
 pub use error::{ConfigError, ConfigPath, ConfigStep};
 pub use foresight::{ForesightOptions, PredictorName};
+pub use mirror::MirrorOptions;
 pub use switch::{
     Config, EvictionEngine, EvictionOptions, PacketOptions, RepairMode, THREADS_MAX, ThreadOptions,
 };

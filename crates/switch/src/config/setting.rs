@@ -8,7 +8,7 @@ use serde::{
 };
 
 use crate::{
-    config::{BridgeOptions, Config},
+    config::{BridgeOptions, Config, MirrorOptions},
     error::SwitchError,
 };
 
@@ -64,6 +64,19 @@ settings! {
 }
 
 settings! {
+    /// The settings of a mirror.
+    MIRROR_SETTINGS of MirrorOptions {
+        output_port: text(),
+        output_vlan: number(),
+        select_all: flag(),
+        select_dst_port: texts(),
+        select_src_port: texts(),
+        select_vlan: numbers(),
+        snaplen: number(),
+    }
+}
+
+settings! {
     /// The settings that can change at run time.
     SETTINGS of Config {
     caches.kind: word("megaflow, gigaflow or flows"),
@@ -109,6 +122,9 @@ pub(crate) const BRIDGE_KEYS: &[&str] = &keys::<_, { BRIDGE_SETTINGS.len() }>(BR
 /// The keys of a bridge that only apply when it is added.
 pub(crate) const BRIDGE_START_KEYS: &[&str] =
     &keys::<_, { BRIDGE_START_SETTINGS.len() }>(BRIDGE_START_SETTINGS);
+
+/// The keys of a mirror.
+const MIRROR_KEYS: &[&str] = &keys::<_, { MIRROR_SETTINGS.len() }>(MIRROR_SETTINGS);
 
 /// Returns the keys of settings.
 const fn keys<T, const N: usize>(settings: &[KeyedSetting<T>]) -> [&'static str; N] {
@@ -175,6 +191,24 @@ impl BridgeOptions {
         }
         changed.check().map_err(|error| *error.problem)?;
         Ok(changed)
+    }
+}
+
+impl MirrorOptions {
+    /// The keys of a mirror.
+    pub const KEYS: &[&str] = MIRROR_KEYS;
+
+    /// Returns the options of a mirror with these values, by key.
+    ///
+    /// # Errors
+    ///
+    /// If a key does not exist, or a value is not of its type.
+    pub fn of_settings(name: &str, settings: &[(&str, &str)]) -> Result<Self, SwitchError> {
+        let mut options = Self { name: name.to_owned(), ..Self::default() };
+        for (key, value) in settings {
+            find(&[MIRROR_SETTINGS], key, "a key of a mirror")?.write(&mut options, value)?;
+        }
+        Ok(options)
     }
 }
 
@@ -273,7 +307,7 @@ mod tests {
             "caches.gigaflow.eviction" => "never",
             "caches.gigaflow.offload.kind" => "embedded",
             "caches.gigaflow.offload.stale" => "ports-down",
-            "eviction.asynchronous" => "true",
+            "eviction.asynchronous" | "select_all" => "true",
             "eviction.repair" => "on",
             "table_overflow" => "evict",
             "local" => "tap",
@@ -318,6 +352,7 @@ mod tests {
         check_keys(SETTINGS);
         check_keys(BRIDGE_SETTINGS);
         check_keys(BRIDGE_START_SETTINGS);
+        check_keys(MIRROR_SETTINGS);
         assert_eq!(KEYS.len(), KEYS.iter().collect::<BTreeSet<_>>().len());
     }
 
@@ -325,7 +360,7 @@ mod tests {
     fn every_key_of_a_bridge_can_be_set() {
         let options = serde_json::to_value(BridgeOptions::default()).unwrap();
         let known: BTreeSet<_> = options.as_object().unwrap().keys().map(String::as_str).collect();
-        let own = ["name", "port"].into_iter().chain(BRIDGE_KEYS.iter().copied());
+        let own = ["name", "port", "mirror"].into_iter().chain(BRIDGE_KEYS.iter().copied());
         assert_eq!(own.chain(BRIDGE_START_KEYS.iter().copied()).collect::<BTreeSet<_>>(), known);
     }
 

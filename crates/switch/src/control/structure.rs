@@ -154,6 +154,7 @@ impl Structure {
             return Err(error);
         }
         info!(ports = settings.ports.len(), "bridge {name}: added");
+        self.warn_of_mirrors(&name, &settings.mirrors);
         Ok(())
     }
 
@@ -469,7 +470,7 @@ fn log_added(bridge: &str, port: &str, number: PortNo) {
     info!(%number, "port {port}: added to {bridge}");
 }
 
-fn bridge_settings(settings: &config::BridgeOptions) -> BridgeSettings {
+pub(super) fn bridge_settings(settings: &config::BridgeOptions) -> BridgeSettings {
     let defaults = BridgeSettings::default();
     let limit = settings.table_rules;
     let tables = (0..TableId::COUNT).filter_map(TableId::new).filter(|_| limit > 0);
@@ -485,5 +486,6 @@ fn bridge_settings(settings: &config::BridgeOptions) -> BridgeSettings {
             0 => defaults.macs_max,
             entries => entries,
         },
+        mirrors: settings.mirrors.iter().map(config::MirrorOptions::mirror).collect(),
     }
 }

@@ -3,21 +3,28 @@
 use std::sync::Arc;
 
 use shunt_flow::{PortNo, text::PortNames};
-use shunt_pipeline::{BridgeId, Pipeline, PortInfo};
+use shunt_pipeline::{BridgeId, Mirror, Pipeline, PortInfo};
 
 use crate::ports::registry::listed;
 
-/// The port names of one bridge at one moment.
+/// The names of the ports and mirrors of one bridge at one moment.
 #[derive(Debug)]
 pub struct BridgeNames {
     ports: Option<Arc<[PortInfo]>>,
+    mirrors: Vec<Mirror>,
 }
 
 impl BridgeNames {
     /// Returns the names of the current ports; none if the bridge does not exist.
     #[must_use]
     pub fn new(pipeline: &Pipeline, bridge: BridgeId) -> Self {
-        Self { ports: pipeline.ports(bridge) }
+        let mirrors = pipeline.settings(bridge).map(|settings| settings.mirrors);
+        Self { ports: pipeline.ports(bridge), mirrors: mirrors.unwrap_or_default() }
+    }
+
+    /// Returns a mirror, by its index.
+    pub(crate) fn mirror(&self, index: u8) -> Option<&Mirror> {
+        self.mirrors.get(usize::from(index))
     }
 
     /// Returns whether the bridge has a port with this number.

@@ -29,6 +29,13 @@ pub(crate) struct BridgeState {
     pub(crate) ports: BTreeMap<PortNo, BridgePort>,
 }
 
+impl BridgeState {
+    /// Returns whether the bridge has a port with a name.
+    pub(crate) fn has_port(&self, name: &str) -> bool {
+        self.ports.values().any(|port| port.settings.name == name)
+    }
+}
+
 /// The data path of a port.
 #[derive(Clone, Copy)]
 pub(crate) enum PortBacking {

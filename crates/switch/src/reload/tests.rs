@@ -55,6 +55,32 @@ fn vlans_change_without_a_new_port() {
 }
 
 #[test]
+fn mirrors_come_and_go() {
+    let mirror = |name: &str, output_vlan| MirrorOptions {
+        name: name.into(),
+        output_vlan,
+        ..MirrorOptions::default()
+    };
+    let with = |mirrors: &[MirrorOptions]| {
+        config(&[BridgeOptions { mirrors: mirrors.to_vec(), ..bridge("br0", &[]) }])
+    };
+    let before = with(&[mirror("m1", 1), mirror("m2", 2), mirror("m3", 3)]);
+    let after = with(&[mirror("m2", 20), mirror("m3", 3), mirror("m4", 4)]);
+    let set = |mirror| ReloadStep::SetMirror { bridge: "br0".into(), mirror };
+    let steps = [
+        ReloadStep::RemoveMirror { bridge: "br0".into(), name: "m1".into() },
+        set(mirror("m2", 20)),
+        set(mirror("m4", 4)),
+    ];
+    let plan = plan(&before, &after);
+    assert_eq!((&*plan.steps, plan.at_restart.len()), (&steps[..], 0));
+    let mut undone = after;
+    plan.steps.iter().for_each(|step| step.undo(&before, &mut undone));
+    let names: BTreeSet<_> = undone.bridges[0].mirrors.iter().map(|own| &*own.name).collect();
+    assert_eq!(names, BTreeSet::from(["m1", "m2", "m3"]));
+}
+
+#[test]
 fn keys_of_the_start_are_named() {
     let before = config(&[bridge("br0", &[])]);
     let mut after = before.clone();

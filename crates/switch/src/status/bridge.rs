@@ -14,6 +14,7 @@ use crate::{
         port::BridgePort,
         registry::{BridgeRegistry, BridgeState},
     },
+    status::mirror::MirrorStatus,
 };
 
 /// The status of a bridge.
@@ -35,6 +36,8 @@ pub struct BridgeStatus {
     pub nic: Option<NicStatus>,
     /// Ports, by number.
     pub ports: Vec<BridgePortStatus>,
+    /// Mirrors, in configured order.
+    pub mirrors: Vec<MirrorStatus>,
 }
 
 /// The status of a controller, or of an address to listen on.
@@ -185,6 +188,7 @@ impl BridgeStatus {
                     .values()
                     .map(|port| port_status(bridges, &bridge.settings.name, port))
                     .collect(),
+                mirrors: MirrorStatus::of_bridge(bridge, pipeline),
             };
             (bridge.id, status)
         };

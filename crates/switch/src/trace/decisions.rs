@@ -1,7 +1,7 @@
 //! Decisions that rules do not show, as text: port settings, groups, and NORMAL.
 
 use shunt_flow::{PortNo, text::PortNames};
-use shunt_pipeline::{NotedDecision, Pipeline, TranslationNote, VlanMode};
+use shunt_pipeline::{Mirror, MirrorOutput, NotedDecision, Pipeline, TranslationNote, VlanMode};
 
 use crate::ports::names::BridgeNames;
 
@@ -23,6 +23,16 @@ fn text(decision: NotedDecision, names: &BridgeNames) -> Option<String> {
     Some(match decision {
         NotedDecision::IngressPortDisabled(own) => {
             format!("{}: a controller disabled receiving, dropped", port(own))
+        }
+        NotedDecision::MirrorOutputPort(own) => {
+            format!("{}: reserved for the copies of a mirror, dropped", port(own))
+        }
+        NotedDecision::Mirrored { mirror } => {
+            let Mirror { name, output, .. } = names.mirror(mirror)?;
+            match output {
+                MirrorOutput::Port(port) => format!("mirror {name}: copied to port {port}"),
+                MirrorOutput::Vlan(vlan) => format!("mirror {name}: copied to VLAN {vlan}"),
+            }
         }
         NotedDecision::OutputPortDisabled(own) => {
             format!("{}: a controller disabled sending, not sent", port(own))

@@ -263,7 +263,7 @@ impl<'a> EntryReader<'a> {
             Object::PortFilters(bridge) => {
                 format!("the port_down and no_recv settings of the ports of {}", name(bridge))
             }
-            Object::Bridge(bridge) => format!("the settings of {}", name(bridge)),
+            Object::Bridge(bridge) => format!("the settings and mirrors of {}", name(bridge)),
             Object::Group(bridge, group) => format!("group {group} of {}", name(bridge)),
             Object::Meter(bridge, meter) => format!("meter {meter} of {}", name(bridge)),
             Object::Mac(bridge, vlan, mac) => {

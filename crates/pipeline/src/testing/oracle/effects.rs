@@ -26,6 +26,8 @@ pub struct PacketEffects {
     pub visited: Vec<Visited>,
     /// The groups that chose buckets, with the bucket; `None`: all.
     pub groups: Vec<(BridgeId, GroupId, Option<usize>)>,
+    /// The mirrors that copied the packet, in order.
+    pub mirrored: Vec<String>,
     /// A meter dropped the packet, or a copy of it.
     pub was_metered: bool,
     /// Rules that the packet's learn actions make.

@@ -14,6 +14,7 @@ use crate::{
 struct Half {
     visited: Vec<Visited>,
     groups: Vec<(BridgeId, GroupId, Option<usize>)>,
+    mirrored: Vec<String>,
     learned: Vec<LearnEffect>,
     refreshed: Vec<Refreshed>,
     /// Length of the frame when it was parsed.
@@ -194,6 +195,10 @@ impl Halves {
         self.here().groups.push((bridge, group, bucket));
     }
 
+    pub(super) fn mirrored(&mut self, mirror: &str) {
+        self.here().mirrored.push(mirror.to_owned());
+    }
+
     pub(super) fn add_learned(&mut self, learned: LearnEffect) {
         let half = self.here();
         if !half.learned.contains(&learned) {
@@ -235,6 +240,7 @@ impl Halves {
         for half in self.all.into_iter().filter(|half| !half.is_ghost) {
             effects.visited.extend(half.visited);
             effects.groups.extend(half.groups);
+            effects.mirrored.extend(half.mirrored);
             effects.learned.extend(half.learned);
             effects.refreshed.extend(half.refreshed);
             effects.was_metered |= half.was_metered;
@@ -254,6 +260,7 @@ impl Halves {
         let half = &mut self.all[index];
         half.has_emitted = false;
         half.was_metered = false;
+        half.mirrored.clear();
         half.learned.clear();
         half.refreshed.clear();
         let (outcomes, errors) = half.before;

@@ -9,8 +9,10 @@ mod halves;
 mod hash;
 mod labels;
 mod learn;
+mod mirror;
 mod normal;
 mod packet;
+mod packet_in;
 mod walker;
 
 pub use conjunction::{Conjunction, LookupStep};

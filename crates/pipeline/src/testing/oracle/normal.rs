@@ -22,6 +22,9 @@ impl Walker<'_> {
         let id = self.packet.tags.first().map_or(0, |(_, tci)| tci & 0xfff);
         let is_from_controller = ingress == PortNo::CONTROLLER || ingress == PortNo::ANY;
         let entry = self.port(ingress);
+        if entry.is_some_and(|port| self.world.bridges[&bridge].is_mirror_output(port)) {
+            return Ok(());
+        }
         let vlan = match entry.map(|port| port.vlans.mode) {
             None if is_from_controller => id,
             None => return Ok(()),
@@ -57,17 +60,23 @@ impl Walker<'_> {
         for port in ports {
             let is_meant = match known {
                 Some(number) => port.number == number,
+                None if self.world.bridges[&bridge].is_mirror_output(&port) => false,
                 None if has_second && matches!(port.vlans.mode, VlanMode::Access(_)) => false,
                 None => !port.config.no_flood && belongs(&port, vlan),
             };
             if is_meant && port.number != ingress && !self.has_exited {
-                self.send_in_vlan(&port, vlan)?;
+                self.send_in_vlan(&port, vlan, None)?;
             }
         }
         Ok(())
     }
 
-    fn send_in_vlan(&mut self, port: &PortInfo, vlan: u16) -> Result<(), TraversalError> {
+    pub(super) fn send_in_vlan(
+        &mut self,
+        port: &PortInfo,
+        vlan: u16,
+        max_len: Option<u32>,
+    ) -> Result<(), TraversalError> {
         let id = match port.vlans.mode {
             VlanMode::Access(_) => 0,
             VlanMode::NativeUntagged(own) if own == vlan => 0,
@@ -88,7 +97,7 @@ impl Walker<'_> {
             Some((tpid, tci)) => self.packet.tags[0] = (tpid, tci & 0xf000 | id),
             None => {}
         }
-        self.send(port.number, None)?;
+        self.send(port.number, max_len)?;
         self.packet.tags = before;
         Ok(())
     }

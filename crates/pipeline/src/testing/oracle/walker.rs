@@ -9,15 +9,16 @@ use std::sync::Arc;
 use shunt_flow::{FieldId, FlowKey, PortNo, layout::word};
 
 use super::{
-    effects::{Outcome, PacketEffects, Punted, state},
+    effects::{Outcome, PacketEffects},
     halves::Halves,
     labels::looks_at_headers,
+    mirror::Mirrored,
     packet::{Packet, low},
 };
 use crate::{
-    action::{Action, ControllerAction, PacketInReason, Subfield},
+    action::{Action, PacketInReason, Subfield},
     bridges::port::{PortInfo, PortKind},
-    id::{BridgeId, Cookie, DatapathPort, TableId},
+    id::{BridgeId, DatapathPort, TableId},
     tables::rule::Rule,
     testing::World,
     traversals::traversal::TraversalError,
@@ -50,7 +51,11 @@ impl World {
             return walker.effects(Err(no_bridge()));
         }
         walker.takes_table = true;
+        if walker.is_reserved(key) {
+            return walker.effects(Ok(()));
+        }
         let result = walker.copy(|walker| {
+            walker.mirror_received()?;
             walker.list(actions)?;
             walker.run_set()
         });
@@ -66,13 +71,13 @@ pub(super) struct Walker<'w> {
     pub(super) world: &'w World,
     pub(super) packet: Packet,
     bridge: Option<BridgeId>,
-    table: TableId,
+    pub(super) table: TableId,
     pub(super) rule: Option<Arc<Rule>>,
     pub(super) set: Vec<Action>,
     pub(super) stack: Vec<u128>,
     pub(super) halves: Halves,
     pub(super) depth: u16,
-    resubmits: u16,
+    pub(super) resubmits: u16,
     /// Table lookups until the oracle gives up, for all copies together.
     lookups_left: usize,
     pub(super) has_exited: bool,
@@ -80,6 +85,10 @@ pub(super) struct Walker<'w> {
     pub(super) role: Role,
     /// A meter has dropped this copy of the packet; tables still count it.
     pub(super) is_muted: bool,
+    /// The mirrors of the bridge that have copied the packet.
+    pub(super) mirrored: Mirrored,
+    /// Value of `mirrored` where the innermost copy was first parsed again.
+    pub(super) mirrored_at_cut: Option<Mirrored>,
 }
 
 /// The bridge, table and rule of an action, which a packet-in contains.
@@ -108,6 +117,8 @@ impl<'w> Walker<'w> {
             takes_table: false,
             role: Role::NONE,
             is_muted: false,
+            mirrored: Mirrored::new(),
+            mirrored_at_cut: None,
         }
     }
 
@@ -130,7 +141,13 @@ impl<'w> Walker<'w> {
         if port.is_some_and(|port| port.config.no_recv || port.config.port_down) {
             return Ok(());
         }
-        self.copy(Self::walk)
+        if self.is_reserved(key) {
+            return Ok(());
+        }
+        self.copy(|walker| {
+            walker.mirror_received()?;
+            walker.walk()
+        })
     }
 
     fn walk(&mut self) -> Result<(), TraversalError> {
@@ -148,7 +165,11 @@ impl<'w> Walker<'w> {
         let place = (self.bridge, self.table, self.rule.clone(), self.takes_table);
         let (role, depth) = (self.role, self.depth);
         let outer = self.halves.begin();
+        let outer_mirrored = self.mirrored_at_cut.take();
         let mut result = run(self);
+        if let Some(at_cut) = std::mem::replace(&mut self.mirrored_at_cut, outer_mirrored) {
+            self.mirrored = at_cut;
+        }
         if let Some(at_cut) = self.halves.end(outer, result.err()) {
             (result, self.resubmits, self.has_exited) = (Ok(()), at_cut, false);
         }
@@ -171,6 +192,7 @@ impl<'w> Walker<'w> {
 
     /// Parses the packet again.
     pub(super) fn cut(&mut self, change: impl FnOnce(&mut Packet)) -> Result<(), TraversalError> {
+        self.mirrored_at_cut.get_or_insert_with(|| self.mirrored.clone());
         self.halves.cut(self.resubmits, self.is_muted)?;
         change(&mut self.packet);
         self.packet.parse_again();
@@ -385,21 +407,6 @@ impl<'w> Walker<'w> {
         Ok(true)
     }
 
-    /// Sends a packet-in, unless a meter drops it. A packet that pauses ends here.
-    #[inline(never)]
-    fn controller(&mut self, asked: &ControllerAction) -> Result<(), TraversalError> {
-        let (packet, was_muted) = (self.packet.clone(), self.is_muted);
-        // A packet-in carries its own copy.
-        let outer = self.halves.begin_packet_in();
-        if let Some(meter) = asked.meter.filter(|_| self.reported_reason(asked.reason).is_some()) {
-            self.meter(meter);
-        }
-        self.punt(asked.reason, asked.controller_id, asked.max_len, &asked.userdata);
-        self.halves.end_packet_in(outer);
-        (self.packet, self.is_muted) = (packet, was_muted);
-        if asked.pause { Err(self.halves.pause(self.resubmits)) } else { Ok(()) }
-    }
-
     /// Decrements the TTL; returns false if it has expired.
     #[inline(never)]
     fn dec_ttl(&mut self, controllers: &[u16]) -> bool {
@@ -486,16 +493,19 @@ impl<'w> Walker<'w> {
         number: PortNo,
         max_len: Option<u32>,
     ) -> Result<(), TraversalError> {
-        let Some(port) = self.port(number) else { return Ok(()) };
-        if port.config.no_fwd || port.config.port_down {
+        let Some(info) = self.port(number) else { return Ok(()) };
+        if info.config.no_fwd || info.config.port_down {
             return Ok(());
         }
-        match port.kind {
+        match info.kind {
             PortKind::Datapath(port) => {
                 self.emit(port, max_len);
-                Ok(())
+                self.mirror_sent(info)
             }
-            PortKind::Patch { bridge, port } if max_len.is_none() => self.cross(bridge, port),
+            PortKind::Patch { bridge, port } if max_len.is_none() => {
+                self.cross(bridge, port)?;
+                self.mirror_sent(info)
+            }
             PortKind::Patch { .. } | PortKind::Unbound => Ok(()),
         }
     }
@@ -513,12 +523,16 @@ impl<'w> Walker<'w> {
             return Ok(());
         }
         self.bound()?;
-        self.nested(|copy| {
+        let mirrored = std::mem::take(&mut self.mirrored);
+        let result = self.nested(|copy| {
             copy.arrive(bridge, number);
+            copy.mirror_received()?;
             copy.walk()?;
             copy.has_exited = false;
             Ok(())
-        })
+        });
+        self.mirrored = mirrored;
+        result
     }
 
     /// Moves the packet to a peer bridge.
@@ -537,46 +551,5 @@ impl<'w> Walker<'w> {
         key.set_bridge(bridge.number().into());
         self.bridge = Some(bridge);
         self.depth += 1;
-    }
-
-    /// Returns the reason that a packet-in contains, if there is one.
-    fn reported_reason(&self, reason: PacketInReason) -> Option<PacketInReason> {
-        let is_miss = self
-            .rule
-            .as_ref()
-            .is_some_and(|rule| rule.priority.number() == 0 && rule.matching.mask().is_empty());
-        let reason = match reason {
-            PacketInReason::Action if is_miss => PacketInReason::NoMatch,
-            reason => reason,
-        };
-        let port = self.port(self.packet.key.in_port());
-        let is_quiet = port.is_some_and(|port| port.config.no_packet_in);
-        Some(reason).filter(|reason| *reason != PacketInReason::NoMatch || !is_quiet)
-    }
-
-    #[inline(never)]
-    pub(super) fn punt(
-        &mut self,
-        reason: PacketInReason,
-        controller_id: u16,
-        max_len: u16,
-        userdata: &[u8],
-    ) {
-        let Some(reason) = self.reported_reason(reason) else { return };
-        let key = self.packet.key();
-        let cookie = self.rule.as_ref().map_or(Cookie::new(u64::MAX), |rule| rule.cookie);
-        let punted = Punted {
-            place: (self.id(), self.table),
-            reason,
-            cookie,
-            controller_id,
-            max_len,
-            userdata: userdata.to_vec(),
-            state: state(&key),
-        };
-        if !self.is_muted {
-            let headers = Outcome::headers(&self.packet.frame().view());
-            self.halves.emit(Outcome::Punted(punted, headers));
-        }
     }
 }

@@ -5,6 +5,7 @@
 //! * The ingress port decides the VLAN of the packet, or drops it.
 //! * Frames to the reserved addresses of bridges are dropped, except those of a controller. So are
 //!   frames with a tag that was not parsed, because it is truncated or lies below others.
+//! * Frames that arrive on the output port of a mirror are dropped, and none is flooded there.
 //! * The source address is learned; if it is known on this port, hits refresh it.
 //! * The packet goes to the port of its destination address, or is flooded to every port of its
 //!   VLAN; never to its ingress port.
@@ -13,7 +14,7 @@
 
 use std::slice;
 
-use shunt_flow::{FieldId, PortNo, layout::word};
+use shunt_flow::{FieldId, PortNo};
 
 use super::output::Egress;
 use crate::{
@@ -23,7 +24,10 @@ use crate::{
         port_vlans::VlanMode,
     },
     learn::learning::Learning,
-    translate::{agenda::AgendaStep, working_packet::WorkingPacket},
+    translate::{
+        agenda::AgendaStep,
+        working_packet::{WorkingPacket, vlan::VLAN},
+    },
     traversals::{
         drop_cause::NotedDecision,
         traversal::{Refresh, TraversalError},
@@ -37,7 +41,6 @@ pub(in crate::translate) struct NormalFlood<'a> {
     vlan: u16,
 }
 
-const VLAN: usize = word::VLAN as usize;
 const OUTER_PRESENT: u64 = 0x1000 << 32;
 const OUTER_PRIORITY: u64 = 0xe000 << 32;
 /// The VLAN id of the tag below the outer one.
@@ -103,13 +106,12 @@ pub(in crate::translate) fn normal_flood<'a>(
     let Some(port) = flood.rest.next() else { return Ok(()) };
     let (ingress, vlan) = (flood.ingress, flood.vlan);
     egress.agenda.push(AgendaStep::NormalFlood(flood));
-    // A packet that is sent without a tag must not have a tag of another VLAN below.
-    let is_tagged_twice = egress.packet.key().words()[VLAN] & INNER_ID != 0;
     let is_reached = port.number != ingress
         && !port.config.no_flood
         && port.kind != PortKind::Unbound
         && port.vlans.carries(vlan)
-        && !(is_tagged_twice && is_access(port));
+        && !is_reserved_for_copies(egress, port.number)
+        && !(is_tagged_twice(egress.packet) && is_access(port));
     if is_reached { send_tagged(egress, port, vlan) } else { Ok(()) }
 }
 
@@ -126,6 +128,10 @@ fn admit(egress: &mut Egress<'_, '_>, ingress: PortNo) -> Option<(u16, bool)> {
         egress.note(NotedDecision::UnknownIngressPort(ingress));
         return None;
     };
+    if is_reserved_for_copies(egress, ingress) {
+        egress.note(NotedDecision::MirrorOutputPort(ingress));
+        return None;
+    }
     let admitted = port.vlans.admit(id);
     if admitted.is_none() {
         let (port, mode) = (port.number, port.vlans.mode);
@@ -155,6 +161,14 @@ fn send_tagged(
     port: &PortInfo,
     vlan: u16,
 ) -> Result<(), TraversalError> {
+    put_tag(egress, port, vlan);
+    egress.output_to(port, None)
+}
+
+/// Gives the packet the tag of a VLAN on the wire of a port, until the next output is done.
+///
+/// The caller has consulted the tags.
+pub(super) fn put_tag(egress: &mut Egress<'_, '_>, port: &PortInfo, vlan: u16) {
     let (now, then) = (vlan_id(egress.packet), port.vlans.id_on_wire(vlan));
     let tags = egress.packet.key().words()[VLAN];
     let (is_tagged, has_priority) = (tags & OUTER_PRESENT != 0, tags & OUTER_PRIORITY != 0);
@@ -174,7 +188,11 @@ fn send_tagged(
             }
         }
     }
-    egress.output_to(port, None)
+}
+
+/// Returns whether a mirror sends its copies to a port.
+fn is_reserved_for_copies(egress: &Egress<'_, '_>, port: PortNo) -> bool {
+    egress.bridge.mirrors().is_some_and(|mirrors| mirrors.is_output(port))
 }
 
 /// Returns whether the Ethernet type is the type of a tag that was not parsed.
@@ -193,17 +211,24 @@ fn hides_tag(packet: &mut WorkingPacket) -> bool {
 
 /// Returns the VLAN id of the packet; 0 without a tag. The caller has consulted the
 /// tags.
-fn vlan_id(packet: &WorkingPacket) -> u16 {
+pub(super) fn vlan_id(packet: &WorkingPacket) -> u16 {
     u16::try_from(packet.key().words()[VLAN] >> 32 & 0xfff).unwrap_or_default()
 }
 
+/// Returns whether the packet has a VLAN in a second tag.
+///
+/// Such a packet must not be sent without its first tag alone. The caller has consulted the tags.
+pub(super) fn is_tagged_twice(packet: &WorkingPacket) -> bool {
+    packet.key().words()[VLAN] & INNER_ID != 0
+}
+
 /// Returns an address of the packet, in the low 48 bits.
-fn address(packet: &mut WorkingPacket, field: FieldId) -> u64 {
+pub(super) fn address(packet: &mut WorkingPacket, field: FieldId) -> u64 {
     packet.recorder.consult(field, u128::MAX);
     u64::try_from(packet.key().field(field)).unwrap_or_default()
 }
 
-const fn is_access(port: &PortInfo) -> bool {
+pub(super) const fn is_access(port: &PortInfo) -> bool {
     matches!(port.vlans.mode, VlanMode::Access(_))
 }
 
@@ -211,7 +236,7 @@ const fn is_access(port: &PortInfo) -> bool {
 ///
 /// See IEEE 802.1Q, 8.6.3; and the vendor addresses that `ovs-vswitchd.conf.db(5)` lists under
 /// `forward-bpdu`.
-const fn is_reserved(address: u64) -> bool {
+pub(super) const fn is_reserved(address: u64) -> bool {
     const SIXTEEN: u64 = !0xf;
     address & SIXTEEN == 0x0180_c200_0000
         || address & SIXTEEN == 0x0100_0ccc_ccc0

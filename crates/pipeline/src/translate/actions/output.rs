@@ -11,6 +11,7 @@ use std::slice;
 use shunt_flow::{FieldId, PortNo};
 
 use super::{
+    mirror::mirror_sent,
     normal::normal,
     packet_in::{PacketInRequest, punt},
 };
@@ -128,7 +129,9 @@ impl<'t, 'a> Egress<'t, 'a> {
         port: &PortInfo,
         max_len: Option<u32>,
     ) -> Result<(), TraversalError> {
-        let is_decided = self.packet.recorder.is_rewritten(FieldId::InPort);
+        // A packet that is not sent is not copied either.
+        let is_decided =
+            self.packet.recorder.is_rewritten(FieldId::InPort) || self.is_mirrored(port);
         if !port.may_send() {
             self.note(NotedDecision::OutputPortDisabled(port.number));
             return Ok(());
@@ -141,7 +144,8 @@ impl<'t, 'a> Egress<'t, 'a> {
     }
 
     fn output_ingress(&mut self, max_len: Option<u32>) -> Result<(), TraversalError> {
-        let filters = self.bridge.filters_egress(&mut self.packet.recorder);
+        let filters = self.bridge.filters_egress(&mut self.packet.recorder)
+            || self.bridge.mirrors().is_some();
         if !self.packet.recorder.is_rewritten(FieldId::InPort) && !filters {
             return self.packet.emit(DatapathAction::OutputIngress { max_len });
         }
@@ -159,6 +163,26 @@ impl<'t, 'a> Egress<'t, 'a> {
         }
     }
 
+    /// Sends the copy of a mirror, even if the packet arrived on this port.
+    ///
+    /// Only datapath ports can truncate.
+    pub(super) fn output_copy(
+        &mut self,
+        port: &PortInfo,
+        snaplen: Option<u32>,
+    ) -> Result<(), TraversalError> {
+        if !port.may_send() {
+            self.note(NotedDecision::OutputPortDisabled(port.number));
+            return Ok(());
+        }
+        self.send(port, snaplen.filter(|_| port.kind.datapath().is_some()), false)
+    }
+
+    /// Returns whether a mirror selects the packets that leave on a port.
+    fn is_mirrored(&self, port: &PortInfo) -> bool {
+        self.bridge.mirrors().is_some_and(|mirrors| !mirrors.sent(port.number).is_empty())
+    }
+
     fn send(
         &mut self,
         port: &PortInfo,
@@ -166,11 +190,16 @@ impl<'t, 'a> Egress<'t, 'a> {
         unless_ingress: bool,
     ) -> Result<(), TraversalError> {
         match port.kind {
-            PortKind::Datapath(port) => {
-                self.packet.emit(DatapathAction::Output { port, unless_ingress, max_len })
+            PortKind::Datapath(to) => {
+                let output = DatapathAction::Output { port: to, unless_ingress, max_len };
+                self.packet.emit(output)?;
+                mirror_sent(self, port);
+                Ok(())
             }
-            PortKind::Patch { bridge, port } if max_len.is_none() => {
-                self.agenda.push(AgendaStep::EnterPeer { bridge, port });
+            PortKind::Patch { bridge, port: peer } if max_len.is_none() => {
+                mirror_sent(self, port);
+                // The peer bridge comes first.
+                self.agenda.push(AgendaStep::EnterPeer { bridge, port: peer });
                 Ok(())
             }
             PortKind::Patch { .. } | PortKind::Unbound => {

@@ -31,7 +31,7 @@ use shunt_flow::{
 };
 
 use crate::{
-    bridges::bridge::VersionedBridge,
+    bridges::{bridge::VersionedBridge, port_table::PortTable},
     continuations::{
         continuation::{Continuation, FrozenStep},
         live_fields::RuleInfo,
@@ -84,17 +84,20 @@ pub(in crate::translate) fn begins_plain(
     else {
         return false;
     };
+    let ports = bridge.ports(tables.version);
     let begins = match start {
         None => {
-            let filters = bridge.ports(tables.version).is_none_or(|ports| ports.filters_ingress);
-            !filters && key.words()[..BRIDGE].iter().all(|word| *word == 0)
+            ports.is_some_and(PortTable::has_plain_ingress)
+                && key.words()[..BRIDGE].iter().all(|word| *word == 0)
         }
         Some(start) => match start.frozen().steps.last() {
             Some(FrozenStep::LookUp { table, .. }) => plain.has(*table, start),
             _ => false,
         },
     };
-    begins && !is_fragment(key)
+    // The mirrors that have copied a packet are a part of its state.
+    let has_mirrors = ports.is_none_or(|ports| !ports.mirrors.is_empty());
+    begins && !has_mirrors && !is_fragment(key)
 }
 
 /// Composes the sub-traversal of these visits, which begins at `start`.
@@ -184,6 +187,7 @@ impl Composer<'_> {
             visits: self.visits.into(),
             reads: self.reads(),
             group_hits: Box::default(),
+            mirror_hits: Box::default(),
             learnings: Vec::new(),
             refreshes: Box::default(),
             actions: Arc::default(),

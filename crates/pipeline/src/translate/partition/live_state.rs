@@ -93,6 +93,7 @@ impl LookupState<'_, '_> {
         }
         state.action_set.actions().for_each(|action| action.hash(&mut hasher));
         state.stack.hash(&mut hasher);
+        packet.mirror.done.hash(&mut hasher);
         hasher.finish()
     }
 }
@@ -139,6 +140,8 @@ fn live_bits(state: &ActionState<'_>, agenda: &Agenda<'_>, table: TableId) -> Fl
             AgendaStep::Buckets(_)
             | AgendaStep::Flood(_)
             | AgendaStep::NormalFlood(_)
+            | AgendaStep::Mirror(_)
+            | AgendaStep::MirrorFlood(_)
             | AgendaStep::Walk
             | AgendaStep::EnterPeer { .. }
             | AgendaStep::RestorePacket(_)

@@ -13,7 +13,8 @@ use shunt_flow::{FieldId, layout::word};
 
 use super::WorkingPacket;
 
-const VLAN: usize = word::VLAN as usize;
+/// The word of the tags.
+pub(in crate::translate) const VLAN: usize = word::VLAN as usize;
 /// The present bit of the outer and of the inner tag.
 const OUTER_PRESENT: u64 = 0x1000 << 32;
 const INNER_PRESENT: u64 = 0x1000;

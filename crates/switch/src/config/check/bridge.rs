@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use shunt_pipeline::Mirror;
+
 use super::{check_mtu, check_name};
 use crate::{
     config::{BridgeOptions, ConfigError, LocalPort, PortOptions, PortType},
@@ -11,7 +13,7 @@ use crate::{
 
 impl BridgeOptions {
     /// Checks the options that concern this bridge alone.
-    pub(in crate::config) fn check(&self) -> Result<(), ConfigError> {
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
         check_name(&self.name).map_err(|problem| ConfigError::at("name", problem))?;
         self.check_addresses(EndpointList::Controllers, &self.controllers)?;
         self.check_addresses(EndpointList::Listen, &self.listen)?;
@@ -32,6 +34,23 @@ impl BridgeOptions {
                 let problem = SwitchError::NumberTaken { number, port: other.clone() };
                 return Err(ConfigError::at("number", problem).within("ports", index));
             }
+        }
+        self.check_mirrors()
+    }
+
+    /// Checks the mirrors, each alone and for its name.
+    fn check_mirrors(&self) -> Result<(), ConfigError> {
+        for (index, mirror) in self.mirrors.iter().enumerate() {
+            mirror.check().map_err(|error| error.within("mirrors", index))?;
+            let problem = if index >= Mirror::COUNT_MAX {
+                SwitchError::TooManyMirrors { bridge: self.name.clone() }
+            } else if self.mirrors.iter().take(index).any(|other| other.name == mirror.name) {
+                let (mirror, bridge) = (mirror.name.clone(), self.name.clone());
+                SwitchError::MirrorExists { mirror, bridge }
+            } else {
+                continue;
+            };
+            return Err(ConfigError::at("name", problem).within("mirrors", index));
         }
         Ok(())
     }
@@ -106,6 +125,7 @@ fn mac_of_name(name: &str) -> [u8; 6] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::MirrorOptions;
 
     #[test]
     fn a_bridge_without_ids_has_the_same_ones_in_every_run() {
@@ -115,6 +135,23 @@ mod tests {
         assert_ne!(bridge.datapath_id().unwrap(), 0);
         let given = BridgeOptions { datapath_id: "00000000000000c1".into(), ..bridge };
         assert_eq!(given.datapath_id().unwrap(), 0xc1);
+    }
+
+    #[test]
+    fn the_names_of_mirrors_are_unique() {
+        let mirror = |name: &str| MirrorOptions {
+            name: name.into(),
+            output_vlan: 7,
+            ..MirrorOptions::default()
+        };
+        let check = |mirrors: Vec<MirrorOptions>| {
+            BridgeOptions { name: "br0".into(), mirrors, ..BridgeOptions::default() }.check()
+        };
+        assert!(check(vec![mirror("m1"), mirror("m2")]).is_ok());
+        let error = check(vec![mirror("m1"), mirror("m2"), mirror("m1")]).unwrap_err();
+        assert_eq!(error.path.to_string(), "mirrors[2].name");
+        let many = |count: usize| (0..count).map(|index| mirror(&format!("m{index}"))).collect();
+        assert!(check(many(32)).is_ok() && check(many(33)).is_err());
     }
 
     #[test]

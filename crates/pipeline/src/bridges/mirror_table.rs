@@ -1,0 +1,173 @@
+//! The mirrors of a bridge at one version, with the ports that they name.
+//!
+//! A mirror without its output port copies nothing, and is left out. Other ports that do not exist
+//! select nothing.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use shunt_flow::PortNo;
+
+use super::{
+    mirror::{Mirror, MirrorCounter, MirrorHit, MirrorOutput, MirroredPorts},
+    port::PortInfo,
+};
+
+/// The mirrors that copy packets, and their ports by number.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct MirrorTable {
+    mirrors: Vec<ActiveMirror>,
+    /// The ports that some mirror uses.
+    ports: BTreeMap<PortNo, PortMirrors>,
+}
+
+/// A mirror that has an output.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ActiveMirror {
+    /// The index among the mirrors of the settings.
+    pub(crate) index: u8,
+    pub(crate) hit: MirrorHit,
+    /// The VLANs of the copied packets; empty: all.
+    pub(crate) vlans: BTreeSet<u16>,
+    pub(crate) output: ActiveOutput,
+    pub(crate) snaplen: Option<u32>,
+    /// This mirror, and the others with the same output: a packet gets one copy there.
+    pub(crate) same_output: MirrorSet,
+}
+
+/// Where the copies of a mirror go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ActiveOutput {
+    Port(PortNo),
+    Vlan(u16),
+}
+
+/// The mirrors that use a port.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct PortMirrors {
+    /// The mirrors that copy received packets.
+    received: MirrorSet,
+    /// The mirrors that copy sent packets.
+    sent: MirrorSet,
+    is_output: bool,
+}
+
+/// Some mirrors of a bridge, each a bit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct MirrorSet(u32);
+
+const _: () = assert!(Mirror::COUNT_MAX <= 32, "a set has one bit for each mirror");
+
+impl MirrorTable {
+    /// Finds the ports of `mirrors`. `counters` has the counter of each mirror by its name.
+    pub(crate) fn new(
+        mirrors: &[Mirror],
+        counters: &BTreeMap<String, Arc<MirrorCounter>>,
+        ports: &[PortInfo],
+    ) -> Self {
+        let mut table = Self::default();
+        for (index, mirror) in (0..).zip(mirrors.iter().take(Mirror::COUNT_MAX)) {
+            if let Some(counter) = counters.get(&mirror.name) {
+                table.add(index, mirror, MirrorHit(Arc::clone(counter)), ports);
+            }
+        }
+        let outputs: Vec<_> = table.mirrors.iter().map(|mirror| mirror.output).collect();
+        for mirror in &mut table.mirrors {
+            let same = outputs.iter().enumerate().filter(|(_, output)| **output == mirror.output);
+            same.for_each(|(index, _)| mirror.same_output.insert(MirrorSet::of(index)));
+        }
+        table
+    }
+
+    fn add(&mut self, index: u8, mirror: &Mirror, hit: MirrorHit, ports: &[PortInfo]) {
+        let output = match &mirror.output {
+            MirrorOutput::Port(name) => {
+                let Some(port) = ports.iter().find(|port| port.name == *name) else { return };
+                self.ports.entry(port.number).or_default().is_output = true;
+                ActiveOutput::Port(port.number)
+            }
+            MirrorOutput::Vlan(vlan) => ActiveOutput::Vlan(*vlan),
+        };
+        let own = MirrorSet::of(self.mirrors.len());
+        for port in ports {
+            let (receives, sends) = match &mirror.ports {
+                MirroredPorts::All => (true, true),
+                MirroredPorts::Named { received, sent } => {
+                    (received.contains(&port.name), sent.contains(&port.name))
+                }
+            };
+            if receives {
+                self.ports.entry(port.number).or_default().received.insert(own);
+            }
+            if sends {
+                self.ports.entry(port.number).or_default().sent.insert(own);
+            }
+        }
+        self.mirrors.push(ActiveMirror {
+            index,
+            hit,
+            vlans: mirror.vlans.clone(),
+            output,
+            snaplen: mirror.snaplen,
+            same_output: MirrorSet::default(),
+        });
+    }
+
+    /// Returns whether no mirror copies packets.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.mirrors.is_empty()
+    }
+
+    /// Returns a mirror.
+    pub(crate) fn get(&self, index: usize) -> Option<&ActiveMirror> {
+        self.mirrors.get(index)
+    }
+
+    /// Returns the mirrors of packets that arrive on a port.
+    pub(crate) fn received(&self, port: PortNo) -> MirrorSet {
+        self.ports.get(&port).map_or(MirrorSet::default(), |own| own.received)
+    }
+
+    /// Returns the mirrors of packets that leave on a port.
+    pub(crate) fn sent(&self, port: PortNo) -> MirrorSet {
+        self.ports.get(&port).map_or(MirrorSet::default(), |own| own.sent)
+    }
+
+    /// Returns whether a port is reserved for the copies of a mirror.
+    pub(crate) fn is_output(&self, port: PortNo) -> bool {
+        self.ports.get(&port).is_some_and(|own| own.is_output)
+    }
+}
+
+impl MirrorSet {
+    const fn of(index: usize) -> Self {
+        Self(1 << index)
+    }
+
+    /// Returns whether the set is empty.
+    pub(crate) const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Adds the mirrors of another set.
+    pub(crate) const fn insert(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+
+    /// Returns the set without the mirrors of another.
+    pub(crate) const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Takes the first mirror out of the set, and returns its index.
+    pub(crate) const fn take_first(&mut self) -> Option<usize> {
+        if self.0 == 0 {
+            return None;
+        }
+        let first = self.0.trailing_zeros();
+        self.0 &= self.0 - 1;
+        Some(first as usize)
+    }
+}

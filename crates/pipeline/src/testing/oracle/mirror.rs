@@ -1,0 +1,130 @@
+//! Mirrors, port by port.
+
+use std::collections::BTreeSet;
+
+use shunt_flow::{FieldId, FlowKey};
+
+use super::{normal::belongs, walker::Walker};
+use crate::{
+    bridges::{
+        mirror::{Mirror, MirrorOutput, MirroredPorts},
+        port::{PortInfo, PortKind},
+        port_vlans::VlanMode,
+    },
+    testing::WorldBridge,
+    traversals::traversal::TraversalError,
+};
+
+impl WorldBridge {
+    /// Returns whether copies of a mirror leave on a port.
+    pub(in crate::testing) fn is_mirror_output(&self, port: &PortInfo) -> bool {
+        let is_output = |mirror: &Mirror| mirror.output == MirrorOutput::Port(port.name.clone());
+        self.mirrors.iter().any(is_output)
+    }
+
+    /// Forgets the addresses at outputs of mirrors.
+    pub(in crate::testing) fn forget_mirror_outputs(&mut self) {
+        let outputs = self.ports.iter().filter(|port| self.is_mirror_output(port));
+        let outputs: Vec<_> = outputs.map(|port| port.number).collect();
+        self.macs.retain(|_, (port, _)| !outputs.contains(port));
+    }
+
+    /// Returns the mirrors that have an output, with their indices.
+    fn active(&self) -> Vec<(usize, &Mirror)> {
+        let has_output = |mirror: &Mirror| match &mirror.output {
+            MirrorOutput::Port(name) => self.ports.iter().any(|port| port.name == *name),
+            MirrorOutput::Vlan(_) => true,
+        };
+        self.mirrors.iter().enumerate().filter(|(_, mirror)| has_output(mirror)).collect()
+    }
+}
+
+impl Walker<'_> {
+    /// Returns whether a packet arrives on a port that is reserved for copies.
+    pub(super) fn is_reserved(&self, key: &FlowKey) -> bool {
+        let port = self.port(key.in_port());
+        port.is_some_and(|port| self.world.bridges[&self.id()].is_mirror_output(port))
+    }
+
+    /// Copies a packet that has arrived in a bridge.
+    pub(super) fn mirror_received(&mut self) -> Result<(), TraversalError> {
+        let ingress = self.port(self.packet.key.in_port());
+        let Some(port) = ingress else { return Ok(()) };
+        self.mirror(port, |ports| match ports {
+            MirroredPorts::All => true,
+            MirroredPorts::Named { received, .. } => received.contains(&port.name),
+        })
+    }
+
+    /// Copies a packet that has left on a port.
+    pub(super) fn mirror_sent(&mut self, port: &PortInfo) -> Result<(), TraversalError> {
+        self.mirror(port, |ports| match ports {
+            MirroredPorts::All => true,
+            MirroredPorts::Named { sent, .. } => sent.contains(&port.name),
+        })
+    }
+
+    fn mirror(
+        &mut self,
+        port: &PortInfo,
+        selects: impl Fn(&MirroredPorts) -> bool,
+    ) -> Result<(), TraversalError> {
+        let bridge = &self.world.bridges[&self.id()];
+        let tags: Vec<u16> = self.packet.tags.iter().map(|(_, tci)| tci & 0xfff).collect();
+        let id = tags.first().copied().unwrap_or(0);
+        let vlan = match port.vlans.mode {
+            VlanMode::Access(own) if id == 0 => own,
+            VlanMode::Access(_) => return Ok(()),
+            VlanMode::NativeTagged(own) | VlanMode::NativeUntagged(own) if id == 0 => own,
+            _ if belongs(port, id) => id,
+            _ => return Ok(()),
+        };
+        let [.., a, b, c, d, e, f] = self.packet.key.field(FieldId::EthDst).to_be_bytes();
+        let is_reserved = [a, b, c, d, e] == [0x01, 0x80, 0xc2, 0, 0] && f < 16;
+        for (index, mirror) in bridge.active() {
+            let is_selected = mirror.vlans.is_empty() || mirror.vlans.contains(&vlan);
+            if !selects(&mirror.ports) || !is_selected || self.mirrored.contains(&index) {
+                continue;
+            }
+            let same = bridge.active().into_iter().filter(|(_, own)| own.output == mirror.output);
+            self.mirrored.extend(same.map(|(index, _)| index));
+            self.halves.mirrored(&mirror.name);
+            let mut ports = bridge.ports.clone();
+            ports.sort_by_key(|port| port.number);
+            match &mirror.output {
+                MirrorOutput::Port(name) => {
+                    ports.retain(|port| port.name == *name);
+                    self.send_copies(&ports, vlan, mirror.snaplen)?;
+                }
+                MirrorOutput::Vlan(output) if vlan != *output && !is_reserved => {
+                    let is_tagged_twice = tags.get(1).is_some_and(|id| *id != 0);
+                    ports.retain(|port| {
+                        port.kind != PortKind::Unbound
+                            && belongs(port, *output)
+                            && !bridge.is_mirror_output(port)
+                            && !(is_tagged_twice && matches!(port.vlans.mode, VlanMode::Access(_)))
+                    });
+                    self.send_copies(&ports, *output, mirror.snaplen)?;
+                }
+                MirrorOutput::Vlan(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn send_copies(
+        &mut self,
+        ports: &[PortInfo],
+        vlan: u16,
+        snaplen: Option<u32>,
+    ) -> Result<(), TraversalError> {
+        for port in ports {
+            let max_len = snaplen.filter(|_| matches!(port.kind, PortKind::Datapath(_)));
+            self.send_in_vlan(port, vlan, max_len)?;
+        }
+        Ok(())
+    }
+}
+
+/// The mirrors that have copied a packet, by their indices.
+pub(super) type Mirrored = BTreeSet<usize>;

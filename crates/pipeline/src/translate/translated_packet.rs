@@ -1,0 +1,55 @@
+//! The results of a translation, and the hits of one that is not recorded.
+
+use std::sync::Arc;
+
+use super::{
+    learn_requests::LearnRequests, record::recorder::Recorder, working_packet::WorkingPacket,
+};
+use crate::{
+    bridges::mirror::MirrorHit,
+    decisions::hit_counts::HitCounts,
+    id::{BridgeId, TableId},
+    tables::rule::Rule,
+    traversals::{
+        datapath_action::DatapathAction,
+        traversal::{GroupHit, TraversalError},
+    },
+};
+
+/// The hits of a packet that is decided without a record.
+pub(super) struct HitRecorder<'a> {
+    pub(super) counts: &'a mut HitCounts,
+    /// The slots of the packet.
+    pub(super) slots: &'a mut Vec<u32>,
+}
+
+impl HitRecorder<'_> {
+    /// Records a lookup.
+    pub(super) fn visit(&mut self, bridge: BridgeId, table: TableId, rule: Option<&Arc<Rule>>) {
+        self.slots.push(self.counts.of_lookup(bridge, table, rule));
+    }
+}
+
+/// The results of a translation.
+pub(super) struct TranslatedPacket {
+    pub(super) actions: Vec<DatapathAction>,
+    pub(super) learn_requests: LearnRequests,
+    pub(super) group_hits: Vec<GroupHit>,
+    /// None of a packet that is dropped for an error, which is not copied.
+    pub(super) mirror_hits: Vec<MirrorHit>,
+    pub(super) recorder: Recorder,
+}
+
+impl TranslatedPacket {
+    /// Takes the results out of the packet and the other parts.
+    pub(super) fn of(
+        packet: WorkingPacket,
+        result: &Result<(), TraversalError>,
+        learn_requests: LearnRequests,
+        group_hits: Vec<GroupHit>,
+    ) -> Self {
+        let WorkingPacket { builder, recorder, mirror, .. } = packet;
+        let mirror_hits = if result.is_ok() { mirror.hits } else { Vec::new() };
+        Self { actions: builder.finish(), learn_requests, group_hits, mirror_hits, recorder }
+    }
+}

@@ -1,0 +1,271 @@
+//! Mirrors: what is copied, where to, in which order, and what the copies depend on.
+
+use std::collections::BTreeSet;
+
+use shunt_flow::{FieldId, FlowMask, PortNo};
+use shunt_pipeline::{
+    BridgeId, BridgeSettings, DatapathPort, Delta, DropCause, FlowModCommand, Mirror, MirrorOutput,
+    MirroredPorts, Object, PortConfig, PortInfo, PortKind, PortVlans, Time, VlanMode,
+};
+
+use crate::switch::{BRIDGE, Switch, ports, request};
+
+const A_TO_B: &str = "in_port=1,dl_src=02:00:00:00:00:0a,dl_dst=02:00:00:00:00:0b";
+
+fn names(ports: &[&str]) -> BTreeSet<String> {
+    ports.iter().map(|port| (*port).to_owned()).collect()
+}
+
+/// Returns a mirror of ports to port 4.
+fn mirror(received: &[&str], sent: &[&str]) -> Mirror {
+    Mirror {
+        name: "m".to_owned(),
+        ports: MirroredPorts::Named { received: names(received), sent: names(sent) },
+        vlans: BTreeSet::new(),
+        output: MirrorOutput::Port("p4".to_owned()),
+        snaplen: None,
+    }
+}
+
+fn all() -> Mirror {
+    Mirror { ports: MirroredPorts::All, ..mirror(&[], &[]) }
+}
+
+fn set(switch: &Switch, mirrors: &[Mirror]) -> Vec<Delta> {
+    let mirrors = mirrors.iter().enumerate().map(|(index, own)| {
+        let name = if index == 0 { own.name.clone() } else { format!("{}{index}", own.name) };
+        Mirror { name, ..own.clone() }
+    });
+    let settings = BridgeSettings { mirrors: mirrors.collect(), ..BridgeSettings::default() };
+    switch.pipeline.set_settings(BRIDGE, settings).expect("the bridge exists").deltas
+}
+
+fn switch(rules: &[&str], mirrors: &[Mirror]) -> Switch {
+    let switch = Switch::new(rules);
+    set(&switch, mirrors);
+    switch
+}
+
+fn with_vlans(switch: &Switch, vlans: [VlanMode; 4]) {
+    let mut all = ports();
+    for (port, mode) in all.iter_mut().zip(vlans) {
+        port.vlans = PortVlans { mode, trunks: None };
+    }
+    switch.set_ports(all);
+}
+
+#[test]
+fn a_received_packet_is_copied_before_it_is_forwarded() {
+    let switch =
+        switch(&["actions=mod_dl_src:02:00:00:00:00:99,output:2"], &[mirror(&["p1"], &[])]);
+    assert_eq!(switch.run("in_port=1"), "4! set(eth_src=20000000099) 2");
+    assert_eq!(switch.run("in_port=3"), "set(eth_src=20000000099) 2");
+    let dropped = Switch::new(&[]);
+    set(&dropped, &[mirror(&["p1"], &[])]);
+    assert_eq!(dropped.run("in_port=1"), "4!", "also without a matching rule");
+}
+
+#[test]
+fn a_sent_packet_is_copied_as_it_was_sent() {
+    let rule = "actions=output:3,mod_dl_src:02:00:00:00:00:99,output:2";
+    let switch = switch(&[rule], &[mirror(&[], &["p2"])]);
+    assert_eq!(switch.run("in_port=1"), "3 set(eth_src=20000000099) 2! 4!");
+}
+
+#[test]
+fn a_packet_that_is_not_sent_is_not_copied() {
+    let switch = switch(&["actions=output:2"], &[mirror(&[], &["p2"])]);
+    assert_eq!(switch.run("in_port=2"), "");
+    assert_eq!(switch.run("in_port=1"), "2! 4!");
+    switch.configure(2, PortConfig { no_fwd: true, ..PortConfig::default() });
+    assert_eq!(switch.run("in_port=1"), "");
+}
+
+#[test]
+fn a_packet_is_copied_once() {
+    let same = switch(&["actions=output:2,output:3"], &[all()]);
+    assert_eq!(same.run("in_port=1"), "4! 2! 3!");
+    let rule = "actions=output:2,mod_dl_src:02:00:00:00:00:99,output:3";
+    let changed = switch(&[rule], &[mirror(&[], &["p2", "p3"])]);
+    assert_eq!(changed.run("in_port=1"), "2! 4! set(eth_src=20000000099) 3!");
+    let cloned = switch(&["actions=clone(output:2),output:3"], &[mirror(&[], &["p2", "p3"])]);
+    assert_eq!(cloned.run("in_port=1"), "2! 4! 3!");
+}
+
+#[test]
+fn a_packet_out_is_copied() {
+    let switch = switch(&[], &[mirror(&["p1"], &[])]);
+    assert_eq!(switch.packet_out("in_port=1", "output:2"), "4! 2!");
+    assert_eq!(switch.packet_out("in_port=CONTROLLER", "output:2"), "2!");
+    assert_eq!(switch.packet_out("in_port=4", "output:2"), "");
+}
+
+/// Each bridge has mirrors of its own.
+#[test]
+fn a_patch_port_is_mirrored_like_any_other() {
+    let peer = BridgeId::new(2);
+    let switch = Switch::new(&["actions=output:3,output:2"]);
+    let patch = |bridge, port| PortKind::Patch { bridge, port: PortNo::new(port) };
+    let mut own = ports();
+    own[2].kind = patch(peer, 1);
+    switch.set_ports(own);
+    let settings = |mirrors: &[Mirror]| BridgeSettings {
+        mirrors: mirrors.to_vec(),
+        ..BridgeSettings::default()
+    };
+    switch.pipeline.add_bridge(peer, settings(&[mirror(&["p1"], &["p2"])]));
+    let mut others: Vec<_> = (1..=4).map(PortInfo::datapath).collect();
+    for port in &mut others {
+        let number = DatapathPort::new(port.number.number() + 10);
+        port.kind = PortKind::Datapath(number);
+    }
+    others[0].kind = patch(BRIDGE, 3);
+    switch.pipeline.set_ports(peer, others).expect("the bridge exists");
+    let rule = request(FlowModCommand::Add, "actions=output:2");
+    switch.pipeline.apply(peer, &[rule], Time::ZERO).expect("the rule is legal");
+    assert_eq!(switch.run("in_port=1"), "14! 12! 2");
+    set(&switch, &[mirror(&[], &["p3"])]);
+    assert_eq!(switch.run("in_port=1"), "14! 12! 4! 2");
+    set(&switch, &[all()]);
+    assert_eq!(switch.run("in_port=1"), "4! 14! 12! 2!");
+}
+
+#[test]
+fn mirrors_with_one_output_copy_once() {
+    let switch = switch(&["actions=output:2"], &[mirror(&["p1"], &[]), mirror(&["p1"], &["p2"])]);
+    assert_eq!(switch.run("in_port=1"), "4! 2!");
+    let totals = |packet: &str| {
+        let traversal = switch.translate(packet);
+        switch.pipeline.credit(&traversal, 3, 300, Time::ZERO);
+        let counters = switch.pipeline.mirror_counters(BRIDGE);
+        counters.iter().map(|own| (own.totals().packets, own.totals().bytes)).collect::<Vec<_>>()
+    };
+    assert_eq!(totals("in_port=1"), [(3, 300), (0, 0)]);
+    assert_eq!(totals("in_port=3"), [(3, 300), (3, 300)]);
+}
+
+#[test]
+fn a_copy_can_be_copied() {
+    let to_3 = Mirror { output: MirrorOutput::Port("p3".to_owned()), ..mirror(&["p1"], &[]) };
+    let switch = switch(&["actions=output:2"], &[to_3, mirror(&[], &["p3"])]);
+    assert_eq!(switch.run("in_port=1"), "3! 4! 2");
+}
+
+#[test]
+fn a_reserved_port_receives_nothing() {
+    let switch = switch(&["actions=NORMAL"], &[mirror(&["p1"], &[])]);
+    assert_eq!(switch.run("in_port=4"), "");
+    assert_eq!(switch.translate("in_port=4").drop_cause, DropCause::MirrorOutputPort);
+    assert_eq!(switch.run(A_TO_B), "4! 2 3 100", "NORMAL does not flood to it");
+    set(&switch, &[]);
+    assert_eq!(switch.run(A_TO_B), "2 3 4 100");
+}
+
+#[test]
+fn vlans_select_packets_and_tag_copies() {
+    let vlan_10 = Mirror { vlans: [10].into(), ..mirror(&["p1", "p2"], &[]) };
+    let switch = switch(&[], &[vlan_10]);
+    with_vlans(&switch, [VlanMode::Access(10), VlanMode::Trunk, VlanMode::Trunk, VlanMode::Trunk]);
+    assert_eq!(switch.run("in_port=1"), "push(8100,100a) 4!");
+    assert_eq!(switch.run("in_port=1,vlan_tci=0x100a"), "", "an access port has no tagged frames");
+    assert_eq!(switch.run("in_port=2"), "");
+    assert_eq!(switch.run("in_port=2,vlan_tci=0x100a"), "4!");
+    with_vlans(&switch, [VlanMode::Trunk, VlanMode::Trunk, VlanMode::Trunk, VlanMode::Access(3)]);
+    assert_eq!(switch.run("in_port=2,vlan_tci=0x100a"), "pop 4!");
+}
+
+#[test]
+fn a_copy_for_a_vlan_is_flooded_in_it() {
+    let to_99 = Mirror { output: MirrorOutput::Vlan(99), ..mirror(&["p1"], &[]) };
+    let switch = switch(&["actions=output:2"], &[to_99]);
+    let modes = [VlanMode::Access(7), VlanMode::Access(99), VlanMode::Trunk, VlanMode::Access(8)];
+    with_vlans(&switch, modes);
+    assert_eq!(switch.run("in_port=1"), "2! push(8100,1063) 3! pop push(8100,1063) 100! pop 2");
+    let switch = self::switch(
+        &["actions=output:2"],
+        &[Mirror { output: MirrorOutput::Vlan(99), ..mirror(&["p1"], &[]) }],
+    );
+    assert_eq!(switch.run("in_port=1,vlan_tci=0x1063"), "2", "it is in this VLAN already");
+    assert_eq!(switch.run("in_port=1,dl_dst=01:80:c2:00:00:00"), "2", "a reserved address");
+}
+
+#[test]
+fn snaplen_truncates_the_copy_alone() {
+    let short = Mirror { snaplen: Some(64), ..mirror(&["p1"], &[]) };
+    assert_eq!(switch(&["actions=output:2"], &[short]).run("in_port=1"), "4!/64 2");
+}
+
+/// A port that is added later is used, without another change of the mirror.
+#[test]
+fn a_missing_port_is_used_when_it_appears() {
+    let named = |name: &str| {
+        let renamed = |port: PortInfo| {
+            let is_4 = port.number == PortNo::new(4);
+            PortInfo { name: if is_4 { name.to_owned() } else { port.name.clone() }, ..port }
+        };
+        ports().into_iter().map(renamed).collect()
+    };
+    let switch = switch(&["actions=output:2"], &[mirror(&["p1"], &[])]);
+    switch.set_ports(named("other"));
+    assert_eq!(switch.run("in_port=1"), "2");
+    let change = switch.pipeline.set_ports(BRIDGE, named("p4")).expect("the bridge exists");
+    assert!(change.deltas.iter().any(|delta| is_bridge(delta)), "it evicts the entries");
+    assert_eq!(switch.run("in_port=1"), "4! 2");
+}
+
+fn is_bridge(delta: &Delta) -> bool {
+    matches!(delta, Delta::Changed(Object::Bridge(BRIDGE)))
+}
+
+#[test]
+fn ports_without_mirrors_change_no_mirror() {
+    let switch = switch(&["actions=output:2"], &[mirror(&["p1"], &[])]);
+    let mut changed = ports();
+    changed[2].link_up = false;
+    let change = switch.pipeline.set_ports(BRIDGE, changed).expect("the bridge exists");
+    assert!(!change.deltas.iter().any(is_bridge));
+}
+
+#[test]
+fn the_mask_has_what_the_copies_depend_on() {
+    let consulted = |switch: &Switch, packet: &str| {
+        let mask = FlowMask::from(&switch.translate(packet).mask);
+        [FieldId::InPort, FieldId::VlanTci].map(|field| mask.field(field) != 0)
+    };
+    let none = switch(&["actions=output:2"], &[]);
+    assert_eq!(consulted(&none, "in_port=1"), [false, false]);
+    let received = switch(&["actions=output:2"], &[mirror(&["p1"], &[])]);
+    assert_eq!(consulted(&received, "in_port=1"), [true, true]);
+    assert_eq!(consulted(&received, "in_port=3"), [true, false]);
+}
+
+#[test]
+fn an_address_at_a_reserved_port_is_forgotten() {
+    let switch = switch(&["actions=NORMAL"], &[]);
+    let learn = |packet: &str| {
+        let traversal = switch.translate(packet);
+        switch.pipeline.learn(&traversal.learnings, Time::ZERO);
+    };
+    learn("in_port=4,dl_src=02:00:00:00:00:0b,dl_dst=02:00:00:00:00:0c");
+    learn(A_TO_B);
+    assert_eq!(switch.run(A_TO_B), "4");
+    set(&switch, &[mirror(&["p3"], &[])]);
+    assert_eq!(switch.pipeline.macs(BRIDGE).len(), 1);
+    assert_eq!(switch.run(A_TO_B), "2 3 100");
+}
+
+#[test]
+fn a_mirror_keeps_its_counter_while_it_changes() {
+    let switch = switch(&[], &[mirror(&["p1"], &[])]);
+    switch.pipeline.credit(&switch.translate("in_port=1"), 2, 20, Time::ZERO);
+    set(&switch, &[all()]);
+    let packets = || {
+        let counters = switch.pipeline.mirror_counters(BRIDGE);
+        counters.iter().map(|own| own.totals().packets).collect::<Vec<_>>()
+    };
+    assert_eq!(packets(), [2]);
+    set(&switch, &[]);
+    assert_eq!(packets(), [0; 0]);
+    set(&switch, &[all()]);
+    assert_eq!(packets(), [0]);
+}

@@ -1,0 +1,68 @@
+//! Mirrors as the rows of a database describe them.
+//!
+//! Where rows contradict themselves, the result is that of Open vSwitch: `select_all` and
+//! `output_port` win.
+
+use std::collections::BTreeMap;
+
+use shunt_ovsdb::{DatabaseSnapshot, RowView, value::RowUuid};
+use shunt_switch::config::MirrorOptions;
+
+/// The mirrors of a bridge, with their rows by their names.
+pub(super) type DesiredMirrors = BTreeMap<String, RowUuid>;
+
+/// Reads the mirrors of a bridge. Rows that cannot be a mirror are left out, with the reason.
+pub(super) fn mirrors(
+    snapshot: &DatabaseSnapshot,
+    bridge: RowView<'_>,
+    refused: &mut BTreeMap<RowUuid, String>,
+) -> (Vec<MirrorOptions>, DesiredMirrors) {
+    let (mut mirrors, mut rows) = (Vec::new(), DesiredMirrors::new());
+    for row in bridge.uuids("mirrors").filter_map(|uuid| snapshot.row("Mirror", uuid)) {
+        let uuid = row.uuid();
+        let name = row.string("name").filter(|name| !name.is_empty() && !rows.contains_key(*name));
+        // The name of a row may be empty or repeated.
+        let name = name.map_or_else(|| uuid.to_string(), str::to_owned);
+        match mirror(snapshot, row, &name) {
+            Some(options) => {
+                mirrors.push(options);
+                rows.insert(name, uuid);
+            }
+            None => {
+                let reason =
+                    format!("mirror {name} copies nothing: set output_port or output_vlan");
+                refused.insert(uuid, reason);
+            }
+        }
+    }
+    (mirrors, rows)
+}
+
+/// Reads a mirror; `None` if it has no output.
+fn mirror(snapshot: &DatabaseSnapshot, row: RowView<'_>, name: &str) -> Option<MirrorOptions> {
+    let ports =
+        |column| row.uuids(column).filter_map(|uuid| port_name(snapshot, uuid)).collect::<Vec<_>>();
+    let select_all = row.boolean("select_all") == Some(true);
+    let of_ports = |column| if select_all { Vec::new() } else { ports(column) };
+    let output_port = ports("output_port").pop().unwrap_or_default();
+    let number = |column| row.integer(column).and_then(|own| u16::try_from(own).ok());
+    let output_vlan = number("output_vlan").filter(|_| output_port.is_empty()).unwrap_or_default();
+    let has_output = !output_port.is_empty() || output_vlan > 0;
+    has_output.then(|| MirrorOptions {
+        name: name.to_owned(),
+        select_all,
+        select_src_port: of_ports("select_src_port"),
+        select_dst_port: of_ports("select_dst_port"),
+        select_vlan: row.integers("select_vlan").filter_map(|own| own.try_into().ok()).collect(),
+        output_port,
+        output_vlan,
+        snaplen: number("snaplen").unwrap_or_default().into(),
+    })
+}
+
+/// Returns the name that a row of `Port` has in the switch: that of its interface.
+fn port_name(snapshot: &DatabaseSnapshot, uuid: RowUuid) -> Option<String> {
+    let port = snapshot.row("Port", uuid)?;
+    let interface = port.uuids("interfaces").find_map(|uuid| snapshot.row("Interface", uuid));
+    interface.unwrap_or(port).string("name").map(str::to_owned)
+}

@@ -1,0 +1,102 @@
+//! Changes of mirrors.
+
+use shunt_pipeline::BridgeId;
+use tracing::{info, warn};
+
+use super::structure::{Structure, bridge_settings};
+use crate::{
+    config::{BridgeOptions, MirrorOptions},
+    error::SwitchError,
+    ports::registry::listed,
+};
+
+impl Structure {
+    /// Adds a mirror to a bridge.
+    pub(crate) async fn add_mirror(
+        &self,
+        bridge: &str,
+        mirror: MirrorOptions,
+    ) -> Result<(), SwitchError> {
+        let (_, before) = self.bridge_options(bridge)?;
+        self.set_mirrors(bridge, [before.mirrors, vec![mirror]].concat()).await
+    }
+
+    /// Adds a mirror to a bridge, in place of the one with the same name.
+    pub(crate) async fn set_mirror(
+        &self,
+        bridge: &str,
+        mirror: MirrorOptions,
+    ) -> Result<(), SwitchError> {
+        let mut mirrors = self.bridge_options(bridge)?.1.mirrors;
+        match mirrors.iter_mut().find(|own| own.name == mirror.name) {
+            Some(own) => *own = mirror,
+            None => mirrors.push(mirror),
+        }
+        self.set_mirrors(bridge, mirrors).await
+    }
+
+    /// Removes a mirror of a bridge.
+    pub(crate) async fn remove_mirror(&self, bridge: &str, name: &str) -> Result<(), SwitchError> {
+        let mut mirrors = self.bridge_options(bridge)?.1.mirrors;
+        let Some(index) = mirrors.iter().position(|own| own.name == name) else {
+            let known = listed(mirrors.iter().map(|own| own.name.as_str()));
+            let (name, bridge) = (name.to_owned(), bridge.to_owned());
+            return Err(SwitchError::NoSuchMirror { name, bridge, known });
+        };
+        mirrors.remove(index);
+        self.set_mirrors(bridge, mirrors).await
+    }
+
+    /// Replaces the mirrors of a bridge.
+    ///
+    /// Returns when no packet uses the old ones. A mirror with an old name keeps its counters.
+    pub(crate) async fn set_mirrors(
+        &self,
+        bridge: &str,
+        mirrors: Vec<MirrorOptions>,
+    ) -> Result<(), SwitchError> {
+        let (id, before) = self.bridge_options(bridge)?;
+        let after = BridgeOptions { mirrors, ..before.clone() };
+        if after == before {
+            return Ok(());
+        }
+        after.check().map_err(|error| *error.problem)?;
+        self.bridges.lock().set_options(id, after.clone())?;
+        let tables = bridge_settings(&after);
+        // The bridge exists: only this task changes bridges.
+        let _ = self.plane.publisher().change(|pipeline| pipeline.set_settings(id, tables));
+        self.plane.adopted_newest().await;
+        let is_in =
+            |mirrors: &[MirrorOptions], name: &str| mirrors.iter().any(|own| own.name == name);
+        for MirrorOptions { name, .. } in &before.mirrors {
+            if !is_in(&after.mirrors, name) {
+                info!("mirror {name}: removed from {bridge}");
+            }
+        }
+        let mut changed = after.mirrors;
+        changed.retain(|mirror| !before.mirrors.contains(mirror));
+        for MirrorOptions { name, .. } in &changed {
+            let done = if is_in(&before.mirrors, name) { "changed on" } else { "added to" };
+            info!("mirror {name}: {done} {bridge}");
+        }
+        self.warn_of_mirrors(bridge, &changed);
+        Ok(())
+    }
+
+    /// Logs the mirrors that copy nothing, or less than they should.
+    pub(super) fn warn_of_mirrors(&self, bridge: &str, mirrors: &[MirrorOptions]) {
+        let bridges = self.bridges.lock();
+        let Ok(own) = bridges.find(bridge) else { return };
+        for mirror in mirrors {
+            if let Some(trouble) = mirror.trouble(|name| own.has_port(name)) {
+                warn!("mirror {} of {bridge}: {trouble}", mirror.name);
+            }
+        }
+    }
+
+    fn bridge_options(&self, name: &str) -> Result<(BridgeId, BridgeOptions), SwitchError> {
+        let bridges = self.bridges.lock();
+        let bridge = bridges.find(name)?;
+        Ok((bridge.id, bridge.settings.clone()))
+    }
+}
