@@ -1,6 +1,9 @@
 //! `cargo xtask lint`: format, lints and repository rules of the gate.
 
-use crate::shell::{TaskError, cargo, run, step};
+use crate::{
+    shell::{TaskError, cargo, run, step},
+    suite::FEATURES,
+};
 
 /// Runs format, clippy and rustdoc, with warnings as errors.
 pub(crate) fn run_all() -> Result<(), TaskError> {
@@ -10,7 +13,8 @@ pub(crate) fn run_all() -> Result<(), TaskError> {
             "clippy",
             "--workspace",
             "--all-targets",
-            "--all-features",
+            "--features",
+            FEATURES,
             "--quiet",
             "--",
             "-D",
@@ -18,7 +22,7 @@ pub(crate) fn run_all() -> Result<(), TaskError> {
         ]))
     })?;
     step("rustdoc", || {
-        let arguments = ["doc", "--workspace", "--no-deps", "--all-features", "--quiet"];
+        let arguments = ["doc", "--workspace", "--no-deps", "--features", FEATURES, "--quiet"];
         run(cargo(&arguments).env("RUSTDOCFLAGS", "-D warnings"))
     })
 }

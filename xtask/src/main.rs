@@ -6,6 +6,7 @@
 mod bench;
 mod demo;
 mod differential;
+mod dpdk;
 mod fuzz;
 mod install;
 mod lint;

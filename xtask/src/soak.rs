@@ -102,7 +102,8 @@ fn run_switch(packets: u64, seed: u64) -> Result<(), TaskError> {
 }
 
 fn run_round(round: u64) -> Result<(), TaskError> {
-    let laws = ["test", "--release", "--quiet", "--all-features", "--package", "shunt-datapath"];
+    let laws =
+        ["test", "--release", "--quiet", "--package", "shunt-datapath", "--features", "dbsp,serde"];
     run(cargo(&laws)
         .args(["--test", "switch", "laws"])
         .env("SHUNT_PACKETS", PACKETS_PER_ROUND)

@@ -2,6 +2,11 @@
 
 use crate::install::{OS_KEN_APPLICATIONS, OS_KEN_TESTER, P4RUNTIME_SHELL, PythonPackages};
 
+/// The features of the workspace that build on any machine: all but `dpdk`, which needs libdpdk.
+///
+/// The suite `dpdk` has that feature.
+pub(crate) const FEATURES: &str = "dbsp,serde,testing";
+
 /// One suite: a cargo test command and its purpose.
 pub(crate) struct Suite {
     /// Name on the command line.
@@ -16,6 +21,8 @@ pub(crate) struct Suite {
     pub(crate) python: Option<&'static PythonPackages>,
     /// True if the suite runs a Linux guest in QEMU.
     pub(crate) has_linux_guest: bool,
+    /// What the suite needs of DPDK.
+    pub(crate) dpdk: DpdkNeed,
     /// True if the suite runs only when named: it takes minutes, or measures rates.
     pub(crate) is_on_request: bool,
 }
@@ -33,6 +40,7 @@ impl Suite {
             needs_tools: false,
             python: None,
             has_linux_guest: false,
+            dpdk: DpdkNeed::Nothing,
             is_on_request: false,
         }
     }
@@ -45,7 +53,7 @@ impl Suite {
     pub(crate) fn arguments(&self, shares_build: bool) -> Vec<&'static str> {
         match self.arguments {
             ["--package", "shunt-tests", rest @ ..] if shares_build => {
-                ["--workspace", "--all-features"].iter().chain(rest).copied().collect()
+                ["--workspace", "--features", FEATURES].iter().chain(rest).copied().collect()
             }
             arguments => arguments.to_vec(),
         }
@@ -66,10 +74,26 @@ impl Suite {
         self
     }
 
+    const fn with_dpdk(mut self, need: DpdkNeed) -> Self {
+        self.dpdk = need;
+        self
+    }
+
     const fn on_request(mut self) -> Self {
         self.is_on_request = true;
         self
     }
+}
+
+/// What a suite needs of DPDK.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DpdkNeed {
+    /// Nothing.
+    Nothing,
+    /// The library and its drivers.
+    Library,
+    /// Also the daemon with DPDK ports.
+    Daemon,
 }
 
 /// All suites.
@@ -84,7 +108,8 @@ pub(crate) const SUITES: &[Suite] = &[
         "unit tests, properties, models and examples of every crate",
         &[
             "--workspace",
-            "--all-features",
+            "--features",
+            FEATURES,
             "--exclude",
             "shunt-tests",
             "--exclude",
@@ -153,6 +178,28 @@ pub(crate) const SUITES: &[Suite] = &[
     )
     .with_tools()
     .with_linux_guest(),
+    Suite::own(
+        "dpdk",
+        "the crate of DPDK devices, built with the feature `dpdk`",
+        &["--package", "shunt-dpdk", "--features", "dpdk"],
+    )
+    .with_dpdk(DpdkNeed::Library),
+    Suite::own(
+        "dpdk_ports",
+        "DPDK ports and the daemon with them: capture files, rings, TAP, virtual machines",
+        &[
+            "--package",
+            "shunt-datapath",
+            "--package",
+            "shunt-tests",
+            "--features",
+            "shunt-datapath/dpdk",
+            "--test",
+            "dpdk",
+        ],
+    )
+    .with_tools()
+    .with_dpdk(DpdkNeed::Daemon),
     Suite::own(
         "restart",
         "restarts under a service manager that keeps descriptors: no packet is lost",

@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use crate::{
-    install, linux_guest,
+    dpdk, install, linux_guest,
     shell::{TaskError, cargo, run, run_watched},
-    suite::{SUITES, Suite},
+    suite::{DpdkNeed, SUITES, Suite},
 };
 
 /// Runs the default suites, or those named; `--list` prints all.
@@ -77,6 +77,12 @@ fn run_suite(
         .env("INSTA_UPDATE", "no");
     if let Some(python) = suite.python {
         command.env(python.variable, install::ensure_python(python)?);
+    }
+    if suite.dpdk != DpdkNeed::Nothing {
+        dpdk::ensure_library()?;
+    }
+    if suite.dpdk == DpdkNeed::Daemon {
+        command.env(dpdk::VARIABLE, dpdk::ensure_programs()?);
     }
     if suite.has_linux_guest {
         command.env(linux_guest::VARIABLE, linux_guest::ensure()?);

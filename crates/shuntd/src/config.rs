@@ -26,6 +26,7 @@ pub(crate) struct ConfigFile {
     eviction: shunt_switch::config::EvictionOptions,
     foresight: shunt_switch::config::ForesightOptions,
     packets: shunt_switch::config::PacketOptions,
+    dpdk: shunt_switch::config::EalOptions,
     bridge: Vec<shunt_switch::config::BridgeOptions>,
 }
 
@@ -38,6 +39,7 @@ impl ConfigFile {
             eviction: self.eviction,
             foresight: self.foresight.clone(),
             packets: self.packets.clone(),
+            dpdk: self.dpdk.clone(),
             bridges: self.bridge.clone(),
         }
     }

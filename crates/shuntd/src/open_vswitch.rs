@@ -27,7 +27,12 @@ const WORDS: &[(&[&str], &str)] = &[
     (&["internal"], "set `local = \"tap\"` in the bridge, or the port type `tap`"),
     (&["system", "veth"], "the port type of a network device is `af_packet`"),
     (&["vxlan", "geneve", "gre", "ip6gre", "erspan", "gtpu", "stt", "lisp", "bareudp"], TUNNEL),
-    (&["dpdk"], "DPDK ports do not exist yet: use `af_xdp`, `af_packet` or `tap`"),
+    (&["dpdk-devargs"], "the key is `devargs`, of a port of type `dpdk`"),
+    (&["n_rxq"], "the key is `queues`, of a port of type `dpdk`"),
+    (
+        &["dpdk-init", "dpdk-socket-mem", "dpdk-extra", "dpdk-alloc-mem", "dpdk-lcore-mask"],
+        "DPDK has its options in the section [dpdk] of the configuration file",
+    ),
     (
         &["dpdkvhostuser", "dpdkvhostuserclient"],
         "the port type is `vhost_user`, with the keys `path` and `mode`",

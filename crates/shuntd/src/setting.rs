@@ -21,6 +21,8 @@ const PORT_KEYS: &[&str] = &[
     "mtu",
     "rx_slots",
     "xdp_mode",
+    "devargs",
+    "queues",
     "path",
     "mode",
     "rx",
@@ -40,6 +42,8 @@ const EXAMPLES: &[&str] = &[
     "mtu=9000",
     "rx_slots=4096",
     "xdp_mode=generic",
+    "devargs=0000:01:00.0",
+    "queues=4",
     "path=/run/guest1.sock",
     "mode=server",
     "rx=in.pcap",
@@ -87,6 +91,11 @@ pub(crate) fn port(name: &str, words: &[String]) -> Result<PortOptions, String> 
                 port.rx_slots = value.parse().map_err(wrong)?;
             }
             "xdp_mode" => port.xdp_mode = xdp_mode(value)?,
+            "devargs" => value.clone_into(&mut port.devargs),
+            "queues" => {
+                let wrong = |_| format!("queues={value}: a number of queues is 1 to 65535");
+                port.queues = value.parse().map_err(wrong)?;
+            }
             "path" => port.path = value.into(),
             "mode" => port.mode = socket_mode(value)?,
             "rx" => port.rx = value.into(),

@@ -67,6 +67,7 @@ impl ControlPlane {
         let bridges = Arc::new(Bridges::new(Arc::clone(plane.publisher())));
         let nic = Arc::new(NicSlot::new(Arc::clone(&plane), Arc::clone(&bridges), seed));
         let captures = Arc::new(Captures::new(Arc::clone(&plane)));
+        let dpdk = Arc::new(own.dpdk.clone());
         let config = Arc::new(Mutex::new(own));
         let structure = AsyncMutex::new(Structure {
             plane: Arc::clone(&plane),
@@ -76,6 +77,7 @@ impl ControlPlane {
                 Arc::clone(&bridges),
                 Arc::clone(&nic),
                 descriptors,
+                dpdk,
                 seed,
             ),
             nic: Arc::clone(&nic),

@@ -9,6 +9,7 @@ use shunt_tests::repository::{metadata, read, root};
 const EDGES: &[(&str, &[&str])] = &[
     ("shunt-pcap", &[]),
     ("shunt-vhost-user", &[]),
+    ("shunt-dpdk", &[]),
     ("shunt-ovsdb", &[]),
     ("shunt-flow", &[]),
     ("shunt-classifier", &["shunt-flow"]),
@@ -26,6 +27,7 @@ const EDGES: &[(&str, &[&str])] = &[
         &[
             "shunt-pcap",
             "shunt-vhost-user",
+            "shunt-dpdk",
             "shunt-flow",
             "shunt-classifier",
             "shunt-nuevomatch",
@@ -83,6 +85,7 @@ const TEST_KIT: &str = "shunt-testkit";
 const WITHOUT_RUNTIME: &[&str] = &[
     "shunt-pcap",
     "shunt-vhost-user",
+    "shunt-dpdk",
     "shunt-flow",
     "shunt-classifier",
     "shunt-nuevomatch",

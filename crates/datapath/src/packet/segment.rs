@@ -272,7 +272,7 @@ pub(crate) fn is_labelled(frame: &[u8]) -> bool {
 }
 
 /// Returns offset and Ethernet type of the bytes after the VLAN tags.
-fn payload(frame: &[u8]) -> Option<(usize, u16)> {
+pub(crate) fn payload(frame: &[u8]) -> Option<(usize, u16)> {
     let mut offset = 14_usize;
     let mut ethertype = be16(frame, 12)?;
     for _ in 0..TAGS_MAX {

@@ -156,6 +156,9 @@ pub enum PortError {
     /// The socket of a virtual machine is not usable.
     #[error(transparent)]
     VhostUser(#[from] shunt_vhost_user::BackendError),
+    /// DPDK or its device is not usable.
+    #[error(transparent)]
+    Dpdk(#[from] shunt_dpdk::DpdkError),
     /// The capture file is not usable: the operator must replace it.
     #[error(transparent)]
     Capture(#[from] shunt_pcap::PcapError),

@@ -11,6 +11,7 @@
 //! | [`af_packet`] | of a network device | carried | `CAP_NET_RAW` |
 //! | [`af_xdp`] | of a network device | | `CAP_NET_RAW`, `CAP_NET_ADMIN`, `CAP_BPF` |
 //! | [`vhost_user`] | of a virtual machine | carried | access to a socket |
+//! | `dpdk` | of a driver of DPDK | those of the device | the feature `dpdk` |
 //! | [`tap`] | to and from the host's own stack | carried | `CAP_NET_ADMIN` |
 
 mod claim;
@@ -23,9 +24,12 @@ mod stored;
 
 pub mod af_packet;
 pub mod af_xdp;
+#[cfg(feature = "dpdk")]
+pub mod dpdk;
 pub mod null;
 pub mod pair;
 pub mod pcap;
+mod shared_output;
 mod sys;
 pub mod tap;
 pub mod vhost_user;
@@ -33,5 +37,8 @@ pub mod vhost_user;
 pub use claim::is_held_by_open_vswitch;
 pub use contract::{Capabilities, Port, PortCounters, Queues, RxQueue, RxReport, TxEnd, TxQueue};
 pub use error::PortError;
+pub use shunt_dpdk::{
+    DpdkError, DpdkState, EalOptions, HugePageSize, HugePages, device_name, huge_page_sizes,
+};
 pub use spec::{PortSpec, Repeat, open, open_inheriting};
 pub use stored::{DescriptorStore, NoDescriptorStore, StoredDescriptor};

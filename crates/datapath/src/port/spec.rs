@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use shunt_dpdk::EalOptions;
+
 use super::{
     Port, PortError, StoredDescriptor,
     af_packet::AfPacket,
@@ -60,6 +62,15 @@ pub enum PortSpec {
         /// The side that listens at the path.
         mode: SocketMode,
     },
+    /// A device of DPDK.
+    Dpdk {
+        /// The devargs: its name, and the arguments of its driver.
+        devargs: String,
+        /// Number of receive queues; `None`: one for each packet thread.
+        rx_queues: Option<u16>,
+        /// The MTU to set, in bytes; `None`: the one that it has.
+        mtu: Option<u32>,
+    },
 }
 
 /// Number of times that a capture file is replayed.
@@ -86,12 +97,13 @@ pub enum Repeat {
 ///
 /// If the device or file cannot be opened. The error names the action that solves the problem.
 pub fn open(spec: &PortSpec, seed: u64) -> Result<Box<dyn Port>, PortError> {
-    open_inheriting(spec, seed, Vec::new())
+    open_inheriting(spec, seed, &EalOptions::default(), Vec::new())
 }
 
 /// Opens a port with the queues that an earlier process stored.
 ///
-/// Descriptors that the port cannot use are closed.
+/// Descriptors that the port cannot use are closed. DPDK starts with the options `dpdk` before the first port
+/// of its own.
 ///
 /// # Errors
 ///
@@ -99,6 +111,7 @@ pub fn open(spec: &PortSpec, seed: u64) -> Result<Box<dyn Port>, PortError> {
 pub fn open_inheriting(
     spec: &PortSpec,
     seed: u64,
+    dpdk: &EalOptions,
     inherited: Vec<StoredDescriptor>,
 ) -> Result<Box<dyn Port>, PortError> {
     Ok(match spec {
@@ -112,6 +125,15 @@ pub fn open_inheriting(
         PortSpec::AfXdp { device, mtu, mode } => Box::new(AfXdp::open(device, *mtu, *mode)?),
         PortSpec::Tap { device, settings } => Box::new(Tap::open(device, *settings, inherited)?),
         PortSpec::VhostUser { path, mode } => Box::new(VhostUser::new(path, *mode, seed)),
+        #[cfg(feature = "dpdk")]
+        PortSpec::Dpdk { devargs, rx_queues, mtu } => {
+            Box::new(super::dpdk::Dpdk::open(devargs, *rx_queues, *mtu, dpdk, seed)?)
+        }
+        #[cfg(not(feature = "dpdk"))]
+        PortSpec::Dpdk { .. } => {
+            let _ = dpdk;
+            return Err(shunt_dpdk::DpdkError::NotBuilt.into());
+        }
     })
 }
 
@@ -119,4 +141,18 @@ pub fn open_inheriting(
 pub(super) const fn local_mac(seed: u64) -> [u8; 6] {
     let [a, b, c, d, e, ..] = seed.to_le_bytes();
     [0x02, e, d, c, b, a]
+}
+
+#[cfg(all(test, not(feature = "dpdk")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_without_dpdk_refuses_its_ports() {
+        let devargs = "net_null0".to_owned();
+        let spec = PortSpec::Dpdk { devargs, rx_queues: None, mtu: None };
+        let error = open(&spec, 0).map(drop).unwrap_err().to_string();
+        assert!(error.contains("built without DPDK"), "{error}");
+        assert!(error.contains("--features dpdk"), "{error}");
+    }
 }

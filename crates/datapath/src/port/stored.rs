@@ -66,13 +66,17 @@ impl PortSpec {
     /// Returns the prefix of the names of its descriptors.
     ///
     /// `None` if they cannot be stored: the XDP program of an AF_XDP port and its frames belong to one
-    /// process, and a hypervisor sends its descriptors again.
+    /// process, as all of DPDK does, and a hypervisor sends its descriptors again.
     #[must_use]
     pub fn store_prefix(&self) -> Option<String> {
         match self {
             Self::AfPacket { device, .. } => Some(format!("af_packet/{device}/")),
             Self::Tap { device, .. } => Some(format!("tap/{device}/")),
-            Self::Null | Self::Pcap { .. } | Self::AfXdp { .. } | Self::VhostUser { .. } => None,
+            Self::Null
+            | Self::Pcap { .. }
+            | Self::AfXdp { .. }
+            | Self::VhostUser { .. }
+            | Self::Dpdk { .. } => None,
         }
     }
 }

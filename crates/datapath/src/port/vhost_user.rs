@@ -5,13 +5,9 @@
 //!
 //! The virtio header of a packet passes through unchanged, so a packet of 64 KiB goes from one guest to
 //! another as a whole. A guest may lack an offload, and another one may connect later. So the port takes
-//! every packet, and completes those that the guest of the moment does not take.
-//!
-//! A guest often has fewer queues than there are packet threads. A thread that finds its queue in use keeps
-//! copies of a few packets and sends them with the next flush, so no thread waits for another.
+//! every packet, and completes those that the guest of the moment does not take (`shared_output.rs`).
 
 use std::{
-    collections::VecDeque,
     os::fd::BorrowedFd,
     path::{Path, PathBuf},
     sync::{
@@ -28,14 +24,15 @@ use shunt_vhost_user::{
 };
 
 use super::{
-    Capabilities, Port, PortCounters, PortError, Queues, RxQueue, RxReport, TxEnd, TxQueue,
+    Capabilities, Port, PortCounters, PortError, Queues, RxQueue, RxReport,
+    shared_output::{OutputEnd, SharedOutput, SharedTx},
     spec::local_mac,
 };
 use crate::{
     metrics::RxLoss,
     packet::{
         buffer::{BURST, Packet, Pool},
-        virtio::{VirtioHeader, finish},
+        virtio::VirtioHeader,
     },
 };
 
@@ -80,7 +77,7 @@ impl Port for VhostUser {
         self.backend = Some(backend);
         let queues = |Worker { receiver, sender }| Queues {
             rx: Some(Box::new(VhostUserRx(receiver))),
-            tx: Box::new(VhostUserTx::new(sender, Arc::clone(&self.lost))),
+            tx: Box::new(SharedTx::new(VhostUserOutput::new(sender), Arc::clone(&self.lost))),
         };
         Ok(workers.into_iter().map(queues).collect())
     }
@@ -174,155 +171,51 @@ fn in_byte_order(header: NetHeader) -> NetHeader {
     converted
 }
 
-struct VhostUserTx {
+/// The queue of a guest for the packets of one thread.
+struct VhostUserOutput {
     sender: FrameSender,
-    end: TxEnd,
-    /// Copies of packets that wait for the queue, oldest first.
-    backlog: VecDeque<Packet>,
-    /// Buffers of the copies.
-    pool: Pool,
-    /// The packets made of one that the guest does not take.
-    made: Vec<Packet>,
-    lost: Arc<AtomicU64>,
+    /// The features of the guest at the last look.
+    features: VirtioFeatures,
 }
 
-/// Maximum number of packets that wait for a queue that another thread uses.
-const BACKLOG_MAX: usize = 256;
+impl VhostUserOutput {
+    fn new(sender: FrameSender) -> Self {
+        let features = sender.features();
+        Self { sender, features }
+    }
+}
 
-impl VhostUserTx {
-    fn new(sender: FrameSender, lost: Arc<AtomicU64>) -> Self {
-        let backlog = VecDeque::with_capacity(BACKLOG_MAX);
-        let (pool, made) = (Pool::new(), Vec::with_capacity(BURST));
-        Self { sender, end: TxEnd::Full, backlog, pool, made, lost }
+impl SharedOutput for VhostUserOutput {
+    fn refresh(&mut self) {
+        self.features = self.sender.features();
     }
 
-    /// Sends packets that the guest takes as they are; returns the number taken.
-    ///
-    /// The result is an error if no further packet can be sent.
-    fn send_run(&mut self, packets: &[Packet]) -> (usize, Result<(), TxEnd>) {
-        if !self.backlog.is_empty() {
-            // None of these overtakes those that wait.
-            return self.keep(packets);
-        }
-        let sent = self.sender.send(packets.iter().map(as_frame));
-        match sent.end {
-            SendEnd::All => (sent.frames, Ok(())),
-            SendEnd::Full => (sent.frames, Err(TxEnd::Full)),
-            SendEnd::Refused => (sent.frames, Err(TxEnd::Refused)),
-            SendEnd::Busy => self.keep(packets),
-        }
-    }
-
-    /// Copies packets to the backlog; returns the number of those that found room.
-    ///
-    /// The result is an error if not all did.
-    fn keep(&mut self, packets: &[Packet]) -> (usize, Result<(), TxEnd>) {
-        for (kept, packet) in packets.iter().enumerate() {
-            if self.backlog.len() >= BACKLOG_MAX {
-                return (kept, Err(TxEnd::Full));
-            }
-            let Some(copy) = self.pool.copy(packet, None) else {
-                return (kept, Err(TxEnd::Crowded));
-            };
-            self.backlog.push_back(copy);
-        }
-        (packets.len(), Ok(()))
-    }
-
-    /// Completes a packet in software, and sends the result.
-    fn send_completed(&mut self, packet: &Packet, features: VirtioFeatures) -> Result<(), TxEnd> {
-        let capabilities = Capabilities {
-            tx_checksum: features.contains(VirtioFeatures::GUEST_CSUM),
-            tx_segmentation: !packet.virtio.is_segmented()
-                || takes_segmentation(features, packet.virtio.gso_type),
+    fn capabilities_for(&self, packet: &Packet) -> Capabilities {
+        let gso_type = packet.virtio.gso_type;
+        Capabilities {
+            tx_checksum: self.features.contains(VirtioFeatures::GUEST_CSUM),
+            tx_segmentation: gso_type == 0 || takes_segmentation(self.features, gso_type),
             frame_max: Pool::LARGE,
             can_wait: true,
-        };
-        let copy = self.pool.copy(packet, None).ok_or(TxEnd::Crowded)?;
-        let completed = finish(copy, &capabilities, &mut self.pool, &mut self.made);
-        let mut made = std::mem::take(&mut self.made);
-        let (_, result) = match completed {
-            Ok(()) => self.send_run(&made),
-            Err(_) => (0, Err(TxEnd::Refused)),
-        };
-        made.drain(..).for_each(|packet| self.pool.give(packet));
-        self.made = made;
-        result
-    }
-
-    /// Sends the backlog, as far as the queue is free.
-    fn send_backlog(&mut self) {
-        while !self.backlog.is_empty() {
-            let sent = self.sender.send(self.backlog.iter().map(as_frame));
-            for packet in self.backlog.drain(..sent.frames) {
-                self.pool.give(packet);
-            }
-            let lost = match sent.end {
-                SendEnd::Busy => return,
-                SendEnd::All => 0,
-                // The guest that takes no more, or that has changed, never gets them.
-                SendEnd::Refused => 1,
-                SendEnd::Full => self.backlog.len(),
-            };
-            self.lost.fetch_add(lost as u64, Relaxed);
-            for packet in self.backlog.drain(..lost) {
-                self.pool.give(packet);
-            }
         }
     }
-}
 
-impl Drop for VhostUserTx {
-    /// Counts the packets that still wait.
-    fn drop(&mut self) {
-        self.lost.fetch_add(self.backlog.len() as u64, Relaxed);
-    }
-}
-
-impl TxQueue for VhostUserTx {
-    fn tx(&mut self, packets: &[Packet]) -> usize {
-        self.send_backlog();
-        let features = self.sender.features();
-        let mut taken = 0;
-        while let Some(first) = packets.get(taken) {
-            let rest = &packets[taken..];
-            let run = rest.iter().take_while(|packet| takes(features, packet)).count();
-            let (count, result) = if run > 0 {
-                self.send_run(&rest[..run])
-            } else {
-                let result = self.send_completed(first, features);
-                (usize::from(result.is_ok()), result)
-            };
-            taken += count;
-            if let Err(end) = result {
-                self.end = end;
-                break;
-            }
-        }
-        taken
-    }
-
-    fn tx_end(&self) -> TxEnd {
-        self.end
-    }
-
-    fn flush(&mut self) {
-        self.send_backlog();
-    }
-
-    fn is_pending(&self) -> bool {
-        !self.backlog.is_empty()
+    fn send<'a>(
+        &mut self,
+        packets: impl ExactSizeIterator<Item = &'a Packet>,
+    ) -> (usize, OutputEnd) {
+        let sent = self.sender.send(packets.map(as_frame));
+        let end = match sent.end {
+            SendEnd::All => OutputEnd::All,
+            SendEnd::Busy => OutputEnd::Busy,
+            SendEnd::Full => OutputEnd::Full,
+            SendEnd::Refused => OutputEnd::Refused,
+        };
+        (sent.frames, end)
     }
 }
 
 /// Returns a packet as the frame of a guest.
 fn as_frame(packet: &Packet) -> (NetHeader, &[u8]) {
     (in_byte_order(packet.virtio.encode_with_buffers()), packet.frame())
-}
-
-/// Returns whether a guest takes a packet as it is.
-const fn takes(features: VirtioFeatures, packet: &Packet) -> bool {
-    let VirtioHeader { needs_checksum, gso_type, .. } = packet.virtio;
-    (!needs_checksum || features.contains(VirtioFeatures::GUEST_CSUM))
-        && (gso_type == 0 || takes_segmentation(features, gso_type))
 }

@@ -4,7 +4,10 @@ use std::fs::File;
 
 use shunt_datapath::{
     Packet, Pool,
-    port::{Port, PortSpec, Queues, StoredDescriptor, open, open_inheriting, tap::TapSettings},
+    port::{
+        EalOptions, Port, PortSpec, Queues, StoredDescriptor, open, open_inheriting,
+        tap::TapSettings,
+    },
 };
 
 use crate::{frames::frame, give_all, in_namespace, ip, one, packet_port};
@@ -48,7 +51,7 @@ fn handed_over(port: Box<dyn Port>, queues: Queues, spec: &PortSpec) -> (Box<dyn
     let stored = port.stored_descriptors();
     assert_eq!(stored.len(), 1);
     drop((port, queues));
-    let mut port = open_inheriting(spec, 0, stored).unwrap();
+    let mut port = open_inheriting(spec, 0, &EalOptions::default(), stored).unwrap();
     let queues = one(&mut *port);
     assert!(port.stored_descriptors()[0].is_inherited);
     (port, queues)
@@ -111,7 +114,7 @@ fn a_queue_with_a_new_number_is_stored_again() {
                 let names: Vec<_> = stored.iter().map(|own| own.name.clone()).collect();
                 drop((port, queues));
                 stored[refused].fd = File::open("/dev/null").unwrap().into();
-                let mut port = open_inheriting(&spec, 0, stored).unwrap();
+                let mut port = open_inheriting(&spec, 0, &EalOptions::default(), stored).unwrap();
                 let _queues = port.split(2).unwrap();
                 let again = port.stored_descriptors();
                 assert!(again.iter().map(|own| &own.name).eq(&names), "{again:?}");
@@ -123,7 +126,7 @@ fn a_queue_with_a_new_number_is_stored_again() {
 
 /// Returns whether a port opens with a descriptor, and does not use it.
 fn is_refused(spec: &PortSpec, stored: StoredDescriptor) -> bool {
-    let mut port = open_inheriting(spec, 0, vec![stored]).unwrap();
+    let mut port = open_inheriting(spec, 0, &EalOptions::default(), vec![stored]).unwrap();
     let _queues = one(&mut *port);
     port.stored_descriptors().iter().all(|own| !own.is_inherited)
 }

@@ -5,6 +5,7 @@
 //! those of the usual port types, `af_packet` and `tap`.
 
 mod checks;
+mod dpdk;
 mod system;
 
 use std::{fmt::Write, path::Path, process::ExitCode};

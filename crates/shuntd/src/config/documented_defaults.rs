@@ -24,6 +24,7 @@ const SECTIONS: [(&str, &str, &str); 13] = [
     ("[packets]", "[packets]", "/packets"),
     ("[eviction]", "[eviction]", "/eviction"),
     ("[foresight]", "[foresight]", "/foresight"),
+    ("[dpdk]", "[dpdk]", "/dpdk"),
     ("[caches.gigaflow]", "[caches.gigaflow]", "/caches/gigaflow"),
     ("[caches.gigaflow.offload]", "[caches.gigaflow.offload]", "/caches/gigaflow/offload"),
 ];

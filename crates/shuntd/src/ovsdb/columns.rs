@@ -17,7 +17,7 @@ pub(super) const TABLES: [FollowedTable; 6] = [
     FollowedTable {
         name: "Open_vSwitch",
         read: &["bridges", "next_cfg", "other_config"],
-        written: &["cur_cfg", "datapath_types", "dpdk_initialized", "iface_types"],
+        written: &["cur_cfg", "datapath_types", "dpdk_initialized", "dpdk_version", "iface_types"],
     },
     FollowedTable {
         name: "Bridge",

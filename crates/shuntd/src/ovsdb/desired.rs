@@ -195,11 +195,12 @@ fn port_options(
         "internal" | "tap" => PortType::Tap,
         "afxdp" => PortType::AfXdp,
         "dpdkvhostuserclient" | "dpdkvhostuser" => PortType::VhostUser,
+        "dpdk" => PortType::Dpdk,
         "null" => PortType::Null,
         "patch" => PortType::Patch,
         other => {
             return Err(format!(
-                "interface type {other} is not supported: use system, internal, tap, afxdp, dpdkvhostuserclient, patch or null"
+                "interface type {other} is not supported: use system, internal, tap, afxdp, dpdk, dpdkvhostuserclient, patch or null"
             ));
         }
     };
@@ -220,6 +221,7 @@ fn port_options(
         return Err("a patch port needs options:peer: name the port at the other end".to_owned());
     }
     let (path, mode) = vhost_socket(interface, vhost_folder)?;
+    let (devargs, queues) = if kind == PortType::Dpdk { dpdk_device(interface)? } else { ("", 0) };
     let vlan = |id: i64| u16::try_from(id).ok();
     Ok(PortOptions {
         name: interface.string("name").unwrap_or_default().to_owned(),
@@ -227,6 +229,8 @@ fn port_options(
         kind,
         mtu: if has_mtu(kind) { unsigned(interface.integer("mtu_request")) } else { 0 },
         peer: if kind == PortType::Patch { peer.to_owned() } else { String::new() },
+        devargs: devargs.to_owned(),
+        queues,
         path,
         mode,
         vlan_mode,
@@ -263,8 +267,25 @@ fn vhost_socket(interface: RowView<'_>, folder: &Path) -> Result<(PathBuf, Socke
     }
 }
 
+/// Returns the devargs and the number of receive queues of a DPDK port.
+fn dpdk_device<'a>(interface: RowView<'a>) -> Result<(&'a str, u16), String> {
+    let devargs = interface.entry("options", "dpdk-devargs").unwrap_or_default();
+    if devargs.is_empty() {
+        return Err("a dpdk port needs options:dpdk-devargs: a driver with a number, such as \
+                    net_null0, or a PCI address, such as 0000:01:00.0"
+            .to_owned());
+    }
+    let queues = match interface.entry("options", "n_rxq") {
+        None => 0,
+        Some(text) => text.parse().map_err(|_| {
+            format!("options:n_rxq {text} is not a number of queues: use 1 to 65535")
+        })?,
+    };
+    Ok((devargs, queues))
+}
+
 const fn has_mtu(kind: PortType) -> bool {
-    matches!(kind, PortType::AfPacket | PortType::AfXdp | PortType::Tap)
+    matches!(kind, PortType::AfPacket | PortType::AfXdp | PortType::Tap | PortType::Dpdk)
 }
 
 fn unsigned(value: Option<i64>) -> u32 {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use shunt_datapath::port::DpdkState;
 use shunt_ovsdb::{
     DatabaseSnapshot, RowTransaction, RowView,
     value::{Atom, Datum},
@@ -42,7 +43,7 @@ const LOCAL_NUMBER: i64 = 65534;
 /// The types of ports that are a network device with their name.
 const DEVICE_KINDS: [&str; 3] = ["af_packet", "af_xdp", "tap"];
 
-/// The interface types that can be a port.
+/// The interface types that can be a port in any build; `dpdk` needs its feature.
 const INTERFACE_TYPES: [&str; 8] =
     ["afxdp", "dpdkvhostuser", "dpdkvhostuserclient", "internal", "null", "patch", "system", "tap"];
 
@@ -79,13 +80,17 @@ impl RowReport<'_> {
     /// Adds what the switch is, and the number of the configuration that is in force.
     pub(super) fn finish(&mut self) {
         let version = self.snapshot.schema().version();
+        let dpdk = DpdkState::read();
+        let built = (dpdk != DpdkState::NotBuilt).then_some("dpdk");
+        let interface_types = || INTERFACE_TYPES.into_iter().chain(built);
         for root in self.snapshot.rows("Open_vSwitch") {
             for (column, value) in [
-                ("iface_types", Datum::strings(INTERFACE_TYPES)),
+                ("iface_types", Datum::strings(interface_types())),
                 ("datapath_types", Datum::strings(["netdev", "system"])),
                 ("db_version", Datum::string(version)),
                 ("ovs_version", Datum::string(env!("CARGO_PKG_VERSION"))),
-                ("dpdk_initialized", Datum::boolean(false)),
+                ("dpdk_initialized", Datum::boolean(dpdk.is_started())),
+                ("dpdk_version", dpdk.version().map_or_else(Datum::empty, Datum::string)),
             ] {
                 self.set("Open_vSwitch", root, column, value);
             }

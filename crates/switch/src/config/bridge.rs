@@ -68,12 +68,16 @@ pub struct PortOptions {
     ///
     /// Empty: the name of the port.
     pub device: String,
-    /// MTU of the device in bytes, for `af_packet`, `af_xdp` and `tap`; 0: as it is.
+    /// MTU of the device in bytes, for `af_packet`, `af_xdp`, `tap` and `dpdk`; 0: as it is.
     pub mtu: u32,
     /// Slots of the receive ring of each thread, for `af_packet`; 0: the default.
     pub rx_slots: u32,
     /// How frames get from the device to the switch, for `af_xdp`.
     pub xdp_mode: XdpMode,
+    /// Device of DPDK and the arguments of its driver, for `dpdk`.
+    pub devargs: String,
+    /// Number of receive queues, for `dpdk`; 0: one for each packet thread.
+    pub queues: u16,
     /// Path of the socket, for `vhost_user`.
     pub path: PathBuf,
     /// Side of the switch at the socket, for `vhost_user`.
@@ -133,6 +137,8 @@ pub enum PortType {
     Tap,
     /// The network card of a virtual machine.
     VhostUser,
+    /// A network card or a virtual device, by a driver of DPDK.
+    Dpdk,
     /// No device.
     ///
     /// A local port without a device, or a port that an embedding program supplies.
@@ -141,7 +147,7 @@ pub enum PortType {
 
 impl PortType {
     /// The types that a configuration can name: all but `Unbound`.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Null,
         Self::Pcap,
         Self::Patch,
@@ -149,6 +155,7 @@ impl PortType {
         Self::AfXdp,
         Self::Tap,
         Self::VhostUser,
+        Self::Dpdk,
     ];
 
     /// Returns the type with a name.
@@ -164,7 +171,7 @@ impl PortType {
         match self {
             Self::AfPacket | Self::Tap => true,
             // The device or the guest chooses the queue, so the packets of a closed one are lost.
-            Self::AfXdp | Self::VhostUser => false,
+            Self::AfXdp | Self::VhostUser | Self::Dpdk => false,
             Self::Null | Self::Pcap | Self::Patch | Self::Unbound => false,
         }
     }
@@ -174,7 +181,12 @@ impl PortType {
     /// A capture file is not: its replay would start again, and its output would be overwritten.
     pub(crate) const fn is_reopened(self) -> bool {
         match self {
-            Self::AfPacket | Self::AfXdp | Self::Tap | Self::VhostUser | Self::Null => true,
+            Self::AfPacket
+            | Self::AfXdp
+            | Self::Tap
+            | Self::VhostUser
+            | Self::Dpdk
+            | Self::Null => true,
             Self::Pcap | Self::Patch | Self::Unbound => false,
         }
     }
@@ -183,18 +195,22 @@ impl PortType {
     pub(crate) const fn may_wait_for_device(self) -> bool {
         match self {
             Self::AfPacket | Self::AfXdp => true,
-            Self::Null | Self::Pcap | Self::Patch | Self::Tap | Self::VhostUser | Self::Unbound => {
-                false
-            }
+            Self::Null
+            | Self::Pcap
+            | Self::Patch
+            | Self::Tap
+            | Self::VhostUser
+            | Self::Dpdk
+            | Self::Unbound => false,
         }
     }
 
     /// Returns whether no event of the system reports a new state of the link.
     ///
-    /// The link of such a port is read at every check, which costs no system call.
+    /// The link of such a port is read at every check.
     pub(crate) const fn has_own_link(self) -> bool {
         match self {
-            Self::VhostUser => true,
+            Self::VhostUser | Self::Dpdk => true,
             Self::Null
             | Self::Pcap
             | Self::Patch
@@ -213,7 +229,8 @@ impl PortType {
             | Self::AfPacket
             | Self::AfXdp
             | Self::Tap
-            | Self::VhostUser => true,
+            | Self::VhostUser
+            | Self::Dpdk => true,
             Self::Patch | Self::Unbound => false,
         }
     }
@@ -229,6 +246,7 @@ impl PortType {
             Self::AfXdp => "af_xdp",
             Self::Tap => "tap",
             Self::VhostUser => "vhost_user",
+            Self::Dpdk => "dpdk",
             Self::Unbound => "unbound",
         }
     }

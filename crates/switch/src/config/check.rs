@@ -10,7 +10,7 @@ use shunt_gigaflow::tag::TAG_BITS_MAX;
 
 use crate::{
     config::{
-        Config, ConfigError, NAME_BYTES_MAX, PortOptions, PortType, THREADS_MAX,
+        Config, ConfigError, EalOptions, NAME_BYTES_MAX, PortOptions, PortType, THREADS_MAX,
         switch::SLEEP_MS_MAX,
     },
     error::SwitchError,
@@ -179,6 +179,9 @@ impl Config {
         self.check_foresight()?;
         let limit = self.packets.vlan_limit;
         range("packets.vlan_limit", limit.to_string(), (1..=2).contains(&limit), "1 or 2")?;
+        let memory = self.dpdk.memory_mib;
+        let memory_ok = (EalOptions::MEMORY_MIN..=EalOptions::MEMORY_MAX).contains(&memory);
+        range("dpdk.memory_mib", memory.to_string(), memory_ok, "from 64 to 1048576")?;
         chain.offload.check()
     }
 

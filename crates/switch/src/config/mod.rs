@@ -25,6 +25,8 @@ pub use switch::{
     Config, EvictionEngine, EvictionOptions, PacketOptions, RepairMode, THREADS_MAX, ThreadOptions,
 };
 // Words of the file that name a variant of the same enumeration in an engine.
-pub use shunt_datapath::port::{Repeat, af_xdp::XdpMode, vhost_user::SocketMode};
+pub use shunt_datapath::port::{
+    EalOptions, HugePages, Repeat, af_xdp::XdpMode, vhost_user::SocketMode,
+};
 pub use shunt_gigaflow::{ltm::Eviction, partition::PolicyName};
 pub use shunt_pipeline::Overflow;

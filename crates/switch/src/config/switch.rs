@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use shunt_datapath::ThreadConfig;
+use shunt_datapath::{ThreadConfig, port::EalOptions};
 use shunt_flow::extract::VlanLimit;
 
 use crate::config::{BridgeOptions, CacheOptions, ForesightOptions};
@@ -22,6 +22,8 @@ pub struct Config {
     pub foresight: ForesightOptions,
     /// Options of packet parsing.
     pub packets: PacketOptions,
+    /// Options with which DPDK starts, before the first port of type `dpdk`.
+    pub dpdk: EalOptions,
     /// Bridges, each with its ports and controllers.
     #[serde(rename = "bridge")]
     pub bridges: Vec<BridgeOptions>,

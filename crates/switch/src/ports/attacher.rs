@@ -13,7 +13,7 @@ use std::sync::{
 use shunt_datapath::{
     Command, PortError,
     command::{ThreadPort, ThreadReceiver},
-    port::{DescriptorStore, Port, Queues, RxQueue, open_inheriting},
+    port::{DescriptorStore, EalOptions, Port, Queues, RxQueue, open_inheriting},
 };
 use shunt_flow::PortNo;
 use shunt_pipeline::{BridgeId, DatapathPort};
@@ -38,6 +38,8 @@ pub(crate) struct PortAttacher {
     descriptors: Arc<dyn DescriptorStore>,
     /// Set while new ports receive nothing.
     is_held: AtomicBool,
+    /// The options with which DPDK starts.
+    dpdk: Arc<EalOptions>,
     seed: u64,
 }
 
@@ -56,9 +58,10 @@ impl PortAttacher {
         bridges: Arc<Bridges>,
         nic: Arc<NicSlot>,
         descriptors: Arc<dyn DescriptorStore>,
+        dpdk: Arc<EalOptions>,
         seed: u64,
     ) -> Self {
-        Self { plane, bridges, nic, descriptors, is_held: AtomicBool::new(false), seed }
+        Self { plane, bridges, nic, descriptors, is_held: AtomicBool::new(false), dpdk, seed }
     }
 
     /// Opens a registered port, and adds it to the packet threads.
@@ -127,12 +130,12 @@ impl PortAttacher {
         let seed = self.seed.wrapping_add(number);
         // Opening a capture file reads it completely, and opening a device takes the system a
         // while.
-        let descriptors = Arc::clone(&self.descriptors);
+        let (descriptors, dpdk) = (Arc::clone(&self.descriptors), Arc::clone(&self.dpdk));
         Ok(spec.map(|spec| {
             spawn_blocking(move || {
                 let prefix = spec.store_prefix();
                 let inherited = prefix.map_or_else(Vec::new, |prefix| descriptors.take(&prefix));
-                open_inheriting(&spec, seed, inherited)
+                open_inheriting(&spec, seed, &dpdk, inherited)
             })
         }))
     }

@@ -8,6 +8,8 @@ use std::{
     path::{Path, PathBuf, absolute},
 };
 
+use shunt_datapath::port::device_name;
+
 use crate::{
     config::{PortOptions, PortType},
     error::SwitchError,
@@ -21,6 +23,8 @@ const LINKS_MAX: usize = 40;
 pub(crate) enum ExclusiveResource {
     /// A network device, by name.
     Device(String),
+    /// A device of DPDK, by name.
+    DpdkDevice(String),
     /// A capture file for writing, or a socket.
     File(PathBuf),
 }
@@ -36,6 +40,10 @@ impl ExclusiveResource {
                 Some(("tx", Self::File(place(&port.tx))))
             }
             PortType::VhostUser => Some(("path", Self::File(place(&port.path)))),
+            PortType::Dpdk => {
+                let device = device_name(&port.devargs).to_owned();
+                Some(("devargs", Self::DpdkDevice(device)))
+            }
             PortType::Pcap | PortType::Null | PortType::Patch | PortType::Unbound => None,
         }
     }
@@ -50,6 +58,7 @@ impl ExclusiveResource {
 impl fmt::Display for ExclusiveResource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::DpdkDevice(name) => write!(f, "DPDK device {name}"),
             Self::Device(name) => write!(f, "device {name}"),
             Self::File(path) => write!(f, "file {}", path.display()),
         }

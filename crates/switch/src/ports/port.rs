@@ -110,6 +110,11 @@ impl BridgePort {
             PortType::VhostUser => {
                 PortSpec::VhostUser { path: settings.path.clone(), mode: settings.mode }
             }
+            PortType::Dpdk => PortSpec::Dpdk {
+                devargs: settings.devargs.clone(),
+                rx_queues: (settings.queues > 0).then_some(settings.queues),
+                mtu: settings.mtu(),
+            },
             PortType::Patch | PortType::Unbound => return None,
         })
     }

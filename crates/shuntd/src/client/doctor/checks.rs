@@ -13,6 +13,7 @@ use shunt_switch::{Config, config::PortType};
 
 use super::{
     HostCheck,
+    dpdk::DpdkNeeds,
     system::{BPF, Capability, HostSystem, IPC_LOCK, NET_ADMIN, NET_RAW, ProcessRights, UnitState},
 };
 
@@ -24,6 +25,7 @@ pub(super) struct PortNeeds {
     /// True if every `af_xdp` port is open.
     is_af_xdp_open: bool,
     has_tap: bool,
+    dpdk: DpdkNeeds,
     /// Number of ports.
     pub(super) ports: u64,
     /// Number of packet threads.
@@ -40,6 +42,7 @@ impl Default for PortNeeds {
             has_af_xdp: false,
             is_af_xdp_open: false,
             has_tap: true,
+            dpdk: DpdkNeeds::default(),
             ports: 0,
             threads: 1,
             devices: Vec::new(),
@@ -73,7 +76,8 @@ impl PortNeeds {
             (port.name.clone(), device.clone())
         });
         let threads = config.threads.packet.into();
-        Self { threads, devices: devices.collect(), ..Self::of_kinds(kinds) }
+        let dpdk = DpdkNeeds::of_config(config);
+        Self { threads, dpdk, devices: devices.collect(), ..Self::of_kinds(kinds) }
     }
 
     fn of_kinds<'a>(kinds: impl Iterator<Item = &'a str>) -> Self {
@@ -85,6 +89,7 @@ impl PortNeeds {
             has_af_packet: kinds.contains(&PortType::AfPacket.name()),
             has_af_xdp: kinds.contains(&PortType::AfXdp.name()),
             has_tap: kinds.contains(&PortType::Tap.name()),
+            dpdk: DpdkNeeds::of_kinds(&kinds),
             ports: kinds.len() as u64,
             ..Self::default()
         }
@@ -134,7 +139,7 @@ impl PortNeeds {
 
     /// Checks the features of the kernel.
     fn kernel(&self, system: &HostSystem) -> Vec<HostCheck> {
-        let mut checks = Vec::new();
+        let mut checks = self.dpdk.checks(system);
         let protocol = |name, mend: &str| {
             let subject = format!("kernel protocol {name}");
             Some(match system.has_protocol(name)? {

@@ -132,6 +132,18 @@ impl HostSystem {
         self.read(&format!("proc/sys/{path}"))?.trim().parse().ok()
     }
 
+    /// Returns the kernel's driver of a PCI device, empty without one; `None` if there is no such device.
+    pub(super) fn pci_driver(&self, address: &str) -> Option<String> {
+        let folder = self.root.join("sys/bus/pci/devices").join(address);
+        if !folder.exists() {
+            return None;
+        }
+        let driver = fs::read_link(folder.join("driver")).unwrap_or_default();
+        Some(
+            driver.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
+        )
+    }
+
     /// Returns the number of free huge pages.
     pub(super) fn free_huge_pages(&self) -> Option<u64> {
         let memory = self.read("proc/meminfo")?;

@@ -81,6 +81,8 @@ impl PortOptions {
             ("tx", !self.tx.as_os_str().is_empty()),
             ("peer", !self.peer.is_empty()),
             ("path", !self.path.as_os_str().is_empty()),
+            ("devargs", !self.devargs.is_empty()),
+            ("queues", self.queues > 0),
         ];
         let has = |field| given.contains(&(field, true));
         let (known, excess): (&[&str], _) = match self.kind {
@@ -94,6 +96,12 @@ impl PortOptions {
                 return Some((
                     "path",
                     "a vhost_user port needs `path`, the absolute path of the socket of its virtual machine",
+                ));
+            }
+            PortType::Dpdk if !has("devargs") => {
+                return Some((
+                    "devargs",
+                    "a dpdk port needs `devargs`: a driver with a number, such as net_null0, or a PCI address, such as 0000:01:00.0",
                 ));
             }
             PortType::Patch => (&["peer"], "a patch port has no key but `peer`"),
@@ -115,6 +123,10 @@ impl PortOptions {
             PortType::VhostUser => {
                 (&["path"], "a vhost_user port has no keys but `path` and `mode`")
             }
+            PortType::Dpdk => (
+                &["devargs", "queues", "mtu"],
+                "a dpdk port has no keys but `devargs`, `queues` and `mtu`",
+            ),
         };
         let mut excessive = given.into_iter().filter(|(field, is)| *is && !known.contains(field));
         excessive.next().map(|(field, _)| (field, excess))
@@ -172,6 +184,13 @@ mod tests {
         assert!(
             vhost("guest.sock", SocketMode::Client).contains("the absolute path of the socket")
         );
+        let dpdk = |devargs: &str, device: &str| {
+            let (devargs, device) = (devargs.to_owned(), device.to_owned());
+            error_text(PortOptions { kind: PortType::Dpdk, devargs, device, ..Default::default() })
+        };
+        assert_eq!(dpdk("net_null0", ""), "fine");
+        assert!(dpdk("", "").contains("a dpdk port needs `devargs`"));
+        assert!(dpdk("net_null0", "eth0").contains("no keys but `devargs`, `queues` and `mtu`"));
         let mode = PortOptions { mode: SocketMode::Server, ..PortOptions::default() };
         assert!(error_text(mode).contains("only a vhost_user port has `mode`"));
         assert!(slots(PortType::Tap, 64).contains("a tap port has no keys but `device`"));

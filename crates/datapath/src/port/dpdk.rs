@@ -1,0 +1,252 @@
+//! A DPDK port: a network card or a virtual device that a driver of DPDK has.
+//!
+//! The crate `shunt-dpdk` has the device; here are the packets and their offloads. Each frame is copied
+//! once in each direction, between a buffer of DPDK and one of the thread's pool. So a packet of a DPDK
+//! port can be held, and leave by a port of any kind.
+//!
+//! A device has no descriptor that announces packets, so a thread with a DPDK port polls without end. A
+//! device with fewer transmit queues than there are threads shares them (`shared_output.rs`).
+//!
+//! The device completes checksums and makes segments where it can, and the port does it elsewhere.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+};
+
+use parking_lot::Mutex;
+use shunt_dpdk::{
+    Device, DeviceCounters, DeviceLimits, DeviceQueues, DeviceSettings, Eal, EalOptions,
+    FrameChecksum, FrameOffload, FrameSegments, Receiver, SendEnd, Sender, Transport,
+};
+use shunt_pipeline::DatapathPort;
+
+use super::{
+    Capabilities, Port, PortCounters, PortError, Queues, RxQueue, RxReport,
+    shared_output::{OutputEnd, SharedOutput, SharedTx},
+    spec::local_mac,
+};
+use crate::{
+    metrics::RxLoss,
+    packet::{
+        buffer::{BURST, Packet, Pool},
+        segment::payload,
+        virtio::VirtioHeader,
+    },
+};
+
+/// A DPDK port.
+#[derive(Debug)]
+pub struct Dpdk {
+    device: Device,
+    rx_queues: Option<u16>,
+    mtu: Option<u16>,
+    mac: [u8; 6],
+    /// Packets that were taken, and that the device did not get.
+    lost: Arc<AtomicU64>,
+}
+
+impl Dpdk {
+    /// Attaches the device of `devargs`, and starts DPDK before the first one.
+    ///
+    /// `rx_queues` is `None` for one receive queue for each packet thread. `mtu` is `None` for the MTU that
+    /// the device has. A device without a MAC address gets one that is derived from `seed`.
+    ///
+    /// # Errors
+    ///
+    /// If DPDK does not start, or the device cannot be attached. The error names what to change.
+    pub fn open(
+        devargs: &str,
+        rx_queues: Option<u16>,
+        mtu: Option<u32>,
+        eal: &EalOptions,
+        seed: u64,
+    ) -> Result<Self, PortError> {
+        let device = Device::attach(Eal::start(eal)?, devargs)?;
+        let mac = device.mac().unwrap_or_else(|| local_mac(seed));
+        let mtu = mtu.map(|mtu| u16::try_from(mtu).unwrap_or(u16::MAX));
+        Ok(Self { device, rx_queues, mtu, mac, lost: Arc::default() })
+    }
+}
+
+/// Number of receive queues of all ports so far: the thread of the next one.
+static FIRST_THREAD: AtomicUsize = AtomicUsize::new(0);
+
+impl Port for Dpdk {
+    fn capabilities(&self) -> Capabilities {
+        let DeviceLimits { tcp_checksum, udp_checksum, tcp_segments, udp_segments, .. } =
+            self.device.limits();
+        // With one of the two, the queue completes what the device does not take.
+        Capabilities {
+            tx_checksum: tcp_checksum || udp_checksum,
+            tx_segmentation: tcp_segments || udp_segments,
+            frame_max: self.device.frame_max(),
+            can_wait: false,
+        }
+    }
+
+    fn split(&mut self, threads: u16) -> Result<Vec<Queues>, PortError> {
+        let settings = DeviceSettings { rx_queues: self.rx_queues, threads, mtu: self.mtu };
+        let DeviceQueues { receivers, senders } = self.device.start(settings)?;
+        let mut receiving: Vec<Vec<Receiver>> = (0..threads).map(|_| Vec::new()).collect();
+        // Many devices have one queue, so the first queue of each device goes to another thread.
+        let first = FIRST_THREAD.fetch_add(receivers.len(), Relaxed);
+        for (queue, receiver) in receivers.into_iter().enumerate() {
+            let thread = first.wrapping_add(queue) % receiving.len().max(1);
+            receiving[thread].push(receiver);
+        }
+        let limits = self.device.limits();
+        let senders: Vec<_> = senders.into_iter().map(|own| Arc::new(Mutex::new(own))).collect();
+        let queues = receiving.into_iter().enumerate().map(|(thread, receivers)| {
+            let rx = (!receivers.is_empty()).then(|| {
+                let rx: Box<dyn RxQueue> = Box::new(DpdkRx { receivers, next: 0, empty: 0 });
+                rx
+            });
+            let sender = Arc::clone(&senders[thread % senders.len()]);
+            let output = DpdkOutput { sender, limits };
+            Queues { rx, tx: Box::new(SharedTx::new(output, Arc::clone(&self.lost))) }
+        });
+        Ok(queues.collect())
+    }
+
+    fn link_up(&self) -> bool {
+        self.device.link_is_up()
+    }
+
+    fn link_reason(&self) -> Option<String> {
+        (!self.device.link_is_up()).then(|| "the driver reports no link".to_owned())
+    }
+
+    fn lost(&self) -> Option<String> {
+        self.device.is_removed().then(|| "the device has vanished".to_owned())
+    }
+
+    fn mtu(&self) -> Option<u32> {
+        Some(self.device.mtu().into())
+    }
+
+    fn mac(&self) -> [u8; 6] {
+        self.mac
+    }
+
+    fn counters(&self) -> PortCounters {
+        let DeviceCounters { rx_dropped, tx_dropped } = self.device.counters();
+        PortCounters { rx_dropped, tx_dropped: tx_dropped + self.lost.load(Relaxed) }
+    }
+}
+
+/// The receive queues of a device that one thread has.
+struct DpdkRx {
+    receivers: Vec<Receiver>,
+    /// The queue that is polled next.
+    next: usize,
+    /// Number of queues that were found empty, one after the other.
+    empty: usize,
+}
+
+impl RxQueue for DpdkRx {
+    fn rx(&mut self, pool: &mut Pool, burst: &mut Vec<Packet>) -> Result<RxReport, PortError> {
+        let mut report = RxReport::default();
+        let queues = self.receivers.len();
+        let receiver = &mut self.receivers[self.next];
+        self.next = (self.next + 1) % queues;
+        let frames = receiver.receive(BURST);
+        for position in 0..frames.len() {
+            let Some((length, is_verified)) = frames.describe(position) else { break };
+            let Some(mut packet) = pool.take(length, DatapathPort::default()) else {
+                report.refuse(RxLoss::without_buffer(length));
+                continue;
+            };
+            if !frames.read(position, packet.frame_mut()) {
+                pool.give(packet);
+                report.refuse(RxLoss::Refused);
+                continue;
+            }
+            packet.virtio.data_valid = is_verified;
+            burst.push(packet);
+        }
+        self.empty = if frames.len() < BURST { (self.empty + 1).min(queues) } else { 0 };
+        report.is_drained = self.empty == queues;
+        Ok(report)
+    }
+}
+
+/// A transmit queue of a device for the packets of one thread.
+struct DpdkOutput {
+    /// Threads may share it; each only tries the lock.
+    sender: Arc<Mutex<Sender>>,
+    limits: DeviceLimits,
+}
+
+impl SharedOutput for DpdkOutput {
+    fn capabilities_for(&self, packet: &Packet) -> Capabilities {
+        let limits = self.limits;
+        let checksum = checksum(packet);
+        let has = |tcp, udp| match checksum.map(|checksum| checksum.transport) {
+            Some(Transport::Tcp) => tcp,
+            Some(Transport::Udp) => udp,
+            None => false,
+        };
+        Capabilities {
+            tx_checksum: has(limits.tcp_checksum, limits.udp_checksum),
+            tx_segmentation: has(limits.tcp_segments, limits.udp_segments),
+            frame_max: Pool::LARGE,
+            can_wait: false,
+        }
+    }
+
+    fn send<'a>(
+        &mut self,
+        packets: impl ExactSizeIterator<Item = &'a Packet>,
+    ) -> (usize, OutputEnd) {
+        let Some(mut sender) = self.sender.try_lock() else { return (0, OutputEnd::Busy) };
+        let (sent, end) = sender.send(packets.map(|packet| (packet.frame(), offload(packet))));
+        let end = match end {
+            SendEnd::All => OutputEnd::All,
+            SendEnd::Full => OutputEnd::Full,
+            SendEnd::Refused => OutputEnd::Refused,
+        };
+        (sent, end)
+    }
+}
+
+/// Returns the work on a packet that is left to the device.
+fn offload(packet: &Packet) -> FrameOffload {
+    let VirtioHeader { needs_checksum, header_length, gso_size, checksum_start, .. } =
+        packet.virtio;
+    if !needs_checksum {
+        return FrameOffload::default();
+    }
+    let checksum = checksum(packet);
+    let segments = packet.virtio.is_segmented().then(|| FrameSegments {
+        l4_length: header_length.saturating_sub(checksum_start),
+        size: gso_size,
+    });
+    FrameOffload { checksum, segments }
+}
+
+/// Returns the checksum that a device can complete; `None` for another one, as in a tunnel.
+fn checksum(packet: &Packet) -> Option<FrameChecksum> {
+    let VirtioHeader { needs_checksum, checksum_start, checksum_offset, .. } = packet.virtio;
+    let (transport, protocol) = match checksum_offset {
+        16 => (Transport::Tcp, 6),
+        6 => (Transport::Udp, 17),
+        _ => return None,
+    };
+    let frame = packet.frame();
+    let (at, ethertype) = payload(frame)?;
+    let header = frame.get(at..)?;
+    let (is_ipv6, length, found) = match ethertype {
+        0x0800 => (false, usize::from(header.first()? & 0x0f) * 4, *header.get(9)?),
+        0x86dd => (true, 40, *header.get(6)?),
+        _ => return None,
+    };
+    let start = usize::from(checksum_start);
+    if !needs_checksum || found != protocol || at.checked_add(length) != Some(start) {
+        return None;
+    }
+    let (l2_length, l3_length) = (u16::try_from(at).ok()?, u16::try_from(length).ok()?);
+    // Bits of the lengths in a buffer of DPDK.
+    let fits = l2_length < 1 << 7 && l3_length < 1 << 9;
+    fits.then_some(FrameChecksum { transport, is_ipv6, l2_length, l3_length })
+}

@@ -1,0 +1,197 @@
+//! A transmit queue over an output that other threads may share, and that takes only some offloads.
+//!
+//! A device or a guest often has fewer queues than there are packet threads. A thread that finds its output
+//! in use keeps copies of a few packets and sends them with the next flush, so no thread waits for another.
+//! An output may lack an offload, or lose it while packets are on their way. Packets that it does not take
+//! as they are get completed in software.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use super::{Capabilities, TxEnd, TxQueue};
+use crate::packet::{
+    buffer::{BURST, Packet, Pool},
+    virtio::finish,
+};
+
+/// An output for packets, perhaps of several threads.
+pub(super) trait SharedOutput: Send {
+    /// Reads the offloads for the next packets.
+    fn refresh(&mut self) {}
+
+    /// Returns the offloads that the output has for a packet.
+    fn capabilities_for(&self, packet: &Packet) -> Capabilities;
+
+    /// Sends packets from the front on; never blocks.
+    ///
+    /// Returns the number of packets sent, and the reason why it is not larger.
+    fn send<'a>(
+        &mut self,
+        packets: impl ExactSizeIterator<Item = &'a Packet>,
+    ) -> (usize, OutputEnd);
+}
+
+/// Reason why an output took no more packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OutputEnd {
+    /// It has taken all.
+    All,
+    /// Another thread uses it.
+    Busy,
+    /// It has no room for any packet.
+    Full,
+    /// It never takes the next packet.
+    Refused,
+}
+
+/// The transmit queue of one thread.
+pub(super) struct SharedTx<O> {
+    output: O,
+    end: TxEnd,
+    /// Copies of packets that wait for the output, oldest first.
+    backlog: VecDeque<Packet>,
+    /// Buffers of the copies.
+    pool: Pool,
+    /// The packets made of one that the output does not take.
+    made: Vec<Packet>,
+    /// Packets that were taken, and that the output did not get.
+    lost: Arc<AtomicU64>,
+}
+
+/// Maximum number of packets that wait for an output that another thread uses.
+const BACKLOG_MAX: usize = 256;
+
+impl<O: SharedOutput> SharedTx<O> {
+    pub(super) fn new(output: O, lost: Arc<AtomicU64>) -> Self {
+        let backlog = VecDeque::with_capacity(BACKLOG_MAX);
+        let (pool, made) = (Pool::new(), Vec::with_capacity(BURST));
+        Self { output, end: TxEnd::Full, backlog, pool, made, lost }
+    }
+
+    /// Sends packets that the output takes as they are; returns the number taken.
+    ///
+    /// The result is an error if no further packet can be sent.
+    fn send_run(&mut self, packets: &[Packet]) -> (usize, Result<(), TxEnd>) {
+        if !self.backlog.is_empty() {
+            // None of these overtakes those that wait.
+            return self.keep(packets);
+        }
+        match self.output.send(packets.iter()) {
+            (sent, OutputEnd::All) => (sent, Ok(())),
+            (sent, OutputEnd::Full) => (sent, Err(TxEnd::Full)),
+            (sent, OutputEnd::Refused) => (sent, Err(TxEnd::Refused)),
+            (_, OutputEnd::Busy) => self.keep(packets),
+        }
+    }
+
+    /// Copies packets to the backlog; returns the number of those that found room.
+    ///
+    /// The result is an error if not all did.
+    fn keep(&mut self, packets: &[Packet]) -> (usize, Result<(), TxEnd>) {
+        for (kept, packet) in packets.iter().enumerate() {
+            if self.backlog.len() >= BACKLOG_MAX {
+                return (kept, Err(TxEnd::Full));
+            }
+            let Some(copy) = self.pool.copy(packet, None) else {
+                return (kept, Err(TxEnd::Crowded));
+            };
+            self.backlog.push_back(copy);
+        }
+        (packets.len(), Ok(()))
+    }
+
+    /// Completes a packet in software, and sends the result.
+    fn send_completed(&mut self, packet: &Packet) -> Result<(), TxEnd> {
+        let capabilities = self.output.capabilities_for(packet);
+        let copy = self.pool.copy(packet, None).ok_or(TxEnd::Crowded)?;
+        let completed = finish(copy, &capabilities, &mut self.pool, &mut self.made);
+        let mut made = std::mem::take(&mut self.made);
+        let (_, result) = match completed {
+            Ok(()) => self.send_run(&made),
+            Err(_) => (0, Err(TxEnd::Refused)),
+        };
+        made.drain(..).for_each(|packet| self.pool.give(packet));
+        self.made = made;
+        result
+    }
+
+    /// Sends the backlog, as far as the output is free.
+    fn send_backlog(&mut self) {
+        while !self.backlog.is_empty() {
+            let (sent, end) = self.output.send(self.backlog.iter());
+            for packet in self.backlog.drain(..sent) {
+                self.pool.give(packet);
+            }
+            let lost = match end {
+                OutputEnd::Busy => return,
+                OutputEnd::All => 0,
+                // An output that takes no more, or that has changed, never gets them.
+                OutputEnd::Refused => 1,
+                OutputEnd::Full => self.backlog.len(),
+            };
+            self.lost.fetch_add(lost as u64, Relaxed);
+            for packet in self.backlog.drain(..lost) {
+                self.pool.give(packet);
+            }
+        }
+    }
+}
+
+impl<O> Drop for SharedTx<O> {
+    /// Counts the packets that still wait.
+    fn drop(&mut self) {
+        self.lost.fetch_add(self.backlog.len() as u64, Relaxed);
+    }
+}
+
+impl<O: SharedOutput> TxQueue for SharedTx<O> {
+    fn tx(&mut self, packets: &[Packet]) -> usize {
+        self.send_backlog();
+        self.output.refresh();
+        let mut taken = 0;
+        while let Some(first) = packets.get(taken) {
+            let rest = &packets[taken..];
+            let takes = |packet: &&Packet| takes(&self.output, packet);
+            let run = rest.iter().take_while(takes).count();
+            let (count, result) = if run > 0 {
+                self.send_run(&rest[..run])
+            } else {
+                let result = self.send_completed(first);
+                (usize::from(result.is_ok()), result)
+            };
+            taken += count;
+            if let Err(end) = result {
+                self.end = end;
+                break;
+            }
+        }
+        taken
+    }
+
+    fn tx_end(&self) -> TxEnd {
+        self.end
+    }
+
+    fn flush(&mut self) {
+        self.send_backlog();
+    }
+
+    fn is_pending(&self) -> bool {
+        !self.backlog.is_empty()
+    }
+}
+
+/// Returns whether an output takes a packet as it is.
+fn takes(output: &impl SharedOutput, packet: &Packet) -> bool {
+    if !packet.virtio.needs_checksum && !packet.virtio.is_segmented() {
+        return true;
+    }
+    let Capabilities { tx_checksum, tx_segmentation, .. } = output.capabilities_for(packet);
+    (!packet.virtio.needs_checksum || tx_checksum)
+        && (!packet.virtio.is_segmented() || tx_segmentation)
+}

@@ -1,0 +1,50 @@
+//! Compiles the C shim against the installed libdpdk; does nothing without the feature `dpdk`.
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=c/shim.c");
+    #[cfg(feature = "dpdk")]
+    shim::compile();
+}
+
+#[cfg(feature = "dpdk")]
+mod shim {
+    use std::{env, process::Command};
+
+    /// The oldest release that the shim supports.
+    const OLDEST: &str = "22.11";
+
+    pub(super) fn compile() {
+        let library = match pkg_config::Config::new().atleast_version(OLDEST).probe("libdpdk") {
+            Ok(library) => library,
+            Err(error) => {
+                println!(
+                    "cargo::error=the feature `dpdk` needs libdpdk {OLDEST} or later: run \
+                     `apt-get install libdpdk-dev pkg-config`, or build without the feature"
+                );
+                for line in error.to_string().lines().filter(|line| !line.is_empty()) {
+                    println!("cargo::warning={line}");
+                }
+                return;
+            }
+        };
+        let mut build = cc::Build::new();
+        build.file("c/shim.c").opt_level(3).extra_warnings(true);
+        // The headers of DPDK do not compile without warnings.
+        for path in &library.include_paths {
+            build.flag("-isystem").flag(path);
+        }
+        for flag in other_flags() {
+            build.flag(flag);
+        }
+        build.compile("shunt_dpdk");
+    }
+
+    /// Returns the flags that libdpdk wants: its configuration, and the instruction set of its headers.
+    fn other_flags() -> Vec<String> {
+        let program = env::var("PKG_CONFIG").unwrap_or_else(|_| "pkg-config".to_owned());
+        let printed = Command::new(program).args(["--cflags-only-other", "libdpdk"]).output();
+        let printed = printed.map(|output| output.stdout).unwrap_or_default();
+        String::from_utf8_lossy(&printed).split_whitespace().map(str::to_owned).collect()
+    }
+}

@@ -1,0 +1,307 @@
+//! A device of DPDK: attached by its devargs, started with queues, closed when its last queue is dropped.
+
+use std::{ffi::CString, sync::Arc};
+
+use parking_lot::Mutex;
+
+use crate::{
+    buffer_pool::{PoolLease, PoolShape},
+    eal::Eal,
+    error::DpdkError,
+    log::Request,
+    queue::{Receiver, Sender},
+    shim::{CallError, OpenPort, PortSettings, RawCounters, RawLimits, StartStep},
+};
+
+/// Slots of a receive queue, unless the device has fewer.
+const RX_SLOTS: u16 = 1024;
+/// Slots of a transmit queue, unless the device has fewer.
+const TX_SLOTS: u16 = 1024;
+/// Bytes of a frame beside its MTU: the Ethernet header and two VLAN tags.
+const FRAME_OVERHEAD: u32 = 14 + 8;
+/// Bytes of the check sequence, which some cards write to the buffer.
+const CHECK_SEQUENCE: u32 = 4;
+
+/// Requests that change the set of devices, of which DPDK handles one at a time.
+///
+/// The lock also keeps the errors in the log of one request apart from those of another.
+static CONTROL: Mutex<()> = Mutex::new(());
+
+/// A device of DPDK.
+#[derive(Debug)]
+pub struct Device {
+    eal: Eal,
+    name: String,
+    limits: DeviceLimits,
+    state: DeviceState,
+}
+
+#[derive(Debug)]
+enum DeviceState {
+    Attached(OpenPort),
+    Started {
+        port: Arc<OpenPort>,
+        /// Used again when the device is closed.
+        _buffers: PoolLease,
+    },
+    /// The device did not start, and is closed.
+    Failed,
+}
+
+/// What a device can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceLimits {
+    /// Largest number of receive queues.
+    pub rx_queues: u16,
+    /// Largest number of transmit queues.
+    pub tx_queues: u16,
+    /// NUMA node of the device; -1: any.
+    node: i32,
+    /// Set if the device completes checksums of TCP.
+    pub tcp_checksum: bool,
+    /// Set if the device completes checksums of UDP.
+    pub udp_checksum: bool,
+    /// Set if the device makes segments of TCP.
+    pub tcp_segments: bool,
+    /// Set if the device makes segments of UDP.
+    pub udp_segments: bool,
+}
+
+/// Settings of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceSettings {
+    /// Number of receive queues; `None`: one for each thread, if the device has as many.
+    pub rx_queues: Option<u16>,
+    /// Number of threads that send, each with a transmit queue if the device has as many.
+    pub threads: u16,
+    /// The MTU to set, in bytes; `None`: the one that the device has.
+    pub mtu: Option<u16>,
+}
+
+/// The queues of a device.
+#[derive(Debug)]
+pub struct DeviceQueues {
+    /// The receive queues; none for a device that receives nothing.
+    pub receivers: Vec<Receiver>,
+    /// The transmit queues: at least one, and at most one for each thread.
+    pub senders: Vec<Sender>,
+}
+
+/// Counters of a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceCounters {
+    /// Frames that arrived and were not received.
+    pub rx_dropped: u64,
+    /// Frames that the device took and did not send.
+    pub tx_dropped: u64,
+}
+
+impl Device {
+    /// Attaches the device of `devargs`, such as `net_null0` or `0000:01:00.0`.
+    ///
+    /// # Errors
+    ///
+    /// If the devargs are wrong, if no driver takes the device, or if a port has it.
+    pub fn attach(eal: Eal, devargs: &str) -> Result<Self, DpdkError> {
+        let name = Self::name_of(devargs).to_owned();
+        let wrong = || DpdkError::Devargs { devargs: devargs.to_owned() };
+        if !has_device(&name) {
+            return Err(wrong());
+        }
+        let text = CString::new(devargs).map_err(|_| wrong())?;
+        let _control = CONTROL.lock();
+        let request = Request::begin();
+        let port = OpenPort::attach(eal.0, &text)
+            .map_err(|error| refused_device(devargs, &name, &request, error))?;
+        let failed = |error: CallError| DpdkError::Request {
+            doing: "ask",
+            device: name.clone(),
+            reason: request.reason(error.0),
+        };
+        let limits = DeviceLimits::of(port.limits().map_err(failed)?);
+        if limits.tx_queues == 0 {
+            return Err(DpdkError::NoTxQueue { device: name });
+        }
+        Ok(Self { eal, name, limits, state: DeviceState::Attached(port) })
+    }
+
+    /// Returns the name of the device of `devargs`: the part before the first comma, without its bus.
+    #[must_use]
+    pub fn name_of(devargs: &str) -> &str {
+        crate::options::device_name(devargs)
+    }
+
+    /// Returns the name of the device.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns what the device can do.
+    #[must_use]
+    pub const fn limits(&self) -> DeviceLimits {
+        self.limits
+    }
+
+    /// Configures and starts the device, and creates its queues.
+    ///
+    /// # Errors
+    ///
+    /// If the device refuses the settings, which closes it, and after the first call.
+    pub fn start(&mut self, settings: DeviceSettings) -> Result<DeviceQueues, DpdkError> {
+        let device = || self.name.clone();
+        let limits = self.limits;
+        let rx_queues = match settings.rx_queues {
+            None => settings.threads.min(limits.rx_queues),
+            Some(wanted) if wanted <= limits.rx_queues => wanted,
+            Some(wanted) => {
+                let max = limits.rx_queues;
+                return Err(DpdkError::Queues { device: device(), wanted, max });
+            }
+        };
+        let tx_queues = settings.threads.min(limits.tx_queues);
+        let slots =
+            u32::from(rx_queues) * u32::from(RX_SLOTS) + u32::from(tx_queues) * u32::from(TX_SLOTS);
+        let mtu = settings.mtu.unwrap_or_else(|| self.mtu());
+        let frame_max = u32::from(mtu) + FRAME_OVERHEAD + CHECK_SEQUENCE;
+        let shape = PoolShape::of(slots, settings.threads, frame_max, limits.node);
+        let _control = CONTROL.lock();
+        let request = Request::begin();
+        let port = match std::mem::replace(&mut self.state, DeviceState::Failed) {
+            DeviceState::Attached(port) => port,
+            started => {
+                self.state = started;
+                return Err(DpdkError::AlreadyStarted { device: self.name.clone() });
+            }
+        };
+        let buffers = PoolLease::take(self.eal.0, shape).map_err(|error| DpdkError::Memory {
+            device: self.name.clone(),
+            buffers: shape.count,
+            reason: request.reason(error.0),
+        })?;
+        let own = PortSettings {
+            pool: buffers.pool(),
+            rx_queues,
+            tx_queues,
+            rx_slots: RX_SLOTS,
+            tx_slots: TX_SLOTS,
+            mtu: settings.mtu,
+        };
+        let (port, rx, tx) = port
+            .start(own)
+            .map_err(|(step, error)| self.refused_start(step, request.reason(error.0), mtu))?;
+        self.state = DeviceState::Started { port, _buffers: buffers };
+        let receivers = rx.into_iter().map(Receiver::new).collect();
+        let senders = tx.into_iter().map(Sender::new).collect();
+        Ok(DeviceQueues { receivers, senders })
+    }
+
+    fn refused_start(&self, step: StartStep, reason: String, mtu: u16) -> DpdkError {
+        let device = self.name.clone();
+        let doing = match step {
+            StartStep::Mtu => return DpdkError::Mtu { device, mtu, reason },
+            StartStep::Configure => "configure",
+            StartStep::RxQueue => "create a receive queue of",
+            StartStep::TxQueue => "create a transmit queue of",
+            StartStep::Start => "start",
+        };
+        DpdkError::Request { doing, device, reason }
+    }
+
+    fn port(&self) -> Option<&OpenPort> {
+        match &self.state {
+            DeviceState::Attached(port) => Some(port),
+            DeviceState::Started { port, .. } => Some(port),
+            DeviceState::Failed => None,
+        }
+    }
+
+    /// Returns whether the link is up.
+    #[must_use]
+    pub fn link_is_up(&self) -> bool {
+        self.port().is_some_and(OpenPort::link_is_up)
+    }
+
+    /// Returns whether the hardware is gone.
+    #[must_use]
+    pub fn is_removed(&self) -> bool {
+        self.port().is_none_or(OpenPort::is_removed)
+    }
+
+    /// Returns the MAC address; `None` if the device has none.
+    #[must_use]
+    pub fn mac(&self) -> Option<[u8; 6]> {
+        self.port()?.mac().ok().filter(|mac| *mac != [0; 6])
+    }
+
+    /// Returns the MTU in bytes: the longest packet without its Ethernet header.
+    #[must_use]
+    pub fn mtu(&self) -> u16 {
+        self.port().and_then(|port| port.mtu().ok()).unwrap_or(1500)
+    }
+
+    /// Returns the length of the longest frame, without the check sequence.
+    #[must_use]
+    pub fn frame_max(&self) -> usize {
+        (u32::from(self.mtu()) + FRAME_OVERHEAD) as usize
+    }
+
+    /// Returns the counters of the device.
+    #[must_use]
+    pub fn counters(&self) -> DeviceCounters {
+        let counters = self.port().and_then(|port| port.counters().ok()).unwrap_or_default();
+        let RawCounters { rx_dropped, tx_dropped } = counters;
+        DeviceCounters { rx_dropped, tx_dropped }
+    }
+}
+
+impl DeviceLimits {
+    const fn of(raw: RawLimits) -> Self {
+        Self {
+            rx_queues: raw.rx_queues_max,
+            tx_queues: raw.tx_queues_max,
+            node: raw.node,
+            tcp_checksum: raw.tcp_checksum != 0,
+            udp_checksum: raw.udp_checksum != 0,
+            tcp_segments: raw.tcp_segments != 0,
+            udp_segments: raw.udp_segments != 0,
+        }
+    }
+}
+
+/// Returns whether a name can be that of a device.
+fn has_device(name: &str) -> bool {
+    !name.is_empty() && !name.contains(|c: char| c.is_whitespace() || c.is_control())
+}
+
+/// Returns the error of a device that DPDK did not attach.
+fn refused_device(
+    devargs: &str,
+    name: &str,
+    request: &Request,
+    CallError(errno): CallError,
+) -> DpdkError {
+    let reason = request.reason(errno);
+    match errno.abs() {
+        libc::EEXIST => DpdkError::InUse { device: name.to_owned() },
+        // `EFAULT` if no bus knows the name.
+        libc::ENODEV | libc::ENOENT | libc::ENXIO | libc::EFAULT => {
+            let (device, advice) = (name.to_owned(), advice(name));
+            DpdkError::NoDriver { device, advice, reason }
+        }
+        _ => DpdkError::Attach { devargs: devargs.to_owned(), reason },
+    }
+}
+
+/// Returns how to get a driver for a device.
+fn advice(name: &str) -> String {
+    if name.contains(':') {
+        return format!(
+            "check that the card exists, and bind it to VFIO with `dpdk-devbind.py --bind=vfio-pci {name}`"
+        );
+    }
+    let driver = name.trim_end_matches(|c: char| c.is_ascii_digit()).replace('_', "-");
+    format!(
+        "check the name of its driver, which Debian has in the package `librte-{driver}` with a number"
+    )
+}

@@ -1,0 +1,198 @@
+//! DPDK in this process: started once, with memory and without devices.
+//!
+//! The Environment Abstraction Layer (EAL) reserves the memory and loads the drivers. It probes no
+//! device: ports name the devices that they take. A failed start cannot be repeated in a process, so the
+//! kind of memory is chosen before.
+//!
+//! Source: DPDK Programmer's Guide, "Environment Abstraction Layer"; "EAL parameters" of the Linux guide.
+
+use std::{ffi::CString, path::Path, thread};
+
+use nix::{
+    sched::{CpuSet, sched_getaffinity},
+    unistd::Pid,
+};
+use parking_lot::Mutex;
+use tracing::{info, warn};
+
+use crate::{
+    error::DpdkError,
+    huge_pages::{HugePageSize, huge_page_sizes},
+    log::Request,
+    options::{EalOptions, HugePages},
+    shim::{self, CallError, Started},
+};
+
+/// The result of the start of DPDK, once there is one.
+static STARTED: Mutex<Option<Result<Started, DpdkError>>> = Mutex::new(None);
+
+/// DPDK in this process, which has started.
+#[derive(Clone, Copy, Debug)]
+pub struct Eal(pub(crate) Started);
+
+/// Returns the name and version of the linked DPDK, such as `DPDK 22.11.11`.
+#[must_use]
+pub fn version() -> &'static str {
+    shim::version()
+}
+
+impl Eal {
+    /// Starts DPDK, unless it has started before. Options of later calls have no effect.
+    ///
+    /// # Errors
+    ///
+    /// If DPDK does not start. Huge pages that are missing can be added; any other error is final.
+    pub fn start(options: &EalOptions) -> Result<Self, DpdkError> {
+        let mut started = STARTED.lock();
+        if let Some(result) = &*started {
+            return result.clone().map(Self);
+        }
+        let arguments = arguments(options, &huge_page_sizes())?;
+        let result = init(&arguments);
+        if result.is_ok() {
+            info!(arguments = arguments.join(" "), "DPDK: started {}", version());
+        }
+        started.insert(result).clone().map(Self)
+    }
+
+    /// Returns DPDK if it has started.
+    #[must_use]
+    pub fn find() -> Option<Self> {
+        STARTED.lock().as_ref().and_then(|result| result.as_ref().ok()).copied().map(Self)
+    }
+}
+
+/// Starts DPDK on a thread of its own: DPDK binds the thread to CPUs, and its threads inherit them.
+fn init(arguments: &[String]) -> Result<Started, DpdkError> {
+    let mut strings = vec![c"shuntd".to_owned()];
+    for argument in arguments {
+        let wrong = |_| DpdkError::Argument { argument: argument.clone() };
+        strings.push(CString::new(argument.as_str()).map_err(wrong)?);
+    }
+    let failed = |reason| DpdkError::Start { reason };
+    let request = Request::begin();
+    let start = thread::Builder::new().name("shunt-eal".to_owned()).spawn(|| shim::start(strings));
+    let start = start.map_err(|error| failed(error.to_string()))?;
+    match start.join() {
+        Ok(Ok(started)) => Ok(started),
+        Ok(Err(CallError(errno))) => Err(failed(request.reason(errno))),
+        Err(_) => Err(failed("its thread panicked".to_owned())),
+    }
+}
+
+/// Returns the arguments of the EAL.
+fn arguments(options: &EalOptions, sizes: &[HugePageSize]) -> Result<Vec<String>, DpdkError> {
+    let own = &options.extra_args;
+    let is_given = |names: &[&str]| {
+        own.iter().any(|given| {
+            let name = given.split_once('=').map_or(given.as_str(), |(name, _)| name);
+            // A short option may have its value in the same word: `-l0,1`.
+            names.iter().any(|own| name == *own || (own.len() == 2 && given.starts_with(own)))
+        })
+    };
+    let mut arguments = vec!["--no-telemetry".to_owned()];
+    if !is_given(&["--lcores", "-l", "-c", "--lcore"]) {
+        // One nominal thread, which may run on each CPU of the daemon. Nothing runs on it.
+        arguments.push(format!("--lcores=0@({})", own_cpus()));
+    }
+    if !is_given(&["-a", "-b", "--allow", "--block", "--no-pci"]) {
+        // With a list of allowed cards, the scan of the PCI bus takes no other card. There is none at
+        // this address.
+        let has_pci = Path::new("/sys/bus/pci/devices").exists();
+        arguments.extend(match has_pci {
+            true => ["-a".to_owned(), "0000:00:00.0".to_owned()].to_vec(),
+            false => vec!["--no-pci".to_owned()],
+        });
+    }
+    if !is_given(&["-m", "--socket-mem", "--no-huge", "--in-memory", "--legacy-mem"]) {
+        let memory = options.memory_mib;
+        if uses_huge_pages(options, sizes)? {
+            arguments.extend(["--in-memory".to_owned(), "-m".to_owned(), memory.to_string()]);
+        } else {
+            let words = ["--no-huge", "--no-shconf", "-m"].map(str::to_owned);
+            arguments.extend(words.into_iter().chain([memory.to_string()]));
+        }
+    }
+    arguments.extend(own.iter().cloned());
+    Ok(arguments)
+}
+
+/// Returns whether the memory is of huge pages.
+fn uses_huge_pages(options: &EalOptions, sizes: &[HugePageSize]) -> Result<bool, DpdkError> {
+    let wanted_mib = options.memory_mib;
+    // DPDK takes pages of one size if they suffice.
+    let free_mib = sizes.iter().map(HugePageSize::free_mib).max().unwrap_or(0);
+    let is_enough = free_mib >= u64::from(wanted_mib);
+    match options.huge_pages {
+        HugePages::Off => Ok(false),
+        HugePages::Auto | HugePages::Required if is_enough => Ok(true),
+        HugePages::Auto => {
+            warn!(
+                free_mib,
+                wanted_mib,
+                "DPDK: too few huge pages, so it uses ordinary ones, which network cards cannot use; \
+                 run `sysctl -w vm.nr_hugepages={}` before the start",
+                pages_to_reserve(wanted_mib, sizes)
+            );
+            Ok(false)
+        }
+        HugePages::Required => {
+            let pages = pages_to_reserve(wanted_mib, sizes);
+            Err(DpdkError::HugePages { wanted_mib, free_mib, pages })
+        }
+    }
+}
+
+/// Returns the number of pages of 2 MiB that the system needs, with those in use.
+fn pages_to_reserve(wanted_mib: u32, sizes: &[HugePageSize]) -> u64 {
+    let small = sizes.iter().find(|size| size.page_kib == 2048);
+    let used = small.map_or(0, |size| size.total.saturating_sub(size.free));
+    u64::from(wanted_mib).div_ceil(2).saturating_add(used)
+}
+
+/// Returns the CPUs of this process as a list, such as `0,2,3`.
+fn own_cpus() -> String {
+    let set = sched_getaffinity(Pid::from_raw(0)).unwrap_or_else(|_| CpuSet::new());
+    let cpus = (0..CpuSet::count()).filter(|cpu| set.is_set(*cpu).unwrap_or(false));
+    let cpus: Vec<String> = cpus.map(|cpu| cpu.to_string()).collect();
+    if cpus.is_empty() { "0".to_owned() } else { cpus.join(",") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size(free: u64) -> HugePageSize {
+        HugePageSize { page_kib: 2048, total: 200, free }
+    }
+
+    fn words(options: &EalOptions, free: u64) -> String {
+        arguments(options, &[size(free)]).map_or_else(|error| error.to_string(), |a| a.join(" "))
+    }
+
+    #[test]
+    fn free_huge_pages_choose_the_memory() {
+        let auto = EalOptions::default();
+        assert!(words(&auto, 128).contains("--in-memory -m 256"));
+        assert!(words(&auto, 127).contains("--no-huge --no-shconf -m 256"));
+        let off = EalOptions { huge_pages: HugePages::Off, ..auto.clone() };
+        assert!(words(&off, 128).contains("--no-huge"));
+        let required = EalOptions { huge_pages: HugePages::Required, ..auto };
+        assert!(words(&required, 128).contains("--in-memory"));
+        let error = words(&required, 100);
+        assert!(error.contains("256 MiB of huge pages, and 200 MiB are free"), "{error}");
+        assert!(error.contains("vm.nr_hugepages=228"), "128 pages and those in use: {error}");
+    }
+
+    #[test]
+    fn own_arguments_replace_those_that_contradict() {
+        let extra = |words: &[&str]| EalOptions {
+            extra_args: words.iter().map(|word| (*word).to_owned()).collect(),
+            ..EalOptions::default()
+        };
+        let plain = words(&extra(&["--iova-mode=va"]), 0);
+        assert!(plain.contains("--lcores=0@(") && plain.ends_with("--iova-mode=va"), "{plain}");
+        let own = words(&extra(&["-l0", "--socket-mem=64", "--allow=0000:01:00.0"]), 0);
+        assert_eq!(own, "--no-telemetry -l0 --socket-mem=64 --allow=0000:01:00.0");
+    }
+}

@@ -1,0 +1,132 @@
+//! Reasons why DPDK or a device does not work.
+
+/// Reason why DPDK or a device does not work.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DpdkError {
+    /// The build has no DPDK.
+    #[error(
+        "this shuntd was built without DPDK: install the package shunt-dpdk, or build with \
+         `--features dpdk`"
+    )]
+    NotBuilt,
+    /// The operator must reserve huge pages.
+    #[error(
+        "DPDK needs {wanted_mib} MiB of huge pages, and {free_mib} MiB are free: run \
+         `sysctl -w vm.nr_hugepages={pages}`, or set `huge_pages = \"off\"` in [dpdk]"
+    )]
+    HugePages {
+        /// `memory_mib` of the options.
+        wanted_mib: u32,
+        /// Memory of the free huge pages.
+        free_mib: u64,
+        /// The number of pages of 2 MiB that the system must have.
+        pages: u64,
+    },
+    /// An argument cannot be passed to DPDK.
+    #[error("{argument:?} is not an argument of DPDK: it has a NUL byte")]
+    Argument {
+        /// The argument.
+        argument: String,
+    },
+    /// DPDK refused to start.
+    ///
+    /// It can start only once in a process.
+    #[error("DPDK does not start: {reason}; correct this, and restart the daemon")]
+    Start {
+        /// The error of DPDK, with the errors of its log.
+        reason: String,
+    },
+    /// The devargs name no device.
+    #[error(
+        "devargs {devargs:?} have no device: use a driver with a number, such as net_null0, or a PCI \
+         address, such as 0000:01:00.0"
+    )]
+    Devargs {
+        /// The devargs.
+        devargs: String,
+    },
+    /// Another port of this process has the device.
+    #[error(
+        "DPDK device {device} is in use by another port of this daemon: use another number or address"
+    )]
+    InUse {
+        /// The device.
+        device: String,
+    },
+    /// No driver takes the device.
+    #[error("no driver of DPDK takes the device {device}: {advice} ({reason})")]
+    NoDriver {
+        /// The device.
+        device: String,
+        /// What to do.
+        advice: String,
+        /// The error of DPDK, with the errors of its log.
+        reason: String,
+    },
+    /// The driver refused the device.
+    #[error("DPDK cannot attach {devargs}: {reason}")]
+    Attach {
+        /// The devargs.
+        devargs: String,
+        /// The error of DPDK, with the errors of its log.
+        reason: String,
+    },
+    /// The device has too few queues.
+    #[error("DPDK device {device} has at most {max} receive queues: lower `queues` from {wanted}")]
+    Queues {
+        /// The device.
+        device: String,
+        /// The requested number.
+        wanted: u16,
+        /// The largest number.
+        max: u16,
+    },
+    /// The device sends nothing.
+    #[error("DPDK device {device} has no transmit queue: choose other devargs")]
+    NoTxQueue {
+        /// The device.
+        device: String,
+    },
+    /// The driver does not set this MTU.
+    #[error(
+        "DPDK device {device} does not take an MTU of {mtu} bytes: change or remove `mtu` ({reason})"
+    )]
+    Mtu {
+        /// The device.
+        device: String,
+        /// The requested MTU.
+        mtu: u16,
+        /// The error of DPDK.
+        reason: String,
+    },
+    /// There is no memory for the buffers of the device.
+    #[error(
+        "DPDK has no memory for {buffers} buffers of {device}: raise `memory_mib` in [dpdk] and restart \
+         the daemon ({reason})"
+    )]
+    Memory {
+        /// The device.
+        device: String,
+        /// Number of buffers.
+        buffers: u32,
+        /// The error of DPDK.
+        reason: String,
+    },
+    /// A request to the driver failed.
+    #[error("cannot {doing} DPDK device {device}: {reason}")]
+    Request {
+        /// The attempted action, as a verb.
+        doing: &'static str,
+        /// The device.
+        device: String,
+        /// The error of DPDK, with the errors of its log.
+        reason: String,
+    },
+    /// The queues of a device are created once.
+    #[error("the queues of DPDK device {device} were created before")]
+    AlreadyStarted {
+        /// The device.
+        device: String,
+    },
+}

@@ -1,0 +1,92 @@
+//! The log of DPDK: its lines become events, and the reasons of failed requests.
+//!
+//! Functions of DPDK return only a number. The log has the reason, such as the name of a missing file.
+
+use parking_lot::Mutex;
+use tracing::{debug, error, info, warn};
+
+/// Maximum number of errors that are kept of a request.
+const LINES_MAX: usize = 4;
+/// Maximum length of such a line, in bytes.
+const LINE_MAX: usize = 200;
+
+/// Levels of DPDK: `RTE_LOG_ERR`, `RTE_LOG_WARNING` and `RTE_LOG_NOTICE` of `rte_log.h`.
+const ERROR: u32 = 4;
+const WARNING: u32 = 5;
+const NOTICE: u32 = 6;
+
+/// The last errors of the request that runs, oldest first; `None` without a request.
+static ERRORS: Mutex<Option<Vec<String>>> = Mutex::new(None);
+
+/// A request to DPDK that may fail; one at a time.
+pub(crate) struct Request(());
+
+impl Request {
+    pub(crate) fn begin() -> Self {
+        *ERRORS.lock() = Some(Vec::new());
+        Self(())
+    }
+
+    /// Returns the reason why the request failed: its errors in the log, and the text of `errno`.
+    #[expect(clippy::unused_self, reason = "there is a reason only while a request runs")]
+    pub(crate) fn reason(&self, errno: i32) -> String {
+        let system = std::io::Error::from_raw_os_error(errno.abs()).to_string();
+        let lines = ERRORS.lock().clone().unwrap_or_default();
+        if lines.is_empty() { system } else { format!("{} [{system}]", lines.join("; ")) }
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        *ERRORS.lock() = None;
+    }
+}
+
+/// Handles text that DPDK logs: one or more lines.
+pub(crate) fn record(level: u32, text: &str) {
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        match level {
+            0..ERROR => error!("DPDK: {line}"),
+            // Errors of a request are in the error of its port.
+            ERROR if keep(line) => debug!("DPDK: {line}"),
+            ERROR | WARNING => warn!("DPDK: {line}"),
+            NOTICE => info!("DPDK: {line}"),
+            _ => debug!("DPDK: {line}"),
+        }
+    }
+}
+
+/// Keeps an error of the request that runs; returns false if none does.
+fn keep(line: &str) -> bool {
+    let mut errors = ERRORS.lock();
+    let Some(errors) = &mut *errors else { return false };
+    if errors.len() == LINES_MAX {
+        errors.remove(0);
+    }
+    let end = line.floor_char_boundary(LINE_MAX);
+    errors.push(line.get(..end).unwrap_or_default().to_owned());
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One test, because the lines are global.
+    #[test]
+    fn a_reason_has_the_last_errors_of_its_request() {
+        record(ERROR, "EAL: before the request");
+        let request = Request::begin();
+        assert!(request.reason(-2).starts_with("No such file"));
+        record(ERROR, "EAL: first\nEAL: second\n");
+        record(WARNING, "EAL: only a warning");
+        let text = request.reason(-2);
+        assert!(text.starts_with("EAL: first; EAL: second [No such file"), "{text}");
+        (0..10).for_each(|number| record(ERROR, &format!("{number}{}", "ä".repeat(LINE_MAX))));
+        let text = request.reason(-2);
+        assert!(text.starts_with("6ä") && text.contains("; 9ä"), "{text}");
+        assert!(text.len() < (LINE_MAX + 2) * LINES_MAX + 60);
+        drop(request);
+        assert!(!Request::begin().reason(-2).contains("9ä"));
+    }
+}

@@ -1,0 +1,187 @@
+//! Queues of a device: bursts of frames, received and sent.
+
+use crate::shim::{BURST, FrameBuffer, RawOffload, RxHandle, TxHandle};
+
+/// Maximum number of frames of a burst.
+pub const BURST_MAX: usize = BURST;
+
+/// A receive queue of a device, for one thread at a time.
+#[derive(Debug)]
+pub struct Receiver {
+    // Before the handle, so that the buffers go back while the device is open.
+    frames: FrameBuffer,
+    handle: RxHandle,
+}
+
+/// Received frames, in buffers that go back when this value is dropped.
+#[derive(Debug)]
+pub struct ReceivedFrames<'a>(&'a mut FrameBuffer);
+
+impl Receiver {
+    pub(crate) const fn new(handle: RxHandle) -> Self {
+        Self { frames: FrameBuffer::new(), handle }
+    }
+
+    /// Receives at most `max` frames, and at most [`BURST_MAX`]; never blocks.
+    pub fn receive(&mut self, max: usize) -> ReceivedFrames<'_> {
+        self.frames.receive(&mut self.handle, max);
+        ReceivedFrames(&mut self.frames)
+    }
+}
+
+impl ReceivedFrames<'_> {
+    /// Returns the number of frames.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns whether there is no frame.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the length of a frame, and whether the device verified its transport checksum.
+    #[must_use]
+    pub fn describe(&self, position: usize) -> Option<(usize, bool)> {
+        self.0.describe(position)
+    }
+
+    /// Copies a frame to a slice of its length; returns false for another length.
+    #[must_use]
+    pub fn read(&self, position: usize, to: &mut [u8]) -> bool {
+        self.0.read(position, to)
+    }
+}
+
+impl Drop for ReceivedFrames<'_> {
+    fn drop(&mut self) {
+        self.0.release();
+    }
+}
+
+/// A transmit queue of a device, for one thread at a time.
+#[derive(Debug)]
+pub struct Sender {
+    // Before the handle, as in `Receiver`.
+    frames: FrameBuffer,
+    handle: TxHandle,
+}
+
+/// The reason why a burst ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendEnd {
+    /// All frames were sent.
+    All,
+    /// The queue is full, or there are no buffers.
+    Full,
+    /// The device will never send the next frame.
+    Refused,
+}
+
+impl Sender {
+    pub(crate) const fn new(handle: TxHandle) -> Self {
+        Self { frames: FrameBuffer::new(), handle }
+    }
+
+    /// Copies frames to the device, each with the work that is left to it; never blocks.
+    ///
+    /// Returns the number of frames sent.
+    pub fn send<'a>(
+        &mut self,
+        mut frames: impl ExactSizeIterator<Item = (&'a [u8], FrameOffload)>,
+    ) -> (usize, SendEnd) {
+        let mut sent = 0;
+        while frames.len() > 0 {
+            let (count, end) = self.send_burst(&mut frames);
+            sent += count;
+            if end != SendEnd::All {
+                return (sent, end);
+            }
+        }
+        (sent, SendEnd::All)
+    }
+
+    fn send_burst<'a>(
+        &mut self,
+        frames: &mut impl ExactSizeIterator<Item = (&'a [u8], FrameOffload)>,
+    ) -> (usize, SendEnd) {
+        let count = frames.len().min(BURST_MAX);
+        if !self.frames.allocate(&self.handle, count) {
+            return (0, SendEnd::Full);
+        }
+        for (position, (bytes, offload)) in frames.take(count).enumerate() {
+            if !self.frames.write(&self.handle, position, bytes, offload.encode()) {
+                break;
+            }
+        }
+        let (sent, is_refused) = self.frames.send(&mut self.handle);
+        let end = match sent {
+            sent if sent == count => SendEnd::All,
+            _ if is_refused => SendEnd::Refused,
+            _ => SendEnd::Full,
+        };
+        (sent, end)
+    }
+}
+
+/// The work on a frame that is left to the device; by default none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameOffload {
+    /// The checksum to complete. Its field has the sum of the pseudo-header.
+    pub checksum: Option<FrameChecksum>,
+    /// The segments to make. They need a checksum.
+    pub segments: Option<FrameSegments>,
+}
+
+/// A transport checksum that the device completes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameChecksum {
+    /// The transport protocol.
+    pub transport: Transport,
+    /// Set for IPv6.
+    pub is_ipv6: bool,
+    /// Bytes of the headers before IP.
+    pub l2_length: u16,
+    /// Bytes of the IP headers.
+    pub l3_length: u16,
+}
+
+/// Segments that the device makes of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameSegments {
+    /// Bytes of the transport header.
+    pub l4_length: u16,
+    /// Bytes of payload of each segment.
+    pub size: u16,
+}
+
+/// A transport protocol with offloads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+}
+
+impl FrameOffload {
+    fn encode(self) -> RawOffload {
+        let Some(checksum) = self.checksum else { return RawOffload::default() };
+        let (mut flags, segmented) = match checksum.transport {
+            Transport::Tcp => (RawOffload::TCP_CHECKSUM, RawOffload::TCP_SEGMENTS),
+            Transport::Udp => (RawOffload::UDP_CHECKSUM, RawOffload::UDP_SEGMENTS),
+        };
+        if checksum.is_ipv6 {
+            flags |= RawOffload::IPV6;
+        }
+        let FrameChecksum { l2_length, l3_length, .. } = checksum;
+        let mut raw = RawOffload { flags, segment_size: 0, l2_length, l3_length, l4_length: 0 };
+        if let Some(FrameSegments { l4_length, size }) = self.segments {
+            raw.flags |= segmented;
+            (raw.l4_length, raw.segment_size) = (l4_length, size);
+        }
+        raw
+    }
+}

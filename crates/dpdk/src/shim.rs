@@ -1,0 +1,550 @@
+//! The functions of `c/shim.c` as safe functions and types.
+//!
+//! A port belongs to one [`OpenPort`], and each of its queues to one handle, so no two threads use a queue.
+//! Buffers stay in a [`FrameBuffer`], which copies frames. Pools of buffers are never freed, so a buffer
+//! that a driver still has is valid.
+
+#![expect(unsafe_code, reason = "calls of C functions, with pointers to buffers of DPDK")]
+
+use std::{
+    cell::Cell,
+    collections::BTreeSet,
+    ffi::{CStr, CString, c_char, c_int},
+    ptr::{self, NonNull},
+    slice,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+
+use parking_lot::Mutex;
+
+use crate::log;
+
+/// The open ports.
+///
+/// The lock lets one thread at a time change the set of devices, as DPDK demands.
+static OPEN_PORTS: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+
+/// Maximum number of frames of a burst.
+pub(crate) const BURST: usize = 64;
+
+/// `struct rte_mbuf`, of which only pointers exist here.
+#[repr(C)]
+struct Mbuf {
+    _opaque: [u8; 0],
+}
+
+/// `struct rte_mempool`, of which only pointers exist here.
+#[repr(C)]
+struct Mempool {
+    _opaque: [u8; 0],
+}
+
+/// `struct shunt_dpdk_frame`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    mbuf: *mut Mbuf,
+    length: u32,
+    offload: RawOffload,
+}
+
+/// The second half of `struct shunt_dpdk_frame`: the work that is left to the device.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RawOffload {
+    pub(crate) flags: u16,
+    pub(crate) segment_size: u16,
+    pub(crate) l2_length: u16,
+    pub(crate) l3_length: u16,
+    pub(crate) l4_length: u16,
+}
+
+impl RawOffload {
+    pub(crate) const CHECKSUM_GOOD: u16 = 1;
+    pub(crate) const TCP_CHECKSUM: u16 = 2;
+    pub(crate) const UDP_CHECKSUM: u16 = 4;
+    pub(crate) const TCP_SEGMENTS: u16 = 8;
+    pub(crate) const UDP_SEGMENTS: u16 = 16;
+    pub(crate) const IPV6: u16 = 32;
+}
+
+/// `struct shunt_dpdk_limits`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RawLimits {
+    pub(crate) rx_queues_max: u16,
+    pub(crate) tx_queues_max: u16,
+    pub(crate) node: i32,
+    pub(crate) tcp_checksum: u8,
+    pub(crate) udp_checksum: u8,
+    pub(crate) tcp_segments: u8,
+    pub(crate) udp_segments: u8,
+}
+
+/// `struct shunt_dpdk_settings`.
+#[repr(C)]
+struct RawSettings {
+    pool: *mut Mempool,
+    rx_queues: u16,
+    tx_queues: u16,
+    rx_slots: u16,
+    tx_slots: u16,
+    mtu: u16,
+}
+
+/// `struct shunt_dpdk_counters`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RawCounters {
+    pub(crate) rx_dropped: u64,
+    pub(crate) tx_dropped: u64,
+}
+
+// The C compiler checks the same numbers.
+const _: () = assert!(size_of::<Frame>() == 24);
+const _: () = assert!(size_of::<RawLimits>() == 12);
+const _: () = assert!(size_of::<RawSettings>() == 24);
+
+type LogFunction = unsafe extern "C" fn(u32, *const c_char, usize);
+
+unsafe extern "C" {
+    fn shunt_dpdk_version() -> *const c_char;
+    fn shunt_dpdk_start(argc: c_int, argv: *mut *mut c_char, log_to: LogFunction) -> c_int;
+    fn shunt_dpdk_register_thread() -> c_int;
+    fn shunt_dpdk_unregister_thread();
+    fn shunt_dpdk_create_pool(
+        name: *const c_char,
+        count: u32,
+        cache: u32,
+        room: u16,
+        node: i32,
+        error: *mut i32,
+    ) -> *mut Mempool;
+    fn shunt_dpdk_attach(devargs: *const c_char, port: *mut u16) -> c_int;
+    fn shunt_dpdk_detach(port: u16) -> c_int;
+    fn shunt_dpdk_limits(port: u16, limits: *mut RawLimits) -> c_int;
+    fn shunt_dpdk_start_device(port: u16, settings: *const RawSettings, step: *mut u32) -> c_int;
+    fn shunt_dpdk_link_is_up(port: u16) -> c_int;
+    fn shunt_dpdk_is_removed(port: u16) -> c_int;
+    fn shunt_dpdk_mac(port: u16, mac: *mut u8) -> c_int;
+    fn shunt_dpdk_mtu(port: u16, mtu: *mut u16) -> c_int;
+    fn shunt_dpdk_counters(port: u16, counters: *mut RawCounters) -> c_int;
+    fn shunt_dpdk_receive(port: u16, queue: u16, frames: *mut Frame, count: u16) -> u16;
+    fn shunt_dpdk_read(frame: *const Frame, to: *mut u8);
+    fn shunt_dpdk_allocate(pool: *mut Mempool, frames: *mut Frame, count: u16) -> u16;
+    fn shunt_dpdk_write(pool: *mut Mempool, frame: *const Frame, from: *const u8) -> c_int;
+    fn shunt_dpdk_send(
+        port: u16,
+        queue: u16,
+        frames: *const Frame,
+        count: u16,
+        refused: *mut u8,
+    ) -> u16;
+    fn shunt_dpdk_release(frames: *const Frame, count: u16);
+}
+
+/// A failed call: a negative `errno`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CallError(pub(crate) i32);
+
+const fn checked(result: c_int) -> Result<(), CallError> {
+    if result < 0 { Err(CallError(result)) } else { Ok(()) }
+}
+
+/// Returns the name and version of the linked DPDK.
+pub(crate) fn version() -> &'static str {
+    // SAFETY: the function takes nothing, and may be called before the start.
+    let text = unsafe { shunt_dpdk_version() };
+    // SAFETY: `rte_version` returns a string in static memory, with a NUL byte.
+    unsafe { CStr::from_ptr(text) }.to_str().unwrap_or("DPDK")
+}
+
+/// Proof that DPDK has started in this process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Started(());
+
+/// Starts DPDK with the arguments of a command line.
+///
+/// # Errors
+///
+/// If DPDK refuses, and after the first call: DPDK can start only once.
+pub(crate) fn start(arguments: Vec<CString>) -> Result<Started, CallError> {
+    static CALLED: AtomicBool = AtomicBool::new(false);
+    if CALLED.swap(true, Relaxed) {
+        return Err(CallError(-libc::EALREADY));
+    }
+    let mut pointers: Vec<*mut c_char> = arguments.into_iter().map(CString::into_raw).collect();
+    let count = c_int::try_from(pointers.len()).map_err(|_| CallError(-libc::E2BIG))?;
+    pointers.push(ptr::null_mut());
+    // DPDK may keep the strings, so they and the list are never freed.
+    let list = Vec::leak(pointers).as_mut_ptr();
+    // SAFETY: `list` has `count` strings and a null pointer that live as long as the process, and the
+    // flag above lets only one thread call this function. `log_text` has the type that the shim calls.
+    checked(unsafe { shunt_dpdk_start(count, list, log_text) })?;
+    Ok(Started(()))
+}
+
+/// Passes text of DPDK's log on.
+///
+/// # Safety
+///
+/// `text` has `length` bytes.
+unsafe extern "C" fn log_text(level: u32, text: *const c_char, length: usize) {
+    if text.is_null() || length == 0 {
+        return;
+    }
+    // SAFETY: the caller promises `length` bytes, which it changes only after the return.
+    let bytes = unsafe { slice::from_raw_parts(text.cast::<u8>(), length) };
+    log::record(level, &String::from_utf8_lossy(bytes));
+}
+
+/// The registration of a thread with DPDK.
+///
+/// A thread without one works too, but has no caches of buffers.
+struct Registration {
+    is_registered: Cell<Option<bool>>,
+}
+
+thread_local! {
+    static REGISTRATION: Registration = const { Registration { is_registered: Cell::new(None) } };
+}
+
+impl Registration {
+    fn ensure(_: Started) {
+        REGISTRATION.with(|own| {
+            if own.is_registered.get().is_none() {
+                // SAFETY: DPDK has started, and this thread calls the function for the first time.
+                let result = unsafe { shunt_dpdk_register_thread() };
+                own.is_registered.set(Some(result == 0));
+            }
+        });
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        if self.is_registered.get() == Some(true) {
+            // SAFETY: this thread registered itself, and ends now.
+            unsafe { shunt_dpdk_unregister_thread() }
+        }
+    }
+}
+
+/// A pool of packet buffers.
+///
+/// It lives as long as the process: nothing here frees one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pool(NonNull<Mempool>);
+
+// SAFETY: pools of DPDK are made for use by several threads at a time.
+unsafe impl Send for Pool {}
+// SAFETY: as above.
+unsafe impl Sync for Pool {}
+
+impl Pool {
+    /// Creates a pool of `count` buffers with room for `room` bytes on a NUMA node.
+    pub(crate) fn create(
+        _: Started,
+        name: &CStr,
+        count: u32,
+        room: u16,
+        node: i32,
+    ) -> Result<Self, CallError> {
+        let mut error = 0;
+        // SAFETY: DPDK has started. `name` ends with a NUL byte and is copied; `error` is valid for
+        // the call.
+        let pool = unsafe {
+            shunt_dpdk_create_pool(name.as_ptr(), count, CACHE, room, node, &raw mut error)
+        };
+        NonNull::new(pool).map(Self).ok_or(CallError(error))
+    }
+}
+
+/// Number of free buffers that each thread keeps for itself.
+pub(crate) const CACHE: u32 = 256;
+
+/// A port of DPDK: one device, from its attachment on.
+///
+/// Closed when dropped.
+#[derive(Debug)]
+pub(crate) struct OpenPort {
+    started: Started,
+    port: u16,
+}
+
+/// The step at which a device refused to start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StartStep {
+    Configure,
+    Mtu,
+    RxQueue,
+    TxQueue,
+    Start,
+}
+
+/// Numbers of queues and slots of a port, and its MTU.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PortSettings {
+    pub(crate) pool: Pool,
+    pub(crate) rx_queues: u16,
+    pub(crate) tx_queues: u16,
+    pub(crate) rx_slots: u16,
+    pub(crate) tx_slots: u16,
+    pub(crate) mtu: Option<u16>,
+}
+
+/// A started port, with a handle of each queue.
+pub(crate) type StartedPort = (Arc<OpenPort>, Vec<RxHandle>, Vec<TxHandle>);
+
+impl OpenPort {
+    /// Attaches the device of `devargs`.
+    pub(crate) fn attach(started: Started, devargs: &CStr) -> Result<Self, CallError> {
+        let mut port = 0;
+        let mut open = OPEN_PORTS.lock();
+        // SAFETY: DPDK has started. `devargs` ends with a NUL byte and is copied; `port` is valid for
+        // the call.
+        checked(unsafe { shunt_dpdk_attach(devargs.as_ptr(), &raw mut port) })?;
+        // DPDK returns the port of a device again. It belongs to the first.
+        if !open.insert(port) {
+            return Err(CallError(-libc::EEXIST));
+        }
+        Ok(Self { started, port })
+    }
+
+    pub(crate) fn limits(&self) -> Result<RawLimits, CallError> {
+        let mut limits = RawLimits::default();
+        // SAFETY: the port is open, and `limits` is valid for the call.
+        checked(unsafe { shunt_dpdk_limits(self.port, &raw mut limits) })?;
+        Ok(limits)
+    }
+
+    /// Configures and starts the port.
+    ///
+    /// Takes the port, so it starts at most once, and each queue has one handle. A port that does not
+    /// start is closed.
+    pub(crate) fn start(self, own: PortSettings) -> Result<StartedPort, (StartStep, CallError)> {
+        let PortSettings { pool, rx_queues, tx_queues, rx_slots, tx_slots, mtu } = own;
+        let settings = RawSettings {
+            pool: pool.0.as_ptr(),
+            rx_queues,
+            tx_queues,
+            rx_slots,
+            tx_slots,
+            mtu: mtu.unwrap_or(0),
+        };
+        let mut step = 0;
+        // SAFETY: the port is open and was not started. The pool is never freed. `settings` and `step` are
+        // valid for the call.
+        let result =
+            unsafe { shunt_dpdk_start_device(self.port, &raw const settings, &raw mut step) };
+        checked(result).map_err(|error| {
+            let steps =
+                [StartStep::Configure, StartStep::Mtu, StartStep::RxQueue, StartStep::TxQueue];
+            (steps.get(step as usize).copied().unwrap_or(StartStep::Start), error)
+        })?;
+        let port = Arc::new(self);
+        let rx = (0..rx_queues).map(|queue| RxHandle { port: Arc::clone(&port), queue });
+        let tx = (0..tx_queues).map(|queue| TxHandle { port: Arc::clone(&port), pool, queue });
+        let (rx, tx) = (rx.collect(), tx.collect());
+        Ok((port, rx, tx))
+    }
+
+    pub(crate) fn link_is_up(&self) -> bool {
+        // SAFETY: the port is open.
+        (unsafe { shunt_dpdk_link_is_up(self.port) }) == 1
+    }
+
+    pub(crate) fn is_removed(&self) -> bool {
+        // SAFETY: the port is open.
+        (unsafe { shunt_dpdk_is_removed(self.port) }) == 1
+    }
+
+    pub(crate) fn mac(&self) -> Result<[u8; 6], CallError> {
+        let mut mac = [0; 6];
+        // SAFETY: the port is open, and `mac` has the six bytes that the function writes.
+        checked(unsafe { shunt_dpdk_mac(self.port, mac.as_mut_ptr()) })?;
+        Ok(mac)
+    }
+
+    pub(crate) fn mtu(&self) -> Result<u16, CallError> {
+        let mut mtu = 0;
+        // SAFETY: the port is open, and `mtu` is valid for the call.
+        checked(unsafe { shunt_dpdk_mtu(self.port, &raw mut mtu) })?;
+        Ok(mtu)
+    }
+
+    pub(crate) fn counters(&self) -> Result<RawCounters, CallError> {
+        let mut counters = RawCounters::default();
+        // SAFETY: the port is open, and `counters` is valid for the call.
+        checked(unsafe { shunt_dpdk_counters(self.port, &raw mut counters) })?;
+        Ok(counters)
+    }
+}
+
+impl Drop for OpenPort {
+    fn drop(&mut self) {
+        let mut open = OPEN_PORTS.lock();
+        // SAFETY: the port is open, and nobody uses it from now on: each handle of a queue keeps it.
+        let result = unsafe { shunt_dpdk_detach(self.port) };
+        open.remove(&self.port);
+        if result < 0 {
+            let reason = std::io::Error::from_raw_os_error(-result);
+            tracing::warn!(%reason, "DPDK port {}: the device is not given back", self.port);
+        }
+    }
+}
+
+/// The right to receive from a queue.
+#[derive(Debug)]
+pub(crate) struct RxHandle {
+    port: Arc<OpenPort>,
+    queue: u16,
+}
+
+/// The right to send to a queue.
+#[derive(Debug)]
+pub(crate) struct TxHandle {
+    port: Arc<OpenPort>,
+    pool: Pool,
+    queue: u16,
+}
+
+/// Frames in buffers of DPDK: those of a burst that was received, or is to be sent.
+#[derive(Debug)]
+pub(crate) struct FrameBuffer {
+    /// The first `count` have buffers, which belong to this value.
+    frames: [Frame; BURST],
+    count: usize,
+}
+
+// SAFETY: a buffer may be read, written, sent and returned by any thread, by one at a time.
+unsafe impl Send for FrameBuffer {}
+
+impl FrameBuffer {
+    pub(crate) const fn new() -> Self {
+        let offload =
+            RawOffload { flags: 0, segment_size: 0, l2_length: 0, l3_length: 0, l4_length: 0 };
+        let empty = Frame { mbuf: ptr::null_mut(), length: 0, offload };
+        Self { frames: [empty; BURST], count: 0 }
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Returns the buffers of all frames.
+    pub(crate) fn release(&mut self) {
+        self.release_from(0);
+    }
+
+    /// Returns the buffers of the frames from a position on.
+    fn release_from(&mut self, position: usize) {
+        let Some(rest) = self.frames.get(position..self.count) else { return };
+        if !rest.is_empty() {
+            // SAFETY: the first `count` frames have buffers that belong to this value, which loses
+            // these below.
+            unsafe { shunt_dpdk_release(rest.as_ptr(), length(rest.len())) };
+            self.count = position;
+        }
+    }
+
+    /// Receives at most `max` frames in place of those that it has.
+    pub(crate) fn receive(&mut self, from: &mut RxHandle, max: usize) {
+        self.release();
+        Registration::ensure(from.port.started);
+        let (port, queue) = (from.port.port, from.queue);
+        let frames = self.frames.as_mut_ptr();
+        // SAFETY: the port is started while the handle exists, and no other thread has the handle.
+        // `frames` has room for BURST frames, and the buffers of those written belong to this value.
+        let count = unsafe { shunt_dpdk_receive(port, queue, frames, length(max.min(BURST))) };
+        self.count = usize::from(count).min(BURST);
+    }
+
+    /// Returns the length of a frame, and whether the device verified its transport checksum.
+    pub(crate) fn describe(&self, position: usize) -> Option<(usize, bool)> {
+        let frame = self.frames.get(..self.count)?.get(position)?;
+        let is_good = frame.offload.flags & RawOffload::CHECKSUM_GOOD != 0;
+        Some((frame.length as usize, is_good))
+    }
+
+    /// Copies a frame to a slice of its length; returns false for another length.
+    pub(crate) fn read(&self, position: usize, to: &mut [u8]) -> bool {
+        let frames = self.frames.get(..self.count);
+        let Some(frame) = frames.and_then(|frames| frames.get(position)) else { return false };
+        if frame.length as usize != to.len() {
+            return false;
+        }
+        // SAFETY: the frame has a buffer, and the function writes exactly its length to `to`.
+        unsafe { shunt_dpdk_read(frame, to.as_mut_ptr()) };
+        true
+    }
+
+    /// Takes empty buffers for `count` frames in place of those that it has; all or none.
+    pub(crate) fn allocate(&mut self, queue: &TxHandle, count: usize) -> bool {
+        self.release();
+        Registration::ensure(queue.port.started);
+        let frames = self.frames.as_mut_ptr();
+        let pool = queue.pool.0.as_ptr();
+        // SAFETY: the pool is never freed. `frames` has room for BURST frames, and the buffers belong to
+        // this value.
+        let taken = unsafe { shunt_dpdk_allocate(pool, frames, length(count.min(BURST))) };
+        self.count = usize::from(taken).min(BURST);
+        self.count > 0 || count == 0
+    }
+
+    /// Copies a frame into the empty buffer at a position.
+    ///
+    /// Returns false without further buffers for a long frame. This frame and those behind it then lose
+    /// their buffers.
+    pub(crate) fn write(
+        &mut self,
+        queue: &TxHandle,
+        position: usize,
+        bytes: &[u8],
+        offload: RawOffload,
+    ) -> bool {
+        let frames = self.frames.get_mut(..self.count);
+        let Some(frame) = frames.and_then(|frames| frames.get_mut(position)) else { return false };
+        let Ok(length) = u32::try_from(bytes.len()) else { return false };
+        (frame.length, frame.offload) = (length, offload);
+        // SAFETY: the frame has an empty buffer of the pool, and the function reads its length from
+        // `bytes`. The pool is never freed.
+        let result = unsafe { shunt_dpdk_write(queue.pool.0.as_ptr(), frame, bytes.as_ptr()) };
+        if result < 0 {
+            self.release_from(position);
+        }
+        result == 0
+    }
+
+    /// Sends the frames from the front on, and returns the buffers of the others.
+    ///
+    /// Returns the number of frames sent, and whether the device will never take the next one.
+    pub(crate) fn send(&mut self, to: &mut TxHandle) -> (usize, bool) {
+        let (port, queue) = (to.port.port, to.queue);
+        let (frames, offered) = (self.frames.as_ptr(), length(self.count));
+        let mut refused = 0;
+        // SAFETY: the port is started while the handle exists, and no other thread has the handle. The
+        // frames have buffers with content; those of the sent ones belong to the device from now on.
+        let sent = unsafe { shunt_dpdk_send(port, queue, frames, offered, &raw mut refused) };
+        let sent = usize::from(sent).min(self.count);
+        self.frames.copy_within(sent..self.count, 0);
+        self.count -= sent;
+        self.release();
+        (sent, refused != 0)
+    }
+}
+
+impl Drop for FrameBuffer {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+/// Converts a number of frames, which is at most BURST.
+#[expect(clippy::cast_possible_truncation, reason = "at most 64")]
+const fn length(frames: usize) -> u16 {
+    frames as u16
+}

@@ -1,0 +1,50 @@
+//! The state of DPDK in this process.
+
+/// The state of DPDK in this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DpdkState {
+    /// The build has no DPDK.
+    NotBuilt,
+    /// No port has needed DPDK yet, or it did not start.
+    NotStarted {
+        /// Name and version of the linked DPDK, such as `DPDK 22.11.11`.
+        version: &'static str,
+    },
+    /// DPDK has started.
+    Started {
+        /// Name and version of the linked DPDK.
+        version: &'static str,
+    },
+}
+
+impl DpdkState {
+    /// Returns the state at this moment.
+    #[must_use]
+    pub fn read() -> Self {
+        #[cfg(not(feature = "dpdk"))]
+        return Self::NotBuilt;
+        #[cfg(feature = "dpdk")]
+        {
+            let version = crate::version();
+            match crate::Eal::find() {
+                Some(_) => Self::Started { version },
+                None => Self::NotStarted { version },
+            }
+        }
+    }
+
+    /// Returns name and version of the linked DPDK.
+    #[must_use]
+    pub const fn version(self) -> Option<&'static str> {
+        match self {
+            Self::NotBuilt => None,
+            Self::NotStarted { version } | Self::Started { version } => Some(version),
+        }
+    }
+
+    /// Returns whether DPDK has started.
+    #[must_use]
+    pub const fn is_started(self) -> bool {
+        matches!(self, Self::Started { .. })
+    }
+}

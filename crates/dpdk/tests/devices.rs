@@ -1,0 +1,169 @@
+//! Devices of DPDK without hardware: rings, capture files, and devices that discard.
+
+#![cfg(feature = "dpdk")]
+#![expect(clippy::unwrap_used, reason = "a device that cannot be set up fails the test")]
+
+use std::fs;
+
+use shunt_dpdk::{
+    Device, DeviceQueues, DeviceSettings, DpdkError, DpdkState, Eal, EalOptions, FrameOffload,
+    HugePages, Receiver, SendEnd,
+};
+
+/// Tests need no huge pages.
+fn eal() -> Eal {
+    let options = EalOptions { huge_pages: HugePages::Off, ..EalOptions::default() };
+    Eal::start(&options).unwrap()
+}
+
+const ONE_THREAD: DeviceSettings = DeviceSettings { rx_queues: None, threads: 1, mtu: None };
+
+fn start(devargs: &str, settings: DeviceSettings) -> (Device, DeviceQueues) {
+    let mut device = Device::attach(eal(), devargs).unwrap();
+    let queues = device.start(settings).unwrap();
+    (device, queues)
+}
+
+/// Returns a frame with bytes of its own.
+fn frame(number: usize, length: usize) -> Vec<u8> {
+    (0..length).map(|at| u8::try_from((at * 7 + number) % 251).unwrap()).collect()
+}
+
+fn receive_all(receiver: &mut Receiver) -> Vec<Vec<u8>> {
+    let mut received = Vec::new();
+    loop {
+        let frames = receiver.receive(32);
+        if frames.is_empty() {
+            return received;
+        }
+        for position in 0..frames.len() {
+            let (length, _) = frames.describe(position).unwrap();
+            let mut bytes = vec![0; length];
+            assert!(!frames.read(position, &mut vec![0; length + 1]));
+            assert!(frames.read(position, &mut bytes));
+            received.push(bytes);
+        }
+        assert!(frames.describe(frames.len()).is_none());
+    }
+}
+
+/// A ring sends to itself. Frames that fill several buffers, and more than one burst, come back unchanged.
+#[test]
+fn a_ring_returns_every_frame_in_order() {
+    let (device, mut queues) = start("net_ring0", ONE_THREAD);
+    assert!(device.link_is_up());
+    assert!(!device.is_removed());
+    let lengths = [14, 60, 1514, 2048, 9000, 60_000];
+    let sent: Vec<_> = (0..200).map(|n| frame(n, lengths[n % lengths.len()])).collect();
+    let frames = sent.iter().map(|bytes| (bytes.as_slice(), FrameOffload::default()));
+    assert_eq!(queues.senders[0].send(frames), (sent.len(), SendEnd::All));
+    assert_eq!(receive_all(&mut queues.receivers[0]), sent);
+}
+
+/// The ring has 1024 slots. Frames that it does not take stay with the sender.
+#[test]
+fn a_full_ring_takes_no_more() {
+    let (_device, mut queues) = start("net_ring1", ONE_THREAD);
+    let sent: Vec<_> = (0..1500).map(|n| frame(n, 60)).collect();
+    let frames = sent.iter().map(|bytes| (bytes.as_slice(), FrameOffload::default()));
+    let (count, end) = queues.senders[0].send(frames);
+    assert_eq!(end, SendEnd::Full);
+    assert!((1000..1500).contains(&count), "{count}");
+    assert_eq!(receive_all(&mut queues.receivers[0]), sent[..count]);
+}
+
+/// The state of the process follows the start, and later options have no effect.
+#[test]
+fn dpdk_starts_once() {
+    eal();
+    let other = EalOptions { memory_mib: 1 << 20, ..EalOptions::default() };
+    assert!(Eal::start(&other).is_ok());
+    assert!(DpdkState::read().is_started());
+    assert!(DpdkState::read().version().unwrap().starts_with("DPDK "));
+}
+
+#[test]
+fn a_wrong_device_has_a_reason() {
+    let attach = |devargs: &str| Device::attach(eal(), devargs).map(drop).unwrap_err();
+    assert!(matches!(attach(""), DpdkError::Devargs { .. }));
+    assert!(matches!(attach("net null0"), DpdkError::Devargs { .. }));
+    let error = attach("net_nul0");
+    assert!(matches!(error, DpdkError::NoDriver { .. }), "{error:?}");
+    let card = attach("0000:ff:1f.7");
+    assert!(card.to_string().contains("dpdk-devbind.py"), "{card}");
+    let file = attach("net_pcap9,rx_pcap=/no/such/file.pcap").to_string();
+    assert!(file.contains("/no/such/file.pcap"), "{file}");
+}
+
+#[test]
+fn a_device_belongs_to_one_port_at_a_time() {
+    let (device, queues) = start("net_null10", ONE_THREAD);
+    let again = Device::attach(eal(), "net_null10").map(drop);
+    assert_eq!(again, Err(DpdkError::InUse { device: "net_null10".to_owned() }));
+    // The last queue closes the device.
+    drop(device);
+    assert!(Device::attach(eal(), "net_null10").is_err());
+    drop(queues);
+    assert!(Device::attach(eal(), "net_null10").is_ok());
+}
+
+#[test]
+fn queues_are_created_once_within_limits() {
+    let mut device = Device::attach(eal(), "net_pcap2,tx_pcap=/dev/null").unwrap();
+    let many = DeviceSettings { rx_queues: Some(1000), ..ONE_THREAD };
+    assert!(matches!(device.start(many), Err(DpdkError::Queues { wanted: 1000, .. })));
+    // One file is one queue, whatever the number of threads.
+    let queues = device.start(DeviceSettings { threads: 4, ..ONE_THREAD }).unwrap();
+    assert_eq!((queues.receivers.len(), queues.senders.len()), (1, 1));
+    assert!(matches!(device.start(ONE_THREAD), Err(DpdkError::AlreadyStarted { .. })));
+    let (_null, queues) = start("net_null11", DeviceSettings { threads: 4, ..ONE_THREAD });
+    assert_eq!((queues.receivers.len(), queues.senders.len()), (4, 4));
+}
+
+/// Frames of a capture file arrive unchanged, and the other file gets those that are sent.
+#[test]
+fn capture_files_are_read_and_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let (input, output) = (folder.path().join("in.pcap"), folder.path().join("out.pcap"));
+    let frames: Vec<_> = (0..100).map(|n| frame(n, 60 + n * 14)).collect();
+    let mut file = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    file.extend([0, 0, 4, 0, 1, 0, 0, 0]);
+    for frame in &frames {
+        let length = u32::try_from(frame.len()).unwrap().to_le_bytes();
+        file.extend([[0; 4], [0; 4], length, length].concat());
+        file.extend(frame);
+    }
+    fs::write(&input, file).unwrap();
+    let devargs = format!("net_pcap0,rx_pcap={},tx_pcap={}", input.display(), output.display());
+    let (device, mut queues) = start(&devargs, ONE_THREAD);
+    let received = receive_all(&mut queues.receivers[0]);
+    assert_eq!(received, frames);
+    let sent = received.iter().map(|bytes| (bytes.as_slice(), FrameOffload::default()));
+    assert_eq!(queues.senders[0].send(sent), (100, SendEnd::All));
+    drop((device, queues));
+    let written = fs::read(&output).unwrap();
+    let own: usize = frames.iter().map(|frame| 16 + frame.len()).sum();
+    assert_eq!(written.len(), 24 + own);
+    assert!(written.ends_with(&frames[99]));
+}
+
+/// Devices come and go with the same memory: later ones use the buffers of earlier ones.
+#[test]
+fn a_hundred_devices_one_after_the_other_need_no_more_memory() {
+    for _ in 0..100 {
+        let (_device, mut queues) = start("net_ring3", ONE_THREAD);
+        let bytes = frame(0, 60);
+        let frames = [(bytes.as_slice(), FrameOffload::default())].into_iter();
+        assert_eq!(queues.senders[0].send(frames), (1, SendEnd::All));
+    }
+}
+
+#[test]
+fn a_device_without_an_mtu_setting_refuses_one() {
+    let mut device = Device::attach(eal(), "net_ring4").unwrap();
+    let result = device.start(DeviceSettings { mtu: Some(9000), ..ONE_THREAD });
+    assert!(matches!(result, Err(DpdkError::Mtu { mtu: 9000, .. })), "{result:?}");
+    assert!(device.is_removed(), "it is closed");
+    let (device, _queues) = start("net_null12", DeviceSettings { mtu: Some(9000), ..ONE_THREAD });
+    assert_eq!((device.mtu(), device.frame_max()), (9000, 9022));
+}
