@@ -7,6 +7,9 @@ use crate::install::{OS_KEN_APPLICATIONS, OS_KEN_TESTER, P4RUNTIME_SHELL, Python
 /// The suite `dpdk` has that feature.
 pub(crate) const FEATURES: &str = "dbsp,serde,testing";
 
+/// [`FEATURES`] and `dpdk`.
+const FEATURES_AND_DPDK: &str = "dbsp,serde,testing,dpdk";
+
 /// One suite: a cargo test command and its purpose.
 pub(crate) struct Suite {
     /// Name on the command line.
@@ -52,6 +55,9 @@ impl Suite {
     /// next to nothing twice; a suite that runs alone selects its package alone.
     pub(crate) fn arguments(&self, shares_build: bool) -> Vec<&'static str> {
         match self.arguments {
+            _ if shares_build && self.dpdk == DpdkNeed::Daemon => {
+                vec!["--workspace", "--features", FEATURES_AND_DPDK, "--test", "dpdk"]
+            }
             ["--package", "shunt-tests", rest @ ..] if shares_build => {
                 ["--workspace", "--features", FEATURES].iter().chain(rest).copied().collect()
             }

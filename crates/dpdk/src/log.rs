@@ -15,6 +15,10 @@ const ERROR: u32 = 4;
 const WARNING: u32 = 5;
 const NOTICE: u32 = 6;
 
+/// Beginnings of lines that follow each refused device, and have no reason.
+const CONSEQUENCES: [&str; 2] =
+    ["EAL: Driver cannot attach the device", "EAL: Failed to attach device on primary process"];
+
 /// The last errors of the request that runs, oldest first; `None` without a request.
 static ERRORS: Mutex<Option<Vec<String>>> = Mutex::new(None);
 
@@ -30,9 +34,14 @@ impl Request {
     /// Returns the reason why the request failed: its errors in the log, and the text of `errno`.
     #[expect(clippy::unused_self, reason = "there is a reason only while a request runs")]
     pub(crate) fn reason(&self, errno: i32) -> String {
-        let system = std::io::Error::from_raw_os_error(errno.abs()).to_string();
         let lines = ERRORS.lock().clone().unwrap_or_default();
-        if lines.is_empty() { system } else { format!("{} [{system}]", lines.join("; ")) }
+        let lines = lines.join("; ");
+        // Drivers return -1 for any failure.
+        if errno == -1 && !lines.is_empty() {
+            return lines;
+        }
+        let system = std::io::Error::from_raw_os_error(errno.abs()).to_string();
+        if lines.is_empty() { system } else { format!("{lines} [{system}]") }
     }
 }
 
@@ -60,6 +69,9 @@ pub(crate) fn record(level: u32, text: &str) {
 fn keep(line: &str) -> bool {
     let mut errors = ERRORS.lock();
     let Some(errors) = &mut *errors else { return false };
+    if CONSEQUENCES.iter().any(|known| line.starts_with(known)) {
+        return true;
+    }
     if errors.len() == LINES_MAX {
         errors.remove(0);
     }
@@ -82,6 +94,8 @@ mod tests {
         record(WARNING, "EAL: only a warning");
         let text = request.reason(-2);
         assert!(text.starts_with("EAL: first; EAL: second [No such file"), "{text}");
+        record(ERROR, "EAL: Failed to attach device on primary process");
+        assert_eq!(request.reason(-1), "EAL: first; EAL: second");
         (0..10).for_each(|number| record(ERROR, &format!("{number}{}", "ä".repeat(LINE_MAX))));
         let text = request.reason(-2);
         assert!(text.starts_with("6ä") && text.contains("; 9ä"), "{text}");

@@ -212,3 +212,24 @@ fn the_dependency_page_is_complete() {
     let used: BTreeSet<String> = used.into_iter().map(str::to_owned).collect();
     assert_eq!(named, used, "docs/dependencies.md (left) against the manifests (right)");
 }
+
+/// A feature that the list lacks would never be built by the gate.
+#[test]
+fn the_gate_has_every_feature_but_dpdk() {
+    let metadata = metadata();
+    let mut features = BTreeSet::new();
+    for package in packages(&metadata) {
+        features.extend(package["features"].as_object().unwrap().keys().map(String::as_str));
+    }
+    features.retain(|feature| !["default", "dpdk"].contains(feature));
+    let suites = read("xtask/src/suite.rs");
+    let listed = |name: &str| -> BTreeSet<String> {
+        let line = suites.lines().find(|line| line.contains(&format!("const {name}: &str")));
+        let list = line.and_then(|line| line.split('"').nth(1)).unwrap();
+        list.split(',').map(str::to_owned).collect()
+    };
+    let mut expected: BTreeSet<String> = features.into_iter().map(str::to_owned).collect();
+    assert_eq!(listed("FEATURES"), expected);
+    expected.insert("dpdk".to_owned());
+    assert_eq!(listed("FEATURES_AND_DPDK"), expected);
+}
