@@ -127,12 +127,12 @@ impl MirrorTable {
 
     /// Returns the mirrors of packets that arrive on a port.
     pub(crate) fn received(&self, port: PortNo) -> MirrorSet {
-        self.ports.get(&port).map_or(MirrorSet::default(), |own| own.received)
+        self.ports.get(&port).map_or_else(MirrorSet::default, |own| own.received)
     }
 
     /// Returns the mirrors of packets that leave on a port.
     pub(crate) fn sent(&self, port: PortNo) -> MirrorSet {
-        self.ports.get(&port).map_or(MirrorSet::default(), |own| own.sent)
+        self.ports.get(&port).map_or_else(MirrorSet::default, |own| own.sent)
     }
 
     /// Returns whether a port is reserved for the copies of a mirror.
