@@ -93,7 +93,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "soak",
         arguments: "[--packets N] [--changes N] [--minutes N] [--seed N]",
-        what: "run a whole switch, the eviction engines and the laws under random changes",
+        what: "test a whole switch, the eviction engines and the invariants under random changes",
         run: soak::run_command,
     },
     Command {

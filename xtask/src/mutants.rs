@@ -146,7 +146,7 @@ fn run(target: &MutationTarget, request: MutantsRequest) -> Result<(), TaskError
     let keys = results::keys(&tree.mutants);
     for key in tree.dropped.mutants.iter().map(|id| &keys[*id]) {
         if record.verdict(key).is_none() {
-            record.keep(key.clone(), MutantResult::Unbuildable)?;
+            record.record(key.clone(), MutantResult::Unbuildable)?;
         }
     }
     let explained = Explained::read()?;
@@ -156,7 +156,7 @@ fn run(target: &MutationTarget, request: MutantsRequest) -> Result<(), TaskError
         .filter(|(_, key)| match record.verdict(key) {
             None => true,
             Some(MutantResult::Survived | MutantResult::Unreached) => {
-                request.again && !explained.holds(key)
+                request.again && !explained.contains(key)
             }
             Some(MutantResult::Endless(_)) => request.again,
             Some(_) => false,
@@ -180,7 +180,7 @@ fn run(target: &MutationTarget, request: MutantsRequest) -> Result<(), TaskError
             if matches!(verdict, MutantResult::Survived | MutantResult::Unreached) {
                 at_large.fetch_add(1, Ordering::Relaxed);
             }
-            kept.lock().unwrap_or_else(PoisonError::into_inner).keep(key.clone(), verdict)
+            kept.lock().unwrap_or_else(PoisonError::into_inner).record(key.clone(), verdict)
         });
         ends.into_iter().collect::<Result<(), TaskError>>()?;
     }

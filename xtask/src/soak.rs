@@ -1,4 +1,4 @@
-//! `cargo xtask soak`: a whole switch and the laws under random changes, for any duration.
+//! `cargo xtask soak`: a whole switch and its invariants under random changes, for any duration.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ const OF_CHANGES: [&str; 5] = [
     "no_stale_one_packet_entry_stays",
 ];
 
-/// Packets of one round of the laws.
+/// Packets of one round of the invariant tests.
 ///
 /// Each round has a new seed, which the suite prints.
 const PACKETS_PER_ROUND: &str = "20000000";
@@ -42,7 +42,7 @@ struct SoakRequest {
 
 /// Runs a whole switch and the eviction engines under random changes.
 ///
-/// Then it repeats the law suites with new seeds for the requested minutes.
+/// Then it repeats the invariant tests with new seeds for the requested minutes.
 pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
     let SoakRequest { packets, changes, minutes, seed } = request(arguments)?;
     let mut passed = 0;
@@ -62,7 +62,7 @@ pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
     while start.elapsed() < length {
         round += 1;
         let left = length.saturating_sub(start.elapsed()).as_secs();
-        step(&format!("laws with seed {round}, {left} s left"), || run_round(round))?;
+        step(&format!("invariant tests with seed {round}, {left} s left"), || run_round(round))?;
         let seed = [("SHUNT_CASES", CASES_PER_ROUND.to_owned()), ("SHUNT_SEED", round.to_string())];
         step(&format!("evictions with seed {round}"), || run_evictions(&[], seed))?;
         passed += 2;
@@ -102,10 +102,10 @@ fn run_switch(packets: u64, seed: u64) -> Result<(), TaskError> {
 }
 
 fn run_round(round: u64) -> Result<(), TaskError> {
-    let laws =
+    let tests =
         ["test", "--release", "--quiet", "--package", "shunt-datapath", "--features", "dbsp,serde"];
-    run(cargo(&laws)
-        .args(["--test", "switch", "laws"])
+    run(cargo(&tests)
+        .args(["--test", "switch", "invariants"])
         .env("SHUNT_PACKETS", PACKETS_PER_ROUND)
         .env("SHUNT_SEED", round.to_string()))
 }

@@ -257,7 +257,7 @@ type OwnerModelState = (
     (Pace, bool, u64),
 );
 
-/// A violation of a law.
+/// A violation of an invariant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fault {
     /// An owner can hit an entry that its version made stale.

@@ -280,7 +280,10 @@ impl SparseMask {
     }
 
     /// Returns index, bits and masked value of every non-zero word, ascending.
-    pub fn over<'a>(&'a self, key: &'a SparseKey) -> impl Iterator<Item = (usize, u64, u64)> + 'a {
+    pub fn masked_words<'a>(
+        &'a self,
+        key: &'a SparseKey,
+    ) -> impl Iterator<Item = (usize, u64, u64)> + 'a {
         let mut words = key.0.iter().peekable();
         self.iter().map(move |(index, bits)| {
             while words.next_if(|(own, _)| *own < index).is_some() {}
@@ -413,7 +416,7 @@ impl Match {
     /// It shares the words of `mask`.
     #[must_use]
     pub fn of(key: &SparseKey, mask: &SparseMask) -> Self {
-        let words = mask.over(key).map(|(_, _, value)| value);
+        let words = mask.masked_words(key).map(|(_, _, value)| value);
         Self { mask: mask.clone(), value: exactly(mask.words().len(), words) }
     }
 

@@ -95,7 +95,7 @@ pub struct Capacity {
 }
 
 impl<P: PartitionPolicy + Clone> Adaptive<P> {
-    /// Creates the duel between this policy and megaflows, for a cache of this size.
+    /// Starts set duelling between this policy and megaflows, for a cache of this size.
     #[must_use]
     pub fn new(policy: P, capacity: Capacity) -> Self {
         let stages_count = capacity.stages_count.min(STAGES_MAX);
@@ -381,7 +381,9 @@ const _: () = assert!(100 * SLACK < ROUND, "one percent exceeds the slack");
 /// Number of rounds of all starts after which the directories are cleared.
 pub const CLEARED_AFTER_ROUNDS: u32 = 64;
 
-/// Greatest number of starts with a duel. All other starts use sub-traversals.
+/// Greatest number of starts with set duelling.
+///
+/// All other starts use sub-traversals.
 const DUELS_MAX: usize = 1024;
 
 #[cfg(test)]

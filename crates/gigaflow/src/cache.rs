@@ -101,7 +101,7 @@ pub struct GigaflowCounts {
     pub misses: u64,
     /// Misses that resumed in the pipeline where they missed.
     pub resumed: u64,
-    /// Translations of traversals and of their rests, also for the duel.
+    /// Translations of traversals and of their rests, also for set duelling.
     pub translations: u64,
     /// Table lookups that these translations made.
     pub visits: u64,
@@ -210,7 +210,7 @@ impl Gigaflow {
         self.ltm.find_burst(store, keys, walks, is_selected)
     }
 
-    /// Returns whether the next packet is sampled for the duel.
+    /// Returns whether the next packet is sampled for set duelling.
     ///
     /// Call it once for each packet. A sampled packet goes to [`Self::observe`] even if it hits.
     #[inline]
@@ -218,7 +218,7 @@ impl Gigaflow {
         self.sampler.next(self.counts.misses)
     }
 
-    /// Shows the traversal of a sampled hit to the duel, if there is one.
+    /// Shows the traversal of a sampled hit to set duelling, if there is one.
     pub fn observe(&mut self, packet: Miss<'_>) {
         if self.is_contested(ProbeResult::Sampled) && packet.start.is_none() {
             self.translate_and_judge(packet, ProbeResult::Sampled);
@@ -364,7 +364,7 @@ impl Gigaflow {
             noted.points.clear();
         }
         outline_of(&noted, self.seed, &mut self.outline);
-        // The duel observes packets only.
+        // Set duelling observes packets only.
         if miss.start.is_none() && probe != ProbeResult::Retranslated && self.is_contested(probe) {
             self.judge(probe);
         }
@@ -423,7 +423,7 @@ impl Gigaflow {
         noted
     }
 
-    /// Returns whether the duel is on and no stage has room.
+    /// Returns whether set duelling is on and no stage has room.
     fn is_contested(&mut self, probe: ProbeResult) -> bool {
         let ActivePolicy::Duel(duel) = &mut self.policy else { return false };
         let has_room = self.ltm.room() != StageSet::EMPTY;
@@ -433,14 +433,14 @@ impl Gigaflow {
         !has_room
     }
 
-    /// Translates a packet, and shows its whole traversal to the duel.
+    /// Translates a packet, and shows its whole traversal to set duelling.
     fn translate_and_judge(&mut self, packet: Miss<'_>, probe: ProbeResult) {
         let noted = self.record_translation(packet);
         outline_of(&noted, self.seed, &mut self.outline);
         self.judge(probe);
     }
 
-    /// Shows the outline to the duel.
+    /// Shows the outline to set duelling.
     ///
     /// If the decision changes, all present entries are outdated.
     fn judge(&mut self, probe: ProbeResult) {

@@ -1,4 +1,4 @@
-//! The duel takes the granularity that hits more, changes rarely, and changes back.
+//! Set duelling takes the granularity that hits more, changes rarely, and changes back.
 
 use shunt_gigaflow::{
     adaptive::{Adaptive, CLEARED_AFTER_ROUNDS, Capacity, Granularity, ProbeResult, ROUND},

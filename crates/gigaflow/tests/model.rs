@@ -89,7 +89,7 @@ fn the_duel_costs_little_where_sub_traversals_win() {
         let workload = RecordedWorkload::parse(text).unwrap();
         let capacity = capacity(&workload);
         let sub_traversals = replay(&workload, capacity, &mut JointPolicy::default()).misses();
-        // One packet in four is sampled, so that the duel decides at least twice.
+        // One packet in four is sampled, so that set duelling decides at least twice.
         let duel = replay_adaptive(&workload, capacity, JointPolicy::default(), 4).misses();
         let packets = workload.packets().count();
         assert!(

@@ -108,7 +108,7 @@ fn is_of(program: &Program, config: &[u8]) -> bool {
         names.sort();
         Some(names)
     };
-    names(&json).is_some_and(|found| Some(found) == names(&program.bmv2()))
+    names(&json).is_some_and(|found| Some(found) == names(&program.bmv2_json()))
 }
 
 #[cfg(test)]

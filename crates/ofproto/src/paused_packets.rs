@@ -115,7 +115,7 @@ mod tests {
         let mut key = FlowKey::ZERO;
         key.set_bridge(1);
         let actions = &rule.instructions.apply;
-        let traversal = pipeline.translate_actions_newest(&key, actions);
+        let traversal = pipeline.translate_actions_at_newest_version(&key, actions);
         let DatapathAction::Punt(punt) = &traversal.actions[0] else { panic!("a packet-in") };
         Arc::clone(punt.continuation.as_ref().unwrap())
     }

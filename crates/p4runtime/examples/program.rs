@@ -9,7 +9,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         env::args_os().nth(1).ok_or("no folder: pass it as the first argument")?.into();
     let program = Program::default();
     fs::write(folder.join("gigaflow.p4info.txtpb"), p4info_text(&program.p4info()))?;
-    let json = serde_json::to_string_pretty(&program.bmv2())?;
+    let json = serde_json::to_string_pretty(&program.bmv2_json())?;
     fs::write(folder.join("gigaflow.json"), json + "\n")?;
     Ok(())
 }

@@ -56,7 +56,7 @@ pub enum SchemaError {
         field: u32,
     },
     /// An object refers to an object that does not exist.
-    #[error("{from:#010x} refers to {to:#010x}, which does not exist")]
+    #[error("object {from:#010x} refers to object {to:#010x}, which does not exist")]
     Dangling {
         /// The referring object.
         from: u32,

@@ -47,7 +47,7 @@ fn declared(text: &str) -> (String, u16) {
 fn the_committed_files_are_what_the_description_makes() {
     let program = Program::default();
     assert!(file("gigaflow.p4info.txtpb") == p4info_text(&program.p4info()), "cargo xtask p4");
-    let json = serde_json::to_string_pretty(&program.bmv2()).unwrap() + "\n";
+    let json = serde_json::to_string_pretty(&program.bmv2_json()).unwrap() + "\n";
     assert!(file("gigaflow.json") == json, "cargo xtask p4");
 }
 
@@ -154,7 +154,7 @@ fn source_transitions() -> BTreeMap<String, Transitions> {
 
 #[test]
 fn the_parser_agrees_with_that_for_bmv2() {
-    let json = Program::default().bmv2();
+    let json = Program::default().bmv2_json();
     let states = json["parsers"][0]["parse_states"].as_array().unwrap();
     let written = source_transitions();
     for state in states {
@@ -234,7 +234,7 @@ fn names(json: &Value) -> Vec<&str> {
 
 #[test]
 fn every_bmv2_successor_exists() {
-    let json = Program::default().bmv2();
+    let json = Program::default().bmv2_json();
     let names = names(&json);
     let ingress = &json["pipelines"][0];
     let is_there = |next: &Value| next.is_null() || names.contains(&next.as_str().unwrap());
@@ -274,7 +274,7 @@ fn every_field_of_the_bmv2_program_is_one_of_its_headers() {
             _ => {}
         }
     }
-    let json = Program::default().bmv2();
+    let json = Program::default().bmv2_json();
     let types = json["header_types"].as_array().unwrap();
     let mut fields = BTreeMap::new();
     for header in json["headers"].as_array().unwrap() {

@@ -14,7 +14,9 @@
 pub struct Seed(u64);
 
 impl Seed {
-    /// Creates the seed of a number; neighbouring numbers give independent streams.
+    /// Creates the seed with this number.
+    ///
+    /// Neighbouring numbers give independent streams.
     #[must_use]
     pub const fn new(number: u64) -> Self {
         Self(number)

@@ -40,7 +40,7 @@ macro_rules! number {
         pub struct $name($inner);
 
         impl $name {
-            /// Makes an id of a number; every number is legal.
+            /// Creates the id with this number; every number is legal.
             #[must_use]
             pub const fn new(number: $inner) -> Self {
                 Self(number)

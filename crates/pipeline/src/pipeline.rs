@@ -567,7 +567,7 @@ impl Crediting<'_> {
     /// Credits hits of a traversal to its rules, tables, groups and mirrors.
     ///
     /// The groups are those that chose buckets. The hits also repeat the refreshes of the traversal
-    /// (law 7).
+    /// (invariant 7).
     pub fn credit(&self, traversal: &Traversal, packets: u64, bytes: u64, used: Time) {
         for visit in traversal.lookups() {
             if let Some(rule) = &visit.rule {

@@ -22,7 +22,7 @@ fn a_killed_server_changes_nothing() {
     bench.done("add-br br0 -- add-port br0 p1 -- set Interface p1 type=null ofport_request=9");
     text(&daemon.ovs_ofctl("br0", "add-flow", &["priority=7,actions=drop"]));
     bench.server().kill();
-    assert!(until(|| daemon.log().contains("not connected, tried again")), "{}", daemon.log());
+    assert!(until(|| daemon.log().contains("cannot connect, retrying")), "{}", daemon.log());
     assert!(show(&daemon).contains("port 9 p1 (null, up)"), "{}", show(&daemon));
 
     bench.server().restart();

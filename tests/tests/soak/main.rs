@@ -5,7 +5,7 @@
 //!
 //! The test does not know the expected output of a packet. It checks invariants of the switch:
 //!
-//! - No cached result differs from the tables (law 1).
+//! - No cached result differs from the tables (invariant 1).
 //! - Every packet has exactly one end.
 //! - Port counters equal the numbers of packets that the far ends sent and received.
 //! - A removed world leaves no memory behind.

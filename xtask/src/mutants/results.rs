@@ -34,7 +34,11 @@ impl MutantResults {
     }
 
     /// Stores a result at once, so that a run may be interrupted.
-    pub(super) fn keep(&mut self, key: MutantKey, verdict: MutantResult) -> Result<(), TaskError> {
+    pub(super) fn record(
+        &mut self,
+        key: MutantKey,
+        verdict: MutantResult,
+    ) -> Result<(), TaskError> {
         let mut file = fs::OpenOptions::new().append(true).create(true).open(&self.path)?;
         let (file_name, function, what, nth) = &key;
         let (word, by) = words(&verdict);
@@ -93,7 +97,7 @@ impl Explained {
         Ok(Self(text.lines().filter_map(row).collect()))
     }
 
-    pub(super) fn holds(&self, key: &MutantKey) -> bool {
+    pub(super) fn contains(&self, key: &MutantKey) -> bool {
         self.0.contains(&table_cells(key))
     }
 }
@@ -137,7 +141,7 @@ pub(super) fn report(
             Some(MutantResult::Detected(_)) => line.found += 1,
             Some(MutantResult::Endless(_)) => line.endless += 1,
             Some(MutantResult::Unbuildable) => line.unbuildable += 1,
-            Some(MutantResult::Survived | MutantResult::Unreached) if explained.holds(key) => {
+            Some(MutantResult::Survived | MutantResult::Unreached) if explained.contains(key) => {
                 line.explained += 1;
                 at_large.insert(table_cells(key));
             }

@@ -165,7 +165,7 @@ impl Layout {
         let content = format!("sha256:{}", digest(&tar)?);
         super::files::compress(std::slice::from_ref(&tar))?;
         let packed = self.folder.join("layer.tar.gz");
-        let layer = self.keep(&packed, "application/vnd.oci.image.layer.v1.tar+gzip")?;
+        let layer = self.store_blob(&packed, "application/vnd.oci.image.layer.v1.tar+gzip")?;
         Ok((layer, content))
     }
 
@@ -173,11 +173,11 @@ impl Layout {
     fn blob(&self, kind: &str, bytes: &[u8]) -> Result<Value, TaskError> {
         let file = self.folder.join("blob");
         fs::write(&file, bytes)?;
-        self.keep(&file, kind)
+        self.store_blob(&file, kind)
     }
 
     /// Moves a file to the blobs, and returns its descriptor.
-    fn keep(&self, file: &Path, kind: &str) -> Result<Value, TaskError> {
+    fn store_blob(&self, file: &Path, kind: &str) -> Result<Value, TaskError> {
         let (digest, size) = (digest(file)?, fs::metadata(file)?.len());
         fs::rename(file, self.folder.join("blobs/sha256").join(&digest))?;
         Ok(json!({ "mediaType": kind, "digest": format!("sha256:{digest}"), "size": size }))

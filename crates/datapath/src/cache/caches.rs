@@ -343,13 +343,13 @@ impl Caches {
 
     /// Takes entries out of the repair queue.
     ///
-    /// Selects them as [`Entries::give_up`](super::Entries::give_up) does.
+    /// Selects them as [`Entries::abandon_repairs`](super::Entries::abandon_repairs) does.
     ///
     /// These were dead before the current burst, and are reclaimed before entries that died in it.
-    pub(crate) fn give_up(&mut self, count: usize, until: Option<Time>) -> usize {
-        let given_up = self.owner.entries_mut().give_up(count, until);
-        self.reclaims_left = self.reclaims_left.saturating_add(given_up);
-        given_up
+    pub(crate) fn abandon_repairs(&mut self, count: usize, until: Option<Time>) -> usize {
+        let abandoned = self.owner.entries_mut().abandon_repairs(count, until);
+        self.reclaims_left = self.reclaims_left.saturating_add(abandoned);
+        abandoned
     }
 
     /// Reclaims some of the dead entries, and credits their last hits.
@@ -509,9 +509,15 @@ mod tests {
         assert!(caches.owner.expire(hit));
         assert!(caches.reclaim().is_none(), "the evicted entries are still to be re-translated");
         let reference = |reclaimed: Reclaimed| reclaimed.reference;
-        assert_eq!((caches.give_up(1, None), caches.reclaim().map(reference)), (1, Some(first)));
+        assert_eq!(
+            (caches.abandon_repairs(1, None), caches.reclaim().map(reference)),
+            (1, Some(first))
+        );
         assert!(caches.reclaim().is_none(), "a packet of the burst may have hit it");
-        assert_eq!((caches.give_up(8, None), caches.reclaim().map(reference)), (1, Some(second)));
+        assert_eq!(
+            (caches.abandon_repairs(8, None), caches.reclaim().map(reference)),
+            (1, Some(second))
+        );
         assert!(caches.reclaim().is_none());
         caches.hold_reclaims(false);
         assert_eq!(caches.reclaim().map(reference), Some(hit));

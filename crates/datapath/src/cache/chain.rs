@@ -200,8 +200,8 @@ impl WildcardIndex for GigaflowIndex {
             return Preload::Refused { reason, translations: checked };
         }
         let before = self.gigaflow.counts().translations;
-        // No packet uses the entries now: those that are shared keep their times of last use (law 7),
-        // and new ones are the first to be replaced.
+        // No packet uses the entries now: those that are shared keep their times of last use
+        // (invariant 7), and new ones are the first to be replaced.
         let miss = Miss { now: Time::ZERO, ..miss_of(upcall) };
         let traversal = self.gigaflow.handle_miss(owner, miss, ProbeResult::Retranslated);
         let translations = checked + self.gigaflow.counts().translations - before;

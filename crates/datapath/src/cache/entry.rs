@@ -378,13 +378,13 @@ impl Entries {
     ///
     /// Takes those that were hit longest ago first, or only those evicted at `until` or before. Returns
     /// the number of entries moved.
-    pub fn give_up(&mut self, count: usize, until: Option<Time>) -> usize {
-        for given_up in 0..count {
+    pub fn abandon_repairs(&mut self, count: usize, until: Option<Time>) -> usize {
+        for abandoned in 0..count {
             let popped = match until {
                 Some(until) => self.repair_queue.pop_evicted_by(until),
                 None => self.repair_queue.pop_oldest(),
             };
-            let Some(entry) = popped else { return given_up };
+            let Some(entry) = popped else { return abandoned };
             self.retired.push_front(entry);
         }
         count

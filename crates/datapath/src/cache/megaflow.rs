@@ -1,7 +1,7 @@
 //! The megaflow cache: one entry for each complete traversal, found by the bits that it consulted.
 //!
-//! Entries that overlap agree (law 1), so the first entry that covers a packet is the result. There are three
-//! lookups, and all return only live entries that cover the packet:
+//! Entries that overlap agree (invariant 1), so the first entry that covers a packet is the result.
+//! There are three lookups, and all return only live entries that cover the packet:
 //!
 //! 1. The [`SignatureCache`], by the hash of all header bits. It is used while tuple space search takes
 //!    two probes or more per packet ([`MegaflowConfig::lookup_probes_min`]).

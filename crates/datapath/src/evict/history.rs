@@ -259,13 +259,13 @@ impl EvictionHistory {
     }
 
     /// Returns evictions by reason.
-    pub fn by_kind(&self) -> impl Iterator<Item = (EvictedBy, u64)> + '_ {
+    pub fn evictions_by_reason(&self) -> impl Iterator<Item = (EvictedBy, u64)> + '_ {
         EvictedBy::ALL.iter().copied().zip(self.by_kind)
     }
 
     /// Returns evictions by the table of the rule that caused them.
     #[must_use]
-    pub const fn by_table(&self) -> &BTreeMap<(BridgeId, TableId), u64> {
+    pub const fn evictions_by_table(&self) -> &BTreeMap<(BridgeId, TableId), u64> {
         &self.by_table
     }
 
@@ -356,11 +356,11 @@ mod tests {
         ];
         let deltas = [object.clone(), object];
         record.note_evicted(Version::new(7), Time::ZERO, &deltas, &entries, &causes);
-        let counts: Vec<_> = record.by_kind().filter(|(_, count)| *count > 0).collect();
+        let counts: Vec<_> = record.evictions_by_reason().filter(|(_, count)| *count > 0).collect();
         let expected =
             [(EvictedBy::Ports, 1500), (EvictedBy::Bound, 1000), (EvictedBy::Unknown, 500)];
         assert_eq!(counts, expected);
-        assert_eq!(record.by_table().iter().collect::<Vec<_>>(), [(&place, &1000)]);
+        assert_eq!(record.evictions_by_table().iter().collect::<Vec<_>>(), [(&place, &1000)]);
         assert_eq!(record.recent().count(), RECENT_MAX);
         let kind = |slot| record.find(entry(slot)).map(|own| own.kind);
         assert_eq!(kind(2999), Some(EvictedBy::Unknown));

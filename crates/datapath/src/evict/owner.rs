@@ -1,4 +1,6 @@
-//! The owner of cache entries: its half of the protocol in which no race loses an eviction (law 5).
+//! The owner of cache entries: its half of the eviction protocol.
+//!
+//! In this protocol no race loses an eviction (invariant 5).
 //!
 //! The rules of the protocol, with the numbers that tests and comments use:
 //!

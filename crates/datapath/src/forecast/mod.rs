@@ -11,8 +11,8 @@
 //! others wait. Each thread learns from the flows that it receives.
 //!
 //! A packet thread translates a forecast at its own version, while no packet waits for a translation.
-//! The new entry is installed and reported like any other. So it obeys all laws, and a wrong forecast
-//! costs room and time but never changes a decision.
+//! The new entry is installed and reported like any other. So all invariants hold, and a wrong
+//! forecast costs room and time but never changes a decision.
 //!
 //! An entry is *speculative* until its first hit. `Speculation` has these entries. Packets do not touch
 //! it: it reads the packet counts of some entries in each iteration.

@@ -202,7 +202,7 @@ impl PacketThread {
     /// Finds further ports to poll in this iteration, if it is time to.
     pub(super) fn find_ready(&mut self) {
         self.rx_ports.check_devices(self.now);
-        if self.rx_ports.ready.must_ask() {
+        if self.rx_ports.ready.must_query_epoll() {
             self.await_ports(EpollTimeout::ZERO);
         }
     }

@@ -171,7 +171,7 @@ impl Outputs {
     #[inline]
     pub(crate) fn ready_port(&self, port: DatapathPort, packet: &Packet) -> Option<TxPortIndex> {
         let place = self.place(port)?;
-        self.ports[place.index()].takes(packet).then_some(place)
+        self.ports[place.index()].can_send_unchanged(packet).then_some(place)
     }
 
     /// Sends a packet unchanged.

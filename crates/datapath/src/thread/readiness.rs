@@ -134,7 +134,7 @@ impl ReadyList {
 
     /// Returns whether the epoll set must be asked in this iteration.
     #[inline]
-    pub(super) fn must_ask(&self) -> bool {
+    pub(super) fn must_query_epoll(&self) -> bool {
         self.descriptors > 0 && (self.order.is_empty() || self.polls >= POLLS_PER_QUERY)
     }
 

@@ -86,7 +86,7 @@ impl Model {
     /// Runs an iteration as the thread does; returns the number of packets.
     fn iterate(&mut self, burst: usize) -> usize {
         self.queues.iter_mut().for_each(|queue| queue.waited += usize::from(queue.packets > 0));
-        if self.ready.must_ask() {
+        if self.ready.must_query_epoll() {
             self.ask();
         }
         let received = self.poll_round(burst);
@@ -222,7 +222,7 @@ fn one_busy_queue_costs_few_queries() {
     ready.list(0);
     let mut queries = 0;
     for _ in 0..POLLS_PER_QUERY * 10 {
-        if ready.must_ask() {
+        if ready.must_query_epoll() {
             queries += 1;
             ready.asked();
         }

@@ -222,14 +222,14 @@ impl RxPorts {
         });
     }
 
-    /// Binds the port of a number to a bridge.
+    /// Binds a port to a bridge, with its OpenFlow port number there.
     pub(super) fn bind(&mut self, port: DatapathPort, bridge: BridgeId, number: PortNo) {
         for own in self.list.iter_mut().filter(|own| own.port == port) {
             (own.bridge, own.number) = (bridge, number);
         }
     }
 
-    /// Removes the port of a number.
+    /// Removes a port.
     pub(super) fn remove(&mut self, port: DatapathPort) -> Option<RxPort> {
         self.next_served = 0;
         let index = self.list.iter().position(|own| own.port == port)?;

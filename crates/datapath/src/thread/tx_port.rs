@@ -61,7 +61,7 @@ impl TxPort {
 
     /// Returns whether the port can send a packet unchanged.
     #[inline]
-    pub(super) const fn takes(&self, packet: &Packet) -> bool {
+    pub(super) const fn can_send_unchanged(&self, packet: &Packet) -> bool {
         packet.len() <= self.capabilities.frame_max
             && !packet.virtio.needs_checksum
             && !packet.virtio.is_segmented()

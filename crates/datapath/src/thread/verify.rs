@@ -1,5 +1,6 @@
-//! Verification: sampled cache hits are compared with a fresh translation (law 1 on a live switch).
+//! Verification: compares sampled cache hits with a fresh translation.
 //!
+//! It checks invariant 1 on a running switch.
 //! One random hit in `verify_one_in` is translated at the version of its thread. The actions and the
 //! credited rules of the hit must be those of this translation. A mismatch is a bug of the switch: it is
 //! counted and reported, the entries are removed, and the packet is handled as a miss.

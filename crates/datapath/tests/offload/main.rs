@@ -8,7 +8,7 @@
 
 mod counts;
 mod harness;
-mod laws;
+mod invariants;
 mod room;
 mod rules;
 mod runner;

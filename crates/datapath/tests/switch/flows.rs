@@ -8,8 +8,8 @@ mod actions;
 mod conjunctions;
 #[path = "counts.rs"]
 mod counts;
-#[path = "laws.rs"]
-mod laws;
+#[path = "invariants.rs"]
+mod invariants;
 #[path = "learn.rs"]
 mod learn;
 #[path = "meters.rs"]

@@ -171,7 +171,7 @@ impl Switch {
     }
 
     /// A switch without ports, at the newest version of a pipeline.
-    pub(crate) fn over(
+    pub(crate) fn with_pipeline(
         pipeline: Arc<Pipeline>,
         threads: u16,
         config: ThreadConfig,

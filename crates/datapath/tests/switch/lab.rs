@@ -145,7 +145,7 @@ impl Lab {
         let engines: Vec<&Engine> = ENGINES.iter().chain(STOPPING_EARLY).collect();
         let engine = *engines[draw(runner, 0..engines.len())];
         let mut lab = Self {
-            switch: Switch::over(pipeline, threads, config, sizes, engine),
+            switch: Switch::with_pipeline(pipeline, threads, config, sizes, engine),
             config,
             caches,
             results: Results::new(twin.pipeline.version(), twin.world.clone()),

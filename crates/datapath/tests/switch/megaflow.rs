@@ -12,8 +12,8 @@ mod conjunctions;
 mod counts;
 #[path = "forecasts.rs"]
 mod forecasts;
-#[path = "laws.rs"]
-mod laws;
+#[path = "invariants.rs"]
+mod invariants;
 #[path = "learn.rs"]
 mod learn;
 #[path = "meters.rs"]

@@ -281,7 +281,7 @@ fn a_repaired_entry_equals_a_translation() {
         let mut twin = Twin::new(&world);
         let pipeline = Arc::clone(&twin.pipeline);
         let (config, sizes) = (config(Repair::On), QueueSizes::default());
-        let mut switch = Switch::over(pipeline, 1, config, sizes, ENGINES[1]);
+        let mut switch = Switch::with_pipeline(pipeline, 1, config, sizes, ENGINES[1]);
         for (port, bridge, number) in ports(&twin) {
             switch.add_port(port, bridge, number);
         }

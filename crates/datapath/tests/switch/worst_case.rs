@@ -1,4 +1,4 @@
-//! A predictor that is as wrong as it can be, for the laws.
+//! A predictor that is as wrong as it can be, for the invariants.
 
 use std::{collections::VecDeque, time::Duration};
 

@@ -32,7 +32,7 @@ impl ExtensionSet {
     const OUT_OF_ORDER: u64 = 1 << 8;
 
     /// Returns whether a protocol number has its own bit in `ipv6_exthdr`.
-    pub(super) const fn knows(protocol: u8) -> bool {
+    pub(super) const fn has_bit(protocol: u8) -> bool {
         Self::bit(protocol).is_some()
     }
 

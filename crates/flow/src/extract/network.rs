@@ -90,7 +90,7 @@ impl Parser<'_> {
             tos: first << 4 | second >> 4,
             protocol,
         };
-        Some(if ExtensionSet::knows(protocol) {
+        Some(if ExtensionSet::has_bit(protocol) {
             self.extensions(offset, ip_fields)
         } else {
             IpHeader { offset, route: Route::Final, ip_fields: Some(ip_fields) }

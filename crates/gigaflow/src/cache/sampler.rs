@@ -1,4 +1,4 @@
-//! Samples packets for the duel.
+//! Samples packets for set duelling.
 //!
 //! Sampling is random, because periodic traffic would fall in step with a counter. The gap between two
 //! sampled packets is a random number of packets up to twice the mean gap. So a packet that is not
@@ -6,7 +6,7 @@
 //!
 //! A sampled packet that hits costs an additional translation. So the mean gap grows until there is at
 //! most one sample per [`MISSES_PER_SAMPLE`] misses, which are translated anyway. If nearly all packets
-//! hit, the duel costs nearly nothing.
+//! hit, set duelling costs nearly nothing.
 
 use shunt_flow::hash::split_mix;
 

@@ -175,7 +175,7 @@ impl DpTable {
             values.choose(&shape.gains().row(first, holders));
         }
         values.read(outline, out);
-        shape.keep(conditions, held, out);
+        shape.insert(conditions, held, out);
     }
 }
 

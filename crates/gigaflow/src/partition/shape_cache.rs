@@ -134,7 +134,7 @@ impl ShapeEntry {
     }
 
     /// Caches a partition.
-    pub(super) fn keep(
+    pub(super) fn insert(
         &mut self,
         conditions: Conditions,
         held: &[Holding],

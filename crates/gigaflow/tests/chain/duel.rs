@@ -1,4 +1,4 @@
-//! The duel in the cache: megaflows and sub-traversals replace each other without a wrong packet.
+//! Set duelling in the cache: megaflows and sub-traversals replace each other without a wrong packet.
 
 use shunt_gigaflow::{
     adaptive::{Granularity, ROUND},

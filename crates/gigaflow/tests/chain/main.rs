@@ -7,7 +7,7 @@ mod classes;
 mod credits;
 mod duel;
 mod harness;
-mod laws;
+mod invariants;
 mod mixed;
 mod sharing;
 mod tags;

@@ -197,7 +197,7 @@ async fn another_program_is_refused_and_the_entries_stay() {
     let ours = program();
     let [more_stages, more_room] =
         [(4, 64), (3, 128)].map(|(stages, entries)| Program::new(stages, entries).unwrap());
-    let json = |program: &Program| program.bmv2().to_string().into_bytes();
+    let json = |program: &Program| program.bmv2_json().to_string().into_bytes();
     let mut without_action = ours.p4info();
     without_action.actions.pop();
     let other = "is not a program with the P4Info of this device";

@@ -344,25 +344,25 @@ impl Quarter {
     /// Returns the two quarters of an array of half words.
     #[inline]
     pub(crate) fn pair(self, block: &[Line]) -> &[u32; 8] {
-        Self::pairs(self.line(block))[usize::from(self.0 >> 1 & 1)]
+        Self::halves(self.line(block))[usize::from(self.0 >> 1 & 1)]
     }
 
     /// Returns the quarter of an array of bytes.
     #[inline]
     pub(crate) fn quarter(self, block: &[Line]) -> &[u32; 4] {
-        Self::all(self.line(block))[usize::from(self.0 & 3)]
+        Self::quarters(self.line(block))[usize::from(self.0 & 3)]
     }
 
-    /// Divides a line in two.
+    /// Returns the two halves of a line of words.
     #[inline]
-    pub(crate) fn pairs(line: &Line) -> [&[u32; 8]; 2] {
+    pub(crate) fn halves(line: &Line) -> [&[u32; 8]; 2] {
         let (halves, _) = line.0.as_chunks();
         [&halves[0], &halves[1]]
     }
 
-    /// Divides a line in four.
+    /// Returns the four quarters of a line of words.
     #[inline]
-    pub(crate) fn all(line: &Line) -> [&[u32; 4]; 4] {
+    pub(crate) fn quarters(line: &Line) -> [&[u32; 4]; 4] {
         let (quarters, _) = line.0.as_chunks();
         [&quarters[0], &quarters[1], &quarters[2], &quarters[3]]
     }

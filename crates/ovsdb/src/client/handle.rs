@@ -183,9 +183,9 @@ async fn run(
             pause = config.pause_min;
         }
         if was_current || reason != last_reason {
-            warn!(target: "shunt_ovsdb", reason, "database {remote}: not connected, tried again");
+            warn!(target: "shunt_ovsdb", reason, "database {remote}: cannot connect, retrying");
         } else {
-            debug!(target: "shunt_ovsdb", reason, "database {remote}: not connected");
+            debug!(target: "shunt_ovsdb", reason, "database {remote}: cannot connect");
         }
         last_reason = reason;
         if wait(pause, &mut channels).await.is_none() {

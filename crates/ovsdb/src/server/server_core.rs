@@ -416,7 +416,7 @@ impl ServedDatabase {
                 "log: compacted"
             ),
             Err(error) => {
-                tracing::warn!(target: "shunt_ovsdb", %error, "log: compaction failed, and is tried again later: {error}");
+                tracing::warn!(target: "shunt_ovsdb", %error, "log: cannot compact, retrying later");
             }
         }
     }

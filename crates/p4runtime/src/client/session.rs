@@ -258,7 +258,7 @@ impl Requests {
             return Ok(true);
         }
         let program = match &self.settings.device_config {
-            DeviceConfig::Bmv2 => self.settings.program.bmv2().to_string().into_bytes(),
+            DeviceConfig::Bmv2 => self.settings.program.bmv2_json().to_string().into_bytes(),
             DeviceConfig::File(path) => {
                 let failed = |source| SessionError::DeviceConfig { path: path.clone(), source };
                 let file = path.clone();

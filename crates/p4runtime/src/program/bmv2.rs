@@ -166,7 +166,7 @@ fn egress() -> Value {
 impl Program {
     /// Returns the program in the JSON format of `simple_switch`.
     #[must_use]
-    pub fn bmv2(&self) -> Value {
+    pub fn bmv2_json(&self) -> Value {
         let mut graph = Graph::default();
         self.ingress(&mut graph);
         let (types, headers) = header_instances();

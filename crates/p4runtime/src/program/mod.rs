@@ -1,9 +1,9 @@
 //! The LTM cache as a P4 program: one description, from which everything else derives.
 //!
 //! [`Program`] defines the tables, their match fields and actions, and the id and width of each.
-//! The P4Info ([`Program::p4info`]), the bmv2 program ([`Program::bmv2`]), the client's encoder and
-//! the server's decoder derive from it. `p4/gigaflow.p4` is written by hand, and a test compares it
-//! with the description.
+//! The P4Info ([`Program::p4info`]), the bmv2 program ([`Program::bmv2_json`]), the client's encoder
+//! and the server's decoder derive from it. `p4/gigaflow.p4` is written by hand, and a test compares
+//! it with the description.
 
 mod bmv2;
 mod description;

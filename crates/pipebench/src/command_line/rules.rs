@@ -54,7 +54,7 @@ pub(crate) struct RulesCommand {
     /// Fill this pipeline: one of `pipebench list`, or a JSON file
     #[arg(long, value_name = "PIPELINE")]
     pipeline: Option<String>,
-    /// Traversals of the pipeline that get rules
+    /// Which traversals of the pipeline get rules
     #[arg(long, value_enum, default_value_t = Traversals::Forwarding, requires = "pipeline")]
     traversals: Traversals,
     /// Actions that the rules of the pipeline use

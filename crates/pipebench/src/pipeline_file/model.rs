@@ -218,7 +218,7 @@ impl PipelineFile {
         }
     }
 
-    /// Returns the table of a number.
+    /// Returns the table with this number.
     #[must_use]
     pub fn table(&self, id: u8) -> Option<&PipelineTable> {
         self.tables.iter().find(|table| table.id == id)

@@ -19,7 +19,7 @@ use super::{
     flow::{CoflowRole, Flow},
     published::{Coflows, published},
     schedule::Appearance,
-    sizes::{FlowSizes, fit},
+    sizes::{FlowSizes, scale_to_packets},
 };
 use crate::{RandomStream, Seed, TrafficError, Zipf, traffic::Locality};
 
@@ -78,7 +78,7 @@ pub fn coflows(
     let count = usize::try_from(count).unwrap_or(usize::MAX).max(1);
     let mut stream = seed.stream("coflows");
     let mut sizes = FlowSizes::Zipf { hundredths: 100 }.draw(count, &mut stream)?;
-    if !fit(&mut sizes, flows.into()) {
+    if !scale_to_packets(&mut sizes, flows.into()) {
         return Err(TrafficError::Packets { flows: count, packets: flows.into() });
     }
     let machines = match locality {

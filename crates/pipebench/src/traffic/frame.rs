@@ -401,6 +401,6 @@ mod tests {
         let refused = write_frame(&key, 60, &mut Vec::new()).unwrap_err();
         assert_eq!(refused.to_string(), "frames with a network service header are not supported");
         let long = write_frame(&key, FRAME_MAX + 1, &mut Vec::new()).unwrap_err();
-        assert_eq!(long.to_string(), "a frame of 9015 bytes is too long: the most is 9014");
+        assert_eq!(long.to_string(), "a frame of 9015 bytes is too long: the limit is 9014");
     }
 }

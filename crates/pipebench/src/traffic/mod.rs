@@ -21,6 +21,6 @@ pub use published::{
 };
 pub use schedule::{Appearance, Schedule, ScheduledPacket, TICKS, TrafficLength};
 pub use sizes::{
-    BoundedPareto, FlowSizes, LengthSampler, PACKET_MAX, PACKET_MIN, PacketSizes, fit,
+    BoundedPareto, FlowSizes, LengthSampler, PACKET_MAX, PACKET_MIN, PacketSizes, scale_to_packets,
 };
 pub use updates::{BATCHES_MAX, ScheduledBatch, UpdateKind, UpdateOperation, UpdatePlan};

@@ -3,7 +3,8 @@
 //! Packets per flow are sampled from the published mixture of a campus link. The mixture is
 //! truncated so that its mean is that of CAIDA's or MAWI's trace, because their own distributions
 //! were not published: "like CAIDA's" means this truncation. A workload with a fixed number of
-//! packets is scaled to it ([`fit`]), which preserves the order and the proportion of its flows.
+//! packets is scaled to it ([`scale_to_packets`]), which preserves the order and the proportion of
+//! its flows.
 
 use crate::{
     DistributionError, LogNormal, RandomStream, WeightedIndices,
@@ -172,7 +173,7 @@ fn mean_of(alpha: f64, least: f64, most: f64) -> f64 {
 /// Returns whether that is possible. The packets of a flow beyond its first keep their proportion,
 /// rounded to packets.
 #[must_use]
-pub fn fit(sizes: &mut [u32], packets: u64) -> bool {
+pub fn scale_to_packets(sizes: &mut [u32], packets: u64) -> bool {
     let flows = u64::try_from(sizes.len()).unwrap_or(u64::MAX);
     let Some(wanted) = packets.checked_sub(flows) else { return false };
     let extra = |size: u32| u64::from(size.saturating_sub(1));
@@ -306,7 +307,7 @@ mod tests {
     #[test]
     fn the_second_zipf_rank_has_half_the_packets() {
         let mut sizes = sampled(FlowSizes::Zipf { hundredths: 100 }, 1000);
-        assert!(fit(&mut sizes, 1_000_000));
+        assert!(scale_to_packets(&mut sizes, 1_000_000));
         sizes.sort_unstable_by(|a, b| b.cmp(a));
         assert_near(f64::from(sizes[0]) / f64::from(sizes[1]), 2.0, 0.01);
     }
@@ -328,7 +329,7 @@ mod tests {
             sizes in prop::collection::vec(1_u32..5000, 1..100), more in 0_u64..1_000_000,
         ) {
             let (mut scaled, packets) = (sizes.clone(), sizes.len() as u64 + more);
-            prop_assert!(fit(&mut scaled, packets));
+            prop_assert!(scale_to_packets(&mut scaled, packets));
             prop_assert_eq!(scaled.iter().map(|size| u64::from(*size)).sum::<u64>(), packets);
             prop_assert!(scaled.iter().all(|size| *size >= 1));
             let extra: u64 = sizes.iter().map(|size| u64::from(size - 1)).sum();
@@ -340,7 +341,7 @@ mod tests {
 
         #[test]
         fn fewer_packets_than_flows_are_refused(flows in 1_usize..100) {
-            prop_assert!(!fit(&mut vec![1; flows], flows as u64 - 1));
+            prop_assert!(!scale_to_packets(&mut vec![1; flows], flows as u64 - 1));
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::{
     statistics::FlowOrigin,
     traffic::{
         Appearance, Flow, GapSampler, LengthSampler, Schedule, TrafficLength, UpdatePlan,
-        coflow_rules, coflows, fit, place_coflows,
+        coflow_rules, coflows, place_coflows, scale_to_packets,
     },
 };
 
@@ -217,7 +217,7 @@ fn sizes(name: &WorkloadName) -> Result<Vec<u32>, TrafficError> {
         sizes.extend(name.sizes.draw(flows, &mut stream)?);
     }
     if let Some(packets) = name.packets_wanted()
-        && !fit(&mut sizes, packets)
+        && !scale_to_packets(&mut sizes, packets)
     {
         return Err(TrafficError::Packets { flows: sizes.len(), packets });
     }

@@ -37,7 +37,7 @@ impl PlainContinuations {
     }
 
     /// Stores the continuation before this table.
-    pub(crate) fn keep(&self, table: TableId, continuation: &Arc<Continuation>) {
+    pub(crate) fn insert(&self, table: TableId, continuation: &Arc<Continuation>) {
         if let Some(own) = self.at(table) {
             let kept = own.continuation.get_or_init(|| Arc::clone(continuation));
             debug_assert!(Arc::ptr_eq(kept, continuation), "a table has one plain continuation");

@@ -75,24 +75,27 @@ impl Pipeline {
     /// For callers that hold no version. The lock spans the choice of the version and the
     /// translation, so no reclaim comes between them.
     #[must_use]
-    pub fn translate_newest(&self, key: &FlowKey) -> Traversal {
+    pub fn translate_at_newest_version(&self, key: &FlowKey) -> Traversal {
         let bridges = self.bridges.read();
         translate::packet(self.tables(&bridges, self.version()), key)
     }
 
-    /// Continues with a packet after a recirculation, as [`Self::translate_newest`]
-    /// does.
+    /// Continues with a recirculated packet, by the newest version of the tables.
     #[must_use]
-    pub fn resume_newest(&self, key: &FlowKey, continuation: &Arc<Continuation>) -> Traversal {
+    pub fn resume_at_newest_version(
+        &self,
+        key: &FlowKey,
+        continuation: &Arc<Continuation>,
+    ) -> Traversal {
         let bridges = self.bridges.read();
         translate::resume(self.tables(&bridges, self.version()), key, continuation)
     }
 
     /// Translates a packet, and returns the decisions that rules do not show.
     ///
-    /// As [`Self::translate_newest`] does, from the arrival or from a continuation.
+    /// As [`Self::translate_at_newest_version`] does, from the arrival or from a continuation.
     #[must_use]
-    pub fn explain_newest(
+    pub fn explain_at_newest_version(
         &self,
         key: &FlowKey,
         start: Option<&Arc<Continuation>>,
@@ -101,9 +104,13 @@ impl Pipeline {
         translate::explained(self.tables(&bridges, self.version()), key, start)
     }
 
-    /// Runs the actions of a packet-out, as [`Self::translate_newest`] runs rules.
+    /// Runs the actions of a packet-out, by the newest version of the tables.
     #[must_use]
-    pub fn translate_actions_newest(&self, key: &FlowKey, actions: &[Action]) -> Traversal {
+    pub fn translate_actions_at_newest_version(
+        &self,
+        key: &FlowKey,
+        actions: &[Action],
+    ) -> Traversal {
         let bridges = self.bridges.read();
         translate::packet_out(self.tables(&bridges, self.version()), key, actions)
     }

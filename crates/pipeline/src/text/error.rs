@@ -250,7 +250,8 @@ pub enum RuleTextProblem {
     Prerequisite(FieldId),
     /// The packets that a learned rule matches may not have the field.
     #[error(
-        "a packet of the learned rule may lack {}: match {} before it in the learned rule",
+        "a packet that matches the learned rule may lack {}: match {} before it in the learned \
+         rule",
         .0.name(),
         .0.info().prerequisite
     )]

@@ -162,7 +162,7 @@ fn run_plain<'a>(
             return None;
         }
         rule = find_unrecorded(next_table, key, bridge.version());
-        hits.visit(bridge.id(), next, rule);
+        hits.record_lookup(bridge.id(), next, rule);
     }
 }
 

@@ -64,7 +64,7 @@ pub(super) fn look_up<'a>(
         None if recorder.is_off() => find_unrecorded(found, key, version),
         None => recorder.look_up(|mask| find_rule(found, key, version, mask)),
     };
-    recorder.visit(entering, rule);
+    recorder.begin_visit(entering, rule);
     Ok(rule)
 }
 
@@ -109,7 +109,7 @@ fn look_up_conjunctions<'a>(
         let conjunctions = match decision {
             Decision::Rule(rule) => {
                 recorder.look_up(|consulted| consulted.clone_from(&mask));
-                recorder.visit(entering, rule);
+                recorder.begin_visit(entering, rule);
                 return Ok(rule);
             }
             Decision::Conjunctions(conjunctions) => conjunctions,
@@ -122,7 +122,7 @@ fn look_up_conjunctions<'a>(
             key.set_field(FieldId::ConjId, u128::from(id));
             let second = LookupInput { key: &key, is_own: false, ..entering };
             let rule = recorder.look_up(|mask| find_rule(Some(table), &key, version, mask));
-            recorder.visit(second, rule);
+            recorder.begin_visit(second, rule);
             if rule.is_some() {
                 return Ok(rule);
             }

@@ -25,7 +25,12 @@ pub(super) struct HitRecorder<'a> {
 
 impl HitRecorder<'_> {
     /// Records a lookup.
-    pub(super) fn visit(&mut self, bridge: BridgeId, table: TableId, rule: Option<&Arc<Rule>>) {
+    pub(super) fn record_lookup(
+        &mut self,
+        bridge: BridgeId,
+        table: TableId,
+        rule: Option<&Arc<Rule>>,
+    ) {
         self.slots.push(self.counts.of_lookup(bridge, table, rule));
     }
 }

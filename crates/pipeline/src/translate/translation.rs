@@ -505,7 +505,7 @@ impl<'a> Translation<'a> {
         let (packet, limits) = (&mut self.packet, &mut self.limits);
         let rule = look_up(packet, self.state.bridge, self.known_visits, limits, table, port)?;
         if let Some(hits) = &mut self.hits {
-            hits.visit(self.state.bridge.id(), table, rule);
+            hits.record_lookup(self.state.bridge.id(), table, rule);
         }
         self.state.rule = self.state.rule.found(table, rule);
         Ok(rule)

@@ -72,11 +72,11 @@ pub enum DatapathAction {
     /// As [`Self::Recirculate`], with a continuation that depends on the length of the
     /// frame.
     CheckLength {
-        /// The most bytes of a frame that is not larger.
+        /// Maximum length, in bytes, of a frame that continues with `other`.
         length: u16,
-        /// The continuation of a larger frame.
+        /// The continuation after a longer frame.
         larger: Arc<Continuation>,
-        /// The continuation of any other frame.
+        /// The continuation after a frame of at most `length` bytes.
         other: Arc<Continuation>,
     },
 }

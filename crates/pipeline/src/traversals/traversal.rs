@@ -183,7 +183,9 @@ impl GroupHit {
     }
 }
 
-/// An object that a hit prolongs (law 7). The hit neither creates nor moves it.
+/// An object that a hit prolongs (invariant 7).
+///
+/// The hit neither creates nor moves it.
 #[derive(Clone, Debug)]
 pub enum Refresh {
     /// The rule that a `learn` would add again.

@@ -19,7 +19,7 @@ impl<K: Copy + Ord, T> VersionedMap<K, T> {
         Self { values: BTreeMap::new(), count: 0 }
     }
 
-    /// Returns the value of a number.
+    /// Returns the value with this number, as `version` sees it.
     pub(crate) fn find(&self, number: K, version: Version) -> Option<&Arc<T>> {
         self.values.get(&number)?.at(version)
     }
@@ -37,12 +37,12 @@ impl<K: Copy + Ord, T> VersionedMap<K, T> {
         self.count
     }
 
-    /// Sets the value of a number, from `version` on.
+    /// Sets the value with this number, from `version` on.
     pub(crate) fn set(&mut self, number: K, value: Arc<T>, version: Version) {
         self.change(number, |history| history.set(value, version));
     }
 
-    /// Removes the value of a number, from `version` on.
+    /// Removes the value with this number, from `version` on.
     pub(crate) fn end(&mut self, number: K, version: Version) {
         self.change(number, |history| history.end(version));
     }

@@ -20,7 +20,7 @@ fn cause(switch: &Switch, packet: &str) -> DropCause {
 
 /// Returns the noted decisions of a packet, each with the index of its visit.
 fn decisions(switch: &Switch, packet: &str) -> Vec<(Option<usize>, NotedDecision)> {
-    let (_, notes) = switch.pipeline.explain_newest(&key(packet), None);
+    let (_, notes) = switch.pipeline.explain_at_newest_version(&key(packet), None);
     notes.into_iter().map(|note| (note.visit, note.decision)).collect()
 }
 
@@ -85,7 +85,7 @@ fn normal_names_the_cause() {
     let port = shunt_flow::PortNo::new(1);
     let mut tagged = key(A_TO_B);
     tagged.words_mut()[usize::from(word::VLAN)] = 0x8100_1005 << 32;
-    let (traversal, notes) = switch.pipeline.explain_newest(&tagged, None);
+    let (traversal, notes) = switch.pipeline.explain_at_newest_version(&tagged, None);
     let mode = VlanMode::Access(5);
     assert_eq!(traversal.drop_cause, DropCause::VlanNotAllowed);
     assert_eq!(notes[0].decision, NotedDecision::VlanNotAllowed { port, vlan: 5, mode });

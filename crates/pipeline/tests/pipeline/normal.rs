@@ -40,7 +40,7 @@ fn send(switch: &Switch, packet: &str, second: u64) -> String {
     if *tags != 0 {
         *tags |= 0x8100 << 48;
     }
-    let traversal = switch.pipeline.translate_newest(&key);
+    let traversal = switch.pipeline.translate_at_newest_version(&key);
     switch.pipeline.learn(&traversal.learnings, at(second));
     switch.pipeline.credit(&traversal, 1, 60, at(second));
     describe(&traversal.actions)
@@ -129,10 +129,10 @@ fn a_controller_may_send_to_reserved_addresses() {
     let mut packet = key("dl_src=02:00:00:00:00:0a,dl_dst=01:80:c2:00:00:0e");
     packet.set_in_port(PortNo::CONTROLLER);
     let normal = [Action::Output { port: PortNo::NORMAL, max_len: 0 }];
-    let traversal = switch.pipeline.translate_actions_newest(&packet, &normal);
+    let traversal = switch.pipeline.translate_actions_at_newest_version(&packet, &normal);
     assert_eq!(describe(&traversal.actions), "1! 2! 3! 4! 100!");
     packet.set_in_port(PortNo::new(1));
-    let traversal = switch.pipeline.translate_actions_newest(&packet, &normal);
+    let traversal = switch.pipeline.translate_actions_at_newest_version(&packet, &normal);
     assert_eq!(describe(&traversal.actions), "");
 }
 
@@ -160,7 +160,7 @@ fn an_access_port_sends_only_untagged_frames() {
     let send_twice_tagged = |packet: &str| {
         let mut key = key(packet);
         key.words_mut()[usize::from(word::VLAN)] = 0x8100_1005_8100_1007;
-        describe(&switch.pipeline.translate_newest(&key).actions)
+        describe(&switch.pipeline.translate_at_newest_version(&key).actions)
     };
     assert_eq!(send_twice_tagged(A_TO_B), "pop pop 2");
     let to_all = A_TO_B.replace("dl_dst=02:00:00:00:00:0b", "dl_dst=ff:ff:ff:ff:ff:ff");
@@ -243,7 +243,7 @@ fn a_packet_out_is_flooded_and_learns_nothing() {
     let mut packet = key(A_TO_B);
     packet.set_in_port(PortNo::CONTROLLER);
     let normal = [Action::Output { port: PortNo::NORMAL, max_len: 0 }];
-    let traversal = switch.pipeline.translate_actions_newest(&packet, &normal);
+    let traversal = switch.pipeline.translate_actions_at_newest_version(&packet, &normal);
     assert_eq!(describe(&traversal.actions), "1! 2! 3! 4! 100!");
     assert!(traversal.learnings.is_empty());
 }

@@ -78,8 +78,11 @@ fn a_reclaim_does_not_overtake_a_newest_translation() {
     let table = [Action::Output { port: PortNo::TABLE, max_len: 0 }];
     let look = || {
         while !done.load(Ordering::Relaxed) {
-            assert_eq!(switch.pipeline.translate_newest(&packet).actions.len(), 1);
-            assert_eq!(switch.pipeline.translate_actions_newest(&packet, &table).actions.len(), 1);
+            assert_eq!(switch.pipeline.translate_at_newest_version(&packet).actions.len(), 1);
+            assert_eq!(
+                switch.pipeline.translate_actions_at_newest_version(&packet, &table).actions.len(),
+                1
+            );
             assert_eq!(switch.pipeline.rules(BRIDGE, &RuleFilter::all()).len(), 1);
         }
     };

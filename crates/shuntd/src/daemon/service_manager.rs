@@ -107,6 +107,6 @@ fn millis(time: Duration) -> u64 {
 /// Sends these states, if there is a service manager.
 fn notify(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        warn!(%error, "service manager: notification not sent");
+        warn!(%error, "service manager: cannot send a notification");
     }
 }

@@ -472,7 +472,7 @@ impl StateKeeper {
         let written = written.await.unwrap_or_else(|error| Err(error.to_string()));
         if let Err(error) = &written {
             let path = self.path.display();
-            warn!("state file {path}: not written: {error}");
+            warn!("state file {path}: cannot be written: {error}");
         }
         written.is_ok()
     }

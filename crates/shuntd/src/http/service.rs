@@ -109,7 +109,7 @@ impl HttpService {
                 Err(error) => {
                     warn!(
                         %error,
-                        "http.listen: cannot listen on {address} yet: tried again every {} s",
+                        "http.listen: cannot listen on {address}, retrying every {} s",
                         LISTEN_PAUSE.as_secs()
                     );
                     pages.readiness().note_closed_address(address, &error);

@@ -119,7 +119,7 @@ impl Follower {
         }
         let refusal = self.database.transact(transaction).await?.unwrap_or_default();
         if !refusal.is_empty() && refusal != self.refusal {
-            warn!("ovsdb: the state of the switch was not written, tried again: {refusal}");
+            warn!(error = refusal, "ovsdb: cannot write the state of the switch, retrying");
         }
         self.refusal = refusal;
         Ok(())

@@ -133,13 +133,13 @@ impl Reconciler {
         let running = self.switch.running_config().bridges;
         self.applied.retain(|name, applied| {
             let Some(bridge) = running.iter().find(|bridge| bridge.name == *name) else {
-                warn!("bridge {name}: not removed in OVSDB, added again");
+                warn!("bridge {name}: still in OVSDB, adding it again");
                 return false;
             };
             applied.ports.retain(|name, _| {
                 let exists = bridge.ports.iter().any(|port| port.name == *name);
                 if !exists {
-                    warn!("port {name}: not removed in OVSDB, added again");
+                    warn!("port {name}: still in OVSDB, adding it again");
                 }
                 exists
             });
@@ -160,7 +160,7 @@ impl Reconciler {
                 Err(SwitchError::NoSuchBridge { .. }) => {}
                 Err(error) => {
                     let reason = with_causes(&error);
-                    warn!(error = reason, "bridge {name}: not removed, tried again");
+                    warn!(error = reason, "bridge {name}: cannot be removed, retrying");
                     if let Some(bridge) = desired.bridges.get(&name) {
                         errors.add_bridge(bridge, &reason);
                     }
@@ -247,7 +247,7 @@ async fn set_normal_rule(switch: &Switch, applied: &mut AppliedBridge, bridge: &
     match done {
         Ok(()) => applied.normal_rule = bridge.normal_rule,
         Err(error) => {
-            warn!(error = with_causes(&error), "bridge {name}: rule for NORMAL not changed");
+            warn!(error = with_causes(&error), "bridge {name}: cannot change the rule for NORMAL");
         }
     }
 }
@@ -299,7 +299,7 @@ async fn remove_ports(
             Err(SwitchError::NoSuchPort { .. }) => {}
             Err(error) => {
                 let reason = with_causes(&error);
-                warn!(error = reason, "port {name}: not removed, tried again");
+                warn!(error = reason, "port {name}: cannot be removed, retrying");
                 let row = bridge.ports.get(&name).map(|port| port.interface);
                 errors.settings.extend(row.map(|row| (row, reason)));
                 continue;

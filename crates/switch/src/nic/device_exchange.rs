@@ -131,14 +131,14 @@ impl<T: OffloadDevice> DeviceExchange<T> {
     fn take_successor(&mut self) {
         while let Ok(Successor { target, before }) = self.next.try_recv() {
             match self.device.take() {
-                Some(inner) => self.give_up(inner, before),
+                Some(inner) => self.replace_device(inner, before),
                 None => self.end_exchange(),
             }
             (self.device, self.is_restored) = (target, false);
         }
     }
 
-    fn give_up(&mut self, target: T, before: PredecessorState) {
+    fn replace_device(&mut self, target: T, before: PredecessorState) {
         let under_way = std::mem::take(&mut self.under_way);
         let held = std::mem::take(&mut self.held);
         let inserting = |change: &Option<EntryChange>| match change {

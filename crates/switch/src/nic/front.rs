@@ -359,7 +359,7 @@ impl NicFront {
     }
 
     /// Returns whether the NIC has this port, or will have it.
-    pub(crate) fn takes(&self, bridge: BridgeId, number: PortNo) -> bool {
+    pub(crate) fn is_nic_port(&self, bridge: BridgeId, number: PortNo) -> bool {
         let state = self.state.lock();
         self.number(bridge, number, &state.config).is_some()
     }
@@ -367,7 +367,11 @@ impl NicFront {
     /// Returns the capabilities of the NIC for packets of this port.
     ///
     /// `None` if the NIC does not have it.
-    pub(crate) fn holds(&self, bridge: BridgeId, number: PortNo) -> Option<OffloadCapabilities> {
+    pub(crate) fn port_capabilities(
+        &self,
+        bridge: BridgeId,
+        number: PortNo,
+    ) -> Option<OffloadCapabilities> {
         let state = self.state.lock();
         self.number(bridge, number, &state.config)?;
         let address = &state.config.address;

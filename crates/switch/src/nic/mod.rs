@@ -19,7 +19,7 @@ mod device_exchange;
 mod draining;
 mod front;
 #[cfg(test)]
-mod laws;
+mod invariants;
 mod slot;
 mod status;
 

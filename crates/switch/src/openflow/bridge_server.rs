@@ -154,7 +154,7 @@ impl BridgeSocket {
             Ok(socket) => Self::Open(socket),
             Err(error) => {
                 let reason = with_causes(&error);
-                warn!(error = reason, "bridge {name}: not listening, retrying");
+                warn!(error = reason, "bridge {name}: cannot listen for controllers, retrying");
                 Self::Waiting { reason, until: next_attempt(server) }
             }
         }

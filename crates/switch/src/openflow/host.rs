@@ -239,7 +239,8 @@ impl Host for BridgeHost {
 
     fn packet_out(&self, packet: PacketOut) {
         let pipeline = self.plane.pipeline();
-        let traversal = pipeline.translate_actions_newest(&self.key(&packet), &packet.actions);
+        let traversal =
+            pipeline.translate_actions_at_newest_version(&self.key(&packet), &packet.actions);
         self.inject(packet, traversal);
     }
 

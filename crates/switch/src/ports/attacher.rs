@@ -395,7 +395,7 @@ impl PortAttacher {
                 } else if port.trouble.is_some()
                     && port.is_reopened()
                     && has_threads
-                    && !nic.as_ref().is_some_and(|nic| nic.takes(bridge.id, port.number))
+                    && !nic.as_ref().is_some_and(|nic| nic.is_nic_port(bridge.id, port.number))
                 {
                     closed.push((port.settings.name.clone(), bridge.id, port.number));
                 }
@@ -424,7 +424,7 @@ impl PortAttacher {
                 // The port was removed meanwhile; the new NIC is in force nevertheless.
                 warn!(
                     error = with_causes(&error),
-                    "port {name}: not reopened after the NIC changed"
+                    "port {name}: cannot be reopened after the NIC changed"
                 );
                 continue;
             }
@@ -443,7 +443,7 @@ impl PortAttacher {
     pub(crate) async fn take_down_at_nic(&self, nic: &NicFront, why: &str) {
         for (name, id, number) in self.open_ports_of_nic(nic) {
             let is_reopened = self.bridges.with_port(id, number, |port| port.is_reopened());
-            if is_reopened == Some(true) && nic.takes(id, number) {
+            if is_reopened == Some(true) && nic.is_nic_port(id, number) {
                 warn!(reason = why, "port {name}: down, since the NIC is stale");
                 self.take_down(&name, &format!("the NIC is stale: {why}")).await;
             }

@@ -143,7 +143,9 @@ impl EvictionStatus {
     /// Returns the status of cache evictions.
     pub(crate) async fn of(plane: &DataPlane, bridges: &Bridges) -> Result<Self, SwitchError> {
         let looked = plane
-            .inspect_coordinator(|coordinator| (status(coordinator), by_table(coordinator)))
+            .inspect_coordinator(|coordinator| {
+                (status(coordinator), evictions_by_table(coordinator))
+            })
             .await;
         let (mut status, tables) = looked.ok_or(SwitchError::NoEvictionThread)?;
         status.by_table = {
@@ -173,14 +175,14 @@ impl EvictionStatus {
     }
 }
 
-fn by_table(coordinator: &EvictionCoordinator) -> BTreeMap<(BridgeId, TableId), u64> {
-    coordinator.record().by_table().clone()
+fn evictions_by_table(coordinator: &EvictionCoordinator) -> BTreeMap<(BridgeId, TableId), u64> {
+    coordinator.record().evictions_by_table().clone()
 }
 
 fn status(coordinator: &EvictionCoordinator) -> EvictionStatus {
     let (totals, record, engine) =
         (coordinator.totals(), coordinator.record(), coordinator.engine());
-    let by_cause = record.by_kind().filter(|(_, count)| *count > 0);
+    let by_cause = record.evictions_by_reason().filter(|(_, count)| *count > 0);
     let owner = |own: OwnerStatus| EntryOwnerStatus {
         owner: own.owner.0,
         is_nic: false,

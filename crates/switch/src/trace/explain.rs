@@ -119,7 +119,7 @@ impl<'a> Tracer<'a> {
         id: BridgeId,
         caches: TracedCaches<'_>,
     ) -> Result<Trace, TablesChanged> {
-        let (traversal, notes) = self.pipeline.explain_newest(&packet.key, None);
+        let (traversal, notes) = self.pipeline.explain_at_newest_version(&packet.key, None);
         let mut ahead = VecDeque::new();
         let cache = SubTraversalCache::of_threads(caches.threads);
         let sub_traversals = self.explain_in(cache.as_ref(), &packet.key, None, &traversal)?;
@@ -132,7 +132,8 @@ impl<'a> Tracer<'a> {
         {
             let packet = packet.entering(&continuation);
             let bridge = u16::try_from(packet.key.bridge()).map_or(id, BridgeId::new);
-            let (traversal, notes) = self.pipeline.explain_newest(&packet.key, Some(&continuation));
+            let (traversal, notes) =
+                self.pipeline.explain_at_newest_version(&packet.key, Some(&continuation));
             let recirculation = Some(TraceRecirculation { id: continuation.id(), reason });
             let sub_traversals =
                 self.explain_in(cache.as_ref(), &packet.key, Some(&continuation), &traversal)?;
@@ -167,7 +168,8 @@ impl<'a> Tracer<'a> {
     /// These are the ones of a translation of its first packet, which decides the same.
     pub(crate) fn explain_valid(&self, traversal: &Traversal, id: BridgeId) -> Trace {
         let key = (&traversal.key).into();
-        let (_, mut notes) = self.pipeline.explain_newest(&key, traversal.continuation.as_ref());
+        let (_, mut notes) =
+            self.pipeline.explain_at_newest_version(&key, traversal.continuation.as_ref());
         // A sub-traversal ends before the later visits.
         notes.retain(|note| note.visit.is_none_or(|visit| visit < traversal.visits.len()));
         let packet = TracedPacket::new(key, None, self.vlan_limit);

@@ -95,7 +95,7 @@ impl SubTraversalCache {
     /// Returns the cache of a NIC, if the NIC has the ingress port of the packet.
     pub(crate) fn of_nic(nic: &NicFront, key: &FlowKey) -> Option<Self> {
         let bridge = BridgeId::new(u16::try_from(key.bridge()).ok()?);
-        let capabilities = nic.holds(bridge, key.in_port())?;
+        let capabilities = nic.port_capabilities(bridge, key.in_port())?;
         // A device that reports more stages is used with 255, as by its agent.
         let stages = u8::try_from(capabilities.stages_count()).unwrap_or(u8::MAX);
         Some(Self { policy: nic.policy(), stages, nic: Some(capabilities) })

@@ -174,7 +174,7 @@ impl Gate {
     }
 
     /// Waits until a thread is at the gate.
-    pub(crate) async fn holds(&self) {
+    pub(crate) async fn wait_for_thread(&self) {
         until(|| self.is_met.load(Ordering::Relaxed)).await;
     }
 }

@@ -42,7 +42,7 @@ async fn nothing_expires_before_all_counts_are_credited() {
     // A hit refreshes all three, and its thread reports nothing.
     port.send(&frame(1));
     port.send(HOLD);
-    port.gate.holds().await;
+    port.gate.wait_for_thread().await;
     sleep(Duration::from_secs(2)).await;
     assert_eq!(there(), (3, 1), "their time is over, and nobody knows whether they were hit");
     drop(closed);
@@ -70,7 +70,7 @@ async fn state_that_a_thread_may_use_is_kept() {
     let mut replacing = pin!(bench.switch.add_rules("br0", &["actions=drop"]));
     // The switch reclaims old versions twice a second.
     assert!(timeout(Duration::from_millis(1500), &mut replacing).await.is_err());
-    gate.holds().await;
+    gate.wait_for_thread().await;
     let second = send(2);
     assert_eq!(to.next_received().await, second, "its thread is at the version of the first rule");
     drop(closed);

@@ -19,7 +19,7 @@ mod evictions;
 mod expiry;
 mod forecasts;
 mod nic;
-mod nic_law;
+mod nic_forwarding;
 mod saved_state;
 mod structure;
 mod threads;

@@ -86,7 +86,7 @@ async fn tables_get_a_port_after_every_thread_has_it() {
     bench.switch.add_rules("br0", &["in_port=p2,actions=output:3"]).await.unwrap();
     let closed = slow.gate.close();
     slow.send(HOLD);
-    slow.gate.holds().await;
+    slow.gate.wait_for_thread().await;
     let (port, to) = wire(0);
     {
         let mut adding = pin!(bench.switch.add_own_port("br0", "p3", port));
@@ -121,7 +121,7 @@ async fn a_port_stays_open_until_no_thread_sends_there() {
     {
         let mut removing = pin!(bench.switch.remove_port("p2"));
         assert!(timeout(WHILE, &mut removing).await.is_err(), "the thread has not adopted it");
-        gate.holds().await;
+        gate.wait_for_thread().await;
         for number in 1..=20 {
             from.send(&frame(number));
             assert_eq!(to.next_received().await, frame(number), "its rules send there");

@@ -249,7 +249,7 @@ impl LearnedIndex {
                 false
             }
             Err(NoTraining::Lost) => {
-                self.give_up(cache);
+                self.abandon_index(cache);
                 true
             }
         }
@@ -264,7 +264,7 @@ impl LearnedIndex {
                 return false;
             }
             TrainingPoll::Lost => {
-                self.give_up(cache);
+                self.abandon_index(cache);
                 return true;
             }
         };
@@ -298,7 +298,7 @@ impl LearnedIndex {
     /// Forgets everything after the trainer thread has panicked.
     ///
     /// Without an index, lookups search all masks.
-    fn give_up(&mut self, cache: &mut MegaflowCache) {
+    fn abandon_index(&mut self, cache: &mut MegaflowCache) {
         cache.search_no_mask();
         self.has_lost_trainer = true;
         self.current = None;

@@ -1,8 +1,8 @@
 //! Tuple space search over the masks of megaflows.
 //!
 //! Entries with the same mask form a subtable, a hash table of masked words. A lookup probes the
-//! subtables one after another. There are no priorities: entries that overlap agree (law 1), so the
-//! first hit is the result.
+//! subtables one after another. There are no priorities: entries that overlap agree (invariant
+//! 1), so the first hit is the result.
 //!
 //! The packets of a burst go through a subtable in lockstep: all hashes, all index slots, all rows, all
 //! entries (see [`MaskedTable`]). Packets that miss go on to the next subtable. Subtables are ordered by

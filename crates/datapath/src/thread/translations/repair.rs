@@ -134,9 +134,9 @@ pub(in crate::thread) fn abandon(
     counters: &ThreadCounters,
     until: Option<Time>,
 ) -> bool {
-    let given_up = caches.give_up(ABANDONED_PER_ITERATION, until);
-    counters.repair_dropped.add(given_up as u64);
-    given_up > 0
+    let abandoned = caches.abandon_repairs(ABANDONED_PER_ITERATION, until);
+    counters.repair_dropped.add(abandoned as u64);
+    abandoned > 0
 }
 
 #[cfg(test)]

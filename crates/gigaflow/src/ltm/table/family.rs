@@ -203,7 +203,7 @@ impl MaskFamily {
         self.groups[number as usize].insert(hasher, rule, entry);
         self.length_max = self.length_max.max(rule.length);
         match &mut self.lists {
-            Some(lists) if lists.takes(&rule.matching) => {
+            Some(lists) if lists.has_common_bits_of(&rule.matching) => {
                 lists.add(hasher, &rule.matching, number, &self.groups);
             }
             None if self.order.len() <= GROUPS_MIN => {}

@@ -4,8 +4,8 @@
 //! miss in most families. So a family with many groups looks up the bits that *all* of its masks have
 //! in common first. A table leads from the values of these bits to a list of the groups that have a
 //! rule with these values. A rule can match only packets that have the same values there. So a packet
-//! searches only the groups on its list, which is mostly one. A packet without a list is done after
-//! this single lookup.
+//! searches only the groups on the list of its values, which is mostly one. If its values have no
+//! list, no rule can match, and the search ends after this single lookup.
 
 use shunt_flow::{
     FlowKey, FlowMask, Match, SparseMask,
@@ -123,11 +123,13 @@ impl ShortLists {
     }
 
     /// Returns whether the mask of a rule has all common bits.
-    pub(super) fn takes(&self, matching: &Match) -> bool {
+    pub(super) fn has_common_bits_of(&self, matching: &Match) -> bool {
         matching.mask().has_all_of(&self.mask)
     }
 
-    /// Adds a rule of a group. The lists [take](Self::takes) its match.
+    /// Adds a rule of a group.
+    ///
+    /// Its mask has [all common bits](Self::has_common_bits_of).
     pub(super) fn add(
         &mut self,
         hasher: &KeyHasher,

@@ -244,7 +244,7 @@ impl PublishedKairo {
     /// Handles a failed step: all watched entries are lost, and nothing is watched.
     fn fail(&mut self, reason: &str) {
         self.stats.errors += 1;
-        tracing::warn!(reason, "a circuit failed: all entries are evicted");
+        tracing::warn!(reason, "eviction engine: dbsp circuit failed, all entries are evicted");
         self.lost.extend(self.packets.entries());
         let hashes = FixedState::with_seed(self.settings.seed);
         let rules = std::mem::replace(&mut self.shared().rules, NumberedRules::new(&hashes));

@@ -199,7 +199,7 @@ impl Relational {
     /// Handles a fault: all watched entries are lost, and nothing is watched.
     fn fail(&mut self, reason: &str) {
         self.stats.errors += 1;
-        tracing::warn!(reason, "a circuit failed: all entries are evicted");
+        tracing::warn!(reason, "eviction engine: dbsp circuit failed, all entries are evicted");
         self.lost.extend(locked(&self.relation).entries.all().map(|(id, _)| id));
         self.end_circuit();
         self.relation = Arc::new(Mutex::new(LinkRelation::new(self.seed)));

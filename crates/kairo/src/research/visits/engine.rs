@@ -130,7 +130,7 @@ impl Visits {
     /// Handles a failed step: all watched entries are lost, and nothing is watched.
     fn fail(&mut self, error: &StepError) {
         self.stats.errors += 1;
-        tracing::warn!(reason = %error, "a circuit failed: all entries are evicted");
+        tracing::warn!(reason = %error, "eviction engine: dbsp circuit failed, all entries are evicted");
         let relation = Arc::new(Mutex::new(VisitRelation::new(self.seed)));
         let relation = std::mem::replace(&mut self.relation, relation);
         let relation = locked(&relation);

@@ -1,8 +1,8 @@
 //! MPLS labels, values on the stack, lengths of frames.
 //!
-//! A label is pushed and popped anywhere. Only rules that know of a second label name MPLS as the
-//! type after a popped one ([`popping`]). The result of reading a packet as labels is not
-//! modelled.
+//! Any rule may push a label or pop one. Only rules that match a second label name MPLS as the
+//! Ethernet type after a pop ([`popping`]). The oracle does not model how the bytes of an IPv4 or
+//! ARP packet would be read as labels.
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo, layout::word};

@@ -135,7 +135,7 @@ pub(in crate::translate) fn keep_continuation(
     let (begin, next_visit) = (visits.get(first)?, visits.get(end)?);
     let plain = plain_continuations(tables.bridges.get(&begin.bridge)?, tables.version)?;
     if end <= tail.visit && (first == 0 || plain.has(begin.table, start?)) {
-        plain.keep(next_visit.table, next);
+        plain.insert(next_visit.table, next);
     }
     Some(())
 }

@@ -125,7 +125,7 @@ impl Recorder {
     pub(in crate::translate) fn discard(mut self) {
         debug_assert!(self.is_off, "a record is finished");
         self.scratch.written.clear();
-        self.scratch.keep();
+        self.scratch.return_to_thread();
     }
 
     /// Records the read of an object.
@@ -293,7 +293,7 @@ impl Recorder {
 
     /// Adds a visit with the last lookup. It lasts until [`Self::end_visit`].
     #[cfg_attr(test, track_caller)]
-    pub(in crate::translate) fn visit(
+    pub(in crate::translate) fn begin_visit(
         &mut self,
         entering: LookupInput<'_>,
         rule: Option<&Arc<Rule>>,
@@ -433,7 +433,7 @@ impl Recorder {
         let reads = scratch.reads.take();
         scratch.mask.clear();
         scratch.written.clear();
-        scratch.keep();
+        scratch.return_to_thread();
         (mask, visits, reads)
     }
 }

@@ -62,7 +62,7 @@ impl Scratch {
     }
 
     /// Keeps these buffers, which are empty, for the next translation of this thread.
-    pub(super) fn keep(mut self: Box<Self>) {
+    pub(super) fn return_to_thread(mut self: Box<Self>) {
         self.visits.shrink_to(VISITS_KEPT);
         SCRATCH.set(Some(self));
     }
@@ -131,6 +131,6 @@ pub(in crate::translate) fn mask_of(fill: impl FnOnce(&mut GrowingMask)) -> Spar
     fill(mask);
     let made = masks.of(mask);
     mask.clear();
-    scratch.keep();
+    scratch.return_to_thread();
     made
 }

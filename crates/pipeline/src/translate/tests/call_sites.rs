@@ -1,11 +1,11 @@
 //! Every call that records a dependency of a translation is needed.
 //!
 //! In tests the recorder asks here whether the calling line is disabled. So each recording call is
-//! left out in turn, without a new compilation, and a law of translation must break
+//! left out in turn, without a new compilation, and an invariant of translation must break
 //! for some packet of the generated worlds.
 //!
-//! A call that may be left out without breaking a law is listed in [`EXEMPTIONS`], with the name of the
-//! test that fails instead.
+//! A call that may be left out without breaking an invariant is listed in [`EXEMPTIONS`], with the
+//! name of the test that fails instead.
 
 use std::{
     cell::RefCell,
@@ -16,7 +16,7 @@ use std::{
 
 use shunt_flow::FlowKey;
 
-use super::laws;
+use super::invariants;
 use crate::testing::{
     Twin, draw,
     generate::{self, Op},
@@ -66,22 +66,23 @@ impl CallSiteCase {
     /// Returns the recording calls that the case reaches.
     fn sites(&self) -> BTreeSet<Site> {
         CALLS.with_borrow_mut(|calls| calls.made.clear());
-        let _ = self.laws_hold();
+        let _ = self.invariants_hold();
         CALLS.with_borrow_mut(|calls| std::mem::take(&mut calls.made))
     }
 
-    fn laws_hold(&self) -> Result<(), proptest::test_runner::TestCaseError> {
+    fn invariants_hold(&self) -> Result<(), proptest::test_runner::TestCaseError> {
         let mut runner = runner();
         let mut twin = Twin::new(&self.world);
         for key in &self.packets {
-            laws::agreeing_packets_get_one_result(&twin, key, &mut runner)?;
-            laws::agreeing_packets_continue_alike(&twin, key, &mut runner)?;
-            laws::visits_are_uniform(&twin, key, &mut runner)?;
+            invariants::agreeing_packets_get_one_result(&twin, key, &mut runner)?;
+            invariants::agreeing_packets_continue_alike(&twin, key, &mut runner)?;
+            invariants::visits_are_uniform(&twin, key, &mut runner)?;
         }
         for op in &self.changes {
-            let sub_traversals = laws::sub_traversals(&twin, &visible(&self.packets[0]), u64::MAX);
-            laws::sub_traversals_are_uniform(&twin, &sub_traversals, &mut runner)?;
-            laws::changes_are_named(&mut twin, &self.packets, op)?;
+            let sub_traversals =
+                invariants::sub_traversals(&twin, &visible(&self.packets[0]), u64::MAX);
+            invariants::sub_traversals_are_uniform(&twin, &sub_traversals, &mut runner)?;
+            invariants::changes_are_named(&mut twin, &self.packets, op)?;
         }
         self.sub_traversals_change_by_name()
     }
@@ -90,15 +91,16 @@ impl CallSiteCase {
     fn sub_traversals_change_by_name(&self) -> Result<(), proptest::test_runner::TestCaseError> {
         let mut twin = Twin::new(&self.world);
         self.changes.iter().try_for_each(|op| {
-            let sub_traversals = laws::sub_traversals(&twin, &visible(&self.packets[0]), u64::MAX);
-            laws::changes_of_sub_traversals_are_named(&mut twin, &sub_traversals, op)
+            let sub_traversals =
+                invariants::sub_traversals(&twin, &visible(&self.packets[0]), u64::MAX);
+            invariants::changes_of_sub_traversals_are_named(&mut twin, &sub_traversals, op)
         })
     }
 
-    /// Returns whether a law or an assertion breaks when the call is left out.
+    /// Returns whether an invariant or an assertion breaks when the call is left out.
     fn fails_without(&self, site: Site) -> bool {
         CALLS.with_borrow_mut(|calls| calls.disabled = Some(site));
-        let outcome = panic::catch_unwind(AssertUnwindSafe(|| self.laws_hold()));
+        let outcome = panic::catch_unwind(AssertUnwindSafe(|| self.invariants_hold()));
         CALLS.with_borrow_mut(|calls| calls.disabled = None);
         !matches!(outcome, Ok(Ok(())))
     }
@@ -265,7 +267,7 @@ fn every_call_that_records_something_is_needed() {
         let verdict = match own.next() {
             Some((_, true)) => return None,
             _ if EXEMPTIONS.iter().any(|exemption| exemption.is_of(line)) => return None,
-            Some((_, false)) => "no law breaks without",
+            Some((_, false)) => "no invariant breaks without",
             None => "no packet reaches",
         };
         Some(format!("{verdict} {file}:{number} {}", line.1))
@@ -289,7 +291,7 @@ fn lines() -> BTreeMap<(String, u32), String> {
         let name = format!("{folder}/{file}");
         let text = std::fs::read_to_string(&path).unwrap();
         let calls = (1..).zip(text.lines()).filter(|(_, line)| {
-            ["read", "consult", "consult_mask", "consult_word", "visit", "visit_conjunction"]
+            ["read", "consult", "consult_mask", "consult_word", "begin_visit", "visit_conjunction"]
                 .iter()
                 .any(|call| line.contains(&format!("recorder.{call}(")))
         });

@@ -9,7 +9,7 @@ use proptest::{collection::vec, prelude::*, sample::select};
 use shunt_classifier::Priority;
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo};
 
-use super::laws;
+use super::invariants;
 use crate::{
     action::Action,
     bridges::port::{PortInfo, PortKind},
@@ -254,9 +254,9 @@ proptest! {
         for key in packets {
             let (whole, expected) = (twin.translate(&key), twin.world.translate(&key));
             prop_assert_eq!(&twin.effects(&whole, &key), &expected);
-            laws::agreeing_packets_get_one_result(&twin, &key, &mut runner)?;
+            invariants::agreeing_packets_get_one_result(&twin, &key, &mut runner)?;
             if expected.error.is_none() {
-                let sub_traversals = laws::sub_traversals(&twin, &visible(&key), choice);
+                let sub_traversals = invariants::sub_traversals(&twin, &visible(&key), choice);
                 prop_assert_eq!(twin.effects(&merged(traversals(&sub_traversals)), &key), expected);
             }
         }

@@ -1,8 +1,8 @@
-//! The laws of translation, and properties that try them on generated worlds.
+//! The invariants of translation, and properties that try them on generated worlds.
 
 pub(super) mod call_sites;
 mod decisions;
 mod depth;
-mod laws;
+mod invariants;
 mod properties;
 mod sub_traversals;

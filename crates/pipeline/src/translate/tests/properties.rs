@@ -1,11 +1,11 @@
-//! The laws of translation, against the oracle.
+//! The invariants of translation, against the oracle.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use shunt_flow::PortNo;
 
-use super::laws;
+use super::invariants;
 use crate::{
     action::Action,
     learn::learning::Learning,
@@ -44,7 +44,7 @@ proptest! {
     ) {
         let (twin, mut runner) = (Twin::new(&world), runner());
         for key in &packets {
-            laws::agreeing_packets_get_one_result(&twin, key, &mut runner)?;
+            invariants::agreeing_packets_get_one_result(&twin, key, &mut runner)?;
         }
     }
 
@@ -55,7 +55,7 @@ proptest! {
     ) {
         let (twin, mut runner) = (Twin::new(&world), runner());
         for key in &packets {
-            laws::agreeing_packets_continue_alike(&twin, key, &mut runner)?;
+            invariants::agreeing_packets_continue_alike(&twin, key, &mut runner)?;
         }
     }
 
@@ -64,7 +64,7 @@ proptest! {
         world in generate::world(),
         packet in generate::packet(),
     ) {
-        laws::visits_are_uniform(&Twin::new(&world), &packet, &mut runner())?;
+        invariants::visits_are_uniform(&Twin::new(&world), &packet, &mut runner())?;
     }
 
     #[test]
@@ -75,7 +75,7 @@ proptest! {
     ) {
         let mut twin = Twin::new(&world);
         for op in &ops {
-            laws::changes_are_named(&mut twin, &packets, op)?;
+            invariants::changes_are_named(&mut twin, &packets, op)?;
         }
     }
 
@@ -101,13 +101,14 @@ proptest! {
     ) {
         let mut twin = Twin::new(&world);
         for op in &ops {
-            laws::objects_not_read_change_nothing(&mut twin, &packets, op)?;
+            invariants::objects_not_read_change_nothing(&mut twin, &packets, op)?;
         }
     }
 }
 
-/// The coverage of the laws above: packets of generated worlds use every feature
-/// often enough, also after they were parsed again.
+/// The coverage of the invariants above.
+///
+/// Packets of generated worlds use every feature often enough, also after they were parsed again.
 #[test]
 fn generated_switches_reach_every_feature() {
     let mut runner = runner();

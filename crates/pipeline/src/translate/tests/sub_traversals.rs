@@ -1,6 +1,6 @@
 //! Sub-traversals have the effect of their whole traversal, for every packet of their region.
 
-use super::laws;
+use super::invariants;
 use crate::testing::{
     Twin, cases,
     generate::{self, BRIDGES},
@@ -32,7 +32,7 @@ proptest! {
             // A traversal that learns is not cached, and its sub-traversals do not know the
             // learning rule.
             if expected.error.is_none() && whole.learnings.is_empty() {
-                let sub_traversals = laws::sub_traversals(&twin, &visible(&key), choice);
+                let sub_traversals = invariants::sub_traversals(&twin, &visible(&key), choice);
                 prop_assert_eq!(twin.effects(&merged(traversals(&sub_traversals)), &key), expected);
             }
         }
@@ -46,8 +46,8 @@ proptest! {
     ) {
         let (twin, mut runner) = (Twin::new(&world), runner());
         for key in packets {
-            let sub_traversals = laws::sub_traversals(&twin, &visible(&key), choice);
-            laws::sub_traversals_are_uniform(&twin, &sub_traversals, &mut runner)?;
+            let sub_traversals = invariants::sub_traversals(&twin, &visible(&key), choice);
+            invariants::sub_traversals_are_uniform(&twin, &sub_traversals, &mut runner)?;
         }
     }
 
@@ -59,7 +59,7 @@ proptest! {
     ) {
         let twin = Twin::new(&world);
         for key in packets.iter().map(visible) {
-            let sub_traversals = laws::sub_traversals(&twin, &key, choice);
+            let sub_traversals = invariants::sub_traversals(&twin, &key, choice);
             if sub_traversals.iter().any(|sub_traversal| !sub_traversal.traversal.learnings.is_empty())
                 || sub_traversals.iter().any(|sub_traversal| sub_traversal.traversal.error.is_some())
             {
@@ -67,7 +67,7 @@ proptest! {
             }
             // A sub-traversal with a plain end is translated at first and composed later.
             for _ in 0..2 {
-                laws::noted_sub_traversals_match_the_tables(&twin, &sub_traversals)?;
+                invariants::noted_sub_traversals_match_the_tables(&twin, &sub_traversals)?;
             }
         }
     }
@@ -80,10 +80,10 @@ proptest! {
     ) {
         let twin = Twin::new(&world);
         for key in packets.iter().map(visible) {
-            let sub_traversals = laws::sub_traversals(&twin, &key, choice);
+            let sub_traversals = invariants::sub_traversals(&twin, &key, choice);
             if sub_traversals.iter().all(|sub_traversal| sub_traversal.traversal.learnings.is_empty()) {
                 for _ in 0..2 {
-                    laws::noted_sub_traversals_match_the_tables(&twin, &sub_traversals)?;
+                    invariants::noted_sub_traversals_match_the_tables(&twin, &sub_traversals)?;
                 }
             }
         }
@@ -98,8 +98,8 @@ proptest! {
     ) {
         let mut twin = Twin::new(&world);
         let sub_traversals: Vec<_> =
-            packets.iter().flat_map(|key| laws::sub_traversals(&twin, &visible(key), choice)).collect();
-        laws::changes_of_sub_traversals_are_named(&mut twin, &sub_traversals, &op)?;
+            packets.iter().flat_map(|key| invariants::sub_traversals(&twin, &visible(key), choice)).collect();
+        invariants::changes_of_sub_traversals_are_named(&mut twin, &sub_traversals, &op)?;
     }
 
     #[test]
@@ -111,10 +111,10 @@ proptest! {
     ) {
         let mut twin = Twin::new(&world);
         let sub_traversals: Vec<_> =
-            packets.iter().flat_map(|key| laws::sub_traversals(&twin, &visible(key), choice)).collect();
+            packets.iter().flat_map(|key| invariants::sub_traversals(&twin, &visible(key), choice)).collect();
         for op in &ops {
             twin.apply(op);
-            laws::sub_traversals_keep_their_version(&twin, &sub_traversals)?;
+            invariants::sub_traversals_keep_their_version(&twin, &sub_traversals)?;
         }
     }
 }
@@ -136,9 +136,9 @@ fn bits_that_the_tail_wrote_are_not_consulted() -> Result<(), TestCaseError> {
     key.set_in_port(PortNo::new(1));
     // The traversal as one sub-traversal, and partitioned before the tail.
     for choice in [0, 1] {
-        let sub_traversals = laws::sub_traversals(&twin, &key, choice);
+        let sub_traversals = invariants::sub_traversals(&twin, &key, choice);
         for _ in 0..2 {
-            laws::noted_sub_traversals_match_the_tables(&twin, &sub_traversals)?;
+            invariants::noted_sub_traversals_match_the_tables(&twin, &sub_traversals)?;
         }
         for sub_traversal in &sub_traversals {
             let mask = FlowMask::from(&sub_traversal.traversal.mask);

@@ -32,7 +32,7 @@ mod command {
 const KINDS: [GroupKind; 4] =
     [GroupKind::All, GroupKind::Select, GroupKind::Indirect, GroupKind::FastFailover];
 
-/// Returns the group type of a number.
+/// Returns the group type with this number.
 pub(in crate::wire::v13) fn read_kind(number: u8) -> Result<GroupKind, ErrorCode> {
     KINDS.get(usize::from(number)).copied().ok_or(ErrorCode::GroupType)
 }

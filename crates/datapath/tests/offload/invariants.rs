@@ -1,4 +1,4 @@
-//! Laws of offload, with random rules and events, and a device that misbehaves.
+//! Invariants of offload, with random rules and events, and a device that misbehaves.
 //!
 //! While the device confirms, it forwards each packet as the acknowledged version does. Once no
 //! work is left, it holds the intended entries.

@@ -100,13 +100,13 @@ fn a_chain_of_entries_does_what_the_tables_do() {
     let rng_seed = RngSeed::Fixed(seed.unwrap_or_default());
     let config =
         ProptestConfig { cases: 320, rng_seed, failure_persistence: None, ..Default::default() };
-    let law = |case| {
+    let invariant = |case| {
         let mut total = sum.get();
         total.add(&after(case));
         sum.set(total);
         Ok(())
     };
-    TestRunner::new(config).run(&any_case, law).unwrap();
+    TestRunner::new(config).run(&any_case, invariant).unwrap();
     sum.get().check();
 }
 

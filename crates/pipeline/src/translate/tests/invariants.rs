@@ -1,7 +1,7 @@
-//! The laws of translation, each for one packet or one change.
+//! The invariants of translation, each for one packet or one change.
 //!
-//! Properties check them on generated tables and packets. `call_sites` checks that a law fails when a
-//! call that records a dependency is left out.
+//! Properties check them on generated tables and packets. `call_sites` checks that an invariant
+//! fails when a call that records a dependency is left out.
 
 use std::ops::Range;
 

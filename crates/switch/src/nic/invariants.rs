@@ -151,7 +151,7 @@ struct OffloadWorld {
     /// The current or the next device.
     device: Option<SharedDevice>,
     /// Previous devices that ran when they were given up.
-    given_up: Vec<SharedDevice>,
+    replaced: Vec<SharedDevice>,
     /// All devices of the test.
     devices: Vec<SharedDevice>,
     seen: Vec<FlowKey>,
@@ -192,7 +192,7 @@ impl OffloadWorld {
             restarts,
             now,
             device: None,
-            given_up: Vec::new(),
+            replaced: Vec::new(),
             devices: Vec::new(),
             seen: Vec::new(),
             hits: 0,
@@ -210,7 +210,7 @@ impl OffloadWorld {
         let target = next.as_ref().map(ObservedDevice::new);
         self.successors.send(target, before);
         let left = std::mem::replace(&mut self.device, next);
-        self.given_up.extend(left.filter(|_| before == PredecessorState::Runs));
+        self.replaced.extend(left.filter(|_| before == PredecessorState::Runs));
     }
 
     fn apply(&mut self, event: NicEvent) {
@@ -309,7 +309,7 @@ impl OffloadWorld {
             }
             prop_assert!(turns < 20_000, "it never comes to rest: {:?}", self.handle.status());
         }
-        for device in &self.given_up {
+        for device in &self.replaced {
             let held = device.lock().inner().entries().len();
             prop_assert_eq!(held, 0, "a device that was given up goes on");
         }

@@ -1,4 +1,4 @@
-//! Law 1 with a NIC: for random rules and changes, the same packets leave as without caches.
+//! Invariant 1 with a NIC: for random rules and changes, the same packets leave as without caches.
 
 use std::cell::Cell;
 
@@ -187,7 +187,7 @@ fn set_up() -> impl Strategy<Value = (config::PolicyName, config::OffloadOptions
 type Case =
     ((config::PolicyName, config::OffloadOptions), Vec<String>, Vec<String>, Vec<(usize, Vec<u8>)>);
 
-/// Law 1 for a NIC: packets are forwarded as by the tables.
+/// Invariant 1 for a NIC: packets are forwarded as by the tables.
 /// This holds for all entries that the NIC has.
 #[test]
 fn packets_are_forwarded_by_the_tables_with_a_nic() {
@@ -197,7 +197,7 @@ fn packets_are_forwarded_by_the_tables_with_a_nic() {
     let changes = prop::collection::vec(rule(), 3);
     let (hits, sent) = (Cell::new(0), Cell::new(0));
     let cases = (set_up(), rules, changes, prop::collection::vec(packet(), 1..20));
-    let law = |((policy, target), rules, changes, packets): Case| {
+    let invariant = |((policy, target), rules, changes, packets): Case| {
         runtime.block_on(async {
             let world = World::of(2, |gigaflow| {
                 gigaflow.policy = policy;
@@ -226,7 +226,7 @@ fn packets_are_forwarded_by_the_tables_with_a_nic() {
         });
         Ok(())
     };
-    runner.run(&cases, law).unwrap();
+    runner.run(&cases, invariant).unwrap();
     let (hits, sent) = (hits.get(), sent.get());
     assert!(hits > 200 && sent > 1000, "the NIC forwards {hits} of {sent}");
 }

@@ -1,4 +1,4 @@
-//! Laws 1, 5 and 7 over random worlds.
+//! Invariants 1, 5 and 7 over random worlds.
 //!
 //! In every interleaving of updates, installs and evictions, and with every cache:
 //!
