@@ -161,10 +161,8 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
         }
         Command::Why { entry, json } => shown(client, "shunt/why", &[entry], *json, evict::why),
         Command::Trace { bridge, flow, frame, json } => {
-            let method = if *json { "shunt/trace" } else { "ofproto/trace" };
-            let frame = frame.as_deref();
-            let parameters = [bridge.as_str(), flow].into_iter().chain(frame).collect::<Vec<_>>();
-            printed(client, method, &parameters)
+            let parameters = [bridge.as_str(), flow].into_iter().chain(frame.as_deref());
+            traced(client, &parameters.collect::<Vec<_>>(), *json)
         }
         Command::Drops { metrics: true, .. } => printed(client, "shunt/metrics", &["drops"]),
         Command::Drops { json, .. } => {
@@ -184,6 +182,11 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
         // `doctor` works without a daemon.
         Command::Doctor { .. } => Ok(()),
     }
+}
+
+/// Prints the trace of a packet.
+fn traced(client: &mut RpcClient, parameters: &[&str], json: bool) -> Result<(), CallError> {
+    printed(client, if json { "shunt/trace" } else { "ofproto/trace" }, parameters)
 }
 
 /// Stops a daemon, and waits until it has released its run directory.

@@ -209,7 +209,7 @@ fn a_missing_port_is_used_when_it_appears() {
     switch.set_ports(named("other"));
     assert_eq!(switch.run("in_port=1"), "2");
     let change = switch.pipeline.set_ports(BRIDGE, named("p4")).expect("the bridge exists");
-    assert!(change.deltas.iter().any(|delta| is_bridge(delta)), "it evicts the entries");
+    assert!(change.deltas.iter().any(is_bridge), "it evicts the entries");
     assert_eq!(switch.run("in_port=1"), "4! 2");
 }
 

@@ -27,13 +27,7 @@ fn text(decision: NotedDecision, names: &BridgeNames) -> Option<String> {
         NotedDecision::MirrorOutputPort(own) => {
             format!("{}: reserved for the copies of a mirror, dropped", port(own))
         }
-        NotedDecision::Mirrored { mirror } => {
-            let Mirror { name, output, .. } = names.mirror(mirror)?;
-            match output {
-                MirrorOutput::Port(port) => format!("mirror {name}: copied to port {port}"),
-                MirrorOutput::Vlan(vlan) => format!("mirror {name}: copied to VLAN {vlan}"),
-            }
-        }
+        NotedDecision::Mirrored { mirror } => mirrored(names.mirror(mirror)?),
         NotedDecision::OutputPortDisabled(own) => {
             format!("{}: a controller disabled sending, not sent", port(own))
         }
@@ -93,6 +87,14 @@ fn text(decision: NotedDecision, names: &BridgeNames) -> Option<String> {
             format!("NORMAL: the destination is unknown: flooded in VLAN {vlan}")
         }
     })
+}
+
+/// Returns a copy of a mirror as text.
+fn mirrored(Mirror { name, output, .. }: &Mirror) -> String {
+    match output {
+        MirrorOutput::Port(port) => format!("mirror {name}: copied to port {port}"),
+        MirrorOutput::Vlan(vlan) => format!("mirror {name}: copied to VLAN {vlan}"),
+    }
 }
 
 /// Returns the usual text of an address.
