@@ -18,6 +18,7 @@ use proptest::{
 use shunt_classifier::Priority;
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo, layout::word};
 
+pub use self::mirror::mirrors;
 use super::visible;
 use crate::{
     action::{Action, ControllerAction, PacketInReason, Subfield},

@@ -13,7 +13,10 @@ use super::{
     limits::LimitCounters,
     working_packet::{SavedPacket, WorkingPacket},
 };
-use crate::{action::Action, groups::group::Bucket, traversals::traversal::TraversalError};
+use crate::{
+    action::Action, bridges::mirror_table::MirrorSet, groups::group::Bucket,
+    traversals::traversal::TraversalError,
+};
 
 /// The packet and the state that a clone, a bucket or a patch port puts back.
 pub(super) struct Saved<'a> {
@@ -22,6 +25,10 @@ pub(super) struct Saved<'a> {
     depth: u16,
     /// True if the packet is put back after a bucket.
     pub(super) is_bucket: bool,
+    /// The mirrors that had copied the packet before a patch port.
+    ///
+    /// After a clone or a bucket, those that have copied it meanwhile do not copy it again.
+    mirrored: Option<MirrorSet>,
 }
 
 /// The parts of a translation that nested steps save and restore.
@@ -59,7 +66,8 @@ impl<'a> Nesting<'_, 'a> {
         peer: BridgeView<'a>,
         port: PortNo,
     ) -> Result<(), TraversalError> {
-        let saved = self.save();
+        let mirrored = Some(self.packet.mirror.done);
+        let saved = Saved { mirrored, ..self.save() };
         self.limits.count_lookup(true)?;
         self.agenda.push(AgendaStep::Leave(Box::new(saved)));
         self.state.enter_bridge(peer);
@@ -103,6 +111,9 @@ impl<'a> Nesting<'_, 'a> {
     /// Puts packet and state back.
     pub(super) fn restore(&mut self, saved: Saved<'a>) -> Result<(), TraversalError> {
         *self.state = saved.state;
+        if let Some(mirrored) = saved.mirrored {
+            self.packet.mirror.done = mirrored;
+        }
         self.limits.return_to(saved.depth);
         self.packet.restore(saved.packet)
     }
@@ -113,6 +124,7 @@ impl<'a> Nesting<'_, 'a> {
             state: self.state.clone(),
             depth: self.limits.depth(),
             is_bucket: false,
+            mirrored: None,
         }
     }
 }

@@ -61,8 +61,6 @@ pub(super) struct SavedPacket {
     written: RewrittenBits,
     uncommitted: Uncommitted,
     headers: HeaderState,
-    /// The mirrors that have copied the packet, in the bridge where it was saved.
-    mirrored: MirrorSet,
 }
 
 impl WorkingPacket {
@@ -86,17 +84,11 @@ impl WorkingPacket {
             written: self.recorder.save(),
             uncommitted: self.builder.save(),
             headers: self.headers,
-            mirrored: self.mirror.done,
         }
     }
 
     /// Puts the packet back as it was saved.
-    ///
-    /// The mirrors of the same bridge that have copied it meanwhile do not copy it again.
     pub(super) fn restore(&mut self, saved: SavedPacket) -> Result<(), TraversalError> {
-        if self.key.bridge() != saved.key.bridge() {
-            self.mirror.done = saved.mirrored;
-        }
         self.key = saved.key;
         self.recorder.restore(saved.written);
         self.headers = saved.headers;

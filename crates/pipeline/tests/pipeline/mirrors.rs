@@ -2,10 +2,16 @@
 
 use std::collections::BTreeSet;
 
+use proptest::{collection::vec, prelude::*};
 use shunt_flow::{FieldId, FlowMask, PortNo};
 use shunt_pipeline::{
     BridgeId, BridgeSettings, DatapathPort, Delta, DropCause, FlowModCommand, Mirror, MirrorOutput,
-    MirroredPorts, Object, PortConfig, PortInfo, PortKind, PortVlans, Time, VlanMode,
+    MirroredPorts, Object, PortConfig, PortInfo, PortKind, PortVlans, Time, TraversalError,
+    VlanMode,
+    testing::{
+        Twin,
+        generate::{self, Op},
+    },
 };
 
 use crate::switch::{BRIDGE, Switch, ports, request};
@@ -52,6 +58,57 @@ fn with_vlans(switch: &Switch, vlans: [VlanMode; 4]) {
         port.vlans = PortVlans { mode, trunks: None };
     }
     switch.set_ports(all);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 200,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    /// What each port receives, and what each mirror counts, in worlds of rules, groups and patches.
+    #[test]
+    fn every_copy_is_that_of_the_oracle(
+        world in generate::world(),
+        ops in vec(generate::op(), 0..4),
+        mirrors in vec(generate::mirrors(), 2),
+        packets in vec(generate::packet(), 4),
+    ) {
+        let mut twin = Twin::new(&world);
+        for (id, mirrors) in generate::BRIDGES.into_iter().zip(mirrors) {
+            twin.apply(&Op::SetMirrors(id, mirrors));
+        }
+        for op in [None].into_iter().chain(ops.iter().map(Some)) {
+            op.into_iter().for_each(|op| drop(twin.apply(op)));
+            for key in &packets {
+                let Some(expected) = twin.world.translate_within(key, 20_000) else { continue };
+                let effects = twin.effects(&twin.translate(key), key);
+                let is_deep = |error: &TraversalError| matches!(error, TraversalError::TooDeep(_));
+                if !effects.error.iter().chain(&effects.later_errors).any(is_deep) {
+                    prop_assert_eq!(effects, expected);
+                }
+            }
+        }
+    }
+}
+
+/// A patch may lead back into its own bridge, where the packet is a new one.
+#[test]
+fn a_patch_within_a_bridge_begins_with_all_mirrors() {
+    let switch =
+        switch(&["priority=65000,in_port=3,actions=output:2", "actions=output:4,output:2"], &[]);
+    let patch = |port| PortKind::Patch { bridge: BRIDGE, port: PortNo::new(port) };
+    let mut own = ports();
+    (own[2].kind, own[3].kind) = (patch(4), patch(3));
+    switch.set_ports(own);
+    let to_local = Mirror { output: MirrorOutput::Port(local_name()), ..mirror(&[], &["p2"]) };
+    set(&switch, &[to_local]);
+    assert_eq!(switch.run("in_port=1"), "2! 100! 2! 100!");
+}
+
+fn local_name() -> String {
+    ports().last().map(|port| port.name.clone()).unwrap_or_default()
 }
 
 #[test]

@@ -31,7 +31,8 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
     (select(&BRIDGES[..]), mirrors()).prop_map(|(id, mirrors)| Op::SetMirrors(id, mirrors))
 }
 
-fn mirrors() -> impl Strategy<Value = Vec<Mirror>> {
+/// The mirrors of a bridge: up to three.
+pub fn mirrors() -> impl Strategy<Value = Vec<Mirror>> {
     vec(mirror(), 0..4).prop_map(|mirrors| {
         let named = mirrors.into_iter().enumerate();
         named.map(|(index, own)| Mirror { name: format!("m{index}"), ..own }).collect()

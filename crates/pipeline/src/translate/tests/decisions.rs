@@ -12,7 +12,7 @@ use crate::{
     time::Time,
 };
 
-/// The counters of rules, tables, groups and addresses of all bridges, as text.
+/// The counters of rules, tables, groups, mirrors and addresses of all bridges, as text.
 fn counters(twin: &Twin) -> Vec<String> {
     let pipeline = &twin.pipeline;
     let of_bridge = |id| {
@@ -25,8 +25,10 @@ fn counters(twin: &Twin) -> Vec<String> {
         let groups = groups.iter().map(|group| format!("{:?}", group.stats));
         let macs = pipeline.macs(id);
         let macs = macs.iter().map(|entry| format!("{:?} {:?}", entry.mac, entry.seen()));
+        let mirrors = pipeline.mirror_counters(id);
+        let mirrors = mirrors.iter().map(|own| format!("{} {:?}", own.name(), own.totals()));
         let tables = format!("{:?}", pipeline.table_stats(id));
-        rules.chain(groups).chain(macs).chain([tables]).collect::<Vec<_>>()
+        rules.chain(groups).chain(macs).chain(mirrors).chain([tables]).collect::<Vec<_>>()
     };
     BRIDGES.into_iter().flat_map(of_bridge).collect()
 }
