@@ -75,7 +75,7 @@ pub(crate) fn show(bridges: &Value) -> String {
     text
 }
 
-/// Returns a mirror as a line: what it copies, where the copies go, and how many there were.
+/// Returns a mirror as a line, with the number of its copies.
 fn mirror(mirror: &Value) -> String {
     let names = |key: &str| list(&mirror[key]).iter().map(word).collect::<Vec<_>>().join(",");
     let mut parts = Vec::new();

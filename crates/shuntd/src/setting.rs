@@ -146,7 +146,7 @@ pub(crate) fn bridge_changes(words: &[String]) -> Result<Vec<(&str, &str)>, Stri
     words.iter().map(|word| split(word)).collect()
 }
 
-/// Parses a mirror from its name and words such as `select_src_port=p1 output_port=p9`.
+/// Parses a mirror from its name and words such as `output_port=p9`.
 ///
 /// # Errors
 ///

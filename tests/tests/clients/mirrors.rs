@@ -10,7 +10,9 @@ use crate::vsctl::{Bench, show};
 /// Number of pings in a round.
 const PINGS: u64 = 5;
 
-/// Hosts a and b, and a probe that looks like b: the kernel there counts the copied pings.
+/// Hosts a and b, and a probe with the addresses of b.
+///
+/// The kernel at the probe counts the copied pings.
 struct Hosts {
     a: Namespace,
     probe: Namespace,
@@ -28,7 +30,7 @@ fn hosts(middle: &Namespace) -> Option<Hosts> {
         host.run("ip", &["link", "set", "eth0", "address", &mac]);
         host.run("ip", &["addr", "add", &format!("10.67.1.{number}/24"), "dev", "eth0"]);
     }
-    // No other frame than a ping teaches the switch an address of the probe.
+    // The hosts need no ARP, so that the copies are pings alone.
     for (host, number) in [(&a, "2"), (&b, "1"), (&probe, "1")] {
         let (address, mac) = (format!("10.67.1.{number}"), format!("02:00:00:00:00:0{number}"));
         host.run("ip", &["neigh", "replace", &address, "lladdr", &mac, "dev", "eth0"]);

@@ -70,7 +70,9 @@ impl Rig {
         Self { switch, cables, pool: Pool::new(), received: 0, injected: 0, folder, runtime }
     }
 
-    /// Sets the VLANs and mirrors of a case, and unplugs the cables of ports that are down.
+    /// Sets the VLANs and mirrors of a case, and unplugs cables.
+    ///
+    /// The cables are those of the ports that are down.
     pub(crate) fn set_ports(&mut self, case: &Case) {
         self.set_vlans(&case.vlans);
         let set = self.runtime.block_on(self.switch.set_mirrors(BRIDGE, case.mirrors.clone()));

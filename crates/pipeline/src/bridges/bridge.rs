@@ -284,7 +284,7 @@ impl VersionedBridge {
     }
 }
 
-/// Returns the counters of the mirrors of `settings`, those of `old` where the names agree.
+/// Returns the counters of mirrors, those of `old` where the names agree.
 fn counters(
     settings: &BridgeSettings,
     mut old: BTreeMap<String, Arc<MirrorCounter>>,

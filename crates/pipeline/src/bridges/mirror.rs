@@ -88,7 +88,9 @@ impl MirrorCounter {
         &self.name
     }
 
-    /// Returns the number of copied packets, and their bytes before they were truncated.
+    /// Returns the numbers of copied packets and of their bytes.
+    ///
+    /// The bytes are those of the packets before they were truncated.
     #[must_use]
     pub fn totals(&self) -> PacketTotals {
         self.count.totals()

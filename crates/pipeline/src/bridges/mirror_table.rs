@@ -61,7 +61,9 @@ pub(crate) struct MirrorSet(u32);
 const _: () = assert!(Mirror::COUNT_MAX <= 32, "a set has one bit for each mirror");
 
 impl MirrorTable {
-    /// Finds the ports of `mirrors`. `counters` has the counter of each mirror by its name.
+    /// Finds the ports of mirrors.
+    ///
+    /// `counters` has the counter of each mirror by its name.
     pub(crate) fn new(
         mirrors: &[Mirror],
         counters: &BTreeMap<String, Arc<MirrorCounter>>,

@@ -18,7 +18,9 @@ pub struct BridgeSettings {
     pub mac_ageing: Duration,
     /// The most MAC addresses that NORMAL learns, at least 1.
     pub macs_max: usize,
-    /// The mirrors, at most [`Mirror::COUNT_MAX`]. Those of equal names share a counter.
+    /// The mirrors, at most [`Mirror::COUNT_MAX`].
+    ///
+    /// Those of equal names share a counter.
     pub mirrors: Vec<Mirror>,
 }
 

@@ -67,7 +67,9 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// What each port receives, and what each mirror counts, in worlds of rules, groups and patches.
+    /// Ports receive and mirrors count what the oracle expects.
+    ///
+    /// The worlds have rules, groups, patches and mirrors.
     #[test]
     fn every_copy_is_that_of_the_oracle(
         world in generate::world(),

@@ -11,7 +11,7 @@ use shunt_switch::config::MirrorOptions;
 /// The mirrors of a bridge, with their rows by their names.
 pub(super) type DesiredMirrors = BTreeMap<String, RowUuid>;
 
-/// Reads the mirrors of a bridge. Rows that cannot be a mirror are left out, with the reason.
+/// Reads the mirrors of a bridge, and the reasons why rows are not mirrors.
 pub(super) fn mirrors(
     snapshot: &DatabaseSnapshot,
     bridge: RowView<'_>,

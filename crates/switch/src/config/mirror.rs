@@ -119,7 +119,7 @@ impl MirrorOptions {
 /// The largest VLAN id that a tag can hold.
 const VLAN_MAX: u16 = 4095;
 
-/// The least length of a copy: the Ethernet header (as in `ovs-vswitchd.conf.db(5)`).
+/// The least length of a copy, that of the Ethernet header.
 const SNAPLEN_MIN: u32 = 14;
 
 /// The largest length of a copy that is limited.

@@ -12,7 +12,9 @@ use crate::{
     time::Time,
 };
 
-/// The counters of rules, tables, groups, mirrors and addresses of all bridges, as text.
+/// The counters of all objects of all bridges, as text.
+///
+/// Rules, tables, groups, mirrors and addresses have counters.
 fn counters(twin: &Twin) -> Vec<String> {
     let pipeline = &twin.pipeline;
     let of_bridge = |id| {
