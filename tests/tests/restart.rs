@@ -192,7 +192,7 @@ fn no_packet_is_lost_in_a_restart() {
 
 /// A killed process loses at most the packets of its last iteration.
 ///
-/// The ring holds five seconds of these pings.
+/// The socket holds all of these pings.
 #[test]
 fn a_killed_daemon_leaves_its_queues() {
     let Some(mut service) = Service::start("killed") else { return };
@@ -212,7 +212,7 @@ fn a_killed_daemon_leaves_its_queues() {
 fn wrong_descriptors_are_refused_and_replaced() {
     let Some(mut service) = Service::start("wrong") else { return };
     service.restart("TERM");
-    let packet = "af_packet/p2/0000/16x65536x2048";
+    let packet = "af_packet/p2/0000/socket";
     for name in ["tap/t1/0000", packet, "tap/t9/0000"] {
         service.request(&format!("put {name}"));
     }

@@ -42,8 +42,6 @@ const TAIL: &str = "from one packet to its arrival behind the switch, p99";
 const MEMORY: &str = "memory of idle ports";
 const LOSSES: &str = "single packets that were lost";
 
-const WHY_MEMORY: &str = "af_packet has a receive ring for each port";
-
 /// The kind of the idle ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -118,8 +116,7 @@ fn memory_row(
     let added =
         base.iter().zip(all).map(|(base, all)| all.map(|bytes| (bytes - base.least()) / 1e6));
     let added: Vec<Samples> = added.collect();
-    let why = if kind == Kind::Device { WHY_MEMORY } else { "" };
-    Row { why, ..row(contenders, &title(kind, count), MEMORY, "MB", &added) }
+    row(contenders, &title(kind, count), MEMORY, "MB", &added)
 }
 
 fn title(kind: Kind, count: usize) -> String {

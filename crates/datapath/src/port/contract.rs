@@ -2,6 +2,8 @@
 
 use std::os::fd::BorrowedFd;
 
+use shunt_pipeline::Time;
+
 use super::{PortError, StoredDescriptor};
 use crate::{
     metrics::{Counter, RxLoss},
@@ -64,6 +66,14 @@ pub trait Port: Send {
     /// Returns the counters of the device, which packet threads do not count.
     fn counters(&self) -> PortCounters;
 
+    /// Returns work on the device that is due.
+    ///
+    /// Called about twice a second. [`Self::stored_descriptors`] may have changed after the work.
+    fn maintenance(&mut self, now: Time) -> Option<PortWork> {
+        let _ = now;
+        None
+    }
+
     /// Returns copies of the descriptors of its queues, for a later process.
     ///
     /// Empty for a port that a later process opens again.
@@ -71,6 +81,9 @@ pub trait Port: Send {
         Vec::new()
     }
 }
+
+/// Work of a port on its device, for a thread that may block.
+pub type PortWork = Box<dyn FnOnce() + Send>;
 
 /// The receive queue and the transmit queue of one port for one packet thread.
 pub struct Queues {

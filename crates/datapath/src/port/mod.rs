@@ -35,7 +35,9 @@ pub mod tap;
 pub mod vhost_user;
 
 pub use claim::is_held_by_open_vswitch;
-pub use contract::{Capabilities, Port, PortCounters, Queues, RxQueue, RxReport, TxEnd, TxQueue};
+pub use contract::{
+    Capabilities, Port, PortCounters, PortWork, Queues, RxQueue, RxReport, TxEnd, TxQueue,
+};
 pub use error::PortError;
 pub use shunt_dpdk::{
     DpdkError, DpdkState, EalOptions, HugePageSize, HugePages, device_name, huge_page_sizes,

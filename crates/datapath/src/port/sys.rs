@@ -7,7 +7,7 @@
 #![expect(unsafe_code, reason = "system calls that neither std nor nix wraps")]
 
 use std::{
-    ffi::{c_char, c_int, c_short, c_uint},
+    ffi::{c_char, c_int, c_short, c_uint, c_ushort},
     io,
     mem::{size_of, zeroed},
     os::fd::{AsRawFd, BorrowedFd, OwnedFd},
@@ -208,6 +208,19 @@ pub(super) fn set_option<T: Copy>(
         libc::setsockopt(fd.as_raw_fd(), level, option, ptr::from_ref(value).cast(), length)
     };
     checked(result).map(drop)
+}
+
+/// Sets an option of a socket to a program of classic BPF.
+pub(super) fn set_program(
+    fd: BorrowedFd<'_>,
+    level: c_int,
+    option: c_int,
+    program: &[libc::sock_filter],
+) -> io::Result<()> {
+    let too_long = |_| io::Error::from_raw_os_error(libc::EINVAL);
+    let len = c_ushort::try_from(program.len()).map_err(too_long)?;
+    // The kernel only reads the program, and copies it.
+    set_option(fd, level, option, &libc::sock_fprog { len, filter: program.as_ptr().cast_mut() })
 }
 
 /// Reads an integer option of packet sockets.

@@ -15,7 +15,9 @@ use shunt_datapath::{
 };
 use shunt_pipeline::DatapathPort;
 
-use crate::{close, give_all, in_namespace, ip, one, packet_port, tap_port};
+use crate::{
+    close, give_all, in_namespace, ip, one, packet_port, switchovers::make_busy, tap_port,
+};
 
 fn has_device(name: &str) -> bool {
     fs::read_to_string("/proc/thread-self/net/dev").unwrap().contains(&format!("{name}:"))
@@ -137,7 +139,11 @@ fn frames_and_their_tags_cross_a_veth() {
         assert!(settles(|| a.link_up() && b.link_up()));
         assert_ne!(a.mac(), b.mac());
         let (mut left, mut right) = (one(a.as_mut()), one(b.as_mut()));
-        for _ in 0..5 {
+        for round in 0..5 {
+            // From then on, one end reads a ring, and the other a socket.
+            if round == 2 {
+                make_busy(b.as_mut(), &mut right, &mut left);
+            }
             crosses(&mut left, &mut right, &every_kind_of_frame());
             crosses(&mut right, &mut left, &every_kind_of_frame());
         }
@@ -152,6 +158,8 @@ fn long_and_short_frames_stay_in_order() {
         let (mut a, mut b) = veth_with(Some(9000));
         assert!(settles(|| a.link_up() && b.link_up()));
         let (mut left, mut right) = (one(a.as_mut()), one(b.as_mut()));
+        // One end reads a ring, the other a socket.
+        make_busy(b.as_mut(), &mut right, &mut left);
         let length = |number: u8| {
             if number.is_multiple_of(3) { 60 } else { 1400 + 100 * usize::from(number) }
         };
@@ -159,6 +167,7 @@ fn long_and_short_frames_stay_in_order() {
         frames.push(tagged(frame(31, 8000), [0x81, 0x00, 0x20, 0x07]));
         for _ in 0..3 {
             crosses(&mut left, &mut right, &frames);
+            crosses(&mut right, &mut left, &frames);
         }
         assert_eq!((a.counters(), b.counters()), Default::default());
     });
@@ -170,6 +179,7 @@ fn long_frames_beyond_the_receive_queue_are_counted_as_ring_full() {
         let (mut a, mut b) = veth_with(Some(65_000));
         assert!(settles(|| a.link_up() && b.link_up()));
         let (mut left, mut right) = (one(a.as_mut()), one(b.as_mut()));
+        make_busy(b.as_mut(), &mut right, &mut left);
         let mut pool = Pool::new();
         let long = packets(&mut pool, &[frame(1, 60_000)]);
         let sent = 400_u32;
@@ -191,23 +201,8 @@ fn long_frames_beyond_the_receive_queue_are_counted_as_ring_full() {
     });
 }
 
-#[test]
-fn a_ring_takes_a_mebibyte_or_the_configured_slots() {
-    in_namespace(|| {
-        let (mut a, b) = veth();
-        let _queues = a.split(4).unwrap();
-        let bytes = ring_bytes();
-        assert!(bytes.len() >= 4 && bytes.iter().all(|own| *own <= 1 << 20), "{bytes:?}");
-        close(b);
-        let spec = PortSpec::AfPacket { device: "b0".to_owned(), mtu: None, rx_slots: Some(1999) };
-        let _queues = open(&spec, 0).unwrap().split(1).unwrap();
-        // Whole blocks of 32 slots.
-        assert!(ring_bytes().contains(&(63 * 32 * 2048)), "{:?}", ring_bytes());
-    });
-}
-
 /// Returns the bytes of each receive ring of this process.
-fn ring_bytes() -> Vec<u64> {
+pub(crate) fn ring_bytes() -> Vec<u64> {
     let maps = fs::read_to_string("/proc/thread-self/maps").unwrap();
     let rings = maps.lines().filter(|line| line.contains("socket:"));
     let bytes = rings.map(|line| {
@@ -238,21 +233,59 @@ fn a_frame_that_the_device_never_sends_does_not_stop_the_others() {
     });
 }
 
+/// Sends frames that nobody reads meanwhile: each is received or counted.
+fn is_received_or_counted(port: &dyn Port, sender: &mut Queues, queues: &mut Queues, bursts: u64) {
+    let mut pool = Pool::new();
+    let frames: Vec<_> = (0..250).map(|number| frame(number, 60)).collect();
+    let sent = packets(&mut pool, &frames);
+    for _ in 0..bursts {
+        assert_eq!(sender.tx.tx(&sent), 250);
+    }
+    let count = 250 * bursts;
+    let received = receive(queues, &mut pool, usize::try_from(count).unwrap()).len() as u64;
+    assert!(received < count);
+    assert_eq!(port.counters().rx_dropped, count - received);
+    assert_eq!(port.counters().rx_dropped, count - received, "asked for twice, counted once");
+}
+
 #[test]
 fn frames_that_find_the_ring_full_are_counted_by_the_port() {
     in_namespace(|| {
         let (mut a, mut b) = veth();
         let (mut left, mut right) = (one(a.as_mut()), one(b.as_mut()));
-        let mut pool = Pool::new();
-        let frames: Vec<_> = (0..250).map(|number| frame(number, 60)).collect();
-        let sent = packets(&mut pool, &frames);
-        for _ in 0..4 {
-            assert_eq!(left.tx.tx(&sent), 250);
+        make_busy(b.as_mut(), &mut right, &mut left);
+        is_received_or_counted(&*b, &mut left, &mut right, 4);
+    });
+}
+
+#[test]
+fn frames_that_find_the_socket_full_are_counted_by_the_port() {
+    in_namespace(|| {
+        let (mut a, mut b) = veth();
+        let (mut left, mut right) = (one(a.as_mut()), one(b.as_mut()));
+        is_received_or_counted(&*b, &mut left, &mut right, 200);
+    });
+}
+
+#[test]
+fn frames_without_a_buffer_are_refused() {
+    in_namespace(|| {
+        let (mut a, mut b) = veth();
+        let (mut left, mut right) = (one(a.as_mut()), one(b.as_mut()));
+        let (mut pool, mut empty) = (Pool::new(), Pool::new());
+        let held: Vec<_> = std::iter::from_fn(|| empty.take(60, DatapathPort::default())).collect();
+        let sent = packets(&mut pool, &[frame(1, 60), frame(2, 60)]);
+        assert_eq!(left.tx.tx(&sent), 2);
+        let mut refused = 0;
+        for _ in 0..3 {
+            let mut burst = Vec::new();
+            let report = right.rx.as_mut().unwrap().rx(&mut empty, &mut burst).unwrap();
+            assert_eq!((burst.len(), report.refused), (0, report.no_buffer));
+            refused += report.refused;
         }
-        let received = receive(&mut right, &mut pool, 1000).len() as u64;
-        assert!(received < 1000);
-        assert_eq!(b.counters().rx_dropped, 1000 - received);
-        assert_eq!(b.counters().rx_dropped, 1000 - received, "asked for twice, counted once");
+        assert_eq!(refused, 2);
+        give_all(&mut empty, held);
+        crosses(&mut left, &mut right, &[frame(3, 60)]);
     });
 }
 

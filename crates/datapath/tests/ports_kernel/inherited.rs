@@ -10,7 +10,9 @@ use shunt_datapath::{
     },
 };
 
-use crate::{frames::frame, give_all, in_namespace, ip, one, packet_port};
+use crate::{
+    close, frames::frame, give_all, in_namespace, ip, one, packet_port, switchovers::make_busy,
+};
 
 /// Slots of the receive ring: one block.
 const SLOTS: u8 = 32;
@@ -49,11 +51,12 @@ fn receive(queues: &mut Queues, pool: &mut Pool) -> Vec<u8> {
 /// Closes a port, and opens it with its descriptors.
 fn handed_over(port: Box<dyn Port>, queues: Queues, spec: &PortSpec) -> (Box<dyn Port>, Queues) {
     let stored = port.stored_descriptors();
-    assert_eq!(stored.len(), 1);
-    drop((port, queues));
+    let count = stored.len();
+    close((port, queues));
     let mut port = open_inheriting(spec, 0, &EalOptions::default(), stored).unwrap();
     let queues = one(&mut *port);
-    assert!(port.stored_descriptors()[0].is_inherited);
+    let again = port.stored_descriptors();
+    assert!(again.len() == count && again.iter().all(|own| own.is_inherited), "{again:?}");
     (port, queues)
 }
 
@@ -67,6 +70,8 @@ fn a_ring_continues_with_its_first_frame() {
         let mut pool = Pool::new();
         let (mut sender, mut port) = (packet_port("a0"), open(&ring_port(), 0).unwrap());
         let (mut sending, mut queues) = (one(&mut *sender), one(&mut *port));
+        make_busy(&mut *port, &mut queues, &mut sending);
+        assert_eq!(port.stored_descriptors().len(), 2, "a socket and a ring");
         for read in 0..3 {
             for unread in [0, 1, SLOTS / 2, SLOTS - 1, SLOTS] {
                 send(&mut sending, &mut pool, 0..read);
@@ -85,6 +90,25 @@ fn a_ring_continues_with_its_first_frame() {
 }
 
 #[test]
+fn a_socket_keeps_its_frames() {
+    in_namespace(|| {
+        ip("link add a0 type veth peer name b0");
+        ip("link set a0 up");
+        ip("link set b0 up");
+        let mut pool = Pool::new();
+        let (mut sender, mut port) = (packet_port("a0"), packet_port("b0"));
+        let (mut sending, mut queues) = (one(&mut *sender), one(&mut *port));
+        let spec = PortSpec::AfPacket { device: "b0".to_owned(), mtu: None, rx_slots: None };
+        for _ in 0..3 {
+            send(&mut sending, &mut pool, 0..200);
+            (port, queues) = handed_over(port, queues, &spec);
+            assert_eq!(receive(&mut queues, &mut pool), (0..200).collect::<Vec<_>>());
+        }
+        make_busy(&mut *port, &mut queues, &mut sending);
+    });
+}
+
+#[test]
 fn a_tap_keeps_its_frames() {
     in_namespace(|| {
         let spec = PortSpec::Tap { device: "t0".to_owned(), settings: TapSettings::default() };
@@ -99,20 +123,22 @@ fn a_tap_keeps_its_frames() {
     });
 }
 
-/// A queue that is left takes the number of a refused one before it.
+/// A TAP queue that is left takes the number of a refused one before it.
+///
+/// The sockets of a device are used as a whole.
 #[test]
 fn a_queue_with_a_new_number_is_stored_again() {
     in_namespace(|| {
         ip("link add a0 type veth peer name b0");
         ip("link set b0 up");
         let tap = PortSpec::Tap { device: "t0".to_owned(), settings: TapSettings::default() };
-        for spec in [tap, ring_port()] {
-            for (refused, expected) in [(0, [false, false]), (1, [true, false])] {
+        for (spec, of_second) in [(tap, true), (ring_port(), false)] {
+            for (refused, expected) in [(0, [false, false]), (1, [of_second, false])] {
                 let mut port = open(&spec, 0).unwrap();
                 let queues = port.split(2).unwrap();
                 let mut stored = port.stored_descriptors();
                 let names: Vec<_> = stored.iter().map(|own| own.name.clone()).collect();
-                drop((port, queues));
+                close((port, queues));
                 stored[refused].fd = File::open("/dev/null").unwrap().into();
                 let mut port = open_inheriting(&spec, 0, &EalOptions::default(), stored).unwrap();
                 let _queues = port.split(2).unwrap();
@@ -147,12 +173,12 @@ fn a_descriptor_of_another_device_is_refused() {
         };
         assert!(is_refused(&tap("t1"), stored(&tap("t0"), "tap/t1/0000")));
         let other = PortSpec::AfPacket { device: "a0".to_owned(), mtu: None, rx_slots: Some(32) };
-        let name = "af_packet/b0/0000/1x65536x2048";
+        let name = "af_packet/b0/0000/socket";
         assert!(is_refused(&ring_port(), stored(&other, name)));
         assert!(is_refused(&ring_port(), stored(&tap("t0"), name)));
-        // The ring of this socket is longer than its name says.
-        let long = PortSpec::AfPacket { device: "b0".to_owned(), mtu: None, rx_slots: Some(64) };
-        assert!(is_refused(&ring_port(), stored(&long, name)));
+        // No ring has the layout of this name.
+        let ring = "af_packet/b0/0000/2x65536x2048";
+        assert!(is_refused(&ring_port(), stored(&ring_port(), ring)));
         assert!(!is_refused(&ring_port(), stored(&ring_port(), name)));
     });
 }

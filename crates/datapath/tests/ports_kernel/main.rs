@@ -11,6 +11,7 @@ mod devices;
 mod frames;
 mod inherited;
 mod streams;
+mod switchovers;
 mod wakeups;
 mod xdp;
 

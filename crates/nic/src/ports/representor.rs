@@ -9,8 +9,9 @@ use std::{io, sync::Arc};
 
 use shunt_datapath::{
     Packet, Pool, PortError, RxQueue,
-    port::{Capabilities, Port, PortCounters, Queues, RxReport, pair::pair},
+    port::{Capabilities, Port, PortCounters, PortWork, Queues, RxReport, pair::pair},
 };
+use shunt_pipeline::Time;
 
 use crate::{
     commands::CommandQueue,
@@ -113,6 +114,10 @@ impl Port for Representor {
 
     fn counters(&self) -> PortCounters {
         self.device.counters()
+    }
+
+    fn maintenance(&mut self, now: Time) -> Option<PortWork> {
+        self.device.maintenance(now)
     }
 }
 

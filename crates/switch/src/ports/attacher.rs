@@ -13,7 +13,10 @@ use std::sync::{
 use shunt_datapath::{
     Command, PortError,
     command::{ThreadPort, ThreadReceiver},
-    port::{DescriptorStore, EalOptions, Port, Queues, RxQueue, open_inheriting},
+    port::{
+        DescriptorStore, EalOptions, Port, PortWork, Queues, RxQueue, StoredDescriptor,
+        open_inheriting,
+    },
 };
 use shunt_flow::PortNo;
 use shunt_pipeline::{BridgeId, DatapathPort};
@@ -208,12 +211,7 @@ impl PortAttacher {
         if !self.is_held.load(Relaxed) {
             self.begin_receiving().await;
         }
-        let descriptors = Arc::clone(&self.descriptors);
-        // The service manager may be busy.
-        let keep = spawn_blocking(move || {
-            stored.into_iter().for_each(|(prefix, own)| descriptors.keep(&prefix, own));
-        });
-        let _ = keep.await;
+        self.keep(stored).await;
         results
     }
 
@@ -371,13 +369,17 @@ impl PortAttacher {
     pub(crate) async fn check(&self, scope: CheckScope) {
         let has_threads = !self.plane.living().is_empty();
         let nic = self.nic.front().filter(|nic| nic.closes_ports().is_some());
+        let now = self.plane.now();
         let (mut broken, mut closed, mut changed) = (Vec::new(), Vec::new(), Vec::new());
+        let mut due = Vec::new();
         for bridge in self.bridges.lock().iter_mut() {
             for port in bridge.ports.values_mut() {
                 if port.is_broken() {
                     let name = port.settings.name.clone();
                     broken.push((name, "the device has vanished".to_owned()));
-                } else if let Some(open) = &port.open {
+                } else if let Some(open) = &mut port.open {
+                    let work = open.maintenance(now);
+                    due.extend(work.map(|work| (bridge.id, port.number, work)));
                     if scope == CheckScope::Threads && !port.settings.kind.has_own_link() {
                         continue;
                     }
@@ -405,6 +407,7 @@ impl PortAttacher {
             self.bridges.publish_ports();
         }
         changed.into_iter().for_each(|(id, number)| self.bridges.changed().add(id, number));
+        self.maintain(due).await;
         for (name, reason) in broken {
             warn!("port {name}: {reason}; down until it returns");
             self.take_down(&name, &reason).await;
@@ -415,6 +418,39 @@ impl PortAttacher {
                 self.bridges.changed().add(id, number);
             }
         }
+    }
+
+    /// Does the work of ports on their devices.
+    ///
+    /// Stores their descriptors again.
+    async fn maintain(&self, due: Vec<(BridgeId, PortNo, PortWork)>) {
+        // The system takes tens of milliseconds for each, most of it to wait.
+        let begin = |(bridge, number, work): (BridgeId, PortNo, PortWork)| {
+            (bridge, number, spawn_blocking(work))
+        };
+        let working: Vec<_> = due.into_iter().map(begin).collect();
+        let mut stored = Vec::new();
+        for (bridge, number, work) in working {
+            let _ = work.await;
+            self.bridges.with_port(bridge, number, |port| {
+                let prefix = port.spec().and_then(|spec| spec.store_prefix());
+                stored.extend(prefix.zip(port.open.as_ref().map(|own| own.stored_descriptors())));
+            });
+        }
+        self.keep(stored).await;
+    }
+
+    /// Stores descriptors of ports, in place of their former ones.
+    async fn keep(&self, stored: Vec<(String, Vec<StoredDescriptor>)>) {
+        if stored.is_empty() {
+            return;
+        }
+        let descriptors = Arc::clone(&self.descriptors);
+        // The service manager may be busy.
+        let keep = spawn_blocking(move || {
+            stored.into_iter().for_each(|(prefix, own)| descriptors.keep(&prefix, own));
+        });
+        let _ = keep.await;
     }
 
     /// Reopens the ports of the NIC's bridge, since the NIC changed.

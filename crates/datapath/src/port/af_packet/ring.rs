@@ -31,7 +31,7 @@ use std::{
     },
 };
 
-use super::port::AfPacket;
+use super::{message::tag, port::AfPacket};
 use crate::{
     packet::{buffer::Pool, virtio::VirtioHeader},
     port::sys,
@@ -66,10 +66,18 @@ impl RingLayout {
         slot: (1 << 20) / 15 / 16 * 16,
     };
 
-    /// Returns the layout with at least this number of slots.
+    /// Longest frame that fits a short slot.
+    pub(super) const SHORT_FRAME: usize = Self::SHORT_SLOTS.slot - FRONT;
+
+    /// Returns the layout of a ring with at least `slots` slots; `None`: the default.
     ///
-    /// The last block is whole.
-    pub(super) fn with_slots(self, slots: u32) -> Self {
+    /// Slots are short if the socket has a long receive queue. The last block is whole.
+    pub(super) fn of(has_long_queue: bool, slots: Option<u32>) -> Self {
+        let layout = if has_long_queue { Self::SHORT_SLOTS } else { Self::LONG_SLOTS };
+        slots.map_or(layout, |slots| layout.with_slots(slots))
+    }
+
+    fn with_slots(self, slots: u32) -> Self {
         let slots = (slots as usize).clamp(1, AfPacket::SLOTS_MAX as usize);
         Self { blocks: slots.div_ceil(self.slots_per_block), ..self }
     }
@@ -102,7 +110,7 @@ const FRONT: usize = 256;
 /// Longest frame of an MTU of 1500 without the tag that the kernel removes.
 const ETHERNET_FRAME: usize = 1518;
 const _: () = assert!(Pool::LARGE + FRONT <= RingLayout::LONG_SLOTS.slot);
-const _: () = assert!(ETHERNET_FRAME + FRONT <= RingLayout::SHORT_SLOTS.slot);
+const _: () = assert!(ETHERNET_FRAME <= RingLayout::SHORT_FRAME);
 const _: () = assert!(size_of::<libc::tpacket2_hdr>() + VirtioHeader::ENCODED <= FRONT);
 
 /// A receive ring, mapped.
@@ -119,7 +127,9 @@ pub(super) struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// Creates and maps the ring of a packet socket that has `PACKET_VNET_HDR` set.
+    /// Creates and maps the ring of a packet socket.
+    ///
+    /// The socket has `PACKET_VNET_HDR` and `TPACKET_V2` set.
     pub(super) fn new(socket: BorrowedFd<'_>, layout: RingLayout) -> io::Result<Self> {
         #[expect(clippy::cast_possible_truncation, reason = "all are below 2^25: see SLOTS_MAX")]
         let request = libc::tpacket_req {
@@ -128,8 +138,6 @@ impl Ring {
             tp_frame_size: layout.slot as u32,
             tp_frame_nr: layout.slots() as u32,
         };
-        let version = libc::tpacket_versions::TPACKET_V2 as i32;
-        sys::set_option(socket, libc::SOL_PACKET, libc::PACKET_VERSION, &version)?;
         sys::set_option(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
         Self::map(socket, layout)
     }
@@ -179,7 +187,7 @@ impl Ring {
     }
 
     /// Returns whether the reader owns the next slot.
-    fn is_filled(&self) -> bool {
+    pub(super) fn is_filled(&self) -> bool {
         // Pairs with the kernel's barrier between filling the slot and releasing it.
         self.status().load(Acquire) & libc::TP_STATUS_USER != 0
     }
@@ -320,7 +328,7 @@ impl Slot<'_> {
         // leaves it alone until it is given back. The address is that of a slot, since `layout` is that
         // of the ring: `new` has set it, or the caller of `inherit` has checked it.
         let header = unsafe { slot.cast::<libc::tpacket2_hdr>().read() };
-        let tag = tag(&header);
+        let tag = tag(header.tp_status, header.tp_vlan_tpid, header.tp_vlan_tci);
         if header.tp_status & libc::TP_STATUS_COPY != 0 {
             return SlotContent::Queued { length: header.tp_len as usize, tag };
         }
@@ -356,17 +364,6 @@ impl Drop for Slot<'_> {
         self.ring.status().store(libc::TP_STATUS_KERNEL, Release);
         self.ring.next = (self.ring.next + 1) % self.ring.layout.slots();
     }
-}
-
-fn tag(header: &libc::tpacket2_hdr) -> Option<[u8; 4]> {
-    const TPID_CUSTOMER: u16 = 0x8100;
-    if header.tp_status & libc::TP_STATUS_VLAN_VALID == 0 {
-        return None;
-    }
-    let has_tpid = header.tp_status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
-    let tpid = if has_tpid { header.tp_vlan_tpid } else { TPID_CUSTOMER };
-    let ([a, b], [c, d]) = (tpid.to_be_bytes(), header.tp_vlan_tci.to_be_bytes());
-    Some([a, b, c, d])
 }
 
 #[cfg(test)]

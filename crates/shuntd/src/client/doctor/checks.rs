@@ -55,6 +55,11 @@ impl Default for PortNeeds {
 /// With `CAP_NET_ADMIN` the limit does not apply.
 const RMEM_MIN: u64 = 8 << 20;
 
+/// Open files of a queue of a busy `af_packet` port.
+///
+/// They are a socket, a ring, and an epoll set of both.
+const FILES_PER_QUEUE: u64 = 3;
+
 /// Open files of a daemon without ports, with some to spare.
 const FILES_OF_DAEMON: u64 = 256;
 
@@ -175,7 +180,8 @@ impl PortNeeds {
     ///
     /// Each packet thread opens its own queue of each port.
     fn open_files(&self, rights: &ProcessRights) -> HostCheck {
-        let needed = self.ports.saturating_mul(self.threads).saturating_add(FILES_OF_DAEMON);
+        let queues = self.ports.saturating_mul(self.threads);
+        let needed = queues.saturating_mul(FILES_PER_QUEUE).saturating_add(FILES_OF_DAEMON);
         let have = rights.open_files;
         if have >= needed {
             return HostCheck::ok("open files", format!("the limit is {have}"));

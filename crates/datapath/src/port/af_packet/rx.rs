@@ -1,0 +1,110 @@
+//! The receive queue of a packet thread.
+
+use std::{
+    os::fd::{AsFd, BorrowedFd},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use nix::sys::epoll::Epoll;
+
+use super::{
+    queue::{RingQueue, SocketQueue},
+    ring::RingLayout,
+    socket::PacketSocket,
+    switchover::{SwitchingReader, Switchover},
+};
+use crate::{
+    packet::buffer::{BURST, Packet, Pool},
+    port::{PortError, RxQueue, RxReport, sys},
+};
+
+/// Number of empty receives between two checks that the device still exists.
+/// Each check costs two system calls.
+const CHECK_ONE_IN: u32 = 64;
+
+/// The state of a receive queue that control and packet thread share.
+pub(super) struct SharedRx {
+    pub(super) switchover: Arc<Switchover<RingQueue>>,
+    /// The socket and its ring: readable while a frame waits in one of them.
+    pub(super) events: Epoll,
+    /// Number of received frames that fit a short slot.
+    /// Only the packet thread writes it.
+    short_frames: AtomicU64,
+}
+
+impl SharedRx {
+    pub(super) const fn new(switchover: Arc<Switchover<RingQueue>>, events: Epoll) -> Self {
+        Self { switchover, events, short_frames: AtomicU64::new(0) }
+    }
+
+    /// Returns the number of received frames that fit a short slot.
+    pub(super) fn short_frames(&self) -> u64 {
+        self.short_frames.load(Relaxed)
+    }
+}
+
+/// The receive queue of a packet thread: reads a socket, a ring, or both.
+pub(super) struct PacketRx {
+    reader: SwitchingReader<SocketQueue, RingQueue>,
+    shared: Arc<SharedRx>,
+    socket: Arc<PacketSocket>,
+    device: String,
+    /// Empty receives since the last check.
+    empty: u32,
+}
+
+impl PacketRx {
+    pub(super) fn new(socket: &Arc<PacketSocket>, shared: &Arc<SharedRx>, device: &str) -> Self {
+        let queue = SocketQueue::new(Arc::clone(socket));
+        Self {
+            reader: SwitchingReader::new(Arc::clone(&shared.switchover), queue),
+            shared: Arc::clone(shared),
+            socket: Arc::clone(socket),
+            device: device.to_owned(),
+            empty: 0,
+        }
+    }
+
+    fn check_device(&mut self) -> Result<(), PortError> {
+        self.empty += 1;
+        if self.empty < CHECK_ONE_IN {
+            return Ok(());
+        }
+        self.empty = 0;
+        self.check()
+    }
+}
+
+impl RxQueue for PacketRx {
+    fn rx(&mut self, pool: &mut Pool, burst: &mut Vec<Packet>) -> Result<RxReport, PortError> {
+        let mut report = RxReport::default();
+        report.is_drained = self.reader.receive(pool, burst, BURST, &mut report);
+        if burst.is_empty() && report.refused == 0 {
+            self.check_device()?;
+            return Ok(report);
+        }
+        let is_short = |packet: &&Packet| packet.len() <= RingLayout::SHORT_FRAME;
+        let count = burst.iter().filter(is_short).count();
+        let before = self.shared.short_frames.load(Relaxed);
+        self.shared.short_frames.store(before.wrapping_add(count as u64), Relaxed);
+        Ok(report)
+    }
+
+    fn check(&mut self) -> Result<(), PortError> {
+        self.reader.settle_idle();
+        match sys::bound_device(self.socket.fd()) {
+            Ok(Some(_)) => Ok(()),
+            Ok(None) => Err(PortError::DeviceGone { name: self.device.clone() }),
+            Err(source) => {
+                Err(PortError::System { doing: "ask about", name: self.device.clone(), source })
+            }
+        }
+    }
+
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.shared.events.0.as_fd())
+    }
+}

@@ -1,0 +1,62 @@
+//! The transmit queue of a packet socket: one system call for each burst.
+
+use std::{ffi::c_uint, io, os::fd::AsFd, sync::Arc};
+
+use nix::errno::Errno;
+
+use super::socket::PacketSocket;
+use crate::{
+    packet::buffer::Packet,
+    port::{TxEnd, TxQueue, error::tx_end_of, sys},
+};
+
+/// The transmit queue of a packet socket.
+pub(in crate::port) struct PacketTx {
+    socket: Arc<PacketSocket>,
+    end: TxEnd,
+}
+
+impl PacketTx {
+    /// Opens a packet socket that sends by a device and receives nothing.
+    pub(in crate::port) fn open(device: c_uint) -> io::Result<Self> {
+        let fd = sys::packet_socket()?;
+        sys::set_option(fd.as_fd(), libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)?;
+        sys::bind_packet_sender(fd.as_fd(), device)?;
+        Ok(Self::new(Arc::new(PacketSocket::from(fd))))
+    }
+
+    /// Creates a queue that sends by a socket.
+    pub(super) const fn new(socket: Arc<PacketSocket>) -> Self {
+        Self { socket, end: TxEnd::Full }
+    }
+}
+
+/// Error codes of a device that is down or removed.
+const GONE: [Errno; 3] = [Errno::ENETDOWN, Errno::ENXIO, Errno::ENODEV];
+
+impl TxQueue for PacketTx {
+    fn tx(&mut self, packets: &[Packet]) -> usize {
+        let mut taken = 0;
+        while let Some(rest) = packets.get(taken..).filter(|rest| !rest.is_empty()) {
+            match sys::send_packets(self.socket.fd(), rest) {
+                Ok(0) => {
+                    self.end = TxEnd::Full;
+                    break;
+                }
+                Ok(sent) => taken += sent,
+                Err(error) => {
+                    // ENOBUFS: the queueing discipline or the driver dropped this packet alone.
+                    self.end = tx_end_of(&error, &GONE, TxEnd::Crowded);
+                    break;
+                }
+            }
+        }
+        taken
+    }
+
+    fn tx_end(&self) -> TxEnd {
+        self.end
+    }
+
+    fn flush(&mut self) {}
+}

@@ -1,0 +1,243 @@
+//! Ports that change between sockets and rings while frames arrive: none is lost, repeated or reordered.
+
+use std::{
+    collections::HashMap,
+    env,
+    sync::atomic::{
+        AtomicBool, AtomicU64,
+        Ordering::{Relaxed, SeqCst},
+    },
+    thread,
+    time::Duration,
+};
+
+use shunt_datapath::{
+    Pool,
+    port::{Port, PortSpec, PortWork, Queues, open},
+};
+use shunt_pipeline::Time;
+
+use crate::{
+    frames::{datagram, frame, packets, receive, ring_bytes, settles},
+    give_all, in_namespace, ip, one, packet_port,
+};
+
+/// Time over which the load of a port is measured.
+const MEASURED: Duration = Duration::from_millis(100);
+/// A time after which any number of frames of a test is a small load.
+const LONG: Duration = Duration::from_secs(1000);
+
+/// Gives a port its rings: it receives many frames in a short time.
+///
+/// `sender` is the other end of its cable.
+pub(crate) fn make_busy(port: &mut dyn Port, queues: &mut Queues, sender: &mut Queues) {
+    let mut pool = Pool::new();
+    assert!(port.maintenance(Time::ZERO).is_none());
+    let sent = packets(&mut pool, &[const { [7; 60] }; 25].map(|frame| frame.to_vec()));
+    for _ in 0..200 {
+        assert_eq!(sender.tx.tx(&sent), sent.len());
+        assert_eq!(receive(queues, &mut pool, sent.len()).len(), sent.len());
+    }
+    give_all(&mut pool, sent);
+    port.maintenance(Time::ZERO.after(MEASURED)).unwrap()();
+    assert!(has_rings(port));
+}
+
+fn has_rings(port: &dyn Port) -> bool {
+    let stored = port.stored_descriptors();
+    stored.iter().any(|own| !own.name.ends_with("/socket"))
+}
+
+/// Flows of the test, and frames that may be on their way at a time.
+const FLOWS: u8 = 16;
+const WINDOW: u64 = 200;
+
+/// The state that the threads of a test share.
+#[derive(Default)]
+struct Progress {
+    sent: AtomicU64,
+    received: AtomicU64,
+    is_done: AtomicBool,
+}
+
+/// Ends the threads of a test, also when it fails.
+struct Done<'a>(&'a Progress);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.is_done.store(true, SeqCst);
+    }
+}
+
+/// Sends numbered frames of all flows until the test is done.
+fn send_until_done(mut queues: Queues, progress: &Progress) -> u64 {
+    let mut pool = Pool::new();
+    let mut number = 0_u64;
+    while !progress.is_done.load(Relaxed) {
+        if progress.sent.load(SeqCst) - progress.received.load(SeqCst) > WINDOW {
+            thread::yield_now();
+            continue;
+        }
+        let mut burst: Vec<_> = (0..FLOWS).map(|flow| datagram(flow, 0)).collect();
+        burst.iter_mut().for_each(|frame| frame[50..58].copy_from_slice(&number.to_be_bytes()));
+        let burst = packets(&mut pool, &burst);
+        // Counted before, so that no frame is received that was not counted.
+        progress.sent.fetch_add(burst.len() as u64, SeqCst);
+        assert_eq!(queues.tx.tx(&burst), burst.len());
+        give_all(&mut pool, burst);
+        number += 1;
+    }
+    number
+}
+
+/// Receives until all frames have arrived; returns the next number of each flow.
+fn receive_in_order(queues: &mut Queues, progress: &Progress) -> HashMap<u8, u64> {
+    let mut pool = Pool::new();
+    let mut next: HashMap<u8, u64> = HashMap::new();
+    let rx = queues.rx.as_mut().unwrap();
+    let is_done = || {
+        progress.is_done.load(SeqCst)
+            && progress.sent.load(SeqCst) == progress.received.load(SeqCst)
+    };
+    let mut idle = 0;
+    while !is_done() && idle < 10_000_000 {
+        let mut burst = Vec::new();
+        assert_eq!(rx.rx(&mut pool, &mut burst).unwrap().refused, 0);
+        idle = if burst.is_empty() { idle + 1 } else { 0 };
+        if burst.is_empty() {
+            rx.check().unwrap();
+            thread::yield_now();
+        }
+        for packet in &burst {
+            let frame = packet.frame();
+            let expected = next.entry(frame[29]).or_default();
+            let number = u64::from_be_bytes(frame[50..58].try_into().unwrap());
+            assert_eq!(number, *expected, "flow {}", frame[29]);
+            *expected += 1;
+        }
+        progress.received.fetch_add(burst.len() as u64, SeqCst);
+        give_all(&mut pool, burst);
+    }
+    next
+}
+
+/// Waits until a port has work at a time.
+fn await_work(port: &mut dyn Port, mut time: impl FnMut() -> Time) -> PortWork {
+    for _ in 0..10_000_000 {
+        if let Some(work) = port.maintenance(time()) {
+            return work;
+        }
+        thread::yield_now();
+    }
+    panic!("no work: a receiver has ended");
+}
+
+/// Changes between sockets and rings, `count` times each way.
+fn change(port: &mut dyn Port, progress: &Progress, count: u32) {
+    let mut now = Time::ZERO;
+    for _ in 0..count {
+        now = now.after(LONG);
+        assert!(port.maintenance(now).is_none());
+        let before = progress.received.load(SeqCst);
+        for _ in 0..10_000_000 {
+            if progress.received.load(SeqCst) >= before + 5_000 {
+                break;
+            }
+            thread::yield_now();
+        }
+        now = now.after(MEASURED);
+        port.maintenance(now).unwrap()();
+        assert!(has_rings(port));
+        let mut later = || {
+            now = now.after(LONG);
+            now
+        };
+        await_work(port, &mut later)();
+        await_work(port, &mut later)();
+        assert!(!has_rings(port));
+    }
+}
+
+/// `SHUNT_SWITCHOVERS` sets the number of changes each way.
+fn every_flow_survives(threads: u16) {
+    let count = env::var("SHUNT_SWITCHOVERS").ok().and_then(|text| text.parse().ok());
+    in_namespace(move || {
+        ip("link add a0 type veth peer name b0");
+        ip("link set a0 up");
+        ip("link set b0 up");
+        let (mut sender, mut port) = (packet_port("a0"), packet_port("b0"));
+        assert!(settles(|| sender.link_up() && port.link_up()));
+        let (sending, mut queues) = (one(&mut *sender), port.split(threads).unwrap());
+        let progress = Progress::default();
+        let (rounds, flows) = thread::scope(|scope| {
+            let sender = scope.spawn(|| send_until_done(sending, &progress));
+            let receivers: Vec<_> = queues
+                .iter_mut()
+                .map(|queues| scope.spawn(|| receive_in_order(queues, &progress)))
+                .collect();
+            let done = Done(&progress);
+            change(&mut *port, &progress, count.unwrap_or(10));
+            drop(done);
+            let rounds = sender.join().unwrap();
+            let flows = receivers.into_iter().map(|receiver| receiver.join().unwrap());
+            (rounds, flows.collect::<Vec<_>>())
+        });
+        assert_eq!(port.counters().rx_dropped, 0);
+        for flow in 0..FLOWS {
+            let owners: Vec<_> = flows.iter().filter_map(|own| own.get(&flow)).collect();
+            assert_eq!(owners, [&rounds], "flow {flow} has one thread, and all its frames");
+        }
+    });
+}
+
+#[test]
+fn switchovers_of_one_thread_keep_every_flow() {
+    every_flow_survives(1);
+}
+
+#[test]
+fn switchovers_of_three_threads_keep_every_flow() {
+    every_flow_survives(3);
+}
+
+#[test]
+fn a_busy_port_has_the_configured_slots() {
+    in_namespace(|| {
+        ip("link add a0 type veth peer name b0");
+        ip("link set a0 up");
+        ip("link set b0 up");
+        let mut sender = packet_port("a0");
+        let spec = PortSpec::AfPacket { device: "b0".to_owned(), mtu: None, rx_slots: Some(1999) };
+        let mut port = open(&spec, 0).unwrap();
+        let (mut sending, mut queues) = (one(&mut *sender), one(&mut *port));
+        assert!(!has_rings(&*port), "an idle port has no ring");
+        make_busy(&mut *port, &mut queues, &mut sending);
+        // Whole blocks of 32 slots.
+        assert!(ring_bytes().contains(&(63 * 32 * 2048)), "{:?}", ring_bytes());
+    });
+}
+
+/// The members of the fan-out group leave and join again, while the port has rings.
+#[test]
+fn a_busy_port_continues_after_its_device_was_down() {
+    in_namespace(|| {
+        ip("link add a0 type veth peer name b0");
+        ip("link set a0 up");
+        ip("link set b0 up");
+        let (mut sender, mut port) = (packet_port("a0"), packet_port("b0"));
+        let (mut sending, mut queues) = (one(&mut *sender), one(&mut *port));
+        make_busy(&mut *port, &mut queues, &mut sending);
+        let mut pool = Pool::new();
+        for number in 0..3 {
+            ip("link set b0 down");
+            assert!(settles(|| !port.link_up()));
+            receive(&mut queues, &mut pool, 1);
+            ip("link set b0 up");
+            assert!(settles(|| port.link_up() && sender.link_up()));
+            let sent = packets(&mut pool, &[frame(number, 60)]);
+            assert_eq!(sending.tx.tx(&sent), 1);
+            assert_eq!(receive(&mut queues, &mut pool, 1), [frame(number, 60)]);
+            give_all(&mut pool, sent);
+        }
+    });
+}
