@@ -40,7 +40,9 @@ mod shim {
         build.compile("shunt_dpdk");
     }
 
-    /// Returns the flags that libdpdk wants: its configuration, and the instruction set of its headers.
+    /// Returns the flags that libdpdk wants.
+    ///
+    /// They are its configuration, and the instruction set of its headers.
     fn other_flags() -> Vec<String> {
         let program = env::var("PKG_CONFIG").unwrap_or_else(|_| "pkg-config".to_owned());
         let printed = Command::new(program).args(["--cflags-only-other", "libdpdk"]).output();

@@ -211,7 +211,7 @@ fn ports_come_and_go_in_constant_memory() {
     assert!(after < before + 8 * 1024, "{before} KiB, then {after} KiB");
 }
 
-/// Received packets are sent or dropped, all counted, from a device that never stops.
+/// Packets of a device that never stops are sent or dropped, and counted.
 #[test]
 fn packets_of_an_endless_device_are_counted() {
     let Some(daemon) = start("") else { return };

@@ -2,9 +2,9 @@
 
 use crate::install::{OS_KEN_APPLICATIONS, OS_KEN_TESTER, P4RUNTIME_SHELL, PythonPackages};
 
-/// The features of the workspace that build on any machine: all but `dpdk`, which needs libdpdk.
+/// The features of the workspace that build on any machine.
 ///
-/// The suite `dpdk` has that feature.
+/// These are all but `dpdk`, which needs libdpdk. The suites of DPDK have it.
 pub(crate) const FEATURES: &str = "dbsp,serde,testing";
 
 /// [`FEATURES`] and `dpdk`.
@@ -24,7 +24,7 @@ pub(crate) struct Suite {
     pub(crate) python: Option<&'static PythonPackages>,
     /// True if the suite runs a Linux guest in QEMU.
     pub(crate) has_linux_guest: bool,
-    /// What the suite needs of DPDK.
+    /// The parts of DPDK that the suite needs.
     pub(crate) dpdk: DpdkNeed,
     /// True if the suite runs only when named: it takes minutes, or measures rates.
     pub(crate) is_on_request: bool,
@@ -91,7 +91,7 @@ impl Suite {
     }
 }
 
-/// What a suite needs of DPDK.
+/// The parts of DPDK that a suite needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DpdkNeed {
     /// Nothing.

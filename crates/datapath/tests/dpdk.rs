@@ -40,7 +40,9 @@ fn received(queues: &mut [Queues], pool: &mut Pool) -> Vec<Vec<u8>> {
     frames
 }
 
-/// An IPv4 packet with TCP or UDP, and a payload of `length` bytes. The checksum has the pseudo-header only.
+/// An IPv4 packet with TCP or UDP, and a payload of `length` bytes.
+///
+/// The checksum has the pseudo-header only.
 fn partial(protocol: u8, length: usize) -> (Vec<u8>, VirtioHeader) {
     let header = if protocol == 6 { 20 } else { 8 };
     let mut frame = vec![0; 14 + 20 + header + length];
@@ -135,7 +137,9 @@ fn checksums_and_segments_are_made_where_the_device_has_none() {
     assert_eq!(payload, frame[54..], "the segments have the whole payload");
 }
 
-/// A capture file has one queue. Four threads send to it, none waits, and each packet is written or counted.
+/// A capture file has one queue.
+///
+/// Four threads send to it, none waits, and each packet is written or counted.
 #[test]
 fn threads_share_a_queue_without_losing_count() {
     const EACH: u32 = 20_000;

@@ -57,7 +57,7 @@ _Static_assert(sizeof(struct shunt_dpdk_frame) == 24, "src/shim.rs has the same 
 /* To send: the frame carries IPv6, else IPv4. */
 #define FRAME_IPV6 32
 
-/* What a device can do. */
+/* The abilities of a device. */
 struct shunt_dpdk_limits {
     uint16_t rx_queues_max;
     uint16_t tx_queues_max;

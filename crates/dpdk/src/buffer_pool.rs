@@ -10,10 +10,10 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::shim::{CACHE, CallError, Pool, Started};
+use crate::shim::{CACHE, DpdkErrno, MbufPool, Started};
 
 /// The pools that no device has.
-static IDLE: Mutex<Vec<(PoolShape, Pool)>> = Mutex::new(Vec::new());
+static IDLE: Mutex<Vec<(PoolShape, MbufPool)>> = Mutex::new(Vec::new());
 
 /// Number and size of the buffers of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,12 +48,12 @@ const ROOM_MAX: u32 = 16_384;
 #[derive(Debug)]
 pub(crate) struct PoolLease {
     shape: PoolShape,
-    pool: Pool,
+    pool: MbufPool,
 }
 
 impl PoolLease {
     /// Takes a pool that is not in use, or creates one.
-    pub(crate) fn take(started: Started, shape: PoolShape) -> Result<Self, CallError> {
+    pub(crate) fn take(started: Started, shape: PoolShape) -> Result<Self, DpdkErrno> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let mut idle = IDLE.lock();
         if let Some(position) = idle.iter().position(|(found, _)| *found == shape) {
@@ -64,11 +64,11 @@ impl PoolLease {
         let name = format!("shunt{}", NUMBER.fetch_add(1, Relaxed));
         let name = CString::new(name).unwrap_or_default();
         let PoolShape { count, room, node } = shape;
-        let pool = Pool::create(started, &name, count, room, node)?;
+        let pool = MbufPool::create(started, &name, count, room, node)?;
         Ok(Self { shape, pool })
     }
 
-    pub(crate) const fn pool(&self) -> Pool {
+    pub(crate) const fn pool(&self) -> MbufPool {
         self.pool
     }
 }

@@ -9,8 +9,9 @@ use crate::{
     eal::Eal,
     error::DpdkError,
     log::Request,
-    queue::{Receiver, Sender},
-    shim::{CallError, OpenPort, PortSettings, RawCounters, RawLimits, StartStep},
+    options::device_name,
+    queue::{DpdkReceiver, DpdkSender},
+    shim::{DpdkErrno, PortSettings, RawCounters, RawLimits, RawPort, StartStep},
 };
 
 /// Slots of a receive queue, unless the device has fewer.
@@ -29,7 +30,7 @@ static CONTROL: Mutex<()> = Mutex::new(());
 
 /// A device of DPDK.
 #[derive(Debug)]
-pub struct Device {
+pub struct DpdkDevice {
     eal: Eal,
     name: String,
     limits: DeviceLimits,
@@ -38,9 +39,9 @@ pub struct Device {
 
 #[derive(Debug)]
 enum DeviceState {
-    Attached(OpenPort),
+    Attached(RawPort),
     Started {
-        port: Arc<OpenPort>,
+        port: Arc<RawPort>,
         /// Used again when the device is closed.
         _buffers: PoolLease,
     },
@@ -48,7 +49,7 @@ enum DeviceState {
     Failed,
 }
 
-/// What a device can do.
+/// The abilities of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceLimits {
     /// Largest number of receive queues.
@@ -70,9 +71,13 @@ pub struct DeviceLimits {
 /// Settings of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceSettings {
-    /// Number of receive queues; `None`: one for each thread, if the device has as many.
+    /// Number of receive queues.
+    ///
+    /// `None`: one for each thread, if the device has as many.
     pub rx_queues: Option<u16>,
-    /// Number of threads that send, each with a transmit queue if the device has as many.
+    /// Number of threads that send.
+    ///
+    /// Each has a transmit queue, if the device has as many.
     pub threads: u16,
     /// The MTU to set, in bytes; `None`: the one that the device has.
     pub mtu: Option<u16>,
@@ -80,11 +85,11 @@ pub struct DeviceSettings {
 
 /// The queues of a device.
 #[derive(Debug)]
-pub struct DeviceQueues {
+pub struct DpdkQueues {
     /// The receive queues; none for a device that receives nothing.
-    pub receivers: Vec<Receiver>,
+    pub receivers: Vec<DpdkReceiver>,
     /// The transmit queues: at least one, and at most one for each thread.
-    pub senders: Vec<Sender>,
+    pub senders: Vec<DpdkSender>,
 }
 
 /// Counters of a device.
@@ -96,14 +101,14 @@ pub struct DeviceCounters {
     pub tx_dropped: u64,
 }
 
-impl Device {
+impl DpdkDevice {
     /// Attaches the device of `devargs`, such as `net_null0` or `0000:01:00.0`.
     ///
     /// # Errors
     ///
     /// If the devargs are wrong, if no driver takes the device, or if a port has it.
     pub fn attach(eal: Eal, devargs: &str) -> Result<Self, DpdkError> {
-        let name = Self::name_of(devargs).to_owned();
+        let name = device_name(devargs).to_owned();
         let wrong = || DpdkError::Devargs { devargs: devargs.to_owned() };
         if !has_device(&name) {
             return Err(wrong());
@@ -111,9 +116,9 @@ impl Device {
         let text = CString::new(devargs).map_err(|_| wrong())?;
         let _control = CONTROL.lock();
         let request = Request::begin();
-        let port = OpenPort::attach(eal.0, &text)
+        let port = RawPort::attach(eal.0, &text)
             .map_err(|error| refused_device(devargs, &name, &request, error))?;
-        let failed = |error: CallError| DpdkError::Request {
+        let failed = |error: DpdkErrno| DpdkError::Request {
             doing: "ask",
             device: name.clone(),
             reason: request.reason(error.0),
@@ -123,12 +128,6 @@ impl Device {
             return Err(DpdkError::NoTxQueue { device: name });
         }
         Ok(Self { eal, name, limits, state: DeviceState::Attached(port) })
-    }
-
-    /// Returns the name of the device of `devargs`: the part before the first comma, without its bus.
-    #[must_use]
-    pub fn name_of(devargs: &str) -> &str {
-        crate::options::device_name(devargs)
     }
 
     /// Returns the name of the device.
@@ -148,7 +147,7 @@ impl Device {
     /// # Errors
     ///
     /// If the device refuses the settings, which closes it, and after the first call.
-    pub fn start(&mut self, settings: DeviceSettings) -> Result<DeviceQueues, DpdkError> {
+    pub fn start(&mut self, settings: DeviceSettings) -> Result<DpdkQueues, DpdkError> {
         let device = || self.name.clone();
         let limits = self.limits;
         let rx_queues = match settings.rx_queues {
@@ -191,9 +190,9 @@ impl Device {
             .start(own)
             .map_err(|(step, error)| self.refused_start(step, request.reason(error.0), mtu))?;
         self.state = DeviceState::Started { port, _buffers: buffers };
-        let receivers = rx.into_iter().map(Receiver::new).collect();
-        let senders = tx.into_iter().map(Sender::new).collect();
-        Ok(DeviceQueues { receivers, senders })
+        let receivers = rx.into_iter().map(DpdkReceiver::new).collect();
+        let senders = tx.into_iter().map(DpdkSender::new).collect();
+        Ok(DpdkQueues { receivers, senders })
     }
 
     fn refused_start(&self, step: StartStep, reason: String, mtu: u16) -> DpdkError {
@@ -208,7 +207,7 @@ impl Device {
         DpdkError::Request { doing, device, reason }
     }
 
-    fn port(&self) -> Option<&OpenPort> {
+    fn port(&self) -> Option<&RawPort> {
         match &self.state {
             DeviceState::Attached(port) => Some(port),
             DeviceState::Started { port, .. } => Some(port),
@@ -219,13 +218,13 @@ impl Device {
     /// Returns whether the link is up.
     #[must_use]
     pub fn link_is_up(&self) -> bool {
-        self.port().is_some_and(OpenPort::link_is_up)
+        self.port().is_some_and(RawPort::link_is_up)
     }
 
     /// Returns whether the hardware is gone.
     #[must_use]
     pub fn is_removed(&self) -> bool {
-        self.port().is_none_or(OpenPort::is_removed)
+        self.port().is_none_or(RawPort::is_removed)
     }
 
     /// Returns the MAC address; `None` if the device has none.
@@ -279,7 +278,7 @@ fn refused_device(
     devargs: &str,
     name: &str,
     request: &Request,
-    CallError(errno): CallError,
+    DpdkErrno(errno): DpdkErrno,
 ) -> DpdkError {
     let reason = request.reason(errno);
     match errno.abs() {

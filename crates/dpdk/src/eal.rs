@@ -20,7 +20,7 @@ use crate::{
     huge_pages::{HugePageSize, huge_page_sizes},
     log::Request,
     options::{EalOptions, HugePages},
-    shim::{self, CallError, Started},
+    shim::{self, DpdkErrno, Started},
 };
 
 /// The result of the start of DPDK, once there is one.
@@ -37,7 +37,9 @@ pub fn version() -> &'static str {
 }
 
 impl Eal {
-    /// Starts DPDK, unless it has started before. Options of later calls have no effect.
+    /// Starts DPDK, unless it has started before.
+    ///
+    /// Options of later calls have no effect.
     ///
     /// # Errors
     ///
@@ -62,7 +64,9 @@ impl Eal {
     }
 }
 
-/// Starts DPDK on a thread of its own: DPDK binds the thread to CPUs, and its threads inherit them.
+/// Starts DPDK on a thread of its own.
+///
+/// DPDK binds the thread to CPUs, and its threads inherit them.
 fn init(arguments: &[String]) -> Result<Started, DpdkError> {
     let mut strings = vec![c"shuntd".to_owned()];
     for argument in arguments {
@@ -75,7 +79,7 @@ fn init(arguments: &[String]) -> Result<Started, DpdkError> {
     let start = start.map_err(|error| failed(error.to_string()))?;
     match start.join() {
         Ok(Ok(started)) => Ok(started),
-        Ok(Err(CallError(errno))) => Err(failed(request.reason(errno))),
+        Ok(Err(DpdkErrno(errno))) => Err(failed(request.reason(errno))),
         Err(_) => Err(failed("its thread panicked".to_owned())),
     }
 }

@@ -59,7 +59,7 @@ pub enum DpdkError {
     NoDriver {
         /// The device.
         device: String,
-        /// What to do.
+        /// The remedy.
         advice: String,
         /// The error of DPDK, with the errors of its log.
         reason: String,

@@ -10,7 +10,9 @@ const LINES_MAX: usize = 4;
 /// Maximum length of such a line, in bytes.
 const LINE_MAX: usize = 200;
 
-/// Levels of DPDK: `RTE_LOG_ERR`, `RTE_LOG_WARNING` and `RTE_LOG_NOTICE` of `rte_log.h`.
+/// Levels of DPDK.
+///
+/// `RTE_LOG_ERR`, `RTE_LOG_WARNING` and `RTE_LOG_NOTICE` of `rte_log.h`.
 const ERROR: u32 = 4;
 const WARNING: u32 = 5;
 const NOTICE: u32 = 6;
@@ -19,7 +21,9 @@ const NOTICE: u32 = 6;
 const CONSEQUENCES: [&str; 2] =
     ["EAL: Driver cannot attach the device", "EAL: Failed to attach device on primary process"];
 
-/// The last errors of the request that runs, oldest first; `None` without a request.
+/// The last errors of the request that runs, oldest first.
+///
+/// `None` without a request.
 static ERRORS: Mutex<Option<Vec<String>>> = Mutex::new(None);
 
 /// A request to DPDK that may fail; one at a time.
@@ -31,7 +35,9 @@ impl Request {
         Self(())
     }
 
-    /// Returns the reason why the request failed: its errors in the log, and the text of `errno`.
+    /// Returns the reason why the request failed.
+    ///
+    /// It has the errors in the log, and the text of `errno`.
     #[expect(clippy::unused_self, reason = "there is a reason only while a request runs")]
     pub(crate) fn reason(&self, errno: i32) -> String {
         let lines = ERRORS.lock().clone().unwrap_or_default();

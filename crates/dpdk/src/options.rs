@@ -12,7 +12,9 @@ pub struct EalOptions {
     pub memory_mib: u32,
     /// The kind of that memory.
     pub huge_pages: HugePages,
-    /// Further arguments of DPDK's Environment Abstraction Layer, such as `--iova-mode=va`.
+    /// Further arguments of DPDK's Environment Abstraction Layer.
+    ///
+    /// For example `--iova-mode=va`.
     pub extra_args: Vec<String>,
 }
 
@@ -29,7 +31,9 @@ pub enum HugePages {
     Auto,
     /// Huge pages; DPDK does not start without.
     Required,
-    /// Ordinary pages: no network card can use them, and virtual devices are two to three times slower.
+    /// Ordinary pages.
+    ///
+    /// No network card can use them, and virtual devices are two to three times slower.
     Off,
 }
 
@@ -46,7 +50,9 @@ impl Default for EalOptions {
     }
 }
 
-/// Returns the name of the device of `devargs`: the part before the first comma, without its bus.
+/// Returns the name of the device of `devargs`.
+///
+/// It is the part before the first comma, without its bus.
 ///
 /// `net_null0,size=64` and `vdev:net_null0` are one device.
 #[must_use]

@@ -7,7 +7,7 @@ pub const BURST_MAX: usize = BURST;
 
 /// A receive queue of a device, for one thread at a time.
 #[derive(Debug)]
-pub struct Receiver {
+pub struct DpdkReceiver {
     // Before the handle, so that the buffers go back while the device is open.
     frames: FrameBuffer,
     handle: RxHandle,
@@ -17,7 +17,7 @@ pub struct Receiver {
 #[derive(Debug)]
 pub struct ReceivedFrames<'a>(&'a mut FrameBuffer);
 
-impl Receiver {
+impl DpdkReceiver {
     pub(crate) const fn new(handle: RxHandle) -> Self {
         Self { frames: FrameBuffer::new(), handle }
     }
@@ -42,7 +42,9 @@ impl ReceivedFrames<'_> {
         self.len() == 0
     }
 
-    /// Returns the length of a frame, and whether the device verified its transport checksum.
+    /// Returns the length of a frame, and whether its checksum is verified.
+    ///
+    /// The device verifies transport checksums.
     #[must_use]
     pub fn describe(&self, position: usize) -> Option<(usize, bool)> {
         self.0.describe(position)
@@ -63,15 +65,15 @@ impl Drop for ReceivedFrames<'_> {
 
 /// A transmit queue of a device, for one thread at a time.
 #[derive(Debug)]
-pub struct Sender {
-    // Before the handle, as in `Receiver`.
+pub struct DpdkSender {
+    // Before the handle, as in `DpdkReceiver`.
     frames: FrameBuffer,
     handle: TxHandle,
 }
 
 /// The reason why a burst ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SendEnd {
+pub enum BurstEnd {
     /// All frames were sent.
     All,
     /// The queue is full, or there are no buffers.
@@ -80,36 +82,38 @@ pub enum SendEnd {
     Refused,
 }
 
-impl Sender {
+impl DpdkSender {
     pub(crate) const fn new(handle: TxHandle) -> Self {
         Self { frames: FrameBuffer::new(), handle }
     }
 
-    /// Copies frames to the device, each with the work that is left to it; never blocks.
+    /// Copies frames to the device; never blocks.
+    ///
+    /// Each has the work that is left to the device.
     ///
     /// Returns the number of frames sent.
     pub fn send<'a>(
         &mut self,
         mut frames: impl ExactSizeIterator<Item = (&'a [u8], FrameOffload)>,
-    ) -> (usize, SendEnd) {
+    ) -> (usize, BurstEnd) {
         let mut sent = 0;
         while frames.len() > 0 {
             let (count, end) = self.send_burst(&mut frames);
             sent += count;
-            if end != SendEnd::All {
+            if end != BurstEnd::All {
                 return (sent, end);
             }
         }
-        (sent, SendEnd::All)
+        (sent, BurstEnd::All)
     }
 
     fn send_burst<'a>(
         &mut self,
         frames: &mut impl ExactSizeIterator<Item = (&'a [u8], FrameOffload)>,
-    ) -> (usize, SendEnd) {
+    ) -> (usize, BurstEnd) {
         let count = frames.len().min(BURST_MAX);
         if !self.frames.allocate(&self.handle, count) {
-            return (0, SendEnd::Full);
+            return (0, BurstEnd::Full);
         }
         for (position, (bytes, offload)) in frames.take(count).enumerate() {
             if !self.frames.write(&self.handle, position, bytes, offload.encode()) {
@@ -118,9 +122,9 @@ impl Sender {
         }
         let (sent, is_refused) = self.frames.send(&mut self.handle);
         let end = match sent {
-            sent if sent == count => SendEnd::All,
-            _ if is_refused => SendEnd::Refused,
-            _ => SendEnd::Full,
+            sent if sent == count => BurstEnd::All,
+            _ if is_refused => BurstEnd::Refused,
+            _ => BurstEnd::Full,
         };
         (sent, end)
     }

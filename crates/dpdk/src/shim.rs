@@ -1,6 +1,6 @@
 //! The functions of `c/shim.c` as safe functions and types.
 //!
-//! A port belongs to one [`OpenPort`], and each of its queues to one handle, so no two threads use a queue.
+//! A port belongs to one [`RawPort`], and each of its queues to one handle, so no two threads use a queue.
 //! Buffers stay in a [`FrameBuffer`], which copies frames. Pools of buffers are never freed, so a buffer
 //! that a driver still has is valid.
 
@@ -51,7 +51,9 @@ struct Frame {
     offload: RawOffload,
 }
 
-/// The second half of `struct shunt_dpdk_frame`: the work that is left to the device.
+/// The second half of `struct shunt_dpdk_frame`.
+///
+/// It is the work that is left to the device.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RawOffload {
@@ -148,10 +150,10 @@ unsafe extern "C" {
 
 /// A failed call: a negative `errno`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CallError(pub(crate) i32);
+pub(crate) struct DpdkErrno(pub(crate) i32);
 
-const fn checked(result: c_int) -> Result<(), CallError> {
-    if result < 0 { Err(CallError(result)) } else { Ok(()) }
+const fn checked(result: c_int) -> Result<(), DpdkErrno> {
+    if result < 0 { Err(DpdkErrno(result)) } else { Ok(()) }
 }
 
 /// Returns the name and version of the linked DPDK.
@@ -171,13 +173,13 @@ pub(crate) struct Started(());
 /// # Errors
 ///
 /// If DPDK refuses, and after the first call: DPDK can start only once.
-pub(crate) fn start(arguments: Vec<CString>) -> Result<Started, CallError> {
+pub(crate) fn start(arguments: Vec<CString>) -> Result<Started, DpdkErrno> {
     static CALLED: AtomicBool = AtomicBool::new(false);
     if CALLED.swap(true, Relaxed) {
-        return Err(CallError(-libc::EALREADY));
+        return Err(DpdkErrno(-libc::EALREADY));
     }
     let mut pointers: Vec<*mut c_char> = arguments.into_iter().map(CString::into_raw).collect();
-    let count = c_int::try_from(pointers.len()).map_err(|_| CallError(-libc::E2BIG))?;
+    let count = c_int::try_from(pointers.len()).map_err(|_| DpdkErrno(-libc::E2BIG))?;
     pointers.push(ptr::null_mut());
     // DPDK may keep the strings, so they and the list are never freed.
     let list = Vec::leak(pointers).as_mut_ptr();
@@ -237,14 +239,14 @@ impl Drop for Registration {
 ///
 /// It lives as long as the process: nothing here frees one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pool(NonNull<Mempool>);
+pub(crate) struct MbufPool(NonNull<Mempool>);
 
 // SAFETY: pools of DPDK are made for use by several threads at a time.
-unsafe impl Send for Pool {}
+unsafe impl Send for MbufPool {}
 // SAFETY: as above.
-unsafe impl Sync for Pool {}
+unsafe impl Sync for MbufPool {}
 
-impl Pool {
+impl MbufPool {
     /// Creates a pool of `count` buffers with room for `room` bytes on a NUMA node.
     pub(crate) fn create(
         _: Started,
@@ -252,14 +254,14 @@ impl Pool {
         count: u32,
         room: u16,
         node: i32,
-    ) -> Result<Self, CallError> {
+    ) -> Result<Self, DpdkErrno> {
         let mut error = 0;
         // SAFETY: DPDK has started. `name` ends with a NUL byte and is copied; `error` is valid for
         // the call.
         let pool = unsafe {
             shunt_dpdk_create_pool(name.as_ptr(), count, CACHE, room, node, &raw mut error)
         };
-        NonNull::new(pool).map(Self).ok_or(CallError(error))
+        NonNull::new(pool).map(Self).ok_or(DpdkErrno(error))
     }
 }
 
@@ -270,7 +272,7 @@ pub(crate) const CACHE: u32 = 256;
 ///
 /// Closed when dropped.
 #[derive(Debug)]
-pub(crate) struct OpenPort {
+pub(crate) struct RawPort {
     started: Started,
     port: u16,
 }
@@ -288,7 +290,7 @@ pub(crate) enum StartStep {
 /// Numbers of queues and slots of a port, and its MTU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PortSettings {
-    pub(crate) pool: Pool,
+    pub(crate) pool: MbufPool,
     pub(crate) rx_queues: u16,
     pub(crate) tx_queues: u16,
     pub(crate) rx_slots: u16,
@@ -297,11 +299,11 @@ pub(crate) struct PortSettings {
 }
 
 /// A started port, with a handle of each queue.
-pub(crate) type StartedPort = (Arc<OpenPort>, Vec<RxHandle>, Vec<TxHandle>);
+pub(crate) type StartedPort = (Arc<RawPort>, Vec<RxHandle>, Vec<TxHandle>);
 
-impl OpenPort {
+impl RawPort {
     /// Attaches the device of `devargs`.
-    pub(crate) fn attach(started: Started, devargs: &CStr) -> Result<Self, CallError> {
+    pub(crate) fn attach(started: Started, devargs: &CStr) -> Result<Self, DpdkErrno> {
         let mut port = 0;
         let mut open = OPEN_PORTS.lock();
         // SAFETY: DPDK has started. `devargs` ends with a NUL byte and is copied; `port` is valid for
@@ -309,12 +311,12 @@ impl OpenPort {
         checked(unsafe { shunt_dpdk_attach(devargs.as_ptr(), &raw mut port) })?;
         // DPDK returns the port of a device again. It belongs to the first.
         if !open.insert(port) {
-            return Err(CallError(-libc::EEXIST));
+            return Err(DpdkErrno(-libc::EEXIST));
         }
         Ok(Self { started, port })
     }
 
-    pub(crate) fn limits(&self) -> Result<RawLimits, CallError> {
+    pub(crate) fn limits(&self) -> Result<RawLimits, DpdkErrno> {
         let mut limits = RawLimits::default();
         // SAFETY: the port is open, and `limits` is valid for the call.
         checked(unsafe { shunt_dpdk_limits(self.port, &raw mut limits) })?;
@@ -325,7 +327,7 @@ impl OpenPort {
     ///
     /// Takes the port, so it starts at most once, and each queue has one handle. A port that does not
     /// start is closed.
-    pub(crate) fn start(self, own: PortSettings) -> Result<StartedPort, (StartStep, CallError)> {
+    pub(crate) fn start(self, own: PortSettings) -> Result<StartedPort, (StartStep, DpdkErrno)> {
         let PortSettings { pool, rx_queues, tx_queues, rx_slots, tx_slots, mtu } = own;
         let settings = RawSettings {
             pool: pool.0.as_ptr(),
@@ -362,21 +364,21 @@ impl OpenPort {
         (unsafe { shunt_dpdk_is_removed(self.port) }) == 1
     }
 
-    pub(crate) fn mac(&self) -> Result<[u8; 6], CallError> {
+    pub(crate) fn mac(&self) -> Result<[u8; 6], DpdkErrno> {
         let mut mac = [0; 6];
         // SAFETY: the port is open, and `mac` has the six bytes that the function writes.
         checked(unsafe { shunt_dpdk_mac(self.port, mac.as_mut_ptr()) })?;
         Ok(mac)
     }
 
-    pub(crate) fn mtu(&self) -> Result<u16, CallError> {
+    pub(crate) fn mtu(&self) -> Result<u16, DpdkErrno> {
         let mut mtu = 0;
         // SAFETY: the port is open, and `mtu` is valid for the call.
         checked(unsafe { shunt_dpdk_mtu(self.port, &raw mut mtu) })?;
         Ok(mtu)
     }
 
-    pub(crate) fn counters(&self) -> Result<RawCounters, CallError> {
+    pub(crate) fn counters(&self) -> Result<RawCounters, DpdkErrno> {
         let mut counters = RawCounters::default();
         // SAFETY: the port is open, and `counters` is valid for the call.
         checked(unsafe { shunt_dpdk_counters(self.port, &raw mut counters) })?;
@@ -384,7 +386,7 @@ impl OpenPort {
     }
 }
 
-impl Drop for OpenPort {
+impl Drop for RawPort {
     fn drop(&mut self) {
         let mut open = OPEN_PORTS.lock();
         // SAFETY: the port is open, and nobody uses it from now on: each handle of a queue keeps it.
@@ -400,15 +402,15 @@ impl Drop for OpenPort {
 /// The right to receive from a queue.
 #[derive(Debug)]
 pub(crate) struct RxHandle {
-    port: Arc<OpenPort>,
+    port: Arc<RawPort>,
     queue: u16,
 }
 
 /// The right to send to a queue.
 #[derive(Debug)]
 pub(crate) struct TxHandle {
-    port: Arc<OpenPort>,
-    pool: Pool,
+    port: Arc<RawPort>,
+    pool: MbufPool,
     queue: u16,
 }
 
@@ -463,7 +465,9 @@ impl FrameBuffer {
         self.count = usize::from(count).min(BURST);
     }
 
-    /// Returns the length of a frame, and whether the device verified its transport checksum.
+    /// Returns the length of a frame, and whether its checksum is verified.
+    ///
+    /// The device verifies transport checksums.
     pub(crate) fn describe(&self, position: usize) -> Option<(usize, bool)> {
         let frame = self.frames.get(..self.count)?.get(position)?;
         let is_good = frame.offload.flags & RawOffload::CHECKSUM_GOOD != 0;
@@ -482,7 +486,9 @@ impl FrameBuffer {
         true
     }
 
-    /// Takes empty buffers for `count` frames in place of those that it has; all or none.
+    /// Takes empty buffers for `count` frames, all or none.
+    ///
+    /// They replace the frames that the value has.
     pub(crate) fn allocate(&mut self, queue: &TxHandle, count: usize) -> bool {
         self.release();
         Registration::ensure(queue.port.started);

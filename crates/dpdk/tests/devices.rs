@@ -6,8 +6,8 @@
 use std::fs;
 
 use shunt_dpdk::{
-    Device, DeviceQueues, DeviceSettings, DpdkError, DpdkState, Eal, EalOptions, FrameOffload,
-    HugePages, Receiver, SendEnd,
+    BurstEnd, DeviceSettings, DpdkDevice, DpdkError, DpdkQueues, DpdkReceiver, DpdkState, Eal,
+    EalOptions, FrameOffload, HugePages,
 };
 
 /// Tests need no huge pages.
@@ -18,8 +18,8 @@ fn eal() -> Eal {
 
 const ONE_THREAD: DeviceSettings = DeviceSettings { rx_queues: None, threads: 1, mtu: None };
 
-fn start(devargs: &str, settings: DeviceSettings) -> (Device, DeviceQueues) {
-    let mut device = Device::attach(eal(), devargs).unwrap();
+fn start(devargs: &str, settings: DeviceSettings) -> (DpdkDevice, DpdkQueues) {
+    let mut device = DpdkDevice::attach(eal(), devargs).unwrap();
     let queues = device.start(settings).unwrap();
     (device, queues)
 }
@@ -29,7 +29,7 @@ fn frame(number: usize, length: usize) -> Vec<u8> {
     (0..length).map(|at| u8::try_from((at * 7 + number) % 251).unwrap()).collect()
 }
 
-fn receive_all(receiver: &mut Receiver) -> Vec<Vec<u8>> {
+fn receive_all(receiver: &mut DpdkReceiver) -> Vec<Vec<u8>> {
     let mut received = Vec::new();
     loop {
         let frames = receiver.receive(32);
@@ -47,7 +47,9 @@ fn receive_all(receiver: &mut Receiver) -> Vec<Vec<u8>> {
     }
 }
 
-/// A ring sends to itself. Frames that fill several buffers, and more than one burst, come back unchanged.
+/// A ring sends to itself.
+///
+/// Frames that fill several buffers, and more than one burst, come back unchanged.
 #[test]
 fn a_ring_returns_every_frame_in_order() {
     let (device, mut queues) = start("net_ring0", ONE_THREAD);
@@ -56,7 +58,7 @@ fn a_ring_returns_every_frame_in_order() {
     let lengths = [14, 60, 1514, 2048, 9000, 60_000];
     let sent: Vec<_> = (0..200).map(|n| frame(n, lengths[n % lengths.len()])).collect();
     let frames = sent.iter().map(|bytes| (bytes.as_slice(), FrameOffload::default()));
-    assert_eq!(queues.senders[0].send(frames), (sent.len(), SendEnd::All));
+    assert_eq!(queues.senders[0].send(frames), (sent.len(), BurstEnd::All));
     assert_eq!(receive_all(&mut queues.receivers[0]), sent);
 }
 
@@ -67,7 +69,7 @@ fn a_full_ring_takes_no_more() {
     let sent: Vec<_> = (0..1500).map(|n| frame(n, 60)).collect();
     let frames = sent.iter().map(|bytes| (bytes.as_slice(), FrameOffload::default()));
     let (count, end) = queues.senders[0].send(frames);
-    assert_eq!(end, SendEnd::Full);
+    assert_eq!(end, BurstEnd::Full);
     assert!((1000..1500).contains(&count), "{count}");
     assert_eq!(receive_all(&mut queues.receivers[0]), sent[..count]);
 }
@@ -84,7 +86,7 @@ fn dpdk_starts_once() {
 
 #[test]
 fn a_wrong_device_has_a_reason() {
-    let attach = |devargs: &str| Device::attach(eal(), devargs).map(drop).unwrap_err();
+    let attach = |devargs: &str| DpdkDevice::attach(eal(), devargs).map(drop).unwrap_err();
     assert!(matches!(attach(""), DpdkError::Devargs { .. }));
     assert!(matches!(attach("net null0"), DpdkError::Devargs { .. }));
     let error = attach("net_nul0");
@@ -98,18 +100,18 @@ fn a_wrong_device_has_a_reason() {
 #[test]
 fn a_device_belongs_to_one_port_at_a_time() {
     let (device, queues) = start("net_null10", ONE_THREAD);
-    let again = Device::attach(eal(), "net_null10").map(drop);
+    let again = DpdkDevice::attach(eal(), "net_null10").map(drop);
     assert_eq!(again, Err(DpdkError::InUse { device: "net_null10".to_owned() }));
     // The last queue closes the device.
     drop(device);
-    assert!(Device::attach(eal(), "net_null10").is_err());
+    assert!(DpdkDevice::attach(eal(), "net_null10").is_err());
     drop(queues);
-    assert!(Device::attach(eal(), "net_null10").is_ok());
+    assert!(DpdkDevice::attach(eal(), "net_null10").is_ok());
 }
 
 #[test]
 fn queues_are_created_once_within_limits() {
-    let mut device = Device::attach(eal(), "net_pcap2,tx_pcap=/dev/null").unwrap();
+    let mut device = DpdkDevice::attach(eal(), "net_pcap2,tx_pcap=/dev/null").unwrap();
     let many = DeviceSettings { rx_queues: Some(1000), ..ONE_THREAD };
     assert!(matches!(device.start(many), Err(DpdkError::Queues { wanted: 1000, .. })));
     // One file is one queue, whatever the number of threads.
@@ -120,7 +122,9 @@ fn queues_are_created_once_within_limits() {
     assert_eq!((queues.receivers.len(), queues.senders.len()), (4, 4));
 }
 
-/// Frames of a capture file arrive unchanged, and the other file gets those that are sent.
+/// Frames of a capture file arrive unchanged.
+///
+/// The other file gets the frames that are sent.
 #[test]
 fn capture_files_are_read_and_written() {
     let folder = tempfile::tempdir().unwrap();
@@ -139,7 +143,7 @@ fn capture_files_are_read_and_written() {
     let received = receive_all(&mut queues.receivers[0]);
     assert_eq!(received, frames);
     let sent = received.iter().map(|bytes| (bytes.as_slice(), FrameOffload::default()));
-    assert_eq!(queues.senders[0].send(sent), (100, SendEnd::All));
+    assert_eq!(queues.senders[0].send(sent), (100, BurstEnd::All));
     drop((device, queues));
     let written = fs::read(&output).unwrap();
     let own: usize = frames.iter().map(|frame| 16 + frame.len()).sum();
@@ -147,20 +151,22 @@ fn capture_files_are_read_and_written() {
     assert!(written.ends_with(&frames[99]));
 }
 
-/// Devices come and go with the same memory: later ones use the buffers of earlier ones.
+/// Devices come and go with the same memory.
+///
+/// Later ones use the buffers of earlier ones.
 #[test]
 fn a_hundred_devices_one_after_the_other_need_no_more_memory() {
     for _ in 0..100 {
         let (_device, mut queues) = start("net_ring3", ONE_THREAD);
         let bytes = frame(0, 60);
         let frames = [(bytes.as_slice(), FrameOffload::default())].into_iter();
-        assert_eq!(queues.senders[0].send(frames), (1, SendEnd::All));
+        assert_eq!(queues.senders[0].send(frames), (1, BurstEnd::All));
     }
 }
 
 #[test]
 fn a_device_without_an_mtu_setting_refuses_one() {
-    let mut device = Device::attach(eal(), "net_ring4").unwrap();
+    let mut device = DpdkDevice::attach(eal(), "net_ring4").unwrap();
     let result = device.start(DeviceSettings { mtu: Some(9000), ..ONE_THREAD });
     assert!(matches!(result, Err(DpdkError::Mtu { mtu: 9000, .. })), "{result:?}");
     assert!(device.is_removed(), "it is closed");

@@ -16,8 +16,8 @@ use std::sync::{
 
 use parking_lot::Mutex;
 use shunt_dpdk::{
-    Device, DeviceCounters, DeviceLimits, DeviceQueues, DeviceSettings, Eal, EalOptions,
-    FrameChecksum, FrameOffload, FrameSegments, Receiver, SendEnd, Sender, Transport,
+    BurstEnd, DeviceCounters, DeviceLimits, DeviceSettings, DpdkDevice, DpdkQueues, DpdkReceiver,
+    DpdkSender, Eal, EalOptions, FrameChecksum, FrameOffload, FrameSegments, Transport,
 };
 use shunt_pipeline::DatapathPort;
 
@@ -38,7 +38,7 @@ use crate::{
 /// A DPDK port.
 #[derive(Debug)]
 pub struct Dpdk {
-    device: Device,
+    device: DpdkDevice,
     rx_queues: Option<u16>,
     mtu: Option<u16>,
     mac: [u8; 6],
@@ -62,7 +62,7 @@ impl Dpdk {
         eal: &EalOptions,
         seed: u64,
     ) -> Result<Self, PortError> {
-        let device = Device::attach(Eal::start(eal)?, devargs)?;
+        let device = DpdkDevice::attach(Eal::start(eal)?, devargs)?;
         let mac = device.mac().unwrap_or_else(|| local_mac(seed));
         let mtu = mtu.map(|mtu| u16::try_from(mtu).unwrap_or(u16::MAX));
         Ok(Self { device, rx_queues, mtu, mac, lost: Arc::default() })
@@ -87,8 +87,8 @@ impl Port for Dpdk {
 
     fn split(&mut self, threads: u16) -> Result<Vec<Queues>, PortError> {
         let settings = DeviceSettings { rx_queues: self.rx_queues, threads, mtu: self.mtu };
-        let DeviceQueues { receivers, senders } = self.device.start(settings)?;
-        let mut receiving: Vec<Vec<Receiver>> = (0..threads).map(|_| Vec::new()).collect();
+        let DpdkQueues { receivers, senders } = self.device.start(settings)?;
+        let mut receiving: Vec<Vec<DpdkReceiver>> = (0..threads).map(|_| Vec::new()).collect();
         // Many devices have one queue, so the first queue of each device goes to another thread.
         let first = FIRST_THREAD.fetch_add(receivers.len(), Relaxed);
         for (queue, receiver) in receivers.into_iter().enumerate() {
@@ -137,7 +137,7 @@ impl Port for Dpdk {
 
 /// The receive queues of a device that one thread has.
 struct DpdkRx {
-    receivers: Vec<Receiver>,
+    receivers: Vec<DpdkReceiver>,
     /// The queue that is polled next.
     next: usize,
     /// Number of queues that were found empty, one after the other.
@@ -174,7 +174,7 @@ impl RxQueue for DpdkRx {
 /// A transmit queue of a device for the packets of one thread.
 struct DpdkOutput {
     /// Threads may share it; each only tries the lock.
-    sender: Arc<Mutex<Sender>>,
+    sender: Arc<Mutex<DpdkSender>>,
     limits: DeviceLimits,
 }
 
@@ -202,9 +202,9 @@ impl SharedOutput for DpdkOutput {
         let Some(mut sender) = self.sender.try_lock() else { return (0, OutputEnd::Busy) };
         let (sent, end) = sender.send(packets.map(|packet| (packet.frame(), offload(packet))));
         let end = match end {
-            SendEnd::All => OutputEnd::All,
-            SendEnd::Full => OutputEnd::Full,
-            SendEnd::Refused => OutputEnd::Refused,
+            BurstEnd::All => OutputEnd::All,
+            BurstEnd::Full => OutputEnd::Full,
+            BurstEnd::Refused => OutputEnd::Refused,
         };
         (sent, end)
     }
@@ -225,7 +225,9 @@ fn offload(packet: &Packet) -> FrameOffload {
     FrameOffload { checksum, segments }
 }
 
-/// Returns the checksum that a device can complete; `None` for another one, as in a tunnel.
+/// Returns the checksum that a device can complete.
+///
+/// `None` for another one, as in a tunnel.
 fn checksum(packet: &Packet) -> Option<FrameChecksum> {
     let VirtioHeader { needs_checksum, checksum_start, checksum_offset, .. } = packet.virtio;
     let (transport, protocol) = match checksum_offset {

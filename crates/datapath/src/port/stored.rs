@@ -66,7 +66,7 @@ impl PortSpec {
     /// Returns the prefix of the names of its descriptors.
     ///
     /// `None` if they cannot be stored: the XDP program of an AF_XDP port and its frames belong to one
-    /// process, as all of DPDK does, and a hypervisor sends its descriptors again.
+    /// process, and a hypervisor sends its descriptors again. A device of DPDK has no descriptors.
     #[must_use]
     pub fn store_prefix(&self) -> Option<String> {
         match self {

@@ -68,7 +68,9 @@ pub struct PortOptions {
     ///
     /// Empty: the name of the port.
     pub device: String,
-    /// MTU of the device in bytes, for `af_packet`, `af_xdp`, `tap` and `dpdk`; 0: as it is.
+    /// MTU of the device in bytes; 0: as it is.
+    ///
+    /// For `af_packet`, `af_xdp`, `tap` and `dpdk`.
     pub mtu: u32,
     /// Slots of the receive ring of each thread, for `af_packet`; 0: the default.
     pub rx_slots: u32,

@@ -132,7 +132,9 @@ impl HostSystem {
         self.read(&format!("proc/sys/{path}"))?.trim().parse().ok()
     }
 
-    /// Returns the kernel's driver of a PCI device, empty without one; `None` if there is no such device.
+    /// Returns the kernel's driver of a PCI device, empty without one.
+    ///
+    /// `None` if there is no such device.
     pub(super) fn pci_driver(&self, address: &str) -> Option<String> {
         let folder = self.root.join("sys/bus/pci/devices").join(address);
         if !folder.exists() {
