@@ -33,16 +33,16 @@ impl PoolShape {
     pub(crate) fn of(slots: u32, threads: u16, frame_max: u32, node: i32) -> Self {
         // A cache has at most half as many buffers again as its nominal number.
         let cached = u32::from(threads).saturating_add(1).saturating_mul(CACHE * 2);
-        let room = frame_max.clamp(ROOM_MIN, ROOM_MAX).next_multiple_of(64);
-        let room = u16::try_from(room).unwrap_or(ROOM_MIN as u16);
+        let room = u16::try_from(frame_max).unwrap_or(ROOM_MAX);
+        let room = room.clamp(ROOM_MIN, ROOM_MAX).next_multiple_of(64);
         Self { count: slots.saturating_add(cached), room, node }
     }
 }
 
 /// Smallest room: drivers expect it.
-const ROOM_MIN: u32 = 2048;
+const ROOM_MIN: u16 = 2048;
 /// Largest room: longer frames take several buffers.
-const ROOM_MAX: u32 = 16_384;
+const ROOM_MAX: u16 = 16_384;
 
 /// A pool of a device; used again when dropped.
 #[derive(Debug)]
