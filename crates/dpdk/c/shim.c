@@ -36,7 +36,7 @@ struct shunt_dpdk_frame {
     uint32_t length;
     /* Flags below. */
     uint16_t flags;
-    /* Bytes of payload of each segment, with FRAME_TCP_SEGMENTS or FRAME_UDP_SEGMENTS. */
+    /* Bytes of payload of each segment, with FRAME_TCP_SEGMENTS. */
     uint16_t segment_size;
     /* Bytes of the headers, with any other flag than FRAME_CHECKSUM_GOOD. */
     uint16_t l2_length;
@@ -51,11 +51,10 @@ _Static_assert(sizeof(struct shunt_dpdk_frame) == 24, "src/shim.rs has the same 
 /* To send: the device completes the checksum of TCP or UDP. */
 #define FRAME_TCP_CHECKSUM 2
 #define FRAME_UDP_CHECKSUM 4
-/* To send: the device makes segments. */
+/* To send: the device makes segments. Not of UDP: the offload of DPDK makes IP fragments. */
 #define FRAME_TCP_SEGMENTS 8
-#define FRAME_UDP_SEGMENTS 16
 /* To send: the frame carries IPv6, else IPv4. */
-#define FRAME_IPV6 32
+#define FRAME_IPV6 16
 
 /* The abilities of a device. */
 struct shunt_dpdk_limits {
@@ -66,7 +65,6 @@ struct shunt_dpdk_limits {
     uint8_t tcp_checksum;
     uint8_t udp_checksum;
     uint8_t tcp_segments;
-    uint8_t udp_segments;
 };
 
 _Static_assert(sizeof(struct shunt_dpdk_limits) == 12, "src/shim.rs has the same size");
@@ -135,6 +133,9 @@ struct rte_mempool *shunt_dpdk_create_pool(const char *name, uint32_t count, uin
 
 /* --- Devices --- */
 
+/* The device of each attached port: a card that is gone cannot be asked for it. */
+static struct rte_device *devices[RTE_MAX_ETHPORTS];
+
 /* Creates or takes the device of devargs, and finds its port. */
 int shunt_dpdk_attach(const char *devargs, uint16_t *port) {
     struct rte_dev_iterator iterator;
@@ -143,23 +144,23 @@ int shunt_dpdk_attach(const char *devargs, uint16_t *port) {
     if (result < 0) return result;
     *port = RTE_MAX_ETHPORTS;
     RTE_ETH_FOREACH_MATCHING_DEV(found, devargs, &iterator) {
-        if (*port == RTE_MAX_ETHPORTS) *port = found;
+        if (*port == RTE_MAX_ETHPORTS) {
+            *port = found;
+            devices[found] = iterator.device;
+        }
     }
     return *port == RTE_MAX_ETHPORTS ? -ENXIO : 0;
 }
 
 /* Stops and closes a port, and gives its device back if it has no further port. */
 int shunt_dpdk_detach(uint16_t port) {
-    struct rte_eth_dev_info info;
     uint16_t sibling;
     if (!rte_eth_dev_is_valid_port(port)) return -ENODEV;
-    int result = rte_eth_dev_info_get(port, &info);
-    struct rte_device *device = result < 0 ? NULL : (struct rte_device *)(uintptr_t)info.device;
-    rte_eth_dev_stop(port);
-    rte_eth_dev_close(port);
-    if (device == NULL) return 0;
-    RTE_ETH_FOREACH_DEV_OF(sibling, device) return 0;
-    return rte_dev_remove(device);
+    int stopped = rte_eth_dev_stop(port);
+    int closed = rte_eth_dev_close(port);
+    if (rte_eth_dev_is_valid_port(port)) return stopped < 0 ? stopped : closed < 0 ? closed : -EBUSY;
+    RTE_ETH_FOREACH_DEV_OF(sibling, devices[port]) return 0;
+    return rte_dev_remove(devices[port]);
 }
 
 int shunt_dpdk_limits(uint16_t port, struct shunt_dpdk_limits *limits) {
@@ -175,7 +176,6 @@ int shunt_dpdk_limits(uint16_t port, struct shunt_dpdk_limits *limits) {
     limits->udp_checksum = !!(tx & RTE_ETH_TX_OFFLOAD_UDP_CKSUM);
     int has_segments = (tx & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) && (tx & RTE_ETH_TX_OFFLOAD_IPV4_CKSUM);
     limits->tcp_segments = has_segments && limits->tcp_checksum && (tx & RTE_ETH_TX_OFFLOAD_TCP_TSO);
-    limits->udp_segments = has_segments && limits->udp_checksum && (tx & RTE_ETH_TX_OFFLOAD_UDP_TSO);
     return 0;
 }
 
@@ -193,11 +193,15 @@ int shunt_dpdk_start_device(uint16_t port, const struct shunt_dpdk_settings *set
     result = rte_eth_dev_info_get(port, &info);
     if (result < 0) return result;
     memset(&conf, 0, sizeof conf);
-    conf.rxmode.offloads = info.rx_offload_capa & (RTE_ETH_RX_OFFLOAD_CHECKSUM | RTE_ETH_RX_OFFLOAD_SCATTER);
+    uint64_t rx = RTE_ETH_RX_OFFLOAD_CHECKSUM | RTE_ETH_RX_OFFLOAD_SCATTER;
+    /* With these, virtio hands over frames whose checksum covers the pseudo-header alone. */
+    if (strstr(info.driver_name, "virtio") != NULL || strstr(info.driver_name, "vhost") != NULL)
+        rx &= ~(uint64_t)(RTE_ETH_RX_OFFLOAD_TCP_CKSUM | RTE_ETH_RX_OFFLOAD_UDP_CKSUM);
+    conf.rxmode.offloads = info.rx_offload_capa & rx;
     conf.txmode.offloads = info.tx_offload_capa &
                            (RTE_ETH_TX_OFFLOAD_IPV4_CKSUM | RTE_ETH_TX_OFFLOAD_TCP_CKSUM |
                             RTE_ETH_TX_OFFLOAD_UDP_CKSUM | RTE_ETH_TX_OFFLOAD_TCP_TSO |
-                            RTE_ETH_TX_OFFLOAD_UDP_TSO | RTE_ETH_TX_OFFLOAD_MULTI_SEGS);
+                            RTE_ETH_TX_OFFLOAD_MULTI_SEGS);
     uint64_t hashes = info.flow_type_rss_offloads & (RTE_ETH_RSS_IP | RTE_ETH_RSS_TCP | RTE_ETH_RSS_UDP);
     if (settings->rx_queues > 1 && hashes != 0) {
         conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
@@ -329,9 +333,9 @@ static void set_offloads(struct rte_mbuf *mbuf, const struct shunt_dpdk_frame *f
     mbuf->l4_len = frame->l4_length;
     mbuf->ol_flags |= frame->flags & FRAME_IPV6 ? RTE_MBUF_F_TX_IPV6 : RTE_MBUF_F_TX_IPV4;
     mbuf->ol_flags |= is_tcp ? RTE_MBUF_F_TX_TCP_CKSUM : RTE_MBUF_F_TX_UDP_CKSUM;
-    if (frame->flags & (FRAME_TCP_SEGMENTS | FRAME_UDP_SEGMENTS)) {
+    if (frame->flags & FRAME_TCP_SEGMENTS) {
         mbuf->tso_segsz = frame->segment_size;
-        mbuf->ol_flags |= is_tcp ? RTE_MBUF_F_TX_TCP_SEG : RTE_MBUF_F_TX_UDP_SEG;
+        mbuf->ol_flags |= RTE_MBUF_F_TX_TCP_SEG;
         if (!(frame->flags & FRAME_IPV6)) mbuf->ol_flags |= RTE_MBUF_F_TX_IP_CKSUM;
     }
 }
@@ -341,16 +345,13 @@ static void set_offloads(struct rte_mbuf *mbuf, const struct shunt_dpdk_frame *f
 uint16_t shunt_dpdk_send(uint16_t port, uint16_t queue, const struct shunt_dpdk_frame *frames, uint16_t count,
                          uint8_t *refused) {
     struct rte_mbuf *mbufs[BURST];
-    int has_offloads = 0;
     count = RTE_MIN(count, BURST);
     for (uint16_t i = 0; i < count; i++) {
         mbufs[i] = frames[i].mbuf;
-        if (frames[i].flags != 0) {
-            set_offloads(mbufs[i], &frames[i]);
-            has_offloads = 1;
-        }
+        if (frames[i].flags != 0) set_offloads(mbufs[i], &frames[i]);
     }
-    uint16_t prepared = has_offloads ? rte_eth_tx_prepare(port, queue, mbufs, count) : count;
+    /* It also refuses lengths that would stop a queue of the device. */
+    uint16_t prepared = rte_eth_tx_prepare(port, queue, mbufs, count);
     uint16_t sent = rte_eth_tx_burst(port, queue, mbufs, prepared);
     *refused = sent == prepared && prepared < count;
     return sent;

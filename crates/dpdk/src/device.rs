@@ -64,8 +64,6 @@ pub struct DeviceLimits {
     pub udp_checksum: bool,
     /// Set if the device makes segments of TCP.
     pub tcp_segments: bool,
-    /// Set if the device makes segments of UDP.
-    pub udp_segments: bool,
 }
 
 /// Settings of a device.
@@ -263,7 +261,6 @@ impl DeviceLimits {
             tcp_checksum: raw.tcp_checksum != 0,
             udp_checksum: raw.udp_checksum != 0,
             tcp_segments: raw.tcp_segments != 0,
-            udp_segments: raw.udp_segments != 0,
         }
     }
 }

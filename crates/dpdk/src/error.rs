@@ -6,8 +6,8 @@
 pub enum DpdkError {
     /// The build has no DPDK.
     #[error(
-        "this shuntd was built without DPDK: install the package shunt-dpdk, or build with \
-         `--features dpdk`"
+        "this shuntd was built without DPDK: run `cargo build --release --package shuntd \
+         --features dpdk`"
     )]
     NotBuilt,
     /// The operator must reserve huge pages.

@@ -1,8 +1,8 @@
 //! DPDK ports: a small C shim over libdpdk, and a safe interface to it.
 //!
 //! [DPDK](https://doc.dpdk.org) drives network cards from user space. This crate starts it once in a process
-//! ([`Eal`]), attaches devices by their devargs ([`DpdkDevice`]), and receives and sends bursts of frames
-//! ([`DpdkReceiver`], [`DpdkSender`]). Frames are copied between the buffers of DPDK and those of the caller, so no
+//! (`Eal`), attaches devices by their devargs (`DpdkDevice`), and receives and sends bursts of frames
+//! (`DpdkReceiver`, `DpdkSender`). Frames are copied between the buffers of DPDK and those of the caller, so no
 //! pointer to a buffer of DPDK leaves this crate.
 //!
 //! `c/shim.c` has all knowledge of DPDK's structures and is compiled against the installed headers. So the

@@ -173,9 +173,9 @@ pub enum Transport {
 impl FrameOffload {
     fn encode(self) -> RawOffload {
         let Some(checksum) = self.checksum else { return RawOffload::default() };
-        let (mut flags, segmented) = match checksum.transport {
-            Transport::Tcp => (RawOffload::TCP_CHECKSUM, RawOffload::TCP_SEGMENTS),
-            Transport::Udp => (RawOffload::UDP_CHECKSUM, RawOffload::UDP_SEGMENTS),
+        let mut flags = match checksum.transport {
+            Transport::Tcp => RawOffload::TCP_CHECKSUM,
+            Transport::Udp => RawOffload::UDP_CHECKSUM,
         };
         if checksum.is_ipv6 {
             flags |= RawOffload::IPV6;
@@ -183,7 +183,7 @@ impl FrameOffload {
         let FrameChecksum { l2_length, l3_length, .. } = checksum;
         let mut raw = RawOffload { flags, segment_size: 0, l2_length, l3_length, l4_length: 0 };
         if let Some(FrameSegments { l4_length, size }) = self.segments {
-            raw.flags |= segmented;
+            raw.flags |= RawOffload::TCP_SEGMENTS;
             (raw.l4_length, raw.segment_size) = (l4_length, size);
         }
         raw

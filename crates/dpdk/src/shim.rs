@@ -69,8 +69,7 @@ impl RawOffload {
     pub(crate) const TCP_CHECKSUM: u16 = 2;
     pub(crate) const UDP_CHECKSUM: u16 = 4;
     pub(crate) const TCP_SEGMENTS: u16 = 8;
-    pub(crate) const UDP_SEGMENTS: u16 = 16;
-    pub(crate) const IPV6: u16 = 32;
+    pub(crate) const IPV6: u16 = 16;
 }
 
 /// `struct shunt_dpdk_limits`.
@@ -83,7 +82,6 @@ pub(crate) struct RawLimits {
     pub(crate) tcp_checksum: u8,
     pub(crate) udp_checksum: u8,
     pub(crate) tcp_segments: u8,
-    pub(crate) udp_segments: u8,
 }
 
 /// `struct shunt_dpdk_settings`.
@@ -394,7 +392,11 @@ impl Drop for RawPort {
         open.remove(&self.port);
         if result < 0 {
             let reason = std::io::Error::from_raw_os_error(-result);
-            tracing::warn!(%reason, "DPDK port {}: the device is not given back", self.port);
+            tracing::warn!(
+                %reason,
+                "DPDK port {}: the device is not given back: restart the daemon to use it again",
+                self.port
+            );
         }
     }
 }

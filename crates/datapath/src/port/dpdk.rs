@@ -74,12 +74,11 @@ static FIRST_THREAD: AtomicUsize = AtomicUsize::new(0);
 
 impl Port for Dpdk {
     fn capabilities(&self) -> Capabilities {
-        let DeviceLimits { tcp_checksum, udp_checksum, tcp_segments, udp_segments, .. } =
-            self.device.limits();
-        // With one of the two, the queue completes what the device does not take.
+        let DeviceLimits { tcp_checksum, udp_checksum, tcp_segments, .. } = self.device.limits();
+        // The queue completes what the device does not take.
         Capabilities {
             tx_checksum: tcp_checksum || udp_checksum,
-            tx_segmentation: tcp_segments || udp_segments,
+            tx_segmentation: tcp_segments,
             frame_max: self.device.frame_max(),
             can_wait: false,
         }
@@ -189,7 +188,7 @@ impl SharedOutput for DpdkOutput {
         };
         Capabilities {
             tx_checksum: has(limits.tcp_checksum, limits.udp_checksum),
-            tx_segmentation: has(limits.tcp_segments, limits.udp_segments),
+            tx_segmentation: has(limits.tcp_segments, false),
             frame_max: Pool::LARGE,
             can_wait: false,
         }
