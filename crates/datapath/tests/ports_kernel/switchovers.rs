@@ -129,7 +129,7 @@ fn await_work(port: &mut dyn Port, mut time: impl FnMut() -> Time) -> PortWork {
         }
         thread::yield_now();
     }
-    panic!("no work: a receiver has ended");
+    unreachable!("no work: a receiver has ended");
 }
 
 /// Changes between sockets and rings, `count` times each way.

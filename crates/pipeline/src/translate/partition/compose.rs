@@ -201,6 +201,7 @@ impl Composer<'_> {
         }
         let traversal = Traversal {
             group_hits: whole.group_hits.clone(),
+            mirror_hits: whole.mirror_hits.clone(),
             refreshes: whole.refreshes.clone(),
             actions: Arc::clone(&whole.actions),
             drop_cause: whole.drop_cause,
