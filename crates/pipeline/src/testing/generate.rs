@@ -104,8 +104,11 @@ pub fn goto_world() -> impl Strategy<Value = Vec<Op>> {
         all.prop_map(move |floors| Op::Apply(id, floors))
     };
     let [one, two] = BRIDGES.map(floors);
-    (plain_world().boxed(), one, two, 1_u8..4).prop_map(|(mut world, one, two, tables)| {
+    let mirrors = BRIDGES.map(mirror::first);
+    let parts = (plain_world().boxed(), one, two, 1_u8..4, mirrors);
+    parts.prop_map(|(mut world, one, two, tables, mirrors)| {
         world.extend([one, two]);
+        world.extend(mirrors.into_iter().flatten());
         let led = |op| match op {
             Op::Apply(id, rules) => {
                 let rules = rules.into_iter().map(|rule| leading(rule, tables));
