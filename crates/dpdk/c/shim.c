@@ -194,7 +194,7 @@ int shunt_dpdk_start_device(uint16_t port, const struct shunt_dpdk_settings *set
     if (result < 0) return result;
     memset(&conf, 0, sizeof conf);
     uint64_t rx = RTE_ETH_RX_OFFLOAD_CHECKSUM | RTE_ETH_RX_OFFLOAD_SCATTER;
-    /* With these, virtio hands over frames whose checksum covers the pseudo-header alone. */
+    /* With these, virtio hands over frames with incomplete checksums. */
     if (strstr(info.driver_name, "virtio") != NULL || strstr(info.driver_name, "vhost") != NULL)
         rx &= ~(uint64_t)(RTE_ETH_RX_OFFLOAD_TCP_CKSUM | RTE_ETH_RX_OFFLOAD_UDP_CKSUM);
     conf.rxmode.offloads = info.rx_offload_capa & rx;

@@ -196,7 +196,7 @@ impl Owner {
         self.reported
     }
 
-    /// Returns whether the engine's thread should be woken for the reports that it has not taken.
+    /// Returns whether the waiting reports are worth a wake-up of the engine's thread.
     ///
     /// A wake-up costs more than a report, so a few reports wait. The next change takes them with it, and
     /// so does the thread after its longest sleep.

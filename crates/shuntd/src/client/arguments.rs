@@ -112,9 +112,12 @@ pub(super) enum Command {
         bridge: String,
         /// Name of the mirror.
         name: String,
-        /// Select packets by select_all=true|false, select_src_port=PORT,.., select_dst_port=PORT,..,
-        /// select_vlan=VLAN,.. Send the copies to output_port=PORT or output_vlan=VLAN, with at most
-        /// snaplen=BYTES.
+        /// The packets, and where their copies go.
+        ///
+        /// Packets: select_all=true|false, select_src_port=PORT,.., select_dst_port=PORT,..,
+        /// select_vlan=VLAN,..
+        ///
+        /// Copies: output_port=PORT or output_vlan=VLAN, with at most snaplen=BYTES.
         #[arg(value_name = "KEY=VALUE", required = true)]
         settings: Vec<String>,
     },

@@ -165,7 +165,7 @@ fn send_tagged(
     egress.output_to(port, None)
 }
 
-/// Gives the packet the tag of a VLAN on the wire of a port, until the next output is done.
+/// Tags the packet as the VLAN mode of a port asks, until the next output is done.
 ///
 /// The caller has consulted the tags.
 pub(super) fn put_tag(egress: &mut Egress<'_, '_>, port: &PortInfo, vlan: u16) {
