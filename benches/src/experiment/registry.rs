@@ -97,8 +97,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "ports-guests",
         title: "Frames between two cards of a guest",
-        what: "CPU cycles per packet and packets per second between two vhost-user ports, on one \
-               core, against OVS-DPDK",
+        what: "CPU cycles per packet between two vhost-user ports, on one core, against OVS-DPDK",
         source: "own experiment, against the rival",
         has_rival: true,
         run: guest_ports::run,

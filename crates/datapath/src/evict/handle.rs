@@ -174,11 +174,18 @@ impl CoordinatorHandle {
     /// Calls `inspect` with the coordinator, between two iterations.
     /// Returns `None` if the coordinator is closed.
     ///
+    /// The coordinator knows all reports so far, also those for which its thread was not woken.
     /// Waits for a running iteration; the next one waits for `inspect`.
     pub fn inspect<T>(&self, inspect: impl FnOnce(&EvictionCoordinator) -> T) -> Option<T> {
-        match &*self.state.lock().unwrap_or_else(PoisonError::into_inner) {
-            HandleState::Open(open) => Some(inspect(&open.coordinator)),
-            HandleState::Panicked(_) | HandleState::Closed => None,
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let HandleState::Open(open) = &mut *state else { return None };
+        match catch_unwind(AssertUnwindSafe(|| open.coordinator.take_reports())) {
+            Ok(_) => Some(inspect(&open.coordinator)),
+            Err(panic) => {
+                *state = HandleState::Panicked(panic);
+                self.waker.wake();
+                None
+            }
         }
     }
 

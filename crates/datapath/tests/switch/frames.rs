@@ -153,7 +153,12 @@ pub(crate) fn normalize(op: &mut Op) {
                 }
             }
         }
-        Op::SetPorts(..) | Op::SetMirrors(..) | Op::LearnFrom(_) | Op::Reclaim | Op::Expire(_) => {}
+        Op::SetMirrors(_, mirrors) => {
+            for snaplen in mirrors.iter_mut().filter_map(|own| own.snaplen.as_mut()) {
+                *snaplen += 80;
+            }
+        }
+        Op::SetPorts(..) | Op::LearnFrom(_) | Op::Reclaim | Op::Expire(_) => {}
         Op::Commit(..) => unreachable!("no bundle is drawn"),
     }
 }

@@ -17,8 +17,10 @@
 //! the lookup on top. `clone` puts `Restore` under its actions and under an execution of its copy
 //! of the action set. An output to a patch port puts `EnterPeer` on top, which puts `Leave` under a
 //! walk of its own. A group puts `Leave` under the actions of a bucket. NORMAL and mirrors put
-//! `RestorePacket` under an output with another tag. `exit` drops all steps down to the nearest `Leave`; too many
-//! labels, to the one of a bucket.
+//! `RestorePacket` under an output with another tag. `exit` drops all steps down to the nearest
+//! `Leave`; too many labels, to the one of a bucket.
+//!
+//! Rare steps are boxed, because every push and pop moves as much as the largest step.
 
 use std::{ops::ControlFlow, slice, vec};
 
@@ -66,7 +68,7 @@ pub(super) enum AgendaStep<'a> {
     /// The rest of the copies for mirrors.
     Mirror(MirrorCopies<'a>),
     /// The rest of a flood of a copy for a mirror.
-    MirrorFlood(MirrorFlood<'a>),
+    MirrorFlood(Box<MirrorFlood<'a>>),
     /// Walk through the tables from the first one.
     Walk,
     /// Look up in a table and run the matched rule. `port` replaces the ingress port.

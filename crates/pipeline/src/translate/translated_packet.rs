@@ -47,6 +47,7 @@ pub(super) struct TranslatedPacket {
 
 impl TranslatedPacket {
     /// Takes the results out of the packet and the other parts.
+    #[inline]
     pub(super) fn of(
         packet: WorkingPacket,
         result: &Result<(), TraversalError>,

@@ -211,6 +211,7 @@ impl<'a> Translation<'a> {
     }
 
     /// Returns whether the ingress port is reserved for the copies of a mirror.
+    #[inline]
     fn arrives_reserved(&mut self) -> bool {
         let Some(mirrors) = self.state.bridge.mirrors() else { return false };
         let ingress = self.packet.in_port();

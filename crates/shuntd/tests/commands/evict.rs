@@ -37,7 +37,7 @@ fn an_entry_is_listed_by_name_and_explained() {
 
     daemon.answer(&["del-br", "br0"]);
     let why = daemon.answer(&["why", &name]);
-    assert!(why.ends_with("the settings of a deleted bridge changed\n"), "{why}");
+    assert!(why.ends_with("the settings and mirrors of a deleted bridge changed\n"), "{why}");
 }
 
 #[test]

@@ -41,7 +41,7 @@ async fn an_entry_is_explained_before_and_after_its_eviction() {
     assert_eq!((live.status.packets, tables), (1, vec![0, 3]));
     assert_eq!(live.visits[1].rule.as_ref().unwrap().cookie, "0x5");
     let filters = "the port_down and no_recv settings of the ports of br0";
-    assert_eq!(live.reads, ["the settings of br0", filters, "port 2 of br0"]);
+    assert_eq!(live.reads, ["the settings and mirrors of br0", filters, "port 2 of br0"]);
 
     bench.switch.add_rules("br0", &["table=3,priority=40000,actions=drop"]).await.unwrap();
     let Why::Evicted(evicted) = bench.switch.why(&name).await.unwrap() else { panic!("it went") };

@@ -56,6 +56,7 @@ pub(in crate::translate) struct MirrorFlood<'a> {
 }
 
 /// Copies the packet, which arrives on this port.
+#[inline]
 pub(in crate::translate) fn mirror_received(egress: &mut Egress<'_, '_>) {
     let Some(mirrors) = egress.bridge.mirrors() else { return };
     let ingress = egress.packet.in_port();
@@ -68,6 +69,7 @@ pub(in crate::translate) fn mirror_received(egress: &mut Egress<'_, '_>) {
 }
 
 /// Copies the packet, which was sent on this port.
+#[inline]
 pub(super) fn mirror_sent(egress: &mut Egress<'_, '_>, port: &PortInfo) {
     if let Some(mirrors) = egress.bridge.mirrors() {
         mirror(egress, port, mirrors, mirrors.sent(port.number));
@@ -75,6 +77,7 @@ pub(super) fn mirror_sent(egress: &mut Egress<'_, '_>, port: &PortInfo) {
 }
 
 /// Copies the packet by those of the `selected` mirrors that have not done so.
+#[cold]
 fn mirror<'a>(
     egress: &mut Egress<'_, 'a>,
     port: &PortInfo,
@@ -119,7 +122,7 @@ pub(in crate::translate) fn mirror_copies<'a>(
             if vlan != output && !is_reserved(address(egress.packet, FieldId::EthDst)) {
                 let rest = egress.bridge.all_ports(&mut egress.packet.recorder).iter();
                 let flood = MirrorFlood { mirrors, rest, vlan: output, snaplen: mirror.snaplen };
-                egress.agenda.push(AgendaStep::MirrorFlood(flood));
+                egress.agenda.push(AgendaStep::MirrorFlood(Box::new(flood)));
             }
             Ok(())
         }
@@ -129,10 +132,10 @@ pub(in crate::translate) fn mirror_copies<'a>(
 /// Sends a copy to the next port of a VLAN, and puts the rest back on the agenda.
 pub(in crate::translate) fn mirror_flood<'a>(
     egress: &mut Egress<'_, 'a>,
-    mut flood: MirrorFlood<'a>,
+    mut flood: Box<MirrorFlood<'a>>,
 ) -> Result<(), TraversalError> {
     let Some(port) = flood.rest.next() else { return Ok(()) };
-    let MirrorFlood { mirrors, vlan, snaplen, .. } = flood;
+    let MirrorFlood { mirrors, vlan, snaplen, .. } = *flood;
     egress.agenda.push(AgendaStep::MirrorFlood(flood));
     let is_reached = port.kind != PortKind::Unbound
         && port.vlans.carries(vlan)
