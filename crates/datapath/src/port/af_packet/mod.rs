@@ -11,8 +11,8 @@
 //! too short for long frames.
 //!
 //! The sockets and rings of a port are one fan-out group. A program of the group spreads the flows over the
-//! threads, and directs them to the sockets or to the rings ([`program`]). Both directions of a flow reach
-//! the same thread, each in order, also while the program is replaced ([`switchover`]).
+//! threads, and directs them to the sockets or to the rings (`program`). Both directions of a flow reach
+//! the same thread, each in order, also while the program is replaced (`switchover`).
 //!
 //! The kernel removes the outermost VLAN tag from a frame and reports it separately. The port
 //! inserts the tag again.
