@@ -15,6 +15,7 @@ use crate::{
     forecast::ThreadForecasts,
     metrics::PortTraffic,
     offload::OffloadCandidates,
+    packet::policer::IngressPolicer,
     port::{Capabilities, Queues, RxQueue},
 };
 
@@ -39,6 +40,8 @@ pub enum Command {
     RemovePort(DatapathPort, Reply<Option<Queues>>),
     /// Bind a port to a bridge, with its port number there.
     Bind(DatapathPort, BridgeId, PortNo),
+    /// Limit the rate of the packets received from a port; `None` ends it.
+    Police(DatapathPort, Option<Arc<IngressPolicer>>),
     /// Execute a traversal on a packet from a controller, and credit its rules.
     Inject(Box<Injection>),
     /// Reply at once, which proves that the thread iterates.
@@ -103,6 +106,9 @@ impl fmt::Debug for Command {
             Self::Bind(port, bridge, number) => {
                 f.debug_tuple("Bind").field(port).field(bridge).field(number).finish()
             }
+            Self::Police(port, policer) => {
+                f.debug_tuple("Police").field(port).field(policer).finish()
+            }
             Self::Inject(injection) => {
                 f.debug_tuple("Inject").field(&injection.frame.len()).finish()
             }
@@ -152,6 +158,8 @@ pub struct ThreadReceiver {
     pub queue: Box<dyn RxQueue>,
     /// The counters of this thread for the port.
     pub traffic: Arc<PortTraffic>,
+    /// The limit of the packets that are received, if there is one.
+    pub policer: Option<Arc<IngressPolicer>>,
 }
 
 /// A packet from a controller.

@@ -157,7 +157,7 @@ impl Deref for DropCounters {
 }
 
 reasons! {
-    /// Why a frame was lost at a port before a packet thread received it.
+    /// Why a frame was lost at a port before a packet thread looked it up.
     RxLoss {
         /// The receive ring or receive queue of the device was full.
         RingFull = "rx_ring_full",
@@ -165,6 +165,8 @@ reasons! {
         NoBuffer = "rx_no_buffer",
         /// The frame is too long or truncated, or its virtio header contradicts it.
         Refused = "rx_refused",
+        /// The frame exceeds the ingress policing rate of the port.
+        Policed = "rx_policed",
     }
 }
 
@@ -316,7 +318,7 @@ pub struct PortTraffic {
     pub rx_packets: Counter,
     /// Bytes received.
     pub rx_bytes: Counter,
-    /// Lost before they were received, by [`RxLoss`]; the device counts more.
+    /// Lost before they were looked up, by [`RxLoss`]; the device counts more.
     pub rx_lost: [Counter; RxLoss::COUNT],
     /// 1 if the receive queue is broken, else 0.
     pub rx_broken: Counter,
@@ -341,7 +343,7 @@ impl PortTraffic {
         self.tx_dropped.iter().map(Counter::get).sum()
     }
 
-    /// Returns the number of frames that were lost before a thread received them.
+    /// Returns the number of frames that were lost before a thread looked them up.
     #[must_use]
     pub fn rx_lost_total(&self) -> u64 {
         self.rx_lost.iter().map(Counter::get).sum()

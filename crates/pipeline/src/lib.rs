@@ -91,9 +91,12 @@ pub use groups::group::{
 };
 pub use id::{BridgeId, Cookie, DatapathPort, GroupId, MeterId, RuleId, TableId};
 pub use learn::learning::{LearnedRule, Learning};
-pub use meters::meter::{
-    Meter, MeterBand, MeterBandKind, MeterCommand, MeterConfig, MeterMod, MeterModError, MeterUnit,
-    MeterVerdict, raise_drop_precedence,
+pub use meters::{
+    meter::{
+        Meter, MeterBand, MeterBandKind, MeterCommand, MeterConfig, MeterMod, MeterModError,
+        MeterUnit, MeterVerdict, raise_drop_precedence,
+    },
+    token_bucket::TokenBucket,
 };
 pub use packet_count::PacketTotals;
 pub use pipeline::{BridgeContents, Change, Crediting, Pipeline};

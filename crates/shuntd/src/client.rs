@@ -133,6 +133,9 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
         Command::DelBr { name } => silent(client, "shunt/del-bridge", &[name]),
         Command::AddPort { bridge, name, settings } => add_port(client, bridge, name, settings),
         Command::DelPort { name } => silent(client, "shunt/del-port", &[name]),
+        Command::SetPolicing { name, settings } => {
+            change(client, "shunt/set-policing", name, settings)
+        }
         Command::SetVlans { name, settings } => change(client, "shunt/set-vlans", name, settings),
         Command::AddMirror { bridge, name, settings } => {
             silent(client, "shunt/add-mirror", &followed_by(&[bridge, name], settings))

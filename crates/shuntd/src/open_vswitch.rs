@@ -54,10 +54,7 @@ const WORDS: &[(&[&str], &str)] = &[
     (&["netflow", "sflow", "ipfix"], SAMPLES),
     (&["mirrors"], "give each mirror a table `[[bridge.mirror]]`, or run `shuntctl add-mirror`"),
     (&["bond_mode", "lacp"], "bonds do not exist yet"),
-    (
-        &["qos", "ingress_policing_rate", "ingress_policing_burst"],
-        "QoS queues do not exist yet: use meters",
-    ),
+    (&["qos"], "QoS queues do not exist yet: use `ingress_policing_rate`, or meters"),
 ];
 
 /// Commands of `ovs-ofctl` that have no other name in `shuntctl`.

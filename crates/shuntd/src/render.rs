@@ -62,12 +62,13 @@ pub(crate) fn show(bridges: &Value) -> String {
         for port in list(&bridge["ports"]) {
             let _ = writeln!(
                 text,
-                "    port {} {} ({}, {}{})",
+                "    port {} {} ({}, {}{}{})",
                 number(port),
                 word(&port["name"]),
                 word(&port["type"]),
                 word(&port["link"]),
-                vlans(port)
+                vlans(port),
+                policing(port)
             );
         }
         text.extend(list(&bridge["mirrors"]).iter().map(mirror));
@@ -149,6 +150,13 @@ fn vlans(port: &Value) -> String {
         let _ = write!(text, " trunks={}", trunks.join(","));
     }
     text
+}
+
+/// Returns the limits of ingress policing of a port; empty if it has none.
+fn policing(port: &Value) -> String {
+    let limits = port["ingress_policing"].as_object().into_iter().flatten();
+    let limits: Vec<String> = limits.map(|(key, value)| format!("{key}={value}")).collect();
+    if limits.is_empty() { String::new() } else { format!(", {}", limits.join(" ")) }
 }
 
 /// Returns packet-ins by their result; `None` if there were none.
@@ -379,6 +387,16 @@ eviction thread: panicked; restart the daemon
         assert_eq!(port("trunk", None, &[]), "port 1 p1 (null, up)");
         assert_eq!(port("access", Some(10), &[]), "port 1 p1 (null, up, access tag=10)");
         assert_eq!(port("trunk", None, &[10, 20]), "port 1 p1 (null, up, trunk trunks=10,20)");
+    }
+
+    #[test]
+    fn a_port_shows_its_ingress_policing() {
+        let limits = json!({"ingress_policing_rate": 1000, "ingress_policing_burst": 80});
+        let port = json!({"name": "p1", "number": 1, "type": "null", "link": "up",
+            "vlan_mode": "access", "tag": 5, "ingress_policing": limits});
+        let shown = show(&json!([{"name": "br0", "rules": 0, "ports": [port]}]));
+        let limits = "ingress_policing_burst=80 ingress_policing_rate=1000";
+        assert!(shown.contains(&format!("up, access tag=5, {limits})")), "{shown}");
     }
 
     #[test]

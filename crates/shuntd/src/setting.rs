@@ -32,6 +32,10 @@ const PORT_KEYS: &[&str] = &[
     "vlan_mode",
     "tag",
     "trunks",
+    "ingress_policing_rate",
+    "ingress_policing_burst",
+    "ingress_policing_kpkts_rate",
+    "ingress_policing_kpkts_burst",
 ];
 
 /// A word for each key.
@@ -53,10 +57,22 @@ const EXAMPLES: &[&str] = &[
     "vlan_mode=trunk",
     "tag=10",
     "trunks=10,20",
+    "ingress_policing_rate=10000",
+    "ingress_policing_burst=8000",
+    "ingress_policing_kpkts_rate=100",
+    "ingress_policing_kpkts_burst=16",
 ];
 
 /// Keys of the VLANs of a port.
 const VLAN_KEYS: &[&str] = &["vlan_mode", "tag", "trunks"];
+
+/// Keys of the ingress policing of a port.
+const POLICING_KEYS: &[&str] = &[
+    "ingress_policing_rate",
+    "ingress_policing_burst",
+    "ingress_policing_kpkts_rate",
+    "ingress_policing_kpkts_burst",
+];
 
 const VLAN_MODES: &[(&str, PortVlanMode)] = &[
     ("access", PortVlanMode::Access),
@@ -102,7 +118,7 @@ pub(crate) fn port(name: &str, words: &[String]) -> Result<PortOptions, String> 
             "tx" => port.tx = value.into(),
             "repeat" => port.repeat = repeat(value)?,
             "peer" => value.clone_into(&mut port.peer),
-            _ if set_vlan(&mut port, key, value)? => {}
+            _ if set_vlan(&mut port, key, value)? || set_policing(&mut port, key, value)? => {}
             _ => return Err(unknown("key", key, PORT_KEYS)),
         }
     }
@@ -193,6 +209,43 @@ fn set_vlan(port: &mut PortOptions, key: &str, value: &str) -> Result<bool, Stri
         "trunks" => port.trunks = value.split(',').map(vlan).collect::<Result<_, _>>()?,
         _ => return Ok(false),
     }
+    Ok(true)
+}
+
+/// Parses the ingress policing of a port from words.
+///
+/// For example from `ingress_policing_rate=10000 ingress_policing_burst=1000`.
+///
+/// # Errors
+///
+/// Like [`port`].
+pub(crate) fn policing(name: &str, words: &[String]) -> Result<PortOptions, String> {
+    let mut port = PortOptions { name: name.to_owned(), ..PortOptions::default() };
+    for word in words {
+        let (key, value) = split(word)?;
+        if !set_policing(&mut port, key, value)? {
+            return Err(unknown("key", key, POLICING_KEYS));
+        }
+    }
+    Ok(port)
+}
+
+/// Sets an option of ingress policing; returns false for any other key.
+fn set_policing(port: &mut PortOptions, key: &str, value: &str) -> Result<bool, String> {
+    let (field, unit) = match key {
+        "ingress_policing_rate" => (&mut port.ingress_policing_rate, "kilobits per second"),
+        "ingress_policing_burst" => (&mut port.ingress_policing_burst, "kilobits"),
+        "ingress_policing_kpkts_rate" => {
+            (&mut port.ingress_policing_kpkts_rate, "thousands of packets per second")
+        }
+        "ingress_policing_kpkts_burst" => {
+            (&mut port.ingress_policing_kpkts_burst, "thousands of packets")
+        }
+        _ => return Ok(false),
+    };
+    *field = value.parse().map_err(|_| {
+        format!("{key}={value}: it is a number of {unit}, from 0 to {max}", max = u32::MAX)
+    })?;
     Ok(true)
 }
 
@@ -323,6 +376,18 @@ mod tests {
         assert_eq!((port.vlan_mode, port.tag), (Some(PortVlanMode::NativeUntagged), Some(10)));
         assert_eq!(port.trunks, [20, 30]);
         assert!(vlans("p", &words("peer=q")).is_err() && vlans("p", &words("tag=x")).is_err());
+    }
+
+    #[test]
+    fn policing_is_read_from_words() {
+        let limits = "ingress_policing_rate=1000 ingress_policing_kpkts_burst=5";
+        for port in [policing("p", &words(limits)), port("p", &words(limits))] {
+            let port = port.unwrap();
+            assert_eq!((port.ingress_policing_rate, port.ingress_policing_kpkts_burst), (1000, 5));
+        }
+        assert!(policing("p", &words("tag=5")).unwrap_err().contains("unknown key `tag`"));
+        let wrong = policing("p", &words("ingress_policing_rate=-1")).unwrap_err();
+        assert!(wrong.contains("a number of kilobits per second, from 0 to 4294967295"), "{wrong}");
     }
 
     #[test]

@@ -127,6 +127,7 @@ enum ReloadStep {
     AddBridge(BridgeOptions),
     AddPort { bridge: String, port: PortOptions },
     SetVlans(PortOptions),
+    SetPolicing(PortOptions),
     RemoveMirror { bridge: String, name: String },
     SetMirror { bridge: String, mirror: MirrorOptions },
     SetBridge(String, Vec<(&'static str, String)>),
@@ -265,6 +266,7 @@ impl ReloadStep {
             },
             Self::AddBridge(bridge) => structure.create_bridge(&bridge, policy, fill).await,
             Self::SetVlans(port) => structure.set_vlans(port).await,
+            Self::SetPolicing(port) => structure.set_ingress_policing(&port).await,
             Self::RemoveMirror { bridge, name } => {
                 match structure.remove_mirror(&bridge, &name).await {
                     Err(SwitchError::NoSuchMirror { .. }) => Ok(()),
@@ -298,6 +300,7 @@ impl ReloadStep {
             Self::RemovePort(_)
             | Self::RemoveBridge(_)
             | Self::SetVlans(_)
+            | Self::SetPolicing(_)
             | Self::RemoveMirror { .. }
             | Self::SetMirror { .. }
             | Self::SetBridge(..)
@@ -319,7 +322,9 @@ impl ReloadStep {
                     .bridges
                     .extend(before.bridges.iter().filter(|own| own.name == *name).cloned());
             }
-            Self::RemovePort(name) | Self::SetVlans(PortOptions { name, .. }) => {
+            Self::RemovePort(name)
+            | Self::SetVlans(PortOptions { name, .. })
+            | Self::SetPolicing(PortOptions { name, .. }) => {
                 let Some((bridge, port)) = find_port(before, name) else { return };
                 for own in &mut config.bridges {
                     own.ports.retain(|own| own.name != *name);
@@ -354,6 +359,7 @@ impl ReloadStep {
             Self::AddBridge(bridge) => format!("bridge {}: added", bridge.name),
             Self::AddPort { bridge, port } => format!("port {}: added to {bridge}", port.name),
             Self::SetVlans(port) => format!("port {}: VLANs set", port.name),
+            Self::SetPolicing(port) => format!("port {}: ingress policing set", port.name),
             Self::RemoveMirror { bridge, name } => format!("mirror {name}: removed from {bridge}"),
             Self::SetMirror { bridge, mirror } => {
                 format!("mirror {}: set on {bridge}", mirror.name)
@@ -401,7 +407,7 @@ fn plan(before: &Config, after: &Config) -> ReloadPlan {
     let kept: BTreeSet<&str> = old.keys().copied().filter(|name| new.contains_key(name)).collect();
     let (old_ports, new_ports) = (ports(before, &kept), ports(after, &kept));
     let is_replaced = |name: &str| match (old_ports.get(name), new_ports.get(name)) {
-        (Some(old), Some(new)) => old.0 != new.0 || !old.1.differs_in_vlans_only(new.1),
+        (Some(old), Some(new)) => old.0 != new.0 || old.1.with_runtime_keys_of(new.1) != *new.1,
         _ => true,
     };
     for name in old_ports.keys().filter(|name| is_replaced(name)) {
@@ -443,8 +449,13 @@ fn plan(before: &Config, after: &Config) -> ReloadPlan {
         if is_replaced(&port.name) {
             let (bridge, port) = (bridge.name.clone(), port.clone());
             plan.steps.push(ReloadStep::AddPort { bridge, port });
-        } else if old_ports.get(port.name.as_str()).is_some_and(|(_, old)| *old != port) {
-            plan.steps.push(ReloadStep::SetVlans(port.clone()));
+        } else if let Some((_, old)) = old_ports.get(port.name.as_str()) {
+            if !old.has_vlans_of(port) {
+                plan.steps.push(ReloadStep::SetVlans(port.clone()));
+            }
+            if old.ingress_policing() != port.ingress_policing() {
+                plan.steps.push(ReloadStep::SetPolicing(port.clone()));
+            }
         }
     }
     let without_bridges = |config: &Config| Config { bridges: Vec::new(), ..config.clone() };
@@ -486,14 +497,6 @@ fn ports<'a>(
         bridge.ports.iter().map(|port| (port.name.as_str(), (bridge.name.as_str(), port)))
     });
     ports.collect()
-}
-
-impl PortOptions {
-    /// Returns whether these options are equal apart from the VLANs.
-    fn differs_in_vlans_only(&self, other: &Self) -> bool {
-        let (vlan_mode, tag, trunks) = (self.vlan_mode, self.tag, self.trunks.clone());
-        *self == Self { vlan_mode, tag, trunks, ..other.clone() }
-    }
 }
 
 /// Returns those of `keys` that differ, and the other keys that do.

@@ -12,6 +12,7 @@ mod foreign_database;
 mod mirrors;
 mod ofctl;
 mod ovn;
+mod policing;
 mod shuntctl;
 mod vsctl;
 

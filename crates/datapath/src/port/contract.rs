@@ -167,7 +167,8 @@ impl RxReport {
         match reason {
             RxLoss::NoBuffer => self.no_buffer += 1,
             RxLoss::RingFull => self.ring_full += 1,
-            RxLoss::Refused => {}
+            // No queue polices: packet threads do.
+            RxLoss::Refused | RxLoss::Policed => {}
         }
     }
 

@@ -43,6 +43,7 @@ impl PacketThread {
             Command::Bind(port, bridge, number) => {
                 self.rx_ports.bind(port, bridge, number);
             }
+            Command::Police(port, policer) => self.rx_ports.police(port, policer.as_ref()),
             Command::Inject(injection) => self.inject(&injection),
             Command::Ping(reply) => reply(()),
             Command::Pull(reply) => {
@@ -85,12 +86,13 @@ impl PacketThread {
         let tx = TxPort::new(port, queues.tx, capabilities, traffic.clone());
         self.outputs.add(tx);
         if let Some(queue) = queues.rx {
-            self.add_receiver(ThreadReceiver { port, bridge, number, queue, traffic });
+            let policer = None;
+            self.add_receiver(ThreadReceiver { port, bridge, number, queue, traffic, policer });
         }
     }
 
     fn add_receiver(&mut self, added: ThreadReceiver) {
-        let ThreadReceiver { port, bridge, number, queue, traffic } = added;
+        let ThreadReceiver { port, bridge, number, queue, traffic, policer } = added;
         self.rx_ports.add(RxPort {
             port,
             bridge,
@@ -99,6 +101,7 @@ impl PacketThread {
             state: RxState::Open,
             may_have_more: false,
             traffic,
+            policer,
             waiting: WaitingPackets::new(self.config.waiting_per_port),
             received: 0,
             burst_start: 0,

@@ -26,6 +26,7 @@ mod endpoints;
 pub(crate) mod execute;
 mod flows;
 mod packet_in;
+mod police;
 mod packet_thread;
 mod readiness;
 mod receive;

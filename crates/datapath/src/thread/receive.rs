@@ -19,7 +19,10 @@ use crate::{
     cache::ActionLists,
     evict::owner::Owner,
     metrics::{DropReason, PortTraffic},
-    packet::buffer::{BURST, Packet},
+    packet::{
+        buffer::{BURST, Packet},
+        policer::IngressPolicer,
+    },
     port::RxQueue,
     thread::{
         execute::{ParsedPacket, recirculates},
@@ -37,6 +40,8 @@ pub(super) struct RxPort {
     /// Set if the last poll may have left packets in the queue.
     pub(super) may_have_more: bool,
     pub(super) traffic: Arc<PortTraffic>,
+    /// The limit of the packets that are received.
+    pub(super) policer: Option<Arc<IngressPolicer>>,
     /// The upcall queue: packets that missed, unchanged.
     pub(super) waiting: WaitingPackets,
     /// Number of frames that the queue has returned, refused ones included.
@@ -140,7 +145,7 @@ impl RxPorts {
     }
 
     /// Counts frames that a queue returned, refused ones included.
-    fn count_received(&mut self, index: usize, count: u64) {
+    pub(super) fn count_received(&mut self, index: usize, count: u64) {
         let port = &mut self.list[index];
         if port.received == port.finished {
             #[expect(clippy::cast_possible_truncation, reason = "at most DATAPATH_PORT_MAX + 1")]
@@ -344,6 +349,7 @@ impl PacketThread {
             }
             Err(_) => self.rx_ports.close(input, RxState::Broken),
         }
+        self.police_batch(input);
         self.batch.packets.len()
     }
 

@@ -16,6 +16,8 @@ mod learn;
 mod meters;
 #[path = "patches.rs"]
 mod patches;
+#[path = "policing.rs"]
+mod policing;
 #[path = "recirculation.rs"]
 mod recirculation;
 #[path = "sleep.rs"]

@@ -1,20 +1,6 @@
 //! Meters: rate limits that rules share (OpenFlow 1.3.5, 5.7).
 //!
-//! A band is a token bucket that fills at its rate, up to its burst. A packet that finds too few
-//! tokens exceeds the band. A band stores the time at which it will be full again, and not its
-//! tokens. This is the virtual scheduling of the generic cell rate algorithm (ITU-T I.371, annex
-//! A):
-//!
-//! ```text
-//!   owed     = max(full_at - now, 0)          the time that fills the missing tokens
-//!   exceeded = owed + cost > burst            cost: the time that fills the tokens of the packet
-//!   full_at  = now + owed + cost              unless exceeded
-//! ```
-//!
-//! So a band is one atomic word. Threads share it without a lock, and together they let through as
-//! much as one thread would. Times are in ticks of 1/32 ns. The cost of a packet is rounded down to
-//! ticks, which lets through at most one tick per packet too much: 0.06 % with the shortest frames
-//! at 10 Gbit/s.
+//! A band is a [`TokenBucket`], which threads share without a lock.
 //!
 //! Threads could take slices of a bucket and spend them alone. They do not: the meter and its
 //! counters are exact as they are, at any time and for any number of threads.
@@ -24,13 +10,11 @@
 //! second unless it is given. All bands take tokens, whatever the others do. Of several exceeded
 //! bands the one with the highest rate acts.
 
-use std::{
-    iter,
-    sync::atomic::{AtomicU64, Ordering},
-};
+use std::iter;
 
 use crate::{
     id::{BridgeId, MeterId},
+    meters::token_bucket::TokenBucket,
     packet_count::{PacketCount, PacketTotals},
     time::Time,
 };
@@ -139,7 +123,7 @@ pub struct Meter {
     /// Time of the addition; changes do not count.
     pub created: Time,
     entered: PacketCount,
-    buckets: Box<[TokenBucket]>,
+    states: Box<[BandState]>,
 }
 
 /// The verdict of a meter on a packet.
@@ -153,23 +137,16 @@ pub enum MeterVerdict {
     Remark(u8),
 }
 
-/// The token bucket of a band.
+/// The state of a band that threads share.
 #[derive(Debug)]
-struct TokenBucket {
-    /// Time at which the bucket will be full again, if nothing is taken until then.
-    full_at: AtomicU64,
-    /// Time that fills the bucket from empty.
-    burst: u64,
+struct BandState {
+    bucket: TokenBucket,
     /// Packets that exceeded the band while no other band acted.
     acted: PacketCount,
 }
 
-const TICKS_PER_NANOSECOND: u64 = 32;
-const TICKS_PER_SECOND: u64 = TICKS_PER_NANOSECOND * 1_000_000_000;
 /// Bits of a kilobit.
 const KILOBIT: u64 = 1000;
-/// The longest time that a bucket takes to fill: four and a half years.
-const BURST_MAX: u64 = 1 << 62;
 
 impl Meter {
     /// The most bands of one meter.
@@ -187,16 +164,16 @@ impl Meter {
     pub fn admit(&self, now: Time, bytes: usize) -> MeterVerdict {
         let length = bytes as u64;
         self.entered.credit(1, length);
-        let now = ticks(now);
-        let mut acting: Option<(&MeterBand, &TokenBucket)> = None;
-        for (band, bucket) in iter::zip(&self.config.bands, &self.buckets) {
-            let is_exceeded = !bucket.take(now, self.config.unit.cost(band, length));
+        let tokens = self.config.unit.tokens(length);
+        let mut acting: Option<(&MeterBand, &BandState)> = None;
+        for (band, state) in iter::zip(&self.config.bands, &self.states) {
+            let is_exceeded = !state.bucket.take(now, tokens);
             if is_exceeded && acting.is_none_or(|(other, _)| other.rate < band.rate) {
-                acting = Some((band, bucket));
+                acting = Some((band, state));
             }
         }
-        let Some((band, bucket)) = acting else { return MeterVerdict::Pass };
-        bucket.acted.credit(1, length);
+        let Some((band, state)) = acting else { return MeterVerdict::Pass };
+        state.acted.credit(1, length);
         match band.kind {
             MeterBandKind::Drop => MeterVerdict::Drop,
             MeterBandKind::DscpRemark { precedence } => MeterVerdict::Remark(precedence),
@@ -208,8 +185,8 @@ impl Meter {
     /// `bands` are those that each band acted on.
     pub fn credit(&self, entered: PacketTotals, bands: &[PacketTotals]) {
         self.entered.credit(entered.packets, entered.bytes);
-        for (bucket, acted) in iter::zip(&self.buckets, bands) {
-            bucket.acted.credit(acted.packets, acted.bytes);
+        for (state, acted) in iter::zip(&self.states, bands) {
+            state.acted.credit(acted.packets, acted.bytes);
         }
     }
 
@@ -222,7 +199,7 @@ impl Meter {
     /// Returns the packets and bytes that each band acted on.
     #[must_use]
     pub fn band_totals(&self) -> Vec<PacketTotals> {
-        self.buckets.iter().map(|bucket| bucket.acted.totals()).collect()
+        self.states.iter().map(|state| state.acted.totals()).collect()
     }
 
     /// Returns whether the meter may change packets.
@@ -239,55 +216,35 @@ impl Meter {
         created: Time,
         now: Time,
     ) -> Self {
-        let bucket = |band: &MeterBand| TokenBucket {
-            full_at: AtomicU64::new(ticks(now)),
-            burst: config.burst_ticks(band),
+        let state = |band: &MeterBand| BandState {
+            bucket: config.bucket(band, now),
             acted: PacketCount::default(),
         };
-        let buckets = config.bands.iter().map(bucket).collect();
-        Self { id, bridge, config, created, entered: PacketCount::default(), buckets }
+        let states = config.bands.iter().map(state).collect();
+        Self { id, bridge, config, created, entered: PacketCount::default(), states }
     }
 }
 
 impl MeterConfig {
-    /// Returns the time that fills the bucket of a band from empty.
-    fn burst_ticks(&self, band: &MeterBand) -> u64 {
+    /// Returns the full bucket of a band.
+    fn bucket(&self, band: &MeterBand, now: Time) -> TokenBucket {
         let is_given = self.burst && band.burst_size > 0;
-        let burst = u64::from(if is_given { band.burst_size } else { band.rate });
-        let whole = match self.unit {
-            // A multiple of the cost of a packet, so that a whole number of packets fits.
-            MeterUnit::Packets => u128::from(burst) * u128::from(self.unit.cost(band, 0)),
-            MeterUnit::Kilobits => {
-                u128::from(burst) * u128::from(TICKS_PER_SECOND) / u128::from(band.rate.max(1))
-            }
-        };
-        // A larger burst than the limit is the limit in any case.
-        u64::try_from(whole).unwrap_or(u64::MAX).min(BURST_MAX)
-    }
-}
-
-impl MeterUnit {
-    /// Returns the time in which a band fills the tokens of a packet.
-    const fn cost(self, band: &MeterBand, bytes: u64) -> u64 {
-        let rate = if band.rate == 0 { 1 } else { band.rate as u64 };
-        match self {
-            Self::Packets => TICKS_PER_SECOND / rate,
-            Self::Kilobits => {
-                (bytes.saturating_mul(8)).saturating_mul(TICKS_PER_SECOND / KILOBIT) / rate
-            }
+        let burst = if is_given { band.burst_size } else { band.rate };
+        let [rate, burst] = [band.rate, burst].map(u64::from);
+        match self.unit {
+            MeterUnit::Packets => TokenBucket::of_packets(rate, burst, now),
+            MeterUnit::Kilobits => TokenBucket::of_bits(rate * KILOBIT, burst * KILOBIT, now),
         }
     }
 }
 
-impl TokenBucket {
-    /// Takes tokens from the bucket, if there are enough.
-    fn take(&self, now: u64, cost: u64) -> bool {
-        let take = |full_at: u64| {
-            let owed = full_at.wrapping_sub(now).cast_signed().max(0).cast_unsigned();
-            let owed = owed.saturating_add(cost);
-            (owed <= self.burst).then(|| now.wrapping_add(owed))
-        };
-        self.full_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+impl MeterUnit {
+    /// Returns the tokens of a packet.
+    const fn tokens(self, bytes: u64) -> u64 {
+        match self {
+            Self::Packets => 1,
+            Self::Kilobits => bytes.saturating_mul(8),
+        }
     }
 }
 
@@ -299,13 +256,6 @@ impl PartialEq for Meter {
 }
 
 impl Eq for Meter {}
-
-/// Returns a time in ticks.
-///
-/// Ticks wrap around every 18 years; compared times lie within 9 years.
-const fn ticks(time: Time) -> u64 {
-    time.nanoseconds().wrapping_mul(TICKS_PER_NANOSECOND)
-}
 
 /// Returns a DSCP with its drop precedence raised by `levels`, up to the highest.
 ///

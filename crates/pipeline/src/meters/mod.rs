@@ -2,3 +2,4 @@
 
 pub(crate) mod meter;
 pub(crate) mod meter_mods;
+pub(crate) mod token_bucket;

@@ -52,6 +52,8 @@ commands! {
     "shunt/save" "", 0..=0, Read, save, "Return the state of the switch: `shuntctl save`";
     "shunt/set-bridge" "name key=value [key=value..]", 2..=WORDS_MAX, Change, set_bridge,
         "Change a bridge: `shuntctl set-br`";
+    "shunt/set-policing" "port [key=value..]", 1..=WORDS_MAX, Change, set_policing,
+        "Limit the packets that a port receives: `shuntctl set-policing`";
     "shunt/set-vlans" "port [key=value..]", 1..=WORDS_MAX, Change, set_vlans,
         "Set the VLANs of a port: `shuntctl set-vlans`";
     "shunt/show" "", 0..=0, Read, show, "Show bridges, ports and controllers: `shuntctl show`";
@@ -178,6 +180,11 @@ async fn save(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
 async fn set_bridge(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let Some((name, words)) = arguments.split_first() else { return Err(missing()) };
     done(methods.switch.set_bridge(name, &setting::bridge_changes(words)?).await)
+}
+
+async fn set_policing(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    let Some((name, words)) = arguments.split_first() else { return Err(missing()) };
+    done(methods.switch.set_ingress_policing(&setting::policing(name, words)?).await)
 }
 
 async fn set_vlans(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {

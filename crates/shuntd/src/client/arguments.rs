@@ -78,6 +78,7 @@ pub(super) enum Command {
         /// The default type is af_packet.
         /// VLANs: tag=VLAN, trunks=VLAN,VLAN..,
         /// vlan_mode=access|trunk|native-tagged|native-untagged.
+        /// Limits of received packets: the keys of set-policing.
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
@@ -97,6 +98,23 @@ pub(super) enum Command {
         name: String,
         /// Set vlan_mode=access|trunk|native-tagged|native-untagged, tag=VLAN,
         /// trunks=VLAN,VLAN..
+        #[arg(value_name = "KEY=VALUE")]
+        settings: Vec<String>,
+    },
+    /// Limit the rate of the packets that a port receives.
+    ///
+    /// `set-policing eth1 ingress_policing_rate=10000 ingress_policing_burst=1000`.
+    ///
+    /// Packets above a rate are dropped, and counted as `rx_policed`. Omitted keys are reset to their
+    /// defaults. Without any key the port has no limit.
+    SetPolicing {
+        /// Name of the port.
+        name: String,
+        /// Set ingress_policing_rate=KILOBITS_PER_SECOND, ingress_policing_burst=KILOBITS,
+        /// ingress_policing_kpkts_rate=KILOPACKETS_PER_SECOND,
+        /// ingress_policing_kpkts_burst=KILOPACKETS.
+        ///
+        /// A rate of 0 is no limit. A burst of 0 is 8000 kilobits, or 16 kilopackets.
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },

@@ -90,6 +90,8 @@ fn closed_listener(controller: &ControllerStatus) -> Option<(&str, &str)> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use shunt_switch::{PacketInTotals, config::PortVlanMode};
 
     use super::*;
@@ -108,6 +110,7 @@ mod tests {
             vlan_mode: PortVlanMode::Trunk,
             tag: None,
             trunks: Vec::new(),
+            ingress_policing: BTreeMap::new(),
             rx_packets: 0,
             rx_bytes: 0,
             rx_dropped: 0,

@@ -34,6 +34,7 @@ fn bridge_status() -> BridgeStatus {
         vlan_mode: PortVlanMode::Trunk,
         tag: None,
         trunks: Vec::new(),
+        ingress_policing: BTreeMap::new(),
         rx_packets: 1,
         rx_bytes: 2,
         rx_dropped: 3,

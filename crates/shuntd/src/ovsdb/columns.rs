@@ -31,7 +31,17 @@ pub(super) const TABLES: [FollowedTable; 6] = [
     },
     FollowedTable {
         name: "Interface",
-        read: &["mtu_request", "name", "ofport_request", "options", "type"],
+        read: &[
+            "ingress_policing_burst",
+            "ingress_policing_kpkts_burst",
+            "ingress_policing_kpkts_rate",
+            "ingress_policing_rate",
+            "mtu_request",
+            "name",
+            "ofport_request",
+            "options",
+            "type",
+        ],
         written: &[
             "admin_state",
             "duplex",

@@ -20,6 +20,8 @@ pub(super) struct DesiredBridges {
     pub(super) bridges: BTreeMap<String, DesiredBridge>,
     /// Interfaces that cannot be a port, with the reason.
     pub(super) refused_interfaces: BTreeMap<RowUuid, String>,
+    /// Interfaces with a setting that their port does not have, with the reason.
+    pub(super) refused_settings: BTreeMap<RowUuid, String>,
     /// Controllers that cannot be used, with the reason.
     pub(super) refused_controllers: BTreeMap<RowUuid, String>,
     /// Mirrors without an output, with the reason.
@@ -172,10 +174,16 @@ impl DesiredBridges {
             bridge.local = Some(interface.uuid());
             bridge.options.local = LocalPort::Tap;
             bridge.options.mtu = unsigned(interface.integer("mtu_request"));
+            self.refuse_policing(*interface);
             return;
         }
         match port_options(port, *interface, &self.vhost_folder) {
-            Ok(options) => {
+            Ok(mut options) => {
+                if options.kind == PortType::Patch {
+                    self.refuse_policing(*interface);
+                } else {
+                    set_ingress_policing(&mut options, *interface);
+                }
                 let last_number = unsigned(interface.integer("ofport"));
                 let port = DesiredPort { options, last_number, interface: interface.uuid() };
                 bridge.ports.insert(name.to_owned(), port);
@@ -183,6 +191,25 @@ impl DesiredBridges {
             Err(reason) => drop(self.refused_interfaces.insert(interface.uuid(), reason)),
         }
     }
+
+    /// Notes that an interface cannot have its ingress policing.
+    fn refuse_policing(&mut self, interface: RowView<'_>) {
+        let mut limits = PortOptions::default();
+        set_ingress_policing(&mut limits, interface);
+        if limits.ingress_policing_rate > 0 || limits.ingress_policing_kpkts_rate > 0 {
+            let reason = "local ports and patch ports have no ingress policing: limit the ports \
+                          at which packets arrive";
+            self.refused_settings.insert(interface.uuid(), reason.to_owned());
+        }
+    }
+}
+
+fn set_ingress_policing(options: &mut PortOptions, interface: RowView<'_>) {
+    let limit = |column| unsigned(interface.integer(column));
+    options.ingress_policing_rate = limit("ingress_policing_rate");
+    options.ingress_policing_burst = limit("ingress_policing_burst");
+    options.ingress_policing_kpkts_rate = limit("ingress_policing_kpkts_rate");
+    options.ingress_policing_kpkts_burst = limit("ingress_policing_kpkts_burst");
 }
 
 fn port_options(

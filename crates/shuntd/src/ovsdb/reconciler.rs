@@ -76,6 +76,7 @@ impl Reconciler {
     pub(super) async fn apply(&mut self, desired: &DesiredBridges) -> ApplyErrors {
         let mut errors = ApplyErrors {
             interfaces: desired.refused_interfaces.clone(),
+            settings: desired.refused_settings.clone(),
             controllers: desired.refused_controllers.clone(),
             ..ApplyErrors::default()
         };
@@ -105,7 +106,7 @@ impl Reconciler {
             };
             set_normal_rule(&self.switch, applied, bridge).await;
             set_bridge(&self.switch, bridge, &mut errors).await;
-            set_vlans(&self.switch, applied, bridge, &mut errors).await;
+            set_ports(&self.switch, applied, bridge, &mut errors).await;
             add_ports(&self.switch, applied, bridge, &mut errors).await;
             if let Err(error) = set_mirrors(&self.switch, bridge).await {
                 let rows = bridge.mirrors.values().copied();
@@ -212,11 +213,10 @@ fn is_same_bridge(old: &BridgeOptions, new: &BridgeOptions) -> bool {
 
 /// Returns whether a port can stay.
 ///
-/// Only its VLANs differ, or the request for its number has gone.
+/// Only keys differ that change at run time, or the request for its number has gone.
 fn is_same_port(old: &PortOptions, new: &PortOptions) -> bool {
     let number = if new.number == 0 { 0 } else { old.number };
-    let (vlan_mode, tag, trunks) = (new.vlan_mode, new.tag, new.trunks.clone());
-    *new == PortOptions { number, vlan_mode, tag, trunks, ..old.clone() }
+    *new == PortOptions { number, ..old.with_runtime_keys_of(new) }
 }
 
 /// Returns the options of a running bridge.
@@ -309,8 +309,8 @@ async fn remove_ports(
     }
 }
 
-/// Sets the VLANs of the ports that stay.
-async fn set_vlans(
+/// Sets the VLANs and the ingress policing of the ports that stay.
+async fn set_ports(
     switch: &Switch,
     applied: &mut AppliedBridge,
     bridge: &DesiredBridge,
@@ -324,15 +324,15 @@ async fn set_vlans(
             continue;
         }
         old.clone_from(&new.options);
-        let vlans = |port: &PortOptions| (port.vlan_mode, port.tag, port.trunks.clone());
-        if vlans(&port) == vlans(old) {
-            continue;
+        let mut set = Ok(());
+        if !port.has_vlans_of(old) {
+            set = switch.set_vlans(new.options.clone()).await;
         }
-        match switch.set_vlans(new.options.clone()).await {
-            Ok(()) => info!("port {}: VLANs set by OVSDB", port.name),
-            Err(error) => {
-                errors.settings.insert(new.interface, with_causes(&error));
-            }
+        if port.ingress_policing() != old.ingress_policing() {
+            set = set.and(switch.set_ingress_policing(&new.options).await);
+        }
+        if let Err(error) = set {
+            errors.settings.insert(new.interface, with_causes(&error));
         }
     }
 }

@@ -51,6 +51,25 @@ fn reload_reports_each_change() {
     assert!(daemon.answer(&["settings"]).contains("7000"));
 }
 
+#[test]
+fn ingress_policing_changes_at_run_time() {
+    let daemon = Daemon::start(&format!("{BRIDGE}{}", port("p1")));
+    let limited = format!("{BRIDGE}{}ingress_policing_rate = 800\n", port("p1"));
+    write(&daemon, &limited);
+    assert_eq!(daemon.answer(&["reload"]), "port p1: ingress policing set\n");
+    assert!(daemon.answer(&["show"]).contains("(null, up, ingress_policing_rate=800)"));
+    daemon.answer(&["set-policing", "p1", "ingress_policing_kpkts_rate=5"]);
+    assert!(daemon.answer(&["show"]).contains("(null, up, ingress_policing_kpkts_rate=5)"));
+    let saved = daemon.answer(&["save"]);
+    assert!(saved.contains("\"ingress_policing_kpkts_rate\": 5"), "{saved}");
+    let error = daemon.error_text(&["set-policing", "p1", "ingress_policing_rat=5"]);
+    assert!(error.contains("did you mean `ingress_policing_rate`?"), "{error}");
+    let error = daemon.error_text(&["set-policing", "br0", "ingress_policing_rate=5"]);
+    assert!(error.contains("a local port has no ingress policing"), "{error}");
+    daemon.answer(&["set-policing", "p1"]);
+    assert!(daemon.answer(&["show"]).contains("(null, up)"));
+}
+
 /// A key is named until the file agrees with the running daemon again.
 #[test]
 fn a_reload_compares_with_what_runs() {

@@ -102,6 +102,14 @@ pub struct PortOptions {
     ///
     /// 0 means untagged frames; empty: all VLANs.
     pub trunks: Vec<u16>,
+    /// Maximum rate of received bits, in kilobits per second; 0: no limit.
+    pub ingress_policing_rate: u32,
+    /// Burst above this rate in kilobits; 0: 8000.
+    pub ingress_policing_burst: u32,
+    /// Maximum rate of received packets, in thousands per second; 0: no limit.
+    pub ingress_policing_kpkts_rate: u32,
+    /// Burst above this rate in thousands of packets; 0: 16.
+    pub ingress_policing_kpkts_burst: u32,
 }
 
 /// The VLAN mode of a port (`vlan_mode` of `ovs-vswitchd.conf.db(5)`).

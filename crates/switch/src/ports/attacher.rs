@@ -530,11 +530,12 @@ fn receivers(
     entered: &mut BridgePort,
 ) -> impl Iterator<Item = (usize, ThreadReceiver)> {
     let held = std::mem::take(&mut entered.held_queues);
-    let (number, traffic) = (entered.number, &entered.traffic);
+    let (number, traffic, policer) = (entered.number, &entered.traffic, &entered.policer);
     let port = entered.datapath;
     held.into_iter().filter_map(move |(thread, queue)| {
         let (port, traffic) = (port?, Arc::clone(traffic.get(thread)?));
-        Some((thread, ThreadReceiver { port, bridge, number, queue, traffic }))
+        let policer = policer.clone();
+        Some((thread, ThreadReceiver { port, bridge, number, queue, traffic, policer }))
     })
 }
 

@@ -1,4 +1,4 @@
-//! Bridges and their ports: names, numbers, devices, VLANs, and captures.
+//! Bridges and their ports: names, numbers, devices, VLANs, rate limits, and captures.
 
 pub(crate) mod attacher;
 pub(crate) mod bridges;
@@ -8,6 +8,7 @@ pub(crate) mod exclusive;
 pub(crate) mod link_events;
 pub(crate) mod names;
 pub(crate) mod numbers;
+pub(crate) mod policing;
 pub(crate) mod port;
 pub(crate) mod registry;
 pub(crate) mod vlans;

@@ -7,6 +7,7 @@ use std::{
 
 use shunt_datapath::{
     metrics::PortTraffic,
+    packet::policer::IngressPolicer,
     port::{Port, PortCounters, PortSpec, RxQueue, tap::TapSettings},
 };
 use shunt_flow::PortNo;
@@ -37,6 +38,8 @@ pub(crate) struct BridgePort {
     pub(crate) held_queues: Vec<(usize, Box<dyn RxQueue>)>,
     /// Counters of each packet thread; they stay while the port is closed.
     pub(crate) traffic: Vec<Arc<PortTraffic>>,
+    /// Rate limit of received packets, which all packet threads share.
+    pub(crate) policer: Option<Arc<IngressPolicer>>,
     /// Port configuration set by controllers.
     pub(crate) config: PortConfig,
     /// Hardware address.
@@ -57,6 +60,7 @@ impl BridgePort {
         added: Time,
     ) -> Self {
         let traffic = (0..threads).map(|_| Arc::new(PortTraffic::default())).collect();
+        let policer = IngressPolicer::new(settings.ingress_policing(), added).map(Arc::new);
         Self {
             settings,
             number,
@@ -67,6 +71,7 @@ impl BridgePort {
             receivers: Vec::new(),
             held_queues: Vec::new(),
             traffic,
+            policer,
             config: PortConfig::default(),
             mac: [0; 6],
             link_up: false,

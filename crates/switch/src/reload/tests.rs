@@ -55,6 +55,18 @@ fn vlans_change_without_a_new_port() {
 }
 
 #[test]
+fn policing_changes_without_a_new_port() {
+    let limited = PortOptions { ingress_policing_rate: 1000, ..port("p1") };
+    let before = config(&[bridge("br0", &[port("p1")])]);
+    let after = config(&[bridge("br0", std::slice::from_ref(&limited))]);
+    let steps = plan(&before, &after).steps;
+    assert_eq!(steps, [ReloadStep::SetPolicing(limited)]);
+    let mut undone = after;
+    steps.iter().for_each(|step| step.undo(&before, &mut undone));
+    assert_eq!(undone, before);
+}
+
+#[test]
 fn mirrors_come_and_go() {
     let mirror = |name: &str, output_vlan| MirrorOptions {
         name: name.into(),

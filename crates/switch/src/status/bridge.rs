@@ -1,6 +1,6 @@
 //! The status of bridges, ports and controllers.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::Serialize;
 use shunt_datapath::{DropReason, RxLoss, metrics::PortTraffic};
@@ -139,11 +139,13 @@ pub struct BridgePortStatus {
     pub tag: Option<u16>,
     /// Further VLANs of the port; empty: all that its mode allows.
     pub trunks: Vec<u16>,
+    /// Limits of received packets, by their keys; those that are 0 are omitted.
+    pub ingress_policing: BTreeMap<&'static str, u32>,
     /// Packets received.
     pub rx_packets: u64,
     /// Bytes received.
     pub rx_bytes: u64,
-    /// Frames dropped on receipt, by the port or by the system.
+    /// Frames dropped on receipt, by the port, its ingress policing or the system.
     pub rx_dropped: u64,
     /// Packets sent.
     pub tx_packets: u64,
@@ -158,7 +160,7 @@ pub struct BridgePortStatus {
 /// Packets that were dropped at a port, for one reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct PortDrops {
-    /// Direction: `rx` before a packet thread received them, or `tx`.
+    /// Direction: `rx` before a packet thread looked them up, or `tx`.
     pub direction: &'static str,
     /// Reason.
     pub reason: &'static str,
@@ -255,6 +257,7 @@ fn port_status(bridges: &BridgeRegistry, bridge: &str, port: &BridgePort) -> Bri
         vlan_mode: port.settings.effective_vlan_mode(),
         tag: port.settings.tag,
         trunks: port.settings.trunks.clone(),
+        ingress_policing: port.settings.ingress_policing_keys().collect(),
         rx_packets: sum(|traffic| traffic.rx_packets.get()),
         rx_bytes: sum(|traffic| traffic.rx_bytes.get()),
         rx_dropped: dropped("rx"),

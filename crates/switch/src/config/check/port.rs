@@ -43,7 +43,9 @@ impl PortOptions {
                 return Err(ConfigError::at(setting, SwitchError::Range { setting, value, range }));
             }
         }
-        let Some((field, problem)) = self.vlan_problem().or_else(|| self.problem()) else {
+        let Some((field, problem)) =
+            self.vlan_problem().or_else(|| self.policing_problem()).or_else(|| self.problem())
+        else {
             return Ok(());
         };
         let port = self.name.clone();

@@ -1,0 +1,39 @@
+//! The rate limit of received packets (ingress policing).
+
+use std::{slice, sync::Arc};
+
+use shunt_pipeline::DatapathPort;
+
+use super::{PacketThread, receive::RxPorts};
+use crate::{metrics::RxLoss, packet::policer::IngressPolicer};
+
+impl RxPorts {
+    /// Sets the limit of the packets that are received from a port; `None` ends it.
+    pub(super) fn police(&mut self, port: DatapathPort, policer: Option<&Arc<IngressPolicer>>) {
+        for own in self.list.iter_mut().filter(|own| own.port == port) {
+            own.policer = policer.cloned();
+        }
+    }
+}
+
+impl PacketThread {
+    /// Drops the packets of the burst that exceed the limit of their port.
+    ///
+    /// Costs one branch for each burst while the port has no limit.
+    #[inline]
+    pub(super) fn police_batch(&mut self, input: usize) {
+        let Some(policer) = &self.rx_ports.list[input].policer else { return };
+        let packets = &mut self.batch.packets;
+        let received = packets.len();
+        let exceeding = packets.extract_if(.., |packet| !policer.admit(self.now, packet.len()));
+        for packet in exceeding {
+            self.outputs.taps.at_drop(slice::from_ref(&packet));
+            self.pool.give(packet);
+        }
+        let dropped = (received - packets.len()) as u64;
+        if dropped > 0 {
+            self.rx_ports.list[input].traffic.rx_lost[RxLoss::Policed as usize].add(dropped);
+            self.rx_ports.count_received(input, dropped);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Ingress policing on packet threads: which packets pass, and where the others are counted.
+
+use std::{sync::Arc, time::Duration};
+
+use shunt_datapath::{
+    BURST, Command, RxLoss,
+    metrics::PortTraffic,
+    packet::policer::{IngressPolicer, IngressPolicing},
+};
+use shunt_flow::{Match, PortNo, testing::packet::PacketBuilder};
+use shunt_pipeline::DatapathPort;
+
+use crate::harness::{BRIDGE, Switch, output, rule};
+
+/// Bytes of the frames.
+const LENGTH: usize = 100;
+
+fn frame() -> Vec<u8> {
+    let packet = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]);
+    let frame = packet.udp(1000, 53).payload(vec![7; LENGTH - 42]).build();
+    assert_eq!(frame.len(), LENGTH);
+    frame
+}
+
+/// A switch that forwards from port 1 and 2 to port 3.
+fn forwarding(threads: u16) -> Switch {
+    let mut switch = Switch::new(threads, 3, super::thread_config());
+    switch.modify([rule(1, Match::any(), vec![output(3)]).into()]);
+    switch
+}
+
+fn police(switch: &mut Switch, port: u32, limits: IngressPolicing) {
+    let policer = IngressPolicer::new(limits, switch.now).map(Arc::new);
+    for control in &mut switch.controls {
+        control.send(Command::Police(DatapathPort::new(port), policer.clone())).unwrap();
+    }
+    switch.settle();
+}
+
+fn policed(switch: &Switch, port: u32) -> u64 {
+    let lost = |traffic: &Arc<PortTraffic>| traffic.rx_lost[RxLoss::Policed as usize].get();
+    switch.traffic[&port].iter().map(lost).sum()
+}
+
+/// Sends frames in bursts, and returns how many have left.
+fn passed(switch: &mut Switch, thread: usize, port: u32, count: usize) -> usize {
+    for sent in 0..count {
+        assert!(switch.send(thread, port, &frame()));
+        if sent % BURST == BURST - 1 {
+            switch.settle();
+        }
+    }
+    switch.settle();
+    assert_eq!(switch.counters(thread).unaccounted(), 0);
+    switch.receive(thread, 3).len()
+}
+
+#[test]
+fn a_policed_port_passes_its_burst_and_its_rate() {
+    let mut switch = forwarding(1);
+    // A burst of ten frames, and ten frames in a second.
+    police(&mut switch, 1, IngressPolicing { kbps: 8, burst_kb: 8, ..Default::default() });
+    for (wait, expected) in [(0, 10), (50, 0), (50, 1), (500, 5), (60_000, 10)] {
+        switch.wait(Duration::from_millis(wait));
+        assert_eq!(passed(&mut switch, 0, 1, 40), expected, "after {wait} ms");
+    }
+    assert_eq!(policed(&switch, 1), 200 - 26);
+    assert_eq!(switch.counters(0).received.get(), 26);
+    assert_eq!((passed(&mut switch, 0, 2, 40), policed(&switch, 2)), (40, 0), "another port");
+    police(&mut switch, 1, IngressPolicing::default());
+    assert_eq!(passed(&mut switch, 0, 1, 40), 40, "the limit has ended");
+}
+
+#[test]
+fn a_port_with_two_threads_has_one_rate() {
+    let mut switch = forwarding(2);
+    let limits = IngressPolicing { kpkts_rate: 1, kpkts_burst: 1, ..Default::default() };
+    police(&mut switch, 1, limits);
+    let both: usize = (0..2).map(|thread| passed(&mut switch, thread, 1, 600)).sum();
+    assert_eq!((both, policed(&switch, 1)), (1000, 200));
+}
+
+#[test]
+fn a_removed_port_forgets_its_limit() {
+    let mut switch = forwarding(1);
+    police(&mut switch, 1, IngressPolicing { kbps: 8, burst_kb: 8, ..Default::default() });
+    switch.add_port(1, BRIDGE, PortNo::new(1));
+    switch.settle();
+    assert_eq!(passed(&mut switch, 0, 1, 40), 40);
+}

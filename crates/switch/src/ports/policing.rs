@@ -1,0 +1,175 @@
+//! Ingress policing of ports: its keys, and its change at run time.
+
+use std::sync::Arc;
+
+use shunt_datapath::{
+    Command,
+    packet::policer::{IngressPolicer, IngressPolicing},
+};
+use shunt_flow::PortNo;
+use shunt_pipeline::{DatapathPort, Time};
+
+use crate::{
+    Switch,
+    config::{PortOptions, PortType},
+    error::SwitchError,
+    ports::bridges::Bridges,
+    threads::data_plane::DataPlane,
+};
+
+/// A new limit of a port that packet threads have.
+pub(crate) struct PolicingChange {
+    port: DatapathPort,
+    policer: Option<Arc<IngressPolicer>>,
+}
+
+impl Switch {
+    /// Sets the limits of ingress policing of a port to those of `port`.
+    ///
+    /// All other settings of the port stay. Returns when no packet passes by the old limits.
+    /// Limits that change start with full bursts.
+    ///
+    /// # Errors
+    ///
+    /// If the port does not exist, or is a patch port or a local port.
+    pub async fn set_ingress_policing(&self, port: &PortOptions) -> Result<(), SwitchError> {
+        self.control.structure().await.set_ingress_policing(port).await
+    }
+}
+
+impl PortOptions {
+    /// Returns the limits of ingress policing.
+    #[must_use]
+    pub const fn ingress_policing(&self) -> IngressPolicing {
+        IngressPolicing {
+            kbps: self.ingress_policing_rate,
+            burst_kb: self.ingress_policing_burst,
+            kpkts_rate: self.ingress_policing_kpkts_rate,
+            kpkts_burst: self.ingress_policing_kpkts_burst,
+        }
+    }
+
+    /// Returns the keys of ingress policing that are not 0, with their values.
+    pub(crate) fn ingress_policing_keys(&self) -> impl Iterator<Item = (&'static str, u32)> {
+        let keys = [
+            ("ingress_policing_rate", self.ingress_policing_rate),
+            ("ingress_policing_burst", self.ingress_policing_burst),
+            ("ingress_policing_kpkts_rate", self.ingress_policing_kpkts_rate),
+            ("ingress_policing_kpkts_burst", self.ingress_policing_kpkts_burst),
+        ];
+        keys.into_iter().filter(|(_, value)| *value > 0)
+    }
+
+    /// Returns these options with the limits of ingress policing of `other`.
+    #[must_use]
+    pub fn with_ingress_policing_of(&self, other: &Self) -> Self {
+        Self {
+            ingress_policing_rate: other.ingress_policing_rate,
+            ingress_policing_burst: other.ingress_policing_burst,
+            ingress_policing_kpkts_rate: other.ingress_policing_kpkts_rate,
+            ingress_policing_kpkts_burst: other.ingress_policing_kpkts_burst,
+            ..self.clone()
+        }
+    }
+
+    /// Returns these options with those of `other` that change while the port is open.
+    ///
+    /// They are the VLANs and the limits of ingress policing.
+    #[must_use]
+    pub fn with_runtime_keys_of(&self, other: &Self) -> Self {
+        Self {
+            vlan_mode: other.vlan_mode,
+            tag: other.tag,
+            trunks: other.trunks.clone(),
+            ..self.with_ingress_policing_of(other)
+        }
+    }
+
+    /// Returns whether the VLANs of both ports are equal.
+    #[must_use]
+    pub fn has_vlans_of(&self, other: &Self) -> bool {
+        let vlans = |own: &Self| (own.vlan_mode, own.tag, own.trunks.clone());
+        vlans(self) == vlans(other)
+    }
+
+    /// Returns the field of ingress policing that a patch port has, and why it may not.
+    pub(crate) fn policing_problem(&self) -> Option<(&'static str, &'static str)> {
+        let is_limited = self.ingress_policing() != IngressPolicing::default();
+        (is_limited && self.kind == PortType::Patch).then_some((
+            "ingress_policing_rate",
+            "a patch port has no ingress policing: limit the port at which packets arrive",
+        ))
+    }
+}
+
+impl Bridges {
+    /// Stores the limits of `limits`; other options are ignored.
+    ///
+    /// Returns the change for the packet threads, or `None` if the limits stay as they are.
+    pub(crate) fn set_ingress_policing(
+        &self,
+        limits: &PortOptions,
+        now: Time,
+    ) -> Result<Option<PolicingChange>, SwitchError> {
+        let mut bridges = self.lock();
+        let (bridge, port) = bridges.find_port(&limits.name)?;
+        let (bridge, number) = (bridge.id, port.number);
+        if number == PortNo::LOCAL {
+            let problem =
+                "a local port has no ingress policing: limit the other ports of its bridge";
+            return Err(SwitchError::PortSetting { port: limits.name.clone(), problem });
+        }
+        let changed = port.settings.with_ingress_policing_of(limits);
+        changed.check()?;
+        let Some(port) = bridges.port_mut(bridge, number) else { return Ok(None) };
+        if port.settings == changed {
+            return Ok(None);
+        }
+        port.settings = changed;
+        port.policer = IngressPolicer::new(port.settings.ingress_policing(), now).map(Arc::new);
+        let policer = port.policer.clone();
+        Ok(port.datapath.map(|port| PolicingChange { port, policer }))
+    }
+}
+
+impl PolicingChange {
+    /// Sends the limit to all packet threads; returns when no packet uses the old one.
+    pub(crate) async fn apply(self, plane: &DataPlane) {
+        for thread in plane.living() {
+            plane.send(thread, Command::Police(self.port, self.policer.clone())).await;
+        }
+        // Threads process commands in order.
+        plane.pull_threads().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_patch_ports_have_no_ingress_policing() {
+        let port = |kind| PortOptions {
+            name: "p1".to_owned(),
+            kind,
+            peer: if kind == PortType::Patch { "p2".to_owned() } else { String::new() },
+            ingress_policing_kpkts_burst: 1,
+            ..PortOptions::default()
+        };
+        for kind in [PortType::AfPacket, PortType::Tap, PortType::Null] {
+            assert!(port(kind).check().is_ok());
+        }
+        let error = port(PortType::Patch).check().unwrap_err().to_string();
+        assert!(error.contains("a patch port has no ingress policing"), "{error}");
+    }
+
+    #[test]
+    fn runtime_keys_are_vlans_and_policing() {
+        let old = PortOptions { name: "p1".into(), mtu: 1500, ..PortOptions::default() };
+        let new = PortOptions { ingress_policing_rate: 8, tag: Some(5), mtu: 9000, ..old.clone() };
+        let merged = old.with_runtime_keys_of(&new);
+        assert_eq!((merged.mtu, merged.tag, merged.ingress_policing().kbps), (1500, Some(5), 8));
+        assert!(merged.has_vlans_of(&new) && !old.has_vlans_of(&new));
+        assert_eq!(PortOptions { mtu: 9000, ..merged }, new);
+    }
+}

@@ -1,0 +1,97 @@
+//! Ingress policing of real frames, configured by `ovs-vsctl`.
+
+use std::time::Instant;
+
+use shunt_tests::{
+    daemon::{Daemon, output, text, until},
+    namespace::{Namespace, namespace_or_skip},
+};
+
+use crate::vsctl::{Bench, show};
+
+/// Number of pings in a round.
+const PINGS: u64 = 50;
+
+/// Two hosts: pings go from the first to the second.
+struct Hosts {
+    a: Namespace,
+    b: Namespace,
+}
+
+/// Connects the hosts with the ports `p1` and `p2` of a switch in `middle`.
+fn hosts(middle: &Namespace) -> Option<Hosts> {
+    let [a, b] = [(); 2].map(|()| namespace_or_skip("police"));
+    let (a, b) = (a?, b?);
+    for (host, port, own, other) in [(&a, "p1", 1, 2), (&b, "p2", 2, 1)] {
+        // No frame but the pings takes tokens.
+        host.run("sh", &["-c", "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6"]);
+        host.connect("eth0", middle, port);
+        let mac = |number: u8| format!("02:00:00:00:00:0{number}");
+        host.run("ip", &["link", "set", "eth0", "address", &mac(own)]);
+        host.run("ip", &["addr", "add", &format!("10.68.1.{own}/24"), "dev", "eth0"]);
+        let peer = format!("10.68.1.{other}");
+        host.run("ip", &["neigh", "replace", &peer, "lladdr", &mac(other), "dev", "eth0"]);
+    }
+    Some(Hosts { a, b })
+}
+
+impl Hosts {
+    /// Sends all pings at once, and returns the number that arrives.
+    ///
+    /// Their frames have 1000 bytes.
+    fn arrived_pings(&self, daemon: &Daemon) -> u64 {
+        let before = (self.b.echo_requests(), policed(daemon));
+        let count = PINGS.to_string();
+        let arguments = ["-q", "-s", "958", "-l", &count, "-c", &count, "-W", "1", "10.68.1.2"];
+        let _ = output(self.a.command("ping").args(arguments));
+        let arrived = || self.b.echo_requests() - before.0;
+        assert!(until(|| arrived() + policed(daemon) - before.1 == PINGS), "{}", arrived());
+        arrived()
+    }
+}
+
+/// Returns the number of policed packets in `shuntctl drops`.
+fn policed(daemon: &Daemon) -> u64 {
+    let drops = text(&daemon.shuntctl(&["drops"]));
+    let line = drops.lines().find(|line| line.starts_with("dropped: rx_policed"));
+    let count = line.and_then(|line| line.split_whitespace().nth(2)?.parse().ok());
+    count.unwrap_or_default()
+}
+
+#[test]
+fn vsctl_limits_the_pings_of_a_port() {
+    for bench in Bench::both("police") {
+        let Some(hosts) = hosts(&bench.namespace) else { return };
+        let daemon = bench.start();
+        bench.done("add-br br0 -- add-port br0 p1 -- add-port br0 p2");
+        assert_eq!(hosts.arrived_pings(&daemon), PINGS);
+        // A burst of twenty frames, and an eighth of a frame in a second.
+        let start = Instant::now();
+        bench.done("set interface p1 ingress_policing_rate=1 ingress_policing_burst=160");
+        let limits = "up, ingress_policing_burst=160 ingress_policing_rate=1)";
+        assert!(show(&daemon).contains(limits), "{}", show(&daemon));
+        let arrived = hosts.arrived_pings(&daemon);
+        let most = 20 + start.elapsed().as_secs() / 8 + 1;
+        assert!((20..=most).contains(&arrived), "{arrived} of 20 to {most} frames passed");
+        let dropped = (PINGS - arrived).to_string();
+        assert!(
+            until(|| bench.done("get interface p1 statistics:rx_dropped") == dropped),
+            "{}",
+            bench.done("get interface p1 statistics")
+        );
+        bench.done("set interface p1 ingress_policing_rate=0");
+        assert_eq!(hosts.arrived_pings(&daemon), PINGS);
+    }
+}
+
+#[test]
+fn vsctl_shows_why_a_port_cannot_be_limited() {
+    for bench in Bench::both("police") {
+        let _daemon = bench.start();
+        bench.done("add-br br0 -- set interface br0 ingress_policing_rate=5");
+        let error = || bench.done("get interface br0 error");
+        assert!(error().contains("have no ingress policing"), "{}", error());
+        bench.done("set interface br0 ingress_policing_rate=0");
+        assert_eq!(error(), "[]");
+    }
+}
