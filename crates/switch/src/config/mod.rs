@@ -21,10 +21,10 @@ pub use caches::{
 pub use error::{ConfigError, ConfigPath, ConfigStep};
 pub use foresight::{ForesightOptions, PredictorName};
 pub use mirror::MirrorOptions;
+pub use shunt_datapath::packet::policer::IngressPolicing;
 pub use switch::{
     Config, EvictionEngine, EvictionOptions, PacketOptions, RepairMode, THREADS_MAX, ThreadOptions,
 };
-pub use shunt_datapath::packet::policer::IngressPolicing;
 // Words of the file that name a variant of the same enumeration in an engine.
 pub use shunt_datapath::port::{
     EalOptions, HugePages, Repeat, af_xdp::XdpMode, vhost_user::SocketMode,
