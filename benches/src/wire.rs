@@ -48,12 +48,12 @@ impl WireSender {
     }
 
     /// Sends frames in order; the device may drop some.
-    pub fn send(&self, frames: &[Frame]) {
+    pub fn send<F: AsRef<[u8]>>(&self, frames: &[F]) {
         for burst in frames.chunks(BURST) {
             let mut rest = burst;
             while !rest.is_empty() {
                 let slices: Vec<[IoSlice<'_>; 1]> =
-                    rest.iter().map(|frame| [IoSlice::new(frame)]).collect();
+                    rest.iter().map(|frame| [IoSlice::new(frame.as_ref())]).collect();
                 let addresses: Vec<Option<LinkAddr>> = vec![None; slices.len()];
                 let control: [ControlMessage<'_>; 0] = [];
                 let mut headers = MultiHeaders::preallocate(slices.len(), None);

@@ -5,8 +5,8 @@ use shunt_flow::text::nearest_of;
 use super::{Row, Run};
 use crate::experiments::{
     characterisation, classifier, foresight, forwarding, generation, gigaflow, guest_ports,
-    idle_ports, live, megaflows, misses, nic_push, nuevomatch, pipeline, slow_path, updates,
-    workloads,
+    idle_ports, kernel_ports, live, megaflows, misses, nic_push, nuevomatch, pipeline, slow_path,
+    updates, workloads,
 };
 
 /// One experiment.
@@ -92,6 +92,15 @@ pub const EXPERIMENTS: &[Experiment] = &[
         source: "own experiment, against the rival",
         has_rival: true,
         run: idle_ports::run,
+        ..OWN
+    },
+    Experiment {
+        name: "ports-devices",
+        title: "Frames between two network devices",
+        what: "CPU cycles per packet between two af_packet ports, on one core, against Open vSwitch",
+        source: "own experiment, against the rival",
+        has_rival: true,
+        run: kernel_ports::run,
         ..OWN
     },
     Experiment {

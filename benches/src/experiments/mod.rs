@@ -11,6 +11,7 @@ pub(crate) mod generation;
 pub(crate) mod gigaflow;
 pub(crate) mod guest_ports;
 pub(crate) mod idle_ports;
+pub(crate) mod kernel_ports;
 pub(crate) mod live;
 mod loaded;
 pub(crate) mod megaflows;

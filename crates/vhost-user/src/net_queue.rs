@@ -7,7 +7,7 @@
 use crate::{
     error::RingError,
     features::VirtioFeatures,
-    split_ring::{DescriptorChain, Direction, SplitRing},
+    split_ring::{Direction, SplitRing},
 };
 
 /// The header in front of a frame: `struct virtio_net_hdr_v1`, little-endian.
@@ -65,10 +65,11 @@ pub(crate) fn take_frames(
     sink: &mut impl FrameSink,
 ) -> (usize, Result<(), RingError>) {
     let header_length = header_length(features);
+    ring.read_ahead(max, Direction::FromGuest);
     for taken in 0..max {
-        ring.begin();
-        let DescriptorChain { head, length } = match ring.read_chain(0, Direction::FromGuest) {
-            Ok(Some(chain)) => chain,
+        ring.begin_frame();
+        let length = match ring.chain_length(0, Direction::FromGuest) {
+            Ok(Some(length)) => length,
             Ok(None) => return (taken, Ok(())),
             Err(error) => return (taken, Err(error)),
         };
@@ -79,7 +80,7 @@ pub(crate) fn take_frames(
             ring.copy_out(0, header.split_at_mut(header_length).0);
             sink.take(header);
         }
-        ring.put_used(head, 0);
+        ring.put_used(0);
     }
     (max, Ok(()))
 }
@@ -97,57 +98,46 @@ pub(crate) enum FramePut {
     Refused,
 }
 
-/// Copies frames into the receive buffers of a guest.
-#[derive(Debug, Default)]
-pub(crate) struct FrameWriter {
-    /// The buffers of a frame, kept for their memory.
-    chains: Vec<DescriptorChain>,
-}
-
-impl FrameWriter {
-    /// Copies a frame into the next buffers of a guest.
-    ///
-    /// # Errors
-    ///
-    /// If the guest broke a rule.
-    pub(crate) fn put(
-        &mut self,
-        ring: &mut SplitRing,
-        features: VirtioFeatures,
-        header: NetHeader,
-        frame: &[u8],
-    ) -> Result<FramePut, RingError> {
-        let Some(mut header) = accepted_header(header, features) else {
+/// Copies a frame into the next buffers of a guest.
+///
+/// # Errors
+///
+/// If the guest broke a rule.
+pub(crate) fn put_frame(
+    ring: &mut SplitRing,
+    features: VirtioFeatures,
+    header: NetHeader,
+    frame: &[u8],
+) -> Result<FramePut, RingError> {
+    let Some(mut header) = accepted_header(header, features) else {
+        return Ok(FramePut::Refused);
+    };
+    let header_length = header_length(features);
+    let needed = frame.len().saturating_add(header_length);
+    let (mut room, mut count) = (0_usize, 0_u16);
+    ring.begin_frame();
+    while room < needed {
+        if count == ring.size() || count > 0 && !features.contains(VirtioFeatures::MRG_RXBUF) {
             return Ok(FramePut::Refused);
+        }
+        let Some(length) = ring.chain_length(usize::from(count), Direction::ToGuest)? else {
+            return Ok(FramePut::Full);
         };
-        let header_length = header_length(features);
-        let needed = frame.len().saturating_add(header_length);
-        let (mut room, mut count) = (0_usize, 0_u16);
-        ring.begin();
-        self.chains.clear();
-        while room < needed {
-            if count == ring.size() || count > 0 && !features.contains(VirtioFeatures::MRG_RXBUF) {
-                return Ok(FramePut::Refused);
-            }
-            let Some(chain) = ring.read_chain(count, Direction::ToGuest)? else {
-                return Ok(FramePut::Full);
-            };
-            room = room.saturating_add(chain.length);
-            self.chains.push(chain);
-            count = count.saturating_add(1);
-        }
-        let [.., low, high] = &mut header;
-        [*low, *high] = count.to_le_bytes();
-        ring.copy_in(0, header.split_at(header_length).0);
-        ring.copy_in(header_length, frame);
-        let mut left = needed;
-        for DescriptorChain { head, length } in &self.chains {
-            let written = left.min(*length);
-            left = left.saturating_sub(written);
-            ring.put_used(*head, u32::try_from(written).unwrap_or(u32::MAX));
-        }
-        Ok(FramePut::Done)
+        room = room.saturating_add(length);
+        count = count.saturating_add(1);
     }
+    let [.., low, high] = &mut header;
+    [*low, *high] = count.to_le_bytes();
+    let chains = usize::from(count);
+    ring.copy_in(chains, 0, header.split_at(header_length).0);
+    ring.copy_in(chains, header_length, frame);
+    let mut left = needed;
+    for _ in 0..count {
+        let written = left.min(ring.next_length());
+        left = left.saturating_sub(written);
+        ring.put_used(u32::try_from(written).unwrap_or(u32::MAX));
+    }
+    Ok(FramePut::Done)
 }
 
 /// Returns the header as the guest may see it.

@@ -14,6 +14,10 @@
 //! is in the memory of the guest. A back-end that is killed at any moment goes on at this index, and loses
 //! and repeats no buffer. That is why it needs no record of its own (`VHOST_USER_PROTOCOL_F_INFLIGHT_SHMFD`).
 //!
+//! **Bursts are read ahead.** The memory of a guest is in the caches of another processor. So the device reads
+//! the descriptors of a whole burst first ([`SplitRing::read_ahead`]) and asks for their buffers, so that the
+//! processor waits for many of them at once.
+//!
 //! **Nothing of the guest is trusted.** Each descriptor is copied once, and only the copy is checked and
 //! used. Chains are bounded by the size of the queue, as the standard demands. A guest that breaks a rule
 //! gets a [`RingError`], and the caller stops the queue.
@@ -50,19 +54,25 @@ pub(crate) struct SplitRing {
     published: u16,
     has_event_index: bool,
     has_indirect: bool,
-    /// The buffers of the chains that were read last.
-    buffers: Vec<GuestRange>,
-    /// Number of descriptors of these chains.
-    descriptors_read: usize,
+    /// Chains that were read, in order; the first `returned` are back at the guest.
+    chains: Vec<DescriptorChain>,
+    returned: usize,
+    /// The parts of the buffers of these chains.
+    parts: Vec<GuestRange>,
+    /// Descriptors and parts that were read for this frame.
+    steps: usize,
 }
 
 /// A chain of descriptors: one buffer of the guest, in parts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DescriptorChain {
+#[derive(Clone, Copy, Debug)]
+struct DescriptorChain {
     /// The number by which the guest knows the chain.
-    pub(crate) head: u16,
+    head: u16,
     /// Length of all parts, in bytes.
-    pub(crate) length: usize,
+    length: usize,
+    /// The positions of its first part, and behind its last part.
+    first: usize,
+    end: usize,
 }
 
 /// The direction of the data in a buffer.
@@ -122,10 +132,10 @@ const USED_ENTRY: usize = 8;
 impl SplitRing {
     /// The largest size of a queue.
     const SIZE_MAX: u32 = 32_768;
-    /// The maximum number of parts of a frame: memory regions may divide buffers.
-    const BUFFERS_MAX: usize = 4096;
-    /// The maximum number of descriptors of a frame, empty ones included.
-    const DESCRIPTORS_MAX: usize = 4096;
+    /// The maximum number of descriptors and of parts of a frame, together.
+    ///
+    /// Descriptors can be empty, and memory regions may divide buffers.
+    const STEPS_MAX: usize = 8192;
 
     /// Opens a queue at its used index.
     ///
@@ -159,7 +169,7 @@ impl SplitRing {
             .ok_or(RingError::Unmapped { part: "used ring", address: address.used })?;
         let has_event_index = features.contains(VirtioFeatures::EVENT_IDX);
         let has_indirect = features.contains(VirtioFeatures::INDIRECT_DESC);
-        let buffers = Vec::with_capacity(64);
+        let (chains, parts) = (Vec::with_capacity(64), Vec::with_capacity(64));
         let mut ring = Self {
             memory,
             descriptors,
@@ -171,8 +181,10 @@ impl SplitRing {
             published: next,
             has_event_index,
             has_indirect,
-            buffers,
-            descriptors_read: 0,
+            chains,
+            returned: 0,
+            parts,
+            steps: 0,
         };
         ring.suppress_kicks();
         Ok(ring)
@@ -188,49 +200,100 @@ impl SplitRing {
         self.next
     }
 
-    /// Forgets the buffers of the chains that were read.
+    /// Reads the descriptors of the next chains, at most `count`, and asks the processor for their buffers.
+    ///
+    /// Forgets what was read before. A rule that the guest broke appears when its chain is used.
     #[inline]
-    pub(crate) fn begin(&mut self) {
-        self.buffers.clear();
-        self.descriptors_read = 0;
+    pub(crate) fn read_ahead(&mut self, count: usize, direction: Direction) {
+        self.forget();
+        self.steps = 0;
+        while self.chains.len() < count {
+            let Ok(Some(chain)) = self.read_next(direction) else { break };
+            if let Some(part) = self.parts.get(chain.first) {
+                self.memory.prefetch(*part, direction == Direction::ToGuest);
+            }
+        }
     }
 
-    /// Reads the chain at a position behind those returned.
+    /// Begins a frame in front of the first chain that is not returned.
+    #[inline]
+    pub(crate) fn begin_frame(&mut self) {
+        self.steps = 0;
+        if self.returned == self.chains.len() {
+            self.forget();
+        }
+    }
+
+    fn forget(&mut self) {
+        self.chains.clear();
+        self.parts.clear();
+        self.returned = 0;
+    }
+
+    /// Returns the length of the chain at a position behind those returned, in bytes.
     ///
-    /// `None` if the guest has offered no more. Its buffers are added to those of the chains before.
+    /// `None` if the guest has offered no more.
     ///
     /// # Errors
     ///
     /// If the guest broke a rule.
     #[inline]
-    pub(crate) fn read_chain(
+    pub(crate) fn chain_length(
         &mut self,
-        position: u16,
+        position: usize,
         direction: Direction,
-    ) -> Result<Option<DescriptorChain>, RingError> {
-        if self.offered.wrapping_sub(self.next) <= position && self.refresh()? <= position {
+    ) -> Result<Option<usize>, RingError> {
+        let position = self.returned.saturating_add(position);
+        loop {
+            if let Some(chain) = self.chains.get(position) {
+                return Ok(Some(chain.length));
+            }
+            if self.read_next(direction)?.is_none() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Reads the chain behind those that were read; `None` if the guest has offered no more.
+    #[inline]
+    fn read_next(&mut self, direction: Direction) -> Result<Option<DescriptorChain>, RingError> {
+        let position = self.chains.len().saturating_sub(self.returned);
+        if usize::from(self.offered.wrapping_sub(self.next)) <= position
+            && usize::from(self.refresh()?) <= position
+        {
             return Ok(None);
         }
-        let slot = self.slot(self.next.wrapping_add(position));
+        #[expect(clippy::cast_possible_truncation, reason = "fewer chains are offered")]
+        let slot = self.slot(self.next.wrapping_add(position as u16));
         let offset = slot.saturating_mul(INDEX).saturating_add(ENTRIES);
         let mut head = [0; 2];
         // Read after `refresh` has loaded the index, which the guest stores after the entry.
         if !self.memory.read(self.available, offset, &mut head) {
             return Ok(None);
         }
-        let head = u16::from_le_bytes(head);
-        let length = self.read_descriptors(head, direction)?;
-        Ok(Some(DescriptorChain { head, length }))
+        let (head, first) = (u16::from_le_bytes(head), self.parts.len());
+        match self.read_descriptors(head, direction) {
+            Ok(length) => {
+                let chain = DescriptorChain { head, length, first, end: self.parts.len() };
+                self.chains.push(chain);
+                Ok(Some(chain))
+            }
+            Err(error) => {
+                self.parts.truncate(first);
+                Err(error)
+            }
+        }
     }
 
     /// Reads the available index again; returns the number of offered chains.
     fn refresh(&mut self) -> Result<u16, RingError> {
-        self.offered = self.memory.load_index(self.available, INDEX).unwrap_or(self.next);
-        let offered = self.offered.wrapping_sub(self.next);
-        if offered > self.size {
-            return Err(RingError::Offered { offered, size: self.size });
+        let offered = self.memory.load_index(self.available, INDEX).unwrap_or(self.next);
+        let count = offered.wrapping_sub(self.next);
+        if count > self.size {
+            return Err(RingError::Offered { offered: count, size: self.size });
         }
-        Ok(offered)
+        self.offered = offered;
+        Ok(count)
     }
 
     /// Returns the entry of an index. The size is a power of two.
@@ -239,15 +302,12 @@ impl SplitRing {
         (index & self.size.wrapping_sub(1)) as usize
     }
 
-    /// Adds the buffers of a chain; returns their length.
+    /// Adds the parts of a chain; returns their length.
     fn read_descriptors(&mut self, head: u16, direction: Direction) -> Result<usize, RingError> {
         let mut table = DescriptorTable { range: self.descriptors, size: self.size };
         let (mut index, mut length, mut is_indirect) = (head, 0_usize, false);
         for _ in 0..self.size {
-            self.descriptors_read = self.descriptors_read.saturating_add(1);
-            if self.descriptors_read > Self::DESCRIPTORS_MAX {
-                break;
-            }
+            self.step()?;
             let descriptor = self.descriptor(table, index)?;
             if descriptor.has(Descriptor::INDIRECT) {
                 if !self.has_indirect {
@@ -271,6 +331,14 @@ impl SplitRing {
             index = descriptor.next;
         }
         Err(RingError::LongChain(self.size))
+    }
+
+    /// Counts a descriptor or a part of the frame.
+    #[inline]
+    fn step(&mut self) -> Result<(), RingError> {
+        self.steps = self.steps.saturating_add(1);
+        let is_short = self.steps <= Self::STEPS_MAX;
+        is_short.then_some(()).ok_or(RingError::LongChain(self.size))
     }
 
     fn descriptor(&self, table: DescriptorTable, index: u16) -> Result<Descriptor, RingError> {
@@ -303,28 +371,42 @@ impl SplitRing {
         while left > 0 {
             let outside = RingError::Buffer { address: descriptor.address, length };
             let range = self.memory.find(address, left).ok_or(outside)?;
-            if self.buffers.len() >= Self::BUFFERS_MAX {
-                return Err(RingError::LongChain(self.size));
-            }
-            self.buffers.push(range);
+            self.step()?;
+            self.parts.push(range);
             left = left.saturating_sub(range.len());
             address = address.saturating_add(range.len() as u64);
         }
         Ok(())
     }
 
-    /// Copies bytes out of the buffers, from an offset on.
+    /// Returns the parts of the next `chains` chains.
+    #[inline]
+    fn parts_of(&self, chains: usize) -> &[GuestRange] {
+        let last = self.returned.saturating_add(chains).checked_sub(1);
+        let chain = |position: usize| self.chains.get(position);
+        let range = chain(self.returned).zip(last.and_then(chain));
+        let parts = range.and_then(|(first, last)| self.parts.get(first.first..last.end));
+        parts.unwrap_or_default()
+    }
+
+    /// Returns the length of the next chain, in bytes; it was read before.
+    #[inline]
+    pub(crate) fn next_length(&self) -> usize {
+        self.chains.get(self.returned).map_or(0, |chain| chain.length)
+    }
+
+    /// Copies bytes out of the next chain, from an offset on.
     #[inline]
     pub(crate) fn copy_out(&self, mut skip: usize, mut to: &mut [u8]) {
-        for buffer in &self.buffers {
-            if let Some(rest) = skip.checked_sub(buffer.len()) {
+        for part in self.parts_of(1) {
+            if let Some(rest) = skip.checked_sub(part.len()) {
                 skip = rest;
                 continue;
             }
-            let count = buffer.len().saturating_sub(skip).min(to.len());
-            let (part, rest) = to.split_at_mut(count);
-            let is_read = self.memory.read(*buffer, skip, part);
-            debug_assert!(is_read, "a buffer is a range of this memory");
+            let count = part.len().saturating_sub(skip).min(to.len());
+            let (front, rest) = to.split_at_mut(count);
+            let is_read = self.memory.read(*part, skip, front);
+            debug_assert!(is_read, "a part is a range of this memory");
             (to, skip) = (rest, 0);
             if to.is_empty() {
                 break;
@@ -332,18 +414,18 @@ impl SplitRing {
         }
     }
 
-    /// Copies bytes into the buffers, from an offset on.
+    /// Copies bytes into the next `chains` chains, from an offset on.
     #[inline]
-    pub(crate) fn copy_in(&self, mut skip: usize, mut from: &[u8]) {
-        for buffer in &self.buffers {
-            if let Some(rest) = skip.checked_sub(buffer.len()) {
+    pub(crate) fn copy_in(&self, chains: usize, mut skip: usize, mut from: &[u8]) {
+        for part in self.parts_of(chains) {
+            if let Some(rest) = skip.checked_sub(part.len()) {
                 skip = rest;
                 continue;
             }
-            let count = buffer.len().saturating_sub(skip).min(from.len());
-            let (part, rest) = from.split_at(count);
-            let is_written = self.memory.write(*buffer, skip, part);
-            debug_assert!(is_written, "a buffer is a range of this memory");
+            let count = part.len().saturating_sub(skip).min(from.len());
+            let (front, rest) = from.split_at(count);
+            let is_written = self.memory.write(*part, skip, front);
+            debug_assert!(is_written, "a part is a range of this memory");
             (from, skip) = (rest, 0);
             if from.is_empty() {
                 break;
@@ -355,12 +437,14 @@ impl SplitRing {
     ///
     /// The guest sees it after [`Self::publish`].
     #[inline]
-    pub(crate) fn put_used(&mut self, head: u16, written: u32) {
-        let entry = u64::from(head) | u64::from(written) << 32;
+    pub(crate) fn put_used(&mut self, written: u32) {
+        let Some(chain) = self.chains.get(self.returned) else { return };
+        let entry = u64::from(chain.head) | u64::from(written) << 32;
         let offset = self.slot(self.next).saturating_mul(USED_ENTRY).saturating_add(ENTRIES);
         let is_written = self.memory.write(self.used, offset, &entry.to_le_bytes());
         debug_assert!(is_written, "the used ring is a range of this memory");
         self.next = self.next.wrapping_add(1);
+        self.returned = self.returned.saturating_add(1);
     }
 
     /// Publishes the returned chains; returns whether the guest wants a notification.

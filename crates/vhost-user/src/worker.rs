@@ -8,8 +8,9 @@ use std::{
 use crate::{
     error::RingError,
     features::VirtioFeatures,
-    net_queue::{DiscardingSink, FramePut, FrameSink, FrameWriter, NetHeader, take_frames},
+    net_queue::{DiscardingSink, FramePut, FrameSink, NetHeader, put_frame, take_frames},
     queues::DeviceQueues,
+    split_ring::Direction,
 };
 
 /// The ends of a device for one worker: a thread that moves frames.
@@ -30,8 +31,7 @@ impl Worker {
             idle_polls: 0,
             waits_for_kicks: false,
         };
-        let sender =
-            FrameSender { queues: Arc::clone(queues), worker, writer: FrameWriter::default() };
+        let sender = FrameSender { queues: Arc::clone(queues), worker };
         Self { receiver, sender }
     }
 }
@@ -160,7 +160,6 @@ impl FrameReceiver {
 pub struct FrameSender {
     queues: Arc<DeviceQueues>,
     worker: u16,
-    writer: FrameWriter,
 }
 
 /// The result of sending several frames.
@@ -201,7 +200,7 @@ impl FrameSender {
     /// The number of buffers in the headers is set here.
     pub fn send<'a>(
         &mut self,
-        frames: impl IntoIterator<Item = (NetHeader, &'a [u8])>,
+        frames: impl IntoIterator<Item = (NetHeader, &'a [u8]), IntoIter: ExactSizeIterator>,
     ) -> SentFrames {
         let pairs = self.queues.pairs_to_guest();
         let Some(pair) = self.worker.checked_rem(pairs) else {
@@ -216,8 +215,10 @@ impl FrameSender {
         };
         let mut sent = SentFrames { frames: 0, end: SendEnd::All };
         let mut broken: Option<RingError> = None;
+        let frames = frames.into_iter();
+        running.ring.read_ahead(frames.len(), Direction::ToGuest);
         for (header, frame) in frames {
-            match self.writer.put(&mut running.ring, running.features, header, frame) {
+            match put_frame(&mut running.ring, running.features, header, frame) {
                 Ok(FramePut::Done) => {
                     sent.frames += 1;
                     continue;

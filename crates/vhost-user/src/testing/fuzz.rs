@@ -15,9 +15,9 @@ use crate::{
     features::VirtioFeatures,
     memory::GuestMemory,
     message::{MessageHeader, VhostRequest},
-    net_queue::{FrameWriter, take_frames},
+    net_queue::{put_frame, take_frames},
     queues::DeviceQueues,
-    split_ring::SplitRing,
+    split_ring::{Direction, SplitRing},
 };
 
 /// Counts frames, and checks their lengths.
@@ -106,13 +106,13 @@ pub fn fuzz_ring(mut data: &[u8]) {
     let memory = Arc::new(memory);
     let open = |queue| SplitRing::new(Arc::clone(&memory), TestGuest::address(queue), 8, features);
     let (Ok(mut to_guest), Ok(mut from_guest)) = (open(0), open(1)) else { return };
-    let mut writer = FrameWriter::default();
     loop {
         let mut sink = CountingSink::default();
         let (taken, result) = take_frames(&mut from_guest, features, 32, &mut sink);
         assert!(sink.frames <= taken && taken <= 32, "no frame is taken twice");
         from_guest.publish();
-        let put = writer.put(&mut to_guest, features, NetHeader::default(), &[3; 700]);
+        to_guest.read_ahead(2, Direction::ToGuest);
+        let put = put_frame(&mut to_guest, features, NetHeader::default(), &[3; 700]);
         to_guest.publish();
         let kick = from_guest.request_kick();
         if result.is_err() || put.is_err() || kick.is_err() {

@@ -336,6 +336,27 @@ fn a_guest_that_breaks_a_rule_loses_its_queue() {
 }
 
 #[test]
+fn frames_in_front_of_a_broken_chain_pass() {
+    let (queues, mut guest) = device(1, 1, VirtioFeatures::OFFERED);
+    let mut worker = Worker::new(&queues, 0);
+    let _device = attached(&queues, &guest);
+    (0..3).for_each(|_| send(&mut guest, 0));
+    (0..3).for_each(|_| assert!(guest.offer_buffer(0, &BufferLayout::whole(72))));
+    // Both are read ahead, and the third entry names a descriptor that does not exist.
+    for queue in [0, 1] {
+        guest.corrupt(queue, 0x2000 + 4 + 2 * 2, &[8, 0]);
+    }
+    let mut kept = KeptFrames::default();
+    let polled = worker.receiver.receive(32, &mut kept);
+    assert_eq!((polled.frames, kept.frames.len()), (2, 2));
+    let sent = worker.sender.send([(NetHeader::default(), &[1; 60][..]); 3]);
+    assert_eq!((sent.frames, sent.end), (2, SendEnd::Full));
+    let failed = queues.take_failures().into_iter().map(|failure| (failure.queue, failure.error));
+    let error = RingError::NoDescriptor { index: 8, size: 8 };
+    assert_eq!(failed.collect::<Vec<_>>(), [(1, error), (0, error)]);
+}
+
+#[test]
 fn a_frame_without_a_header_is_refused_alone() {
     let (queues, mut guest) = device(1, 1, VirtioFeatures::OFFERED);
     let mut worker = Worker::new(&queues, 0);

@@ -6,7 +6,7 @@ use shunt_pipeline::Time;
 
 /// Frames in a second from which on a port gets rings.
 ///
-/// A ring saves about 0.4 microseconds for each frame, so at this load two percent of a CPU.
+/// Where a ring saves half a microsecond for each frame, this is 2.5 percent of a CPU.
 const BUSY_RATE: u64 = 50_000;
 /// Frames in a second below which a port does not need its rings.
 const QUIET_RATE: u64 = 5_000;
