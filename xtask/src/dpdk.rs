@@ -1,10 +1,10 @@
 //! The daemon with DPDK ports, which the suite `dpdk_ports` runs.
 
-use std::fs;
+use std::{fs, path::Path, process::Command};
 
 use crate::{
     install,
-    shell::{TaskError, cargo, run, target},
+    shell::{TaskError, cargo, output, run, target},
 };
 
 /// Environment variable that gives tests the folder of the programs with DPDK.
@@ -13,13 +13,41 @@ pub(crate) const VARIABLE: &str = "SHUNT_DPDK_PROGRAMS";
 /// Programs of the daemon.
 const PROGRAMS: [&str; 2] = ["shuntd", "shuntctl"];
 
+/// The network drivers that the tests use, which DPDK loads at run time.
+const DRIVERS: [&str; 7] = ["null", "pcap", "ring", "tap", "af_packet", "vhost", "virtio"];
+
 /// Installs libdpdk and its drivers if permitted.
 ///
 /// # Errors
 ///
-/// If it is not permitted or fails.
+/// If it is not permitted or fails, and without one of the drivers.
 pub(crate) fn ensure_library() -> Result<(), TaskError> {
-    install::ensure(install::DPDK)
+    install::ensure(install::DPDK)?;
+    let folder = output(Command::new("pkg-config").args(["--variable=libdir", "libdpdk"]))?;
+    let names = file_names(Path::new(folder.trim()))?;
+    let missing = missing_drivers(&names);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let (missing, folder) = (missing.join(", "), folder.trim());
+    Err(TaskError::new(format!(
+        "DPDK lacks the network drivers {missing} in {folder}: install their packages, on Debian those that \
+         `apt-cache depends libdpdk-dev` lists"
+    )))
+}
+
+fn file_names(folder: &Path) -> Result<Vec<String>, TaskError> {
+    let entries = fs::read_dir(folder)?;
+    Ok(entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect())
+}
+
+/// Returns the drivers without a shared library among files of these names.
+fn missing_drivers(files: &[String]) -> Vec<&'static str> {
+    let is_missing = |driver: &&str| {
+        let library = format!("librte_net_{driver}.so.");
+        !files.iter().any(|file| file.starts_with(&library))
+    };
+    DRIVERS.into_iter().filter(is_missing).collect()
 }
 
 /// Builds the daemon with DPDK ports; returns the folder of its programs.
@@ -43,4 +71,18 @@ pub(crate) fn ensure_programs() -> Result<String, TaskError> {
     // Puts the programs without DPDK back in their place; they are built already.
     run(&mut cargo(&build))?;
     Ok(folder.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_of_any_release_is_found() {
+        let file = |name: &&str| format!("librte_net_{name}.so.25.1");
+        let files: Vec<String> = DRIVERS[1..].iter().map(file).collect();
+        assert_eq!(missing_drivers(&files), ["null"]);
+        let headers = ["librte_net_null.a".to_owned(), "librte_net_null.so".to_owned()];
+        assert!(missing_drivers(&headers).contains(&"null"), "it cannot be loaded");
+    }
 }

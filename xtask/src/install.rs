@@ -34,7 +34,6 @@ pub(crate) const TESTS: &[Tool] = &[
     tool("tshark", "tshark"),
     tool("valgrind", "valgrind"),
     tool("dpdk-testpmd", "dpdk-dev"),
-    tool("/usr/lib/x86_64-linux-gnu/librte_net_virtio.so.23", "librte-net-virtio23"),
     tool("python3", "python3-venv"),
     tool("/usr/lib/openvswitch-switch/ovs-vswitchd", "openvswitch-switch"),
 ];
@@ -48,22 +47,11 @@ pub(crate) const LINUX_GUEST: &[Tool] = &[
     tool("python3", "python3"),
 ];
 
-/// The library of DPDK, what compiles a program with it, and its drivers.
-pub(crate) const DPDK: &[Tool] = &[
-    tool("/usr/include/dpdk/rte_ethdev.h", "libdpdk-dev"),
-    tool("pkg-config", "pkg-config"),
-    tool("cc", "gcc"),
-    tool("dpdk-testpmd", "dpdk-dev"),
-    // DPDK loads these at run time, so its packages only recommend them.
-    tool("/usr/lib/x86_64-linux-gnu/librte_mempool_ring.so.23", "librte-mempool-ring23"),
-    tool("/usr/lib/x86_64-linux-gnu/librte_net_null.so.23", "librte-net-null23"),
-    tool("/usr/lib/x86_64-linux-gnu/librte_net_pcap.so.23", "librte-net-pcap23"),
-    tool("/usr/lib/x86_64-linux-gnu/librte_net_ring.so.23", "librte-net-ring23"),
-    tool("/usr/lib/x86_64-linux-gnu/librte_net_tap.so.23", "librte-net-tap23"),
-    tool("/usr/lib/x86_64-linux-gnu/librte_net_af_packet.so.23", "librte-net-af-packet23"),
-    tool("/usr/lib/x86_64-linux-gnu/librte_net_vhost.so.23", "librte-net-vhost23"),
-    tool("/usr/lib/x86_64-linux-gnu/librte_net_virtio.so.23", "librte-net-virtio23"),
-];
+/// The programs that compile a program with DPDK.
+///
+/// `dpdk-dev` depends on the library, its headers and all drivers.
+pub(crate) const DPDK: &[Tool] =
+    &[tool("pkg-config", "pkg-config"), tool("cc", "gcc"), tool("dpdk-testpmd", "dpdk-dev")];
 
 /// Programs that build the Debian package.
 pub(crate) const PACKAGE: &[Tool] =
@@ -103,13 +91,8 @@ pub(crate) const RIVAL: &[Tool] = &[
     tool("ovsdb-server", "openvswitch-switch"),
     tool("/usr/lib/openvswitch-switch/ovs-vswitchd", "openvswitch-switch"),
     tool("/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk", "openvswitch-switch-dpdk"),
-    // DPDK loads these at run time, so its packages only recommend them.
-    tool("/usr/lib/x86_64-linux-gnu/librte_net_pcap.so.23", "librte-net-pcap23"),
-    tool("/usr/lib/x86_64-linux-gnu/librte_net_null.so.23", "librte-net-null23"),
-    tool("/usr/lib/x86_64-linux-gnu/librte_mempool_ring.so.23", "librte-mempool-ring23"),
     // A guest at vhost-user ports.
     tool("dpdk-testpmd", "dpdk-dev"),
-    tool("/usr/lib/x86_64-linux-gnu/librte_net_virtio.so.23", "librte-net-virtio23"),
     tool("ip", "iproute2"),
 ];
 

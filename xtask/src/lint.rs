@@ -8,22 +8,18 @@ use crate::{
 /// Runs format, clippy and rustdoc, with warnings as errors.
 pub(crate) fn run_all() -> Result<(), TaskError> {
     step("fmt", || run(&mut cargo(&["fmt", "--all", "--check"])))?;
+    check(&["--workspace", "--features", FEATURES])
+}
+
+/// Runs clippy and rustdoc on packages and features, with warnings as errors.
+pub(crate) fn check(selection: &[&str]) -> Result<(), TaskError> {
     step("clippy", || {
-        run(&mut cargo(&[
-            "clippy",
-            "--workspace",
-            "--all-targets",
-            "--features",
-            FEATURES,
-            "--quiet",
-            "--",
-            "-D",
-            "warnings",
-        ]))
+        let mut command = cargo(&["clippy", "--all-targets", "--quiet"]);
+        run(command.args(selection).args(["--", "-D", "warnings"]))
     })?;
     step("rustdoc", || {
-        let arguments = ["doc", "--workspace", "--no-deps", "--features", FEATURES, "--quiet"];
-        run(cargo(&arguments).env("RUSTDOCFLAGS", "-D warnings"))
+        let mut command = cargo(&["doc", "--no-deps", "--quiet"]);
+        run(command.args(selection).env("RUSTDOCFLAGS", "-D warnings"))
     })
 }
 

@@ -80,6 +80,12 @@ impl Suite {
         self
     }
 
+    /// Returns the packages and features that the suite selects, without its tests.
+    pub(crate) fn selection(&self, shares_build: bool) -> Vec<&'static str> {
+        let arguments = self.arguments(shares_build).into_iter();
+        arguments.take_while(|argument| *argument != "--test").collect()
+    }
+
     const fn with_dpdk(mut self, need: DpdkNeed) -> Self {
         self.dpdk = need;
         self
@@ -186,13 +192,13 @@ pub(crate) const SUITES: &[Suite] = &[
     .with_linux_guest(),
     Suite::own(
         "dpdk",
-        "the crate of DPDK devices, built with the feature `dpdk`",
+        "the crate of DPDK devices, built with the feature `dpdk`: clippy, rustdoc, tests",
         &["--package", "shunt-dpdk", "--features", "dpdk"],
     )
     .with_dpdk(DpdkNeed::Library),
     Suite::own(
         "dpdk_ports",
-        "DPDK ports and the daemon with them: capture files, rings, TAP, virtual machines",
+        "clippy, rustdoc and tests of DPDK ports: capture files, rings, TAP, virtual machines",
         &[
             "--package",
             "shunt-datapath",
@@ -257,3 +263,19 @@ pub(crate) const SUITES: &[Suite] = &[
     .with_python(&OS_KEN_TESTER)
     .on_request(),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_selection_has_no_tests() {
+        let find = |name| SUITES.iter().find(|suite| suite.name == name).unwrap();
+        let all = ["--workspace", "--features", FEATURES_AND_DPDK];
+        assert_eq!(find("dpdk_ports").selection(true), all);
+        let alone = find("dpdk_ports").selection(false);
+        assert_eq!(alone.last(), Some(&"shunt-datapath/dpdk"));
+        let library = ["--package", "shunt-dpdk", "--features", "dpdk"];
+        assert_eq!(find("dpdk").selection(true), library);
+    }
+}

@@ -116,3 +116,16 @@ fn an_error_names_the_smallest_enclosing_mutant() {
         ["sum: `-` in `a + b`"]
     );
 }
+
+/// The build of mutants has all features of the packages.
+///
+/// It must not need libdpdk.
+#[test]
+fn no_mutated_package_has_the_feature_dpdk() {
+    for package in super::TARGETS.iter().flat_map(|target| target.packages) {
+        let folder = package.strip_prefix("shunt-").expect("a name of the workspace");
+        let manifest = crate::shell::root().join("crates").join(folder).join("Cargo.toml");
+        let text = std::fs::read_to_string(&manifest).expect("a manifest");
+        assert!(!text.contains("\ndpdk = ["), "{package}: give its features by name");
+    }
+}

@@ -161,6 +161,7 @@ impl MutatedTree {
         let mut command = cargo(words);
         command
             .current_dir(&self.folder)
+            // The features of these packages alone. None of them has `dpdk`, which needs libdpdk.
             .args(["--all-features", "--quiet", "--message-format", "json"])
             .args(packages.iter().flat_map(|package| ["--package", package]))
             .env("CARGO_TARGET_DIR", folder().join("build"))
