@@ -9,3 +9,4 @@ pub mod open_vswitch;
 pub mod ovsdb_server;
 pub mod prose;
 pub mod repository;
+pub mod traffic;

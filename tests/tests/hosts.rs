@@ -1,7 +1,5 @@
 //! Hosts in namespaces with the kernel's default offloads: ping, TCP, TAP, ports that disappear.
 
-#![expect(clippy::panic, reason = "a test that cannot be set up has failed")]
-
 use std::{
     path::Path,
     process::{Command, Stdio},
@@ -12,6 +10,7 @@ use std::{
 use shunt_tests::{
     daemon::{Daemon, error_text, output, text, until},
     namespace::{Namespace, namespace_or_skip, skipped},
+    traffic::{ping, tcp_stream},
 };
 
 /// Forwards between two ports in both directions.
@@ -70,32 +69,6 @@ fn start(configuration: &str, namespace: &Namespace) -> Daemon {
         text(&daemon.ovs_ofctl("br0", "add-flow", &[rule]));
     }
     daemon
-}
-
-fn ping(from: &Namespace, to: &str) -> bool {
-    let arguments = ["-q", "-i", "0.05", "-c", "5", "-W", "2", to];
-    output(from.command("ping").args(arguments)).status.success()
-}
-
-/// Runs one TCP stream of a second from `client` to `server`.
-///
-/// Returns its rate in Mbit/s.
-fn tcp_stream(client: &Namespace, server: &Namespace, address: &str) -> f64 {
-    let mut listening = server.command("iperf3");
-    let mut listening = listening
-        .args(["-s", "-1"])
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap_or_else(|error| panic!("iperf3: {error}"));
-    let listens = || server.run("ss", &["-ltn"]).contains(":5201");
-    assert!(until(listens), "iperf3 does not listen");
-    let arguments = ["30", "iperf3", "-c", address, "-t", "1", "-J", "--connect-timeout", "5000"];
-    // Without an answer the client would wait for minutes.
-    let report = output(client.command("timeout").args(arguments));
-    let _ = listening.kill();
-    let _ = listening.wait();
-    let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap_or_default();
-    report["end"]["sum_received"]["bits_per_second"].as_f64().unwrap_or_default() / 1e6
 }
 
 #[test]
