@@ -9,7 +9,11 @@ fn main() {
 
 #[cfg(feature = "dpdk")]
 mod shim {
-    use std::{env, process::Command};
+    use std::{
+        env,
+        path::{Path, PathBuf},
+        process::Command,
+    };
 
     /// The oldest release that the shim supports.
     const OLDEST: &str = "22.11";
@@ -28,6 +32,7 @@ mod shim {
                 return;
             }
         };
+        watch(&library.include_paths);
         let mut build = cc::Build::new();
         build.file("c/shim.c").opt_level(3).extra_warnings(true);
         // The headers of DPDK do not compile without warnings.
@@ -38,6 +43,23 @@ mod shim {
             build.flag(flag);
         }
         build.compile("shunt_dpdk");
+    }
+
+    /// Compiles the shim again when another libdpdk is installed.
+    ///
+    /// A package keeps the old times of its files, but the folders that get them are new. So the folders of
+    /// headers are watched, not single headers.
+    fn watch(include_paths: &[PathBuf]) {
+        let is_own = |path: &&PathBuf| {
+            ["rte_ethdev.h", "rte_build_config.h"].iter().any(|header| path.join(header).exists())
+        };
+        for path in include_paths.iter().filter(is_own) {
+            println!("cargo::rerun-if-changed={}", path.display());
+        }
+        if let Ok(folder) = pkg_config::get_variable("libdpdk", "pcfiledir") {
+            let file = Path::new(&folder).join("libdpdk.pc");
+            println!("cargo::rerun-if-changed={}", file.display());
+        }
     }
 
     /// Returns the flags that libdpdk wants.

@@ -15,6 +15,7 @@ use shunt_tests::{
     capture,
     daemon::{Daemon, error_text, output, text, until},
     namespace::{Namespace, namespace_or_skip, skipped},
+    traffic::{ping, tcp_stream},
 };
 
 /// Memory without huge pages, which a test machine may lack.
@@ -136,11 +137,6 @@ fn start_in(middle: &Namespace) -> Option<Daemon> {
     Some(daemon)
 }
 
-fn ping(from: &Namespace, to: &str) -> bool {
-    let arguments = ["-q", "-i", "0.05", "-c", "5", "-W", "2", to];
-    output(from.command("ping").args(arguments)).status.success()
-}
-
 #[test]
 fn hosts_ping_through_tap_and_packet_sockets() {
     if program().is_none() {
@@ -165,6 +161,38 @@ fn hosts_ping_through_tap_and_packet_sockets() {
     text(&daemon.shuntctl(&["del-port", "p1"]));
     text(&daemon.shuntctl(&["del-port", "tap"]));
     assert!(!middle.run("ip", &["link"]).contains("dtap0"), "DPDK removes its TAP");
+}
+
+/// A host sends TCP with its default offloads.
+///
+/// The driver of the TAP would refuse the segments, so the port makes them. Then the TAP vanishes.
+#[test]
+fn offloads_of_a_host_reach_a_tap_complete() {
+    if program().is_none() {
+        return;
+    }
+    let (Some(host), Some(middle)) = (namespace_or_skip("dpdk"), namespace_or_skip("dpdk")) else {
+        return;
+    };
+    host.connect("eth0", &middle, "p1");
+    host.run("ip", &["addr", "add", "10.66.1.1/24", "dev", "eth0"]);
+    let Some(daemon) = start_in(&middle) else { return };
+    text(&daemon.shuntctl(&["add-port", "br0", "p1", "type=af_packet"]));
+    let refused = refused(&daemon, "tap", &["devargs=net_tap1,iface=dtap1", "mtu=9000"]);
+    assert!(refused.contains("to 1504 bytes: change `mtu` from 9000"), "{refused}");
+    add_port(&daemon, "tap", "net_tap1,iface=dtap1");
+    middle.run("ip", &["addr", "add", "10.66.1.2/24", "dev", "dtap1"]);
+    middle.run("ip", &["link", "set", "dtap1", "up"]);
+    assert!(ping(&host, "10.66.1.2"), "{}", daemon.log());
+    let megabits = tcp_stream(&host, &middle, "10.66.1.2");
+    let tap = port(&daemon, "tap");
+    assert!(megabits > 10.0, "{megabits} Mbit/s: {tap}\n{}", daemon.log());
+    middle.run("ip", &["link", "del", "dtap1"]);
+    let is_down = || port(&daemon, "tap")["link"] != "up";
+    assert!(until(is_down), "{}\n{}", port(&daemon, "tap"), daemon.log());
+    text(&daemon.shuntctl(&["del-port", "tap"]));
+    add_port(&daemon, "tap", "net_tap1,iface=dtap1");
+    assert!(until(|| port(&daemon, "tap")["link"] == "up"), "{}", daemon.log());
 }
 
 #[test]

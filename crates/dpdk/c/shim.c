@@ -62,12 +62,19 @@ struct shunt_dpdk_limits {
     uint16_t tx_queues_max;
     /* NUMA node of the device; -1: any. */
     int32_t node;
+    /* Smallest and largest MTU, in bytes. */
+    uint16_t mtu_min;
+    uint16_t mtu_max;
     uint8_t tcp_checksum;
     uint8_t udp_checksum;
     uint8_t tcp_segments;
+    /* The device is a ring: frames sent to a queue are received from the same queue. */
+    uint8_t is_ring;
+    /* The errors of the device are frames that it did not take, and that the sender has counted. */
+    uint8_t errors_are_refusals;
 };
 
-_Static_assert(sizeof(struct shunt_dpdk_limits) == 12, "src/shim.rs has the same size");
+_Static_assert(sizeof(struct shunt_dpdk_limits) == 20, "src/shim.rs has the same size");
 
 /* Settings of a device. */
 struct shunt_dpdk_settings {
@@ -88,6 +95,14 @@ struct shunt_dpdk_counters {
     uint64_t tx_dropped;
 };
 
+/* The result of shunt_dpdk_start_device. */
+struct shunt_dpdk_start {
+    /* The step that failed. */
+    uint32_t step;
+    /* 0 if the device receives frames for any address, or a negative errno. */
+    int32_t promiscuous;
+};
+
 /* --- The environment --- */
 
 typedef void (*log_function)(uint32_t level, const char *text, size_t length);
@@ -103,6 +118,16 @@ static ssize_t write_log(void *cookie, const char *text, size_t length) {
 
 const char *shunt_dpdk_version(void) { return rte_version(); }
 
+/* Set for a port when its driver reports that the hardware was removed. */
+static uint8_t removed[RTE_MAX_ETHPORTS];
+
+/* A thread of DPDK calls this. */
+static int note_removal(uint16_t port, enum rte_eth_event_type event, void *argument, void *result) {
+    (void)event, (void)argument, (void)result;
+    if (port < RTE_MAX_ETHPORTS) __atomic_store_n(&removed[port], 1, __ATOMIC_RELAXED);
+    return 0;
+}
+
 /* Starts DPDK; log_to gets each line of its log. Never called twice. */
 int shunt_dpdk_start(int argc, char **argv, log_function log_to) {
     cookie_io_functions_t functions = {.write = write_log};
@@ -113,7 +138,7 @@ int shunt_dpdk_start(int argc, char **argv, log_function log_to) {
     rte_openlog_stream(stream);
     rte_errno = 0;
     if (rte_eal_init(argc, argv) < 0) return rte_errno ? -rte_errno : -EINVAL;
-    return 0;
+    return rte_eth_dev_callback_register(RTE_ETH_ALL, RTE_ETH_EVENT_INTR_RMV, note_removal, NULL);
 }
 
 /* Makes the calling thread known to DPDK, so that it has caches of buffers. */
@@ -131,10 +156,52 @@ struct rte_mempool *shunt_dpdk_create_pool(const char *name, uint32_t count, uin
     return pool;
 }
 
+/* Returns the number of free buffers of a pool, with those in the caches of threads. */
+uint32_t shunt_dpdk_free_buffers(const struct rte_mempool *pool) { return rte_mempool_avail_count(pool); }
+
 /* --- Devices --- */
 
 /* The device of each attached port: a card that is gone cannot be asked for it. */
 static struct rte_device *devices[RTE_MAX_ETHPORTS];
+
+/* The number of receive queues of each started port that is a ring. */
+static uint16_t ring_queues[RTE_MAX_ETHPORTS];
+
+static int has_driver(const struct rte_eth_dev_info *info, const char *name) {
+    return strcmp(info->driver_name, name) == 0;
+}
+
+/* Returns the offloads of transmission that are used.
+ *
+ * net_tap has none of its own: it computes in software, refuses segments as long as the MTU, and does not
+ * segment IPv6. */
+static uint64_t tx_offloads(const struct rte_eth_dev_info *info) {
+    uint64_t wanted = RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+    if (!has_driver(info, "net_tap"))
+        wanted |= RTE_ETH_TX_OFFLOAD_IPV4_CKSUM | RTE_ETH_TX_OFFLOAD_TCP_CKSUM |
+                  RTE_ETH_TX_OFFLOAD_UDP_CKSUM | RTE_ETH_TX_OFFLOAD_TCP_TSO;
+    return info->tx_offload_capa & wanted;
+}
+
+/* Returns the largest MTU that rte_eth_dev_set_mtu lets through. */
+static uint16_t largest_mtu(const struct rte_eth_dev_info *info) {
+    uint32_t overhead = RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN;
+    if (info->max_mtu != UINT16_MAX && info->max_rx_pktlen > info->max_mtu)
+        overhead = info->max_rx_pktlen - info->max_mtu;
+    uint32_t room = info->max_rx_pktlen > overhead ? info->max_rx_pktlen - overhead : 0;
+    return (uint16_t)RTE_MIN(room, (uint32_t)info->max_mtu);
+}
+
+/* Takes the frames out of a ring. net_ring forgets them when it is closed, or a later ring of the same name
+ * receives them, and their buffers would be lost. */
+static void drain_ring(uint16_t port) {
+    struct rte_mbuf *mbufs[BURST];
+    for (uint16_t queue = 0; queue < ring_queues[port]; queue++) {
+        uint16_t count;
+        while ((count = rte_eth_rx_burst(port, queue, mbufs, BURST)) > 0) rte_pktmbuf_free_bulk(mbufs, count);
+    }
+    ring_queues[port] = 0;
+}
 
 /* Creates or takes the device of devargs, and finds its port. */
 int shunt_dpdk_attach(const char *devargs, uint16_t *port) {
@@ -156,6 +223,7 @@ int shunt_dpdk_attach(const char *devargs, uint16_t *port) {
 int shunt_dpdk_detach(uint16_t port) {
     uint16_t sibling;
     if (!rte_eth_dev_is_valid_port(port)) return -ENODEV;
+    drain_ring(port);
     int stopped = rte_eth_dev_stop(port);
     int closed = rte_eth_dev_close(port);
     if (rte_eth_dev_is_valid_port(port)) return stopped < 0 ? stopped : closed < 0 ? closed : -EBUSY;
@@ -167,29 +235,35 @@ int shunt_dpdk_limits(uint16_t port, struct shunt_dpdk_limits *limits) {
     struct rte_eth_dev_info info;
     int result = rte_eth_dev_info_get(port, &info);
     if (result < 0) return result;
-    uint64_t tx = info.tx_offload_capa;
+    uint64_t tx = tx_offloads(&info);
     memset(limits, 0, sizeof *limits);
     limits->rx_queues_max = info.max_rx_queues;
     limits->tx_queues_max = info.max_tx_queues;
     limits->node = rte_eth_dev_socket_id(port);
+    limits->mtu_min = info.min_mtu;
+    limits->mtu_max = largest_mtu(&info);
     limits->tcp_checksum = !!(tx & RTE_ETH_TX_OFFLOAD_TCP_CKSUM);
     limits->udp_checksum = !!(tx & RTE_ETH_TX_OFFLOAD_UDP_CKSUM);
     int has_segments = (tx & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) && (tx & RTE_ETH_TX_OFFLOAD_IPV4_CKSUM);
     limits->tcp_segments = has_segments && limits->tcp_checksum && (tx & RTE_ETH_TX_OFFLOAD_TCP_TSO);
+    limits->is_ring = has_driver(&info, "net_ring");
+    limits->errors_are_refusals = has_driver(&info, "net_tap") || has_driver(&info, "net_vhost");
     return 0;
 }
 
 /* The step at which shunt_dpdk_start_device failed. */
 enum { STEP_CONFIGURE, STEP_MTU, STEP_RX_QUEUE, STEP_TX_QUEUE, STEP_START };
 
-/* Configures and starts a port. On failure step has the place. */
-int shunt_dpdk_start_device(uint16_t port, const struct shunt_dpdk_settings *settings, uint32_t *step) {
+/* Configures and starts a port. */
+int shunt_dpdk_start_device(uint16_t port, const struct shunt_dpdk_settings *settings,
+                            struct shunt_dpdk_start *start) {
     struct rte_eth_dev_info info;
     struct rte_eth_conf conf;
     uint16_t rx_slots = settings->rx_slots, tx_slots = settings->tx_slots, mtu;
     int node = rte_eth_dev_socket_id(port), result;
 
-    *step = STEP_CONFIGURE;
+    __atomic_store_n(&removed[port], 0, __ATOMIC_RELAXED);
+    start->step = STEP_CONFIGURE;
     result = rte_eth_dev_info_get(port, &info);
     if (result < 0) return result;
     memset(&conf, 0, sizeof conf);
@@ -198,10 +272,7 @@ int shunt_dpdk_start_device(uint16_t port, const struct shunt_dpdk_settings *set
     if (strstr(info.driver_name, "virtio") != NULL || strstr(info.driver_name, "vhost") != NULL)
         rx &= ~(uint64_t)(RTE_ETH_RX_OFFLOAD_TCP_CKSUM | RTE_ETH_RX_OFFLOAD_UDP_CKSUM);
     conf.rxmode.offloads = info.rx_offload_capa & rx;
-    conf.txmode.offloads = info.tx_offload_capa &
-                           (RTE_ETH_TX_OFFLOAD_IPV4_CKSUM | RTE_ETH_TX_OFFLOAD_TCP_CKSUM |
-                            RTE_ETH_TX_OFFLOAD_UDP_CKSUM | RTE_ETH_TX_OFFLOAD_TCP_TSO |
-                            RTE_ETH_TX_OFFLOAD_MULTI_SEGS);
+    conf.txmode.offloads = tx_offloads(&info);
     uint64_t hashes = info.flow_type_rss_offloads & (RTE_ETH_RSS_IP | RTE_ETH_RSS_TCP | RTE_ETH_RSS_UDP);
     if (settings->rx_queues > 1 && hashes != 0) {
         conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
@@ -211,28 +282,29 @@ int shunt_dpdk_start_device(uint16_t port, const struct shunt_dpdk_settings *set
     if (settings->mtu != 0) conf.rxmode.mtu = settings->mtu;
     result = rte_eth_dev_configure(port, settings->rx_queues, settings->tx_queues, &conf);
     if (result < 0) return result;
-    *step = STEP_MTU;
+    start->step = STEP_MTU;
     if (settings->mtu != 0) {
         result = rte_eth_dev_set_mtu(port, settings->mtu);
         if (result < 0) return result;
     }
-    *step = STEP_RX_QUEUE;
+    start->step = STEP_RX_QUEUE;
     result = rte_eth_dev_adjust_nb_rx_tx_desc(port, &rx_slots, &tx_slots);
     if (result < 0) return result;
     for (uint16_t queue = 0; queue < settings->rx_queues; queue++) {
         result = rte_eth_rx_queue_setup(port, queue, rx_slots, node, NULL, settings->pool);
         if (result < 0) return result;
     }
-    *step = STEP_TX_QUEUE;
+    start->step = STEP_TX_QUEUE;
     for (uint16_t queue = 0; queue < settings->tx_queues; queue++) {
         result = rte_eth_tx_queue_setup(port, queue, tx_slots, node, NULL);
         if (result < 0) return result;
     }
-    *step = STEP_START;
+    start->step = STEP_START;
     result = rte_eth_dev_start(port);
     if (result < 0) return result;
-    /* A switch receives frames for any address. Devices without addresses refuse this. */
-    rte_eth_promiscuous_enable(port);
+    if (has_driver(&info, "net_ring")) ring_queues[port] = settings->rx_queues;
+    /* A switch receives frames for any address. */
+    start->promiscuous = rte_eth_promiscuous_enable(port);
     rte_eth_allmulticast_enable(port);
     return 0;
 }
@@ -244,8 +316,10 @@ int shunt_dpdk_link_is_up(uint16_t port) {
     return rte_eth_link_get_nowait(port, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;
 }
 
-/* Returns 1 if the hardware is gone. */
-int shunt_dpdk_is_removed(uint16_t port) { return rte_eth_dev_is_removed(port); }
+/* Returns 1 if the hardware is gone: the driver has reported it, or finds it now. */
+int shunt_dpdk_is_removed(uint16_t port) {
+    return __atomic_load_n(&removed[port], __ATOMIC_RELAXED) || rte_eth_dev_is_removed(port);
+}
 
 int shunt_dpdk_mac(uint16_t port, uint8_t mac[6]) {
     struct rte_ether_addr address;

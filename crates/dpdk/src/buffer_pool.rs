@@ -1,7 +1,8 @@
 //! Pools of packet buffers: created for a device, and used again by later ones.
 //!
-//! A driver may pass a buffer to another device, as `net_ring` does. So nobody knows when the last buffer
-//! of a pool is back, and a pool that is not in use is kept for the next device that needs the same.
+//! A driver may keep a buffer, or pass it to another device. So nobody knows when the last buffer of a pool
+//! is back, and no pool is ever freed: no buffer becomes invalid while somebody has it. A pool that is not in
+//! use is kept for the next device that needs the same, once nearly all its buffers are back.
 
 use std::{
     ffi::CString,
@@ -43,6 +44,8 @@ impl PoolShape {
 const ROOM_MIN: u16 = 2048;
 /// Largest room: longer frames take several buffers.
 const ROOM_MAX: u16 = 16_384;
+/// A pool that misses at most one buffer in this number is used again.
+const MISSING_ONE_IN: u32 = 8;
 
 /// A pool of a device; used again when dropped.
 #[derive(Debug)]
@@ -53,14 +56,29 @@ pub(crate) struct PoolLease {
 
 impl PoolLease {
     /// Takes a pool that is not in use, or creates one.
+    ///
+    /// A pool that misses many buffers is only taken if there is no memory for another.
     pub(crate) fn take(started: Started, shape: PoolShape) -> Result<Self, DpdkErrno> {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let mut idle = IDLE.lock();
-        if let Some(position) = idle.iter().position(|(found, _)| *found == shape) {
-            let (shape, pool) = idle.swap_remove(position);
-            return Ok(Self { shape, pool });
+        let enough = shape.count - shape.count / MISSING_ONE_IN;
+        if let Some(lease) = Self::find(shape, enough) {
+            return Ok(lease);
         }
-        drop(idle);
+        Self::create(started, shape).or_else(|error| Self::find(shape, 0).ok_or(error))
+    }
+
+    /// Takes a pool that is not in use, with at least `enough` free buffers.
+    fn find(shape: PoolShape, enough: u32) -> Option<Self> {
+        let mut idle = IDLE.lock();
+        let fits = |(found, pool): &(PoolShape, MbufPool)| {
+            *found == shape && pool.free_buffers() >= enough
+        };
+        let position = idle.iter().position(fits)?;
+        let (shape, pool) = idle.swap_remove(position);
+        Some(Self { shape, pool })
+    }
+
+    fn create(started: Started, shape: PoolShape) -> Result<Self, DpdkErrno> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("shunt{}", NUMBER.fetch_add(1, Relaxed));
         let name = CString::new(name).unwrap_or_default();
         let PoolShape { count, room, node } = shape;

@@ -4,6 +4,8 @@ use std::{ffi::CString, sync::Arc};
 
 use parking_lot::Mutex;
 
+use tracing::warn;
+
 use crate::{
     buffer_pool::{PoolLease, PoolShape},
     eal::Eal,
@@ -11,7 +13,7 @@ use crate::{
     log::Request,
     options::device_name,
     queue::{DpdkReceiver, DpdkSender},
-    shim::{DpdkErrno, PortSettings, RawCounters, RawLimits, RawPort, StartStep},
+    shim::{DpdkErrno, PortSettings, RawCounters, RawLimits, RawPort, StartStep, StartedPort},
 };
 
 /// Slots of a receive queue, unless the device has fewer.
@@ -35,6 +37,7 @@ pub struct DpdkDevice {
     name: String,
     limits: DeviceLimits,
     state: DeviceState,
+    counters: LastCounters,
 }
 
 #[derive(Debug)]
@@ -58,12 +61,20 @@ pub struct DeviceLimits {
     pub tx_queues: u16,
     /// NUMA node of the device; -1: any.
     node: i32,
+    /// Smallest MTU, in bytes.
+    pub mtu_min: u16,
+    /// Largest MTU, in bytes.
+    pub mtu_max: u16,
     /// Set if the device completes checksums of TCP.
     pub tcp_checksum: bool,
     /// Set if the device completes checksums of UDP.
     pub udp_checksum: bool,
     /// Set if the device makes segments of TCP.
     pub tcp_segments: bool,
+    /// Set if frames that are sent to a queue are received from the same queue.
+    is_ring: bool,
+    /// Set if the errors of the device are frames that it did not take.
+    errors_are_refusals: bool,
 }
 
 /// Settings of a device.
@@ -99,6 +110,21 @@ pub struct DeviceCounters {
     pub tx_dropped: u64,
 }
 
+/// The counters of a device that its driver returned last.
+#[derive(Debug, Default)]
+struct LastCounters(Mutex<DeviceCounters>);
+
+impl LastCounters {
+    /// Returns the newest counters.
+    ///
+    /// A driver that returns none, as after the removal of its card, must not set them back.
+    fn update(&self, counters: Option<DeviceCounters>) -> DeviceCounters {
+        let mut last = self.0.lock();
+        *last = counters.unwrap_or(*last);
+        *last
+    }
+}
+
 impl DpdkDevice {
     /// Attaches the device of `devargs`, such as `net_null0` or `0000:01:00.0`.
     ///
@@ -110,6 +136,9 @@ impl DpdkDevice {
         let wrong = || DpdkError::Devargs { devargs: devargs.to_owned() };
         if !has_device(&name) {
             return Err(wrong());
+        }
+        if is_ring_with_arguments(devargs) {
+            return Err(DpdkError::RingArguments { devargs: devargs.to_owned() });
         }
         let text = CString::new(devargs).map_err(|_| wrong())?;
         let _control = CONTROL.lock();
@@ -125,7 +154,8 @@ impl DpdkDevice {
         if limits.tx_queues == 0 {
             return Err(DpdkError::NoTxQueue { device: name });
         }
-        Ok(Self { eal, name, limits, state: DeviceState::Attached(port) })
+        let counters = LastCounters::default();
+        Ok(Self { eal, name, limits, state: DeviceState::Attached(port), counters })
     }
 
     /// Returns the name of the device.
@@ -156,7 +186,17 @@ impl DpdkDevice {
                 return Err(DpdkError::Queues { device: device(), wanted, max });
             }
         };
-        let tx_queues = settings.threads.min(limits.tx_queues);
+        if let Some(mtu) = settings.mtu
+            && !(limits.mtu_min..=limits.mtu_max).contains(&mtu)
+        {
+            let (min, max) = (limits.mtu_min, limits.mtu_max);
+            return Err(DpdkError::MtuRange { device: device(), mtu, min, max });
+        }
+        let mut tx_queues = settings.threads.min(limits.tx_queues);
+        if limits.is_ring {
+            // Nothing receives the frames of a further queue.
+            tx_queues = tx_queues.min(rx_queues.max(1));
+        }
         let slots =
             u32::from(rx_queues) * u32::from(RX_SLOTS) + u32::from(tx_queues) * u32::from(TX_SLOTS);
         let mtu = settings.mtu.unwrap_or_else(|| self.mtu());
@@ -184,9 +224,13 @@ impl DpdkDevice {
             tx_slots: TX_SLOTS,
             mtu: settings.mtu,
         };
-        let (port, rx, tx) = port
+        let StartedPort { port, rx, tx, promiscuous } = port
             .start(own)
             .map_err(|(step, error)| self.refused_start(step, request.reason(error.0), mtu))?;
+        if let Some(warning) = promiscuous.err().and_then(|error| filter_warning(&self.name, error))
+        {
+            warn!("{warning}");
+        }
         self.state = DeviceState::Started { port, _buffers: buffers };
         let receivers = rx.into_iter().map(DpdkReceiver::new).collect();
         let senders = tx.into_iter().map(DpdkSender::new).collect();
@@ -246,9 +290,12 @@ impl DpdkDevice {
     /// Returns the counters of the device.
     #[must_use]
     pub fn counters(&self) -> DeviceCounters {
-        let counters = self.port().and_then(|port| port.counters().ok()).unwrap_or_default();
-        let RawCounters { rx_dropped, tx_dropped } = counters;
-        DeviceCounters { rx_dropped, tx_dropped }
+        let read = self.port().and_then(|port| port.counters().ok());
+        self.counters.update(read.map(|RawCounters { rx_dropped, tx_dropped }| DeviceCounters {
+            rx_dropped,
+            // The sender has counted the frames that came back to it.
+            tx_dropped: if self.limits.errors_are_refusals { 0 } else { tx_dropped },
+        }))
     }
 }
 
@@ -258,16 +305,46 @@ impl DeviceLimits {
             rx_queues: raw.rx_queues_max,
             tx_queues: raw.tx_queues_max,
             node: raw.node,
+            mtu_min: raw.mtu_min,
+            mtu_max: raw.mtu_max,
             tcp_checksum: raw.tcp_checksum != 0,
             udp_checksum: raw.udp_checksum != 0,
             tcp_segments: raw.tcp_segments != 0,
+            is_ring: raw.is_ring != 0,
+            errors_are_refusals: raw.errors_are_refusals != 0,
         }
     }
 }
 
 /// Returns whether a name can be that of a device.
+///
+/// The arguments of DPDK's own syntax, `bus=pci,addr=..`, would have one name for all cards.
 fn has_device(name: &str) -> bool {
-    !name.is_empty() && !name.contains(|c: char| c.is_whitespace() || c.is_control())
+    !name.is_empty() && !name.contains(|c: char| c == '=' || c.is_whitespace() || c.is_control())
+}
+
+/// Returns whether devargs pass arguments to the driver `net_ring`.
+///
+/// `internal` is an address of memory that the driver reads. With `nodeaction` two devices share a ring, which
+/// the driver frees with the first of them.
+fn is_ring_with_arguments(devargs: &str) -> bool {
+    let name = device_name(devargs);
+    devargs.contains(',') && ["net_ring", "eth_ring"].iter().any(|own| name.starts_with(own))
+}
+
+/// Returns the warning for a device that refuses promiscuous mode.
+///
+/// Virtual devices that select no frames by address do not have this mode.
+fn filter_warning(name: &str, DpdkErrno(errno): DpdkErrno) -> Option<String> {
+    let is_card = name.contains(':');
+    let reason = std::io::Error::from_raw_os_error(errno.abs());
+    (is_card || errno != -libc::ENOTSUP).then(|| {
+        format!(
+            "DPDK device {name}: the driver refuses promiscuous mode ({reason}), so frames to MAC addresses \
+             other than the one of the device may not arrive: allow the mode, for a virtual function with \
+             `ip link set DEVICE vf NUMBER trust on`"
+        )
+    })
 }
 
 /// Returns the error of a device that DPDK did not attach.
@@ -300,4 +377,37 @@ fn advice(name: &str) -> String {
     format!(
         "check the name of its driver, which Debian has in the package `librte-{driver}` with a number"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_read_keeps_the_last_counters() {
+        let counters = LastCounters::default();
+        assert_eq!(counters.update(None), DeviceCounters::default());
+        let read = DeviceCounters { rx_dropped: 3, tx_dropped: 4 };
+        assert_eq!(counters.update(Some(read)), read);
+        assert_eq!(counters.update(None), read);
+    }
+
+    #[test]
+    fn only_devices_with_a_filter_get_a_warning() {
+        let refused = |name, errno: i32| filter_warning(name, DpdkErrno(-errno));
+        assert_eq!(refused("net_null0", libc::ENOTSUP), None);
+        let card = refused("0000:01:00.0", libc::ENOTSUP).unwrap();
+        assert!(card.starts_with("DPDK device 0000:01:00.0: the driver refuses promiscuous mode"));
+        assert!(refused("net_tap0", libc::EPERM).unwrap().contains("not permitted"));
+    }
+
+    #[test]
+    fn rings_take_no_arguments() {
+        assert!(is_ring_with_arguments("net_ring0,nodeaction=net_ring1:0:ATTACH"));
+        assert!(is_ring_with_arguments("vdev:eth_ring0,internal=0x1000"));
+        assert!(
+            !is_ring_with_arguments("net_ring0") && !is_ring_with_arguments("net_null0,size=64")
+        );
+        assert!(!has_device("bus=pci") && has_device("0000:01:00.0"));
+    }
 }

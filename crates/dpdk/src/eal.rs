@@ -87,19 +87,12 @@ fn init(arguments: &[String]) -> Result<Started, DpdkError> {
 /// Returns the arguments of the EAL.
 fn arguments(options: &EalOptions, sizes: &[HugePageSize]) -> Result<Vec<String>, DpdkError> {
     let own = &options.extra_args;
-    let is_given = |names: &[&str]| {
-        own.iter().any(|given| {
-            let name = given.split_once('=').map_or(given.as_str(), |(name, _)| name);
-            // A short option may have its value in the same word: `-l0,1`.
-            names.iter().any(|own| name == *own || (own.len() == 2 && given.starts_with(own)))
-        })
-    };
     let mut arguments = vec!["--no-telemetry".to_owned()];
-    if !is_given(&["--lcores", "-l", "-c", "--lcore"]) {
+    if !has_any(own, &["--lcores", "-l", "-c", "--lcore"]) {
         // One nominal thread, which may run on each CPU of the daemon. Nothing runs on it.
         arguments.push(format!("--lcores=0@({})", own_cpus()));
     }
-    if !is_given(&["-a", "-b", "--allow", "--block", "--no-pci"]) {
+    if !has_any(own, &["-a", "-b", "--allow", "--block", "--no-pci"]) {
         // With a list of allowed cards, the scan of the PCI bus takes no other card. There is none at
         // this address.
         let has_pci = Path::new("/sys/bus/pci/devices").exists();
@@ -108,17 +101,49 @@ fn arguments(options: &EalOptions, sizes: &[HugePageSize]) -> Result<Vec<String>
             false => vec!["--no-pci".to_owned()],
         });
     }
-    if !is_given(&["-m", "--socket-mem", "--no-huge", "--in-memory", "--legacy-mem"]) {
-        let memory = options.memory_mib;
-        if uses_huge_pages(options, sizes)? {
-            arguments.extend(["--in-memory".to_owned(), "-m".to_owned(), memory.to_string()]);
-        } else {
-            let words = ["--no-huge", "--no-shconf", "-m"].map(str::to_owned);
-            arguments.extend(words.into_iter().chain([memory.to_string()]));
-        }
+    arguments.extend(memory_kind(options, sizes)?.iter().map(|word| (*word).to_owned()));
+    if !has_any(own, &["--socket-mem"]) {
+        arguments.extend(["-m".to_owned(), options.memory_mib.to_string()]);
     }
     arguments.extend(own.iter().cloned());
     Ok(arguments)
+}
+
+/// Returns whether arguments have one of these names.
+fn has_any(arguments: &[String], names: &[&str]) -> bool {
+    arguments.iter().any(|given| {
+        let name = given.split_once('=').map_or(given.as_str(), |(name, _)| name);
+        // A short option may have its value in the same word: `-l0,1`.
+        names.iter().any(|own| name == *own || (own.len() == 2 && given.starts_with(own)))
+    })
+}
+
+/// Returns the arguments that choose the kind of memory, and leave no files.
+fn memory_kind(
+    options: &EalOptions,
+    sizes: &[HugePageSize],
+) -> Result<&'static [&'static str], DpdkError> {
+    let own = &options.extra_args;
+    let refused =
+        |argument, conflict, remedy| Err(DpdkError::ExtraArgument { argument, conflict, remedy });
+    if has_any(own, &["-m"]) {
+        return refused("-m", "contradicts `memory_mib`", "`memory_mib`");
+    }
+    if has_any(own, &["--no-huge"]) {
+        return Ok(&["--no-shconf"]);
+    }
+    let has_nodes = has_any(own, &["--socket-mem"]);
+    if has_nodes && options.huge_pages == HugePages::Off {
+        return refused("--socket-mem", "needs huge pages", "`huge_pages`");
+    }
+    if has_any(own, &["--in-memory", "--legacy-mem"]) {
+        return Ok(&[]);
+    }
+    // DPDK refuses amounts for NUMA nodes that it does not find.
+    match has_nodes || uses_huge_pages(options, sizes)? {
+        true => Ok(&["--in-memory"]),
+        false => Ok(&["--no-huge", "--no-shconf"]),
+    }
 }
 
 /// Returns whether the memory is of huge pages.
@@ -188,15 +213,30 @@ mod tests {
         assert!(error.contains("vm.nr_hugepages=228"), "128 pages and those in use: {error}");
     }
 
+    fn extra(words: &[&str]) -> EalOptions {
+        let extra_args = words.iter().map(|word| (*word).to_owned()).collect();
+        EalOptions { extra_args, ..EalOptions::default() }
+    }
+
     #[test]
     fn own_arguments_replace_those_that_contradict() {
-        let extra = |words: &[&str]| EalOptions {
-            extra_args: words.iter().map(|word| (*word).to_owned()).collect(),
-            ..EalOptions::default()
-        };
         let plain = words(&extra(&["--iova-mode=va"]), 0);
         assert!(plain.contains("--lcores=0@(") && plain.ends_with("--iova-mode=va"), "{plain}");
-        let own = words(&extra(&["-l0", "--socket-mem=64", "--allow=0000:01:00.0"]), 0);
-        assert_eq!(own, "--no-telemetry -l0 --socket-mem=64 --allow=0000:01:00.0");
+        let own = words(&extra(&["-l0", "--in-memory", "--allow=0000:01:00.0"]), 0);
+        assert_eq!(own, "--no-telemetry -m 256 -l0 --in-memory --allow=0000:01:00.0");
+    }
+
+    /// No combination lets DPDK leave files in the system without a word.
+    #[test]
+    fn own_arguments_for_memory_leave_no_files() {
+        let nodes = words(&extra(&["--socket-mem=64,64"]), 0);
+        assert!(nodes.ends_with("--in-memory --socket-mem=64,64"), "{nodes}");
+        let small = words(&extra(&["--no-huge"]), 128);
+        assert!(small.ends_with("--no-shconf -m 256 --no-huge"), "{small}");
+        let off = EalOptions { huge_pages: HugePages::Off, ..extra(&["--socket-mem", "64"]) };
+        let error = words(&off, 128);
+        assert!(error.contains("`--socket-mem`, which needs huge pages"), "{error}");
+        let error = words(&extra(&["-m512"]), 128);
+        assert!(error.contains("`-m`, which contradicts `memory_mib`"), "{error}");
     }
 }

@@ -23,6 +23,18 @@ pub enum DpdkError {
         /// The number of pages of 2 MiB that the system must have.
         pages: u64,
     },
+    /// `extra_args` contradict the other options.
+    #[error(
+        "extra_args of [dpdk] have `{argument}`, which {conflict}: remove it, or set {remedy} instead"
+    )]
+    ExtraArgument {
+        /// The argument.
+        argument: &'static str,
+        /// The reason why it cannot be used.
+        conflict: &'static str,
+        /// The option to set.
+        remedy: &'static str,
+    },
     /// An argument cannot be passed to DPDK.
     #[error("{argument:?} is not an argument of DPDK: it has a NUL byte")]
     Argument {
@@ -43,6 +55,15 @@ pub enum DpdkError {
          address, such as 0000:01:00.0"
     )]
     Devargs {
+        /// The devargs.
+        devargs: String,
+    },
+    /// A ring is to share its memory.
+    #[error(
+        "devargs {devargs:?} are refused, because `net_ring` frees the memory that its arguments share: use \
+         the driver with a number alone, such as net_ring0"
+    )]
+    RingArguments {
         /// The devargs.
         devargs: String,
     },
@@ -87,6 +108,18 @@ pub enum DpdkError {
     NoTxQueue {
         /// The device.
         device: String,
+    },
+    /// The MTU is outside the limits of the device.
+    #[error("DPDK device {device} takes an MTU from {min} to {max} bytes: change `mtu` from {mtu}")]
+    MtuRange {
+        /// The device.
+        device: String,
+        /// The requested MTU.
+        mtu: u16,
+        /// The smallest MTU.
+        min: u16,
+        /// The largest MTU.
+        max: u16,
     },
     /// The driver does not set this MTU.
     #[error(

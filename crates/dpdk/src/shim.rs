@@ -79,9 +79,13 @@ pub(crate) struct RawLimits {
     pub(crate) rx_queues_max: u16,
     pub(crate) tx_queues_max: u16,
     pub(crate) node: i32,
+    pub(crate) mtu_min: u16,
+    pub(crate) mtu_max: u16,
     pub(crate) tcp_checksum: u8,
     pub(crate) udp_checksum: u8,
     pub(crate) tcp_segments: u8,
+    pub(crate) is_ring: u8,
+    pub(crate) errors_are_refusals: u8,
 }
 
 /// `struct shunt_dpdk_settings`.
@@ -103,9 +107,17 @@ pub(crate) struct RawCounters {
     pub(crate) tx_dropped: u64,
 }
 
+/// `struct shunt_dpdk_start`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct RawStart {
+    step: u32,
+    promiscuous: i32,
+}
+
 // The C compiler checks the same numbers.
 const _: () = assert!(size_of::<Frame>() == 24);
-const _: () = assert!(size_of::<RawLimits>() == 12);
+const _: () = assert!(size_of::<RawLimits>() == 20);
 const _: () = assert!(size_of::<RawSettings>() == 24);
 
 type LogFunction = unsafe extern "C" fn(u32, *const c_char, usize);
@@ -123,10 +135,15 @@ unsafe extern "C" {
         node: i32,
         error: *mut i32,
     ) -> *mut Mempool;
+    fn shunt_dpdk_free_buffers(pool: *const Mempool) -> u32;
     fn shunt_dpdk_attach(devargs: *const c_char, port: *mut u16) -> c_int;
     fn shunt_dpdk_detach(port: u16) -> c_int;
     fn shunt_dpdk_limits(port: u16, limits: *mut RawLimits) -> c_int;
-    fn shunt_dpdk_start_device(port: u16, settings: *const RawSettings, step: *mut u32) -> c_int;
+    fn shunt_dpdk_start_device(
+        port: u16,
+        settings: *const RawSettings,
+        start: *mut RawStart,
+    ) -> c_int;
     fn shunt_dpdk_link_is_up(port: u16) -> c_int;
     fn shunt_dpdk_is_removed(port: u16) -> c_int;
     fn shunt_dpdk_mac(port: u16, mac: *mut u8) -> c_int;
@@ -261,6 +278,12 @@ impl MbufPool {
         };
         NonNull::new(pool).map(Self).ok_or(DpdkErrno(error))
     }
+
+    /// Returns the number of free buffers, with those that threads keep for themselves.
+    pub(crate) fn free_buffers(self) -> u32 {
+        // SAFETY: the pool is never freed, and may be read while others use it.
+        unsafe { shunt_dpdk_free_buffers(self.0.as_ptr()) }
+    }
 }
 
 /// Number of free buffers that each thread keeps for itself.
@@ -297,7 +320,14 @@ pub(crate) struct PortSettings {
 }
 
 /// A started port, with a handle of each queue.
-pub(crate) type StartedPort = (Arc<RawPort>, Vec<RxHandle>, Vec<TxHandle>);
+#[derive(Debug)]
+pub(crate) struct StartedPort {
+    pub(crate) port: Arc<RawPort>,
+    pub(crate) rx: Vec<RxHandle>,
+    pub(crate) tx: Vec<TxHandle>,
+    /// An error if the device receives only frames for its own address.
+    pub(crate) promiscuous: Result<(), DpdkErrno>,
+}
 
 impl RawPort {
     /// Attaches the device of `devargs`.
@@ -335,21 +365,21 @@ impl RawPort {
             tx_slots,
             mtu: mtu.unwrap_or(0),
         };
-        let mut step = 0;
-        // SAFETY: the port is open and was not started. The pool is never freed. `settings` and `step` are
+        let mut start = RawStart::default();
+        // SAFETY: the port is open and was not started. The pool is never freed. `settings` and `start` are
         // valid for the call.
         let result =
-            unsafe { shunt_dpdk_start_device(self.port, &raw const settings, &raw mut step) };
+            unsafe { shunt_dpdk_start_device(self.port, &raw const settings, &raw mut start) };
         checked(result).map_err(|error| {
             let steps =
                 [StartStep::Configure, StartStep::Mtu, StartStep::RxQueue, StartStep::TxQueue];
-            (steps.get(step as usize).copied().unwrap_or(StartStep::Start), error)
+            (steps.get(start.step as usize).copied().unwrap_or(StartStep::Start), error)
         })?;
         let port = Arc::new(self);
         let rx = (0..rx_queues).map(|queue| RxHandle { port: Arc::clone(&port), queue });
         let tx = (0..tx_queues).map(|queue| TxHandle { port: Arc::clone(&port), pool, queue });
         let (rx, tx) = (rx.collect(), tx.collect());
-        Ok((port, rx, tx))
+        Ok(StartedPort { port, rx, tx, promiscuous: checked(start.promiscuous) })
     }
 
     pub(crate) fn link_is_up(&self) -> bool {
@@ -556,3 +586,6 @@ impl Drop for FrameBuffer {
 const fn length(frames: usize) -> u16 {
     frames as u16
 }
+
+#[cfg(test)]
+mod tests;

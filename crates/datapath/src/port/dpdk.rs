@@ -117,7 +117,8 @@ impl Port for Dpdk {
     }
 
     fn lost(&self) -> Option<String> {
-        self.device.is_removed().then(|| "the device has vanished".to_owned())
+        let name = self.device.name();
+        self.device.is_removed().then(|| format!("the DPDK device {name} was removed"))
     }
 
     fn mtu(&self) -> Option<u32> {

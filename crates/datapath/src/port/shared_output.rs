@@ -2,8 +2,8 @@
 //!
 //! A device or a guest often has fewer queues than there are packet threads. A thread that finds its output
 //! in use keeps copies of a few packets and sends them with the next flush, so no thread waits for another.
-//! An output may lack an offload, or lose it while packets are on their way. Packets that it does not take
-//! as they are get completed in software.
+//! An output may lack an offload, lose it while packets are on their way, or refuse it for one packet. Packets
+//! that it does not take as they are get completed in software.
 
 use std::{
     collections::VecDeque,
@@ -105,11 +105,10 @@ impl<O: SharedOutput> SharedTx<O> {
         (packets.len(), Ok(()))
     }
 
-    /// Completes a packet in software, and sends the result.
-    fn send_completed(&mut self, packet: &Packet) -> Result<(), TxEnd> {
-        let capabilities = self.output.capabilities_for(packet);
+    /// Completes in software the work beyond these capabilities, and sends the result.
+    fn send_completed(&mut self, packet: &Packet, has: Capabilities) -> Result<(), TxEnd> {
         let copy = self.pool.copy(packet, None).ok_or(TxEnd::Crowded)?;
-        let completed = finish(copy, &capabilities, &mut self.pool, &mut self.made);
+        let completed = finish(copy, &has, &mut self.pool, &mut self.made);
         let mut made = std::mem::take(&mut self.made);
         let (_, result) = match completed {
             Ok(()) => self.send_run(&made),
@@ -130,6 +129,7 @@ impl<O: SharedOutput> SharedTx<O> {
             let lost = match end {
                 OutputEnd::Busy => return,
                 OutputEnd::All => 0,
+                OutputEnd::Refused if self.complete_first() => 0,
                 // An output that takes no more, or that has changed, never gets them.
                 OutputEnd::Refused => 1,
                 OutputEnd::Full => self.backlog.len(),
@@ -139,6 +139,24 @@ impl<O: SharedOutput> SharedTx<O> {
                 self.pool.give(packet);
             }
         }
+    }
+
+    /// Completes the first packet of the backlog in software.
+    ///
+    /// Returns false if it needs no work.
+    fn complete_first(&mut self) -> bool {
+        let Some(first) = self.backlog.pop_front_if(|packet| needs_work(packet)) else {
+            return false;
+        };
+        let Ok(()) = finish(first, &Capabilities::WIRE, &mut self.pool, &mut self.made) else {
+            // The packet is back in the pool.
+            self.lost.fetch_add(1, Relaxed);
+            return true;
+        };
+        for packet in self.made.drain(..).rev() {
+            self.backlog.push_front(packet);
+        }
+        true
     }
 }
 
@@ -158,12 +176,20 @@ impl<O: SharedOutput> TxQueue for SharedTx<O> {
             let rest = &packets[taken..];
             let takes = |packet: &&Packet| takes(&self.output, packet);
             let run = rest.iter().take_while(takes).count();
-            let (count, result) = if run > 0 {
+            let (mut count, mut result) = if run > 0 {
                 self.send_run(&rest[..run])
             } else {
-                let result = self.send_completed(first);
+                let result = self.send_completed(first, self.output.capabilities_for(first));
                 (usize::from(result.is_ok()), result)
             };
+            // A driver may refuse work that its device announces, such as headers that are too long.
+            if let (Err(TxEnd::Refused), Some(refused)) = (&result, rest.get(count))
+                && run > 0
+                && needs_work(refused)
+            {
+                result = self.send_completed(refused, Capabilities::WIRE);
+                count += usize::from(result.is_ok());
+            }
             taken += count;
             if let Err(end) = result {
                 self.end = end;
@@ -186,12 +212,20 @@ impl<O: SharedOutput> TxQueue for SharedTx<O> {
     }
 }
 
+/// Returns whether a packet needs a checksum or segments before it is sent.
+const fn needs_work(packet: &Packet) -> bool {
+    packet.virtio.needs_checksum || packet.virtio.is_segmented()
+}
+
 /// Returns whether an output takes a packet as it is.
 fn takes(output: &impl SharedOutput, packet: &Packet) -> bool {
-    if !packet.virtio.needs_checksum && !packet.virtio.is_segmented() {
+    if !needs_work(packet) {
         return true;
     }
     let Capabilities { tx_checksum, tx_segmentation, .. } = output.capabilities_for(packet);
     (!packet.virtio.needs_checksum || tx_checksum)
         && (!packet.virtio.is_segmented() || tx_segmentation)
 }
+
+#[cfg(test)]
+mod tests;

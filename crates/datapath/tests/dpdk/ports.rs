@@ -1,18 +1,15 @@
 //! DPDK ports over rings: a ring receives what is sent to it.
 
-#![cfg(feature = "dpdk")]
-#![expect(clippy::unwrap_used, reason = "a device that cannot be set up fails the test")]
-
 use std::{fs, thread};
 
 use shunt_datapath::{
     Packet, Pool, VirtioHeader,
-    port::{EalOptions, HugePages, Port, PortCounters, Queues, dpdk::Dpdk},
+    port::{EalOptions, HugePages, Port, PortCounters, Queues, TxEnd, dpdk::Dpdk},
 };
 use shunt_pipeline::DatapathPort;
 
 /// A port of a ring, with the queues of `threads` threads.
-fn open(devargs: &str, threads: u16) -> (Dpdk, Vec<Queues>) {
+pub(crate) fn open(devargs: &str, threads: u16) -> (Dpdk, Vec<Queues>) {
     let eal = EalOptions { huge_pages: HugePages::Off, ..EalOptions::default() };
     let mut port = Dpdk::open(devargs, None, None, &eal, 7).unwrap();
     let queues = port.split(threads).unwrap();
@@ -20,7 +17,7 @@ fn open(devargs: &str, threads: u16) -> (Dpdk, Vec<Queues>) {
     (port, queues)
 }
 
-fn packet(pool: &mut Pool, frame: &[u8], virtio: VirtioHeader) -> Packet {
+pub(crate) fn packet(pool: &mut Pool, frame: &[u8], virtio: VirtioHeader) -> Packet {
     let mut packet = pool.take(frame.len(), DatapathPort::default()).unwrap();
     packet.frame_mut().copy_from_slice(frame);
     packet.virtio = virtio;
@@ -43,7 +40,7 @@ fn received(queues: &mut [Queues], pool: &mut Pool) -> Vec<Vec<u8>> {
 /// An IPv4 packet with TCP or UDP, and a payload of `length` bytes.
 ///
 /// The checksum has the pseudo-header only.
-fn partial(protocol: u8, length: usize) -> (Vec<u8>, VirtioHeader) {
+pub(crate) fn partial(protocol: u8, length: usize) -> (Vec<u8>, VirtioHeader) {
     let header = if protocol == 6 { 20 } else { 8 };
     let mut frame = vec![0; 14 + 20 + header + length];
     frame[12] = 8;
@@ -84,7 +81,7 @@ fn folded(bytes: &[u8]) -> u16 {
 }
 
 /// Returns whether the transport checksum of a packet of [`partial`] is right.
-fn is_complete(frame: &[u8]) -> bool {
+pub(crate) fn is_complete(frame: &[u8]) -> bool {
     let length = u16::try_from(frame.len() - 34).unwrap();
     let pseudo = [&frame[26..34], &[0, frame[23]], &length.to_be_bytes()].concat();
     folded(&[&pseudo, &frame[34..]].concat()) == 0xffff
@@ -188,4 +185,26 @@ fn a_port_opens_again() {
         assert_eq!(port.mtu(), Some(1500));
         drop((port, queues));
     }
+}
+
+/// Each packet is received, or was refused at once.
+///
+/// The device counts no loss of its own.
+#[test]
+fn counters_add_up_after_a_full_queue() {
+    let (port, mut queues) = open("net_ring2", 1);
+    let mut pool = Pool::new();
+    let packets: Vec<_> =
+        (0..1500).map(|_| packet(&mut pool, &[7; 60], VirtioHeader::default())).collect();
+    let taken = queues[0].tx.tx(&packets);
+    assert_eq!(queues[0].tx.tx_end(), TxEnd::Full);
+    packets.into_iter().for_each(|packet| pool.give(packet));
+    assert_eq!(received(&mut queues, &mut pool).len(), taken);
+    assert_eq!(port.counters(), PortCounters::default());
+    // The queue has room again.
+    let packets: Vec<_> =
+        (0..1000).map(|_| packet(&mut pool, &[8; 60], VirtioHeader::default())).collect();
+    assert_eq!(queues[0].tx.tx(&packets), 1000);
+    packets.into_iter().for_each(|packet| pool.give(packet));
+    assert_eq!(received(&mut queues, &mut pool).len(), 1000);
 }

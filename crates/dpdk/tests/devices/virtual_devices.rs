@@ -1,7 +1,4 @@
-//! Devices of DPDK without hardware: rings, capture files, and devices that discard.
-
-#![cfg(feature = "dpdk")]
-#![expect(clippy::unwrap_used, reason = "a device that cannot be set up fails the test")]
+//! Devices of DPDK without hardware: frames, limits, and errors.
 
 use std::fs;
 
@@ -11,25 +8,26 @@ use shunt_dpdk::{
 };
 
 /// Tests need no huge pages.
-fn eal() -> Eal {
+pub(crate) fn eal() -> Eal {
     let options = EalOptions { huge_pages: HugePages::Off, ..EalOptions::default() };
     Eal::start(&options).unwrap()
 }
 
-const ONE_THREAD: DeviceSettings = DeviceSettings { rx_queues: None, threads: 1, mtu: None };
+pub(crate) const ONE_THREAD: DeviceSettings =
+    DeviceSettings { rx_queues: None, threads: 1, mtu: None };
 
-fn start(devargs: &str, settings: DeviceSettings) -> (DpdkDevice, DpdkQueues) {
+pub(crate) fn start(devargs: &str, settings: DeviceSettings) -> (DpdkDevice, DpdkQueues) {
     let mut device = DpdkDevice::attach(eal(), devargs).unwrap();
     let queues = device.start(settings).unwrap();
     (device, queues)
 }
 
 /// Returns a frame with bytes of its own.
-fn frame(number: usize, length: usize) -> Vec<u8> {
+pub(crate) fn frame(number: usize, length: usize) -> Vec<u8> {
     (0..length).map(|at| u8::try_from((at * 7 + number) % 251).unwrap()).collect()
 }
 
-fn receive_all(receiver: &mut DpdkReceiver) -> Vec<Vec<u8>> {
+pub(crate) fn receive_all(receiver: &mut DpdkReceiver) -> Vec<Vec<u8>> {
     let mut received = Vec::new();
     loop {
         let frames = receiver.receive(32);

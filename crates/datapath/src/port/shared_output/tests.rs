@@ -1,0 +1,159 @@
+//! An output that refuses the work that it announces.
+
+use std::sync::atomic::AtomicBool;
+
+use parking_lot::Mutex;
+use shunt_pipeline::DatapathPort;
+
+use super::*;
+use crate::packet::virtio::VirtioHeader;
+
+/// The state of an output that announces every offload.
+#[derive(Default)]
+struct FakeState {
+    /// Set while another thread has the output.
+    is_busy: AtomicBool,
+    /// Set if the output takes nothing, not even complete packets.
+    takes_nothing: AtomicBool,
+    sent: Mutex<Vec<Vec<u8>>>,
+}
+
+/// An output that refuses the work that it announces.
+struct FakeOutput(Arc<FakeState>);
+
+impl SharedOutput for FakeOutput {
+    fn capabilities_for(&self, _: &Packet) -> Capabilities {
+        Capabilities { tx_checksum: true, tx_segmentation: true, ..Capabilities::WIRE }
+    }
+
+    fn send<'a>(
+        &mut self,
+        packets: impl ExactSizeIterator<Item = &'a Packet>,
+    ) -> (usize, OutputEnd) {
+        if self.0.is_busy.load(Relaxed) {
+            return (0, OutputEnd::Busy);
+        }
+        let offered = packets.len();
+        for (sent, packet) in packets.enumerate() {
+            if self.0.takes_nothing.load(Relaxed) || needs_work(packet) {
+                return (sent, OutputEnd::Refused);
+            }
+            self.0.sent.lock().push(packet.frame().to_vec());
+        }
+        (offered, OutputEnd::All)
+    }
+}
+
+fn queue() -> (Arc<FakeState>, SharedTx<FakeOutput>, Arc<AtomicU64>) {
+    let (state, lost) = (Arc::<FakeState>::default(), Arc::<AtomicU64>::default());
+    let queue = SharedTx::new(FakeOutput(Arc::clone(&state)), Arc::clone(&lost));
+    (state, queue, lost)
+}
+
+/// Returns a complete packet.
+fn plain(pool: &mut Pool, byte: u8) -> Packet {
+    let mut packet = pool.take(60, DatapathPort::default()).unwrap();
+    packet.frame_mut().fill(byte);
+    packet
+}
+
+/// Returns TCP over IPv4 without its checksum.
+///
+/// It is to be cut into segments of `size` bytes, if that is not 0.
+fn tcp(pool: &mut Pool, payload: u16, size: u16) -> Packet {
+    let mut packet = pool.take(54 + usize::from(payload), DatapathPort::default()).unwrap();
+    let frame = packet.frame_mut();
+    frame.fill(7);
+    frame[12..16].copy_from_slice(&[8, 0, 0x45, 0]);
+    frame[16..18].copy_from_slice(&(40 + payload).to_be_bytes());
+    frame[20..24].copy_from_slice(&[0, 0, 64, 6]);
+    frame[46] = 5 << 4;
+    let pseudo = [&frame[26..34], &[0, 6], &(20 + payload).to_be_bytes()].concat();
+    let pseudo = slow_sum(&pseudo);
+    frame[50..52].copy_from_slice(&pseudo.to_be_bytes());
+    packet.virtio = VirtioHeader {
+        needs_checksum: true,
+        checksum_start: 34,
+        checksum_offset: 16,
+        ..VirtioHeader::default()
+    };
+    if size > 0 {
+        packet.virtio.gso_type = VirtioHeader::GSO_TCPV4;
+        (packet.virtio.gso_size, packet.virtio.header_length) = (size, 54);
+    }
+    packet
+}
+
+/// Computes RFC 1071 word by word.
+fn slow_sum(bytes: &[u8]) -> u16 {
+    let words =
+        bytes.chunks(2).map(|pair| u16::from_be_bytes([pair[0], *pair.get(1).unwrap_or(&0)]));
+    words.fold(0, |sum: u16, word| {
+        let (sum, carry) = sum.overflowing_add(word);
+        sum + u16::from(carry)
+    })
+}
+
+/// Returns whether the checksum of a packet of [`tcp`] is right.
+fn is_complete(frame: &[u8]) -> bool {
+    let length = u16::try_from(frame.len() - 34).unwrap();
+    let pseudo = [&frame[26..34], &[0, 6], &length.to_be_bytes()].concat();
+    slow_sum(&[&pseudo, &frame[34..]].concat()) == u16::MAX
+}
+
+/// Checks that the frames are one of `plain`, three of TCP, and another of `plain`.
+fn assert_sent(state: &FakeState) {
+    let sent = state.sent.lock();
+    assert_eq!(sent.iter().map(Vec::len).collect::<Vec<_>>(), [60, 754, 1054, 554, 60]);
+    assert!(sent[1..4].iter().all(|frame| is_complete(frame)));
+    assert_eq!((sent[0][0], sent[4][0]), (1, 2));
+}
+
+fn packets(pool: &mut Pool) -> [Packet; 4] {
+    [plain(pool, 1), tcp(pool, 700, 0), tcp(pool, 1500, 1000), plain(pool, 2)]
+}
+
+#[test]
+fn refused_work_is_done_in_software() {
+    let (state, mut queue, lost) = queue();
+    let mut pool = Pool::new();
+    let packets = packets(&mut pool);
+    assert_eq!(queue.tx(&packets), 4);
+    assert_sent(&state);
+    assert_eq!((lost.load(Relaxed), queue.pool.out()), (0, 0));
+    packets.into_iter().for_each(|packet| pool.give(packet));
+}
+
+#[test]
+fn work_of_waiting_packets_is_done_in_software() {
+    let (state, mut queue, lost) = queue();
+    let mut pool = Pool::new();
+    let packets = packets(&mut pool);
+    state.is_busy.store(true, Relaxed);
+    assert_eq!(queue.tx(&packets), 4);
+    assert!(queue.is_pending());
+    state.is_busy.store(false, Relaxed);
+    queue.flush();
+    assert!(!queue.is_pending());
+    assert_sent(&state);
+    assert_eq!((lost.load(Relaxed), queue.pool.out()), (0, 0));
+    packets.into_iter().for_each(|packet| pool.give(packet));
+}
+
+#[test]
+fn a_packet_that_nothing_helps_is_lost_once() {
+    let (state, mut queue, lost) = queue();
+    let mut pool = Pool::new();
+    let packets = packets(&mut pool);
+    state.takes_nothing.store(true, Relaxed);
+    assert_eq!(queue.tx(&packets[1..]), 0);
+    assert_eq!(queue.tx_end(), TxEnd::Refused);
+    state.is_busy.store(true, Relaxed);
+    assert_eq!(queue.tx(&packets), 4);
+    state.is_busy.store(false, Relaxed);
+    queue.flush();
+    assert!(!queue.is_pending() && state.sent.lock().is_empty());
+    // Segments of a waiting packet count for themselves, as they would after it was sent.
+    assert_eq!((lost.load(Relaxed), queue.pool.out()), (5, 0));
+    packets.into_iter().for_each(|packet| pool.give(packet));
+}

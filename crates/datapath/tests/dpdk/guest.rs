@@ -1,0 +1,118 @@
+//! A DPDK port with the virtio driver, at a vhost-user port: offloads on both ways.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use shunt_datapath::{
+    Packet, Pool, VirtioHeader,
+    port::{
+        Port, Queues,
+        vhost_user::{SocketMode, VhostUser},
+    },
+};
+
+use crate::ports::{is_complete, open, packet, partial};
+
+/// A vhost-user port, and the DPDK port that is its guest.
+struct Ends {
+    _folder: tempfile::TempDir,
+    _host: VhostUser,
+    host_queues: Vec<Queues>,
+    guest_queues: Vec<Queues>,
+}
+
+/// Connects the guest with a number of its own.
+fn connect(number: u8) -> Ends {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("guest.sock");
+    let mut host = VhostUser::new(&path, SocketMode::Server, 7);
+    let host_queues = host.split(1).unwrap();
+    let (guest, guest_queues) =
+        open(&format!("net_virtio_user{number},path={}", path.display()), 1);
+    until(|| host.link_up());
+    assert!(guest.capabilities().tx_checksum);
+    // The queues keep the device.
+    drop(guest);
+    Ends { _folder: folder, _host: host, host_queues, guest_queues }
+}
+
+fn until(mut is_done: impl FnMut() -> bool) {
+    #[expect(clippy::disallowed_methods, reason = "a real socket needs a real clock")]
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !is_done() {
+        #[expect(clippy::disallowed_methods, reason = "as above")]
+        let now = Instant::now();
+        assert!(now < deadline, "nothing arrives");
+        thread::yield_now();
+    }
+}
+
+/// Sends a packet, and receives what it became.
+fn pass(
+    from: &mut Queues,
+    to: &mut Queues,
+    pool: &mut Pool,
+    sent: Packet,
+    count: usize,
+) -> Vec<Packet> {
+    assert_eq!(from.tx.tx(std::slice::from_ref(&sent)), 1);
+    from.tx.flush();
+    pool.give(sent);
+    let rx = to.rx.as_mut().unwrap();
+    let mut received = Vec::new();
+    until(|| {
+        rx.rx(pool, &mut received).unwrap();
+        received.len() >= count
+    });
+    assert_eq!(received.len(), count);
+    received
+}
+
+/// The device of the guest completes checksums, so packets arrive with this work.
+///
+/// It has no checksum of IPv4, which segments need, so the port makes these.
+#[test]
+fn work_that_the_device_has_is_left_to_it() {
+    let Ends { _folder, _host, mut host_queues, mut guest_queues } = connect(3);
+    let (from, to) = (&mut guest_queues[0], &mut host_queues[0]);
+    let mut pool = Pool::new();
+    for protocol in [6, 17] {
+        let (frame, virtio) = partial(protocol, 700);
+        let whole = packet(&mut pool, &frame, virtio);
+        let [received] = &pass(from, to, &mut pool, whole, 1)[..] else { panic!("one packet") };
+        assert!(received.virtio.needs_checksum, "protocol {protocol}");
+        assert_eq!(received.virtio.checksum_start, 34);
+        assert_eq!(received.frame(), frame);
+    }
+    let (frame, virtio) = partial(6, 4000);
+    let gso_type = VirtioHeader::GSO_TCPV4;
+    let virtio = VirtioHeader { gso_type, gso_size: 1000, header_length: 54, ..virtio };
+    let whole = packet(&mut pool, &frame, virtio);
+    let received = pass(from, to, &mut pool, whole, 4);
+    assert!(received.iter().all(|segment| is_complete(segment.frame())));
+}
+
+/// The driver would not report incomplete checksums.
+///
+/// So it is asked for complete packets.
+#[test]
+fn packets_from_the_device_are_complete() {
+    let Ends { _folder, _host, mut host_queues, mut guest_queues } = connect(4);
+    let (from, to) = (&mut host_queues[0], &mut guest_queues[0]);
+    let mut pool = Pool::new();
+    for protocol in [6, 17] {
+        let (frame, virtio) = partial(protocol, 700);
+        let whole = packet(&mut pool, &frame, virtio);
+        let [received] = &pass(from, to, &mut pool, whole, 1)[..] else { panic!("one packet") };
+        assert_eq!(received.virtio, VirtioHeader::default());
+        assert!(is_complete(received.frame()), "protocol {protocol}");
+    }
+    let (frame, virtio) = partial(6, 4000);
+    let gso_type = VirtioHeader::GSO_TCPV4;
+    let virtio = VirtioHeader { gso_type, gso_size: 1000, header_length: 54, ..virtio };
+    let whole = packet(&mut pool, &frame, virtio);
+    let received = pass(from, to, &mut pool, whole, 4);
+    assert!(received.iter().all(|segment| is_complete(segment.frame())));
+}

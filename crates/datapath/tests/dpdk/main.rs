@@ -1,0 +1,20 @@
+//! DPDK ports over rings, capture files and a guest.
+
+#![cfg_attr(
+    feature = "dpdk",
+    expect(clippy::unwrap_used, reason = "a device that cannot be set up fails the test")
+)]
+
+#[cfg(feature = "dpdk")]
+mod guest;
+#[cfg(feature = "dpdk")]
+mod ports;
+
+#[cfg(not(feature = "dpdk"))]
+#[test]
+fn dpdk_ports_need_a_build_with_dpdk() {
+    use std::io::Write as _;
+    let what = "DPDK ports are tested by `cargo xtask test dpdk_ports`";
+    // A macro would write to the output of the test, which nobody reads.
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {what}");
+}

@@ -1,0 +1,113 @@
+//! Buffers: none is lost with a closed device, and a pool without any recovers.
+
+use std::{
+    sync::{
+        Barrier,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
+};
+
+use shunt_dpdk::{
+    BurstEnd, DeviceCounters, DeviceSettings, DpdkDevice, DpdkError, DpdkSender, FrameOffload,
+};
+
+use crate::virtual_devices::{ONE_THREAD, eal, frame, receive_all, start};
+
+/// Sends `count` frames of a length; returns the number of frames sent.
+fn send(sender: &mut DpdkSender, count: usize, length: usize) -> (usize, BurstEnd) {
+    let frames: Vec<_> = (0..count).map(|number| frame(number, length)).collect();
+    sender.send(frames.iter().map(|bytes| (bytes.as_slice(), FrameOffload::default())))
+}
+
+/// A ring is full when it is closed.
+///
+/// Its buffers are free again, and the next ring of its name has none of its frames.
+#[test]
+fn full_rings_lose_no_buffers() {
+    for round in 0..20 {
+        let settings = DeviceSettings { rx_queues: Some(2), threads: 4, mtu: None };
+        let (_device, mut queues) = start("net_ring20", settings);
+        // Nothing would receive the frames of a third queue.
+        assert_eq!((queues.receivers.len(), queues.senders.len()), (2, 2));
+        for (sender, receiver) in queues.senders.iter_mut().zip(&mut queues.receivers) {
+            assert_eq!(receive_all(receiver).len(), 0, "frames of another ring in round {round}");
+            assert_eq!(send(sender, 1000, 60), (1000, BurstEnd::All), "round {round}");
+        }
+    }
+}
+
+/// Long frames take all buffers before the ring is full.
+#[test]
+fn a_pool_without_buffers_recovers() {
+    let (_device, mut queues) = start("net_ring21", ONE_THREAD);
+    for _ in 0..3 {
+        let (sent, end) = send(&mut queues.senders[0], 1000, 60_000);
+        assert_eq!(end, BurstEnd::Full);
+        assert!((30..300).contains(&sent), "{sent}");
+        let received = receive_all(&mut queues.receivers[0]);
+        assert_eq!(received, (0..sent).map(|number| frame(number, 60_000)).collect::<Vec<_>>());
+    }
+    assert_eq!(send(&mut queues.senders[0], 1000, 60), (1000, BurstEnd::All));
+}
+
+/// Frames that a ring does not take stay with the sender, which counts them.
+#[test]
+fn refused_frames_are_no_losses_of_the_device() {
+    let (device, mut queues) = start("net_ring22", ONE_THREAD);
+    let (sent, end) = send(&mut queues.senders[0], 1500, 60);
+    assert_eq!(end, BurstEnd::Full);
+    assert!(sent < 1500);
+    assert_eq!(device.counters(), DeviceCounters::default());
+    assert_eq!(receive_all(&mut queues.receivers[0]).len(), sent);
+}
+
+/// The device stays open until the thread that polls it drops its queue.
+#[test]
+fn a_device_closes_after_its_last_poll() {
+    let (device, queues) = start("net_null20", ONE_THREAD);
+    let (is_closed, started) = (AtomicBool::new(false), Barrier::new(2));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut queues = queues;
+            started.wait();
+            while !is_closed.load(Relaxed) {
+                assert_eq!(queues.receivers[0].receive(32).len(), 32);
+            }
+        });
+        started.wait();
+        drop(device);
+        let again = DpdkDevice::attach(eal(), "net_null20").map(drop);
+        assert_eq!(again, Err(DpdkError::InUse { device: "net_null20".to_owned() }));
+        is_closed.store(true, Relaxed);
+    });
+    assert!(DpdkDevice::attach(eal(), "net_null20").is_ok());
+}
+
+#[test]
+fn a_refused_start_can_be_repeated() {
+    let mut device = DpdkDevice::attach(eal(), "net_null21").unwrap();
+    let (min, max) = (device.limits().mtu_min, device.limits().mtu_max);
+    assert!((40..100).contains(&min) && max > 9000, "{min} to {max}");
+    let low = device.start(DeviceSettings { mtu: Some(min - 1), ..ONE_THREAD });
+    let device_name = "net_null21".to_owned();
+    let range = DpdkError::MtuRange { device: device_name, mtu: min - 1, min, max };
+    assert_eq!(low.map(drop), Err(range));
+    assert!(!device.is_removed(), "it is still open");
+    let queues = device.start(ONE_THREAD).unwrap();
+    assert_eq!(queues.receivers.len(), 1);
+    // A driver that refuses a setting closes the device, which is free again.
+    let mut ring = DpdkDevice::attach(eal(), "net_ring23").unwrap();
+    assert!(ring.start(DeviceSettings { mtu: Some(9000), ..ONE_THREAD }).is_err());
+    drop(ring);
+    let (_ring, mut queues) = start("net_ring23", ONE_THREAD);
+    assert_eq!(send(&mut queues.senders[0], 10, 60), (10, BurstEnd::All));
+}
+
+#[test]
+fn a_ring_with_arguments_is_refused() {
+    let attach = |devargs: &str| DpdkDevice::attach(eal(), devargs).map(drop).unwrap_err();
+    let error = attach("net_ring24,nodeaction=net_ring20:0:ATTACH");
+    assert!(matches!(error, DpdkError::RingArguments { .. }), "{error:?}");
+    assert!(matches!(attach("bus=vdev,name=net_null22"), DpdkError::Devargs { .. }));
+}
