@@ -115,11 +115,7 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
     let mut connected = connect(&arguments.run_dir)?;
     let client = &mut connected;
     match &arguments.command {
-        Command::Show { json: true } => shown(client, "shunt/show", &[], true, render::show),
-        Command::Show { json: false } => {
-            shown(client, "shunt/show", &[], false, render::show)?;
-            shown(client, "shunt/threads", &[], false, render::threads)
-        }
+        Command::Show { json } => show_all(client, *json),
         Command::Ports { json } => {
             let as_json = |bridges: &Value| format!("{}\n", render::ports_of(bridges));
             let table = if *json { as_json } else { render::ports };
@@ -155,8 +151,7 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
             shown(client, "shunt/caches", parameters, *json, table)
         }
         Command::Entries { count, json } => {
-            let table = evict::entries;
-            shown(client, "shunt/entries", &[&count.to_string()], *json, table)
+            shown(client, "shunt/entries", &[&count.to_string()], *json, evict::entries)
         }
         Command::Evict { metrics: true, .. } => printed(client, "shunt/metrics", &["evict"]),
         Command::Evict { json, metrics: false } => {
@@ -164,8 +159,7 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
         }
         Command::Why { entry, json } => shown(client, "shunt/why", &[entry], *json, evict::why),
         Command::Trace { bridge, flow, frame, json } => {
-            let parameters = [bridge.as_str(), flow].into_iter().chain(frame.as_deref());
-            traced(client, &parameters.collect::<Vec<_>>(), *json)
+            traced(client, [bridge, flow], frame.as_deref(), *json)
         }
         Command::Drops { metrics: true, .. } => printed(client, "shunt/metrics", &["drops"]),
         Command::Drops { json, .. } => {
@@ -187,9 +181,21 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
     }
 }
 
-/// Prints the trace of a packet.
-fn traced(client: &mut RpcClient, parameters: &[&str], json: bool) -> Result<(), CallError> {
-    printed(client, if json { "shunt/trace" } else { "ofproto/trace" }, parameters)
+/// Prints bridges, controllers and ports, and in text the threads too.
+fn show_all(client: &mut RpcClient, json: bool) -> Result<(), CallError> {
+    shown(client, "shunt/show", &[], json, render::show)?;
+    if json { Ok(()) } else { shown(client, "shunt/threads", &[], false, render::threads) }
+}
+
+/// Prints the trace of a packet, given by its bridge and flow, and its frame.
+fn traced(
+    client: &mut RpcClient,
+    packet: [&str; 2],
+    frame: Option<&str>,
+    json: bool,
+) -> Result<(), CallError> {
+    let parameters: Vec<&str> = packet.into_iter().chain(frame).collect();
+    printed(client, if json { "shunt/trace" } else { "ofproto/trace" }, &parameters)
 }
 
 /// Stops a daemon, and waits until it has released its run directory.

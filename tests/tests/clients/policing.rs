@@ -1,6 +1,6 @@
 //! Ingress policing of real frames, configured by `ovs-vsctl`.
 
-use std::time::Instant;
+use std::ops::RangeInclusive;
 
 use shunt_tests::{
     daemon::{Daemon, output, text, until},
@@ -11,6 +11,11 @@ use crate::vsctl::{Bench, show};
 
 /// Number of pings in a round.
 const PINGS: u64 = 50;
+
+/// Pings that pass with a burst of twenty.
+///
+/// A frame more passes in eight seconds, however slow the host is.
+const PASSED: RangeInclusive<u64> = 20..=25;
 
 /// Two hosts: pings go from the first to the second.
 struct Hosts {
@@ -65,14 +70,12 @@ fn vsctl_limits_the_pings_of_a_port() {
         let daemon = bench.start();
         bench.done("add-br br0 -- add-port br0 p1 -- add-port br0 p2");
         assert_eq!(hosts.arrived_pings(&daemon), PINGS);
-        // A burst of twenty frames, and an eighth of a frame in a second.
-        let start = Instant::now();
+        // A burst of twenty frames, and one in eight seconds.
         bench.done("set interface p1 ingress_policing_rate=1 ingress_policing_burst=160");
         let limits = "up, ingress_policing_burst=160 ingress_policing_rate=1)";
         assert!(show(&daemon).contains(limits), "{}", show(&daemon));
         let arrived = hosts.arrived_pings(&daemon);
-        let most = 20 + start.elapsed().as_secs() / 8 + 1;
-        assert!((20..=most).contains(&arrived), "{arrived} of 20 to {most} frames passed");
+        assert!(PASSED.contains(&arrived), "{arrived} frames passed");
         let dropped = (PINGS - arrived).to_string();
         assert!(
             until(|| bench.done("get interface p1 statistics:rx_dropped") == dropped),
