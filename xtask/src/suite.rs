@@ -4,11 +4,11 @@ use crate::install::{OS_KEN_APPLICATIONS, OS_KEN_TESTER, P4RUNTIME_SHELL, Python
 
 /// The features of the workspace that build on any machine.
 ///
-/// These are all but `dpdk`, which needs libdpdk. The suites of DPDK have it.
+/// These are all but `dpdk`, which needs libdpdk. The suites of DPDK and lint have it.
 pub(crate) const FEATURES: &str = "dbsp,serde,testing";
 
 /// [`FEATURES`] and `dpdk`.
-const FEATURES_AND_DPDK: &str = "dbsp,serde,testing,dpdk";
+pub(crate) const FEATURES_AND_DPDK: &str = "dbsp,serde,testing,dpdk";
 
 /// One suite: a cargo test command and its purpose.
 pub(crate) struct Suite {
@@ -78,12 +78,6 @@ impl Suite {
     const fn with_linux_guest(mut self) -> Self {
         self.has_linux_guest = true;
         self
-    }
-
-    /// Returns the packages and features that the suite selects, without its tests.
-    pub(crate) fn selection(&self, shares_build: bool) -> Vec<&'static str> {
-        let arguments = self.arguments(shares_build).into_iter();
-        arguments.take_while(|argument| *argument != "--test").collect()
     }
 
     const fn with_dpdk(mut self, need: DpdkNeed) -> Self {
@@ -192,13 +186,13 @@ pub(crate) const SUITES: &[Suite] = &[
     .with_linux_guest(),
     Suite::own(
         "dpdk",
-        "the crate of DPDK devices, built with the feature `dpdk`: clippy, rustdoc, tests",
+        "the crate of DPDK devices, built with the feature `dpdk`",
         &["--package", "shunt-dpdk", "--features", "dpdk"],
     )
     .with_dpdk(DpdkNeed::Library),
     Suite::own(
         "dpdk_ports",
-        "clippy, rustdoc and tests of DPDK ports: capture files, rings, TAP, virtual machines",
+        "DPDK ports and the daemon with them: capture files, rings, TAP, virtual machines",
         &[
             "--package",
             "shunt-datapath",
@@ -263,19 +257,3 @@ pub(crate) const SUITES: &[Suite] = &[
     .with_python(&OS_KEN_TESTER)
     .on_request(),
 ];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_selection_has_no_tests() {
-        let find = |name| SUITES.iter().find(|suite| suite.name == name).unwrap();
-        let all = ["--workspace", "--features", FEATURES_AND_DPDK];
-        assert_eq!(find("dpdk_ports").selection(true), all);
-        let alone = find("dpdk_ports").selection(false);
-        assert_eq!(alone.last(), Some(&"shunt-datapath/dpdk"));
-        let library = ["--package", "shunt-dpdk", "--features", "dpdk"];
-        assert_eq!(find("dpdk").selection(true), library);
-    }
-}

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::{
-    dpdk, install, lint, linux_guest,
+    dpdk, install, linux_guest,
     shell::{TaskError, cargo, run, run_watched},
     suite::{DpdkNeed, SUITES, Suite},
 };
@@ -80,8 +80,6 @@ fn run_suite(
     }
     if suite.dpdk != DpdkNeed::Nothing {
         dpdk::ensure_library()?;
-        // `cargo xtask lint` has no libdpdk, so it sees nothing behind the feature.
-        lint::check(&suite.selection(shares_build))?;
     }
     if suite.dpdk == DpdkNeed::Daemon {
         command.env(dpdk::VARIABLE, dpdk::ensure_programs()?);

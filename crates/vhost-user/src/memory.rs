@@ -186,7 +186,9 @@ impl GuestMemory {
         true
     }
 
-    /// Asks the processor for the first bytes of a range, which are read or written soon.
+    /// Asks the processor for the first bytes of a range.
+    ///
+    /// They are read or written soon.
     #[inline]
     pub(crate) fn prefetch(&self, range: GuestRange, is_written: bool) {
         #[cfg(target_arch = "x86_64")]

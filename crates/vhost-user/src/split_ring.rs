@@ -200,9 +200,9 @@ impl SplitRing {
         self.next
     }
 
-    /// Reads the descriptors of the next chains, at most `count`, and asks the processor for their buffers.
+    /// Reads the descriptors of at most `count` chains ahead.
     ///
-    /// Forgets what was read before. A rule that the guest broke appears when its chain is used.
+    /// Asks the processor for the front of their buffers, and forgets what was read before. A rule that the guest broke appears when its chain is used.
     #[inline]
     pub(crate) fn read_ahead(&mut self, count: usize, direction: Direction) {
         self.forget();
@@ -230,7 +230,7 @@ impl SplitRing {
         self.returned = 0;
     }
 
-    /// Returns the length of the chain at a position behind those returned, in bytes.
+    /// Returns the length in bytes of the chain at a position behind those returned.
     ///
     /// `None` if the guest has offered no more.
     ///
@@ -254,7 +254,9 @@ impl SplitRing {
         }
     }
 
-    /// Reads the chain behind those that were read; `None` if the guest has offered no more.
+    /// Reads the chain behind those that were read.
+    ///
+    /// `None` if the guest has offered no more.
     #[inline]
     fn read_next(&mut self, direction: Direction) -> Result<Option<DescriptorChain>, RingError> {
         let position = self.chains.len().saturating_sub(self.returned);
