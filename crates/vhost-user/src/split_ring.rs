@@ -202,7 +202,8 @@ impl SplitRing {
 
     /// Reads the descriptors of at most `count` chains ahead.
     ///
-    /// Asks the processor for the front of their buffers, and forgets what was read before. A rule that the guest broke appears when its chain is used.
+    /// Asks the processor for the front of their buffers, and forgets what was read before. A rule that the
+    /// guest broke appears when its chain is used.
     #[inline]
     pub(crate) fn read_ahead(&mut self, count: usize, direction: Direction) {
         self.forget();
@@ -230,7 +231,7 @@ impl SplitRing {
         self.returned = 0;
     }
 
-    /// Returns the length in bytes of the chain at a position behind those returned.
+    /// Returns the length of a chain in bytes, by its position behind those returned.
     ///
     /// `None` if the guest has offered no more.
     ///
