@@ -30,7 +30,7 @@ const CACHES: CacheDraws = CacheDraws {
 
 fn check(threads: u16, packets: u32) {
     let (mut sent, mut refreshes, mut slept) = (0, 0, 0);
-    let (mut worlds, mut counted) = (0, 0);
+    let (mut worlds, mut counted, mut mirrored) = (0, 0, 0);
     let mut met = super::CacheTotals::default();
     let mut forecasts = OutcomeCounts::default();
     for world in environment("SHUNT_SEED", 0_u64) << 32.. {
@@ -54,6 +54,7 @@ fn check(threads: u16, packets: u32) {
             forecasts.add(&sender.counters().of(ForecastSource::Oracle).counts());
         }
         slept += lab.slept;
+        mirrored += lab.mirrored();
         worlds += 1;
         counted += usize::from(lab.is_counted);
         if sent >= packets {
@@ -61,6 +62,7 @@ fn check(threads: u16, packets: u32) {
             judge_forecasts(&forecasts);
             assert!(refreshes > 100, "{refreshes} packets refreshed addresses");
             assert!(slept > 100, "threads slept {slept} times");
+            assert!(mirrored > 100, "{mirrored} packets were mirrored");
             assert!(counted * 10 >= worlds * 9, "{counted} of {worlds} worlds were counted");
             return;
         }

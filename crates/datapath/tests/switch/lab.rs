@@ -477,6 +477,12 @@ impl Lab {
         self.judge_ageing();
     }
 
+    /// Returns the number of packets that the mirrors of the last version have copied.
+    pub(crate) fn mirrored(&self) -> u64 {
+        let counters = BRIDGES.iter().flat_map(|id| self.twin.pipeline.mirror_counters(*id));
+        counters.map(|counter| counter.totals().packets).sum()
+    }
+
     pub(crate) fn step(&mut self, runner: &mut TestRunner, keys: &[FlowKey]) {
         let thread = draw(runner, 0..self.switch.threads.len());
         match draw(runner, 0..112) {

@@ -81,11 +81,13 @@ impl Scene {
             let id = entry(self.installed % 7, self.installed / 14);
             self.installed += 1;
             let is_replaced = self.live.contains(&id);
+            let is_mirrored = !traversal.mirror_hits.is_empty();
             match self.engines.installed(id, &Arc::new(traversal)) {
                 Installed::Recorded => {
                     self.live.insert(id);
                     self.met.add("installed", 1);
                     self.met.add("replaced", is_replaced.into());
+                    self.met.add("mirrored", is_mirrored.into());
                 }
                 Installed::Late => self.met.add("late", 1),
             }
@@ -187,6 +189,8 @@ fn every_engine_equals_the_definition_over_long_sequences() {
     met.assert_often(&[
         ("installed", 500),
         ("replaced", 5),
+        ("mirrored", 5),
+        ("mirrors", 5),
         ("evicted", 200),
         ("late", 20),
         ("removed", 20),

@@ -4,7 +4,11 @@
 //! copy of each to one port (SPAN), or floods it in one VLAN (RSPAN). Ports are named, so a port that
 //! is added later is used from then on.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
 
 use crate::packet_count::{PacketCount, PacketTotals};
 
@@ -46,7 +50,7 @@ pub enum MirrorOutput {
     Vlan(u16),
 }
 
-/// The counter of the copies of a mirror.
+/// The counter of the packets that a mirror has copied.
 ///
 /// It lasts while the bridge has a mirror with this name.
 #[derive(Debug)]
@@ -117,3 +121,9 @@ impl PartialEq for MirrorHit {
 }
 
 impl Eq for MirrorHit {}
+
+impl Hash for MirrorHit {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name().hash(state);
+    }
+}

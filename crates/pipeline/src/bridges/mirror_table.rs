@@ -127,19 +127,41 @@ impl MirrorTable {
         self.mirrors.get(index)
     }
 
+    /// Returns the mirrors of a set, which other versions know as well.
+    pub(crate) fn hits(&self, mut set: MirrorSet) -> Vec<MirrorHit> {
+        let next = || set.take_first().map(|index| self.get(index));
+        std::iter::from_fn(next).flatten().map(|mirror| mirror.hit.clone()).collect()
+    }
+
+    /// Returns the set of those mirrors that this version has.
+    pub(crate) fn set_of(&self, hits: &[MirrorHit]) -> MirrorSet {
+        let mut set = MirrorSet::default();
+        let own = self.mirrors.iter().enumerate().filter(|(_, own)| hits.contains(&own.hit));
+        own.for_each(|(index, _)| set.insert(MirrorSet::of(index)));
+        set
+    }
+
     /// Returns the mirrors of packets that arrive on a port.
     pub(crate) fn received(&self, port: PortNo) -> MirrorSet {
-        self.ports.get(&port).map_or_else(MirrorSet::default, |own| own.received)
+        self.port(port).map_or_else(MirrorSet::default, |own| own.received)
     }
 
     /// Returns the mirrors of packets that leave on a port.
     pub(crate) fn sent(&self, port: PortNo) -> MirrorSet {
-        self.ports.get(&port).map_or_else(MirrorSet::default, |own| own.sent)
+        self.port(port).map_or_else(MirrorSet::default, |own| own.sent)
     }
 
     /// Returns whether a port is reserved for the copies of a mirror.
     pub(crate) fn is_output(&self, port: PortNo) -> bool {
-        self.ports.get(&port).is_some_and(|own| own.is_output)
+        self.port(port).is_some_and(|own| own.is_output)
+    }
+
+    /// Finds the mirrors that use a port.
+    ///
+    /// It is not inlined, so that a translation without mirrors does not carry the search.
+    #[cold]
+    fn port(&self, port: PortNo) -> Option<&PortMirrors> {
+        self.ports.get(&port)
     }
 }
 

@@ -27,7 +27,7 @@ use shunt_flow::{FieldId, FlowKey, Match, PortNo, layout::HEADER_START, rewrite:
 
 use crate::{
     action::Action,
-    bridges::mirror_table::MirrorSet,
+    bridges::mirror::MirrorHit,
     id::{BridgeId, RuleId, TableId},
     tables::rule::{Instructions, Rule},
     translate::{LimitCounters, RuleContext, Stack},
@@ -61,8 +61,8 @@ pub(crate) struct FrozenState {
     /// The rule of the remaining actions, if they name it.
     pub(crate) rule: Option<NamedRule>,
     pub(crate) limits: LimitCounters,
-    /// The mirrors of the bridge that have copied the packet.
-    pub(crate) mirrored: MirrorSet,
+    /// The mirrors of the bridge that copy the packet no more.
+    pub(crate) mirrored: Vec<MirrorHit>,
 }
 
 /// One remaining step: see `translate::agenda`.
@@ -264,7 +264,7 @@ mod tests {
             context: RuleContext::PACKET_OUT,
             rule: None,
             limits: LimitCounters::default(),
-            mirrored: MirrorSet::default(),
+            mirrored: Vec::new(),
         }
     }
 

@@ -13,7 +13,8 @@ use crate::{
     bridges::{
         bridge::{VersionedBridge, VersionedBridges},
         mac_table::MacEntry,
-        mirror_table::MirrorTable,
+        mirror::MirrorHit,
+        mirror_table::{MirrorSet, MirrorTable},
         port::PortInfo,
         port_table::PortTable,
     },
@@ -110,6 +111,16 @@ impl<'a> BridgeView<'a> {
     /// They are a part of the bridge, which every recorded view has read.
     pub(super) fn mirrors(self) -> Option<&'a MirrorTable> {
         Some(&self.ports.mirrors).filter(|mirrors| !mirrors.is_empty())
+    }
+
+    /// Returns whether a port is reserved for the copies of a mirror.
+    pub(super) fn is_mirror_output(self, port: PortNo) -> bool {
+        self.mirrors().is_some_and(|mirrors| mirrors.is_output(port))
+    }
+
+    /// Returns those of some mirrors that the version has.
+    pub(super) fn mirrors_of(self, hits: &[MirrorHit]) -> MirrorSet {
+        if hits.is_empty() { MirrorSet::default() } else { self.ports.mirrors.set_of(hits) }
     }
 
     /// Returns a port of the bridge.

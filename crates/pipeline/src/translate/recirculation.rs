@@ -65,7 +65,7 @@ pub(super) fn freeze_with_hidden(
         context: state.rule.context,
         rule: state.rule.named(names_rule),
         limits,
-        mirrored: packet.mirror.done,
+        mirrored: state.bridge.ports().mirrors.hits(packet.mirror.done),
     }
 }
 

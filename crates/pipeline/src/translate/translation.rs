@@ -213,9 +213,11 @@ impl<'a> Translation<'a> {
     /// Returns whether the ingress port is reserved for the copies of a mirror.
     #[inline]
     fn arrives_reserved(&mut self) -> bool {
-        let Some(mirrors) = self.state.bridge.mirrors() else { return false };
+        if self.state.bridge.mirrors().is_none() {
+            return false;
+        }
         let ingress = self.packet.in_port();
-        let is_reserved = mirrors.is_output(ingress);
+        let is_reserved = self.state.bridge.is_mirror_output(ingress);
         if is_reserved {
             self.note(NotedDecision::MirrorOutputPort(ingress));
         }
@@ -450,7 +452,7 @@ impl<'a> Translation<'a> {
         self.agenda = Agenda::new(thawed_steps(&frozen.steps));
         self.state.thaw(frozen);
         self.limits = frozen.limits;
-        self.packet.mirror.done = frozen.mirrored;
+        self.packet.mirror.done = self.state.bridge.mirrors_of(&frozen.mirrored);
     }
 
     /// Looks up in a table, unless the translation ends here.
@@ -543,6 +545,10 @@ impl<'a> Translation<'a> {
         let Some(peer) = BridgeView::find(self.tables, bridge, recorder) else { return Ok(()) };
         if !peer.find_port(port, recorder).is_some_and(PortInfo::may_receive) {
             recorder.note(bridge, NotedDecision::IngressPortDisabled(port));
+            return Ok(());
+        }
+        if peer.is_mirror_output(port) {
+            recorder.note(bridge, NotedDecision::MirrorOutputPort(port));
             return Ok(());
         }
         self.nesting().enter_bridge(peer, port)?;

@@ -75,6 +75,13 @@ pub enum NotedDecision {
         /// Index of the mirror among those of its bridge.
         mirror: u8,
     },
+    /// A mirror has a copy for a port that is disabled or has no device.
+    CopyNotSent {
+        /// Index of the mirror among those of its bridge.
+        mirror: u8,
+        /// The port.
+        port: PortNo,
+    },
     /// Sending is disabled on the output port.
     OutputPortDisabled(PortNo),
     /// The output port does not exist, or has no device.
@@ -148,7 +155,7 @@ impl NotedDecision {
                 DropCause::LearnedOnIngressPort
             }
             Self::Flood { .. } => DropCause::FloodWithoutPorts,
-            Self::Learned { .. } | Self::Mirrored { .. } => return None,
+            Self::Learned { .. } | Self::Mirrored { .. } | Self::CopyNotSent { .. } => return None,
         })
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use proptest::{collection::vec, prelude::*};
-use shunt_flow::{FieldId, FlowMask, PortNo};
+use shunt_flow::{FieldId, FlowMask, PortNo, layout::word};
 use shunt_pipeline::{
     BridgeId, BridgeSettings, DatapathPort, Delta, DropCause, FlowModCommand, Mirror, MirrorOutput,
     MirroredPorts, Object, PortConfig, PortInfo, PortKind, PortVlans, Time, TraversalError,
@@ -159,20 +159,17 @@ fn a_packet_out_is_copied() {
     assert_eq!(switch.packet_out("in_port=4", "output:2"), "");
 }
 
-/// Each bridge has mirrors of its own.
-#[test]
-fn a_patch_port_is_mirrored_like_any_other() {
+/// Connects port 3 of the bridge with port 1 of a second bridge, which has this rule and mirrors.
+///
+/// The ports of the second bridge have ten more than their numbers in the datapath.
+fn with_peer(switch: &Switch, rule: &str, mirrors: &[Mirror]) {
     let peer = BridgeId::new(2);
-    let switch = Switch::new(&["actions=output:3,output:2"]);
     let patch = |bridge, port| PortKind::Patch { bridge, port: PortNo::new(port) };
     let mut own = ports();
     own[2].kind = patch(peer, 1);
     switch.set_ports(own);
-    let settings = |mirrors: &[Mirror]| BridgeSettings {
-        mirrors: mirrors.to_vec(),
-        ..BridgeSettings::default()
-    };
-    switch.pipeline.add_bridge(peer, settings(&[mirror(&["p1"], &["p2"])]));
+    let settings = BridgeSettings { mirrors: mirrors.to_vec(), ..BridgeSettings::default() };
+    switch.pipeline.add_bridge(peer, settings);
     let mut others: Vec<_> = (1..=4).map(PortInfo::datapath).collect();
     for port in &mut others {
         let number = DatapathPort::new(port.number.number() + 10);
@@ -180,13 +177,73 @@ fn a_patch_port_is_mirrored_like_any_other() {
     }
     others[0].kind = patch(BRIDGE, 3);
     switch.pipeline.set_ports(peer, others).expect("the bridge exists");
-    let rule = request(FlowModCommand::Add, "actions=output:2");
+    let rule = request(FlowModCommand::Add, rule);
     switch.pipeline.apply(peer, &[rule], Time::ZERO).expect("the rule is legal");
+}
+
+/// Each bridge has mirrors of its own.
+#[test]
+fn a_patch_port_is_mirrored_like_any_other() {
+    let switch = Switch::new(&["actions=output:3,output:2"]);
+    with_peer(&switch, "actions=output:2", &[mirror(&["p1"], &["p2"])]);
     assert_eq!(switch.run("in_port=1"), "14! 12! 2");
     set(&switch, &[mirror(&[], &["p3"])]);
     assert_eq!(switch.run("in_port=1"), "14! 12! 4! 2");
     set(&switch, &[all()]);
     assert_eq!(switch.run("in_port=1"), "4! 14! 12! 2!");
+}
+
+#[test]
+fn a_reserved_port_receives_nothing_from_its_peer() {
+    let to_1 = Mirror { output: MirrorOutput::Port("p1".to_owned()), ..mirror(&["p2"], &[]) };
+    let switch = Switch::new(&["actions=output:3"]);
+    with_peer(&switch, "actions=output:2", &[to_1]);
+    assert_eq!(switch.run("in_port=1"), "");
+    assert_eq!(switch.translate("in_port=1").drop_cause, DropCause::MirrorOutputPort);
+}
+
+const DISABLED: PortConfig = PortConfig {
+    port_down: false,
+    no_recv: false,
+    no_fwd: true,
+    no_packet_in: false,
+    no_flood: false,
+};
+
+/// The cause is that of the peer bridge, whatever becomes of the copy.
+#[test]
+fn a_copy_does_not_change_the_cause_of_a_drop() {
+    let switch = Switch::new(&["actions=output:3"]);
+    with_peer(&switch, "in_port=4,actions=drop", &[]);
+    let causes = |mirror: Mirror| {
+        set(&switch, &[mirror]);
+        assert_eq!(switch.run("in_port=1"), "");
+        switch.translate("in_port=1").drop_cause
+    };
+    switch.configure(4, DISABLED);
+    assert_eq!(causes(mirror(&[], &["p3"])), DropCause::NoMatchingRule);
+    let to_vlan = Mirror { output: MirrorOutput::Vlan(9), ..mirror(&[], &["p3"]) };
+    (1..=3).for_each(|port| switch.configure(port, PortConfig { no_fwd: port != 3, ..DISABLED }));
+    switch.configure(PortNo::LOCAL.number(), DISABLED);
+    assert_eq!(causes(to_vlan), DropCause::NoMatchingRule);
+    let reserved = Switch::new(&[]);
+    reserved.configure(4, DISABLED);
+    set(&reserved, &[mirror(&["p1"], &[])]);
+    let out = reserved.translate_out("in_port=1", "drop");
+    assert_eq!(out.drop_cause, DropCause::RuleWithoutOutput);
+}
+
+/// The peer bridge drops the copy, and the bridge drops the packet.
+#[test]
+fn a_dropped_copy_does_not_change_the_cause_of_a_drop() {
+    let to_3 = Mirror { output: MirrorOutput::Port("p3".to_owned()), ..mirror(&["p1"], &[]) };
+    let switch = Switch::new(&[]);
+    with_peer(&switch, "actions=drop", &[mirror(&[], &[])]);
+    set(&switch, &[to_3]);
+    let out = switch.translate_out("in_port=1", "output:9");
+    assert_eq!(out.drop_cause, DropCause::OutputPortMissing);
+    let out = switch.translate_out("in_port=1", "drop");
+    assert_eq!(out.drop_cause, DropCause::RuleWithoutOutput);
 }
 
 #[test]
@@ -201,6 +258,61 @@ fn mirrors_with_one_output_copy_once() {
     };
     assert_eq!(totals("in_port=1"), [(3, 300), (0, 0)]);
     assert_eq!(totals("in_port=3"), [(3, 300), (3, 300)]);
+}
+
+/// Returns the number of packets that each mirror has counted.
+fn counts(switch: &Switch, packet: &str) -> Vec<u64> {
+    switch.pipeline.credit(&switch.translate(packet), 1, 100, Time::ZERO);
+    let counters = switch.pipeline.mirror_counters(BRIDGE);
+    counters.iter().map(|own| own.totals().packets).collect()
+}
+
+#[test]
+fn a_packet_without_a_copy_is_not_counted() {
+    let switch = switch(&[], &[mirror(&["p1"], &[])]);
+    switch.configure(4, DISABLED);
+    assert_eq!(counts(&switch, "in_port=1"), [0]);
+    switch.configure(4, PortConfig::default());
+    assert_eq!(counts(&switch, "in_port=1"), [1]);
+    let to_99 =
+        Mirror { name: "vlan".to_owned(), output: MirrorOutput::Vlan(99), ..mirror(&["p1"], &[]) };
+    set(&switch, &[to_99]);
+    let access = [7, 7, 7, 7].map(VlanMode::Access);
+    with_vlans(&switch, access);
+    switch.configure(PortNo::LOCAL.number(), DISABLED);
+    assert_eq!(counts(&switch, "in_port=1"), [0], "no port has this VLAN");
+    with_vlans(&switch, [VlanMode::Trunk, VlanMode::Access(99), VlanMode::Trunk, VlanMode::Trunk]);
+    assert_eq!(counts(&switch, "in_port=1,vlan_tci=0x1063"), [0], "it is in this VLAN already");
+    assert_eq!(counts(&switch, "in_port=1,dl_dst=01:80:c2:00:00:00"), [0], "a reserved address");
+    assert_eq!(counts(&switch, "in_port=1"), [1], "several copies of one packet");
+}
+
+/// A packet that waits for its controller has been copied by the mirrors of an older version.
+#[test]
+fn a_paused_packet_is_not_copied_again() {
+    let first = mirror(&["p1"], &["p2"]);
+    let second = Mirror {
+        name: "second".to_owned(),
+        output: MirrorOutput::Port("p3".to_owned()),
+        ..mirror(&[], &["p2"])
+    };
+    let switch = switch(&["actions=controller(pause),output:2"], &[]);
+    let set_named = |mirrors: &[&Mirror]| {
+        let mirrors = mirrors.iter().map(|own| Mirror::clone(own)).collect();
+        let settings = BridgeSettings { mirrors, ..BridgeSettings::default() };
+        switch.pipeline.set_settings(BRIDGE, settings).expect("the bridge exists");
+    };
+    set_named(&[&first, &second]);
+    let punt = switch.pause("in_port=1");
+    assert_eq!(switch.resume("in_port=1", &punt), "2! 3!");
+    set_named(&[&second, &first]);
+    assert_eq!(switch.resume("in_port=1", &punt), "2! 3!");
+    set_named(&[&first]);
+    assert_eq!(switch.resume("in_port=1", &punt), "2!");
+    set_named(&[&second]);
+    assert_eq!(switch.resume("in_port=1", &punt), "2! 3!");
+    set_named(&[&first]);
+    assert_eq!(switch.resume("in_port=1", &punt), "2! 4!", "another mirror with this name");
 }
 
 #[test]
@@ -287,8 +399,9 @@ fn ports_without_mirrors_change_no_mirror() {
 
 #[test]
 fn the_mask_has_what_the_copies_depend_on() {
+    let mask = |switch: &Switch, packet: &str| FlowMask::from(&switch.translate(packet).mask);
     let consulted = |switch: &Switch, packet: &str| {
-        let mask = FlowMask::from(&switch.translate(packet).mask);
+        let mask = mask(switch, packet);
         [FieldId::InPort, FieldId::VlanTci].map(|field| mask.field(field) != 0)
     };
     let none = switch(&["actions=output:2"], &[]);
@@ -296,6 +409,12 @@ fn the_mask_has_what_the_copies_depend_on() {
     let received = switch(&["actions=output:2"], &[mirror(&["p1"], &[])]);
     assert_eq!(consulted(&received, "in_port=1"), [true, true]);
     assert_eq!(consulted(&received, "in_port=3"), [true, false]);
+    let tags =
+        |switch: &Switch, packet: &str| mask(switch, packet).words()[usize::from(word::VLAN)];
+    assert_eq!(tags(&received, "in_port=1"), 0xffff << 32, "the outer tag without its type");
+    let others = Mirror { vlans: [9].into(), ..mirror(&["p1"], &[]) };
+    set(&received, &[others]);
+    assert_eq!(tags(&received, "in_port=1"), 0x1fff << 32, "no copy needs the priority");
 }
 
 #[test]

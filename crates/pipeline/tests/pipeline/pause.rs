@@ -26,12 +26,12 @@ fn frame(packet: &str) -> FlowKey {
 
 impl Switch {
     /// Pauses a packet, and returns its packet-in.
-    fn pause(&self, packet: &str) -> Arc<Punt> {
+    pub(crate) fn pause(&self, packet: &str) -> Arc<Punt> {
         punts(&self.translate(packet)).remove(0)
     }
 
     /// Returns the result of a packet that is sent back unchanged.
-    fn resume(&self, packet: &str, punt: &Punt) -> String {
+    pub(crate) fn resume(&self, packet: &str, punt: &Punt) -> String {
         self.resume_as(packet, punt, &punt.metadata)
     }
 

@@ -88,9 +88,14 @@ impl Switch {
 
     /// Returns the result of a packet-out.
     pub(crate) fn packet_out(&self, packet: &str, actions: &str) -> String {
+        describe(&self.translate_out(packet, actions).actions)
+    }
+
+    /// Translates a packet-out.
+    pub(crate) fn translate_out(&self, packet: &str, actions: &str) -> Traversal {
         let actions = parse_actions(actions, &NoPortNames).expect("the actions are legal");
         let version = self.pipeline.version();
-        describe(&self.pipeline.translate_actions(&key(packet), &actions.apply, version).actions)
+        self.pipeline.translate_actions(&key(packet), &actions.apply, version)
     }
 
     /// Returns the cookies of all rules, by table and age.

@@ -28,6 +28,10 @@ fn text(decision: NotedDecision, names: &BridgeNames) -> Option<String> {
             format!("{}: reserved for the copies of a mirror, dropped", port(own))
         }
         NotedDecision::Mirrored { mirror } => mirrored(names.mirror(mirror)?),
+        NotedDecision::CopyNotSent { mirror, port: own } => {
+            let Mirror { name, .. } = names.mirror(mirror)?;
+            format!("mirror {name}: no copy to {}, which is disabled or has no device", port(own))
+        }
         NotedDecision::OutputPortDisabled(own) => {
             format!("{}: a controller disabled sending, not sent", port(own))
         }

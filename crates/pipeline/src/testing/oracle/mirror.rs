@@ -88,13 +88,12 @@ impl Walker<'_> {
             }
             let same = bridge.active().into_iter().filter(|(_, own)| own.output == mirror.output);
             self.mirrored.extend(same.map(|(index, _)| index));
-            self.halves.mirrored(&mirror.name);
             let mut ports = bridge.ports.clone();
             ports.sort_by_key(|port| port.number);
             match &mirror.output {
                 MirrorOutput::Port(name) => {
                     ports.retain(|port| port.name == *name);
-                    self.send_copies(&ports, vlan, mirror.snaplen)?;
+                    self.send_copies(mirror, &ports, vlan)?;
                 }
                 MirrorOutput::Vlan(output) if vlan != *output && !is_reserved => {
                     let is_tagged_twice = tags.get(1).is_some_and(|id| *id != 0);
@@ -104,7 +103,7 @@ impl Walker<'_> {
                             && !bridge.is_mirror_output(port)
                             && !(is_tagged_twice && matches!(port.vlans.mode, VlanMode::Access(_)))
                     });
-                    self.send_copies(&ports, *output, mirror.snaplen)?;
+                    self.send_copies(mirror, &ports, *output)?;
                 }
                 MirrorOutput::Vlan(_) => {}
             }
@@ -114,12 +113,18 @@ impl Walker<'_> {
 
     fn send_copies(
         &mut self,
+        mirror: &Mirror,
         ports: &[PortInfo],
         vlan: u16,
-        snaplen: Option<u32>,
     ) -> Result<(), TraversalError> {
+        let sends = |port: &PortInfo| {
+            port.kind != PortKind::Unbound && !port.config.no_fwd && !port.config.port_down
+        };
+        if ports.iter().any(sends) {
+            self.halves.mirrored(&mirror.name);
+        }
         for port in ports {
-            let max_len = snaplen.filter(|_| matches!(port.kind, PortKind::Datapath(_)));
+            let max_len = mirror.snaplen.filter(|_| matches!(port.kind, PortKind::Datapath(_)));
             self.send_in_vlan(port, vlan, max_len)?;
         }
         Ok(())

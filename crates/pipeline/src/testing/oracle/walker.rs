@@ -522,6 +522,9 @@ impl<'w> Walker<'w> {
         if port.config.no_recv || port.config.port_down {
             return Ok(());
         }
+        if self.world.bridges[&bridge].is_mirror_output(port) {
+            return Ok(());
+        }
         self.bound()?;
         let mirrored = std::mem::take(&mut self.mirrored);
         let result = self.nested(|copy| {

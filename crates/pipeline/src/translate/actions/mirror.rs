@@ -6,7 +6,8 @@
 //! however copies no packet for a patch port.
 //!
 //! A packet gets one copy at each output, also if actions change it and send it again. A copy that
-//! leaves on a port which another mirror selects is copied as well.
+//! leaves on a port which another mirror selects is copied as well. A mirror counts the packets of
+//! which it has sent a copy, and no copy changes the cause of a drop of the packet itself.
 //!
 //! * A copy for a port is sent there even if the packet arrived on it.
 //! * A copy for a VLAN is flooded to its ports, except the outputs of mirrors. A packet that is in
@@ -17,7 +18,10 @@ use std::slice;
 use shunt_flow::FieldId;
 
 use super::{
-    normal::{address, is_access, is_reserved, is_tagged_twice, put_tag, vlan_id},
+    normal::{
+        INNER_ID, OUTER_PRESENT, OUTER_PRIORITY, address, is_access, is_reserved, is_tagged_twice,
+        put_tag, vlan_id,
+    },
     output::Egress,
 };
 use crate::{
@@ -27,7 +31,10 @@ use crate::{
         port::{PortInfo, PortKind},
     },
     translate::{agenda::AgendaStep, working_packet::vlan::VLAN},
-    traversals::{drop_cause::NotedDecision, traversal::TraversalError},
+    traversals::{
+        drop_cause::{DropCause, NotedDecision},
+        traversal::TraversalError,
+    },
 };
 
 /// The mirrors that have copied a packet.
@@ -45,20 +52,32 @@ pub(in crate::translate) struct MirrorCopies<'a> {
     rest: MirrorSet,
     /// The VLAN of the packet.
     vlan: u16,
+    /// The cause of a drop before the first copy.
+    drop_cause: Option<DropCause>,
 }
 
 /// The remaining ports of the copy for a VLAN.
 pub(in crate::translate) struct MirrorFlood<'a> {
     mirrors: &'a MirrorTable,
+    mirror: &'a ActiveMirror,
     rest: slice::Iter<'a, PortInfo>,
     vlan: u16,
-    snaplen: Option<u32>,
+    is_counted: bool,
 }
+
+/// The bits that decide the VLAN of a packet.
+const OUTER_VLAN: u64 = OUTER_PRESENT | 0xfff << 32;
 
 /// Copies the packet, which arrives on this port.
 #[inline]
 pub(in crate::translate) fn mirror_received(egress: &mut Egress<'_, '_>) {
-    let Some(mirrors) = egress.bridge.mirrors() else { return };
+    if let Some(mirrors) = egress.bridge.mirrors() {
+        mirror_ingress(egress, mirrors);
+    }
+}
+
+#[cold]
+fn mirror_ingress<'a>(egress: &mut Egress<'_, 'a>, mirrors: &'a MirrorTable) {
     let ingress = egress.packet.in_port();
     let selected = mirrors.received(ingress);
     if !selected.is_empty()
@@ -88,19 +107,27 @@ fn mirror<'a>(
     if rest.is_empty() {
         return;
     }
-    egress.packet.recorder.consult_word(VLAN, u64::MAX);
+    egress.packet.recorder.consult_word(VLAN, OUTER_VLAN);
     // A packet of a VLAN that the port does not carry is not in any VLAN of the bridge.
     if let Some(vlan) = port.vlans.admit(vlan_id(egress.packet)) {
-        egress.agenda.push(AgendaStep::Mirror(MirrorCopies { mirrors, rest, vlan }));
+        let copies = MirrorCopies { mirrors, rest, vlan, drop_cause: None };
+        egress.agenda.push(AgendaStep::Mirror(copies));
     }
 }
 
 /// Sends the copy of the next mirror, and puts the rest back on the agenda.
+#[cold]
 pub(in crate::translate) fn mirror_copies<'a>(
     egress: &mut Egress<'_, 'a>,
     mut copies: MirrorCopies<'a>,
 ) -> Result<(), TraversalError> {
     let MirrorCopies { mirrors, vlan, .. } = copies;
+    // The copy before may have been dropped by a peer bridge.
+    let recorder = &mut egress.packet.recorder;
+    match copies.drop_cause {
+        None => copies.drop_cause = Some(recorder.drop_cause()),
+        Some(cause) => recorder.set_drop_cause(cause),
+    }
     // The copy before may itself have been copied.
     copies.rest = copies.rest.without(egress.packet.mirror.done);
     let Some(mirror) = copies.rest.take_first().and_then(|index| mirrors.get(index)) else {
@@ -111,17 +138,19 @@ pub(in crate::translate) fn mirror_copies<'a>(
         return Ok(());
     }
     egress.packet.mirror.done.insert(mirror.same_output);
-    egress.packet.mirror.hits.push(mirror.hit.clone());
-    egress.note(NotedDecision::Mirrored { mirror: mirror.index });
     match mirror.output {
         ActiveOutput::Port(number) => {
             let port = egress.bridge.find_port(number, &mut egress.packet.recorder);
-            port.map_or(Ok(()), |port| send_copy(egress, port, vlan, mirror.snaplen))
+            let Some(port) = port.filter(|port| may_have_copy(egress, mirror, port)) else {
+                return Ok(());
+            };
+            count_copy(egress, mirror);
+            send_copy(egress, port, vlan, mirror.snaplen)
         }
         ActiveOutput::Vlan(output) => {
             if vlan != output && !is_reserved(address(egress.packet, FieldId::EthDst)) {
                 let rest = egress.bridge.all_ports(&mut egress.packet.recorder).iter();
-                let flood = MirrorFlood { mirrors, rest, vlan: output, snaplen: mirror.snaplen };
+                let flood = MirrorFlood { mirrors, mirror, rest, vlan: output, is_counted: false };
                 egress.agenda.push(AgendaStep::MirrorFlood(Box::new(flood)));
             }
             Ok(())
@@ -130,18 +159,48 @@ pub(in crate::translate) fn mirror_copies<'a>(
 }
 
 /// Sends a copy to the next port of a VLAN, and puts the rest back on the agenda.
+#[cold]
 pub(in crate::translate) fn mirror_flood<'a>(
     egress: &mut Egress<'_, 'a>,
     mut flood: Box<MirrorFlood<'a>>,
 ) -> Result<(), TraversalError> {
     let Some(port) = flood.rest.next() else { return Ok(()) };
-    let MirrorFlood { mirrors, vlan, snaplen, .. } = *flood;
-    egress.agenda.push(AgendaStep::MirrorFlood(flood));
+    let MirrorFlood { mirrors, mirror, vlan, is_counted, .. } = *flood;
     let is_reached = port.kind != PortKind::Unbound
         && port.vlans.carries(vlan)
         && !mirrors.is_output(port.number)
-        && !(is_tagged_twice(egress.packet) && is_access(port));
-    if is_reached { send_copy(egress, port, vlan, snaplen) } else { Ok(()) }
+        && !(is_access(port) && has_inner_vlan(egress))
+        && may_have_copy(egress, mirror, port);
+    flood.is_counted |= is_reached;
+    egress.agenda.push(AgendaStep::MirrorFlood(flood));
+    if !is_reached {
+        return Ok(());
+    }
+    if !is_counted {
+        count_copy(egress, mirror);
+    }
+    send_copy(egress, port, vlan, mirror.snaplen)
+}
+
+/// Returns whether a port can send a copy; notes it if not.
+fn may_have_copy(egress: &mut Egress<'_, '_>, mirror: &ActiveMirror, port: &PortInfo) -> bool {
+    let can_send = port.may_send() && port.kind != PortKind::Unbound;
+    if !can_send {
+        egress.note(NotedDecision::CopyNotSent { mirror: mirror.index, port: port.number });
+    }
+    can_send
+}
+
+/// Counts the packet as copied.
+fn count_copy(egress: &mut Egress<'_, '_>, mirror: &ActiveMirror) {
+    egress.packet.mirror.hits.push(mirror.hit.clone());
+    egress.note(NotedDecision::Mirrored { mirror: mirror.index });
+}
+
+/// Returns whether the packet has a VLAN in a second tag.
+fn has_inner_vlan(egress: &mut Egress<'_, '_>) -> bool {
+    egress.packet.recorder.consult_word(VLAN, INNER_ID);
+    is_tagged_twice(egress.packet)
 }
 
 /// Sends a copy with the tag of its VLAN on the wire of a port.
@@ -151,6 +210,7 @@ fn send_copy(
     vlan: u16,
     snaplen: Option<u32>,
 ) -> Result<(), TraversalError> {
+    egress.packet.recorder.consult_word(VLAN, OUTER_VLAN | OUTER_PRIORITY);
     put_tag(egress, port, vlan);
     egress.output_copy(port, snaplen)
 }

@@ -41,10 +41,10 @@ pub(in crate::translate) struct NormalFlood<'a> {
     vlan: u16,
 }
 
-const OUTER_PRESENT: u64 = 0x1000 << 32;
-const OUTER_PRIORITY: u64 = 0xe000 << 32;
+pub(super) const OUTER_PRESENT: u64 = 0x1000 << 32;
+pub(super) const OUTER_PRIORITY: u64 = 0xe000 << 32;
 /// The VLAN id of the tag below the outer one.
-const INNER_ID: u64 = 0xfff;
+pub(super) const INNER_ID: u64 = 0xfff;
 /// The Ethernet types of a tag.
 const TAG_TYPES: [u16; 2] = [0x8100, 0x88a8];
 /// The bit of the first byte of a MAC address that marks group addresses.
@@ -110,7 +110,7 @@ pub(in crate::translate) fn normal_flood<'a>(
         && !port.config.no_flood
         && port.kind != PortKind::Unbound
         && port.vlans.carries(vlan)
-        && !is_reserved_for_copies(egress, port.number)
+        && !egress.bridge.is_mirror_output(port.number)
         && !(is_tagged_twice(egress.packet) && is_access(port));
     if is_reached { send_tagged(egress, port, vlan) } else { Ok(()) }
 }
@@ -128,7 +128,7 @@ fn admit(egress: &mut Egress<'_, '_>, ingress: PortNo) -> Option<(u16, bool)> {
         egress.note(NotedDecision::UnknownIngressPort(ingress));
         return None;
     };
-    if is_reserved_for_copies(egress, ingress) {
+    if egress.bridge.is_mirror_output(ingress) {
         egress.note(NotedDecision::MirrorOutputPort(ingress));
         return None;
     }
@@ -188,11 +188,6 @@ pub(super) fn put_tag(egress: &mut Egress<'_, '_>, port: &PortInfo, vlan: u16) {
             }
         }
     }
-}
-
-/// Returns whether a mirror sends its copies to a port.
-fn is_reserved_for_copies(egress: &Egress<'_, '_>, port: PortNo) -> bool {
-    egress.bridge.mirrors().is_some_and(|mirrors| mirrors.is_output(port))
 }
 
 /// Returns whether the Ethernet type is the type of a tag that was not parsed.

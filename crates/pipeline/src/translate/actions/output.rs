@@ -165,16 +165,12 @@ impl<'t, 'a> Egress<'t, 'a> {
 
     /// Sends the copy of a mirror, even if the packet arrived on this port.
     ///
-    /// Only datapath ports can truncate.
+    /// The port can send. Only datapath ports can truncate.
     pub(super) fn output_copy(
         &mut self,
         port: &PortInfo,
         snaplen: Option<u32>,
     ) -> Result<(), TraversalError> {
-        if !port.may_send() {
-            self.note(NotedDecision::OutputPortDisabled(port.number));
-            return Ok(());
-        }
         self.send(port, snaplen.filter(|_| port.kind.datapath().is_some()), false)
     }
 

@@ -268,6 +268,11 @@ impl Recorder {
         self.drop_cause
     }
 
+    /// Sets the cause of the drop back, after steps that do not decide it.
+    pub(in crate::translate) const fn set_drop_cause(&mut self, cause: DropCause) {
+        self.drop_cause = cause;
+    }
+
     /// Returns the number of visits so far.
     pub(in crate::translate) const fn visits_count(&self) -> usize {
         self.scratch.visits.len()

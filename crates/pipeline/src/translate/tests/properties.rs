@@ -16,6 +16,7 @@ use crate::{
     },
     traversals::{
         datapath_action::DatapathAction,
+        drop_cause::DropCause,
         traversal::{Refresh, Traversal, TraversalError},
     },
     versions::delta::Object,
@@ -167,6 +168,7 @@ features! {
     PushLabel, PopLabel, PushValue, PopValue,
     LearnRule, KnownRule, LearnLater, Normal, LearnMac, KnownMac, NormalLater, FinTimeout,
     Conjunction, ConjunctionLater, Pause, PauseLater, MeteredRecirculation,
+    Mirrored, MirroredLater, ReservedPort,
 }
 
 /// Returns the features that a traversal used.
@@ -184,6 +186,12 @@ fn features(traversal: &Traversal) -> Vec<Feature> {
     }
     if traversal.group_hits.len() > 1 {
         add(F::ChainedGroups, None);
+    }
+    if !traversal.mirror_hits.is_empty() {
+        add(F::Mirrored, Some(F::MirroredLater));
+    }
+    if traversal.drop_cause == DropCause::MirrorOutputPort {
+        add(F::ReservedPort, None);
     }
     for learning in &traversal.learnings {
         match learning {
