@@ -8,7 +8,10 @@
 //! the [`Publisher`](crate::threads::publisher::Publisher). The section "Locks" of `ARCHITECTURE.md`
 //! has the complete order.
 
-use std::sync::{Arc, atomic::AtomicU64};
+use std::{
+    ops::Deref,
+    sync::{Arc, atomic::AtomicU64},
+};
 
 use parking_lot::Mutex;
 use shunt_datapath::port::DescriptorStore;
@@ -16,7 +19,7 @@ use tokio::sync::{Mutex as AsyncMutex, MutexGuard, mpsc};
 
 use crate::{
     config::Config,
-    control::structure::Structure,
+    control::{mirror_log::MirrorLog, structure::Structure},
     error::SwitchError,
     nic::NicSlot,
     openflow::events::{ControlReceivers, EVENTS_MAX},
@@ -25,8 +28,29 @@ use crate::{
     trace::{explain::Tracer, why::EntryReader},
 };
 
+mod mirror_log;
 mod mirrors;
 pub(crate) mod structure;
+
+/// A change of bridges, ports and settings in progress.
+///
+/// At its end, the effect of the whole change on mirrors is logged. The steps of a change do not log
+/// it, because a later step may add the port that a mirror lacks.
+pub(crate) struct StructureGuard<'a>(MutexGuard<'a, Structure>);
+
+impl Deref for StructureGuard<'_> {
+    type Target = Structure;
+
+    fn deref(&self) -> &Structure {
+        &self.0
+    }
+}
+
+impl Drop for StructureGuard<'_> {
+    fn drop(&mut self) {
+        self.0.log_mirrors();
+    }
+}
 
 /// The control plane of a switch.
 pub(crate) struct ControlPlane {
@@ -83,6 +107,7 @@ impl ControlPlane {
             nic: Arc::clone(&nic),
             config: Arc::clone(&config),
             captures: Arc::clone(&captures),
+            mirror_log: MirrorLog::default(),
             events,
         });
         let upkeep_runs = AtomicU64::default();
@@ -91,8 +116,8 @@ impl ControlPlane {
     }
 
     /// Waits until no other change is in progress; later changes wait for the caller.
-    pub(crate) async fn structure(&self) -> MutexGuard<'_, Structure> {
-        self.structure.lock().await
+    pub(crate) async fn structure(&self) -> StructureGuard<'_> {
+        StructureGuard(self.structure.lock().await)
     }
 
     /// Starts a capture at a port, or at `drops`; returns its number.

@@ -142,10 +142,16 @@ pub enum SwitchError {
         known: String,
     },
     /// The bridge has the largest number of mirrors.
-    #[error("bridge {bridge} has more than 32 mirrors: delete some")]
+    #[error(
+        "mirror {mirror}: bridge {bridge} has {limit} other mirrors, the limit: delete one first"
+    )]
     TooManyMirrors {
+        /// The mirror that is one too many.
+        mirror: String,
         /// The bridge.
         bridge: String,
+        /// The most mirrors of a bridge.
+        limit: usize,
     },
     /// Keys of a mirror are missing, or exclude each other.
     #[error("mirror {mirror}: {problem}")]

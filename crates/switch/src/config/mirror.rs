@@ -32,12 +32,15 @@ pub struct MirrorOptions {
 }
 
 impl MirrorOptions {
+    /// The most mirrors of a bridge.
+    pub const COUNT_MAX: usize = Mirror::COUNT_MAX;
+
     /// Checks the options that concern this mirror alone.
     ///
     /// # Errors
     ///
     /// The first mistake, with its key.
-    pub(in crate::config) fn check(&self) -> Result<(), ConfigError> {
+    pub fn check(&self) -> Result<(), ConfigError> {
         let wrong = |key, problem| {
             let mirror = self.name.clone();
             Err(ConfigError::at(key, SwitchError::MirrorSetting { mirror, problem }))

@@ -1,9 +1,12 @@
 //! Changes of mirrors.
 
 use shunt_pipeline::BridgeId;
-use tracing::{info, warn};
+use tracing::info;
 
-use super::structure::{Structure, bridge_settings};
+use super::{
+    mirror_log::MirrorChange,
+    structure::{Structure, bridge_settings},
+};
 use crate::{
     config::{BridgeOptions, MirrorOptions},
     error::SwitchError,
@@ -73,25 +76,18 @@ impl Structure {
                 info!("mirror {name}: removed from {bridge}");
             }
         }
-        let mut changed = after.mirrors;
-        changed.retain(|mirror| !before.mirrors.contains(mirror));
-        for MirrorOptions { name, .. } in &changed {
+        for mirror in after.mirrors.iter().filter(|own| !before.mirrors.contains(own)) {
+            let name = &mirror.name;
             let done = if is_in(&before.mirrors, name) { "changed on" } else { "added to" };
             info!("mirror {name}: {done} {bridge}");
         }
-        self.warn_of_mirrors(bridge, &changed);
         Ok(())
     }
 
-    /// Logs the mirrors that copy nothing, or less than they should.
-    pub(super) fn warn_of_mirrors(&self, bridge: &str, mirrors: &[MirrorOptions]) {
-        let bridges = self.bridges.lock();
-        let Ok(own) = bridges.find(bridge) else { return };
-        for mirror in mirrors {
-            if let Some(trouble) = mirror.trouble(|name| own.has_port(name)) {
-                warn!("mirror {} of {bridge}: {trouble}", mirror.name);
-            }
-        }
+    /// Logs the mirrors that begin or cease to lack a port.
+    pub(super) fn log_mirrors(&mut self) {
+        let changes = self.mirror_log.update(&self.bridges.lock());
+        changes.iter().for_each(MirrorChange::log);
     }
 
     fn bridge_options(&self, name: &str) -> Result<(BridgeId, BridgeOptions), SwitchError> {

@@ -13,6 +13,7 @@ use shunt_pipeline::{BridgeId, BridgeSettings, PortKind, TableId};
 use tokio::sync::{mpsc, oneshot};
 use tracing::{info, warn};
 
+use super::mirror_log::MirrorLog;
 use crate::{
     config::{self, Config, OffloadOptions, PortType, setting::with_settings},
     error::{SwitchError, with_causes},
@@ -31,6 +32,7 @@ pub(crate) struct Structure {
     pub(super) nic: Arc<NicSlot>,
     pub(super) config: Arc<Mutex<Config>>,
     pub(super) captures: Arc<Captures>,
+    pub(super) mirror_log: MirrorLog,
     /// Events for the OpenFlow servers.
     pub(super) events: mpsc::Sender<ControlEvent>,
 }
@@ -154,7 +156,6 @@ impl Structure {
             return Err(error);
         }
         info!(ports = settings.ports.len(), "bridge {name}: added");
-        self.warn_of_mirrors(&name, &settings.mirrors);
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! The registry of bridges and their ports, by name and number; pure state without I/O.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shunt_classifier::Version;
 use shunt_datapath::DATAPATH_PORT_MAX;
@@ -30,9 +30,9 @@ pub(crate) struct BridgeState {
 }
 
 impl BridgeState {
-    /// Returns whether the bridge has a port with a name.
-    pub(crate) fn has_port(&self, name: &str) -> bool {
-        self.ports.values().any(|port| port.settings.name == name)
+    /// Returns the names of the ports.
+    pub(crate) fn port_names(&self) -> BTreeSet<&str> {
+        self.ports.values().map(|port| port.settings.name.as_str()).collect()
     }
 }
 

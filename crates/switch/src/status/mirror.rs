@@ -28,7 +28,7 @@ impl MirrorStatus {
         if mirrors.is_empty() {
             return Vec::new();
         }
-        let counters = pipeline.mirror_counters(bridge.id);
+        let (counters, ports) = (pipeline.mirror_counters(bridge.id), bridge.port_names());
         let status = |options: &MirrorOptions| {
             let counter = counters.iter().find(|counter| counter.name() == options.name);
             let totals = counter.map(Arc::as_ref).map(MirrorCounter::totals);
@@ -37,7 +37,7 @@ impl MirrorStatus {
                 options: options.clone(),
                 tx_packets: packets,
                 tx_bytes: bytes,
-                trouble: options.trouble(|name| bridge.has_port(name)),
+                trouble: options.trouble(|name| ports.contains(name)),
             }
         };
         mirrors.iter().map(status).collect()

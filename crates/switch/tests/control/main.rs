@@ -18,6 +18,8 @@ mod events;
 mod evictions;
 mod expiry;
 mod forecasts;
+mod log;
+mod mirrors;
 mod nic;
 mod nic_forwarding;
 mod saved_state;

@@ -1,14 +1,13 @@
 //! Wrong cache entries are counted, logged and dropped.
 
-use std::{
-    io,
-    sync::{Arc, Mutex},
-};
+use std::sync::Arc;
 
 use shunt_pipeline::{Delta, EntryId, Evictor, Installed, OwnerId, Traversal, Version};
-use tracing::subscriber::set_default;
 
-use crate::bench::{Bench, frame, until};
+use crate::{
+    bench::{Bench, frame, until},
+    log::Log,
+};
 
 /// An engine that finds no stale entries.
 struct NeverStale;
@@ -31,33 +30,9 @@ impl Evictor for NeverStale {
     }
 }
 
-/// The captured log.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Log {
-    fn lines_with(&self, words: &str) -> Vec<String> {
-        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
-        text.lines().filter(|line| line.contains(words)).map(str::to_owned).collect()
-    }
-}
-
 #[tokio::test]
 async fn a_wrong_cache_entry_is_counted_logged_and_dropped() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone());
-    let _guard = set_default(subscriber.finish());
+    let log = Log::capture();
     let bench = Bench::without_bridge(1, Box::new(|_| Box::new(NeverStale))).await;
     bench.add_bridge("br0").await;
     let from = bench.add_port("p1", 0).await;

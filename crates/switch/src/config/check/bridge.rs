@@ -2,11 +2,9 @@
 
 use std::collections::HashMap;
 
-use shunt_pipeline::Mirror;
-
 use super::{check_mtu, check_name};
 use crate::{
-    config::{BridgeOptions, ConfigError, LocalPort, PortOptions, PortType},
+    config::{BridgeOptions, ConfigError, LocalPort, MirrorOptions, PortOptions, PortType},
     error::SwitchError,
     openflow::endpoint::EndpointList,
 };
@@ -42,8 +40,9 @@ impl BridgeOptions {
     fn check_mirrors(&self) -> Result<(), ConfigError> {
         for (index, mirror) in self.mirrors.iter().enumerate() {
             mirror.check().map_err(|error| error.within("mirrors", index))?;
-            let problem = if index >= Mirror::COUNT_MAX {
-                SwitchError::TooManyMirrors { bridge: self.name.clone() }
+            let problem = if index >= MirrorOptions::COUNT_MAX {
+                let (mirror, bridge) = (mirror.name.clone(), self.name.clone());
+                SwitchError::TooManyMirrors { mirror, bridge, limit: MirrorOptions::COUNT_MAX }
             } else if self.mirrors.iter().take(index).any(|other| other.name == mirror.name) {
                 let (mirror, bridge) = (mirror.name.clone(), self.name.clone());
                 SwitchError::MirrorExists { mirror, bridge }
@@ -125,7 +124,6 @@ fn mac_of_name(name: &str) -> [u8; 6] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::MirrorOptions;
 
     #[test]
     fn a_bridge_without_ids_has_the_same_ones_in_every_run() {

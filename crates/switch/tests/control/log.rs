@@ -1,0 +1,44 @@
+//! The log of this thread, captured for a test.
+
+use std::{
+    io,
+    sync::{Arc, Mutex},
+};
+
+use tracing::subscriber::{DefaultGuard, set_default};
+
+/// The log of this thread since the capture.
+pub(crate) struct Log {
+    text: Text,
+    _guard: DefaultGuard,
+}
+
+#[derive(Clone, Default)]
+struct Text(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    /// Captures the log of this thread from now on.
+    pub(crate) fn capture() -> Self {
+        let text = Text::default();
+        let writer = text.clone();
+        let subscriber =
+            tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone());
+        Self { text, _guard: set_default(subscriber.finish()) }
+    }
+
+    /// Returns the lines that contain these words.
+    pub(crate) fn lines_with(&self, words: &str) -> Vec<String> {
+        let text = String::from_utf8(self.text.0.lock().unwrap().clone()).unwrap();
+        text.lines().filter(|line| line.contains(words)).map(str::to_owned).collect()
+    }
+}
+
+impl io::Write for Text {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,126 @@
+//! Mirrors of a running switch: their limit, and the log of the ports that they lack.
+
+use shunt_switch::{
+    Config, Switch,
+    config::{BridgeOptions, MirrorOptions, PortOptions, PortType},
+};
+
+use crate::log::Log;
+
+fn null(name: &str) -> PortOptions {
+    PortOptions { name: name.into(), kind: PortType::Null, ..PortOptions::default() }
+}
+
+/// A mirror of the packets that arrive on `p1`, with its copies on `p9`.
+fn mirror(name: &str) -> MirrorOptions {
+    MirrorOptions {
+        name: name.into(),
+        select_src_port: vec!["p1".into()],
+        output_port: "p9".into(),
+        ..MirrorOptions::default()
+    }
+}
+
+/// A bridge with these ports and mirrors.
+fn bridge(ports: &[&str], mirrors: Vec<MirrorOptions>) -> BridgeOptions {
+    let ports = ports.iter().map(|name| null(name)).collect();
+    BridgeOptions { name: "br0".into(), ports, mirrors, ..BridgeOptions::default() }
+}
+
+async fn switch() -> Switch {
+    Switch::start(&Config::default(), None, 1).await.unwrap()
+}
+
+fn mirrors(from: usize, to: usize) -> Vec<MirrorOptions> {
+    (from..to).map(|number| mirror(&format!("m{number}"))).collect()
+}
+
+/// Returns the lines about the mirror `m1`, without the lines about its configuration.
+fn lines(log: &Log) -> Vec<String> {
+    log.lines_with("mirror m1 of br0: ")
+}
+
+#[tokio::test]
+async fn the_log_names_ports_that_go_and_come() {
+    let log = Log::capture();
+    let switch = switch().await;
+    switch.add_bridge(&bridge(&["p1", "p9"], vec![mirror("m1")])).await.unwrap();
+    assert_eq!(lines(&log), [""; 0]);
+    switch.remove_port("p9").await.unwrap();
+    switch.set_bridge("br0", &[("table_rules", "7")]).await.unwrap();
+    let idle = "copies nothing until output_port p9 is added to the bridge";
+    assert!(matches!(&*lines(&log), [one] if one.contains(idle)), "{:?}", lines(&log));
+    switch.remove_port("p1").await.unwrap();
+    assert_eq!(lines(&log).len(), 1, "it copies nothing anyway");
+    switch.add_port("br0", null("p9")).await.unwrap();
+    let missing = "the bridge has no port p1";
+    assert!(matches!(&*lines(&log), [_, two] if two.contains(missing)), "{:?}", lines(&log));
+    switch.add_port("br0", null("p1")).await.unwrap();
+    let complete = "its missing ports were added: p1";
+    assert!(matches!(&*lines(&log), [.., three] if three.contains(complete)), "{:?}", lines(&log));
+    switch.remove_port("p9").await.unwrap();
+    let other = MirrorOptions { output_port: "p1".into(), ..mirror("m1") };
+    switch.set_mirrors("br0", vec![other]).await.unwrap();
+    assert_eq!(lines(&log).len(), 4, "a changed mirror is logged as such");
+    switch.remove_bridge("br0").await.unwrap();
+    assert_eq!(lines(&log).len(), 4, "{:?}", lines(&log));
+}
+
+/// A later step of the same change adds the port.
+#[tokio::test]
+async fn a_port_that_is_still_to_come_is_not_missing() {
+    let whole =
+        Config { bridges: vec![bridge(&["p1", "p9"], vec![mirror("m1")])], ..Config::default() };
+    let saved = Switch::start(&whole, None, 1).await.unwrap().save();
+    let log = Log::capture();
+    let restored = switch().await;
+    assert_eq!(restored.restore(&saved).await.unwrap().refused, [""; 0]);
+    let resumed = switch().await;
+    let [report, _] = resumed.resume(&saved, &whole, &whole).await.unwrap();
+    assert_eq!(report.refused, [""; 0]);
+    let reloaded = switch().await;
+    assert_eq!(reloaded.reload(&Config::default(), &whole).await.refused, [""; 0]);
+    let empty = Config { bridges: vec![bridge(&[], Vec::new())], ..Config::default() };
+    let changed = Switch::start(&empty, None, 1).await.unwrap();
+    assert_eq!(changed.reload(&empty, &whole).await.refused, [""; 0]);
+    for switch in [&restored, &resumed, &reloaded, &changed] {
+        assert_eq!(switch.running_config().bridges[0].mirrors, [mirror("m1")]);
+    }
+    assert_eq!(lines(&log), [""; 0]);
+}
+
+#[tokio::test]
+async fn no_change_exceeds_the_limit_of_mirrors() {
+    let limit = MirrorOptions::COUNT_MAX;
+    let full = switch().await;
+    full.add_bridge(&bridge(&[], mirrors(0, limit))).await.unwrap();
+    let saved = full.save();
+    let names = |switch: &Switch| switch.running_config().bridges[0].mirrors.clone();
+    let reason = "mirror m32: bridge br0 has 32 other mirrors, the limit: delete one first";
+    let error = full.add_mirror("br0", mirror("m32")).await.unwrap_err();
+    assert_eq!(error.to_string(), reason);
+    assert_eq!(names(&full), mirrors(0, limit));
+    let other = switch().await;
+    other.add_bridge(&bridge(&[], vec![mirror("own")])).await.unwrap();
+    let report = other.restore(&saved).await.unwrap();
+    let refused = "mirror m31: set on br0: mirror m31: bridge br0 has 32 other mirrors";
+    assert!(matches!(&*report.refused, [one] if one.starts_with(refused)), "{report:?}");
+    assert_eq!(names(&other).len(), limit);
+    let error = switch().await.add_bridge(&bridge(&[], mirrors(0, limit + 1))).await.unwrap_err();
+    assert_eq!(error.to_string(), reason);
+}
+
+#[tokio::test]
+async fn a_trace_names_a_port_that_has_no_copy() {
+    let switch = switch().await;
+    switch.add_bridge(&bridge(&["p1", "p9"], vec![mirror("m1")])).await.unwrap();
+    let trace = || switch.trace("br0", "in_port=p1").unwrap().to_text();
+    assert!(trace().contains("mirror m1: copied to port p9"), "{}", trace());
+    switch.remove_port("p9").await.unwrap();
+    let kind = PortType::Patch;
+    let patch = PortOptions { kind, peer: "none".into(), number: 9, ..null("p9") };
+    switch.add_port("br0", patch).await.unwrap();
+    let none = "mirror m1: no copy to port 9 (p9), which is disabled or has no device";
+    assert!(trace().contains(none), "{}", trace());
+    assert!(!trace().contains("copied"), "{}", trace());
+}
