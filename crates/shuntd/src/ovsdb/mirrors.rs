@@ -6,12 +6,14 @@
 use std::collections::BTreeMap;
 
 use shunt_ovsdb::{DatabaseSnapshot, RowView, value::RowUuid};
-use shunt_switch::config::MirrorOptions;
+use shunt_switch::config::{ConfigError, MirrorOptions};
 
 /// The mirrors of a bridge, with their rows by their names.
 pub(super) type DesiredMirrors = BTreeMap<String, RowUuid>;
 
 /// Reads the mirrors of a bridge, and the reasons why rows are not mirrors.
+///
+/// A row that is not a mirror does not affect the others.
 pub(super) fn mirrors(
     snapshot: &DatabaseSnapshot,
     bridge: RowView<'_>,
@@ -23,23 +25,35 @@ pub(super) fn mirrors(
         let name = row.string("name").filter(|name| !name.is_empty() && !rows.contains_key(*name));
         // The name of a row may be empty or repeated.
         let name = name.map_or_else(|| uuid.to_string(), str::to_owned);
-        match mirror(snapshot, row, &name) {
-            Some(options) => {
+        match mirror(snapshot, row, &name).and_then(|options| admit(options, mirrors.len())) {
+            Ok(options) => {
                 mirrors.push(options);
                 rows.insert(name, uuid);
             }
-            None => {
-                let reason =
-                    format!("mirror {name} copies nothing: set output_port or output_vlan");
-                refused.insert(uuid, reason);
+            Err(reason) => {
+                drop(refused.insert(uuid, format!("mirror {name} copies nothing: {reason}")))
             }
         }
     }
     (mirrors, rows)
 }
 
-/// Reads a mirror; `None` if it has no output.
-fn mirror(snapshot: &DatabaseSnapshot, row: RowView<'_>, name: &str) -> Option<MirrorOptions> {
+/// Returns a mirror that a bridge with `count` others can have, or the reason against it.
+fn admit(mirror: MirrorOptions, count: usize) -> Result<MirrorOptions, String> {
+    let limit = MirrorOptions::COUNT_MAX;
+    if count >= limit {
+        return Err(format!("the bridge has {limit} other mirrors, the limit: delete one first"));
+    }
+    let error = |error: ConfigError| error.to_string();
+    mirror.check().map_err(error).map(|()| mirror)
+}
+
+/// Reads a mirror, or returns the reason why it has no output.
+fn mirror(
+    snapshot: &DatabaseSnapshot,
+    row: RowView<'_>,
+    name: &str,
+) -> Result<MirrorOptions, String> {
     let ports =
         |column| row.uuids(column).filter_map(|uuid| port_name(snapshot, uuid)).collect::<Vec<_>>();
     let select_all = row.boolean("select_all") == Some(true);
@@ -47,8 +61,10 @@ fn mirror(snapshot: &DatabaseSnapshot, row: RowView<'_>, name: &str) -> Option<M
     let output_port = ports("output_port").pop().unwrap_or_default();
     let number = |column| row.integer(column).and_then(|own| u16::try_from(own).ok());
     let output_vlan = number("output_vlan").filter(|_| output_port.is_empty()).unwrap_or_default();
-    let has_output = !output_port.is_empty() || output_vlan > 0;
-    has_output.then(|| MirrorOptions {
+    if output_port.is_empty() && output_vlan == 0 {
+        return Err("set output_port or output_vlan".to_owned());
+    }
+    Ok(MirrorOptions {
         name: name.to_owned(),
         select_all,
         select_src_port: of_ports("select_src_port"),

@@ -154,10 +154,10 @@ async fn supervise(
 mod tests {
     use std::os::unix::net::UnixStream;
 
-    use shunt_ovsdb::value::Datum;
+    use shunt_ovsdb::value::{Atom, Datum};
     use shunt_switch::{
         Config,
-        config::{BridgeOptions, PortOptions, PortType},
+        config::{BridgeOptions, MirrorOptions, PortOptions, PortType},
     };
 
     use super::*;
@@ -208,6 +208,39 @@ mod tests {
         let switch = switch(Some(folder.path())).await;
         let service = OvsdbService::start(&options, &switch).await.unwrap();
         assert!(folder.path().join("br0.mgmt").exists());
+        OvsdbService::stop(service).await;
+    }
+
+    /// A row that is not a mirror, or one too many, does not affect the others.
+    #[tokio::test]
+    async fn a_bad_mirror_stops_no_other() {
+        let limit = MirrorOptions::COUNT_MAX;
+        let folder = tempfile::tempdir().unwrap();
+        let [socket, log] = ["db.sock", "conf.db"].map(|name| folder.path().join(name));
+        let options = OvsdbOptions { socket, log, remote: None };
+        let config = ServerConfig::default();
+        let server = Server::open(schema::open_vswitch(), Some(&options.log), config).unwrap();
+        let handle = server.listen(&options.socket).unwrap().start().unwrap();
+        let mut rows = handle.transaction("a bridge with mirrors");
+        let mut mirrors = Vec::new();
+        for number in 0..=limit {
+            let name = Datum::string(&format!("m{number}"));
+            let vlan = Datum::integer(9);
+            mirrors.push(rows.insert("Mirror", [("name", name), ("output_vlan", vlan)]));
+        }
+        mirrors.push(rows.insert("Mirror", [("name", Datum::string("idle"))]));
+        let mirrors = Datum::set(mirrors.into_iter().map(Atom::Uuid));
+        let name = Datum::string("br0");
+        let bridge = rows.insert("Bridge", [("name", name), ("mirrors", mirrors)]);
+        rows.insert("Open_vSwitch", [("bridges", Datum::uuid(bridge))]);
+        handle.transact(rows).await.unwrap();
+        handle.stop().await;
+
+        let switch = switch(None).await;
+        let service = OvsdbService::start(&options, &switch).await.unwrap();
+        let config = switch.running_config();
+        let names: Vec<_> = config.bridges[0].mirrors.iter().map(|own| &own.name).collect();
+        assert!(names.len() == limit && names.iter().all(|name| *name != "idle"), "{names:?}");
         OvsdbService::stop(service).await;
     }
 
