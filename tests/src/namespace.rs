@@ -73,19 +73,35 @@ impl Namespace {
     /// If the kernel does not count them.
     #[must_use]
     pub fn echo_requests(&self) -> u64 {
+        self.icmp_count("InEchos")
+    }
+
+    /// Returns the number of ICMP echo replies received in this namespace.
+    ///
+    /// No kernel answers them, requested or not.
+    ///
+    /// # Panics
+    ///
+    /// If the kernel does not count them.
+    #[must_use]
+    pub fn echo_replies(&self) -> u64 {
+        self.icmp_count("InEchoReps")
+    }
+
+    fn icmp_count(&self, name: &str) -> u64 {
         let text = self.run("cat", &["/proc/net/snmp"]);
-        echo_requests_of(&text).unwrap_or_else(|| panic!("no count of echo requests in `{text}`"))
+        icmp_count_of(&text, name).unwrap_or_else(|| panic!("no count {name} in `{text}`"))
     }
 }
 
-/// Parses the counter `InEchos` of the table `Icmp`.
+/// Parses a counter of the table `Icmp`.
 ///
 /// The table has a line of names, then a line of values.
-fn echo_requests_of(snmp: &str) -> Option<u64> {
+fn icmp_count_of(snmp: &str, name: &str) -> Option<u64> {
     let mut rows = snmp.lines().filter(|line| line.starts_with("Icmp:"));
     let (names, values) = (rows.next()?, rows.next()?);
     let mut columns = names.split_whitespace().zip(values.split_whitespace());
-    columns.find(|(name, _)| *name == "InEchos")?.1.parse().ok()
+    columns.find(|(own, _)| *own == name)?.1.parse().ok()
 }
 
 impl Drop for Namespace {
@@ -117,11 +133,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn echo_requests_are_read_by_their_name() {
+    fn counters_are_read_by_their_name() {
+        let count = |snmp: &str| icmp_count_of(snmp, "InEchos");
         let snmp =
             "Ip: Forwarding InReceives\nIp: 1 9\nIcmp: InMsgs InEchos OutEchos\nIcmp: 7 5 3\n";
-        assert_eq!(echo_requests_of(snmp), Some(5));
-        assert_eq!(echo_requests_of("Icmp: InMsgs InEchos\nIcmp: 7\n"), None);
-        assert_eq!(echo_requests_of(""), None);
+        assert_eq!(count(snmp), Some(5));
+        assert_eq!(count("Icmp: InMsgs InEchos\nIcmp: 7\n"), None);
+        assert_eq!(count(""), None);
     }
 }
