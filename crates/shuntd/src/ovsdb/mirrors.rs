@@ -31,7 +31,7 @@ pub(super) fn mirrors(
                 rows.insert(name, uuid);
             }
             Err(reason) => {
-                drop(refused.insert(uuid, format!("mirror {name} copies nothing: {reason}")))
+                refused.insert(uuid, format!("mirror {name} copies nothing: {reason}"));
             }
         }
     }
