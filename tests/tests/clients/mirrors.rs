@@ -156,7 +156,7 @@ fn shuntctl_adds_and_deletes_mirrors() {
     assert!(reason.contains("bridge br0 has no mirror m2; existing mirrors: none"), "{reason}");
 }
 
-/// RSPAN: access ports get copies without a tag, trunks with it, and ports of other VLANs none.
+/// Access ports get copies without a tag, trunks with it, and other VLANs none.
 ///
 /// The ports `p4` and `p5` lead to a second bridge, where rules count the copies.
 #[test]

@@ -159,8 +159,9 @@ fn a_packet_out_is_copied() {
     assert_eq!(switch.packet_out("in_port=4", "output:2"), "");
 }
 
-/// Connects port 3 of the bridge with port 1 of a second bridge, which has this rule and mirrors.
+/// Connects port 3 of the bridge with port 1 of a second bridge.
 ///
+/// The second bridge has this rule and mirrors.
 /// The ports of the second bridge have ten more than their numbers in the datapath.
 fn with_peer(switch: &Switch, rule: &str, mirrors: &[Mirror]) {
     let peer = BridgeId::new(2);
@@ -287,7 +288,7 @@ fn a_packet_without_a_copy_is_not_counted() {
     assert_eq!(counts(&switch, "in_port=1"), [1], "several copies of one packet");
 }
 
-/// A packet that waits for its controller has been copied by the mirrors of an older version.
+/// A paused packet has been copied by the mirrors of an older version.
 #[test]
 fn a_paused_packet_is_not_copied_again() {
     let first = mirror(&["p1"], &["p2"]);

@@ -38,7 +38,7 @@ pub(super) fn mirrors(
     (mirrors, rows)
 }
 
-/// Returns a mirror that a bridge with `count` others can have, or the reason against it.
+/// Returns the mirror if a bridge with `count` others can have it, or the reason.
 fn admit(mirror: MirrorOptions, count: usize) -> Result<MirrorOptions, String> {
     let limit = MirrorOptions::COUNT_MAX;
     if count >= limit {

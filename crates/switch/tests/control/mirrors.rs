@@ -35,7 +35,7 @@ fn mirrors(from: usize, to: usize) -> Vec<MirrorOptions> {
     (from..to).map(|number| mirror(&format!("m{number}"))).collect()
 }
 
-/// Returns the lines about the mirror `m1`, without the lines about its configuration.
+/// Returns the lines about the ports of the mirror `m1`.
 fn lines(log: &Log) -> Vec<String> {
     log.lines_with("mirror m1 of br0: ")
 }
