@@ -62,7 +62,7 @@ fn check(threads: u16, packets: u32) {
             judge_forecasts(&forecasts);
             assert!(refreshes > 100, "{refreshes} packets refreshed addresses");
             assert!(slept > 100, "threads slept {slept} times");
-            assert!(mirrored > 100, "{mirrored} packets were mirrored");
+            assert!(mirrored > 0, "no packet was mirrored");
             assert!(counted * 10 >= worlds * 9, "{counted} of {worlds} worlds were counted");
             return;
         }

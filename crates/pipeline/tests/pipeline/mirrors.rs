@@ -299,7 +299,7 @@ fn a_paused_packet_is_not_copied_again() {
     };
     let switch = switch(&["actions=controller(pause),output:2"], &[]);
     let set_named = |mirrors: &[&Mirror]| {
-        let mirrors = mirrors.iter().map(|own| Mirror::clone(own)).collect();
+        let mirrors = mirrors.iter().copied().cloned().collect();
         let settings = BridgeSettings { mirrors, ..BridgeSettings::default() };
         switch.pipeline.set_settings(BRIDGE, settings).expect("the bridge exists");
     };

@@ -168,7 +168,7 @@ features! {
     PushLabel, PopLabel, PushValue, PopValue,
     LearnRule, KnownRule, LearnLater, Normal, LearnMac, KnownMac, NormalLater, FinTimeout,
     Conjunction, ConjunctionLater, Pause, PauseLater, MeteredRecirculation,
-    Mirrored, MirroredLater, ReservedPort,
+    Mirrored, ReservedPort,
 }
 
 /// Returns the features that a traversal used.
@@ -188,7 +188,7 @@ fn features(traversal: &Traversal) -> Vec<Feature> {
         add(F::ChainedGroups, None);
     }
     if !traversal.mirror_hits.is_empty() {
-        add(F::Mirrored, Some(F::MirroredLater));
+        add(F::Mirrored, None);
     }
     if traversal.drop_cause == DropCause::MirrorOutputPort {
         add(F::ReservedPort, None);
