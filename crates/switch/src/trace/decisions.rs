@@ -29,8 +29,7 @@ fn text(decision: NotedDecision, names: &BridgeNames) -> Option<String> {
         }
         NotedDecision::Mirrored { mirror } => mirrored(names.mirror(mirror)?),
         NotedDecision::CopyNotSent { mirror, port: own } => {
-            let Mirror { name, .. } = names.mirror(mirror)?;
-            format!("mirror {name}: no copy to {}, which is disabled or has no device", port(own))
+            not_copied(names.mirror(mirror)?, &port(own))
         }
         NotedDecision::OutputPortDisabled(own) => {
             format!("{}: a controller disabled sending, not sent", port(own))
@@ -99,6 +98,11 @@ fn mirrored(Mirror { name, output, .. }: &Mirror) -> String {
         MirrorOutput::Port(port) => format!("mirror {name}: copied to port {port}"),
         MirrorOutput::Vlan(vlan) => format!("mirror {name}: copied to VLAN {vlan}"),
     }
+}
+
+/// Returns a copy that a port cannot send as text.
+fn not_copied(Mirror { name, .. }: &Mirror, port: &str) -> String {
+    format!("mirror {name}: no copy to {port}, which is disabled or has no device")
 }
 
 /// Returns the usual text of an address.
