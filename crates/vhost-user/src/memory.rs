@@ -310,7 +310,7 @@ impl Drop for GuestMapping {
 #[cfg(target_arch = "x86_64")]
 const LINE: usize = 64;
 
-/// Bytes that [`GuestMemory::prefetch`] asks for: the header and the front of a frame.
+/// Bytes that are prefetched: the header and the front of a frame.
 #[cfg(target_arch = "x86_64")]
 const PREFETCHED: usize = 2 * LINE;
 
