@@ -126,28 +126,23 @@ fn a_dpdk_port_is_the_guest_of_a_vhost_user_port() {
     assert!(capture::read(&fs::read(&written).unwrap_or_default()) == sent);
 }
 
-/// Starts the daemon in a namespace, with DPDK ports in front of hosts.
-fn start_in(middle: &Namespace) -> Option<Daemon> {
+/// Starts the daemon in a namespace that is connected with one of a host.
+fn host_and_switch() -> Option<(Namespace, Namespace, Daemon)> {
     let program = program()?;
+    let (host, middle) = (namespace_or_skip("dpdk")?, namespace_or_skip("dpdk")?);
+    host.connect("eth0", &middle, "p1");
+    host.run("ip", &["addr", "add", "10.66.1.1/24", "dev", "eth0"]);
     let configuration = format!("{MEMORY}[[bridge]]\nname = \"br0\"\n");
     let daemon = Daemon::start_with(&configuration, |_| middle.command(&program.to_string_lossy()));
     for rule in ["in_port=1,actions=output:2", "in_port=2,actions=output:1"] {
         add_rule(&daemon, rule);
     }
-    Some(daemon)
+    Some((host, middle, daemon))
 }
 
 #[test]
 fn hosts_ping_through_tap_and_packet_sockets() {
-    if program().is_none() {
-        return;
-    }
-    let (Some(host), Some(middle)) = (namespace_or_skip("dpdk"), namespace_or_skip("dpdk")) else {
-        return;
-    };
-    host.connect("eth0", &middle, "p1");
-    host.run("ip", &["addr", "add", "10.66.1.1/24", "dev", "eth0"]);
-    let Some(daemon) = start_in(&middle) else { return };
+    let Some((host, middle, daemon)) = host_and_switch() else { return };
     // A DPDK device has no virtio header, so the host must complete checksums.
     host.run("ethtool", &["-K", "eth0", "tx", "off"]);
     add_port(&daemon, "p1", "net_af_packet0,iface=p1");
@@ -168,15 +163,7 @@ fn hosts_ping_through_tap_and_packet_sockets() {
 /// The driver of the TAP would refuse the segments, so the port makes them. Then the TAP vanishes.
 #[test]
 fn offloads_of_a_host_reach_a_tap_complete() {
-    if program().is_none() {
-        return;
-    }
-    let (Some(host), Some(middle)) = (namespace_or_skip("dpdk"), namespace_or_skip("dpdk")) else {
-        return;
-    };
-    host.connect("eth0", &middle, "p1");
-    host.run("ip", &["addr", "add", "10.66.1.1/24", "dev", "eth0"]);
-    let Some(daemon) = start_in(&middle) else { return };
+    let Some((host, middle, daemon)) = host_and_switch() else { return };
     text(&daemon.shuntctl(&["add-port", "br0", "p1", "type=af_packet"]));
     let refused = refused(&daemon, "tap", &["devargs=net_tap1,iface=dtap1", "mtu=9000"]);
     assert!(refused.contains("to 1504 bytes: change `mtu` from 9000"), "{refused}");

@@ -22,6 +22,9 @@ use crate::{
 /// The rule: an L4 match, so that no switch can take a shortcut.
 const RULE: &str = "udp,in_port=1,actions=output:2";
 
+/// Lengths of the frames between ports in bytes, without their check sequence.
+const LENGTHS: [u16; 3] = [64, 512, 1500];
+
 /// The CPU that forwards; everything else uses the others.
 pub(super) const FORWARDING_CPU: usize = 1;
 
@@ -129,6 +132,34 @@ fn measured(run: &mut Run, rounds: usize, subjects: &[Subject], pairs: &[Pair]) 
             }
         }
         rows.extend(pairs.iter().flat_map(|pair| pair_rows(workload.name, pair, &names, &samples)));
+    }
+    rows
+}
+
+/// Measures frames of each length, and the first contender beside the second.
+pub(super) fn rows_by_length(
+    run: &mut Run,
+    what: &'static str,
+    contenders: &[Contender],
+    measure: impl Fn(&Contender, &Path, u16, u64) -> Sample,
+) -> Vec<Row> {
+    let names: Vec<String> = contenders.iter().map(Contender::name).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let (rounds, seconds) = (run.either(3, 1), run.either(4, 1) as u64);
+    run.begin(LENGTHS.len() * rounds * contenders.len());
+    let mut rows = Vec::new();
+    for length in LENGTHS {
+        let mut samples = vec![Vec::new(); contenders.len()];
+        for _ in 0..rounds {
+            for (contender, samples) in contenders.iter().zip(&mut samples) {
+                let step = format!("{length} bytes, {}", contender.name());
+                samples.push(run.step(&step, |folder| measure(contender, folder, length, seconds)));
+            }
+        }
+        if !contenders.is_empty() {
+            let pair = (what, 0, (contenders.len() > 1).then_some(1));
+            rows.extend(pair_rows(&format!("{length} bytes"), &pair, &names, &samples));
+        }
     }
     rows
 }

@@ -14,14 +14,11 @@ use std::{
     time::Duration,
 };
 
-use super::forwarding::{FORWARDING_CPU, Sample, pair_rows, sample};
+use super::forwarding::{FORWARDING_CPU, Sample, rows_by_length, sample};
 use crate::{
     experiment::{Row, Run},
     switch::{Contender, PortSpec, Setup},
 };
-
-/// Lengths of the frames in bytes, without their check sequence.
-const LENGTHS: [u16; 3] = [64, 512, 1500];
 
 /// The rules: L4 matches, so that no switch can take a shortcut.
 const RULES: [&str; 2] = ["udp,in_port=1,actions=output:2", "udp,in_port=2,actions=output:1"];
@@ -41,25 +38,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let rival = Contender::OpenVSwitchDpdk.if_installed();
     let contenders: Vec<Contender> =
         [Some(Contender::ours()), rival].into_iter().flatten().collect();
-    let names: Vec<String> = contenders.iter().map(Contender::name).collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let (rounds, seconds) = (run.either(3, 1), run.either(4, 1) as u64);
-    run.begin(LENGTHS.len() * rounds * contenders.len());
-    let mut rows = Vec::new();
-    for length in LENGTHS {
-        let mut samples = vec![Vec::new(); contenders.len()];
-        for _ in 0..rounds {
-            for (contender, samples) in contenders.iter().zip(&mut samples) {
-                let what = format!("{length} bytes, {}", contender.name());
-                let measured =
-                    run.step(&what, |folder| measure(contender, folder, length, seconds));
-                samples.push(measured);
-            }
-        }
-        let pair = ("between vhost-user ports", 0, (contenders.len() > 1).then_some(1));
-        rows.extend(pair_rows(&format!("{length} bytes"), &pair, &names, &samples));
-    }
-    rows
+    rows_by_length(run, "between vhost-user ports", &contenders, measure)
 }
 
 fn measure(contender: &Contender, folder: &Path, length: u16, seconds: u64) -> Sample {

@@ -13,7 +13,7 @@ use std::{
 
 use super::{
     cables::Cables,
-    forwarding::{FORWARDING_CPU, Sample, pair_rows, sample},
+    forwarding::{FORWARDING_CPU, Sample, rows_by_length, sample},
 };
 use crate::{
     capture,
@@ -21,9 +21,6 @@ use crate::{
     switch::{Contender, PortSpec, Setup},
     wire::WireSender,
 };
-
-/// Lengths of the frames in bytes, without their check sequence.
-const LENGTHS: [usize; 3] = [64, 512, 1500];
 
 /// Flows of the sender.
 const FLOWS: u32 = 1000;
@@ -36,31 +33,10 @@ const WARM: Duration = Duration::from_secs(2);
 
 /// Measures both switches with each length of frames.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
-    let contenders = Contender::both_on_devices();
-    let names: Vec<String> = contenders.iter().map(Contender::name).collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let (rounds, seconds) = (run.either(3, 1), run.either(4, 1) as u64);
-    run.begin(LENGTHS.len() * rounds * contenders.len());
-    let mut rows = Vec::new();
-    for length in LENGTHS {
-        let mut samples = vec![Vec::new(); contenders.len()];
-        for _ in 0..rounds {
-            for (contender, samples) in contenders.iter().zip(&mut samples) {
-                let what = format!("{length} bytes, {}", contender.name());
-                let measured =
-                    run.step(&what, |folder| measure(contender, folder, length, seconds));
-                samples.push(measured);
-            }
-        }
-        if !contenders.is_empty() {
-            let pair = ("between network devices", 0, (contenders.len() > 1).then_some(1));
-            rows.extend(pair_rows(&format!("{length} bytes"), &pair, &names, &samples));
-        }
-    }
-    rows
+    rows_by_length(run, "between network devices", &Contender::both_on_devices(), measure)
 }
 
-fn measure(contender: &Contender, folder: &Path, length: usize, seconds: u64) -> Sample {
+fn measure(contender: &Contender, folder: &Path, length: u16, seconds: u64) -> Sample {
     let cables = Cables::plug("kernel", 2);
     let ports = cables.near().map(PortSpec::Device).collect();
     let setup = Setup { ports, cpu: Some(FORWARDING_CPU), ..Setup::default() };
@@ -73,7 +49,7 @@ fn measure(contender: &Contender, folder: &Path, length: usize, seconds: u64) ->
 }
 
 /// Runs `measure` while frames are sent into `device`.
-fn under_load<R>(device: &str, length: usize, measure: impl FnOnce() -> R) -> R {
+fn under_load<R>(device: &str, length: u16, measure: impl FnOnce() -> R) -> R {
     let frames: Vec<Vec<u8>> = (0..FLOWS).map(|flow| frame(flow, length)).collect();
     let (sender, is_over) = (WireSender::open(device), AtomicBool::new(false));
     thread::scope(|scope| {
@@ -89,8 +65,8 @@ fn under_load<R>(device: &str, length: usize, measure: impl FnOnce() -> R) -> R 
 }
 
 /// Returns a UDP frame of `flow` with this length.
-fn frame(flow: u32, length: usize) -> Vec<u8> {
+fn frame(flow: u32, length: u16) -> Vec<u8> {
     let mut frame = capture::frame(flow).to_vec();
-    frame.resize(length, 0);
+    frame.resize(length.into(), 0);
     frame
 }

@@ -182,11 +182,21 @@ pub(crate) fn mirror(name: &str, words: &[String]) -> Result<MirrorOptions, Stri
 ///
 /// Like [`port`].
 pub(crate) fn vlans(name: &str, words: &[String]) -> Result<PortOptions, String> {
+    port_of(name, words, VLAN_KEYS, set_vlan)
+}
+
+/// Parses a port that has only options that `set` knows, with these keys.
+fn port_of(
+    name: &str,
+    words: &[String],
+    keys: &[&str],
+    set: fn(&mut PortOptions, &str, &str) -> Result<bool, String>,
+) -> Result<PortOptions, String> {
     let mut port = PortOptions { name: name.to_owned(), ..PortOptions::default() };
     for word in words {
         let (key, value) = split(word)?;
-        if !set_vlan(&mut port, key, value)? {
-            return Err(unknown("key", key, VLAN_KEYS));
+        if !set(&mut port, key, value)? {
+            return Err(unknown("key", key, keys));
         }
     }
     Ok(port)
@@ -220,14 +230,7 @@ fn set_vlan(port: &mut PortOptions, key: &str, value: &str) -> Result<bool, Stri
 ///
 /// Like [`port`].
 pub(crate) fn policing(name: &str, words: &[String]) -> Result<PortOptions, String> {
-    let mut port = PortOptions { name: name.to_owned(), ..PortOptions::default() };
-    for word in words {
-        let (key, value) = split(word)?;
-        if !set_policing(&mut port, key, value)? {
-            return Err(unknown("key", key, POLICING_KEYS));
-        }
-    }
-    Ok(port)
+    port_of(name, words, POLICING_KEYS, set_policing)
 }
 
 /// Sets an option of ingress policing; returns false for any other key.

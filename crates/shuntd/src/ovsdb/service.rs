@@ -190,15 +190,21 @@ mod tests {
         assert!(UnixStream::connect(&socket).is_err() && !socket.exists());
     }
 
-    /// Clients of a daemon that is ready find its bridges, also to restore rules.
-    #[tokio::test]
-    async fn bridges_of_the_log_exist_after_the_start() {
-        let folder = tempfile::tempdir().unwrap();
+    /// Starts a server with a new log, as the daemon does.
+    fn database(folder: &tempfile::TempDir) -> (OvsdbOptions, OvsdbHandle) {
         let [socket, log] = ["db.sock", "conf.db"].map(|name| folder.path().join(name));
         let options = OvsdbOptions { socket, log, remote: None };
         let config = ServerConfig::default();
         let server = Server::open(schema::open_vswitch(), Some(&options.log), config).unwrap();
         let handle = server.listen(&options.socket).unwrap().start().unwrap();
+        (options, handle)
+    }
+
+    /// Clients of a daemon that is ready find its bridges, also to restore rules.
+    #[tokio::test]
+    async fn bridges_of_the_log_exist_after_the_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let (options, handle) = database(&folder);
         let mut rows = handle.transaction("a bridge");
         let bridge = rows.insert("Bridge", [("name", Datum::string("br0"))]);
         rows.insert("Open_vSwitch", [("bridges", Datum::uuid(bridge))]);
@@ -216,11 +222,7 @@ mod tests {
     async fn a_bad_mirror_stops_no_other() {
         let limit = MirrorOptions::COUNT_MAX;
         let folder = tempfile::tempdir().unwrap();
-        let [socket, log] = ["db.sock", "conf.db"].map(|name| folder.path().join(name));
-        let options = OvsdbOptions { socket, log, remote: None };
-        let config = ServerConfig::default();
-        let server = Server::open(schema::open_vswitch(), Some(&options.log), config).unwrap();
-        let handle = server.listen(&options.socket).unwrap().start().unwrap();
+        let (options, handle) = database(&folder);
         let mut rows = handle.transaction("a bridge with mirrors");
         let mut mirrors = Vec::new();
         for number in 0..=limit {

@@ -6,7 +6,7 @@ use shunt_pipeline::Time;
 
 /// Frames in a second from which on a port gets rings.
 ///
-/// Where a ring saves half a microsecond for each frame, this is 2.5 percent of a CPU.
+/// At lower loads its memory is worth more than the CPU time that it saves.
 const BUSY_RATE: u64 = 50_000;
 /// Frames in a second below which a port does not need its rings.
 const QUIET_RATE: u64 = 5_000;
