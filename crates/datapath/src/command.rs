@@ -15,7 +15,7 @@ use crate::{
     forecast::ThreadForecasts,
     metrics::PortTraffic,
     offload::OffloadCandidates,
-    packet::policer::IngressPolicer,
+    packet::{egress_policer::EgressPolicer, ingress_policer::IngressPolicer},
     port::{Capabilities, Queues, RxQueue},
 };
 
@@ -41,7 +41,9 @@ pub enum Command {
     /// Bind a port to a bridge, with its port number there.
     Bind(DatapathPort, BridgeId, PortNo),
     /// Limit the rate of the packets received from a port; `None` ends it.
-    Police(DatapathPort, Option<Arc<IngressPolicer>>),
+    PoliceIngress(DatapathPort, Option<Arc<IngressPolicer>>),
+    /// Limit the rate of the packets sent to a port; `None` ends it.
+    PoliceEgress(DatapathPort, Option<Arc<EgressPolicer>>),
     /// Execute a traversal on a packet from a controller, and credit its rules.
     Inject(Box<Injection>),
     /// Reply at once, which proves that the thread iterates.
@@ -106,8 +108,11 @@ impl fmt::Debug for Command {
             Self::Bind(port, bridge, number) => {
                 f.debug_tuple("Bind").field(port).field(bridge).field(number).finish()
             }
-            Self::Police(port, policer) => {
-                f.debug_tuple("Police").field(port).field(policer).finish()
+            Self::PoliceIngress(port, policer) => {
+                f.debug_tuple("PoliceIngress").field(port).field(policer).finish()
+            }
+            Self::PoliceEgress(port, policer) => {
+                f.debug_tuple("PoliceEgress").field(port).field(policer).finish()
             }
             Self::Inject(injection) => {
                 f.debug_tuple("Inject").field(&injection.frame.len()).finish()

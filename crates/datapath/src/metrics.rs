@@ -123,6 +123,8 @@ reasons! {
         MtuExceeded = "mtu_exceeded",
         /// The packet needs segmentation, and the output port cannot segment it.
         SegmentationUnsupported = "segmentation_unsupported",
+        /// The packet exceeds the egress policing rate of the output port.
+        EgressPoliced = "egress_policed",
         /// The transmit queue was full.
         TxQueueFull = "tx_queue_full",
         /// The device of the output port refused the frame, for example because of its MTU.

@@ -132,6 +132,7 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
         Command::SetPolicing { name, settings } => {
             change(client, "shunt/set-policing", name, settings)
         }
+        Command::SetQos { name, settings } => change(client, "shunt/set-qos", name, settings),
         Command::SetVlans { name, settings } => change(client, "shunt/set-vlans", name, settings),
         Command::AddMirror { bridge, name, settings } => {
             silent(client, "shunt/add-mirror", &followed_by(&[bridge, name], settings))

@@ -54,7 +54,8 @@ const WORDS: &[(&[&str], &str)] = &[
     (&["netflow", "sflow", "ipfix"], SAMPLES),
     (&["mirrors"], "give each mirror a table `[[bridge.mirror]]`, or run `shuntctl add-mirror`"),
     (&["bond_mode", "lacp"], "bonds do not exist yet"),
-    (&["qos"], "QoS queues do not exist yet: use `ingress_policing_rate`, or meters"),
+    (&["linux-htb", "linux-hfsc"], "queues do not exist yet: use `egress-policer`"),
+    (&["qos"], "run `shuntctl set-qos`, or set it in the configuration file"),
 ];
 
 /// Commands of `ovs-ofctl` that have no other name in `shuntctl`.

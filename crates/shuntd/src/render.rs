@@ -68,7 +68,7 @@ pub(crate) fn show(bridges: &Value) -> String {
                 word(&port["type"]),
                 word(&port["link"]),
                 vlans(port),
-                policing(port)
+                limits(port)
             );
         }
         text.extend(list(&bridge["mirrors"]).iter().map(mirror));
@@ -152,11 +152,21 @@ fn vlans(port: &Value) -> String {
     text
 }
 
-/// Returns the limits of ingress policing of a port; empty if it has none.
-fn policing(port: &Value) -> String {
-    let limits = port["ingress_policing"].as_object().into_iter().flatten();
-    let limits: Vec<String> = limits.map(|(key, value)| format!("{key}={value}")).collect();
-    if limits.is_empty() { String::new() } else { format!(", {}", limits.join(" ")) }
+/// Returns the ingress policing and the QoS of a port; empty if it has none.
+fn limits(port: &Value) -> String {
+    let policing = port["ingress_policing"].as_object().into_iter().flatten();
+    let policing: Vec<String> = policing.map(|(key, value)| format!("{key}={value}")).collect();
+    let mut text =
+        if policing.is_empty() { String::new() } else { format!(", {}", policing.join(" ")) };
+    if let Some(kind) = port["qos"]["type"].as_str() {
+        let _ = write!(text, ", qos {kind}");
+        for key in ["cir", "cbs"] {
+            if let Some(amount) = port["qos"][key].as_u64().filter(|amount| *amount > 0) {
+                let _ = write!(text, " {key}={amount}");
+            }
+        }
+    }
+    text
 }
 
 /// Returns packet-ins by their result; `None` if there were none.
@@ -390,13 +400,17 @@ eviction thread: panicked; restart the daemon
     }
 
     #[test]
-    fn a_port_shows_its_ingress_policing() {
+    fn a_port_shows_its_limits() {
         let limits = json!({"ingress_policing_rate": 1000, "ingress_policing_burst": 80});
         let port = json!({"name": "p1", "number": 1, "type": "null", "link": "up",
-            "vlan_mode": "access", "tag": 5, "ingress_policing": limits});
+            "vlan_mode": "access", "tag": 5, "ingress_policing": limits,
+            "qos": {"type": "egress-policer", "cir": 1000, "cbs": 500}});
         let shown = show(&json!([{"name": "br0", "rules": 0, "ports": [port]}]));
         let limits = "ingress_policing_burst=80 ingress_policing_rate=1000";
-        assert!(shown.contains(&format!("up, access tag=5, {limits})")), "{shown}");
+        assert!(
+            shown.contains(&format!("tag=5, {limits}, qos egress-policer cir=1000 cbs=500)")),
+            "{shown}"
+        );
     }
 
     #[test]

@@ -28,6 +28,7 @@ use crate::{
     trace::{explain::Tracer, why::EntryReader},
 };
 
+mod limits;
 mod mirror_log;
 mod mirrors;
 pub(crate) mod structure;

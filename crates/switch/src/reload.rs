@@ -128,6 +128,7 @@ enum ReloadStep {
     AddPort { bridge: String, port: PortOptions },
     SetVlans(PortOptions),
     SetPolicing(PortOptions),
+    SetQos(PortOptions),
     RemoveMirror { bridge: String, name: String },
     SetMirror { bridge: String, mirror: MirrorOptions },
     SetBridge(String, Vec<(&'static str, String)>),
@@ -267,6 +268,7 @@ impl ReloadStep {
             Self::AddBridge(bridge) => structure.create_bridge(&bridge, policy, fill).await,
             Self::SetVlans(port) => structure.set_vlans(port).await,
             Self::SetPolicing(port) => structure.set_ingress_policing(&port).await,
+            Self::SetQos(port) => structure.set_qos(&port).await,
             Self::RemoveMirror { bridge, name } => {
                 match structure.remove_mirror(&bridge, &name).await {
                     Err(SwitchError::NoSuchMirror { .. }) => Ok(()),
@@ -301,6 +303,7 @@ impl ReloadStep {
             | Self::RemoveBridge(_)
             | Self::SetVlans(_)
             | Self::SetPolicing(_)
+            | Self::SetQos(_)
             | Self::RemoveMirror { .. }
             | Self::SetMirror { .. }
             | Self::SetBridge(..)
@@ -324,7 +327,8 @@ impl ReloadStep {
             }
             Self::RemovePort(name)
             | Self::SetVlans(PortOptions { name, .. })
-            | Self::SetPolicing(PortOptions { name, .. }) => {
+            | Self::SetPolicing(PortOptions { name, .. })
+            | Self::SetQos(PortOptions { name, .. }) => {
                 let Some((bridge, port)) = find_port(before, name) else { return };
                 for own in &mut config.bridges {
                     own.ports.retain(|own| own.name != *name);
@@ -360,6 +364,7 @@ impl ReloadStep {
             Self::AddPort { bridge, port } => format!("port {}: added to {bridge}", port.name),
             Self::SetVlans(port) => format!("port {}: VLANs set", port.name),
             Self::SetPolicing(port) => format!("port {}: ingress policing set", port.name),
+            Self::SetQos(port) => format!("port {}: QoS set", port.name),
             Self::RemoveMirror { bridge, name } => format!("mirror {name}: removed from {bridge}"),
             Self::SetMirror { bridge, mirror } => {
                 format!("mirror {}: set on {bridge}", mirror.name)
@@ -455,6 +460,9 @@ fn plan(before: &Config, after: &Config) -> ReloadPlan {
             }
             if old.ingress_policing() != port.ingress_policing() {
                 plan.steps.push(ReloadStep::SetPolicing(port.clone()));
+            }
+            if old.qos != port.qos {
+                plan.steps.push(ReloadStep::SetQos(port.clone()));
             }
         }
     }

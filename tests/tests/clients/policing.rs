@@ -1,4 +1,4 @@
-//! Ingress policing of real frames, configured by `ovs-vsctl`.
+//! Policing of real frames, configured by `ovs-vsctl`.
 
 use std::ops::RangeInclusive;
 
@@ -45,6 +45,7 @@ impl Hosts {
     ///
     /// Their frames have 1000 bytes.
     fn arrived_pings(&self, daemon: &Daemon) -> u64 {
+        let policed = |daemon| dropped(daemon, "rx_policed") + dropped(daemon, "egress_policed");
         let before = (self.b.echo_requests(), policed(daemon));
         let count = PINGS.to_string();
         let arguments = ["-q", "-s", "958", "-l", &count, "-c", &count, "-W", "1", "10.68.1.2"];
@@ -55,10 +56,10 @@ impl Hosts {
     }
 }
 
-/// Returns the number of policed packets in `shuntctl drops`.
-fn policed(daemon: &Daemon) -> u64 {
+/// Returns the number of packets that `shuntctl drops` has for a reason.
+fn dropped(daemon: &Daemon, reason: &str) -> u64 {
     let drops = text(&daemon.shuntctl(&["drops"]));
-    let line = drops.lines().find(|line| line.starts_with("dropped: rx_policed"));
+    let line = drops.lines().find(|line| line.starts_with(&format!("dropped: {reason} ")));
     let count = line.and_then(|line| line.split_whitespace().nth(2)?.parse().ok());
     count.unwrap_or_default()
 }
@@ -96,5 +97,36 @@ fn vsctl_shows_why_a_port_cannot_be_limited() {
         assert!(error().contains("have no ingress policing"), "{}", error());
         bench.done("set interface br0 ingress_policing_rate=0");
         assert_eq!(error(), "[]");
+    }
+}
+
+#[test]
+fn vsctl_sets_an_egress_policer() {
+    for bench in Bench::both("police") {
+        let Some(hosts) = hosts(&bench.namespace) else { return };
+        let daemon = bench.start();
+        bench.done("add-br br0 -- add-port br0 p1 -- add-port br0 p2");
+        // A burst of twenty frames without their Ethernet headers, and one in eight seconds.
+        bench.done(
+            "--id=@q create qos type=egress-policer other_config:cir=123 other_config:cbs=19720 \
+             -- set port p2 qos=@q",
+        );
+        let qos = bench.done("get port p2 qos");
+        let shown = text(&daemon.ovs_appctl(&["qos/show", "p2"]));
+        assert_eq!(shown, "QoS: p2 egress-policer\ncbs: 19720\ncir: 123\n");
+        let arrived = hosts.arrived_pings(&daemon);
+        assert!(PASSED.contains(&arrived), "{arrived} frames passed");
+        let lost = (PINGS - arrived).to_string();
+        assert!(
+            until(|| bench.done("get interface p2 statistics:tx_dropped") == lost),
+            "{}",
+            bench.done("get interface p2 statistics")
+        );
+        bench.done(&format!("set qos {qos} type=linux-htb"));
+        let error = || bench.done("get interface p2 error");
+        assert!(error().contains("QoS type linux-htb is not supported"), "{}", error());
+        bench.done("clear port p2 qos");
+        assert_eq!(error(), "[]");
+        assert_eq!(hosts.arrived_pings(&daemon), PINGS);
     }
 }

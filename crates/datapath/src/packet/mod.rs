@@ -4,8 +4,10 @@ pub(crate) mod buffer;
 #[cfg(not(loom))]
 pub(crate) mod change;
 #[cfg(not(loom))]
-pub(crate) mod meter;
+pub mod egress_policer;
 #[cfg(not(loom))]
-pub mod policer;
+pub mod ingress_policer;
+#[cfg(not(loom))]
+pub(crate) mod meter;
 pub mod segment;
 pub mod virtio;

@@ -43,7 +43,8 @@ impl PacketThread {
             Command::Bind(port, bridge, number) => {
                 self.rx_ports.bind(port, bridge, number);
             }
-            Command::Police(port, policer) => self.rx_ports.police(port, policer.as_ref()),
+            Command::PoliceIngress(port, policer) => self.rx_ports.police(port, policer.as_ref()),
+            Command::PoliceEgress(port, policer) => self.outputs.police(port, policer),
             Command::Inject(injection) => self.inject(&injection),
             Command::Ping(reply) => reply(()),
             Command::Pull(reply) => {

@@ -24,6 +24,7 @@ use crate::{
     packet::{
         buffer::{BURST, Packet, Pool},
         change::change,
+        egress_policer::EgressPolicer,
         meter,
         segment::SEGMENTS_MAX,
         virtio,
@@ -187,7 +188,7 @@ impl Outputs {
         }
         tx.batch.push(packet);
         if tx.batch.len() >= BURST {
-            tx.send(pool, &mut self.tally, &mut self.taps);
+            tx.send(self.now, pool, &mut self.tally, &mut self.taps);
         }
     }
 
@@ -207,7 +208,7 @@ impl Outputs {
             tx.batch.append(packets);
         }
         if tx.batch.len() >= BURST {
-            tx.send(pool, &mut self.tally, &mut self.taps);
+            tx.send(self.now, pool, &mut self.tally, &mut self.taps);
         }
     }
 
@@ -394,7 +395,7 @@ impl Outputs {
             tx.traffic.drop_many(reason, 1);
         }
         if tx.batch.len() >= BURST {
-            tx.send(pool, &mut self.tally, &mut self.taps);
+            tx.send(self.now, pool, &mut self.tally, &mut self.taps);
         }
     }
 
@@ -440,10 +441,17 @@ impl Outputs {
         pool.give(packet);
     }
 
+    /// Sets the limit of the packets that are sent to a port; `None` ends it.
+    pub(crate) fn police(&mut self, port: DatapathPort, policer: Option<Arc<EgressPolicer>>) {
+        if let Some(place) = self.place(port) {
+            self.ports[place.index()].policer = policer;
+        }
+    }
+
     /// Sends all batches, so that their buffers return to the pool.
     pub(crate) fn send_batches(&mut self, pool: &mut Pool) {
         for tx in self.ports.iter_mut().filter(|tx| !tx.batch.is_empty()) {
-            tx.send(pool, &mut self.tally, &mut self.taps);
+            tx.send(self.now, pool, &mut self.tally, &mut self.taps);
         }
     }
 
@@ -454,11 +462,11 @@ impl Outputs {
 
     /// Sends all batches, and flushes the queues that took packets or keep some.
     pub(crate) fn flush(&mut self, pool: &mut Pool) {
-        let Self { ports, unflushed, tally, taps, .. } = self;
+        let Self { ports, unflushed, tally, taps, now, .. } = self;
         unflushed.retain(|place| {
             let tx = &mut ports[*place as usize];
             if !tx.batch.is_empty() {
-                tx.send(pool, tally, taps);
+                tx.send(*now, pool, tally, taps);
             }
             tx.queue.flush();
             tx.is_unflushed = tx.queue.is_pending();

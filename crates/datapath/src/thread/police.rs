@@ -5,7 +5,7 @@ use std::{slice, sync::Arc};
 use shunt_pipeline::DatapathPort;
 
 use super::{PacketThread, receive::RxPorts};
-use crate::{metrics::RxLoss, packet::policer::IngressPolicer};
+use crate::{metrics::RxLoss, packet::ingress_policer::IngressPolicer};
 
 impl RxPorts {
     /// Sets the limit of the packets that are received from a port; `None` ends it.

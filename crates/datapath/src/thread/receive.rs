@@ -21,7 +21,7 @@ use crate::{
     metrics::{DropReason, PortTraffic},
     packet::{
         buffer::{BURST, Packet},
-        policer::IngressPolicer,
+        ingress_policer::IngressPolicer,
     },
     port::RxQueue,
     thread::{

@@ -1,14 +1,17 @@
 //! The transmit side of one port: its queue, and the batch of packets to send.
 
-use std::sync::Arc;
+use std::{slice, sync::Arc};
 
-use shunt_pipeline::DatapathPort;
+use shunt_pipeline::{DatapathPort, Time};
 
 use super::tally::Tally;
 use crate::{
     capture::Taps,
     metrics::{DropReason, PortTraffic},
-    packet::buffer::{BURST, Packet, Pool},
+    packet::{
+        buffer::{BURST, Packet, Pool},
+        egress_policer::EgressPolicer,
+    },
     port::{Capabilities, TxEnd, TxQueue},
 };
 
@@ -19,6 +22,8 @@ pub(crate) struct TxPort {
     pub(crate) capabilities: Capabilities,
     pub(crate) traffic: Arc<PortTraffic>,
     pub(super) batch: Vec<Packet>,
+    /// The limit of the packets that are sent.
+    pub(super) policer: Option<Arc<EgressPolicer>>,
     /// Set if the port is in the list of ports to flush.
     pub(super) is_unflushed: bool,
 }
@@ -47,7 +52,7 @@ impl TxPort {
         traffic: Arc<PortTraffic>,
     ) -> Self {
         let batch = Vec::with_capacity(BATCH_MAX);
-        Self { port, queue, capabilities, traffic, batch, is_unflushed: false }
+        Self { port, queue, capabilities, traffic, batch, policer: None, is_unflushed: false }
     }
 
     /// Puts the port into the list of ports to flush.
@@ -67,7 +72,11 @@ impl TxPort {
             && !packet.virtio.is_segmented()
     }
 
-    pub(super) fn send(&mut self, pool: &mut Pool, tally: &mut Tally, taps: &mut Taps) {
+    /// Sends the batch, and drops the packets that exceed the limit or find no room.
+    pub(super) fn send(&mut self, now: Time, pool: &mut Pool, tally: &mut Tally, taps: &mut Taps) {
+        if self.policer.is_some() {
+            self.drop_exceeding(now, pool, tally, taps);
+        }
         let mut rest = self.batch.as_slice();
         let mut was_crowded = false;
         while !rest.is_empty() {
@@ -95,5 +104,18 @@ impl TxPort {
             rest = behind;
         }
         self.batch.drain(..).for_each(|packet| pool.give(packet));
+    }
+
+    /// Drops the packets of the batch that exceed the limit of the port.
+    fn drop_exceeding(&mut self, now: Time, pool: &mut Pool, tally: &mut Tally, taps: &mut Taps) {
+        let Some(policer) = &self.policer else { return };
+        let packets = self.batch.len();
+        for packet in self.batch.extract_if(.., |packet| !policer.admit(now, packet.len())) {
+            taps.at_drop(slice::from_ref(&packet));
+            pool.give(packet);
+        }
+        let dropped = (packets - self.batch.len()) as u64;
+        self.traffic.drop_many(DropReason::EgressPoliced, dropped);
+        tally.dropped[DropReason::EgressPoliced as usize] += dropped;
     }
 }

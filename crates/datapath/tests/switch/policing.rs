@@ -1,11 +1,14 @@
-//! Ingress policing on packet threads: which packets pass, and where the others are counted.
+//! Policing of packets on packet threads: which packets pass, and where the others are counted.
 
 use std::{sync::Arc, time::Duration};
 
 use shunt_datapath::{
-    BURST, Command, RxLoss,
+    BURST, Command, DropReason, RxLoss,
     metrics::PortTraffic,
-    packet::policer::{IngressPolicer, IngressPolicing},
+    packet::{
+        egress_policer::{EgressPolicer, EgressPolicing},
+        ingress_policer::{IngressPolicer, IngressPolicing},
+    },
 };
 use shunt_flow::{Match, PortNo, testing::packet::PacketBuilder};
 use shunt_pipeline::DatapathPort;
@@ -32,7 +35,7 @@ fn forwarding(threads: u16) -> Switch {
 fn police(switch: &mut Switch, port: u32, limits: IngressPolicing) {
     let policer = IngressPolicer::new(limits, switch.now).map(Arc::new);
     for control in &mut switch.controls {
-        control.send(Command::Police(DatapathPort::new(port), policer.clone())).unwrap();
+        control.send(Command::PoliceIngress(DatapathPort::new(port), policer.clone())).unwrap();
     }
     switch.settle();
 }
@@ -87,4 +90,27 @@ fn a_removed_port_forgets_its_limit() {
     switch.add_port(1, BRIDGE, PortNo::new(1));
     switch.settle();
     assert_eq!(passed(&mut switch, 0, 1, 40), 40);
+}
+
+#[test]
+fn an_egress_policer_passes_its_burst_and_its_rate() {
+    let mut switch = forwarding(1);
+    let port = DatapathPort::new(3);
+    // The rate counts frames without 14 bytes of Ethernet header: ten frames, and ten in a second.
+    let policer = Arc::new(EgressPolicer::new(EgressPolicing { cir: 860, cbs: 860 }, switch.now));
+    let set = |switch: &mut Switch, policer| {
+        switch.controls[0].send(Command::PoliceEgress(port, policer)).unwrap();
+        switch.settle();
+    };
+    set(&mut switch, Some(policer));
+    for (wait, expected) in [(0, 10), (50, 0), (50, 1), (500, 5), (60_000, 10)] {
+        switch.wait(Duration::from_millis(wait));
+        assert_eq!(passed(&mut switch, 0, 1, 40), expected, "after {wait} ms");
+    }
+    let dropped = switch.counters(0).dropped[DropReason::EgressPoliced as usize].get();
+    let of_port = &switch.traffic[&3][0];
+    assert_eq!((dropped, of_port.tx_dropped_total()), (200 - 26, 200 - 26));
+    assert_eq!((of_port.tx_packets.get(), switch.counters(0).received.get()), (26, 200));
+    set(&mut switch, None);
+    assert_eq!(passed(&mut switch, 0, 1, 40), 40, "the limit has ended");
 }

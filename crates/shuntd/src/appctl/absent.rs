@@ -13,8 +13,6 @@ commands! {
     "lacp/show" "[port]", 0..=1, Read, lacp, "Always empty: no LACP";
     "lacp/show-stats" "[port]", 0..=1, Read, lacp, "Always empty: no LACP";
     "mdb/show" "bridge", 1..=1, Read, mdb, "Always refused: no multicast snooping";
-    "qos/show" "interface", 1..=1, Read, qos, "Say that the port has no QoS";
-    "qos/show-types" "interface", 1..=1, Read, qos_types, "Say that the port has no QoS types";
     "rstp/show" "[bridge]", 0..=1, Read, rstp, "Always empty: no spanning tree";
     "stp/show" "[bridge]", 0..=1, Read, stp, "Always empty: no spanning tree";
     "tnl/arp/show" "", 0..=0, Read, neighbours, "Always empty: no tunnels";
@@ -55,22 +53,6 @@ async fn mdb(methods: &DaemonMethods, arguments: &[String]) -> Result<String, St
     let is_bridge = methods.switch.bridges().iter().any(|bridge| arguments.contains(&bridge.name));
     let error = if is_bridge { "multicast snooping is disabled" } else { "no such bridge" };
     Err(error.to_owned())
-}
-
-async fn qos(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
-    of_port(methods, arguments, "QoS not configured on ")
-}
-
-async fn qos_types(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
-    of_port(methods, arguments, "No QoS types supported for interface: ")
-}
-
-fn of_port(methods: &DaemonMethods, arguments: &[String], text: &str) -> Result<String, String> {
-    let bridges = methods.switch.bridges();
-    let mut ports = bridges.iter().flat_map(|bridge| &bridge.ports);
-    let name = arguments.first().map_or("", String::as_str);
-    let port = ports.find(|port| port.name == name).ok_or("no such interface")?;
-    Ok(format!("{text}{}", port.name))
 }
 
 async fn rstp(_: &DaemonMethods, arguments: &[String]) -> Result<String, String> {

@@ -19,6 +19,7 @@ mod ofproto;
 mod own;
 mod pmd;
 mod process;
+mod qos;
 mod refusals;
 mod settings;
 mod table;

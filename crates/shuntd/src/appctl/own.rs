@@ -54,6 +54,8 @@ commands! {
         "Change a bridge: `shuntctl set-br`";
     "shunt/set-policing" "port [key=value..]", 1..=WORDS_MAX, Change, set_policing,
         "Limit the packets that a port receives: `shuntctl set-policing`";
+    "shunt/set-qos" "port [key=value..]", 1..=WORDS_MAX, Change, set_qos,
+        "Set the QoS of a port: `shuntctl set-qos`";
     "shunt/set-vlans" "port [key=value..]", 1..=WORDS_MAX, Change, set_vlans,
         "Set the VLANs of a port: `shuntctl set-vlans`";
     "shunt/show" "", 0..=0, Read, show, "Show bridges, ports and controllers: `shuntctl show`";
@@ -185,6 +187,11 @@ async fn set_bridge(methods: &DaemonMethods, arguments: &[String]) -> Result<Str
 async fn set_policing(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let Some((name, words)) = arguments.split_first() else { return Err(missing()) };
     done(methods.switch.set_ingress_policing(&setting::policing(name, words)?).await)
+}
+
+async fn set_qos(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    let Some((name, words)) = arguments.split_first() else { return Err(missing()) };
+    done(methods.switch.set_qos(&setting::qos(name, words)?).await)
 }
 
 async fn set_vlans(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {

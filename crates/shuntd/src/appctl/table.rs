@@ -4,7 +4,7 @@ use shunt_flow::text::nearest_of;
 
 use super::{
     absent, bridge, command::AppctlCommand, coverage, dpctl, dpif, fdb, memory, ofproto, own, pmd,
-    process, refusals, settings, upcall, vlog,
+    process, qos, refusals, settings, upcall, vlog,
 };
 
 /// The commands of all modules.
@@ -20,6 +20,7 @@ const GROUPS: &[&[AppctlCommand]] = &[
     own::COMMANDS,
     pmd::COMMANDS,
     process::COMMANDS,
+    qos::COMMANDS,
     settings::COMMANDS,
     upcall::COMMANDS,
     vlog::COMMANDS,

@@ -118,6 +118,19 @@ pub(super) enum Command {
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
+    /// Set the quality of service of the packets that a port sends.
+    ///
+    /// `set-qos eth1 type=egress-policer cir=1250000 cbs=125000`.
+    ///
+    /// An egress-policer drops the packets above a rate, and counts them as `egress_policed`. Without
+    /// any key the port has no limit.
+    SetQos {
+        /// Name of the port.
+        name: String,
+        /// Set type=egress-policer|linux-noop, cir=BYTES_PER_SECOND, cbs=BYTES.
+        #[arg(value_name = "KEY=VALUE")]
+        settings: Vec<String>,
+    },
     /// Add a mirror, which copies packets of a bridge for analysis.
     ///
     /// `add-mirror br0 m1 select_all=true output_port=p9`,

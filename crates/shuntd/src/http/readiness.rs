@@ -111,6 +111,7 @@ mod tests {
             tag: None,
             trunks: Vec::new(),
             ingress_policing: BTreeMap::new(),
+            qos: None,
             rx_packets: 0,
             rx_bytes: 0,
             rx_dropped: 0,

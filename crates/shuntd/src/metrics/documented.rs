@@ -35,6 +35,7 @@ fn bridge_status() -> BridgeStatus {
         tag: None,
         trunks: Vec::new(),
         ingress_policing: BTreeMap::new(),
+        qos: None,
         rx_packets: 1,
         rx_bytes: 2,
         rx_dropped: 3,

@@ -13,7 +13,7 @@ pub(super) const LOCK: &str = "ovs_vswitchd";
 /// The columns that the daemon follows in a foreign database.
 ///
 /// `db_version` and `ovs_version` are not among them: `ovs-ctl` writes them, beside `ovsdb-server`.
-pub(super) const TABLES: [FollowedTable; 6] = [
+pub(super) const TABLES: [FollowedTable; 7] = [
     FollowedTable {
         name: "Open_vSwitch",
         read: &["bridges", "next_cfg", "other_config"],
@@ -26,7 +26,7 @@ pub(super) const TABLES: [FollowedTable; 6] = [
     },
     FollowedTable {
         name: "Port",
-        read: &["interfaces", "name", "tag", "trunks", "vlan_mode"],
+        read: &["interfaces", "name", "qos", "tag", "trunks", "vlan_mode"],
         written: &[],
     },
     FollowedTable {
@@ -60,6 +60,7 @@ pub(super) const TABLES: [FollowedTable; 6] = [
         read: &["target"],
         written: &["is_connected", "role", "status"],
     },
+    FollowedTable { name: "QoS", read: &["other_config", "type"], written: &[] },
     FollowedTable {
         name: "Mirror",
         read: &[

@@ -11,7 +11,10 @@ use shunt_switch::{
     config::{BridgeOptions, LocalPort, PortOptions, PortType, PortVlanMode, SocketMode},
 };
 
-use super::mirrors::{DesiredMirrors, mirrors as mirrors_of};
+use super::{
+    mirrors::{DesiredMirrors, mirrors as mirrors_of},
+    qos::qos as qos_of,
+};
 
 /// All bridges that the rows describe, and the rows that describe something else.
 #[derive(Debug, Default)]
@@ -175,6 +178,10 @@ impl DesiredBridges {
             bridge.options.local = LocalPort::Tap;
             bridge.options.mtu = unsigned(interface.integer("mtu_request"));
             self.refuse_policing(*interface);
+            if port.uuids("qos").next().is_some() {
+                let reason = "local ports have no QoS: set it on the other ports of the bridge";
+                self.refused_settings.insert(interface.uuid(), reason.to_owned());
+            }
             return;
         }
         match port_options(port, *interface, &self.vhost_folder) {
@@ -184,12 +191,34 @@ impl DesiredBridges {
                 } else {
                     set_ingress_policing(&mut options, *interface);
                 }
+                self.set_qos(snapshot, port, &mut options, *interface);
                 let last_number = unsigned(interface.integer("ofport"));
                 let port = DesiredPort { options, last_number, interface: interface.uuid() };
                 bridge.ports.insert(name.to_owned(), port);
             }
             Err(reason) => drop(self.refused_interfaces.insert(interface.uuid(), reason)),
         }
+    }
+
+    /// Sets the QoS of a port, or notes why the port cannot have it.
+    fn set_qos(
+        &mut self,
+        snapshot: &DatabaseSnapshot,
+        port: RowView<'_>,
+        options: &mut PortOptions,
+        interface: RowView<'_>,
+    ) {
+        let reason = match qos_of(snapshot, port) {
+            Ok(Some(_)) if options.kind == PortType::Patch => {
+                "patch ports have no QoS: set it on the ports from which packets leave".to_owned()
+            }
+            Ok(qos) => {
+                options.qos = qos;
+                return;
+            }
+            Err(reason) => reason,
+        };
+        self.refused_settings.insert(interface.uuid(), reason);
     }
 
     /// Notes that an interface cannot have its ingress policing.

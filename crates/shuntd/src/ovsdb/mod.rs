@@ -17,6 +17,7 @@ mod mirrors;
 mod options;
 mod port_numbers;
 mod problem;
+mod qos;
 mod reconciler;
 mod report;
 mod service;

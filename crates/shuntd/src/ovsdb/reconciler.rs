@@ -309,7 +309,7 @@ async fn remove_ports(
     }
 }
 
-/// Sets the VLANs and the ingress policing of the ports that stay.
+/// Sets the VLANs and the limits of the ports that stay.
 async fn set_ports(
     switch: &Switch,
     applied: &mut AppliedBridge,
@@ -330,6 +330,9 @@ async fn set_ports(
         }
         if port.ingress_policing() != old.ingress_policing() {
             set = set.and(switch.set_ingress_policing(&new.options).await);
+        }
+        if port.qos != old.qos {
+            set = set.and(switch.set_qos(&new.options).await);
         }
         if let Err(error) = set {
             errors.settings.insert(new.interface, with_causes(&error));

@@ -70,6 +70,25 @@ fn ingress_policing_changes_at_run_time() {
     assert!(daemon.answer(&["show"]).contains("(null, up)"));
 }
 
+#[test]
+fn qos_changes_at_run_time() {
+    let daemon = Daemon::start(&format!("{BRIDGE}{}", port("p1")));
+    let qos = "qos = { type = \"egress-policer\", cir = 1000, cbs = 500 }";
+    write(&daemon, &format!("{BRIDGE}{}{qos}\n", port("p1")));
+    assert_eq!(daemon.answer(&["reload"]), "port p1: QoS set\n");
+    let shown = daemon.answer(&["show"]);
+    assert!(shown.contains("(null, up, qos egress-policer cir=1000 cbs=500)"), "{shown}");
+    let error = daemon.error_text(&["set-qos", "p1", "type=egress-policer", "cir=5"]);
+    assert!(error.contains("port p1: an egress-policer needs `cir`"), "{error}");
+    let error = daemon.error_text(&["set-qos", "br0", "type=linux-noop"]);
+    assert!(error.contains("a local port has no ingress policing and no QoS"), "{error}");
+    assert!(daemon.answer(&["save"]).contains("\"egress-policer\""));
+    daemon.answer(&["set-qos", "p1", "type=linux-noop"]);
+    assert!(daemon.answer(&["show"]).contains("(null, up, qos linux-noop)"));
+    daemon.answer(&["set-qos", "p1"]);
+    assert!(daemon.answer(&["show"]).contains("(null, up)"));
+}
+
 /// A key is named until the file agrees with the running daemon again.
 #[test]
 fn a_reload_compares_with_what_runs() {

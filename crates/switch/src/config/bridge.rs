@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use shunt_datapath::port::{Repeat, af_xdp::XdpMode, vhost_user::SocketMode};
 use shunt_pipeline::Overflow;
 
-use crate::config::MirrorOptions;
+use crate::config::{MirrorOptions, QosOptions};
 
 /// The options of a bridge.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -110,6 +110,8 @@ pub struct PortOptions {
     pub ingress_policing_kpkts_rate: u32,
     /// Burst above this rate in thousands of packets; 0: 16.
     pub ingress_policing_kpkts_burst: u32,
+    /// Quality of service of sent packets.
+    pub qos: Option<QosOptions>,
 }
 
 /// The VLAN mode of a port (`vlan_mode` of `ovs-vswitchd.conf.db(5)`).

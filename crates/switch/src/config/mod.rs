@@ -10,6 +10,7 @@ mod endpoints;
 mod error;
 mod foresight;
 mod mirror;
+mod qos;
 pub(crate) mod setting;
 mod switch;
 
@@ -21,7 +22,10 @@ pub use caches::{
 pub use error::{ConfigError, ConfigPath, ConfigStep};
 pub use foresight::{ForesightOptions, PredictorName};
 pub use mirror::MirrorOptions;
-pub use shunt_datapath::packet::policer::IngressPolicing;
+pub use qos::{QosOptions, QosType};
+pub use shunt_datapath::packet::{
+    egress_policer::EgressPolicing, ingress_policer::IngressPolicing,
+};
 pub use switch::{
     Config, EvictionEngine, EvictionOptions, PacketOptions, RepairMode, THREADS_MAX, ThreadOptions,
 };

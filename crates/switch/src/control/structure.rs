@@ -452,28 +452,6 @@ impl Structure {
         Ok(())
     }
 
-    /// Sets the limits of ingress policing of a port to those of `port`.
-    ///
-    /// Returns when no packet passes by the old limits.
-    pub(crate) async fn set_ingress_policing(
-        &self,
-        port: &config::PortOptions,
-    ) -> Result<(), SwitchError> {
-        let change = self.bridges.set_ingress_policing(port, self.plane.now())?;
-        if let Some(change) = change {
-            change.apply(&self.plane).await;
-            let (name, limits) = (&port.name, port.ingress_policing());
-            info!(
-                kbps = limits.kbps,
-                burst_kb = limits.burst_kb,
-                kpkts_rate = limits.kpkts_rate,
-                kpkts_burst = limits.kpkts_burst,
-                "port {name}: ingress policing set"
-            );
-        }
-        Ok(())
-    }
-
     /// Makes returned numbers available if no others are left.
     async fn reclaim_if_short(&self) {
         let is_short = self.bridges.lock().is_short_of_numbers();

@@ -252,7 +252,11 @@ impl PortAttacher {
     async fn add_to_threads(&self, port: SplittingPort) -> Result<AttachedPort, SwitchError> {
         let SplittingPort { name, bridge, number, datapath, threads, splitting } = port;
         let (port, queues) = finished("create the queues of", &name, splitting).await?;
-        let traffic = self.bridges.lock().find_port(&name)?.1.traffic.clone();
+        let (traffic, policer) = {
+            let bridges = self.bridges.lock();
+            let port = bridges.find_port(&name)?.1;
+            (port.traffic.clone(), port.egress_policer.clone())
+        };
         let capabilities = port.capabilities();
         let mut receivers = Vec::new();
         for (thread, mut queues) in threads.into_iter().zip(queues) {
@@ -261,6 +265,9 @@ impl PortAttacher {
             let added =
                 ThreadPort { port: datapath, bridge, number, capabilities, queues, traffic };
             self.plane.send(thread, Command::AddPort(Box::new(added))).await;
+            if let Some(policer) = policer.clone() {
+                self.plane.send(thread, Command::PoliceEgress(datapath, Some(policer))).await;
+            }
         }
         Ok(AttachedPort { bridge, number, port, receivers })
     }

@@ -5,7 +5,7 @@ use std::{sync::Arc, thread};
 use parking_lot::{Mutex, MutexGuard};
 use shunt_classifier::Version;
 use shunt_flow::PortNo;
-use shunt_pipeline::{BridgeId, Change, Pipeline, PortConfig, PortInfo};
+use shunt_pipeline::{BridgeId, Change, DatapathPort, Pipeline, PortConfig, PortInfo};
 use tracing::warn;
 
 use crate::{
@@ -70,6 +70,33 @@ impl Bridges {
         });
         self.publish_ports();
         Ok(())
+    }
+
+    /// Changes the rate limits of a port that is not a local port.
+    ///
+    /// `change` returns the new options, and `renew` makes new token buckets. Returns the datapath
+    /// port with the result of `renew`, or `None` if the options stay as they are.
+    pub(crate) fn change_limits<T>(
+        &self,
+        name: &str,
+        change: impl FnOnce(&PortOptions) -> PortOptions,
+        renew: impl FnOnce(&mut BridgePort) -> T,
+    ) -> Result<Option<(Option<DatapathPort>, T)>, SwitchError> {
+        let mut bridges = self.lock();
+        let (bridge, port) = bridges.find_port(name)?;
+        let (bridge, number) = (bridge.id, port.number);
+        if number == PortNo::LOCAL {
+            let problem = "a local port has no ingress policing and no QoS: limit the other ports of its bridge";
+            return Err(SwitchError::PortSetting { port: name.to_owned(), problem });
+        }
+        let changed = change(&port.settings);
+        changed.check()?;
+        let is_equal = port.settings == changed;
+        let Some(port) = bridges.port_mut(bridge, number).filter(|_| !is_equal) else {
+            return Ok(None);
+        };
+        port.settings = changed;
+        Ok(Some((port.datapath, renew(port))))
     }
 
     /// Publishes all port lists that differ from those in the tables.

@@ -10,5 +10,6 @@ pub(crate) mod names;
 pub(crate) mod numbers;
 pub(crate) mod policing;
 pub(crate) mod port;
+pub(crate) mod qos;
 pub(crate) mod registry;
 pub(crate) mod vlans;

@@ -1,27 +1,12 @@
-//! Ingress policing of ports: its keys, and its change at run time.
+//! Ingress policing of ports: its keys.
 
-use std::sync::Arc;
-
-use shunt_datapath::{
-    Command,
-    packet::policer::{IngressPolicer, IngressPolicing},
-};
-use shunt_flow::PortNo;
-use shunt_pipeline::{DatapathPort, Time};
+use shunt_datapath::packet::ingress_policer::IngressPolicing;
 
 use crate::{
     Switch,
     config::{PortOptions, PortType},
     error::SwitchError,
-    ports::bridges::Bridges,
-    threads::data_plane::DataPlane,
 };
-
-/// A new limit of a port that packet threads have.
-pub(crate) struct PolicingChange {
-    port: DatapathPort,
-    policer: Option<Arc<IngressPolicer>>,
-}
 
 impl Switch {
     /// Sets the limits of ingress policing of a port to those of `port`.
@@ -74,13 +59,14 @@ impl PortOptions {
 
     /// Returns these options with those of `other` that change while the port is open.
     ///
-    /// They are the VLANs and the limits of ingress policing.
+    /// They are the VLANs, the limits of ingress policing, and the quality of service.
     #[must_use]
     pub fn with_runtime_keys_of(&self, other: &Self) -> Self {
         Self {
             vlan_mode: other.vlan_mode,
             tag: other.tag,
             trunks: other.trunks.clone(),
+            qos: other.qos,
             ..self.with_ingress_policing_of(other)
         }
     }
@@ -99,47 +85,6 @@ impl PortOptions {
             "ingress_policing_rate",
             "a patch port has no ingress policing: limit the port at which packets arrive",
         ))
-    }
-}
-
-impl Bridges {
-    /// Stores the limits of `limits`; other options are ignored.
-    ///
-    /// Returns the change for the packet threads, or `None` if the limits stay as they are.
-    pub(crate) fn set_ingress_policing(
-        &self,
-        limits: &PortOptions,
-        now: Time,
-    ) -> Result<Option<PolicingChange>, SwitchError> {
-        let mut bridges = self.lock();
-        let (bridge, port) = bridges.find_port(&limits.name)?;
-        let (bridge, number) = (bridge.id, port.number);
-        if number == PortNo::LOCAL {
-            let problem =
-                "a local port has no ingress policing: limit the other ports of its bridge";
-            return Err(SwitchError::PortSetting { port: limits.name.clone(), problem });
-        }
-        let changed = port.settings.with_ingress_policing_of(limits);
-        changed.check()?;
-        let Some(port) = bridges.port_mut(bridge, number) else { return Ok(None) };
-        if port.settings == changed {
-            return Ok(None);
-        }
-        port.settings = changed;
-        port.policer = IngressPolicer::new(port.settings.ingress_policing(), now).map(Arc::new);
-        let policer = port.policer.clone();
-        Ok(port.datapath.map(|port| PolicingChange { port, policer }))
-    }
-}
-
-impl PolicingChange {
-    /// Sends the limit to all packet threads; returns when no packet uses the old one.
-    pub(crate) async fn apply(self, plane: &DataPlane) {
-        for thread in plane.living() {
-            plane.send(thread, Command::Police(self.port, self.policer.clone())).await;
-        }
-        // Threads process commands in order.
-        plane.pull_threads().await;
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use shunt_datapath::{
     metrics::PortTraffic,
-    packet::policer::IngressPolicer,
+    packet::{egress_policer::EgressPolicer, ingress_policer::IngressPolicer},
     port::{Port, PortCounters, PortSpec, RxQueue, tap::TapSettings},
 };
 use shunt_flow::PortNo;
@@ -15,7 +15,7 @@ use shunt_pipeline::{DatapathPort, PortConfig, PortInfo, PortKind, Time};
 
 use crate::{
     config::{self, PortType},
-    ports::device_users::DeviceUser,
+    ports::{device_users::DeviceUser, qos::egress_policer},
 };
 
 /// A port of a bridge.
@@ -40,6 +40,8 @@ pub(crate) struct BridgePort {
     pub(crate) traffic: Vec<Arc<PortTraffic>>,
     /// Rate limit of received packets, which all packet threads share.
     pub(crate) policer: Option<Arc<IngressPolicer>>,
+    /// Rate limit of sent packets, which all packet threads share.
+    pub(crate) egress_policer: Option<Arc<EgressPolicer>>,
     /// Port configuration set by controllers.
     pub(crate) config: PortConfig,
     /// Hardware address.
@@ -61,6 +63,7 @@ impl BridgePort {
     ) -> Self {
         let traffic = (0..threads).map(|_| Arc::new(PortTraffic::default())).collect();
         let policer = IngressPolicer::new(settings.ingress_policing(), added).map(Arc::new);
+        let egress_policer = egress_policer(settings.qos, added);
         Self {
             settings,
             number,
@@ -72,6 +75,7 @@ impl BridgePort {
             held_queues: Vec::new(),
             traffic,
             policer,
+            egress_policer,
             config: PortConfig::default(),
             mac: [0; 6],
             link_up: false,

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    config::{CacheKind, OffloadKind, PortType, PortVlanMode},
+    config::{CacheKind, OffloadKind, PortType, PortVlanMode, QosOptions, QosType},
     switch::Switch,
 };
 
@@ -55,12 +55,13 @@ fn vlans_change_without_a_new_port() {
 }
 
 #[test]
-fn policing_changes_without_a_new_port() {
-    let limited = PortOptions { ingress_policing_rate: 1000, ..port("p1") };
+fn limits_change_without_a_new_port() {
+    let qos = Some(QosOptions { kind: QosType::EgressPolicer, cir: 1000, cbs: 100 });
+    let limited = PortOptions { ingress_policing_rate: 1000, qos, ..port("p1") };
     let before = config(&[bridge("br0", &[port("p1")])]);
     let after = config(&[bridge("br0", std::slice::from_ref(&limited))]);
     let steps = plan(&before, &after).steps;
-    assert_eq!(steps, [ReloadStep::SetPolicing(limited)]);
+    assert_eq!(steps, [ReloadStep::SetPolicing(limited.clone()), ReloadStep::SetQos(limited)]);
     let mut undone = after;
     steps.iter().for_each(|step| step.undo(&before, &mut undone));
     assert_eq!(undone, before);

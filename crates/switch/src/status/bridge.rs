@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::Serialize;
 use shunt_datapath::{DropReason, RxLoss, metrics::PortTraffic};
+use shunt_flow::PortNo;
 use shunt_ofproto::connection::PacketInCounts;
 use shunt_pipeline::{BridgeId, Pipeline, Time};
 
@@ -141,6 +142,8 @@ pub struct BridgePortStatus {
     pub trunks: Vec<u16>,
     /// Limits of received packets, by their keys; those that are 0 are omitted.
     pub ingress_policing: BTreeMap<&'static str, u32>,
+    /// Quality of service of sent packets.
+    pub qos: Option<config::QosOptions>,
     /// Packets received.
     pub rx_packets: u64,
     /// Bytes received.
@@ -199,6 +202,12 @@ impl BridgeStatus {
 }
 
 impl BridgePortStatus {
+    /// Returns whether the port may have a quality of service.
+    #[must_use]
+    pub fn may_have_qos(&self) -> bool {
+        self.number != PortNo::LOCAL.number() && self.kind != config::PortType::Patch.name()
+    }
+
     /// Returns the ports of one bridge, each with the time since it was added.
     pub(crate) fn of_bridge(
         bridges: &BridgeRegistry,
@@ -258,6 +267,7 @@ fn port_status(bridges: &BridgeRegistry, bridge: &str, port: &BridgePort) -> Bri
         tag: port.settings.tag,
         trunks: port.settings.trunks.clone(),
         ingress_policing: port.settings.ingress_policing_keys().collect(),
+        qos: port.settings.qos,
         rx_packets: sum(|traffic| traffic.rx_packets.get()),
         rx_bytes: sum(|traffic| traffic.rx_bytes.get()),
         rx_dropped: dropped("rx"),

@@ -43,9 +43,9 @@ impl PortOptions {
                 return Err(ConfigError::at(setting, SwitchError::Range { setting, value, range }));
             }
         }
-        let Some((field, problem)) =
-            self.vlan_problem().or_else(|| self.policing_problem()).or_else(|| self.problem())
-        else {
+        let problems =
+            [self.vlan_problem(), self.policing_problem(), self.qos_problem(), self.problem()];
+        let Some((field, problem)) = problems.into_iter().flatten().next() else {
             return Ok(());
         };
         let port = self.name.clone();

@@ -1,0 +1,71 @@
+//! Changes of the rate limits of ports.
+
+use std::sync::Arc;
+
+use shunt_datapath::{Command, packet::ingress_policer::IngressPolicer};
+use tracing::info;
+
+use super::structure::Structure;
+use crate::{config::PortOptions, error::SwitchError, ports::qos::egress_policer};
+
+impl Structure {
+    /// Sets the limits of ingress policing of a port to those of `port`.
+    ///
+    /// Returns when no packet passes by the old limits.
+    pub(crate) async fn set_ingress_policing(&self, port: &PortOptions) -> Result<(), SwitchError> {
+        let (name, limits, now) = (&port.name, port.ingress_policing(), self.plane.now());
+        let change = |own: &PortOptions| own.with_ingress_policing_of(port);
+        let Some((datapath, policer)) = self.bridges.change_limits(name, change, |own| {
+            own.policer = IngressPolicer::new(limits, now).map(Arc::new);
+            own.policer.clone()
+        })?
+        else {
+            return Ok(());
+        };
+        if let Some(port) = datapath {
+            self.send_to_all(|| Command::PoliceIngress(port, policer.clone())).await;
+        }
+        info!(
+            kbps = limits.kbps,
+            burst_kb = limits.burst_kb,
+            kpkts_rate = limits.kpkts_rate,
+            kpkts_burst = limits.kpkts_burst,
+            "port {name}: ingress policing set"
+        );
+        Ok(())
+    }
+
+    /// Sets the quality of service of a port to that of `port`.
+    ///
+    /// Returns when no packet passes by the old limit.
+    pub(crate) async fn set_qos(&self, port: &PortOptions) -> Result<(), SwitchError> {
+        let (name, qos, now) = (&port.name, port.qos, self.plane.now());
+        let change = |own: &PortOptions| PortOptions { qos, ..own.clone() };
+        let Some((datapath, policer)) = self.bridges.change_limits(name, change, |own| {
+            own.egress_policer = egress_policer(qos, now);
+            own.egress_policer.clone()
+        })?
+        else {
+            return Ok(());
+        };
+        if let Some(port) = datapath {
+            self.send_to_all(|| Command::PoliceEgress(port, policer.clone())).await;
+        }
+        match qos {
+            None => info!("port {name}: QoS removed"),
+            Some(qos) => {
+                info!(cir = qos.cir, cbs = qos.cbs, "port {name}: QoS set to {}", qos.kind.name());
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a command to all packet threads; returns when they have processed it.
+    async fn send_to_all(&self, command: impl Fn() -> Command) {
+        for thread in self.plane.living() {
+            self.plane.send(thread, command()).await;
+        }
+        // Threads process commands in order.
+        self.plane.pull_threads().await;
+    }
+}
