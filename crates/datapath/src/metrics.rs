@@ -83,6 +83,10 @@ reasons! {
         UnknownIngressPort = "unknown_ingress_port",
         /// `NORMAL`: its ingress port does not accept its VLAN.
         VlanNotAllowed = "vlan_not_allowed",
+        /// `NORMAL`: its ingress port is a member of a bond, and not the active one.
+        BondMemberInactive = "bond_member_inactive",
+        /// `NORMAL`: the bond of its output has no active member.
+        BondWithoutMember = "bond_without_member",
         /// `NORMAL`: it has a VLAN tag that was not parsed.
         UnparsedVlanTag = "unparsed_vlan_tag",
         /// `NORMAL`: bridges do not forward frames to its destination address.

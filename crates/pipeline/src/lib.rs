@@ -72,6 +72,7 @@ pub use action::{
     SampleDirection, Subfield,
 };
 pub use bridges::{
+    bond::BondMember,
     mac_table::{MacEntry, MacSighting},
     mirror::{Mirror, MirrorCounter, MirrorHit, MirrorOutput, MirroredPorts},
     port::{PortConfig, PortInfo, PortKind},

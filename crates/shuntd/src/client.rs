@@ -116,11 +116,7 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
     let client = &mut connected;
     match &arguments.command {
         Command::Show { json } => show_all(client, *json),
-        Command::Ports { json } => {
-            let as_json = |bridges: &Value| format!("{}\n", render::ports_of(bridges));
-            let table = if *json { as_json } else { render::ports };
-            shown(client, "shunt/show", &[], false, table)
-        }
+        Command::Ports { json } => show_ports(client, *json),
         Command::Threads { json } => {
             shown(client, "shunt/threads", &[], *json, render::thread_list)
         }
@@ -134,6 +130,10 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
         }
         Command::SetQos { name, settings } => change(client, "shunt/set-qos", name, settings),
         Command::SetVlans { name, settings } => change(client, "shunt/set-vlans", name, settings),
+        Command::AddBond { bridge, name, settings } => {
+            silent(client, "shunt/add-bond", &followed_by(&[bridge, name], settings))
+        }
+        Command::DelBond { bridge, name } => silent(client, "shunt/del-bond", &[bridge, name]),
         Command::AddMirror { bridge, name, settings } => {
             silent(client, "shunt/add-mirror", &followed_by(&[bridge, name], settings))
         }
@@ -186,6 +186,12 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
 fn show_all(client: &mut RpcClient, json: bool) -> Result<(), CallError> {
     shown(client, "shunt/show", &[], json, render::show)?;
     if json { Ok(()) } else { shown(client, "shunt/threads", &[], false, render::threads) }
+}
+
+/// Prints the ports of all bridges.
+fn show_ports(client: &mut RpcClient, json: bool) -> Result<(), CallError> {
+    let as_json = |bridges: &Value| format!("{}\n", render::ports_of(bridges));
+    shown(client, "shunt/show", &[], false, if json { as_json } else { render::ports })
 }
 
 /// Prints the trace of a packet, given by its bridge and flow, and its frame.

@@ -231,6 +231,7 @@ fn span(text: &str, path: &[ConfigStep]) -> Option<Range<usize>> {
 fn toml_key(field: &'static str) -> &'static str {
     match field {
         "bridges" => "bridge",
+        "bonds" => "bond",
         "ports" => "port",
         "mirrors" => "mirror",
         field => field,

@@ -53,7 +53,9 @@ const WORDS: &[(&[&str], &str)] = &[
     (&["mcast_snooping_enable"], "multicast snooping does not exist yet"),
     (&["netflow", "sflow", "ipfix"], SAMPLES),
     (&["mirrors"], "give each mirror a table `[[bridge.mirror]]`, or run `shuntctl add-mirror`"),
-    (&["bond_mode", "lacp"], "bonds do not exist yet"),
+    (&["bond_mode"], "give each bond a table `[[bridge.bond]]` with its `mode`"),
+    (&["bond_updelay", "bond_downdelay"], "the keys of a bond are `updelay_ms` and `downdelay_ms`"),
+    (&["lacp"], "LACP does not exist yet: use the mode `active-backup`"),
     (&["linux-htb", "linux-hfsc"], "queues do not exist yet: use `egress-policer`"),
     (&["qos"], "run `shuntctl set-qos`, or set it in the configuration file"),
 ];

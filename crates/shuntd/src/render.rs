@@ -71,9 +71,25 @@ pub(crate) fn show(bridges: &Value) -> String {
                 limits(port)
             );
         }
+        text.extend(list(&bridge["bonds"]).iter().map(bond));
         text.extend(list(&bridge["mirrors"]).iter().map(mirror));
     }
     text
+}
+
+/// Returns a bond as a line, with the state of its members.
+fn bond(bond: &Value) -> String {
+    let members = list(&bond["member_status"]).iter().map(|member| {
+        let state = match (member["active"] == true, member["enabled"] == true) {
+            (true, _) => "active",
+            (false, true) => "enabled",
+            (false, false) => "disabled",
+        };
+        format!("{} {state}", word(&member["name"]))
+    });
+    let (name, mode) = (word(&bond["name"]), word(&bond["mode"]));
+    let members = members.collect::<Vec<_>>().join(", ");
+    format!("    bond {name} ({mode}: {members}{})\n", vlans(bond))
 }
 
 /// Returns a mirror as a line, with the number of its copies.

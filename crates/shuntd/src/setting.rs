@@ -5,8 +5,8 @@ use std::path;
 use shunt_flow::text::nearest_of;
 use shunt_switch::{
     config::{
-        BridgeOptions, MirrorOptions, PortOptions, PortType, PortVlanMode, QosOptions, QosType,
-        Repeat, SocketMode, XdpMode,
+        BondOptions, BridgeOptions, MirrorOptions, PortOptions, PortType, PortVlanMode, QosOptions,
+        QosType, Repeat, SocketMode, XdpMode,
     },
     with_causes,
 };
@@ -160,6 +160,20 @@ pub(crate) fn bridge_changes(words: &[String]) -> Result<Vec<(&str, &str)>, Stri
         Ok((key, value))
     };
     words.iter().map(|word| split(word)).collect()
+}
+
+/// Parses a bond from its name and words such as `members=p1,p2`.
+///
+/// # Errors
+///
+/// Like [`port`].
+pub(crate) fn bond(name: &str, words: &[String]) -> Result<BondOptions, String> {
+    let settings: Vec<_> = words.iter().map(|word| split(word)).collect::<Result<_, _>>()?;
+    let known = BondOptions::KEYS;
+    match settings.iter().find(|(key, _)| !known.contains(key)) {
+        Some((key, _)) => Err(unknown("key", key, known)),
+        None => BondOptions::of_settings(name, &settings).map_err(|error| with_causes(&error)),
+    }
 }
 
 /// Parses a mirror from its name and words such as `output_port=p9`.
@@ -361,6 +375,19 @@ mod tests {
 
     fn words(text: &str) -> Vec<String> {
         text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_bond_is_read_from_words() {
+        let all =
+            "members=p1,p2 primary=p2 updelay_ms=100 vlan_mode=native-tagged tag=5 trunks=6,7";
+        let own = bond("bond0", &words(all)).unwrap();
+        assert_eq!((own.members, own.primary.as_str()), (vec!["p1".into(), "p2".into()], "p2"));
+        assert_eq!((own.updelay_ms, own.tag, own.trunks), (100, Some(5), vec![6, 7]));
+        assert_eq!(own.vlan_mode, Some(PortVlanMode::NativeTagged));
+        let wrong = bond("bond0", &words("slaves=p1,p2")).unwrap_err();
+        assert!(wrong.contains("slaves"), "{wrong}");
+        assert!(bond("bond0", &words("members=p1,p2 mode=broadcast")).is_err());
     }
 
     #[test]

@@ -28,6 +28,7 @@ use crate::{
     trace::{explain::Tracer, why::EntryReader},
 };
 
+pub(crate) mod bonds;
 mod limits;
 mod mirror_log;
 mod mirrors;

@@ -123,6 +123,50 @@ pub enum SwitchError {
         /// The rule that is violated, and a way to correct it.
         problem: &'static str,
     },
+    /// The bond does not exist.
+    #[error("no bond {name}; existing bonds: {known}")]
+    NoSuchBond {
+        /// The name.
+        name: String,
+        /// Names of the existing bonds.
+        known: String,
+    },
+    /// The port is not a member of the bond.
+    #[error("bond {bond} has no member {member}; its members: {known}")]
+    NoSuchMember {
+        /// The bond.
+        bond: String,
+        /// The port.
+        member: String,
+        /// Names of the members.
+        known: String,
+    },
+    /// A disabled member of a bond cannot be active.
+    #[error("bond {bond}: member {member} is disabled: it cannot be active")]
+    MemberDisabled {
+        /// The bond.
+        bond: String,
+        /// The member.
+        member: String,
+    },
+    /// A bridge, port or bond has the name of a new bond.
+    #[error(
+        "bond {bond}: bridge {bridge} has this name, or a port or bond with it: choose another"
+    )]
+    BondNameTaken {
+        /// The bond.
+        bond: String,
+        /// The bridge.
+        bridge: String,
+    },
+    /// The keys of a bond are missing, exclude each other, or are not supported.
+    #[error("bond {bond}: {problem}")]
+    BondSetting {
+        /// The bond.
+        bond: String,
+        /// The rule that is violated, and a way to correct it.
+        problem: &'static str,
+    },
     /// The mirror exists already.
     #[error("mirror {mirror} exists already, on bridge {bridge}: choose another name")]
     MirrorExists {

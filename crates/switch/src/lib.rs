@@ -38,6 +38,7 @@
 //! [`Switch::add_own_port`] adds a port of another type, and [`Switch::start_with`] starts a switch
 //! with another eviction engine.
 
+mod bonds;
 pub mod config;
 mod control;
 mod datapath_flows;
@@ -57,6 +58,7 @@ mod trace;
 mod watch;
 
 pub use config::{Config, ConfigError, ConfigPath, ConfigStep};
+pub use control::bonds::BondMemberChange;
 pub use datapath_flows::{
     DatapathFlow, DatapathFlowFilter, DatapathFlowFormat, DatapathReader, PacketThreadCounters,
     RuleStatus,
@@ -70,6 +72,7 @@ pub use reload::ReloadReport;
 pub use saved_counts::{SavedCount, SavedCounts, SavedMac};
 pub use saved_state::{SavedState, SavedTables};
 pub use status::{
+    bond::{BondMemberStatus, BondStatus},
     bridge::{
         BridgePortStatus, BridgeStatus, ConnectionSummary, ControllerState, ControllerStatus,
         PacketInTotals, PortDrops,

@@ -16,7 +16,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
-    config::{BridgeOptions, Config, MirrorOptions, PortOptions, setting},
+    config::{BondOptions, BridgeOptions, Config, MirrorOptions, PortOptions, setting},
     control::structure::{OpenPolicy, Structure, TableFiller},
     error::{SwitchError, with_causes},
 };
@@ -129,6 +129,7 @@ enum ReloadStep {
     SetVlans(PortOptions),
     SetPolicing(PortOptions),
     SetQos(PortOptions),
+    SetBonds { bridge: String, bonds: Vec<BondOptions> },
     RemoveMirror { bridge: String, name: String },
     SetMirror { bridge: String, mirror: MirrorOptions },
     SetBridge(String, Vec<(&'static str, String)>),
@@ -269,6 +270,7 @@ impl ReloadStep {
             Self::SetVlans(port) => structure.set_vlans(port).await,
             Self::SetPolicing(port) => structure.set_ingress_policing(&port).await,
             Self::SetQos(port) => structure.set_qos(&port).await,
+            Self::SetBonds { bridge, bonds } => structure.set_bonds(&bridge, bonds).await,
             Self::RemoveMirror { bridge, name } => {
                 match structure.remove_mirror(&bridge, &name).await {
                     Err(SwitchError::NoSuchMirror { .. }) => Ok(()),
@@ -304,6 +306,7 @@ impl ReloadStep {
             | Self::SetVlans(_)
             | Self::SetPolicing(_)
             | Self::SetQos(_)
+            | Self::SetBonds { .. }
             | Self::RemoveMirror { .. }
             | Self::SetMirror { .. }
             | Self::SetBridge(..)
@@ -337,6 +340,13 @@ impl ReloadStep {
                     }
                 }
             }
+            Self::SetBonds { bridge, .. } => {
+                let old = before.bridges.iter().find(|own| own.name == *bridge);
+                let own = config.bridges.iter_mut().find(|own| own.name == *bridge);
+                if let (Some(old), Some(own)) = (old, own) {
+                    own.bonds.clone_from(&old.bonds);
+                }
+            }
             Self::RemoveMirror { bridge, name }
             | Self::SetMirror { bridge, mirror: MirrorOptions { name, .. } } => {
                 let old = before.bridges.iter().find(|own| own.name == *bridge);
@@ -365,6 +375,7 @@ impl ReloadStep {
             Self::SetVlans(port) => format!("port {}: VLANs set", port.name),
             Self::SetPolicing(port) => format!("port {}: ingress policing set", port.name),
             Self::SetQos(port) => format!("port {}: QoS set", port.name),
+            Self::SetBonds { bridge, .. } => format!("bridge {bridge}: bonds set"),
             Self::RemoveMirror { bridge, name } => format!("mirror {name}: removed from {bridge}"),
             Self::SetMirror { bridge, mirror } => {
                 format!("mirror {}: set on {bridge}", mirror.name)
@@ -429,9 +440,11 @@ fn plan(before: &Config, after: &Config) -> ReloadPlan {
                 plan.steps.push(ReloadStep::AddBridge(empty));
             }
             Some(old) => {
+                plan.steps.extend(bond_step(name, &old.bonds, &bridge.bonds));
                 plan.steps.extend(mirror_steps(name, &old.mirrors, &bridge.mirrors));
                 let without_lists = |own: &BridgeOptions| BridgeOptions {
                     ports: Vec::new(),
+                    bonds: Vec::new(),
                     mirrors: Vec::new(),
                     ..own.clone()
                 };
@@ -475,6 +488,12 @@ fn plan(before: &Config, after: &Config) -> ReloadPlan {
         plan.steps.push(ReloadStep::Set(settings));
     }
     plan
+}
+
+/// Returns the step from the bonds of a bridge to others.
+fn bond_step(bridge: &str, old: &[BondOptions], new: &[BondOptions]) -> Option<ReloadStep> {
+    let set = || ReloadStep::SetBonds { bridge: bridge.to_owned(), bonds: new.to_vec() };
+    (old != new).then(set)
 }
 
 /// Returns the steps from the mirrors of a bridge to others.

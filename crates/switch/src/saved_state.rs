@@ -22,7 +22,7 @@ use shunt_pipeline::{
 };
 
 use crate::{
-    config::{BridgeOptions, Config, MirrorOptions, PortOptions, PortType},
+    config::{BondOptions, BridgeOptions, Config, MirrorOptions, PortOptions, PortType},
     control::ControlPlane,
     error::{SwitchError, with_causes},
     ports::registry::BridgeRegistry,
@@ -83,11 +83,12 @@ impl SavedState {
 
     /// Returns this state with the changed keys of the configuration file.
     ///
-    /// Bridges, ports and mirrors are still those of the state.
+    /// Bridges, ports, bonds and mirrors are still those of the state.
     pub(crate) fn with_file(&self, loaded: &Config, file: &Config) -> Self {
         let mut config = resumed(&self.config, loaded, file);
         for (own, saved) in config.bridges.iter_mut().zip(&self.config.bridges) {
             own.ports.clone_from(&saved.ports);
+            own.bonds.clone_from(&saved.bonds);
             own.mirrors.clone_from(&saved.mirrors);
         }
         Self { config, ..self.clone() }
@@ -349,6 +350,10 @@ fn merged(running: &Config, saved: &Config) -> Config {
                     |port: &&PortOptions| !own.ports.iter().any(|own| own.name == port.name);
                 let others: Vec<_> = bridge.ports.iter().filter(is_other).cloned().collect();
                 own.ports.extend(others);
+                let is_other =
+                    |bond: &&BondOptions| !own.bonds.iter().any(|own| own.name == bond.name);
+                let others: Vec<_> = bridge.bonds.iter().filter(is_other).cloned().collect();
+                own.bonds.extend(others);
                 let is_other = |mirror: &&MirrorOptions| {
                     !own.mirrors.iter().any(|own| own.name == mirror.name)
                 };

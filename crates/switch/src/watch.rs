@@ -22,7 +22,8 @@ use tracing::{error, warn};
 use crate::{
     control::ControlPlane,
     ports::{
-        attacher::CheckScope, link_events::LinkEvents, port::BridgePort, registry::BridgeState,
+        attacher::CheckScope, learning_packets::send_learning_packets, link_events::LinkEvents,
+        port::BridgePort, registry::BridgeState,
     },
     threads::{data_plane::DataPlane, publisher::log_rules},
     trace::{
@@ -51,9 +52,11 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 ///
 /// No task waits for another: rules must expire while a port opens, and requests may wait for a
 /// thread that ended.
-pub(crate) fn start(control: &Arc<ControlPlane>) -> [JoinHandle<()>; 3] {
+pub(crate) fn start(control: &Arc<ControlPlane>) -> [JoinHandle<()>; 4] {
     let (upkeep, threads, ports) = (Arc::clone(control), Arc::clone(control), Arc::clone(control));
+    let bonds = Arc::clone(control);
     [
+        tokio::spawn(async move { watch_bonds(&bonds).await }),
         tokio::spawn(async move {
             let mut interval = interval(UPKEEP_INTERVAL);
             interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -106,6 +109,27 @@ pub(crate) fn start(control: &Arc<ControlPlane>) -> [JoinHandle<()>; 3] {
             }
         }),
     ]
+}
+
+/// Makes the delayed changes of bonds, and sends their learning packets.
+async fn watch_bonds(control: &ControlPlane) {
+    let (plane, bridges) = (&control.plane, &control.bridges);
+    loop {
+        let due = bridges.lock().next_bond_change();
+        let delay = due.map(|due| due.since(plane.now()));
+        tokio::select! {
+            () = bridges.moved_bonds().changed() => {}
+            () = sleep(delay.unwrap_or_default()), if delay.is_some() => {}
+        }
+        // Without a change this publishes nothing, and does not wake this task again. A bridge that is
+        // being added is not in the tables yet.
+        let structure = control.structure().await;
+        bridges.publish_ports();
+        drop(structure);
+        for (bridge, bond) in bridges.moved_bonds().take() {
+            send_learning_packets(plane, bridge, &bond).await;
+        }
+    }
 }
 
 /// Subscribes to the events of devices.

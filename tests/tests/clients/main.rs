@@ -8,6 +8,7 @@
 
 mod appctl;
 mod bad_input;
+mod bonds;
 mod foreign_database;
 mod mirrors;
 mod ofctl;

@@ -186,6 +186,7 @@ fn port(number: u32, case: &Case) -> PortInfo {
         link_up: !case.down.contains(&number),
         mac: [0; 6],
         vlans: vlans.map(PortOptions::vlans).unwrap_or_default(),
+        bond: None,
         name,
     }
 }

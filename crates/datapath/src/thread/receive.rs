@@ -549,6 +549,8 @@ impl From<DropCause> for DropReason {
             DropCause::NoMatchingRule => Self::NoMatchingRule,
             DropCause::IngressPortDisabled => Self::IngressPortDisabled,
             DropCause::MirrorOutputPort => Self::MirrorOutputPort,
+            DropCause::BondMemberInactive => Self::BondMemberInactive,
+            DropCause::BondWithoutMember => Self::BondWithoutMember,
             DropCause::OutputPortDisabled => Self::OutputPortDisabled,
             DropCause::OutputPortMissing => Self::OutputPortMissing,
             DropCause::Hairpin => Self::Hairpin,

@@ -124,12 +124,16 @@ impl VersionedBridge {
             MirrorTable::new(mirrors.unwrap_or_default(), &self.mirror_counters, ports)
         });
         let before = self.ports.at(version).cloned();
-        // The port of an address may have lost its VLAN, or is now reserved for a mirror. A
-        // translation that reads the address reads the port and the bridge too, so this needs no
-        // delta of its own.
+        // The port of an address may have lost its VLAN, is now in another bond, or is now reserved
+        // for a mirror. A translation that reads the address reads the port and the bridge too, so
+        // this needs no delta of its own.
         self.macs.forget_if(version, |entry| {
             let before = before.as_ref().and_then(|before| before.find(entry.port));
-            let is_same = |now: &PortInfo| before.is_some_and(|before| before.vlans == now.vlans);
+            let is_same = |now: &PortInfo| {
+                before.is_some_and(|before| {
+                    before.vlans == now.vlans && before.bond_name() == now.bond_name()
+                })
+            };
             !ports.find(entry.port).is_some_and(is_same) || ports.mirrors.is_output(entry.port)
         });
         self.ports.set(Arc::new(ports), version);

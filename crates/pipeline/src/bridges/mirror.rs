@@ -1,8 +1,8 @@
 //! Mirrors: copies of the packets of a bridge for analysis (`Mirror` in `ovs-vswitchd.conf.db(5)`).
 //!
 //! A mirror selects packets by the port on which they arrive or leave, and by their VLAN. It sends a
-//! copy of each to one port (SPAN), or floods it in one VLAN (RSPAN). Ports are named, so a port that
-//! is added later is used from then on.
+//! copy of each to one port (SPAN), or floods it in one VLAN (RSPAN). Ports and bonds are named, so a
+//! port that is added later is used from then on.
 
 use std::{
     collections::BTreeSet,

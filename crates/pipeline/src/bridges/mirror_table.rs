@@ -1,7 +1,7 @@
 //! The mirrors of a bridge at one version, with the ports that they name.
 //!
 //! A mirror without its output port copies nothing, and is left out. Other ports that do not exist
-//! select nothing.
+//! select nothing. The name of a bond names all of its members; copies leave on the active one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -86,8 +86,11 @@ impl MirrorTable {
     fn add(&mut self, index: u8, mirror: &Mirror, hit: MirrorHit, ports: &[PortInfo]) {
         let output = match &mirror.output {
             MirrorOutput::Port(name) => {
-                let Some(port) = ports.iter().find(|port| port.name == *name) else { return };
-                self.ports.entry(port.number).or_default().is_output = true;
+                let named = || ports.iter().filter(|port| port.is_named(name));
+                for port in named() {
+                    self.ports.entry(port.number).or_default().is_output = true;
+                }
+                let Some(port) = named().find(|port| !port.is_backup()) else { return };
                 ActiveOutput::Port(port.number)
             }
             MirrorOutput::Vlan(vlan) => ActiveOutput::Vlan(*vlan),
@@ -97,7 +100,11 @@ impl MirrorTable {
             let (receives, sends) = match &mirror.ports {
                 MirroredPorts::All => (true, true),
                 MirroredPorts::Named { received, sent } => {
-                    (received.contains(&port.name), sent.contains(&port.name))
+                    let is_in = |names: &BTreeSet<String>| {
+                        names.contains(&port.name)
+                            || port.bond_name().is_some_and(|bond| names.contains(bond))
+                    };
+                    (is_in(received), is_in(sent))
                 }
             };
             if receives {
@@ -117,9 +124,9 @@ impl MirrorTable {
         });
     }
 
-    /// Returns whether no mirror copies packets.
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.mirrors.is_empty()
+    /// Returns whether no mirror copies packets or reserves a port.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.mirrors.is_empty() && self.ports.is_empty()
     }
 
     /// Returns a mirror.

@@ -1,5 +1,6 @@
-//! Bridges: settings, ports, mirrors, and the MAC table of NORMAL.
+//! Bridges: settings, ports, bonds, mirrors, and the MAC table of NORMAL.
 
+pub(crate) mod bond;
 pub(crate) mod bridge;
 pub(crate) mod mac_ages;
 pub(crate) mod mac_table;

@@ -4,7 +4,7 @@
 
 use shunt_flow::PortNo;
 
-use super::port_vlans::PortVlans;
+use super::{bond::BondMember, port_vlans::PortVlans};
 use crate::id::{BridgeId, DatapathPort};
 
 /// The properties of a port that the tables use.
@@ -24,6 +24,8 @@ pub struct PortInfo {
     pub mac: [u8; 6],
     /// The VLANs of the port, for NORMAL.
     pub vlans: PortVlans,
+    /// The bond of which the port is a member.
+    pub bond: Option<BondMember>,
 }
 
 impl PortInfo {
@@ -41,6 +43,7 @@ impl PortInfo {
             link_up: true,
             mac: [2, 0, a, b, c, d],
             vlans: PortVlans::default(),
+            bond: None,
         }
     }
 

@@ -59,8 +59,13 @@ impl PortTable {
     }
 
     /// Returns whether each packet that arrives goes to the tables, and nowhere else.
-    pub(crate) const fn has_plain_ingress(&self) -> bool {
+    pub(crate) fn has_plain_ingress(&self) -> bool {
         !self.filters_ingress && self.mirrors.is_empty()
+    }
+
+    /// Returns the active member of a bond.
+    pub(crate) fn active_member(&self, bond: &str) -> Option<&PortInfo> {
+        self.ports.iter().find(|port| port.bond_name() == Some(bond) && !port.is_backup())
     }
 
     /// Returns the port with a number.

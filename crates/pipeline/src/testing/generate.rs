@@ -1,5 +1,6 @@
 //! Generators of few tables, fields and values, so that rules overlap and packets match them.
 
+mod bond;
 mod conjunction;
 mod groups;
 mod labels;
@@ -202,6 +203,7 @@ pub fn ports(id: BridgeId) -> impl Strategy<Value = Vec<PortInfo>> {
         (Just(number), kind, config(), normal::vlans()).prop_map(
             move |(number, kind, config, vlans)| PortInfo {
                 vlans,
+                bond: None,
                 number: PortNo::new(number),
                 name: format!("p{number}"),
                 kind: kinds((number, kind)),
@@ -214,7 +216,7 @@ pub fn ports(id: BridgeId) -> impl Strategy<Value = Vec<PortInfo>> {
     (1u32..=4).prop_flat_map(move |last| {
         let numbers = (1..=last.max(3)).chain((last > 3).then_some(5));
         let ports = numbers.chain([PortNo::LOCAL.number()]).map(port).collect::<Vec<_>>();
-        ports.prop_flat_map(groups::with_links)
+        ports.prop_flat_map(groups::with_links).prop_flat_map(bond::bonded)
     })
 }
 

@@ -153,13 +153,14 @@ impl Twin {
             Op::SetPorts(id, ports) => {
                 if let Some(bridge) = self.world.bridges.get_mut(id) {
                     let old = std::mem::replace(&mut bridge.ports, ports.clone());
-                    let vlans = |all: &[PortInfo], number| {
+                    let place = |all: &[PortInfo], number| {
                         let own = all.iter().find(|port| port.number == number);
-                        own.map(|port| port.vlans.clone())
+                        let bond = |port: &PortInfo| Some(port.bond.as_ref()?.bond.clone());
+                        own.map(|port| (port.vlans.clone(), bond(port)))
                     };
                     bridge.macs.retain(|_, (own, _)| {
-                        let now = vlans(ports, *own);
-                        now.is_some() && now == vlans(&old, *own)
+                        let now = place(ports, *own);
+                        now.is_some() && now == place(&old, *own)
                     });
                     bridge.forget_mirror_outputs();
                 }

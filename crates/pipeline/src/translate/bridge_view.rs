@@ -106,7 +106,7 @@ impl<'a> BridgeView<'a> {
         self.ports
     }
 
-    /// Returns the mirrors of the bridge, if some copy packets.
+    /// Returns the mirrors of the bridge, if some copy packets or reserve ports.
     ///
     /// They are a part of the bridge, which every recorded view has read.
     pub(super) fn mirrors(self) -> Option<&'a MirrorTable> {
@@ -127,6 +127,18 @@ impl<'a> BridgeView<'a> {
     pub(super) fn find_port(self, number: PortNo, recorder: &mut Recorder) -> Option<&'a PortInfo> {
         recorder.read(Object::Port(self.id, number));
         self.ports.find(number)
+    }
+
+    /// Returns the active member of a bond.
+    ///
+    /// Another member becomes active only when this one changes, so only this one is read.
+    pub(super) fn active_member(self, bond: &str, recorder: &mut Recorder) -> Option<&'a PortInfo> {
+        let active = self.ports.active_member(bond);
+        recorder.read(match active {
+            Some(port) => Object::Port(self.id, port.number),
+            None => Object::Ports(self.id),
+        });
+        active
     }
 
     /// Returns all ports of the bridge, in the order of their numbers.

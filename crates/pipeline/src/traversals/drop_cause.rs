@@ -38,6 +38,10 @@ pub enum DropCause {
     UnknownIngressPort,
     /// NORMAL: the ingress port does not accept the VLAN.
     VlanNotAllowed,
+    /// NORMAL: the ingress port is a member of a bond, and not the active one.
+    BondMemberInactive,
+    /// NORMAL: the bond of the output has no active member.
+    BondWithoutMember,
     /// NORMAL: the frame has a VLAN tag that was not parsed.
     UnparsedVlanTag,
     /// NORMAL: the destination is an address that bridges do not forward.
@@ -105,6 +109,12 @@ pub enum NotedDecision {
         /// The VLAN mode of the port.
         mode: VlanMode,
     },
+    /// NORMAL: the ingress port is a member of a bond, and not the active one.
+    BondMemberInactive(PortNo),
+    /// NORMAL: the bond of this port has no active member.
+    BondWithoutMember(PortNo),
+    /// NORMAL: this port is the active member of the bond of the output.
+    BondMemberChosen(PortNo),
     /// NORMAL: the frame has a VLAN tag that was not parsed.
     UnparsedVlanTag,
     /// NORMAL: bridges do not forward frames to this address.
@@ -149,13 +159,18 @@ impl NotedDecision {
             Self::NoLiveBucket(_) => DropCause::NoLiveBucket,
             Self::UnknownIngressPort(_) => DropCause::UnknownIngressPort,
             Self::VlanNotAllowed { .. } => DropCause::VlanNotAllowed,
+            Self::BondMemberInactive(_) => DropCause::BondMemberInactive,
+            Self::BondWithoutMember(_) => DropCause::BondWithoutMember,
             Self::UnparsedVlanTag => DropCause::UnparsedVlanTag,
             Self::ReservedDestination(_) => DropCause::ReservedDestination,
             Self::SourceIsDestination(_) | Self::LearnedOnIngressPort { .. } => {
                 DropCause::LearnedOnIngressPort
             }
             Self::Flood { .. } => DropCause::FloodWithoutPorts,
-            Self::Learned { .. } | Self::Mirrored { .. } | Self::CopyNotSent { .. } => return None,
+            Self::Learned { .. }
+            | Self::BondMemberChosen(_)
+            | Self::Mirrored { .. }
+            | Self::CopyNotSent { .. } => return None,
         })
     }
 }

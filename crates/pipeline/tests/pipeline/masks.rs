@@ -5,14 +5,16 @@
 
 use shunt_flow::{FieldId, FlowKey, layout::word};
 use shunt_pipeline::{
-    Action, ControllerAction, GroupCommand, GroupKind, HashFields, MeterId, MultipathAction,
-    MultipathAlgorithm, Object, PacketInReason, PortConfig, Selection, Subfield, Time, Traversal,
+    Action, ControllerAction, GroupCommand, GroupKind, HashFields, MeterId, Mirror, MirrorOutput,
+    MultipathAction, MultipathAlgorithm, Object, PacketInReason, PortConfig, Selection, Subfield,
+    Time, Traversal, VlanMode,
 };
 
 use crate::{
     build::{add_group, group, group_mod, output, rule, weighted},
     dependencies::{NORMAL, assert_reads, assert_whole, consulted_bits, run, run_key},
     learn::learn,
+    mirrors::{mirror, set as set_mirrors, with_vlans},
     switch::{BRIDGE, Switch, key},
 };
 
@@ -351,6 +353,20 @@ fn normal_consults_port_addresses_and_vlan() {
     let traversal = run(&[NORMAL], packet);
     assert_whole(&traversal, &[FieldId::InPort, FieldId::EthSrc, FieldId::EthDst]);
     assert_eq!(traversal.mask.word(usize::from(word::VLAN)), u64::MAX);
+}
+
+#[test]
+fn a_copy_for_a_vlan_consults_the_inner_tag() {
+    let switch = Switch::of_actions(&[output(2)]);
+    with_vlans(
+        &switch,
+        [VlanMode::Access(5), VlanMode::Trunk, VlanMode::Access(9), VlanMode::Trunk],
+    );
+    let to_9 = Mirror { output: MirrorOutput::Vlan(9), ..mirror(&["p1"], &[]) };
+    set_mirrors(&switch, &[to_9]);
+    let traversal = switch.translate("in_port=1");
+    // An access port sends no copy with a second tag.
+    assert_eq!(traversal.mask.word(usize::from(word::VLAN)) & 0xfff, 0xfff);
 }
 
 #[test]

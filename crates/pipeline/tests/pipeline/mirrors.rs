@@ -23,7 +23,7 @@ fn names(ports: &[&str]) -> BTreeSet<String> {
 }
 
 /// Returns a mirror of ports to port 4.
-fn mirror(received: &[&str], sent: &[&str]) -> Mirror {
+pub(crate) fn mirror(received: &[&str], sent: &[&str]) -> Mirror {
     Mirror {
         name: "m".to_owned(),
         ports: MirroredPorts::Named { received: names(received), sent: names(sent) },
@@ -37,7 +37,7 @@ fn all() -> Mirror {
     Mirror { ports: MirroredPorts::All, ..mirror(&[], &[]) }
 }
 
-fn set(switch: &Switch, mirrors: &[Mirror]) -> Vec<Delta> {
+pub(crate) fn set(switch: &Switch, mirrors: &[Mirror]) -> Vec<Delta> {
     let mirrors = mirrors.iter().enumerate().map(|(index, own)| {
         let name = if index == 0 { own.name.clone() } else { format!("{}{index}", own.name) };
         Mirror { name, ..own.clone() }
@@ -52,7 +52,7 @@ fn switch(rules: &[&str], mirrors: &[Mirror]) -> Switch {
     switch
 }
 
-fn with_vlans(switch: &Switch, vlans: [VlanMode; 4]) {
+pub(crate) fn with_vlans(switch: &Switch, vlans: [VlanMode; 4]) {
     let mut all = ports();
     for (port, mode) in all.iter_mut().zip(vlans) {
         port.vlans = PortVlans { mode, trunks: None };

@@ -7,8 +7,6 @@ commands! {
     "autoattach/statistics" "[bridge]", 0..=1, Read, empty, "Always empty: no auto-attach";
     "autoattach/status" "[bridge]", 0..=1, Read, empty, "Always empty: no auto-attach";
     "bfd/show" "[interface]", 0..=1, Read, bfd, "Always empty: no BFD";
-    "bond/list" "", 0..=0, Read, bonds, "Always empty: no bonds";
-    "bond/show" "[port]", 0..=1, Read, bond, "Always empty: no bonds";
     "cfm/show" "[interface]", 0..=1, Read, cfm, "Always empty: no CFM";
     "lacp/show" "[port]", 0..=1, Read, lacp, "Always empty: no LACP";
     "lacp/show-stats" "[port]", 0..=1, Read, lacp, "Always empty: no LACP";
@@ -31,14 +29,6 @@ fn none_of(arguments: &[String], error: &str) -> Result<String, String> {
 
 async fn bfd(_: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     none_of(arguments, "no such bfd object")
-}
-
-async fn bonds(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
-    Ok("bond\ttype\trecircID\tmembers\n".to_owned())
-}
-
-async fn bond(_: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
-    none_of(arguments, "no such bond")
 }
 
 async fn cfm(_: &DaemonMethods, arguments: &[String]) -> Result<String, String> {

@@ -19,6 +19,8 @@ const WORDS_MAX: usize = 16;
 const FLOWS_MAX: usize = 4096;
 
 commands! {
+    "shunt/add-bond" "bridge name key=value [key=value..]", 3..=WORDS_MAX, Change, add_bond,
+        "Add a bond: `shuntctl add-bond`";
     "shunt/add-bridge" "name [key=value..]", 1..=WORDS_MAX, Change, add_bridge,
         "Add a bridge: `shuntctl add-br`";
     "shunt/add-mirror" "bridge name key=value [key=value..]", 3..=WORDS_MAX, Change, add_mirror,
@@ -33,6 +35,7 @@ commands! {
     "shunt/capture-start" "port|drops", 1..=1, Read, capture_start,
         "Start a capture: `shuntctl capture`";
     "shunt/capture-stop" "id", 1..=1, Read, capture_stop, "Stop a capture";
+    "shunt/del-bond" "bridge name", 2..=2, Change, del_bond, "Delete a bond: `shuntctl del-bond`";
     "shunt/del-bridge" "name", 1..=1, Change, del_bridge, "Delete a bridge: `shuntctl del-br`";
     "shunt/del-mirror" "bridge name", 2..=2, Change, del_mirror,
         "Delete a mirror: `shuntctl del-mirror`";
@@ -64,6 +67,11 @@ commands! {
         "Trace a packet, as JSON: `shuntctl trace --json`";
     "shunt/why" "entry", 1..=1, Read, why,
         "Show why a cache entry is valid, or why it was evicted: `shuntctl why`";
+}
+
+async fn add_bond(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    let [bridge, name, words @ ..] = arguments else { return Err(missing()) };
+    done(methods.switch.add_bond(bridge, setting::bond(name, words)?).await)
 }
 
 async fn add_bridge(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
@@ -111,6 +119,11 @@ async fn capture_start(methods: &DaemonMethods, arguments: &[String]) -> Result<
 async fn capture_stop(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let dropped = methods.switch.stop_capture(capture_id(first(arguments))?).await;
     Ok(dropped.ok_or(NO_CAPTURE)?.to_string())
+}
+
+async fn del_bond(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    let [bridge, name] = arguments else { return Err(missing()) };
+    done(methods.switch.remove_bond(bridge, name).await)
 }
 
 async fn del_bridge(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {

@@ -14,16 +14,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 
 const REFUSALS: &[(&[&str], &str)] = &[
     (&["bfd/set-forwarding"], "BFD does not exist"),
-    (
-        &[
-            "bond/disable-member",
-            "bond/enable-member",
-            "bond/hash",
-            "bond/migrate",
-            "bond/set-active-member",
-        ],
-        "bonds do not exist",
-    ),
+    (&["bond/hash", "bond/migrate"], "no bond hashes packets: the mode is `active-backup`"),
     (&["cfm/set-fault"], "CFM does not exist"),
     (
         &["dpctl/add-dp", "dpctl/del-dp", "dpctl/set-if"],
@@ -77,7 +68,7 @@ const REFUSALS: &[(&[&str], &str)] = &[
         "`ovs-ofctl parse-flow` checks actions of rules",
     ),
     (&["dpctl/offload-stats-show"], "use `shuntctl show`, which has the entries of a NIC"),
-    (&["dpif-netdev/bond-show"], "bonds do not exist"),
+    (&["dpif-netdev/bond-show"], "use `bond/show`"),
     (
         &[
             "dpif-netdev/dpif-impl-get",

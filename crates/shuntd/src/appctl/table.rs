@@ -3,13 +3,14 @@
 use shunt_flow::text::nearest_of;
 
 use super::{
-    absent, bridge, command::AppctlCommand, coverage, dpctl, dpif, fdb, memory, ofproto, own, pmd,
-    process, qos, refusals, settings, upcall, vlog,
+    absent, bond, bridge, command::AppctlCommand, coverage, dpctl, dpif, fdb, memory, ofproto, own,
+    pmd, process, qos, refusals, settings, upcall, vlog,
 };
 
 /// The commands of all modules.
 const GROUPS: &[&[AppctlCommand]] = &[
     absent::COMMANDS,
+    bond::COMMANDS,
     bridge::COMMANDS,
     coverage::COMMANDS,
     dpctl::COMMANDS,
@@ -35,6 +36,7 @@ pub(super) fn all() -> Vec<&'static AppctlCommand> {
 
 /// Returns the command with a name.
 pub(super) fn find(name: &str) -> Option<&'static AppctlCommand> {
+    let name = bond::present_name(name);
     GROUPS.iter().copied().flatten().find(|command| command.name == name)
 }
 

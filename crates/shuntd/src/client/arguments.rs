@@ -131,6 +131,31 @@ pub(super) enum Command {
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
+    /// Add a bond: several ports that NORMAL uses as one.
+    ///
+    /// `add-bond br0 bond0 members=eth0,eth1`,
+    /// `add-bond br0 bond0 members=eth0,eth1 primary=eth0 updelay_ms=1000`.
+    ///
+    /// One member is active. Another one replaces it when it loses its link. `show` lists bonds.
+    AddBond {
+        /// Name of the bridge.
+        bridge: String,
+        /// Name of the bond.
+        name: String,
+        /// Set members=PORT,PORT.., and mode=active-backup, primary=PORT, updelay_ms=MS,
+        /// downdelay_ms=MS.
+        ///
+        /// VLANs of all members: vlan_mode=MODE, tag=VLAN, trunks=VLAN,VLAN..
+        #[arg(value_name = "KEY=VALUE", required = true)]
+        settings: Vec<String>,
+    },
+    /// Delete a bond; its members stay as ports.
+    DelBond {
+        /// Name of the bridge.
+        bridge: String,
+        /// Name of the bond.
+        name: String,
+    },
     /// Add a mirror, which copies packets of a bridge for analysis.
     ///
     /// `add-mirror br0 m1 select_all=true output_port=p9`,

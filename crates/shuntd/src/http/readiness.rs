@@ -142,6 +142,7 @@ mod tests {
                 port("eth9", "down: ..", Some("port eth9: no device")),
                 port("patch", "no peer", None),
             ],
+            bonds: Vec::new(),
             mirrors: Vec::new(),
         };
         let missing = missing(&[bridge], &["port x: refused".to_owned()]);

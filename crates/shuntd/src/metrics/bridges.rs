@@ -1,7 +1,8 @@
 //! The metrics of bridges, ports, controllers and tables.
 
 use shunt_switch::{
-    BridgePortStatus, BridgeStatus, ControllerState, FlowTableStatus, MirrorStatus, PacketInTotals,
+    BondMemberStatus, BridgePortStatus, BridgeStatus, ControllerState, FlowTableStatus,
+    MirrorStatus, PacketInTotals,
 };
 
 use super::text::{Labels, Metric, MetricsText};
@@ -30,6 +31,18 @@ const PORT: [Metric<BridgePortStatus>; 5] = [
         own.tx_packets.into()
     }),
     ("shunt_port_sent_bytes_total", "counter", "Bytes sent on a port.", |own| own.tx_bytes.into()),
+];
+
+const BOND_MEMBER: [Metric<BondMemberStatus>; 2] = [
+    ("shunt_bond_member_enabled", "gauge", "1 if a member of a bond is enabled, else 0.", |own| {
+        u64::from(own.enabled).into()
+    }),
+    (
+        "shunt_bond_member_active",
+        "gauge",
+        "1 if a member of a bond is the active one, else 0.",
+        |own| u64::from(own.active).into(),
+    ),
 ];
 
 const MIRROR: [Metric<MirrorStatus>; 2] = [
@@ -74,6 +87,7 @@ pub(crate) fn bridges(bridges: &[BridgeStatus], tables: &[FlowTableStatus]) -> S
     port_info(&mut text, &ports);
     let ports: Vec<_> = ports.into_iter().map(|port| (port_labels(port), port)).collect();
     text.families(&ports, &PORT);
+    text.families(&bridges.iter().flat_map(bond_members).collect::<Vec<_>>(), &BOND_MEMBER);
     let mirrors = bridges
         .iter()
         .flat_map(|bridge| bridge.mirrors.iter().map(|own| (mirror_labels(bridge, own), own)));
@@ -88,6 +102,21 @@ pub(crate) fn bridges(bridges: &[BridgeStatus], tables: &[FlowTableStatus]) -> S
         .collect();
     text.families(&tables, &TABLE);
     text.into_text()
+}
+
+/// Returns the members of the bonds of a bridge, with their labels.
+fn bond_members(bridge: &BridgeStatus) -> Vec<(Labels<'_>, &BondMemberStatus)> {
+    let mut members = Vec::new();
+    for bond in &bridge.bonds {
+        for member in &bond.member_status {
+            let (bond, port) = (bond.options.name.as_str(), member.name.as_str());
+            members.push((
+                vec![("bridge", bridge.name.as_str()), ("bond", bond), ("port", port)],
+                member,
+            ));
+        }
+    }
+    members
 }
 
 fn mirror_labels<'a>(bridge: &'a BridgeStatus, mirror: &'a MirrorStatus) -> Labels<'a> {

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use shunt_switch::{
-    BridgePortStatus, BridgeStatus, ControllerState, ControllerStatus, DropStatus, FlowTableStatus,
-    ForecastSourceStatus, ForecastStatus, MirrorStatus, PacketInTotals, PortDropStatus, PortDrops,
-    TableEvictions, ThreadState, ThreadStatus,
-    config::{MirrorOptions, PortVlanMode},
+    BondMemberStatus, BondStatus, BridgePortStatus, BridgeStatus, ControllerState,
+    ControllerStatus, DropStatus, FlowTableStatus, ForecastSourceStatus, ForecastStatus,
+    MirrorStatus, PacketInTotals, PortDropStatus, PortDrops, TableEvictions, ThreadState,
+    ThreadStatus,
+    config::{BondOptions, MirrorOptions, PortVlanMode},
 };
 
 use super::{tests::cache_status, *};
@@ -44,6 +45,16 @@ fn bridge_status() -> BridgeStatus {
         tx_dropped: 6,
         drops: Vec::new(),
     };
+    let member = BondMemberStatus {
+        name: "p1".to_owned(),
+        link_up: true,
+        enabled: true,
+        active: true,
+        delay_ms: None,
+        mac: [0; 6],
+    };
+    let options = BondOptions { name: "bond0".to_owned(), ..BondOptions::default() };
+    let bond = BondStatus { options, member_status: vec![member] };
     let options = MirrorOptions { name: "m1".to_owned(), ..MirrorOptions::default() };
     let mirror = MirrorStatus { options, tx_packets: 12, tx_bytes: 13, trouble: None };
     let controller = |target: &str, state| ControllerStatus { target: target.to_owned(), state };
@@ -60,6 +71,7 @@ fn bridge_status() -> BridgeStatus {
         rules: 8,
         nic: None,
         ports: vec![port],
+        bonds: vec![bond],
         mirrors: vec![mirror],
     }
 }

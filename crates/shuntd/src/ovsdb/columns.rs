@@ -26,8 +26,21 @@ pub(super) const TABLES: [FollowedTable; 7] = [
     },
     FollowedTable {
         name: "Port",
-        read: &["interfaces", "name", "qos", "tag", "trunks", "vlan_mode"],
-        written: &[],
+        read: &[
+            "bond_downdelay",
+            "bond_fake_iface",
+            "bond_mode",
+            "bond_updelay",
+            "interfaces",
+            "lacp",
+            "name",
+            "other_config",
+            "qos",
+            "tag",
+            "trunks",
+            "vlan_mode",
+        ],
+        written: &["bond_active_slave"],
     },
     FollowedTable {
         name: "Interface",

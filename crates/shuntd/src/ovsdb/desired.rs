@@ -12,6 +12,7 @@ use shunt_switch::{
 };
 
 use super::{
+    bonds::{bond, interfaces},
     mirrors::{DesiredMirrors, mirrors as mirrors_of},
     qos::qos as qos_of,
 };
@@ -163,14 +164,9 @@ impl DesiredBridges {
         bridge: &mut DesiredBridge,
         port: RowView<'_>,
     ) {
-        let interfaces: Vec<RowView<'_>> =
-            port.uuids("interfaces").filter_map(|uuid| snapshot.row("Interface", uuid)).collect();
+        let interfaces = interfaces(snapshot, port);
         let [interface] = interfaces.as_slice() else {
-            for interface in interfaces {
-                let reason = "bonds are not supported: give the port one interface";
-                self.refused_interfaces.insert(interface.uuid(), reason.to_owned());
-            }
-            return;
+            return self.add_bond(snapshot, bridge, port, &interfaces);
         };
         let name = interface.string("name").unwrap_or_default();
         if name == bridge.options.name {
@@ -184,20 +180,64 @@ impl DesiredBridges {
             }
             return;
         }
-        match port_options(port, *interface, &self.vhost_folder) {
-            Ok(mut options) => {
-                if options.kind == PortType::Patch {
-                    self.refuse_policing(*interface);
-                } else {
-                    set_ingress_policing(&mut options, *interface);
-                }
-                self.set_qos(snapshot, port, &mut options, *interface);
-                let last_number = unsigned(interface.integer("ofport"));
-                let port = DesiredPort { options, last_number, interface: interface.uuid() };
-                bridge.ports.insert(name.to_owned(), port);
-            }
-            Err(reason) => drop(self.refused_interfaces.insert(interface.uuid(), reason)),
+        if let Some(port) = self.desired_port(snapshot, port, *interface) {
+            bridge.ports.insert(name.to_owned(), port);
         }
+    }
+
+    /// Adds a bond with its members, which have its VLANs.
+    fn add_bond(
+        &mut self,
+        snapshot: &DatabaseSnapshot,
+        bridge: &mut DesiredBridge,
+        row: RowView<'_>,
+        interfaces: &[RowView<'_>],
+    ) {
+        let mut members = Vec::new();
+        let mut vlans = PortOptions::default();
+        for interface in interfaces {
+            if let Some(mut member) = self.desired_port(snapshot, row, *interface) {
+                vlans = member.options.clone();
+                (member.options.vlan_mode, member.options.tag) = (None, None);
+                member.options.trunks.clear();
+                members.push(member);
+            }
+        }
+        match bond(row, interfaces, &vlans) {
+            Ok(bond) => {
+                bridge.options.bonds.push(bond);
+                let named = members.into_iter().map(|port| (port.options.name.clone(), port));
+                bridge.ports.extend(named);
+            }
+            Err(reason) => {
+                let rows = interfaces.iter().map(|interface| (interface.uuid(), reason.clone()));
+                self.refused_interfaces.extend(rows);
+            }
+        }
+    }
+
+    /// Returns the port of an interface, or notes why the switch cannot have it.
+    fn desired_port(
+        &mut self,
+        snapshot: &DatabaseSnapshot,
+        port: RowView<'_>,
+        interface: RowView<'_>,
+    ) -> Option<DesiredPort> {
+        let mut options = match port_options(port, interface, &self.vhost_folder) {
+            Ok(options) => options,
+            Err(reason) => {
+                self.refused_interfaces.insert(interface.uuid(), reason);
+                return None;
+            }
+        };
+        if options.kind == PortType::Patch {
+            self.refuse_policing(interface);
+        } else {
+            set_ingress_policing(&mut options, interface);
+        }
+        self.set_qos(snapshot, port, &mut options, interface);
+        let last_number = unsigned(interface.integer("ofport"));
+        Some(DesiredPort { options, last_number, interface: interface.uuid() })
     }
 
     /// Sets the QoS of a port, or notes why the port cannot have it.

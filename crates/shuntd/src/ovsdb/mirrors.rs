@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use shunt_ovsdb::{DatabaseSnapshot, RowView, value::RowUuid};
 use shunt_switch::config::{ConfigError, MirrorOptions};
 
+use super::bonds::interfaces;
+
 /// The mirrors of a bridge, with their rows by their names.
 pub(super) type DesiredMirrors = BTreeMap<String, RowUuid>;
 
@@ -76,9 +78,14 @@ fn mirror(
     })
 }
 
-/// Returns the name that a row of `Port` has in the switch: that of its interface.
+/// Returns the name that a row of `Port` has in the switch.
+///
+/// That of its interface, or its own if it is a bond.
 fn port_name(snapshot: &DatabaseSnapshot, uuid: RowUuid) -> Option<String> {
     let port = snapshot.row("Port", uuid)?;
-    let interface = port.uuids("interfaces").find_map(|uuid| snapshot.row("Interface", uuid));
-    interface.unwrap_or(port).string("name").map(str::to_owned)
+    let named = match interfaces(snapshot, port).as_slice() {
+        [interface] => *interface,
+        _ => port,
+    };
+    named.string("name").map(str::to_owned)
 }

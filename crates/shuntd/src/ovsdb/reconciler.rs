@@ -106,6 +106,7 @@ impl Reconciler {
             };
             set_normal_rule(&self.switch, applied, bridge).await;
             set_bridge(&self.switch, bridge, &mut errors).await;
+            set_bonds(&self.switch, bridge, &mut errors).await;
             set_ports(&self.switch, applied, bridge, &mut errors).await;
             add_ports(&self.switch, applied, bridge, &mut errors).await;
             if let Err(error) = set_mirrors(&self.switch, bridge).await {
@@ -179,6 +180,7 @@ impl Reconciler {
             datapath_id: String::new(),
             controllers: Vec::new(),
             listen: Vec::new(),
+            bonds: Vec::new(),
             mirrors: Vec::new(),
             ..bridge.options.clone()
         };
@@ -268,6 +270,20 @@ async fn set_bridge(switch: &Switch, bridge: &DesiredBridge, errors: &mut ApplyE
         if let Err(error) = switch.declarative().set_bridge(&new.name, &settings).await {
             errors.bridge_controllers.insert(new.name.clone(), with_causes(&error));
         }
+    }
+}
+
+/// Sets the bonds, also those that another client has changed.
+async fn set_bonds(switch: &Switch, bridge: &DesiredBridge, errors: &mut ApplyErrors) {
+    let new = &bridge.options;
+    let Some(old) = running_bridge(switch, &new.name) else { return };
+    if old.bonds == new.bonds {
+        return;
+    }
+    if let Err(error) = switch.set_bonds(&new.name, new.bonds.clone()).await {
+        let members = new.bonds.iter().flat_map(|bond| &bond.members);
+        let rows = members.filter_map(|name| bridge.ports.get(name)).map(|port| port.interface);
+        errors.settings.extend(rows.map(|row| (row, with_causes(&error))));
     }
 }
 

@@ -8,8 +8,8 @@ use shunt_ovsdb::{
     value::{Atom, Datum},
 };
 use shunt_switch::{
-    BridgePortStatus, BridgeStatus, ControllerEndpoint, ControllerState, ControllerStatus,
-    MirrorStatus,
+    BondStatus, BridgePortStatus, BridgeStatus, ControllerEndpoint, ControllerState,
+    ControllerStatus, MirrorStatus,
 };
 
 use super::{
@@ -72,6 +72,7 @@ impl RowReport<'_> {
                 self.set("Bridge", row, "datapath_id", Datum::string(&bridge.datapath_id));
                 self.set("Bridge", row, "datapath_version", Datum::string("<built-in>"));
                 self.controllers(row, bridge);
+                self.bonds(row, bridge);
                 self.mirrors(row, bridge);
             }
         }
@@ -163,6 +164,22 @@ impl RowReport<'_> {
         }
     }
 
+    /// Adds the address of the active member of each bond; none for other ports.
+    fn bonds(&mut self, bridge: RowView<'_>, status: &BridgeStatus) {
+        let snapshot = self.snapshot;
+        for row in bridge.uuids("ports").filter_map(|uuid| snapshot.row("Port", uuid)) {
+            let is_own =
+                |bond: &&BondStatus| row.string("name") == Some(bond.options.name.as_str());
+            let bond = status.bonds.iter().find(is_own);
+            let mut members = bond.into_iter().flat_map(|bond| &bond.member_status);
+            let active = members.find(|member| member.active);
+            let address = active.map_or_else(Datum::empty, |member| {
+                Datum::string(&member.mac.map(|byte| format!("{byte:02x}")).join(":"))
+            });
+            self.set("Port", row, "bond_active_slave", address);
+        }
+    }
+
     /// Adds the counters of the mirrors of a bridge. One that copies nothing has none.
     fn mirrors(&mut self, bridge: RowView<'_>, status: &BridgeStatus) {
         let snapshot = self.snapshot;
@@ -237,6 +254,7 @@ mod tests {
             rules: 0,
             nic: None,
             ports: Vec::new(),
+            bonds: Vec::new(),
             mirrors: Vec::new(),
         }
     }

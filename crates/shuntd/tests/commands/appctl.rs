@@ -112,6 +112,38 @@ fn questions_about_absent_features_get_the_answers_of_open_vswitch() {
 }
 
 #[test]
+fn bonds_are_shown_and_changed_as_in_open_vswitch() {
+    let port = |name: &str| format!("[[bridge.port]]\nname = \"{name}\"\ntype = \"null\"\n");
+    let bond = "[[bridge.bond]]\nname = \"bond0\"\nmembers = [\"p1\", \"p2\"]\n";
+    let file = format!("[[bridge]]\nname = \"br0\"\n{}{}{bond}", port("p1"), port("p2"));
+    let daemon = Daemon::start(&file);
+    let listed = "bond\ttype\trecircID\tmembers\nbond0\tactive-backup\t0\tp1, p2\n";
+    for (arguments, expected) in [
+        (&["bond/list"][..], listed),
+        (&["bond/set-active-member", "bond0", "p2"], "done\n"),
+        (&["bond/set-active-slave", "bond0", "p1"], "done\n"),
+        (&["bond/disable-member", "bond0", "p1"], "disabled\n"),
+    ] {
+        let Some(output) = ovs_appctl(daemon.run_dir(), arguments) else { return };
+        assert_eq!(out(&output), expected, "{arguments:?}");
+    }
+    let Some(output) = ovs_appctl(daemon.run_dir(), &["bond/show", "bond0"]) else { return };
+    let shown = out(&output);
+    let members =
+        "member p1: disabled\n  may_enable: true\n\nmember p2: enabled\n  active member\n";
+    assert!(shown.contains(members), "{shown}");
+    for (arguments, expected) in [
+        (&["bond/set-active-member", "bond0", "p1"], "cannot make disabled member active"),
+        (&["bond/set-active-member", "bond0", "p9"], "no such member"),
+        (&["bond/enable-member", "bond9", "p1"], "no such bond"),
+    ] {
+        let Some(output) = ovs_appctl(daemon.run_dir(), arguments) else { return };
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(errors(&output).contains(expected), "{arguments:?}: {}", errors(&output));
+    }
+}
+
+#[test]
 fn log_levels_change_by_module() {
     let daemon = Daemon::start(BRIDGE);
     let Some(output) = ovs_appctl(daemon.run_dir(), &["vlog/set", "ofproto:console:dbg"]) else {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use shunt_datapath::port::{Repeat, af_xdp::XdpMode, vhost_user::SocketMode};
 use shunt_pipeline::Overflow;
 
-use crate::config::{MirrorOptions, QosOptions};
+use crate::config::{BondOptions, MirrorOptions, QosOptions};
 
 /// The options of a bridge.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -37,6 +37,9 @@ pub struct BridgeOptions {
     /// Ports of the bridge.
     #[serde(rename = "port")]
     pub ports: Vec<PortOptions>,
+    /// Bonds of the bridge, each several ports that `NORMAL` uses as one.
+    #[serde(rename = "bond")]
+    pub bonds: Vec<BondOptions>,
     /// Mirrors of the bridge, which copy packets for analysis.
     #[serde(rename = "mirror")]
     pub mirrors: Vec<MirrorOptions>,

@@ -244,7 +244,7 @@ fn check_mtu(mtu: u32) -> Result<(), SwitchError> {
 }
 
 /// Checks the name of a bridge or port.
-fn check_name(name: &str) -> Result<(), SwitchError> {
+pub(in crate::config) fn check_name(name: &str) -> Result<(), SwitchError> {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let length = (1..=NAME_BYTES_MAX).contains(&name.len());
     if name.is_empty() {

@@ -3,6 +3,7 @@
 //! All types are plain values. The daemon reads them from TOML; a program that embeds the switch
 //! builds them itself. [`Config::check`] checks the rules that the types cannot express.
 
+mod bond;
 mod bridge;
 mod caches;
 mod check;
@@ -14,6 +15,7 @@ mod qos;
 pub(crate) mod setting;
 mod switch;
 
+pub use bond::{BondMode, BondOptions};
 pub use bridge::{BridgeOptions, LocalPort, NAME_BYTES_MAX, PortOptions, PortType, PortVlanMode};
 pub use caches::{
     CacheKind, CacheOptions, GigaflowOptions, MegaflowLookup, OffloadKind, OffloadOptions,

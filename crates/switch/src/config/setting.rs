@@ -8,7 +8,7 @@ use serde::{
 };
 
 use crate::{
-    config::{BridgeOptions, Config, MirrorOptions},
+    config::{BondOptions, BridgeOptions, Config, MirrorOptions},
     error::SwitchError,
 };
 
@@ -60,6 +60,20 @@ settings! {
         local: word("none or tap"),
         mac: text(),
         mtu: number(),
+    }
+}
+
+settings! {
+    /// The settings of a bond.
+    BOND_SETTINGS of BondOptions {
+        downdelay_ms: number(),
+        members: texts(),
+        mode: word("active-backup"),
+        primary: text(),
+        tag: some_number(),
+        trunks: numbers(),
+        updelay_ms: number(),
+        vlan_mode: some_word("access, trunk, native-tagged or native-untagged"),
     }
 }
 
@@ -122,6 +136,9 @@ pub(crate) const BRIDGE_KEYS: &[&str] = &keys::<_, { BRIDGE_SETTINGS.len() }>(BR
 /// The keys of a bridge that only apply when it is added.
 pub(crate) const BRIDGE_START_KEYS: &[&str] =
     &keys::<_, { BRIDGE_START_SETTINGS.len() }>(BRIDGE_START_SETTINGS);
+
+/// The keys of a bond.
+const BOND_KEYS: &[&str] = &keys::<_, { BOND_SETTINGS.len() }>(BOND_SETTINGS);
 
 /// The keys of a mirror.
 const MIRROR_KEYS: &[&str] = &keys::<_, { MIRROR_SETTINGS.len() }>(MIRROR_SETTINGS);
@@ -191,6 +208,24 @@ impl BridgeOptions {
         }
         changed.check().map_err(|error| *error.problem)?;
         Ok(changed)
+    }
+}
+
+impl BondOptions {
+    /// The keys of a bond.
+    pub const KEYS: &[&str] = BOND_KEYS;
+
+    /// Returns the options of a bond with these values, by key.
+    ///
+    /// # Errors
+    ///
+    /// If a key does not exist, or a value is not of its type.
+    pub fn of_settings(name: &str, settings: &[(&str, &str)]) -> Result<Self, SwitchError> {
+        let mut options = Self { name: name.to_owned(), ..Self::default() };
+        for (key, value) in settings {
+            find(&[BOND_SETTINGS], key, "a key of a bond")?.write(&mut options, value)?;
+        }
+        Ok(options)
     }
 }
 
@@ -283,6 +318,16 @@ impl<'a> SettingValue<'a> {
         read.map_err(|_| self.out_of_range(range))
     }
 
+    /// Parses a number that may be absent.
+    fn some_number<T: FromStr>(self) -> Result<Option<T>, SwitchError> {
+        self.number().map(Some)
+    }
+
+    /// Parses a keyword that may be absent.
+    fn some_word<T: Deserialize<'a>>(self, range: &'static str) -> Result<Option<T>, SwitchError> {
+        self.word(range).map(Some)
+    }
+
     fn out_of_range(self, range: &'static str) -> SwitchError {
         SwitchError::Range { setting: self.setting, value: self.value.to_owned(), range }
     }
@@ -307,6 +352,8 @@ mod tests {
             "caches.gigaflow.eviction" => "never",
             "caches.gigaflow.offload.kind" => "embedded",
             "caches.gigaflow.offload.stale" => "ports-down",
+            "mode" => "balance-slb",
+            "vlan_mode" => "access",
             "eviction.asynchronous" | "select_all" => "true",
             "eviction.repair" => "on",
             "table_overflow" => "evict",
@@ -352,6 +399,7 @@ mod tests {
         check_keys(SETTINGS);
         check_keys(BRIDGE_SETTINGS);
         check_keys(BRIDGE_START_SETTINGS);
+        check_keys(BOND_SETTINGS);
         check_keys(MIRROR_SETTINGS);
         assert_eq!(KEYS.len(), KEYS.iter().collect::<BTreeSet<_>>().len());
     }
@@ -360,7 +408,7 @@ mod tests {
     fn every_key_of_a_bridge_can_be_set() {
         let options = serde_json::to_value(BridgeOptions::default()).unwrap();
         let known: BTreeSet<_> = options.as_object().unwrap().keys().map(String::as_str).collect();
-        let own = ["name", "port", "mirror"].into_iter().chain(BRIDGE_KEYS.iter().copied());
+        let own = ["name", "port", "bond", "mirror"].into_iter().chain(BRIDGE_KEYS.iter().copied());
         assert_eq!(own.chain(BRIDGE_START_KEYS.iter().copied()).collect::<BTreeSet<_>>(), known);
     }
 

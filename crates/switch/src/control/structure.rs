@@ -445,6 +445,10 @@ impl Structure {
     /// Returns when no packet uses the old VLANs.
     pub(crate) async fn set_vlans(&self, port: config::PortOptions) -> Result<(), SwitchError> {
         let (name, mode) = (port.name.clone(), port.effective_vlan_mode());
+        let mistake = self.bridges.lock().bond_of(&name).and_then(|bond| port.bond_mistake(bond));
+        if let Some(mistake) = mistake {
+            return Err(*mistake.problem);
+        }
         let (tag, trunks) = (port.tag, port.trunks.clone());
         self.bridges.set_vlans(port)?;
         self.plane.adopted_newest().await;

@@ -157,7 +157,12 @@ impl OpenFlowServers {
     /// Returns the bridges, with the state of their controllers.
     pub(crate) fn bridge_status(&self, nic: Option<&NicStatus>) -> Vec<BridgeStatus> {
         let now = self.plane.now();
-        let bridges = BridgeStatus::of_all(&self.bridges.lock(), self.plane.pipeline(), nic);
+        let bridges = BridgeStatus::of_all(
+            &self.bridges.lock(),
+            self.plane.pipeline(),
+            nic,
+            self.plane.now(),
+        );
         let with_controllers = |(id, mut status): (BridgeId, BridgeStatus)| {
             if let Some(side) = self.servers.lock().get(&id) {
                 for controller in &mut status.controllers {

@@ -6,13 +6,17 @@ use parking_lot::{Mutex, MutexGuard};
 use shunt_classifier::Version;
 use shunt_flow::PortNo;
 use shunt_pipeline::{BridgeId, Change, DatapathPort, Pipeline, PortConfig, PortInfo};
-use tracing::warn;
+use tracing::{info, warn};
 
 use crate::{
     config::PortOptions,
     error::SwitchError,
     openflow::events::ChangedPorts,
-    ports::{port::BridgePort, registry::BridgeRegistry},
+    ports::{
+        bonds::{BondEvent, MovedBonds},
+        port::BridgePort,
+        registry::BridgeRegistry,
+    },
     threads::publisher::Publisher,
 };
 
@@ -27,12 +31,15 @@ pub(crate) struct Bridges {
     publisher: Arc<Publisher>,
     /// Ports that changed since controllers were notified.
     changed: ChangedPorts,
+    /// Bonds with another active member.
+    moved_bonds: MovedBonds,
 }
 
 impl Bridges {
     pub(crate) fn new(publisher: Arc<Publisher>) -> Self {
         let (registry, publishing) = (Mutex::default(), Mutex::default());
-        Self { registry, publishing, publisher, changed: ChangedPorts::default() }
+        let (changed, moved_bonds) = (ChangedPorts::default(), MovedBonds::default());
+        Self { registry, publishing, publisher, changed, moved_bonds }
     }
 
     /// Returns the registry. [`Self::publish_ports`] must follow a change of ports.
@@ -100,10 +107,19 @@ impl Bridges {
     }
 
     /// Publishes all port lists that differ from those in the tables.
+    ///
+    /// Bonds follow the links first, so the version without a link has the next active member.
     pub(crate) fn publish_ports(&self) {
         // The list that is published last must be the newest.
         let _publishing = self.publishing.lock();
-        let infos = self.lock().infos();
+        let infos = {
+            let mut bridges = self.lock();
+            let events = bridges.update_bonds(self.publisher.now());
+            if !events.is_empty() {
+                self.note_bond_events(events);
+            }
+            bridges.infos()
+        };
         for (id, ports) in infos {
             let known = self.publisher.pipeline().ports(id);
             if known.is_some_and(|known| *known == *ports) {
@@ -114,6 +130,23 @@ impl Bridges {
                 warn!(%error, "bridge {}: cannot publish ports", id.number());
             }
         }
+    }
+
+    /// Logs changes of bonds, and wakes the task that sends learning packets.
+    fn note_bond_events(&self, events: Vec<(BridgeId, String, BondEvent)>) {
+        for (_, bond, event) in &events {
+            info!("bond {bond}: {event}");
+        }
+        let moved = events.into_iter().filter_map(|(bridge, bond, event)| match event {
+            BondEvent::Active(_) => Some((bridge, bond)),
+            _ => None,
+        });
+        self.moved_bonds.extend(moved);
+    }
+
+    /// Returns the bonds with another active member.
+    pub(crate) const fn moved_bonds(&self) -> &MovedBonds {
+        &self.moved_bonds
     }
 
     /// Changes the tables and the OpenFlow port configuration, in order.
@@ -130,6 +163,8 @@ impl Bridges {
             self.with_port(id, number, |port| port.config = config);
             self.changed.add(id, number);
         }
+        // A bond may have lost a member by `OFPPC_PORT_DOWN`.
+        self.moved_bonds.extend([]);
         Ok(version)
     }
 

@@ -1,10 +1,12 @@
 //! Bridges and their ports: names, numbers, devices, VLANs, rate limits, and captures.
 
 pub(crate) mod attacher;
+pub(crate) mod bonds;
 pub(crate) mod bridges;
 pub(crate) mod capture;
 pub(crate) mod device_users;
 pub(crate) mod exclusive;
+pub(crate) mod learning_packets;
 pub(crate) mod link_events;
 pub(crate) mod names;
 pub(crate) mod numbers;

@@ -27,6 +27,12 @@ impl BridgeNames {
         self.mirrors.get(usize::from(index))
     }
 
+    /// Returns the bond of a port, for a message.
+    pub(crate) fn bond(&self, number: PortNo) -> Option<String> {
+        let port = self.ports().find(|port| port.number == number)?;
+        port.bond.as_ref().map(|member| format!("bond {}", member.bond))
+    }
+
     /// Returns whether the bridge has a port with this number.
     pub(crate) fn has(&self, number: PortNo) -> bool {
         self.ports().any(|port| port.number == number)

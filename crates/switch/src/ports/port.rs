@@ -177,6 +177,7 @@ impl BridgePort {
             link_up: self.link_up,
             mac: self.mac,
             vlans: self.settings.vlans(),
+            bond: None,
         }
     }
 }

@@ -1,16 +1,21 @@
 //! The registry of bridges and their ports, by name and number; pure state without I/O.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use shunt_classifier::Version;
 use shunt_datapath::DATAPATH_PORT_MAX;
 use shunt_flow::PortNo;
-use shunt_pipeline::{BridgeId, DatapathPort, PortInfo, PortKind, Time};
+use shunt_pipeline::{BondMember, BridgeId, DatapathPort, PortInfo, PortKind, Time};
 
 use crate::{
-    config::{self, PortType},
+    config::{self, BondOptions, PortType},
+    control::bonds::BondMemberChange,
     error::SwitchError,
     ports::{
+        bonds::{BondEvent, BondState},
         exclusive::ExclusiveResource,
         numbers::NumberPool,
         port::{BridgePort, free_number},
@@ -27,12 +32,53 @@ pub(crate) struct BridgeState {
     pub(crate) datapath_id: u64,
     /// Ports, including the local port.
     pub(crate) ports: BTreeMap<PortNo, BridgePort>,
+    /// States of the bonds by their names.
+    pub(crate) bonds: BTreeMap<String, BondState>,
 }
 
 impl BridgeState {
-    /// Returns the names of the ports.
+    /// Returns the names of the ports and bonds.
     pub(crate) fn port_names(&self) -> BTreeSet<&str> {
-        self.ports.values().map(|port| port.settings.name.as_str()).collect()
+        let ports = self.ports.values().map(|port| port.settings.name.as_str());
+        ports.chain(self.settings.bonds.iter().map(|bond| bond.name.as_str())).collect()
+    }
+
+    /// Returns the port with a name.
+    pub(crate) fn port_named(&self, name: &str) -> Option<&BridgePort> {
+        self.ports.values().find(|port| port.settings.name == name)
+    }
+
+    /// Updates the states of the bonds, and returns what changed.
+    fn update_bonds(&mut self, now: Time) -> Vec<(String, BondEvent)> {
+        let Self { settings, ports, bonds, .. } = self;
+        bonds.retain(|name, _| settings.bonds.iter().any(|bond| bond.name == *name));
+        let link_up = |name: &str| {
+            let port = ports.values().find(|port| port.settings.name == name)?;
+            let is_possible = port.number != PortNo::LOCAL && port.settings.kind != PortType::Patch;
+            is_possible.then_some(port.link_up && !port.config.port_down)
+        };
+        let mut changed = Vec::new();
+        for options in &settings.bonds {
+            let state = bonds.entry(options.name.clone()).or_default();
+            let events = state.update(options, link_up, now);
+            changed.extend(events.into_iter().map(|event| (options.name.clone(), event)));
+        }
+        changed
+    }
+
+    /// Returns the tables' view of a port.
+    fn info(&self, port: &BridgePort, kind: PortKind) -> PortInfo {
+        let info = port.info(kind);
+        let Some(bond) = self.bond_of(&info.name) else { return info };
+        let active = self.bonds.get(&bond.name).and_then(BondState::active);
+        let is_active = active == Some(info.name.as_str());
+        let member = BondMember { bond: Arc::from(bond.name.as_str()), is_active };
+        PortInfo { vlans: bond.as_port().vlans(), bond: Some(member), ..info }
+    }
+
+    /// Returns the bond of which a port is a member.
+    fn bond_of(&self, port: &str) -> Option<&BondOptions> {
+        self.settings.bonds.iter().find(|bond| bond.members.iter().any(|name| name == port))
     }
 }
 
@@ -101,7 +147,13 @@ impl BridgeRegistry {
         let datapath_id = settings.datapath_id()?;
         let reserved = self.reserved_for(&name);
         let id = reserved.map_or_else(|| self.take_bridge_number(), Ok)?;
-        let bridge = BridgeState { id, settings, datapath_id, ports: BTreeMap::new() };
+        let bridge = BridgeState {
+            id,
+            settings,
+            datapath_id,
+            ports: BTreeMap::new(),
+            bonds: BTreeMap::new(),
+        };
         Ok(self.by_name.entry(name).or_insert(bridge))
     }
 
@@ -225,6 +277,14 @@ impl BridgeRegistry {
             let (name, bridge) = (port.settings.name.clone(), other.settings.name.clone());
             return Err(SwitchError::PortExists { name, bridge });
         }
+        if self.iter().any(|own| own.settings.bonds.iter().any(|bond| bond.name == settings.name)) {
+            let problem = "a bond has this name: choose another name";
+            return Err(SwitchError::PortSetting { port: settings.name, problem });
+        }
+        let bond = self.find(bridge)?.bond_of(&settings.name);
+        if let Some(mistake) = bond.and_then(|bond| settings.bond_mistake(bond)) {
+            return Err(*mistake.problem);
+        }
         let wanted = number.or_else(|| (settings.number > 0).then(|| PortNo::new(settings.number)));
         let number = wanted.unwrap_or_else(|| free_number(ports));
         if let Some(other) = ports.get(&number) {
@@ -285,10 +345,62 @@ impl BridgeRegistry {
     /// Returns the tables' view of all ports, by bridge.
     pub(crate) fn infos(&self) -> Vec<(BridgeId, Vec<PortInfo>)> {
         let of = |bridge: &BridgeState| {
-            let ports = bridge.ports.values().map(|port| port.info(self.kind(port)));
+            let ports = bridge.ports.values().map(|port| bridge.info(port, self.kind(port)));
             (bridge.id, ports.collect())
         };
         self.iter().map(of).collect()
+    }
+
+    /// Updates the states of all bonds, and returns what changed, by bridge and bond.
+    pub(crate) fn update_bonds(&mut self, now: Time) -> Vec<(BridgeId, String, BondEvent)> {
+        let of = |bridge: &mut BridgeState| {
+            let id = bridge.id;
+            bridge.update_bonds(now).into_iter().map(move |(bond, event)| (id, bond, event))
+        };
+        self.iter_mut().flat_map(of).collect()
+    }
+
+    /// Returns the time of the next delayed change of a bond.
+    pub(crate) fn next_bond_change(&self) -> Option<Time> {
+        self.iter().flat_map(|bridge| bridge.bonds.values()).filter_map(BondState::due).min()
+    }
+
+    /// Returns the bond of which a port is a member.
+    pub(crate) fn bond_of(&self, port: &str) -> Option<&BondOptions> {
+        self.find_port(port).ok()?.0.bond_of(port)
+    }
+
+    /// Changes the state of a member of a bond.
+    pub(crate) fn change_bond_member(
+        &mut self,
+        name: &str,
+        member: &str,
+        change: BondMemberChange,
+    ) -> Result<(), SwitchError> {
+        let bonds = self.iter().flat_map(|bridge| &bridge.settings.bonds);
+        let known = listed(bonds.map(|bond| bond.name.as_str()));
+        let mut bridges = self.iter_mut();
+        let found = bridges.find_map(|bridge| {
+            let options = bridge.settings.bonds.iter().find(|bond| bond.name == name)?;
+            Some((options, bridge.bonds.get_mut(name)?))
+        });
+        let Some((options, state)) = found else {
+            return Err(SwitchError::NoSuchBond { name: name.to_owned(), known });
+        };
+        let (bond, own) = (name.to_owned(), member.to_owned());
+        if !options.members.contains(&own) {
+            let known = listed(options.members.iter().map(String::as_str));
+            return Err(SwitchError::NoSuchMember { bond, member: own, known });
+        }
+        match change {
+            BondMemberChange::Activate if !state.set_active(member) => {
+                return Err(SwitchError::MemberDisabled { bond, member: own });
+            }
+            BondMemberChange::Activate => {}
+            BondMemberChange::Enable => state.set_enabled(member, true),
+            BondMemberChange::Disable => state.set_enabled(member, false),
+        }
+        Ok(())
     }
 
     /// Returns whether a patch port has no peer.

@@ -94,6 +94,33 @@ fn mirrors_come_and_go() {
 }
 
 #[test]
+fn bonds_change_before_the_vlans_of_their_members() {
+    let bond = |tag| BondOptions {
+        name: "bond0".into(),
+        members: vec!["p1".into(), "p2".into()],
+        tag,
+        ..BondOptions::default()
+    };
+    let with = |bonds: &[BondOptions], tag| {
+        let ports = [PortOptions { tag, ..port("p1") }, port("p2")];
+        config(&[BridgeOptions { bonds: bonds.to_vec(), ..bridge("br0", &ports) }])
+    };
+    let (before, after) = (with(&[], Some(5)), with(&[bond(Some(5))], None));
+    let set = |bonds: &[BondOptions]| ReloadStep::SetBonds {
+        bridge: "br0".into(),
+        bonds: bonds.to_vec(),
+    };
+    let joined = plan(&before, &after);
+    let steps = [set(&[bond(Some(5))]), ReloadStep::SetVlans(port("p1"))];
+    assert_eq!((&*joined.steps, joined.at_restart.len()), (&steps[..], 0));
+    let left = plan(&after, &before).steps;
+    assert_eq!(left.first(), Some(&set(&[])), "a member cannot have VLANs");
+    let mut undone = after;
+    joined.steps.iter().for_each(|step| step.undo(&before, &mut undone));
+    assert!(undone.bridges[0].bonds.is_empty());
+}
+
+#[test]
 fn keys_of_the_start_are_named() {
     let before = config(&[bridge("br0", &[])]);
     let mut after = before.clone();

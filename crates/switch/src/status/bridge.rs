@@ -15,7 +15,7 @@ use crate::{
         port::BridgePort,
         registry::{BridgeRegistry, BridgeState},
     },
-    status::mirror::MirrorStatus,
+    status::{bond::BondStatus, mirror::MirrorStatus},
 };
 
 /// The status of a bridge.
@@ -37,6 +37,8 @@ pub struct BridgeStatus {
     pub nic: Option<NicStatus>,
     /// Ports, by number.
     pub ports: Vec<BridgePortStatus>,
+    /// Bonds, in configured order.
+    pub bonds: Vec<BondStatus>,
     /// Mirrors, in configured order.
     pub mirrors: Vec<MirrorStatus>,
 }
@@ -177,6 +179,7 @@ impl BridgeStatus {
         bridges: &BridgeRegistry,
         pipeline: &Pipeline,
         nic: Option<&NicStatus>,
+        now: Time,
     ) -> Vec<(BridgeId, Self)> {
         let of = |bridge: &BridgeState| {
             let tables = pipeline.table_stats(bridge.id);
@@ -193,6 +196,7 @@ impl BridgeStatus {
                     .values()
                     .map(|port| port_status(bridges, &bridge.settings.name, port))
                     .collect(),
+                bonds: BondStatus::of_bridge(bridge, now),
                 mirrors: MirrorStatus::of_bridge(bridge, pipeline),
             };
             (bridge.id, status)

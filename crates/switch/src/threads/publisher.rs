@@ -16,7 +16,8 @@ use parking_lot::{Mutex, MutexGuard};
 use shunt_datapath::{ChangeSender, LearnSeq, LearnedChange};
 use shunt_flow::text::NoPortNames;
 use shunt_pipeline::{
-    Change, Delta, Learning, OwnerId, Pipeline, RemovedReason, RuleChange, RuleDelta, Version,
+    Change, Delta, Learning, OwnerId, Pipeline, RemovedReason, RuleChange, RuleDelta, Time,
+    Version,
     text::{RuleFormat, format_rule},
 };
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -51,6 +52,11 @@ pub(crate) struct Publisher {
 }
 
 impl Publisher {
+    /// Returns the time of the daemon's clock.
+    pub(crate) fn now(&self) -> Time {
+        self.clock.now()
+    }
+
     pub(crate) fn new(pipeline: Arc<Pipeline>, changes: ChangeSender, clock: DaemonClock) -> Self {
         let (changes, removals) = (Mutex::new(changes), Removals::default());
         let [learned, delayed, retired] = [const { AtomicU64::new(0) }; 3];

@@ -20,6 +20,7 @@ pub(crate) fn decisions_of(
 /// `None` if another line of the trace shows it.
 fn text(decision: NotedDecision, names: &BridgeNames) -> Option<String> {
     let port = |number: PortNo| named(number, names);
+    let bond = |number: PortNo| names.bond(number);
     Some(match decision {
         NotedDecision::IngressPortDisabled(own) => {
             format!("{}: a controller disabled receiving, dropped", port(own))
@@ -51,15 +52,16 @@ fn text(decision: NotedDecision, names: &BridgeNames) -> Option<String> {
             format!("NORMAL: the bridge has no port {own}, dropped")
         }
         NotedDecision::VlanNotAllowed { port: own, vlan, mode } => {
-            let frame =
-                if vlan == 0 { "untagged".to_owned() } else { format!("tagged with VLAN {vlan}") };
-            let accepts = match mode {
-                VlanMode::Access(own) => format!("is an access port of VLAN {own}"),
-                VlanMode::Trunk | VlanMode::NativeTagged(_) | VlanMode::NativeUntagged(_) => {
-                    format!("does not carry VLAN {vlan}")
-                }
-            };
-            format!("NORMAL: the packet is {frame}, and {} {accepts}: dropped", port(own))
+            vlan_not_allowed(&port(own), vlan, mode)
+        }
+        NotedDecision::BondMemberInactive(own) => {
+            format!("NORMAL: {} is not the active member of {}: dropped", port(own), bond(own)?)
+        }
+        NotedDecision::BondWithoutMember(own) => {
+            format!("NORMAL: {} has no active member: not sent", bond(own)?)
+        }
+        NotedDecision::BondMemberChosen(own) => {
+            format!("NORMAL: {} is the active member of {}", port(own), bond(own)?)
         }
         NotedDecision::UnparsedVlanTag => {
             "NORMAL: the packet has a VLAN tag that was not parsed: dropped".to_owned()
@@ -76,20 +78,38 @@ fn text(decision: NotedDecision, names: &BridgeNames) -> Option<String> {
         NotedDecision::SourceIsDestination(address) => {
             format!("NORMAL: source and destination are both {}: dropped", mac(address))
         }
-        NotedDecision::LearnedOnIngressPort { port: own, vlan } => format!(
-            "NORMAL: the destination was learned on {}, the ingress port, in VLAN {vlan}: dropped",
-            port(own)
-        ),
+        NotedDecision::LearnedOnIngressPort { port: own, vlan } => {
+            learned_on_ingress(&port(own), bond(own), vlan)
+        }
         NotedDecision::Learned { port: own, vlan } => {
             format!("NORMAL: the destination was learned on {} in VLAN {vlan}", port(own))
         }
-        NotedDecision::Flood { vlan, is_group: true } => {
-            format!("NORMAL: the destination is a group address: flooded in VLAN {vlan}")
-        }
-        NotedDecision::Flood { vlan, is_group: false } => {
-            format!("NORMAL: the destination is unknown: flooded in VLAN {vlan}")
+        NotedDecision::Flood { vlan, is_group } => {
+            let is = if is_group { "a group address" } else { "unknown" };
+            format!("NORMAL: the destination is {is}: flooded in VLAN {vlan}")
         }
     })
+}
+
+/// Returns a VLAN that a port does not accept as text.
+fn vlan_not_allowed(port: &str, vlan: u16, mode: VlanMode) -> String {
+    let frame = if vlan == 0 { "untagged".to_owned() } else { format!("tagged with VLAN {vlan}") };
+    let accepts = match mode {
+        VlanMode::Access(own) => format!("is an access port of VLAN {own}"),
+        VlanMode::Trunk | VlanMode::NativeTagged(_) | VlanMode::NativeUntagged(_) => {
+            format!("does not carry VLAN {vlan}")
+        }
+    };
+    format!("NORMAL: the packet is {frame}, and {port} {accepts}: dropped")
+}
+
+/// Returns a destination at the ingress port, or at its bond, as text.
+fn learned_on_ingress(port: &str, bond: Option<String>, vlan: u16) -> String {
+    let ingress = match bond {
+        Some(bond) => format!("a member of {bond}, on which the packet arrived"),
+        None => "the ingress port".to_owned(),
+    };
+    format!("NORMAL: the destination was learned on {port}, {ingress}, in VLAN {vlan}: dropped")
 }
 
 /// Returns a copy of a mirror as text.

@@ -13,8 +13,8 @@ use crate::{
     id::BridgeId,
 };
 
-/// Names of generated ports, and one that no bridge has.
-const PORTS: &[&str] = &["p1", "p2", "p3", "p4", "p5", "none"];
+/// Names of generated ports and bonds, and one that no bridge has.
+const PORTS: &[&str] = &["p1", "p2", "p3", "p4", "p5", "b1", "b2", "none"];
 
 /// VLANs that tags of generated packets name, none, and one that no packet names.
 const VLANS: &[u16] = &[0, 5, 7];

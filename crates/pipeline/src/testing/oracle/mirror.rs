@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use shunt_flow::{FieldId, FlowKey};
+use shunt_flow::{FieldId, FlowKey, PortNo};
 
 use super::{normal::belongs, walker::Walker};
 use crate::{
@@ -18,8 +18,10 @@ use crate::{
 impl WorldBridge {
     /// Returns whether copies of a mirror leave on a port.
     pub(in crate::testing) fn is_mirror_output(&self, port: &PortInfo) -> bool {
-        let is_output = |mirror: &Mirror| mirror.output == MirrorOutput::Port(port.name.clone());
-        self.mirrors.iter().any(is_output)
+        self.mirrors.iter().any(|mirror| match &mirror.output {
+            MirrorOutput::Port(name) => names_of(port).contains(name),
+            MirrorOutput::Vlan(_) => false,
+        })
     }
 
     /// Forgets the addresses at outputs of mirrors.
@@ -29,10 +31,31 @@ impl WorldBridge {
         self.macs.retain(|_, (port, _)| !outputs.contains(port));
     }
 
+    /// Returns the ports, at most one, on which copies to a port or bond leave.
+    fn outputs(&self, name: &str) -> Vec<PortInfo> {
+        let is_output = |port: &&PortInfo| {
+            names_of(port).iter().any(|own| own == name)
+                && self.egress(port.number) == Some(port.number)
+        };
+        self.ports.iter().filter(is_output).cloned().collect()
+    }
+
+    /// Returns the port or the VLAN where copies leave.
+    ///
+    /// A bond may be named by its member.
+    fn place(&self, output: &MirrorOutput) -> (Vec<PortNo>, u16) {
+        match output {
+            MirrorOutput::Port(name) => {
+                (self.outputs(name).iter().map(|port| port.number).collect(), 0)
+            }
+            MirrorOutput::Vlan(vlan) => (Vec::new(), *vlan),
+        }
+    }
+
     /// Returns the mirrors that have an output, with their indices.
     fn active(&self) -> Vec<(usize, &Mirror)> {
         let has_output = |mirror: &Mirror| match &mirror.output {
-            MirrorOutput::Port(name) => self.ports.iter().any(|port| port.name == *name),
+            MirrorOutput::Port(name) => !self.outputs(name).is_empty(),
             MirrorOutput::Vlan(_) => true,
         };
         self.mirrors.iter().enumerate().filter(|(_, mirror)| has_output(mirror)).collect()
@@ -52,7 +75,9 @@ impl Walker<'_> {
         let Some(port) = ingress else { return Ok(()) };
         self.mirror(port, |ports| match ports {
             MirroredPorts::All => true,
-            MirroredPorts::Named { received, .. } => received.contains(&port.name),
+            MirroredPorts::Named { received, .. } => {
+                names_of(port).iter().any(|name| received.contains(name))
+            }
         })
     }
 
@@ -60,7 +85,9 @@ impl Walker<'_> {
     pub(super) fn mirror_sent(&mut self, port: &PortInfo) -> Result<(), TraversalError> {
         self.mirror(port, |ports| match ports {
             MirroredPorts::All => true,
-            MirroredPorts::Named { sent, .. } => sent.contains(&port.name),
+            MirroredPorts::Named { sent, .. } => {
+                names_of(port).iter().any(|name| sent.contains(name))
+            }
         })
     }
 
@@ -86,19 +113,20 @@ impl Walker<'_> {
             if !selects(&mirror.ports) || !is_selected || self.mirrored.contains(&index) {
                 continue;
             }
-            let same = bridge.active().into_iter().filter(|(_, own)| own.output == mirror.output);
+            let place = |own: &Mirror| bridge.place(&own.output);
+            let same = bridge.active().into_iter().filter(|(_, own)| place(own) == place(mirror));
             self.mirrored.extend(same.map(|(index, _)| index));
             let mut ports = bridge.ports.clone();
             ports.sort_by_key(|port| port.number);
             match &mirror.output {
                 MirrorOutput::Port(name) => {
-                    ports.retain(|port| port.name == *name);
-                    self.send_copies(mirror, &ports, vlan)?;
+                    self.send_copies(mirror, &bridge.outputs(name), vlan)?;
                 }
                 MirrorOutput::Vlan(output) if vlan != *output && !is_reserved => {
                     let is_tagged_twice = tags.get(1).is_some_and(|id| *id != 0);
                     ports.retain(|port| {
                         port.kind != PortKind::Unbound
+                            && bridge.egress(port.number) == Some(port.number)
                             && belongs(port, *output)
                             && !bridge.is_mirror_output(port)
                             && !(is_tagged_twice && matches!(port.vlans.mode, VlanMode::Access(_)))
@@ -129,6 +157,12 @@ impl Walker<'_> {
         }
         Ok(())
     }
+}
+
+/// Returns the names by which mirrors select a port: its own, and that of its bond.
+fn names_of(port: &PortInfo) -> Vec<String> {
+    let bond = port.bond.as_ref().map(|member| member.bond.to_string());
+    bond.into_iter().chain([port.name.clone()]).collect()
 }
 
 /// The mirrors that have copied a packet, by their indices.

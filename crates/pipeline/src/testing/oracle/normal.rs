@@ -41,9 +41,14 @@ impl Walker<'_> {
         if !is_from_controller && target[..5] == [0x01, 0x80, 0xc2, 0, 0] && target[5] < 16 {
             return Ok(());
         }
-        let macs = &self.world.bridges[&bridge].macs;
+        let own = &self.world.bridges[&bridge];
+        if !is_from_controller && own.egress(ingress) != Some(ingress) {
+            return Ok(());
+        }
+        let macs = &own.macs;
+        let is_here = |port: &PortNo| own.logical(*port) == own.logical(ingress);
         if !is_from_controller && source[0] & 1 == 0 {
-            if macs.get(&(vlan, source)).is_some_and(|(port, _)| *port == ingress) {
+            if macs.get(&(vlan, source)).is_some_and(|(port, _)| is_here(port)) {
                 self.halves.refresh(Refreshed::Mac(bridge, vlan, source));
             } else {
                 let sighting = MacSighting { bridge, vlan, mac: source, port: ingress };
@@ -59,7 +64,8 @@ impl Walker<'_> {
         let has_second = self.packet.tags.get(1).is_some_and(|(_, tci)| tci & 0xfff != 0);
         for port in ports {
             let is_meant = match known {
-                Some(number) => port.number == number,
+                Some(number) => own.egress(number) == Some(port.number) && !is_here(&number),
+                None if self.is_left_out(&port, ingress) => false,
                 None if self.world.bridges[&bridge].is_mirror_output(&port) => false,
                 None if has_second && matches!(port.vlans.mode, VlanMode::Access(_)) => false,
                 None => !port.config.no_flood && belongs(&port, vlan),

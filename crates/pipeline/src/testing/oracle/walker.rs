@@ -466,7 +466,8 @@ impl<'w> Walker<'w> {
                 let mut ports = self.world.bridges[&self.id()].ports.clone();
                 ports.sort_by_key(|info| info.number);
                 for info in ports {
-                    let skips = port == PortNo::FLOOD && info.config.no_flood;
+                    let skips = port == PortNo::FLOOD
+                        && (info.config.no_flood || self.is_left_out(&info, ingress));
                     if !skips && info.number != ingress && !self.has_exited {
                         self.send(info.number, None)?;
                     }

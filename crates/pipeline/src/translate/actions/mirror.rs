@@ -167,6 +167,7 @@ pub(in crate::translate) fn mirror_flood<'a>(
     let Some(port) = flood.rest.next() else { return Ok(()) };
     let MirrorFlood { mirrors, mirror, vlan, is_counted, .. } = *flood;
     let is_reached = port.kind != PortKind::Unbound
+        && !port.is_backup()
         && port.vlans.carries(vlan)
         && !mirrors.is_output(port.number)
         && !(is_access(port) && has_inner_vlan(egress))

@@ -9,6 +9,8 @@
 //! * The source address is learned; if it is known on this port, hits refresh it.
 //! * The packet goes to the port of its destination address, or is flooded to every port of its
 //!   VLAN; never to its ingress port.
+//! * The members of a bond are one port. Packets leave on its active member. Those that arrive on
+//!   another member are dropped.
 //! * On each port it has the tag of its VLAN or none, as the port requires. A priority stays, in a
 //!   tag of its own if necessary, unless the port removes the tag of its own VLAN.
 
@@ -60,13 +62,19 @@ pub(super) fn normal(egress: &mut Egress<'_, '_>) -> Result<(), TraversalError> 
         egress.note(NotedDecision::UnparsedVlanTag);
         return Ok(());
     }
-    let Some((vlan, learns)) = admit(egress, ingress) else { return Ok(()) };
-    if learns && is_reserved(target) {
+    let Some((vlan, arrived)) = admit(egress, ingress) else { return Ok(()) };
+    if arrived.is_some() && is_reserved(target) {
         egress.note(NotedDecision::ReservedDestination(bytes(target)));
         return Ok(());
     }
-    if learns && source & GROUP_ADDRESS == 0 {
-        learn_source(egress, vlan, bytes(source), ingress)?;
+    if let Some(port) = arrived.filter(|port| port.is_backup()) {
+        egress.note(NotedDecision::BondMemberInactive(port.number));
+        return Ok(());
+    }
+    if let Some(port) = arrived
+        && source & GROUP_ADDRESS == 0
+    {
+        learn_source(egress, vlan, bytes(source), port)?;
         // Source and destination are one address, so its port is the ingress port.
         if source == target {
             egress.note(NotedDecision::SourceIsDestination(bytes(source)));
@@ -79,16 +87,7 @@ pub(super) fn normal(egress: &mut Egress<'_, '_>) -> Result<(), TraversalError> 
             egress.note(NotedDecision::LearnedOnIngressPort { port, vlan });
             Ok(())
         }
-        Some(port) => match egress.bridge.find_port(port, &mut egress.packet.recorder) {
-            Some(found) => {
-                egress.note(NotedDecision::Learned { port, vlan });
-                send_tagged(egress, found, vlan)
-            }
-            None => {
-                egress.note(NotedDecision::OutputPortMissing(port));
-                Ok(())
-            }
-        },
+        Some(port) => send_learned(egress, port, vlan, arrived),
         None => {
             egress.note(NotedDecision::Flood { vlan, is_group: target & GROUP_ADDRESS != 0 });
             let rest = egress.bridge.all_ports(&mut egress.packet.recorder).iter();
@@ -96,6 +95,31 @@ pub(super) fn normal(egress: &mut Egress<'_, '_>) -> Result<(), TraversalError> 
             Ok(())
         }
     }
+}
+
+/// Sends to the port of a learned address, or to the active member of its bond.
+fn send_learned(
+    egress: &mut Egress<'_, '_>,
+    number: PortNo,
+    vlan: u16,
+    arrived: Option<&PortInfo>,
+) -> Result<(), TraversalError> {
+    let Some(port) = egress.bridge.find_port(number, &mut egress.packet.recorder) else {
+        egress.note(NotedDecision::OutputPortMissing(number));
+        return Ok(());
+    };
+    if arrived.is_some_and(|own| own.is_one_with(port)) {
+        egress.note(NotedDecision::LearnedOnIngressPort { port: number, vlan });
+        return Ok(());
+    }
+    egress.note(NotedDecision::Learned { port: number, vlan });
+    let Some(bond) = port.bond_name() else { return send_tagged(egress, port, vlan) };
+    let Some(member) = egress.bridge.active_member(bond, &mut egress.packet.recorder) else {
+        egress.note(NotedDecision::BondWithoutMember(number));
+        return Ok(());
+    };
+    egress.note(NotedDecision::BondMemberChosen(member.number));
+    send_tagged(egress, member, vlan)
 }
 
 /// Sends to the next port of a flood, and puts the rest back on the agenda.
@@ -108,21 +132,34 @@ pub(in crate::translate) fn normal_flood<'a>(
     egress.agenda.push(AgendaStep::NormalFlood(flood));
     let is_reached = port.number != ingress
         && !port.config.no_flood
+        && port
+            .bond
+            .as_ref()
+            .is_none_or(|own| own.is_active && !shares_bond(egress, ingress, port))
         && port.kind != PortKind::Unbound
         && port.vlans.carries(vlan)
         && !egress.bridge.is_mirror_output(port.number)
         && !(is_tagged_twice(egress.packet) && is_access(port));
+    if is_reached && port.bond.is_some() {
+        egress.note(NotedDecision::BondMemberChosen(port.number));
+    }
     if is_reached { send_tagged(egress, port, vlan) } else { Ok(()) }
 }
 
-/// Returns the VLAN of the packet, and whether its source address is learned.
+/// Returns whether the port with a number is a member of the bond of another.
+fn shares_bond(egress: &mut Egress<'_, '_>, number: PortNo, port: &PortInfo) -> bool {
+    let other = egress.bridge.find_port(number, &mut egress.packet.recorder);
+    other.is_some_and(|own| own.is_one_with(port))
+}
+
+/// Returns the VLAN of the packet, and its ingress port.
 ///
 /// `None` if the ingress port drops it. A packet of a controller has no ingress port, and every
 /// VLAN is accepted.
-fn admit(egress: &mut Egress<'_, '_>, ingress: PortNo) -> Option<(u16, bool)> {
+fn admit<'a>(egress: &mut Egress<'_, 'a>, ingress: PortNo) -> Option<(u16, Option<&'a PortInfo>)> {
     let id = vlan_id(egress.packet);
     if matches!(ingress, PortNo::CONTROLLER | PortNo::ANY) {
-        return Some((id, false));
+        return Some((id, None));
     }
     let Some(port) = egress.bridge.find_port(ingress, &mut egress.packet.recorder) else {
         egress.note(NotedDecision::UnknownIngressPort(ingress));
@@ -137,22 +174,29 @@ fn admit(egress: &mut Egress<'_, '_>, ingress: PortNo) -> Option<(u16, bool)> {
         let (port, mode) = (port.number, port.vlans.mode);
         egress.note(NotedDecision::VlanNotAllowed { port, vlan: id, mode });
     }
-    admitted.map(|vlan| (vlan, true))
+    admitted.map(|vlan| (vlan, Some(port)))
 }
 
 fn learn_source(
     egress: &mut Egress<'_, '_>,
     vlan: u16,
     mac: [u8; 6],
-    port: PortNo,
+    port: &PortInfo,
 ) -> Result<(), TraversalError> {
     match egress.bridge.find_mac(vlan, mac, &mut egress.packet.recorder) {
-        Some(known) if known.port == port => egress.requests.refresh(Refresh::Mac(known.clone())),
+        Some(known) if is_at(egress, known.port, port) => {
+            egress.requests.refresh(Refresh::Mac(known.clone()))
+        }
         _ => {
-            let bridge = egress.bridge.id();
+            let (bridge, port) = (egress.bridge.id(), port.number);
             egress.requests.learn(Learning::Mac(MacSighting { bridge, vlan, mac, port }))
         }
     }
+}
+
+/// Returns whether the port `known` of an address is one with `port`.
+fn is_at(egress: &mut Egress<'_, '_>, known: PortNo, port: &PortInfo) -> bool {
+    known == port.number || port.bond.is_some() && shares_bond(egress, known, port)
 }
 
 /// Sends the packet with the tag that its VLAN has on the wire of a port.

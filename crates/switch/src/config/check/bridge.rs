@@ -33,7 +33,39 @@ impl BridgeOptions {
                 return Err(ConfigError::at("number", problem).within("ports", index));
             }
         }
+        self.check_bonds()?;
         self.check_mirrors()
+    }
+
+    /// Checks the bonds, each alone, for its name and for its members.
+    fn check_bonds(&self) -> Result<(), ConfigError> {
+        for (index, bond) in self.bonds.iter().enumerate() {
+            bond.check().map_err(|error| error.within("bonds", index))?;
+            let error = |key, problem| {
+                let problem = SwitchError::BondSetting { bond: bond.name.clone(), problem };
+                Err(ConfigError::at(key, problem).within("bonds", index))
+            };
+            let others = || self.bonds.iter().take(index);
+            let is_port = self.ports.iter().any(|port| port.name == bond.name);
+            if is_port || self.name == bond.name || others().any(|own| own.name == bond.name) {
+                return error("name", "a bridge, port or bond has this name: choose another name");
+            }
+            if bond.members.contains(&self.name) {
+                return error(
+                    "members",
+                    "the local port of a bridge cannot be a member: remove it",
+                );
+            }
+            if others().any(|own| own.members.iter().any(|name| bond.members.contains(name))) {
+                return error("members", "a member is in another bond already: remove it from one");
+            }
+            for (at, port) in self.ports.iter().enumerate() {
+                if let Some(error) = port.bond_mistake(bond) {
+                    return Err(error.within("ports", at));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Checks the mirrors, each alone and for its name.
@@ -123,7 +155,10 @@ fn mac_of_name(name: &str) -> [u8; 6] {
 
 #[cfg(test)]
 mod tests {
+    use std::slice::from_ref;
+
     use super::*;
+    use crate::config::BondOptions;
 
     #[test]
     fn a_bridge_without_ids_has_the_same_ones_in_every_run() {
@@ -133,6 +168,37 @@ mod tests {
         assert_ne!(bridge.datapath_id().unwrap(), 0);
         let given = BridgeOptions { datapath_id: "00000000000000c1".into(), ..bridge };
         assert_eq!(given.datapath_id().unwrap(), 0xc1);
+    }
+
+    #[test]
+    fn members_of_bonds_belong_to_one_bond() {
+        let bond = |name: &str, members: &[&str]| BondOptions {
+            name: name.into(),
+            members: members.iter().map(|name| (*name).to_owned()).collect(),
+            ..BondOptions::default()
+        };
+        let check = |bonds: &[BondOptions], ports: &[PortOptions]| {
+            let (bonds, ports) = (bonds.to_vec(), ports.to_vec());
+            let bridge = BridgeOptions { name: "br0".into(), bonds, ports, ..Default::default() };
+            bridge.check().map_or_else(|error| error.to_string(), |()| "fine".to_owned())
+        };
+        let (one, two) = (bond("b1", &["p1", "p2"]), bond("b2", &["p3", "p4"]));
+        let port = PortOptions { name: "p1".into(), ..PortOptions::default() };
+        assert_eq!(check(&[one.clone(), two], from_ref(&port)), "fine");
+        let twice = check(&[one.clone(), bond("b2", &["p2", "p3"])], &[]);
+        assert!(twice.starts_with("bonds[1].members: bond b2: a member is in another"), "{twice}");
+        for name in ["b1", "br0", "p9"] {
+            let port = PortOptions { name: "p9".into(), ..PortOptions::default() };
+            let same = check(&[one.clone(), bond(name, &["p3", "p4"])], &[port]);
+            assert!(same.starts_with("bonds[1].name: bond"), "{same}");
+        }
+        let local = check(&[bond("b1", &["p1", "br0"])], &[]);
+        assert!(local.starts_with("bonds[0].members: "), "{local}");
+        let tagged = check(from_ref(&one), &[PortOptions { tag: Some(5), ..port.clone() }]);
+        assert!(tagged.starts_with("ports[0].tag: port p1: its VLANs are those"), "{tagged}");
+        let patch = PortOptions { kind: PortType::Patch, peer: "q".into(), ..port };
+        let patch = check(&[one], &[patch]);
+        assert!(patch.starts_with("ports[0].type: port p1: a patch port"), "{patch}");
     }
 
     #[test]

@@ -4,7 +4,9 @@ use shunt_datapath::port::af_packet::AfPacket;
 
 use super::{check_mtu, check_name};
 use crate::{
-    config::{ConfigError, PortOptions, PortType, PortVlanMode, Repeat, SocketMode, XdpMode},
+    config::{
+        BondOptions, ConfigError, PortOptions, PortType, PortVlanMode, Repeat, SocketMode, XdpMode,
+    },
     error::SwitchError,
 };
 
@@ -24,8 +26,29 @@ impl PortOptions {
         self.mistake().map_err(|error| *error.problem)
     }
 
+    /// Returns the mistake of this port as a member of a bond, if it is one.
+    pub(crate) fn bond_mistake(&self, bond: &BondOptions) -> Option<ConfigError> {
+        let has_vlans = self.vlan_mode.is_some() || self.tag.is_some() || !self.trunks.is_empty();
+        let (key, problem) = if !bond.members.contains(&self.name) {
+            return None;
+        } else if self.kind == PortType::Patch {
+            ("type", "a patch port cannot be a member of a bond: remove it from the bond")
+        } else if has_vlans {
+            let key = match (self.tag, self.vlan_mode) {
+                (Some(_), _) => "tag",
+                (None, Some(_)) => "vlan_mode",
+                (None, None) => "trunks",
+            };
+            (key, "its VLANs are those of its bond: remove the key, and set it in the bond")
+        } else {
+            return None;
+        };
+        let port = self.name.clone();
+        Some(ConfigError::at(key, SwitchError::PortSetting { port, problem }))
+    }
+
     /// Checks like [`Self::check`], and returns the place of the mistake.
-    pub(super) fn mistake(&self) -> Result<(), ConfigError> {
+    pub(in crate::config) fn mistake(&self) -> Result<(), ConfigError> {
         check_name(&self.name).map_err(|problem| ConfigError::at("name", problem))?;
         if self.number > shunt_flow::PortNo::MAX.number() {
             return Err(ConfigError::at("number", SwitchError::NumberRange(self.number)));

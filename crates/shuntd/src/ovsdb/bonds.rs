@@ -1,0 +1,59 @@
+//! Bonds as the rows of a database describe them: rows of `Port` with several interfaces.
+
+use shunt_ovsdb::{DatabaseSnapshot, RowView};
+use shunt_switch::config::{BondOptions, PortOptions};
+
+/// Reads the bond of a row of `Port` with these interfaces.
+///
+/// `vlans` are those of the row. Members are sorted by name, because a set of rows has no order.
+///
+/// # Errors
+///
+/// The reason why the row is no bond of this switch.
+pub(super) fn bond(
+    row: RowView<'_>,
+    interfaces: &[RowView<'_>],
+    vlans: &PortOptions,
+) -> Result<BondOptions, String> {
+    let name = row.string("name").unwrap_or_default();
+    match row.string("bond_mode") {
+        None | Some("active-backup") => {}
+        Some(mode) => {
+            return Err(format!("bond_mode {mode} is not supported: use active-backup"));
+        }
+    }
+    if let Some(lacp @ ("active" | "passive")) = row.string("lacp") {
+        return Err(format!("lacp {lacp} is not supported: set lacp to off"));
+    }
+    if row.boolean("bond_fake_iface") == Some(true) {
+        return Err("bond_fake_iface is not supported: set it to false".to_owned());
+    }
+    let names = interfaces.iter().filter_map(|interface| interface.string("name"));
+    let mut members: Vec<String> = names.map(str::to_owned).collect();
+    members.sort_unstable();
+    let primary = row.entry("other_config", "bond-primary").unwrap_or_default();
+    let delay = |column| {
+        let value = row.integer(column).and_then(|own| u32::try_from(own).ok());
+        value.unwrap_or_default()
+    };
+    Ok(BondOptions {
+        name: name.to_owned(),
+        // As in Open vSwitch, a name that is not that of a member has no effect.
+        primary: Some(primary.to_owned()).filter(|own| members.contains(own)).unwrap_or_default(),
+        members,
+        updelay_ms: delay("bond_updelay"),
+        downdelay_ms: delay("bond_downdelay"),
+        vlan_mode: vlans.vlan_mode,
+        tag: vlans.tag,
+        trunks: vlans.trunks.clone(),
+        ..BondOptions::default()
+    })
+}
+
+/// Returns the interfaces of a row of `Port`.
+pub(super) fn interfaces<'a>(
+    snapshot: &'a DatabaseSnapshot,
+    port: RowView<'a>,
+) -> Vec<RowView<'a>> {
+    port.uuids("interfaces").filter_map(|uuid| snapshot.row("Interface", uuid)).collect()
+}

@@ -1,0 +1,56 @@
+//! The bonds of a switch, for programs.
+
+use crate::{
+    config::BondOptions, control::bonds::BondMemberChange, error::SwitchError, switch::Switch,
+};
+
+impl Switch {
+    /// Adds a bond to a bridge.
+    ///
+    /// Members that do not exist yet are used once they are added.
+    ///
+    /// # Errors
+    ///
+    /// If the bridge does not exist, the name is in use, or a value is not valid.
+    pub async fn add_bond(&self, bridge: &str, bond: BondOptions) -> Result<(), SwitchError> {
+        self.control.structure().await.add_bond(bridge, bond).await
+    }
+
+    /// Removes a bond of a bridge; its members stay as ports.
+    ///
+    /// # Errors
+    ///
+    /// If the bridge or the bond does not exist.
+    pub async fn remove_bond(&self, bridge: &str, name: &str) -> Result<(), SwitchError> {
+        self.control.structure().await.remove_bond(bridge, name).await
+    }
+
+    /// Replaces the bonds of a bridge.
+    ///
+    /// Returns when no packet uses the old ones. A bond with an old name keeps its active member.
+    ///
+    /// # Errors
+    ///
+    /// If the bridge does not exist, or a value is not valid; then nothing changes.
+    pub async fn set_bonds(
+        &self,
+        bridge: &str,
+        bonds: Vec<BondOptions>,
+    ) -> Result<(), SwitchError> {
+        self.control.structure().await.set_bonds(bridge, bonds).await
+    }
+
+    /// Changes a member of a bond, and returns when every packet follows the change.
+    ///
+    /// # Errors
+    ///
+    /// If the bond or the member does not exist, or a disabled member should become active.
+    pub async fn change_bond_member(
+        &self,
+        bond: &str,
+        member: &str,
+        change: BondMemberChange,
+    ) -> Result<(), SwitchError> {
+        self.control.structure().await.change_bond_member(bond, member, change).await
+    }
+}

@@ -1,0 +1,159 @@
+//! The configuration of bonds.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use super::{PortOptions, PortVlanMode};
+use crate::{config::ConfigError, error::SwitchError};
+
+/// The options of a bond: several ports of a bridge that `NORMAL` uses as one.
+///
+/// A member that does not exist carries no packets until it is added.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct BondOptions {
+    /// Name: at most 15 bytes, not the name of a bridge or port.
+    pub name: String,
+    /// Choice of the member that sends a packet.
+    pub mode: BondMode,
+    /// Names of the ports of the bond, at least two.
+    pub members: Vec<String>,
+    /// Member that is active whenever it is enabled; empty: none is preferred.
+    pub primary: String,
+    /// Milliseconds for which a link must stay up before its member is enabled.
+    pub updelay_ms: u32,
+    /// Milliseconds for which a link must stay down before its member is disabled.
+    pub downdelay_ms: u32,
+    /// VLAN mode of all members, as of a port.
+    pub vlan_mode: Option<PortVlanMode>,
+    /// VLAN of all members, as of a port.
+    pub tag: Option<u16>,
+    /// VLANs that all members carry, as of a port.
+    pub trunks: Vec<u16>,
+}
+
+/// How a bond chooses the member that sends a packet (`bond_mode` of OVSDB).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BondMode {
+    /// One member is active. Another one replaces it when it loses its link.
+    #[default]
+    ActiveBackup,
+    /// By the source address and the VLAN; refused.
+    BalanceSlb,
+    /// By the addresses and ports, with LACP; refused.
+    BalanceTcp,
+}
+
+impl BondMode {
+    /// Returns the name, which is that of Open vSwitch.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ActiveBackup => "active-backup",
+            Self::BalanceSlb => "balance-slb",
+            Self::BalanceTcp => "balance-tcp",
+        }
+    }
+}
+
+impl BondOptions {
+    /// Checks the options that concern this bond alone.
+    ///
+    /// # Errors
+    ///
+    /// The first mistake, with its key.
+    pub(in crate::config) fn check(&self) -> Result<(), ConfigError> {
+        let wrong = |key, problem| {
+            let bond = self.name.clone();
+            Err(ConfigError::at(key, SwitchError::BondSetting { bond, problem }))
+        };
+        super::check::check_name(&self.name).map_err(|problem| ConfigError::at("name", problem))?;
+        match self.mode {
+            BondMode::ActiveBackup => {}
+            BondMode::BalanceSlb => {
+                return wrong("mode", "`balance-slb` is not supported: use `active-backup`");
+            }
+            BondMode::BalanceTcp => {
+                return wrong("mode", "`balance-tcp` is not supported: use `active-backup`");
+            }
+        }
+        let different: BTreeSet<_> = self.members.iter().collect();
+        if different.len() != self.members.len() {
+            return wrong("members", "a port is in `members` twice: remove one of them");
+        }
+        if self.members.len() < 2 {
+            return wrong("members", "give it at least two `members`");
+        }
+        if self.members.contains(&self.name) {
+            return wrong("name", "a member has the same name: choose another name");
+        }
+        if !self.primary.is_empty() && !self.members.contains(&self.primary) {
+            return wrong("primary", "`primary` is not among its `members`: add it there");
+        }
+        self.as_port().mistake()
+    }
+
+    /// Returns a port with the VLANs of the bond.
+    pub(crate) fn as_port(&self) -> PortOptions {
+        PortOptions {
+            name: self.name.clone(),
+            vlan_mode: self.vlan_mode,
+            tag: self.tag,
+            trunks: self.trunks.clone(),
+            ..PortOptions::default()
+        }
+    }
+
+    /// Returns the time for which a link must stay as it is, up or down.
+    pub(crate) fn delay(&self, is_up: bool) -> Duration {
+        let delay = if is_up { self.updelay_ms } else { self.downdelay_ms };
+        Duration::from_millis(delay.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bond() -> BondOptions {
+        BondOptions {
+            name: "bond0".into(),
+            members: vec!["p1".into(), "p2".into()],
+            ..BondOptions::default()
+        }
+    }
+
+    fn text(bond: &BondOptions) -> String {
+        bond.check().map_or_else(|error| error.to_string(), |()| "fine".to_owned())
+    }
+
+    #[test]
+    fn a_mistake_names_its_key() {
+        assert_eq!(text(&bond()), "fine");
+        let members = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        for (options, key) in [
+            (BondOptions { name: String::new(), ..bond() }, "name"),
+            (BondOptions { name: "p1".into(), ..bond() }, "name"),
+            (BondOptions { members: members(&["p1"]), ..bond() }, "members"),
+            (BondOptions { members: members(&["p1", "p2", "p1"]), ..bond() }, "members"),
+            (BondOptions { primary: "p3".into(), ..bond() }, "primary"),
+            (BondOptions { mode: BondMode::BalanceTcp, ..bond() }, "mode"),
+            (BondOptions { tag: Some(5000), ..bond() }, "tag"),
+            (BondOptions { tag: Some(5), trunks: vec![6], ..bond() }, "trunks"),
+        ] {
+            let error = text(&options);
+            assert!(
+                error.starts_with(&format!("{key}: ")) || error.starts_with(&format!("{key} =")),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_mode_that_is_missing_is_refused_with_the_one_that_exists() {
+        let error = text(&BondOptions { mode: BondMode::BalanceSlb, ..bond() });
+        assert_eq!(error, "mode: bond bond0: `balance-slb` is not supported: use `active-backup`");
+    }
+}

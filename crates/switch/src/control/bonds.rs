@@ -1,0 +1,124 @@
+//! Changes of bonds, by configuration and by operators.
+
+use std::collections::BTreeSet;
+
+use shunt_pipeline::BridgeId;
+use tracing::info;
+
+use super::structure::Structure;
+use crate::{
+    config::{BondOptions, BridgeOptions},
+    error::SwitchError,
+    ports::registry::{BridgeState, listed},
+};
+
+/// A change of a member of a bond that an operator makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BondMemberChange {
+    /// Makes the member the active one.
+    Activate,
+    /// Enables the member without its delay, until its link changes.
+    Enable,
+    /// Disables the member without its delay, until its link changes.
+    Disable,
+}
+
+impl Structure {
+    /// Adds a bond to a bridge.
+    pub(crate) async fn add_bond(
+        &self,
+        bridge: &str,
+        bond: BondOptions,
+    ) -> Result<(), SwitchError> {
+        let (id, before) = self.bridge_with_bonds(bridge)?;
+        let mistake =
+            self.bridges.lock().by_id(id).and_then(|own| {
+                own.ports.values().find_map(|port| port.settings.bond_mistake(&bond))
+            });
+        if let Some(mistake) = mistake {
+            return Err(*mistake.problem);
+        }
+        self.set_bonds(bridge, [before.bonds, vec![bond]].concat()).await
+    }
+
+    /// Removes a bond of a bridge; its members stay as ports.
+    pub(crate) async fn remove_bond(&self, bridge: &str, name: &str) -> Result<(), SwitchError> {
+        let mut bonds = self.bridge_with_bonds(bridge)?.1.bonds;
+        let Some(index) = bonds.iter().position(|own| own.name == name) else {
+            let known = listed(bonds.iter().map(|own| own.name.as_str()));
+            return Err(SwitchError::NoSuchBond { name: name.to_owned(), known });
+        };
+        bonds.remove(index);
+        self.set_bonds(bridge, bonds).await
+    }
+
+    /// Replaces the bonds of a bridge.
+    ///
+    /// Returns when no packet uses the old ones. A bond with an old name keeps its active member.
+    pub(crate) async fn set_bonds(
+        &self,
+        bridge: &str,
+        bonds: Vec<BondOptions>,
+    ) -> Result<(), SwitchError> {
+        let (id, before) = self.bridge_with_bonds(bridge)?;
+        let after = BridgeOptions { bonds, ..before.clone() };
+        if after == before {
+            return Ok(());
+        }
+        after.check().map_err(|error| *error.problem)?;
+        self.check_bond_names(&before, &after)?;
+        self.bridges.lock().set_options(id, after.clone())?;
+        let names = |own: &BridgeOptions| {
+            own.bonds.iter().map(|bond| bond.name.clone()).collect::<BTreeSet<_>>()
+        };
+        let (old, new) = (names(&before), names(&after));
+        for name in old.difference(&new) {
+            info!("bond {name}: removed from {bridge}");
+        }
+        for bond in after.bonds.iter().filter(|bond| !before.bonds.contains(bond)) {
+            let done = if old.contains(&bond.name) { "changed on" } else { "added to" };
+            info!(members = bond.members.join(","), "bond {}: {done} {bridge}", bond.name);
+        }
+        self.bridges.publish_ports();
+        self.plane.adopted_newest().await;
+        Ok(())
+    }
+
+    /// Changes a member of a bond, and returns when every packet follows the change.
+    pub(crate) async fn change_bond_member(
+        &self,
+        bond: &str,
+        member: &str,
+        change: BondMemberChange,
+    ) -> Result<(), SwitchError> {
+        self.bridges.lock().change_bond_member(bond, member, change)?;
+        self.bridges.publish_ports();
+        self.plane.adopted_newest().await;
+        Ok(())
+    }
+
+    /// Refuses a new bond with the name of a bridge, port or bond of the switch.
+    fn check_bond_names(
+        &self,
+        before: &BridgeOptions,
+        after: &BridgeOptions,
+    ) -> Result<(), SwitchError> {
+        let bridges = self.bridges.lock();
+        let is_new =
+            |bond: &&BondOptions| !before.bonds.iter().any(|other| other.name == bond.name);
+        for BondOptions { name, .. } in after.bonds.iter().filter(is_new) {
+            let has_name = |own: &&BridgeState| own.port_names().contains(name.as_str());
+            if let Some(bridge) = bridges.iter().find(has_name) {
+                let (bond, bridge) = (name.clone(), bridge.settings.name.clone());
+                return Err(SwitchError::BondNameTaken { bond, bridge });
+            }
+        }
+        Ok(())
+    }
+
+    fn bridge_with_bonds(&self, name: &str) -> Result<(BridgeId, BridgeOptions), SwitchError> {
+        let bridges = self.bridges.lock();
+        let bridge = bridges.find(name)?;
+        Ok((bridge.id, bridge.settings.clone()))
+    }
+}

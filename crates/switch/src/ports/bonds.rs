@@ -1,0 +1,319 @@
+//! The state of a bond: its enabled members, and the active one.
+//!
+//! The rules are those of Open vSwitch. A member is enabled while its link is up; `updelay_ms` and
+//! `downdelay_ms` delay a change. The active member is the primary one if it is enabled. Otherwise it
+//! stays as long as it is enabled, and then the first enabled member follows. If no member is enabled,
+//! one that waits for `updelay_ms` is enabled at once.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use shunt_pipeline::{BridgeId, Time};
+use tokio::sync::Notify;
+
+use crate::config::BondOptions;
+
+/// The state of a bond.
+#[derive(Debug, Default)]
+pub(crate) struct BondState {
+    members: BTreeMap<String, MemberState>,
+    active: Option<String>,
+    /// The active member in the last event.
+    reported: Option<String>,
+}
+
+/// The state of a member of a bond.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MemberState {
+    /// True if the link is up.
+    pub(crate) link_up: bool,
+    /// True if the member may be active.
+    pub(crate) is_enabled: bool,
+    /// Time when the member is enabled or disabled, if its link stays as it is.
+    pub(crate) due: Option<Time>,
+}
+
+/// A change of a bond, for the log.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum BondEvent {
+    /// A member was enabled.
+    Enabled(String),
+    /// A member was disabled.
+    Disabled(String),
+    /// The link of a member changed, and the member will.
+    Delayed {
+        /// The member.
+        member: String,
+        /// True if the link went up.
+        link_up: bool,
+        /// The delay.
+        delay: Duration,
+    },
+    /// Another member is active.
+    Active(String),
+    /// No member is active any more.
+    WithoutMember,
+}
+
+/// Bonds with another active member, for the task that sends learning packets.
+#[derive(Default)]
+pub(crate) struct MovedBonds {
+    bonds: Mutex<BTreeSet<(BridgeId, String)>>,
+    came: Notify,
+}
+
+impl MovedBonds {
+    /// Adds bonds, and wakes the task.
+    ///
+    /// The time of the next delayed change may be another.
+    pub(crate) fn extend(&self, bonds: impl IntoIterator<Item = (BridgeId, String)>) {
+        self.bonds.lock().extend(bonds);
+        self.came.notify_one();
+    }
+
+    /// Waits for the next call of [`Self::extend`].
+    pub(crate) async fn changed(&self) {
+        self.came.notified().await;
+    }
+
+    /// Takes the bonds.
+    pub(crate) fn take(&self) -> BTreeSet<(BridgeId, String)> {
+        std::mem::take(&mut *self.bonds.lock())
+    }
+}
+
+impl BondState {
+    /// Returns the active member.
+    pub(crate) fn active(&self) -> Option<&str> {
+        self.active.as_deref()
+    }
+
+    /// Returns a member.
+    pub(crate) fn member(&self, name: &str) -> Option<MemberState> {
+        self.members.get(name).copied()
+    }
+
+    /// Returns the time of the next delayed change.
+    pub(crate) fn due(&self) -> Option<Time> {
+        self.members.values().filter_map(|member| member.due).min()
+    }
+
+    /// Follows the options and the links.
+    ///
+    /// `link_up` returns `None` for a port that does not exist, or cannot be a member.
+    pub(crate) fn update(
+        &mut self,
+        options: &BondOptions,
+        link_up: impl Fn(&str) -> Option<bool>,
+        now: Time,
+    ) -> Vec<BondEvent> {
+        let mut events = Vec::new();
+        let is_usable = |name: &String| options.members.contains(name) && link_up(name).is_some();
+        self.members.retain(|name, _| is_usable(name));
+        for name in &options.members {
+            let Some(link_up) = link_up(name) else { continue };
+            match self.members.get_mut(name) {
+                Some(member) => events.extend(member.follow(name, link_up, options, now)),
+                None => {
+                    let member = MemberState { link_up, is_enabled: link_up, due: None };
+                    self.members.insert(name.clone(), member);
+                }
+            }
+        }
+        self.choose(options, &mut events);
+        events
+    }
+
+    /// Makes an enabled member the active one; false if it is not enabled.
+    pub(crate) fn set_active(&mut self, name: &str) -> bool {
+        let is_enabled = self.members.get(name).is_some_and(|member| member.is_enabled);
+        if is_enabled {
+            self.active = Some(name.to_owned());
+        }
+        is_enabled
+    }
+
+    /// Enables or disables a member until its link changes.
+    pub(crate) fn set_enabled(&mut self, name: &str, is_enabled: bool) {
+        if let Some(member) = self.members.get_mut(name) {
+            (member.is_enabled, member.due) = (is_enabled, None);
+        }
+    }
+
+    fn is_enabled(&self, name: &str) -> bool {
+        self.members.get(name).is_some_and(|member| member.is_enabled)
+    }
+
+    /// Chooses the active member.
+    fn choose(&mut self, options: &BondOptions, events: &mut Vec<BondEvent>) {
+        let before = self.active.take();
+        let preferred = [Some(&options.primary), before.as_ref()];
+        let mut candidates = preferred.into_iter().flatten().chain(&options.members);
+        self.active = candidates.find(|name| self.is_enabled(name)).cloned();
+        if self.active.is_none() {
+            let waiting = options.members.iter().filter_map(|name| {
+                let member = self.members.get(name).filter(|member| member.link_up)?;
+                Some((member.due?, name))
+            });
+            self.active = waiting.min_by_key(|(due, _)| *due).map(|(_, name)| name.clone());
+            if let Some(name) = self.active.clone() {
+                self.set_enabled(&name, true);
+                events.push(BondEvent::Enabled(name));
+            }
+        }
+        if self.active != self.reported {
+            self.reported.clone_from(&self.active);
+            let active = self.active.clone();
+            events.push(active.map_or(BondEvent::WithoutMember, BondEvent::Active));
+        }
+    }
+}
+
+impl MemberState {
+    /// Follows the link.
+    fn follow(
+        &mut self,
+        name: &str,
+        link_up: bool,
+        options: &BondOptions,
+        now: Time,
+    ) -> Option<BondEvent> {
+        let is_changed = self.link_up != link_up;
+        self.link_up = link_up;
+        if link_up == self.is_enabled && is_changed {
+            self.due = None;
+        } else if is_changed {
+            let delay = options.delay(link_up);
+            self.due = Some(now.after(delay));
+            if !delay.is_zero() {
+                return Some(BondEvent::Delayed { member: name.to_owned(), link_up, delay });
+            }
+        }
+        if self.due.is_none_or(|due| due > now) {
+            return None;
+        }
+        (self.is_enabled, self.due) = (link_up, None);
+        let event = if link_up { BondEvent::Enabled } else { BondEvent::Disabled };
+        Some(event(name.to_owned()))
+    }
+}
+
+impl fmt::Display for BondEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Enabled(member) => write!(f, "member {member} enabled"),
+            Self::Disabled(member) => write!(f, "member {member} disabled"),
+            Self::Delayed { member, link_up, delay } => {
+                let (done, state) = if *link_up { ("enabled", "up") } else { ("disabled", "down") };
+                let delay = delay.as_millis();
+                write!(f, "member {member} will be {done} if its link stays {state} for {delay} ms")
+            }
+            Self::Active(member) => write!(f, "active member is now {member}"),
+            Self::WithoutMember => f.write_str("no active member, all members are disabled"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A bond of p1 and p2 with its links, step by step.
+    struct Steps {
+        options: BondOptions,
+        state: BondState,
+        links: BTreeMap<&'static str, bool>,
+    }
+
+    impl Steps {
+        fn new(options: BondOptions) -> Self {
+            let members = vec!["p1".to_owned(), "p2".to_owned()];
+            let options = BondOptions { name: "b".into(), members, ..options };
+            let links = BTreeMap::from([("p1", true), ("p2", true)]);
+            let mut steps = Self { options, state: BondState::default(), links };
+            assert_eq!(steps.at(0), "active member is now p1");
+            steps
+        }
+
+        /// Returns the events at a time in milliseconds.
+        fn at(&mut self, ms: u64) -> String {
+            let links = &self.links;
+            let now = Time::ZERO.after(Duration::from_millis(ms));
+            let events = self.state.update(&self.options, |name| links.get(name).copied(), now);
+            events.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+        }
+
+        fn link(&mut self, name: &'static str, is_up: bool) -> &mut Self {
+            self.links.insert(name, is_up);
+            self
+        }
+    }
+
+    #[test]
+    fn a_lost_link_moves_the_active_member_at_once() {
+        let mut bond = Steps::new(BondOptions::default());
+        assert_eq!(bond.link("p1", false).at(1), "member p1 disabled; active member is now p2");
+        assert_eq!(bond.link("p1", true).at(2), "member p1 enabled");
+        assert_eq!(bond.state.active(), Some("p2"), "it stays where it is");
+        assert_eq!(bond.link("p2", false).at(3), "member p2 disabled; active member is now p1");
+        let last = "member p1 disabled; no active member, all members are disabled";
+        assert_eq!(bond.link("p1", false).at(4), last);
+        assert_eq!(bond.link("p2", true).at(5), "member p2 enabled; active member is now p2");
+    }
+
+    #[test]
+    fn delays_apply_to_links_that_stay() {
+        let delays = BondOptions { updelay_ms: 100, downdelay_ms: 10, ..BondOptions::default() };
+        let mut bond = Steps::new(delays);
+        let waits = "member p1 will be disabled if its link stays down for 10 ms";
+        assert_eq!(bond.link("p1", false).at(1), waits);
+        assert_eq!(bond.link("p1", true).at(5), "", "it has come back in time");
+        assert_eq!((bond.at(50), bond.state.due()), (String::new(), None));
+        assert_eq!(bond.link("p1", false).at(60), waits);
+        assert_eq!(bond.at(69), "");
+        assert_eq!(bond.state.due(), Some(Time::ZERO.after(Duration::from_millis(70))));
+        assert_eq!(bond.at(70), "member p1 disabled; active member is now p2");
+        let waits = "member p1 will be enabled if its link stays up for 100 ms";
+        assert_eq!(bond.link("p1", true).at(80), waits);
+        bond.link("p2", false).at(90);
+        let skips = "member p2 disabled; member p1 enabled; active member is now p1";
+        assert_eq!(bond.at(100), skips, "no member is left, so the delay is skipped");
+    }
+
+    #[test]
+    fn the_primary_member_is_active_while_enabled() {
+        let mut bond = Steps::new(BondOptions::default());
+        bond.options.primary = "p2".into();
+        assert_eq!(bond.at(1), "active member is now p2");
+        bond.link("p2", false).at(2);
+        assert_eq!(bond.link("p2", true).at(3), "member p2 enabled; active member is now p2");
+        assert!(bond.state.set_active("p1"));
+        assert_eq!((bond.at(4).as_str(), bond.state.active()), ("", Some("p2")));
+    }
+
+    #[test]
+    fn operators_move_and_disable_members_until_a_link_changes() {
+        let mut bond = Steps::new(BondOptions::default());
+        assert!(bond.state.set_active("p2") && !bond.state.set_active("p3"));
+        assert_eq!(bond.at(1), "active member is now p2");
+        bond.state.set_enabled("p2", false);
+        assert_eq!(bond.at(2), "active member is now p1");
+        assert!(!bond.state.set_active("p2"));
+        bond.link("p2", false).at(3);
+        assert_eq!(bond.link("p2", true).at(4), "member p2 enabled");
+    }
+
+    #[test]
+    fn a_removed_port_is_no_member() {
+        let mut bond = Steps::new(BondOptions { downdelay_ms: 1000, ..BondOptions::default() });
+        bond.links.remove("p1");
+        assert_eq!(bond.at(1), "active member is now p2", "without the delay");
+        bond.options.members = vec!["p3".to_owned(), "p1".to_owned()];
+        assert_eq!(bond.at(2), "no active member, all members are disabled");
+        assert_eq!(bond.link("p1", true).at(3), "active member is now p1");
+    }
+}

@@ -1,0 +1,76 @@
+//! Learning packets: they move addresses to another member of a bond in the network.
+//!
+//! When another member of a bond becomes active, the switches behind it still send to the old one.
+//! So the bond sends a reverse ARP request (RFC 903) from each address that the bridge has learned on
+//! another port, as Open vSwitch does.
+
+use std::sync::Arc;
+
+use shunt_datapath::{Command, NO_INGRESS, command::Injection};
+use shunt_flow::{FlowKey, PortNo, extract::extract};
+use shunt_pipeline::{Action, BridgeId, PortInfo};
+
+use crate::threads::data_plane::DataPlane;
+
+/// Sends the learning packets of a bond on its active member.
+pub(crate) async fn send_learning_packets(plane: &DataPlane, bridge: BridgeId, bond: &str) {
+    let pipeline = plane.pipeline();
+    let Some(ports) = pipeline.ports(bridge) else { return };
+    let is_member = |port: &PortInfo| port.bond.as_ref().is_some_and(|own| *own.bond == *bond);
+    let is_active = |port: &&PortInfo| port.bond.as_ref().is_some_and(|own| own.is_active);
+    let members = || ports.iter().filter(|port| is_member(port));
+    let Some(active) = members().find(is_active) else { return };
+    let thread = plane.living().first().copied().unwrap_or_default();
+    let actions = [Action::Output { port: active.number, max_len: 0 }];
+    for entry in pipeline.macs(bridge) {
+        let is_behind = members().any(|port| port.number == entry.port);
+        if is_behind || !active.vlans.carries(entry.vlan) {
+            continue;
+        }
+        let frame = reverse_arp(entry.mac, active.vlans.id_on_wire(entry.vlan));
+        let mut key = FlowKey::ZERO;
+        extract(&frame, plane.vlan_limit(), &mut key);
+        key.set_bridge(u64::from(bridge.number()));
+        key.set_in_port(PortNo::CONTROLLER);
+        let traversal = Arc::new(pipeline.translate_actions_at_newest_version(&key, &actions));
+        let injection = Injection { frame, ingress: NO_INGRESS, traversal };
+        plane.send(thread, Command::Inject(Box::new(injection))).await;
+    }
+}
+
+/// Returns a reverse ARP request of an address for itself; untagged in VLAN 0.
+fn reverse_arp(mac: [u8; 6], vlan: u16) -> Vec<u8> {
+    let mut frame = vec![0xff; 6];
+    frame.extend(mac);
+    if vlan != 0 {
+        frame.extend([0x81, 0x00]);
+        frame.extend(vlan.to_be_bytes());
+    }
+    // Ethernet type; hardware and protocol type, their lengths, and the operation.
+    frame.extend([0x80, 0x35, 0, 1, 8, 0, 6, 4, 0, 3]);
+    for _sender_and_target in 0..2 {
+        frame.extend(mac);
+        frame.extend([0; 4]);
+    }
+    frame.resize(frame.len().max(FRAME_BYTES_MIN), 0);
+    frame
+}
+
+/// The least length of an Ethernet frame without its checksum.
+const FRAME_BYTES_MIN: usize = 60;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_learning_packet_is_a_reverse_arp_request() {
+        let mac = [2, 0, 0, 0, 0, 7];
+        let frame = reverse_arp(mac, 5);
+        assert_eq!((frame.len(), &frame[..6], &frame[6..12]), (60, &[0xff; 6][..], &mac[..]));
+        assert_eq!(frame[12..18], [0x81, 0, 0, 5, 0x80, 0x35]);
+        assert_eq!(frame[18..26], [0, 1, 8, 0, 6, 4, 0, 3]);
+        assert_eq!((&frame[26..32], &frame[36..42]), (&mac[..], &mac[..]));
+        assert_eq!(reverse_arp(mac, 0)[12..14], [0x80, 0x35]);
+    }
+}

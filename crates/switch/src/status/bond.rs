@@ -1,0 +1,68 @@
+//! The status of bonds.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use shunt_pipeline::Time;
+
+use crate::{config::BondOptions, ports::registry::BridgeState};
+
+/// The status of a bond.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BondStatus {
+    /// Options of the bond; their `members` have more in `member_status`.
+    #[serde(flatten)]
+    pub options: BondOptions,
+    /// State of each member.
+    pub member_status: Vec<BondMemberStatus>,
+}
+
+/// The status of a member of a bond.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BondMemberStatus {
+    /// Name of the port.
+    pub name: String,
+    /// True if the bridge has the port, and its link is up.
+    pub link_up: bool,
+    /// True if the member may be active.
+    pub enabled: bool,
+    /// True for the active member of the bond.
+    pub active: bool,
+    /// Milliseconds until the member is enabled or disabled.
+    ///
+    /// `None` if neither is due.
+    pub delay_ms: Option<u64>,
+    /// Hardware address of the port; zero without the port.
+    #[serde(skip)]
+    pub mac: [u8; 6],
+}
+
+impl BondStatus {
+    /// Returns the bonds of a bridge, in configured order.
+    pub(crate) fn of_bridge(bridge: &BridgeState, now: Time) -> Vec<Self> {
+        let status = |options: &BondOptions| {
+            let state = bridge.bonds.get(&options.name);
+            let member = |name: &String| {
+                let own = state.and_then(|state| state.member(name));
+                let left = own.and_then(|own| own.due).map(|due| due.since(now));
+                BondMemberStatus {
+                    name: name.clone(),
+                    link_up: own.is_some_and(|own| own.link_up),
+                    enabled: own.is_some_and(|own| own.is_enabled),
+                    active: state.is_some_and(|state| state.active() == Some(name.as_str())),
+                    delay_ms: left.map(milliseconds),
+                    mac: bridge.port_named(name).map_or([0; 6], |port| port.mac),
+                }
+            };
+            Self {
+                options: options.clone(),
+                member_status: options.members.iter().map(member).collect(),
+            }
+        };
+        bridge.settings.bonds.iter().map(status).collect()
+    }
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

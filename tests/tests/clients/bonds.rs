@@ -1,0 +1,153 @@
+//! Bonds of real links, configured by `ovs-vsctl` and by `shuntctl`.
+
+use shunt_tests::{
+    daemon::{Daemon, text, until},
+    namespace::{Namespace, namespace_or_skip},
+};
+
+use crate::vsctl::{Bench, show};
+
+/// A host at the port `p3`, and a Linux bridge behind the ports `p1` and `p2`.
+struct Hosts {
+    host: Namespace,
+    /// The bridge, with the address 10.68.1.2 and the links `x1` and `x2`.
+    network: Namespace,
+}
+
+/// Connects the ports of a switch in `middle`.
+fn hosts(middle: &Namespace) -> Option<Hosts> {
+    let (host, network) = (namespace_or_skip("bond")?, namespace_or_skip("bond")?);
+    host.connect("eth0", middle, "p3");
+    host.run("ip", &["addr", "add", "10.68.1.1/24", "dev", "eth0"]);
+    network.run("ip", &["link", "add", "lan", "type", "bridge", "forward_delay", "0"]);
+    for (link, port) in [("x1", "p1"), ("x2", "p2")] {
+        network.connect(link, middle, port);
+        network.run("ip", &["link", "set", link, "master", "lan"]);
+    }
+    network.run("ip", &["addr", "add", "10.68.1.2/24", "dev", "lan"]);
+    network.run("ip", &["link", "set", "lan", "up"]);
+    Some(Hosts { host, network })
+}
+
+impl Hosts {
+    /// Returns whether the network answers a ping of the host.
+    fn reaches(&self) -> bool {
+        let arguments = ["-q", "-c", "1", "-W", "1", "10.68.1.2"];
+        self.host.command("ping").args(arguments).output().is_ok_and(|ping| ping.status.success())
+    }
+
+    fn set_link(&self, link: &str, state: &str) {
+        self.network.run("ip", &["link", "set", link, state]);
+    }
+
+    /// Returns the link on which the network has learned the address of the host.
+    fn learned_on(&self) -> String {
+        let mac = self.host.run("cat", &["/sys/class/net/eth0/address"]);
+        let table = self.network.run("bridge", &["fdb", "show", "br", "lan"]);
+        let line = table.lines().find(|line| line.starts_with(mac.trim()));
+        let link = line.and_then(|line| line.split_whitespace().nth(2));
+        link.unwrap_or_default().to_owned()
+    }
+}
+
+fn bond_line(daemon: &Daemon) -> String {
+    let shown = show(daemon);
+    shown.lines().find(|line| line.contains(" bond ")).unwrap_or_default().trim().to_owned()
+}
+
+/// Checks that pings go on when the active member loses its link.
+fn pings_survive_a_lost_link(daemon: &Daemon, hosts: &Hosts) {
+    assert!(until(|| hosts.reaches()), "{}", show(daemon));
+    assert_eq!(hosts.learned_on(), "x1", "{}", bond_line(daemon));
+    hosts.set_link("x1", "down");
+    // Before any other packet of the host: the learning packets move its address.
+    assert!(until(|| hosts.learned_on() == "x2"), "{}", daemon.log());
+    assert!(hosts.reaches(), "{}", show(daemon));
+    assert_eq!(bond_line(daemon), "bond bond0 (active-backup: p1 disabled, p2 active)");
+    assert!(daemon.log().contains("bond bond0: active member is now p2"), "{}", daemon.log());
+    hosts.set_link("x1", "up");
+    assert!(until(|| bond_line(daemon).contains("p1 enabled")), "{}", show(daemon));
+    assert!(hosts.reaches(), "{}", show(daemon));
+}
+
+#[test]
+fn vsctl_adds_a_bond_that_survives_a_lost_link() {
+    for bench in Bench::both("bond") {
+        let Some(hosts) = hosts(&bench.namespace) else { return };
+        let daemon = bench.start();
+        bench.done("add-br br0 -- add-port br0 p3");
+        bench.done("add-bond br0 bond0 p1 p2 bond_mode=active-backup");
+        pings_survive_a_lost_link(&daemon, &hosts);
+        let address = |port: &str| {
+            let path = format!("/sys/class/net/{port}/address");
+            bench.namespace.run("cat", &[&path]).trim().to_owned()
+        };
+        let active = || bench.done("get port bond0 bond_active_slave").replace(['"', '\n'], "");
+        assert!(until(|| active() == address("p2")), "{}", active());
+        let appctl = |arguments: &[&str]| text(&daemon.ovs_appctl(arguments));
+        assert_eq!(
+            appctl(&["bond/list"]),
+            "bond\ttype\trecircID\tmembers\nbond0\tactive-backup\t0\tp1, p2\n"
+        );
+        assert_eq!(appctl(&["bond/set-active-slave", "bond0", "p1"]), "done\n");
+        let shown = appctl(&["bond/show", "bond0"]);
+        assert!(shown.contains(&format!("active member mac: {}(p1)", address("p1"))), "{shown}");
+        assert!(hosts.reaches(), "{shown}");
+        let trace = appctl(&["ofproto/trace", "br0", "in_port=p3,dl_dst=ff:ff:ff:ff:ff:ff"]);
+        assert!(trace.contains("(p1) is the active member of bond bond0"), "{trace}");
+        let trace = appctl(&["ofproto/trace", "br0", "in_port=p2"]);
+        assert!(trace.contains("(p2) is not the active member of bond bond0: dropped"), "{trace}");
+        bench.done("set port bond0 other_config:bond-primary=p2");
+        assert!(until(|| active() == address("p2")), "{}", active());
+        bench.done("set port bond0 bond_mode=balance-slb");
+        let error = || bench.done("get interface p1 error");
+        assert!(
+            until(|| error().contains("bond_mode balance-slb is not supported")),
+            "{}",
+            error()
+        );
+        bench.done("set port bond0 bond_mode=active-backup");
+        assert!(until(|| hosts.reaches()), "{}", show(&daemon));
+        bench.done("del-port br0 bond0");
+        assert!(until(|| bond_line(&daemon).is_empty()), "{}", show(&daemon));
+    }
+}
+
+#[test]
+fn shuntctl_adds_and_deletes_bonds() {
+    let Some(middle) = namespace_or_skip("bond") else { return };
+    let Some(hosts) = hosts(&middle) else { return };
+    let port = |name: &str| format!("[[bridge.port]]\nname = \"{name}\"\n");
+    let file = format!(
+        "[[bridge]]\nname = \"br0\"\n{}{}{}[[bridge.bond]]\nname = \"bond0\"\n\
+         members = [\"p1\", \"p2\"]\n",
+        port("p1"),
+        port("p2"),
+        port("p3"),
+    );
+    let daemon = Daemon::start_with(&file, |program| middle.command(&program.to_string_lossy()));
+    text(&daemon.ovs_ofctl("br0", "add-flow", &["actions=NORMAL"]));
+    pings_survive_a_lost_link(&daemon, &hosts);
+    let done = |arguments: &[&str]| text(&daemon.shuntctl(arguments));
+    // The network floods to both members, and the one that is not active drops its copy.
+    assert!(until(|| done(&["drops"]).contains("bond_member_inactive")), "{}", done(&["drops"]));
+    // Both members of a loop would flood for ever, so one link goes first.
+    hosts.set_link("x2", "down");
+    assert!(until(|| hosts.reaches()), "{}", show(&daemon));
+    done(&["del-bond", "br0", "bond0"]);
+    assert_eq!(bond_line(&daemon), "");
+    assert!(until(|| hosts.reaches()), "{}", show(&daemon));
+    let refused = daemon.shuntctl(&["del-bond", "br0", "bond0"]);
+    let reason = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(reason.contains("no bond bond0; existing bonds: none"), "{reason}");
+    let refused = daemon.shuntctl(&["add-bond", "br0", "p3", "members=p1,p2"]);
+    let reason = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(reason.contains("bond p3"), "{reason}");
+    done(&["add-bond", "br0", "bond0", "members=p1,p2", "primary=p1", "downdelay_ms=50"]);
+    assert_eq!(bond_line(&daemon), "bond bond0 (active-backup: p1 active, p2 disabled)");
+    hosts.set_link("x2", "up");
+    hosts.set_link("x1", "down");
+    assert!(until(|| bond_line(&daemon).contains("p2 active")), "{}", daemon.log());
+    assert!(daemon.log().contains("will be disabled if its link stays down for 50 ms"));
+    assert!(until(|| hosts.reaches()), "{}", show(&daemon));
+}
