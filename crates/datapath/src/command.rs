@@ -12,10 +12,11 @@ use shunt_pipeline::{BridgeId, DatapathPort, EntryId, Time, Traversal};
 use crate::{
     cache::{CoverageLink, Wildcard},
     capture::CaptureTap,
+    egress::PortQos,
     forecast::ThreadForecasts,
     metrics::PortTraffic,
     offload::OffloadCandidates,
-    packet::{egress_policer::EgressPolicer, ingress_policer::IngressPolicer},
+    packet::ingress_policer::IngressPolicer,
     port::{Capabilities, Queues, RxQueue},
 };
 
@@ -42,8 +43,8 @@ pub enum Command {
     Bind(DatapathPort, BridgeId, PortNo),
     /// Limit the rate of the packets received from a port; `None` ends it.
     PoliceIngress(DatapathPort, Option<Arc<IngressPolicer>>),
-    /// Limit the rate of the packets sent to a port; `None` ends it.
-    PoliceEgress(DatapathPort, Option<Arc<EgressPolicer>>),
+    /// Set the quality of service of the packets sent to a port; `None` ends it.
+    SetQos(DatapathPort, Option<PortQos>),
     /// Execute a traversal on a packet from a controller, and credit its rules.
     Inject(Box<Injection>),
     /// Reply at once, which proves that the thread iterates.
@@ -111,9 +112,7 @@ impl fmt::Debug for Command {
             Self::PoliceIngress(port, policer) => {
                 f.debug_tuple("PoliceIngress").field(port).field(policer).finish()
             }
-            Self::PoliceEgress(port, policer) => {
-                f.debug_tuple("PoliceEgress").field(port).field(policer).finish()
-            }
+            Self::SetQos(port, qos) => f.debug_tuple("SetQos").field(port).field(qos).finish(),
             Self::Inject(injection) => {
                 f.debug_tuple("Inject").field(&injection.frame.len()).finish()
             }

@@ -4,6 +4,7 @@ pub mod packet;
 pub mod port;
 
 pub mod cache;
+pub mod egress;
 #[cfg(not(loom))]
 pub mod forecast;
 #[cfg(not(loom))]

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A transmit queue took the *sent* packets, and the queue to the controllers took the *punted* packets.
-//! Each *dropped* packet has one [`DropReason`]. *Held* packets wait in an upcall queue or a transmit
-//! batch. *Forwarded* counts original packets with at least one output or punt, even if their copies
+//! Each *dropped* packet has one [`DropReason`]. *Held* packets wait in an upcall queue, an egress
+//! queue or a transmit batch. *Forwarded* counts original packets with at least one output or punt, even if their copies
 //! were dropped later.
 
 use std::{
@@ -129,6 +129,8 @@ reasons! {
         SegmentationUnsupported = "segmentation_unsupported",
         /// The packet exceeds the egress policing rate of the output port.
         EgressPoliced = "egress_policed",
+        /// The egress queue of the output port was full.
+        EgressQueueFull = "egress_queue_full",
         /// The transmit queue was full.
         TxQueueFull = "tx_queue_full",
         /// The device of the output port refused the frame, for example because of its MTU.

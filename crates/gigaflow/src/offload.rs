@@ -360,6 +360,7 @@ mod tests {
         FlowKey,
         text::{NoPortNames, parse_match},
     };
+    use shunt_pipeline::QueueId;
 
     use super::*;
     use crate::ltm::Tag;
@@ -404,6 +405,7 @@ mod tests {
         let wide = Match::new(&FlowKey::ZERO, &mask(&[FieldId::EthDst, FieldId::Ipv4Dst]));
         let output = DatapathAction::Output {
             port: DatapathPort::new(1),
+            queue: QueueId::DEFAULT,
             unless_ingress: true,
             max_len: None,
         };
@@ -432,7 +434,12 @@ mod tests {
             assert_eq!(capabilities().check(&rule), expected, "{rule:?}");
         }
         let port = DatapathPort::new(1);
-        let output = DatapathAction::Output { port, unless_ingress: true, max_len: None };
+        let output = DatapathAction::Output {
+            port,
+            queue: QueueId::DEFAULT,
+            unless_ingress: true,
+            max_len: None,
+        };
         let rule = LtmRule { actions: [output].into(), ..rule() };
         for (outputs, expected) in [(vec![port], Ok(())), (vec![], Err(Refusal::Output(port)))] {
             let outputs = Some(outputs.into_iter().collect());

@@ -15,7 +15,7 @@ use shunt_p4runtime::{
     server::{DeviceError, EntryHits, EntryNo},
     wire::p4::v1::{Action, TableAction, TableEntry, table_action},
 };
-use shunt_pipeline::{DatapathAction, DatapathPort};
+use shunt_pipeline::{DatapathAction, DatapathPort, QueueId};
 
 const STAGES: u8 = 3;
 
@@ -59,6 +59,7 @@ fn intended_entry() -> impl Strategy<Value = IntendedEntry> {
         |(stage, tag, matching, rewrite, (priority, last, end))| {
             let output = (end == 1).then(|| DatapathAction::Output {
                 port: DatapathPort::new(last),
+                queue: QueueId::DEFAULT,
                 unless_ingress: true,
                 max_len: None,
             });

@@ -174,7 +174,7 @@ error_codes! {
         "advertised features cannot be changed";
     TableModTable = standard(8, 0), "OFPTMFC_BAD_TABLE", "the table does not exist";
     QueuePort = standard(9, 0), "OFPQOFC_BAD_PORT", "the port does not exist";
-    QueueUnknown = standard(9, 1), "OFPQOFC_BAD_QUEUE", "the queue does not exist: the switch has no queues";
+    QueueUnknown = standard(9, 1), "OFPQOFC_BAD_QUEUE", "the port has no such queue";
     ConfigFlags = standard(10, 0), "OFPSCFC_BAD_FLAGS", "unsupported configuration flags: send OFPC_FRAG_NORMAL";
     RoleStale = standard(11, 0), "OFPRRFC_STALE", "the generation id is older than that of the last election";
     RoleUnknown = standard(11, 2), "OFPRRFC_BAD_ROLE", "unknown role";

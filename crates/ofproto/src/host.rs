@@ -23,8 +23,8 @@ use shunt_pipeline::{
 use crate::{
     ErrorCode,
     message::{
-        Features, PacketIn, PacketOut, PortDescription, PortStatistics, SwitchDescription,
-        TableStatistics,
+        Features, PacketIn, PacketOut, PortDescription, PortStatistics, QueueDescription,
+        QueueStatistics, SwitchDescription, TableStatistics,
     },
 };
 
@@ -55,6 +55,12 @@ pub trait Host: Send + Sync + 'static {
 
     /// Returns port counters as of the last [`Self::pull_counts`].
     fn port_statistics(&self) -> Vec<PortStatistics>;
+
+    /// Returns the egress queues of all ports, by port and queue.
+    fn queues(&self) -> Vec<QueueDescription>;
+
+    /// Returns the counters of all egress queues, in the order of [`Self::queues`].
+    fn queue_statistics(&self) -> Vec<QueueStatistics>;
 
     /// Returns table counters as of the last [`Self::pull_counts`].
     fn table_statistics(&self) -> Vec<TableStatistics>;

@@ -17,7 +17,7 @@ use shunt_gigaflow::{
     offload::{Effects, OffloadCapabilities, Refusal},
     partition::StageId,
 };
-use shunt_pipeline::{DatapathAction, DatapathPort};
+use shunt_pipeline::{DatapathAction, DatapathPort, QueueId};
 
 mod sink;
 
@@ -445,6 +445,7 @@ pub fn decode(program: &Program, entry: &TableEntry) -> Result<Decoded, DecodeEr
     let set = is_written.then(|| DatapathAction::SetHeader(rewrite.clone()));
     let output = (spec.disposition == Disposition::Forward).then(|| DatapathAction::Output {
         port: DatapathPort::new(last),
+        queue: QueueId::DEFAULT,
         unless_ingress: true,
         max_len: None,
     });

@@ -19,7 +19,7 @@ use shunt_p4runtime::{
     codec::{DeviceFeatures, Meaning, Ports, capabilities, decode, encode},
     program::{FieldSource, Program, key_fields},
 };
-use shunt_pipeline::{DatapathAction, DatapathPort};
+use shunt_pipeline::{DatapathAction, DatapathPort, QueueId};
 
 const FIELDS: &[(FieldId, u32)] = &[
     (FieldId::EthDst, 48),
@@ -80,6 +80,7 @@ fn rules() -> impl Strategy<Value = (LtmRule, LtmRule)> {
                 (!rewrite.mask().is_empty()).then(|| DatapathAction::SetHeader(rewrite.clone()));
             let output = |port| DatapathAction::Output {
                 port: DatapathPort::new(port),
+                queue: QueueId::DEFAULT,
                 unless_ingress: true,
                 max_len: None,
             };
@@ -125,6 +126,7 @@ fn encoded(change: impl FnOnce(&mut LtmRule)) -> Result<(), Refusal> {
 fn tagging(tags: Match, change: DatapathAction) -> Result<Match, Refusal> {
     let output = DatapathAction::Output {
         port: DatapathPort::new(70_000),
+        queue: QueueId::DEFAULT,
         unless_ingress: true,
         max_len: None,
     };
@@ -165,6 +167,7 @@ fn a_pushed_or_popped_tag_is_encoded() {
 fn rules_beyond_the_program_are_refused() {
     let output = |port, unless_ingress| DatapathAction::Output {
         port: DatapathPort::new(port),
+        queue: QueueId::DEFAULT,
         unless_ingress,
         max_len: None,
     };

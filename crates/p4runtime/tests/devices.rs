@@ -31,7 +31,7 @@ use shunt_p4runtime::{
         p4_runtime_server::{P4Runtime, P4RuntimeServer},
     },
 };
-use shunt_pipeline::{DatapathAction, DatapathPort};
+use shunt_pipeline::{DatapathAction, DatapathPort, QueueId};
 use tokio::{
     net::TcpListener,
     runtime::Handle,
@@ -377,7 +377,12 @@ async fn a_removed_port_keeps_old_rules_and_refuses_new_ones() {
     let mut world = World::new().await;
     let output = |port| {
         let port = DatapathPort::new(port);
-        vec![DatapathAction::Output { port, unless_ingress: true, max_len: None }]
+        vec![DatapathAction::Output {
+            port,
+            queue: QueueId::DEFAULT,
+            unless_ingress: true,
+            max_len: None,
+        }]
     };
     assert_eq!(
         world.submit(vec![insert(0, output(7)), insert(1, output(7))]).await,

@@ -88,6 +88,10 @@ number! {
     /// A port of the daemon, on any bridge.
     DatapathPort(u32), "{}"
 }
+number! {
+    /// An egress queue of a port.
+    QueueId(u32), "{}"
+}
 
 impl fmt::Display for TableId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -100,6 +104,11 @@ impl GroupId {
     pub const MAX: Self = Self(0xffff_ff00);
     /// All groups (`OFPG_ALL`): no group has this number.
     pub const ALL: Self = Self(0xffff_fffc);
+}
+
+impl QueueId {
+    /// The queue of packets for which no queue is set.
+    pub const DEFAULT: Self = Self(0);
 }
 
 impl MeterId {

@@ -90,7 +90,7 @@ pub use evict::{
 pub use groups::group::{
     Bucket, Group, GroupCommand, GroupKind, GroupMod, GroupModError, GroupStats, Selection,
 };
-pub use id::{BridgeId, Cookie, DatapathPort, GroupId, MeterId, RuleId, TableId};
+pub use id::{BridgeId, Cookie, DatapathPort, GroupId, MeterId, QueueId, RuleId, TableId};
 pub use learn::learning::{LearnedRule, Learning};
 pub use meters::{
     meter::{

@@ -56,7 +56,7 @@ const WORDS: &[(&[&str], &str)] = &[
     (&["bond_mode"], "give each bond a table `[[bridge.bond]]` with its `mode`"),
     (&["bond_updelay", "bond_downdelay"], "the keys of a bond are `updelay_ms` and `downdelay_ms`"),
     (&["lacp"], "LACP does not exist yet: use the mode `active-backup`"),
-    (&["linux-htb", "linux-hfsc"], "queues do not exist yet: use `egress-policer`"),
+    (&["linux-hfsc", "linux-sfq", "linux-codel", "linux-fq_codel"], "use `linux-htb`"),
     (&["qos"], "run `shuntctl set-qos`, or set it in the configuration file"),
 ];
 

@@ -176,10 +176,15 @@ fn limits(port: &Value) -> String {
         if policing.is_empty() { String::new() } else { format!(", {}", policing.join(" ")) };
     if let Some(kind) = port["qos"]["type"].as_str() {
         let _ = write!(text, ", qos {kind}");
-        for key in ["cir", "cbs"] {
+        for key in ["cir", "cbs", "max_rate"] {
             if let Some(amount) = port["qos"][key].as_u64().filter(|amount| *amount > 0) {
                 let _ = write!(text, " {key}={amount}");
             }
+        }
+        let queues: Vec<String> =
+            list(&port["queues"]).iter().map(|own| count(&own["id"]).to_string()).collect();
+        if !queues.is_empty() {
+            let _ = write!(text, " queues={}", queues.join(","));
         }
     }
     text

@@ -5,11 +5,15 @@ use std::path;
 use shunt_flow::text::nearest_of;
 use shunt_switch::{
     config::{
-        BondOptions, BridgeOptions, MirrorOptions, PortOptions, PortType, PortVlanMode, QosOptions,
-        QosType, Repeat, SocketMode, XdpMode,
+        BondOptions, BridgeOptions, MirrorOptions, PortOptions, PortType, PortVlanMode, Repeat,
+        SocketMode, XdpMode,
     },
     with_causes,
 };
+
+mod qos;
+
+pub(crate) use qos::qos;
 
 use crate::open_vswitch;
 
@@ -247,34 +251,6 @@ pub(crate) fn policing(name: &str, words: &[String]) -> Result<PortOptions, Stri
     port_of(name, words, POLICING_KEYS, set_policing)
 }
 
-/// Parses the QoS of a port from words.
-///
-/// For example from `type=egress-policer cir=125000 cbs=15000`. Without words the port has no QoS.
-///
-/// # Errors
-///
-/// Like [`port`].
-pub(crate) fn qos(name: &str, words: &[String]) -> Result<PortOptions, String> {
-    let mut options = QosOptions { kind: QosType::LinuxNoop, cir: 0, cbs: 0 };
-    for word in words {
-        let (key, value) = split(word)?;
-        let amount =
-            || value.parse::<u64>().map_err(|_| format!("{key}={value}: it is a number of bytes"));
-        match key {
-            "type" => {
-                let known = QosType::ALL.map(QosType::name);
-                let found = QosType::ALL.into_iter().find(|kind| kind.name() == value);
-                options.kind = found.ok_or_else(|| unknown("QoS type", value, &known))?;
-            }
-            "cir" => options.cir = amount()?,
-            "cbs" => options.cbs = amount()?,
-            _ => return Err(unknown("key", key, &["type", "cir", "cbs"])),
-        }
-    }
-    let qos = (!words.is_empty()).then_some(options);
-    Ok(PortOptions { name: name.to_owned(), qos, ..PortOptions::default() })
-}
-
 /// Sets an option of ingress policing; returns false for any other key.
 fn set_policing(port: &mut PortOptions, key: &str, value: &str) -> Result<bool, String> {
     let (field, unit) = match key {
@@ -446,18 +422,6 @@ mod tests {
         assert!(policing("p", &words("tag=5")).unwrap_err().contains("unknown key `tag`"));
         let wrong = policing("p", &words("ingress_policing_rate=-1")).unwrap_err();
         assert!(wrong.contains("a number of kilobits per second, from 0 to 4294967295"), "{wrong}");
-    }
-
-    #[test]
-    fn qos_is_read_from_words() {
-        let port = qos("p", &words("type=egress-policer cir=125000 cbs=15000")).unwrap();
-        let expected = QosOptions { kind: QosType::EgressPolicer, cir: 125_000, cbs: 15_000 };
-        assert_eq!(port.qos, Some(expected));
-        assert_eq!(qos("p", &[]).unwrap().qos, None);
-        let error_text = |text: &str| qos("p", &words(text)).unwrap_err();
-        assert!(error_text("type=linux-htb").contains("queues do not exist yet"));
-        assert!(error_text("cri=5").contains("did you mean `cir`?"));
-        assert_eq!(error_text("cir=fast"), "cir=fast: it is a number of bytes");
     }
 
     #[test]

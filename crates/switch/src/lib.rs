@@ -75,7 +75,7 @@ pub use status::{
     bond::{BondMemberStatus, BondStatus},
     bridge::{
         BridgePortStatus, BridgeStatus, ConnectionSummary, ControllerState, ControllerStatus,
-        PacketInTotals, PortDrops,
+        EgressQueueStatus, PacketInTotals, PortDrops,
     },
     caches::{CacheStatus, DropStatus, PortDropStatus, PuntedTotals},
     chain::{GigaflowStatus, NotPartitioned, RuleSpaceStatus, StageStatus},

@@ -122,11 +122,54 @@ fn vsctl_sets_an_egress_policer() {
             "{}",
             bench.done("get interface p2 statistics")
         );
-        bench.done(&format!("set qos {qos} type=linux-htb"));
+        bench.done(&format!("set qos {qos} type=linux-hfsc"));
         let error = || bench.done("get interface p2 error");
-        assert!(error().contains("QoS type linux-htb is not supported"), "{}", error());
+        assert!(error().contains("QoS type linux-hfsc is not supported"), "{}", error());
         bench.done("clear port p2 qos");
         assert_eq!(error(), "[]");
         assert_eq!(hosts.arrived_pings(&daemon), PINGS);
     }
+}
+
+/// A queue of eight seconds for each frame delays most pings, and loses none.
+#[test]
+fn vsctl_sets_queues() {
+    for bench in Bench::both("police") {
+        let Some(hosts) = hosts(&bench.namespace) else { return };
+        let daemon = bench.start();
+        bench.done("add-br br0 -- add-port br0 p1 -- add-port br0 p2");
+        text(&daemon.ovs_ofctl("br0", "add-flow", &["priority=5,icmp,actions=set_queue:5,normal"]));
+        bench.done(
+            "--id=@q create qos type=linux-htb other_config:max-rate=100000 queues:5=@five \
+             -- --id=@five create queue other_config:max-rate=1000 other_config:burst=160000 \
+             other_config:priority=3 -- set port p2 qos=@q",
+        );
+        let shown = || text(&daemon.ovs_appctl(&["qos/show", "p2"]));
+        let head = "QoS: p2 linux-htb\nmax-rate: 100000\n\nDefault:\n  max-rate: 100000\n";
+        assert!(shown().starts_with(head), "{}", shown());
+        let queue = "Queue 5:\n  burst: 160000\n  max-rate: 1000\n  min-rate: 0\n  priority: 3\n";
+        assert!(shown().contains(queue), "{}", shown());
+        let config = text(&daemon.ovs_ofctl("br0", "queue-get-config", &["p2"]));
+        assert!(config.contains("min_rate:0.0%") && config.contains("max_rate:1.0%"), "{config}");
+        let before = hosts.b.echo_requests();
+        let count = PINGS.to_string();
+        let arguments = ["-q", "-s", "958", "-l", &count, "-c", &count, "-W", "1", "10.68.1.2"];
+        let _ = output(hosts.a.command("ping").args(arguments));
+        let sent = || pings_of_queue(&daemon);
+        assert!(until(|| sent() >= 2), "{}", shown());
+        assert!(sent() <= *PASSED.end(), "{}", shown());
+        assert_eq!(dropped(&daemon, "egress_queue_full"), 0);
+        bench.done("clear port p2 qos");
+        let arrived = || hosts.b.echo_requests() - before;
+        assert!(until(|| arrived() == PINGS), "{} pings arrived", arrived());
+    }
+}
+
+/// Returns the packets of queue 5 in `ovs-ofctl queue-stats`.
+fn pings_of_queue(daemon: &Daemon) -> u64 {
+    let stats = text(&daemon.ovs_ofctl("br0", "queue-stats", &[]));
+    assert!(stats.contains(": 2 queues"), "{stats}");
+    let line = stats.lines().find(|line| line.contains("queue 5: "));
+    let packets = line.and_then(|line| line.split_once("pkts=")?.1.split_once(','));
+    packets.and_then(|(packets, _)| packets.parse().ok()).unwrap_or_default()
 }

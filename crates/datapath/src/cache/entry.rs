@@ -19,7 +19,7 @@
 use std::{collections::VecDeque, iter, sync::Arc};
 
 use shunt_pipeline::{
-    Crediting, DatapathAction, DatapathPort, InstallNo, Pipeline, Time, Traversal,
+    Crediting, DatapathAction, DatapathPort, InstallNo, Pipeline, QueueId, Time, Traversal,
 };
 
 use super::repair_queue::RepairQueue;
@@ -521,9 +521,9 @@ impl Hit<'_> {
 
 fn forward(actions: &[DatapathAction]) -> (u32, bool) {
     match actions {
-        [DatapathAction::Output { port, unless_ingress, max_len: None }] => {
-            (port.number(), *unless_ingress)
-        }
+        [
+            DatapathAction::Output { port, queue: QueueId::DEFAULT, unless_ingress, max_len: None },
+        ] => (port.number(), *unless_ingress),
         _ => (NONE, false),
     }
 }

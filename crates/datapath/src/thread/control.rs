@@ -22,9 +22,6 @@ use crate::{
 /// Maximum number of commands taken in an iteration.
 const COMMANDS_PER_ITERATION: usize = 32;
 
-/// Longest sleep while a device has not taken all packets.
-const UNFLUSHED_SLEEP: Duration = Duration::from_millis(1);
-
 impl PacketThread {
     /// Handles the queued commands. Returns their number.
     pub(super) fn take_commands(&mut self) -> usize {
@@ -44,7 +41,7 @@ impl PacketThread {
                 self.rx_ports.bind(port, bridge, number);
             }
             Command::PoliceIngress(port, policer) => self.rx_ports.police(port, policer.as_ref()),
-            Command::PoliceEgress(port, policer) => self.outputs.police(port, policer),
+            Command::SetQos(port, qos) => self.outputs.set_qos(&mut self.pool, port, qos),
             Command::Inject(injection) => self.inject(&injection),
             Command::Ping(reply) => reply(()),
             Command::Pull(reply) => {
@@ -113,7 +110,9 @@ impl PacketThread {
 
     fn remove_port(&mut self, port: DatapathPort) -> Option<Queues> {
         self.outputs.flush(&mut self.pool);
-        let tx = self.outputs.remove(port)?.queue;
+        let mut removed = self.outputs.remove(port)?;
+        self.outputs.drop_queued(&mut self.pool, &mut removed);
+        let tx = removed.queue;
         let rx = self.rx_ports.remove(port).map(|removed| {
             for packet in removed.waiting.into_packets() {
                 self.outputs.drop(&mut self.pool, packet, DropReason::PortRemoved);
@@ -147,13 +146,15 @@ impl PacketThread {
     /// Announces that the thread is about to sleep, if it may. Returns whether it may.
     ///
     /// It may if it holds no packet, has credited all hits, and no message has arrived. No receive queue
-    /// may be ready or need polling, and its longest sleep must not be zero. The caller then waits until
+    /// may be ready or need polling, no packet in an egress queue may be due soon, and its longest sleep
+    /// must not be zero. The caller then waits until
     /// [`Self::wait_fd`] is readable, at most for [`Self::sleep_max`], and calls [`Self::unpark`].
     pub fn prepare_sleep(&mut self) -> bool {
         if self.config.sleep_max.is_zero()
             || self.held() > 0
             || !self.rx_ports.ready.is_empty()
             || !self.is_upkeep_done()
+            || self.outputs.sleep_max().is_none()
         {
             return false;
         }
@@ -171,10 +172,10 @@ impl PacketThread {
     /// Returns the longest time that the thread may sleep.
     ///
     /// It is short while a device has not taken all packets, because no event reports that it has room.
-    /// It ends when a predictor has a forecast.
+    /// It ends when a predictor has a forecast, and before a packet in an egress queue is due.
     #[must_use]
     pub fn sleep_max(&self) -> Duration {
-        let limit = if self.outputs.has_unflushed() { UNFLUSHED_SLEEP } else { Duration::MAX };
+        let limit = self.outputs.sleep_max().unwrap_or(Duration::ZERO);
         let forecasts = self.forecasts.as_ref();
         let forecast = forecasts.map_or(Duration::MAX, |own| own.time_to_forecast(self.now));
         self.config.sleep_max.min(limit).min(forecast)

@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use shunt_flow::{FieldId, FlowKey, Layers, PortNo, rewrite};
-use shunt_pipeline::{Continuation, DatapathAction, DatapathPort, Punt, Time};
+use shunt_pipeline::{Continuation, DatapathAction, DatapathPort, Punt, QueueId, Time};
 
 use crate::{
     capture::Taps,
@@ -24,7 +24,6 @@ use crate::{
     packet::{
         buffer::{BURST, Packet, Pool},
         change::change,
-        egress_policer::EgressPolicer,
         meter,
         segment::SEGMENTS_MAX,
         virtio,
@@ -39,11 +38,11 @@ use crate::{
 
 /// The transmit queues of one thread, and its queue to the controllers.
 pub(crate) struct Outputs {
-    ports: Vec<TxPort>,
+    pub(super) ports: Vec<TxPort>,
     /// Index into `ports` by port number; [`ABSENT`] where there is none.
     places: Vec<u32>,
     /// Indices of the ports that must be flushed.
-    unflushed: Vec<u32>,
+    pub(super) unflushed: Vec<u32>,
     packet_ins: PacketInSender,
     /// The stack of pending work on recirculated packets; the next is at the end.
     pending: Vec<Pending>,
@@ -344,8 +343,10 @@ impl Outputs {
         parsed: &ParsedPacket<'_>,
     ) -> bool {
         match action {
-            DatapathAction::Output { port, .. } => self.output(pool, *port, packet),
-            DatapathAction::OutputIngress { .. } => self.output(pool, packet.ingress, packet),
+            DatapathAction::Output { port, queue, .. } => self.output(pool, *port, *queue, packet),
+            DatapathAction::OutputIngress { queue, .. } => {
+                self.output(pool, packet.ingress, *queue, packet);
+            }
             DatapathAction::Punt(punt) => self.punt(pool, packet, punt),
             DatapathAction::Recirculate(continuation) => {
                 self.recirculate(packet, continuation, parsed);
@@ -382,7 +383,7 @@ impl Outputs {
         self.pending.push(Pending::Recirculate { packet, in_port, continuation });
     }
 
-    fn output(&mut self, pool: &mut Pool, port: DatapathPort, packet: Packet) {
+    fn output(&mut self, pool: &mut Pool, port: DatapathPort, queue: QueueId, packet: Packet) {
         let Some(place) = self.place(port) else {
             return self.drop(pool, packet, DropReason::NoTxQueue);
         };
@@ -393,6 +394,9 @@ impl Outputs {
         let finished = virtio::finish(packet, &tx.capabilities, pool, &mut tx.batch);
         if let Some(reason) = self.tally.finish(finished, tx.batch.len() - before) {
             tx.traffic.drop_many(reason, 1);
+        }
+        if queue != QueueId::DEFAULT {
+            tx.move_to_queue(before, queue, pool, &mut self.tally, &mut self.taps);
         }
         if tx.batch.len() >= BURST {
             tx.send(self.now, pool, &mut self.tally, &mut self.taps);
@@ -441,13 +445,6 @@ impl Outputs {
         pool.give(packet);
     }
 
-    /// Sets the limit of the packets that are sent to a port; `None` ends it.
-    pub(crate) fn police(&mut self, port: DatapathPort, policer: Option<Arc<EgressPolicer>>) {
-        if let Some(place) = self.place(port) {
-            self.ports[place.index()].policer = policer;
-        }
-    }
-
     /// Sends all batches, so that their buffers return to the pool.
     pub(crate) fn send_batches(&mut self, pool: &mut Pool) {
         for tx in self.ports.iter_mut().filter(|tx| !tx.batch.is_empty()) {
@@ -455,27 +452,22 @@ impl Outputs {
         }
     }
 
-    /// Returns whether a queue keeps packets that a later flush must send.
-    pub(crate) const fn has_unflushed(&self) -> bool {
-        !self.unflushed.is_empty()
-    }
-
-    /// Sends all batches, and flushes the queues that took packets or keep some.
+    /// Sends all batches and all packets that are due, and flushes the queues.
     pub(crate) fn flush(&mut self, pool: &mut Pool) {
         let Self { ports, unflushed, tally, taps, now, .. } = self;
         unflushed.retain(|place| {
             let tx = &mut ports[*place as usize];
-            if !tx.batch.is_empty() {
+            if !tx.batch.is_empty() || tx.qos.is_some() {
                 tx.send(*now, pool, tally, taps);
             }
             tx.queue.flush();
-            tx.is_unflushed = tx.queue.is_pending();
+            tx.is_unflushed = tx.queue.is_pending() || tx.queued() > 0;
             tx.is_unflushed
         });
     }
 
     #[inline]
-    fn place(&self, port: DatapathPort) -> Option<TxPortIndex> {
+    pub(super) fn place(&self, port: DatapathPort) -> Option<TxPortIndex> {
         let place = *self.places.get(port.number() as usize)?;
         (place != ABSENT).then_some(TxPortIndex(place))
     }
@@ -547,7 +539,7 @@ pub(crate) fn recirculates(action: &DatapathAction) -> bool {
 const fn max_len(action: &DatapathAction) -> Option<usize> {
     match action {
         DatapathAction::Output { max_len: Some(length), .. }
-        | DatapathAction::OutputIngress { max_len: Some(length) } => Some(*length as usize),
+        | DatapathAction::OutputIngress { max_len: Some(length), .. } => Some(*length as usize),
         _ => None,
     }
 }

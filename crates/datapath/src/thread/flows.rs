@@ -13,7 +13,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use shunt_flow::FlowKey;
 use shunt_pipeline::{
-    Continuation, DatapathAction, PacketDecider, PacketDecision, Pipeline, Time, Version,
+    Continuation, DatapathAction, PacketDecider, PacketDecision, Pipeline, QueueId, Time, Version,
 };
 
 use super::{
@@ -173,10 +173,16 @@ impl PacketThread {
         };
         match &decision.actions[..] {
             [] => self.outputs.refuse(&mut self.pool, packet, cause()),
-            [DatapathAction::Output { port, unless_ingress, max_len: None }]
-                if start.is_none()
-                    && !(*unless_ingress && *port == packet.ingress)
-                    && let Some(ready) = self.outputs.ready_port(*port, &packet) =>
+            [
+                DatapathAction::Output {
+                    port,
+                    queue: QueueId::DEFAULT,
+                    unless_ingress,
+                    max_len: None,
+                },
+            ] if start.is_none()
+                && !(*unless_ingress && *port == packet.ingress)
+                && let Some(ready) = self.outputs.ready_port(*port, &packet) =>
             {
                 self.outputs.forward(&mut self.pool, ready, packet);
                 PendingWork::NONE

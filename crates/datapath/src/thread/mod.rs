@@ -28,6 +28,7 @@ mod flows;
 mod packet_in;
 mod packet_thread;
 mod police;
+mod qos;
 mod readiness;
 mod receive;
 pub(crate) mod runner;

@@ -192,7 +192,9 @@ impl PacketThread {
         }
         let served = self.serve_upcalls();
         let is_waiting = self.is_busy || self.held() > 0;
+        let sent = self.outputs.tally.sent;
         self.outputs.flush(&mut self.pool);
+        let has_sent = self.outputs.tally.sent > sent;
         let forecast = self.run_forecasts(is_waiting);
         self.rx_ports.report_finished();
         let kept = self.run_upkeep(received == 0);
@@ -211,7 +213,8 @@ impl PacketThread {
         if let Some(candidates) = &mut self.candidates {
             candidates.notify();
         }
-        let worked = received + served + commands > 0 || adopted || repaired || forecast || kept;
+        let has_input = received + served + commands > 0;
+        let worked = has_input || has_sent || adopted || repaired || forecast || kept;
         Iteration { received, worked }
     }
 
@@ -311,7 +314,7 @@ impl PacketThread {
         self.caches.publish(counters);
         counters.upcalls.set(self.upcalls);
         counters.decided.set(self.decisions.decided);
-        counters.held.set(self.held() as u64);
+        counters.held.set((self.held() + self.outputs.queued()) as u64);
         counters.iterations.add(1);
     }
 }

@@ -1,6 +1,6 @@
 //! The transmit side of one port: its queue, and the batch of packets to send.
 
-use std::{slice, sync::Arc};
+use std::sync::Arc;
 
 use shunt_pipeline::{DatapathPort, Time};
 
@@ -8,11 +8,9 @@ use super::tally::Tally;
 use crate::{
     capture::Taps,
     metrics::{DropReason, PortTraffic},
-    packet::{
-        buffer::{BURST, Packet, Pool},
-        egress_policer::EgressPolicer,
-    },
+    packet::buffer::{BURST, Packet, Pool},
     port::{Capabilities, TxEnd, TxQueue},
+    thread::qos::TxQos,
 };
 
 /// The transmit side of one port.
@@ -22,8 +20,8 @@ pub(crate) struct TxPort {
     pub(crate) capabilities: Capabilities,
     pub(crate) traffic: Arc<PortTraffic>,
     pub(super) batch: Vec<Packet>,
-    /// The limit of the packets that are sent.
-    pub(super) policer: Option<Arc<EgressPolicer>>,
+    /// The quality of service of the packets that are sent.
+    pub(super) qos: Option<TxQos>,
     /// Set if the port is in the list of ports to flush.
     pub(super) is_unflushed: bool,
 }
@@ -52,7 +50,7 @@ impl TxPort {
         traffic: Arc<PortTraffic>,
     ) -> Self {
         let batch = Vec::with_capacity(BATCH_MAX);
-        Self { port, queue, capabilities, traffic, batch, policer: None, is_unflushed: false }
+        Self { port, queue, capabilities, traffic, batch, qos: None, is_unflushed: false }
     }
 
     /// Puts the port into the list of ports to flush.
@@ -72,10 +70,12 @@ impl TxPort {
             && !packet.virtio.is_segmented()
     }
 
-    /// Sends the batch, and drops the packets that exceed the limit or find no room.
+    /// Sends the batch, except packets that have to wait.
+    ///
+    /// Packets that exceed a limit or find no room are dropped.
     pub(super) fn send(&mut self, now: Time, pool: &mut Pool, tally: &mut Tally, taps: &mut Taps) {
-        if self.policer.is_some() {
-            self.drop_exceeding(now, pool, tally, taps);
+        if self.qos.is_some() {
+            self.apply_qos(now, pool, tally, taps);
         }
         let mut rest = self.batch.as_slice();
         let mut was_crowded = false;
@@ -104,18 +104,5 @@ impl TxPort {
             rest = behind;
         }
         self.batch.drain(..).for_each(|packet| pool.give(packet));
-    }
-
-    /// Drops the packets of the batch that exceed the limit of the port.
-    fn drop_exceeding(&mut self, now: Time, pool: &mut Pool, tally: &mut Tally, taps: &mut Taps) {
-        let Some(policer) = &self.policer else { return };
-        let packets = self.batch.len();
-        for packet in self.batch.extract_if(.., |packet| !policer.admit(now, packet.len())) {
-            taps.at_drop(slice::from_ref(&packet));
-            pool.give(packet);
-        }
-        let dropped = (packets - self.batch.len()) as u64;
-        self.traffic.drop_many(DropReason::EgressPoliced, dropped);
-        tally.dropped[DropReason::EgressPoliced as usize] += dropped;
     }
 }

@@ -8,6 +8,8 @@ mod actions;
 mod conjunctions;
 #[path = "counts.rs"]
 mod counts;
+#[path = "egress_queues.rs"]
+mod egress_queues;
 #[path = "invariants.rs"]
 mod invariants;
 #[path = "learn.rs"]

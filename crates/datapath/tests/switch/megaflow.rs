@@ -10,6 +10,8 @@ mod candidates;
 mod conjunctions;
 #[path = "counts.rs"]
 mod counts;
+#[path = "egress_queues.rs"]
+mod egress_queues;
 #[path = "forecasts.rs"]
 mod forecasts;
 #[path = "invariants.rs"]

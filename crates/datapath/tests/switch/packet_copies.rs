@@ -26,7 +26,7 @@ pub(crate) fn assert_same(effects: &PacketEffects, ends: &PacketCopies, context:
     let mut punted = Vec::new();
     for outcome in &effects.outcomes {
         match outcome {
-            Outcome::Sent(port, max_len, words, length) => {
+            Outcome::Sent(port, _, max_len, words, length) => {
                 let max_len = max_len.map_or(usize::MAX, |length| length as usize);
                 sent.entry(*port).or_default().push((*length, max_len, words));
             }

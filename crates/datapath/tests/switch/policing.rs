@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use shunt_datapath::{
     BURST, Command, DropReason, RxLoss,
+    egress::PortQos,
     metrics::PortTraffic,
     packet::{
         egress_policer::{EgressPolicer, EgressPolicing},
@@ -98,8 +99,9 @@ fn an_egress_policer_passes_its_burst_and_its_rate() {
     let port = DatapathPort::new(3);
     // The rate counts frames without 14 bytes of Ethernet header: ten frames, and ten in a second.
     let policer = Arc::new(EgressPolicer::new(EgressPolicing { cir: 860, cbs: 860 }, switch.now));
-    let set = |switch: &mut Switch, policer| {
-        switch.controls[0].send(Command::PoliceEgress(port, policer)).unwrap();
+    let set = |switch: &mut Switch, policer: Option<Arc<EgressPolicer>>| {
+        let qos = policer.map(PortQos::Policer);
+        switch.controls[0].send(Command::SetQos(port, qos)).unwrap();
         switch.settle();
     };
     set(&mut switch, Some(policer));

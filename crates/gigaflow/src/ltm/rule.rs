@@ -20,7 +20,7 @@
 use std::sync::Arc;
 
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
-use shunt_pipeline::{DatapathAction, DatapathPort};
+use shunt_pipeline::{DatapathAction, DatapathPort, QueueId};
 
 /// A tag: the number of the state in which a packet continues.
 ///
@@ -111,9 +111,12 @@ impl LtmRule {
                 Some(DatapathAction::SetHeader(set)) => headers.set(set),
                 Some(DatapathAction::PushVlan { tpid, tci }) => headers.push_tag(*tpid, *tci)?,
                 Some(DatapathAction::PopVlan) => headers.pop_tag()?,
-                Some(DatapathAction::Output { port, unless_ingress, max_len: None })
-                    if rest.as_slice().is_empty() =>
-                {
+                Some(DatapathAction::Output {
+                    port,
+                    queue: QueueId::DEFAULT,
+                    unless_ingress,
+                    max_len: None,
+                }) if rest.as_slice().is_empty() => {
                     break (Some(*port), *unless_ingress);
                 }
                 Some(_) => return None,
@@ -283,7 +286,12 @@ mod tests {
 
     fn output() -> DatapathAction {
         let port = DatapathPort::new(2);
-        DatapathAction::Output { port, unless_ingress: true, max_len: None }
+        DatapathAction::Output {
+            port,
+            queue: QueueId::DEFAULT,
+            unless_ingress: true,
+            max_len: None,
+        }
     }
 
     #[test]
@@ -297,7 +305,7 @@ mod tests {
             vec![output(), set()],
             vec![output(), output()],
             vec![DatapathAction::PopVlan, output()],
-            vec![DatapathAction::OutputIngress { max_len: None }],
+            vec![DatapathAction::OutputIngress { queue: QueueId::DEFAULT, max_len: None }],
         ] {
             assert_eq!(outputs(actions.clone()), None, "{actions:?}");
         }

@@ -22,7 +22,7 @@ use shunt_p4runtime::{
     program::Program,
     server::Now,
 };
-use shunt_pipeline::{DatapathAction, DatapathPort};
+use shunt_pipeline::{DatapathAction, DatapathPort, QueueId};
 use tokio::{runtime::Handle, sync::Notify, task::JoinHandle};
 
 /// A NIC with two ports, 1 and 2, the far ends of these, and its controller.
@@ -244,6 +244,7 @@ pub(crate) fn rule(
 pub(crate) fn to(port: u32, mut rule: LtmRule) -> LtmRule {
     let output = DatapathAction::Output {
         port: DatapathPort::new(port),
+        queue: QueueId::DEFAULT,
         unless_ingress: true,
         max_len: None,
     };

@@ -60,8 +60,8 @@ impl Connection {
                 self.reply(xid, &Message::FeaturesReply(host.features()), now);
             }
             Message::QueueConfigRequest(port) => {
-                statistics::check_queues(port, host)?;
-                self.reply(xid, &Message::QueueConfigReply(port), now);
+                let config = statistics::queue_config(port, host)?;
+                self.reply(xid, &Message::QueueConfigReply(config), now);
             }
             Message::FlowMod(flow_mod) => {
                 check_flow_mod(&flow_mod, frame.len(), self.codec)?;

@@ -11,7 +11,7 @@ use crate::{
     message::{
         AggregateStatistics, FlowStatistics, GroupDescription, GroupFeatures, GroupStatistics,
         MeterDescription, MeterFeatures, MeterStatistics, MultipartReply, MultipartRequest,
-        QueueFilter, Xid,
+        QueueConfig, QueueFilter, Xid,
     },
     wire::{
         Codec,
@@ -68,7 +68,11 @@ pub(super) fn reply(request: &MultipartRequest, host: &impl Host, codec: Codec) 
             ports.retain(|own| *port == PortNo::ANY || own.port == *port);
             MultipartReply::Port(ports)
         }
-        MultipartRequest::Queue(_) => MultipartReply::Queue,
+        MultipartRequest::Queue(filter) => {
+            let mut queues = host.queue_statistics();
+            queues.retain(|own| filter.selects(own.port, own.queue));
+            MultipartReply::Queue(queues)
+        }
         MultipartRequest::Group(group) => MultipartReply::Group(groups(*group, host)),
         MultipartRequest::GroupDescription => {
             let groups = host.groups();
@@ -154,18 +158,26 @@ fn aggregate(filter: &RuleFilter, host: &impl Host) -> AggregateStatistics {
     totals
 }
 
-/// Checks a queue request.
-///
-/// The switch has no queues, so only a request for all queues is valid.
+/// Checks that the queue of a request exists.
 fn check_queue(filter: QueueFilter, host: &impl Host) -> Result<(), ErrorCode> {
     check_queues(filter.port, host)?;
-    if filter.queue.is_some() { Err(ErrorCode::QueueUnknown) } else { Ok(()) }
+    let exists = || host.queues().iter().any(|own| filter.selects(own.port, own.queue));
+    if filter.queue.is_none() || exists() { Ok(()) } else { Err(ErrorCode::QueueUnknown) }
 }
 
 /// Checks that the port of a queue request exists.
-pub(super) fn check_queues(port: PortNo, host: &impl Host) -> Result<(), ErrorCode> {
+fn check_queues(port: PortNo, host: &impl Host) -> Result<(), ErrorCode> {
     let exists = || host.ports().iter().any(|own| own.number == port);
     if port == PortNo::ANY || exists() { Ok(()) } else { Err(ErrorCode::QueuePort) }
+}
+
+/// Returns the queues of a port, or of all ports.
+pub(super) fn queue_config(port: PortNo, host: &impl Host) -> Result<QueueConfig, ErrorCode> {
+    check_queues(port, host)?;
+    let mut queues = host.queues();
+    queues.retain(|own| QueueFilter { port, queue: None }.selects(own.port, own.queue));
+    queues.truncate(QueueConfig::QUEUES_MAX);
+    Ok(QueueConfig { port, queues })
 }
 
 /// A flow statistics reply that is encoded as fast as the peer reads it.

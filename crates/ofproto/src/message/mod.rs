@@ -27,7 +27,7 @@ pub use multipart::{
 pub use packet::{PacketIn, PacketInFormat, PacketOut};
 pub use port::{
     LinkFeatures, PortDescription, PortMod, PortStatistics, PortStatus, PortStatusReason,
-    QueueFilter, ReportedPortCounters,
+    QueueConfig, QueueDescription, QueueFilter, QueueStatistics, ReportedPortCounters,
 };
 pub use switch::{Features, Hello, SwitchConfig, TableMod};
 
@@ -111,8 +111,8 @@ pub enum Message {
     BarrierReply,
     /// `OFPT_QUEUE_GET_CONFIG_REQUEST`, for one port or for all ([`PortNo::ANY`]).
     QueueConfigRequest(PortNo),
-    /// `OFPT_QUEUE_GET_CONFIG_REPLY`, with the port, which has no queues.
-    QueueConfigReply(PortNo),
+    /// `OFPT_QUEUE_GET_CONFIG_REPLY`.
+    QueueConfigReply(QueueConfig),
     /// `OFPT_ROLE_REQUEST`.
     RoleRequest(RoleMessage),
     /// `OFPT_ROLE_REPLY`.

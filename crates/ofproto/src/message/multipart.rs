@@ -5,7 +5,7 @@ use shunt_pipeline::{GroupId, MeterId, RuleFilter, TableId};
 
 use super::{
     FlowStatistics, GroupDescription, GroupFeatures, GroupStatistics, MeterDescription,
-    MeterFeatures, MeterStatistics, PortDescription, PortStatistics, QueueFilter,
+    MeterFeatures, MeterStatistics, PortDescription, PortStatistics, QueueFilter, QueueStatistics,
 };
 
 /// `ofp_multipart_request`, joined from all of its parts.
@@ -54,8 +54,8 @@ pub enum MultipartReply {
     Table(Vec<TableStatistics>),
     /// `OFPMP_PORT_STATS`.
     Port(Vec<PortStatistics>),
-    /// `OFPMP_QUEUE`, which is empty: the switch has no queues.
-    Queue,
+    /// `OFPMP_QUEUE`.
+    Queue(Vec<QueueStatistics>),
     /// `OFPMP_GROUP`.
     Group(Vec<GroupStatistics>),
     /// `OFPMP_GROUP_DESC`.

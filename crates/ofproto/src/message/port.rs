@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use shunt_flow::PortNo;
-use shunt_pipeline::{PortConfig, PortInfo};
+use shunt_pipeline::{PortConfig, PortInfo, QueueId};
 
 /// Features of a link (`ofp_port_features` bits, speeds in kbit/s).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -167,11 +167,63 @@ pub struct PortStatistics {
     pub duration: Duration,
 }
 
+/// `ofp_packet_queue`: a queue and its rates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueDescription {
+    /// The port of the queue.
+    pub port: PortNo,
+    /// The queue.
+    pub queue: QueueId,
+    /// Minimum rate, in tenths of a percent of the rate of the port (`OFPQT_MIN_RATE`).
+    pub min_rate: Option<u16>,
+    /// Maximum rate, in tenths of a percent of the rate of the port (`OFPQT_MAX_RATE`).
+    pub max_rate: Option<u16>,
+}
+
+/// `ofp_queue_get_config_reply`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueConfig {
+    /// The port of the request; [`PortNo::ANY`] for all ports.
+    pub port: PortNo,
+    /// The queues.
+    pub queues: Vec<QueueDescription>,
+}
+
+impl QueueConfig {
+    /// The most queues of a reply: the message has one part, of less than 64 KiB.
+    pub const QUEUES_MAX: usize = 1300;
+}
+
+/// `ofp_queue_stats`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueStatistics {
+    /// The port of the queue.
+    pub port: PortNo,
+    /// The queue.
+    pub queue: QueueId,
+    /// Number of bytes sent.
+    pub tx_bytes: u64,
+    /// Number of packets sent.
+    pub tx_packets: u64,
+    /// Number of packets dropped because the queue was full.
+    pub tx_errors: u64,
+    /// Time since the queue was added.
+    pub duration: Duration,
+}
+
 /// `ofp_queue_stats_request`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueFilter {
     /// The port of the queues; [`PortNo::ANY`] selects all ports.
     pub port: PortNo,
     /// The queue; `None` selects all queues (`OFPQ_ALL`).
-    pub queue: Option<u32>,
+    pub queue: Option<QueueId>,
+}
+
+impl QueueFilter {
+    /// Returns whether the filter selects a queue.
+    #[must_use]
+    pub fn selects(&self, port: PortNo, queue: QueueId) -> bool {
+        (self.port == PortNo::ANY || self.port == port) && self.queue.is_none_or(|own| own == queue)
+    }
 }

@@ -16,7 +16,7 @@ use shunt_flow::{
 use shunt_pipeline::{
     Action, BridgeId, BridgeSettings, BundleStep, Change, DatapathAction, Delta, FlowModError,
     Group, GroupId, Meter, MeterId, Modification, Pipeline, PortConfig, PortInfo, PuntedPacket,
-    RejectedMod, RemovedReason, Rule, RuleChange, RuleFilter, Time, Traversal, Version,
+    QueueId, RejectedMod, RemovedReason, Rule, RuleChange, RuleFilter, Time, Traversal, Version,
 };
 use tokio::sync::watch;
 
@@ -25,16 +25,20 @@ use crate::{
     connection::ControllerEvent,
     message::{
         self, Features, FlowRemoved, LinkFeatures, PacketOut, PortDescription, PortStatistics,
-        PortStatus, PortStatusReason, ReportedPortCounters, SwitchDescription, TableStatistics,
+        PortStatus, PortStatusReason, QueueDescription, QueueStatistics, ReportedPortCounters,
+        SwitchDescription, TableStatistics,
     },
 };
 
 /// The id of the bridge of a [`MemoryHost`].
 const BRIDGE: BridgeId = BridgeId::new(1);
 
+/// The port with queues 0 and 7.
+const QUEUES_PORT: PortNo = PortNo::new(1);
+
 /// A [`Host`] without a datapath.
 ///
-/// It has a [`Pipeline`] and the ports `p1`, `p2` and LOCAL.
+/// It has a [`Pipeline`], the ports `p1`, `p2` and LOCAL, and two queues on `p1`.
 pub struct MemoryHost {
     pipeline: Pipeline,
     clock: Box<dyn Fn() -> Time + Send + Sync>,
@@ -176,6 +180,28 @@ impl Host for MemoryHost {
         let counters = ReportedPortCounters::default();
         let statistics = |port: &PortInfo| PortStatistics { port: port.number, counters, duration };
         self.port_infos().iter().map(statistics).collect()
+    }
+
+    fn queues(&self) -> Vec<QueueDescription> {
+        let queue = |(queue, min_rate)| QueueDescription {
+            port: QUEUES_PORT,
+            queue: QueueId::new(queue),
+            min_rate,
+            max_rate: Some(1000),
+        };
+        [(0, None), (7, Some(250))].map(queue).into()
+    }
+
+    fn queue_statistics(&self) -> Vec<QueueStatistics> {
+        let statistics = |own: QueueDescription| QueueStatistics {
+            port: own.port,
+            queue: own.queue,
+            tx_bytes: 1500,
+            tx_packets: 15,
+            tx_errors: 1,
+            duration: Duration::from_secs(1),
+        };
+        self.queues().into_iter().map(statistics).collect()
     }
 
     fn table_statistics(&self) -> Vec<TableStatistics> {

@@ -6,7 +6,7 @@ use proptest::{collection::vec, option, prelude::*, sample::select};
 use shunt_flow::{PortNo, testing::any_match};
 use shunt_pipeline::{
     Cookie, FlowFlags, FlowMod, FlowModCommand, Instructions, PacketInReason, PortConfig, Priority,
-    RemovedReason, RuleFilter, TableId, TableSelector,
+    QueueId, RemovedReason, RuleFilter, TableId, TableSelector,
 };
 
 use super::{
@@ -20,8 +20,8 @@ use crate::{
         BundleFlags, BundleId, ErrorMessage, Features, FlowRemoved, FlowStatistics, Generation,
         Hello, LinkFeatures, Message, MultipartReply, MultipartRequest, PacketIn, PacketInFormat,
         PacketOut, PortDescription, PortMod, PortStatistics, PortStatus, PortStatusReason,
-        QueueFilter, ReportedPortCounters, RoleMessage, RoleName, SwitchConfig, SwitchDescription,
-        TableMod, TableStatistics, Xid,
+        QueueConfig, QueueDescription, QueueFilter, QueueStatistics, ReportedPortCounters,
+        RoleMessage, RoleName, SwitchConfig, SwitchDescription, TableMod, TableStatistics, Xid,
     },
     wire::v13::COOKIE_UNCHANGED,
 };
@@ -73,7 +73,7 @@ fn any_session_message() -> impl Strategy<Value = Message> {
         any_async().prop_map(Message::SetAsync),
         any_async().prop_map(Message::GetAsyncReply),
         any::<u32>().prop_map(|port| Message::QueueConfigRequest(PortNo::new(port))),
-        any::<u32>().prop_map(|port| Message::QueueConfigReply(PortNo::new(port))),
+        any_queue_config().prop_map(Message::QueueConfigReply),
         select(formats).prop_map(Message::SetPacketInFormat),
         any::<u16>().prop_map(Message::SetControllerId),
     ]
@@ -351,6 +351,7 @@ fn any_filter() -> impl Strategy<Value = RuleFilter> {
 fn any_multipart_request() -> impl Strategy<Value = Message> {
     let meter = || option::of(any_meter());
     let queue = (any::<u32>(), option::of(0..u32::MAX)).prop_map(|(port, queue)| {
+        let queue = queue.map(QueueId::new);
         MultipartRequest::Queue(QueueFilter { port: PortNo::new(port), queue })
     });
     let request = prop_oneof![
@@ -402,12 +403,32 @@ fn any_multipart_reply() -> impl Strategy<Value = Message> {
         }),
         vec(table, 0..4).prop_map(MultipartReply::Table),
         vec(port, 0..4).prop_map(MultipartReply::Port),
-        Just(MultipartReply::Queue),
+        vec(any_queue_statistics(), 0..4).prop_map(MultipartReply::Queue),
         any_reply(),
         vec(any_table(), 0..3).prop_map(MultipartReply::TableFeatures),
         vec(any_port(), 0..4).prop_map(MultipartReply::PortDescription),
     ];
     (any::<bool>(), reply).prop_map(|(more, reply)| Message::MultipartReply { more, reply })
+}
+
+fn any_queue_statistics() -> impl Strategy<Value = QueueStatistics> {
+    let counts = any::<(u64, u64, u64)>();
+    (any::<(u32, u32)>(), counts, any_duration()).prop_map(|((port, queue), counts, duration)| {
+        let (tx_bytes, tx_packets, tx_errors) = counts;
+        let (port, queue) = (PortNo::new(port), QueueId::new(queue));
+        QueueStatistics { port, queue, tx_bytes, tx_packets, tx_errors, duration }
+    })
+}
+
+fn any_queue_config() -> impl Strategy<Value = QueueConfig> {
+    let rate = || option::of(0..=1000_u16);
+    let queue =
+        (any::<(u32, u32)>(), rate(), rate()).prop_map(|((port, queue), min_rate, max_rate)| {
+            let (port, queue) = (PortNo::new(port), QueueId::new(queue));
+            QueueDescription { port, queue, min_rate, max_rate }
+        });
+    (any::<u32>(), vec(queue, 0..4))
+        .prop_map(|(port, queues)| QueueConfig { port: PortNo::new(port), queues })
 }
 
 fn any_flow_statistics() -> impl Strategy<Value = FlowStatistics> {

@@ -121,6 +121,15 @@ impl<'a> RowView<'a> {
         })
     }
 
+    /// Returns the referenced rows of a column that maps integers to rows.
+    pub fn numbered_uuids(&self, column: &str) -> impl Iterator<Item = (i64, RowUuid)> + use<'a> {
+        let pairs = self.value(column).into_iter().flat_map(Datum::pairs);
+        pairs.filter_map(|pair| match pair {
+            (Atom::Integer(number), Some(Atom::Uuid(uuid))) => Some((*number, *uuid)),
+            _ => None,
+        })
+    }
+
     /// Returns the value of a key of a column that maps strings to strings.
     #[must_use]
     pub fn entry(&self, column: &str, key: &str) -> Option<&'a str> {

@@ -113,7 +113,7 @@ mod tests {
         ltm::{LtmRule, Next, Tag},
         partition::StageId,
     };
-    use shunt_pipeline::{DatapathAction, DatapathPort};
+    use shunt_pipeline::{DatapathAction, DatapathPort, QueueId};
 
     use super::*;
     use crate::{
@@ -151,6 +151,7 @@ mod tests {
             |(matching, rewrite, tag, length, (is_last, port))| {
                 let output = |port| DatapathAction::Output {
                     port: DatapathPort::new(port),
+                    queue: QueueId::DEFAULT,
                     unless_ingress: true,
                     max_len: None,
                 };

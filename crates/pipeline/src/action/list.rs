@@ -88,7 +88,7 @@ pub enum Action {
         /// Table to look up in; `None`: the table of the rule.
         table: Option<TableId>,
     },
-    /// `set_queue:QUEUE` (`OFPAT_SET_QUEUE`): carried to the output.
+    /// `set_queue:QUEUE` (`OFPAT_SET_QUEUE`): the egress queue of later outputs.
     SetQueue(u32),
     /// `pop_queue` (`NXAST_POP_QUEUE`).
     PopQueue,

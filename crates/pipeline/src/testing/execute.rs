@@ -110,14 +110,14 @@ impl<'p> Execution<'p> {
 
     fn step(&mut self, action: &DatapathAction, frame: &mut Frame, key: &FlowKey) -> Rest {
         match action {
-            DatapathAction::Output { port, unless_ingress, max_len } => {
+            DatapathAction::Output { port, queue, unless_ingress, max_len } => {
                 if !(*unless_ingress && self.ingress == Some(*port)) {
-                    self.emit(Outcome::sent(*port, *max_len, frame));
+                    self.emit(Outcome::sent(*port, *queue, *max_len, frame));
                 }
             }
-            DatapathAction::OutputIngress { max_len } => {
+            DatapathAction::OutputIngress { queue, max_len } => {
                 if let Some(port) = self.ingress {
-                    self.emit(Outcome::sent(port, *max_len, frame));
+                    self.emit(Outcome::sent(port, *queue, *max_len, frame));
                 }
             }
             DatapathAction::Punt(punt) => {

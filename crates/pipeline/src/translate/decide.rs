@@ -16,7 +16,7 @@ use crate::{
     bridges::port::PortKind,
     continuations::continuation::Continuation,
     decisions::{hit_counts::HitCounts, packet_decider::PacketDecision},
-    id::{BridgeId, TableId},
+    id::{BridgeId, QueueId, TableId},
     tables::{
         learned::learned_rules::LOOKUP_MAX,
         rule::{Instructions, Rule},
@@ -185,7 +185,12 @@ fn run_plain_rule(
         }
         let port = bridge.ports().find(*port).filter(|port| port.may_send())?;
         let PortKind::Datapath(port) = port.kind else { return None };
-        actions.push(DatapathAction::Output { port, unless_ingress: true, max_len: None });
+        actions.push(DatapathAction::Output {
+            port,
+            queue: QueueId::DEFAULT,
+            unless_ingress: true,
+            max_len: None,
+        });
     }
     Some(*goto)
 }

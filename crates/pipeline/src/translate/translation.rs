@@ -48,7 +48,7 @@ use crate::{
     action::{Action, Subfield},
     bridges::port::PortInfo,
     continuations::continuation::{Continuation, FrozenState},
-    id::{BridgeId, GroupId, TableId},
+    id::{BridgeId, GroupId, QueueId, TableId},
     tables::rule::{Instructions, Rule},
     traversals::{
         datapath_action::DatapathAction,
@@ -314,8 +314,8 @@ impl<'a> Translation<'a> {
                 self.agenda.apply_flow(flow);
             }
             Action::Resubmit { port, table } => self.resubmit(*port, *table)?,
-            Action::SetQueue(queue) => packet.set_queue(*queue),
-            Action::PopQueue => packet.set_queue(0),
+            Action::SetQueue(queue) => packet.set_queue(QueueId::new(*queue)),
+            Action::PopQueue => packet.set_queue(QueueId::DEFAULT),
             Action::Clone(actions) => self.nesting().run_clone(actions),
             Action::Note(_) => {}
             // Up to the nearest patch port or bucket.

@@ -7,7 +7,7 @@ use shunt_flow::{FieldId, FlowKey, FlowMask, Match, layout::word};
 use crate::{
     action::PacketInReason,
     continuations::continuation::Continuation,
-    id::{BridgeId, Cookie, DatapathPort, TableId},
+    id::{BridgeId, Cookie, DatapathPort, QueueId, TableId},
     meters::meter::Meter,
 };
 
@@ -37,6 +37,8 @@ pub enum DatapathAction {
     Output {
         /// The port.
         port: DatapathPort,
+        /// The egress queue of the port.
+        queue: QueueId,
         /// True if the packet is not sent when it arrived on this port.
         unless_ingress: bool,
         /// Length to truncate the copy to.
@@ -44,6 +46,8 @@ pub enum DatapathAction {
     },
     /// Send a copy back on the ingress port.
     OutputIngress {
+        /// The egress queue of the port.
+        queue: QueueId,
         /// Length to truncate the copy to.
         max_len: Option<u32>,
     },

@@ -90,7 +90,7 @@ fn a_pop_recirculates_only_for_uncovered_headers() {
         output(3),
     ];
     let switch = switch(&actions, &[]);
-    assert_eq!(describe(&first(&switch).actions), "pop(800) 2 set(eth_src=1) 3");
+    assert_eq!(describe(&first(&switch).actions), "pop(800) 2 set(eth_src=1) 3q3");
 }
 
 #[test]

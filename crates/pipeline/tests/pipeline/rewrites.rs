@@ -181,6 +181,17 @@ fn the_queue_is_kept_until_it_is_popped() {
 }
 
 #[test]
+fn outputs_carry_the_queue_of_the_packet() {
+    let run = |actions: &str| Switch::new(&[&format!("actions={actions}")]).run("in_port=1");
+    assert_eq!(run("enqueue:2:5,output:3"), "2q5 3");
+    assert_eq!(run("set_queue:5,output:2,clone(pop_queue,output:3),in_port"), "2q5 3 backq5");
+    assert_eq!(run("write_actions(output:2,set_queue:4)"), "2q4", "an action set outputs last");
+    // No bit of the mask proves the queue: packets arrive with the default queue.
+    let traversal = Switch::new(&["actions=set_queue:5,output:2"]).translate("in_port=1");
+    assert_eq!(traversal.mask.field(FieldId::SkbPriority), 0);
+}
+
+#[test]
 fn a_write_before_a_clone_is_emitted_once() {
     let write = "set_field:02:00:00:00:00:05->eth_src";
     let other = "set_field:02:00:00:00:00:06->eth_dst";

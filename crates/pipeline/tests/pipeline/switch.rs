@@ -8,8 +8,8 @@ use shunt_flow::{
 };
 use shunt_pipeline::{
     Action, BridgeId, BridgeSettings, Change, DatapathAction, DatapathPort, FlowMod,
-    FlowModCommand, ModificationError, Pipeline, PortConfig, PortInfo, PortKind, RuleFilter, Time,
-    Traversal,
+    FlowModCommand, ModificationError, Pipeline, PortConfig, PortInfo, PortKind, QueueId,
+    RuleFilter, Time, Traversal,
     text::{parse_actions, parse_rule},
 };
 
@@ -141,10 +141,13 @@ pub(crate) fn describe(actions: &[DatapathAction]) -> String {
         DatapathAction::SetHeader(set) => format!("set({})", describe_fields(set)),
         DatapathAction::PushVlan { tpid, tci } => format!("push({tpid:x},{tci:x})"),
         DatapathAction::PopVlan => "pop".to_owned(),
-        DatapathAction::Output { port, unless_ingress, max_len } => {
-            format!("{port}{}{}", if *unless_ingress { "" } else { "!" }, truncated(max_len))
+        DatapathAction::Output { port, queue, unless_ingress, max_len } => {
+            let unless = if *unless_ingress { "" } else { "!" };
+            format!("{port}{}{unless}{}", describe_queue(*queue), truncated(max_len))
         }
-        DatapathAction::OutputIngress { max_len } => format!("back{}", truncated(max_len)),
+        DatapathAction::OutputIngress { queue, max_len } => {
+            format!("back{}{}", describe_queue(*queue), truncated(max_len))
+        }
         DatapathAction::Punt(punt) => {
             format!("punt({:?},table={},cookie={})", punt.reason, punt.table, punt.cookie)
         }
@@ -160,6 +163,10 @@ pub(crate) fn describe(actions: &[DatapathAction]) -> String {
         DatapathAction::CheckLength { length, .. } => format!("larger({length})"),
     };
     actions.iter().map(describe_action).collect::<Vec<_>>().join(" ")
+}
+
+fn describe_queue(queue: QueueId) -> String {
+    if queue == QueueId::DEFAULT { String::new() } else { format!("q{queue}") }
 }
 
 fn describe_fields(set: &Match) -> String {

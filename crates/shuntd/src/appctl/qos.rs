@@ -1,7 +1,10 @@
 //! The quality of service of ports.
 
+use std::fmt::Write as _;
+
+use shunt_datapath::egress::htb::HtbQueue;
 use shunt_switch::{
-    BridgePortStatus,
+    BridgePortStatus, EgressQueueStatus,
     config::{QosOptions, QosType},
 };
 
@@ -14,13 +17,33 @@ commands! {
 
 async fn qos(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let port = find_port(methods, arguments)?;
-    let Some(qos) = port.qos else { return Ok(format!("QoS not configured on {}", port.name)) };
-    let QosOptions { kind, cir, cbs } = qos;
-    let keys = match kind {
-        QosType::EgressPolicer => format!("cbs: {cbs}\ncir: {cir}\n"),
+    let Some(qos) = &port.qos else { return Ok(format!("QoS not configured on {}", port.name)) };
+    let head = format!("QoS: {} {}\n", port.name, qos.kind.name());
+    let rest = match qos.kind {
+        QosType::EgressPolicer => format!("cbs: {}\ncir: {}\n", qos.cbs, qos.cir),
+        QosType::LinuxHtb => htb(qos, &port.queues),
         QosType::LinuxNoop => String::new(),
     };
-    Ok(format!("QoS: {} {}\n{keys}", port.name, kind.name()))
+    Ok(head + &rest)
+}
+
+/// Returns the rates and the queues of `linux-htb`.
+fn htb(qos: &QosOptions, counts: &[EgressQueueStatus]) -> String {
+    let Some(options) = qos.htb() else { return String::new() };
+    let mut text = format!("max-rate: {}\n", options.max_rate);
+    for (HtbQueue { min_rate, max_rate, burst, priority }, counts) in
+        options.queues.values().zip(counts)
+    {
+        let EgressQueueStatus { id, tx_packets, tx_bytes, tx_errors, .. } = counts;
+        let name = if *id == 0 { "Default".to_owned() } else { format!("Queue {id}") };
+        let burst = if *burst > 0 { format!("  burst: {burst}\n") } else { String::new() };
+        let _ = write!(
+            text,
+            "\n{name}:\n{burst}  max-rate: {max_rate}\n  min-rate: {min_rate}\n  priority: {priority}\n  \
+             tx_packets: {tx_packets}\n  tx_bytes: {tx_bytes}\n  tx_errors: {tx_errors}\n"
+        );
+    }
+    text
 }
 
 async fn qos_types(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {

@@ -122,12 +122,15 @@ pub(super) enum Command {
     ///
     /// `set-qos eth1 type=egress-policer cir=1250000 cbs=125000`.
     ///
-    /// An egress-policer drops the packets above a rate, and counts them as `egress_policed`. Without
-    /// any key the port has no limit.
+    /// `set-qos eth1 type=linux-htb max_rate=10000000 queue.1.min_rate=2000000`.
+    ///
+    /// An egress-policer drops the packets above a rate, and counts them as `egress_policed`. linux-htb
+    /// delays them, in queues that rules select by `set_queue`. Without any key the port has no limit.
     SetQos {
         /// Name of the port.
         name: String,
-        /// Set type=egress-policer|linux-noop, cir=BYTES_PER_SECOND, cbs=BYTES.
+        /// Set type=linux-htb|egress-policer|linux-noop, cir=BYTES_PER_SECOND, cbs=BYTES,
+        /// max_rate=BITS_PER_SECOND, queue.ID.min_rate|max_rate|burst|priority=N.
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },

@@ -112,6 +112,7 @@ mod tests {
             trunks: Vec::new(),
             ingress_policing: BTreeMap::new(),
             qos: None,
+            queues: Vec::new(),
             rx_packets: 0,
             rx_bytes: 0,
             rx_dropped: 0,

@@ -37,6 +37,7 @@ fn bridge_status() -> BridgeStatus {
         trunks: Vec::new(),
         ingress_policing: BTreeMap::new(),
         qos: None,
+        queues: Vec::new(),
         rx_packets: 1,
         rx_bytes: 2,
         rx_dropped: 3,

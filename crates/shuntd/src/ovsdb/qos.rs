@@ -1,7 +1,7 @@
 //! The quality of service of a port as the rows of a database describe it.
 
 use shunt_ovsdb::{DatabaseSnapshot, RowView};
-use shunt_switch::config::{QosOptions, QosType};
+use shunt_switch::config::{QosOptions, QosType, QueueOptions};
 
 /// Reads the quality of service of a row of `Port`; `None` if it has none.
 ///
@@ -19,18 +19,50 @@ pub(super) fn qos(
         "" => return Ok(None),
         "linux-noop" => QosType::LinuxNoop,
         "egress-policer" => QosType::EgressPolicer,
+        "linux-htb" => QosType::LinuxHtb,
         other => {
             return Err(format!(
-                "QoS type {other} is not supported: use egress-policer or linux-noop"
+                "QoS type {other} is not supported: use linux-htb, egress-policer or linux-noop"
             ));
         }
     };
     // As in Open vSwitch, a type ignores the keys of others.
-    let amount = |key| {
-        let text = row.entry("other_config", key).filter(|_| kind == QosType::EgressPolicer);
-        text.and_then(|text| text.parse::<u64>().ok()).unwrap_or_default()
+    let amount = |key, of| if kind == of { number(row, key) } else { 0 };
+    let mut qos = QosOptions {
+        cir: amount("cir", QosType::EgressPolicer),
+        cbs: amount("cbs", QosType::EgressPolicer),
+        max_rate: amount("max-rate", QosType::LinuxHtb),
+        ..QosOptions::new(kind)
     };
-    let qos = QosOptions { kind, cir: amount("cir"), cbs: amount("cbs") };
-    qos.check().map_err(|problem| format!("other_config of the QoS: {problem}"))?;
+    if kind == QosType::LinuxHtb {
+        qos.queues = queues(snapshot, row)?;
+    }
+    qos.check().map_err(|problem| format!("QoS {}: {problem}", kind.name()))?;
     Ok(Some(qos))
+}
+
+/// Reads the queues of a row of `QoS`.
+fn queues(snapshot: &DatabaseSnapshot, qos: RowView<'_>) -> Result<Vec<QueueOptions>, String> {
+    let rows = qos.numbered_uuids("queues");
+    let rows = rows.filter_map(|(id, uuid)| Some((id, snapshot.row("Queue", uuid)?)));
+    rows.map(|(id, row)| queue(u32::try_from(id).unwrap_or(u32::MAX), row)).collect()
+}
+
+fn queue(id: u32, row: RowView<'_>) -> Result<QueueOptions, String> {
+    if row.integer("dscp").is_some() {
+        return Err(format!(
+            "queue {id}: dscp is not supported: clear it, and set the DSCP with the rules"
+        ));
+    }
+    let (min_rate, max_rate) = (number(row, "min-rate"), number(row, "max-rate"));
+    // As in Open vSwitch, the larger one wins.
+    let max_rate = if max_rate == 0 { 0 } else { max_rate.max(min_rate) };
+    let priority = u32::try_from(number(row, "priority")).unwrap_or(u32::MAX);
+    Ok(QueueOptions { id, min_rate, max_rate, burst: number(row, "burst"), priority })
+}
+
+/// Reads a number of `other_config`; 0 if it is absent or not a number.
+fn number(row: RowView<'_>, key: &str) -> u64 {
+    let text = row.entry("other_config", key);
+    text.and_then(|text| text.parse().ok()).unwrap_or_default()
 }

@@ -24,7 +24,7 @@ pub use caches::{
 pub use error::{ConfigError, ConfigPath, ConfigStep};
 pub use foresight::{ForesightOptions, PredictorName};
 pub use mirror::MirrorOptions;
-pub use qos::{QosOptions, QosType};
+pub use qos::{QosOptions, QosType, QueueOptions};
 pub use shunt_datapath::packet::{
     egress_policer::EgressPolicing, ingress_policer::IngressPolicing,
 };

@@ -1,10 +1,16 @@
 //! The quality of service of the packets that a port sends.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
-use shunt_datapath::packet::egress_policer::EgressPolicing;
+use shunt_datapath::{
+    egress::htb::{HtbOptions, HtbQueue},
+    packet::egress_policer::EgressPolicing,
+};
+use shunt_pipeline::QueueId;
 
 /// The quality of service of a port (table `QoS` of `ovs-vswitchd.conf.db(5)`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct QosOptions {
     /// Type of the quality of service.
@@ -16,6 +22,34 @@ pub struct QosOptions {
     /// Committed burst size of an `egress-policer`, in bytes.
     #[serde(default)]
     pub cbs: u64,
+    /// Rate of all queues of `linux-htb` together, in bits per second; 0: 10 Gbit/s.
+    #[serde(default)]
+    pub max_rate: u64,
+    /// The queues of `linux-htb`.
+    #[serde(default)]
+    pub queues: Vec<QueueOptions>,
+}
+
+/// An egress queue of a port (table `Queue` of `ovs-vswitchd.conf.db(5)`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct QueueOptions {
+    /// The number in `set_queue`; packets without a queue have 0.
+    pub id: u32,
+    /// Rate that the queue gets first, in bits per second.
+    #[serde(default)]
+    pub min_rate: u64,
+    /// Rate that the queue never exceeds, in bits per second; 0: the rate of the port.
+    #[serde(default)]
+    pub max_rate: u64,
+    /// Number of bits that an idle queue may send at once.
+    ///
+    /// It is at least what the rate gives in a millisecond.
+    #[serde(default)]
+    pub burst: u64,
+    /// Queues with a smaller value borrow first what the minimum rates leave.
+    #[serde(default)]
+    pub priority: u32,
 }
 
 /// The type of a quality of service.
@@ -26,11 +60,28 @@ pub enum QosType {
     LinuxNoop,
     /// Drops the packets above a rate.
     EgressPolicer,
+    /// Delays the packets above a rate, in queues.
+    LinuxHtb,
 }
 
 impl QosOptions {
     /// The largest rate in bytes per second, and the largest burst in bytes.
     const AMOUNT_MAX: u64 = 1 << 40;
+
+    /// The largest rate in bits per second, and the largest burst in bits.
+    const BITS_MAX: u64 = Self::AMOUNT_MAX * 8;
+
+    /// The rate of a port without `max_rate`, in bits per second, as in Open vSwitch.
+    const MAX_RATE_DEFAULT: u64 = 10_000_000_000;
+
+    /// Number of queues that Open vSwitch can have at a port.
+    const QUEUE_IDS: u32 = 61_440;
+
+    /// Makes a quality of service without options.
+    #[must_use]
+    pub const fn new(kind: QosType) -> Self {
+        Self { kind, cir: 0, cbs: 0, max_rate: 0, queues: Vec::new() }
+    }
 
     /// Checks that the type has its keys, and no others.
     ///
@@ -40,30 +91,80 @@ impl QosOptions {
     pub fn check(&self) -> Result<(), &'static str> {
         let amounts = [self.cir, self.cbs];
         match self.kind {
-            QosType::LinuxNoop if amounts != [0, 0] => {
-                Err("a qos of type linux-noop has no `cir` and no `cbs`: remove them")
+            QosType::LinuxNoop | QosType::LinuxHtb if amounts != [0, 0] => {
+                Err("only a qos of type egress-policer has `cir` and `cbs`: remove them")
+            }
+            QosType::LinuxNoop | QosType::EgressPolicer
+                if self.max_rate > 0 || !self.queues.is_empty() =>
+            {
+                Err("only a qos of type linux-htb has `max_rate` and `queues`: remove them")
             }
             QosType::EgressPolicer if amounts.iter().any(|own| !is_amount(*own)) => {
                 Err("an egress-policer needs `cir`, its bytes per second, and `cbs`, its burst in \
                  bytes: from 1 to 1099511627776")
             }
+            QosType::LinuxHtb => self.check_queues(),
             QosType::LinuxNoop | QosType::EgressPolicer => Ok(()),
         }
+    }
+
+    fn check_queues(&self) -> Result<(), &'static str> {
+        let has_default = self.queues.iter().any(|queue| queue.id == 0);
+        if self.queues.len() + usize::from(!has_default) > HtbOptions::QUEUES_MAX {
+            return Err("a port has at most 64 queues, with queue 0: remove some");
+        }
+        let ids: BTreeMap<u32, ()> = self.queues.iter().map(|queue| (queue.id, ())).collect();
+        if ids.len() < self.queues.len() {
+            return Err("each queue has its own `id`: two queues have the same");
+        }
+        if self.queues.iter().any(|queue| queue.id >= Self::QUEUE_IDS) {
+            return Err("the `id` of a queue is from 0 to 61439");
+        }
+        let bits = |queue: &QueueOptions| [queue.min_rate, queue.max_rate, queue.burst];
+        let mut all = self.queues.iter().flat_map(bits).chain([self.max_rate]);
+        if all.any(|bits| bits > Self::BITS_MAX) {
+            return Err("rates and bursts of linux-htb are at most 8796093022208 bits");
+        }
+        let is_inverted =
+            |queue: &QueueOptions| queue.max_rate > 0 && queue.min_rate > queue.max_rate;
+        if self.queues.iter().any(is_inverted) {
+            return Err("the `min_rate` of a queue is at most its `max_rate`");
+        }
+        Ok(())
     }
 
     /// Returns the limits of an `egress-policer`.
     #[must_use]
     pub const fn egress_policing(&self) -> Option<EgressPolicing> {
         match self.kind {
-            QosType::LinuxNoop => None,
             QosType::EgressPolicer => Some(EgressPolicing { cir: self.cir, cbs: self.cbs }),
+            QosType::LinuxNoop | QosType::LinuxHtb => None,
         }
+    }
+
+    /// Returns the rates of `linux-htb`.
+    #[must_use]
+    pub fn htb(&self) -> Option<HtbOptions> {
+        if self.kind != QosType::LinuxHtb {
+            return None;
+        }
+        let max_rate = non_zero_or(self.max_rate, Self::MAX_RATE_DEFAULT);
+        let queue = |own: &QueueOptions| HtbQueue {
+            min_rate: own.min_rate.min(max_rate),
+            max_rate: non_zero_or(own.max_rate, max_rate),
+            burst: own.burst,
+            priority: own.priority,
+        };
+        let mut queues: BTreeMap<_, _> =
+            self.queues.iter().map(|own| (QueueId::new(own.id), queue(own))).collect();
+        queues.entry(QueueId::DEFAULT).or_insert(HtbQueue { max_rate, ..HtbQueue::DEFAULT });
+        Some(HtbOptions { max_rate, queues })
     }
 }
 
 impl QosType {
     /// All types.
-    pub const ALL: [Self; 2] = [Self::EgressPolicer, Self::LinuxNoop];
+    pub const ALL: [Self; 3] = [Self::LinuxHtb, Self::EgressPolicer, Self::LinuxNoop];
 
     /// Returns the name in the configuration file and in Open vSwitch.
     #[must_use]
@@ -71,6 +172,7 @@ impl QosType {
         match self {
             Self::LinuxNoop => "linux-noop",
             Self::EgressPolicer => "egress-policer",
+            Self::LinuxHtb => "linux-htb",
         }
     }
 }
@@ -79,20 +181,63 @@ const fn is_amount(amount: u64) -> bool {
     amount > 0 && amount <= QosOptions::AMOUNT_MAX
 }
 
+const fn non_zero_or(value: u64, default: u64) -> u64 {
+    if value == 0 { default } else { value }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn each_type_has_its_own_keys() {
-        let check = |kind, cir, cbs| QosOptions { kind, cir, cbs }.check();
+        let check = |kind, cir, cbs| QosOptions { cir, cbs, ..QosOptions::new(kind) }.check();
         assert_eq!(check(QosType::EgressPolicer, 1, 1 << 40), Ok(()));
         assert_eq!(check(QosType::LinuxNoop, 0, 0), Ok(()));
         for (cir, cbs) in [(0, 1), (1, 0), (1, (1 << 40) + 1)] {
             let problem = check(QosType::EgressPolicer, cir, cbs).unwrap_err();
             assert!(problem.contains("needs `cir`"), "{problem}");
         }
-        assert!(check(QosType::LinuxNoop, 1, 0).unwrap_err().contains("has no `cir`"));
+        for kind in [QosType::LinuxNoop, QosType::LinuxHtb] {
+            assert!(check(kind, 1, 0).unwrap_err().contains("has `cir`"));
+        }
+        let rate = |kind| QosOptions { max_rate: 1, ..QosOptions::new(kind) }.check();
+        assert_eq!(rate(QosType::LinuxHtb), Ok(()));
+        assert!(rate(QosType::LinuxNoop).unwrap_err().contains("only a qos of type linux-htb"));
+    }
+
+    #[test]
+    fn wrong_queues_are_refused() {
+        let queue = |id| QueueOptions { id, ..QueueOptions::default() };
+        let check = |queues: Vec<QueueOptions>| {
+            QosOptions { queues, ..QosOptions::new(QosType::LinuxHtb) }.check().err()
+        };
+        assert_eq!(check((0..64).map(queue).collect()), None);
+        let inverted = QueueOptions { min_rate: 2, max_rate: 1, ..queue(1) };
+        let cases = [
+            ((1..65).map(queue).collect(), "at most 64 queues"),
+            (vec![queue(5), queue(5)], "its own `id`"),
+            (vec![queue(61_440)], "from 0 to 61439"),
+            (vec![QueueOptions { burst: u64::MAX, ..queue(1) }], "at most 8796093022208"),
+            (vec![inverted], "at most its `max_rate`"),
+        ];
+        for (queues, expected) in cases {
+            let problem = check(queues).unwrap_or_default();
+            assert!(problem.contains(expected), "{problem}");
+        }
+    }
+
+    #[test]
+    fn absent_rates_are_those_of_the_port() {
+        let queue = QueueOptions { id: 3, min_rate: 5, ..QueueOptions::default() };
+        let mut options = QosOptions { queues: vec![queue], ..QosOptions::new(QosType::LinuxHtb) };
+        for (max_rate, expected) in [(0, 10_000_000_000), (1000, 1000)] {
+            options.max_rate = max_rate;
+            let htb = options.htb().unwrap();
+            assert_eq!(htb.max_rate, expected);
+            let rates = htb.queues.values().map(|queue| (queue.min_rate, queue.max_rate));
+            assert_eq!(rates.collect::<Vec<_>>(), [(0, expected), (5, expected)]);
+        }
     }
 
     #[test]

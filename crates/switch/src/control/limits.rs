@@ -6,7 +6,7 @@ use shunt_datapath::{Command, packet::ingress_policer::IngressPolicer};
 use tracing::info;
 
 use super::structure::Structure;
-use crate::{config::PortOptions, error::SwitchError, ports::qos::egress_policer};
+use crate::{config::PortOptions, error::SwitchError, ports::qos::port_qos};
 
 impl Structure {
     /// Sets the limits of ingress policing of a port to those of `port`.
@@ -37,24 +37,31 @@ impl Structure {
 
     /// Sets the quality of service of a port to that of `port`.
     ///
-    /// Returns when no packet passes by the old limit.
+    /// Returns when no packet passes by the old limits.
     pub(crate) async fn set_qos(&self, port: &PortOptions) -> Result<(), SwitchError> {
-        let (name, qos, now) = (&port.name, port.qos, self.plane.now());
-        let change = |own: &PortOptions| PortOptions { qos, ..own.clone() };
-        let Some((datapath, policer)) = self.bridges.change_limits(name, change, |own| {
-            own.egress_policer = egress_policer(qos, now);
-            own.egress_policer.clone()
+        let (name, qos, now) = (&port.name, port.qos.as_ref(), self.plane.now());
+        let change = |own: &PortOptions| PortOptions { qos: qos.cloned(), ..own.clone() };
+        let Some((datapath, set)) = self.bridges.change_limits(name, change, |own| {
+            own.egress_qos = port_qos(qos, now);
+            own.egress_qos.clone()
         })?
         else {
             return Ok(());
         };
         if let Some(port) = datapath {
-            self.send_to_all(|| Command::PoliceEgress(port, policer.clone())).await;
+            self.send_to_all(|| Command::SetQos(port, set.clone())).await;
         }
         match qos {
             None => info!("port {name}: QoS removed"),
             Some(qos) => {
-                info!(cir = qos.cir, cbs = qos.cbs, "port {name}: QoS set to {}", qos.kind.name());
+                info!(
+                    cir = qos.cir,
+                    cbs = qos.cbs,
+                    max_rate = qos.max_rate,
+                    queues = qos.queues.len(),
+                    "port {name}: QoS set to {}",
+                    qos.kind.name()
+                );
             }
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Actions of a cache entry in the syntax of the datapath of Open vSwitch.
 
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
-use shunt_pipeline::{DatapathAction, DatapathPort, PacketInReason, Punt};
+use shunt_pipeline::{DatapathAction, DatapathPort, PacketInReason, Punt, QueueId};
 
 use super::{
     fields::{MaskedFields, hex},
@@ -26,7 +26,15 @@ impl ActionWriter<'_> {
     /// Writes the actions of a packet or a copy; copies are nested at most 64 deep.
     fn list(&self, actions: &[DatapathAction], mut key: FlowKey) -> String {
         let mut parts = Vec::new();
+        let mut queue = QueueId::DEFAULT;
         for action in actions {
+            if let DatapathAction::Output { queue: next, .. }
+            | DatapathAction::OutputIngress { queue: next, .. } = action
+                && *next != queue
+            {
+                parts.push(format!("set(skb_priority({:#x}))", skb_priority(*next)));
+                queue = *next;
+            }
             self.write(action, &key, &mut parts);
             action.change_key(&mut key);
         }
@@ -38,13 +46,13 @@ impl ActionWriter<'_> {
             DatapathAction::SetHeader(set) => write_set(set, key, parts),
             DatapathAction::PushVlan { tpid, tci } => parts.push(push_vlan(*tpid, *tci)),
             DatapathAction::PopVlan => parts.push("pop_vlan".to_owned()),
-            DatapathAction::Output { port, unless_ingress, max_len } => {
+            DatapathAction::Output { port, unless_ingress, max_len, .. } => {
                 if !(*unless_ingress && self.ingress == Some(*port)) {
                     parts.extend(max_len.map(|length| format!("trunc({length})")));
                     parts.push(self.ports.text(*port));
                 }
             }
-            DatapathAction::OutputIngress { max_len } => {
+            DatapathAction::OutputIngress { max_len, .. } => {
                 parts.extend(max_len.map(|length| format!("trunc({length})")));
                 let port = self.ingress.map(|port| self.ports.text(port));
                 parts.push(port.unwrap_or_else(|| "in_port".to_owned()));
@@ -69,6 +77,16 @@ impl ActionWriter<'_> {
                 parts.push(format!("check_pkt_len(size={length},gt({larger}),le({other}))"));
             }
         }
+    }
+}
+
+/// Returns the priority of packets in an egress queue.
+///
+/// It is the number of a class of Linux: 1:2 for queue 1.
+const fn skb_priority(queue: QueueId) -> u32 {
+    match queue {
+        QueueId::DEFAULT => 0,
+        queue => 0x1_0000 | queue.number().wrapping_add(1) & 0xffff,
     }
 }
 

@@ -12,7 +12,8 @@ use shunt_ofproto::{
     ErrorCode, Host, HostStep, PausedPackets,
     message::{
         Features, LinkFeatures, PacketIn, PacketOut, PortDescription, PortStatistics,
-        ReportedPortCounters, SwitchDescription, TableStatistics,
+        QueueDescription, QueueStatistics, ReportedPortCounters, SwitchDescription,
+        TableStatistics,
     },
 };
 use shunt_pipeline::{
@@ -23,7 +24,7 @@ use shunt_pipeline::{
 use tracing::warn;
 
 use crate::{
-    config::Config, ports::bridges::Bridges, status::bridge::BridgePortStatus,
+    config::Config, openflow::queues, ports::bridges::Bridges, status::bridge::BridgePortStatus,
     threads::data_plane::DataPlane,
 };
 
@@ -154,6 +155,14 @@ impl Host for BridgeHost {
             duration: *age,
         };
         statuses.iter().map(statistics).collect()
+    }
+
+    fn queues(&self) -> Vec<QueueDescription> {
+        queues::descriptions(&self.bridges.lock(), self.bridge)
+    }
+
+    fn queue_statistics(&self) -> Vec<QueueStatistics> {
+        queues::statistics(&self.bridges.lock(), self.bridge, self.now())
     }
 
     fn table_statistics(&self) -> Vec<TableStatistics> {

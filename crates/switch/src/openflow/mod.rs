@@ -4,4 +4,5 @@ pub(crate) mod bridge_server;
 pub(crate) mod endpoint;
 pub(crate) mod events;
 pub(crate) mod host;
+mod queues;
 pub(crate) mod servers;

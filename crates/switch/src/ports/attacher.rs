@@ -252,10 +252,10 @@ impl PortAttacher {
     async fn add_to_threads(&self, port: SplittingPort) -> Result<AttachedPort, SwitchError> {
         let SplittingPort { name, bridge, number, datapath, threads, splitting } = port;
         let (port, queues) = finished("create the queues of", &name, splitting).await?;
-        let (traffic, policer) = {
+        let (traffic, qos) = {
             let bridges = self.bridges.lock();
             let port = bridges.find_port(&name)?.1;
-            (port.traffic.clone(), port.egress_policer.clone())
+            (port.traffic.clone(), port.egress_qos.clone())
         };
         let capabilities = port.capabilities();
         let mut receivers = Vec::new();
@@ -265,8 +265,8 @@ impl PortAttacher {
             let added =
                 ThreadPort { port: datapath, bridge, number, capabilities, queues, traffic };
             self.plane.send(thread, Command::AddPort(Box::new(added))).await;
-            if let Some(policer) = policer.clone() {
-                self.plane.send(thread, Command::PoliceEgress(datapath, Some(policer))).await;
+            if let Some(qos) = qos.clone() {
+                self.plane.send(thread, Command::SetQos(datapath, Some(qos))).await;
             }
         }
         Ok(AttachedPort { bridge, number, port, receivers })

@@ -66,7 +66,7 @@ impl PortOptions {
             vlan_mode: other.vlan_mode,
             tag: other.tag,
             trunks: other.trunks.clone(),
-            qos: other.qos,
+            qos: other.qos.clone(),
             ..self.with_ingress_policing_of(other)
         }
     }

@@ -6,8 +6,9 @@ use std::{
 };
 
 use shunt_datapath::{
+    egress::PortQos,
     metrics::PortTraffic,
-    packet::{egress_policer::EgressPolicer, ingress_policer::IngressPolicer},
+    packet::ingress_policer::IngressPolicer,
     port::{Port, PortCounters, PortSpec, RxQueue, tap::TapSettings},
 };
 use shunt_flow::PortNo;
@@ -15,7 +16,7 @@ use shunt_pipeline::{DatapathPort, PortConfig, PortInfo, PortKind, Time};
 
 use crate::{
     config::{self, PortType},
-    ports::{device_users::DeviceUser, qos::egress_policer},
+    ports::{device_users::DeviceUser, qos::port_qos},
 };
 
 /// A port of a bridge.
@@ -40,8 +41,8 @@ pub(crate) struct BridgePort {
     pub(crate) traffic: Vec<Arc<PortTraffic>>,
     /// Rate limit of received packets, which all packet threads share.
     pub(crate) policer: Option<Arc<IngressPolicer>>,
-    /// Rate limit of sent packets, which all packet threads share.
-    pub(crate) egress_policer: Option<Arc<EgressPolicer>>,
+    /// Quality of service of sent packets, which all packet threads share.
+    pub(crate) egress_qos: Option<PortQos>,
     /// Port configuration set by controllers.
     pub(crate) config: PortConfig,
     /// Hardware address.
@@ -63,7 +64,7 @@ impl BridgePort {
     ) -> Self {
         let traffic = (0..threads).map(|_| Arc::new(PortTraffic::default())).collect();
         let policer = IngressPolicer::new(settings.ingress_policing(), added).map(Arc::new);
-        let egress_policer = egress_policer(settings.qos, added);
+        let egress_qos = port_qos(settings.qos.as_ref(), added);
         Self {
             settings,
             number,
@@ -75,7 +76,7 @@ impl BridgePort {
             held_queues: Vec::new(),
             traffic,
             policer,
-            egress_policer,
+            egress_qos,
             config: PortConfig::default(),
             mac: [0; 6],
             link_up: false,

@@ -1,14 +1,18 @@
-//! The quality of service of ports: its checks, and its token bucket.
+//! The quality of service of ports: its checks, and what packet threads share of it.
 
 use std::sync::Arc;
 
-use shunt_datapath::packet::egress_policer::EgressPolicer;
-use shunt_pipeline::Time;
+use shunt_datapath::{
+    egress::{PortQos, counters::QueueCounts, scheduler::EgressScheduler},
+    packet::egress_policer::EgressPolicer,
+};
+use shunt_pipeline::{QueueId, Time};
 
 use crate::{
     Switch,
     config::{PortOptions, PortType, QosOptions},
     error::SwitchError,
+    ports::port::BridgePort,
 };
 
 impl Switch {
@@ -28,7 +32,7 @@ impl Switch {
 impl PortOptions {
     /// Returns why the port may not have its quality of service.
     pub(crate) fn qos_problem(&self) -> Option<(&'static str, &'static str)> {
-        let qos = self.qos?;
+        let qos = self.qos.as_ref()?;
         if self.kind == PortType::Patch {
             let problem = "a patch port has no `qos`: set it on the port from which packets leave";
             return Some(("qos", problem));
@@ -37,8 +41,28 @@ impl PortOptions {
     }
 }
 
-/// Returns the token bucket of a quality of service, if it has one.
-pub(crate) fn egress_policer(qos: Option<QosOptions>, now: Time) -> Option<Arc<EgressPolicer>> {
-    let limits = qos?.egress_policing()?;
-    Some(Arc::new(EgressPolicer::new(limits, now)))
+/// Returns what packet threads share of a quality of service.
+///
+/// `None` if it limits nothing.
+pub(crate) fn port_qos(qos: Option<&QosOptions>, now: Time) -> Option<PortQos> {
+    let qos = qos?;
+    if let Some(limits) = qos.egress_policing() {
+        return Some(PortQos::Policer(Arc::new(EgressPolicer::new(limits, now))));
+    }
+    qos.htb().map(|options| PortQos::Queues(Arc::new(EgressScheduler::new(&options, now))))
+}
+
+impl BridgePort {
+    /// Returns the egress queues of the port; `None` if it has none.
+    pub(crate) fn egress_queues(&self) -> Option<&EgressScheduler> {
+        match &self.egress_qos {
+            Some(PortQos::Queues(queues)) => Some(queues),
+            Some(PortQos::Policer(_)) | None => None,
+        }
+    }
+
+    /// Returns the counts of each egress queue.
+    pub(crate) fn queue_counts(&self) -> impl Iterator<Item = (QueueId, QueueCounts)> {
+        self.egress_queues().into_iter().flat_map(EgressScheduler::counts)
+    }
 }

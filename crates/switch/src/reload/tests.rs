@@ -56,7 +56,7 @@ fn vlans_change_without_a_new_port() {
 
 #[test]
 fn limits_change_without_a_new_port() {
-    let qos = Some(QosOptions { kind: QosType::EgressPolicer, cir: 1000, cbs: 100 });
+    let qos = Some(QosOptions { cir: 1000, cbs: 100, ..QosOptions::new(QosType::EgressPolicer) });
     let limited = PortOptions { ingress_policing_rate: 1000, qos, ..port("p1") };
     let before = config(&[bridge("br0", &[port("p1")])]);
     let after = config(&[bridge("br0", std::slice::from_ref(&limited))]);

@@ -3,10 +3,10 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use serde::Serialize;
-use shunt_datapath::{DropReason, RxLoss, metrics::PortTraffic};
+use shunt_datapath::{DropReason, RxLoss, egress::counters::QueueCounts, metrics::PortTraffic};
 use shunt_flow::PortNo;
 use shunt_ofproto::connection::PacketInCounts;
-use shunt_pipeline::{BridgeId, Pipeline, Time};
+use shunt_pipeline::{BridgeId, Pipeline, QueueId, Time};
 
 use crate::{
     config,
@@ -146,6 +146,8 @@ pub struct BridgePortStatus {
     pub ingress_policing: BTreeMap<&'static str, u32>,
     /// Quality of service of sent packets.
     pub qos: Option<config::QosOptions>,
+    /// Egress queues of the port, in the order of their numbers.
+    pub queues: Vec<EgressQueueStatus>,
     /// Packets received.
     pub rx_packets: u64,
     /// Bytes received.
@@ -202,6 +204,27 @@ impl BridgeStatus {
             (bridge.id, status)
         };
         bridges.iter().map(of).collect()
+    }
+}
+
+/// The counts of an egress queue.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct EgressQueueStatus {
+    /// The number of the queue.
+    pub id: u32,
+    /// Packets that left the queue.
+    pub tx_packets: u64,
+    /// Bytes of these packets.
+    pub tx_bytes: u64,
+    /// Packets that were dropped because the queue was full.
+    pub tx_errors: u64,
+}
+
+impl EgressQueueStatus {
+    const fn of((queue, counts): (QueueId, QueueCounts)) -> Self {
+        let QueueCounts { tx_packets, tx_bytes, tx_errors } = counts;
+        Self { id: queue.number(), tx_packets, tx_bytes, tx_errors }
     }
 }
 
@@ -271,7 +294,8 @@ fn port_status(bridges: &BridgeRegistry, bridge: &str, port: &BridgePort) -> Bri
         tag: port.settings.tag,
         trunks: port.settings.trunks.clone(),
         ingress_policing: port.settings.ingress_policing_keys().collect(),
-        qos: port.settings.qos,
+        qos: port.settings.qos.clone(),
+        queues: port.queue_counts().map(EgressQueueStatus::of).collect(),
         rx_packets: sum(|traffic| traffic.rx_packets.get()),
         rx_bytes: sum(|traffic| traffic.rx_bytes.get()),
         rx_dropped: dropped("rx"),

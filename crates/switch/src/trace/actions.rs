@@ -8,7 +8,7 @@ use std::{collections::VecDeque, sync::Arc};
 use shunt_flow::{
     FieldId, FlowKey, FlowMask, Match, field::Access, prerequisite, text::format_value,
 };
-use shunt_pipeline::{Continuation, DatapathAction, DatapathPort, Meter};
+use shunt_pipeline::{Continuation, DatapathAction, DatapathPort, Meter, QueueId};
 
 use crate::{
     ports::{port::BridgePort, registry::BridgeRegistry},
@@ -88,11 +88,11 @@ impl<'a> Actions<'a> {
                 format!("push_vlan(tpid={tpid:#06x},vid={vid},pcp={pcp})")
             }
             DatapathAction::PopVlan => "pop_vlan".to_owned(),
-            DatapathAction::Output { port, unless_ingress, max_len } => {
+            DatapathAction::Output { port, queue, unless_ingress, max_len } => {
                 let name = port_name(self.bridges, *port);
                 self.check_mtu(*port, *max_len, packet);
                 let unless = if *unless_ingress { "" } else { "!" };
-                format!("{}{name}{unless}", cut(max_len))
+                format!("{}{}{name}{unless}", set_queue(*queue), cut(max_len))
             }
             DatapathAction::Meter(meter) => {
                 self.meters.push(Arc::clone(meter));
@@ -101,7 +101,9 @@ impl<'a> Actions<'a> {
             DatapathAction::Copy(inner) => {
                 format!("clone({})", self.describe(inner, packet.clone()).join(","))
             }
-            DatapathAction::OutputIngress { max_len } => format!("{}in_port", cut(max_len)),
+            DatapathAction::OutputIngress { queue, max_len } => {
+                format!("{}{}in_port", set_queue(*queue), cut(max_len))
+            }
             DatapathAction::Punt(punt) => {
                 let pause = if punt.continuation.is_some() { ",pause" } else { "" };
                 let (reason, max_len) = (punt.reason.name(), punt.max_len);
@@ -176,3 +178,8 @@ fn find_port(bridges: &BridgeRegistry, datapath: DatapathPort) -> Option<&Bridge
 const ETHERNET: usize = 14;
 /// Length of a VLAN tag.
 const TAG: usize = 4;
+
+/// Returns the text of an egress queue; empty for the default queue.
+fn set_queue(queue: QueueId) -> String {
+    if queue == QueueId::DEFAULT { String::new() } else { format!("set_queue({queue}),") }
+}

@@ -6,7 +6,7 @@ use shunt_flow::{
     testing::packet::PacketBuilder,
 };
 use shunt_pipeline::{
-    BridgeId, DatapathAction, DatapathPort,
+    BridgeId, DatapathAction, DatapathPort, QueueId,
     testing::{Twin, generate::BRIDGES},
 };
 
@@ -14,7 +14,7 @@ use super::*;
 
 fn output(port: u32) -> DatapathAction {
     let port = DatapathPort::new(port);
-    DatapathAction::Output { port, unless_ingress: false, max_len: None }
+    DatapathAction::Output { port, queue: QueueId::DEFAULT, unless_ingress: false, max_len: None }
 }
 
 /// Sets the Ethernet source.

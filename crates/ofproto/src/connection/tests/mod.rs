@@ -8,6 +8,7 @@ mod malformed;
 mod negotiation;
 mod order;
 mod ovs_ofctl;
+mod queues;
 mod roles;
 
 use shunt_flow::Match;

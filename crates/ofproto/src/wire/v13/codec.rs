@@ -2,7 +2,7 @@
 
 use super::{
     VERSION,
-    body::{experimenter, flow_mod, flow_removed, group, meter, packet, port, role, switch},
+    body::{experimenter, flow_mod, flow_removed, group, meter, packet, port, queue, role, switch},
     kind, length, multipart,
 };
 use crate::{
@@ -61,10 +61,8 @@ fn read_body(header: &Header, body: &mut ByteReader<'_>) -> Result<Message, Erro
         kind::MULTIPART_REPLY => multipart::read_reply_message(body)?,
         kind::BARRIER_REQUEST => Message::BarrierRequest,
         kind::BARRIER_REPLY => Message::BarrierReply,
-        kind::QUEUE_GET_CONFIG_REQUEST => {
-            Message::QueueConfigRequest(port::read_queue_config(body)?)
-        }
-        kind::QUEUE_GET_CONFIG_REPLY => Message::QueueConfigReply(port::read_queue_config(body)?),
+        kind::QUEUE_GET_CONFIG_REQUEST => Message::QueueConfigRequest(queue::read_request(body)?),
+        kind::QUEUE_GET_CONFIG_REPLY => Message::QueueConfigReply(queue::read_config(body)?),
         kind::ROLE_REQUEST => Message::RoleRequest(role::read(body)?),
         kind::ROLE_REPLY => Message::RoleReply(role::read(body)?),
         kind::GET_ASYNC_REQUEST => Message::GetAsyncRequest,
@@ -158,9 +156,8 @@ fn put_body(out: &mut Vec<u8>, message: &Message) {
         Message::TableMod(table_mod) => switch::put_table_mod(out, *table_mod),
         Message::MultipartRequest(request) => multipart::put_request(out, request),
         Message::MultipartReply { more, reply } => multipart::put_reply(out, *more, reply),
-        Message::QueueConfigRequest(port) | Message::QueueConfigReply(port) => {
-            port::put_queue_config(out, *port);
-        }
+        Message::QueueConfigRequest(port) => queue::put_request(out, *port),
+        Message::QueueConfigReply(config) => queue::put_config(out, config),
         Message::RoleRequest(role) | Message::RoleReply(role) => role::put(out, *role),
         Message::GetAsyncReply(config) | Message::SetAsync(config) => role::put_async(out, config),
         Message::MeterMod(meter_mod) => meter::put(out, meter_mod),

@@ -8,7 +8,7 @@ use shunt_flow::{
 use super::{LearnEffect, Refreshed};
 use crate::{
     action::PacketInReason,
-    id::{BridgeId, Cookie, DatapathPort, GroupId, TableId},
+    id::{BridgeId, Cookie, DatapathPort, GroupId, QueueId, TableId},
     testing::frame::Frame,
     traversals::{datapath_action::Punt, traversal::TraversalError},
 };
@@ -56,9 +56,9 @@ pub struct Visited {
 pub enum Outcome {
     /// A frame to a port.
     ///
-    /// The fields are the port, the length to truncate to, the header words, and the length before
-    /// that.
-    Sent(DatapathPort, Option<u32>, Vec<u64>, usize),
+    /// The fields are the port, its queue, the length to truncate to, the header words, and the
+    /// length before that.
+    Sent(DatapathPort, QueueId, Option<u32>, Vec<u64>, usize),
     /// A packet-in to controllers, with these header words.
     Punted(Punted, Vec<u64>),
 }
@@ -78,10 +78,11 @@ pub struct Punted {
 impl Outcome {
     pub(in crate::testing) fn sent(
         port: DatapathPort,
+        queue: QueueId,
         max_len: Option<u32>,
         frame: &Frame,
     ) -> Self {
-        Self::Sent(port, max_len, Self::headers(&frame.view()), frame.len())
+        Self::Sent(port, queue, max_len, Self::headers(&frame.view()), frame.len())
     }
 
     pub(in crate::testing) fn headers(key: &FlowKey) -> Vec<u64> {

@@ -7,7 +7,11 @@ use shunt_flow::{
     rewrite::TtlCopy,
 };
 
-use crate::testing::frame::{Frame, visible};
+use crate::{
+    action::Action,
+    id::QueueId,
+    testing::frame::{Frame, visible},
+};
 
 #[derive(Clone)]
 pub(super) struct Packet {
@@ -18,6 +22,8 @@ pub(super) struct Packet {
     pub(super) tags: Vec<(u16, u16)>,
     /// The frame on the wire, without its tags.
     frame: Frame,
+    /// The egress queue of later outputs.
+    pub(super) queue: QueueId,
     /// True if there are headers that were not parsed.
     pub(super) is_uncovered: bool,
 }
@@ -30,7 +36,16 @@ impl Packet {
         let both = [(vlan >> 48, vlan >> 32), (vlan >> 16, vlan)];
         let tags = both.map(|(tpid, tci)| (low(tpid), low(tci)));
         let tags = tags.into_iter().take_while(|(_, tci)| tci & 0x1000 != 0).collect();
-        Self { key: Box::new(key), tags, frame, is_uncovered: false }
+        Self { key: Box::new(key), tags, frame, queue: QueueId::DEFAULT, is_uncovered: false }
+    }
+
+    /// Executes an action on the egress queue of later outputs.
+    pub(super) fn select_queue(&mut self, action: &Action) {
+        match action {
+            Action::SetQueue(queue) => self.queue = QueueId::new(*queue),
+            Action::PopQueue => self.queue = QueueId::DEFAULT,
+            _ => {}
+        }
     }
 
     pub(super) fn key(&self) -> FlowKey {

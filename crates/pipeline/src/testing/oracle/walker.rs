@@ -351,9 +351,7 @@ impl<'w> Walker<'w> {
                     }
                 }
                 Action::OutputTruncated { port, max_len } => match *port {
-                    PortNo::IN_PORT => {
-                        self.send(self.packet.key.in_port(), Some(*max_len))?;
-                    }
+                    PortNo::IN_PORT => self.send(self.packet.key.in_port(), Some(*max_len))?,
                     port if port != self.packet.key.in_port() => {
                         self.send(port, Some(*max_len))?;
                     }
@@ -393,7 +391,8 @@ impl<'w> Walker<'w> {
                 Action::Meter(id) => self.meter(*id),
                 Action::Multipath(action) => self.multipath(action),
                 Action::Bundle(action) => self.bundle(action)?,
-                Action::SetQueue(_) | Action::PopQueue | Action::Note(_) => {}
+                Action::SetQueue(_) | Action::PopQueue => self.packet.select_queue(action),
+                Action::Note(_) => {}
                 Action::Exit => self.has_exited = true,
                 Action::Learn(action) => self.learn(action),
                 Action::FinTimeout { idle, hard } => self.fin_timeout(*idle, *hard),
@@ -514,7 +513,7 @@ impl<'w> Walker<'w> {
     #[inline(never)]
     fn emit(&mut self, port: DatapathPort, max_len: Option<u32>) {
         if !self.is_muted {
-            self.halves.emit(Outcome::sent(port, max_len, &self.packet.frame()));
+            self.halves.emit(Outcome::sent(port, self.packet.queue, max_len, &self.packet.frame()));
         }
     }
 

@@ -163,7 +163,8 @@ impl<'t, 'a> Egress<'t, 'a> {
         let filters = self.bridge.filters_egress(&mut self.packet.recorder)
             || self.bridge.mirrors().is_some();
         if !self.packet.recorder.is_rewritten(FieldId::InPort) && !filters {
-            return self.packet.emit(DatapathAction::OutputIngress { max_len });
+            let queue = self.packet.queue();
+            return self.packet.emit(DatapathAction::OutputIngress { queue, max_len });
         }
         let ingress = self.packet.in_port();
         match self.bridge.find_port(ingress, &mut self.packet.recorder) {
@@ -203,7 +204,8 @@ impl<'t, 'a> Egress<'t, 'a> {
     ) -> Result<(), TraversalError> {
         match port.kind {
             PortKind::Datapath(to) => {
-                let output = DatapathAction::Output { port: to, unless_ingress, max_len };
+                let queue = self.packet.queue();
+                let output = DatapathAction::Output { port: to, queue, unless_ingress, max_len };
                 self.packet.emit(output)?;
                 mirror_sent(self, port);
                 Ok(())

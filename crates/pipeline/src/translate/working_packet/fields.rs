@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use shunt_flow::{FieldId, PortNo};
 
 use super::WorkingPacket;
-use crate::action::Subfield;
+use crate::{action::Subfield, id::QueueId};
 
 /// The source port of each protocol that has one.
 pub(in crate::translate) const SOURCE_PORTS: [FieldId; 3] =
@@ -62,10 +62,26 @@ impl WorkingPacket {
         ControlFlow::Break(())
     }
 
-    /// `set_queue`: the queue is stored with the packet; no port uses it yet.
-    pub(in crate::translate) fn set_queue(&mut self, queue: u32) {
-        self.write(FieldId::SkbPriority, u128::from(queue), u128::MAX);
+    /// `set_queue`: the queue is stored with the packet, until an output reads it.
+    pub(in crate::translate) fn set_queue(&mut self, queue: QueueId) {
+        self.write(FieldId::SkbPriority, u128::from(queue.number()), u128::MAX);
     }
+
+    /// Returns the egress queue of the packet.
+    ///
+    /// Packets arrive with the default queue. Only actions set another one, so no mask needs its bits.
+    pub(in crate::translate) fn queue(&self) -> QueueId {
+        if self.recorder.is_rewritten(FieldId::SkbPriority) {
+            QueueId::new(u32_of(self.key.field(FieldId::SkbPriority)))
+        } else {
+            QueueId::DEFAULT
+        }
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the field has 32 bits")]
+const fn u32_of(value: u128) -> u32 {
+    value as u32
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "only 16 bits were written")]

@@ -10,5 +10,6 @@ pub(super) mod group;
 pub(super) mod meter;
 pub(super) mod packet;
 pub(super) mod port;
+pub(super) mod queue;
 pub(super) mod role;
 pub(super) mod switch;

@@ -142,21 +142,6 @@ pub(in crate::wire::v13) fn put_mod(out: &mut Vec<u8>, port_mod: &PortMod) {
     out.put_u32(0);
 }
 
-/// Reads the body of a queue configuration request or (empty) reply.
-pub(in crate::wire::v13) fn read_queue_config(
-    reader: &mut ByteReader<'_>,
-) -> Result<PortNo, ErrorCode> {
-    let port = PortNo::new(reader.u32()?);
-    reader.skip(4)?;
-    Ok(port)
-}
-
-/// Writes the body of a queue configuration request or (empty) reply.
-pub(in crate::wire::v13) fn put_queue_config(out: &mut Vec<u8>, port: PortNo) {
-    out.put_u32(port.number());
-    out.put_u32(0);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,11 +5,11 @@ use shunt_flow::PortNo;
 
 use crate::{
     error::{ErrorCode, NICIRA_EXPERIMENTER, ONF_EXPERIMENTER},
-    message::{Message, MultipartReply, MultipartRequest, QueueFilter},
+    message::{Message, MultipartReply, MultipartRequest},
     wire::{ByteReader, v13},
 };
 
-use super::{description, flow, group, meter, port, table};
+use super::{description, flow, group, meter, port, queue, table};
 
 /// `OFPMPF_REQ_MORE` and `OFPMPF_REPLY_MORE`.
 pub(crate) const MORE: u16 = 1;
@@ -79,7 +79,7 @@ pub(crate) fn read_request(
             body.skip(4)?;
             MultipartRequest::Port(port)
         }
-        at::QUEUE => MultipartRequest::Queue(read_queue_filter(body)?),
+        at::QUEUE => MultipartRequest::Queue(queue::read_filter(body)?),
         at::GROUP => MultipartRequest::Group(group::read_filter(body)?),
         at::GROUP_DESC => MultipartRequest::GroupDescription,
         at::GROUP_FEATURES => MultipartRequest::GroupFeatures,
@@ -109,7 +109,7 @@ pub(in crate::wire::v13) fn put_request(out: &mut Vec<u8>, request: &MultipartRe
             out.put_u32(port.number());
             out.put_u32(0);
         }
-        MultipartRequest::Queue(filter) => put_queue_filter(out, *filter),
+        MultipartRequest::Queue(filter) => queue::put_filter(out, *filter),
         MultipartRequest::Group(group) => group::put_filter(out, *group),
         MultipartRequest::Meter(meter) | MultipartRequest::MeterConfig(meter) => {
             meter::put_filter(out, *meter);
@@ -154,7 +154,7 @@ pub(in crate::wire::v13) fn read_reply_message(
         at::AGGREGATE => MultipartReply::Aggregate(flow::read_aggregate(reader)?),
         at::TABLE => MultipartReply::Table(entries(reader, table::read_statistics)?),
         at::PORT_STATS => MultipartReply::Port(entries(reader, port::read)?),
-        at::QUEUE => MultipartReply::Queue,
+        at::QUEUE => MultipartReply::Queue(entries(reader, queue::read)?),
         at::GROUP => MultipartReply::Group(entries(reader, group::read)?),
         at::GROUP_DESC => {
             MultipartReply::GroupDescription(entries(reader, group::read_description)?)
@@ -195,7 +195,7 @@ pub(in crate::wire::v13) fn put_reply(out: &mut Vec<u8>, more: bool, reply: &Mul
             tables.iter().for_each(|entry| table::put_statistics(out, entry));
         }
         MultipartReply::Port(ports) => ports.iter().for_each(|entry| port::put(out, entry)),
-        MultipartReply::Queue => {}
+        MultipartReply::Queue(queues) => queues.iter().for_each(|entry| queue::put(out, entry)),
         MultipartReply::Group(groups) => groups.iter().for_each(|entry| group::put(out, entry)),
         MultipartReply::GroupDescription(groups) => {
             groups.iter().for_each(|entry| group::put_description(out, entry));
@@ -222,7 +222,7 @@ pub(super) const fn reply_kind(reply: &MultipartReply) -> u16 {
         MultipartReply::Aggregate(_) => at::AGGREGATE,
         MultipartReply::Table(_) => at::TABLE,
         MultipartReply::Port(_) => at::PORT_STATS,
-        MultipartReply::Queue => at::QUEUE,
+        MultipartReply::Queue(_) => at::QUEUE,
         MultipartReply::Group(_) => at::GROUP,
         MultipartReply::GroupDescription(_) => at::GROUP_DESC,
         MultipartReply::GroupFeatures(_) => at::GROUP_FEATURES,
@@ -232,19 +232,6 @@ pub(super) const fn reply_kind(reply: &MultipartReply) -> u16 {
         MultipartReply::TableFeatures(_) => at::TABLE_FEATURES,
         MultipartReply::PortDescription(_) => at::PORT_DESC,
     }
-}
-
-/// `OFPQ_ALL`.
-const QUEUE_ALL: u32 = 0xffff_ffff;
-
-fn read_queue_filter(body: &mut ByteReader<'_>) -> Result<QueueFilter, ErrorCode> {
-    let (port, queue) = (PortNo::new(body.u32()?), body.u32()?);
-    Ok(QueueFilter { port, queue: (queue != QUEUE_ALL).then_some(queue) })
-}
-
-fn put_queue_filter(out: &mut Vec<u8>, filter: QueueFilter) {
-    out.put_u32(filter.port.number());
-    out.put_u32(filter.queue.unwrap_or(QUEUE_ALL));
 }
 
 /// Returns the error for an experimenter request, or that it is malformed.

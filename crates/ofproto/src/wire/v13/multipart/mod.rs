@@ -10,6 +10,7 @@ mod group;
 mod meter;
 mod parts;
 mod port;
+mod queue;
 mod table;
 
 pub(crate) use codec::{PartHeader, read_part_header, read_request};

@@ -4,13 +4,14 @@ use shunt_pipeline::TableId;
 
 use super::{
     codec::{MORE, PartHeader, put_part_header, reply_kind},
-    flow, group, meter, port, table,
+    flow, group, meter, port, queue, table,
 };
 use crate::{
     error::TooLong,
     message::{
         FlowStatistics, GroupDescription, GroupStatistics, Message, MeterDescription,
-        MeterStatistics, MultipartReply, PortDescription, PortStatistics, TableStatistics, Xid,
+        MeterStatistics, MultipartReply, PortDescription, PortStatistics, QueueStatistics,
+        TableStatistics, Xid,
     },
     wire::v13::{self, length},
 };
@@ -34,6 +35,8 @@ pub enum ReplyEntry<'a> {
     Table(&'a TableStatistics),
     /// Entry of `OFPMP_PORT_STATS`.
     Port(&'a PortStatistics),
+    /// Entry of `OFPMP_QUEUE`.
+    Queue(&'a QueueStatistics),
     /// Entry of `OFPMP_GROUP`.
     Group(&'a GroupStatistics),
     /// Entry of `OFPMP_GROUP_DESC`.
@@ -105,6 +108,7 @@ fn put(out: &mut Vec<u8>, entry: ReplyEntry<'_>) {
         ReplyEntry::Flow(entry) => flow::put(out, entry),
         ReplyEntry::Table(entry) => table::put_statistics(out, entry),
         ReplyEntry::Port(entry) => port::put(out, entry),
+        ReplyEntry::Queue(entry) => queue::put(out, entry),
         ReplyEntry::Group(entry) => group::put(out, entry),
         ReplyEntry::GroupDescription(entry) => group::put_description(out, entry),
         ReplyEntry::Meter(entry) => meter::put(out, entry),
@@ -133,6 +137,9 @@ pub fn encode_reply(xid: Xid, reply: &MultipartReply) -> Result<Vec<Vec<u8>>, To
         MultipartReply::Port(ports) => {
             ports.iter().map(ReplyEntry::Port).try_for_each(&mut push)?;
         }
+        MultipartReply::Queue(queues) => {
+            queues.iter().map(ReplyEntry::Queue).try_for_each(&mut push)?;
+        }
         MultipartReply::Group(groups) => {
             groups.iter().map(ReplyEntry::Group).try_for_each(&mut push)?;
         }
@@ -153,7 +160,6 @@ pub fn encode_reply(xid: Xid, reply: &MultipartReply) -> Result<Vec<Vec<u8>>, To
         }
         MultipartReply::Description(_)
         | MultipartReply::Aggregate(_)
-        | MultipartReply::Queue
         | MultipartReply::GroupFeatures(_)
         | MultipartReply::MeterFeatures(_) => {
             let message = Message::MultipartReply { more: false, reply: reply.clone() };

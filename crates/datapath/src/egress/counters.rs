@@ -1,0 +1,44 @@
+//! The counters of an egress queue, which all packet threads write.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The counters of an egress queue.
+#[derive(Debug, Default)]
+pub(super) struct QueueCounters {
+    tx_packets: AtomicU64,
+    tx_bytes: AtomicU64,
+    tx_errors: AtomicU64,
+}
+
+/// The counts of an egress queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueCounts {
+    /// Packets that left the queue to the transmit queue of the port.
+    pub tx_packets: u64,
+    /// Bytes of these packets.
+    pub tx_bytes: u64,
+    /// Packets that were dropped because the queue was full.
+    pub tx_errors: u64,
+}
+
+impl QueueCounters {
+    /// Counts a packet that left the queue.
+    pub(super) fn count_sent(&self, bytes: u64) {
+        self.tx_packets.fetch_add(1, Ordering::Relaxed);
+        self.tx_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts a packet that found the queue full.
+    pub(super) fn count_error(&self) {
+        self.tx_errors.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the counts.
+    pub(super) fn counts(&self) -> QueueCounts {
+        QueueCounts {
+            tx_packets: self.tx_packets.load(Ordering::Relaxed),
+            tx_bytes: self.tx_bytes.load(Ordering::Relaxed),
+            tx_errors: self.tx_errors.load(Ordering::Relaxed),
+        }
+    }
+}

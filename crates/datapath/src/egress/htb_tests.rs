@@ -1,0 +1,256 @@
+//! The token buckets beside an oracle, which remembers every packet and computes all levels from them.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// A packet that was sent.
+struct SentPacket {
+    time: u64,
+    queue: usize,
+    bits: u64,
+    /// True if it took tokens of the minimum rate.
+    is_assured: bool,
+}
+
+struct HtbOracle {
+    max_rate: u64,
+    queues: Vec<HtbQueue>,
+    sent: Vec<SentPacket>,
+}
+
+/// Returns the largest level of a bucket, in bits.
+fn depth(rate: u64, burst: u64) -> i128 {
+    if rate == 0 { 0 } else { i128::from(burst.max(rate / 1000 + 12_112)) }
+}
+
+impl HtbOracle {
+    /// Returns the level of a bucket in billionths of a bit.
+    ///
+    /// Since each packet, the bucket had at most its depth, got its rate, and lost the packets from
+    /// that one on.
+    fn level(&self, rate: u64, burst: u64, now: u64, takes: impl Fn(&SentPacket) -> bool) -> i128 {
+        let full = depth(rate, burst) * BILLION;
+        let (mut level, mut lost) = (full, 0);
+        for packet in self.sent.iter().rev().filter(|packet| takes(packet)) {
+            lost += i128::from(packet.bits) * BILLION;
+            level = level.min(full + i128::from(rate) * i128::from(now - packet.time) - lost);
+        }
+        level
+    }
+
+    fn port(&self, now: u64) -> i128 {
+        self.level(self.max_rate, 0, now, |_| true)
+    }
+
+    fn ceiling(&self, queue: usize, now: u64) -> i128 {
+        let HtbQueue { max_rate, burst, .. } = self.queues[queue];
+        self.level(max_rate.min(self.max_rate), burst, now, |packet| packet.queue == queue)
+    }
+
+    fn assured(&self, queue: usize, now: u64) -> i128 {
+        let HtbQueue { min_rate, burst, .. } = self.queues[queue];
+        self.level(min_rate, burst, now, |packet| packet.queue == queue && packet.is_assured)
+    }
+
+    fn may_send(&self, queue: usize, now: u64) -> bool {
+        self.port(now) > 0 && self.ceiling(queue, now) > 0
+    }
+
+    /// Returns whether a queue comes before another.
+    fn precedes(&self, one: usize, other: usize, now: u64) -> bool {
+        let (own, others) = (self.assured(one, now) > 0, self.assured(other, now) > 0);
+        own && !others || own == others && self.queues[one].priority < self.queues[other].priority
+    }
+
+    /// Returns whether a turn is right.
+    fn permits(&self, turn: Turn, own: QueueSet, waiting: QueueSet, now: u64) -> bool {
+        let all = || 0..self.queues.len();
+        let is_outranked = |queue: usize| {
+            let mut others = all().filter(|other| waiting.contains(*other));
+            others.any(|other| self.may_send(other, now) && self.precedes(other, queue, now))
+        };
+        let has_ready = |now| all().any(|queue| own.contains(queue) && self.may_send(queue, now));
+        match turn {
+            Turn::Of(queue) => {
+                own.contains(queue) && self.may_send(queue, now) && !is_outranked(queue)
+            }
+            Turn::After(wait) => {
+                let ready = Time::from_nanoseconds(now).after(wait).nanoseconds();
+                has_ready(ready) && !has_ready(ready - 1)
+            }
+            Turn::OfOtherThread => {
+                has_ready(now)
+                    && all().all(|queue| {
+                        !own.contains(queue) || !self.may_send(queue, now) || is_outranked(queue)
+                    })
+            }
+        }
+    }
+
+    fn send(&mut self, queue: usize, bits: u64, time: u64) {
+        let is_assured = self.assured(queue, time) > 0;
+        self.sent.push(SentPacket { time, queue, bits, is_assured });
+    }
+
+    /// Checks that no window of time has more bits than a rate permits, and one packet.
+    fn check_windows(&self, rate: u64, burst: u64, of: impl Fn(&SentPacket) -> bool) {
+        let sent: Vec<_> = self.sent.iter().filter(|packet| of(packet)).collect();
+        for (first, start) in sent.iter().enumerate() {
+            let mut before = 0;
+            for packet in &sent[first..] {
+                let time = i128::from(packet.time - start.time);
+                let limit = depth(rate, burst) * BILLION + i128::from(rate) * time;
+                assert!(before * BILLION < limit, "{before} bits in {time} ns, before a packet");
+                before += i128::from(packet.bits);
+            }
+        }
+    }
+}
+
+fn any_queue() -> impl Strategy<Value = HtbQueue> {
+    let min_rate = prop_oneof![Just(0), 1_000_u64..2_000_000];
+    let max_rate = prop_oneof![Just(u64::MAX), 1_000_u64..20_000_000];
+    let burst = prop_oneof![Just(0), 1_u64..100_000];
+    (min_rate, max_rate, burst, 0_u32..3).prop_map(|(min_rate, max_rate, burst, priority)| {
+        HtbQueue { min_rate, max_rate, burst, priority }
+    })
+}
+
+/// A moment of one of two threads: the time since the one before, and new packets.
+#[derive(Clone, Debug)]
+struct Moment {
+    wait: u64,
+    thread: usize,
+    /// Queue and bits of each packet.
+    packets: Vec<(usize, u64)>,
+}
+
+fn any_moment() -> impl Strategy<Value = Moment> {
+    let wait = prop_oneof![Just(0), 0..2_000_u64, 0..2_000_000_u64, 0..50_000_000_u64];
+    let bits = prop_oneof![Just(64 * 8), Just(1514 * 8), 480..500_000_u64];
+    let packets = prop::collection::vec((0..4_usize, bits), 0..6);
+    (wait, 0..2_usize, packets).prop_map(|(wait, thread, packets)| Moment { wait, thread, packets })
+}
+
+/// The bits of each waiting packet, by thread and queue.
+type WaitingBits = [Vec<Vec<u64>>; 2];
+
+fn set_of(queues: &[Vec<u64>]) -> QueueSet {
+    (0..queues.len()).filter(|index| !queues[*index].is_empty()).collect()
+}
+
+proptest! {
+    #[test]
+    fn turns_are_those_of_the_oracle(
+        max_rate in 10_000_u64..50_000_000,
+        queues in prop::collection::vec(any_queue(), 1..4),
+        moments in prop::collection::vec(any_moment(), 1..40),
+    ) {
+        let mut tokens = HtbTokens::new(max_rate, &queues, Time::ZERO);
+        let count = queues.len();
+        let mut oracle = HtbOracle { max_rate, queues, sent: Vec::new() };
+        let mut waiting: WaitingBits = [vec![Vec::new(); count], vec![Vec::new(); count]];
+        let mut now = 0;
+        for Moment { wait, thread, packets } in moments {
+            now += wait;
+            for (queue, bits) in packets {
+                waiting[thread][queue % count].push(bits);
+            }
+            tokens.fill(Time::from_nanoseconds(now));
+            loop {
+                let own = set_of(&waiting[thread]);
+                if own.is_empty() {
+                    break;
+                }
+                let all = (0..count).filter(|queue| waiting.iter().any(|own| !own[*queue].is_empty()));
+                let all = all.collect();
+                let turn = tokens.next(own, all);
+                prop_assert!(oracle.permits(turn, own, all, now), "{turn:?} at {now}");
+                let Turn::Of(queue) = turn else { break };
+                let bits = waiting[thread][queue].remove(0);
+                tokens.take(queue, bits);
+                oracle.send(queue, bits, now);
+            }
+        }
+        oracle.check_windows(max_rate, 0, |_| true);
+        for (index, queue) in oracle.queues.iter().enumerate() {
+            let rate = queue.max_rate.min(max_rate);
+            oracle.check_windows(rate, queue.burst, |packet| packet.queue == index);
+        }
+    }
+
+    /// Saturated queues get their minimum rates, and together the whole rate.
+    #[test]
+    fn saturated_queues_get_their_minimum_rates(
+        shares in prop::collection::vec((0_u64..100, 0_u32..3), 1..5),
+        spare in 0_u64..100,
+    ) {
+        const RATE: u64 = 10_000_000;
+        let total = shares.iter().map(|(share, _)| share).sum::<u64>() + spare;
+        let queue = |(share, priority): &(u64, u32)| HtbQueue {
+            min_rate: RATE * share / total.max(1),
+            priority: *priority,
+            ..HtbQueue::DEFAULT
+        };
+        let queues: Vec<_> = shares.iter().map(queue).collect();
+        let sent = saturate(RATE, &queues);
+        for (queue, sent) in queues.iter().zip(&sent) {
+            let least = (queue.min_rate - queue.min_rate / 50).saturating_sub(2 * FRAME);
+            prop_assert!(*sent >= least, "{queue:?} sent {sent} bits in a second");
+        }
+        let all: u64 = sent.iter().sum();
+        prop_assert!(all.abs_diff(RATE) < RATE / 50, "{all}");
+    }
+}
+
+/// Bits of each packet of saturated queues.
+const FRAME: u64 = 8_000;
+
+/// Returns the bits that each queue sends in a second in which all have packets.
+fn saturate(max_rate: u64, queues: &[HtbQueue]) -> Vec<u64> {
+    let mut tokens = HtbTokens::new(max_rate, queues, Time::ZERO);
+    let mut sent = vec![0; queues.len()];
+    let all: QueueSet = (0..queues.len()).collect();
+    for tick in 0..10_000 {
+        tokens.fill(Time::from_nanoseconds(tick * 100_000));
+        while let Turn::Of(index) = tokens.next(all, all) {
+            tokens.take(index, FRAME);
+            sent[index] += FRAME;
+        }
+    }
+    sent
+}
+
+#[test]
+fn queues_of_one_priority_share_what_they_borrow() {
+    let queue = |min_rate| HtbQueue { min_rate, ..HtbQueue::DEFAULT };
+    let sent = saturate(10_000_000, &[queue(0), queue(0), queue(0), queue(0)]);
+    assert!(sent.iter().all(|own| own.abs_diff(2_500_000) < 50_000), "{sent:?}");
+}
+
+#[test]
+fn a_smaller_priority_borrows_everything() {
+    let queue = |min_rate, priority| HtbQueue { min_rate, priority, ..HtbQueue::DEFAULT };
+    let sent = saturate(10_000_000, &[queue(2_000_000, 1), queue(1_000_000, 0)]);
+    assert!(sent[0].abs_diff(2_000_000) < 50_000, "{sent:?}");
+    assert!(sent[1].abs_diff(8_000_000) < 50_000, "{sent:?}");
+}
+
+#[test]
+fn a_queue_leaves_what_exceeds_its_maximum_rate() {
+    let limited = HtbQueue { max_rate: 3_000_000, ..HtbQueue::DEFAULT };
+    let sent = saturate(10_000_000, &[limited, HtbQueue { priority: 9, ..HtbQueue::DEFAULT }]);
+    assert!(sent[0].abs_diff(3_000_000) < 50_000, "{sent:?}");
+    assert!(sent[1].abs_diff(7_000_000) < 50_000, "{sent:?}");
+}
+
+#[test]
+fn a_thread_leaves_its_turn_to_a_more_urgent_queue() {
+    let queue = |priority| HtbQueue { priority, ..HtbQueue::DEFAULT };
+    let tokens = HtbTokens::new(1_000_000, &[queue(1), queue(0)], Time::ZERO);
+    let set = |indices: &[usize]| indices.iter().copied().collect();
+    assert_eq!(tokens.next(set(&[0]), set(&[0, 1])), Turn::OfOtherThread);
+    assert_eq!(tokens.next(set(&[0]), set(&[0])), Turn::Of(0));
+    assert_eq!(tokens.next(set(&[0, 1]), set(&[0, 1])), Turn::Of(1));
+}

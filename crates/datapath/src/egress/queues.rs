@@ -1,0 +1,224 @@
+//! The waiting packets of the egress queues of a port, on one thread.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use shunt_pipeline::{QueueId, Time};
+
+use super::{
+    htb::{QueueSet, Turn},
+    scheduler::EgressScheduler,
+};
+use crate::packet::buffer::{BURST, Packet, Pool};
+
+/// The waiting packets of one thread, by queue.
+#[derive(Debug)]
+pub(crate) struct EgressQueues {
+    scheduler: Arc<EgressScheduler>,
+    queues: Box<[VecDeque<Packet>]>,
+    /// The queues with packets.
+    own: QueueSet,
+    /// Number of packets.
+    len: usize,
+    /// Time before which no packet is due.
+    due: Time,
+}
+
+/// The most packets in a queue, on each thread.
+///
+/// It is the length of a queue in Linux (`txqueuelen`).
+pub(crate) const QUEUE_MAX: usize = 1000;
+
+/// Time until a thread looks again for a turn that it left to another thread.
+const OTHER_THREAD: Duration = Duration::from_micros(100);
+
+impl EgressQueues {
+    pub(crate) fn new(scheduler: Arc<EgressScheduler>) -> Self {
+        let queues = scheduler.ids().iter().map(|_| VecDeque::new()).collect();
+        Self { scheduler, queues, own: QueueSet::default(), len: 0, due: Time::ZERO }
+    }
+
+    /// Adds a packet to a queue.
+    ///
+    /// # Errors
+    ///
+    /// Returns the packet if the queue is full, or if waiting packets hold most buffers of the thread.
+    pub(crate) fn push(
+        &mut self,
+        queue: QueueId,
+        packet: Packet,
+        pool: &Pool,
+    ) -> Result<(), Packet> {
+        let index = self.scheduler.index_of(queue);
+        if self.queues[index].len() >= QUEUE_MAX || !pool.may_keep(&packet) {
+            self.scheduler.count_error(index);
+            return Err(packet);
+        }
+        self.scheduler.add_waiting(index);
+        if !self.own.contains(index) {
+            self.own.insert(index);
+            // The others may wait for tokens that this queue does not need.
+            self.due = Time::ZERO;
+        }
+        self.queues[index].push_back(packet);
+        self.len += 1;
+        Ok(())
+    }
+
+    /// Moves the packets that are due to the end of a batch, at most a burst.
+    pub(crate) fn take_due(&mut self, now: Time, batch: &mut Vec<Packet>) {
+        if self.len == 0 || now < self.due {
+            return;
+        }
+        // If another thread has the lock, the packets stay due.
+        let Some(mut turns) = self.scheduler.try_lock(now) else { return };
+        for _ in 0..BURST {
+            let index = match turns.next(self.own) {
+                Turn::Of(index) => index,
+                Turn::After(wait) => {
+                    self.due = now.after(wait);
+                    return;
+                }
+                Turn::OfOtherThread => {
+                    self.due = now.after(OTHER_THREAD);
+                    return;
+                }
+            };
+            let Some(packet) = self.queues[index].pop_front() else { return };
+            turns.take(index, packet.len());
+            self.scheduler.remove_waiting(index, 1);
+            self.len -= 1;
+            if self.queues[index].is_empty() {
+                self.own.remove(index);
+            }
+            batch.push(packet);
+            if self.len == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Takes all packets out, with their queues: each queue in its order.
+    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = (QueueId, Packet)> {
+        for (index, queue) in self.queues.iter().enumerate() {
+            self.scheduler.remove_waiting(index, queue.len() as u64);
+        }
+        (self.own, self.len) = (QueueSet::default(), 0);
+        let ids = self.scheduler.ids();
+        let queues = ids.iter().zip(&mut self.queues);
+        queues.flat_map(|(id, queue)| queue.drain(..).map(move |packet| (*id, packet)))
+    }
+
+    /// Returns the number of waiting packets.
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns the time before which no packet is due; `None` without packets.
+    pub(crate) fn due(&self) -> Option<Time> {
+        (self.len > 0).then_some(self.due)
+    }
+}
+
+impl Drop for EgressQueues {
+    /// Removes the packets, also after a panic, so that no other thread waits for them.
+    fn drop(&mut self) {
+        for (index, queue) in self.queues.iter().enumerate() {
+            self.scheduler.remove_waiting(index, queue.len() as u64);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, VecDeque};
+
+    use proptest::prelude::*;
+    use shunt_pipeline::DatapathPort;
+
+    use super::*;
+    use crate::egress::htb::{HtbOptions, HtbQueue};
+
+    /// A step of one of two threads: new packets by queue and length, then a wait.
+    type Step = (usize, Vec<(u32, usize)>, u64);
+
+    fn any_step() -> impl Strategy<Value = Step> {
+        let packets = prop::collection::vec((0..4_u32, 16..1500_usize), 0..40);
+        (0..2_usize, packets, prop_oneof![Just(0), 0..3_000_000_u64])
+    }
+
+    fn packet(pool: &mut Pool, length: usize, number: u64) -> Packet {
+        let mut packet = pool.take(length, DatapathPort::new(1)).unwrap();
+        packet.frame_mut()[..8].copy_from_slice(&number.to_be_bytes());
+        packet
+    }
+
+    fn number(packet: &Packet) -> u64 {
+        u64::from_be_bytes(packet.frame()[..8].try_into().unwrap())
+    }
+
+    proptest! {
+        /// Each packet leaves once, in the order of its queue, or is still there.
+        #[test]
+        fn queues_keep_packets_and_their_order(steps in prop::collection::vec(any_step(), 1..60)) {
+            let queue = |priority| HtbQueue { min_rate: 50_000, priority, ..HtbQueue::DEFAULT };
+            let queues = [(1, queue(0)), (2, queue(1))].map(|(id, own)| (QueueId::new(id), own));
+            let options = HtbOptions { max_rate: 2_000_000, queues: queues.into() };
+            let scheduler = Arc::new(EgressScheduler::new(&options, Time::ZERO));
+            let mut pool = Pool::new();
+            let mut threads = [(); 2].map(|()| EgressQueues::new(Arc::clone(&scheduler)));
+            let mut expected: [BTreeMap<usize, VecDeque<u64>>; 2] = Default::default();
+            let (mut now, mut entered) = (Time::ZERO, 0);
+            for (thread, packets, wait) in steps {
+                for (id, length) in packets {
+                    let id = QueueId::new(id);
+                    if let Err(refused) = threads[thread].push(id, packet(&mut pool, length, entered), &pool) {
+                        pool.give(refused);
+                    } else {
+                        let index = scheduler.index_of(id);
+                        expected[thread].entry(index).or_default().push_back(entered);
+                    }
+                    entered += 1;
+                }
+                let mut batch = Vec::new();
+                threads[thread].take_due(now, &mut batch);
+                prop_assert!(batch.len() <= BURST);
+                for packet in batch {
+                    let number = number(&packet);
+                    let first = |queue: &VecDeque<u64>| queue.front() == Some(&number);
+                    let queue = expected[thread].values_mut().find(|queue| first(queue));
+                    prop_assert!(queue.and_then(VecDeque::pop_front).is_some(), "out of order");
+                    pool.give(packet);
+                }
+                let left: usize = expected[thread].values().map(VecDeque::len).sum();
+                prop_assert_eq!(threads[thread].len(), left);
+                prop_assert_eq!(threads[thread].due().is_some(), left > 0);
+                now = now.after(Duration::from_nanos(wait));
+            }
+            let [first, second] = &mut threads;
+            for (own, expected) in [(first, &expected[0]), (second, &expected[1])] {
+                let left: Vec<_> = own.take_all().map(|(_, packet)| packet).collect();
+                let numbers: Vec<_> = left.iter().map(number).collect();
+                let expected: Vec<_> = expected.values().flatten().copied().collect();
+                prop_assert_eq!(numbers, expected);
+                left.into_iter().for_each(|packet| pool.give(packet));
+            }
+            prop_assert_eq!(pool.out(), 0);
+            let (_, counts): (Vec<_>, Vec<_>) = scheduler.counts().unzip();
+            prop_assert!(counts.iter().all(|counts| counts.tx_errors == 0 || entered > 1000));
+        }
+    }
+
+    #[test]
+    fn a_full_queue_returns_the_packet() {
+        let options = HtbOptions { max_rate: 1, queues: BTreeMap::new() };
+        let scheduler = Arc::new(EgressScheduler::new(&options, Time::ZERO));
+        let (mut pool, mut queues) = (Pool::new(), EgressQueues::new(Arc::clone(&scheduler)));
+        for number in 0..1000 {
+            assert!(queues.push(QueueId::DEFAULT, packet(&mut pool, 60, number), &pool).is_ok());
+        }
+        // An unknown queue is the default queue.
+        let refused = queues.push(QueueId::new(7), packet(&mut pool, 60, 1000), &pool);
+        assert_eq!(refused.map_err(|packet| number(&packet)), Err(1000));
+        assert_eq!((queues.len(), scheduler.counts().next().unwrap().1.tx_errors), (1000, 1));
+    }
+}

@@ -1,0 +1,170 @@
+//! The egress queues of a port, as far as packet threads share them.
+//!
+//! Each thread holds its own packets. The threads share the tokens, behind a lock that a thread only
+//! tries, and the number of waiting packets of each queue. A thread with packets of a low priority sees
+//! by that number that another thread has more urgent ones, and leaves the tokens to it.
+//!
+//! A thread adds a packet to the number before it asks for a turn, and removes it when it has taken the
+//! packet out. So a number is never too small. A thread that ends removes all of its packets, and then
+//! nobody waits for them.
+
+use std::sync::TryLockError;
+
+use shunt_pipeline::{QueueId, Time};
+
+use super::{
+    counters::{QueueCounters, QueueCounts},
+    htb::{HtbOptions, HtbQueue, HtbTokens, QueueSet, Turn},
+};
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
+
+/// The egress queues of a port that packet threads share.
+#[derive(Debug)]
+pub struct EgressScheduler {
+    /// The number of each queue, ascending.
+    ids: Box<[QueueId]>,
+    tokens: Mutex<HtbTokens>,
+    /// Number of waiting packets of each queue, of all threads.
+    waiting: Box<[AtomicU64]>,
+    counters: Box<[QueueCounters]>,
+    /// Time at which the scheduler was made.
+    pub created: Time,
+}
+
+/// The lock on the tokens, filled up to now.
+pub(crate) struct Turns<'s> {
+    scheduler: &'s EgressScheduler,
+    tokens: MutexGuard<'s, HtbTokens>,
+}
+
+impl EgressScheduler {
+    /// Makes a scheduler with full buckets.
+    ///
+    /// # Panics
+    ///
+    /// If there are more than [`HtbOptions::QUEUES_MAX`] queues with the default queue.
+    #[must_use]
+    pub fn new(options: &HtbOptions, now: Time) -> Self {
+        let mut queues = options.queues.clone();
+        queues.entry(QueueId::DEFAULT).or_insert(HtbQueue::DEFAULT);
+        let rates: Vec<_> = queues.values().copied().collect();
+        Self {
+            ids: queues.keys().copied().collect(),
+            tokens: Mutex::new(HtbTokens::new(options.max_rate, &rates, now)),
+            waiting: rates.iter().map(|_| AtomicU64::new(0)).collect(),
+            counters: rates.iter().map(|_| QueueCounters::default()).collect(),
+            created: now,
+        }
+    }
+
+    /// Returns the number of each queue, in the order of the indices.
+    #[must_use]
+    pub const fn ids(&self) -> &[QueueId] {
+        &self.ids
+    }
+
+    /// Returns the counts of each queue, in the order of the indices.
+    pub fn counts(&self) -> impl Iterator<Item = (QueueId, QueueCounts)> {
+        self.ids.iter().zip(&self.counters).map(|(queue, counters)| (*queue, counters.counts()))
+    }
+
+    /// Returns the index of a queue; a queue that does not exist is the default queue.
+    #[must_use]
+    pub fn index_of(&self, queue: QueueId) -> usize {
+        // The default queue has the least number.
+        self.ids.binary_search(&queue).unwrap_or(0)
+    }
+
+    /// Adds a waiting packet of this thread.
+    pub(crate) fn add_waiting(&self, index: usize) {
+        // The lock orders it before the turn that counts on it.
+        self.waiting[index].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Removes waiting packets of this thread.
+    pub(crate) fn remove_waiting(&self, index: usize, packets: u64) {
+        self.waiting[index].fetch_sub(packets, Ordering::Relaxed);
+    }
+
+    /// Counts a packet that found its queue full.
+    pub(crate) fn count_error(&self, index: usize) {
+        self.counters[index].count_error();
+    }
+
+    /// Fills the tokens up to now, unless another thread has their lock.
+    pub(crate) fn try_lock(&self, now: Time) -> Option<Turns<'_>> {
+        // A thread that panicked left whole numbers behind: the lock stays usable.
+        let mut tokens = match self.tokens.try_lock() {
+            Ok(tokens) => tokens,
+            Err(TryLockError::Poisoned(error)) => error.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        tokens.fill(now);
+        Some(Turns { scheduler: self, tokens })
+    }
+}
+
+impl Turns<'_> {
+    /// Returns which queue sends next.
+    ///
+    /// `own` are the queues with packets of this thread.
+    pub(crate) fn next(&self, own: QueueSet) -> Turn {
+        let waiting = self.scheduler.waiting.iter().enumerate();
+        let waiting = waiting.filter(|(_, number)| number.load(Ordering::Relaxed) > 0);
+        self.tokens.next(own, waiting.map(|(index, _)| index).collect())
+    }
+
+    /// Takes the tokens of a packet that this thread sends, and counts it.
+    pub(crate) fn take(&mut self, index: usize, bytes: usize) {
+        let bytes = bytes as u64;
+        self.tokens.take(index, bytes.saturating_mul(8));
+        self.scheduler.counters[index].count_sent(bytes);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use loom::{sync::Arc, thread};
+
+    use super::*;
+
+    /// Bits of a packet that empties a bucket.
+    const BYTES: usize = 2000;
+
+    /// Holds one packet in a queue, and sends it if it may; returns whether it did.
+    fn send(scheduler: &EgressScheduler, index: usize) -> bool {
+        scheduler.add_waiting(index);
+        let Some(mut turns) = scheduler.try_lock(Time::ZERO) else { return false };
+        let may = turns.next([index].into_iter().collect()) == Turn::Of(index);
+        if may {
+            turns.take(index, BYTES);
+            scheduler.remove_waiting(index, 1);
+        }
+        may
+    }
+
+    /// Two threads never send more than the tokens permit, and no turn is lost.
+    #[test]
+    fn threads_share_tokens_and_leave_turns() {
+        loom::model(|| {
+            let queues = [(QueueId::new(1), HtbQueue { priority: 1, ..HtbQueue::DEFAULT })];
+            let options = HtbOptions { max_rate: 1000, queues: queues.into() };
+            let scheduler = Arc::new(EgressScheduler::new(&options, Time::ZERO));
+            let own = Arc::clone(&scheduler);
+            let urgent = thread::spawn(move || send(&own, 0));
+            let lazy = send(&scheduler, 1);
+            let urgent = urgent.join().unwrap();
+            assert!(!(urgent && lazy), "the tokens are those of one packet");
+            let sent = u64::from(urgent) + u64::from(lazy);
+            let waiting: u64 =
+                scheduler.waiting.iter().map(|own| own.load(Ordering::Relaxed)).sum();
+            assert_eq!(waiting, 2 - sent);
+            if sent == 0 {
+                // The urgent packet found the lock taken, and goes next.
+                let turns = scheduler.try_lock(Time::ZERO).unwrap();
+                assert_eq!(turns.next([0].into_iter().collect()), Turn::Of(0));
+                assert_eq!(turns.next([1].into_iter().collect()), Turn::OfOtherThread);
+            }
+        });
+    }
+}

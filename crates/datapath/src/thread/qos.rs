@@ -1,0 +1,171 @@
+//! The quality of service of the ports to which a thread sends.
+
+use std::{slice, sync::Arc, time::Duration};
+
+use shunt_pipeline::{DatapathPort, QueueId, Time};
+
+use super::{execute::Outputs, tally::Tally, tx_port::TxPort};
+use crate::{
+    capture::Taps,
+    egress::{PortQos, queues::EgressQueues},
+    metrics::DropReason,
+    packet::{
+        buffer::{BURST, Pool},
+        egress_policer::EgressPolicer,
+    },
+};
+
+/// The quality of service of a port, on one thread.
+#[derive(Debug)]
+pub(super) enum TxQos {
+    /// Packets above a rate are dropped.
+    Policer(Arc<EgressPolicer>),
+    /// Packets above a rate wait.
+    Queues(Box<EgressQueues>),
+}
+
+/// Longest sleep while a device has not taken all packets.
+const UNFLUSHED_SLEEP: Duration = Duration::from_millis(1);
+
+/// Time before a packet is due in which the thread does not sleep.
+///
+/// A sleep ends up to a millisecond late.
+const AWAKE_BEFORE_DUE: Duration = Duration::from_millis(2);
+
+impl From<PortQos> for TxQos {
+    fn from(qos: PortQos) -> Self {
+        match qos {
+            PortQos::Policer(policer) => Self::Policer(policer),
+            PortQos::Queues(scheduler) => Self::Queues(Box::new(EgressQueues::new(scheduler))),
+        }
+    }
+}
+
+impl TxPort {
+    /// Drops or delays packets of the batch; what remains in the batch may leave now.
+    #[inline(never)]
+    pub(super) fn apply_qos(
+        &mut self,
+        now: Time,
+        pool: &mut Pool,
+        tally: &mut Tally,
+        taps: &mut Taps,
+    ) {
+        match &self.qos {
+            None => {}
+            Some(TxQos::Policer(_)) => self.drop_exceeding(now, pool, tally, taps),
+            Some(TxQos::Queues(_)) => {
+                self.move_to_queue(0, QueueId::DEFAULT, pool, tally, taps);
+                if let Some(TxQos::Queues(queues)) = &mut self.qos {
+                    queues.take_due(now, &mut self.batch);
+                }
+            }
+        }
+    }
+
+    /// Moves the packets of the batch from `start` on to a queue.
+    ///
+    /// Does nothing if the port has no queues.
+    pub(super) fn move_to_queue(
+        &mut self,
+        start: usize,
+        queue: QueueId,
+        pool: &mut Pool,
+        tally: &mut Tally,
+        taps: &mut Taps,
+    ) {
+        let Self { qos: Some(TxQos::Queues(queues)), batch, traffic, .. } = self else { return };
+        for packet in batch.drain(start..) {
+            if let Err(packet) = queues.push(queue, packet, pool) {
+                traffic.drop_many(DropReason::EgressQueueFull, 1);
+                tally.dropped[DropReason::EgressQueueFull as usize] += 1;
+                taps.at_drop(slice::from_ref(&packet));
+                pool.give(packet);
+            }
+        }
+    }
+
+    /// Drops the packets of the batch that exceed the limit of the port.
+    fn drop_exceeding(&mut self, now: Time, pool: &mut Pool, tally: &mut Tally, taps: &mut Taps) {
+        let Some(TxQos::Policer(policer)) = &self.qos else { return };
+        let packets = self.batch.len();
+        for packet in self.batch.extract_if(.., |packet| !policer.admit(now, packet.len())) {
+            taps.at_drop(slice::from_ref(&packet));
+            pool.give(packet);
+        }
+        let dropped = (packets - self.batch.len()) as u64;
+        self.traffic.drop_many(DropReason::EgressPoliced, dropped);
+        tally.dropped[DropReason::EgressPoliced as usize] += dropped;
+    }
+
+    /// Returns the number of packets that wait in queues.
+    pub(super) fn queued(&self) -> usize {
+        self.queues().map_or(0, EgressQueues::len)
+    }
+
+    /// Returns the time before which no packet is due; `None` if none waits.
+    fn due(&self) -> Option<Time> {
+        self.queues()?.due()
+    }
+
+    fn queues(&self) -> Option<&EgressQueues> {
+        match &self.qos {
+            Some(TxQos::Queues(queues)) => Some(queues),
+            Some(TxQos::Policer(_)) | None => None,
+        }
+    }
+}
+
+impl Outputs {
+    /// Sets the quality of service of a port; `None` ends it.
+    ///
+    /// Waiting packets move to the new queues of the same number. If the port has no queues any more,
+    /// they are sent.
+    pub(crate) fn set_qos(&mut self, pool: &mut Pool, port: DatapathPort, qos: Option<PortQos>) {
+        let Some(place) = self.place(port) else { return };
+        let tx = &mut self.ports[place.index()];
+        tx.send(self.now, pool, &mut self.tally, &mut self.taps);
+        let old = std::mem::replace(&mut tx.qos, qos.map(TxQos::from));
+        let Some(TxQos::Queues(mut old)) = old else { return };
+        for (queue, packet) in old.take_all() {
+            let start = tx.batch.len();
+            tx.batch.push(packet);
+            tx.move_to_queue(start, queue, pool, &mut self.tally, &mut self.taps);
+            if tx.batch.len() >= BURST {
+                tx.send(self.now, pool, &mut self.tally, &mut self.taps);
+            }
+        }
+        tx.send(self.now, pool, &mut self.tally, &mut self.taps);
+        tx.mark(place, &mut self.unflushed);
+    }
+
+    /// Drops the packets that wait in queues of a port which is removed.
+    pub(crate) fn drop_queued(&mut self, pool: &mut Pool, tx: &mut TxPort) {
+        let Some(TxQos::Queues(mut queues)) = tx.qos.take() else { return };
+        for (_, packet) in queues.take_all() {
+            tx.traffic.drop_many(DropReason::PortRemoved, 1);
+            self.drop(pool, packet, DropReason::PortRemoved);
+        }
+    }
+
+    /// Returns the number of packets that wait in queues of ports.
+    pub(crate) fn queued(&self) -> usize {
+        self.unflushed_ports().map(TxPort::queued).sum()
+    }
+
+    /// Returns how long the thread may sleep; `None` if a packet is due soon.
+    pub(crate) fn sleep_max(&self) -> Option<Duration> {
+        let wait = |tx: &TxPort| {
+            let device = if tx.queue.is_pending() { UNFLUSHED_SLEEP } else { Duration::MAX };
+            let Some(due) = tx.due() else { return Some(device) };
+            let wait = due.since(self.now).checked_sub(AWAKE_BEFORE_DUE)?;
+            Some(device.min(wait))
+        };
+        self.unflushed_ports().try_fold(Duration::MAX, |limit, tx| Some(limit.min(wait(tx)?)))
+    }
+
+    /// Returns the ports with packets that a later flush must send.
+    fn unflushed_ports(&self) -> impl Iterator<Item = &TxPort> {
+        self.unflushed.iter().map(|place| &self.ports[*place as usize])
+    }
+}

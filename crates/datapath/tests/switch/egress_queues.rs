@@ -1,0 +1,238 @@
+//! Egress queues on packet threads: which packets leave, when, and where the others are counted.
+
+use std::{sync::Arc, time::Duration};
+
+use shunt_datapath::{
+    Command, DropReason,
+    egress::{
+        PortQos,
+        counters::QueueCounts,
+        htb::{HtbOptions, HtbQueue},
+        scheduler::EgressScheduler,
+    },
+};
+use shunt_flow::{FieldId, FlowKey, FlowMask, Match, testing::packet::PacketBuilder};
+use shunt_pipeline::{Action, DatapathPort, QueueId};
+
+use crate::harness::{Switch, output, rule};
+
+/// Bits of a frame.
+const FRAME: u64 = 800;
+
+/// Number of frames that leave at once.
+///
+/// The least burst has 12 112 bits, and one bit suffices for a frame.
+const BURST_FRAMES: usize = 16;
+
+/// The port with queues.
+const PORT: u32 = 3;
+
+/// Returns a frame of 100 bytes with a number.
+fn frame(destination: u16, number: u16) -> Vec<u8> {
+    let packet = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]);
+    let [high, low] = number.to_be_bytes();
+    let mut payload = vec![7; 56];
+    payload.extend([high, low]);
+    packet.udp(1000, destination).payload(payload).build()
+}
+
+fn number(frame: &[u8]) -> u16 {
+    u16::from_be_bytes([frame[98], frame[99]])
+}
+
+fn to(destination: u16) -> Match {
+    let (mut key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
+    for (field, value) in
+        [(FieldId::EthType, 0x800), (FieldId::IpProto, 17), (FieldId::UdpDst, destination.into())]
+    {
+        key.set_field(field, value);
+        mask.add_field(field);
+    }
+    Match::new(&key, &mask)
+}
+
+/// A switch that forwards to port 3, and UDP port 5 to its queue 5.
+fn forwarding(threads: u16) -> Switch {
+    let mut switch = Switch::new(threads, PORT, super::thread_config());
+    let enqueue = vec![Action::SetQueue(5), output(PORT), Action::PopQueue];
+    switch.apply(&[rule(1, Match::any(), vec![output(PORT)]), rule(2, to(5), enqueue)]);
+    switch
+}
+
+/// Gives port 3 queues: 100 frames in a second, and `queue` as queue 5.
+fn set_queues(switch: &mut Switch, queue: HtbQueue) -> Arc<EgressScheduler> {
+    let queues = [(QueueId::new(5), queue)].into();
+    let options = HtbOptions { max_rate: 100 * FRAME, queues };
+    let scheduler = Arc::new(EgressScheduler::new(&options, switch.now));
+    set_qos(switch, Some(&PortQos::Queues(Arc::clone(&scheduler))));
+    scheduler
+}
+
+fn set_qos(switch: &mut Switch, qos: Option<&PortQos>) {
+    for control in &mut switch.controls {
+        control.send(Command::SetQos(DatapathPort::new(PORT), qos.cloned())).unwrap();
+    }
+    switch.settle();
+}
+
+/// Sends numbered frames to a thread.
+fn send(switch: &mut Switch, thread: usize, destination: u16, numbers: std::ops::Range<u16>) {
+    for number in numbers {
+        assert!(switch.send(thread, 1, &frame(destination, number)));
+        if number % 32 == 31 {
+            switch.settle();
+        }
+    }
+    settle(switch);
+}
+
+fn settle(switch: &mut Switch) {
+    switch.settle();
+    for thread in 0..switch.threads.len() {
+        assert_eq!(switch.counters(thread).unaccounted(), 0);
+    }
+}
+
+/// Lets time pass in steps, and returns the numbers of the frames that leave.
+fn sent_within(switch: &mut Switch, thread: usize, steps: u32, step: Duration) -> Vec<u16> {
+    let mut numbers = Vec::new();
+    for _ in 0..steps {
+        switch.wait(step);
+        settle(switch);
+        numbers.extend(switch.receive(thread, PORT).iter().map(|frame| number(frame)));
+    }
+    numbers
+}
+
+fn received(switch: &mut Switch, thread: usize) -> Vec<u16> {
+    switch.receive(thread, PORT).iter().map(|frame| number(frame)).collect()
+}
+
+const STEP: Duration = Duration::from_millis(10);
+
+fn counts(scheduler: &EgressScheduler) -> Vec<(u32, QueueCounts)> {
+    scheduler.counts().map(|(queue, counts)| (queue.number(), counts)).collect()
+}
+
+#[test]
+fn a_queue_delays_what_exceeds_the_rate() {
+    let mut switch = forwarding(1);
+    let scheduler = set_queues(&mut switch, HtbQueue::DEFAULT);
+    send(&mut switch, 0, 1, 0..40);
+    assert_eq!(received(&mut switch, 0), (0..16).collect::<Vec<_>>());
+    assert_eq!(switch.counters(0).held.get(), 24);
+    assert!(switch.sleep(0), "the next frame is due in several milliseconds");
+    let wait = switch.threads[0].sleep_max();
+    assert!(wait > Duration::from_millis(1) && wait < STEP, "{wait:?}");
+    assert_eq!(sent_within(&mut switch, 0, 5, STEP), [16, 17, 18, 19, 20]);
+    let rest = sent_within(&mut switch, 0, 19, STEP);
+    assert_eq!(rest, (21..40).collect::<Vec<_>>(), "in order");
+    assert_eq!((switch.counters(0).held.get(), switch.counters(0).sent.get()), (0, 40));
+    let expected = QueueCounts { tx_packets: 40, tx_bytes: 4000, tx_errors: 0 };
+    assert_eq!(counts(&scheduler), [(0, expected), (5, QueueCounts::default())]);
+}
+
+#[test]
+fn a_thread_stays_awake_before_a_frame_is_due() {
+    let mut switch = forwarding(1);
+    set_queues(&mut switch, HtbQueue::DEFAULT);
+    send(&mut switch, 0, 1, 0..20);
+    // The bucket owes 608 bits: 7.6 ms.
+    switch.wait(Duration::from_millis(7));
+    switch.run_iteration(0);
+    assert!(!switch.sleep(0));
+    assert_eq!(received(&mut switch, 0).len(), BURST_FRAMES);
+}
+
+#[test]
+fn set_queue_selects_a_queue_with_its_own_rate() {
+    let mut switch = forwarding(1);
+    let urgent = HtbQueue { min_rate: 80 * FRAME, priority: 1, ..HtbQueue::DEFAULT };
+    let scheduler = set_queues(&mut switch, urgent);
+    send(&mut switch, 0, 1, 0..200);
+    send(&mut switch, 0, 5, 1000..1200);
+    received(&mut switch, 0);
+    let numbers = sent_within(&mut switch, 0, 100, STEP);
+    let of_queue = numbers.iter().filter(|number| **number >= 1000).count();
+    assert!(numbers.len().abs_diff(100) < 3, "{}", numbers.len());
+    // Queue 0 borrows first, by its priority, what the minimum rate leaves; queue 5 has a burst.
+    assert!((79..=98).contains(&of_queue), "{of_queue}");
+    let [(0, default), (5, queue)] = counts(&scheduler)[..] else { panic!("two queues") };
+    assert_eq!(default.tx_packets + queue.tx_packets, switch.counters(0).sent.get());
+}
+
+#[test]
+fn a_full_queue_drops_and_counts() {
+    let mut switch = forwarding(1);
+    let scheduler = set_queues(&mut switch, HtbQueue::DEFAULT);
+    send(&mut switch, 0, 5, 0..1100);
+    assert_eq!(switch.counters(0).held.get(), 1000);
+    let dropped = 1100 - 1000 - BURST_FRAMES as u64;
+    let reason = DropReason::EgressQueueFull as usize;
+    assert_eq!(switch.counters(0).dropped[reason].get(), dropped);
+    assert_eq!(switch.traffic[&PORT][0].tx_dropped[reason].get(), dropped);
+    assert_eq!(counts(&scheduler)[1].1.tx_errors, dropped);
+}
+
+#[test]
+fn threads_share_the_rate() {
+    let mut switch = forwarding(2);
+    set_queues(&mut switch, HtbQueue::DEFAULT);
+    send(&mut switch, 0, 1, 0..40);
+    send(&mut switch, 1, 1, 0..40);
+    let mut sent = [received(&mut switch, 0), received(&mut switch, 1)].concat().len();
+    assert_eq!(sent, BURST_FRAMES);
+    for _ in 0..10 {
+        sent += sent_within(&mut switch, 0, 1, STEP).len();
+        sent += received(&mut switch, 1).len();
+    }
+    assert_eq!(sent, BURST_FRAMES + 10);
+}
+
+#[test]
+fn a_dead_thread_holds_nobody_up() {
+    let mut switch = forwarding(2);
+    let lazy = HtbQueue { priority: 9, ..HtbQueue::DEFAULT };
+    set_queues(&mut switch, lazy);
+    send(&mut switch, 0, 1, 0..40);
+    send(&mut switch, 1, 5, 0..40);
+    received(&mut switch, 0);
+    for _ in 0..10 {
+        switch.wait(STEP);
+        switch.run_iteration(1);
+    }
+    assert!(received(&mut switch, 1).is_empty(), "the other thread has more urgent packets");
+    drop(switch.threads.remove(0));
+    switch.wait(STEP);
+    switch.threads[0].run_iteration(switch.now);
+    assert!(!received(&mut switch, 1).is_empty());
+}
+
+#[test]
+fn packets_move_to_new_queues_and_leave_without() {
+    let mut switch = forwarding(1);
+    set_queues(&mut switch, HtbQueue::DEFAULT);
+    send(&mut switch, 0, 5, 0..40);
+    assert_eq!(received(&mut switch, 0).len(), BURST_FRAMES);
+    let scheduler = set_queues(&mut switch, HtbQueue::DEFAULT);
+    settle(&mut switch);
+    let of_queue = counts(&scheduler)[1].1.tx_packets;
+    assert_eq!((of_queue, switch.counters(0).held.get()), (BURST_FRAMES as u64, 8));
+    set_qos(&mut switch, None);
+    settle(&mut switch);
+    assert_eq!(received(&mut switch, 0), (16..40).collect::<Vec<_>>(), "in order");
+    assert_eq!(switch.counters(0).held.get(), 0);
+    assert!(switch.sleep(0));
+}
+
+#[test]
+fn a_removed_port_drops_its_waiting_packets() {
+    let mut switch = forwarding(1);
+    set_queues(&mut switch, HtbQueue::DEFAULT);
+    send(&mut switch, 0, 1, 0..40);
+    let remove = Command::RemovePort(DatapathPort::new(PORT), Box::new(|_| {}));
+    switch.controls[0].send(remove).unwrap();
+    settle(&mut switch);
+    let dropped = switch.counters(0).dropped[DropReason::PortRemoved as usize].get();
+    assert_eq!((dropped, switch.counters(0).held.get()), (24, 0));
+}

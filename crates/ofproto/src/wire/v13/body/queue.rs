@@ -1,0 +1,99 @@
+//! Queue configuration (OpenFlow 1.3.5, 7.2.2 and 7.3.6).
+
+use bytes::BufMut;
+use shunt_flow::PortNo;
+use shunt_pipeline::QueueId;
+
+use crate::{
+    error::ErrorCode,
+    message::{QueueConfig, QueueDescription},
+    wire::ByteReader,
+};
+
+/// `OFPQT_MIN_RATE`.
+const MIN_RATE: u16 = 1;
+/// `OFPQT_MAX_RATE`.
+const MAX_RATE: u16 = 2;
+/// Length of a queue without properties.
+const QUEUE_LENGTH: u16 = 16;
+/// Length of a property with a rate, and of the header of any property.
+const RATE_LENGTH: u16 = 16;
+const PROPERTY_HEADER: u16 = 8;
+/// A larger rate means that the property is not in force.
+const RATE_LARGEST: u16 = 1000;
+
+/// Reads the body of a queue configuration request.
+pub(in crate::wire::v13) fn read_request(reader: &mut ByteReader<'_>) -> Result<PortNo, ErrorCode> {
+    let port = PortNo::new(reader.u32()?);
+    reader.skip(4)?;
+    Ok(port)
+}
+
+/// Writes the body of a queue configuration request.
+pub(in crate::wire::v13) fn put_request(out: &mut Vec<u8>, port: PortNo) {
+    out.put_u32(port.number());
+    out.put_u32(0);
+}
+
+/// Reads the body of a queue configuration reply.
+pub(in crate::wire::v13) fn read_config(
+    reader: &mut ByteReader<'_>,
+) -> Result<QueueConfig, ErrorCode> {
+    let port = read_request(reader)?;
+    let mut queues = Vec::new();
+    while !reader.is_empty() {
+        queues.push(read_queue(reader)?);
+    }
+    Ok(QueueConfig { port, queues })
+}
+
+/// Writes the body of a queue configuration reply.
+pub(in crate::wire::v13) fn put_config(out: &mut Vec<u8>, config: &QueueConfig) {
+    put_request(out, config.port);
+    for queue in &config.queues {
+        let rates = [(MIN_RATE, queue.min_rate), (MAX_RATE, queue.max_rate)];
+        let rates = rates.into_iter().filter_map(|(kind, rate)| Some((kind, rate?)));
+        out.put_u32(queue.queue.number());
+        out.put_u32(queue.port.number());
+        // At most two rates.
+        let length = rates.clone().fold(QUEUE_LENGTH, |sum, _| sum.saturating_add(RATE_LENGTH));
+        out.put_u16(length);
+        out.put_bytes(0, 6);
+        for (kind, rate) in rates {
+            out.put_u16(kind);
+            out.put_u16(RATE_LENGTH);
+            out.put_bytes(0, 4);
+            out.put_u16(rate);
+            out.put_bytes(0, 6);
+        }
+    }
+}
+
+fn read_queue(reader: &mut ByteReader<'_>) -> Result<QueueDescription, ErrorCode> {
+    let (queue, port) = (QueueId::new(reader.u32()?), PortNo::new(reader.u32()?));
+    let length = reader.u16()?;
+    reader.skip(6)?;
+    let mut read = QueueDescription { port, queue, min_rate: None, max_rate: None };
+    let mut left = length.checked_sub(QUEUE_LENGTH).ok_or(ErrorCode::BadLength)?;
+    while left > 0 {
+        let (kind, length) = (reader.u16()?, reader.u16()?);
+        left = left.checked_sub(length).ok_or(ErrorCode::BadLength)?;
+        reader.skip(4)?;
+        match kind {
+            MIN_RATE | MAX_RATE if length == RATE_LENGTH => {
+                let rate = Some(reader.u16()?).filter(|rate| *rate <= RATE_LARGEST);
+                reader.skip(6)?;
+                if kind == MIN_RATE {
+                    read.min_rate = rate;
+                } else {
+                    read.max_rate = rate;
+                }
+            }
+            _ => {
+                let rest = length.checked_sub(PROPERTY_HEADER).ok_or(ErrorCode::BadLength)?;
+                reader.skip(rest.into())?;
+            }
+        }
+    }
+    Ok(read)
+}
