@@ -18,6 +18,7 @@ use crate::{
     offload::OffloadCandidates,
     packet::ingress_policer::IngressPolicer,
     port::{Capabilities, Queues, RxQueue},
+    sample::PacketSampler,
 };
 
 /// The ingress port of a packet from a controller.
@@ -69,6 +70,8 @@ pub enum Command {
     StartCapture(CaptureTap),
     /// End a capture; returns the number of copies that did not fit its ring.
     StopCapture(u64, Reply<u64>),
+    /// Sample the packets that a bridge receives; `None` ends it.
+    Sample(BridgeId, Option<Box<PacketSampler>>),
 }
 
 /// Settings of a packet thread that can be changed while it runs.
@@ -130,6 +133,9 @@ impl fmt::Debug for Command {
             }
             Self::StartCapture(tap) => f.debug_tuple("StartCapture").field(tap).finish(),
             Self::StopCapture(id, _) => f.debug_tuple("StopCapture").field(id).finish(),
+            Self::Sample(bridge, sampler) => {
+                f.debug_tuple("Sample").field(bridge).field(sampler).finish()
+            }
         }
     }
 }

@@ -19,6 +19,7 @@ pub mod capture;
 pub mod command;
 pub mod metrics;
 mod reasons;
+pub mod sample;
 mod sync;
 
 #[cfg(not(loom))]

@@ -69,6 +69,7 @@ impl PacketThread {
             Command::Forecasts(forecasts) => self.forecasts = forecasts,
             Command::StartCapture(tap) => self.outputs.taps.add(tap),
             Command::StopCapture(id, reply) => reply(self.outputs.taps.remove(id)),
+            Command::Sample(bridge, sampler) => self.set_sampler(bridge, sampler),
         }
     }
 

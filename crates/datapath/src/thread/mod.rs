@@ -32,6 +32,7 @@ mod qos;
 mod readiness;
 mod receive;
 pub(crate) mod runner;
+mod sample;
 mod tally;
 mod translations;
 mod tx_port;

@@ -23,6 +23,7 @@ use crate::{
     metrics::{ACK_BUCKETS, ThreadCounters},
     offload::OffloadCandidates,
     packet::buffer::{BURST, Packet, Pool},
+    sample::PacketSampler,
     thread::{execute::Outputs, tx_port::BATCH_MAX},
 };
 
@@ -109,6 +110,8 @@ pub struct PacketThread {
     pub(super) candidates: Option<OffloadCandidates>,
     /// The predictors and their forecasts, and the speculative entries.
     pub(super) forecasts: Option<Box<ThreadForecasts>>,
+    /// The samplers of the bridges that sample.
+    pub(super) samplers: Vec<PacketSampler>,
     pub(super) now: Time,
 }
 
@@ -156,6 +159,7 @@ impl PacketThread {
             counters: ends.counters,
             candidates: None,
             forecasts: None,
+            samplers: Vec::new(),
             now: Time::ZERO,
             config,
         }

@@ -10,6 +10,7 @@ use shunt_pipeline::{
 use super::{
     PacketThread, RxBatch,
     readiness::{PortEvents, ReadyList},
+    sample::BurstLookup,
     translations::{
         stall_budget::StallBudget,
         waiting::{WaitingPacket, WaitingPackets, flow_of},
@@ -307,6 +308,9 @@ impl PacketThread {
             }
             self.outputs.taps.at_port(self.rx_ports.list[input].port, &self.batch.packets);
             if self.caches.is_bypassed() {
+                if !self.samplers.is_empty() {
+                    self.sample_burst(input, count, BurstLookup::None);
+                }
                 self.decide_batch(input, count);
                 return count;
             }
@@ -316,6 +320,9 @@ impl PacketThread {
             sampled.positions().for_each(|position| self.observe(position));
             if self.verifier.one_in > 0 {
                 self.verify_burst(count);
+            }
+            if !self.samplers.is_empty() {
+                self.sample_burst(input, count, BurstLookup::Done);
             }
             self.execute_batch(input, count);
             self.caches.hold_reclaims(false);

@@ -1,12 +1,13 @@
 //! The packet path allocates nothing once it is warm.
 
-use std::path::Path;
+use std::{num::NonZeroU32, path::Path};
 
 use allocation_counter::measure;
 use shunt_datapath::{
-    BURST, ThreadConfig,
+    BURST, Command, ThreadConfig,
     cache::{CacheConfig, ExactConfig},
     port::{PortSpec, Repeat, open},
+    sample::{SamplerConfig, packet_sampler},
 };
 use shunt_flow::{FieldId, Match, PortNo, testing::packet::PacketBuilder};
 use shunt_pipeline::{
@@ -39,6 +40,11 @@ fn check(exact: ExactConfig) {
     let cut = Action::Clone(Box::new([check, push, output(2)]));
     let recirculated = rule(3, Match::any(), vec![cut, output(3)]);
     switch.apply(&[per_flow(1, 2)]);
+    // Samples that do not fit their ring are counted.
+    let rate = NonZeroU32::new(4).unwrap();
+    let config = SamplerConfig { bridge: BRIDGE, rate, header_length: 128, seed: 1 };
+    let (sampler, samples) = packet_sampler(config);
+    switch.controls[0].send(Command::Sample(BRIDGE, Some(Box::new(sampler)))).unwrap();
     for mods in [None, Some(rewritten), Some(recirculated)] {
         mods.into_iter().for_each(|changed| switch.apply(&[changed]));
         for warm in [false, true] {
@@ -53,6 +59,7 @@ fn check(exact: ExactConfig) {
             }
         }
     }
+    assert!(samples.len() > 100);
     assert_eq!(switch.counters(0).unaccounted(), 0);
 }
 

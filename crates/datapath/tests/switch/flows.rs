@@ -22,6 +22,8 @@ mod patches;
 mod policing;
 #[path = "recirculation.rs"]
 mod recirculation;
+#[path = "sampling.rs"]
+mod sampling;
 #[path = "sleep.rs"]
 mod sleep;
 #[path = "versions.rs"]

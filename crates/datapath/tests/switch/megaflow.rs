@@ -28,6 +28,8 @@ mod policing;
 mod recirculation;
 #[path = "repair.rs"]
 mod repair;
+#[path = "sampling.rs"]
+mod sampling;
 #[path = "sleep.rs"]
 mod sleep;
 #[path = "verify.rs"]

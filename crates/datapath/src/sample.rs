@@ -1,0 +1,330 @@
+//! Packet sampling: one random packet in N of a bridge, for a collector.
+//!
+//! Each packet thread has a [`PacketSampler`] for each bridge that samples. It counts the packets that
+//! the bridge receives, and copies the first bytes of each sampled one into a bounded ring. A sample
+//! that does not fit is counted and dropped; the thread never waits. Without a sampler a burst costs
+//! one check of an empty list.
+//!
+//! The number of packets between two samples is random, and N - 1 on average. A constant number would
+//! fall in step with traffic that repeats ("sFlow Version 5", 4.2.2).
+
+use std::{fmt, num::NonZeroU32, sync::Arc};
+
+use rtrb::{Consumer, Producer, RingBuffer};
+use shunt_flow::hash::split_mix;
+use shunt_pipeline::{BridgeId, DatapathPort};
+
+use crate::{metrics::Counter, packet::buffer::Packet};
+
+/// Maximum number of bytes of a sampled packet.
+pub const SAMPLE_HEADER_MAX: usize = 256;
+
+/// Capacity of the ring between one thread and the reader of the samples.
+const SAMPLES_MAX: usize = 2048;
+
+/// The settings of a sampler.
+#[derive(Clone, Copy, Debug)]
+pub struct SamplerConfig {
+    /// The bridge that receives the packets.
+    pub bridge: BridgeId,
+    /// One packet in `rate` is sampled.
+    pub rate: NonZeroU32,
+    /// Bytes to copy of each sampled packet, at most [`SAMPLE_HEADER_MAX`].
+    pub header_length: usize,
+    /// Seed of the random choice, different for each thread.
+    pub seed: u64,
+}
+
+/// The endpoint of the packet thread.
+pub struct PacketSampler {
+    bridge: BridgeId,
+    rate: NonZeroU32,
+    header_length: usize,
+    /// Packets until the next sampled one.
+    until_next: u64,
+    random: u64,
+    packets: Producer<SampledPacket>,
+    counters: Arc<SamplerCounters>,
+}
+
+/// The endpoint of the reader.
+#[derive(Debug)]
+pub struct SampleReceiver {
+    packets: Consumer<SampledPacket>,
+    counters: Arc<SamplerCounters>,
+}
+
+/// The counters of a sampler.
+#[derive(Debug, Default)]
+struct SamplerCounters {
+    /// Packets that could have been sampled.
+    pool: Counter,
+    /// Samples that did not fit the ring.
+    dropped: Counter,
+}
+
+/// The first bytes of a sampled packet as it was received, and its output ports.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SampledPacket {
+    /// Port that received the packet.
+    pub ingress: DatapathPort,
+    /// Ports that the packet is sent to.
+    pub egress: SampledEgress,
+    /// TCI of the outermost VLAN tag as received.
+    pub vlan_in: Option<u16>,
+    /// TCI of the outermost VLAN tag as sent to the first port.
+    pub vlan_out: Option<u16>,
+    /// Length of the frame in bytes.
+    ///
+    /// A packet that a device is still to segment counts as one frame.
+    pub frame_length: usize,
+    header: [u8; SAMPLE_HEADER_MAX],
+    header_length: usize,
+}
+
+/// The ports that a sampled packet is sent to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SampledEgress {
+    /// Not known: a second lookup decides it, or no translation was left.
+    Unknown,
+    /// No port, and no controller: the packet is dropped.
+    Dropped,
+    /// Only controllers get the packet.
+    Controller,
+    /// One port.
+    Port(DatapathPort),
+    /// Several ports, by their number.
+    Ports(u32),
+}
+
+/// The output ports of a sampled packet, and its tag there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SampledFate {
+    pub(crate) egress: SampledEgress,
+    pub(crate) vlan_out: Option<u16>,
+}
+
+/// Creates the two endpoints of a sampler.
+#[must_use]
+pub fn packet_sampler(config: SamplerConfig) -> (PacketSampler, SampleReceiver) {
+    let (packets, received) = RingBuffer::new(SAMPLES_MAX);
+    let counters = Arc::new(SamplerCounters::default());
+    let mut sampler = PacketSampler {
+        bridge: config.bridge,
+        rate: config.rate,
+        header_length: config.header_length.min(SAMPLE_HEADER_MAX),
+        until_next: 0,
+        random: config.seed,
+        packets,
+        counters: Arc::clone(&counters),
+    };
+    sampler.until_next = sampler.gap();
+    (sampler, SampleReceiver { packets: received, counters })
+}
+
+impl PacketSampler {
+    pub(crate) const fn bridge(&self) -> BridgeId {
+        self.bridge
+    }
+
+    /// Counts the packets of a burst, which all could be sampled.
+    pub(crate) fn count(&self, packets: usize) {
+        self.counters.pool.add(packets as u64);
+    }
+
+    /// Returns the next sampled position of a burst, `from` or later.
+    ///
+    /// The burst has `count` packets.
+    /// Call it with the position after the last result, until it returns `None`.
+    pub(crate) fn next_position(&mut self, from: usize, count: usize) -> Option<usize> {
+        let left = count.saturating_sub(from) as u64;
+        if left <= self.until_next {
+            self.until_next -= left;
+            return None;
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "it is less than the burst")]
+        let position = from + self.until_next as usize;
+        self.until_next = self.gap();
+        Some(position)
+    }
+
+    /// Returns whether there is room for a sample. Otherwise it counts as dropped.
+    pub(crate) fn has_room(&self) -> bool {
+        let has_room = !self.packets.is_full();
+        if !has_room {
+            self.counters.dropped.add(1);
+        }
+        has_room
+    }
+
+    /// Puts a sample of a packet into the ring, which must have room.
+    pub(crate) fn push(&mut self, packet: &Packet, vlan_in: Option<u16>, fate: SampledFate) {
+        let frame = packet.frame();
+        let length = self.header_length.min(frame.len());
+        let mut header = [0; SAMPLE_HEADER_MAX];
+        header[..length].copy_from_slice(&frame[..length]);
+        let sample = SampledPacket {
+            ingress: packet.ingress,
+            egress: fate.egress,
+            vlan_in,
+            vlan_out: fate.vlan_out,
+            frame_length: packet.len(),
+            header,
+            header_length: length,
+        };
+        let pushed = self.packets.push(sample);
+        debug_assert!(pushed.is_ok(), "only this end fills the ring");
+    }
+
+    /// Returns a random number of packets to skip.
+    ///
+    /// It is at most 2N - 2, and N - 1 on average.
+    fn gap(&mut self) -> u64 {
+        split_mix(&mut self.random) % (2 * u64::from(self.rate.get()) - 1)
+    }
+}
+
+impl SampleReceiver {
+    /// Takes the oldest sample.
+    pub fn pop(&mut self) -> Option<SampledPacket> {
+        self.packets.pop().ok()
+    }
+
+    /// Returns the number of samples in the ring.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.packets.slots()
+    }
+
+    /// Returns whether the ring is empty.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
+    /// Returns the number of packets that could have been sampled.
+    ///
+    /// It contains the packets of all samples that [`Self::pop`] has returned.
+    #[must_use]
+    pub fn pool(&self) -> u64 {
+        self.counters.pool.get()
+    }
+
+    /// Returns the number of samples that did not fit the ring.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.counters.dropped.get()
+    }
+}
+
+impl SampledPacket {
+    /// Returns the first bytes of the frame.
+    #[must_use]
+    pub fn header(&self) -> &[u8] {
+        &self.header[..self.header_length]
+    }
+}
+
+impl fmt::Debug for PacketSampler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PacketSampler")
+            .field("bridge", &self.bridge)
+            .field("rate", &self.rate)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for SampledPacket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SampledPacket")
+            .field("ingress", &self.ingress)
+            .field("egress", &self.egress)
+            .field("frame_length", &self.frame_length)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::packet::buffer::{BURST, Pool};
+
+    fn sampler(rate: u32, seed: u64) -> (PacketSampler, SampleReceiver) {
+        let rate = NonZeroU32::new(rate).unwrap();
+        let bridge = BridgeId::new(1);
+        packet_sampler(SamplerConfig { bridge, rate, header_length: 60, seed })
+    }
+
+    /// Returns the sampled positions in the sequence of all packets of some bursts.
+    fn sampled(sampler: &mut PacketSampler, bursts: &[usize]) -> Vec<usize> {
+        let (mut positions, mut before) = (Vec::new(), 0);
+        for count in bursts {
+            let mut from = 0;
+            while let Some(position) = sampler.next_position(from, *count) {
+                assert!((from..*count).contains(&position));
+                positions.push(before + position);
+                from = position + 1;
+            }
+            before += count;
+        }
+        positions
+    }
+
+    proptest! {
+        /// The division into bursts changes no choice, and gaps have a bound.
+        #[test]
+        fn choices_do_not_depend_on_bursts(
+            rate in 1..100_u32,
+            seed: u64,
+            bursts in prop::collection::vec(1..=BURST, 1..100),
+        ) {
+            let whole: usize = bursts.iter().sum();
+            let by_bursts = sampled(&mut sampler(rate, seed).0, &bursts);
+            prop_assert_eq!(&by_bursts, &sampled(&mut sampler(rate, seed).0, &[whole]));
+            let bound = 2 * rate as usize - 1;
+            prop_assert!(by_bursts.first().is_none_or(|first| *first < bound));
+            for pair in by_bursts.windows(2) {
+                prop_assert!((1..=bound).contains(&(pair[1] - pair[0])));
+            }
+            prop_assert!(whole < bound || !by_bursts.is_empty());
+            prop_assert!(rate > 1 || by_bursts.len() == whole);
+        }
+    }
+
+    #[test]
+    fn one_packet_in_n_is_sampled() {
+        let (mut sampler, _) = sampler(64, 7);
+        let positions = sampled(&mut sampler, &vec![BURST; 20_000]);
+        // 10,000 on average, with a standard deviation of about 58.
+        assert!((9_500..10_500).contains(&positions.len()), "{}", positions.len());
+        let places: BTreeSet<usize> = positions.iter().map(|position| position % BURST).collect();
+        assert_eq!(places.len(), BURST, "one flow at each place of a burst");
+    }
+
+    #[test]
+    fn samples_that_do_not_fit_are_counted() {
+        let (mut sampler, mut receiver) = sampler(1, 7);
+        let port = DatapathPort::new(7);
+        let packet = Pool::new().take(100, port).unwrap();
+        let fate = SampledFate { egress: SampledEgress::Dropped, vlan_out: None };
+        for _ in 0..SAMPLES_MAX + 3 {
+            sampler.count(1);
+            if sampler.has_room() {
+                sampler.push(&packet, Some(0x1005), fate);
+            }
+        }
+        assert_eq!((receiver.len(), receiver.dropped()), (SAMPLES_MAX, 3));
+        assert_eq!(receiver.pool(), SAMPLES_MAX as u64 + 3);
+        let sample = receiver.pop().unwrap();
+        assert_eq!(
+            (sample.ingress, sample.frame_length, sample.vlan_in),
+            (port, 100, Some(0x1005))
+        );
+        assert_eq!(sample.header(), [0; 60]);
+        assert!(sampler.has_room());
+    }
+}

@@ -1,0 +1,184 @@
+//! The samples of a received burst, for collectors.
+//!
+//! A burst is sampled after its lookup, and before its packets change. The entries that a packet hit
+//! say where it goes. A packet that missed waits for its translation, so it is translated here for its
+//! output ports alone. That translation counts towards the limit of the iteration.
+
+use shunt_flow::{FieldId, FlowKey};
+use shunt_pipeline::{BridgeId, DatapathAction, DatapathPort};
+
+use super::PacketThread;
+use crate::sample::{PacketSampler, SampledEgress, SampledFate};
+
+/// The lookup of a burst that is sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BurstLookup {
+    /// The caches were asked.
+    Done,
+    /// The tables will decide each packet.
+    None,
+}
+
+/// The bit of a TCI in a key that is set if there is a tag.
+const TAG_PRESENT: u16 = 0x1000;
+
+impl PacketThread {
+    /// Begins to sample the packets of a bridge; `None` ends it.
+    pub(super) fn set_sampler(&mut self, bridge: BridgeId, sampler: Option<Box<PacketSampler>>) {
+        self.samplers.retain(|own| own.bridge() != bridge);
+        self.samplers.extend(sampler.map(|own| *own));
+    }
+
+    /// Samples the packets of a burst, if their bridge samples.
+    #[cold]
+    pub(super) fn sample_burst(&mut self, input: usize, count: usize, lookup: BurstLookup) {
+        let bridge = self.rx_ports.list[input].bridge;
+        let Some(place) = self.samplers.iter().position(|own| own.bridge() == bridge) else {
+            return;
+        };
+        self.samplers[place].count(count);
+        let mut from = 0;
+        while let Some(position) = self.samplers[place].next_position(from, count) {
+            from = position + 1;
+            if self.samplers[place].has_room() {
+                let fate = self.fate_of(position, lookup);
+                let vlan_in = outermost_tci(&self.batch.keys[position]);
+                self.samplers[place].push(&self.batch.packets[position], vlan_in, fate);
+            }
+        }
+    }
+
+    /// Returns the output ports of a packet of the burst.
+    fn fate_of(&mut self, position: usize, lookup: BurstLookup) -> SampledFate {
+        let (key, hits) = (&self.batch.keys[position], &self.batch.hits[position]);
+        let mut scan = EgressScan::new(self.batch.packets[position].ingress);
+        if lookup == BurstLookup::Done && !hits.is_miss() {
+            let entries = self.caches.owner.entries();
+            let lists = hits.slots().iter().map(|slot| entries.actions(*slot));
+            scan.read(lists.flat_map(|list| list.iter()), &mut key.clone());
+        } else if self.translations_left > 0 {
+            self.translations_left -= 1;
+            let traversal = self.pipeline.translate(key, self.caches.owner.version());
+            scan.read(traversal.actions.iter(), &mut key.clone());
+        } else {
+            scan.is_undecided = true;
+        }
+        scan.fate()
+    }
+}
+
+/// Collects the output ports of action lists.
+struct EgressScan {
+    ingress: DatapathPort,
+    /// The first port, and the TCI of the packet there.
+    first: Option<(DatapathPort, Option<u16>)>,
+    ports_count: u32,
+    is_punted: bool,
+    /// Set if a later lookup decides the rest.
+    is_undecided: bool,
+}
+
+impl EgressScan {
+    const fn new(ingress: DatapathPort) -> Self {
+        Self { ingress, first: None, ports_count: 0, is_punted: false, is_undecided: false }
+    }
+
+    /// Reads actions on a packet with `key`.
+    ///
+    /// Copies nest at most 64 deep.
+    fn read<'a>(&mut self, actions: impl Iterator<Item = &'a DatapathAction>, key: &mut FlowKey) {
+        for action in actions {
+            match action {
+                DatapathAction::Output { port, unless_ingress: true, .. }
+                    if *port == self.ingress => {}
+                DatapathAction::Output { port, .. } => self.add(*port, key),
+                DatapathAction::OutputIngress { .. } => self.add(self.ingress, key),
+                DatapathAction::Punt(_) => self.is_punted = true,
+                DatapathAction::Recirculate(_) | DatapathAction::CheckLength { .. } => {
+                    self.is_undecided = true;
+                }
+                DatapathAction::Copy(inner) => self.read_copy(inner, key),
+                DatapathAction::Meter(_) => {}
+                DatapathAction::SetHeader(_)
+                | DatapathAction::PushVlan { .. }
+                | DatapathAction::PopVlan
+                | DatapathAction::PushMpls { .. }
+                | DatapathAction::PopMpls { .. } => action.change_key(key),
+            }
+        }
+    }
+
+    fn read_copy(&mut self, actions: &[DatapathAction], key: &FlowKey) {
+        self.read(actions.iter(), &mut key.clone());
+    }
+
+    fn add(&mut self, port: DatapathPort, key: &FlowKey) {
+        self.first.get_or_insert_with(|| (port, outermost_tci(key)));
+        self.ports_count += 1;
+    }
+
+    fn fate(&self) -> SampledFate {
+        let egress = match (self.first, self.ports_count) {
+            _ if self.is_undecided => SampledEgress::Unknown,
+            (Some((port, _)), 1) => SampledEgress::Port(port),
+            (Some(_), count) => SampledEgress::Ports(count),
+            (None, _) if self.is_punted => SampledEgress::Controller,
+            (None, _) => SampledEgress::Dropped,
+        };
+        SampledFate { egress, vlan_out: self.first.and_then(|(_, tci)| tci) }
+    }
+}
+
+/// Returns the TCI of the outermost VLAN tag; `None` without a tag.
+fn outermost_tci(key: &FlowKey) -> Option<u16> {
+    let tci = u16::try_from(key.field(FieldId::VlanTci)).unwrap_or_default();
+    (tci & TAG_PRESENT != 0).then_some(tci)
+}
+
+#[cfg(test)]
+mod tests {
+    use shunt_pipeline::QueueId;
+
+    use super::*;
+
+    const INGRESS: DatapathPort = DatapathPort::new(1);
+
+    fn output(port: u32) -> DatapathAction {
+        let port = DatapathPort::new(port);
+        DatapathAction::Output {
+            port,
+            queue: QueueId::DEFAULT,
+            unless_ingress: true,
+            max_len: None,
+        }
+    }
+
+    fn fate(actions: &[DatapathAction]) -> (SampledEgress, Option<u16>) {
+        let mut key = FlowKey::ZERO;
+        key.set_field(FieldId::VlanTci, 0x1005);
+        let mut scan = EgressScan::new(INGRESS);
+        scan.read(actions.iter(), &mut key);
+        let SampledFate { egress, vlan_out } = scan.fate();
+        (egress, vlan_out)
+    }
+
+    #[test]
+    fn output_ports_are_counted_as_they_are_sent() {
+        let tag = Some(0x1005);
+        let port = |port| SampledEgress::Port(DatapathPort::new(port));
+        assert_eq!(fate(&[]), (SampledEgress::Dropped, None));
+        assert_eq!(fate(&[output(1)]), (SampledEgress::Dropped, None), "not to its ingress port");
+        assert_eq!(fate(&[output(2)]), (port(2), tag));
+        assert_eq!(fate(&[output(2), output(1), output(3)]), (SampledEgress::Ports(2), tag));
+        let back = DatapathAction::OutputIngress { queue: QueueId::DEFAULT, max_len: None };
+        assert_eq!(fate(&[DatapathAction::PopVlan, back]), (port(1), None));
+        let push = DatapathAction::PushVlan { tpid: 0x8100, tci: 0x7009 };
+        assert_eq!(fate(&[push.clone(), output(3)]), (port(3), Some(0x7009)));
+        let copy = DatapathAction::Copy([push, output(2)].into());
+        assert_eq!(fate(std::slice::from_ref(&copy)), (port(2), Some(0x7009)));
+        // The copy alone has the new tag.
+        let both = [DatapathAction::Copy([DatapathAction::PopVlan].into()), output(4)];
+        assert_eq!(fate(&both), (port(4), tag));
+        assert_eq!(fate(&[copy, output(3)]), (SampledEgress::Ports(2), Some(0x7009)));
+    }
+}

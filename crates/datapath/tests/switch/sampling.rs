@@ -1,0 +1,147 @@
+//! Samples of packets: their choice, and their ports and tags.
+
+use std::num::NonZeroU32;
+
+use shunt_datapath::{
+    BURST, Command, ThreadConfig,
+    sample::{SampleReceiver, SampledEgress, SampledPacket, SamplerConfig, packet_sampler},
+};
+use shunt_flow::testing::packet::PacketBuilder;
+use shunt_pipeline::{BridgeId, DatapathPort};
+
+use super::waiting::flow;
+use crate::harness::{BRIDGE, Switch, added};
+
+/// Begins to sample one packet in `rate` on a thread.
+fn sample(switch: &mut Switch, bridge: BridgeId, rate: u32) -> SampleReceiver {
+    let rate = NonZeroU32::new(rate).unwrap();
+    let config = SamplerConfig { bridge, rate, header_length: 40, seed: 5 };
+    let (sampler, receiver) = packet_sampler(config);
+    switch.controls[0].send(Command::Sample(bridge, Some(Box::new(sampler)))).unwrap();
+    receiver
+}
+
+fn taken(receiver: &mut SampleReceiver) -> Vec<SampledPacket> {
+    std::iter::from_fn(|| receiver.pop()).collect()
+}
+
+const fn port(number: u32) -> SampledEgress {
+    SampledEgress::Port(DatapathPort::new(number))
+}
+
+#[test]
+fn a_sample_has_the_ports_and_tags_of_its_packet() {
+    let mut switch = Switch::new(1, 4, super::thread_config());
+    switch.apply(&added(&[
+        "in_port=1,udp,tp_src=1,actions=output:2",
+        "in_port=1,udp,tp_src=2,actions=output:2,output:3",
+        "in_port=1,udp,tp_src=3,actions=mod_vlan_vid:9,output:4",
+        "in_port=1,udp,tp_src=4,actions=drop",
+        "in_port=1,udp,tp_src=5,actions=in_port",
+        "in_port=1,udp,tp_src=6,actions=controller",
+        "in_port=1,udp,tp_src=7,actions=mod_dl_src:02:00:00:00:00:05,resubmit(,1)",
+        "table=1,priority=40000,udp,vlan_tci=0x1000/0x1000,actions=strip_vlan,output:3",
+        "table=1,udp,actions=output:3",
+    ]));
+    let mut receiver = sample(&mut switch, BRIDGE, 1);
+    let expected = [
+        port(2),
+        SampledEgress::Ports(2),
+        port(4),
+        SampledEgress::Dropped,
+        port(1),
+        SampledEgress::Controller,
+        port(3),
+    ];
+    // The first packet of each flow misses, and the others hit.
+    for round in 0..3 {
+        for (number, expected) in (1..).zip(expected) {
+            let frame = flow(number);
+            assert!(switch.send(0, 1, &frame));
+            switch.settle();
+            let samples = taken(&mut receiver);
+            assert_eq!(samples.len(), 1, "flow {number}, round {round}");
+            let sample = &samples[0];
+            assert_eq!(sample.egress, expected, "flow {number}, round {round}");
+            assert_eq!(sample.ingress, DatapathPort::new(1));
+            assert_eq!((sample.frame_length, sample.header()), (frame.len(), &frame[..40]));
+            assert_eq!(sample.vlan_in, None);
+            let tag = sample.vlan_out.map(|tci| tci & 0x0fff);
+            assert_eq!(tag, (number == 3).then_some(9), "flow {number}, round {round}");
+        }
+    }
+    assert_eq!((receiver.pool(), receiver.dropped()), (21, 0));
+    let builder = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tag(0x8100, 0x6007);
+    assert!(switch.send(0, 1, &builder.udp(7, 53).build()));
+    switch.settle();
+    let samples = taken(&mut receiver);
+    assert_eq!(
+        (samples[0].vlan_in.map(|tci| tci & !0x1000), samples[0].vlan_out),
+        (Some(0x6007), None)
+    );
+}
+
+#[test]
+fn a_second_lookup_makes_the_output_unknown() {
+    let mut switch = Switch::new(1, 2, super::thread_config());
+    switch.apply(&added(&["udp,actions=check_pkt_larger(9)->NXM_NX_REG0[0],output:2"]));
+    let mut receiver = sample(&mut switch, BRIDGE, 1);
+    for _ in 0..2 {
+        assert!(switch.send(0, 1, &flow(1)));
+        switch.settle();
+        let samples = taken(&mut receiver);
+        assert_eq!((samples.len(), samples[0].egress), (1, SampledEgress::Unknown));
+    }
+}
+
+#[test]
+fn only_packets_of_the_bridge_are_sampled() {
+    let other = BridgeId::new(2);
+    let mut switch = Switch::new(1, 2, super::thread_config());
+    switch.apply(&added(&["actions=output:2"]));
+    let mut of_other = sample(&mut switch, other, 1);
+    let send = |switch: &mut Switch| {
+        assert!(switch.send(0, 1, &flow(1)));
+        switch.settle();
+    };
+    send(&mut switch);
+    let mut receiver = sample(&mut switch, BRIDGE, 1);
+    send(&mut switch);
+    assert_eq!((taken(&mut of_other).len(), of_other.pool()), (0, 0));
+    assert_eq!((taken(&mut receiver).len(), receiver.pool()), (1, 1));
+    // A new sampler replaces the old one.
+    let mut newer = sample(&mut switch, BRIDGE, 1);
+    send(&mut switch);
+    assert_eq!((taken(&mut receiver).len(), taken(&mut newer).len()), (0, 1));
+    switch.controls[0].send(Command::Sample(BRIDGE, None)).unwrap();
+    send(&mut switch);
+    assert_eq!((taken(&mut newer).len(), newer.pool()), (0, 1));
+}
+
+/// Samples change no packet, also when packets wait for their translation.
+#[test]
+fn one_packet_in_n_of_all_bursts_is_sampled() {
+    let config = ThreadConfig { translations_per_iteration: 2, ..super::thread_config() };
+    let mut switch = Switch::new(1, 2, config);
+    switch.apply(&[super::waiting::per_flow(1, 2)]);
+    let mut receiver = sample(&mut switch, BRIDGE, 8);
+    let (mut sampled, mut received) = (0, 0);
+    for round in 0..200 {
+        for number in 0..BURST {
+            let number = u16::try_from(number).unwrap();
+            assert!(switch.send(0, 1, &flow(round % 8 * 100 + number)));
+        }
+        switch.settle();
+        received += switch.receive(0, 2).len();
+        let samples = taken(&mut receiver);
+        sampled += samples.len();
+        let known =
+            |sample: &SampledPacket| [port(2), SampledEgress::Unknown].contains(&sample.egress);
+        assert!(samples.iter().all(known));
+    }
+    let sent = 200 * BURST;
+    assert_eq!((received, receiver.pool()), (sent, sent as u64));
+    // 800 on average, with a standard deviation of about 15.
+    assert!((700..900).contains(&sampled), "{sampled} of {sent}");
+    assert_eq!(switch.counters(0).unaccounted(), 0);
+}
