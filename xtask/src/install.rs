@@ -32,6 +32,8 @@ pub(crate) const TESTS: &[Tool] = &[
     tool("tcpdump", "tcpdump"),
     tool("tcpreplay", "tcpreplay"),
     tool("tshark", "tshark"),
+    tool("nfdump", "nfdump"),
+    tool("sfcapd", "nfdump-sflow"),
     tool("valgrind", "valgrind"),
     tool("dpdk-testpmd", "dpdk-dev"),
     tool("python3", "python3-venv"),

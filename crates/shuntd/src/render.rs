@@ -73,6 +73,9 @@ pub(crate) fn show(bridges: &Value) -> String {
         }
         text.extend(list(&bridge["bonds"]).iter().map(bond));
         text.extend(list(&bridge["mirrors"]).iter().map(mirror));
+        if bridge["sflow"].is_object() {
+            text.push_str(&sflow(&bridge["sflow"]));
+        }
     }
     text
 }
@@ -123,6 +126,27 @@ fn mirror(mirror: &Value) -> String {
     let trouble = mirror["trouble"].as_str().map_or_else(String::new, |own| format!("; {own}"));
     let (name, parts) = (word(&mirror["name"]), parts.join(" "));
     format!("    mirror {name} ({parts}, copied {copied}{trouble})\n")
+}
+
+/// Returns an sFlow agent as a line, with the number of its samples.
+fn sflow(sflow: &Value) -> String {
+    let targets = list(&sflow["targets"]).iter().map(word).collect::<Vec<_>>().join(",");
+    let mut lost = String::new();
+    for (key, what) in [("samples_dropped", "sample"), ("datagrams_lost", "datagram")] {
+        if count(&sflow[key]) > 0 {
+            let _ = write!(lost, ", lost {}", counted(count(&sflow[key]), what));
+        }
+    }
+    format!(
+        "    sflow (targets={targets} agent={} sampling={} polling={} header={}, sent {} in {}{lost}{})\n",
+        word(&sflow["agent_address"]),
+        count(&sflow["sampling"]),
+        count(&sflow["polling"]),
+        count(&sflow["header"]),
+        counted(count(&sflow["samples"]), "sample"),
+        counted(count(&sflow["datagrams"]), "datagram"),
+        sflow["trouble"].as_str().map_or_else(String::new, |own| format!("; {own}")),
+    )
 }
 
 /// Returns the number of rules; a bridge without rules forwards nothing.
@@ -384,6 +408,23 @@ br0     1     p1    null  5           0           7           1           up
             show(&json!([{"name": "br0", "datapath_id": "1", "rules": 1, "ports": [port]}]));
         let expected = "bridge br0 (datapath id 1, 1 rule)\n    port LOCAL br0 (unbound, up)\n";
         assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn an_sflow_agent_is_shown_with_its_losses() {
+        let mut agent = json!({"targets": ["192.0.2.1", "192.0.2.2:99"], "agent_address": "192.0.2.7",
+            "sampling": 64, "polling": 10, "header": 128, "samples": 1, "samples_dropped": 0,
+            "datagrams": 2, "datagrams_lost": 0, "trouble": null});
+        let shown = sflow(&agent);
+        let options =
+            "targets=192.0.2.1,192.0.2.2:99 agent=192.0.2.7 sampling=64 polling=10 header=128";
+        assert_eq!(shown, format!("    sflow ({options}, sent 1 sample in 2 datagrams)\n"));
+        agent["samples_dropped"] = json!(3);
+        agent["datagrams_lost"] = json!(1);
+        agent["trouble"] = json!("no way");
+        let shown = sflow(&agent);
+        let expected = "in 2 datagrams, lost 3 samples, lost 1 datagram; no way)\n";
+        assert!(shown.ends_with(expected), "{shown}");
     }
 
     #[test]

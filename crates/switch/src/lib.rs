@@ -51,6 +51,7 @@ mod ports;
 mod reload;
 mod saved_counts;
 mod saved_state;
+mod sflow;
 mod status;
 mod switch;
 mod threads;
@@ -82,6 +83,7 @@ pub use status::{
     evictions::{EntryOwnerStatus, EvictionStatus, LatencyStatus, TableEvictions},
     forecasts::{ForecastSourceStatus, ForecastStatus},
     mirror::MirrorStatus,
+    sflow::SflowStatus,
     table::FlowTableStatus,
     table_link::TableLink,
     thread::{ThreadState, ThreadStatus},

@@ -147,6 +147,7 @@ impl Switch {
             tokio::spawn(Arc::clone(&openflow).notify_removed()),
         ];
         tasks.extend(watch::start(&control));
+        tasks.push(tokio::spawn(Arc::clone(&control.sflow).run()));
         let switch = Self { control, openflow, tasks };
         for bridge in &config.bridges {
             switch.add_bridge(bridge).await?;
@@ -466,7 +467,13 @@ impl Switch {
     /// Returns the bridges and their ports.
     #[must_use]
     pub fn bridges(&self) -> Vec<BridgeStatus> {
-        self.openflow.bridge_status(self.control.nic.status().as_ref())
+        let mut bridges = self.openflow.bridge_status(self.control.nic.status().as_ref());
+        for bridge in &mut bridges {
+            // A bridge may have been removed meanwhile.
+            let id = self.control.bridges.id(&bridge.name).ok();
+            bridge.sflow = id.and_then(|id| self.control.sflow.status(id));
+        }
+        bridges
     }
 
     /// Returns the threads.

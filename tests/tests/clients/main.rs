@@ -14,6 +14,7 @@ mod mirrors;
 mod ofctl;
 mod ovn;
 mod policing;
+mod sflow;
 mod shuntctl;
 mod vsctl;
 

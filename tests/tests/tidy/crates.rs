@@ -8,6 +8,7 @@ use shunt_tests::repository::{metadata, read, root};
 /// Which crate may use which, apart from tests: the arrows of ARCHITECTURE.md.
 const EDGES: &[(&str, &[&str])] = &[
     ("shunt-pcap", &[]),
+    ("shunt-flow-export", &[]),
     ("shunt-vhost-user", &[]),
     ("shunt-dpdk", &[]),
     ("shunt-ovsdb", &[]),
@@ -54,6 +55,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "shunt-datapath",
             "shunt-nic",
             "shunt-ofproto",
+            "shunt-flow-export",
         ],
     ),
     (
@@ -84,6 +86,7 @@ const TEST_KIT: &str = "shunt-testkit";
 /// The crates that have no async runtime beneath them.
 const WITHOUT_RUNTIME: &[&str] = &[
     "shunt-pcap",
+    "shunt-flow-export",
     "shunt-vhost-user",
     "shunt-dpdk",
     "shunt-flow",

@@ -145,6 +145,7 @@ mod tests {
             ],
             bonds: Vec::new(),
             mirrors: Vec::new(),
+            sflow: None,
         };
         let missing = missing(&[bridge], &["port x: refused".to_owned()]);
         let expected = [

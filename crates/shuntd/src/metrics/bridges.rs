@@ -2,7 +2,7 @@
 
 use shunt_switch::{
     BondMemberStatus, BridgePortStatus, BridgeStatus, ControllerState, FlowTableStatus,
-    MirrorStatus, PacketInTotals,
+    MirrorStatus, PacketInTotals, SflowStatus,
 };
 
 use super::text::{Labels, Metric, MetricsText};
@@ -57,6 +57,30 @@ const MIRROR: [Metric<MirrorStatus>; 2] = [
     ),
 ];
 
+const SFLOW: [Metric<SflowStatus>; 4] = [
+    ("shunt_sflow_samples_total", "counter", "Packets that sFlow sampled on a bridge.", |own| {
+        own.samples.into()
+    }),
+    (
+        "shunt_sflow_samples_dropped_total",
+        "counter",
+        "Sampled packets that were lost because they were too many.",
+        |own| own.samples_dropped.into(),
+    ),
+    (
+        "shunt_sflow_datagrams_total",
+        "counter",
+        "sFlow datagrams of a bridge that were sent, counted for each collector.",
+        |own| own.datagrams.into(),
+    ),
+    (
+        "shunt_sflow_datagrams_lost_total",
+        "counter",
+        "sFlow datagrams of a bridge that could not be sent.",
+        |own| own.datagrams_lost.into(),
+    ),
+];
+
 const TABLE: [Metric<FlowTableStatus>; 3] = [
     (
         "shunt_table_rules",
@@ -92,6 +116,10 @@ pub(crate) fn bridges(bridges: &[BridgeStatus], tables: &[FlowTableStatus]) -> S
         .iter()
         .flat_map(|bridge| bridge.mirrors.iter().map(|own| (mirror_labels(bridge, own), own)));
     text.families(&mirrors.collect::<Vec<_>>(), &MIRROR);
+    let sflow = bridges.iter().filter_map(|bridge| {
+        Some((vec![("bridge", bridge.name.as_str())], bridge.sflow.as_ref()?))
+    });
+    text.families(&sflow.collect::<Vec<_>>(), &SFLOW);
     let numbers: Vec<String> = tables.iter().map(|own| own.table.to_string()).collect();
     let tables: Vec<_> = tables
         .iter()

@@ -6,8 +6,8 @@ use serde_json::Value;
 use shunt_switch::{
     BondMemberStatus, BondStatus, BridgePortStatus, BridgeStatus, ControllerState,
     ControllerStatus, DropStatus, FlowTableStatus, ForecastSourceStatus, ForecastStatus,
-    MirrorStatus, PacketInTotals, PortDropStatus, PortDrops, TableEvictions, ThreadState,
-    ThreadStatus,
+    MirrorStatus, PacketInTotals, PortDropStatus, PortDrops, SflowStatus, TableEvictions,
+    ThreadState, ThreadStatus,
     config::{BondOptions, MirrorOptions, PortVlanMode},
 };
 
@@ -74,6 +74,7 @@ fn bridge_status() -> BridgeStatus {
         ports: vec![port],
         bonds: vec![bond],
         mirrors: vec![mirror],
+        sflow: Some(SflowStatus::default()),
     }
 }
 

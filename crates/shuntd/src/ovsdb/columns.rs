@@ -13,7 +13,7 @@ pub(super) const LOCK: &str = "ovs_vswitchd";
 /// The columns that the daemon follows in a foreign database.
 ///
 /// `db_version` and `ovs_version` are not among them: `ovs-ctl` writes them, beside `ovsdb-server`.
-pub(super) const TABLES: [FollowedTable; 8] = [
+pub(super) const TABLES: [FollowedTable; 9] = [
     FollowedTable {
         name: "Open_vSwitch",
         read: &["bridges", "next_cfg", "other_config"],
@@ -21,7 +21,7 @@ pub(super) const TABLES: [FollowedTable; 8] = [
     },
     FollowedTable {
         name: "Bridge",
-        read: &["controller", "fail_mode", "mirrors", "name", "other_config", "ports"],
+        read: &["controller", "fail_mode", "mirrors", "name", "other_config", "ports", "sflow"],
         written: &["datapath_id", "datapath_version"],
     },
     FollowedTable {
@@ -88,5 +88,10 @@ pub(super) const TABLES: [FollowedTable; 8] = [
             "snaplen",
         ],
         written: &["statistics"],
+    },
+    FollowedTable {
+        name: "sFlow",
+        read: &["agent", "header", "polling", "sampling", "targets"],
+        written: &[],
     },
 ];

@@ -15,6 +15,7 @@ use super::{
     bonds::{bond, interfaces},
     mirrors::{DesiredMirrors, mirrors as mirrors_of},
     qos::qos as qos_of,
+    sflow::sflow as sflow_of,
 };
 
 /// All bridges that the rows describe, and the rows that describe something else.
@@ -30,6 +31,8 @@ pub(super) struct DesiredBridges {
     pub(super) refused_controllers: BTreeMap<RowUuid, String>,
     /// Mirrors without an output, with the reason.
     pub(super) refused_mirrors: BTreeMap<RowUuid, String>,
+    /// Rows in `sFlow` that cannot be used, with the reason.
+    pub(super) refused_sflow: BTreeMap<RowUuid, String>,
     /// Folder of the sockets of `dpdkvhostuser` ports.
     vhost_folder: PathBuf,
     /// Set while packets and controllers wait for the rules (`flow-restore-wait`).
@@ -49,6 +52,8 @@ pub(super) struct DesiredBridge {
     pub(super) ports: BTreeMap<String, DesiredPort>,
     /// Rows in `Mirror` of the mirrors, by their names.
     pub(super) mirrors: DesiredMirrors,
+    /// Row in `sFlow`.
+    pub(super) sflow: Option<RowUuid>,
 }
 
 /// The handling of the rule `priority=0,actions=NORMAL`, which the daemon adds.
@@ -120,8 +125,10 @@ impl DesiredBridges {
         }
         let mirrors;
         (options.mirrors, mirrors) = mirrors_of(snapshot, row, &mut self.refused_mirrors);
+        let sflow;
+        (options.sflow, sflow) = sflow_of(snapshot, row, &mut self.refused_sflow);
         let ports = BTreeMap::new();
-        let mut bridge = DesiredBridge { options, local: None, normal_rule, ports, mirrors };
+        let mut bridge = DesiredBridge { options, local: None, normal_rule, ports, mirrors, sflow };
         for port in row.uuids("ports").filter_map(|uuid| snapshot.row("Port", uuid)) {
             self.add_port(snapshot, &mut bridge, port);
         }

@@ -21,7 +21,9 @@ mod problem;
 mod qos;
 mod reconciler;
 mod report;
+mod row_log;
 mod service;
+mod sflow;
 
 pub(crate) use options::OvsdbOptions;
 pub(crate) use problem::DatabaseProblem;

@@ -11,7 +11,7 @@ use std::{
 use shunt_ovsdb::value::RowUuid;
 use shunt_switch::{
     Switch, SwitchError,
-    config::{BridgeOptions, PortOptions},
+    config::{BridgeOptions, PortOptions, SflowOptions},
     with_causes,
 };
 use tracing::{info, warn};
@@ -19,6 +19,8 @@ use tracing::{info, warn};
 use super::{
     desired::{DesiredBridge, DesiredBridges, NormalRule},
     port_numbers::PortNumbers,
+    row_log::RowLog,
+    sflow::set_sflow,
 };
 
 /// The bridges and ports that exist because of rows.
@@ -29,8 +31,10 @@ pub(super) struct Reconciler {
     applied: BTreeMap<String, AppliedBridge>,
     /// Set while packets of new ports wait for the rules.
     waits_for_rules: bool,
-    /// Mirrors that cannot be applied, with the reason that was logged.
-    mirror_errors: BTreeMap<RowUuid, String>,
+    /// Mirrors that cannot be applied.
+    mirror_log: RowLog,
+    /// Rows of sFlow that cannot be applied.
+    sflow_log: RowLog,
 }
 
 /// A bridge that exists because of a row.
@@ -66,7 +70,8 @@ impl Reconciler {
             switch,
             applied: BTreeMap::new(),
             waits_for_rules: false,
-            mirror_errors: BTreeMap::new(),
+            mirror_log: RowLog::new("Mirror"),
+            sflow_log: RowLog::new("sFlow"),
         }
     }
 
@@ -87,6 +92,7 @@ impl Reconciler {
             self.switch.hold_packets(self.waits_for_rules).await;
         }
         let mut mirror_errors = desired.refused_mirrors.clone();
+        let mut sflow_errors = desired.refused_sflow.clone();
         self.forget_removed();
         self.remove_bridges(desired, &mut errors).await;
         // All removals come before all additions: a name may move to another bridge.
@@ -113,13 +119,12 @@ impl Reconciler {
                 let rows = bridge.mirrors.values().copied();
                 mirror_errors.extend(rows.map(|row| (row, with_causes(&error))));
             }
-        }
-        for (row, reason) in &mirror_errors {
-            if self.mirror_errors.get(row) != Some(reason) {
-                warn!("ovsdb: row {row} of Mirror: {reason}");
+            if let Err(error) = set_sflow_if_changed(&self.switch, bridge).await {
+                sflow_errors.extend(bridge.sflow.map(|row| (row, with_causes(&error))));
             }
         }
-        self.mirror_errors = mirror_errors;
+        self.mirror_log.update(mirror_errors);
+        self.sflow_log.update(sflow_errors);
         errors
     }
 
@@ -182,6 +187,7 @@ impl Reconciler {
             listen: Vec::new(),
             bonds: Vec::new(),
             mirrors: Vec::new(),
+            sflow: SflowOptions::default(),
             ..bridge.options.clone()
         };
         if let Err(error) = self.switch.declarative().add_bridge(&options).await {
@@ -294,6 +300,15 @@ async fn set_mirrors(switch: &Switch, bridge: &DesiredBridge) -> Result<(), Swit
         Some(old) if old.mirrors != new.mirrors => {
             switch.set_mirrors(&new.name, new.mirrors.clone()).await
         }
+        _ => Ok(()),
+    }
+}
+
+/// Sets the sFlow options, also those that another client has changed.
+async fn set_sflow_if_changed(switch: &Switch, bridge: &DesiredBridge) -> Result<(), SwitchError> {
+    let new = &bridge.options;
+    match running_bridge(switch, &new.name) {
+        Some(old) if old.sflow != new.sflow => set_sflow(switch, &new.name, &new.sflow).await,
         _ => Ok(()),
     }
 }

@@ -256,6 +256,7 @@ mod tests {
             ports: Vec::new(),
             bonds: Vec::new(),
             mirrors: Vec::new(),
+            sflow: None,
         }
     }
 

@@ -157,7 +157,7 @@ mod tests {
     use shunt_ovsdb::value::{Atom, Datum};
     use shunt_switch::{
         Config,
-        config::{BridgeOptions, MirrorOptions, PortOptions, PortType},
+        config::{BridgeOptions, MirrorOptions, PortOptions, PortType, SflowOptions},
     };
 
     use super::*;
@@ -244,6 +244,39 @@ mod tests {
         let names: Vec<_> = config.bridges[0].mirrors.iter().map(|own| &own.name).collect();
         assert!(names.len() == limit && names.iter().all(|name| *name != "idle"), "{names:?}");
         OvsdbService::stop(service).await;
+    }
+
+    #[tokio::test]
+    async fn a_bad_row_of_sflow_sends_no_samples() {
+        let folder = tempfile::tempdir().unwrap();
+        let (options, handle) = database(&folder);
+        let mut rows = handle.transaction("bridges with sFlow");
+        let mut bridges = Vec::new();
+        for (name, target) in [("br0", "127.0.0.1:9"), ("br1", "collector")] {
+            let target = ("targets", Datum::string(target));
+            let sflow = rows.insert("sFlow", [target, ("sampling", Datum::integer(64))]);
+            let name = ("name", Datum::string(name));
+            bridges.push(rows.insert("Bridge", [name, ("sflow", Datum::uuid(sflow))]));
+        }
+        let bridges = Datum::set(bridges.into_iter().map(Atom::Uuid));
+        rows.insert("Open_vSwitch", [("bridges", bridges)]);
+        handle.transact(rows).await.unwrap();
+        handle.stop().await;
+
+        let switch = switch(None).await;
+        let service = OvsdbService::start(&options, &switch).await.unwrap();
+        let config = switch.running_config();
+        let sflow = |name: &str| {
+            let bridge = config.bridges.iter().find(|bridge| bridge.name == name);
+            bridge.unwrap().sflow.clone()
+        };
+        let good = SflowOptions { targets: vec!["127.0.0.1:9".into()], sampling: 64, ..off() };
+        assert_eq!((sflow("br0"), sflow("br1")), (good, off()));
+        OvsdbService::stop(service).await;
+    }
+
+    fn off() -> SflowOptions {
+        SflowOptions::default()
     }
 
     /// The daemon keeps what belongs to ports until it knows the ports.

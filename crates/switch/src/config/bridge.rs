@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use shunt_datapath::port::{Repeat, af_xdp::XdpMode, vhost_user::SocketMode};
 use shunt_pipeline::Overflow;
 
-use crate::config::{BondOptions, MirrorOptions, QosOptions};
+use crate::config::{BondOptions, MirrorOptions, QosOptions, SflowOptions};
 
 /// The options of a bridge.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -43,6 +43,8 @@ pub struct BridgeOptions {
     /// Mirrors of the bridge, which copy packets for analysis.
     #[serde(rename = "mirror")]
     pub mirrors: Vec<MirrorOptions>,
+    /// Samples of packets and counters of ports, for collectors.
+    pub sflow: SflowOptions,
 }
 
 /// The device behind the local port of a bridge.

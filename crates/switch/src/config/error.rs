@@ -90,6 +90,12 @@ impl ConfigError {
         Self { path: ConfigPath::default(), problem: Box::new(problem) }.within(list, index)
     }
 
+    /// Returns this error for a field of a section.
+    pub(crate) fn under(mut self, section: &'static str) -> Self {
+        self.path.0.insert(0, ConfigStep::Field(section));
+        self
+    }
+
     /// Returns this error for an element of a list.
     pub(crate) fn within(mut self, list: &'static str, index: usize) -> Self {
         self.path.0.splice(0..0, [ConfigStep::Field(list), ConfigStep::Index(index)]);

@@ -13,6 +13,7 @@ mod foresight;
 mod mirror;
 mod qos;
 pub(crate) mod setting;
+mod sflow;
 mod switch;
 
 pub use bond::{BondMode, BondOptions};
@@ -25,6 +26,7 @@ pub use error::{ConfigError, ConfigPath, ConfigStep};
 pub use foresight::{ForesightOptions, PredictorName};
 pub use mirror::MirrorOptions;
 pub use qos::{QosOptions, QosType, QueueOptions};
+pub use sflow::SflowOptions;
 pub use shunt_datapath::packet::{
     egress_policer::EgressPolicing, ingress_policer::IngressPolicing,
 };

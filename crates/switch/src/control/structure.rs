@@ -21,6 +21,7 @@ use crate::{
     openflow::events::{ControlEvent, SocketsToClose},
     ports::{attacher::PortAttacher, bridges::Bridges, capture::Captures, registry::PortBacking},
     saved_state::config_in_force,
+    sflow::SflowAgents,
     threads::data_plane::DataPlane,
 };
 
@@ -32,6 +33,7 @@ pub(crate) struct Structure {
     pub(super) nic: Arc<NicSlot>,
     pub(super) config: Arc<Mutex<Config>>,
     pub(super) captures: Arc<Captures>,
+    pub(super) sflow: Arc<SflowAgents>,
     pub(super) mirror_log: MirrorLog,
     /// Events for the OpenFlow servers.
     pub(super) events: mpsc::Sender<ControlEvent>,
@@ -155,6 +157,7 @@ impl Structure {
             }
             return Err(error);
         }
+        self.sflow.apply(id, &name, &settings.sflow).await;
         info!(ports = settings.ports.len(), "bridge {name}: added");
         Ok(())
     }
@@ -214,6 +217,9 @@ impl Structure {
             let _ = publisher.change(|pipeline| pipeline.set_settings(id, tables));
             self.plane.adopted_newest().await;
         }
+        if after.sflow != before.sflow {
+            self.sflow.apply(id, name, &after.sflow).await;
+        }
         let changed: Vec<_> =
             settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
         info!("bridge {name}: set {}", changed.join(" "));
@@ -238,6 +244,7 @@ impl Structure {
             (bridge.id, names.collect::<Vec<_>>())
         };
         self.notify(ControlEvent::BridgeRemoved(id)).await;
+        self.sflow.apply(id, name, &config::SflowOptions::default()).await;
         for port in ports {
             self.remove_any_port(&port).await?;
         }

@@ -55,6 +55,21 @@ fn vlans_change_without_a_new_port() {
 }
 
 #[test]
+fn sflow_changes_without_a_new_bridge() {
+    let before = config(&[bridge("br0", &[port("p1")])]);
+    let mut after = before.clone();
+    after.bridges[0].sflow.targets = vec!["192.0.2.1".into(), "192.0.2.2:99".into()];
+    after.bridges[0].sflow.sampling = 64;
+    let settings =
+        vec![("sflow.sampling", "64".into()), ("sflow.targets", "192.0.2.1,192.0.2.2:99".into())];
+    assert_eq!(plan(&before, &after).steps, [ReloadStep::SetBridge("br0".into(), settings)]);
+    let changed = before.bridges[0]
+        .with_settings(&[("sflow.sampling", "64"), ("sflow.targets", "192.0.2.1,192.0.2.2:99")]);
+    assert_eq!(changed.unwrap(), after.bridges[0]);
+    assert!(before.bridges[0].with_settings(&[("sflow.targets", "collector")]).is_err());
+}
+
+#[test]
 fn limits_change_without_a_new_port() {
     let qos = Some(QosOptions { cir: 1000, cbs: 100, ..QosOptions::new(QosType::EgressPolicer) });
     let limited = PortOptions { ingress_policing_rate: 1000, qos, ..port("p1") };

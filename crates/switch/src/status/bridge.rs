@@ -15,7 +15,7 @@ use crate::{
         port::BridgePort,
         registry::{BridgeRegistry, BridgeState},
     },
-    status::{bond::BondStatus, mirror::MirrorStatus},
+    status::{bond::BondStatus, mirror::MirrorStatus, sflow::SflowStatus},
 };
 
 /// The status of a bridge.
@@ -41,6 +41,8 @@ pub struct BridgeStatus {
     pub bonds: Vec<BondStatus>,
     /// Mirrors, in configured order.
     pub mirrors: Vec<MirrorStatus>,
+    /// The sFlow agent, if there is one.
+    pub sflow: Option<SflowStatus>,
 }
 
 /// The status of a controller, or of an address to listen on.
@@ -176,7 +178,9 @@ pub struct PortDrops {
 }
 
 impl BridgeStatus {
-    /// Returns the status of all bridges and their ports, before controllers are known.
+    /// Returns the status of all bridges and their ports.
+    ///
+    /// The states of controllers and of sFlow are not known yet.
     pub(crate) fn of_all(
         bridges: &BridgeRegistry,
         pipeline: &Pipeline,
@@ -200,6 +204,7 @@ impl BridgeStatus {
                     .collect(),
                 bonds: BondStatus::of_bridge(bridge, now),
                 mirrors: MirrorStatus::of_bridge(bridge, pipeline),
+                sflow: None,
             };
             (bridge.id, status)
         };

@@ -7,6 +7,7 @@ pub(crate) mod chain;
 pub(crate) mod evictions;
 pub(crate) mod forecasts;
 pub(crate) mod mirror;
+pub(crate) mod sflow;
 pub(crate) mod table;
 pub(crate) mod table_link;
 pub(crate) mod thread;

@@ -23,6 +23,7 @@ mod mirrors;
 mod nic;
 mod nic_forwarding;
 mod saved_state;
+mod sflow;
 mod structure;
 mod threads;
 mod trace;

@@ -34,6 +34,7 @@ impl BridgeOptions {
             }
         }
         self.check_bonds()?;
+        self.sflow.check()?;
         self.check_mirrors()
     }
 

@@ -1,0 +1,36 @@
+//! Encoders of sampled packets and counters for collectors: sFlow version 5.
+//!
+//! The crate makes the bytes of datagrams. It has no sockets, no clock and no threads: the caller
+//! passes samples and the time, and sends what it gets.
+//!
+//! ```
+//! use shunt_flow_export::sflow::{
+//!     FlowSample, SampledInterface, SflowAgent, SflowExporter, SourceId, SampledTag,
+//! };
+//!
+//! let agent = SflowAgent { address: [192, 0, 2, 1].into(), sub_agent: 0 };
+//! let mut exporter = SflowExporter::new(agent);
+//! exporter.add_flow(
+//!     &FlowSample {
+//!         source: SourceId::bridge(),
+//!         rate: 64,
+//!         pool: 64,
+//!         drops: 0,
+//!         input: SampledInterface::Index(3),
+//!         output: SampledInterface::Index(5),
+//!         vlan_in: SampledTag::default(),
+//!         vlan_out: SampledTag::default(),
+//!         frame_length: 60,
+//!         header: &[0; 60],
+//!     },
+//!     1000,
+//! );
+//! let datagrams = exporter.take_datagrams(1000);
+//! assert_eq!(datagrams.len(), 1);
+//! assert_eq!(datagrams[0][..4], [0, 0, 0, 5]);
+//! ```
+
+pub mod sflow;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+mod xdr;

@@ -1,0 +1,133 @@
+//! The sFlow agents of all bridges, and the task that runs them.
+
+use std::{collections::BTreeMap, num::NonZeroU32, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use shunt_datapath::{
+    Command,
+    sample::{PacketSampler, SamplerConfig, packet_sampler},
+};
+use shunt_pipeline::BridgeId;
+use tokio::{
+    sync::Notify,
+    time::{MissedTickBehavior, interval},
+};
+use tracing::info;
+
+use super::{
+    agent::BridgeSflow,
+    interfaces::{BridgeInterfaces, HostDevices},
+};
+use crate::{
+    config::SflowOptions, ports::bridges::Bridges, status::sflow::SflowStatus,
+    threads::data_plane::DataPlane,
+};
+
+/// Time between two readings of the samples.
+///
+/// A sample reaches its collector within this time. With the size of the rings it limits the number of
+/// samples per second.
+const READ_INTERVAL: Duration = Duration::from_millis(50);
+
+/// The sFlow agents of all bridges.
+pub(crate) struct SflowAgents {
+    plane: Arc<DataPlane>,
+    bridges: Arc<Bridges>,
+    seed: u64,
+    running: Mutex<BTreeMap<BridgeId, BridgeSflow>>,
+    /// Notified when an agent starts.
+    started: Notify,
+}
+
+impl SflowAgents {
+    pub(crate) fn new(plane: Arc<DataPlane>, bridges: Arc<Bridges>, seed: u64) -> Self {
+        Self { plane, bridges, seed, running: Mutex::default(), started: Notify::new() }
+    }
+
+    /// Starts, changes or stops the agent of a bridge.
+    ///
+    /// An agent that changes begins with new sequence numbers. Returns when every packet thread samples
+    /// by the new options.
+    pub(crate) async fn apply(&self, bridge: BridgeId, name: &str, options: &SflowOptions) {
+        let before = self.running.lock().remove(&bridge).is_some();
+        // The options of a bridge are checked before they are applied.
+        let rate = NonZeroU32::new(options.sampling).filter(|_| options.is_on());
+        let (Some(rate), Ok(targets)) = (rate, options.addresses()) else {
+            if before {
+                self.sample(bridge, || None).await;
+                info!("bridge {name}: sFlow stopped");
+            }
+            return;
+        };
+        let mut receivers = Vec::new();
+        let header_length = usize::try_from(options.header).unwrap_or(usize::MAX);
+        self.sample(bridge, || {
+            let seed = self.seed.wrapping_add(receivers.len() as u64);
+            let config = SamplerConfig { bridge, rate, header_length, seed };
+            let (sampler, receiver) = packet_sampler(config);
+            receivers.push(receiver);
+            Some(Box::new(sampler))
+        })
+        .await;
+        let own = BridgeSflow::new(bridge, name, options, targets, receivers, self.plane.now());
+        self.running.lock().insert(bridge, own);
+        self.started.notify_one();
+        info!(
+            targets = options.targets.join(","),
+            agent = options.agent,
+            sampling = options.sampling,
+            polling = options.polling,
+            header = options.header,
+            "bridge {name}: sFlow started"
+        );
+    }
+
+    /// Gives every packet thread a sampler of a bridge, or none.
+    ///
+    /// Returns when all of them use it.
+    async fn sample(
+        &self,
+        bridge: BridgeId,
+        mut sampler: impl FnMut() -> Option<Box<PacketSampler>>,
+    ) {
+        for thread in self.plane.living() {
+            self.plane.send(thread, Command::Sample(bridge, sampler())).await;
+        }
+        // Threads process commands in order.
+        self.plane.pull_threads().await;
+    }
+
+    /// Returns the state of the agent of a bridge; `None` without one.
+    pub(crate) fn status(&self, bridge: BridgeId) -> Option<SflowStatus> {
+        self.running.lock().get(&bridge).map(BridgeSflow::status)
+    }
+
+    /// Sends samples and counters, forever.
+    pub(crate) async fn run(self: Arc<Self>) {
+        let mut interval = interval(READ_INTERVAL);
+        interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let devices = HostDevices::of_system();
+        loop {
+            let is_idle = self.running.lock().is_empty();
+            if is_idle {
+                self.started.notified().await;
+            }
+            interval.tick().await;
+            let ids: Vec<BridgeId> = self.running.lock().keys().copied().collect();
+            for id in ids {
+                self.run_agent(id, &devices);
+            }
+        }
+    }
+
+    /// Sends the samples of a bridge, and the counters that are due.
+    fn run_agent(&self, bridge: BridgeId, devices: &HostDevices) {
+        let now = self.plane.now();
+        let is_due = self.running.lock().get(&bridge).is_some_and(|own| own.needs_ports(now));
+        // Files of devices are read without a lock.
+        let ports = is_due.then(|| BridgeInterfaces::of(&self.bridges, bridge, devices, now));
+        if let Some(own) = self.running.lock().get_mut(&bridge) {
+            own.run(ports, now);
+        }
+    }
+}

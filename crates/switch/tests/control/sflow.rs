@@ -1,0 +1,113 @@
+//! sFlow of a running switch, with a collector in the test.
+
+use std::collections::BTreeSet;
+
+use shunt_flow_export::testing::{DecodedDatagram, decode_sflow};
+use shunt_switch::SflowStatus;
+use tokio::net::UdpSocket;
+
+use crate::{
+    bench::{Bench, frame, in_time, until},
+    log::Log,
+};
+
+/// A collector on a port of its own.
+struct Collector {
+    socket: UdpSocket,
+    target: String,
+}
+
+impl Collector {
+    async fn bind() -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let target = socket.local_addr().unwrap().to_string();
+        Self { socket, target }
+    }
+
+    async fn receive(&self) -> DecodedDatagram {
+        let mut buffer = [0; 2000];
+        let length = in_time(self.socket.recv(&mut buffer)).await.unwrap();
+        decode_sflow(&buffer[..length]).unwrap()
+    }
+}
+
+fn status(bench: &Bench) -> Option<SflowStatus> {
+    bench.switch.bridges()[0].sflow.clone()
+}
+
+#[tokio::test]
+async fn samples_of_all_threads_reach_every_collector() {
+    let log = Log::capture();
+    let bench = Bench::start(2).await;
+    let ports = [bench.add_port("p1", 0).await, bench.add_port("p2", 1).await];
+    bench.switch.add_rules("br0", &["in_port=p1,actions=output:p2"]).await.unwrap();
+    let collectors = [Collector::bind().await, Collector::bind().await];
+    let targets = collectors.each_ref().map(|own| own.target.as_str()).join(",");
+    let settings = [
+        ("sflow.targets", targets.as_str()),
+        ("sflow.agent", "192.0.2.7"),
+        ("sflow.sampling", "1"),
+        ("sflow.polling", "0"),
+    ];
+    bench.switch.set_bridge("br0", &settings).await.unwrap();
+    for number in 0..3 {
+        ports.iter().for_each(|port| port.send(&frame(number)));
+    }
+    for collector in &collectors {
+        let (mut inputs, mut sequences) = (Vec::new(), BTreeSet::new());
+        while inputs.len() < 6 {
+            let datagram = collector.receive().await;
+            assert_eq!(datagram.address.to_string(), "192.0.2.7");
+            assert_eq!(datagram.sub_agent, 1, "the number of the bridge");
+            for sample in &datagram.samples {
+                sequences.insert(sample.words[0]);
+                inputs.push((sample.words[5], sample.words[6]));
+                let header = sample.header().unwrap();
+                assert_eq!(header, frame(header[20]));
+            }
+        }
+        assert!(sequences.into_iter().eq(1..=6));
+        // The ports have no network device, so they have indices of their own.
+        let forwarded = inputs.iter().filter(|(input, output)| (input & output) >> 23 == 1);
+        assert_eq!(forwarded.count(), 3, "{inputs:?}");
+        let dropped = inputs.iter().filter(|(_, output)| *output == 0x4000_0100);
+        assert_eq!(dropped.count(), 3, "{inputs:?}");
+    }
+    let shown = status(&bench).unwrap();
+    assert_eq!((shown.samples, shown.samples_dropped, shown.trouble), (6, 0, None));
+    bench.switch.set_bridge("br0", &[("sflow.targets", "")]).await.unwrap();
+    assert_eq!(status(&bench), None);
+    let lines = log.lines_with("bridge br0: sFlow st");
+    assert!(matches!(&*lines, [on, off] if on.contains("started") && off.contains("stopped")));
+}
+
+#[tokio::test]
+async fn counters_are_reported_at_once() {
+    let bench = Bench::start(1).await;
+    let _ports = [bench.add_port("p1", 0).await, bench.add_port("p2", 0).await];
+    let collector = Collector::bind().await;
+    let targets = collector.target.as_str();
+    bench.switch.set_bridge("br0", &[("sflow.targets", targets)]).await.unwrap();
+    let datagram = collector.receive().await;
+    assert_eq!(datagram.address.to_string(), "127.0.0.1", "the address of the route");
+    let names = datagram.samples.iter().map(|sample| sample.port_name().unwrap());
+    assert_eq!(names.collect::<Vec<_>>(), ["p1", "p2"]);
+}
+
+#[tokio::test]
+async fn a_trouble_is_shown_and_logged_once() {
+    let log = Log::capture();
+    let bench = Bench::start(1).await;
+    let collector = Collector::bind().await;
+    let settings = [("sflow.targets", collector.target.as_str()), ("sflow.agent", "nosuch0")];
+    bench.switch.set_bridge("br0", &settings).await.unwrap();
+    let trouble = "agent nosuch0 is no network device";
+    until(|| status(&bench).unwrap().trouble.as_deref() == Some(trouble)).await;
+    bench.switch.set_bridge("br0", &[("sflow.agent", "127.0.0.9")]).await.unwrap();
+    until(|| status(&bench).unwrap().agent_address == "127.0.0.9").await;
+    assert_eq!(status(&bench).unwrap().trouble, None);
+    assert_eq!(log.lines_with(trouble).len(), 1);
+    bench.switch.remove_bridge("br0").await.unwrap();
+    bench.add_bridge("br0").await;
+    assert_eq!(status(&bench), None, "a new bridge of the same name sends nothing");
+}
