@@ -90,6 +90,7 @@ fn frames_cross_two_devices_unchanged() {
         let arrived = || count(&daemon, "out", "tx_packets") == 3000;
         assert!(until(arrived), "{}\n{}", port(&daemon, "out"), daemon.log());
         assert_eq!(count(&daemon, "in", "rx_packets"), 3000);
+        assert_eq!(port(&daemon, "out")["driver_counters"]["tx_good_packets"], 3000);
         for name in ["in", "out"] {
             assert_eq!(port(&daemon, name)["link"], "up");
             text(&daemon.shuntctl(&["del-port", name]));

@@ -9,6 +9,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
 
@@ -94,6 +95,14 @@ struct shunt_dpdk_counters {
     uint64_t rx_dropped;
     uint64_t tx_dropped;
 };
+
+/* A counter of a driver, which DPDK calls an extended statistic. */
+struct shunt_dpdk_statistic {
+    char name[RTE_ETH_XSTATS_NAME_SIZE];
+    uint64_t value;
+};
+
+_Static_assert(sizeof(struct shunt_dpdk_statistic) == 72, "src/shim/statistics.rs has the same size");
 
 /* The result of shunt_dpdk_start_device. */
 struct shunt_dpdk_start {
@@ -337,6 +346,28 @@ int shunt_dpdk_counters(uint16_t port, struct shunt_dpdk_counters *counters) {
     counters->rx_dropped = stats.imissed + stats.ierrors + stats.rx_nombuf;
     counters->tx_dropped = stats.oerrors;
     return 0;
+}
+
+/* Reads at most count counters of the driver of a port. Returns the number that it has. */
+int shunt_dpdk_statistics(uint16_t port, struct shunt_dpdk_statistic *statistics, uint32_t count) {
+    int number = rte_eth_xstats_get_names(port, NULL, 0);
+    if (number <= 0 || (uint32_t)number > count) return number;
+    struct rte_eth_xstat_name *names = calloc((size_t)number, sizeof *names);
+    struct rte_eth_xstat *values = calloc((size_t)number, sizeof *values);
+    int result = -ENOMEM;
+    if (names != NULL && values != NULL) {
+        result = rte_eth_xstats_get_names(port, names, (unsigned)number);
+        /* The driver may have changed its counters meanwhile. */
+        if (result == number && rte_eth_xstats_get(port, values, (unsigned)number) != number) result = -EAGAIN;
+    }
+    for (int i = 0; i < result && result == number; i++) {
+        if (values[i].id >= (uint64_t)number) continue;
+        memcpy(statistics[i].name, names[values[i].id].name, sizeof statistics[i].name);
+        statistics[i].value = values[i].value;
+    }
+    free(names);
+    free(values);
+    return result;
 }
 
 /* --- Bursts: count is at most BURST --- */

@@ -287,6 +287,14 @@ impl DpdkDevice {
         (u32::from(self.mtu()) + FRAME_OVERHEAD) as usize
     }
 
+    /// Returns the counters of the driver that are not 0, by the names that it gives them.
+    ///
+    /// DPDK calls them extended statistics. Empty if the driver returns none.
+    #[must_use]
+    pub fn driver_counters(&self) -> Vec<(String, u64)> {
+        self.port().and_then(|port| port.statistics().ok()).unwrap_or_default()
+    }
+
     /// Returns the counters of the device.
     #[must_use]
     pub fn counters(&self) -> DeviceCounters {

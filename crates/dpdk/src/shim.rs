@@ -6,6 +6,8 @@
 
 #![expect(unsafe_code, reason = "calls of C functions, with pointers to buffers of DPDK")]
 
+mod statistics;
+
 use std::{
     cell::Cell,
     collections::BTreeSet,

@@ -66,6 +66,11 @@ pub trait Port: Send {
     /// Returns the counters of the device, which packet threads do not count.
     fn counters(&self) -> PortCounters;
 
+    /// Returns further counters of the device that are not 0, by the names that its driver gives them.
+    fn driver_counters(&self) -> Vec<(String, u64)> {
+        Vec::new()
+    }
+
     /// Returns work on the device that is due.
     ///
     /// Called about twice a second. [`Self::stored_descriptors`] may have changed after the work.

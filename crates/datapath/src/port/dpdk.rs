@@ -133,6 +133,10 @@ impl Port for Dpdk {
         let DeviceCounters { rx_dropped, tx_dropped } = self.device.counters();
         PortCounters { rx_dropped, tx_dropped: tx_dropped + self.lost.load(Relaxed) }
     }
+
+    fn driver_counters(&self) -> Vec<(String, u64)> {
+        self.device.driver_counters()
+    }
 }
 
 /// The receive queues of a device that one thread has.

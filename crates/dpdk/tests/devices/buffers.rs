@@ -59,6 +59,9 @@ fn refused_frames_are_no_losses_of_the_device() {
     assert_eq!(end, BurstEnd::Full);
     assert!(sent < 1500);
     assert_eq!(device.counters(), DeviceCounters::default());
+    let sent_packets = u64::try_from(sent).unwrap();
+    let found = device.driver_counters().into_iter().find(|(name, _)| name == "tx_good_packets");
+    assert_eq!(found, Some(("tx_good_packets".to_owned(), sent_packets)));
     assert_eq!(receive_all(&mut queues.receivers[0]).len(), sent);
 }
 

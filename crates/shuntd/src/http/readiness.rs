@@ -120,6 +120,7 @@ mod tests {
             tx_bytes: 0,
             tx_dropped: 0,
             drops: Vec::new(),
+            driver_counters: BTreeMap::new(),
         }
     }
 

@@ -45,6 +45,7 @@ fn bridge_status() -> BridgeStatus {
         tx_bytes: 5,
         tx_dropped: 6,
         drops: Vec::new(),
+        driver_counters: BTreeMap::new(),
     };
     let member = BondMemberStatus {
         name: "p1".to_owned(),

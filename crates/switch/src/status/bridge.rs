@@ -164,6 +164,9 @@ pub struct BridgePortStatus {
     pub tx_dropped: u64,
     /// The dropped frames and packets by reason; reasons with count 0 are omitted.
     pub drops: Vec<PortDrops>,
+    /// Further counters of the device that are not 0, by the names that its driver gives them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub driver_counters: BTreeMap<String, u64>,
 }
 
 /// Packets that were dropped at a port, for one reason.
@@ -308,6 +311,10 @@ fn port_status(bridges: &BridgeRegistry, bridge: &str, port: &BridgePort) -> Bri
         tx_bytes: sum(|traffic| traffic.tx_bytes.get()),
         tx_dropped: dropped("tx"),
         drops,
+        driver_counters: port
+            .open
+            .as_ref()
+            .map_or_else(BTreeMap::new, |open| open.driver_counters().into_iter().collect()),
     }
 }
 
