@@ -142,7 +142,8 @@ impl ControlPlane {
 
     /// Returns a reader of cache entries.
     pub(crate) fn entries(&self) -> EntryReader<'_> {
-        EntryReader::new(&self.plane, &self.bridges, &self.nic)
+        let kind = self.config.lock().caches.kind;
+        EntryReader::new(&self.plane, &self.bridges, &self.nic, kind)
     }
 }
 

@@ -217,21 +217,26 @@ fn open_vswitch_number(number: u32) -> i64 {
     if number > NUMBER_MAX { LOCAL_NUMBER } else { i64::from(number) }
 }
 
+/// Returns the counters of a port, and those of its driver under other names.
 fn statistics(port: &BridgePortStatus) -> Datum {
-    counters([
+    let own = [
         ("rx_packets", port.rx_packets),
         ("rx_bytes", port.rx_bytes),
         ("rx_dropped", port.rx_dropped),
         ("tx_packets", port.tx_packets),
         ("tx_bytes", port.tx_bytes),
         ("tx_dropped", port.tx_dropped),
-    ])
+    ];
+    let driver = port.driver_counters.iter().map(|(name, value)| (name.as_str(), *value));
+    let is_other = |(name, _): &(&str, u64)| own.iter().all(|(other, _)| name != other);
+    counters(own.into_iter().chain(driver.filter(is_other)))
 }
 
-fn counters<const N: usize>(counters: [(&str, u64); N]) -> Datum {
+fn counters<'a>(counters: impl IntoIterator<Item = (&'a str, u64)>) -> Datum {
     // A counter that exceeds the type of the column stays at its largest value.
     let count = |count: u64| Atom::Integer(i64::try_from(count).unwrap_or(i64::MAX));
-    Datum::map(counters.map(|(name, value)| (Atom::String(name.into()), count(value))))
+    let pair = |(name, value): (&str, u64)| (Atom::String(name.into()), count(value));
+    Datum::map(counters.into_iter().map(pair))
 }
 
 #[cfg(test)]

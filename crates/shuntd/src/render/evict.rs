@@ -6,7 +6,15 @@ use serde_json::Value;
 
 use super::{count, counter_line, list, percent, table, word};
 
+/// The answer where packet threads have no cache.
+const NO_ENTRIES: &str = "\
+no entries: with caches.kind = \"flows\" the tables decide each packet
+`shuntctl trace BRIDGE FLOW` shows a decision, `ovs-ofctl dump-flows BRIDGE` the counts of rules
+";
+
 /// Returns cache entries, one line each.
+///
+/// Without a cache, it says where to look instead.
 pub(crate) fn entries(entries: &Value) -> String {
     let titles = ["entry", "packets", "bytes", "idle ms", "actions", "match"];
     let mut rows = vec![titles.map(str::to_owned).to_vec()];
@@ -22,6 +30,9 @@ pub(crate) fn entries(entries: &Value) -> String {
         ]);
     }
     let (total, shown) = (count(&entries["total"]), shown.len() as u64);
+    if total == 0 && entries["kind"] == "flows" {
+        return NO_ENTRIES.to_owned();
+    }
     let rest = if total > shown {
         format!("{} more; --count 0 shows all\n", total - shown)
     } else {
@@ -275,6 +286,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn no_entries_have_a_reason_where_there_is_no_cache() {
+        let list = |kind| json!({"kind": kind, "total": 0, "entries": []});
+        assert_eq!(entries(&list("flows")), NO_ENTRIES);
+        assert!(entries(&list("megaflow")).starts_with("entry"));
+    }
 
     #[test]
     fn times_are_shown_with_proportional_bars() {

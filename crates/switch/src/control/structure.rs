@@ -53,8 +53,9 @@ pub(crate) enum OpenPolicy {
 /// Fills the tables of a new bridge, by its name.
 pub(crate) type TableFiller<'a> = dyn FnMut(&str) + Send + 'a;
 
-/// The result of adding a port to its bridge.
+/// The result of adding a port to its bridge. Its OpenFlow server does not know it yet.
 struct PortInsertion {
+    bridge: BridgeId,
     number: PortNo,
     /// Reason why the port is not open.
     trouble: Option<SwitchError>,
@@ -293,11 +294,12 @@ impl Structure {
         entered: PortInsertion,
     ) -> Result<PortNo, SwitchError> {
         let Some(trouble) = entered.trouble else {
-            log_added(bridge, name, entered.number);
+            self.announce_port(bridge, name, &entered).await;
             return Ok(entered.number);
         };
         warn!(error = with_causes(&trouble), "port {name}: cannot be added");
-        self.take_port_out(name).await?;
+        // No controller has heard of the port.
+        drop(self.take_port_out(name).await?);
         Err(trouble)
     }
 
@@ -335,11 +337,11 @@ impl Structure {
         let mut troubles = Vec::with_capacity(opened.len());
         for ((name, kind), opened) in kinds.iter().zip(opened) {
             let may_wait = policy == OpenPolicy::Retried || kind.may_wait_for_device();
-            let PortInsertion { number, trouble } = self.finish_port(name, opened).await?;
-            if trouble.is_none() || may_wait {
-                log_added(bridge, name, number);
+            let entered = self.note_opened(name, opened)?;
+            if entered.trouble.is_none() || may_wait {
+                self.announce_port(bridge, name, &entered).await;
             }
-            match trouble {
+            match entered.trouble {
                 Some(trouble) if may_wait => {
                     let trouble = with_causes(&trouble);
                     if kind.is_reopened() {
@@ -371,7 +373,7 @@ impl Structure {
             Some(port) => self.ports.attach(&name, port).await,
             None => self.ports.open(&name).await,
         };
-        self.finish_port(&name, opened).await
+        self.note_opened(&name, opened)
     }
 
     /// Registers a closed port in its bridge.
@@ -387,26 +389,29 @@ impl Structure {
         self.bridges.lock().add_port(bridge, settings, number, backing, threads, now).map(drop)
     }
 
-    /// Notifies the OpenFlow servers of a registered port.
-    ///
-    /// Notes the reason if the port is not open.
-    async fn finish_port(
+    /// Notes the reason if a registered port could not be opened.
+    fn note_opened(
         &self,
         name: &str,
         opened: Result<(), SwitchError>,
     ) -> Result<PortInsertion, SwitchError> {
-        let (id, number) = {
+        let (bridge, number) = {
             let bridges = self.bridges.lock();
             let (bridge, port) = bridges.find_port(name)?;
             (bridge.id, port.number)
         };
         let trouble = opened.err();
         if let Some(error) = &trouble {
-            self.bridges.with_port(id, number, |port| port.trouble = Some(with_causes(error)));
+            self.bridges.with_port(bridge, number, |port| port.trouble = Some(with_causes(error)));
             self.bridges.publish_ports();
         }
-        self.notify(ControlEvent::PortAdded(id, number)).await;
-        Ok(PortInsertion { number, trouble })
+        Ok(PortInsertion { bridge, number, trouble })
+    }
+
+    /// Tells the log and the controllers of a port that stays in its bridge.
+    async fn announce_port(&self, bridge: &str, name: &str, entered: &PortInsertion) {
+        info!(number = %entered.number, "port {name}: added to {bridge}");
+        self.notify(ControlEvent::PortAdded(entered.bridge, entered.number)).await;
     }
 
     /// Removes a port, but not the local port of a bridge.
@@ -419,13 +424,14 @@ impl Structure {
     }
 
     async fn remove_any_port(&self, name: &str) -> Result<(), SwitchError> {
-        self.take_port_out(name).await?;
+        let removed = self.take_port_out(name).await?;
+        self.notify(removed).await;
         info!("port {name}: removed");
         Ok(())
     }
 
-    /// Closes a port and removes it from its bridge.
-    async fn take_port_out(&self, name: &str) -> Result<(), SwitchError> {
+    /// Closes a port and removes it from its bridge. Returns what the controllers are to be told.
+    async fn take_port_out(&self, name: &str) -> Result<ControlEvent, SwitchError> {
         self.ports.remove(name).await?;
         let (id, datapath, last) = {
             let mut bridges = self.bridges.lock();
@@ -443,8 +449,7 @@ impl Structure {
             let version = self.plane.pipeline().version();
             self.bridges.lock().give_datapath_port_back(datapath, version);
         }
-        self.notify(ControlEvent::PortRemoved(id, Box::new(last))).await;
-        Ok(())
+        Ok(ControlEvent::PortRemoved(id, Box::new(last)))
     }
 
     /// Sets the VLANs of a port to those of `port`.
@@ -476,10 +481,6 @@ impl Structure {
         // The receiver is gone only while the switch is being dropped.
         let _ = self.events.send(event).await;
     }
-}
-
-fn log_added(bridge: &str, port: &str, number: PortNo) {
-    info!(%number, "port {port}: added to {bridge}");
 }
 
 pub(super) fn bridge_settings(settings: &config::BridgeOptions) -> BridgeSettings {

@@ -13,6 +13,7 @@ use shunt_pipeline::{
 };
 
 use crate::{
+    config::CacheKind,
     error::SwitchError,
     nic::NicSlot,
     ports::{bridges::Bridges, names::BridgeNames},
@@ -55,6 +56,8 @@ pub struct EntryStatus {
 /// The entries of all packet threads and of the NIC, those with most packets first.
 #[derive(Clone, Debug, Serialize)]
 pub struct EntryList {
+    /// Kind of the caches of packet threads; with `flows` they have no entries.
+    pub kind: CacheKind,
     /// Number of entries.
     pub total: u64,
     /// First entries.
@@ -114,13 +117,20 @@ pub(crate) struct EntryReader<'a> {
     plane: &'a DataPlane,
     bridges: &'a Bridges,
     nic: &'a NicSlot,
+    /// Kind of the caches of packet threads.
+    kind: CacheKind,
     tracer: Tracer<'a>,
 }
 
 impl<'a> EntryReader<'a> {
-    pub(crate) fn new(plane: &'a DataPlane, bridges: &'a Bridges, nic: &'a NicSlot) -> Self {
+    pub(crate) fn new(
+        plane: &'a DataPlane,
+        bridges: &'a Bridges,
+        nic: &'a NicSlot,
+        kind: CacheKind,
+    ) -> Self {
         let tracer = Tracer::new(plane.pipeline(), bridges, plane.vlan_limit());
-        Self { plane, bridges, nic, tracer }
+        Self { plane, bridges, nic, kind, tracer }
     }
 
     /// Returns up to `count` entries of packet threads and the NIC; 0: all.
@@ -141,7 +151,7 @@ impl<'a> EntryReader<'a> {
             }
             entries.push(self.entry_status(own, self.explain_entry(own)));
         }
-        EntryList { total, entries }
+        EntryList { kind: self.kind, total, entries }
     }
 
     /// Returns why an entry is valid, or why it was evicted.
@@ -171,6 +181,9 @@ impl<'a> EntryReader<'a> {
         let threads = self.plane.threads_count();
         let present = match other {
             Some(other) => format!("its slot holds entry {other}"),
+            None if entry.owner.0 < threads && self.kind == CacheKind::Flows => {
+                "packet threads have no entries with caches.kind = \"flows\"".to_owned()
+            }
             None if entry.owner.0 < threads => {
                 "its slot is empty (idle entries are removed)".to_owned()
             }

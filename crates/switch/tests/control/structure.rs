@@ -3,7 +3,7 @@
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use shunt_flow::{PortNo, text::NoPortNames};
-use shunt_ofproto::message::{Message, PortMod};
+use shunt_ofproto::message::{Message, PortMod, PortStatusReason};
 use shunt_pipeline::{FlowModCommand, PortConfig, text::parse_rule};
 use shunt_switch::{
     Config,
@@ -43,6 +43,25 @@ async fn a_removed_bridge_takes_its_new_ports_along() {
         removed.unwrap();
         assert_eq!(bench.switch.bridges().len(), 1);
         assert!(far_ends.iter().all(|far_end| far_end.is_closed()), "in round {round}");
+    }
+}
+
+#[tokio::test]
+async fn controllers_do_not_hear_of_a_refused_port() {
+    let bench = Bench::start(1).await;
+    let mut controller = bench.controller().await;
+    let absent = PortOptions {
+        name: "absent".to_owned(),
+        kind: PortType::AfPacket,
+        ..PortOptions::default()
+    };
+    bench.switch.add_port("br0", absent).await.unwrap_err();
+    drop(bench.add_port("p1", 0).await);
+    match controller.next_received().await {
+        Message::PortStatus(status) => {
+            assert_eq!((status.reason, &*status.port.name), (PortStatusReason::Add, "p1"));
+        }
+        other => panic!("{other:?}"),
     }
 }
 
