@@ -186,28 +186,21 @@ impl GuestMemory {
         true
     }
 
-    /// Asks the processor for the first bytes of a range.
-    ///
-    /// They are read or written soon.
+    /// Asks the processor for the first bytes of a range, which are used soon.
     #[inline]
-    pub(crate) fn prefetch(&self, range: GuestRange, is_written: bool) {
+    pub(crate) fn prefetch(&self, range: GuestRange) {
         #[cfg(target_arch = "x86_64")]
         if let Some(first) = self.address(range, 0, range.length.min(PREFETCHED)) {
-            use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 
             for line in (0..range.length.min(PREFETCHED)).step_by(LINE) {
                 let line = first.as_ptr().wrapping_add(line).cast();
-                if is_written {
-                    // SAFETY: SSE is in every x86-64 processor, and a hint never faults.
-                    unsafe { _mm_prefetch::<_MM_HINT_ET0>(line) };
-                } else {
-                    // SAFETY: as above.
-                    unsafe { _mm_prefetch::<_MM_HINT_T0>(line) };
-                }
+                // SAFETY: SSE is in every x86-64 processor, and a hint never faults.
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(line) };
             }
         }
         #[cfg(not(target_arch = "x86_64"))]
-        let _ = (range, is_written);
+        let _ = range;
     }
 
     /// Loads an index that the guest stores (`Release`) after what it announces.
@@ -310,7 +303,7 @@ impl Drop for GuestMapping {
 #[cfg(target_arch = "x86_64")]
 const LINE: usize = 64;
 
-/// Bytes that are prefetched: the header and the front of a frame.
+/// Bytes that are prefetched.
 #[cfg(target_arch = "x86_64")]
 const PREFETCHED: usize = 2 * LINE;
 

@@ -137,6 +137,11 @@ impl SplitRing {
     /// Descriptors can be empty, and memory regions may divide buffers.
     const STEPS_MAX: usize = 8192;
 
+    /// The number of parts after which no chain is read ahead.
+    ///
+    /// It bounds the memory of a queue, and is more than the parts of a burst of a usual guest.
+    const AHEAD_MAX: usize = 128;
+
     /// Opens a queue at its used index.
     ///
     /// # Errors
@@ -169,7 +174,8 @@ impl SplitRing {
             .ok_or(RingError::Unmapped { part: "used ring", address: address.used })?;
         let has_event_index = features.contains(VirtioFeatures::EVENT_IDX);
         let has_indirect = features.contains(VirtioFeatures::INDIRECT_DESC);
-        let (chains, parts) = (Vec::with_capacity(64), Vec::with_capacity(64));
+        let chains = Vec::with_capacity(Self::AHEAD_MAX);
+        let parts = Vec::with_capacity(2 * Self::AHEAD_MAX);
         let mut ring = Self {
             memory,
             descriptors,
@@ -208,10 +214,10 @@ impl SplitRing {
     pub(crate) fn read_ahead(&mut self, count: usize, direction: Direction) {
         self.forget();
         self.steps = 0;
-        while self.chains.len() < count {
+        while self.chains.len() < count && self.parts.len() < Self::AHEAD_MAX {
             let Ok(Some(chain)) = self.read_next(direction) else { break };
             if let Some(part) = self.parts.get(chain.first) {
-                self.memory.prefetch(*part, direction == Direction::ToGuest);
+                self.memory.prefetch(*part);
             }
         }
     }

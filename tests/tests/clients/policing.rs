@@ -27,20 +27,34 @@ struct Hosts {
 fn hosts(middle: &Namespace) -> Option<Hosts> {
     let [a, b] = [(); 2].map(|()| namespace_or_skip("police"));
     let (a, b) = (a?, b?);
-    for (host, port, own, other) in [(&a, "p1", 1, 2), (&b, "p2", 2, 1)] {
-        // No frame but the pings takes tokens.
-        host.run("sh", &["-c", "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6"]);
-        host.connect("eth0", middle, port);
-        let mac = |number: u8| format!("02:00:00:00:00:0{number}");
-        host.run("ip", &["link", "set", "eth0", "address", &mac(own)]);
-        host.run("ip", &["addr", "add", &format!("10.68.1.{own}/24"), "dev", "eth0"]);
-        let peer = format!("10.68.1.{other}");
-        host.run("ip", &["neigh", "replace", &peer, "lladdr", &mac(other), "dev", "eth0"]);
-    }
-    Some(Hosts { a, b })
+    let hosts = Hosts { a, b };
+    connect(&hosts.b, middle, "p2", [2, 1]);
+    hosts.connect_first(middle);
+    Some(hosts)
+}
+
+/// Connects a host; its address and that of the other host end with these numbers.
+fn connect(host: &Namespace, middle: &Namespace, port: &str, [own, other]: [u8; 2]) {
+    host.connect("eth0", middle, port);
+    let mac = |number| format!("02:00:00:00:00:0{number}");
+    host.run("ip", &["link", "set", "eth0", "address", &mac(own)]);
+    host.run("ip", &["addr", "add", &format!("10.68.1.{own}/24"), "dev", "eth0"]);
+    // No frame but the pings takes tokens.
+    let peer = format!("10.68.1.{other}");
+    host.run("ip", &["neigh", "replace", &peer, "lladdr", &mac(other), "dev", "eth0"]);
 }
 
 impl Hosts {
+    /// Connects the first host, also again after [`Self::unplug_first`].
+    fn connect_first(&self, middle: &Namespace) {
+        connect(&self.a, middle, "p1", [1, 2]);
+    }
+
+    /// Deletes the device of the first host, and with it that of `p1`.
+    fn unplug_first(&self) {
+        self.a.run("ip", &["link", "delete", "eth0"]);
+    }
+
     /// Sends all pings at once, and returns the number that arrives.
     ///
     /// Their frames have 1000 bytes.
@@ -89,6 +103,28 @@ fn vsctl_limits_the_pings_of_a_port() {
 }
 
 #[test]
+fn a_port_that_is_opened_has_its_limit() {
+    for bench in Bench::both("police") {
+        let Some(hosts) = hosts(&bench.namespace) else { return };
+        let daemon = bench.start();
+        bench.done(
+            "add-br br0 -- add-port br0 p2 -- add-port br0 p1 \
+             -- set interface p1 ingress_policing_rate=1 ingress_policing_burst=160",
+        );
+        let arrived = hosts.arrived_pings(&daemon);
+        assert!(PASSED.contains(&arrived), "{arrived} frames passed");
+
+        let is_open = || show(&daemon).contains("up, ingress_policing_burst=160");
+        hosts.unplug_first();
+        assert!(until(|| !is_open()), "{}", show(&daemon));
+        hosts.connect_first(&bench.namespace);
+        assert!(until(is_open), "{}", show(&daemon));
+        let arrived = hosts.arrived_pings(&daemon);
+        assert!(arrived < PINGS, "{arrived} frames passed");
+    }
+}
+
+#[test]
 fn vsctl_shows_why_a_port_cannot_be_limited() {
     for bench in Bench::both("police") {
         let _daemon = bench.start();
@@ -105,11 +141,10 @@ fn vsctl_sets_an_egress_policer() {
     for bench in Bench::both("police") {
         let Some(hosts) = hosts(&bench.namespace) else { return };
         let daemon = bench.start();
-        bench.done("add-br br0 -- add-port br0 p1 -- add-port br0 p2");
         // A burst of twenty frames without their Ethernet headers, and one in eight seconds.
         bench.done(
-            "--id=@q create qos type=egress-policer other_config:cir=123 other_config:cbs=19720 \
-             -- set port p2 qos=@q",
+            "add-br br0 -- add-port br0 p1 -- add-port br0 p2 -- set port p2 qos=@q \
+             -- --id=@q create qos type=egress-policer other_config:cir=123 other_config:cbs=19720",
         );
         let qos = bench.done("get port p2 qos");
         let shown = text(&daemon.ovs_appctl(&["qos/show", "p2"]));
@@ -128,6 +163,9 @@ fn vsctl_sets_an_egress_policer() {
         bench.done("clear port p2 qos");
         assert_eq!(error(), "[]");
         assert_eq!(hosts.arrived_pings(&daemon), PINGS);
+        bench.done(&format!("set qos {qos} type=egress-policer -- set port p2 qos={qos}"));
+        let arrived = hosts.arrived_pings(&daemon);
+        assert!(PASSED.contains(&arrived), "{arrived} frames passed by a limit set at run time");
     }
 }
 

@@ -149,9 +149,10 @@ mod tests {
                 });
             }
         });
-        // 10 kB of burst and 100 kB of one second.
+        // At least a burst, and the 0.2 s of the slowest clock. At most the 0.8 s of the fastest, and a
+        // second burst when the first clock jumps to its end.
         let passed = passed.load(Ordering::Relaxed);
-        assert!((100..=1100).contains(&passed), "{passed} packets passed");
+        assert!((300..=1000).contains(&passed), "{passed} packets passed");
     }
 
     /// The limits as two amounts that grow with time, in exact arithmetic.

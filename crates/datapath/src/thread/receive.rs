@@ -296,38 +296,46 @@ impl RxPorts {
 impl PacketThread {
     /// Receives and processes one burst of a receive queue.
     ///
-    /// Returns the number of packets.
+    /// Returns the number of packets of the burst, also of those that policing drops.
     pub(super) fn receive(&mut self, input: usize) -> usize {
-        let count = self.fill_batch(input);
-        if count > 0 {
-            self.parse_batch(input, count);
-            if let Some(candidates) = &mut self.candidates
-                && let Some(place) = candidates.next_sample(count)
-            {
-                candidates.offer(&self.batch.keys[place], self.now);
-            }
+        let received = self.fill_batch(input);
+        if received > 0 {
             self.outputs.taps.at_port(self.rx_ports.list[input].port, &self.batch.packets);
-            if self.caches.is_bypassed() {
-                if !self.samplers.is_empty() {
-                    self.sample_burst(input, count, BurstLookup::None);
-                }
-                self.decide_batch(input, count);
-                return count;
+            self.police_batch(input);
+            let count = self.batch.packets.len();
+            if count > 0 {
+                self.process_batch(input, count);
             }
-            let RxBatch { keys, hits, .. } = &mut self.batch;
-            self.caches.hold_reclaims(true);
-            let sampled = self.caches.find_burst(&keys[..count], hits);
-            sampled.positions().for_each(|position| self.observe(position));
-            if self.verifier.one_in > 0 {
-                self.verify_burst(count);
-            }
-            if !self.samplers.is_empty() {
-                self.sample_burst(input, count, BurstLookup::Done);
-            }
-            self.execute_batch(input, count);
-            self.caches.hold_reclaims(false);
         }
-        count
+        received
+    }
+
+    fn process_batch(&mut self, input: usize, count: usize) {
+        self.parse_batch(input, count);
+        if let Some(candidates) = &mut self.candidates
+            && let Some(place) = candidates.next_sample(count)
+        {
+            candidates.offer(&self.batch.keys[place], self.now);
+        }
+        if self.caches.is_bypassed() {
+            if !self.samplers.is_empty() {
+                self.sample_burst(input, count, BurstLookup::None);
+            }
+            self.decide_batch(input, count);
+            return;
+        }
+        let RxBatch { keys, hits, .. } = &mut self.batch;
+        self.caches.hold_reclaims(true);
+        let sampled = self.caches.find_burst(&keys[..count], hits);
+        sampled.positions().for_each(|position| self.observe(position));
+        if self.verifier.one_in > 0 {
+            self.verify_burst(count);
+        }
+        if !self.samplers.is_empty() {
+            self.sample_burst(input, count, BurstLookup::Done);
+        }
+        self.execute_batch(input, count);
+        self.caches.hold_reclaims(false);
     }
 
     fn fill_batch(&mut self, input: usize) -> usize {
@@ -356,7 +364,6 @@ impl PacketThread {
             }
             Err(_) => self.rx_ports.close(input, RxState::Broken),
         }
-        self.police_batch(input);
         self.batch.packets.len()
     }
 

@@ -16,10 +16,11 @@ use shunt_datapath::{
     BURST, ChangeSender, Command, CoordinatorEndpoint, EvictionCoordinator, LearnSeq,
     LearnedChange, Packet, PacketThread, Pool, PortError, RxQueue, ThreadConfig, ThreadCounters,
     Waker,
-    command::ThreadPort,
+    command::{ThreadPort, ThreadReceiver},
     forecast::{ForecastConfig, ForecastSender, forecast_endpoint},
     metrics::PortTraffic,
     offload::{OffloadEndpoint, OffloadHandle, offload_endpoint},
+    packet::ingress_policer::IngressPolicer,
     port::{Port, Queues, RxReport, pair::pair},
     thread::{ControlEnds, QueueSizes, Wakers, thread_ends},
 };
@@ -236,9 +237,20 @@ impl Switch {
 
     /// Adds a port to every thread; it has `number` in `bridge`.
     pub(crate) fn add_port(&mut self, port: u32, bridge: BridgeId, number: PortNo) {
+        self.add_policed_port(port, bridge, number, None);
+    }
+
+    /// Adds a port of which the received packets have a limit.
+    pub(crate) fn add_policed_port(
+        &mut self,
+        port: u32,
+        bridge: BridgeId,
+        number: PortNo,
+        policer: Option<Arc<IngressPolicer>>,
+    ) {
         let threads = u16::try_from(self.threads.len()).unwrap();
         let (mut near, mut far) = pair(threads, u64::from(port) * 2);
-        self.attach(port, bridge, number, &mut near);
+        self.attach_policed(port, bridge, number, &mut near, policer);
         self.hosts.insert(port, far.split(threads).unwrap());
     }
 
@@ -250,6 +262,17 @@ impl Switch {
         number: PortNo,
         opened: &mut dyn Port,
     ) {
+        self.attach_policed(port, bridge, number, opened, None);
+    }
+
+    fn attach_policed(
+        &mut self,
+        port: u32,
+        bridge: BridgeId,
+        number: PortNo,
+        opened: &mut dyn Port,
+        policer: Option<Arc<IngressPolicer>>,
+    ) {
         let threads = u16::try_from(self.threads.len()).unwrap();
         let capabilities = opened.capabilities();
         let (mut traffic, mut doorbells) = (Vec::new(), Vec::new());
@@ -258,19 +281,24 @@ impl Switch {
             // The first poll finds out if the queue has packets.
             doorbell.signal();
             doorbells.push(Arc::clone(&doorbell));
-            queues.rx = queues
-                .rx
-                .map(|queue| -> Box<dyn RxQueue> { Box::new(DoorbellRx { queue, doorbell }) });
-            traffic.push(Arc::<PortTraffic>::default());
+            let queue = queues.rx.take();
+            let (port, own) = (DatapathPort::new(port), Arc::<PortTraffic>::default());
+            traffic.push(Arc::clone(&own));
             let added = ThreadPort {
-                port: DatapathPort::new(port),
+                port,
                 bridge,
                 number,
                 capabilities,
                 queues,
-                traffic: Arc::clone(&traffic[traffic.len() - 1]),
+                traffic: Arc::clone(&own),
             };
             control.send(Command::AddPort(Box::new(added))).unwrap();
+            if let Some(queue) = queue {
+                let (queue, policer) = (Box::new(DoorbellRx { queue, doorbell }), policer.clone());
+                let receiver =
+                    ThreadReceiver { port, bridge, number, queue, traffic: own, policer };
+                control.send(Command::AddReceiver(Box::new(receiver))).unwrap();
+            }
         }
         self.traffic.insert(port, traffic);
         self.doorbells.insert(port, doorbells);

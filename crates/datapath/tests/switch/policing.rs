@@ -85,12 +85,28 @@ fn a_port_with_two_threads_has_one_rate() {
 }
 
 #[test]
-fn a_removed_port_forgets_its_limit() {
+fn a_receive_queue_comes_with_its_limit() {
     let mut switch = forwarding(1);
-    police(&mut switch, 1, IngressPolicing { kbps: 8, burst_kb: 8, ..Default::default() });
-    switch.add_port(1, BRIDGE, PortNo::new(1));
-    switch.settle();
-    assert_eq!(passed(&mut switch, 0, 1, 40), 40);
+    let limits = IngressPolicing { kbps: 8, burst_kb: 8, ..Default::default() };
+    let policer = IngressPolicer::new(limits, switch.now).map(Arc::new);
+    for (policer, expected) in [(policer, 10), (None, 40)] {
+        switch.add_policed_port(1, BRIDGE, PortNo::new(1), policer);
+        switch.settle();
+        assert_eq!(passed(&mut switch, 0, 1, 40), expected);
+    }
+}
+
+/// A thread of which all packets are dropped is as busy as one that forwards them.
+#[test]
+fn policed_packets_count_as_work() {
+    let mut switch = forwarding(1);
+    police(&mut switch, 1, IngressPolicing { kpkts_rate: 1, kpkts_burst: 1, ..Default::default() });
+    assert_eq!(passed(&mut switch, 0, 1, 1000), 1000);
+    for _ in 0..BURST {
+        assert!(switch.send(0, 1, &frame()));
+    }
+    assert!(switch.run_iteration(0));
+    assert_eq!(policed(&switch, 1), BURST as u64);
 }
 
 #[test]

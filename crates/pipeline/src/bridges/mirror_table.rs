@@ -140,11 +140,13 @@ impl MirrorTable {
         std::iter::from_fn(next).flatten().map(|mirror| mirror.hit.clone()).collect()
     }
 
-    /// Returns the set of those mirrors that this version has.
-    pub(crate) fn set_of(&self, hits: &[MirrorHit]) -> MirrorSet {
+    /// Returns the mirrors that do not copy a packet again, after `hits` have copied it.
+    ///
+    /// These are the mirrors of `hits` that this version has, and those with the same output.
+    pub(crate) fn done_after(&self, hits: &[MirrorHit]) -> MirrorSet {
         let mut set = MirrorSet::default();
-        let own = self.mirrors.iter().enumerate().filter(|(_, own)| hits.contains(&own.hit));
-        own.for_each(|(index, _)| set.insert(MirrorSet::of(index)));
+        let own = self.mirrors.iter().filter(|own| hits.contains(&own.hit));
+        own.for_each(|own| set.insert(own.same_output));
         set
     }
 
@@ -165,8 +167,8 @@ impl MirrorTable {
 
     /// Finds the mirrors that use a port.
     ///
-    /// It is not inlined, so that a translation without mirrors does not carry the search.
-    #[cold]
+    /// A translation without mirrors does not carry the search.
+    #[inline(never)]
     fn port(&self, port: PortNo) -> Option<&PortMirrors> {
         self.ports.get(&port)
     }

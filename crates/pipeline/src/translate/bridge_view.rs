@@ -119,8 +119,8 @@ impl<'a> BridgeView<'a> {
     }
 
     /// Returns those of some mirrors that the version has.
-    pub(super) fn mirrors_of(self, hits: &[MirrorHit]) -> MirrorSet {
-        if hits.is_empty() { MirrorSet::default() } else { self.ports.mirrors.set_of(hits) }
+    pub(super) fn mirrors_done_after(self, hits: &[MirrorHit]) -> MirrorSet {
+        if hits.is_empty() { MirrorSet::default() } else { self.ports.mirrors.done_after(hits) }
     }
 
     /// Returns a port of the bridge.

@@ -452,7 +452,7 @@ impl<'a> Translation<'a> {
         self.agenda = Agenda::new(thawed_steps(&frozen.steps));
         self.state.thaw(frozen);
         self.limits = frozen.limits;
-        self.packet.mirror.done = self.state.bridge.mirrors_of(&frozen.mirrored);
+        self.packet.mirror.done = self.state.bridge.mirrors_done_after(&frozen.mirrored);
     }
 
     /// Looks up in a table, unless the translation ends here.

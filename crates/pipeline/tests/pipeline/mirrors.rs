@@ -314,6 +314,11 @@ fn a_paused_packet_is_not_copied_again() {
     assert_eq!(switch.resume("in_port=1", &punt), "2! 3!");
     set_named(&[&first]);
     assert_eq!(switch.resume("in_port=1", &punt), "2! 4!", "another mirror with this name");
+
+    let punt = switch.pause("in_port=1");
+    let third = Mirror { name: "third".to_owned(), ..mirror(&[], &["p2"]) };
+    set_named(&[&first, &third]);
+    assert_eq!(switch.resume("in_port=1", &punt), "2!", "the output has a copy");
 }
 
 #[test]

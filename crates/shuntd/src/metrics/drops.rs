@@ -39,7 +39,7 @@ pub(crate) fn drops(status: &DropStatus) -> String {
     text.family(
         "shunt_not_received_packets_total",
         "counter",
-        "Frames lost at a port before they were received, by reason.",
+        "Frames lost at a port before a packet thread looked them up, by reason.",
     );
     text.pairs("reason", &status.not_received);
     let PuntedTotals { handed_over, listener_full, no_connection, no_bridge } = status.packet_ins;

@@ -73,6 +73,6 @@ impl Structure {
             self.plane.send(thread, command()).await;
         }
         // Threads process commands in order.
-        self.plane.pull_threads().await;
+        self.plane.ask(|_, reply| Command::Ping(reply)).await;
     }
 }

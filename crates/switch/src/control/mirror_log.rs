@@ -95,7 +95,7 @@ impl MirrorChange {
         match self {
             Self::Troubled { mirror, trouble } => warn!("{mirror}: {trouble}"),
             Self::Complete { mirror, ports } => {
-                info!("{mirror}: copies as configured, its missing ports were added: {ports}");
+                info!("{mirror}: copies as configured again; ports added: {ports}");
             }
         }
     }

@@ -96,7 +96,7 @@ pub struct DropStatus {
     ///
     /// Reasons with count 0 are omitted.
     pub dropped: Vec<(&'static str, u64)>,
-    /// Frames lost before they were received, by reason.
+    /// Frames lost before a packet thread looked them up, by reason.
     ///
     /// Reasons with count 0 are omitted.
     pub not_received: Vec<(&'static str, u64)>,

@@ -76,7 +76,7 @@ pub(in crate::translate) fn mirror_received(egress: &mut Egress<'_, '_>) {
     }
 }
 
-#[cold]
+#[inline(never)]
 fn mirror_ingress<'a>(egress: &mut Egress<'_, 'a>, mirrors: &'a MirrorTable) {
     let ingress = egress.packet.in_port();
     let selected = mirrors.received(ingress);
@@ -96,7 +96,7 @@ pub(super) fn mirror_sent(egress: &mut Egress<'_, '_>, port: &PortInfo) {
 }
 
 /// Copies the packet by those of the `selected` mirrors that have not done so.
-#[cold]
+#[inline(never)]
 fn mirror<'a>(
     egress: &mut Egress<'_, 'a>,
     port: &PortInfo,
@@ -116,7 +116,7 @@ fn mirror<'a>(
 }
 
 /// Sends the copy of the next mirror, and puts the rest back on the agenda.
-#[cold]
+#[inline(never)]
 pub(in crate::translate) fn mirror_copies<'a>(
     egress: &mut Egress<'_, 'a>,
     mut copies: MirrorCopies<'a>,
@@ -159,7 +159,7 @@ pub(in crate::translate) fn mirror_copies<'a>(
 }
 
 /// Sends a copy to the next port of a VLAN, and puts the rest back on the agenda.
-#[cold]
+#[inline(never)]
 pub(in crate::translate) fn mirror_flood<'a>(
     egress: &mut Egress<'_, 'a>,
     mut flood: Box<MirrorFlood<'a>>,
