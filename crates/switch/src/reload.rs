@@ -14,6 +14,7 @@ use std::{
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
+use tracing::warn;
 
 use crate::{
     config::{BondOptions, BridgeOptions, Config, MirrorOptions, PortOptions, setting},
@@ -130,6 +131,7 @@ enum ReloadStep {
     SetPolicing(PortOptions),
     SetQos(PortOptions),
     SetBonds { bridge: String, bonds: Vec<BondOptions> },
+    SetMtu(PortOptions),
     RemoveMirror { bridge: String, name: String },
     SetMirror { bridge: String, mirror: MirrorOptions },
     SetBridge(String, Vec<(&'static str, String)>),
@@ -160,6 +162,7 @@ pub(crate) async fn reload(
         keys_at_restart: at_restart,
         ..ReloadReport::default()
     };
+    let before_steps = structure.running_config();
     for step in steps {
         let done = step.description();
         match step.clone().run(structure, fill).await {
@@ -169,11 +172,42 @@ pub(crate) async fn reload(
             Err(_) if step.is_done(&structure.running_config()) => {}
             Err(error) => {
                 report.refused.push(format!("{done}: {}", with_causes(&error)));
+                let removal = restore_port(&step, structure, &before_steps).await;
                 report.refused_steps.push(step);
+                if let Some(removal) = removal {
+                    let removed = removal.description();
+                    report.applied.retain(|done| *done != removed);
+                    report.refused_steps.push(removal);
+                }
             }
         }
     }
     report
+}
+
+/// Adds a port again that was removed for a refused step.
+///
+/// `before` has the ports before the reload. Returns the removal, which has no effect then.
+async fn restore_port(
+    step: &ReloadStep,
+    structure: &Structure,
+    before: &Config,
+) -> Option<ReloadStep> {
+    let ReloadStep::AddPort { port: PortOptions { name, .. }, .. } = step else { return None };
+    let (bridge, old) = find_port(before, name)?;
+    if find_port(&structure.running_config(), name).is_some() {
+        return None;
+    }
+    match structure.add_configured_port(bridge, old.clone(), None, OpenPolicy::Retried).await {
+        Ok(_) => {
+            warn!("port {name}: its new options are refused, so it has the old ones");
+            Some(ReloadStep::RemovePort(name.clone()))
+        }
+        Err(error) => {
+            warn!(error = with_causes(&error), "port {name}: lost, its old options are refused too");
+            None
+        }
+    }
 }
 
 /// Returns the configuration of a start with a saved one, without ports.
@@ -271,6 +305,7 @@ impl ReloadStep {
             Self::SetPolicing(port) => structure.set_ingress_policing(&port).await,
             Self::SetQos(port) => structure.set_qos(&port).await,
             Self::SetBonds { bridge, bonds } => structure.set_bonds(&bridge, bonds).await,
+            Self::SetMtu(port) => structure.set_mtu(&port.name, port.mtu),
             Self::RemoveMirror { bridge, name } => {
                 match structure.remove_mirror(&bridge, &name).await {
                     Err(SwitchError::NoSuchMirror { .. }) => Ok(()),
@@ -307,6 +342,7 @@ impl ReloadStep {
             | Self::SetPolicing(_)
             | Self::SetQos(_)
             | Self::SetBonds { .. }
+            | Self::SetMtu(_)
             | Self::RemoveMirror { .. }
             | Self::SetMirror { .. }
             | Self::SetBridge(..)
@@ -331,7 +367,8 @@ impl ReloadStep {
             Self::RemovePort(name)
             | Self::SetVlans(PortOptions { name, .. })
             | Self::SetPolicing(PortOptions { name, .. })
-            | Self::SetQos(PortOptions { name, .. }) => {
+            | Self::SetQos(PortOptions { name, .. })
+            | Self::SetMtu(PortOptions { name, .. }) => {
                 let Some((bridge, port)) = find_port(before, name) else { return };
                 for own in &mut config.bridges {
                     own.ports.retain(|own| own.name != *name);
@@ -376,6 +413,7 @@ impl ReloadStep {
             Self::SetPolicing(port) => format!("port {}: ingress policing set", port.name),
             Self::SetQos(port) => format!("port {}: QoS set", port.name),
             Self::SetBonds { bridge, .. } => format!("bridge {bridge}: bonds set"),
+            Self::SetMtu(port) => format!("port {}: MTU set", port.name),
             Self::RemoveMirror { bridge, name } => format!("mirror {name}: removed from {bridge}"),
             Self::SetMirror { bridge, mirror } => {
                 format!("mirror {}: set on {bridge}", mirror.name)
@@ -476,6 +514,9 @@ fn plan(before: &Config, after: &Config) -> ReloadPlan {
             }
             if old.qos != port.qos {
                 plan.steps.push(ReloadStep::SetQos(port.clone()));
+            }
+            if old.mtu != port.mtu {
+                plan.steps.push(ReloadStep::SetMtu(port.clone()));
             }
         }
     }

@@ -9,6 +9,7 @@
 mod appctl;
 mod bad_input;
 mod bonds;
+mod changed_values;
 mod foreign_database;
 mod mirrors;
 mod ofctl;

@@ -1,6 +1,6 @@
 //! The traits that every kind of port implements.
 
-use std::os::fd::BorrowedFd;
+use std::{io, os::fd::BorrowedFd};
 
 use shunt_pipeline::Time;
 
@@ -58,6 +58,16 @@ pub trait Port: Send {
     /// `None` if the device has no such limit. It does not concern packets to be segmented.
     fn mtu(&self) -> Option<u32> {
         None
+    }
+
+    /// Sets the MTU of the device, while packets pass.
+    ///
+    /// # Errors
+    ///
+    /// If the system refuses it, or the port must be opened again for it ([`io::ErrorKind::Unsupported`]).
+    fn set_mtu(&self, mtu: u32) -> io::Result<()> {
+        let _ = mtu;
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     /// Returns the MAC address; a locally administered one if the port has no device.

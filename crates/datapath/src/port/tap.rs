@@ -274,6 +274,10 @@ impl Port for Tap {
         sys::set_tun_persistent(queue(&self.device)?.as_fd(), false).map_err(failed)
     }
 
+    fn set_mtu(&self, mtu: u32) -> io::Result<()> {
+        sys::set_mtu(self.control.as_fd(), &self.device, mtu)
+    }
+
     fn mac(&self) -> [u8; 6] {
         self.mac
     }

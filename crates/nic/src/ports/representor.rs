@@ -108,12 +108,20 @@ impl Port for Representor {
         self.device.remove_device()
     }
 
+    fn set_mtu(&self, mtu: u32) -> io::Result<()> {
+        self.device.set_mtu(mtu)
+    }
+
     fn mac(&self) -> [u8; 6] {
         self.device.mac()
     }
 
     fn counters(&self) -> PortCounters {
         self.device.counters()
+    }
+
+    fn driver_counters(&self) -> Vec<(String, u64)> {
+        self.device.driver_counters()
     }
 
     fn maintenance(&mut self, now: Time) -> Option<PortWork> {

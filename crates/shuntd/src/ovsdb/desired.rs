@@ -109,8 +109,16 @@ impl DesiredBridges {
         let mut options = BridgeOptions {
             name: name.to_owned(),
             datapath_id: text("datapath-id"),
-            mac: text("hwaddr"),
             ..BridgeOptions::default()
+        };
+        // A wrong address must not cost a bridge its ports and rules.
+        let with_mac = BridgeOptions { mac: text("hwaddr"), ..options.clone() };
+        let wrong_mac = match with_mac.mac() {
+            Ok(_) => {
+                options.mac = with_mac.mac;
+                None
+            }
+            Err(error) => Some(format!("other_config:hwaddr has no effect: {error}")),
         };
         self.add_controllers(snapshot, row, &mut options);
         let has_controller = !options.controllers.is_empty() || !options.listen.is_empty();
@@ -131,6 +139,9 @@ impl DesiredBridges {
         let mut bridge = DesiredBridge { options, local: None, normal_rule, ports, mirrors, sflow };
         for port in row.uuids("ports").filter_map(|uuid| snapshot.row("Port", uuid)) {
             self.add_port(snapshot, &mut bridge, port);
+        }
+        if let (Some(local), Some(reason)) = (bridge.local, wrong_mac) {
+            self.refused_settings.insert(local, reason);
         }
         self.bridges.insert(name.to_owned(), bridge);
     }
@@ -179,7 +190,7 @@ impl DesiredBridges {
         if name == bridge.options.name {
             bridge.local = Some(interface.uuid());
             bridge.options.local = LocalPort::Tap;
-            bridge.options.mtu = unsigned(interface.integer("mtu_request"));
+            bridge.options.mtu = self.mtu(*interface);
             self.refuse_policing(*interface);
             if port.uuids("qos").next().is_some() {
                 let reason = "local ports have no QoS: set it on the other ports of the bridge";
@@ -237,6 +248,9 @@ impl DesiredBridges {
                 return None;
             }
         };
+        if has_mtu(options.kind) {
+            options.mtu = self.mtu(interface);
+        }
         if options.kind == PortType::Patch {
             self.refuse_policing(interface);
         } else {
@@ -245,6 +259,20 @@ impl DesiredBridges {
         self.set_qos(snapshot, port, &mut options, interface);
         let last_number = unsigned(interface.integer("ofport"));
         Some(DesiredPort { options, last_number, interface: interface.uuid() })
+    }
+
+    /// Returns the requested MTU, or notes that it is wrong and returns 0: the port stays.
+    fn mtu(&mut self, interface: RowView<'_>) -> u32 {
+        let Some(request) = interface.integer("mtu_request") else { return 0 };
+        let range = PortOptions::MTUS;
+        let mtu = u32::try_from(request).ok().filter(|mtu| range.contains(mtu));
+        mtu.unwrap_or_else(|| {
+            let (min, max) = (range.start(), range.end());
+            let reason =
+                format!("mtu_request {request} has no effect: it must be {min} to {max}");
+            self.refused_settings.insert(interface.uuid(), reason);
+            0
+        })
     }
 
     /// Sets the QoS of a port, or notes why the port cannot have it.
@@ -326,19 +354,23 @@ fn port_options(
     let (path, mode) = vhost_socket(interface, vhost_folder)?;
     let (devargs, queues) = if kind == PortType::Dpdk { dpdk_device(interface)? } else { ("", 0) };
     let vlan = |id: i64| u16::try_from(id).ok();
+    let tag = port.integer("tag").and_then(vlan);
+    let trunks = port.integers("trunks").filter_map(vlan);
+    let is_access =
+        vlan_mode == Some(PortVlanMode::Access) || vlan_mode.is_none() && tag.is_some();
     Ok(PortOptions {
         name: interface.string("name").unwrap_or_default().to_owned(),
         number: unsigned(interface.integer("ofport_request")),
         kind,
-        mtu: if has_mtu(kind) { unsigned(interface.integer("mtu_request")) } else { 0 },
         peer: if kind == PortType::Patch { peer.to_owned() } else { String::new() },
         devargs: devargs.to_owned(),
         queues,
         path,
         mode,
         vlan_mode,
-        tag: port.integer("tag").and_then(vlan),
-        trunks: port.integers("trunks").filter_map(vlan).collect(),
+        // As in Open vSwitch, a trunk port ignores its tag, and an access port its trunks.
+        tag: tag.filter(|_| vlan_mode != Some(PortVlanMode::Trunk)),
+        trunks: if is_access { Vec::new() } else { trunks.collect() },
         ..PortOptions::default()
     })
 }

@@ -1,8 +1,8 @@
 //! The task that keeps the switch and the database equal.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
 
-use shunt_ovsdb::{DatabaseSnapshot, OvsdbServerError};
+use shunt_ovsdb::{DatabaseSnapshot, OvsdbServerError, value::RowUuid};
 use shunt_switch::Switch;
 use tokio::{
     sync::oneshot,
@@ -15,7 +15,7 @@ use super::{
     desired::DesiredBridges,
     device::Devices,
     problem::DatabaseProblem,
-    reconciler::Reconciler,
+    reconciler::{ApplyErrors, Reconciler},
     report::{RowReport, StatisticsColumns},
 };
 
@@ -30,6 +30,8 @@ pub(super) struct Follower {
     statistics_due: Instant,
     /// The reason why the last report was refused; empty if it was not.
     refusal: String,
+    /// The logged reasons why interfaces, or some of their columns, are refused.
+    refused: BTreeMap<RowUuid, String>,
 }
 
 /// Time between attempts to apply rows that could not be applied.
@@ -52,6 +54,7 @@ impl Follower {
             devices: Devices::of_system(),
             statistics_due: Instant::now(),
             refusal: String::new(),
+            refused: BTreeMap::new(),
         }
     }
 
@@ -94,6 +97,8 @@ impl Follower {
     async fn update(&mut self, rows: &DatabaseSnapshot) -> Result<(), OvsdbServerError> {
         let desired = DesiredBridges::of(rows);
         let errors = self.reconciler.apply(&desired).await;
+        self.log_refused(rows, &errors);
+        let changed = self.reconciler.take_changed();
         let own = self.reconciler.bridges();
         let mut bridges = self.switch.bridges();
         bridges.retain(|bridge| own.contains(bridge.name.as_str()));
@@ -109,6 +114,7 @@ impl Follower {
             bridges: &bridges,
             errors: &errors,
             statistics,
+            changed: &changed,
             devices: &self.devices,
             transaction: &mut transaction,
         };
@@ -123,6 +129,18 @@ impl Follower {
         }
         self.refusal = refusal;
         Ok(())
+    }
+
+    /// Logs why interfaces, or some of their columns, are refused, each reason once.
+    fn log_refused(&mut self, rows: &DatabaseSnapshot, errors: &ApplyErrors) {
+        let reasons = errors.settings.iter().chain(&errors.interfaces);
+        let refused: BTreeMap<_, _> = reasons.map(|(row, own)| (*row, own.clone())).collect();
+        let is_new = |(row, own): &(&RowUuid, &String)| self.refused.get(row) != Some(*own);
+        for (row, reason) in refused.iter().filter(is_new) {
+            let name = rows.row("Interface", *row).and_then(|row| row.string("name"));
+            warn!("interface {}: {reason}", name.unwrap_or_default());
+        }
+        self.refused = refused;
     }
 }
 

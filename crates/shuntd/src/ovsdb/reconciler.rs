@@ -42,6 +42,8 @@ struct AppliedBridge {
     /// The options with which the bridge was added.
     options: BridgeOptions,
     ports: BTreeMap<String, PortOptions>,
+    /// Interfaces that were added or got another MTU, and that no report has yet.
+    changed: BTreeSet<RowUuid>,
     /// The handling of the rule for `NORMAL` in the last pass.
     normal_rule: NormalRule,
     /// Set if the daemon has added the rule for `NORMAL`.
@@ -111,7 +113,7 @@ impl Reconciler {
                 continue;
             };
             set_normal_rule(&self.switch, applied, bridge).await;
-            set_bridge(&self.switch, bridge, &mut errors).await;
+            set_bridge(&self.switch, applied, bridge, &mut errors).await;
             set_bonds(&self.switch, bridge, &mut errors).await;
             set_ports(&self.switch, applied, bridge, &mut errors).await;
             add_ports(&self.switch, applied, bridge, &mut errors).await;
@@ -131,6 +133,11 @@ impl Reconciler {
     /// Returns the names of the bridges that exist because of rows.
     pub(super) fn bridges(&self) -> BTreeSet<&str> {
         self.applied.keys().map(String::as_str).collect()
+    }
+
+    /// Takes the interfaces that the last pass has added or given another MTU.
+    pub(super) fn take_changed(&mut self) -> BTreeSet<RowUuid> {
+        self.applied.values_mut().flat_map(|own| std::mem::take(&mut own.changed)).collect()
     }
 
     /// Forgets bridges and ports that another client has removed.
@@ -198,6 +205,7 @@ impl Reconciler {
         let applied = AppliedBridge {
             options,
             ports: BTreeMap::new(),
+            changed: bridge.local.into_iter().collect(),
             normal_rule: NormalRule::Kept,
             has_normal_rule: false,
         };
@@ -216,7 +224,7 @@ impl ApplyErrors {
 
 /// Returns whether a bridge can stay: only settings of a running bridge differ.
 fn is_same_bridge(old: &BridgeOptions, new: &BridgeOptions) -> bool {
-    (&old.mac, old.local, old.mtu) == (&new.mac, new.local, new.mtu)
+    (&old.mac, old.local) == (&new.mac, new.local)
 }
 
 /// Returns whether a port can stay.
@@ -260,10 +268,23 @@ async fn set_normal_rule(switch: &Switch, applied: &mut AppliedBridge, bridge: &
     }
 }
 
-/// Sets the datapath id and the controllers.
-async fn set_bridge(switch: &Switch, bridge: &DesiredBridge, errors: &mut ApplyErrors) {
+/// Sets the datapath id, the controllers, and the MTU of the local port.
+async fn set_bridge(
+    switch: &Switch,
+    applied: &mut AppliedBridge,
+    bridge: &DesiredBridge,
+    errors: &mut ApplyErrors,
+) {
     let new = &bridge.options;
     let Some(old) = running_bridge(switch, &new.name) else { return };
+    if old.mtu != new.mtu {
+        match switch.set_mtu(&new.name, new.mtu).await {
+            Ok(()) => applied.changed.extend(bridge.local),
+            Err(error) => {
+                errors.settings.extend(bridge.local.map(|row| (row, with_causes(&error))));
+            }
+        }
+    }
     if old.datapath_id != new.datapath_id {
         let settings = [("datapath_id", new.datapath_id.as_str())];
         if let Err(error) = switch.declarative().set_bridge(&new.name, &settings).await {
@@ -365,6 +386,10 @@ async fn set_ports(
         if port.qos != old.qos {
             set = set.and(switch.set_qos(&new.options).await);
         }
+        if port.mtu != old.mtu {
+            set = set.and(switch.set_mtu(&port.name, old.mtu).await);
+            applied.changed.insert(new.interface);
+        }
         if let Err(error) = set {
             errors.settings.insert(new.interface, with_causes(&error));
         }
@@ -403,6 +428,7 @@ async fn add_ports(
         }
         match added {
             Ok(()) => {
+                applied.changed.insert(port.interface);
                 info!("port {name}: added by OVSDB");
                 applied.ports.insert(name.clone(), port.options.clone());
             }

@@ -1,11 +1,11 @@
 //! The state of the switch as columns of rows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shunt_datapath::port::DpdkState;
 use shunt_ovsdb::{
     DatabaseSnapshot, RowTransaction, RowView,
-    value::{Atom, Datum},
+    value::{Atom, Datum, RowUuid},
 };
 use shunt_switch::{
     BondStatus, BridgePortStatus, BridgeStatus, ControllerEndpoint, ControllerState,
@@ -24,6 +24,8 @@ pub(super) struct RowReport<'a> {
     pub(super) bridges: &'a [BridgeStatus],
     pub(super) errors: &'a ApplyErrors,
     pub(super) statistics: StatisticsColumns,
+    /// The interfaces that get the columns of their devices now.
+    pub(super) changed: &'a BTreeSet<RowUuid>,
     pub(super) devices: &'a Devices,
     pub(super) transaction: &'a mut RowTransaction,
 }
@@ -129,7 +131,8 @@ impl RowReport<'_> {
             self.set("Interface", row, "statistics", counters);
         }
         let device = port.filter(|port| DEVICE_KINDS.contains(&port.kind));
-        if is_due || (device.is_some() && is_empty("ifindex")) {
+        let is_new = self.changed.contains(&uuid) || is_empty("ifindex");
+        if is_due || (device.is_some() && is_new) {
             let values = self.devices.columns(device.map(|port| port.name.as_str()));
             for (column, value) in DEVICE_COLUMNS.into_iter().zip(values) {
                 self.set("Interface", row, column, value);

@@ -120,9 +120,6 @@ impl Config {
                     Some(peer) if peer.kind != PortType::Patch => wrong(
                         "the port that `peer` names is not a patch port: set its `type` to patch",
                     ),
-                    Some(peer) if peer.name == port.name => {
-                        wrong("`peer` is the port itself: name another patch port")
-                    }
                     Some(peer) if peer.peer != port.name => wrong(
                         "the port that `peer` names has another `peer`: both ends must name each other",
                     ),
@@ -232,12 +229,9 @@ fn name_conflict(taken: &HashMap<&str, NameOwner<'_>>, name: &str) -> Option<Swi
 
 /// Range of an MTU.
 ///
-/// Every IPv4 host takes 68 bytes (RFC 791, 3.2), and no IP packet is longer than 65,535.
-const MTUS: std::ops::RangeInclusive<u32> = 68..=65_535;
-
 /// Checks an MTU; 0 leaves the device as it is.
 fn check_mtu(mtu: u32) -> Result<(), SwitchError> {
-    if mtu == 0 || MTUS.contains(&mtu) {
+    if mtu == 0 || PortOptions::MTUS.contains(&mtu) {
         return Ok(());
     }
     Err(SwitchError::Range { setting: "mtu", value: mtu.to_string(), range: "68 to 65535" })

@@ -1,4 +1,4 @@
-//! Changes of the rate limits of ports.
+//! Changes of the rate limits and the MTU of ports.
 
 use std::sync::Arc;
 
@@ -63,6 +63,14 @@ impl Structure {
                     qos.kind.name()
                 );
             }
+        }
+        Ok(())
+    }
+
+    /// Sets the MTU of a port.
+    pub(crate) fn set_mtu(&self, port: &str, mtu: u32) -> Result<(), SwitchError> {
+        if self.bridges.set_mtu(port, mtu)? {
+            info!(mtu, "port {port}: MTU set");
         }
         Ok(())
     }

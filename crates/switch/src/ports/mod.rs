@@ -8,6 +8,7 @@ pub(crate) mod device_users;
 pub(crate) mod exclusive;
 pub(crate) mod learning_packets;
 pub(crate) mod link_events;
+pub(crate) mod mtu;
 pub(crate) mod names;
 pub(crate) mod numbers;
 pub(crate) mod policing;

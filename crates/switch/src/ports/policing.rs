@@ -59,7 +59,8 @@ impl PortOptions {
 
     /// Returns these options with those of `other` that change while the port is open.
     ///
-    /// They are the VLANs, the limits of ingress policing, and the quality of service.
+    /// They are the VLANs, the limits of ingress policing, the quality of service, and the MTU of some
+    /// types of ports.
     #[must_use]
     pub fn with_runtime_keys_of(&self, other: &Self) -> Self {
         Self {
@@ -67,6 +68,7 @@ impl PortOptions {
             tag: other.tag,
             trunks: other.trunks.clone(),
             qos: other.qos.clone(),
+            mtu: if self.has_runtime_mtu() { other.mtu } else { self.mtu },
             ..self.with_ingress_policing_of(other)
         }
     }
@@ -113,8 +115,10 @@ mod tests {
         let old = PortOptions { name: "p1".into(), mtu: 1500, ..PortOptions::default() };
         let new = PortOptions { ingress_policing_rate: 8, tag: Some(5), mtu: 9000, ..old.clone() };
         let merged = old.with_runtime_keys_of(&new);
-        assert_eq!((merged.mtu, merged.tag, merged.ingress_policing().kbps), (1500, Some(5), 8));
+        assert_eq!((merged.mtu, merged.tag, merged.ingress_policing().kbps), (9000, Some(5), 8));
         assert!(merged.has_vlans_of(&new) && !old.has_vlans_of(&new));
-        assert_eq!(PortOptions { mtu: 9000, ..merged }, new);
+        assert_eq!(merged, new);
+        let xdp = |mtu| PortOptions { kind: PortType::AfXdp, mtu, ..old.clone() };
+        assert_eq!(xdp(1500).with_runtime_keys_of(&xdp(3000)).mtu, 1500);
     }
 }

@@ -221,6 +221,20 @@ async fn a_refused_change_is_tried_again() {
     assert_eq!(report.in_force(&base, &after), after);
 }
 
+#[tokio::test]
+async fn a_port_stays_if_its_new_options_are_refused() {
+    let before = config(&[bridge("br0", &[PortOptions { number: 1, ..port("p1") }])]);
+    let switch = Switch::start(&before, None, 1).await.unwrap();
+    switch.add_port("br0", PortOptions { number: 2, ..port("p2") }).await.unwrap();
+    let after = config(&[bridge("br0", &[PortOptions { number: 2, ..port("p1") }])]);
+    let report = switch.reload(&before, &after).await;
+    assert_eq!((report.applied.len(), report.refused.len()), (0, 1), "{report:?}");
+    let ports = switch.running_config().bridges.remove(0).ports;
+    let numbers: Vec<_> = ports.iter().map(|own| (own.name.as_str(), own.number)).collect();
+    assert_eq!(numbers, [("p1", 1), ("p2", 2)]);
+    assert_eq!(report.in_force(&before, &after), before);
+}
+
 /// An operator adds a port, and then writes it into the file.
 #[tokio::test]
 async fn an_equal_port_that_exists_is_not_refused() {

@@ -2,6 +2,7 @@
 
 use std::{
     ffi::{c_int, c_uint},
+    io,
     os::fd::{AsFd, OwnedFd},
     sync::Arc,
 };
@@ -202,6 +203,10 @@ impl Port for AfPacket {
 
     fn mtu(&self) -> Option<u32> {
         sys::mtu(self.control.as_fd(), &self.device).ok()
+    }
+
+    fn set_mtu(&self, mtu: u32) -> io::Result<()> {
+        sys::set_mtu(self.control.as_fd(), &self.device, mtu)
     }
 
     fn mac(&self) -> [u8; 6] {

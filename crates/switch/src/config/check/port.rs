@@ -13,6 +13,9 @@ use crate::{
 /// The highest VLAN id: 12 bits.
 const VLAN_MAX: u16 = 0xfff;
 
+/// The loopback device of every network namespace.
+const LOOPBACK: &str = "lo";
+
 /// Range of the slots of a receive ring.
 const RX_SLOTS: std::ops::RangeInclusive<u32> = 32..=AfPacket::SLOTS_MAX;
 
@@ -113,6 +116,15 @@ impl PortOptions {
         let (known, excess): (&[&str], _) = match self.kind {
             PortType::Patch if !has("peer") => {
                 return Some(("peer", "a patch port needs `peer`, the port at its other end"));
+            }
+            PortType::Patch if self.peer == self.name => {
+                return Some(("peer", "`peer` is the port itself: name another patch port"));
+            }
+            PortType::AfPacket | PortType::AfXdp if self.device() == LOOPBACK => {
+                return Some((
+                    "device",
+                    "the loopback device returns every frame that it gets: use another device",
+                ));
             }
             PortType::Pcap if !has("rx") && !has("tx") => {
                 return Some(("rx", "a pcap port needs `rx`, `tx` or both: capture files"));

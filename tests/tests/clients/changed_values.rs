@@ -1,0 +1,92 @@
+//! Values that `ovs-vsctl` changes while packets pass, right ones and wrong ones.
+
+use shunt_tests::daemon::{text, until};
+
+use crate::vsctl::{Bench, show};
+
+/// An MTU changes without the loss of addresses, routes and rules.
+#[test]
+fn vsctl_changes_an_mtu_of_a_running_device() {
+    for bench in Bench::both("values") {
+        let daemon = bench.start();
+        bench.done("add-br br0 -- add-port br0 t1 -- set interface t1 type=internal");
+        let ip = |line: &str| bench.namespace.run("ip", &line.split(' ').collect::<Vec<_>>());
+        ip("addr add 10.69.1.1/24 dev br0");
+        ip("addr add 10.69.2.1/24 dev t1");
+        ip("route add 10.69.3.0/24 via 10.69.1.2");
+        text(&daemon.ovs_ofctl("br0", "add-flow", &["priority=5,icmp,actions=NORMAL"]));
+        bench.done("set interface br0 mtu_request=1400 -- set interface t1 mtu_request=1300");
+        // The columns are right when the command returns.
+        assert_eq!(bench.done("get interface br0 mtu"), "1400");
+        assert_eq!(bench.done("get interface t1 mtu"), "1300");
+        assert!(ip("link show br0").contains("mtu 1400"), "{}", ip("link show br0"));
+        assert!(ip("addr show br0").contains("10.69.1.1/24"), "{}", ip("addr show br0"));
+        assert!(ip("addr show t1").contains("10.69.2.1/24"), "{}", ip("addr show t1"));
+        assert!(ip("route").contains("10.69.3.0/24 via 10.69.1.2"), "{}", ip("route"));
+        let rules = text(&daemon.ovs_ofctl("br0", "dump-flows", &[]));
+        assert!(rules.contains("priority=5,icmp"), "{rules}");
+    }
+}
+
+/// A wrong value has a reason in its row and in the log, and changes nothing.
+#[test]
+fn wrong_values_stop_no_bridge_and_no_port() {
+    for bench in Bench::both("values") {
+        let daemon = bench.start();
+        bench.done("add-br br0 -- add-port br0 t1 -- set interface t1 type=internal");
+        text(&daemon.ovs_ofctl("br0", "add-flow", &["priority=5,icmp,actions=NORMAL"]));
+        let before = show(&daemon);
+        for (row, column, value, reason) in [
+            ("interface br0", "mtu_request", "20", "mtu_request 20 has no effect"),
+            ("interface t1", "mtu_request", "70000", "mtu_request 70000 has no effect"),
+            ("bridge br0", "other_config:hwaddr", "zz", "other_config:hwaddr has no effect"),
+        ] {
+            bench.done(&format!("set {row} {column}={value}"));
+            let interface = row.replace("bridge", "interface");
+            let error = || bench.done(&format!("get {interface} error"));
+            assert!(error().contains(reason), "{}", error());
+            assert!(daemon.log().contains(reason), "{}", daemon.log());
+            assert_eq!(show(&daemon), before);
+            bench.done(&match column.split_once(':') {
+                Some((map, key)) => format!("remove {row} {map} {key}"),
+                None => format!("clear {row} {column}"),
+            });
+            assert_eq!(error(), "[]");
+        }
+        let rules = text(&daemon.ovs_ofctl("br0", "dump-flows", &[]));
+        assert!(rules.contains("priority=5,icmp"), "{rules}");
+    }
+}
+
+/// As in Open vSwitch, an access port ignores its trunks, and a trunk port its tag.
+#[test]
+fn superfluous_vlan_columns_are_ignored() {
+    for bench in Bench::both("values") {
+        let daemon = bench.start();
+        bench.done("add-br br0 -- add-port br0 p1 tag=7 trunks=5,6 -- set interface p1 type=null");
+        let shows = |vlans: &str| until(|| show(&daemon).contains(vlans));
+        assert!(shows("p1 (null, up, access tag=7)"), "{}", show(&daemon));
+        bench.done("set port p1 tag=8 trunks=9");
+        assert!(shows("p1 (null, up, access tag=8)"), "{}", show(&daemon));
+        bench.done("set port p1 vlan_mode=trunk");
+        assert!(shows("p1 (null, up, trunk trunks=9)"), "{}", show(&daemon));
+    }
+}
+
+/// A port that would return each frame to its bridge is refused.
+#[test]
+fn loops_are_refused() {
+    for bench in Bench::both("values") {
+        let _daemon = bench.start();
+        bench.done("add-br br0");
+        for (name, options, reason) in [
+            ("lo", "type=system", "the loopback device returns every frame"),
+            ("p1", "type=patch options:peer=p1", "is the port itself"),
+        ] {
+            let added = bench.vsctl(&format!("add-port br0 {name} -- set interface {name} {options}"));
+            let message = String::from_utf8_lossy(&added.stderr);
+            assert!(message.contains(reason), "{message}");
+            assert_eq!(bench.done(&format!("get interface {name} ofport")), "-1");
+        }
+    }
+}
