@@ -4,7 +4,7 @@ use std::{fs, path::Path, process::Command};
 
 use crate::{
     install,
-    shell::{TaskError, cargo, output, run, target},
+    shell::{TaskError, cargo, has, output, run, target},
 };
 
 /// Environment variable that gives tests the folder of the programs with DPDK.
@@ -16,13 +16,43 @@ const PROGRAMS: [&str; 2] = ["shuntd", "shuntctl"];
 /// The network drivers that the tests use, which DPDK loads at run time.
 const DRIVERS: [&str; 7] = ["null", "pcap", "ring", "tap", "af_packet", "vhost", "virtio"];
 
-/// Installs libdpdk and its drivers if permitted.
+/// The oldest release of libdpdk that compiles.
+const OLDEST: &str = "22.11";
+
+/// Installs what code with DPDK is compiled with, if it is missing and this is permitted.
+///
+/// No driver is needed: DPDK loads them at run time.
+///
+/// # Errors
+///
+/// If it is not permitted or fails.
+pub(crate) fn ensure_headers() -> Result<(), TaskError> {
+    if has_headers() {
+        return Ok(());
+    }
+    install::ensure(install::DPDK)?;
+    if has_headers() {
+        return Ok(());
+    }
+    Err(TaskError::new(format!(
+        "`pkg-config` finds no libdpdk of release {OLDEST} or later: install it, on Debian with \
+         `apt-get install libdpdk-dev`"
+    )))
+}
+
+fn has_headers() -> bool {
+    let version = format!("--atleast-version={OLDEST}");
+    has("cc") && output(Command::new("pkg-config").args([&version, "libdpdk"])).is_ok()
+}
+
+/// Installs libdpdk and the drivers of the tests if permitted.
 ///
 /// # Errors
 ///
 /// If it is not permitted or fails, and without one of the drivers.
 pub(crate) fn ensure_library() -> Result<(), TaskError> {
     install::ensure(install::DPDK)?;
+    ensure_headers()?;
     let folder = output(Command::new("pkg-config").args(["--variable=libdir", "libdpdk"]))?;
     let names = file_names(Path::new(folder.trim()))?;
     let missing = missing_drivers(&names);

@@ -148,7 +148,7 @@ fn main() -> ExitCode {
 }
 
 fn ci(_: &[String]) -> Result<(), TaskError> {
-    lint::run_all()?;
+    lint::run_all(lint::OnMissing::Fail)?;
     test::run_command(&[])
 }
 
