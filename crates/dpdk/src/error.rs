@@ -110,7 +110,7 @@ pub enum DpdkError {
         device: String,
     },
     /// The MTU is outside the limits of the device.
-    #[error("DPDK device {device} takes an MTU from {min} to {max} bytes: change `mtu` from {mtu}")]
+    #[error("mtu {mtu} is refused: DPDK device {device} takes {min} to {max} bytes")]
     MtuRange {
         /// The device.
         device: String,
