@@ -118,25 +118,24 @@ fn has_any(arguments: &[String], names: &[&str]) -> bool {
     })
 }
 
-/// Returns the arguments that choose the kind of memory, and leave no files.
+/// Returns the arguments that choose the kind of memory.
+///
+/// DPDK leaves no files with them, except with an own `--legacy-mem`.
 fn memory_kind(
     options: &EalOptions,
     sizes: &[HugePageSize],
 ) -> Result<&'static [&'static str], DpdkError> {
     let own = &options.extra_args;
-    let refused =
-        |argument, conflict, remedy| Err(DpdkError::ExtraArgument { argument, conflict, remedy });
-    if has_any(own, &["-m"]) {
-        return refused("-m", "contradicts `memory_mib`", "`memory_mib`");
-    }
+    refuse_contradictions(own, options.huge_pages)?;
     if has_any(own, &["--no-huge"]) {
         return Ok(&["--no-shconf"]);
     }
+    // The amounts for NUMA nodes may differ from `memory_mib`.
     let has_nodes = has_any(own, &["--socket-mem"]);
-    if has_nodes && options.huge_pages == HugePages::Off {
-        return refused("--socket-mem", "needs huge pages", "`huge_pages`");
-    }
     if has_any(own, &["--in-memory", "--legacy-mem"]) {
+        if options.huge_pages == HugePages::Required && !has_nodes {
+            uses_huge_pages(options, sizes)?;
+        }
         return Ok(&[]);
     }
     // DPDK refuses amounts for NUMA nodes that it does not find.
@@ -144,6 +143,31 @@ fn memory_kind(
         true => Ok(&["--in-memory"]),
         false => Ok(&["--no-huge", "--no-shconf"]),
     }
+}
+
+/// Refuses arguments for memory that contradict another option.
+///
+/// DPDK would ignore the option, or fail to start, which is final.
+fn refuse_contradictions(own: &[String], huge_pages: HugePages) -> Result<(), DpdkError> {
+    const REQUIRED: &str = "contradicts `huge_pages = \"required\"`";
+    const OFF: &str = "contradicts `huge_pages = \"off\"`";
+    let is_off = huge_pages == HugePages::Off;
+    let is_required = huge_pages == HugePages::Required;
+    let has_ordinary = has_any(own, &["--no-huge"]);
+    let rules = [
+        (true, "-m", "contradicts `memory_mib`", "`memory_mib`"),
+        (is_required, "--no-huge", REQUIRED, "`huge_pages`"),
+        (is_off, "--socket-mem", OFF, "`huge_pages`"),
+        (is_off, "--in-memory", OFF, "`huge_pages`"),
+        (is_off, "--legacy-mem", OFF, "`huge_pages`"),
+        (has_ordinary, "--socket-mem", "contradicts `--no-huge`", "`memory_mib`"),
+    ];
+    for (applies, argument, conflict, remedy) in rules {
+        if applies && has_any(own, &[argument]) {
+            return Err(DpdkError::ExtraArgument { argument, conflict, remedy });
+        }
+    }
+    Ok(())
 }
 
 /// Returns whether the memory is of huge pages.
@@ -226,17 +250,43 @@ mod tests {
         assert_eq!(own, "--no-telemetry -m 256 -l0 --in-memory --allow=0000:01:00.0");
     }
 
-    /// No combination lets DPDK leave files in the system without a word.
+    /// DPDK leaves files only with `--legacy-mem`, which gets neither `--in-memory` nor `--no-shconf`.
     #[test]
-    fn own_arguments_for_memory_leave_no_files() {
-        let nodes = words(&extra(&["--socket-mem=64,64"]), 0);
-        assert!(nodes.ends_with("--in-memory --socket-mem=64,64"), "{nodes}");
-        let small = words(&extra(&["--no-huge"]), 128);
-        assert!(small.ends_with("--no-shconf -m 256 --no-huge"), "{small}");
-        let off = EalOptions { huge_pages: HugePages::Off, ..extra(&["--socket-mem", "64"]) };
-        let error = words(&off, 128);
-        assert!(error.contains("`--socket-mem`, which needs huge pages"), "{error}");
-        let error = words(&extra(&["-m512"]), 128);
-        assert!(error.contains("`-m`, which contradicts `memory_mib`"), "{error}");
+    fn own_arguments_for_memory_agree_with_huge_pages() {
+        use HugePages::{Auto, Off, Required};
+        let cases = [
+            ("--socket-mem=64,64", Auto, "--no-telemetry --in-memory --socket-mem=64,64"),
+            ("--socket-mem=64,64", Required, "--no-telemetry --in-memory --socket-mem=64,64"),
+            ("--socket-mem=64,64", Off, "`--socket-mem`, which contradicts `huge_pages = \"off\"`"),
+            ("--no-huge", Auto, "--no-telemetry --no-shconf -m 256 --no-huge"),
+            ("--no-huge", Required, "`--no-huge`, which contradicts `huge_pages = \"required\"`"),
+            ("--no-huge", Off, "--no-telemetry --no-shconf -m 256 --no-huge"),
+            ("--in-memory", Auto, "--no-telemetry -m 256 --in-memory"),
+            ("--in-memory", Required, "--no-telemetry -m 256 --in-memory"),
+            ("--in-memory", Off, "`--in-memory`, which contradicts `huge_pages = \"off\"`"),
+            ("--legacy-mem", Auto, "--no-telemetry -m 256 --legacy-mem"),
+            ("--legacy-mem", Required, "--no-telemetry -m 256 --legacy-mem"),
+            ("--legacy-mem", Off, "`--legacy-mem`, which contradicts `huge_pages = \"off\"`"),
+            ("-m512", Auto, "`-m`, which contradicts `memory_mib`"),
+            ("-m512", Required, "`-m`, which contradicts `memory_mib`"),
+            ("-m512", Off, "`-m`, which contradicts `memory_mib`"),
+        ];
+        for (argument, huge_pages, expected) in cases {
+            let own = EalOptions { huge_pages, ..extra(&["-l0", "--no-pci", argument]) };
+            let found = words(&own, 128).replace("-l0 --no-pci ", "");
+            assert!(found.contains(expected), "{argument} with {huge_pages:?}: {found}");
+        }
+    }
+
+    /// A start without memory would be final, so the free pages are counted before.
+    #[test]
+    fn own_arguments_keep_the_check_of_required_pages() {
+        for argument in ["--in-memory", "--legacy-mem"] {
+            let own = EalOptions { huge_pages: HugePages::Required, ..extra(&[argument]) };
+            let error = words(&own, 127);
+            assert!(error.contains("256 MiB of huge pages, and 254 MiB are free"), "{error}");
+        }
+        let error = words(&extra(&["--no-huge", "--socket-mem=64"]), 128);
+        assert!(error.contains("`--socket-mem`, which contradicts `--no-huge`"), "{error}");
     }
 }
