@@ -212,10 +212,18 @@ static void drain_ring(uint16_t port) {
     ring_queues[port] = 0;
 }
 
+/* Forgets the removals of closed ports: a new device may get the number of any of them. The removal of a
+ * device that is attached, and not started yet, must not be forgotten. */
+static void forget_removals(void) {
+    for (uint16_t port = 0; port < RTE_MAX_ETHPORTS; port++)
+        if (!rte_eth_dev_is_valid_port(port)) __atomic_store_n(&removed[port], 0, __ATOMIC_RELAXED);
+}
+
 /* Creates or takes the device of devargs, and finds its port. */
 int shunt_dpdk_attach(const char *devargs, uint16_t *port) {
     struct rte_dev_iterator iterator;
     uint16_t found;
+    forget_removals();
     int result = rte_dev_probe(devargs);
     if (result < 0) return result;
     *port = RTE_MAX_ETHPORTS;
@@ -271,7 +279,6 @@ int shunt_dpdk_start_device(uint16_t port, const struct shunt_dpdk_settings *set
     uint16_t rx_slots = settings->rx_slots, tx_slots = settings->tx_slots, mtu;
     int node = rte_eth_dev_socket_id(port), result;
 
-    __atomic_store_n(&removed[port], 0, __ATOMIC_RELAXED);
     start->step = STEP_CONFIGURE;
     result = rte_eth_dev_info_get(port, &info);
     if (result < 0) return result;

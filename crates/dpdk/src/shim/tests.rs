@@ -29,16 +29,21 @@ fn remove(name: &CStr) {
     assert_eq!(result, 0);
 }
 
-/// A device stays removed until it is closed.
+/// A device stays removed until it is closed, also if it was removed before its start.
 ///
-/// A later one of its name is there again.
+/// A later one of its name is there again, before its start too.
 #[test]
 fn a_reported_removal_is_noticed() {
     let options = EalOptions { huge_pages: HugePages::Off, ..EalOptions::default() };
     let eal = Eal::start(&options).unwrap();
     let pool = MbufPool::create(eal.0, c"removal", 4096, 2048, -1).unwrap();
-    for _ in 0..2 {
+    for is_early in [false, true, false, true, false] {
         let port = RawPort::attach(eal.0, c"net_null30").unwrap();
+        assert!(!port.is_removed());
+        if is_early {
+            remove(c"net_null30");
+            assert!(port.is_removed());
+        }
         let own = PortSettings {
             pool,
             rx_queues: 1,
@@ -48,7 +53,7 @@ fn a_reported_removal_is_noticed() {
             mtu: None,
         };
         let started = port.start(own).unwrap();
-        assert!(!started.port.is_removed());
+        assert_eq!(started.port.is_removed(), is_early);
         remove(c"net_null30");
         assert!(started.port.is_removed());
     }
