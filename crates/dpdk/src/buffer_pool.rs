@@ -2,7 +2,8 @@
 //!
 //! A driver may keep a buffer, or pass it to another device. So nobody knows when the last buffer of a pool
 //! is back, and no pool is ever freed: no buffer becomes invalid while somebody has it. A pool that is not in
-//! use is kept for the next device that needs the same, once nearly all its buffers are back.
+//! use is kept for the next device that needs the same, once nearly all its buffers are back. Without memory
+//! for another pool, fewer are enough: one for each slot of the device.
 
 use std::{
     ffi::CString,
@@ -10,6 +11,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use tracing::warn;
 
 use crate::shim::{CACHE, DpdkErrno, MbufPool, Started};
 
@@ -21,6 +23,8 @@ static IDLE: Mutex<Vec<(PoolShape, MbufPool)>> = Mutex::new(Vec::new());
 pub(crate) struct PoolShape {
     /// Number of buffers.
     pub(crate) count: u32,
+    /// Number of these that the queues may have at a time.
+    pub(crate) slots: u32,
     /// Longest frame in one buffer, in bytes.
     pub(crate) room: u16,
     /// NUMA node; -1: any.
@@ -36,7 +40,7 @@ impl PoolShape {
         let cached = u32::from(threads).saturating_add(1).saturating_mul(CACHE * 2);
         let room = u16::try_from(frame_max).unwrap_or(ROOM_MAX);
         let room = room.clamp(ROOM_MIN, ROOM_MAX).next_multiple_of(64);
-        Self { count: slots.saturating_add(cached), room, node }
+        Self { count: slots.saturating_add(cached), slots, room, node }
     }
 }
 
@@ -57,31 +61,55 @@ pub(crate) struct PoolLease {
 impl PoolLease {
     /// Takes a pool that is not in use, or creates one.
     ///
-    /// A pool that misses many buffers is only taken if there is no memory for another.
+    /// A pool that misses many buffers is only taken if there is no memory for another, and if it has a
+    /// buffer for each slot: a device would not start with fewer, or would receive nothing.
     pub(crate) fn take(started: Started, shape: PoolShape) -> Result<Self, DpdkErrno> {
-        let enough = shape.count - shape.count / MISSING_ONE_IN;
-        if let Some(lease) = Self::find(shape, enough) {
+        let nearly_all = shape.count - shape.count / MISSING_ONE_IN;
+        let Some((lease, free)) = Self::take_fullest(shape) else {
+            return Self::create(started, shape);
+        };
+        if free >= nearly_all.max(shape.slots) {
             return Ok(lease);
         }
-        Self::create(started, shape).or_else(|error| Self::find(shape, 0).ok_or(error))
+        let total = shape.count;
+        match Self::create(started, shape) {
+            Ok(created) => {
+                warn!(
+                    free,
+                    total,
+                    "DPDK: drivers keep buffers of a pool that no device uses, so another pool is created; \
+                     raise `memory_mib` in [dpdk] if this is frequent"
+                );
+                Ok(created)
+            }
+            Err(_) if free >= shape.slots => {
+                warn!(
+                    free,
+                    total,
+                    "DPDK: drivers keep buffers of the pool of a device, and there is no memory for another \
+                     pool: raise `memory_mib` in [dpdk] and restart the daemon"
+                );
+                Ok(lease)
+            }
+            Err(error) => Err(error),
+        }
     }
 
-    /// Takes a pool that is not in use, with at least `enough` free buffers.
-    fn find(shape: PoolShape, enough: u32) -> Option<Self> {
+    /// Takes the pool with most free buffers that is not in use; returns also their number.
+    fn take_fullest(shape: PoolShape) -> Option<(Self, u32)> {
         let mut idle = IDLE.lock();
-        let fits = |(found, pool): &(PoolShape, MbufPool)| {
-            *found == shape && pool.free_buffers() >= enough
-        };
-        let position = idle.iter().position(fits)?;
+        let own = idle.iter().enumerate().filter(|(_, (found, _))| *found == shape);
+        let counted = own.map(|(position, (_, pool))| (pool.free_buffers(), position));
+        let (free, position) = counted.max()?;
         let (shape, pool) = idle.swap_remove(position);
-        Some(Self { shape, pool })
+        Some((Self { shape, pool }, free))
     }
 
     fn create(started: Started, shape: PoolShape) -> Result<Self, DpdkErrno> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("shunt{}", NUMBER.fetch_add(1, Relaxed));
         let name = CString::new(name).unwrap_or_default();
-        let PoolShape { count, room, node } = shape;
+        let PoolShape { count, room, node, .. } = shape;
         let pool = MbufPool::create(started, &name, count, room, node)?;
         Ok(Self { shape, pool })
     }
@@ -98,15 +126,4 @@ impl Drop for PoolLease {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_pool_has_a_buffer_for_every_slot_and_cache() {
-        let shape = PoolShape::of(2048, 1, 1518, -1);
-        assert_eq!(shape, PoolShape { count: 2048 + 2 * 512, room: 2048, node: -1 });
-        assert_eq!(PoolShape::of(0, 0, 9022, 1).room, 9024);
-        assert_eq!(PoolShape::of(0, 0, 70_000, 1).room, 16_384);
-        assert_eq!(PoolShape::of(u32::MAX, u16::MAX, 0, 0).count, u32::MAX);
-    }
-}
+mod tests;
