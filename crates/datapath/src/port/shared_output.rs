@@ -55,6 +55,10 @@ pub(super) struct SharedTx<O> {
     end: TxEnd,
     /// Copies of packets that wait for the output, oldest first.
     backlog: VecDeque<Packet>,
+    /// The packets made of the oldest one that waited, because the output refused it.
+    ///
+    /// They are sent before the backlog, and have the place of one packet in it.
+    completed: VecDeque<Packet>,
     /// Buffers of the copies.
     pool: Pool,
     /// The packets made of one that the output does not take.
@@ -70,14 +74,15 @@ impl<O: SharedOutput> SharedTx<O> {
     pub(super) fn new(output: O, lost: Arc<AtomicU64>) -> Self {
         let backlog = VecDeque::with_capacity(BACKLOG_MAX);
         let (pool, made) = (Pool::new(), Vec::with_capacity(BURST));
-        Self { output, end: TxEnd::Full, backlog, pool, made, lost }
+        let completed = VecDeque::new();
+        Self { output, end: TxEnd::Full, backlog, completed, pool, made, lost }
     }
 
     /// Sends packets that the output takes as they are; returns the number taken.
     ///
     /// The result is an error if no further packet can be sent.
     fn send_run(&mut self, packets: &[Packet]) -> (usize, Result<(), TxEnd>) {
-        if !self.backlog.is_empty() {
+        if self.waiting() > 0 {
             // None of these overtakes those that wait.
             return self.keep(packets);
         }
@@ -94,7 +99,7 @@ impl<O: SharedOutput> SharedTx<O> {
     /// The result is an error if not all did.
     fn keep(&mut self, packets: &[Packet]) -> (usize, Result<(), TxEnd>) {
         for (kept, packet) in packets.iter().enumerate() {
-            if self.backlog.len() >= BACKLOG_MAX {
+            if self.backlog.len() + usize::from(!self.completed.is_empty()) >= BACKLOG_MAX {
                 return (kept, Err(TxEnd::Full));
             }
             let Some(copy) = self.pool.copy(packet, None) else {
@@ -119,57 +124,75 @@ impl<O: SharedOutput> SharedTx<O> {
         result
     }
 
-    /// Sends the backlog, as far as the output is free.
-    fn send_backlog(&mut self) {
-        while !self.backlog.is_empty() {
-            let (sent, end) = self.output.send(self.backlog.iter());
-            for packet in self.backlog.drain(..sent) {
+    /// Sends the packets that wait, as far as the output is free.
+    fn send_waiting(&mut self) {
+        while self.waiting() > 0 {
+            let oldest = match self.completed.is_empty() {
+                true => &mut self.backlog,
+                false => &mut self.completed,
+            };
+            let (sent, end) = self.output.send(oldest.iter());
+            for packet in oldest.drain(..sent) {
                 self.pool.give(packet);
             }
-            let lost = match end {
+            match end {
                 OutputEnd::Busy => return,
-                OutputEnd::All => 0,
-                OutputEnd::Refused if self.complete_first() => 0,
+                OutputEnd::All => {}
+                OutputEnd::Refused if self.complete_first() => {}
                 // An output that takes no more, or that has changed, never gets them.
-                OutputEnd::Refused => 1,
-                OutputEnd::Full => self.backlog.len(),
-            };
-            self.lost.fetch_add(lost as u64, Relaxed);
-            for packet in self.backlog.drain(..lost) {
-                self.pool.give(packet);
+                OutputEnd::Refused => self.lose(1),
+                OutputEnd::Full => self.lose(self.waiting()),
             }
         }
     }
 
     /// Completes the first packet of the backlog in software.
     ///
-    /// Returns false if it needs no work.
+    /// Returns false if the first packet that waits needs no work.
     fn complete_first(&mut self) -> bool {
+        if !self.completed.is_empty() {
+            return false;
+        }
         let Some(first) = self.backlog.pop_front_if(|packet| needs_work(packet)) else {
             return false;
         };
-        let Ok(()) = finish(first, &Capabilities::WIRE, &mut self.pool, &mut self.made) else {
+        match finish(first, &Capabilities::WIRE, &mut self.pool, &mut self.made) {
+            Ok(()) => self.completed.extend(self.made.drain(..)),
             // The packet is back in the pool.
-            self.lost.fetch_add(1, Relaxed);
-            return true;
-        };
-        for packet in self.made.drain(..).rev() {
-            self.backlog.push_front(packet);
+            Err(_) => {
+                self.lost.fetch_add(1, Relaxed);
+            }
         }
         true
+    }
+
+    /// Drops at most `count` packets that wait, oldest first, and counts them as lost.
+    fn lose(&mut self, count: usize) {
+        let count = count.min(self.waiting());
+        let oldest = self.completed.drain(..count.min(self.completed.len()));
+        let further = count - oldest.len();
+        oldest.chain(self.backlog.drain(..further)).for_each(|packet| self.pool.give(packet));
+        self.lost.fetch_add(count as u64, Relaxed);
+    }
+}
+
+impl<O> SharedTx<O> {
+    /// Returns the number of packets that wait.
+    fn waiting(&self) -> usize {
+        self.completed.len() + self.backlog.len()
     }
 }
 
 impl<O> Drop for SharedTx<O> {
     /// Counts the packets that still wait.
     fn drop(&mut self) {
-        self.lost.fetch_add(self.backlog.len() as u64, Relaxed);
+        self.lost.fetch_add(self.waiting() as u64, Relaxed);
     }
 }
 
 impl<O: SharedOutput> TxQueue for SharedTx<O> {
     fn tx(&mut self, packets: &[Packet]) -> usize {
-        self.send_backlog();
+        self.send_waiting();
         self.output.refresh();
         let mut taken = 0;
         while let Some(first) = packets.get(taken) {
@@ -204,11 +227,11 @@ impl<O: SharedOutput> TxQueue for SharedTx<O> {
     }
 
     fn flush(&mut self) {
-        self.send_backlog();
+        self.send_waiting();
     }
 
     fn is_pending(&self) -> bool {
-        !self.backlog.is_empty()
+        self.waiting() > 0
     }
 }
 

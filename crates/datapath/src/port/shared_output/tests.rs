@@ -1,6 +1,6 @@
 //! An output that refuses the work that it announces.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use parking_lot::Mutex;
 use shunt_pipeline::DatapathPort;
@@ -13,6 +13,8 @@ use crate::packet::virtio::VirtioHeader;
 struct FakeState {
     /// Set while another thread has the output.
     is_busy: AtomicBool,
+    /// Number of calls after which another thread has it; 0: no limit.
+    calls_until_busy: AtomicUsize,
     /// Set if the output takes nothing, not even complete packets.
     takes_nothing: AtomicBool,
     sent: Mutex<Vec<Vec<u8>>>,
@@ -32,6 +34,11 @@ impl SharedOutput for FakeOutput {
     ) -> (usize, OutputEnd) {
         if self.0.is_busy.load(Relaxed) {
             return (0, OutputEnd::Busy);
+        }
+        let calls = self.0.calls_until_busy.load(Relaxed);
+        if calls > 0 {
+            self.0.calls_until_busy.store(calls - 1, Relaxed);
+            self.0.is_busy.store(calls == 1, Relaxed);
         }
         let offered = packets.len();
         for (sent, packet) in packets.enumerate() {
@@ -138,6 +145,47 @@ fn work_of_waiting_packets_is_done_in_software() {
     assert_sent(&state);
     assert_eq!((lost.load(Relaxed), queue.pool.out()), (0, 0));
     packets.into_iter().for_each(|packet| pool.give(packet));
+}
+
+/// The output refuses the first packet that waits, and another thread has it when the segments are made.
+///
+/// They take the place of their packet, and leave before the others.
+#[test]
+fn segments_of_a_waiting_packet_take_its_place() {
+    let (state, mut queue, lost) = queue();
+    let mut pool = Pool::new();
+    let (long, last) = (tcp(&mut pool, 1900, 100), plain(&mut pool, 2));
+    state.is_busy.store(true, Relaxed);
+    for _ in 1..BACKLOG_MAX {
+        assert_eq!(queue.tx(std::slice::from_ref(&long)), 1);
+    }
+    assert_eq!(queue.tx(std::slice::from_ref(&last)), 1);
+    let capacity = queue.backlog.capacity();
+    for _ in 0..3 {
+        state.is_busy.store(false, Relaxed);
+        state.calls_until_busy.store(1, Relaxed);
+        queue.flush();
+        assert_eq!(queue.tx(std::slice::from_ref(&last)), 0);
+        assert_eq!(queue.tx_end(), TxEnd::Full);
+        assert!(queue.backlog.len() <= BACKLOG_MAX);
+        assert_eq!(queue.backlog.capacity(), capacity, "it does not grow");
+        // The segments are sent, and the next packet is refused.
+        state.is_busy.store(false, Relaxed);
+        state.calls_until_busy.store(1, Relaxed);
+        queue.flush();
+        assert!(queue.is_pending());
+        assert_eq!(queue.tx(std::slice::from_ref(&last)), 1, "one packet is sent");
+    }
+    state.is_busy.store(false, Relaxed);
+    queue.flush();
+    assert!(!queue.is_pending());
+    let sent = state.sent.lock();
+    let lengths = sent.iter().map(Vec::len);
+    let segments = (BACKLOG_MAX - 1) * 19;
+    assert!(lengths.eq(std::iter::repeat_n(154, segments).chain([60; 4])));
+    assert!(sent[..segments].iter().all(|frame| is_complete(frame)));
+    assert_eq!((lost.load(Relaxed), queue.pool.out()), (0, 0));
+    [long, last].into_iter().for_each(|packet| pool.give(packet));
 }
 
 #[test]
