@@ -204,7 +204,10 @@ async fn restore_port(
             Some(ReloadStep::RemovePort(name.clone()))
         }
         Err(error) => {
-            warn!(error = with_causes(&error), "port {name}: lost, its old options are refused too");
+            warn!(
+                error = with_causes(&error),
+                "port {name}: lost, its old options are refused too"
+            );
             None
         }
     }
@@ -451,6 +454,18 @@ fn words(settings: &[(&str, String)]) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
+/// Returns the changes of an open port.
+fn port_steps(old: &PortOptions, new: &PortOptions) -> impl Iterator<Item = ReloadStep> {
+    let steps = [
+        (!old.has_vlans_of(new)).then(|| ReloadStep::SetVlans(new.clone())),
+        (old.ingress_policing() != new.ingress_policing())
+            .then(|| ReloadStep::SetPolicing(new.clone())),
+        (old.qos != new.qos).then(|| ReloadStep::SetQos(new.clone())),
+        (old.mtu != new.mtu).then(|| ReloadStep::SetMtu(new.clone())),
+    ];
+    steps.into_iter().flatten()
+}
+
 /// Returns the steps from one configuration to another.
 ///
 /// Removals come first, so that names, numbers and devices are free for what is added.
@@ -506,18 +521,7 @@ fn plan(before: &Config, after: &Config) -> ReloadPlan {
             let (bridge, port) = (bridge.name.clone(), port.clone());
             plan.steps.push(ReloadStep::AddPort { bridge, port });
         } else if let Some((_, old)) = old_ports.get(port.name.as_str()) {
-            if !old.has_vlans_of(port) {
-                plan.steps.push(ReloadStep::SetVlans(port.clone()));
-            }
-            if old.ingress_policing() != port.ingress_policing() {
-                plan.steps.push(ReloadStep::SetPolicing(port.clone()));
-            }
-            if old.qos != port.qos {
-                plan.steps.push(ReloadStep::SetQos(port.clone()));
-            }
-            if old.mtu != port.mtu {
-                plan.steps.push(ReloadStep::SetMtu(port.clone()));
-            }
+            plan.steps.extend(port_steps(old, port));
         }
     }
     let without_bridges = |config: &Config| Config { bridges: Vec::new(), ..config.clone() };

@@ -83,7 +83,8 @@ fn loops_are_refused() {
             ("lo", "type=system", "the loopback device returns every frame"),
             ("p1", "type=patch options:peer=p1", "is the port itself"),
         ] {
-            let added = bench.vsctl(&format!("add-port br0 {name} -- set interface {name} {options}"));
+            let added =
+                bench.vsctl(&format!("add-port br0 {name} -- set interface {name} {options}"));
             let message = String::from_utf8_lossy(&added.stderr);
             assert!(message.contains(reason), "{message}");
             assert_eq!(bench.done(&format!("get interface {name} ofport")), "-1");

@@ -246,7 +246,7 @@ impl Switch {
         port: u32,
         bridge: BridgeId,
         number: PortNo,
-        policer: Option<Arc<IngressPolicer>>,
+        policer: Option<&Arc<IngressPolicer>>,
     ) {
         let threads = u16::try_from(self.threads.len()).unwrap();
         let (mut near, mut far) = pair(threads, u64::from(port) * 2);
@@ -271,7 +271,7 @@ impl Switch {
         bridge: BridgeId,
         number: PortNo,
         opened: &mut dyn Port,
-        policer: Option<Arc<IngressPolicer>>,
+        policer: Option<&Arc<IngressPolicer>>,
     ) {
         let threads = u16::try_from(self.threads.len()).unwrap();
         let capabilities = opened.capabilities();
@@ -294,7 +294,7 @@ impl Switch {
             };
             control.send(Command::AddPort(Box::new(added))).unwrap();
             if let Some(queue) = queue {
-                let (queue, policer) = (Box::new(DoorbellRx { queue, doorbell }), policer.clone());
+                let (queue, policer) = (Box::new(DoorbellRx { queue, doorbell }), policer.cloned());
                 let receiver =
                     ThreadReceiver { port, bridge, number, queue, traffic: own, policer };
                 control.send(Command::AddReceiver(Box::new(receiver))).unwrap();

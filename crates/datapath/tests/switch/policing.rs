@@ -90,7 +90,7 @@ fn a_receive_queue_comes_with_its_limit() {
     let limits = IngressPolicing { kbps: 8, burst_kb: 8, ..Default::default() };
     let policer = IngressPolicer::new(limits, switch.now).map(Arc::new);
     for (policer, expected) in [(policer, 10), (None, 40)] {
-        switch.add_policed_port(1, BRIDGE, PortNo::new(1), policer);
+        switch.add_policed_port(1, BRIDGE, PortNo::new(1), policer.as_ref());
         switch.settle();
         assert_eq!(passed(&mut switch, 0, 1, 40), expected);
     }

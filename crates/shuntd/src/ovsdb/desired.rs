@@ -268,8 +268,7 @@ impl DesiredBridges {
         let mtu = u32::try_from(request).ok().filter(|mtu| range.contains(mtu));
         mtu.unwrap_or_else(|| {
             let (min, max) = (range.start(), range.end());
-            let reason =
-                format!("mtu_request {request} has no effect: it must be {min} to {max}");
+            let reason = format!("mtu_request {request} has no effect: it must be {min} to {max}");
             self.refused_settings.insert(interface.uuid(), reason);
             0
         })
@@ -356,8 +355,7 @@ fn port_options(
     let vlan = |id: i64| u16::try_from(id).ok();
     let tag = port.integer("tag").and_then(vlan);
     let trunks = port.integers("trunks").filter_map(vlan);
-    let is_access =
-        vlan_mode == Some(PortVlanMode::Access) || vlan_mode.is_none() && tag.is_some();
+    let is_access = vlan_mode == Some(PortVlanMode::Access) || vlan_mode.is_none() && tag.is_some();
     Ok(PortOptions {
         name: interface.string("name").unwrap_or_default().to_owned(),
         number: unsigned(interface.integer("ofport_request")),

@@ -69,8 +69,13 @@ impl PortOptions {
                 return Err(ConfigError::at(setting, SwitchError::Range { setting, value, range }));
             }
         }
-        let problems =
-            [self.vlan_problem(), self.policing_problem(), self.qos_problem(), self.problem()];
+        let problems = [
+            self.vlan_problem(),
+            self.policing_problem(),
+            self.qos_problem(),
+            self.wrong_value(),
+            self.problem(),
+        ];
         let Some((field, problem)) = problems.into_iter().flatten().next() else {
             return Ok(());
         };
@@ -86,6 +91,34 @@ impl PortOptions {
             PortVlanMode::Access if !self.trunks.is_empty() => {
                 Some(("trunks", "an `access` port has no `trunks`: its VLAN is `tag`"))
             }
+            _ => None,
+        }
+    }
+
+    /// Returns the first field that lacks a value, or has one that cannot work.
+    fn wrong_value(&self) -> Option<(&'static str, &'static str)> {
+        match self.kind {
+            PortType::Patch if self.peer.is_empty() => {
+                Some(("peer", "a patch port needs `peer`, the port at its other end"))
+            }
+            PortType::Patch if self.peer == self.name => {
+                Some(("peer", "`peer` is the port itself: name another patch port"))
+            }
+            PortType::AfPacket | PortType::AfXdp if self.device() == LOOPBACK => Some((
+                "device",
+                "the loopback device returns every frame that it gets: use another device",
+            )),
+            PortType::Pcap if self.rx.as_os_str().is_empty() && self.tx.as_os_str().is_empty() => {
+                Some(("rx", "a pcap port needs `rx`, `tx` or both: capture files"))
+            }
+            PortType::VhostUser if !self.path.is_absolute() => Some((
+                "path",
+                "a vhost_user port needs `path`, the absolute path of the socket of its virtual machine",
+            )),
+            PortType::Dpdk if self.devargs.is_empty() => Some((
+                "devargs",
+                "a dpdk port needs `devargs`: a driver with a number, such as net_null0, or a PCI address, such as 0000:01:00.0",
+            )),
             _ => None,
         }
     }
@@ -112,35 +145,7 @@ impl PortOptions {
             ("devargs", !self.devargs.is_empty()),
             ("queues", self.queues > 0),
         ];
-        let has = |field| given.contains(&(field, true));
         let (known, excess): (&[&str], _) = match self.kind {
-            PortType::Patch if !has("peer") => {
-                return Some(("peer", "a patch port needs `peer`, the port at its other end"));
-            }
-            PortType::Patch if self.peer == self.name => {
-                return Some(("peer", "`peer` is the port itself: name another patch port"));
-            }
-            PortType::AfPacket | PortType::AfXdp if self.device() == LOOPBACK => {
-                return Some((
-                    "device",
-                    "the loopback device returns every frame that it gets: use another device",
-                ));
-            }
-            PortType::Pcap if !has("rx") && !has("tx") => {
-                return Some(("rx", "a pcap port needs `rx`, `tx` or both: capture files"));
-            }
-            PortType::VhostUser if !self.path.is_absolute() => {
-                return Some((
-                    "path",
-                    "a vhost_user port needs `path`, the absolute path of the socket of its virtual machine",
-                ));
-            }
-            PortType::Dpdk if !has("devargs") => {
-                return Some((
-                    "devargs",
-                    "a dpdk port needs `devargs`: a driver with a number, such as net_null0, or a PCI address, such as 0000:01:00.0",
-                ));
-            }
             PortType::Patch => (&["peer"], "a patch port has no key but `peer`"),
             PortType::Pcap => {
                 (&["rx", "tx"], "a pcap port has no keys but `rx`, `tx` and `repeat`")
