@@ -1,6 +1,7 @@
 //! Buffers: none is lost with a closed device, and a pool without any recovers.
 
 use std::{
+    io::{self, Write as _},
     sync::{
         Barrier,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -8,6 +9,7 @@ use std::{
     thread,
 };
 
+use nix::sched::{CloneFlags, unshare};
 use shunt_dpdk::{
     BurstEnd, DeviceCounters, DeviceSettings, DpdkDevice, DpdkError, DpdkSender, FrameOffload,
 };
@@ -63,6 +65,31 @@ fn refused_frames_are_no_losses_of_the_device() {
     let found = device.driver_counters().into_iter().find(|(name, _)| name == "tx_good_packets");
     assert_eq!(found, Some(("tx_good_packets".to_owned(), sent_packets)));
     assert_eq!(receive_all(&mut queues.receivers[0]).len(), sent);
+}
+
+/// `net_tap` counts a frame that it refuses as an error, here one that is longer than its MTU.
+///
+/// The sender has counted the frame, so the device has no loss.
+#[test]
+fn frames_that_a_tap_refuses_are_no_losses_of_it() {
+    // Started before, so that no thread of DPDK is in the namespace.
+    eal();
+    // The device is in a network namespace of a thread, and ends with it.
+    thread::scope(|scope| scope.spawn(refuse_a_frame).join().unwrap());
+}
+
+fn refuse_a_frame() {
+    if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
+        // A macro would write to the output of the test, which nobody reads.
+        let _ = writeln!(io::stderr(), "SKIPPED: a TAP device in a namespace: {error}");
+        return;
+    }
+    let (device, mut queues) = start("net_tap20,iface=shunt-tap20", ONE_THREAD);
+    assert_eq!(send(&mut queues.senders[0], 1, 60), (1, BurstEnd::All));
+    assert_eq!(send(&mut queues.senders[0], 1, 2000), (0, BurstEnd::Full));
+    let found = device.driver_counters().into_iter().find(|(name, _)| name == "tx_errors");
+    assert_eq!(found, Some(("tx_errors".to_owned(), 1)));
+    assert_eq!(device.counters(), DeviceCounters::default());
 }
 
 /// The device stays open until the thread that polls it drops its queue.
