@@ -122,6 +122,9 @@ fn a_refused_start_can_be_repeated() {
     let low = device.start(DeviceSettings { mtu: Some(min - 1), ..ONE_THREAD });
     let device_name = "net_null21".to_owned();
     let range = DpdkError::MtuRange { device: device_name, mtu: min - 1, min, max };
+    let (mtu, text) = (min - 1, range.to_string());
+    let takes = format!("DPDK device net_null21 takes {min} to {max} bytes");
+    assert_eq!(text, format!("mtu {mtu} is refused: {takes}"));
     assert_eq!(low.map(drop), Err(range));
     assert!(!device.is_removed(), "it is still open");
     let queues = device.start(ONE_THREAD).unwrap();
