@@ -19,7 +19,7 @@ const DRIVERS: [&str; 7] = ["null", "pcap", "ring", "tap", "af_packet", "vhost",
 /// The oldest release of libdpdk that compiles.
 const OLDEST: &str = "22.11";
 
-/// Installs what code with DPDK is compiled with, if it is missing and this is permitted.
+/// Installs the headers and libraries of DPDK if permitted.
 ///
 /// No driver is needed: DPDK loads them at run time.
 ///

@@ -27,12 +27,12 @@ pub(crate) fn run_all(on_missing: OnMissing) -> Result<(), TaskError> {
     })
 }
 
-/// What lint does where libdpdk cannot be installed.
+/// The result of lint where libdpdk cannot be installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnMissing {
-    /// It leaves out the code behind the feature `dpdk`, with a message.
+    /// Lint leaves out the code behind the feature `dpdk`, with a message.
     Skip,
-    /// It fails.
+    /// Lint fails.
     Fail,
 }
 

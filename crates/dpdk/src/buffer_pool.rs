@@ -62,7 +62,7 @@ impl PoolLease {
     /// Takes a pool that is not in use, or creates one.
     ///
     /// A pool that misses many buffers is only taken if there is no memory for another, and if it has a
-    /// buffer for each slot: a device would not start with fewer, or would receive nothing.
+    /// buffer for each slot. A device would not start with fewer, or would receive nothing.
     pub(crate) fn take(started: Started, shape: PoolShape) -> Result<Self, DpdkErrno> {
         let nearly_all = shape.count - shape.count / MISSING_ONE_IN;
         let Some((lease, free)) = Self::take_fullest(shape) else {
@@ -95,7 +95,9 @@ impl PoolLease {
         }
     }
 
-    /// Takes the pool with most free buffers that is not in use; returns also their number.
+    /// Takes the pool with most free buffers that is not in use.
+    ///
+    /// Also returns the number of its free buffers.
     fn take_fullest(shape: PoolShape) -> Option<(Self, u32)> {
         let mut idle = IDLE.lock();
         let own = idle.iter().enumerate().filter(|(_, (found, _))| *found == shape);

@@ -250,7 +250,9 @@ mod tests {
         assert_eq!(own, "--no-telemetry -m 256 -l0 --in-memory --allow=0000:01:00.0");
     }
 
-    /// DPDK leaves files only with `--legacy-mem`, which gets neither `--in-memory` nor `--no-shconf`.
+    /// DPDK leaves files only with `--legacy-mem`.
+    ///
+    /// It gets neither `--in-memory` nor `--no-shconf` then.
     #[test]
     fn own_arguments_for_memory_agree_with_huge_pages() {
         use HugePages::{Auto, Off, Required};

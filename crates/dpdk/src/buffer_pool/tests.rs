@@ -45,7 +45,9 @@ fn a_pool_has_a_buffer_for_every_slot_and_cache() {
     assert_eq!(PoolShape::of(u32::MAX, u16::MAX, 0, 0).count, u32::MAX);
 }
 
-/// Rings are closed while they are full: all buffers come back, and no round needs another pool.
+/// Rings are closed while they are full.
+///
+/// All buffers come back, and no round needs another pool.
 #[test]
 fn one_pool_serves_rings_that_close_full() {
     // Two queues of 1024 slots for each direction, and the caches of the threads.

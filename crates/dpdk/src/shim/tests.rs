@@ -29,9 +29,9 @@ fn remove(name: &CStr) {
     assert_eq!(result, 0);
 }
 
-/// A device stays removed until it is closed, also if it was removed before its start.
+/// A device stays removed until it is closed.
 ///
-/// A later one of its name is there again, before its start too.
+/// It may be removed before its start. A later one of its name is there again, before its start too.
 #[test]
 fn a_reported_removal_is_noticed() {
     let options = EalOptions { huge_pages: HugePages::Off, ..EalOptions::default() };

@@ -67,9 +67,9 @@ fn refused_frames_are_no_losses_of_the_device() {
     assert_eq!(receive_all(&mut queues.receivers[0]).len(), sent);
 }
 
-/// `net_tap` counts a frame that it refuses as an error, here one that is longer than its MTU.
+/// `net_tap` counts a frame that it refuses as an error.
 ///
-/// The sender has counted the frame, so the device has no loss.
+/// It refuses one that is longer than its MTU. The sender has counted the frame, so the device has no loss.
 #[test]
 fn frames_that_a_tap_refuses_are_no_losses_of_it() {
     // Started before, so that no thread of DPDK is in the namespace.

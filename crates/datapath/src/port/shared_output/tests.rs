@@ -147,9 +147,10 @@ fn work_of_waiting_packets_is_done_in_software() {
     packets.into_iter().for_each(|packet| pool.give(packet));
 }
 
-/// The output refuses the first packet that waits, and another thread has it when the segments are made.
+/// The output refuses the first packet that waits.
 ///
-/// They take the place of their packet, and leave before the others.
+/// Another thread has the output when the segments are made. They take the place of their packet, and
+/// leave before the others.
 #[test]
 fn segments_of_a_waiting_packet_take_its_place() {
     let (state, mut queue, lost) = queue();
