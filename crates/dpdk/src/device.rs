@@ -287,7 +287,7 @@ impl DpdkDevice {
         (u32::from(self.mtu()) + FRAME_OVERHEAD) as usize
     }
 
-    /// Returns the counters of the driver that are not 0, by the names that it gives them.
+    /// Returns the counters of the driver that are not 0, by their names.
     ///
     /// DPDK calls them extended statistics. Empty if the driver returns none.
     #[must_use]

@@ -76,7 +76,9 @@ pub trait Port: Send {
     /// Returns the counters of the device, which packet threads do not count.
     fn counters(&self) -> PortCounters;
 
-    /// Returns further counters of the device that are not 0, by the names that its driver gives them.
+    /// Returns further counters of the device that are not 0.
+    ///
+    /// Their names are those of its driver.
     fn driver_counters(&self) -> Vec<(String, u64)> {
         Vec::new()
     }

@@ -140,7 +140,7 @@ impl MirrorTable {
         std::iter::from_fn(next).flatten().map(|mirror| mirror.hit.clone()).collect()
     }
 
-    /// Returns the mirrors that do not copy a packet again, after `hits` have copied it.
+    /// Returns the mirrors that copy no packet that `hits` have copied.
     ///
     /// These are the mirrors of `hits` that this version has, and those with the same output.
     pub(crate) fn done_after(&self, hits: &[MirrorHit]) -> MirrorSet {

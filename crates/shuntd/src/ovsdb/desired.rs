@@ -261,7 +261,9 @@ impl DesiredBridges {
         Some(DesiredPort { options, last_number, interface: interface.uuid() })
     }
 
-    /// Returns the requested MTU, or notes that it is wrong and returns 0: the port stays.
+    /// Returns the requested MTU.
+    ///
+    /// Notes a wrong one and returns 0, so that the port stays.
     fn mtu(&mut self, interface: RowView<'_>) -> u32 {
         let Some(request) = interface.integer("mtu_request") else { return 0 };
         let range = PortOptions::MTUS;

@@ -53,7 +53,9 @@ pub(crate) enum OpenPolicy {
 /// Fills the tables of a new bridge, by its name.
 pub(crate) type TableFiller<'a> = dyn FnMut(&str) + Send + 'a;
 
-/// The result of adding a port to its bridge. Its OpenFlow server does not know it yet.
+/// The result of adding a port to its bridge.
+///
+/// The OpenFlow server of the bridge does not know the port yet.
 struct PortInsertion {
     bridge: BridgeId,
     number: PortNo,
@@ -430,7 +432,9 @@ impl Structure {
         Ok(())
     }
 
-    /// Closes a port and removes it from its bridge. Returns what the controllers are to be told.
+    /// Closes a port and removes it from its bridge.
+    ///
+    /// Returns what the controllers are to be told.
     async fn take_port_out(&self, name: &str) -> Result<ControlEvent, SwitchError> {
         self.ports.remove(name).await?;
         let (id, datapath, last) = {

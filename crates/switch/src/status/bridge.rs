@@ -164,7 +164,9 @@ pub struct BridgePortStatus {
     pub tx_dropped: u64,
     /// The dropped frames and packets by reason; reasons with count 0 are omitted.
     pub drops: Vec<PortDrops>,
-    /// Further counters of the device that are not 0, by the names that its driver gives them.
+    /// Further counters of the device that are not 0.
+    ///
+    /// Their names are those of its driver.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub driver_counters: BTreeMap<String, u64>,
 }
