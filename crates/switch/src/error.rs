@@ -142,17 +142,46 @@ pub enum SwitchError {
         known: String,
     },
     /// A disabled member of a bond cannot be active.
-    #[error("bond {bond}: member {member} is disabled: it cannot be active")]
+    #[error(
+        "bond {bond}: member {member} is disabled: it cannot be active; enable it with \
+         bond/enable-member, or choose another"
+    )]
     MemberDisabled {
         /// The bond.
         bond: String,
         /// The member.
         member: String,
     },
-    /// A bridge, port or bond has the name of a new bond.
+    /// A member of a bond has no open port.
     #[error(
-        "bond {bond}: bridge {bridge} has this name, or a port or bond with it: choose another"
+        "bond {bond}: member {member} has no port that is open: add the port, or enable its device"
     )]
+    MemberWithoutPort {
+        /// The bond.
+        bond: String,
+        /// The member.
+        member: String,
+    },
+    /// A member of a bond without a link cannot be enabled.
+    #[error("bond {bond}: the link of member {member} is down: it cannot be enabled")]
+    MemberWithoutLink {
+        /// The bond.
+        bond: String,
+        /// The member.
+        member: String,
+    },
+    /// A port of another bridge is a member of a bond.
+    #[error("bond {bond}: member {member} is a port of bridge {bridge}: remove it there first")]
+    MemberElsewhere {
+        /// The bond.
+        bond: String,
+        /// The member.
+        member: String,
+        /// The bridge of the port.
+        bridge: String,
+    },
+    /// A port or bond has the name of a new bond.
+    #[error("bond {bond}: bridge {bridge} has a port or bond with this name: choose another name")]
     BondNameTaken {
         /// The bond.
         bond: String,

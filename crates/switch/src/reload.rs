@@ -7,6 +7,8 @@
 //! A start with a saved state compares the configuration file in the same way with the file of the
 //! last run (`resumed`).
 
+mod bonds;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
@@ -16,6 +18,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use tracing::warn;
 
+use self::bonds::{kept_bonds, removals_of_bonds, setting_of_bonds};
 use crate::{
     config::{BondOptions, BridgeOptions, Config, MirrorOptions, PortOptions, setting},
     control::structure::{OpenPolicy, Structure, TableFiller},
@@ -163,14 +166,26 @@ pub(crate) async fn reload(
         ..ReloadReport::default()
     };
     let before_steps = structure.running_config();
+    let mut without_bond = BTreeSet::new();
     for step in steps {
         let done = step.description();
+        if let ReloadStep::AddPort { port, .. } = &step
+            && without_bond.contains(&port.name)
+        {
+            // As a port of its own it would close a loop with the other members.
+            report.refused.push(format!("{done}: its bond was refused"));
+            report.refused_steps.push(step);
+            continue;
+        }
         match step.clone().run(structure, fill).await {
             Ok(None) => report.applied.push(done),
             Ok(Some(trouble)) => report.applied.push(format!("{done}, but down: {trouble}")),
             // The configurations are compared only after a step was refused.
             Err(_) if step.is_done(&structure.running_config()) => {}
             Err(error) => {
+                if let ReloadStep::SetBonds { bonds, .. } = &step {
+                    without_bond.extend(bonds.iter().flat_map(|bond| bond.members.clone()));
+                }
                 report.refused.push(format!("{done}: {}", with_causes(&error)));
                 let removal = restore_port(&step, structure, &before_steps).await;
                 report.refused_steps.push(step);
@@ -384,7 +399,7 @@ impl ReloadStep {
                 let old = before.bridges.iter().find(|own| own.name == *bridge);
                 let own = config.bridges.iter_mut().find(|own| own.name == *bridge);
                 if let (Some(old), Some(own)) = (old, own) {
-                    own.bonds.clone_from(&old.bonds);
+                    own.bonds = kept_bonds(&old.bonds, &own.bonds);
                 }
             }
             Self::RemoveMirror { bridge, name }
@@ -485,6 +500,7 @@ fn plan(before: &Config, after: &Config) -> ReloadPlan {
     for name in old.keys().filter(|name| !new.contains_key(*name)) {
         plan.steps.push(ReloadStep::RemoveBridge((*name).to_owned()));
     }
+    plan.steps.extend(removals_of_bonds(&old, &new));
     for (name, bridge) in &new {
         match old.get(name) {
             // A port that cannot be opened must not prevent the bridge.
@@ -493,7 +509,7 @@ fn plan(before: &Config, after: &Config) -> ReloadPlan {
                 plan.steps.push(ReloadStep::AddBridge(empty));
             }
             Some(old) => {
-                plan.steps.extend(bond_step(name, &old.bonds, &bridge.bonds));
+                plan.steps.extend(setting_of_bonds(name, &old.bonds, &bridge.bonds));
                 plan.steps.extend(mirror_steps(name, &old.mirrors, &bridge.mirrors));
                 let without_lists = |own: &BridgeOptions| BridgeOptions {
                     ports: Vec::new(),
@@ -533,12 +549,6 @@ fn plan(before: &Config, after: &Config) -> ReloadPlan {
         plan.steps.push(ReloadStep::Set(settings));
     }
     plan
-}
-
-/// Returns the step from the bonds of a bridge to others.
-fn bond_step(bridge: &str, old: &[BondOptions], new: &[BondOptions]) -> Option<ReloadStep> {
-    let set = || ReloadStep::SetBonds { bridge: bridge.to_owned(), bonds: new.to_vec() };
-    (old != new).then(set)
 }
 
 /// Returns the steps from the mirrors of a bridge to others.

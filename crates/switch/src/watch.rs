@@ -126,7 +126,12 @@ async fn watch_bonds(control: &ControlPlane) {
         let structure = control.structure().await;
         bridges.publish_ports();
         drop(structure);
-        for (bridge, bond) in bridges.moved_bonds().take() {
+        let moved = bridges.moved_bonds().take();
+        if !moved.is_empty() {
+            // A thread with the old version would learn from a copy that the network sends back.
+            plane.adopted_newest().await;
+        }
+        for (bridge, bond) in moved {
             send_learning_packets(plane, bridge, &bond).await;
         }
     }

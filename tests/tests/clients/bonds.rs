@@ -70,6 +70,26 @@ fn pings_survive_a_lost_link(daemon: &Daemon, hosts: &Hosts) {
     assert!(hosts.reaches(), "{}", show(daemon));
 }
 
+/// Checks that a bond that the switch refuses leaves another one as it is.
+fn a_refused_bond_has_no_ports(bench: &Bench, daemon: &Daemon, hosts: &Hosts) {
+    let ports = "-- set interface n1 type=null -- set interface n2 type=null";
+    let arguments = format!("--no-wait add-bond br0 n1 n1 n2 {ports}");
+    bench.done(&arguments);
+    for name in ["n1", "n2"] {
+        let error = || bench.done(&format!("get interface {name} error"));
+        let is_named = || error().contains("bond n1: a member has the same name");
+        assert!(until(is_named), "{}", error());
+    }
+    assert!(!show(daemon).contains("n2"), "{}", show(daemon));
+    assert!(bond_line(daemon).contains("bond0"), "{}", show(daemon));
+    assert!(hosts.reaches(), "{}", show(daemon));
+    bench.done("del-port br0 n1");
+    // No device has the name of a bond, so it may be long.
+    bench.done(&format!("add-bond br0 bond-mgmt-uplink n1 n2 {ports}"));
+    assert!(until(|| show(daemon).contains("bond bond-mgmt-uplink (")), "{}", show(daemon));
+    bench.done("del-port br0 bond-mgmt-uplink");
+}
+
 #[test]
 fn vsctl_adds_a_bond_that_survives_a_lost_link() {
     for bench in Bench::both("bond") {
@@ -108,6 +128,18 @@ fn vsctl_adds_a_bond_that_survives_a_lost_link() {
         );
         bench.done("set port bond0 bond_mode=active-backup");
         assert!(until(|| hosts.reaches()), "{}", show(&daemon));
+        a_refused_bond_has_no_ports(&bench, &daemon, &hosts);
+        // The delay is for links, not for a device that has vanished.
+        bench.done("set port bond0 bond_downdelay=600000");
+        assert!(until(|| active() == address("p2")), "{}", active());
+        bench.namespace.run("ip", &["link", "del", "p2"]);
+        assert!(until(|| bond_line(&daemon).contains("p1 active")), "{}", show(&daemon));
+        // A Linux bridge takes another address when it loses a port.
+        hosts.host.run("ip", &["neigh", "flush", "all"]);
+        assert!(until(|| hosts.reaches()), "{}", show(&daemon));
+        let refused = daemon.ovs_appctl(&["bond/enable-member", "bond0", "p2"]);
+        let reason = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(reason.contains("member p2 has no port that is open"), "{reason}");
         bench.done("del-port br0 bond0");
         assert!(until(|| bond_line(&daemon).is_empty()), "{}", show(&daemon));
     }
@@ -143,7 +175,14 @@ fn shuntctl_adds_and_deletes_bonds() {
     let refused = daemon.shuntctl(&["add-bond", "br0", "p3", "members=p1,p2"]);
     let reason = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(reason.contains("bond p3"), "{reason}");
+    done(&["add-br", "br1"]);
+    let refused = daemon.shuntctl(&["add-bond", "br1", "bond1", "members=p1,p9"]);
+    let reason = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(reason.contains("bond bond1: member p1 is a port of bridge br0"), "{reason}");
     done(&["add-bond", "br0", "bond0", "members=p1,p2", "primary=p1", "downdelay_ms=50"]);
+    let refused = daemon.ovs_appctl(&["bond/enable-member", "bond0", "p2"]);
+    let reason = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(reason.contains("the link of member p2 is down"), "{reason}");
     assert_eq!(bond_line(&daemon), "bond bond0 (active-backup: p1 active, p2 disabled)");
     hosts.set_link("x2", "up");
     hosts.set_link("x1", "down");

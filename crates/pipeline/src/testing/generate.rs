@@ -183,6 +183,11 @@ pub fn change_of(object: Object) -> Option<BoxedStrategy<Op>> {
     groups::change_of(object)
 }
 
+/// Ports of a bridge, most of them members of bonds.
+pub fn bonded_ports(id: BridgeId) -> impl Strategy<Value = Vec<PortInfo>> {
+    ports(id).prop_flat_map(bond::bonded)
+}
+
 /// The ports of a bridge: 1 to 3 and LOCAL of the datapath, and one or two patches.
 ///
 /// Their settings vary.
@@ -216,7 +221,7 @@ pub fn ports(id: BridgeId) -> impl Strategy<Value = Vec<PortInfo>> {
     (1u32..=4).prop_flat_map(move |last| {
         let numbers = (1..=last.max(3)).chain((last > 3).then_some(5));
         let ports = numbers.chain([PortNo::LOCAL.number()]).map(port).collect::<Vec<_>>();
-        ports.prop_flat_map(groups::with_links).prop_flat_map(bond::bonded)
+        ports.prop_flat_map(groups::with_links).prop_flat_map(bond::few_bonded)
     })
 }
 

@@ -139,7 +139,8 @@ pub(super) enum Command {
     /// `add-bond br0 bond0 members=eth0,eth1`,
     /// `add-bond br0 bond0 members=eth0,eth1 primary=eth0 updelay_ms=1000`.
     ///
-    /// One member is active. Another one replaces it when it loses its link. `show` lists bonds.
+    /// Add the bond before its ports: without it they close a loop. One member is active. Another
+    /// one replaces it when it loses its link. `show` lists bonds.
     AddBond {
         /// Name of the bridge.
         bridge: String,
@@ -153,6 +154,8 @@ pub(super) enum Command {
         settings: Vec<String>,
     },
     /// Delete a bond; its members stay as ports.
+    ///
+    /// Remove or disable all members but one before: without the bond they close a loop.
     DelBond {
         /// Name of the bridge.
         bridge: String,

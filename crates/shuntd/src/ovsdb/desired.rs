@@ -9,6 +9,7 @@ use shunt_ovsdb::{DatabaseSnapshot, RowView, value::RowUuid};
 use shunt_switch::{
     ControllerEndpoint, EndpointError,
     config::{BridgeOptions, LocalPort, PortOptions, PortType, PortVlanMode, SocketMode},
+    with_causes,
 };
 
 use super::{
@@ -143,7 +144,31 @@ impl DesiredBridges {
         if let (Some(local), Some(reason)) = (bridge.local, wrong_mac) {
             self.refused_settings.insert(local, reason);
         }
+        self.refuse_wrong_bonds(&mut bridge);
         self.bridges.insert(name.to_owned(), bridge);
+    }
+
+    /// Leaves out bonds that the switch refuses, with their members.
+    ///
+    /// Members without their bond would be ports of their own, and close a loop.
+    fn refuse_wrong_bonds(&mut self, bridge: &mut DesiredBridge) {
+        for bond in std::mem::take(&mut bridge.options.bonds) {
+            let members = bond.members.clone();
+            bridge.options.bonds.push(bond);
+            let ports = bridge.ports.values().map(|port| port.options.clone()).collect();
+            let whole = BridgeOptions { ports, ..bridge.options.clone() };
+            if let Err(error) = whole.check_bonds() {
+                bridge.options.bonds.pop();
+                let kept = |name: &&String| {
+                    !bridge.options.bonds.iter().any(|bond| bond.members.contains(name))
+                };
+                let members = members.iter().filter(kept);
+                let rows: Vec<_> = members.filter_map(|name| bridge.ports.remove(name)).collect();
+                let reason = with_causes(&*error.problem);
+                let rows = rows.into_iter().map(|port| (port.interface, reason.clone()));
+                self.refused_interfaces.extend(rows);
+            }
+        }
     }
 
     /// Adds the controllers of a bridge, each in the form in which the switch shows it.

@@ -11,7 +11,7 @@ use std::{
 use shunt_ovsdb::value::RowUuid;
 use shunt_switch::{
     Switch, SwitchError,
-    config::{BridgeOptions, PortOptions, SflowOptions},
+    config::{BondOptions, BridgeOptions, PortOptions, SflowOptions},
     with_causes,
 };
 use tracing::{info, warn};
@@ -101,6 +101,7 @@ impl Reconciler {
         for (name, bridge) in &desired.bridges {
             if let Some(applied) = self.applied.get_mut(name) {
                 remove_ports(&self.switch, applied, bridge, &mut errors).await;
+                remove_bonds(&self.switch, bridge).await;
             }
         }
         for (name, bridge) in &desired.bridges {
@@ -114,9 +115,10 @@ impl Reconciler {
             };
             set_normal_rule(&self.switch, applied, bridge).await;
             set_bridge(&self.switch, applied, bridge, &mut errors).await;
-            set_bonds(&self.switch, bridge, &mut errors).await;
+            let refused = set_bonds(&self.switch, bridge).await;
+            remove_members(&self.switch, applied, bridge, &refused, &mut errors).await;
             set_ports(&self.switch, applied, bridge, &mut errors).await;
-            add_ports(&self.switch, applied, bridge, &mut errors).await;
+            add_ports(&self.switch, applied, bridge, &refused, &mut errors).await;
             if let Err(error) = set_mirrors(&self.switch, bridge).await {
                 let rows = bridge.mirrors.values().copied();
                 mirror_errors.extend(rows.map(|row| (row, with_causes(&error))));
@@ -300,17 +302,71 @@ async fn set_bridge(
     }
 }
 
-/// Sets the bonds, also those that another client has changed.
-async fn set_bonds(switch: &Switch, bridge: &DesiredBridge, errors: &mut ApplyErrors) {
+/// The members of bonds that the switch refused, with the reasons.
+type RefusedMembers = BTreeMap<String, String>;
+
+/// Removes bonds that the bridge has no more: another bridge may get them.
+async fn remove_bonds(switch: &Switch, bridge: &DesiredBridge) {
     let new = &bridge.options;
     let Some(old) = running_bridge(switch, &new.name) else { return };
-    if old.bonds == new.bonds {
+    let stays = |own: &&BondOptions| new.bonds.iter().any(|bond| bond.name == own.name);
+    let kept: Vec<_> = old.bonds.iter().filter(stays).cloned().collect();
+    if kept == old.bonds {
         return;
     }
-    if let Err(error) = switch.set_bonds(&new.name, new.bonds.clone()).await {
-        let members = new.bonds.iter().flat_map(|bond| &bond.members);
-        let rows = members.filter_map(|name| bridge.ports.get(name)).map(|port| port.interface);
-        errors.settings.extend(rows.map(|row| (row, with_causes(&error))));
+    if let Err(error) = switch.set_bonds(&new.name, kept).await {
+        warn!(error = with_causes(&error), "bridge {}: cannot remove bonds, retrying", new.name);
+    }
+}
+
+/// Sets the bonds, also those that another client has changed.
+///
+/// If one is refused, the others are set nevertheless.
+async fn set_bonds(switch: &Switch, bridge: &DesiredBridge) -> RefusedMembers {
+    let new = &bridge.options;
+    let mut refused = RefusedMembers::new();
+    let Some(old) = running_bridge(switch, &new.name).filter(|old| old.bonds != new.bonds) else {
+        return refused;
+    };
+    if switch.set_bonds(&new.name, new.bonds.clone()).await.is_ok() {
+        return refused;
+    }
+    let mut kept = old.bonds;
+    for bond in &new.bonds {
+        let mut tried = kept.clone();
+        tried.retain(|own| own.name != bond.name);
+        tried.push(bond.clone());
+        match switch.set_bonds(&new.name, tried.clone()).await {
+            Ok(()) => kept = tried,
+            Err(error) => {
+                let reason = with_causes(&error);
+                refused.extend(bond.members.iter().map(|name| (name.clone(), reason.clone())));
+            }
+        }
+    }
+    refused.retain(|name, _| !kept.iter().any(|bond| bond.members.contains(name)));
+    refused
+}
+
+/// Removes the members of refused bonds.
+///
+/// As ports of their own they would close a loop.
+async fn remove_members(
+    switch: &Switch,
+    applied: &mut AppliedBridge,
+    bridge: &DesiredBridge,
+    refused: &RefusedMembers,
+    errors: &mut ApplyErrors,
+) {
+    for (name, reason) in refused {
+        let row = bridge.ports.get(name).map(|port| port.interface);
+        errors.interfaces.extend(row.map(|row| (row, reason.clone())));
+        if applied.ports.remove(name).is_some() {
+            warn!("port {name}: removed, because its bond was refused: {reason}");
+            if let Err(error) = switch.remove_port(name).await {
+                warn!(error = with_causes(&error), "port {name}: cannot be removed");
+            }
+        }
     }
 }
 
@@ -401,6 +457,7 @@ async fn add_ports(
     switch: &Switch,
     applied: &mut AppliedBridge,
     bridge: &DesiredBridge,
+    refused: &RefusedMembers,
     errors: &mut ApplyErrors,
 ) {
     let is_new = |name: &String| !applied.ports.contains_key(name);
@@ -411,7 +468,7 @@ async fn add_ports(
     let mut numbers = PortNumbers::new(&running, bridge.ports.values());
     for port in PortNumbers::in_order(bridge.ports.values()) {
         let name = &port.options.name;
-        if applied.ports.contains_key(name) {
+        if applied.ports.contains_key(name) || refused.contains_key(name) {
             continue;
         }
         let mut added = Ok(());

@@ -13,7 +13,7 @@ use crate::{config::ConfigError, error::SwitchError};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BondOptions {
-    /// Name: at most 15 bytes, not the name of a bridge or port.
+    /// Name: at most 64 bytes, not the name of a bridge or port.
     pub name: String,
     /// Choice of the member that sends a packet.
     pub mode: BondMode,
@@ -32,6 +32,9 @@ pub struct BondOptions {
     /// VLANs that all members carry, as of a port.
     pub trunks: Vec<u16>,
 }
+
+/// The longest name of a bond.
+const NAME_BYTES_MAX: usize = 64;
 
 /// How a bond chooses the member that sends a packet (`bond_mode` of OVSDB).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -69,7 +72,15 @@ impl BondOptions {
             let bond = self.name.clone();
             Err(ConfigError::at(key, SwitchError::BondSetting { bond, problem }))
         };
-        super::check::check_name(&self.name).map_err(|problem| ConfigError::at("name", problem))?;
+        // No device has the name of a bond, so it may be longer than that of a port.
+        let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        let length = (1..=NAME_BYTES_MAX).contains(&self.name.len());
+        if !length || !self.name.bytes().all(legal) || self.name.starts_with('.') {
+            return wrong(
+                "name",
+                "use a `name` of 1 to 64 letters, digits, `-`, `_` or `.`, not beginning with `.`",
+            );
+        }
         match self.mode {
             BondMode::ActiveBackup => {}
             BondMode::BalanceSlb => {
@@ -92,7 +103,19 @@ impl BondOptions {
         if !self.primary.is_empty() && !self.members.contains(&self.primary) {
             return wrong("primary", "`primary` is not among its `members`: add it there");
         }
-        self.as_port().mistake()
+        self.check_vlans()
+    }
+
+    /// Checks the VLANs, with errors that name the bond.
+    fn check_vlans(&self) -> Result<(), ConfigError> {
+        let probe = PortOptions { name: "port".into(), ..self.as_port() };
+        probe.mistake().map_err(|error| match *error.problem {
+            SwitchError::PortSetting { problem, .. } => {
+                let problem = SwitchError::BondSetting { bond: self.name.clone(), problem };
+                ConfigError { problem: Box::new(problem), ..error }
+            }
+            _ => error,
+        })
     }
 
     /// Returns a port with the VLANs of the bond.
@@ -136,6 +159,8 @@ mod tests {
         for (options, key) in [
             (BondOptions { name: String::new(), ..bond() }, "name"),
             (BondOptions { name: "p1".into(), ..bond() }, "name"),
+            (BondOptions { name: "a/b".into(), ..bond() }, "name"),
+            (BondOptions { name: "b".repeat(65), ..bond() }, "name"),
             (BondOptions { members: members(&["p1"]), ..bond() }, "members"),
             (BondOptions { members: members(&["p1", "p2", "p1"]), ..bond() }, "members"),
             (BondOptions { primary: "p3".into(), ..bond() }, "primary"),
@@ -149,6 +174,14 @@ mod tests {
                 "{error}"
             );
         }
+    }
+
+    #[test]
+    fn a_mistake_in_vlans_names_the_bond() {
+        let error = text(&BondOptions { tag: Some(5), trunks: vec![6], ..bond() });
+        assert!(error.contains("bond bond0: "), "{error}");
+        let long = BondOptions { name: "bond-mgmt-uplink".into(), ..bond() };
+        assert_eq!(text(&long), "fine", "a bond has no device");
     }
 
     #[test]

@@ -75,6 +75,15 @@ impl Config {
                 }
                 taken.insert(&port.name, NameOwner::PortOf(&bridge.name));
             }
+            for (at, bond) in bridge.bonds.iter().enumerate() {
+                if taken.contains_key(bond.name.as_str()) {
+                    let problem = "a bridge, port or bond has this name: choose another name";
+                    let problem = SwitchError::BondSetting { bond: bond.name.clone(), problem };
+                    let error = ConfigError::at("name", problem).within("bonds", at);
+                    return Err(error.within("bridges", index));
+                }
+                taken.insert(&bond.name, NameOwner::Bond);
+            }
         }
         Ok(())
     }
@@ -216,6 +225,7 @@ impl Config {
 enum NameOwner<'a> {
     Bridge,
     PortOf(&'a str),
+    Bond,
 }
 
 /// Returns the error for a name that is already in use.
@@ -224,6 +234,10 @@ fn name_conflict(taken: &HashMap<&str, NameOwner<'_>>, name: &str) -> Option<Swi
     Some(match taken.get(name.as_str())? {
         NameOwner::Bridge => SwitchError::BridgeExists(name),
         NameOwner::PortOf(bridge) => SwitchError::PortExists { name, bridge: (*bridge).to_owned() },
+        NameOwner::Bond => {
+            let problem = "a bond has this name: choose another name";
+            SwitchError::PortSetting { port: name, problem }
+        }
     })
 }
 

@@ -7,7 +7,7 @@ use tracing::info;
 
 use super::structure::Structure;
 use crate::{
-    config::{BondOptions, BridgeOptions},
+    config::{BondOptions, BridgeOptions, PortType},
     error::SwitchError,
     ports::registry::{BridgeState, listed},
 };
@@ -67,6 +67,7 @@ impl Structure {
         }
         after.check().map_err(|error| *error.problem)?;
         self.check_bond_names(&before, &after)?;
+        self.check_bond_members(&after)?;
         self.bridges.lock().set_options(id, after.clone())?;
         let names = |own: &BridgeOptions| {
             own.bonds.iter().map(|bond| bond.name.clone()).collect::<BTreeSet<_>>()
@@ -97,8 +98,29 @@ impl Structure {
         Ok(())
     }
 
+    /// Refuses members that are patch ports or ports of other bridges.
+    fn check_bond_members(&self, after: &BridgeOptions) -> Result<(), SwitchError> {
+        let bridges = self.bridges.lock();
+        for bond in &after.bonds {
+            for member in &bond.members {
+                let Ok((bridge, port)) = bridges.find_port(member) else { continue };
+                if bridge.settings.name != after.name {
+                    let (bond, member) = (bond.name.clone(), member.clone());
+                    let bridge = bridge.settings.name.clone();
+                    return Err(SwitchError::MemberElsewhere { bond, member, bridge });
+                }
+                if port.settings.kind == PortType::Patch {
+                    let problem =
+                        "a patch port cannot be a member of a bond: remove it from the bond";
+                    return Err(SwitchError::PortSetting { port: member.clone(), problem });
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Refuses a new bond with the name of a bridge, port or bond of the switch.
-    fn check_bond_names(
+    pub(crate) fn check_bond_names(
         &self,
         before: &BridgeOptions,
         after: &BridgeOptions,

@@ -134,6 +134,7 @@ impl Structure {
     ) -> Result<(), SwitchError> {
         let whole = Config { bridges: vec![settings.clone()], ..Config::default() };
         whole.check_parts().map_err(|error| *error.problem)?;
+        self.check_bond_names(&config::BridgeOptions::default(), settings)?;
         let name = settings.name.clone();
         self.reclaim_if_short().await;
         let is_reserved = self.bridges.lock().is_reserved(&name);

@@ -53,6 +53,13 @@ pub(crate) enum BondEvent {
         /// The delay.
         delay: Duration,
     },
+    /// The link of a member is back before its delay was over.
+    Kept {
+        /// The member.
+        member: String,
+        /// True if the link is up.
+        link_up: bool,
+    },
     /// Another member is active.
     Active(String),
     /// No member is active any more.
@@ -185,7 +192,9 @@ impl MemberState {
         let is_changed = self.link_up != link_up;
         self.link_up = link_up;
         if link_up == self.is_enabled && is_changed {
-            self.due = None;
+            if self.due.take().is_some() {
+                return Some(BondEvent::Kept { member: name.to_owned(), link_up });
+            }
         } else if is_changed {
             let delay = options.delay(link_up);
             self.due = Some(now.after(delay));
@@ -211,6 +220,12 @@ impl fmt::Display for BondEvent {
                 let (done, state) = if *link_up { ("enabled", "up") } else { ("disabled", "down") };
                 let delay = delay.as_millis();
                 write!(f, "member {member} will be {done} if its link stays {state} for {delay} ms")
+            }
+            Self::Kept { member, link_up: true } => {
+                write!(f, "member {member} stays enabled, its link is up again")
+            }
+            Self::Kept { member, link_up: false } => {
+                write!(f, "member {member} stays disabled, its link is down again")
             }
             Self::Active(member) => write!(f, "active member is now {member}"),
             Self::WithoutMember => f.write_str("no active member, all members are disabled"),
@@ -271,7 +286,8 @@ mod tests {
         let mut bond = Steps::new(delays);
         let waits = "member p1 will be disabled if its link stays down for 10 ms";
         assert_eq!(bond.link("p1", false).at(1), waits);
-        assert_eq!(bond.link("p1", true).at(5), "", "it has come back in time");
+        let back = "member p1 stays enabled, its link is up again";
+        assert_eq!(bond.link("p1", true).at(5), back);
         assert_eq!((bond.at(50), bond.state.due()), (String::new(), None));
         assert_eq!(bond.link("p1", false).at(60), waits);
         assert_eq!(bond.at(69), "");

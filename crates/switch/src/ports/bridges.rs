@@ -159,12 +159,15 @@ impl Bridges {
         let _publishing = self.publishing.lock();
         let mut configs = Vec::new();
         let version = self.publisher.change(|pipeline| make(pipeline, &mut configs))?;
+        let changes_ports = !configs.is_empty();
         for (number, config) in configs {
             self.with_port(id, number, |port| port.config = config);
             self.changed.add(id, number);
         }
         // A bond may have lost a member by `OFPPC_PORT_DOWN`.
-        self.moved_bonds.extend([]);
+        if changes_ports && self.lock().has_bonds(id) {
+            self.moved_bonds.extend([]);
+        }
         Ok(version)
     }
 

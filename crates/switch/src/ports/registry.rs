@@ -54,8 +54,12 @@ impl BridgeState {
         bonds.retain(|name, _| settings.bonds.iter().any(|bond| bond.name == *name));
         let link_up = |name: &str| {
             let port = ports.values().find(|port| port.settings.name == name)?;
-            let is_possible = port.number != PortNo::LOCAL && port.settings.kind != PortType::Patch;
-            is_possible.then_some(port.link_up && !port.config.port_down)
+            // Delays bridge a lost carrier, and nothing that is closed or disabled.
+            let is_possible = port.number != PortNo::LOCAL
+                && port.settings.kind != PortType::Patch
+                && port.open.is_some()
+                && !port.config.port_down;
+            is_possible.then_some(port.link_up)
         };
         let mut changed = Vec::new();
         for options in &settings.bonds {
@@ -365,6 +369,11 @@ impl BridgeRegistry {
         self.iter().flat_map(|bridge| bridge.bonds.values()).filter_map(BondState::due).min()
     }
 
+    /// Returns whether a bridge has bonds.
+    pub(crate) fn has_bonds(&self, id: BridgeId) -> bool {
+        self.by_id(id).is_some_and(|bridge| !bridge.settings.bonds.is_empty())
+    }
+
     /// Returns the bond of which a port is a member.
     pub(crate) fn bond_of(&self, port: &str) -> Option<&BondOptions> {
         self.find_port(port).ok()?.0.bond_of(port)
@@ -392,7 +401,13 @@ impl BridgeRegistry {
             let known = listed(options.members.iter().map(String::as_str));
             return Err(SwitchError::NoSuchMember { bond, member: own, known });
         }
+        let Some(now) = state.member(member) else {
+            return Err(SwitchError::MemberWithoutPort { bond, member: own });
+        };
         match change {
+            BondMemberChange::Enable if !now.link_up => {
+                return Err(SwitchError::MemberWithoutLink { bond, member: own });
+            }
             BondMemberChange::Activate if !state.set_active(member) => {
                 return Err(SwitchError::MemberDisabled { bond, member: own });
             }

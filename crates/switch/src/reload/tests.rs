@@ -136,6 +136,33 @@ fn bonds_change_before_the_vlans_of_their_members() {
 }
 
 #[test]
+fn a_bond_leaves_its_bridge_before_another_gets_it() {
+    let bond = BondOptions {
+        name: "bond0".into(),
+        members: vec!["p1".into(), "p2".into()],
+        ..BondOptions::default()
+    };
+    let ports = [port("p1"), port("p2")];
+    let with = |name: &str| BridgeOptions { bonds: vec![bond.clone()], ..bridge(name, &ports) };
+    let before = config(&[bridge("br1", &[]), with("br2")]);
+    let after = config(&[with("br1"), bridge("br2", &[])]);
+    let set = |name: &str, bonds: &[BondOptions]| ReloadStep::SetBonds {
+        bridge: name.into(),
+        bonds: bonds.to_vec(),
+    };
+    let add = |own: &PortOptions| ReloadStep::AddPort { bridge: "br1".into(), port: own.clone() };
+    let expected = [
+        ReloadStep::RemovePort("p1".into()),
+        ReloadStep::RemovePort("p2".into()),
+        set("br2", &[]),
+        set("br1", std::slice::from_ref(&bond)),
+        add(&ports[0]),
+        add(&ports[1]),
+    ];
+    assert_eq!(plan(&before, &after).steps, expected);
+}
+
+#[test]
 fn keys_of_the_start_are_named() {
     let before = config(&[bridge("br0", &[])]);
     let mut after = before.clone();

@@ -39,7 +39,11 @@ impl BridgeOptions {
     }
 
     /// Checks the bonds, each alone, for its name and for its members.
-    fn check_bonds(&self) -> Result<(), ConfigError> {
+    ///
+    /// # Errors
+    ///
+    /// The first mistake, with its place.
+    pub fn check_bonds(&self) -> Result<(), ConfigError> {
         for (index, bond) in self.bonds.iter().enumerate() {
             bond.check().map_err(|error| error.within("bonds", index))?;
             let error = |key, problem| {
@@ -159,7 +163,7 @@ mod tests {
     use std::slice::from_ref;
 
     use super::*;
-    use crate::config::BondOptions;
+    use crate::config::{BondOptions, Config};
 
     #[test]
     fn a_bridge_without_ids_has_the_same_ones_in_every_run() {
@@ -193,6 +197,18 @@ mod tests {
             let same = check(&[one.clone(), bond(name, &["p3", "p4"])], &[port]);
             assert!(same.starts_with("bonds[1].name: bond"), "{same}");
         }
+        let other = BridgeOptions { name: "br1".into(), ..BridgeOptions::default() };
+        let twice = |name: &str| {
+            let bonds = vec![bond(name, &["p1", "p2"])];
+            let whole = BridgeOptions { name: "br0".into(), bonds, ..BridgeOptions::default() };
+            let bonds = vec![bond("b1", &["p3", "p4"])];
+            let bridges = vec![whole, BridgeOptions { bonds, ..other.clone() }];
+            let config = Config { bridges, ..Config::default() };
+            config.check().map_or_else(|error| error.to_string(), |()| "fine".to_owned())
+        };
+        assert_eq!(twice("b0"), "fine");
+        let same = twice("b1");
+        assert!(same.starts_with("bridges[1].bonds[0].name: bond b1: "), "{same}");
         let local = check(&[bond("b1", &["p1", "br0"])], &[]);
         assert!(local.starts_with("bonds[0].members: "), "{local}");
         let tagged = check(from_ref(&one), &[PortOptions { tag: Some(5), ..port.clone() }]);
