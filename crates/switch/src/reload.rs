@@ -8,6 +8,7 @@
 //! last run (`resumed`).
 
 mod bonds;
+mod keys;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,10 +16,12 @@ use std::{
 };
 
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::Value;
 use tracing::warn;
 
-use self::bonds::{kept_bonds, removals_of_bonds, setting_of_bonds};
+use self::{
+    bonds::{kept_bonds, removals_of_bonds, setting_of_bonds},
+    keys::keys_that_differ,
+};
 use crate::{
     config::{BondOptions, BridgeOptions, Config, MirrorOptions, PortOptions, setting},
     control::structure::{OpenPolicy, Structure, TableFiller},
@@ -579,57 +582,6 @@ fn ports<'a>(
         bridge.ports.iter().map(|port| (port.name.as_str(), (bridge.name.as_str(), port)))
     });
     ports.collect()
-}
-
-/// Returns those of `keys` that differ, and the other keys that do.
-///
-/// The former have their new values.
-fn keys_that_differ<T: Serialize>(
-    before: &T,
-    after: &T,
-    keys: &[&'static str],
-) -> (Vec<(&'static str, String)>, Vec<String>) {
-    let before = leaves(before);
-    let (mut settings, mut others) = (Vec::new(), Vec::new());
-    for (key, value) in leaves(after) {
-        if before.get(&key) == Some(&value) {
-            continue;
-        }
-        match keys.iter().find(|known| **known == key) {
-            Some(key) => settings.push((*key, value)),
-            None => others.push(key),
-        }
-    }
-    (settings, others)
-}
-
-/// Returns the keys of a configuration with their values, as `set` writes them.
-fn leaves(options: &impl Serialize) -> BTreeMap<String, String> {
-    let mut found = BTreeMap::new();
-    // The options are plain values with text keys, which JSON can always hold.
-    let value = serde_json::to_value(options).unwrap_or_default();
-    collect_leaves(&value, String::new(), &mut found);
-    found
-}
-
-fn collect_leaves(value: &Value, path: String, found: &mut BTreeMap<String, String>) {
-    match value {
-        Value::Object(fields) => {
-            for (name, field) in fields {
-                let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-                collect_leaves(field, path, found);
-            }
-        }
-        Value::Array(items) => {
-            let items: Vec<_> = items.iter().map(text).collect();
-            found.insert(path, items.join(","));
-        }
-        value => drop(found.insert(path, text(value))),
-    }
-}
-
-fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 #[cfg(test)]
