@@ -24,8 +24,9 @@ impl PortOptions {
 }
 
 impl Switch {
-    /// Sets the MTU of an `af_packet` or `tap` port, also of the local port of a bridge.
+    /// Sets the MTU of an `af_packet` or `tap` port.
     ///
+    /// The local port of a bridge has the name of the bridge.
     /// The device keeps its addresses. An MTU of 0 leaves the device as it is.
     ///
     /// # Errors
