@@ -167,7 +167,8 @@ fn offloads_of_a_host_reach_a_tap_complete() {
     let Some((host, middle, daemon)) = host_and_switch() else { return };
     text(&daemon.shuntctl(&["add-port", "br0", "p1", "type=af_packet"]));
     let refused = refused(&daemon, "tap", &["devargs=net_tap1,iface=dtap1", "mtu=9000"]);
-    assert!(refused.contains("to 1504 bytes: change `mtu` from 9000"), "{refused}");
+    assert!(refused.contains("mtu 9000 is refused: DPDK device net_tap1 takes"), "{refused}");
+    assert!(refused.contains("to 1504 bytes"), "{refused}");
     add_port(&daemon, "tap", "net_tap1,iface=dtap1");
     middle.run("ip", &["addr", "add", "10.66.1.2/24", "dev", "dtap1"]);
     middle.run("ip", &["link", "set", "dtap1", "up"]);
