@@ -1,7 +1,8 @@
-//! The cost of one partition, for up to 30 steps and 4 stages, like the longest pipelines.
+//! Measures the time to partition one traversal, with up to 30 steps and 4 stages.
 //!
-//! The stages are one hash table from sub-traversals to stages, as in a cache. It has 32,000 entries,
-//! which do not fit into the L2 cache. Each traversal finds the entries of the traversals before it.
+//! A hash table maps each sub-traversal to the stages that hold it, as in a cache. The table has
+//! 32,000 entries, more than the L2 cache holds. Each traversal finds the entries of earlier
+//! traversals.
 
 use std::hint::black_box;
 
@@ -16,7 +17,7 @@ const STAGES_COUNT: u8 = 4;
 const ENTRIES_COUNT: usize = 32_000;
 const OUTLINES_COUNT: u64 = 256;
 
-/// Stages that index their entries by identity.
+/// Stages that find their entries by the identity of the sub-traversal.
 struct IndexedStages {
     holders: HashTable<(u64, StageSet)>,
 }
@@ -38,7 +39,7 @@ impl StageView for IndexedStages {
     }
 }
 
-/// Returns outlines. Their fields change every three to five steps.
+/// Returns outlines in which the consulted fields change every three to five steps.
 ///
 /// A third of the steps consult no coupling field.
 fn outlines(steps_count: u32) -> Vec<TraversalOutline> {
@@ -62,7 +63,7 @@ fn outlines(steps_count: u32) -> Vec<TraversalOutline> {
     (0..OUTLINES_COUNT).map(outline).collect()
 }
 
-/// Returns full stages with the partitions of every other traversal.
+/// Returns full stages that hold the partition of every second outline.
 fn filled(outlines: &[TraversalOutline], policy: &mut impl PartitionPolicy) -> IndexedStages {
     let mut indexed = IndexedStages { holders: HashTable::with_capacity(ENTRIES_COUNT) };
     for outline in outlines.iter().step_by(2) {

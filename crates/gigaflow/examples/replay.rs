@@ -4,8 +4,8 @@
 //! cargo run --release --example replay -- WORKLOAD [stages [entries of a stage [policy...]]]
 //! ```
 //!
-//! `shunt_testkit::partition::workload` defines the file format. Here `disjoint` has canonical ties, and
-//! `disjoint-cached` has the ties that the switch uses.
+//! `shunt_testkit::partition::workload` defines the file format. The policy `disjoint` breaks ties
+//! canonically, and `disjoint-cached` breaks ties as the switch does.
 
 #![expect(clippy::print_stdout, reason = "the purpose of this example")]
 

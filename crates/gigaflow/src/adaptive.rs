@@ -1,45 +1,50 @@
 //! The fallback to megaflows: set duelling between sub-traversals and megaflows.
 //!
-//! If flows share little, sub-traversals take more room than they save. The number of sub-traversals
-//! that are new to the cache does not show this, since it is high whenever the cache is empty. So both
-//! granularities are simulated on the same traffic with two directories of hashes. One directory is
-//! filled with sub-traversals and one with megaflows, and each is as large as the cache. Every missed
-//! traversal enters both, including partial hits. A sampled traversal, whether its packet hit or
-//! missed, is first looked up in each directory, and each directory counts its hits.
+//! If flows share few sub-traversals, caching sub-traversals takes more entries than caching
+//! megaflows. The number of new sub-traversals does not show this, because an empty cache has many
+//! of them too. So two directories of hashes simulate both granularities on the same traffic. One
+//! directory is filled with sub-traversals and one with megaflows, and each is as large as the
+//! cache. The traversal of every missed packet, also of a partial hit, is added to both
+//! directories. The traversal of a sampled packet is first looked up in both directories, and each
+//! counts its hits.
 //!
 //! # The decision
 //!
-//! The granularity is decided for each start, which is the bridge that a packet arrives on. One
-//! granularity is used for everything that begins there, since the packets of a megaflow could match a
-//! sub-traversal with the same beginning instead. After every [`ROUND`] samples of a start its two hit
-//! counts are compared. The two directories serve all starts, as the cache does.
+//! The granularity is decided for each start, which is the bridge that a packet arrives on. All
+//! traversals of one bridge have one granularity, since the packets of a megaflow could otherwise
+//! match a sub-traversal of the same bridge. After every [`ROUND`] samples of a start, the hit
+//! counts of both directories are compared. The two directories serve all starts, as the cache
+//! does.
 //!
-//! One round cannot prove a difference of one or two percent. Suppose that in one sample of ten only one
-//! granularity hits. Then chance alone moves the counts of a round by 1.5 percent. So the lead of the
-//! unused granularity is summed over the rounds, minus [`SLACK`] per round, and never below zero (Page,
-//! "Continuous Inspection Schemes", 1954).
+//! One round of samples cannot prove a difference of one or two percent. If only one granularity
+//! hits in a tenth of the samples, chance alone moves the counts of a round by 1.5 percent. So the
+//! lead of the unused granularity is summed over the rounds. Each round subtracts [`SLACK`], and
+//! the sum never falls below zero (Page, "Continuous Inspection Schemes", 1954).
 //!
-//! The granularity changes when the sum exceeds a threshold that chance rarely reaches. The threshold is
-//! the usual number of samples per round in which only one granularity hits, but at least [`LEAD_MIN`]
-//! and at most [`LEAD_MAX`]. So a start that steadily loses one percent changes after about sixty
-//! rounds, and one that loses three packets in ten after one round. A start that loses half a percent or
-//! less rarely changes. Such a change gains little, and every change replaces the cached entries.
+//! The granularity of a start changes when this summed lead exceeds a threshold that chance rarely
+//! reaches. The threshold is the usual number of samples per round in which only one granularity
+//! hits, at least [`LEAD_MIN`] and at most [`LEAD_MAX`]. A start that steadily loses one percent of
+//! its hits changes after about sixty rounds. A start that loses three packets in ten changes after
+//! one round. A start that loses half a percent or less rarely changes its granularity. The gain
+//! would be small, and every change replaces the cached entries.
 //!
 //! # The duties of the caller
 //!
-//! - While the cache has room, it observes nothing, and calls [`Adaptive::relax`] instead: if everything
-//!   fits, sharing always misses less.
-//! - It samples packets at random and finds their traversals. Sampled hits are translated just for this.
-//! - When [`Adaptive::granularity`] changes, it caches the traversals of that start with the new
-//!   granularity. The old entries go when they are no longer used, or are evicted first. Any set of
+//! - While the cache has room, the caller does not observe traversals, and calls
+//!   [`Adaptive::relax`] for each sample. If all entries fit, sub-traversals always miss less.
+//! - The caller samples packets at random and finds their traversals. A sampled packet that hits is
+//!   translated only for this purpose.
+//! - When [`Adaptive::granularity`] changes, the caller caches the traversals of that start with
+//!   the new granularity. The old entries expire, or full stages evict them first. Any set of
 //!   entries may be evicted at any time, so this affects only the hit rate.
 //!
 //! # Periods
 //!
-//! A directory never evicts. It sees few of the hits, so its oldest entries are not those of the cache.
-//! Instead both directories are cleared every [`CLEARED_AFTER_ROUNDS`] rounds. Decisions, leads and unfinished rounds
-//! stay: with many starts, no start finishes a round in one period. Hits count only if one of the
-//! directories was full in the period.
+//! A directory never evicts single entries. It sees only sampled hits, so it does not know which
+//! entries the cache would evict. Instead both directories are cleared every
+//! [`CLEARED_AFTER_ROUNDS`] rounds. Granularities, leads and unfinished rounds are kept: with many
+//! starts, no start finishes a round in one period. The hits of a period count only if one of the
+//! directories became full in it.
 
 use hashbrown::HashTable;
 
@@ -55,7 +60,8 @@ use crate::{
 pub struct Adaptive<P> {
     policy: P,
     megaflow: MegaflowPolicy,
-    /// A copy, since a policy that learns must not mix the directory and the cache.
+    /// The simulated cache of sub-traversals, with its own copy of `policy`.
+    /// The copy keeps a policy that learns from mixing the directory and the cache.
     sub_traversals: SimulatedCache<P>,
     megaflows: SimulatedCache<MegaflowPolicy>,
     duels: HashTable<Duel>,
@@ -74,14 +80,14 @@ pub enum Granularity {
     Megaflows,
 }
 
-/// The reason why a traversal goes to [`Adaptive::observe`].
+/// The reason why a traversal is passed to [`Adaptive::observe`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeResult {
-    /// The packet was sampled; it hit or missed.
+    /// The packet of the traversal was sampled, whether it hit or missed.
     Sampled,
-    /// The packet missed, and was not sampled.
+    /// The packet of the traversal missed, and was not sampled.
     Missed,
-    /// There was no packet: an evicted entry is re-translated.
+    /// An evicted entry is re-translated, without a packet.
     Retranslated,
 }
 
@@ -143,8 +149,8 @@ impl<P: PartitionPolicy + Clone> Adaptive<P> {
 
     /// Notes that a packet was sampled while the cache had room.
     ///
-    /// After [`ROUND`] of them in a row, all starts return to sub-traversals: if no entry has to go,
-    /// sharing always misses less.
+    /// After [`ROUND`] such packets in a row, all starts return to sub-traversals: without
+    /// evictions, sub-traversals always miss less.
     pub fn relax(&mut self) {
         self.relaxed_count += 1;
         if self.relaxed_count == ROUND {
@@ -154,7 +160,7 @@ impl<P: PartitionPolicy + Clone> Adaptive<P> {
         }
     }
 
-    /// Returns the granularity of the traversals that begin here.
+    /// Returns the granularity of the traversals that begin at `start`.
     #[must_use]
     pub fn granularity(&self, start: StateId) -> Granularity {
         let duel = self.duels.find(hash(start), |duel| duel.start == start);
@@ -182,14 +188,14 @@ impl<P: PartitionPolicy + Clone> PartitionPolicy for Adaptive<P> {
     }
 }
 
-/// One sample: which of the two simulated caches the traversal hit.
+/// The result of one sampled traversal: the simulated caches in which it hit.
 #[derive(Clone, Copy, Debug)]
 struct DuelSample {
     sub_traversals: bool,
     megaflows: bool,
 }
 
-/// The duel of one start: its hits in this round, and the lead of the other side.
+/// The set duelling of one start: the hits of this round, and the lead.
 #[derive(Clone, Copy, Debug)]
 struct Duel {
     start: StateId,
@@ -201,7 +207,7 @@ struct Duel {
     split: u32,
     /// The moving average of `split` over the rounds.
     split_usual: Option<u32>,
-    /// Hits by which the unused granularity leads, summed over the rounds before.
+    /// Hits by which the unused granularity leads, summed over the past rounds.
     lead: u32,
 }
 
@@ -268,9 +274,9 @@ impl<P: PartitionPolicy> SimulatedCache<P> {
         Self { policy, directory: Directory::new(capacity) }
     }
 
-    /// Returns whether a packet with this traversal would hit.
+    /// Returns whether a packet with this traversal would hit the simulated cache.
     ///
-    /// If not, adds the traversal.
+    /// If the packet would miss, the traversal is added to the directory.
     fn hits(&mut self, outline: &TraversalOutline) -> bool {
         let found = self.directory.walk(outline);
         if !found {
@@ -286,7 +292,7 @@ impl<P: PartitionPolicy> SimulatedCache<P> {
     }
 }
 
-/// The stages that hold each identity.
+/// The stages that hold each sub-traversal, by the identity of the sub-traversal.
 #[derive(Clone, Debug)]
 struct Directory {
     entries: HashTable<DirectoryEntry>,
@@ -313,7 +319,7 @@ impl Directory {
         self.was_full = false;
     }
 
-    /// Returns whether a packet would hit, if it takes the longest match in each stage.
+    /// Returns whether a packet hits that takes the longest match in each stage.
     fn walk(&self, outline: &TraversalOutline) -> bool {
         let (mut first, segments_count) = (0, outline.segments_count());
         for stage in (0..self.capacity.stages_count).filter_map(StageId::new) {
@@ -367,18 +373,19 @@ fn hash(start: StateId) -> u64 {
 /// Number of samples of a start after which its hit counts are compared.
 pub const ROUND: u32 = 512;
 
-/// Hits per round that a lead loses: six in a thousand.
+/// Hits that each round subtracts from the lead: six in a thousand samples.
 pub const SLACK: u32 = 3;
 
 /// The least threshold, in hits, at which the granularity changes.
 pub const LEAD_MIN: u32 = ROUND / 16;
 
-/// The greatest threshold, in hits.
+/// The greatest threshold, in hits, at which the granularity changes.
 pub const LEAD_MAX: u32 = ROUND / 4;
 
 const _: () = assert!(100 * SLACK < ROUND, "one percent exceeds the slack");
 
-/// Number of rounds of all starts after which the directories are cleared.
+/// Number of rounds of all starts together that a period has.
+/// After each period the directories are cleared.
 pub const CLEARED_AFTER_ROUNDS: u32 = 64;
 
 /// Greatest number of starts with set duelling.
@@ -392,7 +399,7 @@ mod tests {
 
     use super::*;
 
-    /// Random traffic: of a thousand packets, this many hit with one granularity only.
+    /// Random traffic in which some packets hit with one granularity only.
     #[derive(Clone, Copy)]
     struct SimulatedTraffic {
         used: u64,
@@ -401,9 +408,10 @@ mod tests {
     }
 
     impl SimulatedTraffic {
-        /// Returns the rounds in which a duel that begins with `granularity` changes it.
+        /// Returns the rounds in which set duelling from `granularity` on changes it.
         ///
-        /// `used` packets hit with the first granularity only, and `other` packets with the other.
+        /// Of a thousand packets, `used` hit only with the first granularity, and `other` only with
+        /// the other one.
         fn changes(mut self, granularity: Granularity, rounds: u32) -> Vec<u32> {
             let mut duel = Duel { granularity, ..Duel::default() };
             let mut changes = Vec::new();
@@ -458,7 +466,7 @@ mod tests {
 
     #[test]
     fn a_deficit_without_noise_is_found_soon() {
-        // Five hits per round, which is less than one percent.
+        // A lead of five hits per round is less than one percent of the samples.
         for granularity in GRANULARITIES {
             let mut duel = Duel { granularity, ..Duel::default() };
             let round = (0..100).find(|_| {

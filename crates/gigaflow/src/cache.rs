@@ -1,29 +1,29 @@
 //! The Gigaflow cache: a chain of stages that misses fill.
 //!
-//! A packet that misses is translated once through the whole pipeline, which decides its actions. The
-//! policy partitions the [`TraversalOutline`] of this traversal into sub-traversals. A sub-traversal
-//! that a stage holds already reuses that entry. Each of the others becomes a new LTM entry, built from
-//! the table lookups that the translation recorded. The partition never changes the forwarding of
-//! packets: an entry does what the pipeline does, wherever it begins and ends.
+//! A packet that misses is translated once through the whole pipeline, which decides its actions.
+//! The policy partitions the [`TraversalOutline`] of this traversal into sub-traversals. If a stage
+//! holds a sub-traversal already, its entry is reused. Each other sub-traversal becomes a new LTM
+//! entry, built from the table lookups that the translation recorded. The partition never changes
+//! the forwarding of packets: every entry does what the pipeline does between two partition points.
 //!
 //! # Traversals that are not partitioned or not cached
 //!
-//! A traversal that learns (a MAC address, an OpenFlow `learn` action) is not cached, as in any cache.
-//! A traversal becomes a single megaflow entry if
+//! A traversal with a learn request (a MAC address, an OpenFlow `learn` action) is not cached. A
+//! traversal becomes a single megaflow entry if
 //!
-//! - it ended with an error at a bound of translations,
+//! - its translation ended with an error at a bound, such as the number of resubmits,
 //! - it recirculates to parse the packet again,
-//! - its sub-traversals would spend more than their share of such a bound, or
+//! - a sub-traversal would spend more than its share of such a bound, or
 //! - no tags are left.
 //!
-//! [`GigaflowCounts`] has a counter for each reason.
+//! [`GigaflowCounts`] counts these traversals.
 //!
 //! # Megaflows among sub-traversals
 //!
-//! In each stage a packet takes the longest entry that matches. So a megaflow goes to a stage that is
-//! not after the first stage with a matching sub-traversal: the megaflow is longer, and its packets
-//! match it first. The same applies to a packet that missed after some hits and started over, if the
-//! entries that it matches would lead it to the same miss again.
+//! In each stage a packet matches the longest entry. A megaflow is put into the first stage with a
+//! matching sub-traversal, or into an earlier stage. The megaflow is longer, so its packets match
+//! it first. A packet with a partial hit that starts over also gets a megaflow, if the entries that
+//! it matches would lead it to the same miss again.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ mod sampler;
 /// The configuration of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// The number and the size of its stages.
+    /// The number and the size of the stages.
     pub capacity: Capacity,
     /// The partition policy.
     pub policy: PolicyName,
@@ -68,7 +68,7 @@ pub struct Config {
 pub enum Fallback {
     /// No fallback.
     Off,
-    /// Set duelling on a sample of one packet in this number: see [`Adaptive`].
+    /// Set duelling on one sampled packet in this number of packets: see [`Adaptive`].
     OneIn(u32),
 }
 
@@ -82,7 +82,7 @@ pub struct Gigaflow {
     seed: u64,
     outline: TraversalOutline,
     counts: GigaflowCounts,
-    /// The empty rewrite, for rules that rewrite nothing for the next stage.
+    /// The empty rewrite, for LTM rules that write no header for a next stage.
     no_rewrite: Match,
     masks: HeaderMasks,
     scratch: FillScratch,
@@ -99,38 +99,38 @@ enum ActivePolicy {
 pub struct GigaflowCounts {
     /// Packets that did not reach the end of their traversal in the stages.
     pub misses: u64,
-    /// Misses that resumed in the pipeline where they missed.
+    /// Partial hits that resumed in the pipeline at the tag where they missed.
     pub resumed: u64,
-    /// Translations of traversals and of their rests, also for set duelling.
+    /// Translations of whole or remaining traversals, also for set duelling.
     pub translations: u64,
-    /// Table lookups that these translations made.
+    /// Table lookups of all these translations.
     pub visits: u64,
-    /// Entries that were made.
+    /// Entries that were installed.
     pub made: u64,
-    /// Sub-traversals that reused an entry.
+    /// Sub-traversals of misses for which an existing entry was reused.
     pub shared: u64,
-    /// Entries that were evicted to make room.
+    /// Entries that full stages evicted for new entries.
     pub evicted: u64,
-    /// Misses that were not cached because they learn.
+    /// Misses that were not cached because the traversal has a learn request.
     pub learning: u64,
-    /// Misses that became one megaflow because a part came too near to a bound.
+    /// Misses that became one megaflow because a sub-traversal came near a bound.
     pub near_bounds: u64,
     /// Misses that became one megaflow, or were not cached, because no tags were left.
     pub without_tags: u64,
-    /// Misses of which some or all entries were not cached because there was no room.
+    /// Misses for which the stages had no room for some or all entries.
     pub without_room: u64,
     /// Entries that the store refused.
     pub refused: u64,
 }
 
-/// A packet that missed.
+/// A packet that missed, with the inputs of its translation.
 #[derive(Clone, Copy)]
 pub struct Miss<'a> {
-    /// The pipeline that translates it.
+    /// The pipeline that translates the packet.
     pub pipeline: &'a Pipeline,
-    /// The key of the lookup.
+    /// The flow key of the packet at the lookup.
     pub key: &'a FlowKey,
-    /// The continuation to start from, if the packet was recirculated and parsed again.
+    /// The continuation to start from, if the packet was recirculated.
     pub start: Option<&'a Arc<Continuation>>,
     /// The version that the thread has adopted.
     pub version: Version,
@@ -138,10 +138,10 @@ pub struct Miss<'a> {
     pub now: Time,
 }
 
-/// A traversal to make entries of.
+/// A traversal to install as entries.
 struct FillRequest<'a> {
     miss: Miss<'a>,
-    /// The recorded traversal: all of it, or the rest after `matched`.
+    /// The recorded traversal: the whole one, or the rest after `matched`.
     whole: &'a NotedTraversal,
     /// The slots of the entries that the packet matched before it missed.
     matched: &'a [u32],
@@ -157,7 +157,7 @@ impl Gigaflow {
         Self::with_reuse(config, Reuse::AtOnce)
     }
 
-    /// Creates the image of an offload device that is empty.
+    /// Creates the image of an empty offload device.
     ///
     /// The number of a tag is reused only after it is [drained](Ltm::drained).
     #[must_use]
@@ -189,15 +189,15 @@ impl Gigaflow {
         }
     }
 
-    /// Walks a packet through the stages, and returns whether it hits.
+    /// Looks up a packet in the stages one by one, and returns whether it hits.
     ///
-    /// The walk holds the entries that the packet matched.
+    /// `walk` receives the entries that the packet matched.
     #[inline]
     pub fn find(&self, store: &impl Store, key: &FlowKey, walk: &mut Walk) -> bool {
         self.ltm.find(store, key, walk)
     }
 
-    /// Walks many packets at once; returns the number of hash table lookups.
+    /// Looks up many packets at once; returns the number of hash table lookups.
     ///
     /// Only the packets at the indexes that `is_selected` accepts are looked up.
     pub fn find_burst(
@@ -212,20 +212,20 @@ impl Gigaflow {
 
     /// Returns whether the next packet is sampled for set duelling.
     ///
-    /// Call it once for each packet. A sampled packet goes to [`Self::observe`] even if it hits.
+    /// Call it once for each packet. Pass a sampled packet to [`Self::observe`] even if it hits.
     #[inline]
     pub fn is_next_sampled(&mut self) -> bool {
         self.sampler.next(self.counts.misses)
     }
 
-    /// Shows the traversal of a sampled hit to set duelling, if there is one.
+    /// Passes the traversal of a sampled hit to set duelling, if that is on.
     pub fn observe(&mut self, packet: Miss<'_>) {
         if self.is_contested(ProbeResult::Sampled) && packet.start.is_none() {
             self.translate_and_judge(packet, ProbeResult::Sampled);
         }
     }
 
-    /// Translates a packet that missed, and makes entries for later packets.
+    /// Translates a packet that missed, and installs entries for later packets.
     pub fn handle_miss(
         &mut self,
         store: &mut impl Store,
@@ -235,10 +235,10 @@ impl Gigaflow {
         self.begin(store, miss, probe, None)
     }
 
-    /// Does [`Self::handle_miss`] for a packet that cannot [resume](Self::resume).
+    /// Handles the miss of a packet that cannot [resume](Self::resume).
     ///
-    /// If the entries that the packet matches would lead it to the same miss again, its traversal
-    /// becomes one megaflow, which the packet matches first.
+    /// If the packet would match the same entries and miss again, its traversal becomes one
+    /// megaflow, which the packet matches first.
     pub fn start_over(
         &mut self,
         store: &mut impl Store,
@@ -251,12 +251,13 @@ impl Gigaflow {
 
     /// Resumes a packet with a partial hit in the pipeline, at the tag where it missed.
     ///
-    /// The caller executes the actions of the entries of its walk, then those of the returned traversal.
-    /// `None` means that the packet must [start over](Self::start_over). The reason is one of these:
+    /// The caller executes the actions of the matched entries, then the actions of the returned
+    /// traversal. `None` means that the packet must [start over](Self::start_over), for one of
+    /// these reasons:
     ///
-    /// - its bridge caches megaflows;
-    /// - no stage after the last entry of the walk can take the rest of the traversal;
-    /// - the rest learns, recirculates or comes near a bound.
+    /// - the bridge of the packet caches megaflows;
+    /// - no stage after the last matched entry has room for the rest of the traversal;
+    /// - the rest of the traversal has a learn request, recirculates, or comes near a bound.
     pub fn resume(
         &mut self,
         store: &mut impl Store,
@@ -295,7 +296,7 @@ impl Gigaflow {
         if !self.fill(store, &request) {
             return None;
         }
-        // A packet that starts over would have shared these entries too.
+        // A packet that starts over also counts as a share of the matched entries.
         self.ltm.share_walked(walk.slots());
         self.counts.shared += walk.slots().len() as u64;
         self.counts.misses += 1;
@@ -323,12 +324,12 @@ impl Gigaflow {
         GigaflowCounts { evicted: self.counts.evicted + self.ltm.evicted_count(), ..self.counts }
     }
 
-    /// Continues the counters of the cache before this one.
+    /// Continues from the counters of the replaced cache.
     pub const fn count_on(&mut self, counts: GigaflowCounts) {
         self.counts = counts;
     }
 
-    /// Returns the form in which traversals that begin here are cached.
+    /// Returns the granularity in which the traversals of this bridge are cached.
     #[must_use]
     pub fn granularity(&self, key: &FlowKey, start: Option<&Arc<Continuation>>) -> Granularity {
         match &self.policy {
@@ -339,9 +340,9 @@ impl Gigaflow {
         }
     }
 
-    /// Makes entries of a whole traversal.
+    /// Translates a packet, and installs entries for its whole traversal.
     ///
-    /// `walk` is that of a packet that could not resume.
+    /// `walk` has the matched entries of a packet that could not resume.
     fn begin(
         &mut self,
         store: &mut impl Store,
@@ -356,7 +357,7 @@ impl Gigaflow {
             return noted.traversal;
         }
         if miss.start.is_none() && has_other_hidden_state(miss.key) {
-            // No tag names hidden state that a packet brings along.
+            // A packet that arrives with hidden state has no tag.
             self.counts.without_tags += 1;
             return noted.traversal;
         }
@@ -364,7 +365,7 @@ impl Gigaflow {
             noted.points.clear();
         }
         outline_of(&noted, self.seed, &mut self.outline);
-        // Set duelling observes packets only.
+        // Set duelling observes traversals of packets, and no re-translated entries.
         if miss.start.is_none() && probe != ProbeResult::Retranslated && self.is_contested(probe) {
             self.judge(probe);
         }
@@ -384,7 +385,7 @@ impl Gigaflow {
             && granularity == Granularity::SubTraversals
             && !self.is_hit(store, miss.key)
         {
-            // Entries of other flows lead the packet to a miss.
+            // The packet still matches entries of other flows that lead it to a miss.
             request.granularity = Granularity::Megaflows;
             request.open = self.stages_matched_first(store, miss.key, Granularity::Megaflows);
             self.fill(store, &request);
@@ -398,8 +399,8 @@ impl Gigaflow {
 
     /// Returns the stages in which a packet matches the first entry of its traversal.
     ///
-    /// For a megaflow these are the stages up to the first one in which the packet matches a
-    /// sub-traversal now, which is shorter.
+    /// For a megaflow these are the stages up to the first stage in which the packet now matches a
+    /// sub-traversal, because the megaflow is longer.
     fn stages_matched_first(
         &self,
         store: &impl Store,
@@ -433,16 +434,16 @@ impl Gigaflow {
         !has_room
     }
 
-    /// Translates a packet, and shows its whole traversal to set duelling.
+    /// Translates a packet, and passes its whole traversal to set duelling.
     fn translate_and_judge(&mut self, packet: Miss<'_>, probe: ProbeResult) {
         let noted = self.record_translation(packet);
         outline_of(&noted, self.seed, &mut self.outline);
         self.judge(probe);
     }
 
-    /// Shows the outline to set duelling.
+    /// Passes the current outline to set duelling.
     ///
-    /// If the decision changes, all present entries are outdated.
+    /// If the granularity of the start changes, all present entries are marked as outdated.
     fn judge(&mut self, probe: ProbeResult) {
         let ActivePolicy::Duel(duel) = &mut self.policy else { return };
         let start = self.outline.start();

@@ -1,4 +1,4 @@
-//! Conversions of traversals: to the outline for policies, and to LTM rules for stages.
+//! Converts traversals to outlines for policies, and to LTM rules for stages.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::{
     outline::{FieldSet, OutlineStep, StateId, TraversalOutline, fold},
 };
 
-/// Writes the outline of a traversal. `seed` is part of the hash of all identities.
+/// Writes the outline of a traversal. `seed` is the seed of the hashes of steps.
 pub fn outline_of(noted: &NotedTraversal, seed: u64, outline: &mut TraversalOutline) {
     let traversal = &noted.traversal;
     outline.begin(start_of(traversal.key.bridge(), traversal.continuation.as_ref()));
@@ -28,16 +28,16 @@ pub fn outline_of(noted: &NotedTraversal, seed: u64, outline: &mut TraversalOutl
     }
 }
 
-/// Returns the first state of a traversal: a bridge start or a continuation.
+/// Returns the first state of a traversal: the bridge, or a continuation.
 #[must_use]
 pub fn start_of(bridge: u64, start: Option<&Arc<Continuation>>) -> StateId {
     state_id(start.map_or_else(|| fold(fold(0, bridge), 0), |start| start.name()))
 }
 
-/// Returns the rule of a sub-traversal with this rewrite and these tags.
+/// Returns the LTM rule of a sub-traversal with this rewrite and these tags.
 ///
-/// The match has no hidden words, since those that the sub-traversal consulted are constants of its tag.
-/// A bit that the sub-traversal wrote before it consulted it is not in the mask of the traversal.
+/// The match of the rule has no hidden words, because all packets with the tag have the same hidden
+/// words. The mask omits bits that the sub-traversal wrote before it consulted them.
 #[must_use]
 pub fn rule_of(
     traversal: &Traversal,
@@ -51,8 +51,7 @@ pub fn rule_of(
     LtmRule {
         tag,
         matching: Match::of(&traversal.key, masks.of(&traversal.mask)),
-        // The assertion excludes a longer traversal. In production such a traversal gets the
-        // largest length.
+        // Without debug assertions, a longer traversal gets the largest length.
         length: length.unwrap_or(u16::MAX),
         actions: Arc::clone(&traversal.actions),
         rewrite,
@@ -60,9 +59,9 @@ pub fn rule_of(
     }
 }
 
-/// A cache of the masks of recent traversals without their hidden words.
+/// A cache of masks of recent traversals, with the hidden words removed.
 ///
-/// Traversals share masks, so rules share them too.
+/// Traversals share masks, so LTM rules share the reduced masks.
 #[derive(Debug)]
 pub struct HeaderMasks(Box<[Option<(SparseMask, SparseMask)>]>);
 
@@ -88,13 +87,14 @@ impl Default for HeaderMasks {
     }
 }
 
-/// Returns the step of a visit: its fields, and a hash of what it matched.
+/// Returns the step of a visit.
+/// It has the consulted fields, and a hash of table, rules and masked key.
 fn step_of(visit: &Visit, key: &FlowKey, seed: u64) -> OutlineStep {
     let place = u64::from(visit.bridge.number()) << 8 | u64::from(visit.table.number());
     let found =
         |identity, rule: &Arc<Rule>| fold(fold(identity, rule.id.number()), rule.revision.into());
     let identity = visit.rule.iter().chain(&visit.clauses).fold(fold(seed, place), found);
-    // Each word is mixed by itself and added, so that the multiplications run in parallel.
+    // The hash adds one mixed number per word, so that the processor multiplies in parallel.
     let (mut seen, mut fields) = (0_u64, FieldSet::EMPTY);
     for (index, mask) in visit.mask.headers() {
         fields = fields.union(FieldSet::of_bits(index, mask));
@@ -123,6 +123,6 @@ const MIXERS: [u64; FLOW_WORDS] = {
 #[expect(clippy::cast_possible_truncation, reason = "the halves are folded together")]
 const fn state_id(hash: u64) -> StateId {
     let folded = (hash ^ hash >> 32) as u32;
-    // The largest number is that of the end.
+    // The largest number is reserved for `StateId::END`.
     StateId::new(if folded == StateId::END.number() { 0 } else { folded })
 }

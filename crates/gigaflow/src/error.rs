@@ -7,6 +7,6 @@
      megaflow"
 )]
 pub struct UnknownPolicy {
-    /// The unknown name.
+    /// The name that no policy has.
     pub name: String,
 }

@@ -6,19 +6,20 @@
 //! (longest traversal matching) in one of K *stages*, which packets pass one after the other.
 //!
 //! Flows share the entries of equal sub-traversals. Suppose that the first of two flows has the
-//! sub-traversals `a1 b1` and the second has `a2 b2`. After these two misses four flows hit, since
-//! `a1 b2` and `a2 b1` are covered too. This is the *rule-space coverage* of the entries.
+//! sub-traversals `a1 b1` and the second has `a2 b2`. After the misses of these two flows, four
+//! flows hit: the entries also cover `a1 b2` and `a2 b1`. The number of covered traversals is the
+//! *rule-space coverage* of the entries.
 //!
-//! A packet carries a *tag* from stage to stage. The tag is the number of the state that the last entry
-//! led to: the next table, the registers, and everything else that the rest of the pipeline can read. An
-//! entry matches only packets with its tag. So every sequence of entries that a packet matches is a
-//! traversal that the pipeline makes too.
+//! A packet carries a *tag* from stage to stage. The tag is a number for the state after the last
+//! entry: the next table, the registers, and everything else that the rest of the pipeline can
+//! read. An entry matches only packets that carry the tag of the entry. So every sequence of
+//! entries that a packet matches is a traversal that the pipeline makes too.
 //!
 //! # Modules
 //!
 //! | module | contents |
 //! | --- | --- |
-//! | [`outline`] | the part of a traversal that decides its partition |
+//! | [`outline`] | the steps and partition points of a traversal, for policies |
 //! | [`partition`] | policies that partition a traversal and choose the stages |
 //! | [`adaptive`] | the fallback to megaflows where sub-traversals hit less often |
 //! | [`tag`] | tags, and the states that they represent |
@@ -35,17 +36,18 @@
 //!
 //! # Example
 //!
-//! This is figure 3.9 of the paper. The tables 1 3 2 6 8 9 match Ethernet, Ethernet and IP, IP, the
-//! destination port twice, and the source port.
+//! This is figure 3.9 of the paper. The traversal passes the tables 1, 3, 2, 6, 8 and 9. The table
+//! below shows the fields that each of them matches.
 //!
 //! ```text
 //!  table    1     3       2   |   6      8   |   9
 //!  fields  ETH  ETH,IP    IP  |  dTCP   dTCP |  sTCP
 //! ```
 //!
-//! The tables 1, 3 and 2 share fields, and so do 6 and 8. The bars are boundaries between disjoint fields.
-//! A sub-traversal that crosses a bar scores 0, and any other scores its length. So `{1 3 2} {6} {8 9}`
-//! scores 3 + 1 + 0. The best partition into three is `{1 3 2} {6 8} {9}` with 3 + 2 + 1.
+//! The tables 1, 3 and 2 share fields, and so do 6 and 8. The bars separate tables that match
+//! disjoint fields. A sub-traversal that crosses a bar scores 0, and any other scores its length.
+//! So `{1 3 2} {6} {8 9}` scores 3 + 1 + 0. The best partition into three is `{1 3 2} {6 8} {9}`
+//! with 3 + 2 + 1.
 //!
 //! ```
 //! use shunt_gigaflow::{

@@ -1,27 +1,31 @@
 //! The contract with an offload device, which holds LTM rules for packets that it forwards itself.
 //!
-//! An example is a NIC that is driven over P4Runtime. The stages of a packet thread are not offload
-//! device: a call of [`Ltm`](crate::ltm::Ltm) is complete when it returns, and its entries cannot be lost.
+//! An example is a NIC that is driven over P4Runtime. The stages of a packet thread are no offload
+//! device. A call of [`Ltm`](crate::ltm::Ltm) is complete when it returns, and its entries cannot
+//! be lost.
 //!
 //! One thread, the *owner*, drives a device. It submits [`Operation`]s in batches and never waits.
-//! [`OffloadDevice::poll`] reports the result of each operation by its [`Ticket`], in any order. The
-//! contract has no other asynchrony, so a device behind a network hides its async runtime.
+//! [`OffloadDevice::poll`] reports the result of each operation by its [`Ticket`], in any order.
+//! Nothing else in the contract is asynchronous, so a device behind a network hides its async
+//! runtime.
 //!
 //! # The rules for the owner
 //!
-//! - One operation at a time per entry: a removal waits for the result of the insertion.
-//! - Entries that a version made stale are confirmed removed before an entry of that version is inserted.
-//! - Entries are inserted in the last stage first and removed in the first stage first, so no packet
-//!   gets a tag that no later entry has.
-//! - The number of a tag is reused only if the device holds no rule with the tag. Packets that the device
-//!   passed on before that was confirmed must be processed first.
+//! - An entry has at most one pending operation: a removal waits for the result of the insertion.
+//! - The removal of entries that a version made stale is confirmed before an entry of that version
+//!   is inserted.
+//! - Entries are inserted in the last stage first and removed in the first stage first, so no
+//!   packet gets a tag without an entry for it in a later stage.
+//! - The number of a tag is reused only if the device holds no rule with the tag. The packets that
+//!   the device passed on with that tag must have been processed.
 //!
 //! # The rules for the device
 //!
-//! - Every accepted operation is completed exactly once. If the device is lost, it is completed with
-//!   [`OffloadError::Lost`]. The contents of the device are then unknown until
-//!   [`OffloadEvent::Restored`], which follows.
-//! - A device refuses a rule that it cannot hold exactly. It never holds a wider rule.
+//! - Every accepted operation is completed exactly once. If the device is lost, its operations are
+//!   completed with [`OffloadError::Lost`]. The contents of the device are then unknown until
+//!   [`OffloadEvent::Restored`].
+//! - A device refuses a rule that it cannot hold exactly, and never holds a rule that matches more
+//!   packets.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -33,37 +37,39 @@ use crate::{
     partition::StageId,
 };
 
-/// Holds LTM rules in stages, for packets that it forwards itself.
+/// A device that holds LTM rules in stages, and forwards packets by them itself.
 pub trait OffloadDevice {
     /// Returns the capabilities of the device.
-    /// Only the ports may change while it is connected.
+    /// Of the capabilities, only the ports may change while the device is connected.
     fn capabilities(&self) -> &OffloadCapabilities;
 
-    /// Returns whether it is connected, as of the last poll.
+    /// Returns whether the device was connected at the last poll.
     ///
-    /// A device that never connected is lost too.
+    /// A device that never connected counts as lost.
     fn is_connected(&self) -> bool;
 
     /// Returns the number of free entries of a stage.
     ///
-    /// Operations under way count as complete.
+    /// Pending operations count as complete.
     fn room(&self, stage: StageId) -> usize;
 
     /// Submits operations, which start in this order.
     ///
-    /// Operations that do not fit stay in `batch`; the caller submits them again later.
+    /// Operations for which the device has no room stay in `batch`; the caller submits them again
+    /// later.
     ///
     /// # Errors
     ///
-    /// Fails if the device is lost; no operation was accepted.
+    /// Fails if the device is lost. No operation was accepted then.
     fn submit(&mut self, batch: &mut Vec<(Ticket, Operation)>) -> Result<(), Lost>;
 
     /// Appends the events since the last poll, and returns at once.
     fn poll(&mut self, events: &mut Vec<OffloadEvent>);
 
-    /// Announces to a lost device that this entry will be removed.
+    /// Announces to a lost device that the owner will remove this entry.
     ///
-    /// A device that restores its confirmed entries may omit it. The later removal works in any case.
+    /// A device that restores its confirmed entries may then omit this entry. The later removal
+    /// works in both cases.
     fn forget(&mut self, _entry: LtmIndex) {}
 }
 
@@ -106,7 +112,7 @@ pub enum Operation {
     },
 }
 
-/// An event of a device.
+/// An event that a device reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OffloadEvent {
     /// An operation is complete: it succeeded or failed.
@@ -134,7 +140,7 @@ pub enum OffloadEvent {
     Restored,
 }
 
-/// The hits of an entry since it was inserted.
+/// The hits of an LTM entry of a device since it was inserted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Packets.
@@ -160,10 +166,10 @@ pub struct OffloadCapabilities {
     pub tag_bits: u8,
     /// Greatest number of table lookups that one rule may replace.
     ///
-    /// This is the bound of a translation divided by the number of stages, so that no chain makes more
-    /// lookups than a translation may.
+    /// This is the greatest number of lookups of a translation, divided by the number of stages. So
+    /// no chain replaces more lookups than a translation may make.
     pub length_max: u16,
-    /// The actions that the device can execute.
+    /// The kinds of actions that the device can execute.
     pub effects: Effects,
     /// The ports that the device can send to; `None`: all.
     pub outputs: Option<BTreeSet<DatapathPort>>,
@@ -175,7 +181,7 @@ pub struct OffloadCapabilities {
     pub modifies: bool,
 }
 
-/// The actions that a device can execute.
+/// The kinds of actions that a device can execute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effects {
     /// Rewrites, and one output or none at the end: see [`LtmRule::plain`].
@@ -209,15 +215,15 @@ pub enum Refusal {
     /// The rule replaces more table lookups than one rule may.
     #[error("the rule replaces {length} table lookups: one rule may replace at most {max}")]
     Length {
-        /// Number of table lookups of the rule.
+        /// Number of table lookups that the rule replaces.
         length: u16,
-        /// The greatest number of one rule.
+        /// Greatest number of table lookups that one rule may replace.
         max: u16,
     },
     /// The number of a tag is too large.
     #[error("the rule has a tag of more than {0} bits")]
     Tag(u8),
-    /// The stage has reached its limit of masks.
+    /// The stage has reached its greatest number of masks.
     #[error("the stage has no room for another mask")]
     Masks,
     /// The rule matches more bits than a key of the device has.
@@ -260,7 +266,7 @@ pub enum OffloadError {
 pub struct Lost;
 
 impl Operation {
-    /// Returns the entry that the operation writes.
+    /// Returns the entry that the operation inserts, modifies or removes.
     #[must_use]
     pub const fn entry(&self) -> Option<LtmIndex> {
         match self {
@@ -281,7 +287,7 @@ impl OffloadCapabilities {
 
     /// Checks whether the device can hold a rule exactly.
     ///
-    /// Limits that depend on the other entries, room and masks, are checked by the device itself.
+    /// The device itself checks the limits that depend on other entries: room and number of masks.
     ///
     /// # Errors
     ///
@@ -334,7 +340,7 @@ impl Effects {
         };
         match self {
             Self::All => rule.actions.iter().all(is_executed),
-            // An output before the end would take effect even if a later stage misses.
+            // A device would execute an output before the end even if a later stage misses.
             Self::Plain => {
                 rule.plain().is_some_and(|plain| plain.output.is_none() || rule.next == Next::End)
             }
@@ -342,7 +348,7 @@ impl Effects {
     }
 }
 
-/// Returns a field with a bit in `mask` that is not in `allowed`.
+/// Returns a field of a bit that is in `mask` and not in `allowed`.
 ///
 /// If several fields share these bits, it prefers one that the packets of the match have.
 fn first_beyond(mask: &FlowMask, allowed: &FlowMask, matching: &Match) -> Option<FieldId> {

@@ -1,24 +1,24 @@
 //! The outline of a traversal: the part of it that partition policies need.
 //!
-//! A [`TraversalOutline`] has one step for each table lookup and the actions that follow it. A step holds
-//! the header fields that the lookup consulted, and a hash of what it matched. Between two steps there
-//! may be a partition point, which has the id of the state there.
+//! A [`TraversalOutline`] has one step for each table lookup and the actions that follow it. A step
+//! holds the header fields that the lookup consulted, and a hash of the masked key and the matched
+//! rules. Between two steps there may be a partition point, with the id of the hidden state there.
 //!
 //! # Segments
 //!
-//! Policies work with *segments*: the runs of steps between partition points. Two steps have no
-//! partition point between them if the hidden state there has no tag, or if a tag would cost more than
-//! it gains. The builder of the outline decides this. An outline has at most [`SEGMENTS_MAX`] segments,
-//! and the last one takes all further steps. So a traversal of thousands of visits costs no more time
-//! and memory than one of a hundred.
+//! Policies work with *segments*: a segment is the steps between two successive partition points.
+//! Two steps have no partition point between them if the hidden state there has no tag, or if a tag
+//! would cost more than it gains. The builder of the outline decides where partition points are. An
+//! outline has at most [`SEGMENTS_MAX`] segments, and the last segment takes all further steps. So
+//! a traversal of thousands of visits costs no more time and memory than one of a hundred.
 //!
 //! # Identities
 //!
-//! Two sub-traversals are one cache entry if they begin at the same state and all their steps matched
-//! the same. Policies compare identities, which are hashes of exactly this. The caller computes the
-//! hashes of the steps with its own seed. An identity never decides which entry a packet matches. If
-//! two sub-traversals have the same identity by chance, they lose some sharing or some room in a stage,
-//! and nothing else.
+//! Two sub-traversals are one cache entry if they begin at the same state, and their steps
+//! consulted and matched the same bits and rules. Policies compare *identities*, which are hashes
+//! of the start state and the steps. The caller computes the hashes of the steps with its own seed.
+//! An identity never decides which entry a packet matches. If two sub-traversals have the same
+//! identity by chance, only some sharing or some room in a stage is lost.
 
 use std::ops::Range;
 
@@ -48,7 +48,7 @@ impl StateId {
     }
 }
 
-/// One step of a traversal: a table lookup with the actions that follow it.
+/// One step of a traversal: a table lookup and the actions that follow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutlineStep {
     /// The coupling fields that the step consulted.
@@ -57,9 +57,10 @@ pub struct OutlineStep {
     pub identity: u64,
 }
 
-/// The outline of a traversal, as partition policies see it.
+/// The outline of a traversal: the steps and partition points that policies need.
 ///
-/// It is built in the order of the table lookups. [`TraversalOutline::begin`] reuses its memory:
+/// The caller adds steps in the order of the table lookups. [`TraversalOutline::begin`] clears an
+/// outline and reuses its memory:
 ///
 /// ```
 /// use shunt_gigaflow::outline::{Coupling, StateId, FieldSet, OutlineStep, TraversalOutline};
@@ -70,7 +71,7 @@ pub struct OutlineStep {
 /// outline.step(OutlineStep { fields: ethernet, identity: 17 });
 /// outline.partition_point(StateId::new(3));
 /// outline.step(OutlineStep { fields: FieldSet::EMPTY, identity: 4 });
-/// // No partition point here: these two steps stay together.
+/// // Without a partition point, this step and the step before stay together.
 /// outline.step(OutlineStep { fields: FieldSet::of(&[Coupling::IpDst]), identity: 9 });
 /// assert_eq!((outline.steps_count(), outline.segments_count()), (3, 2));
 /// ```
@@ -80,11 +81,11 @@ pub struct TraversalOutline {
     steps_count: u16,
     start: StateId,
     next: Option<StateId>,
-    /// A hash of its shape.
+    /// A hash of the [`OutlineShape`].
     shape_hash: u64,
 }
 
-/// The shape of an outline: the end and the field groups of each segment.
+/// The shape of an outline: the end and the connected field groups of each segment.
 ///
 /// Outlines of one shape have the same scores for all of their sub-traversals.
 #[derive(Clone, Debug)]
@@ -95,11 +96,11 @@ pub(crate) struct OutlineShape(Box<[(u16, FieldGroups)]>);
 struct OutlineSegment {
     /// The state that the segment begins at.
     begin: StateId,
-    /// One past its last step.
+    /// The index after the last step of the segment.
     end: u16,
-    /// A hash of its steps.
+    /// A hash of the steps of the segment.
     identity: u64,
-    /// The connected groups of its fields.
+    /// The connected groups of the fields of the segment.
     groups: FieldGroups,
 }
 
@@ -125,7 +126,7 @@ impl TraversalOutline {
         self.shape_hash = IDENTITY;
     }
 
-    /// Adds a partition point before the next step, and the id of its state.
+    /// Adds a partition point with the id of its state before the next step.
     pub const fn partition_point(&mut self, state: StateId) {
         self.next = Some(state);
     }
@@ -147,30 +148,30 @@ impl TraversalOutline {
         }
     }
 
-    /// The state that the traversal begins at.
+    /// Returns the state that the traversal begins at.
     #[must_use]
     pub const fn start(&self) -> StateId {
         self.start
     }
 
-    /// Number of steps.
+    /// Returns the number of steps.
     #[must_use]
     pub const fn steps_count(&self) -> u16 {
         self.steps_count
     }
 
-    /// Number of segments, which is the greatest number of sub-traversals.
+    /// Returns the number of segments, the greatest number of sub-traversals.
     #[must_use]
     pub fn segments_count(&self) -> usize {
         self.segments.len()
     }
 
-    /// The state before a segment, or after the last one.
+    /// Returns the state before a segment; `segments_count` means after the last one.
     pub(crate) fn state_before(&self, segment: usize) -> StateId {
         self.segments.get(segment).map_or(StateId::END, |segment| segment.begin)
     }
 
-    /// The first step of a segment, or one past the last step.
+    /// Returns the first step of a segment; `segments_count` gives the number of steps.
     pub(crate) fn step_before(&self, segment: usize) -> u16 {
         segment
             .checked_sub(1)
@@ -189,7 +190,7 @@ impl TraversalOutline {
         }
     }
 
-    /// Does [`Self::candidates`] with known values of `coupled`.
+    /// Returns the sub-traversals of [`Self::candidates`], with known `coupled` flags.
     pub(crate) fn candidates_known(
         &self,
         first: usize,
@@ -203,7 +204,7 @@ impl TraversalOutline {
         })
     }
 
-    /// A hash of its shape.
+    /// Returns a hash of the shape of the outline.
     pub(crate) const fn shape_hash(&self) -> u64 {
         self.shape_hash
     }
@@ -212,7 +213,7 @@ impl TraversalOutline {
         OutlineShape(self.segments.iter().map(|segment| (segment.end, segment.groups)).collect())
     }
 
-    /// Returns whether it has this shape.
+    /// Returns whether the outline has this shape.
     pub(crate) fn has_shape(&self, shape: &OutlineShape) -> bool {
         let own = self.segments.iter().map(|segment| (segment.end, segment.groups.known()));
         own.eq(shape.0.iter().map(|(end, groups)| (*end, groups.known())))
@@ -251,12 +252,12 @@ impl TraversalOutline {
         self.id(steps).map(|id| id.identity)
     }
 
-    /// Returns every sub-traversal that a partition could have.
+    /// Returns every sub-traversal that a partition of this traversal could have.
     pub fn sub_traversals(&self) -> impl Iterator<Item = SubTraversalOutline> {
         (0..self.segments_count()).flat_map(|first| self.candidates(first))
     }
 
-    /// Returns the sub-traversal of the segments `first..end`, if it is not empty.
+    /// Returns the sub-traversal of the segments `first..end`, if they have a step.
     pub(crate) fn candidate(&self, first: usize, end: usize) -> Option<SubTraversalOutline> {
         self.candidates(first).nth(end.checked_sub(first + 1)?)
     }
@@ -276,18 +277,18 @@ impl Default for TraversalOutline {
 /// The id of a sub-traversal, which policies compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubTraversalId {
-    /// A hash of the state it begins at and of its steps.
+    /// A hash of the steps of the sub-traversal and of the state before them.
     pub identity: u64,
     /// The state that the sub-traversal begins at.
     pub begin: StateId,
 }
 
-/// A sub-traversal that a partition could have.
+/// A sub-traversal that a partition of the outlined traversal could have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubTraversalOutline {
     /// Steps of the sub-traversal.
     pub steps: Range<u16>,
-    /// A hash of the state it begins at and of its steps.
+    /// A hash of the steps of the sub-traversal and of the state before them.
     pub identity: u64,
     /// True if the fields are connected: see [`Score`](crate::partition::Score).
     pub coupled: bool,
@@ -316,13 +317,13 @@ impl Iterator for Candidates<'_> {
     }
 }
 
-/// The initial value of the hash of a sequence.
+/// The initial value of the hash of a sequence of numbers.
 const IDENTITY: u64 = 0x243f_6a88_85a3_08d3;
 
-/// Adds a number to the hash of a sequence.
+/// Adds a number to the hash of a sequence of numbers.
 ///
-/// The numbers are hashes already, or small. So multiplying by an odd number and folding the halves of
-/// the product together is enough.
+/// The added numbers are small, or are hashes already. So one multiplication by an odd number is
+/// enough, with the halves of the product folded together.
 pub(crate) const fn fold(sequence: u64, next: u64) -> u64 {
     let product = (sequence.rotate_left(23) ^ next) as u128 * 0x9e37_79b9_7f4a_7c15_u128;
     #[expect(clippy::cast_possible_truncation, reason = "the halves are folded together")]

@@ -2,27 +2,29 @@
 //!
 //! # The meaning of a tag
 //!
-//! A tag represents one of two states. The first is the start of a traversal: a packet arrives on a
-//! bridge without hidden state. The second is a [`Continuation`], which holds by value everything that
-//! the rest of the traversal can read or do. This is the next table, registers and metadata, the action
-//! set, and the tables that resubmits return to. A tag is never just a table, and never a reference to a
-//! rule or a group. Partition points with equal states have the same tag, regardless of the earlier tables. This is
-//! what allows flows to share entries.
+//! A tag represents one of two states. The first state is the start of a traversal: a packet
+//! arrives on a bridge without hidden state. The second state is a [`Continuation`], which holds by
+//! value everything that the rest of the traversal can read or do. It has the next table, registers
+//! and metadata, the action set, and the tables that resubmits return to. A tag is never just a
+//! table, and never a reference to a rule or a group. Partition points with equal states have the
+//! same tag, regardless of the earlier tables. Therefore flows can share entries.
 //!
 //! A tag is never written into a header. A packet that arrives gets the tag of its bridge from
 //! [`TagSpace::start_of`], and from nowhere else. So no packet can forge a tag.
 //!
 //! # The life of a tag
 //!
-//! - *Held*: [`TagSpace::hold`] maps a state to a tag. Each rule holds its first and its next tag once, and
-//!   so does a caller that is about to make a rule.
-//! - *Retired*: the last holder has released the tag. Its state is dropped. If an equal state comes back,
-//!   it gets another tag.
-//! - *Freed*: the number may be given to another state. With [`Reuse::AtOnce`] this happens immediately,
-//!   since one thread both looks up packets and retires tags. With [`Reuse::Drained`] it happens when no
-//!   packet is under way with the tag, which [`TagSpace::drained`] reports.
+//! - *Held*: [`TagSpace::hold`] maps a state to a tag. Each LTM rule holds its first and its next
+//!   tag once. A caller that is about to build a rule holds these tags too.
+//! - *Retired*: the last holder has released the tag. The state of the tag is dropped. If an equal
+//!   state is held again, it gets another tag.
+//! - *Freed*: the number of the tag may be given to another state. With [`Reuse::AtOnce`] a retired
+//!   tag is freed immediately, since one thread both looks up packets and retires tags. With
+//!   [`Reuse::Drained`] it is freed when [`TagSpace::drained`] reports that no packet is under way
+//!   with the tag.
 //!
-//! The number of tags is bounded. If none is left, no further traversal is partitioned: [`TagsFull`].
+//! The number of tags is bounded. If no tag is left, no further traversal is partitioned: see
+//! [`TagsFull`].
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -40,7 +42,8 @@ use crate::ltm::Tag;
 pub struct TagSpace {
     slots: Vec<TagSlot>,
     by_bridge: HashMap<u64, Tag, foldhash::fast::FixedState>,
-    /// The tags by the number of their continuation, unique while a slot holds it.
+    /// The tags by the number of their continuation.
+    /// The number is unique while a slot holds the continuation.
     by_continuation: HashMap<u32, Tag, foldhash::fast::FixedState>,
     free: Vec<Tag>,
     /// The tags that are retired and not yet freed, oldest first.
@@ -50,7 +53,7 @@ pub struct TagSpace {
     count_max: usize,
 }
 
-/// The state that a tag represents.
+/// The state that a tag represents, by which the tag is found.
 #[derive(Clone, Debug)]
 pub enum TagName {
     /// The start of a packet that arrives on the bridge with this number.
@@ -59,12 +62,12 @@ pub enum TagName {
     Continuation(Arc<Continuation>),
 }
 
-/// The time when the number of a retired tag may be reused.
+/// The moment from which the number of a retired tag may be reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reuse {
-    /// At once, because no packet is under way with it.
+    /// Immediately, because no packet is ever under way with a retired tag.
     AtOnce,
-    /// After the tag is [drained](TagSpace::drained).
+    /// As soon as the tag is [drained](TagSpace::drained).
     Drained,
 }
 
@@ -83,7 +86,7 @@ const BRIDGE: usize = word::BRIDGE as usize;
 const RECIRC: usize = word::RECIRC as usize;
 
 impl TagSpace {
-    /// Creates a tag space with this number of bits per tag. No tag is in use.
+    /// Creates an empty tag space with this number of bits per tag.
     #[must_use]
     pub fn new(bits: u8, reuse: Reuse, seed: u64) -> Self {
         let hasher = foldhash::fast::FixedState::with_seed(seed);
@@ -115,7 +118,7 @@ impl TagSpace {
         }
     }
 
-    /// Returns the tag of a state, and holds it once more.
+    /// Returns the tag of a state, and adds one holder.
     ///
     /// # Errors
     ///
@@ -133,14 +136,14 @@ impl TagSpace {
         Ok(tag)
     }
 
-    /// Holds a tag that is held already once more.
+    /// Adds one holder to a tag that is held already.
     pub fn hold_again(&mut self, tag: Tag) {
         if let Some(slot) = self.slots.get_mut(tag.index()) {
             slot.held_count += 1;
         }
     }
 
-    /// Releases a tag once. The last release retires it.
+    /// Removes one holder of a tag. Without a holder, the tag is retired.
     pub fn release(&mut self, tag: Tag) {
         let Some(slot) = self.slots.get_mut(tag.index()) else { return };
         slot.held_count = slot.held_count.saturating_sub(1);
@@ -167,13 +170,13 @@ impl TagSpace {
         self.slots.get(tag.index())?.name.as_ref()
     }
 
-    /// Number of tags that were retired so far.
+    /// Returns the number of tags that were retired so far.
     #[must_use]
     pub const fn retired_count(&self) -> u64 {
         self.retired_count
     }
 
-    /// Frees the first `count` retired tags: no packet is under way with them.
+    /// Frees the first `count` retired tags, because no packet has them any more.
     pub fn drained(&mut self, count: u64) {
         let waiting = self.retired.len() as u64;
         let drained = count.saturating_sub(self.retired_count - waiting).min(waiting);
@@ -182,7 +185,7 @@ impl TagSpace {
         }
     }
 
-    /// Number of tags in use.
+    /// Returns the number of tags in use.
     #[must_use]
     pub fn len(&self) -> usize {
         self.by_bridge.len() + self.by_continuation.len()
@@ -216,7 +219,7 @@ impl TagSpace {
     }
 }
 
-/// Returns whether a packet has hidden state other than bridge and recirculation.
+/// Returns whether a packet has hidden state beyond bridge and recirculation id.
 pub(crate) fn has_other_hidden_state(key: &FlowKey) -> bool {
     let words = key.words();
     let others = words[..RECIRC].iter().chain(&words[RECIRC + 1..BRIDGE]);

@@ -1,4 +1,4 @@
-//! Set duelling takes the granularity that hits more, changes rarely, and changes back.
+//! Set duelling chooses the granularity with more hits, changes it rarely, and changes it back.
 
 use shunt_gigaflow::{
     adaptive::{Adaptive, CLEARED_AFTER_ROUNDS, Capacity, Granularity, ProbeResult, ROUND},
@@ -9,7 +9,7 @@ use shunt_testkit::partition::{plain::PlainStages, workload::RecordedWorkload};
 
 const CAPACITY: Capacity = Capacity { stages_count: 4, stage_entries_max: 50 };
 
-/// Returns the outline of an Ethernet step and an IP step with these identities.
+/// Returns an outline of an Ethernet step and an IP step with these identities.
 fn outline(start: u32, ethernet: u64, ip: u64) -> TraversalOutline {
     let mut outline = TraversalOutline::new();
     outline.begin(StateId::new(start));
@@ -20,7 +20,7 @@ fn outline(start: u32, ethernet: u64, ip: u64) -> TraversalOutline {
     outline
 }
 
-/// Numbers without a pattern, the same for the same seed.
+/// Pseudo-random numbers from a seed.
 struct Numbers(u64);
 
 impl Numbers {
@@ -30,7 +30,7 @@ impl Numbers {
     }
 }
 
-/// Samples traversals that combine 40 steps with 40: only sub-traversals fit.
+/// Samples combinations of 40 first and 40 second steps: only sub-traversals fit.
 fn recombine(adaptive: &mut Adaptive<JointPolicy>, start: u32, draws: u32) {
     let mut numbers = Numbers(1);
     for _ in 0..draws {
@@ -39,7 +39,7 @@ fn recombine(adaptive: &mut Adaptive<JointPolicy>, start: u32, draws: u32) {
     }
 }
 
-/// Samples 190 traversals without shared steps: only megaflows fit.
+/// Samples 190 traversals without shared steps: only their megaflows fit.
 fn part(adaptive: &mut Adaptive<JointPolicy>, start: u32, draws: u32) {
     let mut numbers = Numbers(2);
     for _ in 0..draws {
@@ -86,7 +86,7 @@ fn each_start_is_decided_by_itself() {
 fn a_start_without_a_round_is_decided_too() {
     let (starts, mut numbers) = (u64::from(2 * CLEARED_AFTER_ROUNDS), Numbers(3));
     let mut adaptive = Adaptive::new(JointPolicy::default(), CAPACITY);
-    // The megaflow of each start fits, and its sub-traversals do not.
+    // The megaflow of each start fits into the cache, and its sub-traversals do not.
     for _ in 0..3 * starts * u64::from(ROUND) {
         let start = numbers.below(starts);
         let number = 1000 + start;
@@ -110,7 +110,7 @@ fn misses_never_decide_the_duel() {
 
 #[test]
 fn a_tie_changes_nothing() {
-    // Everything fits with both granularities: both hit equally often in every round.
+    // All entries fit with both granularities, so both hit equally often in every round.
     let roomy = Capacity { stages_count: 4, stage_entries_max: 10_000 };
     let mut adaptive = Adaptive::new(JointPolicy::default(), roomy);
     let mut changes = 0;

@@ -1,4 +1,4 @@
-//! Warm policies and walks through the stages allocate nothing.
+//! Policies and walks through the stages allocate nothing once they are warm.
 
 use allocation_counter::measure;
 use shunt_flow::{FieldId, FlowKey, text::NoPortNames};
@@ -15,7 +15,7 @@ fn allocations(run: impl FnOnce()) -> u64 {
     measure(run).count_total
 }
 
-/// Builds outline `number` with `steps_count` steps in the same memory.
+/// Builds the outline with this number and `steps_count` steps in reused memory.
 fn build(outline: &mut TraversalOutline, number: u32, steps_count: u32) {
     outline.begin(StateId::new(0));
     for step in 0..steps_count {

@@ -1,4 +1,5 @@
-//! Compares the model with a second implementation of it, packet for packet.
+//! Compares the model of the cache in `shunt_testkit` with the recorded counters of a second
+//! implementation.
 
 #![expect(clippy::unwrap_used, reason = "the recorded data is valid")]
 
@@ -32,13 +33,13 @@ fn capacity(workload: &RecordedWorkload) -> Capacity {
     }
 }
 
-/// Returns one stage with the room of all stages together.
+/// Returns the capacity of one stage with the room of all stages together.
 fn one_stage(capacity: Capacity) -> Capacity {
     let stage_entries_max = capacity.stage_entries_max * usize::from(capacity.stages_count);
     Capacity { stages_count: 1, stage_entries_max }
 }
 
-/// Returns the recorded counters of the second implementation.
+/// Returns the recorded counters of the second implementation of the model.
 fn expected(workload: &RecordedWorkload, name: &str) -> ReplayCounts {
     let words = workload.expected(name).unwrap();
     let nibble = |digit: char| digit.to_digit(16).unwrap();

@@ -1,4 +1,5 @@
-//! The rules that every policy keeps, and the results of each policy, against brute force.
+//! Checks the rules that every policy keeps, and compares the results of each policy with brute
+//! force.
 
 use std::{cell::Cell, ops::Range};
 
@@ -26,7 +27,8 @@ fn placements(
     policy.partition(&outline.outline(), stages).to_vec()
 }
 
-/// Checks that a result is a legal partition, and is not empty if a stage has room.
+/// Checks that a partition keeps the rules of the contract.
+/// It must not be empty if a stage has room.
 fn check_legal(
     all: &[Vec<Placement>],
     outline: &PlainOutline,
@@ -68,10 +70,10 @@ fn check_disjoint(all: &[Vec<Placement>], outline: &PlainOutline, stages: &Plain
     }
 }
 
-/// Returns all outlines of this length, up to a choice of fields per step.
+/// Returns outlines of this length with all choices of consulted fields.
 ///
-/// A step consults no field, one of three fields, or two of them. In outlines of more than six steps it
-/// consults no field or one of two fields, since there would be too many outlines.
+/// A step consults no field, one of three fields, or two of them. In outlines of more than six
+/// steps, a step consults no field or one of two fields, to limit the number of outlines.
 fn all_outlines(steps_count: u32) -> impl Iterator<Item = PlainOutline> {
     let [a, b, c] = [Coupling::EthSrc, Coupling::IpSrc, Coupling::TpDst];
     let kinds = [&[][..], &[a], &[b], &[a, b], &[c]].map(FieldSet::of);
@@ -231,7 +233,7 @@ fn a_full_stage_still_shares_its_entries() {
     let expected =
         [Placement { steps: 0..2, stage: stage(0) }, Placement { steps: 2..4, stage: stage(1) }];
     assert_eq!(placements(&mut JointPolicy::default(), &outline, &stages), expected);
-    // The alignment of the paper does not use the full stage.
+    // The policy of the paper does not use the full stage, although it holds the entry.
     let whole = [Placement { steps: 0..4, stage: stage(1) }];
     assert_eq!(placements(&mut DisjointPolicy::default(), &outline, &stages), whole);
 }
@@ -274,7 +276,8 @@ fn a_traversal_without_steps_has_no_sub_traversals() {
     }
 }
 
-/// Stages with room; the first step selects the one that holds a sub-traversal.
+/// Stages with room.
+/// The first step of a sub-traversal selects the stage that holds it.
 struct Many(u8);
 
 impl StageView for Many {

@@ -1,4 +1,4 @@
-//! The profiled policy partitions by measured sharing, once it is known.
+//! The profiled policy partitions by measured sharing, as soon as the measurement is complete.
 
 use shunt_gigaflow::{
     outline::{Coupling, FieldSet, OutlineStep, StateId, TraversalOutline},
@@ -18,7 +18,7 @@ fn outline(seen: [u64; 2], fields: [FieldSet; 2]) -> TraversalOutline {
 
 const UNKNOWN: [FieldSet; 2] = [FieldSet::EMPTY; 2];
 
-/// Returns the number of sub-traversals of each traversal in turn.
+/// Partitions traversals in order; returns the number of sub-traversals of each.
 fn partition(
     policy: &mut impl PartitionPolicy,
     outlines: impl Iterator<Item = TraversalOutline>,
@@ -27,7 +27,7 @@ fn partition(
     outlines.map(|outline| policy.partition(&outline, &stages).len()).collect()
 }
 
-/// 40,000 combinations of 200 first and 200 second steps, without a repetition.
+/// Returns all 40,000 combinations of 200 first and 200 second steps, each once.
 fn recombined() -> impl Iterator<Item = TraversalOutline> {
     (0..40_000_u64).map(|number| {
         let mixed = number * 7919 % 40_000;

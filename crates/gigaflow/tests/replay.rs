@@ -1,8 +1,9 @@
-//! Compares the real stages with the model: the same packets hit, and the same number of entries exists.
+//! Compares the software stages with the model: the same packets hit, and the stages have equally
+//! many entries.
 //!
-//! The model distinguishes steps only by their numbers, and `tests/model.rs` compares it with recorded
-//! results. Here the numbers come from real traversals: two visits are the same step if they consulted
-//! the same bits in one table and matched the same.
+//! The model distinguishes steps only by numbers, and `tests/model.rs` compares the model with
+//! recorded results. In this test the numbers come from translated traversals. Two visits are the
+//! same step if they consulted the same bits of one table and matched the same values and rule.
 
 #![expect(clippy::unwrap_used, reason = "the generated workload is valid")]
 
@@ -51,7 +52,7 @@ impl Testbed {
         }
     }
 
-    /// Returns the workload for the model.
+    /// Returns the workload with numbered steps, for the model.
     fn steps(&self) -> workload::RecordedWorkload {
         let mut numbers = BTreeMap::new();
         let (mut steps, mut paths) = ("steps\n".to_owned(), "paths\n".to_owned());

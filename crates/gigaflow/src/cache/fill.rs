@@ -1,14 +1,17 @@
-//! Turns a missed traversal into LTM entries: plans the partition, reuses or builds the entry of each
-//! sub-traversal, and puts the new entries into their stages.
+//! Turns the traversal of a missed packet into LTM entries.
 //!
-//! An entry that its stage holds already is not built again. It is reused if it is live and covers as
-//! many visits as planned. It must also have the current tag of the packet, and match its headers. Such
-//! an entry does what the pipeline does, like any entry that a packet matches. So the next sub-traversal
-//! begins with the headers and the tag that it leads to.
+//! A fill plans the partition, reuses or builds the entry of each sub-traversal, and puts the new
+//! entries into their stages.
 //!
-//! Only sub-traversals that no stage holds are built. They are composed from the visits of the whole
-//! traversal, or translated once more from their first to their last table without a table lookup. If
-//! the plan is a single sub-traversal, the translation of the whole traversal is its entry.
+//! A fill reuses an entry of the planned stage if the entry is live and covers as many visits as
+//! planned. The entry must also have the current tag of the packet, and match the current headers.
+//! A reused entry does what the pipeline does, like any entry that a packet matches. So the next
+//! sub-traversal begins with the headers and the tag after the reused entry.
+//!
+//! The entries of all other sub-traversals are built. Such an entry is composed from the visits of
+//! the whole traversal, or translated once more between its partition points, without table
+//! lookups. If the plan is a single sub-traversal, the translation of the whole traversal becomes
+//! its entry.
 
 use std::sync::Arc;
 
@@ -28,14 +31,14 @@ use crate::{
     tag::{TagName, TagsFull},
 };
 
-/// The memory of a fill. It is empty between fills and keeps its capacity.
+/// The working memory of a fill, empty between fills, with its capacity kept.
 #[derive(Debug, Default)]
 pub(super) struct FillScratch {
     /// The partition: the sub-traversals with their stages.
     plan: Vec<Placement>,
     /// The entry of each planned sub-traversal.
     entries: Vec<PlannedEntry>,
-    /// The first tag of each planned sub-traversal. The fill holds these tags.
+    /// The first tag of each planned sub-traversal, which the fill holds.
     tags: Vec<Tag>,
     /// Entries that the fill must not evict.
     kept: Vec<LtmEntryRef>,
@@ -45,7 +48,7 @@ pub(super) struct FillScratch {
 /// The entry of a planned sub-traversal.
 #[derive(Debug)]
 enum PlannedEntry {
-    /// A stage holds it already.
+    /// The planned stage holds the entry already.
     Existing(LtmEntryRef),
     /// The entry is built and not yet in its stage.
     New { traversal: Arc<Traversal>, rule: LtmRule, id: SubTraversalId },
@@ -56,7 +59,7 @@ enum FillError {
     TagsFull,
     /// A sub-traversal spends more than its share of a translation bound.
     NearBounds,
-    /// The store does not admit one of the entries, so the others would be useless.
+    /// The store does not admit one of the entries, and the others need that entry.
     Refused,
 }
 
@@ -70,11 +73,11 @@ impl From<TagsFull> for FillError {
 const NO_ID: SubTraversalId = SubTraversalId { identity: 0, begin: StateId::END };
 
 impl Gigaflow {
-    /// Makes entries for a traversal, and returns whether there was room for them.
+    /// Installs entries for a traversal, and returns whether the stages had room.
     ///
-    /// The rest of a partly matched traversal is not cached if it would evict a recently used entry, or
-    /// if more stages would give a finer partition. The packet then starts over, and another partition
-    /// may find room.
+    /// The rest of a traversal with a partial hit is not cached if it would evict a recently used
+    /// entry, or if more stages would give a finer partition. The packet then starts over, and
+    /// another partition may find room.
     pub(super) fn fill(&mut self, store: &mut impl Store, request: &FillRequest<'_>) -> bool {
         let mut scratch = std::mem::take(&mut self.scratch);
         self.plan(store, request, &mut scratch.plan);
@@ -82,7 +85,7 @@ impl Gigaflow {
         if is_planned {
             self.execute_plan(store, request, &mut scratch);
         } else {
-            // A packet that cannot resume starts over, and may find room then.
+            // A partial hit is not counted: it starts over, and may find room then.
             self.counts.without_room += u64::from(request.matched.is_empty());
         }
         self.scratch = scratch;
@@ -109,7 +112,7 @@ impl Gigaflow {
                     Placement { steps: 0..self.outline.steps_count(), stage: first.stage };
                 scratch.plan.clear();
                 scratch.plan.push(megaflow);
-                // Without a tag to begin with, nothing is cached.
+                // Without a first tag, the traversal is not cached.
                 if self.build_entries(store, request, scratch).is_err() {
                     scratch.entries.clear();
                 }
@@ -196,7 +199,7 @@ impl Gigaflow {
         Ok(PlannedEntry::New { traversal: Arc::new(traversal), rule, id })
     }
 
-    /// Moves the packet after an entry: applies its rewrite, and notes its next tag.
+    /// Applies the rewrite of an entry to the packet, and notes the next tag.
     fn advance(&mut self, ingress: &FlowKey, entry: &PlannedEntry, scratch: &mut FillScratch) {
         let rule = match entry {
             PlannedEntry::Existing(entry) => self.ltm.rule(entry.slot),
@@ -245,10 +248,11 @@ impl Gigaflow {
         }
     }
 
-    /// Returns the partition of the traversal.
+    /// Returns the partition of the traversal, which new entries record.
     ///
-    /// It has the entries that the packet matched before the miss, then those of the plan.
-    /// Without a new entry nothing records the partition, so the default is returned.
+    /// The partition has the entries that the packet matched before the miss, then the entries of
+    /// the plan. If the plan has no new entry, the default is returned, since no entry would record
+    /// the partition.
     fn origin(&self, request: &FillRequest<'_>, scratch: &FillScratch) -> PartitionOrigin {
         if scratch.entries.iter().all(|entry| matches!(entry, PlannedEntry::Existing(_))) {
             return PartitionOrigin::default();
@@ -271,15 +275,15 @@ impl Gigaflow {
         scratch.tags.drain(..).for_each(|tag| self.ltm.release(tag));
     }
 
-    /// Plans the partition of the traversal and the stages.
+    /// Plans the partition of the traversal, and the stage of each sub-traversal.
     ///
-    /// The plan stays empty if there is no room.
+    /// The plan stays empty if the stages have no room.
     fn plan(&mut self, store: &impl Store, request: &FillRequest<'_>, plan: &mut Vec<Placement>) {
         plan.clear();
         let stages = OpenStages::new(&mut self.ltm, store, request.open, request.miss.now);
         let contended = stages.contended();
         if self.outline.steps_count() == 0 {
-            // The rest of a traversal may have no further table lookup.
+            // The rest of a traversal after a partial hit may have no table lookup.
             let stage = stages.best(request.open);
             plan.extend(stage.map(|stage| Placement { steps: 0..0, stage }));
             return;
@@ -302,7 +306,7 @@ impl Gigaflow {
         }
     }
 
-    /// Returns whether more stages would give a finer partition.
+    /// Returns whether the policy would make more sub-traversals with all stages open.
     fn needs_more_stages(&mut self, placements_count: usize, request: &FillRequest<'_>) -> bool {
         let most = self.outline.segments_count().min(self.ltm.capacity().stages_count.into());
         if placements_count < request.open.count().into() || placements_count == most {

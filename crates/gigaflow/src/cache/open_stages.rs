@@ -1,11 +1,12 @@
-//! The stages that the entries of a missed traversal may go to, as a policy sees them.
+//! The stages that new entries of a traversal may go to, as a policy sees them.
 //!
-//! A full stage is not closed: it evicts its least recently used entry. The age of that entry differs
-//! from stage to stage, since similar partitions crowd the same stages. A full stage is *contended* if
-//! the entry that it would evict was used much later than the oldest of all such entries. A policy
-//! that weighs stages avoids contended stages, even if it must then build an entry that a contended stage
-//! holds. While some stage has free room, every full stage is contended. So a chain fills all of its
-//! stages before it evicts an entry, and afterwards the entries of all stages have about the same age.
+//! A new entry may also go to a full stage, which then evicts its least recently used entry. The
+//! age of that entry differs from stage to stage, since similar partitions use the same stages. A
+//! full stage is *contended* if its next victim was used much later than the oldest victim of all
+//! full stages. A policy that weighs stages avoids contended stages, even if it must then build an
+//! entry that a contended stage holds. While some stage has free room, every full stage is
+//! contended. So a chain fills all of its stages before it evicts an entry, and afterwards the
+//! entries of all stages have about the same age.
 
 use shunt_pipeline::Time;
 
@@ -21,14 +22,14 @@ pub(super) struct OpenStages<'a> {
     open: StageSet,
     room: StageSet,
     contended: StageSet,
-    /// The last use of the entry that each full stage would evict.
+    /// The last use of the entry that each full stage would evict next.
     ///
-    /// Zero for stages with free room.
+    /// The time is zero for stages with free room.
     last_uses: [Time; STAGES_MAX as usize],
 }
 
 impl<'a> OpenStages<'a> {
-    /// Creates the view of the `open` stages at `now`.
+    /// Creates the view of the `open` stages at the time `now`.
     pub(super) fn new(ltm: &'a mut Ltm, store: &impl Store, open: StageSet, now: Time) -> Self {
         let mut last_uses = [Time::ZERO; STAGES_MAX as usize];
         let (mut room, mut full) = (StageSet::EMPTY, StageSet::EMPTY);

@@ -1,25 +1,25 @@
 //! Samples packets for set duelling.
 //!
-//! Sampling is random, because periodic traffic would fall in step with a counter. The gap between two
-//! sampled packets is a random number of packets up to twice the mean gap. So a packet that is not
-//! sampled costs one subtraction.
+//! Sampling is random, because a counter would sample the same flows of periodic traffic again and
+//! again. The gap between two sampled packets is a random number of packets up to twice the mean
+//! gap. So a packet that is not sampled costs one subtraction.
 //!
-//! A sampled packet that hits costs an additional translation. So the mean gap grows until there is at
-//! most one sample per [`MISSES_PER_SAMPLE`] misses, which are translated anyway. If nearly all packets
-//! hit, set duelling costs nearly nothing.
+//! A sampled packet that hits costs an additional translation. So the mean gap doubles while there
+//! are fewer than [`MISSES_PER_SAMPLE`] misses per sample. Misses are translated anyway. If nearly
+//! all packets hit, set duelling costs nearly nothing.
 
 use shunt_flow::hash::split_mix;
 
 /// A random sampler of packets.
 #[derive(Debug)]
 pub(super) struct Sampler {
-    /// The least mean gap in packets; 0 samples no packet.
+    /// The configured and least mean gap in packets; with 0 no packet is sampled.
     one_in: u32,
     /// The current mean gap in packets.
     mean: u32,
     /// Packets to skip before the next sample.
     left: u32,
-    /// Samples since the mean was last adjusted, and the misses at that time.
+    /// Samples since the mean gap was last adjusted.
     sampled: u32,
     misses: u64,
     state: u64,
@@ -28,7 +28,7 @@ pub(super) struct Sampler {
 /// Number of samples after which the mean gap is adjusted.
 const SAMPLES_PER_ADJUSTMENT: u32 = 16;
 
-/// The least mean number of misses per sample.
+/// Mean number of misses per sample below which the mean gap grows.
 const MISSES_PER_SAMPLE: u64 = 8;
 
 /// The greatest mean gap in packets.

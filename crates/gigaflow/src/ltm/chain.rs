@@ -1,17 +1,17 @@
 //! The chain of stages in software, with the tags that packets have between the stages.
 //!
-//! A walk changes nothing. It collects the entries that a packet matches, and applies their rewrites to
-//! a copy of the headers. The caller executes the actions only if the packet hits. A packet with a
-//! partial hit has had no effect yet: it starts over, or it resumes in the pipeline at the tag where it
-//! missed.
+//! A [`Walk`] looks up a packet in the stages one by one, and changes nothing. It collects the
+//! entries that the packet matches, and applies their rewrites to a copy of the headers. The caller
+//! executes the actions only if the packet hits. After a partial hit no action is executed yet: the
+//! packet starts over, or it resumes in the pipeline at the tag where it missed.
 //!
 //! # Room
 //!
-//! Equal rules are one entry. A full stage evicts an entry according to its [`Eviction`]. Any entry may
-//! go at any time, because each of the others is correct on its own.
+//! Equal rules are one entry. A full stage evicts an entry according to the [`Eviction`] policy.
+//! Any entry may be evicted at any time, because each remaining entry is correct on its own.
 //!
-//! A walk ignores an entry as soon as the [`Store`] has ended it. The chain unlinks such an entry when
-//! [`Ltm::forget`] is called, or when it comes across the entry while it makes room.
+//! A walk ignores an entry as soon as the [`Store`] has ended it. The chain unlinks an ended entry
+//! when [`Ltm::forget`] is called, or when it finds the entry while it makes room.
 
 use std::sync::Arc;
 
@@ -50,11 +50,11 @@ pub struct Ltm {
 /// The result of putting a rule into a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PutResult {
-    /// The rule is a new entry.
+    /// The rule was inserted as a new entry.
     Fresh(LtmEntryRef),
-    /// The stage holds the rule already.
+    /// The stage holds an entry with an equal rule already.
     Shared(LtmEntryRef),
-    /// The stage has no room.
+    /// The stage has no room, and no entry that may be evicted.
     Full,
     /// The store cannot make or end an entry now.
     Refused,
@@ -63,13 +63,13 @@ pub enum PutResult {
 /// A rule to put into a stage.
 #[derive(Debug)]
 pub struct NewLtmEntry {
-    /// The rule.
+    /// The LTM rule of the entry.
     pub rule: LtmRule,
-    /// The translated sub-traversal.
+    /// The sub-traversal that was translated into the rule.
     pub traversal: Arc<Traversal>,
-    /// The id that policies compare.
+    /// The id of the sub-traversal, which policies compare.
     pub id: SubTraversalId,
-    /// The stage.
+    /// The stage that the rule is put into.
     pub stage: StageId,
     /// The partition that the entry belongs to.
     pub origin: PartitionOrigin,
@@ -84,19 +84,19 @@ pub(crate) struct EntryQuery<'a> {
     pub(crate) stage: StageId,
     /// The tag of the packet.
     pub(crate) tag: Tag,
-    /// The headers of the packet; the hidden words are ignored.
+    /// The current headers of the packet. Hidden words are ignored.
     pub(crate) key: &'a FlowKey,
     /// Number of visits of the sub-traversal.
     pub(crate) visits_count: u16,
-    /// True if the traversal ends with this sub-traversal.
+    /// True if the sub-traversal is the last one of its traversal.
     pub(crate) is_last: bool,
 }
 
-/// Greatest number of entries that one sort of a stage moves or unlinks.
+/// Greatest number of entries that one call of `sort_stage` moves or unlinks.
 const CHANCES_MAX: usize = 64;
 
 impl Ltm {
-    /// Creates empty stages. No tag of the tag space is in use.
+    /// Creates empty stages. No tag of `tags` may be in use.
     #[must_use]
     pub fn new(capacity: Capacity, eviction: Eviction, tags: TagSpace, seed: u64) -> Self {
         let stages_count = capacity.stages_count.clamp(1, STAGES_MAX);
@@ -112,7 +112,7 @@ impl Ltm {
         }
     }
 
-    /// Walks a packet through the stages, and returns whether it hits.
+    /// Looks up a packet in the stages one by one, and returns whether it hits.
     pub fn find(&self, store: &impl Store, key: &FlowKey, walk: &mut Walk) -> bool {
         walk.begin(self.tags.start_of(key));
         for stage in 0..self.stages.len() {
@@ -124,14 +124,15 @@ impl Ltm {
         walk.is_hit()
     }
 
-    /// Walks many packets through the stages; returns the number of hash table lookups.
+    /// Looks up many packets in the stages; returns the number of hash table lookups.
     ///
-    /// All packets pass one stage before the next, and in it one mask group before the next. So the
-    /// cache misses of many packets overlap. The packets arrive on one bridge and have no hidden state.
+    /// All packets are looked up in one stage before the next stage, and in one mask group before
+    /// the next group. So the processor cache misses of many packets overlap. All packets must
+    /// arrive on one bridge and have no hidden state.
     ///
-    /// Only packets at the indexes that `is_selected` accepts are looked up; the other walks are empty.
-    /// The store is checked last for whether the matched entries are live. A packet that matched a dead entry,
-    /// which is rare, walks again.
+    /// Only packets at the indexes that `is_selected` accepts are looked up; the other walks are
+    /// empty. At the end, the store is asked whether the matched entries are live. A packet that
+    /// matched a dead entry is looked up once more, which is rare.
     pub fn find_burst(
         &mut self,
         store: &impl Store,
@@ -193,7 +194,7 @@ impl Ltm {
         probes
     }
 
-    /// Moves a packet through one stage.
+    /// Looks up a packet in one stage, and follows the entry that it matches.
     #[inline]
     fn step(
         &self,
@@ -213,13 +214,14 @@ impl Ltm {
         }
     }
 
-    /// Returns the rule of an entry of a walk. No entry was made since the walk.
+    /// Returns the rule of an entry that a walk matched.
+    /// No entry may have been inserted since the walk.
     #[must_use]
     pub fn rule(&self, slot: u32) -> Option<&LtmRule> {
         self.stage_entries.get(slot).map(|stage_entry| &stage_entry.rule)
     }
 
-    /// Returns an entry of a walk as a member of the partition that the walk forms.
+    /// Returns a matched entry as a member of the partition that the walk forms.
     pub(crate) fn partition_member(&self, slot: u32) -> Option<PartitionMember<'_>> {
         self.stage_entries.get(slot).map(|stage_entry| PartitionMember {
             first_table: stage_entry.first_table,
@@ -228,20 +230,20 @@ impl Ltm {
         })
     }
 
-    /// Returns the stage of an entry of a walk.
+    /// Returns the stage of an entry that a walk matched.
     #[must_use]
     pub fn stage(&self, slot: u32) -> Option<StageId> {
         self.stage_entries.get(slot).map(|stage_entry| stage_entry.stage)
     }
 
-    /// Returns the references of the entries of a walk.
+    /// Returns the references of the entries that a walk matched.
     pub fn names<'a>(&'a self, slots: &'a [u32]) -> impl Iterator<Item = LtmEntryRef> + 'a {
         slots.iter().filter_map(|slot| self.stage_entries.named(*slot))
     }
 
-    /// Holds the tag of a name, to make a rule with it.
+    /// Returns the tag of a state, and adds one holder of the tag.
     ///
-    /// The caller [releases](Self::release) it.
+    /// The caller [releases](Self::release) the tag later.
     ///
     /// # Errors
     ///
@@ -250,12 +252,12 @@ impl Ltm {
         self.tags.hold(name)
     }
 
-    /// Holds a tag that is held already once more.
+    /// Adds one holder to a tag that is held already.
     pub fn hold_again(&mut self, tag: Tag) {
         self.tags.hold_again(tag);
     }
 
-    /// Frees the first `count` retired tags: no packet uses them any more.
+    /// Frees the first `count` retired tags, because no packet has them any more.
     pub fn drained(&mut self, count: u64) {
         self.tags.drained(count);
     }
@@ -273,8 +275,8 @@ impl Ltm {
 
     /// Puts a rule into a stage.
     ///
-    /// The rule replaces an entry with the same match and length but another effect. A full stage evicts
-    /// another entry if it may, but none of `kept`.
+    /// The rule replaces an entry with the same tag, match and length but another effect. A full
+    /// stage evicts an entry if its eviction policy allows one, but no entry of `kept`.
     pub fn put(
         &mut self,
         store: &mut impl Store,
@@ -301,7 +303,7 @@ impl Ltm {
         }
         let NewLtmEntry { rule, traversal, id, origin, .. } = new;
         let Some(entry) = store.make(&traversal, now) else { return PutResult::Refused };
-        // The former entry of the slot may still be linked.
+        // The stage may still link the former entry of the slot.
         self.unlink(entry.slot);
         self.tags.hold_again(rule.tag);
         if let Next::Tag(next) = rule.next {
@@ -327,7 +329,7 @@ impl Ltm {
         PutResult::Fresh(entry)
     }
 
-    /// Shares the entry in a slot if it is live and equals the rule.
+    /// Shares the entry in a slot if the entry is live and equals the rule.
     fn share(
         &mut self,
         store: &mut impl Store,
@@ -383,7 +385,7 @@ impl Ltm {
         }
     }
 
-    /// Makes room for one more entry in a full stage, if an entry may go.
+    /// Makes room for one more entry in a full stage, if an entry may be evicted.
     fn make_room(&mut self, store: &mut impl Store, stage: StageId, kept: &[LtmEntryRef]) {
         self.sort_stage(store, stage);
         if self.is_full(stage)
@@ -393,7 +395,7 @@ impl Ltm {
         }
     }
 
-    /// Returns the last use of the entry that a stage would evict, if one may go.
+    /// Returns the last use of the entry that a stage would evict next.
     #[must_use]
     pub fn oldest_use(&mut self, store: &impl Store, stage: StageId) -> Option<Time> {
         self.sort_stage(store, stage);
@@ -406,7 +408,7 @@ impl Ltm {
         !self.is_full(stage)
     }
 
-    /// Marks all entries as outdated, so that every [`Eviction`] may evict them.
+    /// Marks all entries as outdated, so that every [`Eviction`] policy may evict them.
     pub const fn mark_outdated(&mut self) {
         self.victims.mark_outdated(self.made);
     }
@@ -417,26 +419,26 @@ impl Ltm {
         self.index.stages(identity)
     }
 
-    /// Number of entries of a stage.
+    /// Returns the number of entries of a stage.
     #[must_use]
     pub fn len(&self, stage: StageId) -> usize {
         self.stage_entries.count(stage, UseClass::New)
             + self.stage_entries.count(stage, UseClass::Used)
     }
 
-    /// Number of entries of all stages.
+    /// Returns the number of entries of all stages.
     #[must_use]
     pub fn entries_count(&self) -> usize {
         StageSet::first_of(self.capacity.stages_count).iter().map(|stage| self.len(stage)).sum()
     }
 
-    /// Number of entries that were evicted or replaced so far.
+    /// Returns the number of entries that were evicted or replaced so far.
     #[must_use]
     pub const fn evicted_count(&self) -> u64 {
         self.evicted
     }
 
-    /// Number of times that installed flows shared the present entries.
+    /// Returns how often newly installed flows shared the present entries.
     #[must_use]
     pub fn shares_count(&self) -> u64 {
         self.stage_entries.iter().map(|(_, stage_entry)| u64::from(stage_entry.shares)).sum()
@@ -450,11 +452,11 @@ impl Ltm {
         Coverage::of(&links)
     }
 
-    /// Returns how an entry connects to the others.
+    /// Returns the tags and the partition of an entry, for the rule-space coverage.
     #[must_use]
     pub fn link(&self, slot: u32) -> Option<CoverageLink> {
         let StageEntry { rule, stage, origin, .. } = self.stage_entries.get(slot)?;
-        // A recirculated packet begins with a tag too, but its traversal has begun before.
+        // The first tag of a recirculated packet names a continuation: its traversal began earlier.
         let is_start = matches!(self.tags.name(rule.tag), Some(TagName::Start(_)));
         Some(CoverageLink {
             stage: *stage,
@@ -472,19 +474,19 @@ impl Ltm {
             .map(|(name, stage_entry)| (name, stage_entry.stage, &stage_entry.rule))
     }
 
-    /// Number of masks of a stage; equal masks of different tags count separately.
+    /// Returns the number of masks of a stage, summed over the tags.
     #[must_use]
     pub fn masks_of(&self, stage: StageId) -> usize {
         self.stages.get(stage.index()).map_or(0, LtmTable::masks_count)
     }
 
-    /// Number of masks of all stages; equal masks of different tags count separately.
+    /// Returns the number of masks of all stages, summed over the tags.
     #[must_use]
     pub fn masks_count(&self) -> usize {
         self.stages.iter().map(LtmTable::masks_count).sum()
     }
 
-    /// The number and the size of its stages.
+    /// Returns the number and the size of the stages.
     #[must_use]
     pub const fn capacity(&self) -> Capacity {
         self.capacity
@@ -494,9 +496,9 @@ impl Ltm {
         self.len(stage) >= self.capacity.stage_entries_max
     }
 
-    /// Moves used entries of a stage to the end, and unlinks dead ones.
+    /// Moves used entries of a stage to the end of the order, and unlinks dead ones.
     ///
-    /// It stops at the first entry that was not used since it was placed in the order.
+    /// The sort stops at the first live entry that was not used since it was placed in the order.
     fn sort_stage(&mut self, store: &impl Store, stage: StageId) {
         for _ in 0..CHANCES_MAX {
             let class = self.victims.class_to_evict(&self.stage_entries, stage);
@@ -515,7 +517,7 @@ impl Ltm {
         }
     }
 
-    /// Ends an entry and unlinks it; returns false if the store keeps it.
+    /// Ends and unlinks an entry; returns false if the store keeps the entry.
     fn evict(&mut self, store: &mut impl Store, slot: u32) -> bool {
         let Some(name) = self.stage_entries.named(slot) else { return true };
         if store.is_live(name) {

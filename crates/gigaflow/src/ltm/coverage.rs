@@ -5,48 +5,50 @@
 //! entries with matching tags from a start tag to an end. This module counts these sequences exactly,
 //! and makes two estimates:
 //!
-//! * Pairwise: for each tag, the number of entries that lead to it times the number of entries that
-//!   begin with it.
-//! * As published (table 3.2, computed by the program that came with the paper): entries are grouped by
-//!   the partition that made them. A partition is its partition points, its stages and the exact masks
-//!   of its sub-traversals. Each partition counts the largest product of its entry counts in two
-//!   adjacent stages, among the stages that it uses. If a single stage has more entries, or if the masks
-//!   of adjacent sub-traversals have a bit in common, it counts the entries of its largest stage.
+//! * Pairwise: for each tag, the number of entries that set the tag times the number of entries
+//!   that match the tag.
+//! * As published (table 3.2, computed by the program that came with the paper): entries are
+//!   grouped by the partition that made them. A partition consists of its partition points, its
+//!   stages and the exact masks of its sub-traversals. For two adjacent stages of a partition, the
+//!   program multiplies the numbers of entries, and the largest product is the coverage of the
+//!   partition. Instead it takes the number of entries of the largest stage if that is greater, or
+//!   if the masks of adjacent sub-traversals have a common bit.
 //!
-//! Two details differ from the published program. A partition with entries in one stage only counts as
-//! one there, and as many as it has entries here. The published figure is at least the number of
-//! upcalls, which does not depend on entries. That lower bound is omitted here; all published results
-//! are above it.
+//! Two details differ from the published program. The program counts a partition with entries in
+//! only one stage as one; this module counts its entries. The program reports at least the number
+//! of upcalls, which does not depend on entries. This module has no such lower bound; all published
+//! results are above it.
 
 use hashbrown::HashMap;
 
 use super::{Next, PartitionOrigin, Tag};
 use crate::partition::StageId;
 
-/// The properties of an entry that decide which entries can follow it.
+/// The properties of an entry from which the rule-space coverage is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoverageLink {
     /// Stage of the entry.
     pub stage: StageId,
     /// The tag that packets arrive with.
     pub tag: Tag,
-    /// The tag with which packets continue, or the end.
+    /// The tag with which packets continue, or the end of the traversal.
     pub next: Next,
     /// True if packets have this tag when they arrive on a port.
     pub is_start: bool,
-    /// The partition that made it.
+    /// The partition that the entry was made for.
     pub origin: PartitionOrigin,
 }
 
-/// The rule-space coverage of some entries.
+/// The rule-space coverage of a set of entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
-    /// The exact number of traversals: sequences of entries from a start to an end.
+    /// The exact number of sequences of entries from a start to an end.
     pub chains: u128,
     /// The pairwise estimate.
     ///
-    /// For each tag it counts the entries before it times those after it. It adds the entries that are a
-    /// whole traversal.
+    /// For each tag, the number of entries that set the tag is multiplied by the number of entries
+    /// that match it. The estimate is the sum of these products and of the entries that are a whole
+    /// traversal.
     pub pairs: u128,
     /// The estimate of the published program.
     pub published: u128,
@@ -112,7 +114,7 @@ fn published(links: &[CoverageLink]) -> u128 {
 
 /// Returns the published estimate of one partition.
 ///
-/// Its entries are in the order of their stages.
+/// `made` has the entries of the partition in the order of their stages.
 fn published_of(made: &[(PartitionOrigin, StageId)]) -> u128 {
     let stages = made.chunk_by(|one, other| one.1 == other.1);
     let (mut most, mut before) = (0, None);
@@ -167,7 +169,7 @@ mod tests {
         assert_eq!(Coverage::of(&links).chains, 2, "1 to 2 to 3, and 3 alone");
     }
 
-    /// Returns entries of a partition, with the given counts in the stages 0, 1, ..
+    /// Returns entries of one partition; `counts` are their numbers in stages 0 to 3.
     fn made(origin: PartitionOrigin, counts: [usize; 4]) -> Vec<CoverageLink> {
         let of = |(stage, count)| vec![CoverageLink { origin, ..link(stage, 0, None) }; count];
         (0..).zip(counts).flat_map(of).collect()
@@ -183,7 +185,8 @@ mod tests {
         assert_eq!(of(&[made(origin(1), [0, 7, 0, 0])]), 7);
         let overlapping = PartitionOrigin { hash: 2, overlaps: true };
         assert_eq!(of(&[made(overlapping, [3, 2, 5, 4])]), 5, "the largest stage alone");
-        // 3 * 2 chains of one partition and 5 of the other. No chain has entries of both.
+        // One partition has 3 * 2 chains, and the other one has 5. No chain has entries of both
+        // partitions.
         assert_eq!(of(&[made(origin(1), [3, 2, 0, 0]), made(overlapping, [0, 0, 5, 4])]), 11);
         assert_eq!(of(&[made(origin(1), [2, 2, 0, 0]), made(origin(3), [2, 2, 0, 0])]), 8);
     }

@@ -1,6 +1,6 @@
-//! Eviction policies: the entry that a full stage evicts for a new one.
+//! Eviction policies, which choose the entry that a full stage evicts for a new entry.
 
-/// The entry that a full stage evicts for a new one.
+/// The choice of the entry that a full stage evicts for a new entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(
     feature = "serde",
@@ -10,17 +10,17 @@
 pub enum Eviction {
     /// Evicts only an [outdated](super::Ltm::mark_outdated) entry.
     ///
-    /// A full stage caches nothing else.
+    /// A full stage without an outdated entry caches nothing new.
     Never,
-    /// The least recently used entry.
+    /// Evicts the least recently used entry.
     LeastRecent,
-    /// An entry that was not used since it was made, then the least recently used one.
+    /// Evicts entries that were not used since they were made before used entries.
     ///
-    /// A sub-traversal that is installed again after such an eviction is treated like a used one. S3-FIFO does
-    /// the same (Yang and others, "FIFO Queues are All You Need for Cache Eviction").
+    /// An entry for a recently evicted sub-traversal counts as used. S3-FIFO has the same rule
+    /// (Yang and others, "FIFO Queues are All You Need for Cache Eviction").
     #[default]
     SecondUse,
-    /// The entry that the fewest flows share, among the least recently used ones.
+    /// Of the least recently used entries, evicts one that the fewest flows share.
     LeastShared,
 }
 
@@ -28,7 +28,7 @@ impl Eviction {
     /// All eviction policies.
     pub const ALL: [Self; 4] = [Self::Never, Self::LeastRecent, Self::SecondUse, Self::LeastShared];
 
-    /// The name as users write it.
+    /// Returns the name of the eviction policy in the configuration.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -1,6 +1,6 @@
 //! The ghost queue: the sub-traversals that were evicted recently, as in S3-FIFO.
 //!
-//! A sub-traversal that is installed again shortly after its eviction was useful.
+//! If a sub-traversal is installed again shortly after its eviction, its entry was useful.
 
 use std::collections::VecDeque;
 
@@ -8,11 +8,12 @@ use hashbrown::HashSet;
 
 use crate::adaptive::Capacity;
 
-/// The latest evicted identities, as many as the chain has room for.
+/// The identities of the last evicted sub-traversals.
 #[derive(Debug)]
 pub(super) struct GhostQueue {
     known: HashSet<u64, foldhash::fast::FixedState>,
-    /// The identities in the order of their evictions. Some may be cached again.
+    /// The identities in the order of their evictions.
+    /// Some of these sub-traversals may be cached again.
     order: VecDeque<u64>,
     count_max: usize,
 }
@@ -24,7 +25,7 @@ impl GhostQueue {
         Self { known, order: VecDeque::new(), count_max }
     }
 
-    /// Adds a sub-traversal that was evicted.
+    /// Adds the identity of a sub-traversal that was evicted.
     pub(super) fn note(&mut self, identity: u64) {
         if self.known.insert(identity) {
             self.order.push_back(identity);

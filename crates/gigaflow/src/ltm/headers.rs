@@ -1,4 +1,4 @@
-//! The headers of a packet on its walk through entries that rewrite them.
+//! The current headers of a packet that matched entries with rewrites.
 
 use shunt_flow::{FlowKey, Match, layout::HEADER_START};
 
@@ -10,21 +10,21 @@ pub(crate) struct RewrittenHeaders {
 }
 
 impl RewrittenHeaders {
-    /// Starts with a new packet.
+    /// Forgets the copy, for a new packet.
     #[inline]
     pub(crate) const fn begin(&mut self) {
         self.is_rewritten = false;
     }
 
-    /// Returns the current headers of a packet that arrived with `ingress`.
+    /// Returns the current headers of the packet that arrived with the key `ingress`.
     ///
-    /// Ignore the hidden words.
+    /// The hidden words of the result have no meaning.
     #[inline]
     pub(crate) const fn of<'a>(&'a self, ingress: &'a FlowKey) -> &'a FlowKey {
         if self.is_rewritten { &self.key } else { ingress }
     }
 
-    /// Applies the rewrite of an entry.
+    /// Applies the rewrite of an entry to the current headers.
     pub(crate) fn rewrite(&mut self, ingress: &FlowKey, rewrite: &Match) {
         if rewrite.mask().is_empty() {
             return;

@@ -1,12 +1,13 @@
-//! An index of the entries of all stages by the identities that policies compare.
+//! An index of the entries of all stages by the identities of their sub-traversals.
 //!
 //! For every candidate sub-traversal of a traversal, a policy asks which stages hold it. These are
-//! hundreds of queries, and most find nothing. So a filter stands in front of the hash table: it has
-//! one bit per cell, set while some identity falls into the cell. Most queries are then one load from a
-//! few kilobytes. A separate array counts the identities of each cell. Identities are hashes already.
+//! hundreds of queries, and most find no stage. So a query first reads a filter of one bit per
+//! cell, which is set while an indexed identity belongs to the cell. The filter has a few
+//! kilobytes, and answers most queries with one load. A separate array counts the identities of
+//! each cell. Identities are hashes already, so their bits select the cell.
 //!
-//! Few of the states of a traversal are the beginning of an entry. So a policy first asks whether any
-//! entry begins at a state.
+//! Entries begin at few of the states of a traversal. So a policy first asks whether any entry
+//! begins at a state.
 
 use hashbrown::HashTable;
 
@@ -20,11 +21,11 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct IdentityIndex {
     entries: HashTable<IndexedEntry>,
-    /// Number of identities in each cell.
+    /// Number of indexed entries in each cell of the filter.
     ///
-    /// A count that has reached its maximum stays there.
+    /// A count that has reached 255 never changes again.
     counts: Box<[u8]>,
-    /// One bit per cell, set while its count is not zero.
+    /// One bit per cell, set while the count of the cell is not zero.
     filter: Box<[u64]>,
     /// Number of entries that begin at each state.
     begins: HashTable<(StateId, u32)>,
@@ -37,7 +38,7 @@ struct IndexedEntry {
     stage: StageId,
 }
 
-/// Cells of the filter per entry of the capacity, and cells of the largest filter.
+/// Number of cells of the filter per entry that the stages can hold.
 const CELLS_PER_ENTRY: usize = 8;
 const CELLS_MAX: usize = 1 << 18;
 const CELLS_PER_WORD: usize = u64::BITS as usize;
@@ -68,12 +69,13 @@ impl IdentityIndex {
         self.of(identity).fold(StageSet::EMPTY, |stages, entry| stages.with(entry.stage))
     }
 
-    /// Returns the slots of this identity in a stage: one, unless hashes collide.
+    /// Returns the slots of the entries of a stage with this identity.
+    /// It is one slot, unless hashes collide.
     pub(super) fn slots(&self, identity: u64, stage: StageId) -> impl Iterator<Item = u32> {
         self.of(identity).filter(move |entry| entry.stage == stage).map(|entry| entry.slot)
     }
 
-    /// Adds an entry.
+    /// Adds the entry in a slot of a stage to the index.
     pub(super) fn add(&mut self, id: SubTraversalId, stage: StageId, slot: u32) {
         let SubTraversalId { identity, begin } = id;
         let is_it = |(own, _): &(StateId, u32)| *own == begin;
@@ -87,7 +89,7 @@ impl IdentityIndex {
         self.filter[word] |= bit;
     }
 
-    /// Removes an entry.
+    /// Removes the entry in a slot of a stage from the index.
     pub(super) fn remove(&mut self, id: SubTraversalId, stage: StageId, slot: u32) {
         let SubTraversalId { identity, begin } = id;
         let entry = IndexedEntry { identity, slot, stage };
@@ -114,7 +116,8 @@ impl IdentityIndex {
         self.entries.iter_hash(identity).filter(move |entry| entry.identity == identity)
     }
 
-    /// Returns the cell of an identity. It uses bits that the hash table compares last.
+    /// Returns the filter cell of an identity.
+    /// The cell comes from bits of the identity that the hash table compares last.
     #[inline]
     const fn cell(&self, identity: u64) -> usize {
         (identity >> 32) as usize & (self.counts.len() - 1)
@@ -126,7 +129,7 @@ fn hash(state: StateId) -> u64 {
     fold(0, state.number().into())
 }
 
-/// Returns the filter word of a cell, and its bit there.
+/// Returns the index of the filter word of a cell, and the bit in that word.
 #[inline]
 const fn bit_of(cell: usize) -> (usize, u64) {
     (cell / CELLS_PER_WORD, 1 << (cell % CELLS_PER_WORD))

@@ -1,7 +1,7 @@
 //! Longest traversal matching (LTM): sub-traversals as rules, and the stages that hold them.
 //!
-//! [`Ltm`] is the chain of stages in software: [`Ltm::find`] walks a packet through it, [`Ltm::put`]
-//! adds rules. Its entries live in a [`Store`].
+//! [`Ltm`] is the chain of stages in software: [`Ltm::find`] looks up a packet, and [`Ltm::put`]
+//! adds rules. The entries of the chain live in a [`Store`].
 
 mod chain;
 mod coverage;

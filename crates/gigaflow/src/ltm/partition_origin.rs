@@ -1,9 +1,10 @@
-//! The partition that an entry was made for, as the published rule-space estimate distinguishes them.
+//! The partition that an entry was made for, as the published estimate of coverage defines it.
 //!
-//! The estimate treats two partitions as equal if they have the same partition points, the same stages,
-//! and the same masks ("GIGAFLOW: Rethinking the Fast Path", table 3.2, by the program that came with
-//! it). An entry belongs to the partition that made it, even if others share it later.
-//! [`Coverage`](super::Coverage) uses this for its published estimate.
+//! The estimate treats two partitions as equal if they have the same partition points, the same
+//! stages, and the same masks ("GIGAFLOW: Rethinking the Fast Path", table 3.2, by the program that
+//! came with it). An entry belongs to the partition that made it, even if other partitions share
+//! the entry later. [`Coverage`](super::Coverage) computes the published estimate from these
+//! partitions.
 
 use std::hash::BuildHasher as _;
 
@@ -16,7 +17,7 @@ use crate::{
     partition::StageId,
 };
 
-/// The partition that made an entry.
+/// The partition that an LTM entry was made for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartitionOrigin {
     /// A hash of the partition: partitions with equal hashes count as one.
@@ -33,7 +34,7 @@ pub(crate) type FirstTable = Option<(BridgeId, TableId)>;
 pub(crate) struct PartitionMember<'a> {
     /// The table that the sub-traversal begins with.
     pub(crate) first_table: FirstTable,
-    /// The stage of its entry.
+    /// The stage of the entry of the sub-traversal.
     pub(crate) stage: StageId,
     pub(crate) rule: &'a LtmRule,
 }
@@ -59,7 +60,7 @@ impl PartitionOrigin {
     }
 }
 
-/// Returns whether two masks have a bit of a coupling field in common.
+/// Returns whether two masks have a common bit in a coupling field.
 fn overlap(one: &SparseMask, other: &SparseMask) -> bool {
     one.headers().any(|(word, bits)| !FieldSet::of_bits(word, bits & other.word(word)).is_empty())
 }

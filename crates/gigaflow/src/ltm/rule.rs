@@ -2,57 +2,59 @@
 //!
 //! # The meaning of a rule
 //!
-//! *A packet with this tag that matches under the mask makes the visits of this sub-traversal. It gets
-//! `actions`, its headers change by `rewrite`, and it continues with the next tag or ends.*
+//! *A packet that has the tag of the rule and matches under the mask makes the visits of this
+//! sub-traversal. The packet gets `actions`, `rewrite` changes its headers, and it continues with
+//! the next tag or its traversal ends.*
 //!
-//! This is true for every packet with the tag, whichever rule of an earlier stage set it. A chain of
-//! stages needs nothing else to be correct. The source is "GIGAFLOW: Rethinking the Fast Path",
-//! chapter 3, and `docs/gigaflow.md` has the proof.
+//! This holds for every packet with the tag, whichever rule of an earlier stage set the tag.
+//! Therefore any chain of matching entries is correct. The source is "GIGAFLOW: Rethinking the Fast
+//! Path", chapter 3, and `docs/gigaflow.md` has the proof.
 //!
 //! # Actions and rewrite
 //!
-//! `actions` are the effects on the frame in order, including outputs before the end. `rewrite` is the
-//! effect that the next stage sees: the header bits that were written. It includes bits that the packet
-//! which made the rule had with the same value before. The software cache looks up all stages before it
-//! executes actions, and uses both. A device that rewrites headers stage by stage uses
-//! [`LtmRule::plain`].
+//! `actions` are the effects on the frame in order, including outputs before the end. `rewrite` has
+//! the header bits that were written, with their values, for the match in the next stage. It also
+//! has written bits that did not change the headers of the first packet. The software cache uses
+//! both: it looks up all stages before it executes actions. A device that rewrites headers stage by
+//! stage uses [`LtmRule::plain`].
 
 use std::sync::Arc;
 
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
 use shunt_pipeline::{DatapathAction, DatapathPort, QueueId};
 
-/// A tag: the number of the state in which a packet continues.
+/// A tag: the number of the state in which a packet continues in a later stage.
 ///
-/// A tag is never in a header, so no packet can bring one along. A [`TagSpace`](crate::tag::TagSpace)
+/// A tag is never in a header, so no packet can forge one. A [`TagSpace`](crate::tag::TagSpace)
 /// maps tags to states, and reuses the numbers of unused tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag(u32);
 
-/// A sub-traversal as a rule. Equal rules are one entry.
+/// A sub-traversal as a rule of a stage. Equal rules are one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LtmRule {
-    /// The tag that packets arrive with.
+    /// The tag that packets must have to match the rule.
     pub tag: Tag,
-    /// The headers with which packets arrive, including `in_port`.
+    /// The headers that packets must have to match the rule, including `in_port`.
     ///
-    /// The mask has every bit that a table lookup or an action of the sub-traversal consulted, unless the
-    /// sub-traversal had written the bit before. It has no hidden word, since these are constants of the
-    /// tag.
+    /// The mask has every bit that a table lookup or an action of the sub-traversal consulted,
+    /// unless the sub-traversal had written the bit before. The mask has no hidden word, since all
+    /// packets with one tag have the same hidden words.
     pub matching: Match,
     /// Number of table lookups that the entry replaces.
     ///
-    /// If several rules match, the longest wins.
+    /// If several rules match, the rule with the greatest length wins.
     pub length: u16,
-    /// The actions on the packet, in order. They are executed at the end of the chain.
+    /// The actions on the packet, in order.
+    /// The software cache executes them when the packet has reached the end of the chain.
     pub actions: Arc<[DatapathAction]>,
-    /// The header bits that the sub-traversal wrote, with their values.
+    /// The header bits that the sub-traversal wrote, with the written values.
     pub rewrite: Match,
-    /// The continuation of the packet.
+    /// The next tag of the packet, or the end of its traversal.
     pub next: Next,
 }
 
-/// The continuation of a packet after an LTM rule.
+/// The next tag of a packet that matched an LTM rule, or the end of its traversal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Next {
     /// The packet continues in a later stage with this tag.
@@ -64,11 +66,11 @@ pub enum Next {
 /// A rule that only rewrites headers and then sends the packet to at most one port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlainRule {
-    /// The header bits that are written, with their values.
+    /// The header bits that the rule writes, with the written values.
     pub rewrite: Match,
     /// The port that the rewritten packet is sent to.
     ///
-    /// With `None` and [`Next::End`] it is dropped.
+    /// With `None` and [`Next::End`] the packet is dropped.
     pub output: Option<DatapathPort>,
     /// Set if the output skips packets that arrived on the same port.
     pub unless_ingress: bool,
@@ -97,10 +99,10 @@ impl Tag {
 impl LtmRule {
     /// Returns the rule as a rewrite and an output, if it has no other effects.
     ///
-    /// The actions may be rewrites, and after them at most one output of the whole frame. To push or pop
-    /// a VLAN tag counts as a rewrite of the tag fields if the match says which tags the packet has. A
-    /// push after a pop does not count: the new tag must not inherit the drop-eligible bit of the old
-    /// one, and the fields cannot express that.
+    /// The actions may be rewrites, and after them at most one output of the whole frame. A push or
+    /// pop of a VLAN tag counts as a rewrite of the tag fields if the match fixes the tags of the
+    /// packet. A push after a pop does not count, because a rewrite cannot clear the drop-eligible
+    /// bit of the popped tag.
     #[must_use]
     pub fn plain(&self) -> Option<PlainRule> {
         let mut headers = TrackedHeaders::that_match(&self.matching);
@@ -126,7 +128,7 @@ impl LtmRule {
     }
 }
 
-/// The known headers of all packets of a rule while its actions are applied.
+/// The common headers of all packets of a rule, while its actions are applied.
 struct TrackedHeaders {
     key: FlowKey,
     known: FlowMask,
@@ -158,17 +160,17 @@ impl TrackedHeaders {
         }
     }
 
-    /// Pushes a tag.
+    /// Pushes a VLAN tag onto the tracked headers.
     ///
-    /// `None` means that the present tags are not known, that a key has no fields for one more, or that
-    /// the tag replaces a popped one.
+    /// `None` means that the present tags are not known, that both tags of the key are in use, or
+    /// that a tag was popped before.
     fn push_tag(&mut self, tpid: u16, tci: u16) -> Option<()> {
         let outer = self.tag(OUTER)?;
         let is_lost = outer != (0, 0) && self.tag(INNER)? != (0, 0);
         (!is_lost && !self.is_popped).then(|| self.set_tags((tpid.into(), tci.into()), outer))
     }
 
-    /// Pops a tag; `None` means that the inner tag is not known.
+    /// Pops the outer VLAN tag; `None` means that the inner tag is not known.
     fn pop_tag(&mut self) -> Option<()> {
         let inner = self.tag(INNER)?;
         self.set_tags(inner, (0, 0));
@@ -199,7 +201,7 @@ impl TrackedHeaders {
 
     /// Returns the bits that the rewrite and the actions write together.
     ///
-    /// No stage follows the last entry of a traversal, so its writes are in its actions only.
+    /// No stage follows the last entry of a traversal, so only its actions have its writes.
     fn written_over(&self, rewrite: &Match) -> Match {
         let (mut key, mut mask) = (rewrite.key(), FlowMask::from(rewrite.mask()));
         for (index, bits) in self.written.words().iter().enumerate() {
@@ -236,7 +238,7 @@ mod tests {
         Match::new(&key, &mask)
     }
 
-    /// Returns the fields of both tags.
+    /// Returns a match of the fields of both VLAN tags.
     fn tags([outer, inner]: [VlanTag; 2]) -> Match {
         set(&[(OUTER.0, outer.0), (OUTER.1, outer.1), (INNER.0, inner.0), (INNER.1, inner.1)])
     }

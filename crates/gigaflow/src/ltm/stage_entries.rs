@@ -1,18 +1,18 @@
-//! The LTM entries of a chain by their slots, and the order of use in each stage.
+//! The LTM entries of a chain by their slots, and the order of eviction in each stage.
 //!
-//! An entry has no owner, since the flows that share it are independent. It is removed when it is
-//! idle, when it is stale, or when its stage needs room.
+//! An entry belongs to no single flow, since independent flows share it. An entry is removed when
+//! it is idle, when it is stale, or when its stage needs room.
 //!
-//! The order is maintained lazily: a hit writes the time into the entry of the store, and nothing here.
-//! The search for the least recently used entry first moves the entries to the end that were used since
-//! they were placed in the order.
+//! The order is maintained lazily: a hit writes the time into the store, and does not change the
+//! order. Before an eviction, entries that were used since they were placed in the order are moved
+//! to its end.
 
 use shunt_pipeline::Time;
 
 use super::{LtmEntryRef, LtmRule, PartitionOrigin, partition_origin::FirstTable};
 use crate::{outline::SubTraversalId, partition::StageId};
 
-/// An LTM entry of a stage.
+/// An LTM entry of a stage, with the data that eviction needs.
 #[derive(Debug)]
 pub(super) struct StageEntry {
     pub(super) rule: LtmRule,
@@ -20,24 +20,24 @@ pub(super) struct StageEntry {
     pub(super) stage: StageId,
     /// The id that policies compare.
     pub(super) id: SubTraversalId,
-    /// The partition that made it.
+    /// The partition that the entry was made for.
     pub(super) origin: PartitionOrigin,
     /// The table that the entry begins with.
     pub(super) first_table: FirstTable,
-    /// Number of flows that shared it when they were installed.
+    /// Number of flows that shared the entry when they were installed.
     pub(super) shares: u32,
     /// Serial number of the entry, by the order in which entries are made.
     pub(super) made: u64,
-    /// Last use of the entry at the time when it was placed in the order.
+    /// The last use of the entry at the time when the entry was placed in the order.
     pub(super) placed: Time,
 }
 
 /// The classes of entries in the order of eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UseClass {
-    /// Entries without a known use since they were made.
+    /// Entries that were not used since they were made, as far as known.
     New,
-    /// Entries that were used.
+    /// Entries that were used since they were made.
     Used,
 }
 
@@ -50,12 +50,12 @@ impl UseClass {
     }
 }
 
-/// All entries, and the order of those of each stage.
+/// All entries of a chain, and the order of eviction in each stage.
 #[derive(Debug, Default)]
 pub(super) struct StageEntries {
     /// The entries by their slots in the store.
     slots: Vec<EntrySlot>,
-    /// Two orders per stage: one for each class.
+    /// Two orders per stage, one for each [`UseClass`].
     orders: Vec<StageOrder>,
 }
 
@@ -67,7 +67,7 @@ struct EntrySlot {
     newer: u32,
 }
 
-/// The ends of a linked list of entries.
+/// The first and the last entry of a linked list of entries.
 #[derive(Clone, Copy, Debug)]
 struct StageOrder {
     oldest: u32,
@@ -118,7 +118,7 @@ impl StageEntries {
         })
     }
 
-    /// Puts an entry into its slot, which is empty.
+    /// Puts an entry into its slot, which must be empty.
     pub(super) fn insert(&mut self, slot: u32, stage_entry: StageEntry, class: UseClass) {
         let stage = stage_entry.stage;
         while self.slots.len() <= slot as usize {
@@ -134,7 +134,7 @@ impl StageEntries {
         Some(stage_entry)
     }
 
-    /// Moves an entry to the end of a class; `placed` is its last use.
+    /// Moves an entry to the end of the order of a class; `placed` is its last use.
     pub(super) fn put_last(&mut self, slot: u32, placed: Time, class: UseClass) {
         let Some(stage_entry) = self.get_mut(slot) else { return };
         stage_entry.placed = placed;

@@ -1,12 +1,12 @@
 //! The store of the entries of a chain: the contract, and a simple implementation.
 //!
-//! A chain finds entries. The [`Store`] that made an entry knows whether it is live, when it was used,
-//! and its hits. A packet thread has one store for all of its caches, with one generation per slot. An
-//! entry can end because it is stale, because it is idle, or because the chain evicts it. Each time a
-//! single write to memory ends it, and the chain finds it dead from then on. The chain unlinks dead
-//! entries when it is notified, or when it comes across them.
+//! A chain finds entries. The [`Store`] that made an entry knows the hits of the entry, its last
+//! use, and whether it is live. A packet thread has one store for all of its caches, with one
+//! generation per slot. An entry ends because it is stale, because it is idle, or because the chain
+//! evicts it. A single write to memory ends the entry, and later lookups of the chain do not match
+//! it. The chain unlinks ended entries when it is notified, or when it finds them.
 //!
-//! [`VecStore`] is the store of a chain without a packet thread.
+//! [`VecStore`] is the store of a chain that no packet thread has, for example in tests.
 
 use std::sync::Arc;
 
@@ -14,23 +14,23 @@ use shunt_pipeline::{Time, Traversal};
 
 use super::{LtmRule, Walk};
 
-/// A reference to an entry, valid while the entry lives.
+/// A reference to an entry of a store, valid while the entry is live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LtmEntryRef {
-    /// Slot of the entry.
+    /// The slot of the entry in the store.
     pub slot: u32,
-    /// Number of earlier uses of the slot.
+    /// Number of earlier entries of the slot.
     pub generation: u32,
 }
 
 /// The hits of an entry that are not credited yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hits {
-    /// Packets.
+    /// Number of packets that hit the entry.
     pub packets: u64,
-    /// Bytes of their frames.
+    /// Bytes of the frames of these packets.
     pub bytes: u64,
-    /// The time of the last hit.
+    /// The time of the last hit of the entry.
     pub used: Time,
 }
 
@@ -38,7 +38,8 @@ pub struct Hits {
 pub trait Store {
     /// Returns whether a rule may become an entry.
     ///
-    /// A rule that may not evicts no other entry, and neither do the rules that lead to it.
+    /// If one rule of a partition is not admitted, the partition is not installed and evicts no
+    /// entry.
     fn admits(&mut self, _rule: &LtmRule) -> bool {
         true
     }
@@ -46,12 +47,12 @@ pub trait Store {
     /// Makes the entry of a sub-traversal; `None` means that the store refuses it.
     fn make(&mut self, traversal: &Arc<Traversal>, now: Time) -> Option<LtmEntryRef>;
 
-    /// Returns whether the store can make one more entry.
+    /// Returns whether the store has a free slot for one more entry.
     fn has_room(&self) -> bool {
         true
     }
 
-    /// Ends a live entry at once. Returns false if the entry must stay for now.
+    /// Ends a live entry. Returns false if the store must keep the entry for now.
     fn end(&mut self, entry: LtmEntryRef) -> bool;
 
     /// Returns whether an entry is live.
@@ -69,9 +70,9 @@ pub trait Store {
 pub struct VecStore {
     slots: Vec<VecSlot>,
     free: Vec<u32>,
-    /// Entries that were made since this was last cleared, with their sub-traversals.
+    /// Entries that were made since [`VecStore::clear_notes`], with sub-traversals.
     pub made: Vec<(LtmEntryRef, Arc<Traversal>)>,
-    /// Entries that ended since this was last cleared, with their uncredited hits.
+    /// Entries that ended since [`VecStore::clear_notes`], with uncredited hits.
     pub gone: Vec<(LtmEntryRef, Arc<Traversal>, Hits)>,
 }
 
@@ -82,7 +83,7 @@ struct VecSlot {
 }
 
 impl VecStore {
-    /// Counts a packet as a hit of every entry of its walk.
+    /// Counts a packet as a hit of every entry that it matched.
     pub fn hit(&mut self, walk: &Walk, bytes: u64, now: Time) {
         for slot in walk.slots() {
             if let Some((_, hits)) = self.held_mut(*slot) {
@@ -93,7 +94,7 @@ impl VecStore {
         }
     }
 
-    /// Passes the hits since the last call to `credit`, entry by entry.
+    /// Passes the hits of each entry since the last call to the function `credit`.
     pub fn take_hits(&mut self, mut credit: impl FnMut(&Traversal, Hits)) {
         let held = self.slots.iter_mut().filter_map(|slot| slot.held.as_mut());
         for (traversal, hits) in held.filter(|(_, hits)| hits.packets > 0) {

@@ -1,7 +1,8 @@
-//! The LTM table of one stage: rules by tag, and for each tag by mask and value (see [`TagRules`]).
+//! The LTM table of one stage: rules by tag, and for each tag by mask and value.
 //!
-//! The hash tables store the entry and the next tag after the masked words of each rule. A walk needs
-//! nothing else to continue. It reads the rule itself only if the rule rewrites headers.
+//! The hash tables of [`TagRules`] store the entry and the next tag after the masked words of each
+//! rule. A walk needs only these to continue. It reads the rule itself only if the rule rewrites
+//! headers.
 
 use std::hash::BuildHasher as _;
 
@@ -46,10 +47,10 @@ impl LtmTable {
         self.tags.get(tag.index())?.find(&self.hasher, key, is_live)
     }
 
-    /// Records the longest rule that each of the `pending` packets matches.
+    /// Records in `found` the longest rule that each of the `pending` packets matches.
     ///
-    /// The packets have this tag, and nothing is recorded for them yet. The first rule that is found
-    /// counts, even if its entry is dead.
+    /// The packets must have this tag, and no recorded rule yet. The first rule that is found is
+    /// recorded, even if its entry is dead.
     pub(super) fn find_chunk(
         &mut self,
         tag: Tag,
@@ -70,7 +71,7 @@ impl LtmTable {
         groups.find_exact(&self.hasher, rule, mask_hash)
     }
 
-    /// Adds a rule. The table has none with its tag, match and length.
+    /// Adds a rule. The table must have no rule with the same tag, match and length.
     pub(super) fn insert(&mut self, rule: &LtmRule, mask_hash: u64, entry: LtmEntryRef) {
         if self.tags.len() <= rule.tag.index() {
             self.tags.resize_with(rule.tag.index() + 1, TagRules::default);
@@ -81,25 +82,25 @@ impl LtmTable {
         self.masks_count += groups.masks_count() - before;
     }
 
-    /// Removes a rule.
+    /// Removes a rule from the table of the stage.
     pub(super) fn remove(&mut self, rule: &LtmRule) {
         let mask_hash = self.mask_hash_of(rule);
         let Some(groups) = self.tags.get_mut(rule.tag.index()) else { return };
         let before = groups.masks_count();
         groups.remove(&self.hasher, rule, mask_hash);
         self.masks_count -= before - groups.masks_count();
-        // High tag numbers are seldom in use.
+        // The last tags may have no rules now, since high tag numbers are seldom in use.
         while self.tags.last().is_some_and(TagRules::is_empty) {
             self.tags.pop();
         }
     }
 
-    /// Number of masks; equal masks of different tags count separately.
+    /// Returns the number of masks, summed over the tags.
     pub(super) const fn masks_count(&self) -> usize {
         self.masks_count
     }
 
-    /// Returns the hash that identifies the [mask group](family::MaskGroup) of a rule.
+    /// Returns the hash of mask and length, by which a rule finds its mask group.
     pub(super) fn mask_hash_of(&self, rule: &LtmRule) -> u64 {
         self.mask_hasher.hash_one((rule.matching.mask(), rule.length))
     }

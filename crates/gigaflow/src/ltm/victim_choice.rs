@@ -7,24 +7,24 @@ use super::{
 };
 use crate::{adaptive::Capacity, outline::SubTraversalId, partition::StageId};
 
-/// An [`Eviction`] with its state.
+/// An [`Eviction`] policy with the data that it needs.
 ///
-/// It classifies new entries, and chooses the entry to evict.
+/// `VictimChoice` classifies new entries, and chooses the entry to evict.
 #[derive(Debug)]
 pub(super) struct VictimChoice {
     eviction: Eviction,
-    /// Number of new entries of a stage that are not evicted before used ones.
+    /// Number of new entries of a stage that are not evicted before used entries.
     new_max: usize,
-    /// Entries with a number up to this one are outdated and evicted first.
+    /// Serial number of the newest outdated entry; older entries are outdated too.
     outdated: u64,
-    /// The sub-traversals that were evicted recently.
+    /// The sub-traversals that were evicted recently, for `second-use`.
     ghosts: GhostQueue,
 }
 
-/// Number of least recently used entries that `least-shared` chooses from.
+/// Number of least recently used entries from which `least-shared` chooses.
 const SHARING_SAMPLE: usize = 8;
 
-/// One entry in this number is reserved for entries that have not been used yet.
+/// A stage reserves one entry in `NEW_SHARE` for entries that were not used yet.
 const NEW_SHARE: usize = 8;
 
 impl VictimChoice {
@@ -37,12 +37,12 @@ impl VictimChoice {
         }
     }
 
-    /// Marks the entries with a number up to `made` as outdated.
+    /// Marks the entries with a serial number up to `made` as outdated.
     pub(super) const fn mark_outdated(&mut self, made: u64) {
         self.outdated = made;
     }
 
-    /// Returns the class in which a new entry begins.
+    /// Returns the first class of a new entry.
     pub(super) fn class_of_new(&self, id: SubTraversalId) -> UseClass {
         match self.eviction {
             Eviction::SecondUse if !self.ghosts.has(id.identity) => UseClass::New,
@@ -58,23 +58,23 @@ impl VictimChoice {
         self.eviction != Eviction::Never
     }
 
-    /// Notes that an entry with this id was evicted.
+    /// Notes that the entry of a sub-traversal was evicted.
     pub(super) fn note_evicted(&mut self, id: SubTraversalId) {
         if self.eviction == Eviction::SecondUse {
             self.ghosts.note(id.identity);
         }
     }
 
-    /// Returns the class to evict from: new entries keep one eighth of a stage.
+    /// Returns the class to evict from, so that new entries keep one eighth of a stage.
     pub(super) fn class_to_evict(&self, entries: &StageEntries, stage: StageId) -> UseClass {
         let [new, used] = [UseClass::New, UseClass::Used].map(|class| entries.count(stage, class));
         let is_new = used == 0 || (self.eviction == Eviction::SecondUse && new > self.new_max);
         if is_new { UseClass::New } else { UseClass::Used }
     }
 
-    /// Returns the slot of the entry that a stage evicts, if one may go.
+    /// Returns the slot of the entry that a stage evicts, if an entry may be evicted.
     ///
-    /// None of `kept` may go.
+    /// Entries of `kept` are not evicted.
     pub(super) fn victim(
         &self,
         entries: &StageEntries,

@@ -1,21 +1,21 @@
-//! The walk of one packet through the stages of a chain.
+//! A walk: the lookups of one packet in the stages of a chain, one after the other.
 
 use shunt_flow::{FlowKey, Match};
 
 use super::{LtmEntryRef, Next, RewrittenHeaders, Tag, table::MatchedEntry};
 
-/// The walk of a packet through the stages.
+/// The entries that a packet matched in the stages, with its headers and tag.
 ///
-/// Its memory is reused for the next packet.
+/// The memory of a walk is reused for the next packet.
 #[derive(Clone, Debug, Default)]
 pub struct Walk {
     slots: Vec<u32>,
-    /// The generations of the entries in these slots.
+    /// The generations of the entries in `slots`.
     generations: Vec<u32>,
     headers: RewrittenHeaders,
     tag: Option<Tag>,
     is_hit: bool,
-    /// Set until the rewrite of the last entry is applied.
+    /// Set until the rewrite of the last matched entry is applied.
     is_to_rewrite: bool,
 }
 
@@ -27,7 +27,7 @@ impl Walk {
         (self.is_hit, self.is_to_rewrite, self.tag) = (false, false, tag);
     }
 
-    /// Follows a matched entry.
+    /// Adds a matched entry, and continues with its next tag.
     #[inline]
     pub(super) fn follow(&mut self, matched: MatchedEntry) {
         self.slots.push(matched.entry.slot);
@@ -39,7 +39,7 @@ impl Walk {
         }
     }
 
-    /// Takes the slot of the entry with a rewrite to apply, if there is one.
+    /// Returns the slot of the last entry if its rewrite is not applied yet, once.
     #[inline]
     pub(super) fn take_rewriting(&mut self) -> Option<u32> {
         let is_to_rewrite = std::mem::take(&mut self.is_to_rewrite);
@@ -54,33 +54,33 @@ impl Walk {
         self.slots.iter().zip(&self.generations).map(name)
     }
 
-    /// Returns whether the walk is over.
+    /// Returns whether the walk is over: the packet hit, or has no tag.
     #[inline]
     pub(super) const fn is_over(&self) -> bool {
         self.is_hit || self.tag.is_none()
     }
 
-    /// The slots of the entries that the packet matched, first to last.
+    /// Returns the slots of the entries that the packet matched, first to last.
     #[must_use]
     pub fn slots(&self) -> &[u32] {
         &self.slots
     }
 
-    /// Returns whether the packet hit: its last entry ends the traversal.
+    /// Returns whether the packet hit: the last matched entry ends the traversal.
     #[must_use]
     pub const fn is_hit(&self) -> bool {
         self.is_hit
     }
 
-    /// The tag of the packet where it missed; `None` if its first tag is not in use.
+    /// Returns the tag with which the packet missed; `None` if it had no first tag.
     #[must_use]
     pub const fn tag(&self) -> Option<Tag> {
         self.tag
     }
 
-    /// The headers of the packet where it missed.
+    /// Returns the headers with which the packet missed.
     ///
-    /// Ignore the hidden words; no rule matches them.
+    /// The hidden words of the result have no meaning; no LTM rule matches them.
     #[must_use]
     #[inline]
     pub const fn key<'a>(&'a self, ingress: &'a FlowKey) -> &'a FlowKey {

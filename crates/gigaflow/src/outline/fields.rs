@@ -1,4 +1,4 @@
-//! Coupling fields, sets of them, and their connected groups.
+//! Coupling fields, sets of coupling fields, and connected groups of them.
 
 use std::fmt;
 
@@ -9,9 +9,9 @@ use shunt_flow::{
 
 /// A header field that couples the steps that consult it.
 ///
-/// Two steps that consult the same address match correlated values of it, so they are better kept in
-/// one sub-traversal. A field that is hardly related to the others (the Ethernet type, the ingress port,
-/// TTL, hidden state) couples nothing.
+/// If two steps consult the same address, the values that they match depend on each other. So one
+/// sub-traversal should have both steps. Fields that hardly depend on others (the Ethernet type,
+/// the ingress port, TTL, hidden state) couple no steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Coupling {
     /// The Ethernet source.
@@ -48,7 +48,7 @@ impl Coupling {
         Self::Mpls,
     ];
 
-    /// The name as users read it.
+    /// Returns the name of the field in output.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -64,7 +64,7 @@ impl Coupling {
         }
     }
 
-    /// The fields of a flow key that this field covers, in all protocols.
+    /// Returns the fields of a flow key that this coupling field covers.
     const fn fields(self) -> &'static [FieldId] {
         use FieldId as Id;
         match self {
@@ -95,13 +95,13 @@ impl FieldSet {
         fields.iter().fold(Self::EMPTY, |set, field| set.with(*field))
     }
 
-    /// Returns the coupling fields of which a table lookup consulted at least one bit.
+    /// Returns the coupling fields that have a bit in `mask`.
     #[must_use]
     pub fn consulted(mask: &SparseMask) -> Self {
         mask.headers().fold(Self::EMPTY, |set, (word, bits)| set.union(Self::of_bits(word, bits)))
     }
 
-    /// Does [`Self::consulted`] for these bits of one header word.
+    /// Returns the coupling fields that have one of these bits of one header word.
     #[inline]
     pub(crate) fn of_bits(word: usize, bits: u64) -> Self {
         let coupled = COUPLED.get(word.wrapping_sub(HEADER_START)).unwrap_or(&NONE_COUPLED);
@@ -125,7 +125,7 @@ impl FieldSet {
         self.0 & 1 << field as u16 != 0
     }
 
-    /// The set as bits, one per field.
+    /// Returns the set as bits, one per coupling field.
     pub(super) const fn bits(self) -> u16 {
         self.0
     }
@@ -205,7 +205,7 @@ const fn coupled() -> [[(u64, FieldSet); COUPLED_MAX]; FLOW_WORDS - HEADER_START
     words
 }
 
-/// Adds bits of a word to the entry of their coupling field, or as a new entry.
+/// Adds mask bits of a word to the pair of their coupling field, or as a new pair.
 const fn add_bits(word: &mut [(u64, FieldSet); COUPLED_MAX], bits: u64, own: FieldSet) {
     let mut at = 0;
     while !word[at].1.is_empty() && word[at].1.0 != own.0 {
@@ -214,9 +214,10 @@ const fn add_bits(word: &mut [(u64, FieldSet); COUPLED_MAX], bits: u64, own: Fie
     word[at] = (word[at].0 | bits, own);
 }
 
-/// The connected groups of fields of some steps.
+/// The connected groups of the coupling fields of a sequence of steps.
 ///
-/// Two fields are in one group if a step consulted both, or if both are in one group with a third field.
+/// Two fields are in one group if a step consulted both, or if both are in one group with a third
+/// field.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FieldGroups {
     sets: [FieldSet; Coupling::ALL.len()],
@@ -226,9 +227,9 @@ pub(super) struct FieldGroups {
 impl FieldGroups {
     pub(super) const NONE: Self = Self { sets: [FieldSet::EMPTY; Coupling::ALL.len()], count: 0 };
 
-    /// Adds a step that consulted these fields.
+    /// Adds a step that consulted these coupling fields.
     ///
-    /// Groups are disjoint, so there are no more than fields.
+    /// Groups are disjoint, so there are at most as many groups as coupling fields.
     pub(super) fn add(&mut self, fields: FieldSet) {
         let known = self.known();
         if fields.is_empty() || known.iter().any(|set| set.includes(fields)) {
@@ -248,14 +249,14 @@ impl FieldGroups {
         self.count = kept + 1;
     }
 
-    /// Adds the groups of other steps.
+    /// Adds the groups of another sequence of steps.
     pub(super) fn join(&mut self, other: &Self) {
         for set in other.known() {
             self.add(*set);
         }
     }
 
-    /// Returns whether all fields are connected.
+    /// Returns whether all fields of the steps are in one group.
     pub(super) const fn is_connected(&self) -> bool {
         self.count <= 1
     }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{error::UnknownPolicy, outline::TraversalOutline};
 
-/// The name of a policy.
+/// The name of a partition policy in the configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(
     feature = "serde",
@@ -36,7 +36,7 @@ pub enum PolicyName {
 }
 
 impl PolicyName {
-    /// Every policy.
+    /// The names of all policies.
     pub const ALL: [Self; 7] = [
         Self::Disjoint,
         Self::Joint,
@@ -47,7 +47,7 @@ impl PolicyName {
         Self::Megaflow,
     ];
 
-    /// The name as users write it.
+    /// Returns the name of the policy in the configuration.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -6,18 +6,21 @@ use crate::outline::{StateId, SubTraversalOutline, TraversalOutline};
 
 /// A policy that partitions traversals, and gives each sub-traversal a stage.
 ///
-/// Every policy keeps these rules, and `tests/policies.rs` checks each policy:
+/// Every policy keeps these rules, which `tests/policies.rs` checks:
 ///
-/// - The sub-traversals cover the traversal without a gap, in order, between partition points.
-/// - Their stages increase. Each stage holds its sub-traversal already or has room for it.
-/// - The result is empty only if no stage has room for the whole traversal.
-/// - A warm policy allocates nothing: it owns the result, which is valid until the next call.
+/// - The sub-traversals begin and end at partition points, and cover the traversal in order without
+///   a gap.
+/// - The stages of successive sub-traversals increase. Each stage holds its sub-traversal already
+///   or has room for it.
+/// - The result is empty only if no stage has room for the whole traversal as one entry.
+/// - A policy that has seen such traversals allocates nothing. It owns the result, which is valid
+///   until the next call.
 pub trait PartitionPolicy {
     /// Partitions a traversal; returns nothing if the stages have no room.
     fn partition(&mut self, outline: &TraversalOutline, stages: &impl StageView) -> &[Placement];
 }
 
-/// The stages as a policy sees them: it asks for single sub-traversals.
+/// The stages as a policy sees them, by queries for single sub-traversals.
 pub trait StageView {
     /// Number of stages, at most [`STAGES_MAX`].
     fn count(&self) -> u8;
@@ -25,22 +28,22 @@ pub trait StageView {
     /// Returns the stages that hold exactly this sub-traversal as an entry.
     fn holders(&self, sub_traversal: &SubTraversalOutline) -> StageSet;
 
-    /// Returns whether some stage may hold a sub-traversal that begins at this state.
+    /// Returns whether a stage may hold a sub-traversal that begins at this state.
     ///
-    /// If not, the policy does not ask for the holders of such sub-traversals.
+    /// If the result is false, the policy does not ask for the holders of such sub-traversals.
     fn may_begin(&self, _: StateId) -> bool {
         true
     }
 
-    /// Returns the stages that have room for one more entry, or can evict one.
+    /// Returns the stages that have room for one more entry, or can evict an entry.
     fn room(&self) -> StageSet;
 
-    /// Returns the stage among `open` that a new entry had best go to.
+    /// Returns the stage of `open` that is the best one for a new entry.
     fn best(&self, open: StageSet) -> Option<StageId> {
         self.room().intersection(open).first()
     }
 
-    /// Returns the stages in which a new entry would evict a recently used one.
+    /// Returns the stages in which a new entry would evict a recently used entry.
     fn contended(&self) -> StageSet {
         StageSet::EMPTY
     }
@@ -51,7 +54,7 @@ pub trait StageView {
     }
 }
 
-/// Empty stages, of the given number.
+/// This number of empty stages, for a plan that ignores the cached entries.
 #[derive(Clone, Copy, Debug)]
 pub struct EmptyStages(pub u8);
 
@@ -74,7 +77,7 @@ impl StageView for EmptyStages {
 pub struct Placement {
     /// Steps of the sub-traversal, counted from the start of the traversal.
     pub steps: Range<u16>,
-    /// The stage of its entry.
+    /// The stage of the entry of the sub-traversal.
     pub stage: StageId,
 }
 
@@ -83,7 +86,7 @@ pub struct Placement {
 pub struct StageId(u8);
 
 impl StageId {
-    /// Creates the id with this number; `None` from [`STAGES_MAX`] on.
+    /// Creates the id of the stage with this number; `None` from [`STAGES_MAX`] on.
     #[must_use]
     pub const fn new(number: u8) -> Option<Self> {
         if number < STAGES_MAX { Some(Self(number)) } else { None }
@@ -152,7 +155,7 @@ impl StageSet {
         Self(self.0 & !Self::first_of(stage).0)
     }
 
-    /// The set as bits, one per stage.
+    /// Returns the set as bits, one per stage.
     pub(super) const fn bits(self) -> u64 {
         self.0
     }
@@ -163,7 +166,7 @@ impl StageSet {
         u8::try_from(self.0.trailing_zeros()).ok().and_then(StageId::new)
     }
 
-    /// Number of stages in the set.
+    /// Returns the number of stages in the set.
     #[must_use]
     pub const fn count(self) -> u8 {
         #[expect(clippy::cast_possible_truncation, reason = "64 at most")]

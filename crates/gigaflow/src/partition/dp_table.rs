@@ -1,9 +1,9 @@
-//! The dynamic program that finds the best partition and its stages.
+//! The dynamic program that finds the best partition of a traversal and its stages.
 //!
 //! # The program
 //!
-//! `best[g][i]` is the best value of the rest of the traversal from segment `i` on, in the stages from
-//! the `g`-th on:
+//! Let `n` be the number of segments and `K` the number of stages. `best[g][i]` is the best value
+//! of the traversal from segment `i` on, in the stages from number `g` on:
 //!
 //! ```text
 //! best[g][n] = 0                                        nothing is left to place
@@ -12,28 +12,29 @@
 //!                   gain(i, j) - cost(i, j, g) + best[g+1][j]   for i < j <= n )
 //! ```
 //!
-//! `gain(i, j)` is the gain of the sub-traversal of the segments `i..j`, and `cost(i, j, g)` is the cost
-//! of its entry, which is 0 if stage `g` holds it. A sub-traversal may skip stages, since a packet that
-//! misses in a stage only passes to the next one. So the program finds the partition and the stages
-//! together, in `O(N² K)` steps for `N` segments and `K` stages. It asks the stages once for each of the
-//! `N (N + 1) / 2` candidate sub-traversals.
+//! `gain(i, j)` is the gain of the sub-traversal of the segments `i..j`. `cost(i, j, g)` is the
+//! cost of its entry, which is 0 if stage `g` holds the entry already. A partition may skip stages,
+//! since a packet that misses in one stage goes on to the next stage. So the program finds the
+//! partition and the stages together, in `O(n² K)` operations. It asks the stages once for each of
+//! the `n (n + 1) / 2` candidate sub-traversals.
 //!
-//! With [`SkippedStages::Front`] no stage after the first sub-traversal is skipped. So the last
-//! sub-traversal is in the last stage and the one before it in the stage before, as in the paper.
+//! With [`SkippedStages::Front`] a partition skips no stage after its first sub-traversal. So the
+//! last sub-traversal goes to the last stage and the sub-traversal before it to the stage before,
+//! as in the paper.
 //!
 //! # Ties
 //!
-//! Partitions compare by their score, then by the cost of new entries and by the number of
-//! sub-traversals, as [`Preference`] defines. All of these are digits of one number. Among equal values
-//! the program rather skips a stage. Then the longest first sub-traversal wins, then the longest second
-//! one, and so on.
+//! The program compares partitions by score, then by the cost of new entries and by the number of
+//! sub-traversals, as [`Preference`] defines. Score and costs are digits of one number. Among equal
+//! values the program prefers to skip a stage. After that, it prefers the longest first
+//! sub-traversal, then the longest second one, and so on.
 //!
-//! So the choice does not depend on an order of insertion, which has a useful consequence. *Take two
-//! traversals with a common prefix. If both have a partition point at its end after equally many
-//! sub-traversals, they partition the prefix alike*, provided that the stages treat their
-//! sub-traversals alike. Proof: both partition the prefix in the best form for that number of
-//! sub-traversals, since otherwise the whole partition could be improved. Among the equally good forms
-//! both take the same first one.
+//! So the choice does not depend on the order in which entries were installed, which has a useful
+//! consequence. *Take two traversals with a common prefix, and let both have a partition point at
+//! the end of the prefix, after the same number of sub-traversals. Then both partition the prefix
+//! in the same way*, if the stages treat their sub-traversals alike. Proof: each partition of the
+//! prefix is the best one with that number of sub-traversals, since a better one would improve the
+//! whole partition. Among equally good partitions both traversals get the same one.
 
 use super::{
     contract::{Placement, StageId, StageSet, StageView},
@@ -52,14 +53,14 @@ pub(in crate::partition) struct DpTable {
     held: Vec<Holding>,
 }
 
-/// The best values and choices for the rest of a traversal from each segment on.
+/// The best values and choices for the part of a traversal from each segment on.
 #[derive(Clone, Debug, Default)]
 struct DpValues {
-    /// One layer per usable stage and one after the last.
+    /// The best values: one layer per usable stage, and one layer after the last stage.
     ///
-    /// Each has a value per segment and one for the end.
+    /// Each layer has one value per segment and one for the end of the traversal.
     best: Vec<i64>,
-    /// Like `best`: the end of the sub-traversal that begins here, or [`UNUSED`].
+    /// The ends of the chosen sub-traversals, or [`UNUSED`], in the layout of `best`.
     ends: Vec<u8>,
     layers: Vec<StageId>,
     /// The value that a new entry adds in each layer; it is negative.
@@ -73,20 +74,20 @@ struct DpValues {
 pub(in crate::partition) struct CandidateRow<'a> {
     pub(in crate::partition) first: usize,
     pub(in crate::partition) gains: &'a [i64],
-    /// One set per gain, or empty if no stage holds any of them.
+    /// The holders of each candidate; empty if no stage holds any candidate of the row.
     pub(in crate::partition) holders: &'a [StageSet],
 }
 
-/// A partition problem.
+/// The input of the dynamic program: a traversal, and the stages for its entries.
 pub(in crate::partition) struct Problem<'a, S> {
     pub(in crate::partition) outline: &'a TraversalOutline,
     pub(in crate::partition) stages: &'a S,
-    /// The stages that may be used.
+    /// The stages that new entries of the partition may use.
     pub(in crate::partition) usable: StageSet,
     pub(in crate::partition) preference: Preference,
 }
 
-/// How partitions of equal worth compare.
+/// The costs by which partitions with the same score compare.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::partition) struct Preference {
     /// The cost of a new entry.
@@ -101,17 +102,17 @@ pub(in crate::partition) struct Preference {
 /// The stages that a partition may skip.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::partition) enum SkippedStages {
-    /// Any stages.
+    /// A partition may skip any stage.
     #[default]
     Anywhere,
-    /// Only stages before the first sub-traversal.
+    /// A partition may skip only stages before its first sub-traversal.
     Front,
 }
 
 impl DpTable {
-    /// Writes the best partition to `out`, or nothing if the traversal does not fit.
+    /// Writes the best partition to `out`, or nothing if none fits into the stages.
     ///
-    /// A sub-traversal that ends before segment `j` has the score `gain(j, candidate)`.
+    /// `gain(j, candidate)` is the score of a candidate sub-traversal that ends before segment `j`.
     pub(in crate::partition) fn solve<S: StageView>(
         &mut self,
         problem: &Problem<'_, S>,
@@ -134,12 +135,13 @@ impl DpTable {
         self.values.read(problem.outline, out);
     }
 
-    /// Does [`Self::solve`] with a [`Score`].
+    /// Writes the best partition by a [`Score`] to `out`, as [`Self::solve`] does.
     ///
-    /// Every call on a table has the same score and preference.
+    /// Every call on one table must have the same score and preference.
     ///
-    /// For traversals of one [shape](shape_cache) the result depends only on the state of the stages and
-    /// on the sub-traversals that they hold. So a result is reused if these are equal.
+    /// For traversals of one [shape](shape_cache) the result depends only on the sets of usable,
+    /// free and contended stages, and on the sub-traversals that the stages hold. If these are
+    /// equal, the cached result is reused.
     pub(in crate::partition) fn solve_scored<S: StageView>(
         &mut self,
         problem: &Problem<'_, S>,
@@ -180,7 +182,7 @@ impl DpTable {
 }
 
 impl Preference {
-    /// Returns the gain of a sub-traversal with this score in any stage.
+    /// Returns the gain of a sub-traversal with this score, without entry costs.
     const fn gain(&self, worth: i64) -> i64 {
         worth * WORTH - self.sub_traversal
     }
@@ -202,7 +204,7 @@ impl DpValues {
         self.costs.extend(self.layers.iter().map(cost));
     }
 
-    /// Clears all choices.
+    /// Clears all values and choices.
     fn clear(&mut self) {
         let (width, layers) = (self.segments_count + 1, self.layers.len());
         self.best.clear();
@@ -215,9 +217,9 @@ impl DpValues {
         }
     }
 
-    /// Chooses the sub-traversal of a row in every layer.
+    /// Chooses one candidate of a row, or none, in every layer.
     ///
-    /// In the first layer only the first sub-traversal begins.
+    /// In the first layer only a candidate that begins the traversal is chosen.
     fn choose(&mut self, row: &CandidateRow<'_>) {
         for layer in (usize::from(row.first > 0)..self.layers.len()).rev() {
             self.choose_in(layer, row);
@@ -231,16 +233,16 @@ impl DpValues {
         let may_skip = self.skipped == SkippedStages::Anywhere || first == 0;
         let unused = if may_skip { lower[first] } else { NEVER };
         let rests = &lower[first + 1..width];
-        // After the last stage only the end is possible.
+        // In the last stage only the candidate up to the end of the traversal is possible.
         let shortest = if layer + 1 == self.layers.len() { rests.len() - 1 } else { 0 };
         let (value, length) = if holders.is_empty() {
-            // All cost the same.
+            // No stage holds a candidate, so all candidates have the same cost.
             let (value, length) =
                 longest_best(unused - new_entry, shortest, rests, gains.iter().copied());
             (value + new_entry, length)
         } else {
-            // No branch depends on the stages that hold a candidate: the processor could not
-            // predict it.
+            // The loop has no branch that depends on the holders of a candidate, because the
+            // processor could not predict such a branch.
             let stage = self.layers[layer];
             let costs =
                 holders.iter().map(|holders| new_entry * i64::from(!holders.contains(stage)));
@@ -252,7 +254,7 @@ impl DpValues {
         self.ends[layer * width + first] = end;
     }
 
-    /// Follows the choices from the start to the end.
+    /// Writes the chosen partition to `out`, from the first sub-traversal to the last.
     fn read(&self, outline: &TraversalOutline, out: &mut Vec<Placement>) {
         out.clear();
         let width = self.segments_count + 1;
@@ -271,9 +273,10 @@ impl DpValues {
     }
 }
 
-/// Returns the highest of `unused` and the sums from `shortest` on, and its length.
+/// Returns the highest of `unused` and the sums of rest and gain, with its length.
 ///
-/// Among equal values `unused`, with length 0, wins, then the longest.
+/// Sums count from the index `shortest` on. Among equal values `unused`, with length 0, is
+/// preferred, then the longest candidate.
 fn longest_best(
     unused: i64,
     shortest: usize,
@@ -288,26 +291,27 @@ fn longest_best(
     (value, length)
 }
 
-/// One unit of score. The two digits below it count new entries and sub-traversals.
+/// One unit of score.
+/// The two digits below the score count new entries and sub-traversals.
 const WORTH: i64 = 1 << 24;
 
-/// The digit above the score.
+/// The unit of the digit above the score.
 pub(in crate::partition) const CONTENDED: i64 = 1 << 48;
 
-/// The higher of the two digits below the score.
+/// The unit of the higher of the two digits below the score.
 pub(in crate::partition) const FIRST: i64 = 1 << 12;
 
-/// The lower of the two digits below the score.
+/// The unit of the lower of the two digits below the score.
 pub(in crate::partition) const SECOND: i64 = 1;
 
-/// The value of the impossible.
+/// The value of an impossible partition.
 ///
-/// A few of them add up without overflow, and no score outweighs one.
+/// A few such values add up without overflow, and no score outweighs a single one.
 const NEVER: i64 = i64::MIN / 8;
 
-/// Marks a skipped stage.
+/// Marks a stage in which no sub-traversal ends.
 ///
-/// It is not a valid end, since no sub-traversal ends before segment 0.
+/// The number 0 is free for this mark, since no sub-traversal ends before segment 0.
 const UNUSED: u8 = 0;
 
 const _: () =

@@ -1,10 +1,10 @@
 //! The default policy: chooses the partition and the stages together.
 //!
-//! A chain requires only that the stages of the sub-traversals increase. So a sub-traversal may go to
-//! any later stage that holds it or has room for it. One dynamic program searches all complete
-//! partitions with all increasing stages. It finds the one with the highest sum of [`Score`]s, then the
-//! fewest new entries, then the fewest sub-traversals. A full stage still shares its entries, and a new
-//! entry that does not fit into one stage goes to another.
+//! A chain requires only that the stages of the sub-traversals increase. So a sub-traversal may go
+//! to any later stage that holds it or has room for it. One dynamic program searches all complete
+//! partitions with all increasing stages. It finds the one with the highest sum of [`Score`]s, then
+//! the fewest new entries, then the fewest sub-traversals. A full stage still shares its entries,
+//! and a new entry that has no room in one stage goes to another stage.
 
 use super::{
     contract::{PartitionPolicy, Placement, StageSet, StageView},
@@ -22,15 +22,17 @@ pub struct JointPolicy {
 }
 
 impl JointPolicy {
-    /// Creates the policy with this score.
+    /// Creates the policy that partitions by this score.
     #[must_use]
     pub fn new(score: Score) -> Self {
         Self { score, ..Self::default() }
     }
 
-    /// Partitions by `gain(end, candidate)`, where `end` is the segment after it.
+    /// Partitions by the gain of each candidate, instead of its score.
     ///
-    /// It calls `gain` from the last segment backwards, and for each segment the shortest candidate first.
+    /// The arguments of `gain` are the segment after the candidate, and the candidate. `gain` is
+    /// called from the last segment backwards, and for each segment with the shortest candidate
+    /// first.
     pub(in crate::partition) fn weigh(
         &mut self,
         outline: &TraversalOutline,
@@ -72,7 +74,7 @@ mod tests {
 
     const STAGES_COUNT: u8 = 4;
 
-    /// Stages that hold about one sub-traversal in `every`.
+    /// Random stages that hold about one in `every` sub-traversals.
     #[derive(Clone, Copy, Debug)]
     struct SparseStages {
         every: u64,
@@ -106,7 +108,7 @@ mod tests {
 
     /// Returns an outline of one of a few shapes.
     ///
-    /// Some are too long for the shape cache.
+    /// Some of the outlines are too long for the shape cache.
     fn outline(shape: u64, seed: u64) -> TraversalOutline {
         let mut outline = TraversalOutline::new();
         outline.begin(StateId::new(0));
@@ -125,7 +127,7 @@ mod tests {
         outline
     }
 
-    /// Generates stages; some values occur often, so that stages repeat.
+    /// Generates stages from few values, so that equal stages occur again.
     fn stages() -> impl Strategy<Value = SparseStages> {
         let every = prop_oneof![Just(1_u64), 2..4_u64, 4..200_u64, Just(u64::MAX)];
         let set = || prop_oneof![Just(15_u64), Just(6), 0..16_u64];

@@ -1,12 +1,13 @@
-//! The policy without partition: the whole traversal is one entry, a megaflow.
+//! The policy that never partitions: a whole traversal is one entry, a megaflow.
 //!
-//! With one stage this is a megaflow cache, the baseline of every other policy. With more stages it is
-//! the fallback of every other policy: together the stages hold as many megaflows as one large stage.
+//! With one stage, a cache with this policy is a megaflow cache, the baseline for other policies.
+//! With more stages, the policy is the fallback of every other policy: the stages together hold as
+//! many megaflows as one large stage.
 
 use super::contract::{PartitionPolicy, Placement, StageSet, StageView};
 use crate::outline::TraversalOutline;
 
-/// Never partitions: a traversal is one entry, in the first stage that holds it.
+/// Never partitions: the whole traversal is one entry.
 #[derive(Clone, Debug, Default)]
 pub struct MegaflowPolicy {
     placements: Vec<Placement>,
@@ -20,7 +21,7 @@ impl PartitionPolicy for MegaflowPolicy {
     }
 }
 
-/// Writes the whole traversal as one placement to `out`, if it fits.
+/// Writes the whole traversal as one placement to `out`, if a stage has room.
 pub(in crate::partition) fn place_megaflow(
     outline: &TraversalOutline,
     stages: &impl StageView,

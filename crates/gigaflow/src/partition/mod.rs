@@ -1,7 +1,8 @@
 //! Partitions a traversal into sub-traversals, each with its stage: the contract and the policies.
 //!
-//! The product uses [`JointPolicy`], its default, and [`MegaflowPolicy`], its fallback. The policy of
-//! the paper and those to compare with are in [`research`]; only [`PolicyName`] leads to them.
+//! The product uses [`JointPolicy`], its default, and [`MegaflowPolicy`], its fallback. The module
+//! [`research`] has the policy of the paper, and policies for comparison. Only [`PolicyName`]
+//! selects them.
 
 mod contract;
 mod dp_table;

@@ -1,34 +1,36 @@
-//! The score of a sub-traversal by its fields.
+//! The score of a sub-traversal by the fields that its steps consult.
 //!
-//! A sub-traversal with connected fields scores its length. One that crosses a boundary between
-//! disjoint fields scores zero (Gigaflow, 3.4.3.2). The partition with the highest sum keeps fields
-//! together that vary together, and separates fields that vary independently. Among equally disjoint
-//! partitions it prefers longer sub-traversals, which cost fewer entries.
+//! A sub-traversal with connected fields scores its length. A sub-traversal that crosses a boundary
+//! between disjoint fields scores zero (Gigaflow, 3.4.3.2). In the partition with the highest sum,
+//! fields that vary together are in one sub-traversal, and fields that vary independently are in
+//! different ones. Among equally disjoint partitions, longer sub-traversals win, which need fewer
+//! entries.
 //!
 //! # Coupled fields
 //!
-//! The paper defines overlapping fields for two tables. With more tables their order should not matter.
-//! Example: a bridge consults the MAC source, then the MAC destination, then both. So the fields are the
-//! vertices of a graph, and a step connects the fields that it consults. A sub-traversal is coupled if
-//! the fields of its steps form one connected component. A step that consults no coupling field can
-//! be combined with any other. A part of a coupled sub-traversal may be uncoupled, and two uncoupled ones together
-//! may be coupled.
+//! The paper defines overlapping fields for two tables. With more tables, the order of the tables
+//! should not matter, for example if a bridge consults the MAC source, then the MAC destination,
+//! then both. So the fields are the vertices of a graph, and a step connects the fields that it
+//! consults. A sub-traversal is coupled if the fields of its steps form one connected component. A
+//! step that consults no coupling field can be combined with any other step. A part of a coupled
+//! sub-traversal may be uncoupled. Two uncoupled sub-traversals may be coupled when combined.
 //!
 //! # Length or joins
 //!
-//! With [`Score::Length`] all partitions that cross no boundary have the same sum, so the number of
-//! sub-traversals decides next. [`Score::Joins`] counts the steps that a sub-traversal joins. It includes
-//! the number of sub-traversals, but scores a sub-traversal across a boundary like two single steps.
+//! With [`Score::Length`] all partitions that cross no boundary have the same sum, so then the
+//! number of sub-traversals decides. With [`Score::Joins`] a coupled sub-traversal scores its
+//! number of steps minus one. This score includes the number of sub-traversals. However, a
+//! sub-traversal across a boundary scores 0, as single steps do.
 
 use crate::outline::SubTraversalOutline;
 
 /// The score of a coupled sub-traversal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Score {
-    /// The number of steps.
+    /// A coupled sub-traversal scores its number of steps.
     #[default]
     Length,
-    /// The number of steps minus one.
+    /// A coupled sub-traversal scores its number of steps minus one.
     Joins,
 }
 

@@ -1,13 +1,13 @@
 //! A cache of partitions for traversals of the same shape.
 //!
-//! Flows that pass the same tables have traversals with the same *shape*: their segments consult the
-//! same fields. They differ in the identities of their sub-traversals, but not in the scores. So the
-//! result of the [dynamic program](super::dp_table) depends only on the [`Conditions`] of the stages and
-//! on the sub-traversals that they hold. The cache keeps the latest few results of each shape, with the
-//! inputs that they depend on.
+//! Flows that pass the same tables have traversals with the same *shape*: their segments consult
+//! the same fields. Their sub-traversals have different identities, but the same scores. So for one
+//! shape, the result of the [dynamic program](super::dp_table) depends only on the [`Conditions`]
+//! of the stages and on the sub-traversals that the stages hold. The cache keeps the latest results
+//! of each shape, with these inputs.
 //!
-//! The number of shapes is bounded: if one more is needed, all are dropped. Traversals with very many
-//! segments are not cached.
+//! The number of shapes is bounded: at the bound, a new shape clears the cache. Traversals with
+//! more than [`SEGMENTS_MAX`] segments are not cached.
 
 use hashbrown::HashTable;
 
@@ -17,19 +17,19 @@ use super::{
 };
 use crate::outline::{OutlineShape, SubTraversalOutline, TraversalOutline, fold};
 
-/// The shapes so far, with the partitions of each.
+/// The shapes of recent traversals, with cached partitions of each shape.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ShapeCache {
     entries: HashTable<ShapeEntry>,
 }
 
-/// A shape, with the scores and the latest partitions of its traversals.
+/// A shape, with the gains of its candidates and its latest partitions.
 #[derive(Clone, Debug)]
 pub(super) struct ShapeEntry {
     hash: u64,
     outline_shape: OutlineShape,
     gains: Gains,
-    /// The hashes of the inputs of the cached partitions, in the same order.
+    /// The hashes of the inputs of the partitions in `cached`, in the same order.
     hashes: Vec<u64>,
     cached: Vec<CachedPartition>,
     /// The index of the cached partition to replace next.
@@ -44,10 +44,11 @@ pub(super) struct Gains {
     segments_count: usize,
 }
 
-/// The usable stages, those with room, and the contended ones.
+/// The usable stages, the stages with room, and the contended stages.
 pub(super) type Conditions = [StageSet; 3];
 
-/// A held candidate: number `at` of those that begin with segment `first`.
+/// A candidate that stages hold already.
+/// It is number `at` of the candidates that begin with segment `first`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Holding {
     pub(super) first: u8,
@@ -55,7 +56,7 @@ pub(super) struct Holding {
     pub(super) stages: StageSet,
 }
 
-/// A result of the program, with the inputs that it depends on.
+/// A result of the dynamic program, with the inputs that it depends on.
 #[derive(Clone, Debug, Default)]
 struct CachedPartition {
     conditions: Conditions,
@@ -67,13 +68,14 @@ struct CachedPartition {
 const SHAPES_MAX: usize = 256;
 /// Greatest number of cached partitions per shape.
 const CACHED_MAX: usize = 32;
-/// Greatest number of held candidates: a shape takes at most 64 kB.
+/// Greatest number of held candidates of a cached partition.
+/// With this bound, the partitions of a shape have at most 64 kB.
 const HELD_MAX: usize = 64;
 /// Greatest numbers of segments and of stages for which partitions are cached.
 const SEGMENTS_MAX: usize = 40;
 const STAGES_MAX: usize = 15;
 
-/// Returns whether partitions of this outline in this number of stages are cached.
+/// Returns whether partitions of an outline in this number of stages are cached.
 pub(super) fn is_kept(outline: &TraversalOutline, stages_count: usize) -> bool {
     outline.segments_count() <= SEGMENTS_MAX && stages_count <= STAGES_MAX
 }
@@ -81,7 +83,7 @@ pub(super) fn is_kept(outline: &TraversalOutline, stages_count: usize) -> bool {
 impl ShapeCache {
     /// Returns the shape of an outline; `gain` computes the gains of a new shape.
     ///
-    /// All calls on one cache have the same `gain`.
+    /// All calls on one cache must have the same `gain`.
     pub(super) fn of(
         &mut self,
         outline: &TraversalOutline,
@@ -202,7 +204,8 @@ impl Gains {
     }
 
     fn part<'a, T>(&self, first: usize, all: &'a [T]) -> &'a [T] {
-        // The candidates of earlier segments come first; each segment has one less than the one before.
+        // The candidates of earlier segments come first. Each segment begins one candidate less
+        // than the segment before.
         let start = first * (2 * self.segments_count + 1 - first) / 2;
         &all[start..start + self.segments_count - first]
     }

@@ -1,4 +1,4 @@
-//! The bounds of a translation also hold along a chain: entries of several flows never exceed them.
+//! A chain of entries of several flows never exceeds the bounds of a translation.
 
 use shunt_gigaflow::partition::PolicyName;
 
@@ -6,7 +6,7 @@ use super::harness::{Bench, config, packet};
 
 const STAGES: u8 = 4;
 
-/// Returns rules for two sources and two targets, with extra lookups for each.
+/// Returns a bench with two sources and two destinations, each with extra lookups.
 fn bench(sources: [usize; 2], targets: [usize; 2]) -> Bench {
     let lookups = |count: usize| vec!["resubmit(,9)"; count].join(",");
     let source = |(mac, count)| {
@@ -30,7 +30,8 @@ fn no_chain_of_entries_exceeds_a_bound() {
     for resumes in [false, true] {
         let mut bench = Bench { resumes, ..bench([3000, 1], [3000, 1]) };
         for key in [flow("a", 2), flow("b", 1), flow("b", 2), flow("a", 1)] {
-            // The pipeline and the entries agree on each packet; the pipeline refuses the last one.
+            // The bench checks that pipeline and entries agree on each packet. The pipeline refuses
+            // the last packet.
             bench.send(&key);
             assert!(bench.send(&key).is_hit);
         }
@@ -46,7 +47,7 @@ fn no_chain_of_entries_exceeds_a_bound() {
 
 #[test]
 fn a_sub_traversal_takes_only_its_share_of_a_bound() {
-    // Two further lookups lead to the next table.
+    // The sub-traversal of a source makes two more lookups to reach the next table.
     let share = 4096 / usize::from(STAGES) - 2;
     for (lookups, entries) in [(share, 2), (share + 1, 1)] {
         let mut bench = bench([lookups, 1], [1, 1]);
@@ -60,7 +61,7 @@ fn a_sub_traversal_takes_only_its_share_of_a_bound() {
 fn a_partial_hit_near_a_bound_starts_over() {
     let mut bench = Bench { resumes: true, ..bench([900, 1], [3500, 1]) };
     bench.send(&flow("a", 2));
-    // The packet matches the first entry, and the rest of its traversal alone would be within the
+    // The packet matches the first entry. The rest of its traversal alone would be within the
     // bound.
     assert!(!bench.send(&flow("a", 1)).is_hit);
     assert_eq!(bench.resumed, 0);

@@ -1,6 +1,8 @@
-//! Known classes of wrong forwarding in caches of sub-traversals, each with a minimal example.
+//! Known faults of caches of sub-traversals: one minimal example for each class of wrong
+//! forwarding.
 //!
-//! The harness compares every packet with the pipeline. The tests also check that packets really hit.
+//! The harness compares the outcome of every packet with the pipeline. The tests also check that
+//! packets hit.
 
 use shunt_flow::FlowKey;
 use shunt_gigaflow::{ltm::Coverage, partition::PolicyName};
@@ -13,7 +15,7 @@ type Flow = (FlowKey, &'static [u32]);
 
 /// Runs a test with every policy and with one to five stages.
 ///
-/// It checks that packets hit, and with `one-to-one` that they hit several entries.
+/// `everywhere` checks that packets hit, and with `one-to-one` that packets hit several entries.
 fn everywhere(lines: &[&str], mut check: impl FnMut(&mut Bench)) {
     for policy in PolicyName::ALL {
         for (stages_count, resumes) in (1..=5).flat_map(|count| [(count, false), (count, true)]) {
@@ -30,7 +32,7 @@ fn everywhere(lines: &[&str], mut check: impl FnMut(&mut Bench)) {
     }
 }
 
-/// Sends all packets three times; the last time all of them hit.
+/// Sends all packets three times. At the last time, all packets must hit.
 fn send_all(bench: &mut Bench, flows: &[Flow]) {
     for _ in 0..2 {
         for (packet, ports) in flows {
@@ -125,7 +127,7 @@ fn every_packet_of_an_entry_is_rewritten() {
          mod_dl_dst:02:00:00:00:00:02,dec_ttl,resubmit(,1)",
         "table=1,tcp,nw_dst=10.0.0.0/16,actions=output:2",
     ];
-    // One packet has the written values by chance.
+    // One packet has the values already that the rule writes.
     let plain = |more: &str| tcp(&format!("nw_dst=10.0.0.1,{more}"));
     let packets: [Flow; 3] = [
         (plain("dl_src=02:00:00:00:00:01,dl_dst=02:00:00:00:00:02"), &[2]),
@@ -151,7 +153,7 @@ fn an_entry_matches_headers_before_its_rewrite() {
 
 #[test]
 fn an_output_compares_with_the_written_in_port() {
-    // An output skips the ingress port of the packet, or the value that was written to `in_port`.
+    // An output skips the port in `in_port`: the ingress port, or a value that a rule wrote there.
     let rules = [
         "table=0,dl_src=00:00:00:00:00:0a,actions=load:3->NXM_OF_IN_PORT[],goto_table:1",
         "table=0,dl_src=00:00:00:00:00:0b,actions=goto_table:1",
@@ -198,7 +200,7 @@ fn no_tag_leaves_in_a_header() {
         "table=0,priority=1,dl_src=00:00:00:00:00:0a,actions=resubmit(,1)",
         "table=1,tcp,nw_dst=10.0.0.0/24,actions=output:2",
     ];
-    // The oracle compares all headers of sent packets, and packets of every traffic class hit.
+    // The oracle compares all headers of sent packets. Packets of every traffic class hit.
     let of_class = |class: u8| tcp(&format!("{A},nw_tos={}", class << 2));
     let packets: Vec<Flow> = (0..64).map(|class| (of_class(class), &[2][..])).collect();
     everywhere(&rules, |bench| send_all(bench, &packets));

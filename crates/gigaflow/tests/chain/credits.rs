@@ -1,4 +1,4 @@
-//! Hits count once for the rules of every entry, and idle entries expire separately.
+//! A hit counts once for the rules of every matched entry, and idle entries expire separately.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ fn flow(mac: &str, host: u8) -> shunt_flow::FlowKey {
     packet(&format!("tcp,dl_src=00:00:00:00:00:0{mac},nw_dst=10.0.0.{host}"))
 }
 
-/// Packets counted so far, by cookie.
+/// Returns the number of packets of each rule so far, by cookie.
 fn counted(bench: &mut Bench) -> BTreeMap<u64, u64> {
     let pipeline = std::sync::Arc::clone(&bench.twin.pipeline);
     bench.store.take_hits(|traversal, hits| {
@@ -34,7 +34,7 @@ fn a_hit_counts_once_for_the_rules_of_every_entry() {
     for key in [flow("a", 1), flow("b", 2)] {
         assert!(!bench.send(&key).is_hit);
     }
-    // Misses are credited where they are translated, not by the cache.
+    // The caller that translates a miss credits it, so the counters of the cache stay 0.
     assert_eq!(counted(&mut bench), BTreeMap::from([(1, 0), (2, 0), (3, 0), (4, 0)]));
     for key in [flow("a", 1), flow("a", 2), flow("a", 2), flow("b", 1)] {
         assert!(bench.send(&key).is_hit);

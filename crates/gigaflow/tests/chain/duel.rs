@@ -37,7 +37,7 @@ fn become_megaflows(resumes: bool) {
         }
     }
     assert_eq!(bench.cache.granularity(&packets[0], None), Granularity::Megaflows);
-    // The remaining sub-traversals are evicted.
+    // Further packets evict the remaining sub-traversals.
     for _ in 0..4 {
         for packet in &packets {
             bench.send(packet);

@@ -1,4 +1,4 @@
-//! A test bench: a cache in front of the pipeline, compared with an oracle of the pipeline.
+//! A test bench: a Gigaflow cache in front of the pipeline, and an oracle for each packet.
 
 use std::sync::Arc;
 
@@ -23,35 +23,35 @@ use shunt_pipeline::{
     text::parse_rule,
 };
 
-/// A cache in front of the pipeline, and an engine that evicts stale entries.
+/// A Gigaflow cache before the pipeline, and an engine that evicts stale entries.
 pub(crate) struct Bench {
     pub(crate) twin: Twin,
     pub(crate) cache: Gigaflow,
     pub(crate) store: VecStore,
-    /// If set, the cache is not notified of ended entries, and finds them dead.
+    /// If set, the cache is not notified of ended entries, and must detect them.
     pub(crate) finds_dead: bool,
     /// If set, packets with a partial hit resume where they missed.
     pub(crate) resumes: bool,
     /// Number of packets that resumed.
     pub(crate) resumed: usize,
-    /// The counts of other events.
+    /// The counts of hits, changes and other events.
     pub(crate) tally: Tally,
     pub(crate) engine: Iterative,
     pub(crate) walk: Walk,
     pub(crate) now: u64,
 }
 
-/// The counts of all events. A test checks that it covered enough of them.
+/// The counts of all events, by which a test checks that it covered enough cases.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) hits: usize,
-    /// Hits of several entries.
+    /// Number of packets that hit several entries.
     pub(crate) chains: usize,
-    /// Packets that left by a port, or went to a controller.
+    /// Number of packets that left by a port, or went to a controller.
     pub(crate) left: usize,
-    /// Changes of the pipeline that were accepted.
+    /// Number of changes that the pipeline accepted.
     pub(crate) changes: usize,
-    /// Entries that these changes made stale.
+    /// Number of entries that these changes made stale.
     pub(crate) stale: usize,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Sent {
     pub(crate) is_hit: bool,
     /// Number of entries that the packet matched.
     pub(crate) entries: usize,
-    /// The output ports in order.
+    /// The output ports of the packet in order.
     pub(crate) ports: Vec<u32>,
 }
 
@@ -94,7 +94,7 @@ impl Bench {
             walk: Walk::default(),
             now: 0,
         };
-        // The engine begins at the version that the tables are at.
+        // The engine begins at the current version of the tables.
         let _ = bench.engine.apply(&[], bench.twin.pipeline.version());
         bench
     }
@@ -166,7 +166,7 @@ impl Bench {
         self.walk.slots().iter().map(move |slot| &**traversal(*slot))
     }
 
-    /// Changes the pipeline, and evicts the entries that this makes stale.
+    /// Changes the pipeline, and evicts the entries that the change makes stale.
     pub(crate) fn change(&mut self, op: &Op) {
         let Some(change) = self.twin.apply(op) else { return };
         self.tally.changes += 1;
@@ -174,7 +174,7 @@ impl Bench {
             self.tally.stale += 1;
             self.drop(LtmEntryRef { slot: stale.slot, generation: stale.generation });
         }
-        // The engine has removed these entries already.
+        // The engine has removed the ended entries already.
         self.store.clear_notes();
     }
 
@@ -185,7 +185,7 @@ impl Bench {
         }
     }
 
-    /// Ends the entries that are selected by the bits of `choice`.
+    /// Ends the entries that the bits of `choice` select.
     pub(crate) fn lose(&mut self, choice: u64) {
         let all: Vec<LtmEntryRef> = self.cache.ltm().entries().map(|(name, ..)| name).collect();
         let live = all.into_iter().filter(|name| self.store.is_live(*name)).enumerate();
@@ -207,9 +207,9 @@ fn id(name: LtmEntryRef) -> EntryId {
     EntryId { owner: OwnerId(0), slot: name.slot, generation: name.generation }
 }
 
-/// Returns a packet of the bridge that matches this text.
+/// Returns the key of a packet of the bridge that matches this text.
 ///
-/// Its default ingress port is 1.
+/// The default ingress port is 1.
 pub(crate) fn packet(text: &str) -> FlowKey {
     let text = format!("{text},actions=drop");
     let parsed = parse_rule(FlowModCommand::Add, &text, &NoPortNames).expect("a legal match");
@@ -226,7 +226,7 @@ pub(crate) fn packet(text: &str) -> FlowKey {
     key
 }
 
-/// Returns a flow mod request.
+/// Returns a flow-mod request with this command and rule.
 pub(crate) fn request(command: FlowModCommand, rule: &str) -> Op {
     let parsed = parse_rule(command, rule, &NoPortNames).expect("a legal rule");
     Op::Apply(BRIDGE, vec![parsed])

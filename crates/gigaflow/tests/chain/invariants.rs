@@ -1,4 +1,4 @@
-//! Any chain of entries is a real traversal, in random pipelines with every feature.
+//! Any chain of entries is a real traversal. The pipelines are random, and have every feature.
 
 use std::cell::Cell;
 
@@ -33,11 +33,11 @@ fn any_config() -> impl Strategy<Value = Config> {
     )
 }
 
-/// An event of a test.
+/// An event of a random test case.
 #[derive(Clone, Debug)]
 enum Event {
     Packet(Box<shunt_flow::FlowKey>),
-    /// A packet that equals an earlier one under the mask of its traversal.
+    /// A packet that equals an earlier packet under the mask of its traversal.
     Sibling(prop::sample::Index),
     Change(Op),
     Lose(u64),
@@ -52,10 +52,10 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// A pipeline, a cache, the flags `resumes` and `finds_dead`, and the events.
+/// A test case: pipeline, cache, the flags `resumes` and `finds_dead`, and events.
 type Case = (Vec<Op>, Config, (bool, bool), Vec<Event>);
 
-/// The counts of all test cases together.
+/// The counts of events, summed over all test cases.
 #[derive(Clone, Copy, Debug, Default)]
 struct LawTally {
     tally: Tally,
@@ -79,7 +79,7 @@ impl LawTally {
         self.evicted += bench.cache.counts().evicted;
     }
 
-    /// Checks that the cases had enough hits, changes, evictions and resumes.
+    /// Checks that the cases had enough hits, changes, evictions and resumed packets.
     fn check(&self) {
         let Tally { hits, chains, left, changes, stale } = self.tally;
         assert!(hits > 1000 && chains > 80 && left > 300, "{self:?}");
@@ -90,12 +90,12 @@ impl LawTally {
 
 #[test]
 fn a_chain_of_entries_does_what_the_tables_do() {
-    // A traversal of one table is one sub-traversal, so half of the pipelines lead to further tables.
+    // A traversal of one table is one sub-traversal, so half of the pipelines have several tables.
     let world = prop_oneof![generate::world().boxed(), generate::goto_world().boxed()];
     let any_case =
         (world, any_config(), any::<(bool, bool)>(), prop::collection::vec(event(), 1..40));
     let sum = Cell::new(LawTally::default());
-    // The seed is fixed, so that the counts at the end are the same each time.
+    // The default seed is fixed, so that the counts of all runs are equal.
     let seed = std::env::var("SHUNT_SEED").ok().and_then(|seed| seed.parse().ok());
     let rng_seed = RngSeed::Fixed(seed.unwrap_or_default());
     let config =
@@ -110,7 +110,7 @@ fn a_chain_of_entries_does_what_the_tables_do() {
     sum.get().check();
 }
 
-/// Runs the events of a case; every packet is compared with the oracle.
+/// Runs the events of a test case. The bench compares every packet with the oracle.
 fn after((world, config, (resumes, finds_dead), events): Case) -> Bench {
     let mut bench = Bench { resumes, finds_dead, ..Bench::new(&world, config) };
     let mut runner = TestRunner::deterministic();
@@ -128,7 +128,7 @@ fn after((world, config, (resumes, finds_dead), events): Case) -> Bench {
                 let key: &shunt_flow::FlowKey = which.get(&sent);
                 let mask = (&bench.twin.translate(key).mask).into();
                 let mut sibling = draw(&mut runner, &generate::sibling(key, &mask));
-                // A packet that arrives with hidden state is never cached.
+                // The traversal of a packet that arrives with hidden state is never cached.
                 let hidden = ..HEADER_START;
                 sibling.words_mut()[hidden].copy_from_slice(&key.words()[hidden]);
                 bench.send(&sibling);

@@ -1,4 +1,4 @@
-//! The stages forward packets exactly like the pipeline, with every policy and every cache content.
+//! The stages forward packets exactly like the pipeline, with every policy and all cached entries.
 
 #![expect(clippy::expect_used, reason = "a test that cannot begin fails")]
 

@@ -1,4 +1,4 @@
-//! Flows of all kinds in one chain: while there is room, every packet hits when it is sent again.
+//! Flows of all kinds share one chain: while the stages have room, every repeated packet hits.
 
 use proptest::prelude::*;
 use shunt_flow::FieldId;
@@ -27,8 +27,8 @@ proptest! {
     ) {
         let config = Config { eviction: Eviction::ALL[eviction], ..config(policy, stages, 1000) };
         let mut bench = Bench { resumes: true, ..Bench::new(&world, config) };
-        // Packets that learn are never cached. The entries of one packet may change which entries
-        // another matches, for as many rounds as there are stages.
+        // Packets with learn requests are never cached. New entries of one packet may change the
+        // entries that another packet matches, for as many rounds as there are stages.
         let packets: Vec<_> = packets
             .into_iter()
             .filter(|key| bench.twin.translate(key).learnings.is_empty())
@@ -57,7 +57,7 @@ fn a_recirculated_flow_hits_beside_one_with_the_same_first_table() {
         ];
         let mut bench = Bench { resumes: true, ..Bench::with_rules(&rules, config) };
         let to = |host| packet(&format!("udp,dl_src=00:00:00:00:00:0a,nw_dst=10.0.0.{host}"));
-        // The partitioned flow leaves an entry that the other flow matches.
+        // The flow that is partitioned installs an entry that the other flow also matches.
         for key in [to(1), to(2), to(1), to(2)] {
             bench.send(&key);
         }
@@ -69,7 +69,7 @@ fn a_recirculated_flow_hits_beside_one_with_the_same_first_table() {
     }
 }
 
-/// Returns rules for two tables: four sources, then `targets` ports.
+/// Returns rules of two tables: four sources, then `targets` destination ports.
 fn sources_and_targets(targets: usize) -> Vec<String> {
     let sources = (0..4).map(|host| format!("ip,nw_src=10.1.0.{host},actions=goto_table:1"));
     let target = |host| format!("table=1,tcp,tp_dst={},actions=output:2", 1000 + host);
@@ -104,12 +104,14 @@ fn a_resumed_miss_shares_entries_of_whole_traversals() {
     let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
     let mut bench =
         Bench { resumes: true, ..Bench::with_rules(&rules, config(PolicyName::OneToOne, 4, 50)) };
-    // The entry of the target is made by a packet that resumes, and shared by one that does not.
+    // A packet that resumes installs the entry of the target. A packet that does not resume shares
+    // it.
     for (source, target) in [(0, 1000), (0, 1001), (1, 1001)] {
         bench.send(&packet(&format!("tcp,nw_src=10.1.0.{source},tp_dst={target}")));
     }
     assert_eq!((bench.resumed, bench.cache.ltm().entries_count()), (1, 4));
-    // The resumed packet shares the entry of the source, and the last one that of the target.
+    // The resumed packet shares the entry of the source, and the last packet the entry of the
+    // target.
     assert_eq!(bench.cache.counts().shared, 2);
 }
 
@@ -157,7 +159,7 @@ fn a_retranslation_counts_as_no_miss() {
 
 /// Returns rules that resubmit a packet 4,094 times plus `more`.
 ///
-/// Each of eleven tables resubmits twice to the next one.
+/// Each of eleven tables resubmits a packet twice to the next table.
 fn resubmitting(more: usize) -> Vec<String> {
     let twice = |table: usize| {
         let next = table + 1;

@@ -1,4 +1,5 @@
-//! Sharing is counted alike for resumed and restarted packets, and `least-shared` evicts by it.
+//! Resumed packets and packets that start over count as shares alike. `least-shared` evicts by the
+//! number of shares.
 
 use shunt_flow::FlowKey;
 use shunt_gigaflow::{
@@ -9,7 +10,7 @@ use shunt_gigaflow::{
 
 use super::harness::{Bench, config, packet};
 
-/// Returns rules for sources, targets and ports in three tables.
+/// Returns a bench with rules for sources, targets and ports in three tables.
 fn bench(config: Config, resumes: bool) -> Bench {
     let mut rules = Vec::new();
     for number in 1..=4 {
@@ -33,7 +34,8 @@ fn entries(bench: &Bench) -> Vec<(StageId, &LtmRule)> {
 fn a_resumed_packet_shares_like_one_that_starts_over() {
     let benches = [false, true].map(|resumes| bench(config(PolicyName::OneToOne, 3, 100), resumes));
     let [mut over, mut on] = benches;
-    // The flow, the number of its entries that exist, and the number that its packet matches.
+    // The flow, the number of its entries that exist, and the number of entries that its packet
+    // matches.
     for (key, shared, matched) in [
         (flow(1, 1, 1), 0, 0),
         (flow(1, 1, 2), 2, 2),
@@ -59,7 +61,8 @@ fn the_least_shared_entry_is_evicted() {
         let config =
             Config { eviction: Eviction::LeastShared, ..config(PolicyName::OneToOne, 3, 2) };
         let mut bench = bench(config, resumes);
-        // Two more flows share the first source, which is older, and none shares the second.
+        // Two more flows share the entry of the first source, which is older. No flow shares the
+        // entry of the second source.
         for key in [flow(1, 1, 1), flow(1, 1, 2), flow(1, 2, 2), flow(2, 2, 2)] {
             assert!(!bench.send(&key).is_hit);
         }

@@ -1,4 +1,4 @@
-//! Tags are held, counted, freed and bounded.
+//! Tests that tags are held, counted, freed and bounded.
 
 use shunt_gigaflow::{cache::Config, ltm::Eviction, partition::PolicyName};
 use shunt_pipeline::FlowModCommand;
@@ -19,7 +19,7 @@ fn many_tags(count: u32, config: Config) -> (Bench, Vec<shunt_flow::FlowKey>) {
         .collect();
     rules.push("table=1,reg0=0/1,ip,nw_dst=10.0.0.1,actions=output:2".to_owned());
     rules.push("table=1,reg0=1/1,ip,nw_dst=10.0.0.1,actions=output:3".to_owned());
-    // All bits of the register are read, so each value has its own tag.
+    // A later table reads all bits of the register, so each value has its own tag.
     rules.push("table=1,priority=9,reg0=0xffffffff,actions=drop".to_owned());
     let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
     let packets = (0..count)
@@ -43,7 +43,8 @@ fn without_tags_flows_become_megaflows() {
 
 #[test]
 fn tags_that_no_entry_has_are_free_again() {
-    // Three entries before a tag and three after one use at most seven tags, including the bridge's.
+    // Three entries before and three after a partition point use at most seven tags, with the tag
+    // of the bridge.
     let config = Config { tag_bits: 3, ..config(PolicyName::Disjoint, 2, 3) };
     let (mut bench, packets) = many_tags(100, config);
     for some in packets.chunks(25) {
@@ -88,7 +89,7 @@ fn state_that_nothing_reads_is_not_in_a_tag() {
     }
     assert_eq!(bench.cache.ltm().tags().len(), 2, "the bridge, and table 1");
     assert!(bench.send(&flow(1, 2)).is_hit);
-    // From now on table 1 reads the register: entries without it become stale.
+    // From now on table 1 reads the register, so entries of tags without the register become stale.
     let reads = "table=1,priority=9,tcp,reg5=2,nw_dst=10.0.0.1,actions=output:4";
     bench.change(&request(FlowModCommand::Add, reads));
     for (source, target) in [(1, 1), (2, 1), (1, 2), (2, 2), (1, 1), (2, 1)] {

@@ -1,8 +1,8 @@
 //! Mask groups, which hold the rules of one mask and length, and families of such groups.
 //!
 //! The masks of one family have bits in the same words of the key. A lookup searches the groups of
-//! greater length first, and among groups of equal length the group with the most hits. The megaflow
-//! cache orders its masks by hits in the same manner. A family with many groups keeps [`ShortLists`],
+//! greater length first, and among groups of equal length the group with the most hits. The
+//! megaflow cache also orders its masks by hits. A family with many groups keeps [`ShortLists`],
 //! and a lookup then searches only the groups on one of these lists.
 
 use std::cmp::Reverse;
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::ltm::{LtmEntryRef, LtmRule, Next, Tag};
 
-/// Mask groups that have their mask bits in the same words.
+/// Mask groups that have their mask bits in the same words of the key.
 #[derive(Debug)]
 pub(super) struct MaskFamily {
     words: WordMap,
@@ -37,7 +37,7 @@ pub(super) struct MaskFamily {
 /// The rules of one tag, mask and length.
 #[derive(Debug)]
 pub(super) struct MaskGroup {
-    /// A hash of mask and length, to compare before the mask itself.
+    /// A hash of mask and length, compared before the mask itself.
     mask_hash: u64,
     pub(super) mask: SparseMask,
     pub(super) length: u16,
@@ -51,12 +51,12 @@ pub(super) struct MaskGroup {
 /// Number of groups up to which a family keeps no short lists.
 const GROUPS_MIN: usize = 2;
 
-/// The flag bits above the next tag in the last tail word of a row.
+/// The flag bits of a row: its rule ends the traversal, or rewrites headers.
 const END: u64 = 1 << 63;
 const REWRITES: u64 = 1 << 62;
 
 impl MaskFamily {
-    /// Creates the empty family that a rule belongs to.
+    /// Creates the family of the mask of a rule, without a group.
     pub(super) fn of(rule: &LtmRule) -> Self {
         Self {
             words: rule.matching.mask().map(),
@@ -76,18 +76,18 @@ impl MaskFamily {
         self.order.is_empty()
     }
 
-    /// Returns the length of its longest rules.
+    /// Returns the greatest length of the rules of the family.
     #[inline]
     pub(super) const fn length_max(&self) -> u16 {
         self.length_max
     }
 
-    /// Number of masks.
+    /// Returns the number of masks of the family.
     pub(super) const fn masks_count(&self) -> usize {
         self.order.len()
     }
 
-    /// Returns the longest of its live rules that matches.
+    /// Returns the longest live rule of the family that matches the key.
     #[inline]
     pub(super) fn find(
         &self,
@@ -105,7 +105,7 @@ impl MaskFamily {
         }
     }
 
-    /// Records matching rules that are longer than the match so far.
+    /// Records for each pending packet a matching rule longer than its match so far.
     pub(super) fn find_chunk(
         &mut self,
         hasher: &KeyHasher,
@@ -130,9 +130,10 @@ impl MaskFamily {
         }
     }
 
-    /// Does [`Self::find_chunk`] with short lists.
+    /// Does the work of [`Self::find_chunk`] for a family with short lists.
     ///
-    /// First all packets look up their list, then all of them the first group on it, and so on.
+    /// All packets look up their short list first. Then all packets look up the first group on
+    /// their list, then the second, and so on.
     fn find_listed(
         &mut self,
         hasher: &KeyHasher,
@@ -190,7 +191,7 @@ impl MaskFamily {
         Some(group.found(row).matched.entry.slot)
     }
 
-    /// Adds a rule. The family has none with its match and length.
+    /// Adds a rule. The family must have no rule with the same match and length.
     pub(super) fn insert(
         &mut self,
         hasher: &KeyHasher,
@@ -211,7 +212,7 @@ impl MaskFamily {
         }
     }
 
-    /// Removes a rule.
+    /// Removes a rule from its mask group.
     pub(super) fn remove(&mut self, hasher: &KeyHasher, rule: &LtmRule, mask_hash: u64) {
         let Some(number) = self.number_of(rule, mask_hash) else { return };
         let group = &mut self.groups[number as usize];
@@ -254,7 +255,7 @@ impl MaskFamily {
     fn put_in_order(&mut self) {
         let groups = &mut self.groups;
         self.order.sort_by_key(|number| groups[*number as usize].rank());
-        // Halving makes old hits count less and less.
+        // Halving reduces the weight of old hits.
         groups.iter_mut().for_each(|group| group.hits /= 2);
     }
 }

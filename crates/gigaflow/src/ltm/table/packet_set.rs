@@ -4,25 +4,25 @@ use shunt_flow::FlowKey;
 
 use crate::ltm::Walk;
 
-/// The packets of one chunk: their ingress keys, and their walks so far.
+/// The packets of one chunk: the keys that they arrived with, and their walks.
 #[derive(Clone, Copy)]
 pub(in crate::ltm) struct Chunk<'a> {
     pub(in crate::ltm) keys: &'a [FlowKey],
     pub(in crate::ltm) walks: &'a [Walk],
 }
 
-/// Some packets of a chunk, by their indexes in it.
+/// A set of packets of a chunk, by their indexes in the chunk.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ltm) struct PacketSet {
     indexes: [u8; CHUNK_MAX],
     count: u8,
 }
 
-/// Number of packets that a chunk has at most.
+/// Greatest number of packets of a chunk.
 pub(in crate::ltm) const CHUNK_MAX: usize = 32;
 
 impl<'a> Chunk<'a> {
-    /// The headers that a packet has by now.
+    /// Returns the current headers of a packet of the chunk.
     #[inline]
     pub(super) fn key(&self, packet: usize) -> &'a FlowKey {
         self.walks[packet].key(&self.keys[packet])
@@ -42,7 +42,7 @@ impl PacketSet {
         self.count as u32
     }
 
-    /// Adds a packet. The set has fewer than [`CHUNK_MAX`].
+    /// Adds a packet. The set must have fewer than [`CHUNK_MAX`] packets.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "positions are below CHUNK_MAX")]
     pub(in crate::ltm) const fn push(&mut self, packet: usize) {

@@ -1,11 +1,12 @@
 //! Short lists of the mask groups of a family that can match a packet.
 //!
-//! Without them, a packet that misses in a family has searched all of its groups, and most packets
-//! miss in most families. So a family with many groups looks up the bits that *all* of its masks have
-//! in common first. A table leads from the values of these bits to a list of the groups that have a
-//! rule with these values. A rule can match only packets that have the same values there. So a packet
-//! searches only the groups on the list of its values, which is mostly one. If its values have no
-//! list, no rule can match, and the search ends after this single lookup.
+//! Without short lists, a packet that misses in a family has searched all mask groups of the
+//! family, and most packets miss in most families. So a family with many groups first looks up the
+//! bits that *all* of its masks have in common. A table maps the values of these common bits to a
+//! list of the groups that have a rule with these values. A rule can match only packets with the
+//! same values in the common bits. So a packet searches only the groups on the list of its values,
+//! usually a single group. If the values of a packet have no list, no rule can match, and the
+//! search ends after one lookup.
 
 use shunt_flow::{
     FlowKey, FlowMask, Match, SparseMask,
@@ -22,9 +23,9 @@ use super::{
 /// Lists of the groups that have rules with the same values in the common bits.
 #[derive(Debug)]
 pub(super) struct ShortLists {
-    /// The bits that all masks have.
+    /// The bits that all masks of the family have in common.
     mask: SparseMask,
-    /// The number of the list of each value of these bits.
+    /// The number of the list for each value of the common bits.
     table: MaskedTable<1>,
     lists: Vec<ShortList>,
     free: Vec<u32>,
@@ -32,7 +33,7 @@ pub(super) struct ShortLists {
 
 #[derive(Debug, Default)]
 pub(super) struct ShortList {
-    /// The groups in the order of search: those of greater length first.
+    /// The groups in the order of search: groups of greater length first.
     groups: Vec<ListedGroup>,
     lookups: u32,
 }
@@ -44,7 +45,7 @@ struct ListedGroup {
     rules_count: u32,
 }
 
-/// The words of a rule under a mask, and their number.
+/// The masked words of a rule, and the number of words.
 type MaskedWords = ([u64; FLOW_WORDS - HEADER_START], usize);
 
 /// Number of lookups after which groups are sorted again.
@@ -54,7 +55,7 @@ pub(super) const LOOKUPS_PER_ORDERING: u32 = 1 << 12;
 pub(super) const NO_LIST: u32 = u32::MAX;
 
 impl ShortLists {
-    /// Creates the lists of these groups.
+    /// Creates the short lists of the groups of a family.
     pub(super) fn of(hasher: &KeyHasher, groups: &[MaskGroup], order: &[u32]) -> Self {
         let mut common = FlowMask::EMPTY;
         common.words_mut().fill(u64::MAX);
@@ -81,7 +82,7 @@ impl ShortLists {
         self.lists.get(usize::try_from(list).ok()?)
     }
 
-    /// Finds the list of each pending packet, or [`NO_LIST`].
+    /// Finds the list number of each pending packet, or [`NO_LIST`].
     ///
     /// Returns the packets that have a list.
     #[expect(clippy::cast_possible_truncation, reason = "the value is the number of a list")]
@@ -110,14 +111,14 @@ impl ShortLists {
         self.lists.get(list as usize)?.groups.get(index).map(|listed| listed.group)
     }
 
-    /// Counts a lookup of a list; every [`LOOKUPS_PER_ORDERING`] it is sorted.
+    /// Counts a lookup of a list, and sorts it every [`LOOKUPS_PER_ORDERING`] lookups.
     pub(super) fn note(&mut self, list: u32, groups: &mut [MaskGroup]) {
         let list = &mut self.lists[list as usize];
         list.lookups += 1;
         if list.lookups >= LOOKUPS_PER_ORDERING {
             list.lookups = 0;
             list.groups.sort_by_key(|listed| groups[listed.group as usize].rank());
-            // Halving makes old hits count less and less.
+            // Halving reduces the weight of old hits.
             list.groups.iter().for_each(|listed| groups[listed.group as usize].hits /= 2);
         }
     }
@@ -127,9 +128,9 @@ impl ShortLists {
         matching.mask().has_all_of(&self.mask)
     }
 
-    /// Adds a rule of a group.
+    /// Adds a rule of a group to the list of its values.
     ///
-    /// Its mask has [all common bits](Self::has_common_bits_of).
+    /// The mask of the rule must have [all common bits](Self::has_common_bits_of).
     pub(super) fn add(
         &mut self,
         hasher: &KeyHasher,
@@ -173,7 +174,7 @@ impl ShortLists {
         }
     }
 
-    /// Removes a rule of a group.
+    /// Removes a rule of a group from the list of its values.
     pub(super) fn remove(&mut self, hasher: &KeyHasher, matching: &Match, group: u32) {
         let words = words_under(&self.mask, matching.mask(), matching.value());
         let Some(row) = self.table.find_words(hasher, &words.0[..words.1]) else { return };
@@ -195,16 +196,17 @@ impl ShortLists {
 }
 
 impl ShortList {
-    /// Returns the groups to search, in order.
+    /// Returns the groups of the list in the order of search.
     #[inline]
     pub(super) fn groups(&self) -> impl Iterator<Item = u32> {
         self.groups.iter().map(|listed| listed.group)
     }
 }
 
-/// Finds the row of each packet in a table, in the order of the set.
+/// Finds the row of each packet of a set in a table, in the order of the set.
 ///
-/// It computes all hashes, then reads all slots, then all rows, so that cache misses overlap.
+/// All hashes are computed first, then all slots are read, then all rows, so that processor cache
+/// misses overlap.
 pub(super) fn rows_of<const TAIL: usize>(
     table: &MaskedTable<TAIL>,
     hasher: &KeyHasher,
@@ -226,7 +228,7 @@ pub(super) fn rows_of<const TAIL: usize>(
     }
 }
 
-/// Returns the words of a rule under a part of its mask.
+/// Returns the words of a rule, masked by `mask`.
 fn words_under<'a>(
     part: &SparseMask,
     mask: &SparseMask,

@@ -1,12 +1,13 @@
 //! The rules of one tag in one stage, grouped into families of similar masks.
 //!
-//! If several rules match a packet, each of them is correct, because each does what the pipeline
-//! does. The longest rule leaves the most stages for the rest of the traversal. So a lookup searches
-//! the families with the longest rules first. It stops at the first family that has no rule longer
-//! than the match so far.
+//! If several rules match a packet, each of these rules is correct, because each does what the
+//! pipeline does. After the longest rule, the fewest table lookups remain for the later stages. So
+//! a lookup searches the families with the longest rules first. It stops at the first family
+//! without a rule that is longer than the match so far.
 //!
-//! The masks of one [`MaskFamily`] have bits in the same words. Such masks have many bits in common,
-//! for example address prefixes of many lengths. So one hash lookup is enough for most families.
+//! The masks of one [`MaskFamily`] have bits in the same words of the key. Such masks have many
+//! common bits, for example address prefixes of many lengths. So one hash lookup of the common bits
+//! is enough for most families.
 
 use shunt_flow::{FlowKey, hash::KeyHasher};
 
@@ -16,19 +17,19 @@ use super::{
 };
 use crate::ltm::{LtmEntryRef, LtmRule, Next};
 
-/// The rules of one tag.
+/// The rules of one tag in one stage.
 #[derive(Debug, Default)]
 pub(super) struct TagRules {
     /// The families in the order of their longest rules, longest first.
     families: Vec<MaskFamily>,
 }
 
-/// An entry that a packet matches, and how the packet continues.
+/// An entry that a packet matched, and the next tag of the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ltm) struct MatchedEntry {
     pub(in crate::ltm) entry: LtmEntryRef,
     pub(in crate::ltm) next: Next,
-    /// True if the rule rewrites headers.
+    /// True if the rule of the entry rewrites headers.
     pub(in crate::ltm) rewrites: bool,
 }
 
@@ -56,7 +57,7 @@ impl ChunkMatches {
         self.longest.iter().copied()
     }
 
-    /// Returns whether a rule of this length is longer than the match so far.
+    /// Returns whether a rule of this length is longer than the match of a packet.
     #[inline]
     fn wants(&self, packet: usize, length: u16) -> bool {
         is_longer(length, self.longest[packet])
@@ -76,12 +77,12 @@ impl TagRules {
         self.families.is_empty()
     }
 
-    /// Number of masks.
+    /// Returns the number of masks of the tag.
     pub(super) fn masks_count(&self) -> usize {
         self.families.iter().map(MaskFamily::masks_count).sum()
     }
 
-    /// Returns the longest live rule that matches.
+    /// Returns the longest live rule of the tag that matches the key.
     #[inline]
     pub(super) fn find(
         &self,
@@ -102,7 +103,7 @@ impl TagRules {
 
     /// Records the longest rule that each of the `pending` packets matches.
     ///
-    /// The first rule that is found counts, even if its entry is dead.
+    /// The first rule that is found is recorded, even if its entry is dead.
     pub(super) fn find_chunk(
         &mut self,
         hasher: &KeyHasher,
@@ -129,7 +130,7 @@ impl TagRules {
         self.families[self.family_of(rule)?].find_exact(hasher, rule, mask_hash)
     }
 
-    /// Adds a rule. The table has none with its match and length.
+    /// Adds a rule. The tag must have no rule with the same match and length.
     pub(super) fn insert(
         &mut self,
         hasher: &KeyHasher,
@@ -145,7 +146,7 @@ impl TagRules {
         self.put_in_order();
     }
 
-    /// Removes a rule.
+    /// Removes a rule from its mask family.
     pub(super) fn remove(&mut self, hasher: &KeyHasher, rule: &LtmRule, mask_hash: u64) {
         let Some(own) = self.family_of(rule) else { return };
         self.families[own].remove(hasher, rule, mask_hash);
@@ -163,7 +164,7 @@ impl TagRules {
     }
 }
 
-/// Returns whether a rule of this length is longer than the match so far.
+/// Returns whether a rule of this length is longer than `found`.
 #[inline]
 fn is_longer(length: u16, found: Option<RuleMatch>) -> bool {
     found.is_none_or(|found| length > found.length)

@@ -1,4 +1,4 @@
-//! Compares [`TagRules`] that have many masks with a linear search of a list.
+//! Compares [`TagRules`] with many masks against a linear search in a list of rules.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ enum RuleOp {
 
 fn ops() -> impl Strategy<Value = Vec<RuleOp>> {
     let pair = || (0..8_u8, 0..8_u8);
-    // Most masks have a bit in common, so that short lists are used; some have none.
+    // Most masks have a common bit, so that short lists are used. Some masks have no common bit.
     let mask = prop_oneof![4 => (0..8_u8, 0..4_u8).prop_map(|(a, b)| (a | 1, b | 4)), 1 => pair()];
     let insert = (pair(), mask, 1..4_u16);
     prop::collection::vec(
@@ -54,7 +54,7 @@ fn rule(of: FieldPair, mask: FieldPair, length: u16) -> LtmRule {
     }
 }
 
-/// A weak hash: equal for equal masks and lengths, and sometimes for others.
+/// Returns a weak hash of mask and length, which has many collisions.
 fn mask_hash(rule: &LtmRule) -> u64 {
     rule.matching.mask().words().iter().sum()
 }
@@ -91,7 +91,7 @@ fn check(ops: Vec<RuleOp>) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Checks that lookups find one of the longest matching rules.
+/// Checks that a lookup finds one of the longest matching rules.
 fn find(
     groups: &mut TagRules,
     hasher: &KeyHasher,

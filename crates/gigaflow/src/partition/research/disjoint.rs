@@ -1,13 +1,13 @@
-//! Disjoint partitioning, the policy of the paper: partition by score, then align to the last stage.
+//! Disjoint partitioning, the policy of the paper: partitions by score, aligned to the last stage.
 //!
-//! It considers all complete partitions into at most as many sub-traversals as stages have room. It
-//! takes the one with the highest sum of [`Score`]s, then with the fewest sub-traversals. The last
-//! sub-traversal goes to the last stage with room, the one before it to the stage with room before that
-//! (Gigaflow, 3.4.3.2).
+//! The policy considers all partitions with at most as many sub-traversals as stages have room. It
+//! chooses the partition with the highest sum of [`Score`]s, and among those the fewest
+//! sub-traversals. The last sub-traversal goes to the last stage with room, the sub-traversal
+//! before it to the previous stage with room, and so on (Gigaflow, 3.4.3.2).
 //!
-//! Fixing the stages like this has a price. A full stage is not used at all, not even for entries that
-//! it holds. And the stage of a sub-traversal depends on the number of sub-traversals after it.
-//! [`JointPolicy`](crate::partition::JointPolicy) chooses partition and stages together.
+//! This alignment has two costs. The policy does not use a full stage at all, not even for entries
+//! that the stage holds. The stage of a sub-traversal depends on the number of sub-traversals after
+//! it. [`JointPolicy`](crate::partition::JointPolicy) chooses partition and stages together.
 
 use crate::{
     outline::TraversalOutline,
@@ -18,15 +18,15 @@ use crate::{
     },
 };
 
-/// The choice of [`DisjointPolicy`] among equally good partitions.
+/// The choice of [`DisjointPolicy`] among partitions with equal scores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ties {
-    /// The partition of which most entries exist already, then the canonical one.
+    /// Chooses the partition with the fewest new entries, then the canonical one.
     #[default]
     Cached,
-    /// The canonical one: longest first sub-traversal, then longest second one.
+    /// Chooses the longest first sub-traversal, then the longest second one, and so on.
     ///
-    /// So the partition points are a function of the traversal, as in the paper.
+    /// The partition points then depend only on the traversal, as in the paper.
     Canonical,
 }
 
@@ -40,7 +40,7 @@ pub struct DisjointPolicy {
 }
 
 impl DisjointPolicy {
-    /// Creates the policy with this score and these ties.
+    /// Creates the policy with this score and this choice among equal scores.
     #[must_use]
     pub fn new(score: Score, ties: Ties) -> Self {
         Self { score, ties, ..Self::default() }
@@ -59,7 +59,7 @@ impl PartitionPolicy for DisjointPolicy {
             sub_traversal: FIRST,
             skipped: SkippedStages::Front,
         };
-        // Contended stages are used only if the others do not suffice.
+        // The traversal is put into contended stages only if it does not fit into the other stages.
         for usable in [stages.room().without(stages.contended()), stages.room()] {
             let problem = Problem { outline, stages, usable, preference };
             self.table.solve(

@@ -1,9 +1,9 @@
 //! First fit: partition by score only, then put each sub-traversal into the first suitable stage.
 //!
-//! The partition is that of [`DisjointPolicy`](super::DisjointPolicy) with canonical ties, and does not
-//! depend on the entries of the stages. Each sub-traversal goes to the first stage that holds it, else
-//! to the best one with room, without looking ahead. If the sub-traversals do not fit, the policy tries
-//! the best partition into fewer of them, down to one megaflow.
+//! The partition is the canonical one of [`DisjointPolicy`](super::DisjointPolicy), and does not
+//! depend on the entries of the stages. Each sub-traversal goes to the first stage that holds it,
+//! else to the best stage with room. Later sub-traversals are not considered. If the sub-traversals
+//! do not fit, the policy tries the best partition with fewer sub-traversals, down to one megaflow.
 
 use super::first_fit_placement::place_first_fit;
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// Partitions by score, and takes the first suitable stages.
+/// Partitions by score, and puts each sub-traversal into the first suitable stage.
 #[derive(Clone, Debug, Default)]
 pub struct FirstFitPolicy {
     score: Score,
@@ -26,13 +26,13 @@ pub struct FirstFitPolicy {
 }
 
 impl FirstFitPolicy {
-    /// Creates the policy with this score.
+    /// Creates the policy that partitions by this score.
     #[must_use]
     pub fn new(score: Score) -> Self {
         Self { score, ..Self::default() }
     }
 
-    /// Partitions into at most `limit` parts; writes their ends to `ends`.
+    /// Partitions into at most `limit` sub-traversals, and writes their ends to `ends`.
     fn partition_into(&mut self, outline: &TraversalOutline, limit: u8) {
         let preference = Preference {
             new_entry: 0,

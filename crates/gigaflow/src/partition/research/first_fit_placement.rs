@@ -1,17 +1,17 @@
-//! First-fit placement of a given partition.
+//! First-fit placement: gives each sub-traversal of a partition the first suitable stage.
 
 use crate::{
     outline::TraversalOutline,
     partition::contract::{Placement, StageSet, StageView},
 };
 
-/// Places the sub-traversals of a partition, first fit.
+/// Gives each sub-traversal of a partition the first suitable stage.
 ///
-/// Returns whether all of them have a stage.
+/// Returns whether all sub-traversals have a stage.
 ///
-/// `ends` are the segments after each sub-traversal. A sub-traversal goes to the first stage that holds
-/// it, else to the best one with room. Its stage is after that of its predecessor, and leaves enough
-/// stages for its successors.
+/// `ends` has the segment after each sub-traversal. A sub-traversal goes to the first stage that
+/// holds it, else to the best stage with room. The stage is after the stage of the previous
+/// sub-traversal, and enough stages remain for the following sub-traversals.
 pub(super) fn place_first_fit(
     outline: &TraversalOutline,
     ends: &[usize],
@@ -21,7 +21,8 @@ pub(super) fn place_first_fit(
     out.clear();
     let (mut first, mut next_stage) = (0, 0);
     for (at, end) in ends.iter().enumerate() {
-        // With more than 255 successors no stage is left: there are at most 255.
+        // With more than 255 following sub-traversals no stage is possible: a chain has fewer
+        // stages.
         let following = u8::try_from(ends.len() - at - 1).unwrap_or(u8::MAX);
         let last = stages.count().saturating_sub(following);
         let open = StageSet::first_of(last).since(next_stage);

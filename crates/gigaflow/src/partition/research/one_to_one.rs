@@ -1,5 +1,5 @@
-//! One-to-one mapping: each step has its own entry. This gives the most sharing, but needs the
-//! most stages.
+//! One-to-one mapping: each segment has its own entry. Flows share the most entries, but a
+//! traversal needs the most stages.
 
 use super::first_fit_placement::place_first_fit;
 use crate::{
@@ -12,8 +12,8 @@ use crate::{
 
 /// Partitions at every partition point, each in the first stage with room.
 ///
-/// If a traversal has more segments than there are stages, its last entry takes all that are left. If
-/// the sub-traversals do not fit, the traversal becomes one megaflow.
+/// If a traversal has more segments than there are stages, the last entry covers all remaining
+/// segments. If the sub-traversals do not fit, the traversal becomes one megaflow.
 #[derive(Clone, Debug, Default)]
 pub struct OneToOnePolicy {
     ends: Vec<usize>,

@@ -1,33 +1,35 @@
-//! Profiled partition: learns from traffic which sub-traversals are shared, without using fields.
+//! Profiled partition: measures in the traffic which sub-traversals flows share.
 //!
-//! A packet hits if every sub-traversal that it needs is cached. Let `p` be the probability that a
-//! sub-traversal between two states is new to the cache. Then a partition hits with the product of all
-//! `1 - p`. So a sub-traversal costs `-ln(1 - p)`, and the cheapest partition hits most. The whole
-//! traversal is one of the candidates, so traffic without sharing is not partitioned.
+//! A packet hits if every sub-traversal of its partition is cached. Let `p` be the probability that
+//! a sub-traversal between two states is new to the cache. Then the probability of a hit is the
+//! product of `1 - p` over all sub-traversals. So a sub-traversal has the cost `-ln(1 - p)`, and
+//! the partition with the least cost hits most. The whole traversal is also a candidate, so traffic
+//! without sharing is not partitioned.
 //!
 //! # Measurement
 //!
-//! Each pair of states has a [`Sketch`] of the sub-traversals between them. The sketch first takes in
-//! [`LEARNED`] traversals with this pair. Then its growth over the next [`MEASURED`] traversals gives
-//! the rate `p`. A count of distinct sub-traversals would not do: it includes the past, in which every
-//! common sub-traversal was new once. After the measurement the sketch is reset, so that it stays
-//! accurate and forgets old traffic. The policy sees the traversals that it partitions, which are those
-//! that missed.
+//! Each pair of states has a [`Sketch`] of the sub-traversals between them. First [`LEARNED`]
+//! traversals with this pair are added to the sketch. Then the growth of the sketch over the next
+//! [`MEASURED`] traversals gives the rate `p`. A count of distinct sub-traversals is not enough: it
+//! includes the past, in which every common sub-traversal was new once. After the measurement the
+//! sketch is reset, so that it stays accurate and forgets old traffic. The policy measures only the
+//! traversals that it partitions, which are those of missed packets.
 //!
 //! # Before and after the first measurement
 //!
 //! While a pair of states of a traversal has no rate, the traversal is partitioned by score, as
-//! [`JointPolicy`] does. The fields predict sharing better than a rate that was measured while every
-//! sub-traversal was new. Each pair counts its own traversals, so a rare traversal is not judged by its
-//! first packets.
+//! [`JointPolicy`] does. The consulted fields predict sharing better than a rate that was measured
+//! while every sub-traversal was new. Each pair counts its own traversals, so the first packets of
+//! a rare traversal do not decide its rate.
 //!
-//! A new rate replaces the old one only if the two differ by more than [`MARGIN`]. Small changes would
-//! move partition points, and each move makes the entries that exist useless.
+//! A new rate replaces the old rate only if the two differ by more than [`MARGIN`]. Small changes
+//! would move partition points, and existing entries are useless after each move.
 //!
 //! # Limits
 //!
-//! The policy does not consider room. If two sub-traversals are each new as often as the whole traversal,
-//! they take twice its room. [`Adaptive`](crate::adaptive::Adaptive) guards against that.
+//! The policy does not consider the room of stages. If two sub-traversals are each new as often as
+//! the whole traversal, they need twice as many entries. [`Adaptive`](crate::adaptive::Adaptive)
+//! then falls back to megaflows.
 
 use hashbrown::HashTable;
 
@@ -41,9 +43,9 @@ use crate::{
     },
 };
 
-/// Partitions by measured sharing.
+/// Partitions by the measured sharing of sub-traversals.
 ///
-/// Before the first measurement it partitions like [`JointPolicy`].
+/// Before the first measurement the policy partitions like [`JointPolicy`].
 #[derive(Clone, Debug)]
 pub struct ProfiledPolicy {
     joint: JointPolicy,
@@ -60,23 +62,23 @@ struct StatePair {
     sketch: Sketch,
     /// Number of traversals in the sketch.
     seen: u16,
-    /// Growth of the sketch since the measurement began.
+    /// The growth of the sketch since the measurement began.
     grown: f64,
     rate: Option<f64>,
     cost: Option<i64>,
 }
 
 impl ProfiledPolicy {
-    /// Creates the policy. It uses this score for traversals that are not measured yet.
+    /// Creates the policy, with this score for traversals that are not measured yet.
     #[must_use]
     pub fn new(score: Score) -> Self {
         let (joint, pairs) = (JointPolicy::new(score), HashTable::new());
         Self { joint, score, pairs, costs: Vec::new() }
     }
 
-    /// Measures a traversal, and finds the costs of its candidates.
+    /// Measures a traversal, and writes the costs of its candidates to `costs`.
     ///
-    /// Returns whether all are known.
+    /// Returns whether all of these costs are known.
     fn observe(&mut self, outline: &TraversalOutline) -> bool {
         self.costs.clear();
         let mut settled = true;
@@ -162,14 +164,15 @@ const LEARNED: u16 = 4096;
 /// Number of traversals over which the growth is measured.
 const MEASURED: u16 = 2048;
 
-/// Least difference between the old and a new rate that replaces it.
+/// The difference to the old rate above which a new rate replaces it.
 const MARGIN: f64 = 0.2;
 
-/// Number of parts of a unit of cost, finer than the accuracy of any rate.
+/// Number of integer steps per unit of cost, finer than the accuracy of any rate.
 const UNIT: f64 = 64.0;
 
-/// The least `1 - p` that a sketch can distinguish from zero.
+/// The least value of `1 - p` that a sketch can distinguish from zero.
 const RATE_LEFT_MIN: f64 = 0.02;
 
-/// Greatest number of measured pairs; others are partitioned by score.
+/// Greatest number of measured pairs of states.
+/// Traversals with other pairs are partitioned by score.
 const PAIRS_MAX: usize = 4096;

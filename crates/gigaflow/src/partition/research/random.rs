@@ -1,4 +1,4 @@
-//! Random partition: the baseline that any better policy must beat.
+//! Random partition: the baseline for comparison with other policies.
 
 use super::first_fit_placement::place_first_fit;
 use crate::{
@@ -37,9 +37,10 @@ impl RandomPolicy {
         ((u128::from(word) * bound as u128) >> 64) as usize
     }
 
-    /// Chooses partition points; all sets of that size are equally likely.
+    /// Chooses random partition points.
+    /// All sets of `parts_count - 1` points are equally likely.
     ///
-    /// The source is Knuth, volume 2, algorithm S.
+    /// The source is Knuth, "The Art of Computer Programming", volume 2, algorithm S.
     fn choose_ends(&mut self, segments_count: usize, parts_count: usize) {
         self.ends.clear();
         let mut wanted = parts_count - 1;

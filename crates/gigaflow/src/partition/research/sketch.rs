@@ -2,13 +2,14 @@
 //!
 //! This is HyperLogLog (Flajolet, Fusy, Gandouet, Meunier, 2007) with the estimate of Cohen
 //! ("All-Distances Sketches, Revisited: HIP Estimators", 2014) and Ting ("Streamed Approximate
-//! Counting of Distinct Elements", 2014). A register keeps the longest run of leading zeros among the
-//! hashes of its share of the stream. Each time a register grows, the count grows by `1 / q`, where `q`
-//! is the probability that a new element makes some register grow.
+//! Counting of Distinct Elements", 2014). A register keeps the longest run of leading zeros among
+//! the hashes that select it. Each time a register grows, the count grows by `1 / q`, where `q` is
+//! the probability that a new element makes some register grow.
 //!
-//! This estimate is unbiased at every moment. So the *difference* between two moments is an unbiased
-//! estimate of the new elements in between. The usual estimate does not allow this: its error is some
-//! percent of all elements so far, which hides the growth in a short window.
+//! This estimate is unbiased at every moment. So the *difference* between two estimates is an
+//! unbiased estimate of the new elements in between. The usual estimate of HyperLogLog is too
+//! coarse for this: its error is some percent of all elements so far, more than the growth in a
+//! short window.
 
 /// A sketch of the distinct hashes of a stream.
 #[derive(Clone, Debug)]
@@ -16,13 +17,14 @@ pub struct Sketch {
     registers: [u8; REGISTERS],
     /// The sum over all registers of `2^-register`.
     ///
-    /// Divided by the number of registers it is the probability that a new element makes one grow.
+    /// This sum divided by the number of registers is the probability that a new element makes a
+    /// register grow.
     open: f64,
     distinct: f64,
 }
 
 impl Sketch {
-    /// Creates the sketch of an empty stream.
+    /// Creates the sketch of a stream without elements.
     #[must_use]
     pub const fn new() -> Self {
         #[expect(clippy::cast_precision_loss, reason = "the value is a small power of two")]
@@ -35,7 +37,7 @@ impl Sketch {
     /// All bits of the hash must be well mixed.
     pub fn add(&mut self, hash: u64) -> f64 {
         let index = (hash >> (64 - INDEX_BITS)) as usize;
-        // The lowest bit bounds the run, so that a rank fits into a register.
+        // The added bit bounds the run of zeros, so that a rank fits into a register.
         let run = (hash << INDEX_BITS | 1 << (INDEX_BITS - 1)).leading_zeros();
         // A run is at most 64.
         let rank = u8::try_from(run + 1).unwrap_or(u8::MAX);
@@ -51,7 +53,7 @@ impl Sketch {
         growth
     }
 
-    /// Number of distinct elements, within about three percent.
+    /// Returns the number of distinct elements, within about three percent.
     #[must_use]
     pub const fn distinct(&self) -> f64 {
         self.distinct
@@ -64,7 +66,7 @@ impl Default for Sketch {
     }
 }
 
-/// Returns `2^-register`.
+/// Returns the share of a register in the sum `open`: `2^-register`.
 fn share(register: u8) -> f64 {
     (-f64::from(register)).exp2()
 }
