@@ -1,11 +1,12 @@
-//! The cost of the first rule of a mask in the direct engine, compared with a plain scan of memory.
+//! Measures how long the direct engine takes for the first rule of a mask, compared with a plain
+//! scan of memory.
 //!
-//! A table has entries that fill memory, each of another destination. The table has as many
-//! projections as possible, and none helps the rule. So the rule scans all visits. It evicts none,
-//! so the engine does not change.
+//! A million entries visit one table, each with another destination. The index has as many
+//! projections as possible, and none of them fits the mask of the rule. So the search for the rule
+//! scans all visits. It evicts no entry, so the engine stays as it is.
 //!
 //! The most expensive rule matches bits that no visit of its table consulted, but that every entry
-//! has fixed in the table before. So every visit is compared.
+//! consulted in the table before. So the engine compares the rule with every visit.
 
 #![expect(clippy::expect_used, reason = "a bench that cannot begin says why and ends")]
 #![expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
@@ -26,16 +27,16 @@ use shunt_pipeline::{
 
 const BRIDGE: BridgeId = BridgeId::new(1);
 
-/// Rules that consult all of the source, and then all of the destination.
+/// Rules that consult all bits of the source, and then all bits of the destination.
 const RULES: [&str; 2] = [
     "priority=1,ip,actions=move:NXM_OF_IP_SRC[]->NXM_NX_REG1[],goto_table:1",
     "table=1,priority=1,ip,actions=move:NXM_OF_IP_DST[]->NXM_NX_REG0[],output:2",
 ];
 
-/// More masks than a table has projections.
+/// Number of masks before the measured one, more than a group has projections.
 const MASKS_BEFORE: usize = 20;
 
-/// Number of entries: in a bench, and in a trial run.
+/// Number of entries in a benchmark, and in a trial run.
 const ENTRIES: [u32; 2] = [1 << 20, 1 << 12];
 
 struct Scene {
@@ -46,13 +47,13 @@ struct Scene {
 
 impl Scene {
     /// Creates entries that differ in the lower bits of both addresses.
-    /// All projections are filled.
+    /// All projections of the index are filled.
     fn new(entries: u32) -> Self {
         let pipeline = Pipeline::new(1);
         pipeline.add_bridge(BRIDGE, BridgeSettings::default());
         pipeline.set_ports(BRIDGE, [1, 2].map(PortInfo::datapath).into()).expect("a bridge");
         let engine = Direct::new(pipeline.version(), 1);
-        // All masks have the same number of bits, so that none is within another.
+        // All masks have the same number of bits, so that no mask contains another one.
         let masks = (0..1 << 24).filter(|bits: &u32| bits.count_ones() == 12);
         let mut scene = Self { pipeline, engine, masks: Box::new(masks) };
         RULES.iter().for_each(|rule| drop(scene.change(rule)));
@@ -75,7 +76,7 @@ impl Scene {
         change
     }
 
-    /// Applies a rule of a new mask over a field, which overlaps no entry.
+    /// Applies a rule with a new mask of a field, which overlaps no entry.
     fn apply_rule(&mut self, field: &str) -> Duration {
         let [a, b, c, d] = (0xff00_0000 | self.masks.next().expect("a mask")).to_be_bytes();
         let value = format!("11.{b}.{c}.{d}/{a}.{b}.{c}.{d}");
@@ -101,7 +102,7 @@ fn packet(slot: u32) -> FlowKey {
 }
 
 fn new_mask(criterion: &mut Criterion) {
-    // `cargo bench` passes this argument, and `cargo test` does not.
+    // Only `cargo bench` passes the argument `--bench`.
     let is_trial = !std::env::args().any(|argument| argument == "--bench");
     let entries = ENTRIES[usize::from(is_trial)];
     let mut group = criterion.benchmark_group(format!("{entries} entries"));

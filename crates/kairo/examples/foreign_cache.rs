@@ -1,6 +1,6 @@
-//! A flow cache outside Shunt, kept right in twenty lines.
+//! A flow cache of another program: twenty lines evict its stale entries.
 //!
-//! The map from destinations to ports could be a table of an eBPF program or of a NIC.
+//! The cache of this example is a map. It could be a table of an eBPF program or of a NIC.
 //!
 //! `cargo run -p shunt-kairo --no-default-features --example foreign_cache`
 
@@ -17,7 +17,7 @@ use shunt_pipeline::{
 
 const BRIDGE: BridgeId = BridgeId::new(1);
 
-/// The foreign cache: actions by the slot of an entry.
+/// The cache of the other program: actions by the slot of an entry.
 type Cache = BTreeMap<u32, Arc<[DatapathAction]>>;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -26,17 +26,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     pipeline.set_ports(BRIDGE, [1, 2, 3].map(PortInfo::datapath).into())?;
     pipeline.apply(BRIDGE, &[rule("ip,nw_dst=10.0.0.0/8,actions=output:2")?], Time::ZERO)?;
 
-    // These are the twenty lines. The engine learns which entries the cache installs,
+    // These are the twenty lines. The engine is notified of entries that the cache installs,
     let (mut cache, mut engine) = (Cache::new(), Direct::new(pipeline.version(), 1));
     for slot in 0..4 {
         let traversal = Arc::new(pipeline.translate(&packet_to(slot), pipeline.version()));
         engine.installed(name(slot), &traversal);
         cache.insert(slot, Arc::clone(&traversal.actions));
     }
-    // which entries the cache drops itself,
+    // of entries that the cache drops itself,
     cache.remove(&0);
     engine.removed(name(0));
-    // and which changes are made. It returns the entries that the cache must drop, and no others.
+    // and of changes. It returns exactly the entries that the cache must drop.
     for text in ["ip,nw_dst=11.0.0.0/8,actions=3", "priority=40000,ip,nw_dst=10.0.2.0/24,actions=3"]
     {
         let change = pipeline.apply(BRIDGE, &[rule(text)?], Time::ZERO)?;
@@ -44,10 +44,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         stale.iter().for_each(|entry| drop(cache.remove(&entry.slot)));
         println!("{text}: {} went, {} stay", stale.len(), cache.len());
     }
-    // The engine does its deferred work when there is nothing else to do.
+    // The program calls the deferred work of the engine when it has nothing else to do.
     while engine.run_maintenance() {}
 
-    // No lookup consulted more than the first byte of the address, so each entry covers all of
+    // The lookups consulted only the first byte of the address, so each entry covers all of
     // 10.0.0.0/8. The second rule overlaps that region.
     assert_eq!((cache.len(), engine.len()), (0, 0));
     Ok(())
@@ -61,7 +61,7 @@ fn rule(text: &str) -> Result<FlowMod, Box<dyn Error>> {
     Ok(parse_rule(FlowModCommand::Add, text, &NoPortNames)?)
 }
 
-/// A packet to 10.0.N.1.
+/// Returns the key of a packet to 10.0.N.1, with N = `number`.
 fn packet_to(number: u32) -> FlowKey {
     let mut packet = FlowKey::ZERO;
     packet.set_bridge(BRIDGE.number().into());

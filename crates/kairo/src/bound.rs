@@ -1,13 +1,14 @@
-//! Bounds on the work for one change.
+//! Bounds on the work of an eviction engine for one change.
 //!
-//! Changes that wait are applied together, so an engine that falls behind receives more and more
-//! rules at once. Each rule costs a search, and the packet threads wait for all searches. Beyond a
-//! bound it is faster to evict every entry that visits a table of the change. No stale entry stays,
-//! and entries that were right are installed again by their next packet.
+//! Pending changes are applied together, so an engine that falls behind receives more and more
+//! rules at once. Each rule costs a search, and the packet threads wait for all searches. If a
+//! change has more rules than a bound, the engine evicts every entry that visits a table of the
+//! change, which is faster. So no stale entry stays. Valid entries that were evicted too are
+//! installed again by their next packet.
 //!
 //! A second bound limits the visits and entries that a change examines, because one rule may cost
-//! as much as thousands. When the bound is passed, the rest of the change is handled in the same
-//! way.
+//! as much as thousands of others. Beyond this bound, the tables of the remaining rules are evicted
+//! in the same way.
 
 #[cfg(feature = "dbsp")]
 use std::borrow::Cow;
@@ -17,45 +18,45 @@ use std::collections::BTreeSet;
 use shunt_pipeline::Cause;
 use shunt_pipeline::{BridgeId, Delta, TableId};
 
-/// A table of a bridge.
+/// The name of a table of a bridge.
 pub(crate) type TableKey = (BridgeId, TableId);
 
-/// Default number of rules of a change that are searched for one by one.
+/// Default for the number of rules of a change that are searched one by one.
 pub(crate) const DELTAS_MAX: usize = 16_384;
 
-/// Default number of visits and entries that a change may examine.
+/// Default for the number of visits and entries that a change may examine.
 ///
-/// The rest of the change is then handled by table, so that no thread waits for more than a few
-/// seconds. An index needs less for thousands of ordinary rules under a million entries. A search
-/// in traces finds a visit once for each rule that overlaps the bits of its lookup, and may reach
-/// the bound with thousands of rules.
+/// Beyond this number, whole tables are evicted, so that no thread waits for more than a few
+/// seconds. An index examines less for thousands of ordinary rules and a million entries. The
+/// engines with traces of dbsp examine a visit once for each rule that overlaps the consulted bits,
+/// and may reach the bound with thousands of rules.
 pub(crate) const EXAMINED_MAX: usize = 1 << 23;
 
-/// A bound on the rules of a change, and a count of the changes that exceeded it.
+/// A bound on the rules of a change, and the count of changes that exceeded it.
 #[derive(Debug)]
 pub(crate) struct ChangeBound {
     deltas_max: usize,
     overflows: u64,
 }
 
-/// The deltas of a change that are still to be searched for one by one.
+/// The deltas of a change for which the engine still searches one by one.
 #[cfg(feature = "dbsp")]
 pub(crate) struct RemainingDeltas<'d> {
     pub(crate) deltas: Cow<'d, [Delta]>,
-    /// Numbers of the deltas in the whole change; `None` if these are all of it.
+    /// Numbers of the deltas in the whole change; `None` if no delta is missing.
     delta_numbers: Option<Vec<usize>>,
 }
 
 #[cfg(feature = "dbsp")]
 impl<'d> RemainingDeltas<'d> {
-    /// Returns the deltas that are not rules.
+    /// Returns the deltas of a change that are objects, without the rules.
     pub(crate) fn without_rules(deltas: &'d [Delta]) -> Self {
         let rest = deltas.iter().enumerate().filter(|(_, delta)| table(delta).is_none());
         let (numbers, rest) = rest.map(|(number, delta)| (number, delta.clone())).unzip();
         RemainingDeltas { deltas: Cow::Owned(rest), delta_numbers: Some(numbers) }
     }
 
-    /// Returns whether some of the deltas are of rules.
+    /// Returns whether one of the remaining deltas is a rule.
     pub(crate) fn has_rules(&self) -> bool {
         self.deltas.iter().any(|delta| table(delta).is_some())
     }
@@ -72,19 +73,19 @@ impl ChangeBound {
         Self { deltas_max, overflows: 0 }
     }
 
-    /// Returns the number of changes that exceeded the bound.
+    /// Returns the number of changes so far that exceeded the bound.
     pub(crate) const fn overflows(&self) -> u64 {
         self.overflows
     }
 
-    /// Returns whether a change exceeds the bound.
+    /// Returns whether a change has more rules than the bound.
     pub(crate) fn is_exceeded_by(&self, deltas: &[Delta]) -> bool {
         deltas.iter().filter_map(table).count() > self.deltas_max
     }
 
-    /// Handles a change beyond the bound by table, and returns the deltas that remain.
+    /// Evicts whole tables if a change exceeds the bound; returns the remaining deltas.
     ///
-    /// Calls `evict_visitors` for each table of its rules.
+    /// Beyond the bound, `evict_visitors` is called for each table of the rules.
     #[cfg(feature = "dbsp")]
     pub(crate) fn flush_if_exceeded<'d>(
         &mut self,
@@ -111,7 +112,7 @@ impl ChangeBound {
     }
 }
 
-/// Returns the table of a rule that changed.
+/// Returns the table of the rule of a delta; `None` if the delta is an object.
 fn table(delta: &Delta) -> Option<TableKey> {
     match delta {
         Delta::Rule(delta) => Some((delta.rule.bridge, delta.rule.table)),

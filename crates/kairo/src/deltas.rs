@@ -8,7 +8,7 @@ use shunt_pipeline::{Cause, CauseRun, Delta, RuleChange, RuleDelta, RuleId};
 pub(crate) type RemovedRules = BTreeSet<RuleId>;
 
 /// Returns the rules that a change removes.
-/// If it also adds one of them, that rule decides nothing.
+/// If the change also adds a removed rule, that rule decides no lookup of a later version.
 pub(crate) fn removed_rules(deltas: &[Delta]) -> RemovedRules {
     let removed = deltas.iter().filter_map(|delta| match delta {
         Delta::Rule(RuleDelta { rule, change: RuleChange::Removed(_) }) => Some(rule.id),

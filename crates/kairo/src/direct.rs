@@ -13,46 +13,48 @@ use crate::{
     index::{DeciderChange, IndexSize, RegionIndex, state},
 };
 
-/// An engine that watches entries by their visits and reads.
+/// An eviction engine that finds entries by their visits and reads.
 ///
-/// The cost of a change depends on the affected entries, not on the size of the cache. Entries that were translated at
-/// the version of a change, or later, already include the change and stay.
+/// The cost of a change depends on the affected entries, and not on the size of the cache. Entries
+/// that were translated at the version of the change or later are not evicted: they include the
+/// change already.
 pub struct Direct {
     version: Version,
     index: RegionIndex,
     bound: ChangeBound,
     examined_max: usize,
-    /// Work per call of [`Evictor::run_maintenance`].
-    /// It counts entries reclaimed, or visits projected.
+    /// Greatest amount of work per call of [`Evictor::run_maintenance`].
+    /// One unit is a reclaimed entry, or a visit that is added to a projection.
     maintenance_budget: usize,
-    /// Causes of the evictions of the last change.
+    /// The causes of the evictions of the last change.
     causes: Vec<CauseRun>,
-    /// Buffer for the entries that the next change evicts.
+    /// A buffer for the entries that the next change evicts.
     ///
-    /// It is allocated in advance: an allocation of this size may take longer than the search,
-    /// because the allocator consolidates its free lists first.
+    /// The buffer is allocated before the change: an allocation of this size may take longer than
+    /// the search, because the allocator first consolidates its free lists.
     results: Vec<EntryId>,
 }
 
-/// Entries that the result buffer has room for.
+/// Number of entries for which the result buffer has room.
 const RESULTS_CAPACITY: usize = 2048;
 
-/// Default amount of work per call of [`Evictor::run_maintenance`].
-/// It counts entries reclaimed, or visits projected.
+/// Default for the amount of work per call of [`Evictor::run_maintenance`].
+/// One unit is a reclaimed entry, or a visit that is added to a projection.
 const MAINTENANCE_BUDGET: usize = 256;
 
-/// Visits and entries that a change may examine and still take microseconds.
+/// Greatest number of visits and entries that a quick change examines.
+/// Such a change takes microseconds.
 const QUICK_EXAMINED_MAX: usize = 1024;
 
-/// Retired entries that may wait for `run_maintenance`.
-/// With more, [`Evictor::has_backlog`] asks for a call.
+/// Greatest number of retired entries without a backlog.
+/// With more, [`Evictor::has_backlog`] returns true, so that `run_maintenance` is called.
 const RETIRED_USUAL: usize = 1024;
 
-/// Retired entries that may wait before each install reclaims two of them.
+/// Number of retired entries above which each install reclaims two of them.
 const RETIRED_MAX: usize = 4096;
 
 impl Direct {
-    /// Creates an engine without entries, at `version`. The seed is part of every hash.
+    /// Creates an engine without entries at `version`, with the seed of all its hashes.
     #[must_use]
     pub fn new(version: Version, seed: u64) -> Self {
         let (index, bound) = (RegionIndex::new(seed), ChangeBound::new(DELTAS_MAX));
@@ -61,25 +63,25 @@ impl Direct {
         Self { version, index, bound, examined_max, maintenance_budget, causes, results }
     }
 
-    /// Sets the maximum number of rules per change that are examined one by one.
-    /// Beyond it, all entries of their tables are evicted.
+    /// Sets the greatest number of rules per change that are searched one by one.
+    /// If a change has more rules, all entries that visit the tables of the rules are evicted.
     #[must_use]
     pub fn with_deltas_max(mut self, deltas_max: usize) -> Self {
         self.bound = ChangeBound::new(deltas_max);
         self
     }
 
-    /// Sets about how many visits and entries a change may examine.
+    /// Sets the approximate number of visits and entries that a change may examine.
     ///
-    /// Beyond that, the engine evicts all entries that visit a table of the remaining rules.
+    /// Beyond this number, the engine evicts all entries that visit a table of the remaining rules.
     #[must_use]
     pub const fn with_examined_max(mut self, examined_max: usize) -> Self {
         self.examined_max = examined_max;
         self
     }
 
-    /// Sets the number of visits of a group that are examined one by one.
-    /// With more, a projection is searched.
+    /// Sets the greatest number of visits of a group that are examined one by one.
+    /// If a group has more visits, a projection of the group is searched.
     #[must_use]
     pub fn with_scan_threshold(mut self, few: usize) -> Self {
         self.index = self.index.with_scan_threshold(few);
@@ -87,7 +89,7 @@ impl Direct {
     }
 
     /// Sets the amount of work per call of [`Evictor::run_maintenance`].
-    /// It is the number of entries that a call reclaims, or of visits that it projects.
+    /// One unit is a reclaimed entry, or a visit that is added to a projection.
     #[must_use]
     pub const fn with_maintenance_budget(mut self, maintenance_budget: usize) -> Self {
         self.maintenance_budget = maintenance_budget;
@@ -100,15 +102,15 @@ impl Direct {
         self.bound.overflows()
     }
 
-    /// Returns the size of the index, in time linear in the number of groups.
+    /// Returns the size of the region index, in time linear in the number of groups.
     #[must_use]
     pub fn size(&self) -> IndexSize {
         self.index.size()
     }
 
-    /// Returns about how many visits and entries `delta` makes the engine examine.
+    /// Returns an estimate of how many visits and entries the engine examines.
     ///
-    /// The result is more than `max` if the true number is.
+    /// If the estimate is more than `max`, any number above `max` is returned.
     fn cost(&self, delta: &Delta, max: usize) -> usize {
         let RuleDelta { rule, change } = match delta {
             Delta::Changed(object) => return self.index.cost_of_readers(*object),
@@ -129,10 +131,10 @@ impl Direct {
         }
     }
 
-    /// Evicts the entries that `delta` invalidates.
-    /// Returns about how many visits it examined.
+    /// Evicts the entries that `delta` makes stale.
+    /// Returns the approximate number of examined visits.
     ///
-    /// `others` is the number of other deltas in the change, and `removed` are the rules that the
+    /// `others` is the number of other deltas in the change, and `removed` has the rules that the
     /// change removes.
     fn evict(
         &mut self,
@@ -148,7 +150,7 @@ impl Direct {
             Delta::Rule(delta) => delta,
         };
         match change {
-            // A rule that the same change removes again decides nothing.
+            // A rule that the same change removes again decides no lookup.
             RuleChange::Added if removed.contains(&rule.id) => 0,
             RuleChange::Added => self.index.evict_overlapped(rule, others, evicted),
             RuleChange::Removed(_) => {
@@ -156,8 +158,8 @@ impl Direct {
             }
             RuleChange::Modified(_) => {
                 let examined = self.index.evict_decided(rule, DeciderChange::Modified, evicted);
-                // The rule may have been a clause of a conjunction. Other clauses then decided its
-                // lookups too.
+                // The rule may have been a clause of a conjunction, and other clauses then decided
+                // the same lookups.
                 if removed.contains(&rule.id) {
                     return examined;
                 }
@@ -166,7 +168,7 @@ impl Direct {
         }
     }
 
-    /// Evicts all entries that visit a table of these rules.
+    /// Evicts all entries that visit a table of the rules of `deltas`.
     fn evict_tables(&mut self, deltas: &[Delta], evicted: &mut Vec<EntryId>) {
         let Self { index, bound, causes, .. } = self;
         bound.flush_tables(deltas, |(bridge, table)| {

@@ -1,4 +1,4 @@
-//! Watched entries, by slot and by id.
+//! The cache entries that an engine watches, by slot and by id.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -8,14 +8,14 @@ use shunt_pipeline::{EntryId, OwnerId, Traversal};
 
 use crate::positions::last_position;
 
-/// An entry that is watched, or is retired and not yet reclaimed.
+/// The record of an entry that is watched, or is retired and not yet reclaimed.
 pub(crate) struct EntryRecord<L> {
     pub(crate) traversal: Arc<Traversal>,
-    /// Positions of the rows that the engine keeps for the entry.
+    /// The positions of the rows that the engine keeps for the entry.
     pub(crate) links: L,
 }
 
-/// The entry that has a slot, or had it last.
+/// The entry that uses a slot now, or used it last.
 #[derive(Clone, Copy)]
 struct SlotOwner {
     id: EntryId,
@@ -25,27 +25,28 @@ struct SlotOwner {
 
 const _: () = assert!(size_of::<SlotOwner>() == 16, "evicting an entry reads only this struct");
 
-/// All entries, watched or retired.
+/// All entries of an engine, watched or retired.
 pub(crate) struct WatchedEntries<L> {
-    /// The entry in each slot.
+    /// The owner of each slot.
     ///
-    /// They are apart from the records, because a change that evicts thousands of entries reads an
-    /// owner per entry, from anywhere in memory. For a million entries the owners still fit a
-    /// cache.
+    /// Owners are stored apart from the records. A change that evicts thousands of entries reads
+    /// one owner per entry, in random order, and the owners of a million entries fit into the
+    /// processor cache.
     owners: Vec<SlotOwner>,
-    /// The record of the entry in each slot.
+    /// The record of the entry of each slot.
     records: Vec<Option<EntryRecord<L>>>,
     free: Vec<u32>,
-    /// Includes retired entries until they are reclaimed.
-    /// A change that retires thousands of entries has no time to remove their ids.
+    /// The slots of entries by their ids.
+    /// A retired entry stays in this map until it is reclaimed, because removing thousands of ids
+    /// would delay the change that retires the entries.
     by_id: HashMap<EntryId, u32, FixedState>,
     watched: usize,
-    /// Slots of retired entries, the oldest first.
+    /// The slots of retired entries, first retired first.
     retired: VecDeque<u32>,
 }
 
 impl<L> WatchedEntries<L> {
-    /// Creates an empty set; `hashes` hashes the entry ids.
+    /// Creates a set without entries, with `hashes` as the hash function of entry ids.
     pub(crate) fn new(hashes: FixedState) -> Self {
         Self {
             owners: Vec::new(),
@@ -57,7 +58,7 @@ impl<L> WatchedEntries<L> {
         }
     }
 
-    /// Watches an entry and returns its slot; `links` makes the links for that slot.
+    /// Watches an entry, with links that `links` makes, and returns its slot.
     pub(crate) fn insert(
         &mut self,
         id: EntryId,
@@ -128,7 +129,7 @@ impl<L> WatchedEntries<L> {
         let owner_of_slot =
             self.owners.get(slot as usize).filter(|owner_of_slot| !owner_of_slot.is_watched)?;
         let record = self.records.get_mut(slot as usize)?.take()?;
-        // A newer entry may have the id of this one by now.
+        // A newer entry may have the same id by now.
         if self.by_id.get(&owner_of_slot.id) == Some(&slot) {
             self.by_id.remove(&owner_of_slot.id);
         }
@@ -155,7 +156,7 @@ impl<L> WatchedEntries<L> {
         self.retired.len()
     }
 
-    /// Returns the bytes on the heap.
+    /// Returns the number of bytes on the heap.
     /// Traversals and the heap memory of links are not counted.
     pub(crate) fn bytes(&self) -> usize {
         let by_id = self.by_id.capacity() * (size_of::<(EntryId, u32)>() + 1);

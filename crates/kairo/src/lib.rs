@@ -1,32 +1,34 @@
 //! Incremental cache eviction: the entries that a change of rules makes stale.
 //!
 //! A flow cache keeps results of table lookups, so that later packets skip the tables. When the
-//! rules change, some entries become wrong. Checking every entry again takes time linear in the
-//! cache. This crate finds the wrong entries in time that depends on the change.
+//! rules change, some entries become wrong. To check every entry again takes time linear in the
+//! size of the cache. This crate finds the stale entries in time that depends on the change.
 //!
-//! An entry is right as long as two things hold. Every table lookup behind it still finds the same
-//! rule, for every packet of its region. Every other object that was read (a port, a group, a
-//! learned address) is unchanged. The engines keep that relation between entries, rules and
-//! objects. A change of a rule removes rows from the relation, and the engine evicts the entries of
-//! these rows.
+//! An entry is valid as long as two conditions hold. Every table lookup of its traversal still
+//! finds the same rule, for every packet of its region. Every other object that the traversal read
+//! (a port, a group, a learned address) is unchanged. The engines store the relation between
+//! entries, rules and objects. A change removes rows from this relation, and the engine evicts the
+//! entries of the removed rows.
 //!
 //! The engines implement the [`Evictor`](shunt_pipeline::Evictor) contract:
 //! - [`Direct`] searches the [`RegionIndex`]. The switch uses it by default.
 //! - `Visits` searches the same index inside an operator of a dbsp circuit (feature `dbsp`).
 //! - `Relational` uses the join operators of dbsp (feature `dbsp`).
-//! - `PublishedKairo` is the published design, as a baseline (feature `dbsp`). It follows the
+//! - `PublishedKairo` is the published design, as a baseline (feature `dbsp`). It checks only the
 //!   packets that made the entries.
-//! - [`Definition`] checks every entry against every delta. Tests compare the engines with it.
-//! - [`BruteForce`] translates all packets again, where there are few.
+//! - [`Definition`] checks every entry against every delta. Tests compare the engines with this
+//!   definition.
+//! - [`BruteForce`] translates all possible packets again, for tests with few of them.
 //!
-//! The idea is from "Kairo", which keeps the relation for sample packets in circuits of incremental
-//! view maintenance. A sample packet is not its region. A packet to 10.1.2.3 makes an entry for
-//! 10.0.0.0/8. A new rule for 10.1.99.0/24 makes the entry wrong for 10.1.99.7, but the sample does
-//! not match that rule. Therefore this crate joins regions.
+//! The idea is from "Kairo", which keeps this relation for sample packets, in circuits of
+//! incremental view maintenance. A sample packet is only one packet of the region of its entry. For
+//! example, a packet to 10.1.2.3 makes an entry for 10.0.0.0/8. A new rule for 10.1.99.0/24 makes
+//! the entry wrong for 10.1.99.7, but the sample packet does not match that rule. Therefore this
+//! crate compares rules with whole regions.
 //!
 //! # Example
 //!
-//! A program keeps its own cache right with three calls: [`installed`] for a new entry, [`removed`]
+//! A program keeps its own cache valid with three calls: [`installed`] for a new entry, [`removed`]
 //! for an entry that the cache dropped, and [`apply`] for a change. `examples/foreign_cache.rs` is
 //! a complete program of that kind, and the crate `kairo-c` has a header for programs in C.
 //!
@@ -63,7 +65,7 @@
 //! // A rule for another network evicts nothing.
 //! let change = pipeline.apply(bridge, &[rule("ip,nw_dst=11.0.0.0/8,actions=3")], Time::ZERO)?;
 //! assert!(engine.apply(&change.deltas, change.version).is_empty());
-//! // A rule that overlaps the region evicts the entry, although its packet does not match the rule.
+//! // A rule that overlaps the region evicts the entry, although the packet does not match the rule.
 //! let more = "priority=40000,ip,nw_dst=10.1.99.0/24,actions=output:3";
 //! let change = pipeline.apply(bridge, &[rule(more)], Time::ZERO)?;
 //! assert_eq!(engine.apply(&change.deltas, change.version), [entry]);

@@ -1,6 +1,6 @@
-//! Intersections of masks, and coarser masks with prefixes in whole bytes.
+//! Intersections of masks, and coarser masks with prefixes of whole bytes.
 //!
-//! Coarser masks are few, and so groups of visits and their projections are few.
+//! There are few coarser masks, so visits need few groups, and groups few projections.
 
 use shunt_flow::{FlowMask, SparseMask};
 
@@ -15,7 +15,7 @@ pub(crate) fn common(mask: &SparseMask, other: &SparseMask) -> SparseMask {
 }
 
 /// Shortens the prefix in each half of a word to whole bytes.
-/// Bits that are not part of a prefix stay.
+/// Bits after the prefix stay as they are.
 pub(crate) fn in_bytes(mask: &SparseMask) -> SparseMask {
     let mut coarse = FlowMask::EMPTY;
     for (word, bits) in mask.iter() {
@@ -24,7 +24,7 @@ pub(crate) fn in_bytes(mask: &SparseMask) -> SparseMask {
     SparseMask::from(&coarse)
 }
 
-/// Returns the half of a word that has most bits after [`in_bytes`].
+/// Returns the half of a word that has the most bits after [`in_bytes`].
 pub(crate) fn best_half(mask: &SparseMask) -> SparseMask {
     let halves = mask
         .iter()
@@ -36,8 +36,8 @@ pub(crate) fn best_half(mask: &SparseMask) -> SparseMask {
     SparseMask::from(&best)
 }
 
-/// Returns the whole bytes at the upper end of a half.
-/// Returns all of `bits` if it begins with none.
+/// Returns the whole bytes at the upper end of a half word.
+/// If the half does not begin with a whole byte, all of `bits` are returned.
 const fn whole(bits: u64, half: u64) -> u64 {
     let length = (bits << half.leading_zeros()).leading_ones();
     match length / 8 * 8 {

@@ -4,9 +4,9 @@ use shunt_flow::{Match, layout::word};
 use shunt_pipeline::{Rule, Traversal, Visit};
 
 const TRANSPORT: usize = word::TRANSPORT as usize;
-/// Bits of the transport ports in their word.
+/// The bits of the transport ports in the word [`TRANSPORT`].
 const PORTS_BITS: u64 = 0xffff_ffff_0000_0000;
-/// Word of `nw_frag`, and the bit in it that fragments have.
+/// The word of the field `nw_frag`, and the bit in it that is set for fragments.
 const FRAGMENT: (usize, u64) = (word::IP_MISC as usize, 1 << 32);
 
 /// One word of the match of a rule.
@@ -14,25 +14,25 @@ const FRAGMENT: (usize, u64) = (word::IP_MISC as usize, 1 << 32);
 pub(crate) struct MatchWord {
     word: usize,
     bits: u64,
-    /// The value under these bits.
+    /// The value that the rule matches under `bits`.
     value: u64,
 }
 
 impl MatchWord {
-    /// Returns the match, word by word.
+    /// Returns the words of a match.
     pub(crate) fn all(matching: &Match) -> impl Iterator<Item = Self> + '_ {
         let words = matching.mask().iter().zip(matching.value());
         words.map(|((word, bits), value)| Self { word, bits, value: *value })
     }
 
-    /// Returns whether a packet of the entry has this value at the table of `visit`.
-    /// The value is compared before the actions of the table.
+    /// Returns whether a packet of the entry matches this word at the table of `visit`.
+    /// The headers are compared as the packet enters the table, before the actions of the table.
     ///
-    /// An entry fixes two kinds of bits: those that its mask holds of the packet that arrived, and
-    /// those that actions wrote before this table. A bit that differs from the packet that arrived
-    /// was written. There is one exception: a fragment is looked up with ports of zero, although
-    /// nothing wrote them. Where an entry fixes ports, it also fixes whether its packets are
-    /// fragments, and the ports of fragments are zero.
+    /// An entry fixes two kinds of bits: bits of the arriving packet that are in the mask of the
+    /// entry, and bits that actions wrote before this table. A bit that differs from the arriving
+    /// packet was written. There is one exception: a fragment is looked up with ports of zero,
+    /// although no action wrote them. If an entry fixes ports, it also fixes whether its packets
+    /// are fragments, and the ports of fragments are zero.
     pub(crate) fn overlaps(self, traversal: &Traversal, visit: &Visit) -> bool {
         let Self { word, bits, value } = self;
         let own = visit.key.word(word);
@@ -52,15 +52,15 @@ impl MatchWord {
     }
 }
 
-/// Returns whether a packet of the entry matches at the table of `visit`.
-/// The packet is compared as it enters the table.
+/// Returns whether a packet of the entry has this match at the table of `visit`.
+/// The headers are compared as the packet enters the table.
 #[cfg(feature = "dbsp")]
 pub(crate) fn is_overlapped(traversal: &Traversal, visit: &Visit, matching: &Match) -> bool {
     MatchWord::all(matching).all(|match_word| match_word.overlaps(traversal, visit))
 }
 
-/// Returns whether `rule` outranks a visit's decider and overlaps its region.
-/// A decider is the rule that decided a visit.
+/// Returns whether `rule` overlaps a visit and outranks the rule that decided it.
+/// A rule overlaps a visit if a packet of the region of the visit matches the rule.
 #[cfg(feature = "dbsp")]
 pub(crate) fn is_outranked_by(traversal: &Traversal, visit: &Visit, rule: &Rule) -> bool {
     visit.rank().is_none_or(|rank| rank < rule.rank())
@@ -68,7 +68,7 @@ pub(crate) fn is_outranked_by(traversal: &Traversal, visit: &Visit, rule: &Rule)
 }
 
 /// Returns whether `rule` decided `visit`, alone or as a clause.
-/// Only revisions that pass `revision` count.
+/// A rule counts only if `revision` returns true for it.
 pub(crate) fn is_decided(visit: &Visit, rule: &Rule, revision: impl Fn(&Rule) -> bool) -> bool {
     let mut all = visit.rule.iter().chain(&visit.clauses);
     all.any(|own| own.id == rule.id && revision(own))

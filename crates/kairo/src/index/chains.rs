@@ -1,25 +1,25 @@
 //! A hash table of positions by fingerprint that grows without pauses.
 //!
-//! A position is that of a row in a list of the caller. The positions with one fingerprint form a
-//! *chain*, doubly linked, so that a position leaves in constant time. Only the first of a chain is
-//! searched for in its bucket.
+//! A position is the index of a row in a list of the caller. The positions with one fingerprint
+//! form a doubly linked *chain*, so that a position is removed in constant time. A search in a
+//! bucket looks only at the first position of each chain.
 //!
-//! A bucket is the list of the first positions of its chains. The table adds one bucket for each
-//! chain beyond the number of buckets (Witold Litwin, "Linear Hashing: A New Tool for File and
+//! A bucket is the list of the first positions of its chains. If there are more chains than
+//! buckets, each new chain adds one bucket (Witold Litwin, "Linear Hashing: A New Tool for File and
 //! Table Addressing"), so no insertion rehashes the whole table. Splitting a bucket reads one
 //! position per chain, even if a million visits share a fingerprint.
 
-/// No position.
+/// Marks the end of a chain or of a bucket.
 const NONE: u32 = u32::MAX >> 1;
 
-/// Positions by fingerprint.
+/// A hash table of positions by fingerprint.
 #[derive(Debug)]
 pub(super) struct Chains {
     /// The first position of the first chain of each bucket.
     heads: Vec<u32>,
     /// The link of each position.
     links: Vec<ChainLink>,
-    /// Positions in all chains.
+    /// Number of positions in all chains.
     len: usize,
     chains: usize,
 }
@@ -27,34 +27,34 @@ pub(super) struct Chains {
 /// The links of a position in its chain.
 #[derive(Clone, Copy, Debug)]
 struct ChainLink {
-    /// The next position in the chain.
+    /// The next position in the chain, or [`NONE`].
     next: u32,
     before: Predecessor,
     fingerprint: u32,
 }
 
-/// The predecessor of a position.
+/// The predecessor of a position in its chain.
 ///
-/// For the first position of a chain, it is the first position of the next chain in the bucket. For
-/// all others, it is the previous position in the chain.
+/// For the first position of a chain, this is instead the first position of the next chain in the
+/// bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Predecessor(u32);
 
 impl Predecessor {
     const FIRST: u32 = 1 << 31;
 
-    /// The predecessor of a first position, which has the next chain of the bucket.
+    /// Creates the value of a first position: the next chain of the bucket.
     const fn chain(next_first: u32) -> Self {
         Self(next_first | Self::FIRST)
     }
 
-    /// The predecessor of a position that is not the first.
+    /// Creates the value of a later position: the position before it in the chain.
     const fn position(position: u32) -> Self {
         Self(position)
     }
 
-    /// Returns the first position of the next chain.
-    /// `None` if this position is not the first of a chain.
+    /// Returns the first position of the next chain of the bucket.
+    /// The result is `None` if the position is not the first of its chain.
     const fn next_first(self) -> Option<u32> {
         if self.0 & Self::FIRST == 0 { None } else { Some(self.0 & !Self::FIRST) }
     }
@@ -65,14 +65,14 @@ impl Chains {
         Self::with_capacity(0)
     }
 
-    /// Creates an empty table that does not reallocate up to this number of positions.
+    /// Creates an empty table with room for this number of positions.
     pub(super) fn with_capacity(positions: usize) -> Self {
         let mut heads = Vec::with_capacity(positions.max(1));
         heads.push(NONE);
         Self { heads, links: Vec::with_capacity(positions), len: 0, chains: 0 }
     }
 
-    /// Adds a position that is in no chain.
+    /// Adds a position, which must be in no chain, to the chain of its fingerprint.
     pub(super) fn insert(&mut self, position: u32, fingerprint: u32) {
         let index = position as usize;
         if self.links.len() <= index {
@@ -139,15 +139,15 @@ impl Chains {
         self.len
     }
 
-    /// Returns the bytes on the heap.
+    /// Returns the number of bytes on the heap.
     pub(super) const fn bytes(&self) -> usize {
         self.heads.capacity() * size_of::<u32>() + self.links.capacity() * size_of::<ChainLink>()
     }
 
     /// Returns the bucket of a fingerprint.
     ///
-    /// The fingerprint is cut to as many bits as all buckets need, or one less where that bucket
-    /// does not exist yet.
+    /// The number of the bucket is the low bits of the fingerprint, as many as all buckets need. If
+    /// that bucket does not exist yet, one bit less is used.
     const fn bucket(&self, fingerprint: u32) -> usize {
         let count = self.heads.len();
         let wide = count.next_power_of_two();
@@ -155,7 +155,7 @@ impl Chains {
         if bucket < count { bucket } else { bucket & (wide / 2 - 1) }
     }
 
-    /// Returns the first positions of the chains of a bucket.
+    /// Returns the first position of each chain of a bucket.
     fn firsts(&self, bucket: usize) -> impl Iterator<Item = u32> + '_ {
         let mut first = self.heads[bucket];
         std::iter::from_fn(move || {
@@ -165,12 +165,12 @@ impl Chains {
         })
     }
 
-    /// Returns the first position with a fingerprint.
+    /// Returns the first position of the chain with a fingerprint.
     fn first(&self, bucket: usize, fingerprint: u32) -> Option<u32> {
         self.firsts(bucket).find(|first| self.links[*first as usize].fingerprint == fingerprint)
     }
 
-    /// Adds a bucket, and moves to it the chains of the split bucket that belong there.
+    /// Adds a bucket, and splits the chains of an older bucket between the two.
     fn split(&mut self) {
         let added = self.heads.len();
         let source = added - (added + 1).next_power_of_two() / 2;
@@ -216,7 +216,7 @@ mod tests {
         ) {
             let (mut chains, mut model) = (Chains::new(), BTreeMap::<u32, u32>::new());
             for (position, fingerprint) in ops {
-                // Fingerprints that differ only in high bits share buckets.
+                // Fingerprints that differ only in high bits belong to the same bucket.
                 let fingerprint = fingerprint.map(|fingerprint| (fingerprint << 24) + fingerprint % 3);
                 match (fingerprint, model.contains_key(&position)) {
                     (Some(fingerprint), false) => {

@@ -1,10 +1,11 @@
-//! Keys of visits in columns of half words, so that a scan runs at memory speed.
+//! The keys of visits in columns of half words, so that a scan runs at memory speed.
 //!
-//! A rule with a mask that no projection serves examines every visit of a group. A row refers to an
-//! entry, a traversal and a key, each somewhere else in memory. A column holds one half word of all
-//! keys, in the order of the rows. An address fills half a word, and every processor compares
-//! several half words at once. So a scan of a million visits takes about a millisecond, and a
-//! projection is filled without reading the entries.
+//! If no projection fits the mask of a rule, the search for the rule examines every visit of a
+//! group. To read the key of a visit, it would follow a row to the entry, the traversal and the
+//! key, all in different memory. A column instead holds one half word of all keys, in the order of
+//! the rows. An IPv4 address fills half a word, and every processor compares several half words at
+//! once. So a scan of a million visits takes about a millisecond, and a projection is filled
+//! without reading the entries.
 
 use std::ops::Range;
 
@@ -18,11 +19,11 @@ pub(super) struct Columns(Vec<Column>);
 
 struct Column {
     word: usize,
-    /// Distance of the half from the lower end of its word: 0 or 32.
+    /// The number of bits below the half word in its word: 0 or 32.
     shift: u32,
-    /// Bits of the half that every lookup consulted.
+    /// The bits of the half word that every lookup of the group consulted.
     bits: u32,
-    /// The value of each position.
+    /// The half word of each row, by the position of the row.
     values: Vec<u32>,
 }
 
@@ -35,29 +36,29 @@ struct ColumnTest {
     value: u32,
 }
 
-/// The conditions of a rule on the columns of a group, those with most bits first.
+/// The conditions of a rule on the columns of a group, with most bits first.
 ///
-/// They compare the bits that both the rule and the columns have.
+/// The conditions compare the bits that are in the mask of the rule and in the columns.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ColumnTests {
     all: [ColumnTest; COLUMNS_MAX],
     count: usize,
-    /// True if they cover all bits of the rule.
-    /// Then every visit that passes overlaps the rule.
+    /// True if the conditions compare all bits of the rule.
+    /// Then every visit that passes the conditions overlaps the rule.
     pub(super) is_exact: bool,
 }
 
-/// Half words that are held; each costs four bytes per visit.
+/// Greatest number of columns of a group; each takes four bytes per visit.
 const COLUMNS_MAX: usize = 8;
 
-/// Rows that are compared at once: the number of bits of an integer.
+/// Number of rows that are compared at once: the number of bits of a `u64`.
 const BLOCK: u32 = u64::BITS;
 
-/// Blocks that are sampled to find the most selective test before a longer scan.
+/// Number of blocks that are sampled before a scan to find the most selective test.
 const SAMPLES: u32 = 4;
 
 impl Columns {
-    /// Creates columns for keys of lookups that consulted `mask`.
+    /// Creates columns for the keys of lookups that consulted `mask`.
     pub(super) fn new(mask: &SparseMask) -> Self {
         let halves = mask.iter().flat_map(|(word, bits)| {
             [0, 32].map(|shift| Column { word, shift, bits: half(bits, shift), values: Vec::new() })
@@ -65,12 +66,12 @@ impl Columns {
         let mut columns: Vec<_> = halves.filter(|column| column.bits != 0).collect();
         columns.sort_by_key(|column| std::cmp::Reverse(column.bits.count_ones()));
         columns.truncate(COLUMNS_MAX);
-        // Halves of one word are side by side.
+        // The halves of one word become neighbours, so that `put` reads each word once.
         columns.sort_by_key(|column| column.word);
         Self(columns)
     }
 
-    /// Returns the bits that every lookup consulted and that the columns hold.
+    /// Returns the consulted bits that the columns hold.
     pub(super) fn mask(&self) -> SparseMask {
         let mut mask = FlowMask::EMPTY;
         for column in &self.0 {
@@ -79,7 +80,7 @@ impl Columns {
         SparseMask::from(&mask)
     }
 
-    /// Writes a key at a position that had a key before, or at the next one.
+    /// Writes a key at a position in use, or at the position after the last one.
     pub(super) fn put(&mut self, position: u32, key: &SparseKey) {
         let (mut index, mut word) = (usize::MAX, 0);
         for column in &mut self.0 {
@@ -94,7 +95,7 @@ impl Columns {
         }
     }
 
-    /// Returns a word of the key at a position, as far as the columns hold it.
+    /// Returns the bits of a word of the key at a position that the columns hold.
     pub(super) fn word(&self, position: u32, word: usize) -> u64 {
         let halves = self.0.iter().filter(|column| column.word == word);
         let value = |column: &Column| column.values.get(position as usize).copied();
@@ -102,7 +103,7 @@ impl Columns {
         halves.map(placed).sum()
     }
 
-    /// Returns the conditions of a rule.
+    /// Returns the conditions of a rule on the columns.
     pub(super) fn tests(&self, query: &RuleQuery<'_>) -> ColumnTests {
         let mut tests = ColumnTests::default();
         for (column, Column { word, shift, bits, .. }) in self.0.iter().enumerate() {
@@ -120,12 +121,12 @@ impl Columns {
         tests
     }
 
-    /// Returns whether the key at a position passes.
+    /// Returns whether the key at a position passes the conditions of a rule.
     pub(super) fn pass(&self, tests: &ColumnTests, position: u32) -> bool {
         self.pass_all(tests.as_slice(), position)
     }
 
-    /// Returns the positions in `range` with keys that pass.
+    /// Returns the positions in `range` with keys that pass the conditions of a rule.
     pub(super) fn passing<'c>(
         &'c self,
         tests: &ColumnTests,
@@ -140,10 +141,10 @@ impl Columns {
         })
     }
 
-    /// Orders the tests so that the one that fewest sampled rows pass is first.
+    /// Puts the test first that the fewest sampled rows pass.
     ///
-    /// The number of bits does not tell: nearly all rows pass sixteen bits of a type, and few pass
-    /// eight bits of an address.
+    /// The number of bits of a test does not decide the order. For example, nearly all rows pass
+    /// sixteen bits of the Ethernet type, and few rows pass eight bits of an address.
     fn most_selective_first(&self, mut tests: ColumnTests, range: &Range<u32>) -> ColumnTests {
         let step = (range.end - range.start) / SAMPLES;
         if tests.count < 2 || step < SAMPLES * BLOCK {
@@ -169,18 +170,19 @@ impl Columns {
         &self.0[test.column].values[block.start as usize..block.end as usize]
     }
 
-    /// Returns the bytes on the heap.
+    /// Returns the number of bytes on the heap.
     pub(super) fn bytes(&self) -> usize {
         self.0.iter().map(|column| column.values.capacity() * size_of::<u32>()).sum()
     }
 
-    /// Returns the positions of a block that pass, as bits.
+    /// Returns the rows of a block that pass the tests, as one bit per row.
     fn passing_of_block(&self, tests: &[ColumnTest], block: &Range<u32>) -> u64 {
         let Some((first, others)) = tests.split_first() else {
             return u64::MAX >> (BLOCK - (block.end - block.start));
         };
         let values = self.block(first, block);
-        // In most blocks no row passes. Finding that is faster than computing the bits of all rows.
+        // In most blocks no row passes. Testing for any passing row is faster than computing the
+        // bits of all rows.
         if !first.passes_some(values) {
             return 0;
         }
@@ -209,13 +211,13 @@ impl ColumnTest {
         (value ^ self.value) & self.bits == 0
     }
 
-    /// Returns whether some value passes.
-    /// It has no branch per value, so that many values are compared at once.
+    /// Returns whether one of the values passes the test.
+    /// The code has no branch per value, so that the processor compares many values at once.
     fn passes_some(self, values: &[u32]) -> bool {
         values.iter().fold(false, |found, value| found | self.passes(*value))
     }
 
-    /// Returns the values of a block that pass, as bits.
+    /// Returns the values of a block that pass the test, as one bit per value.
     fn passing(self, values: &[u32]) -> u64 {
         let mut passed = [0_u8; BLOCK as usize];
         passed.iter_mut().zip(values).for_each(|(own, value)| *own = self.passes(*value).into());
@@ -232,7 +234,7 @@ const fn half(word: u64, shift: u32) -> u32 {
 
 /// Packs eight bytes of zero or one into eight bits.
 ///
-/// The factor moves each byte to its own bit in the upper byte.
+/// A multiplication moves each byte to its own bit of the upper byte.
 const fn ones_of_bytes(bytes: u64) -> u64 {
     bytes.wrapping_mul(0x0102_0408_1020_4080) >> 56
 }
@@ -254,7 +256,7 @@ mod tests {
 
     use super::*;
 
-    /// Words of the test keys, with bits in both halves.
+    /// The words of the test keys. Each has bits in both halves.
     const WORDS: [usize; 6] = [3, 40, 64, 65, 70, 80];
 
     fn bits() -> impl Strategy<Value = u64> {
@@ -285,8 +287,8 @@ mod tests {
 
     #[test]
     fn the_most_selective_test_is_first() {
-        // All rows have the same sixteen bits in one column, and few have the same eight bits in
-        // the other.
+        // All rows have the same sixteen bits in one column. In the other column, few rows have the
+        // same eight bits.
         let group = mask(&[0xffff, 0xff, 0, 0, 0, 0]);
         let mut columns = Columns::new(&group);
         for position in 0..4 * SAMPLES * BLOCK {
@@ -319,7 +321,7 @@ mod tests {
             let keys = vec![keys; times].concat();
             let mut columns = Columns::new(&mask(&group));
             let held = FlowMask::from(&columns.mask());
-            // Each position is written twice.
+            // Each position is written twice, so that the second write replaces a key.
             for _ in 0..2 {
                 let all = (0..).zip(&keys);
                 all.for_each(|(position, words)| columns.put(position, &SparseKey::from(&key(words))));

@@ -1,13 +1,14 @@
-//! The visits of one table with lookups that consulted the same bits.
+//! A group: the visits of one table with lookups that consulted the same bits.
 //!
-//! An added rule finds visits by the bits that both consult: two regions with masks *W* and *m*
-//! overlap exactly if they agree under *W* & *m*. A [`GroupProjection`] indexes the group by its
-//! bits under one such common mask. Projections are filled in slices. Rows that a projection does
-//! not have yet are scanned in the [`Columns`]. A removed rule finds its visits by its id, in the
-//! [`Ranks`].
+//! For an added rule, visits are searched by the bits that are both in the mask *W* of the group
+//! and in the mask *m* of the rule. The regions overlap exactly if they agree under *W* & *m*. A
+//! [`GroupProjection`] indexes the visits of the group by their bits under one such common mask.
+//! Projections are filled in slices. Rows that a projection does not have yet are scanned in the
+//! [`Columns`]. For a removed rule, visits are found by the id of the rule, in the [`Ranks`].
 //!
-//! A rule that shares few bits with the group overlaps many visits that outrank it. The ranks list
-//! the visits that do not, the lowest first. The search uses the shorter of the two lists.
+//! If the masks of rule and group have few common bits, the rule overlaps many visits that outrank
+//! it. The [`Ranks`] list the visits that the rule outranks, lowest rank first. The search uses the
+//! shorter list: the overlapped visits, or the outranked ones.
 
 use std::hash::BuildHasher;
 
@@ -29,29 +30,29 @@ use super::{
     rule_query::RuleQuery,
 };
 
-/// The visits of one table with one mask.
+/// The visits of one table that have one mask.
 pub(super) struct VisitGroup {
     table: TableKey,
-    /// Bits that every lookup of the group consulted; some consulted more.
+    /// The bits that every lookup of the group consulted; some lookups consulted more.
     mask: SparseMask,
-    /// Bits of `mask` that the columns hold; projections use no others.
+    /// The bits of `mask` that the columns hold. Projections use only these bits.
     column_mask: SparseMask,
     rows: Vec<Option<GroupRow>>,
     free: Vec<u32>,
     columns: Columns,
     ranks: Ranks,
     projections: Vec<GroupProjection>,
-    /// Visits that are examined one by one before a projection is searched.
+    /// Greatest number of visits that are examined one by one, without a projection.
     scan_threshold: usize,
-    /// Counts the changes of the projections.
+    /// Number of changes of the set of projections, by which old plans are detected.
     plan_epoch: u32,
 }
 
-/// An index of a group by its bits under a mask.
+/// An index of the visits of a group by their bits under a mask.
 struct GroupProjection {
     mask: SparseMask,
     chains: Chains,
-    /// Rows before this one are in the chains.
+    /// Number of rows that are in `chains`, from the first row on.
     rows_filled: u32,
 }
 
@@ -59,39 +60,41 @@ struct GroupProjection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SearchPlan {
     /// Searches the projection with this index.
-    /// Scans the rows that the projection does not have yet.
+    /// Rows that the projection does not have yet are scanned.
     Projection(u8),
-    /// Scans all rows.
+    /// Scans all rows of the group.
     Scan,
 }
 
 /// The outcome of a search for visits that a rule may overlap.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SearchOutcome {
-    /// True if all visits found overlap the rule.
+    /// True if all found visits overlap the rule.
     pub(super) is_exact: bool,
-    /// Number of visits examined, about.
+    /// The approximate number of examined visits.
     pub(super) examined: usize,
 }
 
-/// Number of projections of a group that take masks as they are.
+/// Number of projections of a group that have the exact common mask.
 const PROJECTIONS_EXACT: usize = 6;
 
-/// Largest number of projections of a group.
+/// Greatest number of projections of a group.
 ///
-/// Beyond [`PROJECTIONS_EXACT`], a projection has the mask of one half of a word in whole bytes,
-/// and few such masks are different. A rule of yet another mask uses the best projection, and the
-/// visits found are compared bit by bit.
+/// Beyond [`PROJECTIONS_EXACT`], the mask of a projection has whole bytes of one half word, so
+/// there are few such masks. The search for a rule with another mask uses the best projection, and
+/// compares the found visits bit by bit.
 const PROJECTIONS_MAX: usize = 16;
 
-/// Bits that distinguish visits well enough: a projection with more is not added.
+/// Number of bits with which a projection distinguishes visits well enough.
+/// If a projection has this number of the common bits, no better one is added.
 const BITS_ENOUGH: u32 = 24;
 
-/// Default number of visits of a group that are examined one by one.
-/// With more, a projection is searched.
+/// Default for the number of visits of a group that are examined one by one.
+/// If a group has more visits, a projection of the group is searched.
 pub(super) const SCAN_THRESHOLD: usize = 16;
 
-/// Rows that a column scan passes in the time of examining one visit, about.
+/// Approximate number of rows that a column scan compares in the time of one visit.
+/// The time of one visit is the time to examine it outside of the columns.
 const ROWS_SCANNED_PER_VISIT: usize = 256;
 
 impl VisitGroup {
@@ -114,16 +117,17 @@ impl VisitGroup {
         }
     }
 
-    /// Becomes `other`, another group without visits.
+    /// Replaces this group by `other`; both groups have no visits.
     ///
-    /// The plan epoch continues, so that no plan of the former group is used for the new one.
+    /// The plan epoch of the former group continues, so that no plan of that group is used for the
+    /// new group.
     pub(super) fn replace_with(&mut self, other: Self) {
         debug_assert!(self.is_empty(), "a group with visits keeps its mask");
         let plan_epoch = self.plan_epoch + 1;
         *self = Self { plan_epoch, ..other };
     }
 
-    /// Returns the table.
+    /// Returns the table of the group.
     pub(super) const fn table(&self) -> TableKey {
         self.table
     }
@@ -138,9 +142,9 @@ impl VisitGroup {
         self.rows.len() == self.free.len()
     }
 
-    /// Adds a visit that consulted the bits of the mask of the group.
+    /// Adds a visit with a lookup that consulted the bits of the mask of the group.
     ///
-    /// Returns its position, and whether its rule has decided no other visit of the group.
+    /// Returns the position of the visit, and whether its rule decided no other visit of the group.
     pub(super) fn insert(
         &mut self,
         row: GroupRow,
@@ -164,9 +168,9 @@ impl VisitGroup {
         (position, is_first)
     }
 
-    /// Removes a visit, and frees the memory with the last one.
+    /// Removes a visit; with the last visit, frees the memory of the group.
     ///
-    /// Returns the rule that decided it, if the rule has decided no other visit of the group.
+    /// Returns the rule that decided the visit, if that rule decided no other visit of the group.
     pub(super) fn remove(&mut self, position: u32) -> Option<RuleId> {
         let row = self.rows[position as usize].take()?;
         let is_last = self.ranks.remove(position, &row);
@@ -183,12 +187,12 @@ impl VisitGroup {
         row.rule().filter(|_| is_last)
     }
 
-    /// Returns the slots of the entries of all visits.
+    /// Returns the slots of the entries of all visits of the group.
     pub(super) fn entries(&self) -> impl Iterator<Item = u32> + '_ {
         self.rows.iter().flatten().map(|row| row.entry)
     }
 
-    /// Returns the visits that a rule decided.
+    /// Returns the rows of the visits that a rule decided.
     pub(super) fn decided_by(&self, rule: &Rule) -> impl Iterator<Item = GroupRow> {
         self.ranks.of(rule.rank(), rule.id).filter_map(|own| self.rows[own.position as usize])
     }
@@ -198,9 +202,10 @@ impl VisitGroup {
         self.ranks.of(rule.rank(), rule.id).map(|own| own.visit_ref.entry)
     }
 
-    /// Adds the visits that a rule outranks and may overlap to `found`.
+    /// Adds to `found` the visits that a rule outranks and may overlap.
     ///
-    /// It finds every visit that the rule overlaps, and some that it does not.
+    /// Every outranked visit that the rule overlaps is added, and some visits that it does not
+    /// overlap.
     pub(super) fn candidates(
         &self,
         plan: SearchPlan,
@@ -228,8 +233,8 @@ impl VisitGroup {
         SearchOutcome { is_exact: tests.is_exact, examined }
     }
 
-    /// Returns the positions of the visits that a rule overlaps.
-    /// `None` if it is cheaper to examine the visits that the rule outranks.
+    /// Returns the positions of the visits that a rule may overlap.
+    /// The result is `None` if it is cheaper to examine the visits that the rule outranks.
     fn overlapping_if_fewer(
         &self,
         plan: SearchPlan,
@@ -248,7 +253,8 @@ impl VisitGroup {
         Some(overlapping_positions)
     }
 
-    /// Returns about how many visits [`Self::candidates`] examines, or more than `max`.
+    /// Returns the approximate number of visits that [`Self::candidates`] examines.
+    /// If the number is more than `max`, any number above `max` is returned.
     pub(super) fn cost(
         &self,
         plan: SearchPlan,
@@ -273,18 +279,17 @@ impl VisitGroup {
             + self.ranks.count_below(query.rank, overlapping_positions).min(overlapping_positions)
     }
 
-    /// Returns the visits that a rule of this rank outranks and that pass the tests.
+    /// Returns the visits that a rule of this rank outranks, if they pass the tests.
     fn outranked_by(&self, rank: Rank, tests: &ColumnTests) -> impl Iterator<Item = VisitRef> {
         let below = self.ranks.below(rank);
         below.filter(|own| self.columns.pass(tests, own.position)).map(|own| own.visit_ref)
     }
 
-    /// Returns whether it is cheaper to examine all visits that a rule outranks.
-    /// The rule has this rank.
+    /// Returns whether it is cheaper to examine all visits of a rank below `rank`.
     ///
     /// The alternative is to scan the rows that the plan does not cover. A rule that was removed
-    /// and added again is the youngest of its priority, so it outranks few visits: those made while
-    /// it was away.
+    /// and added again is the youngest of its priority. It outranks few visits: the visits that
+    /// were made between its removal and its addition.
     pub(super) fn is_rank_scan_cheaper(&self, plan: SearchPlan, rank: Rank) -> bool {
         let scan_threshold = self.scan_threshold + self.rows_scanned(plan) / ROWS_SCANNED_PER_VISIT;
         self.ranks.count_below(rank, scan_threshold) <= scan_threshold
@@ -295,7 +300,7 @@ impl VisitGroup {
         (self.count() - self.rows_filled(plan)) as usize
     }
 
-    /// Returns the positions of the visits that a rule overlaps, whatever their rank.
+    /// Returns the positions of the visits of any rank that a rule may overlap.
     fn overlapping_positions<'g>(
         &'g self,
         plan: SearchPlan,
@@ -323,13 +328,13 @@ impl VisitGroup {
         }
     }
 
-    /// Returns the number of rows, including free ones.
+    /// Returns the number of rows, including free rows.
     fn count(&self) -> u32 {
         position(self.rows.len())
     }
 
-    /// Returns the best plan for rules of a mask.
-    /// It is valid until [`Self::plan_epoch`] changes.
+    /// Returns the best plan to search for rules of a mask.
+    /// The plan is valid until [`Self::plan_epoch`] changes.
     pub(super) fn plan(&self, mask: &SparseMask) -> SearchPlan {
         let all = self.projections.iter().zip(0..);
         let usable = all.filter(|(own, _)| mask.has_all_of(&own.mask));
@@ -337,15 +342,15 @@ impl VisitGroup {
         best.map_or(SearchPlan::Scan, |(_, index)| SearchPlan::Projection(index))
     }
 
-    /// Returns a number that changes whenever the result of [`Self::plan`] may.
+    /// Returns a number that changes whenever the result of [`Self::plan`] may change.
     pub(super) const fn plan_epoch(&self) -> u32 {
         self.plan_epoch
     }
 
-    /// Adds a projection under the bits that the columns share with `mask`.
+    /// Adds a projection under the common bits of the columns and `mask`.
     ///
-    /// It does nothing if a projection has enough of these bits, or if the group has too many
-    /// projections. [`Self::fill_projections`] fills the new one.
+    /// No projection is added if an existing one has enough of these bits, or if the group has
+    /// [`PROJECTIONS_MAX`] projections. [`Self::fill_projections`] fills the new projection.
     pub(super) fn project(&mut self, mask: &SparseMask) {
         let common = common(&self.column_mask, mask);
         let wanted = common.bits_count().min(BITS_ENOUGH);
@@ -363,12 +368,12 @@ impl VisitGroup {
         }
     }
 
-    /// Returns whether every projection has all rows.
+    /// Returns whether every projection of the group has all rows.
     pub(super) fn is_filled(&self) -> bool {
         self.projections.iter().all(|projection| projection.rows_filled as usize == self.rows.len())
     }
 
-    /// Fills up to `budget` rows of projections, and returns the rest of `budget`.
+    /// Adds at most `budget` rows to projections, and returns the unused budget.
     pub(super) fn fill_projections(&mut self, mut budget: usize, hashes: &FixedState) -> usize {
         for GroupProjection { mask, chains, rows_filled } in &mut self.projections {
             let unfilled =
@@ -385,18 +390,18 @@ impl VisitGroup {
         budget
     }
 
-    /// Returns the number of projections.
+    /// Returns the number of projections of the group.
     pub(super) const fn projections(&self) -> usize {
         self.projections.len()
     }
 
-    /// Returns the number of positions in chains.
+    /// Returns the number of rows in use, plus the number of positions in projections.
     pub(super) fn chained(&self) -> usize {
         self.rows.len() - self.free.len()
             + self.projections.iter().map(|own| own.chains.len()).sum::<usize>()
     }
 
-    /// Returns the bytes on the heap.
+    /// Returns the number of bytes on the heap.
     pub(super) fn bytes(&self) -> usize {
         let rows = self.rows.capacity() * size_of::<Option<GroupRow>>();
         let free = self.free.capacity() * size_of::<u32>();

@@ -1,18 +1,18 @@
-//! The region index: visits of entries, found by the rules that they depend on.
+//! The region index: finds the visits of entries by the rules that the visits depend on.
 //!
-//! A visit is one table lookup: the table, the packet as it entered, the bits that the lookup
-//! consulted, and the rule that won. Two changes of a rule affect a visit:
+//! A visit is one table lookup: the table, the headers of the packet there, the bits that the
+//! lookup consulted, and the rule that matched. Two kinds of changes of a rule affect a visit:
 //!
-//! - A removed rule invalidates the visits that it decided.
-//! - An added rule invalidates the visits that it outranks if it overlaps their region, because some
+//! - The removal of a rule makes the visits stale that the rule decided.
+//! - An added rule makes a visit stale if it outranks the visit and overlaps its region. Then some
 //!   packet of the region now matches the new rule.
 //!
-//! The *region* of a visit is the set of bits that all packets of the entry have in common there. A
-//! search first compares the bits that the lookup consulted ([`group`]), and then all bits that the
-//! entry fixes.
+//! The *region* of a visit is given by the bits that all packets of the entry have in common at
+//! that table. A search first compares the bits that the lookup consulted ([`group`]), and then all
+//! bits that the entry fixes.
 //!
-//! Slow work without urgency is deferred to [`RegionIndex::run_maintenance`]: reclaiming the rows of retired
-//! entries, and filling projections for new masks.
+//! [`RegionIndex::run_maintenance`] does slow work that is not urgent: it reclaims the rows of
+//! retired entries, and fills projections for new masks.
 
 mod chains;
 mod columns;

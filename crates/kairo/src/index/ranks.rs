@@ -1,10 +1,11 @@
-//! Positions by the rule that decided them, the lowest rank first.
+//! The positions of rows by the rule that decided their visit, lowest rank first.
 //!
-//! A position is that of a row in a list of the caller. The positions that one rule decided form a
-//! contiguous *run*. Removing a rule evicts thousands of entries, and their slots are read in
-//! sequence, not by links through memory. A member leaves in constant time, as the last member
-//! takes its offset. Runs are ordered by rank. A search for the visits that a rule outranks stops
-//! at the first run that it does not outrank. Inserting a row takes time logarithmic in the number of runs.
+//! A position is the index of a row in a list of the caller. The rows that one rule decided form a
+//! *run*, which is contiguous in memory. Removing a rule may evict thousands of entries, and a
+//! contiguous run is read faster than linked rows. A row is removed from a run in constant time:
+//! the last row of the run takes its offset. Runs are ordered by rank. A search for the visits that
+//! a rule outranks stops at the first run that the rule does not outrank. Inserting a row takes
+//! time logarithmic in the number of runs.
 
 use std::collections::BTreeMap;
 
@@ -13,27 +14,28 @@ use shunt_pipeline::{Rank, RuleId};
 use super::row::{GroupRow, VisitRef};
 use crate::positions::last_position;
 
-/// Positions by the rank and the rule that decided them.
+/// The positions of rows by the rank and the rule that decided them.
 #[derive(Debug, Default)]
 pub(super) struct Ranks {
-    /// The number of each run.
+    /// The number of each run, by rank and rule.
     numbers: BTreeMap<Decider, u32>,
     runs: Vec<Vec<Member>>,
-    /// Numbers of unused runs.
+    /// The numbers of unused runs.
     free: Vec<u32>,
-    /// The place of each position in its run.
+    /// The run of each position, and the offset in it.
     run_positions: Vec<RunPosition>,
 }
 
-/// The key of a run; the clauses of a conjunction share one rank per priority.
+/// The key of a run.
+/// The clauses of conjunctions share one rank per priority.
 type Decider = (Rank, Option<RuleId>);
 
-/// A row of a run.
+/// A row of a run, with its position and its visit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member {
     pub(super) position: u32,
-    /// The rank, copied from the row.
-    /// A search by rank then does not read the row, which is elsewhere in memory.
+    /// The reference to the visit, copied from the row.
+    /// With this copy, a search by rank does not read the row, which is elsewhere in memory.
     pub(super) visit_ref: VisitRef,
 }
 
@@ -45,8 +47,8 @@ struct RunPosition {
 }
 
 impl Ranks {
-    /// Adds the position of a row that is in no run.
-    /// Returns whether it is the only one of its run.
+    /// Adds the position of a row, which must be in no run.
+    /// Returns whether the run has no other row.
     pub(super) fn insert(&mut self, position: u32, row: &GroupRow) -> bool {
         let (runs, free) = (&mut self.runs, &mut self.free);
         let number = *self.numbers.entry(decider(row)).or_insert_with(|| {
@@ -67,7 +69,7 @@ impl Ranks {
     }
 
     /// Removes the position of a row from its run.
-    /// Returns whether it was the last one.
+    /// Returns whether the run is empty now.
     pub(super) fn remove(&mut self, position: u32, row: &GroupRow) -> bool {
         let RunPosition { run: number, offset } = self.run_positions[position as usize];
         let run = &mut self.runs[number as usize];
@@ -100,8 +102,8 @@ impl Ranks {
         lower.flat_map(|(_, number)| self.run(*number))
     }
 
-    /// Returns the number of rows below `rank`.
-    /// If there are more than `max`, returns any number above `max`.
+    /// Returns the number of rows with a rank below `rank`.
+    /// If there are more than `max` rows, any number above `max` is returned.
     pub(super) fn count_below(&self, rank: Rank, max: usize) -> usize {
         let mut count = 0;
         for number in self.numbers.range(..(rank, None)).map(|(_, number)| *number as usize) {
@@ -113,7 +115,7 @@ impl Ranks {
         count
     }
 
-    /// Returns about how many bytes are on the heap.
+    /// Returns the approximate number of bytes on the heap.
     pub(super) fn bytes(&self) -> usize {
         let members = self.runs.iter().map(Vec::capacity).sum::<usize>() * size_of::<Member>();
         self.run_positions.capacity() * size_of::<RunPosition>()

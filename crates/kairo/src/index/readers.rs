@@ -1,8 +1,8 @@
-//! The entries that read each object.
+//! The relation of objects and the entries with traversals that read them.
 //!
-//! Entries that read the same objects share a set: most entries of a bridge read its ports and
-//! nothing else. A change of an object finds the sets that contain it, and through them the
-//! entries.
+//! Entries that read the same objects share a set of objects. Most entries of a bridge read only
+//! the ports of the bridge. For a change of an object, the sets that contain the object are found,
+//! and then the entries of these sets.
 
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
@@ -16,13 +16,13 @@ pub(super) struct Readers {
     free: Vec<u32>,
     by_objects: HashMap<Box<[Object]>, u32, FixedState>,
     by_object: HashMap<Object, HashSet<u32, FixedState>, FixedState>,
-    /// Objects of all sets, and entries in all sets.
+    /// Number of objects, summed over all sets.
     objects: usize,
     members: usize,
     hashes: FixedState,
 }
 
-/// Buckets of a hash table per row, about.
+/// Approximate number of hash table buckets per row.
 const ROOM: usize = 2;
 
 struct ReadSet {
@@ -50,7 +50,7 @@ impl Readers {
         }
     }
 
-    /// Records that an entry reads these objects, and returns the number of the set.
+    /// Records that an entry reads these objects, and returns the number of their set.
     pub(super) fn insert(&mut self, objects: &[Object], entry: u32) -> u32 {
         let number = match self.by_objects.get(objects) {
             Some(number) => *number,
@@ -60,7 +60,7 @@ impl Readers {
         number
     }
 
-    /// Removes an entry from its set.
+    /// Removes an entry from the set of objects that it reads.
     pub(super) fn remove(&mut self, number: u32, entry: u32) {
         let set = &mut self.sets[number as usize];
         self.members -= usize::from(set.entries.remove(&entry));
@@ -93,16 +93,16 @@ impl Readers {
         sets.map(|number| self.sets[*number as usize].entries.len()).sum()
     }
 
-    /// Returns the number of sets.
+    /// Returns the number of sets of objects.
     pub(super) fn len(&self) -> usize {
         self.by_objects.len()
     }
 
-    /// Returns about how many bytes are on the heap.
-    /// It assumes hash tables of average load.
+    /// Returns the approximate number of bytes on the heap.
+    /// The estimate assumes hash tables of average load.
     pub(super) const fn bytes(&self) -> usize {
         let of_set = size_of::<ReadSet>() + size_of::<(Box<[Object]>, u32)>();
-        // Each object is in its set twice, and its set refers back once.
+        // A set stores each of its objects twice, and each object refers back to the set once.
         let of_object = 2 * size_of::<Object>() + ROOM * (size_of::<u32>() + 1);
         let of_member = ROOM * (size_of::<u32>() + 1);
         self.sets.capacity() * of_set + self.objects * of_object + self.members * of_member

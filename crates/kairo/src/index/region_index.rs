@@ -1,4 +1,4 @@
-//! The region index itself: inserts, searches, evictions and deferred work.
+//! The region index: installs, searches, evictions and deferred work.
 
 use std::sync::Arc;
 
@@ -19,60 +19,60 @@ use crate::{
     region::{MatchWord, is_decided},
 };
 
-/// The rules and objects that each entry depends on.
+/// An index of cache entries by the rules and objects that each entry depends on.
 pub struct RegionIndex {
     entries: WatchedEntries<EntryLinks>,
     groups: VisitGroups,
     readers: Readers,
-    /// Rows in all groups: one per visit and rule that decided it.
+    /// Number of rows in all groups: one per visit and rule that decided the visit.
     rows: usize,
-    /// Buffer for the slots that a search found.
+    /// A buffer for the slots of the entries that a search found.
     found: Vec<u32>,
-    /// Buffer for the visits that a search compares.
+    /// A buffer for the visits that a search compares bit by bit.
     candidates: Vec<VisitRef>,
 }
 
-/// The positions of the visits and reads of an entry.
+/// The positions in the index of the visits and reads of an entry.
 struct EntryLinks {
-    /// Rows of the visits of the entry, by group and position in the group.
+    /// The rows of the visits of the entry: numbers of groups, and positions in them.
     rows: Box<[(u32, u32)]>,
-    /// Number of the set of objects that it reads.
+    /// The number of the set of objects that the entry reads.
     reads: u32,
 }
 
-/// The change of a rule that decided visits.
+/// The kind of change of a rule that decided visits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeciderChange {
-    /// The rule was removed.
+    /// The change removed the rule.
     Removed,
-    /// The rule has other actions, and a new revision.
+    /// The change modified the actions of the rule, which has a new revision.
     Modified,
 }
 
 /// The size of a [`RegionIndex`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexSize {
-    /// Watched entries.
+    /// Number of watched entries.
     pub entries: usize,
-    /// Retired entries that wait to be reclaimed.
+    /// Number of retired entries that wait to be reclaimed.
     pub retired: usize,
-    /// Visits of all these entries, one per rule that decided it.
+    /// Number of rows: one per visit of these entries and rule that decided the visit.
     pub visits: usize,
-    /// Groups with visits, over all tables.
+    /// Number of groups with visits, summed over all tables.
     pub groups: usize,
-    /// Projections of all groups.
+    /// Number of projections, summed over all groups.
     pub projections: usize,
-    /// Positions in chains.
-    /// There is one per visit for its rule, and one per visit and projection.
+    /// Number of rows by rule, plus the number of positions in projections.
+    /// A row has one position in each projection of its group.
     pub chained: usize,
-    /// Sets of objects that entries read.
+    /// Number of sets of objects that entries read.
     pub read_sets: usize,
-    /// Approximate bytes on the heap.
-    /// Traversals are shared with their owners and not counted.
+    /// Approximate number of bytes on the heap.
+    /// Traversals are not counted, because the index shares them with the caches.
     pub bytes: usize,
 }
 
-/// Returns the state of an engine with an index of this size.
+/// Returns the status of an engine with an index of this size.
 pub(crate) fn state(name: &'static str, size: &IndexSize, overflows: u64) -> EngineState {
     let relations = vec![
         ("entries", size.entries),
@@ -86,24 +86,25 @@ pub(crate) fn state(name: &'static str, size: &IndexSize, overflows: u64) -> Eng
     EngineState { name, relations, bytes: Some(size.bytes), overflows, faults: 0 }
 }
 
-/// Rows added to projections before a search, per rule of the change.
+/// Number of rows added to projections before a search, per rule of a change.
 ///
-/// The rest of the group is scanned. Without this, a thousand rules of a new mask would scan a
-/// large group a thousand times. The first rule of a mask, if it is alone in its change, fills
-/// none.
+/// The other rows of the group are scanned. If no rows were added, a thousand rules of a new mask
+/// would scan a large group a thousand times. For a rule that is alone in its change and the first
+/// with its mask, no rows are added.
 const PROJECTED_ROWS_PER_RULE: usize = 1024;
 
-/// Rules of a change that count for [`PROJECTED_ROWS_PER_RULE`].
+/// Greatest number of rules that [`PROJECTED_ROWS_PER_RULE`] is multiplied by.
 const RULES_COUNTED: usize = 64;
 
-/// Visits that are compared together, so that their memory stays in the L1 cache.
+/// Number of visits that are compared together.
+/// Their memory then stays in the L1 cache.
 const EXAMINED_TOGETHER: usize = 64;
 
 impl RegionIndex {
     /// Creates an index without entries.
     ///
-    /// The seed is part of every hash: a sender cannot choose packets that collide, and a run can be
-    /// repeated.
+    /// `seed` is the seed of every hash. A sender of packets cannot choose keys that collide, and a
+    /// run with the same seed can be repeated.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let hashes = FixedState::with_seed(seed);
@@ -117,26 +118,26 @@ impl RegionIndex {
         }
     }
 
-    /// Sets the number of visits of a group that are examined one by one.
-    /// With more, a projection is searched.
+    /// Sets the greatest number of visits of a group that are examined one by one.
+    /// If a group has more visits, a projection of the group is searched.
     ///
-    /// The result of a search does not depend on it.
+    /// The threshold changes the time of a search, and not its result.
     #[must_use]
     pub fn with_scan_threshold(mut self, scan_threshold: usize) -> Self {
         self.groups = self.groups.with_scan_threshold(scan_threshold);
         self
     }
 
-    /// Watches an entry, and replaces one with the same id.
+    /// Watches an entry, which replaces an entry with the same id.
     ///
-    /// Takes constant time for each visit and read.
+    /// The time is constant for each visit and read of the entry.
     pub fn insert(&mut self, id: EntryId, traversal: &Arc<Traversal>) {
         let slot = self.insert_unlinked(id, traversal);
         self.link(slot, 0..visits_count(traversal));
     }
 
-    /// Watches an entry without its visits, and returns its slot.
-    /// [`Self::link`] adds the visits.
+    /// Watches an entry without its visits, and returns the slot of the entry.
+    /// [`Self::link`] adds the visits later.
     pub(crate) fn insert_unlinked(&mut self, id: EntryId, traversal: &Arc<Traversal>) -> u32 {
         self.remove(id);
         let mut reads = |slot| self.readers.insert(&traversal.reads, slot);
@@ -144,7 +145,7 @@ impl RegionIndex {
         self.entries.insert(id, traversal, links)
     }
 
-    /// Adds these visits of an entry, which must not be linked yet.
+    /// Adds visits of an entry to the index; they must not be linked yet.
     pub(crate) fn link(&mut self, slot: u32, visits: impl Iterator<Item = u32>) {
         let Some(record) = self.entries.get_mut(slot) else { return };
         let mut rows = Vec::from(std::mem::take(&mut record.links.rows));
@@ -159,7 +160,7 @@ impl RegionIndex {
         record.links.rows = rows.into();
     }
 
-    /// Removes all visits of an entry.
+    /// Removes all visits of an entry from the index.
     pub(crate) fn unlink(&mut self, slot: u32) {
         let Some(record) = self.entries.get_mut(slot) else { return };
         let rows = std::mem::take(&mut record.links.rows);
@@ -185,7 +186,7 @@ impl RegionIndex {
 
     /// Evicts the entries with a visit that `rule` decided before its change.
     ///
-    /// Returns the number of visits examined.
+    /// Returns the number of examined visits.
     pub fn evict_decided(
         &mut self,
         rule: &Rule,
@@ -217,9 +218,9 @@ impl RegionIndex {
 
     /// Evicts the entries with a visit that `rule` outranks and overlaps.
     ///
-    /// The change has `others` more deltas: the more, the more work goes into the groups first, so
-    /// that the next rule is found faster (see `prepare_search`). Returns about how many
-    /// visits were examined.
+    /// `others` is the number of other deltas in the change. With more deltas, more rows are
+    /// projected first, so that the next rules are searched faster (see `prepare_search`). Returns
+    /// the approximate number of examined visits.
     pub fn evict_overlapped(
         &mut self,
         rule: &Rule,
@@ -232,9 +233,9 @@ impl RegionIndex {
 
     /// Prepares the groups of the table for a search with the mask of `rule`.
     ///
-    /// If `rule` is alone in its change and the first with its mask, its mask is only recorded, and
-    /// [`Self::run_maintenance`] adds the projections later. In all other cases the missing projections are
-    /// added now, and a bounded number of their rows is filled.
+    /// If `rule` is alone in its change and the first with its mask, the mask is only recorded, and
+    /// [`Self::run_maintenance`] adds the projections later. In all other cases the missing
+    /// projections are added now, with a bounded number of rows.
     fn prepare_search(&mut self, rule: &Rule, others: usize) {
         let (table, mask) = ((rule.bridge, rule.table), rule.matching.mask());
         let is_deferred = others == 0 && self.groups.defer_preparation(table, mask, rule.rank());
@@ -243,7 +244,7 @@ impl RegionIndex {
         }
     }
 
-    /// Searches the groups for visits that `rule` takes over, and evicts their entries.
+    /// Evicts the entries of the visits that `rule` outranks and overlaps.
     fn evict_found(&mut self, rule: &Rule, evicted: &mut Vec<EntryId>) -> usize {
         let (table, matching) = ((rule.bridge, rule.table), &rule.matching);
         let (query, mut found) = (RuleQuery::of(rule), std::mem::take(&mut self.found));
@@ -267,14 +268,14 @@ impl RegionIndex {
     }
 
     /// Returns about how many visits [`Self::evict_decided`] examines.
-    /// If there are more than `max`, returns any number above `max`.
+    /// If the number is more than `max`, any number above `max` is returned.
     pub(crate) fn cost_of_decided(&self, rule: &Rule, max: usize) -> usize {
         let groups = self.groups.decided_by(rule.id);
         groups.flat_map(|group| group.entries_decided_by(rule)).take(max + 1).count()
     }
 
     /// Returns about how many visits [`Self::evict_overlapped`] examines.
-    /// If there are more than `max`, returns any number above `max`.
+    /// If the number is more than `max`, any number above `max` is returned.
     pub(crate) fn cost_of_overlapped(&self, rule: &Rule, max: usize) -> usize {
         let (table, query) = ((rule.bridge, rule.table), RuleQuery::of(rule));
         let mut cost = 0;
@@ -282,7 +283,7 @@ impl RegionIndex {
             let Some(left) = max.checked_sub(cost) else { break };
             cost += 1 + group.cost(plan, &query, self.groups.hashes(), left);
             if !group.is_filled() && !group.is_rank_scan_cheaper(plan, rule.rank()) {
-                // The search fills projections first.
+                // Before the search, rows are added to projections.
                 cost += PROJECTED_ROWS_PER_RULE;
             }
         }
@@ -296,7 +297,7 @@ impl RegionIndex {
 
     /// Evicts the entries that read an object and were translated before a version.
     ///
-    /// Returns the number of entries examined.
+    /// Returns the number of examined entries.
     pub fn evict_readers(
         &mut self,
         object: Object,
@@ -323,9 +324,10 @@ impl RegionIndex {
         Some(&self.entries.watched(self.entries.slot(id)?)?.traversal)
     }
 
-    /// Does deferred work, and returns whether more is left.
+    /// Does a part of the deferred work, and returns whether more work is left.
     ///
-    /// Fills at most `budget` rows of projections, then reclaims retired entries with the rest.
+    /// At most `budget` rows are added to projections. With the unused budget, retired entries are
+    /// reclaimed.
     pub fn run_maintenance(&mut self, budget: usize) -> bool {
         let left = self.fill_projections(budget);
         self.reclaim(left);
@@ -341,7 +343,7 @@ impl RegionIndex {
         }
     }
 
-    /// Returns whether a projection is missing or has unfilled rows.
+    /// Returns whether a projection is deferred, or does not have all rows.
     pub(crate) const fn has_unfilled_projections(&self) -> bool {
         self.groups.has_unfilled_projections()
     }
@@ -351,8 +353,8 @@ impl RegionIndex {
         self.has_unfilled_projections() || self.retired() > 0
     }
 
-    /// Adds deferred projections and fills at most `budget` rows.
-    /// Returns the rest of `budget`.
+    /// Adds deferred projections, and at most `budget` rows to projections.
+    /// Returns the unused budget.
     pub(crate) fn fill_projections(&mut self, budget: usize) -> usize {
         let left = self.groups.prepare_deferred(budget);
         self.groups.fill_projections(left)
@@ -369,7 +371,7 @@ impl RegionIndex {
         self.entries.get(slot).map_or(0, |record| visits_count(&record.traversal))
     }
 
-    /// Reclaims a retired entry; its visits must be unlinked.
+    /// Reclaims a retired entry. The visits of the entry must be unlinked already.
     pub(crate) fn release(&mut self, slot: u32) {
         if let Some(record) = self.entries.release(slot) {
             debug_assert!(record.links.rows.is_empty(), "a row refers to an entry that is there");
@@ -401,7 +403,7 @@ impl RegionIndex {
         self.entries.retired_count()
     }
 
-    /// Returns the size, in time linear in the number of groups.
+    /// Returns the size of the index, in time linear in the number of groups.
     #[must_use]
     pub fn size(&self) -> IndexSize {
         let links = self.rows * size_of::<(u32, u32)>();
@@ -422,17 +424,18 @@ impl RegionIndex {
         self.found = found;
     }
 
-    /// Returns the visit of a row, unless its entry is retired.
+    /// Returns the visit of a reference, unless the entry is retired.
     fn visit(&self, row: VisitRef) -> Option<&Visit> {
         visit_of(self.entries.watched(row.entry)?, row)
     }
 
-    /// Adds entries of those rows to `found`.
-    /// An entry is added if `matching` overlaps its region.
+    /// Adds the entries of the visits that a match overlaps to `found`.
     ///
-    /// Each comparison follows five pointers into different memory. They are followed for all
-    /// visits side by side, because memory serves many requests in the time of one. Therefore a
-    /// word is compared for all visits before the next word.
+    /// A visit is overlapped if a packet of its region matches `matching`.
+    ///
+    /// Each comparison follows five pointers into different memory. Memory serves many requests in
+    /// the time of one, so the pointers of all visits are followed together. Therefore a word is
+    /// compared for all visits before the next word.
     fn compare_overlapped(&self, rows: &[VisitRef], matching: &Match, found: &mut Vec<u32>) {
         let record_of = |row: &VisitRef| Some((*row, self.entries.watched(row.entry)?));
         let records: Vec<_> = rows.iter().filter_map(record_of).collect();

@@ -1,4 +1,4 @@
-//! One visit of one entry, as a group holds it.
+//! The rows of a visit group: one visit of one entry each.
 
 use shunt_pipeline::{Priority, Rank, Rule, RuleId, Visit};
 
@@ -16,7 +16,7 @@ pub(super) struct GroupRow {
     is_clause: bool,
 }
 
-/// A reference to a visit of an entry.
+/// A reference to a visit: the slot of an entry, and the number of the visit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct VisitRef {
     /// Slot of the entry.
@@ -25,7 +25,7 @@ pub(super) struct VisitRef {
     pub(super) visit: u32,
 }
 
-/// The number of a table miss; no rule has it.
+/// The rule number that marks a table miss; no rule has this number.
 const NO_RULE: u64 = u64::MAX;
 
 const _: () = assert!(size_of::<Option<GroupRow>>() == 24, "there is one for each visit");
@@ -64,13 +64,13 @@ impl GroupRow {
         Self { entry: 0, visit: 0, rule: rule.number(), priority, is_clause: false }
     }
 
-    /// Returns the rank that a rule must outrank.
-    /// It is [`Visit::rank`], or the lowest rank for a miss.
+    /// Returns the rank that an added rule must exceed to outrank the visit.
+    /// It is [`Visit::rank`], or the lowest rank for a table miss.
     pub(super) const fn rank(&self) -> Rank {
         Rank { priority: self.priority, age: if self.is_clause { u64::MAX } else { self.rule } }
     }
 
-    /// Returns the rule or clause that decided the visit, or `None` for a miss.
+    /// Returns the rule or clause that decided the visit, or `None` for a table miss.
     pub(super) fn rule(&self) -> Option<RuleId> {
         (self.rule != NO_RULE).then_some(RuleId::new(self.rule))
     }

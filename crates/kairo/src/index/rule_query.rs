@@ -1,14 +1,14 @@
-//! A rule, prepared for a search of groups.
+//! An added rule, prepared for a search in the groups of its table.
 
 use shunt_flow::{FlowKey, SparseMask};
 use shunt_pipeline::{Rank, Rule};
 
-/// The parts of a rule that every group of a table compares, computed once.
+/// The fields of a rule that every group of its table compares, computed once.
 pub(super) struct RuleQuery<'r> {
     pub(super) rank: Rank,
     pub(super) mask: &'r SparseMask,
     pub(super) bits_count: u32,
-    /// The value of the match, under its mask.
+    /// The matched values as a key; bits outside the mask are zero.
     pub(super) key: FlowKey,
 }
 

@@ -12,55 +12,56 @@ use super::{
     row::GroupRow,
 };
 
-/// All groups, by table.
+/// All groups of visits, by table.
 pub(super) struct VisitGroups {
     groups: Vec<VisitGroup>,
     tables: HashMap<TableKey, TableGroups, FixedState>,
-    /// Masks of rules that were alone in their change, with their table and rank.
+    /// Masks of rules that were alone in their change, with table and rank of the rule.
     ///
-    /// Their projections, which help the next rule of the mask, are added by
-    /// [`Self::prepare_deferred`].
+    /// [`Self::prepare_deferred`] adds the projections of these masks, so that the search for the
+    /// next rule of the mask is fast.
     deferred_masks: Vec<(TableKey, SparseMask, Rank)>,
-    /// Groups with a projection that has unfilled rows.
+    /// The numbers of groups with a projection that does not have all rows.
     unfilled: Vec<u32>,
-    /// Groups without visits that no table has.
+    /// The numbers of groups that no table has; they have no visits.
     free: Vec<u32>,
-    /// Groups with visits that a rule decided, alone or as a clause.
+    /// The groups with visits that a rule decided, alone or as a clause, by rule.
     deciders: HashMap<RuleId, Vec<u32>, FixedState>,
-    /// Visits of a group that are examined one by one before a projection is searched.
+    /// Greatest number of visits of a group that are examined without a projection.
     scan_threshold: usize,
     hashes: FixedState,
 }
 
 struct TableGroups {
     by_mask: HashMap<SparseMask, u32, FixedState>,
-    /// Visits in all groups of the table.
+    /// Number of visits in all groups of the table.
     visits: usize,
-    /// Numbers of the groups.
+    /// The numbers of the groups of the table.
     groups: Vec<u32>,
-    /// Masks of rules that were searched for, in order of arrival.
+    /// The masks of added rules, in the order of their first search.
     masks: Vec<SparseMask>,
-    /// Search plans by mask of the rule.
-    /// There is one per group, with the plan epoch of the group.
+    /// Search plans by the mask of a rule.
+    /// A mask has one plan per group, with the plan epoch of the group.
     plans: HashMap<SparseMask, Vec<(SearchPlan, u32)>, FixedState>,
 }
 
-/// Groups of a table that have exactly the mask of their visits.
+/// Number of groups of a table that have exactly the mask of their visits.
 const GROUPS_EXACT: usize = 16;
 
-/// Largest number of groups of a table.
+/// Greatest number of groups of a table.
 ///
-/// Beyond [`GROUPS_EXACT`], masks are cut to whole bytes, so that few are different. A visit with
-/// yet another mask goes into the best group that it fits.
+/// Beyond [`GROUPS_EXACT`], masks of groups are cut to whole bytes, so that there are few different
+/// masks. At [`GROUPS_MAX`], a visit with another mask is added to the group with the largest mask
+/// that its own mask contains.
 const GROUPS_MAX: usize = 64;
 
-/// Masks of visits per table for which the group is remembered.
+/// Greatest number of masks of visits per table for which the group is remembered.
 const REMEMBERED_MASKS_MAX: usize = 16_384;
 
 /// Marks a search plan that does not exist.
 const NOT_PREPARED: u32 = u32::MAX;
 
-/// Masks of rules per table that have search plans.
+/// Greatest number of masks of rules per table that have search plans.
 const PREPARED_MASKS_MAX: usize = 1024;
 
 impl VisitGroups {
@@ -78,13 +79,13 @@ impl VisitGroups {
         }
     }
 
-    /// Sets the scan threshold of all groups; there must be none yet.
+    /// Sets the scan threshold of all groups. No group may exist yet.
     pub(super) fn with_scan_threshold(self, scan_threshold: usize) -> Self {
         debug_assert!(self.groups.is_empty(), "groups keep what they are made with");
         Self { scan_threshold, ..self }
     }
 
-    /// Adds a visit, and returns its group and its position there.
+    /// Adds a visit, and returns the number of its group and its position in the group.
     pub(super) fn insert(&mut self, row: GroupRow, visit: &Visit) -> (u32, u32) {
         let table = (visit.bridge, visit.table);
         let number = self.group_for(table, &visit.mask);
@@ -99,7 +100,7 @@ impl VisitGroups {
         (number, position)
     }
 
-    /// Removes a visit, and the groups of a table with its last visit.
+    /// Removes a visit. With the last visit of a table, its groups are removed too.
     pub(super) fn remove(&mut self, number: u32, position: u32) {
         let group = &mut self.groups[number as usize];
         let last = group.remove(position);
@@ -125,7 +126,7 @@ impl VisitGroups {
 
     /// Returns the group for a visit that consulted `mask`.
     ///
-    /// A new group is projected for all masks of rules that are known.
+    /// A new group gets projections for all known masks of rules.
     fn group_for(&mut self, table: TableKey, mask: &SparseMask) -> u32 {
         let own = self.tables.entry(table).or_insert_with(|| TableGroups::new(&self.hashes));
         if let Some(number) = own.by_mask.get(mask) {
@@ -157,7 +158,7 @@ impl VisitGroups {
         all.iter().map(|number| self.group(*number))
     }
 
-    /// Returns the groups with visits that a rule decided; a group may occur twice.
+    /// Returns the groups with visits that a rule decided. A group may occur twice.
     pub(super) fn decided_by(&self, rule: RuleId) -> impl Iterator<Item = &VisitGroup> {
         let all = self.deciders.get(&rule).into_iter().flatten();
         all.map(|number| self.group(*number))
@@ -165,7 +166,8 @@ impl VisitGroups {
 
     /// Defers the projections for the mask of a rule to [`Self::prepare_deferred`].
     ///
-    /// Returns whether it did: only for the first rule of a mask in the table.
+    /// Returns whether the projections are deferred: only for the first rule of a mask in the
+    /// table.
     pub(super) fn defer_preparation(
         &mut self,
         table: TableKey,
@@ -182,8 +184,8 @@ impl VisitGroups {
         is_first
     }
 
-    /// Prepares the deferred masks.
-    /// Returns the rest of `budget`, which counts groups.
+    /// Adds the projections of deferred masks, for at most `budget` groups.
+    /// Returns the unused budget.
     pub(super) fn prepare_deferred(&mut self, mut budget: usize) -> usize {
         while budget > 0
             && let Some((table, mask, rank)) = self.deferred_masks.pop()
@@ -196,8 +198,8 @@ impl VisitGroups {
 
     /// Makes the search plans for rules of a mask, and adds missing projections.
     ///
-    /// Only groups in which a rule of this rank outranks many visits are projected. Returns whether
-    /// a projection has unfilled rows.
+    /// Only groups in which a rule of this rank outranks many visits get a projection. Returns
+    /// whether a projection does not have all rows.
     pub(super) fn prepare(&mut self, table: TableKey, mask: &SparseMask, rank: Rank) -> bool {
         let Some(own) = self.tables.get_mut(&table) else { return false };
         if !own.plans.contains_key(mask) {
@@ -230,10 +232,9 @@ impl VisitGroups {
         has_unfilled_projections
     }
 
-    /// Returns the groups of a table that have visits.
-    /// Each has its search plan for `mask`.
+    /// Returns the groups of a table with visits, each with the plan for `mask`.
     ///
-    /// Plans made by [`Self::prepare`] are reused while the plan epoch of the group is the same.
+    /// A plan of [`Self::prepare`] is used while the plan epoch of the group is the same.
     pub(super) fn search(
         &self,
         table: TableKey,
@@ -249,12 +250,12 @@ impl VisitGroups {
         })
     }
 
-    /// Returns the hash function of the groups.
+    /// Returns the hash function of the fingerprints in all groups.
     pub(super) const fn hashes(&self) -> &FixedState {
         &self.hashes
     }
 
-    /// Fills up to `budget` rows of projections, and returns the rest of `budget`.
+    /// Adds at most `budget` rows to projections, and returns the unused budget.
     pub(super) fn fill_projections(&mut self, mut budget: usize) -> usize {
         while budget > 0
             && let Some(number) = self.unfilled.last().copied()
@@ -268,12 +269,12 @@ impl VisitGroups {
         budget
     }
 
-    /// Returns whether a projection is missing or has unfilled rows.
+    /// Returns whether a projection is deferred, or does not have all rows.
     pub(super) const fn has_unfilled_projections(&self) -> bool {
         !self.unfilled.is_empty() || !self.deferred_masks.is_empty()
     }
 
-    /// Returns the number of groups with visits.
+    /// Returns the number of groups with visits, summed over all tables.
     pub(super) fn len(&self) -> usize {
         self.groups.iter().filter(|group| !group.is_empty()).count()
     }
@@ -283,12 +284,12 @@ impl VisitGroups {
         self.groups.iter().map(VisitGroup::projections).sum()
     }
 
-    /// Returns the number of positions in chains.
+    /// Returns the number of rows by rule, plus the number of positions in projections.
     pub(super) fn chained(&self) -> usize {
         self.groups.iter().map(VisitGroup::chained).sum()
     }
 
-    /// Returns about how many bytes are on the heap.
+    /// Returns the approximate number of bytes on the heap.
     pub(super) fn bytes(&self) -> usize {
         let of_rule = size_of::<(RuleId, Vec<u32>)>() + size_of::<[u32; 4]>();
         let deciders = self.deciders.len() * of_rule;
@@ -307,7 +308,7 @@ impl TableGroups {
         }
     }
 
-    /// Adds `group`, or puts it in place of an empty one if the table has many groups.
+    /// Adds a group, or replaces an empty group if the table has many groups.
     fn add(&mut self, group: VisitGroup, groups: &mut Vec<VisitGroup>, free: &mut Vec<u32>) -> u32 {
         let is_crowded = self.groups.len() >= GROUPS_EXACT;
         let empty = self.groups.iter().find(|own| groups[**own as usize].is_empty()).copied();
@@ -330,15 +331,15 @@ impl TableGroups {
         number
     }
 
-    /// Returns the number of groups with visits.
+    /// Returns the number of groups of the table that have visits.
     fn occupied(&self, groups: &[VisitGroup]) -> usize {
         self.groups.iter().filter(|number| !groups[**number as usize].is_empty()).count()
     }
 
-    /// Returns the group with the largest mask that lies within `mask`.
-    /// It is used only if the table has many groups.
+    /// Returns the group with the largest mask that `mask` contains.
+    /// The result is used only if the table has many groups.
     ///
-    /// Returns `None` while there is room for a group with a better mask.
+    /// The result is `None` while the table has room for a group with a better mask.
     fn fitting(&self, groups: &[VisitGroup], mask: &SparseMask) -> Option<u32> {
         let enough = match self.occupied(groups) {
             0..GROUPS_EXACT => return None,

@@ -1,6 +1,6 @@
-//! The slowest engine: translates every packet of every entry again after each change.
+//! The slowest eviction engine: translates every packet of every entry again after each change.
 //!
-//! It reads no delta and no mask of a rule, so there is little that it could get wrong. It
+//! The engine reads no deltas and no masks of rules, so its code has few causes of errors. It
 //! checks only the given packets.
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -8,19 +8,19 @@ use std::{collections::BTreeMap, sync::Arc};
 use shunt_flow::{FlowKey, FlowMask};
 use shunt_pipeline::{Delta, EntryId, Evictor, Installed, OwnerId, Pipeline, Traversal, Version};
 
-/// An engine that watches entries by all packets that exist.
+/// An engine that checks each entry with all packets of a small packet space.
 pub struct BruteForce {
     pipeline: Arc<Pipeline>,
     packets: Vec<FlowKey>,
     version: Version,
-    /// The traversal of each entry, and the numbers of its packets.
+    /// The traversal of each entry, and the numbers of the packets that it covers.
     entries: BTreeMap<EntryId, (Arc<Traversal>, Vec<usize>)>,
 }
 
 impl BruteForce {
     /// Creates an engine without entries, at the newest version of a pipeline.
     ///
-    /// `packets` are all packets that exist.
+    /// `packets` has all packets that entries can cover.
     #[must_use]
     pub fn new(pipeline: Arc<Pipeline>, packets: Vec<FlowKey>) -> Self {
         let version = pipeline.version();

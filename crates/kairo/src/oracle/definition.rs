@@ -1,7 +1,7 @@
 //! The definition of a stale entry, checked entry by entry and visit by visit.
 //!
-//! The code is short enough to compare with the text. Tests compare the engines with it. No switch
-//! uses it.
+//! The code is short enough to compare with the text of the definition. Tests compare the engines
+//! with this engine, and no switch uses it.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -25,10 +25,10 @@ impl Definition {
         Self { version, entries: BTreeMap::new() }
     }
 
-    /// Returns whether the delta with this number invalidates an entry.
-    /// The entry is made of `traversal`.
+    /// Returns whether the delta with this number makes an entry of `traversal` stale.
     ///
-    /// Then it may be named as the cause. `deltas` are those of the last version.
+    /// An engine may then report the delta as the cause. `deltas` has the deltas of the last
+    /// version.
     #[must_use]
     pub fn is_cause(&self, number: usize, deltas: &[Delta], traversal: &Traversal) -> bool {
         deltas.get(number).is_some_and(|delta| is_ended_by(traversal, delta, deltas, self.version))
@@ -66,7 +66,7 @@ impl Evictor for Definition {
     }
 }
 
-/// Returns whether `delta`, one of the deltas of `version`, invalidates an entry.
+/// Returns whether `delta`, one of the deltas of `version`, makes an entry stale.
 fn is_ended_by(traversal: &Traversal, delta: &Delta, deltas: &[Delta], version: Version) -> bool {
     let RuleDelta { rule, change } = match delta {
         Delta::Changed(object) => {
@@ -98,21 +98,21 @@ fn has_decided(visit: &Visit, rule: &Rule, is_stale: impl Fn(&Rule) -> bool) -> 
     own.any(|own| is_stale(own))
 }
 
-/// Returns whether a rule outranks a visit's decider and overlaps its region.
+/// Returns whether a rule overlaps a visit and outranks the rule that decided it.
 fn decides_now(traversal: &Traversal, visit: &Visit, rule: &Rule) -> bool {
     if visit.rank().is_some_and(|rank| rank >= rule.rank()) {
         return false;
     }
     let (key, matching) = (FlowKey::from(&visit.key), rule.matching.key());
     let came_in = FlowKey::from(&traversal.key);
-    // The bits that all packets of the entry have in common as they enter the table.
+    // `fixed` has the bits that all packets of the entry have in common when they enter the table.
     let mut fixed = FlowMask::from(&visit.mask);
     fixed.add_sparse(&traversal.mask);
     let mut written = FlowMask::EMPTY;
     let words = written.words_mut().iter_mut().zip(key.words().iter().zip(came_in.words()));
     words.for_each(|(written, (now, then))| *written = now ^ then);
-    // A fragment is looked up without its ports, which does not mean that they were written. If all
-    // packets of the entry are fragments, the ports are zero in all lookups.
+    // A fragment is looked up without its ports, although no action wrote the ports. If all packets
+    // of the entry are fragments, the ports are zero in all lookups.
     let are_fragments = came_in.field(FieldId::NwFrag) & fixed.field(FieldId::NwFrag) & 1 == 1;
     if are_fragments {
         [FieldId::TcpSrc, FieldId::TcpDst].into_iter().for_each(|field| fixed.add_field(field));
@@ -123,7 +123,7 @@ fn decides_now(traversal: &Traversal, visit: &Visit, rule: &Rule) -> bool {
         }
     }
     fixed.add(&written);
-    // Of the fixed bits, those that the rule compares.
+    // `looked_at` becomes the fixed bits that the rule compares.
     let looked_at = FlowMask::from(rule.matching.mask());
     let words = fixed.words_mut().iter_mut().zip(looked_at.words());
     words.for_each(|(fixed, looked_at)| *fixed &= looked_at);

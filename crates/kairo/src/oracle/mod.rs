@@ -1,6 +1,6 @@
-//! Oracles: slow and short engines that tests compare the others with.
+//! Oracles: slow and short engines, with which tests compare the other engines.
 //!
-//! No module of the product imports this one.
+//! No module of the product imports this module.
 
 mod brute_force;
 mod definition;

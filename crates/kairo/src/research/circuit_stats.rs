@@ -1,12 +1,14 @@
-//! Statistics of the engines in circuits.
+//! Statistics of the engines that run in circuits of dbsp.
 
 /// Counters of an engine in a circuit of dbsp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CircuitStats {
-    /// Steps of the circuits.
+    /// Number of steps of the circuits.
     pub steps: u64,
-    /// Steps that failed; each failure evicted all entries and ended the circuit.
+    /// Number of steps that failed.
+    /// Each failure evicted all entries and ended the circuit.
     pub errors: u64,
-    /// Changes that exceeded a bound; each evicted all entries of its tables.
+    /// Number of changes that exceeded a bound.
+    /// Each of them evicted all entries of its tables.
     pub overflows: u64,
 }

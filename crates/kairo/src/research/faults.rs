@@ -1,4 +1,5 @@
-//! Tests of faults, threads and bounds of the engines in circuits; `tests` checks their evictions.
+//! Tests of faults, threads and bounds of the engines in circuits. The folder `tests` checks their
+//! evictions.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use shunt_pipeline::{
 
 use crate::{CircuitStats, Relational, Visits, testing::Fail};
 
-/// An engine in a circuit.
+/// An engine that runs in a circuit of dbsp.
 trait InCircuit: Fail + Sized + 'static {
     fn new(version: Version, deltas_max: usize) -> Self;
     fn with_examined_max(self, examined_max: usize) -> Self;
@@ -51,8 +52,7 @@ const fn entry(slot: u32) -> EntryId {
     EntryId { owner: OwnerId(0), slot, generation: 0 }
 }
 
-/// An engine with three entries of one packet.
-/// The bridge of the entries is about to be removed.
+/// An engine with three entries of one packet, before their bridge is removed.
 struct FaultScene<E> {
     twin: Twin,
     engine: E,
@@ -163,7 +163,7 @@ fn a_too_large_change_evicts_pending_entries<E: InCircuit>() {
 
 fn beyond_the_bound_objects_keep_their_delta_number<E: InCircuit>() {
     let mut scene = FaultScene::<E>::new(0);
-    // No entry visits the table of this rule.
+    // No entry visits table 1.
     let rule = scene.rule("table=1,arp,actions=drop");
     let Change { version, deltas } = scene.last_change();
     let deltas = rule.deltas.into_iter().chain(deltas).collect();
@@ -178,12 +178,13 @@ fn beyond_the_bound_objects_keep_their_delta_number<E: InCircuit>() {
 
 fn beyond_the_bound_only_objects_are_examined<E: InCircuit>() {
     let evict_with = |examined_max, is_bridge_changed| {
-        // This rule makes every lookup consult the Ethernet type, so that no entry covers ARP.
+        // Because of this rule every lookup consults the Ethernet type, so that no entry covers
+        // ARP.
         let twin = Twin::with_rules(generate::BRIDGES[0], &["priority=1,ip,actions=drop"]);
         let set = |engine: E| engine.with_examined_max(examined_max);
         let mut scene = FaultScene::<E>::with(twin, 99, set);
         while scene.engine.run_maintenance() {}
-        // The circuit has three of four entries; the fourth still waits for a step.
+        // The circuit has three of the four entries. The fourth entry still waits for a step.
         let traversal = scene.traversal();
         assert_eq!(scene.engine.installed(entry(3), &traversal), Installed::Recorded);
         let rules = ["priority=9,arp,actions=drop", "priority=8,arp,actions=drop"];

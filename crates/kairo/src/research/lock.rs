@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Locks `shared`, also after a panic of the thread that held it.
 ///
-/// A step that panics ends its circuit, and the engine replaces the state that they shared.
+/// A step that panics ends its circuit, and the engine then replaces the shared state.
 pub(super) fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

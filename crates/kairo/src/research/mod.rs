@@ -1,6 +1,6 @@
-//! Research engines, kept to compare with [`Direct`](crate::Direct).
+//! Research engines, for comparison with [`Direct`](crate::Direct).
 //!
-//! No module of the product imports this one. The switch selects [`Visits`] or [`Relational`] by
+//! No module of the product imports this module. The switch selects [`Visits`] or [`Relational`] by
 //! name, and only in a build with the feature `dbsp`.
 
 mod circuit_stats;

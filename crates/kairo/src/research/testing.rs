@@ -1,4 +1,4 @@
-//! Fault injection: circuits that fail when a test wants it.
+//! Fault injection: circuits that fail at a point that a test selects.
 
 use std::sync::Arc;
 
@@ -6,13 +6,13 @@ use shunt_pipeline::{
     CauseRun, Delta, EngineState, EntryId, Evictor, Installed, OwnerId, Traversal, Version,
 };
 
-/// An engine with a circuit that can be made to fail.
+/// An engine with a circuit that fails when a test requests it.
 pub trait Fail: Evictor {
-    /// Makes a step panic after `places` more points at which it may.
+    /// Makes a step panic after `places` more possible points of failure.
     fn fail_after(&mut self, places: usize);
 }
 
-/// An engine that fails with some of its changes.
+/// An engine that fails in some of its changes.
 #[derive(Debug)]
 pub struct Failing<E, W> {
     engine: E,
@@ -20,8 +20,8 @@ pub struct Failing<E, W> {
 }
 
 impl<E, W> Failing<E, W> {
-    /// Wraps an engine so that it fails in a change.
-    /// It fails where `when` returns a number of points.
+    /// Wraps an engine so that it fails in the changes that `when` selects.
+    /// `when` returns the number of possible points of failure to pass before the fault.
     pub const fn new(engine: E, when: W) -> Self {
         Self { engine, when }
     }
@@ -64,15 +64,15 @@ impl<E: Fail, W: FnMut() -> Option<usize> + Send> Evictor for Failing<E, W> {
     }
 }
 
-/// The point at which the next step fails, if any.
+/// A countdown to the point at which a step fails, if a test requested a fault.
 #[derive(Debug, Default)]
 pub(crate) struct FaultTimer {
-    /// Points to pass before the fault.
+    /// Number of possible points of failure to pass before the fault.
     away: Option<usize>,
 }
 
 impl FaultTimer {
-    /// Makes a step fail after `places` more points.
+    /// Makes a step fail after `places` more possible points of failure.
     pub(crate) const fn fail_after(&mut self, places: usize) {
         self.away = Some(places);
     }
@@ -81,7 +81,7 @@ impl FaultTimer {
     ///
     /// # Panics
     ///
-    /// If the fault is due here.
+    /// If the fault is due at this point.
     pub(crate) fn pass_point(&mut self) {
         let away = self.away.take();
         assert!(away != Some(0), "a fault was asked for");

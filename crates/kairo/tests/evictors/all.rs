@@ -1,4 +1,4 @@
-//! All engines side by side, and the number of cases of a property.
+//! Runs all engines side by side, and sets the number of cases of a property.
 
 use std::{
     cell::RefCell,
@@ -19,17 +19,17 @@ use shunt_pipeline::{
     Cause, CauseRun, Delta, EntryId, Evictor, Installed, OwnerId, Traversal, Version,
 };
 
-/// Engines that get the same calls and must return the same.
+/// All engines, which get the same calls and must return the same results.
 pub(crate) struct All {
     definition: Definition,
     /// The engines that are compared with the definition.
-    /// Each reports a true cause per eviction.
+    /// Each engine must report a true cause for each eviction.
     others: Vec<(&'static str, Box<dyn Evictor>)>,
     bounded: Vec<BoundedEngine>,
     watched: BTreeMap<EntryId, Arc<Traversal>>,
 }
 
-/// An engine with a bound that changes exceed: it may evict more than the others.
+/// An engine with a bound that changes exceed, so that it may evict more entries.
 struct BoundedEngine {
     name: &'static str,
     engine: Box<dyn Evictor>,
@@ -37,7 +37,7 @@ struct BoundedEngine {
 }
 
 impl BoundedEngine {
-    /// Creates each engine, with a bound that some changes exceed.
+    /// Creates one engine of each kind, with a bound that some changes exceed.
     fn all(version: Version) -> Vec<Self> {
         let all: Vec<(_, Box<dyn Evictor>)> = vec![
             ("direct, one delta", Box::new(Direct::new(version, 1).with_deltas_max(1))),
@@ -56,7 +56,7 @@ impl BoundedEngine {
     }
 
     /// Checks that the engine evicts all stale entries.
-    /// All others that it evicts must have visited a changed table.
+    /// All other evicted entries must have visited a changed table.
     fn apply(
         &mut self,
         deltas: &[Delta],
@@ -88,12 +88,12 @@ impl BoundedEngine {
     }
 }
 
-/// An engine that always searches projections.
-/// It does maintenance in small steps.
+/// The name of the engine that always searches projections.
+/// This engine does maintenance in small steps.
 const BY_MASKS: &str = "direct, by masks";
 
 impl All {
-    /// Creates each engine without entries, at a version.
+    /// Creates one engine of each kind without entries, at a version.
     pub(crate) fn new(version: Version) -> Self {
         let others: Vec<(_, Box<dyn Evictor>)> = vec![
             ("direct", Box::new(Direct::new(version, 1))),
@@ -105,7 +105,7 @@ impl All {
             ("visits", Box::new(Visits::new(version, 1))),
             #[cfg(feature = "dbsp")]
             ("relational", Box::new(Relational::new(version, 1))),
-            // Groups are scanned, and projected by maintenance.
+            // In this engine groups are scanned, and maintenance adds projections.
             #[cfg(feature = "dbsp")]
             (
                 "relational, one by one",
@@ -118,10 +118,9 @@ impl All {
         Self { definition, others, bounded, watched: BTreeMap::new() }
     }
 
-    /// Returns the positions in chains of projections.
-    /// Also returns whether a projection has unfilled rows.
+    /// Returns the number of positions in projections, and whether a row is missing.
     ///
-    /// Both are of the engine that always searches projections.
+    /// The numbers are those of the engine that always searches projections.
     pub(crate) fn by_masks(&self) -> (usize, bool) {
         let own = self.others.iter().find(|(name, _)| *name == BY_MASKS);
         let (_, engine) = own.unwrap();
@@ -163,7 +162,7 @@ impl Evictor for All {
         self.watched.remove(&entry);
     }
 
-    /// Returns the evicted entries in order.
+    /// Returns the evicted entries, sorted.
     fn apply(&mut self, deltas: &[Delta], version: Version) -> Vec<EntryId> {
         let expected: BTreeSet<_> = self.definition.apply(deltas, version).into_iter().collect();
         for (name, engine) in &mut self.others {
@@ -177,7 +176,7 @@ impl Evictor for All {
                 let traversal = &self.watched[entry];
                 let is_true = match cause {
                     Cause::Delta(number) => self.definition.is_cause(number, deltas, traversal),
-                    // No change here exceeds a bound, and no engine fails.
+                    // The changes of these tests exceed no bound, and no engine fails.
                     Cause::Bound(..) | Cause::Fault => false,
                 };
                 assert!(is_true, "{name}: {entry} by {cause:?}");
@@ -218,7 +217,7 @@ fn causes_of_each(runs: &[CauseRun]) -> Vec<Cause> {
     runs.iter().flat_map(|run| iter::repeat_n(run.cause, run.count)).collect()
 }
 
-/// Number of events, by name.
+/// The numbers of events, by name.
 #[derive(Default)]
 pub(crate) struct EventCounts(BTreeMap<&'static str, u64>);
 
@@ -231,7 +230,7 @@ impl EventCounts {
         self.0.get(what).copied().unwrap_or_default()
     }
 
-    /// Asserts that each event happened at least this often per thousand changes.
+    /// Asserts the least number of each event per thousand changes.
     pub(crate) fn assert_often(&self, all: &[(&str, u64)]) {
         let changes = self.count(CHANGES);
         for (what, least) in all {
@@ -240,27 +239,27 @@ impl EventCounts {
         }
     }
 
-    /// Asserts that one event happened at most this many times per hundred of another.
+    /// Asserts that `what` happened at most `most` times per hundred events `of`.
     pub(crate) fn assert_at_most(&self, what: &str, most: u64, of: &str) {
         let is_little = self.count(what) * 100 <= self.count(of) * most;
         assert!(is_little, "{what}: more than {most} % of {of} in {:?}", self.0);
     }
 }
 
-/// The event that [`run_sequences`] counts.
+/// The name of the event that [`run_sequences`] counts.
 pub(crate) const CHANGES: &str = "changes";
 
-/// Sequences that run before the number of changes is checked.
+/// Number of sequences that run before the number of changes is checked again.
 const SEQUENCES_PER_ROUND: u32 = 16;
 
-/// Threads that run sequences side by side.
-/// Each has its own rounds, so that a run is repeatable.
+/// Number of threads that run sequences in parallel.
+/// Each thread has its own rounds, so that a run can be repeated.
 const THREADS: u8 = 2;
 
-/// Runs sequences until they made a part of the requested changes.
-/// `SHUNT_CHANGES` sets the total.
+/// Runs sequences until they have made a part of the requested changes.
+/// `SHUNT_CHANGES` sets the total number of changes.
 ///
-/// The default is thirty thousand changes. Returns the counts of events.
+/// The default of `SHUNT_CHANGES` is thirty thousand. Returns the numbers of events.
 pub(crate) fn run_sequences<S: Strategy>(
     part: u64,
     sequences: impl Fn() -> S + Sync,
@@ -284,7 +283,7 @@ pub(crate) fn run_sequences<S: Strategy>(
     })
 }
 
-/// Runs the rounds of one thread, starting with `first`.
+/// Runs the rounds of one thread, from number `first` on.
 fn run_rounds<S: Strategy>(
     first: u64,
     wanted: u64,
@@ -300,7 +299,8 @@ fn run_rounds<S: Strategy>(
             RngSeed::Fixed(number_from_environment("SHUNT_SEED").unwrap_or_default() ^ round << 32);
         let config = Config { cases: SEQUENCES_PER_ROUND, rng_seed, ..cases(1) };
         let ran = TestRunner::new(config).run(sequences, |events| {
-            // proptest runs a failing sequence again, so nothing is kept locked here.
+            // proptest runs a failing sequence again, so the counts are not locked during a
+            // sequence.
             let mut own = EventCounts::default();
             run_one(events, &mut own);
             let counts = own.0.into_iter();
@@ -312,14 +312,14 @@ fn run_rounds<S: Strategy>(
     met.into_inner()
 }
 
-/// Reads a number from the environment: a soak sets some.
+/// Reads a number from an environment variable that a soak sets.
 fn number_from_environment(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Returns a configuration of `usual` cases, the same in every run.
+/// Returns a configuration of `usual` cases, which are the same in every run.
 ///
-/// A soak sets `SHUNT_CASES` and `SHUNT_SEED`.
+/// A soak sets other cases by `SHUNT_CASES` and `SHUNT_SEED`.
 pub(crate) fn cases(usual: u32) -> Config {
     let cases = number_from_environment("SHUNT_CASES")
         .and_then(|cases| cases.try_into().ok())

@@ -1,4 +1,4 @@
-//! Cases of changes: the entries that each evicts, and those that stay.
+//! Tests of single changes: the entries that each change evicts, and the remaining entries.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use crate::all::All;
 
 pub(crate) const BRIDGE: BridgeId = BridgeId::new(1);
 
-/// A rule that consults the whole destination.
-/// So each destination has its own entry.
+/// A rule that consults all bits of the destination.
+/// With this rule, each destination has its own entry.
 pub(crate) const SPREAD: &str =
     "priority=1,ip,actions=move:NXM_OF_IP_DST[]->NXM_NX_REG0[],output:2";
 
@@ -25,7 +25,7 @@ pub(crate) fn direct(version: Version) -> Direct {
     Direct::new(version, 1)
 }
 
-/// A pipeline and an engine.
+/// A pipeline with an eviction engine.
 pub(crate) struct Switch<E> {
     pub(crate) pipeline: Pipeline,
     pub(crate) engine: E,
@@ -54,7 +54,7 @@ impl<E: Evictor> Switch<E> {
         self.apply(&change)
     }
 
-    /// Changes rules without telling the engine.
+    /// Changes rules without a call of the engine.
     pub(crate) fn publish(&self, command: FlowModCommand, rules: &[&str]) -> Change {
         let parsed = |rule: &&str| parse_rule(command, rule, &NoPortNames).unwrap();
         let mods: Vec<_> = rules.iter().map(parsed).collect();
@@ -102,7 +102,7 @@ impl<E: Evictor> Switch<E> {
     }
 }
 
-/// An IPv4 packet.
+/// Returns the key of an IPv4 packet with these fields.
 pub(crate) fn packet(fields: &[(FieldId, u128)]) -> FlowKey {
     let mut key = FlowKey::ZERO;
     key.set_bridge(u64::from(BRIDGE.number()));
@@ -153,10 +153,10 @@ fn a_change_of_an_older_version_gets_the_newest() {
     let before = switch.translate(0x0a01_6307);
     let entry = switch.install(0x0a01_0203);
     assert!(switch.add(&["priority=20,ip,nw_dst=11.0.0.0/8,actions=output:3"]).is_empty());
-    // The entry includes the older change, but not the last.
+    // The translation of the entry includes the older change, but not the last change.
     assert_eq!(switch.apply(&older), [entry]);
     assert_eq!(switch.put(7, &before), Installed::Late, "the engine is where it was");
-    // An entry that includes the last change stays.
+    // An entry with a translation that includes the last change is not evicted.
     switch.install(0x0a01_0203);
     assert!(switch.apply(&older).is_empty());
 }
@@ -165,7 +165,7 @@ fn a_change_of_an_older_version_gets_the_newest() {
 fn equal_priority_follows_translate() {
     let mut switch = Switch::new(&["priority=10,ip,nw_dst=10.0.0.0/8,actions=output:2"]);
     let entry = switch.install(0x0a01_0203);
-    // Of two rules of one priority, the older wins.
+    // Of two rules of one priority, the older rule matches.
     assert!(switch.add(&["priority=10,ip,nw_dst=10.1.0.0/16,actions=output:3"]).is_empty());
     assert_eq!(switch.delete(&["priority=10,ip,nw_dst=10.0.0.0/8"]), [entry]);
 }
@@ -256,8 +256,8 @@ fn many_masks_and_entries_are_found_around_maintenance() {
     let rules: Vec<_> = (9..=24).map(rule).collect();
     switch.add(&rules.iter().map(String::as_str).collect::<Vec<_>>());
     let entries: Vec<_> = (0..6000).map(|n| switch.install(0x0a00_0000 | n << 8)).collect();
-    // The new rules have more masks than a group has projections, over more rows than are filled at
-    // once.
+    // The new rules have more masks than a group may have projections. The group has more rows than
+    // one call adds to projections.
     for (bits, entry) in entries.iter().enumerate().take(33).skip(25) {
         let met = format!("priority=9,ip,nw_dst=10.0.{bits}.0/{bits},actions=output:4");
         assert_eq!(switch.add(&[&met]), [*entry]);
@@ -270,7 +270,7 @@ fn many_masks_and_entries_are_found_around_maintenance() {
     assert!(switch.engine.is_empty());
 }
 
-/// More bits than the columns of an index hold.
+/// The visits consult more bits than the columns of an index hold.
 #[test]
 fn a_rule_evicts_exactly_the_wide_visits_it_overlaps() {
     let wide = "priority=1,tcp6,actions=move:NXM_NX_IPV6_SRC[]->NXM_NX_XXREG0[],\
@@ -373,7 +373,7 @@ fn beyond_the_bound_the_table_is_the_cause() {
     assert_eq!(switch.engine.state().overflows, 1);
 }
 
-/// Returns the rows of a relation of an engine.
+/// Returns the number of rows of a relation of an engine.
 fn rows<E: Evictor>(switch: &Switch<E>, name: &str) -> usize {
     let all = switch.engine.state().relations;
     all.into_iter().find(|(own, _)| *own == name).unwrap().1
@@ -424,7 +424,7 @@ fn a_relation_emits_insertions_and_removals() {
     for n in 0..100 {
         switch.install(0x0a00_0000 | n);
     }
-    // The keys are those of the rule and of the objects read.
+    // Each entry has one row for the key of its rule, and one for each object that it reads.
     assert_eq!(all(&switch), [100, 100 * (1 + reads), 1, 0, 0]);
     switch.add(&["priority=9,ip,nw_dst=11.0.0.0/24,actions=drop"]);
     assert_eq!(all(&switch), [100, 100 * (1 + reads), 1, 1, 100]);

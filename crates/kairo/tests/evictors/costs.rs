@@ -1,4 +1,4 @@
-//! The visits that a change makes the direct engine examine, and the changes that it calls quick.
+//! Tests how many visits the direct engine examines for a change, and which changes are quick.
 
 use shunt_flow::FieldId;
 use shunt_kairo::Direct;
@@ -8,7 +8,7 @@ use shunt_pipeline::{
 
 use crate::cases::{BRIDGE, SPREAD, Switch, direct, packet};
 
-/// More entries than a quick change may examine.
+/// Number of entries, more than a quick change may examine.
 const MANY: u32 = 5000;
 
 /// Creates an engine with many entries, one per destination, and no deferred work.
@@ -27,7 +27,7 @@ fn run_maintenance(switch: &mut Switch<Direct>) {
 
 /// Applies a change of one rule with a known mask.
 ///
-/// Returns whether the engine called it quick, and the number of evicted entries.
+/// Returns whether the engine called the change quick, and the number of evicted entries.
 fn change(switch: &mut Switch<Direct>, command: FlowModCommand, rule: &str) -> (bool, usize) {
     let change = switch.publish(command, &[rule]);
     apply_change(switch, &change)
@@ -38,7 +38,7 @@ fn apply_change(switch: &mut Switch<Direct>, change: &Change) -> (bool, usize) {
     (is_quick, switch.apply(change).len())
 }
 
-/// The ports of the bridge, one of them with flooding disabled.
+/// Returns the ports of the bridge, one of them with flooding disabled.
 fn without_flood() -> Vec<PortInfo> {
     let mut ports: Vec<_> = (1..=4).map(PortInfo::datapath).collect();
     ports[1].config = PortConfig { no_flood: true, ..PortConfig::default() };
@@ -51,7 +51,8 @@ const DELETE: FlowModCommand = FlowModCommand::DeleteStrict;
 #[test]
 fn a_rule_for_one_destination_is_quick() {
     let mut switch = full(SPREAD);
-    // The first rule of the mask is not quick: it makes the engine project its visits.
+    // The first rule of a mask is not quick, because the engine scans all visits and adds a
+    // projection.
     change(&mut switch, ADD, "priority=9,ip,nw_dst=10.0.0.1,actions=output:3");
     run_maintenance(&mut switch);
     let rule = "priority=9,ip,nw_dst=10.0.0.2";
@@ -64,16 +65,16 @@ fn the_first_rule_of_a_mask_sorts_no_visits() {
     let projections = |switch: &Switch<Direct>| switch.engine.size().projections;
     let rule = |last| format!("priority=9,ip,nw_dst=10.0.0.{last},actions=output:3");
     let mut switch = full(SPREAD);
-    // A single rule defers the projection to maintenance.
+    // For a single rule, the projection is deferred to maintenance.
     assert_eq!(change(&mut switch, ADD, &rule(1)).1, 1);
     assert_eq!((projections(&switch), switch.engine.has_backlog()), (0, true));
     run_maintenance(&mut switch);
     assert_eq!((projections(&switch), switch.engine.has_backlog()), (1, false));
-    // The next rule of the mask also makes the projection.
+    // For the second rule of the mask, the projection is added before the search.
     let mut switch = full(SPREAD);
     (1..=2).for_each(|last| assert_eq!(change(&mut switch, ADD, &rule(last)).1, 1));
     assert_eq!(projections(&switch), 1);
-    // Two rules together do not defer the projection.
+    // For two rules in one change, the projection is not deferred.
     let mut switch = full(SPREAD);
     let together = switch.publish(ADD, &[&rule(1), &rule(2)]);
     assert_eq!((apply_change(&mut switch, &together).1, projections(&switch)), (2, 1));
@@ -193,7 +194,7 @@ fn a_rule_added_again_keeps_the_visit_order() {
     let (rule, away) = (&many[3], "priority=5,ip,nw_dst=10.0.3.0/24");
     let (_, ended) = change(&mut switch, DELETE, away);
     assert_eq!(ended, 256);
-    // Some entries are installed again while the rule is removed.
+    // Some entries are installed again after the removal of the rule.
     for destination in 0x0a00_0300..0x0a00_0310 {
         switch.install(destination);
     }

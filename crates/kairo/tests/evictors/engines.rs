@@ -1,4 +1,4 @@
-//! Engines against the definition and against the translation, over generated pipelines.
+//! Compares engines with the definition and with the translation, over generated pipelines.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,23 +22,23 @@ const fn entry(slot: u32, generation: u32) -> EntryId {
     EntryId { owner: OwnerId(0), slot, generation }
 }
 
-/// An event in the life of an engine.
+/// An event of a test sequence.
 #[derive(Clone, Debug)]
 enum Event {
-    /// Installs the entries of a packet.
+    /// Installs the entry of a packet.
     Install(Box<FlowKey>),
     /// Installs the entries of the sub-traversals of a packet.
-    /// The traversal is partitioned at the points with a bit in the number.
+    /// Each bit of the number selects a partition point of the traversal.
     InstallSubTraversals(Box<FlowKey>, u64),
-    /// Installs them after a change that their translation does not include.
+    /// Installs the entry of a packet after a change that its traversal lacks.
     InstallLate(Box<FlowKey>, Box<Op>),
-    /// Removes an entry, by its index among the present ones.
+    /// Removes an entry, by its index among the present entries.
     Remove(prop::sample::Index),
-    /// Applies these changes at once.
+    /// Applies these changes in one call.
     Change(Vec<Op>),
-    /// Removes the owner of all entries.
+    /// Removes the owner of all entries, with its entries.
     Forget,
-    /// Runs this number of maintenance steps, or all.
+    /// Runs this number of calls of `run_maintenance`, or all.
     Tidy(usize),
 }
 
@@ -59,7 +59,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// All engines and a pipeline.
+/// A pipeline with all engines.
 struct Scene {
     twin: Twin,
     engines: All,
@@ -77,7 +77,7 @@ impl Scene {
 
     fn install(&mut self, traversals: Vec<Traversal>) {
         for traversal in traversals {
-            // Slots are used again, under new generations and sometimes under the same.
+            // Slots are used again, with a new generation and sometimes with the same generation.
             let id = entry(self.installed % 7, self.installed / 14);
             self.installed += 1;
             let is_replaced = self.live.contains(&id);
@@ -95,6 +95,7 @@ impl Scene {
     }
 
     /// Returns the sub-traversals of a packet.
+    /// The bits of `choice` select the partition points.
     fn sub_traversals_of(&self, key: &FlowKey, choice: u64) -> Vec<Traversal> {
         let (pipeline, key) = (&self.twin.pipeline, visible(key));
         let version = pipeline.version();
@@ -144,7 +145,7 @@ impl Scene {
                 self.live.remove(&id);
                 self.met.add("removed", 1);
                 self.engines.removed(id);
-                // Removes an entry that an eviction has crossed, and one that does not exist.
+                // Removes an entry that was already evicted, and an entry that does not exist.
                 self.engines.removed(id);
                 self.engines.removed(entry(99, 0));
             }
@@ -162,7 +163,7 @@ impl Scene {
     }
 }
 
-/// Returns the kind of a change.
+/// Returns the name under which a change is counted.
 const fn name_of(op: &Op) -> &'static str {
     match op {
         Op::Apply(..) => "rules",
@@ -176,8 +177,8 @@ const fn name_of(op: &Op) -> &'static str {
     }
 }
 
-/// Long sequences over few pipelines, so that state lives long.
-/// `SHUNT_CHANGES` sets their number.
+/// Runs long sequences over few pipelines, so that entries live for a long time.
+/// `SHUNT_CHANGES` sets the number of changes.
 #[test]
 fn every_engine_equals_the_definition_over_long_sequences() {
     let sequences = || (generate::world(), prop::collection::vec(event(), 100..400));

@@ -1,13 +1,13 @@
-//! Fragments and whole packets: tables see no ports of a first fragment, but actions do.
+//! Fragments and whole packets: lookups see no ports of a first fragment, but actions do.
 //!
-//! No entry may cover both where ports matter: the ports would have two values in one table, and no
-//! engine could decide which rules overlap the entry.
+//! If an entry consults ports, it may not cover both fragments and whole packets. The ports would
+//! have two values in one table, and no engine could decide which rules overlap the entry.
 
 use shunt_flow::{FieldId, FlowKey};
 
 use crate::cases::{Switch, packet};
 
-/// A TCP packet from port 80 to port 8080.
+/// Returns the key of a TCP packet from port 80 to port 8080.
 fn whole() -> FlowKey {
     let ports = [(FieldId::TcpSrc, 80), (FieldId::TcpDst, 8080)];
     packet(&[[(FieldId::IpProto, 6)].as_slice(), &ports].concat())
@@ -19,8 +19,8 @@ fn first_fragment() -> FlowKey {
     key
 }
 
-/// Checks that an entry is right for all packets it covers.
-/// The entry stayed after `rule` was added.
+/// Checks that an entry is right for all packets of its region.
+/// Only an entry that remains after `rule` was added is checked.
 #[track_caller]
 fn check(rules: &[&str], rule: &str) {
     for maker in [whole(), first_fragment()] {

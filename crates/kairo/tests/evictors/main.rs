@@ -1,4 +1,4 @@
-//! Tests of the eviction engines: evicted and remaining entries.
+//! Tests of the eviction engines: the entries that they evict, and the remaining entries.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

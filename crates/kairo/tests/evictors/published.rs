@@ -1,5 +1,5 @@
-//! The published engine: the cases that it handles, and its three holes, compared with other
-//! engines.
+//! Compares the published engine with other engines: the cases that it handles, and its three known
+//! errors.
 
 use std::{
     sync::{
@@ -23,7 +23,7 @@ use crate::all::{CHANGES, EventCounts, run_sequences};
 
 const BRIDGE: BridgeId = BridgeId::new(1);
 
-/// Packets enter the circuit at once.
+/// Settings with which packets enter the circuit at once.
 const AT_ONCE: PublishedSettings = PublishedSettings {
     has_gates: true,
     propagation: Some(Duration::from_secs(2)),
@@ -40,7 +40,7 @@ fn parsed(command: FlowModCommand, rule: &str) -> shunt_pipeline::FlowMod {
     parse_rule(command, rule, &NoPortNames).unwrap()
 }
 
-/// An IPv4 packet to a destination.
+/// Returns the key of an IPv4 packet to a destination.
 fn packet(destination: u32) -> FlowKey {
     let mut key = FlowKey::ZERO;
     key.set_bridge(u64::from(BRIDGE.number()));
@@ -51,7 +51,7 @@ fn packet(destination: u32) -> FlowKey {
     key
 }
 
-/// A pipeline with the published engine, and two engines that are right.
+/// A pipeline with the published engine, and two engines without its errors.
 struct Scene {
     pipeline: Pipeline,
     published: PublishedKairo,
@@ -101,7 +101,7 @@ impl Scene {
         self.change(FlowModCommand::Add, rule)
     }
 
-    /// Returns the evictions of the published engine, and of each of the others.
+    /// Returns the evictions of the published engine, and of each other engine.
     fn apply(&mut self, change: &Change) -> [Vec<u32>; 3] {
         self.engines().map(|engine| {
             let mut ended = engine.apply(&change.deltas, change.version);
@@ -117,8 +117,7 @@ impl Scene {
         assert_eq!(self.published.stats().waiting, 0);
     }
 
-    /// Returns whether an entry forwards a packet of its region differently.
-    /// It is compared with the current tables.
+    /// Returns whether the current tables forward a packet differently from its entry.
     fn is_stale(&self, entry: &Traversal, destination: u32) -> bool {
         let key = packet(destination);
         let is_within = key.agrees_with(&(&entry.key).into(), &(&entry.mask).into());
@@ -146,13 +145,13 @@ fn a_rule_may_overtake_a_packet_in_a_batch() {
     let made = scene.install(0, 0x0a01_6307);
     assert_eq!(scene.published.stats().waiting, 1);
     assert_eq!(scene.add(of_the_packet), [vec![], vec![0, 1], vec![0, 1]]);
-    // The packet enters the circuit after the new rule and matches it at once, so no match is
-    // retracted.
+    // The packet enters the circuit after the new rule and matches it at once. So its match never
+    // changes, and its entry is not evicted.
     scene.wait();
     assert!(scene.published.apply(&[], scene.pipeline.version()).is_empty());
     assert_eq!(scene.published.len(), 2);
     assert!(scene.is_stale(&made, 0x0a01_6307), "what stays in the mirror is wrong");
-    // An entry of a packet that entered in time is evicted.
+    // If the packet entered the circuit before the new rule, its entry is evicted.
     let mut scene = Scene::new(PublishedSettings::default(), &[rule]);
     scene.install(0, 0x0a01_6307);
     scene.wait();
@@ -175,7 +174,7 @@ fn an_ltm_rule_is_orphaned_when_the_packet_that_made_it_is_deleted() {
             scene.pipeline.translate_sub_traversals(&packet(destination), None, version, &[1]);
         cut.into_iter().map(|part| Arc::new(part.traversal)).collect::<Vec<_>>()
     };
-    // Both flows start with the same sub-traversal, which the first packet has made.
+    // Both flows start with the same sub-traversal, and the first packet made its entry.
     for (destination, slots) in [(0x0a00_0001, [0, 1]), (0x0a00_0002, [0, 2])] {
         let sub_traversals_of = sub_traversals_of(&scene, destination);
         let list: Vec<_> = slots.map(entry).into_iter().zip(sub_traversals_of).collect();
@@ -187,7 +186,8 @@ fn an_ltm_rule_is_orphaned_when_the_packet_that_made_it_is_deleted() {
     }
     assert_eq!(scene.published.stats().untracked, 0, "the published engine has these entries");
     assert_eq!(scene.published.len(), 3);
-    // The first flow is idle, and its last entry expires. Its first entry is still in use.
+    // The first flow is idle, and its last entry expires. The second flow still uses the first
+    // entry.
     scene.engines().into_iter().for_each(|engine| engine.removed(entry(1)));
     let stale = scene.change(FlowModCommand::DeleteStrict, "ip");
     assert_eq!(stale, [vec![2], vec![0], vec![0]], "entry 0 stays, and 2 goes for nothing");
@@ -217,7 +217,7 @@ fn a_stale_table_evicts_its_sub_traversal_and_later_ones() {
 #[test]
 fn the_published_engine_evicts_unmodelled_entries_by_table() {
     let rules = [
-        // The second resubmit is a lookup after one that has returned.
+        // The second resubmit is a lookup after the first resubmit has returned.
         "ip,nw_dst=10.0.0.1,actions=resubmit(,1),resubmit(,2)",
         "ip,nw_dst=10.0.0.2,actions=goto_table:1",
         "table=1,actions=set_field:1->reg0",
@@ -259,14 +259,14 @@ fn a_changed_object_evicts_its_readers() {
     assert_eq!(scene.apply(&change), [[0], [0], [0]]);
 }
 
-/// Returns a traversal with an entry that covers its packet alone.
+/// Returns the traversal with a mask of all bits: its entry covers one packet.
 fn exact(traversal: Traversal) -> Arc<Traversal> {
     let mut all = FlowMask::EMPTY;
     all.words_mut().fill(u64::MAX);
     Arc::new(Traversal { mask: SparseMask::from(&all), ..traversal })
 }
 
-/// A rule of a pipeline that writes headers and registers and has cycles.
+/// Generates rules that write headers and registers, and lead to earlier tables.
 fn rule() -> impl Strategy<Value = String> {
     let matching = (0u8..4, 1u8..6, 0u32..16, prop::sample::select(&[0u32, 8, 12, 14, 15, 3][..]));
     let asked = prop_oneof![
@@ -293,7 +293,7 @@ fn rule() -> impl Strategy<Value = String> {
         |((table, priority, value, mask), asked, writes, end)| {
             let is_back =
                 end.strip_prefix("goto_table:").is_some_and(|to| to <= &*table.to_string());
-            // Metadata is written last.
+            // Only `goto_table` may follow `write_metadata`.
             let is_late = writes.starts_with("write_metadata") && !end.starts_with("goto");
             let value = value & mask;
             (!is_back && !is_late).then(|| {
@@ -310,9 +310,9 @@ fn rule() -> impl Strategy<Value = String> {
 enum Event {
     Install(u32),
     Remove(prop::sample::Index),
-    /// Adds these rules, and replaces those with the same match.
+    /// Adds these rules, and replaces rules with the same match.
     Add(Vec<String>),
-    /// Deletes a rule, by its index among those that were added.
+    /// Deletes a rule, by its index among the added rules.
     Delete(prop::sample::Index),
     Wait,
 }
@@ -327,8 +327,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// The published engine and the direct engine.
-/// Their entries cover one packet each.
+/// The published and the direct engine, with entries that cover one packet each.
 struct Exact {
     scene: Scene,
     rules: Vec<String>,
@@ -398,7 +397,7 @@ impl Exact {
     }
 }
 
-/// A hundredth of the usual number of changes, because the circuit is built often.
+/// Runs a hundredth of the usual changes, because the circuit is built often.
 #[test]
 fn one_packet_entries_are_evicted_exactly_when_stale() {
     let sequences = || {
@@ -411,7 +410,8 @@ fn one_packet_entries_are_evicted_exactly_when_stale() {
         events.iter().for_each(|event| exact.happens(event));
         *met = exact.met;
     });
-    // For untracked entries, the published engine may evict more: that is not compared.
+    // Evictions of untracked entries are not compared, because the published engine may evict more
+    // of them.
     met.assert_often(&[("evicted", 200), ("compared", 300), ("evicted and compared", 50)]);
 }
 

@@ -1,8 +1,8 @@
-//! Reads of learned addresses by NORMAL.
+//! Tests of the reads of learned addresses by NORMAL.
 //!
-//! An entry that sends to a port reads the location of its destination. Every entry reads the
-//! location of its source, which it refreshes: if the source moved or is forgotten, the packet is
-//! learned from.
+//! An entry that sends to a port reads the location of its destination. Every entry also reads the
+//! location of its source, and refreshes it. If the source address moved or expired, the packet has
+//! a learn request.
 
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ fn at(second: u64) -> Time {
     Time::ZERO.after(Duration::from_secs(second))
 }
 
-/// An entry of a packet to port 2; the addresses were last seen at these seconds.
+/// Returns the traversal of a packet to port 2.
+/// The addresses were last seen at these seconds.
 fn known(switch: &Switch, [target, source]: [u64; 2]) -> Traversal {
     switch.add("actions=normal");
     switch.learn_at(&any_packet(), at(source));

@@ -1,6 +1,7 @@
-//! Reads of groups and meters, and of the ports and groups that buckets watch.
+//! Tests of the reads of groups and meters, and of the ports and groups that buckets watch.
 //!
-//! A watching bucket sends elsewhere, so that the object it sends to is not the object read.
+//! A bucket with a watched object sends to another port, so that the output is not the object that
+//! is read.
 
 use shunt_pipeline::{GroupCommand, MeterCommand};
 
@@ -10,17 +11,17 @@ const ADD: GroupCommand = GroupCommand::Add;
 const MODIFY: GroupCommand = GroupCommand::Modify;
 const DELETE: GroupCommand = GroupCommand::Delete;
 
-/// Sends to port 2 while group 2 is live, and otherwise to port 3.
+/// A group that sends to port 2 while group 2 is live, and otherwise to port 3.
 const WATCHES_GROUP: &str =
     "group_id=1,type=ff,bucket=watch_group:2,output:2,bucket=watch_port:3,output:3";
 
-/// Group 2, which is live.
+/// Group 2 in the live form.
 const IS_LIVE: &str = "group_id=2,type=ff,bucket=watch_port:4,output:4";
 
-/// Group 2, which is not live, because its port does not exist.
+/// Group 2 in a form that is not live, because its port does not exist.
 const IS_DEAD: &str = "group_id=2,type=ff,bucket=watch_port:9,output:4";
 
-/// A bridge with these groups that sends all packets to group 1.
+/// Returns a bridge with these groups that sends all packets to group 1.
 fn switch(groups: &[&str]) -> Switch {
     let switch = Switch::new();
     for group in groups {

@@ -1,4 +1,4 @@
-//! Reads of rules learned by `learn`, and of hidden state in tables.
+//! Tests of the reads of rules learned by `learn`, and of hidden state in tables.
 
 use shunt_pipeline::FlowModCommand;
 

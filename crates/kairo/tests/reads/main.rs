@@ -1,12 +1,13 @@
-//! The reads of an entry, kind by kind: without one kind, a change leaves an entry that forwards
-//! wrongly.
+//! Tests of the reads of an entry, for each kind of object: without these reads, a change leaves an
+//! entry that forwards wrongly.
 //!
-//! Each case installs an entry twice: once as it was translated, and once without its reads of one
-//! kind. Then a change makes the entry wrong. The first must be evicted, and the second stays.
+//! Each test installs an entry twice: once as it was translated, and once without its reads of one
+//! kind. Then a change makes the entry wrong. The first entry must be evicted, and the second entry
+//! remains.
 //!
 //! [`Kind`] has every variant of [`Object`]. No translation reads the settings of a bridge, so
 //! [`Object::Bridge`] is tested with a bridge that is added. The age and number of MAC addresses
-//! matter only when one is removed.
+//! have an effect only when an address is removed.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -25,18 +26,18 @@ use shunt_pipeline::{
     text::{parse_group_mod, parse_meter_mod, parse_rule},
 };
 
-/// Lists the tests that remove a kind of read.
-/// A new kind of object does not compile without one.
+/// Lists the tests for each kind of read.
+/// Without a test, a new kind of object does not compile.
 macro_rules! kinds {
     ($($kind:ident: [$($test:ident),+ $(,)?];)+) => {
-        /// The kind of an object that is read.
+        /// The kind of an object that an entry reads.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         enum Kind {
             $($kind),+
         }
 
         impl Kind {
-            /// All kinds, each with the tests that remove it.
+            /// All kinds of objects, each with the tests that remove the reads of the kind.
             const ALL: &[(Self, &[&str])] = &[$((Self::$kind, &[$(stringify!($test)),+])),+];
 
             const fn of(object: &Object) -> Self {
@@ -152,7 +153,7 @@ impl Switch {
     }
 
     /// Applies these changes after an entry was installed.
-    /// Checks its reads of a kind as described above.
+    /// Checks the reads of one kind as the module documentation describes.
     #[track_caller]
     fn assert_needed(
         &self,
@@ -178,7 +179,7 @@ impl Switch {
     }
 }
 
-/// A packet of a port between two hosts.
+/// Returns the key of a packet between two hosts that arrives on a port.
 fn packet(port: u32, [source, target]: [u8; 2]) -> FlowKey {
     let mut key = FlowKey::ZERO;
     key.set_bridge(u64::from(BRIDGE.number()));

@@ -1,4 +1,4 @@
-//! Reads of ports: their existence, peers, links, settings and VLANs.
+//! Tests of the reads of ports: their existence, peers, links, settings and VLANs.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -94,7 +94,7 @@ fn the_first_no_fwd_port_evicts() {
     let switch = Switch::new();
     switch.add("actions=goto_table:1");
     switch.add("table=1,actions=in_port");
-    // For a later sub-traversal, no other read covers the filtering of ports.
+    // A later sub-traversal has no other read that covers the filtering of ports.
     let version = switch.0.version();
     let mut parts = switch.0.translate_sub_traversals(&any_packet(), None, version, &[1]);
     let entry = parts.remove(1).traversal;
@@ -164,7 +164,7 @@ fn a_port_added_to_a_normal_flood_evicts() {
     });
 }
 
-/// Returns every pair of modes between which a flood to the port differs.
+/// Tests every pair of VLAN modes between which a flood to the port differs.
 #[test]
 fn changed_vlans_of_a_normal_flood_evict() {
     for [before, now] in changes(&[
@@ -188,8 +188,9 @@ fn changed_vlans_of_a_normal_flood_evict() {
     }
 }
 
-/// A change of VLANs also forgets the addresses seen there.
-/// It does so without a delta: an entry that reads the location of an address reads the port.
+/// A change of VLANs also forgets the addresses that were learned at the port.
+/// No delta reports these addresses: an entry that reads the location of an address reads the port
+/// too.
 #[test]
 fn changed_vlans_of_the_output_port_evict() {
     for [before, now] in changes(&[
@@ -255,7 +256,7 @@ fn an_added_output_of_a_mirror_evicts() {
     });
 }
 
-/// Adds a mirror of all packets to port 4.
+/// Adds a mirror that copies all packets to port 4.
 fn add_mirror(switch: &Switch) -> Change {
     let mirror = Mirror {
         name: "m1".into(),
@@ -276,7 +277,7 @@ fn no_fwd() -> PortConfig {
     PortConfig { no_fwd: true, ..PortConfig::default() }
 }
 
-/// Sends packets to the peer bridge, and out of another port.
+/// Adds a rule that sends packets to the peer bridge, and to another port.
 fn lead_to_peer(switch: &Switch) {
     switch.set_ports(|ports| {
         ports[1].kind = PortKind::Patch { bridge: PEER, port: PortNo::new(1) };
@@ -294,7 +295,7 @@ fn add_peer(switch: &Switch) -> Vec<Change> {
     vec![added, ports, switch.0.apply(PEER, &[rule], Time::ZERO).unwrap()]
 }
 
-/// A packet of the VLAN.
+/// Returns the key of a packet with the tag of the VLAN.
 fn tagged(port: u32, hosts: [u8; 2]) -> FlowKey {
     let mut key = packet(port, hosts);
     key.set_field(FieldId::VlanTci, u128::from(0x1000 | VLAN));
@@ -305,12 +306,12 @@ const fn carries(mode: VlanMode) -> PortVlans {
     PortVlans { mode, trunks: None }
 }
 
-/// A trunk of one VLAN.
+/// Returns the settings of a trunk of one VLAN.
 fn only(vlan: u16) -> PortVlans {
     PortVlans { mode: VlanMode::Trunk, trunks: Some([vlan].into()) }
 }
 
-/// Returns whether flooded frames of the VLAN look the same on the wire of a port.
+/// Returns whether flooded frames of the VLAN are equal with both settings.
 fn looks_alike(one: &PortVlans, other: &PortVlans) -> bool {
     let look = |own: &PortVlans| own.carries(VLAN).then(|| own.id_on_wire(VLAN));
     look(one) == look(other)

@@ -1,36 +1,37 @@
-//! The effect of a rule on a packet, as far as later lookups can see it.
+//! The effect of a rule on the bits of a packet that later lookups can consult.
 //!
-//! The published design translates actions a second time, and so does this module. It supports
-//! writes of fields, tags, TTL and the stack, and one next table: `goto_table`, or a `resubmit`
-//! that is followed only by actions that no lookup sees. Outputs, groups, clones, meters and action
-//! sets change copies of the packet, or nothing, so they are ignored.
+//! The published design has its own translation of actions, and so has this module. It supports
+//! writes of fields, VLAN tags, TTL and the stack. It supports one next table: `goto_table`, or a
+//! `resubmit` that is followed only by actions without effect on lookups. Outputs, groups, clones,
+//! meters and action sets change only copies of the packet, so they are ignored.
 //!
-//! It need not support everything. A traversal that it does not reproduce, visit by visit and bit
-//! by bit, is not put into the circuit ([`reproduces`]). That excludes:
+//! The module may omit actions: if it does not reproduce a traversal visit by visit and bit by bit,
+//! the traversal is not put into the circuit ([`reproduces`]). It does not reproduce:
 //!
 //! - lookups after a resubmit has returned, or inside a group, a clone or an action set;
 //! - lookups in another bridge, with another `in_port`, of fragments, or by conjunctions;
-//! - MPLS labels, hashes, and packets that were parsed again.
+//! - MPLS labels, hashes, and recirculated packets.
 
 use shunt_flow::{FieldId, FlowKey, FlowMask, PortNo, layout::word, prerequisite};
 use shunt_pipeline::{Action, Instructions, Rule, Subfield, TableId, Traversal, Visit};
 
 use super::state::LookupPacket;
 
-/// The effect of an action on the actions after it.
+/// The effect of an action on the following actions of the same rule.
 enum NextStep {
-    /// The next action runs.
+    /// The next action is executed.
     Runs,
-    /// The next action runs after this table, where no lookup sees the packet.
+    /// The packet enters this table, and the next action is executed after that table.
     Enters(TableId),
-    /// The next action does not run, or the packet is unknown by then.
+    /// The next action is not executed, or the packet is unknown at that point.
     Ends,
 }
 
-/// Applies the actions of a rule.
+/// Applies the actions of a rule to a packet.
+///
 /// Returns the table that the packet enters next.
 ///
-/// Returns `None` if there is none, or if it is unknown.
+/// The result is `None` if there is no next table, or if the next table is unknown.
 pub(super) fn apply_actions(rule: &Rule, packet: &mut LookupPacket) -> Option<TableId> {
     let Instructions { apply, metadata, goto, .. } = &*rule.instructions;
     for action in apply {
@@ -58,13 +59,13 @@ pub(super) fn next_table(rule: &Rule) -> Option<TableId> {
     rule.instructions.goto
 }
 
-/// Returns whether a rule is a clause of conjunctions, which decides nothing alone.
+/// Returns whether a rule is a clause of conjunctions, and alone decides nothing.
 pub(super) fn is_clause(rule: &Rule) -> bool {
     rule.instructions.apply.iter().any(|action| matches!(action, Action::Conjunction { .. }))
 }
 
-/// Returns whether [`apply_actions`] gives the visits of these sub-traversals.
-/// The sub-traversals are consecutive.
+/// Returns whether [`apply_actions`] reproduces the visits of a traversal.
+/// The arguments are the consecutive sub-traversals of the traversal.
 pub(super) fn reproduces<'t>(
     mut sub_traversals: impl Iterator<Item = &'t Traversal> + Clone,
 ) -> bool {
@@ -133,14 +134,14 @@ fn next_step(action: &Action, here: TableId) -> NextStep {
 }
 
 const VLAN: usize = word::VLAN as usize;
-/// The present bits of the outer and of the inner tag.
+/// The bits of the VLAN word that are set if the outer or the inner tag is present.
 const OUTER_PRESENT: u64 = 0x1000 << 32;
 const INNER_PRESENT: u64 = 0x1000;
-/// The Ethernet type of a tag, where the action does not set one.
+/// The Ethernet type of a pushed VLAN tag, if the action does not set a type.
 const TAG_TYPE: u16 = 0x8100;
 
 impl LookupPacket {
-    /// Executes an action, and returns whether the next ones run.
+    /// Executes an action, and returns whether the next actions are executed.
     fn execute(&mut self, action: &Action) -> bool {
         match action {
             Action::SetField { field, value, mask } => self.set(*field, *value, *mask),
@@ -178,7 +179,7 @@ impl LookupPacket {
                     self.set(target.field, value << target.offset & bits, bits);
                 }
             }
-            // No lookup sees the effect of the other actions.
+            // The other actions have no effect that a lookup consults.
             _ => {}
         }
         true
@@ -192,7 +193,7 @@ impl LookupPacket {
         (self.key.field(source.field) & source.bits()) >> source.offset
     }
 
-    /// Writes bits of a field, if the packet has the field.
+    /// Writes bits of a field, if the packet has this field.
     fn set(&mut self, field: FieldId, value: u128, mask: u128) {
         if !self.has(field) {
             return;

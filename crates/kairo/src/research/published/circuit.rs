@@ -1,4 +1,4 @@
-//! The circuit: the tables of a plan as operators of dbsp.
+//! The circuit of the published engine: the tables of a plan as operators of dbsp.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,24 +23,23 @@ use super::{
     state::PacketState,
 };
 
-/// A packet: its number and its state.
+/// A packet as a row: the number and the state of the packet.
 pub(super) type PacketRow = Tup2<u64, PacketState>;
 
-/// A rule that a packet matches, and the packet before its actions.
-/// The rule is as in [`RankedRule`].
+/// A match as a row: the rule as a [`RankedRule`], and the packet that it matches.
 type MatchRow = Tup4<u16, u64, u32, PacketState>;
 
-/// A packet after its actions: the table that it enters, its number and its state.
+/// A packet after the actions of a rule: its next table, its number and its state.
 type OnwardRow = Tup3<u8, u64, PacketState>;
 
 type PacketStream = Stream<RootCircuit, OrdZSet<PacketRow>>;
 type RulesByFingerprint = Stream<RootCircuit, OrdIndexedZSet<u64, RankedRule>>;
 type MatchRows = OrdIndexedZSet<u64, MatchRow>;
 
-/// The tuples of each table.
+/// The tuples of each table: the masks of its rules, by number.
 pub(super) type Tuples = BTreeMap<TableKey, BTreeSet<u32>>;
 
-/// A circuit and its inputs.
+/// The circuit of the published engine, and its inputs.
 pub(super) struct TableCircuit {
     handle: DBSPHandle,
     inputs: TableInputs,
@@ -56,14 +55,14 @@ struct TableInputs {
     tuples: BTreeMap<TableKey, IndexedZSetHandle<u32, u32>>,
 }
 
-/// Rows that wait for the next step, each with its weight.
+/// Rows for the next step of the circuit, each with its weight.
 #[derive(Default)]
 pub(super) struct TableStepRows {
     packets: BTreeMap<BridgeId, Vec<Tup2<PacketRow, ZWeight>>>,
     rules: BTreeMap<TableKey, Vec<Tup2<TupleRow, ZWeight>>>,
 }
 
-/// The rules of a table, shared by its copies.
+/// The rules of a table, which all copies of the table share.
 struct CircuitTable {
     /// Rules by fingerprint, one stream per tuple.
     tuples: Vec<(u32, RulesByFingerprint)>,
@@ -82,8 +81,7 @@ impl TableStepRows {
 }
 
 impl TableCircuit {
-    /// Builds the circuit of a plan in its own thread.
-    /// It has a join for each of these tuples.
+    /// Builds the circuit of a plan in its own thread, with a join for each tuple.
     pub(super) fn build(
         shared: &Arc<Mutex<SharedTables>>,
         plan: &CircuitPlan,
@@ -96,7 +94,8 @@ impl TableCircuit {
         Ok(Self { handle, inputs, tuples })
     }
 
-    /// Runs a step with these rows; rows for tables outside the circuit are dropped.
+    /// Runs a step with these rows.
+    /// Rows for tables that are not in the circuit are dropped.
     pub(super) fn step(&mut self, rows: &mut TableStepRows) -> Result<(), Error> {
         for (bridge, mut packets) in std::mem::take(&mut rows.packets) {
             if let Some(input) = self.inputs.packets.get(&bridge) {
@@ -177,7 +176,7 @@ fn add_table(
     CircuitTable { tuples: split, later: (masks, later) }
 }
 
-/// Finds the highest-ranking rule that each packet matches, or its miss.
+/// Finds the rule of the highest rank that each packet matches, or a table miss.
 fn look_up(
     packets: &PacketStream,
     table: &CircuitTable,
@@ -221,7 +220,7 @@ fn join(
     })
 }
 
-/// Records packets that lose their rule, while rules change.
+/// Records the packets that no longer match their rule, while rules change.
 fn record_stale(
     winners: &Stream<RootCircuit, MatchRows>,
     position: u32,
@@ -239,7 +238,7 @@ fn record_stale(
     });
 }
 
-/// Passes changes on together with those that it held, or holds them.
+/// Passes on new and held changes of matches, or holds all of them.
 fn gate(
     winners: &Stream<RootCircuit, MatchRows>,
     position: u32,
@@ -262,7 +261,7 @@ fn gate(
     })
 }
 
-/// Applies the actions of the rule of each packet.
+/// Applies to each packet the actions of the rule that it matched.
 fn apply_actions(
     winners: &Stream<RootCircuit, MatchRows>,
     shared: &Arc<Mutex<SharedTables>>,

@@ -1,4 +1,5 @@
-//! The engine: when rules and packets enter the circuit, and which gates are open then.
+//! The published engine: it controls when rules and packets enter the circuit, and which gates are
+//! open.
 
 use std::{
     collections::BTreeSet,
@@ -23,21 +24,25 @@ use super::{
     shared_tables::SharedTables,
 };
 
-/// Kairo as published.
-/// A circuit copies the tables and follows the packets that made entries.
+/// An eviction engine with the published design of Kairo.
 ///
-/// It is a baseline, and not for a switch: like the published design, it leaves stale entries.
+/// A circuit copies the tables, and computes the matches of the packets that made entries.
 ///
-/// - *A packet is not its region.* A packet to 10.1.2.3 makes an entry for 10.0.0.0/8. The entry
-///   stays when a rule for 10.1.99.0/24 is added, and is wrong for 10.1.99.7.
-/// - *A batch loses the race.* A packet that waits is not in the tables when a rule changes. It
-///   matches the new rule when it enters them. Its entry was made by the old rule, and stays.
-/// - *A sub-traversal entry outlives its list.* An LTM entry is known by the packet that made it.
-///   That packet is deleted when another of its entries expires. Then nothing watches the LTM
-///   entry, though other flows keep it in use.
+/// The engine is a baseline, and not for use in a switch: like the published design, it leaves
+/// stale entries.
 ///
-/// A change that the circuit does not model (groups, ports, conjunctions, and all that
-/// [`PublishedStats::untracked`] counts) evicts by table or by object, usually more than it must.
+/// - *A packet is not its region.* A packet to 10.1.2.3 makes an entry for 10.0.0.0/8. The entry is
+///   not evicted when a rule for 10.1.99.0/24 is added, and is then wrong for 10.1.99.7.
+/// - *A waiting packet misses a change.* A packet that waits for its batch is not in the tables
+///   when a rule changes. It matches the new rule when it enters the tables. The entry of this
+///   packet was made by the old rule, and is not evicted.
+/// - *A sub-traversal entry outlives its list.* The circuit knows an LTM entry by the packet that
+///   made it. That packet is deleted when another entry of the same packet expires. Then the LTM
+///   entry is no longer watched, although other flows may still use it.
+///
+/// The circuit does not model groups, ports, conjunctions, and the packets that
+/// [`PublishedStats::untracked`] counts. For changes of these, the engine evicts all entries of a
+/// table or object, usually more than the stale entries.
 pub struct PublishedKairo {
     version: Version,
     settings: PublishedSettings,
@@ -48,16 +53,16 @@ pub struct PublishedKairo {
     is_outdated: bool,
     shared: Arc<Mutex<SharedTables>>,
     packets: TrackedPackets,
-    /// Rows of the next step.
+    /// The rows for the next step of the circuit.
     rows: TableStepRows,
-    /// Time since when a packet waits or a gate holds rows.
+    /// The time since which a packet waits or a gate holds rows.
     waits_since: Option<Time>,
-    /// Entries that lost their circuit to a fault: the next change evicts them.
+    /// Entries that a failed circuit watched: the next change evicts them.
     lost: BTreeSet<EntryId>,
     stats: PublishedStats,
 }
 
-/// Packets that are loaded into a new circuit with one step.
+/// Number of packets that one step loads into a new circuit.
 const RELOADED_AT_ONCE: usize = 4096;
 
 /// The tables and objects that a version changed.
@@ -70,10 +75,11 @@ struct VersionChanges {
 }
 
 impl PublishedKairo {
-    /// Creates an engine without entries.
-    /// It has the rules of these bridges at the newest version.
+    /// Creates an engine without entries, with the rules of these bridges.
     ///
-    /// It must be given every later version, of all bridges.
+    /// The rules are those of the newest version.
+    ///
+    /// The caller must apply every later version, of all bridges.
     #[must_use]
     pub fn new(
         pipeline: &Pipeline,
@@ -104,7 +110,7 @@ impl PublishedKairo {
 
     /// Records that a packet made these entries, one per sub-traversal, in order.
     ///
-    /// An entry that exists already stays on the list of the packet that made it.
+    /// An entry that is watched already still belongs to the packet that made it.
     pub fn installed_sub_traversals(
         &mut self,
         sub_traversals: &[(EntryId, Arc<Traversal>)],
@@ -121,7 +127,7 @@ impl PublishedKairo {
         Installed::Recorded
     }
 
-    /// Returns the counters and the current sizes.
+    /// Returns the counters and the current sizes of the engine.
     #[must_use]
     pub fn stats(&self) -> PublishedStats {
         PublishedStats {
@@ -137,14 +143,14 @@ impl PublishedKairo {
         locked(&self.shared)
     }
 
-    /// Starts the timer, unless it runs.
+    /// Starts the timer of waiting packets and held rows, unless it runs.
     fn wait(&mut self) {
         if self.waits_since.is_none() {
             self.waits_since = Some((self.clock)());
         }
     }
 
-    /// Returns whether the timer has expired.
+    /// Returns whether the timer of waiting packets and held rows has expired.
     fn is_due(&mut self) -> bool {
         let (Some(since), Some(longest)) = (self.waits_since, self.settings.propagation) else {
             return false;
@@ -159,7 +165,7 @@ impl PublishedKairo {
         }
     }
 
-    /// Opens all gates, and loads and deletes the packets that wait.
+    /// Opens all gates, and runs steps that load and delete the waiting packets.
     fn release(&mut self) {
         self.waits_since = None;
         if self.circuit.is_none() || self.is_outdated || self.packets.lack_table(&self.plan) {
@@ -211,7 +217,7 @@ impl PublishedKairo {
     }
 
     /// Adds up to `packets_max` waiting packets to the next step.
-    /// Returns whether there were any.
+    /// Returns whether a packet was waiting.
     fn load(&mut self, packets_max: usize) -> bool {
         let mut count = 0;
         while count < packets_max {
@@ -228,7 +234,7 @@ impl PublishedKairo {
         count > 0
     }
 
-    /// Runs a step with the rows that wait.
+    /// Runs a step of the circuit with the collected rows.
     fn step(&mut self) {
         let Some(mut circuit) = self.circuit.take() else { return };
         self.stats.steps += 1;
@@ -241,7 +247,7 @@ impl PublishedKairo {
         }
     }
 
-    /// Handles a failed step: all watched entries are lost, and nothing is watched.
+    /// Handles a failed step: all watched entries become lost, and none is watched.
     fn fail(&mut self, reason: &str) {
         self.stats.errors += 1;
         tracing::warn!(reason, "eviction engine: dbsp circuit failed, all entries are evicted");
@@ -255,7 +261,7 @@ impl PublishedKairo {
     }
 
     /// Adds the changed rules of a version to the next step.
-    /// Returns the parts that the version affects.
+    /// Returns the tables and objects that the version changed.
     fn add_changes(&mut self, deltas: &[Delta]) -> VersionChanges {
         let mut touched = VersionChanges::default();
         for delta in deltas {
@@ -303,9 +309,9 @@ impl PublishedKairo {
         }
     }
 
-    /// Runs a step for changed rules, up to the last of these tables.
+    /// Runs a step for changed rules, with open gates before the last of the tables.
     ///
-    /// Returns the stale packets, each with the position of the table that found it stale.
+    /// Returns the stale packets, each with the position of the table where its match changed.
     fn step_rules(&mut self, tables: &BTreeSet<TableKey>) -> Vec<(u64, u32)> {
         let copies = tables.iter().flat_map(|table_key| self.plan.copies(*table_key));
         let Some(last) = copies.max().copied().filter(|_| self.circuit.is_some()) else {

@@ -1,8 +1,8 @@
-//! Packets, and the cache entries that each made.
+//! The packets of the published engine, and the cache entries that each packet made.
 //!
-//! An entry belongs to the packet that made it, and to no other. A megaflow is a list of one
-//! sub-traversal. With Gigaflow, a packet has a list of several. The first table that finds the
-//! packet stale evicts the sub-traversal that visits it, and all later ones.
+//! An entry belongs only to the packet that made it. A packet of a megaflow has one sub-traversal,
+//! and a packet of LTM entries has several. At the first table where the match of a packet changes,
+//! the sub-traversal with that table and all later sub-traversals are evicted.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -26,7 +26,7 @@ pub(super) struct TrackedPackets {
     all: HashMap<u64, Tracked, FixedState>,
     made_by: HashMap<EntryId, u64, FixedState>,
     count: u64,
-    /// Packets to load, and some that were removed since.
+    /// The numbers of packets to load. Some of these packets may be removed already.
     waiting: Vec<u64>,
     /// Packets in the circuit that are to be deleted.
     retired: Vec<(BridgeId, PacketRow)>,
@@ -39,14 +39,14 @@ struct Tracked {
     sub_traversals: Vec<TrackedSubTraversal>,
     bridge: BridgeId,
     state: PacketState,
-    /// True if the rules of the packet reproduce its visits.
-    /// The circuit can then model them.
+    /// True if the circuit can model the packet.
+    /// `apply_actions` then reproduces the visits of the packet.
     is_known: bool,
     status: PacketStatus,
 }
 
 struct TrackedSubTraversal {
-    /// The entry, as long as it belongs to this packet.
+    /// The entry of the sub-traversal, while it belongs to this packet.
     id: Option<EntryId>,
     traversal: Arc<Traversal>,
     /// Position of the last table that the sub-traversal visits.
@@ -61,10 +61,10 @@ enum PacketStatus {
     Untracked,
 }
 
-/// Spreads packet numbers.
+/// A factor that spreads packet numbers over all 64 bits.
 ///
-/// Packets that are removed together then do not lie side by side in a trace, where each cursor
-/// would pass over them.
+/// Without it, packets that are removed together would be neighbours in a trace, and each cursor
+/// would pass over all of them.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl TrackedPackets {
@@ -81,7 +81,7 @@ impl TrackedPackets {
         }
     }
 
-    /// Records that a packet made these entries, in the order of its traversal.
+    /// Records that a packet made these entries, in the order of the traversal.
     pub(super) fn insert(&mut self, sub_traversals: &[(EntryId, Arc<Traversal>)]) {
         self.count += 1;
         let number = self.count.wrapping_mul(SPREAD);
@@ -119,10 +119,9 @@ impl TrackedPackets {
         self.all.insert(number, Tracked { sub_traversals: owned, bridge, state, is_known, status });
     }
 
-    /// Deletes the packet that made an expired entry.
-    /// Returns whether there was one.
+    /// Deletes the packet that made an expired entry, with all entries of the packet.
     ///
-    /// All entries of the packet are deleted.
+    /// Returns whether such a packet was tracked.
     pub(super) fn remove(&mut self, entry: EntryId) -> bool {
         let packet = self.made_by.get(&entry).copied();
         packet.map(|packet| self.delete(packet)).is_some()
@@ -135,13 +134,13 @@ impl TrackedPackets {
         own.into_iter().for_each(|packet| self.delete(packet));
     }
 
-    /// Evicts entries of a packet that the table at this position found stale.
+    /// Evicts the entries of a packet from the table at this position on.
     pub(super) fn end_at(&mut self, packet: u64, position: u32, evicted: &mut Vec<EntryId>) {
         self.end(packet, |sub_traversal| sub_traversal.end >= position, evicted);
     }
 
-    /// Evicts the entries that read an object changed by a version.
-    /// Also evicts the entries after them.
+    /// Evicts the entries that read an object that a version changed.
+    /// The later entries of the same packets are evicted too.
     pub(super) fn evict_readers(
         &mut self,
         object: Object,
@@ -182,12 +181,12 @@ impl TrackedPackets {
         });
     }
 
-    /// Returns the bridges that tracked packets enter.
+    /// Returns the bridges on which packets of the circuit arrive.
     pub(super) fn bridges(&self) -> BTreeSet<BridgeId> {
         self.all.values().filter(|packet| packet.is_known).map(|packet| packet.bridge).collect()
     }
 
-    /// Returns whether a waiting packet enters at a table that the plan does not have.
+    /// Returns whether the plan does not have the bridge of a waiting packet.
     pub(super) fn lack_table(&self, plan: &CircuitPlan) -> bool {
         let waiting = self.waiting.iter().filter_map(|packet| self.all.get(packet));
         waiting.into_iter().any(|packet| !plan.has_bridge(packet.bridge))
@@ -195,7 +194,7 @@ impl TrackedPackets {
 
     /// Returns the next packet to load.
     ///
-    /// A packet with a path that the plan does not have becomes untracked.
+    /// If the plan does not have the tables of a packet in order, the packet becomes untracked.
     pub(super) fn next_in(&mut self, plan: &CircuitPlan) -> Option<(BridgeId, PacketRow)> {
         while let Some(number) = self.waiting.pop() {
             let Some(packet) = self.all.get_mut(&number) else { continue };
@@ -243,7 +242,7 @@ impl TrackedPackets {
         self.made_by.len()
     }
 
-    /// Evicts the first stale sub-traversal of a packet, and those after it.
+    /// Evicts the first stale sub-traversal of a packet, and all later ones.
     fn end(
         &mut self,
         number: u64,
@@ -291,8 +290,8 @@ impl TrackedPackets {
 }
 
 impl Tracked {
-    /// Finds the last position of each sub-traversal.
-    /// Returns whether the plan has the path.
+    /// Finds the position of the last table of each sub-traversal.
+    /// Returns whether the plan has the tables of the packet in this order.
     fn locate(&mut self, plan: &CircuitPlan) -> bool {
         let visits =
             self.sub_traversals.iter().flat_map(|sub_traversal| &sub_traversal.traversal.visits);

@@ -1,10 +1,10 @@
-//! The tables of a circuit, and their order.
+//! The plan of a circuit: its tables, in the order in which packets pass them.
 //!
-//! Rules lead from table to table, and some lead back. Tables that lead to each other form one
-//! component (strongly connected). Components are put in order. A component with a cycle is
-//! unrolled: its tables have a copy in each layer. An edge inside the component leads to the next
-//! layer, and an edge out of it leaves from any layer. So every edge leads to a higher position,
-//! and the position alone decides whether a gate is open.
+//! Rules lead from table to table, and some rules lead back. Tables that lead to each other form a
+//! strongly connected component. The components are put in topological order. A component with a
+//! cycle is unrolled: its tables have a copy in each layer. An edge inside the component leads to
+//! the next layer, and an edge to another component leaves from any layer. So every edge leads to a
+//! higher position, and the position of a table alone decides whether its gate is open.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +12,10 @@ use shunt_pipeline::{BridgeId, TableId};
 
 use crate::{bound::TableKey, positions::position};
 
-/// The tables that the rules of each table lead to.
+/// For each table, the tables that its rules lead to.
 pub(super) type TableEdges = BTreeMap<TableKey, BTreeSet<TableId>>;
 
-/// A table, or one copy of it.
+/// A table of the plan, or one copy of a table in a layer.
 #[derive(Clone, Debug)]
 pub(super) struct PlanNode {
     pub(super) table_key: TableKey,
@@ -31,20 +31,20 @@ pub(super) struct CircuitPlan {
 }
 
 impl CircuitPlan {
-    /// Makes the plan for packets of these bridges.
+    /// Creates the plan for packets that arrive on these bridges.
     pub(super) fn new(bridges: &BTreeSet<BridgeId>, edges: &TableEdges, layers: usize) -> Self {
         let mut plan = Self::default();
         bridges.iter().for_each(|bridge| plan.add_bridge(*bridge, edges, layers));
         plan
     }
 
-    /// Returns whether packets of a bridge can enter.
+    /// Returns whether packets of a bridge can enter the circuit.
     pub(super) fn has_bridge(&self, bridge: BridgeId) -> bool {
         self.copies.contains_key(&(bridge, TableId::FIRST))
     }
 
-    /// Returns whether packets arrive at this position.
-    /// They arrive at the first copy of a first table.
+    /// Returns whether packets enter the circuit at this position.
+    /// They enter at the first copy of the first table of a bridge.
     pub(super) fn receives_packets(&self, position: u32) -> bool {
         let table_key = self.nodes.get(position as usize).map(|node| node.table_key);
         table_key.is_some_and(|table_key| {
@@ -54,7 +54,7 @@ impl CircuitPlan {
 
     /// Returns whether the plan has an edge from a table to `next`.
     pub(super) fn has_edge(&self, table_key: TableKey, next: TableId) -> bool {
-        // The last layer of a cycle has no edge inside the cycle.
+        // The last layer of a component has no edge inside the component.
         let successors = |position: &u32| self.nodes[*position as usize].next.contains_key(&next);
         self.copies(table_key).is_empty() || self.copies(table_key).iter().any(successors)
     }
@@ -64,10 +64,10 @@ impl CircuitPlan {
         self.copies.get(&table_key).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the positions of a packet that enters these tables of a bridge.
+    /// Returns the positions of a packet that passes these tables of a bridge in order.
     ///
-    /// Returns `None` if it passes a table more often than there are layers, or if an edge is
-    /// missing.
+    /// The result is `None` if the packet passes a table more often than there are layers, or if an
+    /// edge is missing.
     pub(super) fn path(
         &self,
         bridge: BridgeId,
@@ -118,7 +118,7 @@ impl CircuitPlan {
                 let target = if component_of(to) == Some(*number) {
                     (*number, depth + 1, to)
                 } else {
-                    // No component has this number, so the position is not found.
+                    // No component has the number `usize::MAX`, so the table is not found.
                     (first.get(&to).copied().unwrap_or(usize::MAX), 0, to)
                 };
                 if let Some(target) = at.get(&target) {
@@ -137,10 +137,10 @@ impl CircuitPlan {
 }
 
 /// Returns the strongly connected components that `start` reaches.
-/// They are in topological order.
+/// The components are in topological order.
 ///
-/// By the two searches of S. R. Kosaraju: the tables that a search finishes last are the first that
-/// are searched backwards.
+/// The algorithm of S. R. Kosaraju uses two searches: the backward search begins with the tables
+/// that the forward search finishes last.
 fn components<I: Iterator<Item = TableId>>(
     start: TableId,
     successors: impl Fn(TableId) -> I,
@@ -161,9 +161,9 @@ fn components<I: Iterator<Item = TableId>>(
 }
 
 /// Returns the tables that a depth-first search from `start` visits.
-/// They are in the order in which the search leaves them.
+/// The tables are in the order in which the search finishes them.
 ///
-/// It skips the tables in `seen`, and adds the others.
+/// The search skips the tables in `seen`, and adds visited tables to `seen`.
 fn finish_order(
     start: TableId,
     successors: impl Fn(TableId) -> Vec<TableId>,
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn a_cycle_has_one_entry_layer() {
         let plan = plan(&[(0, 5), (5, 3), (3, 5), (3, 9)], 2);
-        // Table 5 is in the first layer, table 3 in the second.
+        // The packet passes table 5 in the first layer, and table 3 in the second.
         assert_eq!(path(&plan, &[0, 5, 3, 9]), Some(vec![0, 1, 2, 3]));
         assert_eq!(path(&plan, &[0, 5, 3, 5]), None);
     }
@@ -242,7 +242,7 @@ mod tests {
             for (position, node) in (0..).zip(&plan.nodes) {
                 prop_assert!(node.next.values().all(|next| *next > position));
             }
-            // A walk with as many tables as there are layers.
+            // The packet passes as many tables of the cycle as there are layers.
             let mut walk = vec![0];
             for turn in turns {
                 let here = *walk.last().unwrap();

@@ -1,4 +1,4 @@
-//! Rules and tuples by number, as rows of the circuit refer to them.
+//! The rules and tuples that rows of the circuit refer to by number.
 
 use std::{
     hash::{BuildHasher, Hasher},
@@ -22,22 +22,22 @@ use super::{
     state::word,
 };
 
-/// A rule as priority, inverted age and number.
-/// The lowest rank is first.
+/// A rule as a row: priority, inverted age and number.
+/// Rows are ordered by rank, lowest rank first.
 pub(super) type RankedRule = Tup3<u16, u64, u32>;
 
-/// A rule of a tuple: the tuple, the fingerprint of its values, and the rule.
+/// A rule of a tuple: the tuple, the fingerprint of the values, and the rule.
 pub(super) type TupleRow = Tup3<u32, u64, RankedRule>;
 
-/// The rank and number of a table miss; no rule ranks below it.
+/// The rank and number of a table miss; every rule outranks a table miss.
 pub(super) const MISS: (u16, u64, u32) = (0, 0, u32::MAX);
 
-/// The rules of all tables, without clauses of conjunctions.
+/// The rules of all tables by number, without clauses of conjunctions.
 pub(crate) struct NumberedRules {
     all: Vec<Option<Arc<Rule>>>,
     free: Vec<u32>,
     by_id: HashMap<RuleId, u32, FixedState>,
-    /// Removed rules, of which gates may still hold rows.
+    /// The numbers of removed rules. Gates may still hold rows of these rules.
     removed: Vec<u32>,
     /// The mask of each tuple; the list only grows.
     tuples: Vec<SparseMask>,
@@ -59,7 +59,7 @@ impl NumberedRules {
         }
     }
 
-    /// Adds a rule, and returns its number unless it exists already or is a clause.
+    /// Adds a rule and returns its number, unless the rule exists or is a clause.
     pub(super) fn insert(&mut self, rule: &Arc<Rule>) -> Option<u32> {
         if is_clause(rule) || self.by_id.contains_key(&rule.id) {
             return None;
@@ -73,7 +73,7 @@ impl NumberedRules {
         Some(number)
     }
 
-    /// Removes a rule, and returns its number if it existed.
+    /// Removes a rule, and returns its number if the rule existed.
     pub(super) fn remove(&mut self, id: RuleId) -> Option<u32> {
         let number = self.by_id.remove(&id)?;
         self.removed.push(number);
@@ -81,7 +81,7 @@ impl NumberedRules {
     }
 
     /// Forgets removed rules.
-    /// No gate holds a row of them, and no later row refers to them.
+    /// No gate may hold a row of these rules, and no later row may refer to them.
     pub(super) fn reclaim(&mut self) {
         for number in self.removed.drain(..) {
             self.all[number as usize] = None;
@@ -89,7 +89,7 @@ impl NumberedRules {
         }
     }
 
-    /// Returns a rule, also one that was removed and is not reclaimed yet.
+    /// Returns a rule by its number; a removed rule until it is reclaimed.
     pub(super) fn get(&self, number: u32) -> Option<&Arc<Rule>> {
         self.all.get(number as usize)?.as_ref()
     }
@@ -99,7 +99,7 @@ impl NumberedRules {
         self.by_id.values().copied()
     }
 
-    /// Returns the tables that all rules lead to.
+    /// Returns the tables that the rules of each table lead to.
     pub(super) fn edges(&self) -> TableEdges {
         let mut edges = TableEdges::new();
         for rule in self.numbers().filter_map(|number| self.get(number)) {
@@ -110,7 +110,7 @@ impl NumberedRules {
         edges
     }
 
-    /// Returns the table and the row of a rule.
+    /// Returns the table of a rule, and the row of the rule for the circuit.
     pub(super) fn row(&mut self, number: u32) -> Option<(TableKey, TupleRow)> {
         let rule = Arc::clone(self.get(number)?);
         let tuple = self.tuple(rule.matching.mask());
@@ -125,7 +125,7 @@ impl NumberedRules {
         self.fingerprint(tuple, |index| word(state, index))
     }
 
-    /// Returns whether a rule matches a packet.
+    /// Returns whether a rule matches a packet in the form of a row.
     pub(super) fn matches(&self, number: u32, state: &[u64]) -> bool {
         self.get(number).is_some_and(|rule| {
             let mut asked = rule.matching.mask().iter().zip(rule.matching.value());

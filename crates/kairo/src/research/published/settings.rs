@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-/// The parameters of the published design, and a seed.
+/// The parameters of the published design, and the seed of all hashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PublishedSettings {
-    /// True if a change stops after the last table that it touches.
-    /// Otherwise it passes all tables at once.
+    /// True if gates stop a change of rules after the last changed table.
+    /// Without gates, a change passes all tables at once.
     pub has_gates: bool,
-    /// Time that packets wait and gates hold rows (`T_prop`).
-    /// `None` means until a batch is complete.
+    /// The time that packets wait and gates hold rows (`T_prop` in the paper).
+    /// `None` means that they wait until a batch is complete.
     pub propagation: Option<Duration>,
-    /// Number of packets of a batch (`P_batch`).
+    /// Number of packets of a batch (`P_batch` in the paper).
     pub batch: usize,
-    /// Number of times that a packet may pass a cycle of tables.
+    /// Number of times that a packet of the circuit may pass a cycle of tables.
     pub layers: usize,
-    /// The seed of every hash, so that a run can be repeated.
+    /// The seed of every hash; runs with the same seed are equal.
     pub seed: u64,
 }
 
@@ -30,18 +30,20 @@ impl Default for PublishedSettings {
 /// Counters and current sizes of a [`PublishedKairo`](super::PublishedKairo).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PublishedStats {
-    /// Steps of the circuits.
+    /// Number of steps of the circuits.
     pub steps: u64,
-    /// Circuits that were built: the first, and one for each new edge between tables.
+    /// Number of circuits: the first, and one for each new edge between tables.
     pub circuits: u64,
-    /// Steps that failed; each failure evicted all entries and ended the circuit.
+    /// Number of steps that failed.
+    /// Each failure evicted all entries and ended the circuit.
     pub errors: u64,
-    /// Tables of the circuit, including copies.
+    /// Number of tables of the circuit, including copies.
     pub tables: usize,
-    /// Rows that gates hold.
+    /// Number of rows that gates hold.
     pub held: usize,
-    /// Packets that wait to be loaded or deleted.
+    /// Number of packets that wait to be loaded or deleted.
     pub waiting: usize,
-    /// Packets with entries that any change of a visited table evicts.
+    /// Number of packets that the circuit does not model.
+    /// Any change of a table that such a packet visits evicts its entries.
     pub untracked: usize,
 }

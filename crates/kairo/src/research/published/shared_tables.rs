@@ -6,19 +6,20 @@ use super::{
     state::{LookupPacket, PacketState},
 };
 
-/// State shared by the circuit thread and the thread that steps it.
-/// They use it one after the other.
+/// The state that the thread of the circuit and the thread of the engine share.
+/// The two threads use the state one after the other.
 pub(crate) struct SharedTables {
     pub(super) rules: NumberedRules,
-    /// Gates at lower positions are open.
+    /// The position below which gates are open.
     pub(super) open_below: u32,
-    /// Rows that each gate holds, by position.
+    /// Number of rows that each gate holds, by position.
     pub(super) held: Vec<usize>,
-    /// Set while rules change: a packet that loses its rule is stale only then.
+    /// Set while rules change.
+    /// A packet that no longer matches its rule is stale only if this is set.
     pub(super) records_stale: bool,
-    /// Stale packets, each with the position of the table that found it stale.
+    /// Stale packets, each with the position of the table where its match changed.
     pub(super) stale: Vec<(u64, u32)>,
-    /// Makes the next step fail.
+    /// If set, the next step fails, for a test.
     #[cfg(test)]
     pub(crate) is_failing: bool,
 }
@@ -54,8 +55,7 @@ impl SharedTables {
         self.held.iter().sum()
     }
 
-    /// Returns the table that a packet enters after a rule matched it.
-    /// Also returns the state of the packet then.
+    /// Returns the next table of a packet that a rule matched, and its next state.
     pub(super) fn apply_actions(
         &self,
         rule: u32,

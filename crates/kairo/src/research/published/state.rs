@@ -1,28 +1,29 @@
-//! Packets between tables, as rows.
+//! Packets between tables, as rows of the circuit.
 //!
-//! A row starts with two words that mark the non-zero words of the flow key. These words follow,
-//! and then the stack, the top at the end. All tables that a packet enters unchanged share its row.
+//! A row starts with two words that mark the non-zero words of the flow key. The non-zero words
+//! follow, and then the stack, with the top at the end. If a packet enters several tables
+//! unchanged, these tables share the row.
 
 use std::sync::Arc;
 
 use shunt_flow::{FlowKey, layout::FLOW_WORDS};
 
-/// A packet as a row.
+/// A packet as a row: the marks, the words of the key, and the stack.
 pub(super) type PacketState = Arc<Vec<u64>>;
 
-/// A packet between two lookups: all that later lookups can see of it.
+/// A packet between two lookups: the key and the stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LookupPacket {
     pub(super) key: FlowKey,
     pub(super) stack: Vec<u128>,
 }
 
-/// Words that mark which words of the key follow.
+/// Number of words at the start of a row that mark the non-zero words of the key.
 const HEAD: usize = 2;
 const _: () = assert!(FLOW_WORDS <= HEAD * 64, "each word of a key has a bit");
 
 impl LookupPacket {
-    /// Creates a packet that arrives, with an empty stack.
+    /// Creates a packet that arrives on a port, with an empty stack.
     pub(super) const fn new(key: FlowKey) -> Self {
         Self { key, stack: Vec::new() }
     }
@@ -55,7 +56,7 @@ impl LookupPacket {
     }
 }
 
-/// Returns one word of the key.
+/// Returns one word of the flow key of a row.
 pub(super) fn word(state: &[u64], index: usize) -> u64 {
     let Some((head, words)) = state.split_first_chunk::<HEAD>() else { return 0 };
     let (own, bit) = (head[index / 64], index % 64);

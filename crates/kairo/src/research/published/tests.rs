@@ -1,4 +1,5 @@
-//! Tests of gates, timers and faults of the published engine; `tests` checks its evictions.
+//! Tests of gates, timers and faults of the published engine. The folder `tests` checks its
+//! evictions.
 
 use std::{
     sync::{
@@ -18,8 +19,7 @@ use super::{PublishedKairo, PublishedSettings};
 
 const BRIDGE: BridgeId = BridgeId::new(1);
 
-/// Four tables, one after the other.
-/// The entries are of packets to 0.0.0.0, 0.0.0.1, ...
+/// Four tables in a row, with entries of packets to 0.0.0.0, 0.0.0.1, ...
 struct GateScene {
     pipeline: Pipeline,
     engine: PublishedKairo,
@@ -59,13 +59,13 @@ impl GateScene {
         Arc::new(self.pipeline.translate(&key, self.pipeline.version()))
     }
 
-    /// Lets time pass without other work.
+    /// Lets time pass, and runs the maintenance of the engine.
     fn wait(&mut self, seconds: u64) {
         self.seconds.fetch_add(seconds, Ordering::Relaxed);
         while self.engine.run_maintenance() {}
     }
 
-    /// Adds a rule for a packet to each of these tables.
+    /// Adds a rule for one packet to each of these tables.
     /// Returns the evicted entries.
     fn update(&mut self, rules: &[(u8, u32)]) -> Vec<u32> {
         let text = |(table, slot): &(u8, u32)| {
@@ -98,7 +98,7 @@ const fn entry(slot: u32) -> EntryId {
     EntryId { owner: OwnerId(0), slot, generation: 0 }
 }
 
-/// Each test is a row of Table 4.2.
+/// Each test is a row of Table 4.2 of the paper.
 mod gates {
     use super::*;
 
@@ -126,7 +126,7 @@ mod gates {
         assert_eq!(scene.update(&[(1, 0)]), [0]);
         scene.install(3);
         assert_ne!(scene.held()[1], 0);
-        // The packet of the evicted entry also waits, to be deleted.
+        // The packet of the evicted entry also waits: it will be deleted.
         scene.install(4);
         assert_eq!(scene.held(), [0; 4]);
         assert_eq!(scene.update(&[(2, 4)]), [4]);
@@ -200,7 +200,7 @@ fn a_new_tuple_needs_no_new_circuit() {
 #[test]
 fn a_new_path_rebuilds_the_circuit_after_the_evictions() {
     let mut scene = GateScene::new(PublishedSettings::default(), 4);
-    // The rule leads from the last table to a new one.
+    // The new rule leads from the last table to a new table.
     assert_eq!(scene.update(&[(3, 0)]), [0]);
     assert_eq!(scene.engine.stats().circuits, 1);
     scene.wait(60);

@@ -1,4 +1,4 @@
-//! The circuit, and the thread that steps it.
+//! The circuit of the relational engine, and the thread that steps it.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +11,7 @@ use crate::research::lock::locked;
 
 use super::relation::{LinkRelation, LinkRow, LinkStepRows};
 
-/// A circuit and its inputs.
+/// The circuit of the relational engine, and its inputs.
 pub(super) struct LinkCircuit {
     handle: DBSPHandle,
     inputs: LinkInputs,
@@ -24,7 +24,7 @@ struct LinkInputs {
 }
 
 impl LinkCircuit {
-    /// Builds a circuit over `relation`, in its own thread.
+    /// Builds a circuit that uses `relation`, in its own thread.
     pub(super) fn build(relation: &Arc<Mutex<LinkRelation>>) -> Result<Self, Error> {
         let config = CircuitConfig::with_workers(1).with_step_size(StepSize::FullSteps);
         let relation = Arc::clone(relation);
@@ -41,7 +41,7 @@ impl LinkCircuit {
         self.handle.transaction()
     }
 
-    /// Makes other threads merge many batches into few.
+    /// Makes the threads of dbsp merge the many batches of the traces into few.
     pub(super) fn merge(&mut self) -> Result<(), Error> {
         self.handle.start_compaction()
     }
@@ -55,7 +55,7 @@ fn connect(circuit: &mut RootCircuit, relation: &Arc<Mutex<LinkRelation>>) -> Li
     let fingerprints = visits.join_index(&projections, move |group, row, mask| {
         Some((locked(&joined).fingerprint_of_visit((*group, *mask), row), *row))
     });
-    // The join needs this trace as well.
+    // The join with the projections needs this trace as well.
     visits.accumulate_integrate_trace().apply(move |trace| {
         locked(&visited).traces.visits = Some(trace.ro_snapshot());
     });

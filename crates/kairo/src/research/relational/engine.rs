@@ -1,4 +1,5 @@
-//! The engine: the rows that it adds to the circuit, its queries, and its handling of faults.
+//! The relational engine: the rows that it adds to the circuit, its queries, and its handling of
+//! faults.
 
 use std::{
     collections::BTreeSet,
@@ -24,57 +25,58 @@ use crate::{
     research::{CircuitStats, lock::locked},
 };
 
-/// An engine that watches entries by a circuit of the operators of dbsp.
+/// An eviction engine that finds entries by a circuit of the operators of dbsp.
 ///
-/// The cost of a change depends on the affected entries. Entries that were translated at the version of a
-/// change, or later, already include the change and stay.
+/// The cost of a change depends on the affected entries. Entries that were translated at the
+/// version of the change or later are not evicted: they include the change already.
 pub struct Relational {
     version: Version,
     seed: u64,
     circuit: Option<LinkCircuit>,
     relation: Arc<Mutex<LinkRelation>>,
-    /// Rows of the next step.
+    /// The rows for the next step of the circuit.
     rows: LinkStepRows,
     /// Slots of the entries with rows that wait for the next step.
     pending_slots: Vec<u32>,
-    /// Entries with rows added or removed since the last merge of the traces.
+    /// Number of entries with rows added or removed since the last merge of the traces.
     churned: usize,
-    /// Entries that lost their circuit to a fault: the next change evicts them.
+    /// Entries that a failed circuit watched: the next change evicts them.
     lost: BTreeSet<EntryId>,
     bound: ChangeBound,
     examined_max: usize,
     scan_threshold: usize,
-    /// Causes of the evictions of the last change.
+    /// The causes of the evictions of the last change.
     causes: Vec<CauseRun>,
     stats: CircuitStats,
 }
 
-/// Entries that one step adds, unless a change with many rules comes first.
+/// Number of entries that one step adds.
+/// A change with many rules before that runs the step earlier.
 const INSTALLS_PER_STEP: usize = 128;
 
-/// Entries that one step of tidying removes.
+/// Number of retired entries that one call of `run_maintenance` removes.
 const MAINTENANCE_BUDGET: usize = 256;
 
-/// Default number of rows of a group that are examined one by one.
-/// With more, a fingerprint is looked up.
+/// Default for the number of rows of a group that are examined one by one.
+/// If a group has more rows, a fingerprint is looked up.
 const SCAN_THRESHOLD: usize = 16;
 
-/// Multiple of the threshold up to which waiting entries are examined one by one.
-/// These entries wait for a step.
+/// Factor of the scan threshold for entries that wait for a step.
+/// Up to this number, waiting entries are examined one by one.
 const PENDING_PER_THRESHOLD: usize = 32;
 
-/// Fraction of changed entries at which the traces are merged.
-/// A minimum number of entries must have been added or removed.
+/// The traces are merged when one entry in this number was added or removed.
+/// At least [`CHURNED_MIN`] entries must have been added or removed.
 ///
-/// A query searches every batch that was not merged.
+/// A query searches every batch of a trace, so merged traces are searched faster.
 const CHURN: usize = 4;
 const CHURNED_MIN: usize = 1024;
 
-/// Retired entries that may wait before every step removes some.
+/// Number of retired entries above which every step removes some of them.
 const RETIRED_MAX: usize = 4096;
 
 impl Relational {
-    /// Creates an engine without entries, at `version`. The seed is part of every hash.
+    /// Creates an engine without entries at `version`, with the seed of all its hashes.
     #[must_use]
     pub fn new(version: Version, seed: u64) -> Self {
         Self {
@@ -94,25 +96,25 @@ impl Relational {
         }
     }
 
-    /// Sets the maximum number of rules per change that are examined one by one.
-    /// Beyond it, all entries of their tables are evicted.
+    /// Sets the greatest number of rules per change that are searched one by one.
+    /// If a change has more rules, all entries that visit the tables of the rules are evicted.
     #[must_use]
     pub fn with_deltas_max(mut self, deltas_max: usize) -> Self {
         self.bound = ChangeBound::new(deltas_max);
         self
     }
 
-    /// Sets about how many visits the rules of one change may examine.
+    /// Sets the approximate number of visits that the rules of a change may examine.
     ///
-    /// Beyond that, the engine evicts all entries that visit a table of these rules.
+    /// Beyond this number, the engine evicts all entries that visit a table of these rules.
     #[must_use]
     pub const fn with_examined_max(mut self, examined_max: usize) -> Self {
         self.examined_max = examined_max;
         self
     }
 
-    /// Sets the number of visits of a group that are examined one by one.
-    /// With more, a fingerprint is looked up.
+    /// Sets the greatest number of visits of a group that are examined one by one.
+    /// If a group has more visits, a fingerprint is looked up.
     ///
     /// With zero, the engine always looks up the fingerprint.
     #[must_use]
@@ -121,14 +123,14 @@ impl Relational {
         self
     }
 
-    /// Returns the counters.
+    /// Returns the counters of the engine and its circuits.
     #[must_use]
     pub const fn stats(&self) -> CircuitStats {
         CircuitStats { overflows: self.bound.overflows(), ..self.stats }
     }
 
-    /// Runs a step with the rows that wait.
-    /// Retracts up to `retired_max` retired entries.
+    /// Runs a step with the collected rows.
+    /// The step also retracts the rows of up to `retired_max` retired entries.
     ///
     /// Returns whether the step succeeded.
     fn step(&mut self, retired_max: usize) -> bool {
@@ -161,8 +163,8 @@ impl Relational {
 
     /// Ends the circuit, which runs in a thread.
     ///
-    /// The circuit has a tokio runtime, which must not end inside another runtime. A circuit that
-    /// has failed may also fail again here.
+    /// The circuit has a tokio runtime, which must not end inside another runtime. A failed circuit
+    /// may fail again when it ends.
     fn end_circuit(&mut self) {
         if let Some(circuit) = self.circuit.take() {
             let end = thread::Builder::new().name("kairo-end".to_owned());
@@ -170,8 +172,8 @@ impl Relational {
         }
     }
 
-    /// Starts a merge of the traces in the background, if it is due.
-    /// It is due if enough entries were added or removed.
+    /// Starts a merge of the traces in the background, if one is due.
+    /// A merge is due if enough entries were added or removed since the last one.
     fn merge(&mut self) {
         let due = (locked(&self.relation).entries.len() / CHURN).max(CHURNED_MIN);
         let Some(circuit) = &mut self.circuit else { return };
@@ -179,15 +181,16 @@ impl Relational {
             return;
         }
         self.churned = 0;
-        // A snapshot would keep the old batches in memory beside the merged ones.
+        // The snapshots are dropped, because they would keep the old batches in memory beside the
+        // merged ones.
         locked(&self.relation).traces = Default::default();
         if let Err(reason) = describe_failure(catch_panic(|| circuit.merge())) {
             self.fail(&reason);
         }
     }
 
-    /// Adds the retractions of up to `retired_max` retired entries.
-    /// Returns their slots.
+    /// Adds retractions of the rows of up to `retired_max` retired entries.
+    /// Returns the slots of these entries.
     fn retract(&mut self, retired_max: usize) -> Vec<u32> {
         let mut relation = locked(&self.relation);
         let next = || relation.entries.next_retired();
@@ -196,7 +199,7 @@ impl Relational {
         slots
     }
 
-    /// Handles a fault: all watched entries are lost, and nothing is watched.
+    /// Handles a fault: all watched entries become lost, and none is watched.
     fn fail(&mut self, reason: &str) {
         self.stats.errors += 1;
         tracing::warn!(reason, "eviction engine: dbsp circuit failed, all entries are evicted");
@@ -212,9 +215,10 @@ impl Relational {
         locked(&self.relation)
     }
 
-    /// Finds the entries that deltas may invalidate.
+    /// Finds the entries that the deltas of a change may make stale.
     ///
-    /// Returns an empty list if that fails, and `None` if it examines more than `examined_max` visits.
+    /// The result is an empty list if the search fails, and `None` if it examines more than
+    /// `examined_max` visits.
     fn find(&mut self, query: &ChangeQuery<'_>, examined_max: usize) -> Option<Vec<FoundLink>> {
         if query.deltas.is_empty() {
             return Some(Vec::new());
@@ -248,7 +252,7 @@ impl Relational {
                 return Some(Vec::new());
             }
         }
-        // In the order of the deltas, because causes are recorded in this order.
+        // Causes are recorded in the order of the deltas.
         if query.deltas.len() > 1 {
             found.sort_by_key(|found| found.position);
         }
@@ -256,7 +260,7 @@ impl Relational {
     }
 }
 
-/// Returns the result of `run`, or `None` if it panics: dbsp may.
+/// Returns the result of `run`, or `None` if `run` panics, as dbsp may do.
 fn catch_panic<T>(run: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(run)).ok()
 }
@@ -441,7 +445,7 @@ mod tests {
         assert!(engine.churned >= CHURNED_MIN, "{}", engine.churned);
         while engine.run_maintenance() {}
         assert_eq!((engine.churned, engine.stats().errors), (0, 0), "a merge was requested");
-        // The change does not wait for the end of the merge.
+        // The change is applied before the merge has ended.
         let change = twin.pipeline.remove_bridge(generate::BRIDGES[0]);
         let mut evicted = engine.apply(&change.deltas, change.version);
         evicted.sort_unstable();

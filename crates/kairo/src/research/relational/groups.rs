@@ -1,6 +1,7 @@
-//! Groups of visits, and the masks under which each is projected.
+//! Groups of visits, and the masks under which each group is projected.
 //!
-//! Both only grow, because rows in the circuit refer to them by number. Both are bounded.
+//! The lists of groups and masks only grow, because rows in the circuit refer to them by number.
+//! Both lists are bounded.
 
 use dbsp::ZWeight;
 use foldhash::fast::FixedState;
@@ -25,50 +26,50 @@ pub(super) struct ProjectedGroups {
     numbers: HashMap<SparseMask, u32, FixedState>,
 }
 
-/// A plan to search a group.
+/// A plan to search a group for the visits that a rule overlaps.
 #[derive(Debug)]
 pub(super) struct GroupSearch {
-    /// The best projection that serves, if any.
+    /// The best projection for the mask of the rule, if there is one.
     pub(super) projection: Option<ProjectionId>,
     /// True if the projection has all bits of the rule.
-    /// Then every visit found overlaps the rule.
+    /// Then every found visit overlaps the rule.
     pub(super) is_exact: bool,
-    /// The mask of a better projection that there is room for.
+    /// The mask of a better projection, if the group has room for one more.
     pub(super) missing_mask: Option<SparseMask>,
 }
 
-/// Visits of one table that consulted the same bits.
+/// A group: the visits of one table that consulted the same bits.
 struct ProjectedGroup {
     mask: SparseMask,
     projections: Vec<u32>,
-    /// Rows of the visits of the group, in the circuit or waiting for a step.
+    /// Number of rows of the group, in the circuit or waiting for a step.
     rows: ZWeight,
 }
 
-/// Number of rows of the groups in the circuit.
+/// The sizes of the relations of groups in the circuit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct GroupRows {
-    /// Groups that have visits.
+    /// Number of groups that have visits.
     pub(super) groups: usize,
-    /// Visits of these groups.
+    /// Number of visits of these groups.
     pub(super) visits: usize,
-    /// Projections, over all groups.
+    /// Number of projections, summed over all groups.
     pub(super) projections: usize,
-    /// Fingerprints: one per visit and projection.
+    /// Number of fingerprints: one per visit and projection of its group.
     pub(super) fingerprints: usize,
 }
 
-/// Groups of a table that have exactly the mask of their visits.
+/// Number of groups of a table that have exactly the mask of their visits.
 const GROUPS_EXACT: usize = 16;
 
-/// Largest number of groups of a table.
+/// Greatest number of groups of a table.
 ///
-/// Beyond [`GROUPS_EXACT`], masks are cut to whole bytes. A visit with yet another mask goes into a
-/// group with an empty mask.
+/// Beyond [`GROUPS_EXACT`], masks of groups are cut to whole bytes. At [`GROUPS_MAX`], a visit with
+/// another mask is added to a group with an empty mask.
 const GROUPS_MAX: usize = 64;
 
-/// Largest number of projections of a group.
-/// Rules of other masks use the best of these.
+/// Greatest number of projections of a group.
+/// Rules with other masks use the best of these projections.
 const PROJECTIONS_MAX: usize = 16;
 
 impl ProjectedGroups {
@@ -107,7 +108,7 @@ impl ProjectedGroups {
         self.tables.get(&table).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Returns the plan to find the visits that a rule of a mask overlaps in a group.
+    /// Returns the plan to find the visits of a group that a rule with a mask overlaps.
     pub(super) fn group_search(&self, group: u32, mask: &SparseMask) -> GroupSearch {
         let own = &self.groups[group as usize];
         let wanted = common(&own.mask, mask);
@@ -121,8 +122,9 @@ impl ProjectedGroups {
         GroupSearch { projection: best.map(|best| (group, best)), is_exact, missing_mask }
     }
 
-    /// Projects a group under a mask from the next step on.
-    /// Does nothing if it has the projection already, or the maximum number of projections.
+    /// Adds a projection of a group under a mask, from the next step on.
+    /// Does nothing if the group has this projection already, or has [`PROJECTIONS_MAX`]
+    /// projections.
     pub(super) fn project(&mut self, group: u32, mask: &SparseMask) -> Option<ProjectionId> {
         let number = self.number(mask.clone());
         let own = &mut self.groups[group as usize].projections;
@@ -133,12 +135,12 @@ impl ProjectedGroups {
         Some((group, number))
     }
 
-    /// Counts a row of a visit that is added to a group or removed from it.
+    /// Counts a row that is added to a group or removed from it.
     pub(super) fn add_weight(&mut self, group: u32, weight: ZWeight) {
         self.groups[group as usize].rows += weight;
     }
 
-    /// Returns the number of rows, in time linear in the number of groups.
+    /// Returns the numbers of rows, in time linear in the number of groups.
     pub(super) fn rows(&self) -> GroupRows {
         self.groups.iter().fold(GroupRows::default(), |all, group| {
             let (rows, projections) = (row_count(group.rows), group.projections.len());

@@ -1,24 +1,24 @@
-//! The relational engine: the relation over visits in operators that dbsp has.
+//! The relational engine: a relation over visits, computed by the standard operators of dbsp.
 //!
 //! dbsp joins by equality, but a rule affects visits with regions that overlap its own. Visits of
 //! one table with lookups that consulted the same bits *W* form a [group](groups). Two regions with
 //! masks *W* and *m* overlap exactly if they agree under *W* & *m*. So a group is projected under
-//! each common mask that a rule of its table needs. That is a join of visits with projections, both
-//! as data. An added rule is looked up by the fingerprint of its bits under the mask. A removed rule or
-//! changed object is looked up by its key.
+//! each common mask that a rule of its table needs. The circuit computes the fingerprints as a join
+//! of visits with projections. For an added rule, the fingerprint of its bits under the mask is
+//! looked up. For a removed rule or a changed object, its key is looked up.
 //!
-//! Queries are not stored. They are joined from one side only, with the trace that the last step
-//! left: the join of dbsp would store them as well. So they cost [no step](queries). The
-//! queries of a rule in each group are [made one by one](search). A visit is found by the bits
-//! that its *lookup* consulted. The other bits that the entry fixes are compared afterwards, bit by
-//! bit ([`region`](crate::region)), unless the fingerprint has all bits of the rule.
+//! Queries are not rows of the circuit, because the join of dbsp would store them too. The engine
+//! joins them with the trace after the last step, so they cost [no step](queries). The module
+//! [`search`] makes the queries of a rule for each group. A visit is found by the bits that its
+//! *lookup* consulted. The other bits that the entry fixes are then compared bit by bit
+//! ([`region`](crate::region)), unless the fingerprint has all bits of the rule.
 //!
-//! Entries that wait for a step are examined one by one, if they are few compared with the rules of
-//! a change. Otherwise the step runs first. It also runs first after a merge of the traces was
-//! started, because the engine then has no list of their batches.
+//! If few entries wait for a step, compared with the rules of a change, these entries are examined
+//! one by one. Otherwise the step runs before the search. After the start of a merge of the traces,
+//! the step also runs before the search, because the engine then has no list of their batches.
 //!
-//! The circuit has a runtime of dbsp with its own threads, because traces are merged in the
-//! background. Starting it replaces the panic hook of the process.
+//! The circuit has a runtime of dbsp with its own threads, which merge traces in the background.
+//! The start of this runtime replaces the panic hook of the process.
 
 mod circuit;
 mod engine;

@@ -1,13 +1,13 @@
-//! Queries, and the half join that answers them.
+//! Queries for stale entries, and the join of queries with a trace.
 //!
-//! A query is not stored. It is joined from one side only, with the trace that the last step
-//! left. A snapshot of a trace is a list of its batches, so a query costs no step of the
+//! A query is not stored in the circuit. It is joined with a snapshot of the trace after the last
+//! step. A snapshot is only a list of the batches of the trace, so a query costs no step of the
 //! circuit.
 //!
-//! Each batch is searched alone. A row may be added in one batch and retracted in another. The
-//! entry decides: a row has the slot generation of its entry, and rows are retracted only after
-//! their entry is retired. So weights need not be added up, and a retracted row costs no more than
-//! another one.
+//! Each batch is searched alone. A row may be added in one batch and retracted in another. A row
+//! has the slot generation of its entry, and rows are retracted only after their entry is retired.
+//! So a found row is valid if its entry is watched, and the weights of several batches need not be
+//! added.
 
 use dbsp::{
     DBData, OrdIndexedZSet,
@@ -21,7 +21,7 @@ use super::relation::LinkRow;
 /// A snapshot of a trace, keyed by groups, or by fingerprints and other keys.
 pub(super) type TraceSnapshot<K> = SpineSnapshot<OrdIndexedZSet<K, LinkRow>>;
 
-/// The traces, as the last step left them.
+/// Snapshots of the traces after the last step.
 #[derive(Default)]
 pub(super) struct LinkTraces {
     /// Visits by group.
@@ -31,13 +31,13 @@ pub(super) struct LinkTraces {
 }
 
 impl LinkTraces {
-    /// Returns whether there are no traces.
-    /// No step ran yet, or they were dropped for a merge.
+    /// Returns whether there are no snapshots of traces.
+    /// Either no step ran yet, or the snapshots were dropped for a merge.
     pub(super) const fn are_absent(&self) -> bool {
         self.visits.is_none() || self.links.is_none()
     }
 
-    /// Returns the bytes of all batches, as dbsp counts them.
+    /// Returns the number of bytes of all batches, as dbsp counts them.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         let visits = self.visits.as_ref().map_or(0, |own| own.inner().approximate_byte_size());
@@ -48,30 +48,30 @@ impl LinkTraces {
 /// A rank in ascending order: the priority, and the inverted age.
 pub(super) type OrderedRank = (u16, u64);
 
-/// Ranks below every rule and above every rule.
+/// The rank below every rule, and the rank above every rule.
 pub(super) const LOWEST: OrderedRank = (0, 0);
 pub(super) const HIGHEST: OrderedRank = (u16::MAX, u64::MAX);
 
-/// A query of a delta.
+/// A query for the rows that a delta affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct DeltaQuery {
-    /// Only rows below this rank are found.
+    /// Only rows with a rank below this one are found.
     pub(super) rank: OrderedRank,
-    /// Position of the delta in the change.
+    /// The position of the delta in the change.
     pub(super) position: u32,
     pub(super) test: RemainingTest,
 }
 
-/// The condition that a found row has yet to pass.
+/// The remaining condition under which a found row makes its entry stale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RemainingTest {
-    /// No condition: the entry is invalid.
+    /// No condition: the entry is stale.
     Nothing,
     /// The entry is older than the change of the object.
     Read,
     /// The rule that decided the visit has an older revision.
     Decided,
-    /// The rule takes over the visit.
+    /// The rule overlaps the visit.
     Overlapped,
 }
 
@@ -80,7 +80,7 @@ pub(super) enum RemainingTest {
 pub(super) struct FoundLink {
     pub(super) position: u32,
     pub(super) test: RemainingTest,
-    /// Slot and slot generation of the entry, and number of the visit.
+    /// The slot of the entry, its slot generation, and the number of the visit.
     pub(super) slot: u32,
     pub(super) slot_generation: u32,
     pub(super) visit: u32,
@@ -92,21 +92,21 @@ impl FoundLink {
         Self { position, test, slot: row.2, slot_generation: row.3, visit: row.4 }
     }
 
-    /// Creates a result that needs no further test.
+    /// Creates a found row that needs no further test.
     pub(super) const fn certain(position: u32, slot: u32, slot_generation: u32) -> Self {
         Self { position, test: RemainingTest::Nothing, slot, slot_generation, visit: 0 }
     }
 }
 
-/// Returns the rank that a rule must exceed to find a row.
+/// Returns the rank of a row, which a rule must exceed to find it.
 pub(super) const fn rank(row: &LinkRow) -> OrderedRank {
     (row.0, row.1)
 }
 
-/// Finds the rows of the key of each query.
-/// Only rows that the query outranks are found.
+/// Finds the rows that have the key of a query and a rank below it.
 ///
-/// Queries are in order. Returns whether it found all rows: false if there are more than `max`.
+/// `delta_queries` must be in ascending order. Returns false if there are more than `max` rows, and
+/// then only some of them are found.
 pub(super) fn answer<K: DBData + Erase<DynData>>(
     trace: &TraceSnapshot<K>,
     delta_queries: &[(K, DeltaQuery)],
@@ -121,7 +121,7 @@ pub(super) fn answer<K: DBData + Erase<DynData>>(
             }
             while rows.val_valid() {
                 let row: &LinkRow = rows.val().downcast_checked();
-                // Queries and rows are in the order of their ranks.
+                // Both the queries and the rows of a key are in the order of their ranks.
                 let asking = query.iter().rev().map(|(_, delta_query)| delta_query);
                 let asking = asking.take_while(|delta_query| delta_query.rank > rank(row));
                 let before = found.len();
@@ -141,8 +141,8 @@ pub(super) fn answer<K: DBData + Erase<DynData>>(
 
 /// Returns the rows of a group with the lowest ranks, in order.
 ///
-/// These are all rows below `most`, if at most `scan_threshold`. Otherwise they are more than
-/// `scan_threshold` rows below `least`, or that many rows of each batch.
+/// If at most `scan_threshold` rows are below `most`, all of them are returned. Otherwise more than
+/// `scan_threshold` rows below `least` are returned, or that number of rows of each batch.
 pub(super) fn lowest(
     trace: &TraceSnapshot<u32>,
     group: u32,

@@ -1,4 +1,4 @@
-//! The entries and groups that rows of the circuit refer to, and the making of rows.
+//! The entries and groups to which rows of the circuit refer, and the creation of rows.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 
@@ -19,51 +19,52 @@ use crate::{
     entries::{EntryRecord, WatchedEntries},
 };
 
-/// The value of a link.
-/// It has priority, inverted age, slot, slot generation and visit number.
+/// A row for a visit or a read of an entry.
 ///
-/// The first two are the rank of the decider, so that the lowest rank is first.
+/// The numbers are priority, inverted age, slot, slot generation and number of the visit.
+///
+/// The first two are the rank of the rule that decided the visit, so that the lowest rank is first.
 pub(super) type LinkRow = Tup5<u16, u64, u32, u32, u32>;
 
-/// A row of an indexed Z-set.
+/// A row of an indexed Z-set of dbsp, with its weight.
 type WeightedRow<K, V> = Tup2<K, Tup2<V, ZWeight>>;
 
-/// Rows that wait for the next step, each with its weight.
+/// Rows for the next step of the circuit, each with its weight.
 #[derive(Default)]
 pub(super) struct LinkStepRows {
-    /// Visits, by group.
+    /// Visits, by the number of their group.
     pub(super) visits: Vec<WeightedRow<u32, LinkRow>>,
-    /// Masks under which groups are projected, by group.
+    /// The masks under which groups are projected, by the number of the group.
     pub(super) projections: Vec<WeightedRow<u32, u32>>,
-    /// Visits by the key of their rules.
-    /// Also entries by the keys of the objects that they read.
+    /// Visits by the keys of the rules that decided them.
+    /// The list also has entries by the keys of the objects that they read.
     pub(super) names: Vec<WeightedRow<u64, LinkRow>>,
 }
 
-/// Entries, groups, and the traces of the circuit.
+/// The relation: entries, groups, and snapshots of the traces of the circuit.
 pub(crate) struct LinkRelation {
     pub(super) entries: WatchedEntries<EntryGroups>,
     pub(super) groups: ProjectedGroups,
     pub(super) traces: LinkTraces,
-    /// Groups and masks to project in the next call of `run_maintenance`.
+    /// The projections, by group and mask, that `run_maintenance` adds later.
     unprojected: Vec<(u32, SparseMask)>,
     slot_generations: u32,
-    /// Rows of keys, in the circuit or waiting for a step.
+    /// Number of rows by key, in the circuit or waiting for a step.
     names: ZWeight,
     hashes: FixedState,
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fault: crate::testing::FaultTimer,
 }
 
-/// The rows of an entry.
+/// The groups of an entry, from which its rows are made.
 pub(super) struct EntryGroups {
-    /// The groups of its visits.
+    /// The group of each visit of the entry.
     groups: Box<[u32]>,
-    /// Distinguishes the entries that had the same slot.
+    /// A number that distinguishes the entries that used one slot.
     pub(super) slot_generation: u32,
 }
 
-/// The kind of a key, which is hashed with it so that kinds do not collide.
+/// The kind of a key, hashed with the key so that kinds do not collide.
 #[derive(Hash)]
 enum LinkKeyKind {
     Fingerprint,
@@ -71,16 +72,16 @@ enum LinkKeyKind {
     Object,
 }
 
-/// Bytes of a row in a batch.
-/// Also those of the key of a fingerprint with the offset of its rows.
+/// Number of bytes of a row in a batch.
+/// The second number is that of a fingerprint key with the offset of its rows.
 const ROW_BYTES: usize = size_of::<LinkRow>() + size_of::<ZWeight>();
 const FINGERPRINT_BYTES: usize = size_of::<u64>() + size_of::<usize>();
 
-/// Projections that may wait.
+/// Greatest number of projections that are deferred.
 const DEFERRED_MAX: usize = 1024;
 
 impl LinkRelation {
-    /// Creates a relation without entries. The seed is part of every hash.
+    /// Creates a relation without entries, with the seed of all its hashes.
     pub(super) fn new(seed: u64) -> Self {
         let hashes = FixedState::with_seed(seed);
         Self {
@@ -113,7 +114,7 @@ impl LinkRelation {
         slot
     }
 
-    /// Adds all rows of the entry in a slot, with this weight.
+    /// Adds all rows of the entry in a slot to `rows`, with this weight.
     pub(super) fn push_entry(&mut self, slot: u32, weight: ZWeight, rows: &mut LinkStepRows) {
         let Some(record) = self.entries.get(slot) else { return };
         let (EntryGroups { groups, slot_generation }, visits) =
@@ -136,7 +137,7 @@ impl LinkRelation {
             rows.names[names_before..].iter().map(|Tup2(_, Tup2(_, own))| own).sum::<ZWeight>();
     }
 
-    /// Returns the sizes of the relations, here and in the circuit.
+    /// Returns the sizes of the relations in memory and in the circuit, by name.
     pub(super) fn sizes(&self) -> Vec<(&'static str, usize)> {
         let GroupRows { groups, visits, projections, fingerprints } = self.groups.rows();
         vec![
@@ -150,10 +151,10 @@ impl LinkRelation {
         ]
     }
 
-    /// Returns about how many bytes are on the heap.
+    /// Returns the approximate number of bytes on the heap.
     ///
-    /// It assumes that rows lie in one batch and that each fingerprint has one row. It does not
-    /// count retracted rows before their batches are merged, nor the memory of the merge.
+    /// The estimate assumes that all rows are in one batch and that each fingerprint has one row.
+    /// It omits retracted rows in batches that are not merged, and the memory of the merge.
     pub(super) fn bytes(&self) -> usize {
         let GroupRows { visits, fingerprints, .. } = self.groups.rows();
         let rows = (visits + row_count(self.names) + fingerprints) * ROW_BYTES;
@@ -161,7 +162,7 @@ impl LinkRelation {
         self.entries.bytes() + links + rows + fingerprints * FINGERPRINT_BYTES
     }
 
-    /// Returns a watched entry, if its slot generation is that of a row.
+    /// Returns a watched entry, if it has the slot generation of a row.
     pub(super) fn watched(
         &self,
         slot: u32,
@@ -170,8 +171,7 @@ impl LinkRelation {
         self.entries.watched(slot).filter(|record| record.links.slot_generation == slot_generation)
     }
 
-    /// Defers the projection of a group under a mask.
-    /// The next call of `run_maintenance` makes it.
+    /// Defers the projection of a group under a mask to `run_maintenance`.
     pub(super) fn defer_projection(&mut self, group: u32, mask: SparseMask) {
         let is_noted = self.unprojected.iter().any(|(own, other)| *own == group && *other == mask);
         if !is_noted && self.unprojected.len() < DEFERRED_MAX {
@@ -179,19 +179,19 @@ impl LinkRelation {
         }
     }
 
-    /// Returns whether a projection is deferred.
+    /// Returns whether a projection is deferred to `run_maintenance`.
     pub(super) const fn has_deferred_projections(&self) -> bool {
         !self.unprojected.is_empty()
     }
 
-    /// Adds one of the deferred projections.
+    /// Adds the rows of one deferred projection to `rows`.
     pub(super) fn push_deferred_projection(&mut self, rows: &mut LinkStepRows) {
         if let Some((group, mask)) = self.unprojected.pop() {
             self.push_projection(group, &mask, rows);
         }
     }
 
-    /// Adds a projection of a group, and returns it unless there is no room.
+    /// Adds a projection of a group, and returns it; `None` if the group has no room.
     pub(super) fn push_projection(
         &mut self,
         group: u32,
@@ -243,7 +243,7 @@ impl LinkRelation {
     }
 }
 
-/// Returns a rank with the lowest first.
+/// Returns a rank in a form that sorts the lowest rank first.
 pub(super) const fn ordered_rank(rank: Rank) -> OrderedRank {
     (rank.priority.number(), !rank.age)
 }

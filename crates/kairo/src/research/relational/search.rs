@@ -1,10 +1,11 @@
-//! The queries of the deltas of a change, and the check of the rows found.
+//! The queries of the deltas of a change, and the test of the found rows.
 //!
-//! An added rule makes a query for each group of its table. It first examines the visits of the
-//! lowest ranks, which are in order: a rule that was removed and added again outranks only visits
-//! made in between. If it outranks more than a few visits, its fingerprint under the best
-//! projection of the group is looked up. A new mask is projected in the next call of `run_maintenance`, unless several
-//! rules have it.
+//! For an added rule, each group of its table gets a query. The query first examines the visits of
+//! the lowest ranks, which are in order. A rule that was removed and added again outranks only the
+//! visits made in between. If a rule outranks more than a few visits, its fingerprint under the
+//! best projection of the group is looked up. For a new mask, the next call of `run_maintenance`
+//! adds the projection. If several rules have the new mask, the projection is added before the
+//! search.
 
 use std::collections::BTreeSet;
 
@@ -21,30 +22,32 @@ use crate::region::{is_decided, is_outranked_by, is_overlapped};
 pub(super) struct ChangeQuery<'d> {
     pub(super) deltas: &'d [Delta],
     pub(super) version: Version,
-    /// Rules that the change removes.
-    /// If it also adds one of them, that rule decides nothing.
+    /// The rules that the change removes.
+    /// If the change also adds such a rule, the rule decides no lookup of a later version.
     pub(super) removed_rules_of_change: &'d BTreeSet<RuleId>,
-    /// Rows of a group that are examined before a fingerprint is looked up.
+    /// Number of rows of a group that are examined before a fingerprint is looked up.
     pub(super) scan_threshold: usize,
 }
 
-/// Queries, by the trace that answers them.
+/// The queries of a change, by the trace in which they are searched.
 #[derive(Default)]
 pub(super) struct DeltaQueries {
-    /// Queries on all visits of a group.
+    /// Queries for all visits of a group.
     by_group: Vec<(u32, DeltaQuery)>,
-    /// Queries on a fingerprint or another key.
+    /// Queries for a fingerprint, or for the key of a rule or an object.
     by_key: Vec<(u64, DeltaQuery)>,
 }
 
-/// Rules that scan a group together before a missing projection is added first.
+/// Number of rules that scan a group in one change without a new projection.
+/// For more rules, a missing projection is added before the search.
 const SCANS_MAX: usize = 4;
 
-/// Visits that are compared together, so that their memory stays in the L1 cache.
+/// Number of visits that are compared together.
+/// Their memory then stays in the L1 cache.
 const EXAMINED_TOGETHER: usize = 64;
 
 impl ChangeQuery<'_> {
-    /// Returns the deltas, each with its position.
+    /// Returns the deltas of the change, each with its position.
     fn all(&self) -> impl Iterator<Item = (u32, &Delta)> {
         (0..).zip(self.deltas)
     }
@@ -60,7 +63,7 @@ impl ChangeQuery<'_> {
         }
     }
 
-    /// Returns the rule of a delta, if it decides packets from now on.
+    /// Returns the rule of a delta, if the rule is in force after the change.
     fn added_rule<'d>(&self, delta: &'d Delta) -> Option<&'d Rule> {
         let Delta::Rule(RuleDelta { rule, change }) = delta else { return None };
         let is_gone = matches!(change, RuleChange::Removed(_))
@@ -68,7 +71,7 @@ impl ChangeQuery<'_> {
         (!is_gone).then_some(rule)
     }
 
-    /// Returns whether a delta invalidates an entry.
+    /// Returns whether a delta makes an entry stale.
     fn invalidates(&self, traversal: &Traversal, delta: &Delta) -> bool {
         let RuleDelta { rule, change } = match delta {
             Delta::Changed(_) => return self.passes(RemainingTest::Read, traversal, None, delta),
@@ -89,7 +92,7 @@ impl ChangeQuery<'_> {
         })
     }
 
-    /// Returns whether a row that a delta found passes its remaining test.
+    /// Returns whether a found row makes its entry stale, by its remaining test.
     fn passes(
         &self,
         test: RemainingTest,
@@ -105,7 +108,7 @@ impl ChangeQuery<'_> {
             ) => traversal.version < self.version && traversal.reads.contains(object),
             (RemainingTest::Decided, Delta::Rule(RuleDelta { rule, .. })) => visit
                 .is_some_and(|visit| is_decided(visit, rule, |own| own.revision != rule.revision)),
-            // The rank of the row has been compared already.
+            // The query has compared the rank of the row already.
             (
                 RemainingTest::Read | RemainingTest::Overlapped,
                 Delta::Rule(RuleDelta { rule, .. }),
@@ -115,7 +118,7 @@ impl ChangeQuery<'_> {
 }
 
 impl LinkRelation {
-    /// Finds the entries in these slots that the deltas invalidate.
+    /// Finds the entries in these slots that the deltas make stale.
     pub(super) fn examine_pending(
         &self,
         slots: &[u32],
@@ -132,9 +135,10 @@ impl LinkRelation {
         }
     }
 
-    /// Returns the queries of the deltas.
+    /// Returns the queries for the deltas of a change.
     ///
-    /// Rows that are found at once go to `found`. A projection that is needed first goes to `rows`.
+    /// Rows of lowest rank that are found already are added to `found`. The rows of a projection
+    /// that is needed before the search are added to `rows`.
     pub(super) fn delta_queries(
         &mut self,
         query: &ChangeQuery<'_>,
@@ -165,7 +169,7 @@ impl LinkRelation {
         delta_queries
     }
 
-    /// Answers queries from the traces.
+    /// Adds the rows that the queries find in the traces to `found`.
     /// Returns whether `found` has at most `max` rows.
     pub(super) fn answer(
         &self,
@@ -180,11 +184,11 @@ impl LinkRelation {
             && links.is_none_or(|links| answer(links, &delta_queries.by_key, max, found))
     }
 
-    /// Returns the delta position and slot of each entry that is found and invalid.
+    /// Returns the position of the delta and the slot of each stale found entry.
     pub(super) fn ended(&self, found: &[FoundLink], query: &ChangeQuery<'_>) -> Vec<(u32, u32)> {
         let mut ended = Vec::with_capacity(found.len());
         // Each comparison follows four pointers into different memory. The pointers of many visits
-        // are followed side by side.
+        // are followed together.
         for together in found.chunks(EXAMINED_TOGETHER) {
             let held = |own: &FoundLink| {
                 Some((*own, &*self.watched(own.slot, own.slot_generation)?.traversal))
@@ -207,23 +211,23 @@ impl LinkRelation {
         ended
     }
 
-    /// Returns the key that is looked up for a delta.
+    /// Returns the key of the rule or object of a delta, and the test of found rows.
     fn key_asked(&self, delta: &Delta) -> Option<(u64, RemainingTest)> {
         match delta {
             Delta::Changed(object) => Some((self.object_key(object), RemainingTest::Read)),
             Delta::Rule(RuleDelta { rule, change }) => match change {
                 RuleChange::Added => None,
-                // A hash collision with another key evicts entries that are still right.
+                // After a hash collision with another key, some valid entries are evicted too.
                 RuleChange::Removed(_) => Some((self.rule_key(rule.id), RemainingTest::Nothing)),
                 RuleChange::Modified(_) => Some((self.rule_key(rule.id), RemainingTest::Decided)),
             },
         }
     }
 
-    /// Answers the queries of a group that outrank only a few visits.
+    /// Finds the rows of the queries of a group that outrank only a few visits.
     ///
-    /// Returns the number of queries left: the last ones, as they are in the order of their
-    /// ranks.
+    /// Returns the number of remaining queries. These are the last ones, because queries are in the
+    /// order of their ranks.
     fn ask_lowest(
         &self,
         asking: &[(u32, DeltaQuery)],
@@ -243,8 +247,9 @@ impl LinkRelation {
         0
     }
 
-    /// Sorts the queries of a group.
-    /// Some search a fingerprint, the others all visits of the group.
+    /// Adds each query of a group to one list of `delta_queries`.
+    /// A query searches for a fingerprint if a projection fits, and otherwise for all visits of the
+    /// group.
     fn ask_group(
         &mut self,
         asking: &[(u32, DeltaQuery)],

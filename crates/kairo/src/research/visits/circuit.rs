@@ -1,10 +1,10 @@
-//! The circuit of an engine, kept by the thread that steps it.
+//! The circuit of a visits engine, which the thread that steps it keeps.
 //!
 //! A circuit cannot move between threads, but an engine can. Each thread keeps the circuits that it
-//! has stepped, by number. An engine that moves to another thread builds a new circuit there.
-//! Nothing is lost, because the state of the operator is the [`VisitRelation`], which moves with
-//! the engine. No operator here keeps traces, so neither a runtime of dbsp nor its threads are
-//! needed.
+//! has stepped, by number. An engine that moves to another thread builds a new circuit there. The
+//! new circuit needs no data of the old one, because the state of its operator is the
+//! [`VisitRelation`], which moves with the engine. No operator of this circuit keeps traces, so it
+//! needs no runtime and no threads of dbsp.
 
 use std::{
     cell::RefCell,
@@ -27,7 +27,7 @@ use super::{
     relation::{ChangedRuleRow, EvictedRange, ObjectRow, VisitRelation, VisitRow, VisitStepRows},
 };
 
-/// A circuit and its inputs.
+/// The circuit of a visits engine, and its inputs.
 struct VisitCircuit {
     handle: CircuitHandle,
     visits: ZSetHandle<VisitRow>,
@@ -42,19 +42,19 @@ pub(super) struct CircuitNo(u64);
 thread_local! {
     /// The circuits of this thread.
     ///
-    /// They are not dropped at the end of the thread, because other thread-local data may be gone
-    /// by then.
+    /// The circuits are not dropped at the end of the thread, because other thread-local data may
+    /// be dropped before them.
     static CIRCUITS: RefCell<Vec<(CircuitNo, ManuallyDrop<VisitCircuit>)>> = const { RefCell::new(Vec::new()) };
 }
 
 impl CircuitNo {
-    /// Returns a new number.
+    /// Returns a number that no other circuit of the process has.
     pub(super) fn new() -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);
         Self(LAST.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Runs a step with these rows, in the circuit of this number in this thread.
+    /// Runs a step with these rows in the circuit that this thread has for the number.
     pub(super) fn step(
         self,
         relation: &Arc<Mutex<VisitRelation>>,
@@ -76,7 +76,7 @@ impl CircuitNo {
         Ok(made.map_err(|payload| StepError::panicked(&*payload))??)
     }
 
-    /// Drops the circuit of this number in this thread.
+    /// Drops the circuit that this thread has for the number.
     pub(super) fn drop_here(self) {
         let taken = CIRCUITS.try_with(|all| {
             let mut all = all.try_borrow_mut().ok()?;
@@ -84,7 +84,7 @@ impl CircuitNo {
             Some(all.swap_remove(own).1)
         });
         if let Ok(Some(circuit)) = taken {
-            // A circuit that has failed may fail again when it is dropped.
+            // A failed circuit may panic again when it is dropped.
             let _ = catch_unwind(AssertUnwindSafe(|| drop(ManuallyDrop::into_inner(circuit))));
         }
     }

@@ -1,4 +1,4 @@
-//! The engine: the rows that it adds to the circuit, and its handling of faults.
+//! The visits engine: the rows that it adds to the circuit, and its handling of faults.
 
 use std::{
     collections::BTreeSet,
@@ -21,39 +21,41 @@ use crate::{
     research::{CircuitStats, lock::locked},
 };
 
-/// An engine that watches entries by a circuit over their visits.
+/// An eviction engine that finds entries by a circuit over their visits.
 ///
-/// The cost of a change depends on the affected entries, not on the size of the cache. Entries that were translated at
-/// the version of a change, or later, already include the change and stay.
+/// The cost of a change depends on the affected entries, and not on the size of the cache. Entries
+/// that were translated at the version of the change or later are not evicted: they include the
+/// change already.
 pub struct Visits {
     version: Version,
     seed: u64,
     circuit: CircuitNo,
     relation: Arc<Mutex<VisitRelation>>,
-    /// Rows of the next step.
+    /// The rows for the next step of the circuit.
     rows: VisitStepRows,
-    /// Entries with visits among these rows.
+    /// Number of entries with visits in `rows`.
     installs: usize,
-    /// Entries that lost their circuit to a fault: the next change evicts them.
+    /// Entries that a failed circuit watched: the next change evicts them.
     lost: BTreeSet<EntryId>,
     bound: ChangeBound,
     examined_max: usize,
-    /// Causes of the evictions of the last change.
+    /// The causes of the evictions of the last change.
     causes: Vec<CauseRun>,
     stats: CircuitStats,
 }
 
-/// Entries that one step adds, unless a change comes first.
+/// Number of entries that one step adds, unless a change comes first.
 const INSTALLS_PER_STEP: usize = 64;
 
-/// Entries reclaimed, or visits projected, per call of `run_maintenance`.
+/// Amount of work per call of `run_maintenance`.
+/// One unit is a reclaimed entry, or a visit that is added to a projection.
 const MAINTENANCE_BUDGET: usize = 256;
 
-/// Retired entries that may wait before every step removes some.
+/// Number of retired entries above which every step removes some of them.
 const RETIRED_MAX: usize = 4096;
 
 impl Visits {
-    /// Creates an engine without entries, at `version`. The seed is part of every hash.
+    /// Creates an engine without entries at `version`, with the seed of all its hashes.
     #[must_use]
     pub fn new(version: Version, seed: u64) -> Self {
         Self {
@@ -71,37 +73,37 @@ impl Visits {
         }
     }
 
-    /// Sets the maximum number of rules per change that are examined one by one.
-    /// Beyond it, all entries of their tables are evicted.
+    /// Sets the greatest number of rules per change that are searched one by one.
+    /// If a change has more rules, all entries that visit the tables of the rules are evicted.
     #[must_use]
     pub fn with_deltas_max(mut self, deltas_max: usize) -> Self {
         self.bound = ChangeBound::new(deltas_max);
         self
     }
 
-    /// Sets about how many visits and entries a change may examine.
+    /// Sets the approximate number of visits and entries that a change may examine.
     ///
-    /// Beyond that, the engine evicts all entries that visit a table of the remaining rules.
+    /// Beyond this number, the engine evicts all entries that visit a table of the remaining rules.
     #[must_use]
     pub const fn with_examined_max(mut self, examined_max: usize) -> Self {
         self.examined_max = examined_max;
         self
     }
 
-    /// Returns the counters.
+    /// Returns the counters of the engine and its circuits.
     #[must_use]
     pub const fn stats(&self) -> CircuitStats {
         CircuitStats { overflows: self.bound.overflows(), ..self.stats }
     }
 
-    /// Returns the size of the index, in time linear in the number of groups.
+    /// Returns the size of the region index, in time linear in the number of groups.
     #[must_use]
     pub fn size(&self) -> IndexSize {
         self.relation().index.size()
     }
 
-    /// Runs a step with the rows that wait.
-    /// Retracts up to `retired_max` retired entries.
+    /// Runs a step with the collected rows.
+    /// The step also retracts the rows of up to `retired_max` retired entries.
     fn step(&mut self, retired_max: usize) {
         let retired = self.retract(retired_max);
         self.installs = 0;
@@ -115,8 +117,8 @@ impl Visits {
         }
     }
 
-    /// Adds the retractions of up to `retired_max` retired entries.
-    /// Returns their slots.
+    /// Adds retractions of the rows of up to `retired_max` retired entries.
+    /// Returns the slots of these entries.
     fn retract(&mut self, retired_max: usize) -> Vec<u32> {
         let mut relation = locked(&self.relation);
         let next = || relation.index.next_retired();
@@ -127,7 +129,7 @@ impl Visits {
         slots
     }
 
-    /// Handles a failed step: all watched entries are lost, and nothing is watched.
+    /// Handles a failed step: all watched entries become lost, and none is watched.
     fn fail(&mut self, error: &StepError) {
         self.stats.errors += 1;
         tracing::warn!(reason = %error, "eviction engine: dbsp circuit failed, all entries are evicted");
@@ -179,7 +181,7 @@ impl Evictor for Visits {
     fn apply(&mut self, deltas: &[Delta], version: Version) -> Vec<EntryId> {
         let version = self.version.max(version);
         self.version = version;
-        // Evicting by table finds only visits that the circuit has.
+        // An eviction by table finds only visits that the circuit has, so the step runs before.
         if self.installs > 0 && self.bound.is_exceeded_by(deltas) {
             self.step(0);
         }
@@ -198,7 +200,7 @@ impl Evictor for Visits {
             remaining
         };
         self.step(0);
-        // After a fault the output of the circuit is empty, and `lost` has all entries.
+        // After a fault the circuit has no output, and `lost` has all entries.
         let lost = std::mem::take(&mut self.lost);
         record_cause(&mut self.causes, Cause::Fault, lost.len());
         evicted.extend(lost);
@@ -251,7 +253,7 @@ impl Evictor for Visits {
 impl Drop for Visits {
     fn drop(&mut self) {
         self.circuit.drop_here();
-        // A circuit in another thread may outlive the engine, and refers to the relation.
+        // A circuit in another thread may outlive the engine, and keeps the relation alive.
         *self.relation() = VisitRelation::new(self.seed);
     }
 }

@@ -2,7 +2,8 @@
 
 use std::any::Any;
 
-/// The reason why a step failed; the relation must not be used afterwards.
+/// The reason why a step of a circuit failed.
+/// The relation must not be used after such a step.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StepError {
     /// dbsp returned an error.

@@ -1,4 +1,4 @@
-//! The state of the operator of the circuit, and its join.
+//! The state of the operator of the circuit, and the join that it computes.
 
 use dbsp::{IndexedZSetReader, OrdZSet, ZWeight, utils::Tup2};
 use shunt_pipeline::{Delta, EntryId, RuleChange, RuleDelta, Version};
@@ -10,24 +10,26 @@ use crate::{
     positions,
 };
 
-/// A visit: the slot of its entry, and its number there.
+/// The row of a visit: the slot of its entry, and the number of the visit in it.
 pub(super) type VisitRow = Tup2<u32, u32>;
 
-/// A rule: its position in the change, and [`DECIDED`] or [`OVERLAPPED`].
+/// The row of a rule: its position in the change, [`DECIDED`] or [`OVERLAPPED`].
 pub(super) type ChangedRuleRow = Tup2<u32, u8>;
 
-/// An object: its position in the change.
+/// The row of an object: its position in the change.
 pub(super) type ObjectRow = u32;
 
-/// A range of the entries that the step has evicted.
-/// It has the first, and the one after the last.
+/// A range in the list of entries that the step evicted.
 ///
-/// dbsp would sort a row per entry for nothing.
+/// The numbers are the first index, and the index after the last one.
+///
+/// With one row per entry, dbsp would sort the entries, which is not needed.
 pub(super) type EvictedRange = Tup2<u32, u32>;
 
-/// The rule, as it was, decides nothing from now on.
+/// Marks a removed rule, or the old revision of a rule: its visits are stale.
 const DECIDED: u8 = 0;
-/// The rule, as it is, decides the packets that it matches and outranks.
+/// Marks an added rule, or the new revision of a rule.
+/// Visits that the rule outranks and overlaps are stale.
 const OVERLAPPED: u8 = 1;
 
 /// The relation over visits, and the change of the current step.
@@ -36,14 +38,14 @@ pub(crate) struct VisitRelation {
     /// The deltas that rows of rules and objects refer to.
     deltas: Vec<Delta>,
     version: Version,
-    /// Visits and entries that the rules of the step may examine, about.
+    /// Approximate number of visits and entries that the rules of the step may examine.
     examined_max: usize,
-    /// Position of the first rule that was not searched for.
-    /// The search stopped there because the bound was passed.
+    /// The position of the first rule for which no search ran.
+    /// The search stopped at this rule because the bound was exceeded.
     first_unsearched: Option<u32>,
-    /// Entries that the step has evicted so far.
+    /// The entries that the step has evicted so far.
     pub(super) evicted: Vec<EntryId>,
-    /// Number of these that each delta evicted, by the position of the delta, in order.
+    /// Number of entries that each delta evicted, by the position of the delta.
     evicted_by: Vec<(u32, usize)>,
     /// The output of the circuit.
     pub(super) output: Vec<EvictedRange>,
@@ -53,18 +55,18 @@ pub(crate) struct VisitRelation {
 
 /// The result of a step.
 pub(super) struct StepResult {
-    /// Entries that the deltas evict.
+    /// The entries that the deltas make stale.
     pub(super) evicted: Vec<EntryId>,
-    /// Number of these that each delta evicts, by the position of the delta, in order.
+    /// Number of entries that each delta evicts, by the position of the delta.
     pub(super) evicted_by: Vec<(u32, usize)>,
-    /// Position of the first rule that was not searched for.
+    /// The position of the first rule for which no search ran.
     pub(super) first_unsearched: Option<u32>,
 }
 
-/// Evicted entries of a step for which memory is kept.
+/// Number of evicted entries for which memory is kept between steps.
 const RESULTS_CAPACITY: usize = 2048;
 
-/// Rows that wait for the next step, each with its weight.
+/// Rows for the next step of the circuit, each with its weight.
 #[derive(Default)]
 pub(super) struct VisitStepRows {
     pub(super) visits: Vec<Tup2<VisitRow, ZWeight>>,
@@ -73,14 +75,14 @@ pub(super) struct VisitStepRows {
 }
 
 impl VisitStepRows {
-    /// Adds all visits of an entry.
+    /// Adds the rows of all visits of an entry.
     pub(super) fn push_visits(&mut self, slot: u32, count: u32, weight: ZWeight) {
         self.visits.extend((0..count).map(|number| Tup2(Tup2(slot, number), weight)));
     }
 }
 
 impl VisitRelation {
-    /// Creates a relation without visits. The seed is part of every hash.
+    /// Creates a relation without visits, with the seed of all its hashes.
     pub(super) fn new(seed: u64) -> Self {
         Self {
             index: RegionIndex::new(seed),
@@ -96,7 +98,7 @@ impl VisitRelation {
         }
     }
 
-    /// Starts a step with these deltas, and adds their rows to those that wait.
+    /// Starts a step with these deltas, and adds their rows to `rows`.
     pub(super) fn begin(
         &mut self,
         deltas: &[Delta],
@@ -104,7 +106,7 @@ impl VisitRelation {
         examined_max: usize,
         rows: &mut VisitStepRows,
     ) {
-        // A rule that the same change removes again decides nothing.
+        // A rule that the same change removes again decides no lookup.
         let removed_rules_of_change = removed_rules(deltas);
         self.deltas = deltas.to_vec();
         (self.version, self.examined_max) = (version, examined_max);
@@ -119,8 +121,8 @@ impl VisitRelation {
                     RuleChange::Modified(_) if removed_rules_of_change.contains(&own.id) => {
                         rule(DECIDED);
                     }
-                    // The rule may have been a clause of a conjunction. Other clauses then decided
-                    // its lookups too.
+                    // The rule may have been a clause of a conjunction, and other clauses then
+                    // decided the same lookups.
                     RuleChange::Modified(_) => [DECIDED, OVERLAPPED].into_iter().for_each(rule),
                 },
             }
@@ -140,8 +142,8 @@ impl VisitRelation {
         StepResult { evicted, evicted_by, first_unsearched }
     }
 
-    /// The operator of the circuit.
-    /// It adds and removes visits, then finds the entries that the deltas invalidate.
+    /// Computes the output of the operator of the circuit.
+    /// The operator adds and removes visits, then finds the entries that the deltas make stale.
     pub(super) fn join(
         &mut self,
         visits: &OrdZSet<VisitRow>,
@@ -189,6 +191,7 @@ impl VisitRelation {
         (before < after).then_some(Tup2(before, after))
     }
 
+    /// Adds and removes the visits of the rows.
     /// Rows are in the order of their slots, and all rows of an entry are in one step.
     fn link_visits(&mut self, visits: &OrdZSet<VisitRow>) {
         let mut rows = visits.iter().peekable();

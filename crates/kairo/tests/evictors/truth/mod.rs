@@ -1,8 +1,7 @@
-//! Tests engines against the truth by enumeration: every packet of every entry, before and after
-//! each change.
+//! Compares engines with the effect of each change on every packet of every entry.
 //!
-//! Headers have ten bits. Half of the packets are first fragments: actions see their ports, and
-//! tables do not.
+//! A packet has ten bits, so all packets can be enumerated. Half of the packets are first
+//! fragments: actions see their ports, and lookups do not.
 
 mod model;
 
@@ -24,22 +23,22 @@ use crate::all::{All, CHANGES, EventCounts, run_sequences};
 #[derive(Clone, Debug)]
 enum Event {
     Install(Packet),
-    /// An entry is installed after changes that its translation has not seen.
+    /// An entry is installed after changes that its translation does not include.
     InstallLate(Packet, Vec<Op>),
-    /// An entry is lost, by its place among those that there are.
+    /// An entry is removed, by its index among the present entries.
     Remove(prop::sample::Index),
-    /// Changes that are applied together, each as its own version.
+    /// Changes are applied together, each as its own version.
     Change(Vec<Op>),
-    /// Changes that are one version.
+    /// Changes are applied as one version.
     Bundle(Vec<Op>),
     Tidy,
 }
 
-/// Events, and whether the exhaustive engine processes them too.
-/// That engine translates every packet again.
+/// A sequence of events, and whether the engine `BruteForce` processes them too.
+/// That engine translates every packet again after each change.
 type EventSequence = (Vec<Event>, bool);
 
-/// An entry: its packets, and the path of each.
+/// An entry, with the packets that it covers and the path of each packet.
 struct Entry {
     paths: BTreeMap<Packet, Path>,
 }
@@ -73,7 +72,7 @@ fn event_sequence(can_write: bool) -> impl Strategy<Value = EventSequence> {
     (events, prop::bool::weighted(BRUTE_FORCE_SHARE))
 }
 
-/// The fraction of sequences that the slowest engine also processes.
+/// The fraction of sequences that the engine `BruteForce` also processes.
 const BRUTE_FORCE_SHARE: f64 = 0.1;
 
 impl Scene {
@@ -103,15 +102,16 @@ impl Scene {
         Arc::new(self.pipeline.translate(&key(packet), self.pipeline.version()))
     }
 
-    /// Installs an entry for a packet, with the given region.
+    /// Installs the entry of a traversal, which covers this packet.
     ///
-    /// No entry is made if the translation has missed a version, or if it has a learn request.
+    /// No entry is installed if the traversal is older than the tables, or if it has a learn
+    /// request.
     fn install(&mut self, packet: Packet, traversal: &Arc<Traversal>) {
         if !traversal.learnings.is_empty() {
             self.met.add("learns", 1);
             return;
         }
-        // Slots are used again and again, under new generations, and sometimes under the same.
+        // Slots are used again, with a new generation and sometimes with the same generation.
         let (slot, generation) = (self.installed % SLOTS, self.installed / (2 * SLOTS));
         let id = EntryId { owner: OwnerId(0), slot, generation };
         self.installed += 1;
@@ -148,7 +148,7 @@ impl Scene {
         self.met.add("removed", 1);
     }
 
-    /// Applies changes, each as its own version, all at once for the engines.
+    /// Applies changes, each as its own version, with one call of the engines.
     fn change(&mut self, ops: &[Op]) {
         let (mut changes, mut is_seen) = (Vec::new(), true);
         for op in ops {
@@ -174,10 +174,10 @@ impl Scene {
         self.evict(&[change], true);
     }
 
-    /// Evicts the entries that have another path after the changes.
+    /// Evicts the entries that have a packet with another path after the changes.
     ///
-    /// If packets do not depend on ports and hosts (`is_seen`), some evicted entries behave as
-    /// before.
+    /// If `is_seen` is false, packets do not depend on ports and hosts, and some evicted entries
+    /// still forward as before.
     fn evict(&mut self, changes: &[Change], is_seen: bool) {
         let newest = self.pipeline.version();
         let deltas: Vec<_> = changes.iter().flat_map(|change| change.deltas.clone()).collect();
@@ -227,14 +227,14 @@ impl Scene {
     }
 }
 
-/// Returns the object at which two paths of a packet differ.
+/// Returns the first object at which two paths of a packet differ.
 fn parts(before: &Path, now: &Path) -> Option<ReadObject> {
     let first = before.iter().zip(now).find(|(before, now)| before != now);
     let longer = || before.get(now.len()).or_else(|| now.get(before.len()));
     first.map(|(before, _)| before).or_else(longer).map(|(place, _)| *place)
 }
 
-/// Requests a change.
+/// Requests a change of the pipeline.
 fn make(pipeline: &Pipeline, model: &Model, request: Request) -> Change {
     match request {
         Request::Modify(request) => modify(pipeline, model, vec![request]),
@@ -248,7 +248,7 @@ fn modify(pipeline: &Pipeline, model: &Model, requests: Vec<Modification>) -> Ch
     pipeline.modify(BRIDGE, requests, model.now()).unwrap()
 }
 
-/// The name under which a change is counted.
+/// Returns the name under which a change is counted.
 const fn kind(op: &Op) -> &'static str {
     match op {
         Op::Add(_) | Op::Delete(_) | Op::Modify(..) => "rules",
@@ -259,16 +259,16 @@ const fn kind(op: &Op) -> &'static str {
     }
 }
 
-/// Slots of entries.
+/// Number of slots of entries.
 const SLOTS: u32 = 16;
 
-/// The packets that an entry covers.
+/// Returns the packets that an entry covers.
 fn region(traversal: &Traversal) -> impl Iterator<Item = Packet> {
     let (own, mask) = (FlowKey::from(&traversal.key), FlowMask::from(&traversal.mask));
     PACKETS.filter(move |packet| key(*packet).agrees_with(&own, &mask))
 }
 
-/// Each of two tests makes half of the requested changes.
+/// Runs the sequences of one of two tests, with half of the requested changes.
 fn check(can_write: bool) {
     let met = run_sequences(
         2,
@@ -302,7 +302,7 @@ fn check(can_write: bool) {
         ("aged", 5),
         ("bundles", 10),
     ]);
-    // A written value cannot be distinguished from an equal earlier value.
+    // An eviction of a valid entry is possible if a rule writes a value that a packet has already.
     met.assert_at_most("right and gone", 10, "evicted");
 }
 

@@ -1,4 +1,5 @@
-//! The state as lists of rules, groups, ports and addresses, and the part that a packet matches.
+//! A model of the tables: lists of rules, groups, ports and addresses, and the path of a packet in
+//! them.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,22 +12,22 @@ use shunt_pipeline::{
 
 pub(super) const BRIDGE: BridgeId = BridgeId::new(1);
 const TABLES: u8 = 3;
-/// Groups are numbered from 1.
+/// Number of groups, which are numbered from 1.
 const GROUPS: u8 = 2;
-/// The port that packets come in by, which stays as it is.
+/// The port on which packets arrive, which never changes.
 const INGRESS: u8 = 1;
-/// Ports are numbered from the ingress on.
+/// Number of ports, which are numbered from the ingress port on.
 const PORTS: u8 = 4;
-/// A group that leads beyond the ports is one of fast failover.
+/// The number after the last port, as the output of a fast failover group.
 const FAILOVER: u8 = PORTS + 1;
-/// The ports of such a group, in order.
+/// The ports of a fast failover group, in order.
 const WATCHED: [u8; 2] = [2, 3];
-/// Seconds after which an address is forgotten that was not seen again.
+/// Seconds after which a learned address expires that was not seen again.
 pub(super) const AGEING: u64 = 60;
 
-/// The ten bits of a packet.
-/// From the lowest: four bits of its destination address, two of its source, two of its destination
-/// port, one for a first fragment, one of its hardware address.
+/// A packet as ten bits.
+/// From the lowest bit on: four bits of destination address, two of source address, two of
+/// destination port, one for a first fragment, one of MAC address.
 pub(super) type Packet = u32;
 pub(super) const PACKETS: std::ops::Range<Packet> = 0..1024;
 const DESTINATION: Packet = 0x0f;
@@ -48,11 +49,11 @@ pub(super) enum Action {
     Write(Packet, Packet, u8),
     /// Copies the source over the lowest bits of the destination, and continues.
     Copy(u8),
-    /// Copies the port over the lowest bits of the destination, and continues.
+    /// Copies the destination port to the lowest bits of the address, and continues.
     CopyPort(u8),
-    /// Writes the port, and continues.
+    /// Writes the destination port, and continues.
     WritePort(Packet, u8),
-    /// Writes the hardware address, and continues.
+    /// Writes the bit of the MAC address, and continues.
     WriteHost(Packet, u8),
 }
 
@@ -63,42 +64,42 @@ pub(super) struct Rule {
     value: Packet,
     mask: Packet,
     action: Action,
-    /// Seconds that the rule lives; 0: forever.
+    /// The hard timeout of the rule in seconds; with 0 the rule never expires.
     hard_timeout: u64,
-    /// Time of the last change: it is reset when the rule is modified.
+    /// The time when the rule was added or last modified.
     since: u64,
-    /// No two rules have the same, and a rule that is modified gets another.
+    /// A number that no other rule has; a modified rule gets a new number.
     name: u32,
 }
 
-/// The property of a port that is toggled.
+/// The property of a port that a change toggles.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum PortToggle {
     Presence,
     Link,
     Flood,
-    /// The port drops the packets that are sent to it.
+    /// The port drops the packets that are sent to it, or forwards them again.
     Forward,
 }
 
-/// A change.
+/// A change of the model.
 #[derive(Clone, Debug)]
 pub(super) enum Op {
     Add(Rule),
     /// Deletes a rule, by its index among the existing rules.
     Delete(prop::sample::Index),
     Modify(prop::sample::Index, Action),
-    /// A group leads to another port, or is one of fast failover.
+    /// Makes a group send to another port, or makes it a fast failover group.
     Lead(u8, u8),
-    /// Of a port other than the ingress.
+    /// Toggles a property of a port other than the ingress port.
     PortToggle(u8, PortToggle),
-    /// A host was seen at a port: that of the packets' source, or one that they go to.
+    /// Learns the port of a host: the sender of packets, or one of their destinations.
     See(u8, u8),
-    /// Seconds pass.
+    /// Advances the time by this number of seconds.
     Wait(u64),
 }
 
-/// The request of a change.
+/// The request that makes a change in the pipeline.
 pub(super) enum Request {
     Modify(Modification),
     Ports(Vec<PortInfo>),
@@ -106,8 +107,9 @@ pub(super) enum Request {
     Expire,
 }
 
-/// The state that a packet matches, with the number of its last change.
-/// `None` means that it never changed.
+/// The rules and objects that a packet uses, each with its last change.
+/// The number of a change identifies it.
+/// `None` means that the object never changed.
 pub(super) type Path = Vec<(ReadObject, Option<u32>)>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +118,7 @@ pub(super) enum ReadObject {
     Group(u8),
     Port(u8),
     Ports,
-    /// Some port drops the packets that are sent to it.
+    /// The set of ports that drop the packets sent to them.
     Filters,
     Host(u8),
 }
@@ -128,7 +130,7 @@ struct Port {
     name: u32,
 }
 
-/// A host that was seen once.
+/// A host that was seen at least once.
 struct Host {
     /// The port of the host, unless it is forgotten.
     port: Option<u8>,
@@ -138,7 +140,7 @@ struct Host {
 }
 
 impl ReadObject {
-    /// The name under which an eviction is counted because the state here changed.
+    /// Returns the name under which an eviction by this object is counted.
     pub(super) const fn of_eviction(self) -> &'static str {
         match self {
             Self::Table(_) => "by a table",
@@ -151,9 +153,9 @@ impl ReadObject {
     }
 }
 
-/// All that is in force.
+/// The rules, groups, ports and hosts that are in force.
 pub(super) struct Model {
-    /// The oldest first.
+    /// The rules, oldest first.
     rules: Vec<Rule>,
     /// The output of each group, with the number of its last change.
     groups: BTreeMap<u8, (u8, u32)>,
@@ -161,7 +163,7 @@ pub(super) struct Model {
     /// The number of the last change of any port.
     ports_name: u32,
     filters: (bool, u32),
-    /// The host that packets come from, and those that they go to.
+    /// The sender of packets, and the hosts that they are sent to.
     hosts: BTreeMap<u8, Host>,
     now: u64,
     names: u32,
@@ -207,7 +209,7 @@ pub(super) fn rule(can_write: bool) -> impl Strategy<Value = Rule> {
     )
 }
 
-/// A change that can be a part of a bundle.
+/// Generates changes that a bundle can contain.
 pub(super) fn modification(can_write: bool) -> impl Strategy<Value = Op> {
     prop_oneof![
         5 => rule(can_write).prop_map(Op::Add),
@@ -231,8 +233,8 @@ pub(super) fn op(can_write: bool) -> impl Strategy<Value = Op> {
     ]
 }
 
-/// The host that packets come from.
-/// The hosts that they go to are numbered by their destination bits.
+/// The number of the host that sends the packets.
+/// Destination hosts have the numbers of the destination bits.
 const SENDER: u8 = 2;
 
 const fn address(host: u8) -> [u8; 6] {
@@ -253,7 +255,7 @@ fn hardware(host: u8) -> String {
 }
 
 impl Rule {
-    /// As `ovs-ofctl` writes it.
+    /// Returns the rule in the syntax of `ovs-ofctl`.
     fn text(&self, has_actions: bool) -> String {
         let Self { table, priority, value, mask, .. } = self;
         let bits = |bits: Packet, of: Packet| (bits & of) >> of.trailing_zeros();
@@ -305,8 +307,8 @@ impl Rule {
         if has_actions { format!("{matching}{timeout},actions={actions}") } else { matching }
     }
 
-    /// Returns whether it changes packets.
-    /// Then the effect of a change on an entry is not known exactly.
+    /// Returns whether the action changes packets.
+    /// If so, the effect of a change on an entry is not known exactly.
     const fn writes(&self) -> bool {
         !matches!(
             self.action,
@@ -319,14 +321,14 @@ impl Rule {
     }
 }
 
-/// On to a later table, or out.
+/// Returns the text of an action that leads to a later table, or sends the packet.
 fn goto(table: u8, next: u8) -> String {
     if next > table { format!("goto_table:{next}") } else { format!("output:{INGRESS}") }
 }
 
 impl Model {
     /// Returns a model without rules, and the requests that create it.
-    /// Groups send to the ingress port, and no address was learned.
+    /// The groups of the model send to the ingress port, and no address is learned.
     pub(super) fn new() -> (Self, Vec<Request>) {
         let port = |number: u8| {
             let info = PortInfo::datapath(number.into());
@@ -355,12 +357,12 @@ impl Model {
         Time::ZERO.after(Duration::from_secs(self.now))
     }
 
-    /// Returns whether some rule changes packets.
+    /// Returns whether a rule of the model changes packets.
     pub(super) fn writes(&self) -> bool {
         self.rules.iter().any(Rule::writes)
     }
 
-    /// Returns the state that a packet from the ingress port matches.
+    /// Returns the path of a packet from the ingress port.
     pub(super) fn path(&self, mut packet: Packet) -> Path {
         let mut path = vec![(ReadObject::Filters, Some(self.filters.1))];
         let mut table = 0;
@@ -370,7 +372,7 @@ impl Model {
                 .rules
                 .iter()
                 .filter(|rule| rule.table == table && seen & rule.mask == rule.value);
-            // Of the rules with the highest priority, the first is the oldest.
+            // Of the rules with the highest priority, the first one in the list is the oldest.
             let best =
                 own.reduce(|best, rule| if rule.priority > best.priority { rule } else { best });
             path.push((ReadObject::Table(table), best.map(|rule| rule.name)));
@@ -453,7 +455,7 @@ impl Model {
         }
     }
 
-    /// Makes a change, and returns the request for it; `None` if nothing changes.
+    /// Changes the model, and returns the request; `None` if the model does not change.
     pub(super) fn change(&mut self, op: &Op) -> Option<Request> {
         self.names += 1;
         match op {
@@ -535,7 +537,7 @@ impl Model {
         Some(Request::Learn(Learning::Mac(sighting)))
     }
 
-    /// Forgets the learned addresses of hosts; returns their number.
+    /// Forgets the learned addresses of hosts, and returns the number of these hosts.
     fn forget(&mut self, is_over: impl Fn(&Host) -> bool) -> usize {
         let over = self.hosts.values_mut().filter(|host| host.port.is_some() && is_over(host));
         over.map(|host| (host.port, host.name) = (None, self.names)).count()
@@ -571,7 +573,7 @@ impl Model {
     }
 }
 
-/// The key of a packet.
+/// Returns the flow key of a packet.
 pub(super) fn key(packet: Packet) -> FlowKey {
     let mut key = FlowKey::ZERO;
     key.set_bridge(BRIDGE.number().into());
