@@ -65,7 +65,7 @@
 //! // A rule for another network evicts nothing.
 //! let change = pipeline.apply(bridge, &[rule("ip,nw_dst=11.0.0.0/8,actions=3")], Time::ZERO)?;
 //! assert!(engine.apply(&change.deltas, change.version).is_empty());
-//! // A rule that overlaps the region evicts the entry, although the packet does not match the rule.
+//! // A rule that overlaps the region evicts the entry, although the packet does not match it.
 //! let more = "priority=40000,ip,nw_dst=10.1.99.0/24,actions=output:3";
 //! let change = pipeline.apply(bridge, &[rule(more)], Time::ZERO)?;
 //! assert_eq!(engine.apply(&change.deltas, change.version), [entry]);

@@ -1,7 +1,9 @@
-//! Lookups of the classifier beside tuple space search, with the same rules and packets.
+//! Compares lookups of the NuevoMatch classifier with tuple space search, for the same rules and
+//! packets.
 //!
-//! Rules are prefixes of addresses, exact ports or any, and a protocol, as in access lists. 1,000 rules
-//! fit the L2 cache, 100,000 do not. Packets are corners of random rules.
+//! Rules match prefixes of addresses, exact ports or any port, and a protocol, as in access lists.
+//! 1,000 rules fit into the L2 cache, and 100,000 rules do not. The key of each packet has the
+//! first or last values of the ranges of a random rule.
 
 use std::hint::black_box;
 
@@ -12,16 +14,16 @@ use shunt_nuevomatch::{FieldMatch, KeySchema, NuevoMatch, NuevoMatchSettings, Pr
 
 const SIZES: &[(&str, usize)] = &[("1k", 1_000), ("10k", 10_000), ("100k", 100_000)];
 
-/// Keys of one call.
+/// Number of keys that one call looks up.
 const BATCH: usize = 32;
 
 /// Number of packets that are looked up in turn.
 const PACKETS: usize = 16_384;
 
-/// Prefix lengths of addresses, and the bits of which they are drawn.
+/// The prefix lengths of addresses, one of which is chosen at random.
 const LENGTHS: [u32; 8] = [32, 32, 32, 28, 24, 24, 16, 0];
 
-/// Fields of a rule in the order of lanes.
+/// The fields of a rule, in the order of the lanes.
 const FIELDS: [FieldId; 5] =
     [FieldId::Ipv4Src, FieldId::Ipv4Dst, FieldId::TcpSrc, FieldId::TcpDst, FieldId::IpProto];
 
@@ -43,7 +45,7 @@ fn filters(count: usize) -> Vec<Filter> {
         let mut address = || {
             let length = LENGTHS[word() as usize % LENGTHS.len()];
             let mask = !u32::MAX.checked_shr(length).unwrap_or(0);
-            // Few networks, so that prefixes nest.
+            // The networks are few, so that prefixes contain each other.
             let value = 0x0a00_0000 + (word() % 64) * 0x1_0000 + word() % 0x1_0000;
             (value & mask, mask)
         };
@@ -55,7 +57,7 @@ fn filters(count: usize) -> Vec<Filter> {
     let mut filters: Vec<Filter> = std::iter::repeat_with(filter).take(count * 2).collect();
     filters.sort_unstable();
     filters.dedup();
-    // The order of priorities is not an order of addresses.
+    // The rules are shuffled, so that priorities are not in the order of addresses.
     let mut word = words();
     filters.sort_by_cached_key(|_| word());
     filters.truncate(count);
@@ -86,7 +88,7 @@ fn tuple_space(filters: &[Filter]) -> TupleSpace<u32> {
             mask.add_bits(field, (*bits).into());
         }
         let matching = Match::new(&key(&filter.map(|(value, _)| value)), &mask);
-        // All rules have one priority: the older one wins, as in the classifier.
+        // All rules have one priority, so that the older rule wins in both classifiers.
         let rank = Rank { priority: Priority::new(1), age: at.into() };
         table.insert(matching, rank, Version::ZERO, at);
     }

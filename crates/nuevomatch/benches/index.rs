@@ -1,7 +1,8 @@
-//! Benches of the indexes over sorted starts: build, and lookups in batches of 32.
+//! Measures the indexes over sorted starts: builds, and lookups in batches of 32.
 //!
-//! Starts are uniform. 1,000 of them with their indexes fit the L1 cache, 100,000 fit the L2 cache, and 430,000 take
-//! 1.7 MB. Keys are drawn as in training: a range, then a key in it. The rival is a binary search.
+//! Starts are uniformly distributed. 1,000 starts with their index fit into the L1 cache, 100,000
+//! fit into the L2 cache, and 430,000 take 1.7 MB. A key is chosen at random as in training: first
+//! a range, then a key in this range. The indexes are compared with a binary search.
 
 use std::hint::black_box;
 
@@ -13,10 +14,10 @@ use shunt_nuevomatch::{
 
 const SIZES: &[usize] = &[1_000, 10_000, 31_000, 100_000, 430_000];
 
-/// Keys of one call.
+/// Number of keys that one call looks up.
 const BATCH: usize = 32;
 
-/// Returns words from a fixed seed.
+/// Returns random words from a fixed seed.
 fn random_words() -> impl Iterator<Item = u32> {
     let mut state = 1_u64;
     std::iter::repeat_with(move || {
@@ -32,7 +33,7 @@ fn starts(count: usize) -> Vec<u32> {
     starts
 }
 
-/// Returns keys that are uniform over the ranges.
+/// Returns random keys: a uniformly chosen range, then a key in this range.
 fn keys(starts: &[u32]) -> Vec<u32> {
     let words: Vec<u32> = random_words().skip(starts.len()).take(2 * 65_536).collect();
     let key = |words: &[u32]| {

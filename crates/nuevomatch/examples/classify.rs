@@ -4,7 +4,7 @@
 //! cargo run --release -p shunt-nuevomatch --example classify RULES CAPTURE
 //! ```
 //!
-//! Prints the statistics of the classifier, and the rules that won most packets.
+//! Prints the statistics of the classifier, and the rules that the most packets match.
 
 #![expect(clippy::print_stdout, reason = "an example prints its results")]
 
@@ -24,13 +24,14 @@ use shunt_flow::{
 use shunt_nuevomatch::{KeySchema, NuevoMatch, NuevoMatchSettings, parse_classbench};
 use shunt_pcap::PcapReader;
 
-/// Packets that are looked up at once.
+/// Number of packets that are looked up at once.
 const BATCH: usize = 32;
 
 /// Number of rules that are printed.
 const SHOWN: usize = 10;
 
-/// Fields of a key in the order of lanes. Ports of all protocols are in one place.
+/// The fields of a key, in the order of the lanes.
+/// A flow key has the ports of all protocols in the same bits.
 const FIELDS: [FieldId; 5] =
     [FieldId::Ipv4Src, FieldId::Ipv4Dst, FieldId::TcpSrc, FieldId::TcpDst, FieldId::IpProto];
 
@@ -42,7 +43,7 @@ fn five_tuple(frame: &[u8]) -> Option<[u32; 5]> {
     (key.field(FieldId::EthType) == 0x0800).then(|| FIELDS.map(value))
 }
 
-/// Numbers of packets by the position of the rule that won.
+/// The number of packets that each rule matched, by the position of the rule.
 #[derive(Default)]
 struct Winners {
     packets: u64,

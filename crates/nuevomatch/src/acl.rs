@@ -1,15 +1,17 @@
-//! A classifier in the shape of `rte_acl` of DPDK, for programs that use it today.
+//! A classifier with the contract of `rte_acl` of DPDK, for programs that use that library.
 //!
-//! Rules have a priority of which the largest wins, a number for the caller (`userdata`, not 0), and
-//! a mask of categories. A lookup returns the winner of each category. This is the contract of
-//! `rte_acl_add_rules`, `rte_acl_build` and `rte_acl_classify`, with these differences:
+//! A rule has a priority (the largest wins), a number for the caller (`userdata`, not 0), and a
+//! mask of categories. A lookup returns the `userdata` of the rule that wins in each category. This
+//! is the contract of `rte_acl_add_rules`, `rte_acl_build` and `rte_acl_classify`, with these
+//! differences:
 //!
 //! - Fields are in the byte order of the machine, where `rte_acl` reads packets in network order.
-//! - Among rules of one priority, the smallest `userdata` wins. `rte_acl` leaves this open.
-//! - Any number of categories up to 16 is legal; it need not be a multiple of 4.
+//! - Among rules of one priority, the rule with the smallest `userdata` wins. `rte_acl` does not
+//!   define which rule wins.
+//! - Any number of categories from 1 to 16 is legal. `rte_acl` requires 1 or a multiple of 4.
 //! - [`AclClassifier::insert`] and [`AclClassifier::remove`] change rules without a new build.
 //!
-//! Each category has a [`NuevoMatch`] of its own, so a lookup costs one search for each category.
+//! Each category has its own [`NuevoMatch`], so a lookup costs one search per category.
 
 use crate::{
     BestMatch, Error, FieldMatch, KeySchema, NuevoMatch, NuevoMatchSettings, PRIORITY_MAX,
@@ -22,17 +24,18 @@ pub const ACL_CATEGORIES_MAX: usize = 16;
 /// Largest priority of a rule, `RTE_ACL_MAX_PRIORITY`.
 pub const ACL_PRIORITY_MAX: u32 = (1 << 29) - 1;
 
-/// Keys of one call of a classifier.
+/// Number of keys of one call of a classifier.
 const BATCH: usize = 32;
 
-/// One rule over IPv4 5-tuples.
+/// A rule over IPv4 5-tuples, with the fields of `rte_acl`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AclRule {
     /// Bit `i` is set if the rule is in category `i`.
     pub category_mask: u32,
     /// Priority from 1 to [`ACL_PRIORITY_MAX`]; the largest wins.
     pub priority: u32,
-    /// The result of a match. 0 means that no rule matches, so no rule has it.
+    /// The result of a lookup that the rule wins.
+    /// It is not 0, which means that no rule matches.
     pub userdata: u32,
     /// Source address and prefix length.
     pub source: (u32, u8),
@@ -42,12 +45,12 @@ pub struct AclRule {
     pub source_ports: (u16, u16),
     /// First and last destination port.
     pub destination_ports: (u16, u16),
-    /// Protocol and the mask of its bits that count.
+    /// Protocol, and the mask of the bits of the protocol that are compared.
     pub protocol: (u8, u8),
 }
 
 impl AclRule {
-    /// Returns the rule of a classifier.
+    /// Returns the rule in the form of [`NuevoMatch`].
     fn priority_rule(&self) -> Result<PriorityRule<5>, Error> {
         if !(1..=ACL_PRIORITY_MAX).contains(&self.priority) {
             return Err(Error::AclPriority { priority: self.priority, max: ACL_PRIORITY_MAX });
@@ -79,7 +82,7 @@ impl AclRule {
     }
 }
 
-/// A classifier in the shape of `rte_acl`.
+/// A classifier with the contract of `rte_acl`.
 ///
 /// ```
 /// use shunt_nuevomatch::{AclClassifier, AclRule};
@@ -111,12 +114,13 @@ pub struct AclClassifier {
 }
 
 impl AclClassifier {
-    /// Builds a classifier of `categories` categories; `seed` is part of every hash.
+    /// Builds a classifier of `categories` categories, with the seed of all hashes.
     ///
     /// # Errors
     ///
-    /// - [`Error::AclCategories`] if there are none or more than [`ACL_CATEGORIES_MAX`].
-    /// - [`Error::AclPriority`] or [`Error::AclUserData`] if a rule has none that is legal.
+    /// - [`Error::AclCategories`] if there are no categories or more than [`ACL_CATEGORIES_MAX`].
+    /// - [`Error::AclPriority`] or [`Error::AclUserData`] if the priority or `userdata` of a rule
+    ///   is illegal.
     /// - [`Error::InvalidField`] if a prefix is too long or a range is empty.
     /// - [`Error::TooManyRules`] if the classifier cannot number the rules.
     pub fn build(rules: &[AclRule], categories: usize, seed: u64) -> Result<Self, Error> {
@@ -129,18 +133,18 @@ impl AclClassifier {
             let rules: Vec<_> = rules.map(AclRule::priority_rule).collect::<Result<_, _>>()?;
             NuevoMatch::build(&KeySchema::five_tuple(), &rules, &settings)
         };
-        // A rule in no category is checked too.
+        // A rule that is in no category is checked too.
         rules.iter().try_for_each(|rule| rule.priority_rule().map(|_| ()))?;
         Ok(Self { categories: (0..categories).map(build).collect::<Result<_, _>>()? })
     }
 
-    /// Writes the winner of each category for each key, 0 for none.
+    /// Writes the `userdata` of the winner in each category for each key, 0 for none.
     ///
     /// The results of a key are next to each other, in the order of categories.
     ///
     /// # Panics
     ///
-    /// If `results` is shorter than keys times categories.
+    /// If `results` is shorter than the number of keys times the number of categories.
     pub fn classify(&self, keys: &[[u32; 5]], results: &mut [u32]) {
         let count = self.categories.len();
         let results = &mut results[..keys.len() * count];
@@ -155,11 +159,11 @@ impl AclClassifier {
         }
     }
 
-    /// Adds a rule to its categories, and returns whether all had room.
+    /// Adds a rule to its categories, and returns whether all of them had room.
     ///
     /// # Errors
     ///
-    /// As [`Self::build`], for the rule.
+    /// The errors of [`Self::build`] for this rule.
     pub fn insert(&mut self, rule: &AclRule) -> Result<bool, Error> {
         let own = rule.priority_rule()?;
         let categories = self.categories.iter_mut().enumerate();
@@ -167,11 +171,11 @@ impl AclClassifier {
         Ok(chosen.fold(true, |has_room, (_, classifier)| classifier.insert(&own) && has_room))
     }
 
-    /// Removes an equal rule from its categories, and returns whether any had it.
+    /// Removes an equal rule from its categories; returns whether a category had it.
     ///
     /// # Errors
     ///
-    /// As [`Self::build`], for the rule.
+    /// The errors of [`Self::build`] for this rule.
     pub fn remove(&mut self, rule: &AclRule) -> Result<bool, Error> {
         let own = rule.priority_rule()?;
         let categories = self.categories.iter_mut().enumerate();

@@ -2,14 +2,14 @@
 
 use crate::{Error, KeySchema, schema::lane_max};
 
-/// A box of keys with an opaque value: one inclusive range for each of `N` lanes.
+/// A box of keys: one inclusive range for each of `N` lanes, with a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BoxRule<const N: usize> {
     /// First value of each lane.
     pub low: [u32; N],
     /// Last value of each lane.
     pub high: [u32; N],
-    /// A value of the caller.
+    /// The value that the caller gave the box.
     pub value: u32,
 }
 
@@ -20,7 +20,7 @@ impl<const N: usize> BoxRule<N> {
         (0..N).all(|lane| self.low[lane] <= key[lane] && key[lane] <= self.high[lane])
     }
 
-    /// Checks that each range has values, all of them in its lane.
+    /// Checks that each range has values, and that all of them fit into the lane.
     ///
     /// `rule` is the position of the rule, for the error.
     pub(crate) fn check(&self, widths: &[u8; N], rule: usize) -> Result<(), Error> {
@@ -37,7 +37,7 @@ impl<const N: usize> BoxRule<N> {
     }
 }
 
-/// Returns the widths of a schema of `N` lanes.
+/// Returns the widths of the lanes of a schema; it must have `N` lanes.
 pub(crate) fn widths<const N: usize>(schema: &KeySchema) -> Result<[u8; N], Error> {
     let widths = schema.lane_widths();
     widths.try_into().map_err(|_| Error::LaneCount { lanes: widths.len(), expected: N })

@@ -1,7 +1,8 @@
 //! Rule-sets in the format of ClassBench.
 //!
-//! One rule a line, the best first: source and destination prefix, source and destination port
-//! range, protocol and mask. Further columns, as flags, are ignored.
+//! A line has one rule, and the first line has the rule that wins over all others. The columns are
+//! source and destination prefix, source and destination port range, protocol and mask. Further
+//! columns, such as flags, are ignored.
 //!
 //! ```text
 //! @10.1.0.0/16  192.168.7.9/32  0 : 65535  80 : 80  0x06/0xFF
@@ -17,9 +18,9 @@ use crate::{BoxRule, PriorityRule};
 pub struct ClassBenchError {
     /// Number of the line, from 1.
     line: usize,
-    /// The refused words.
+    /// The words of the line that were refused.
     text: String,
-    /// The expected words.
+    /// A description of the expected words.
     expected: &'static str,
 }
 
@@ -31,13 +32,14 @@ impl ClassBenchError {
     }
 }
 
-/// Reads a rule-set. The priority and the value of a rule are its position, from 0.
+/// Reads a rule-set.
+/// The priority and the value of a rule are both its position, from 0.
 ///
 /// Host bits of a prefix are dropped. Lines without words are skipped.
 ///
 /// # Errors
 ///
-/// For the first line that is not a rule.
+/// Returns an error for the first line that is not a rule.
 pub fn parse_classbench(text: &str) -> Result<Vec<PriorityRule<5>>, ClassBenchError> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let rule = |(position, (at, line)): (u32, (usize, &str))| {
@@ -51,7 +53,7 @@ pub fn parse_classbench(text: &str) -> Result<Vec<PriorityRule<5>>, ClassBenchEr
     (0..).zip(lines).map(rule).collect()
 }
 
-/// The refused words, and the expected ones.
+/// The refused words, and a description of the expected words.
 type RefusedWords = (String, &'static str);
 
 fn rule(line: &str) -> Result<([u32; 5], [u32; 5]), RefusedWords> {

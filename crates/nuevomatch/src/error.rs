@@ -1,4 +1,4 @@
-//! Refused schemas, rules, settings and starts.
+//! Errors for refused schemas, rules, settings and lists of starts.
 
 use thiserror::Error;
 
@@ -8,7 +8,7 @@ use crate::rqrmi::STARTS_MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A field is wider than the widest that a schema may have.
+    /// A field has more bits than a schema allows.
     #[error("field {field} has {bits} bits, but a field has at most 128: split it")]
     FieldTooWide {
         /// Number of the field, from 0.
@@ -19,20 +19,20 @@ pub enum Error {
     /// A schema has another number of lanes than the type that it is used with.
     #[error("the schema has {lanes} lanes, but the type is for {expected}: change its parameter")]
     LaneCount {
-        /// Lanes of the schema.
+        /// Number of lanes of the schema.
         lanes: usize,
-        /// Lanes of the type.
+        /// Number of lanes of the type.
         expected: usize,
     },
     /// A rule has another number of fields than the schema.
     #[error("the rule has {fields} fields, but the schema has {expected}: give each field a match")]
     FieldCount {
-        /// Fields of the rule.
+        /// Number of fields of the rule.
         fields: usize,
-        /// Fields of the schema.
+        /// Number of fields of the schema.
         expected: usize,
     },
-    /// A match has values outside its field, or none.
+    /// A match has no value, or values that do not fit into its field.
     #[error("field {field}: the match is empty or exceeds {bits} bits: correct its values")]
     InvalidField {
         /// Number of the field, from 0.
@@ -40,7 +40,7 @@ pub enum Error {
         /// Width of the field.
         bits: u32,
     },
-    /// A range of a field of several lanes is not a box of lanes.
+    /// A range of a field over several lanes is not a box of lanes.
     #[error("field {field}: a range of a field of over 32 bits must be a prefix: split the range")]
     WideRange {
         /// Number of the field, from 0.
@@ -54,15 +54,15 @@ pub enum Error {
         /// Largest priority.
         max: u32,
     },
-    /// A classifier in the shape of `rte_acl` has no category, or too many.
+    /// A classifier with the contract of `rte_acl` has no category, or too many.
     #[error("{categories} categories: a classifier has 1 to {max}, so change the number")]
     AclCategories {
-        /// The refused number.
+        /// The refused number of categories.
         categories: usize,
-        /// Largest number.
+        /// Largest number of categories.
         max: usize,
     },
-    /// A rule for `rte_acl` has a priority that is not legal there.
+    /// A rule with the contract of `rte_acl` has an illegal priority.
     #[error("priority {priority} is not legal: priorities run from 1 to {max}, and {max} wins")]
     AclPriority {
         /// The refused priority.
@@ -70,7 +70,7 @@ pub enum Error {
         /// Largest priority.
         max: u32,
     },
-    /// A rule for `rte_acl` has no number.
+    /// A rule with the contract of `rte_acl` has the `userdata` 0.
     #[error("userdata 0 means that no rule matches: give the rule another number")]
     AclUserData,
     /// A rule has a range without values.
@@ -85,7 +85,7 @@ pub enum Error {
         /// Last value of the range.
         high: u32,
     },
-    /// A range exceeds its lane.
+    /// A range has values that do not fit into its lane.
     #[error("rule {rule}: lane {lane} ends at {high}, but its last value is {max}: mask the range")]
     OutsideLane {
         /// Position of the rule in the list of rules.
@@ -115,11 +115,11 @@ pub enum Error {
     },
 }
 
-/// Starts for which no model can be trained.
+/// The reason why no model can be trained for a list of starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TrainingError {
-    /// There are no starts.
+    /// The list of starts is empty.
     #[error("no starts: a model needs at least one")]
     Empty,
     /// The starts are not in strictly ascending order.
@@ -128,12 +128,12 @@ pub enum TrainingError {
          sort the starts and remove duplicates"
     )]
     NotAscending {
-        /// Position of the start.
+        /// Position of the start in the list.
         position: usize,
-        /// The start.
+        /// The start that is not above the one before it.
         start: u32,
     },
-    /// There are more starts than an output of a net can count.
+    /// The list has more starts than the output of a neural net can number.
     #[error("{count} starts: a model indexes at most {STARTS_MAX}")]
     TooMany {
         /// Number of starts.

@@ -1,16 +1,16 @@
 //! NuevoMatch: packet classification by an index over independent sets of rules.
 //!
 //! A rule is a box: one range in each lane of a key. The rules are divided into *relaxed iSets*.
-//! Each iSet has one lane, of which the values are divided into intervals, so that no rule of the
-//! iSet crosses a border. The rules of an interval are a *bucket* of at most a few dozen. A lookup
-//! finds the interval of the key's value with an index over sorted numbers, and compares the key
-//! with the rules of the bucket, 16 at once.
+//! The values of one lane of an iSet are divided into intervals, so that no rule of the iSet
+//! crosses a border of an interval. The rules of an interval form a *bucket* of at most a few dozen
+//! rules. A lookup finds the interval of the value of the key with an index over sorted numbers.
+//! Then it compares the key with the rules of the bucket, 16 at once.
 //!
-//! [`NuevoMatch`] is the classifier: of the rules that match a key, the one with the smallest
-//! priority wins. Rules that no iSet holds are in a remainder: a list, or hash tables.
+//! [`NuevoMatch`] is the classifier: of the rules that match a key, the rule with the smallest
+//! priority wins. Rules that no iSet holds are in the *remainder*: a list, or hash tables.
 //! [`CandidateIndex`] has no priorities: it returns all boxes that contain a key, and the caller
-//! verifies them. [`LiveNuevoMatch`] changes while other threads look up, and rebuilds in a thread.
-//! [`AclClassifier`] has the shape of DPDK's `rte_acl`.
+//! verifies them. The rules of a [`LiveNuevoMatch`] change while other threads look up keys, and a
+//! thread rebuilds it. [`AclClassifier`] has the contract of `rte_acl` of DPDK.
 //!
 //! Sources: *A Computational Approach to Packet Classification* (NuevoMatch, SIGCOMM 2020) and
 //! *Scaling Open vSwitch with a Computational Cache* (NuevoMatchUP, NSDI 2022).

@@ -2,7 +2,7 @@
 
 use crate::{BoxRule, Error, KeySchema, box_rule::widths, schema::lane_max};
 
-/// Largest number of a priority.
+/// Largest priority of a rule.
 pub const PRIORITY_MAX: u32 = u32::MAX - 1;
 
 /// The values of one field that a rule matches.
@@ -14,7 +14,7 @@ pub enum FieldMatch {
     Exact(u128),
     /// The values with the same leading bits.
     Prefix {
-        /// The leading bits. Bits after the prefix do not count.
+        /// The leading bits. Bits after the prefix are ignored.
         value: u128,
         /// Number of leading bits.
         length: u32,
@@ -28,23 +28,23 @@ pub enum FieldMatch {
     },
     /// The values that agree with `value` in the bits of `mask`.
     Mask {
-        /// The bits to agree with. Bits outside the mask do not count.
+        /// The values of the compared bits. Bits outside the mask are ignored.
         value: u128,
-        /// The bits that count.
+        /// The bits that are compared.
         mask: u128,
     },
 }
 
 /// A rule of a classifier: a range or a mask in each of `N` lanes, with a priority.
 ///
-/// Of the rules that match a key, the one with the smallest priority wins, 0 before 1. OpenFlow
-/// counts the other way: subtract its priority from the largest. Among equal priorities, the rule
-/// with the smallest value wins.
+/// Of the rules that match a key, the rule with the smallest priority wins: 0 wins over 1. In
+/// OpenFlow the largest priority wins, so subtract OpenFlow priorities from the largest one. Among
+/// equal priorities, the rule with the smallest value wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PriorityRule<const N: usize> {
     pub(crate) low: [u32; N],
     pub(crate) high: [u32; N],
-    /// Bits that must agree with `low` if the mask is not a prefix, or none.
+    /// The bits of each lane that must agree with `low`, if its mask is not a prefix.
     pub(crate) mask: [u32; N],
     pub(crate) priority: u32,
     pub(crate) value: u32,
@@ -55,7 +55,8 @@ impl<const N: usize> PriorityRule<N> {
     ///
     /// # Errors
     ///
-    /// - [`Error::LaneCount`] or [`Error::FieldCount`] if the schema has other lanes or fields.
+    /// - [`Error::LaneCount`] or [`Error::FieldCount`] if the schema has another number of lanes or
+    ///   fields.
     /// - [`Error::InvalidField`] for a range or prefix that the field cannot have.
     /// - [`Error::WideRange`] for a range of a field over several lanes that is not a box of lanes.
     /// - [`Error::Priority`] if the priority is above [`PRIORITY_MAX`].
@@ -130,13 +131,13 @@ impl<const N: usize> PriorityRule<N> {
         self.priority
     }
 
-    /// Returns the value.
+    /// Returns the value that the caller gave the rule.
     #[must_use]
     pub const fn value(&self) -> u32 {
         self.value
     }
 
-    /// Returns the order of rules: the smallest rank wins.
+    /// Returns the rank of the rule: of the rules that match, the smallest rank wins.
     pub(crate) const fn rank(&self) -> u64 {
         rank(self.priority, self.value)
     }
@@ -148,7 +149,7 @@ impl<const N: usize> PriorityRule<N> {
         !free | self.mask[lane]
     }
 
-    /// Checks that each range has values, all of them in its lane.
+    /// Checks that each range has values, and that all of them fit into the lane.
     pub(crate) fn check(&self, widths: &[u8; N], rule: usize) -> Result<(), Error> {
         self.as_box().check(widths, rule)
     }
@@ -194,7 +195,7 @@ impl<const N: usize> From<&BoxRule<N>> for PriorityRule<N> {
     }
 }
 
-/// Returns the order of rules: the smallest rank wins.
+/// Returns the rank of a rule: of the rules that match, the smallest rank wins.
 pub(crate) const fn rank(priority: u32, value: u32) -> u64 {
     (priority as u64) << 32 | value as u64
 }

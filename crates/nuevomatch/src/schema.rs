@@ -1,9 +1,9 @@
 //! Fields of a key, and the lanes of at most 32 bits that hold them.
 //!
 //! Searches and comparisons work on 32-bit integers. A field of up to 32 bits is one lane. A wider
-//! field is several: its most significant 32 bits are the first lane, and the last lane has the
-//! rest. Thus a prefix or an exact value of a wide field is a box of lanes, and a general range of a
-//! wide field is contained in one.
+//! field has several lanes: its most significant 32 bits are the first lane, and the last lane has
+//! the remaining bits. Thus a prefix or an exact value of a wide field is a box of lanes. A general
+//! range of a wide field is contained in such a box.
 
 use crate::Error;
 
@@ -13,7 +13,7 @@ pub const FIELD_BITS_MAX: u32 = 128;
 /// Largest width of a lane in bits.
 pub const LANE_BITS_MAX: u32 = 32;
 
-/// The fields of a key in order, and the lanes that they are split into.
+/// The fields of a key in order, and the lanes into which they are split.
 ///
 /// ```
 /// use shunt_nuevomatch::KeySchema;
@@ -28,7 +28,7 @@ pub const LANE_BITS_MAX: u32 = 32;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeySchema {
-    /// First lane of each field, and the number of lanes.
+    /// The first lane of each field, and the number of all lanes at the end.
     firsts: Vec<usize>,
     widths: Vec<u8>,
 }
@@ -36,11 +36,11 @@ pub struct KeySchema {
 impl KeySchema {
     /// Creates a schema from the widths of its fields in bits.
     ///
-    /// A field of no bits is one lane, in which every key has the value 0.
+    /// A field of 0 bits is one lane, in which every key has the value 0.
     ///
     /// # Errors
     ///
-    /// [`Error::FieldTooWide`] if a field has more than 128 bits.
+    /// [`Error::FieldTooWide`] if a field has more than [`FIELD_BITS_MAX`] bits.
     pub fn new(fields: &[u32]) -> Result<Self, Error> {
         let (mut firsts, mut widths) = (vec![0], Vec::new());
         for (field, &bits) in fields.iter().enumerate() {

@@ -1,7 +1,7 @@
-//! Locks and atomics of the protocol between writer and readers.
+//! The locks and atomics of the protocol between writer and readers of a live classifier.
 //!
-//! Under `--cfg loom` they are those of the model checker, so loom checks the code that runs. Loom has
-//! no sharded lock: its plain one stands in, with the same contract.
+//! With `--cfg loom` the types of the model checker loom are used, so that loom checks the
+//! production code. Loom has no sharded lock, so its plain lock with the same contract is used.
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,15 +1,16 @@
-//! The function of the fuzz target `classbench`: it takes any bytes, and checks invariants.
+//! The function of the fuzz target `classbench`, which checks invariants for any bytes.
 
 #![expect(clippy::expect_used, reason = "a failure here is a finding")]
 
 use crate::{KeySchema, NuevoMatch, NuevoMatchSettings, PriorityRule, parse_classbench};
 
-/// Rules up to which a classifier is built and compared.
+/// Number of rules up to which a classifier is built and compared with a scan.
 const CLASSIFIED_MAX: usize = 200;
 
 /// Parses any text as a rule-set of ClassBench.
 ///
-/// It is refused with a line, or a classifier of its rules finds what a scan finds.
+/// Either an error names the refused line, or a classifier of the rules finds the same rules as a
+/// scan of the list.
 ///
 /// # Panics
 ///

@@ -1,4 +1,4 @@
-//! The index over boxes against a linear scan.
+//! Compares the index over boxes with a linear scan.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -20,7 +20,7 @@ fn max(lane: usize) -> u32 {
     u32::MAX >> (32 - WIDTHS[lane])
 }
 
-/// Ranges that often touch, nest and cross, and reach the ends of the lane.
+/// Generates ranges that often touch, nest, cross, and reach the ends of the lane.
 fn range(lane: usize) -> impl Strategy<Value = (u32, u32)> {
     let max = max(lane);
     let end = prop_oneof![0_u32..40, (0_u32..8).prop_map(|below| u32::MAX - below), any::<u32>()];
@@ -49,7 +49,7 @@ fn settings() -> impl Strategy<Value = PartitionSettings> {
     })
 }
 
-/// Keys next to the corners of rules, and any.
+/// Returns keys next to the corners of rules, and any keys.
 fn keys(rules: &[Rule], seeds: &[(usize, [u32; 3])]) -> Vec<[u32; 3]> {
     let key = |(at, any): &(usize, [u32; 3])| {
         let Some(rule) = rules.get(at % rules.len().max(1)) else { return *any };
@@ -168,7 +168,8 @@ proptest! {
         check(&index, &inside, &keys(&all, &seeds));
     }
 
-    /// After a break, a key gets no further value. The other keys get all.
+    /// Tests that after a break `found` is not called for the same key again.
+    /// For the other keys it is called with all values.
     #[test]
     fn a_break_ends_the_search_for_one_key(
         rules in vec(rule(), 1..200),
@@ -270,7 +271,7 @@ fn the_whole_domain_and_its_last_key_match() {
     assert_eq!(index.find(&[7; 3], |_| true), Some(5));
 }
 
-/// One bucket holds 64 rules, and the rest is left out.
+/// Tests that one bucket holds 64 rules, and that no iSet holds the others.
 #[test]
 fn overlapping_rules_fill_one_bucket() {
     let whole = |value| BoxRule { low: [0; 3], high: [u32::MAX, 4095, 7], value };
@@ -301,7 +302,7 @@ fn equal_rules_are_found_and_removed_one_by_one() {
     assert!(index.remove(&point(4)) && index.remove(&point(4)) && !index.remove(&point(4)));
 }
 
-/// Buckets that grow and are emptied again do not grow the index without end.
+/// Tests that growing and emptying buckets again and again needs no more blocks.
 #[test]
 fn blocks_of_grown_buckets_are_used_again() {
     let rules: Vec<Rule> = (0..1000).map(|i| point(i * 100)).collect();

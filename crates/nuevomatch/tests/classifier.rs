@@ -1,4 +1,4 @@
-//! The classifier against a linear scan.
+//! Compares the classifier with a linear scan.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -8,7 +8,7 @@ use shunt_nuevomatch::{
     NuevoMatchSettings, PartitionSettings, PriorityRule,
 };
 
-/// An address, a field of two lanes, and a small field.
+/// The widths of an address, of a field of two lanes, and of a small field.
 const WIDTHS: [u32; 3] = [32, 40, 3];
 
 type Rule = PriorityRule<4>;
@@ -22,7 +22,7 @@ fn max(field: usize) -> u128 {
     (1 << WIDTHS[field]) - 1
 }
 
-/// Matches of every kind that often touch, nest and cross.
+/// Generates matches of every kind that often touch, nest and cross.
 fn field(field: usize) -> impl Strategy<Value = FieldMatch> {
     let (max, bits) = (max(field), WIDTHS[field]);
     let value = prop_oneof![
@@ -75,7 +75,7 @@ fn keys() -> impl Strategy<Value = Vec<(usize, Key)>> {
     vec((any::<usize>(), any::<Key>()), 1..80)
 }
 
-/// Keys in rules, next to them, and any.
+/// Returns keys in rules, keys next to rules, and any keys.
 fn near(rules: &[Rule], seeds: &[(usize, Key)]) -> Vec<Key> {
     let key = |(at, any): &(usize, Key)| {
         let Some(rule) = rules.get(at % rules.len().max(1)) else { return *any };
@@ -91,7 +91,7 @@ fn near(rules: &[Rule], seeds: &[(usize, Key)]) -> Vec<Key> {
     seeds.iter().map(key).collect()
 }
 
-/// The oracle: the least priority, then the least value, of all rules that match.
+/// Returns the matching rule with the least priority, then least value: the oracle.
 fn scan(rules: &[Rule], key: &Key) -> Option<BestMatch> {
     let lane_max = [u32::MAX, u32::MAX, 0xff, 7];
     let inside: Key = std::array::from_fn(|lane| key[lane] & lane_max[lane]);
@@ -116,7 +116,7 @@ fn check(classifier: &NuevoMatch<4>, rules: &[Rule], keys: &[Key]) {
     assert_eq!(held, expected);
 }
 
-/// Of the rules that the caller accepts, the best one wins.
+/// Checks that the best rule wins of those rules that the caller accepts.
 fn check_accepted(classifier: &NuevoMatch<4>, rules: &[Rule], keys: &[Key]) {
     let mut best = vec![None; keys.len()];
     let accepts = |key: usize, value: u32| !(value as usize + key).is_multiple_of(3);
@@ -202,7 +202,7 @@ fn equal_priorities_have_one_winner() {
     assert_eq!(classifier.lookup(&[1; 4]), Some(BestMatch { priority: 4, value: 3 }));
 }
 
-/// Rules of ten thousand tuples, of which hardly two share one.
+/// Tests rules with ten thousand tuples, where nearly every rule has its own tuple.
 #[test]
 fn the_number_of_hash_tables_is_bounded() {
     let mut rules = Vec::new();

@@ -1,4 +1,4 @@
-//! A classifier that changes while other threads look up.
+//! Tests of a classifier with rules that change while other threads look up keys.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -106,7 +106,7 @@ proptest! {
         }
     }
 
-    /// Insertions become visible together at a rebuild, removals at once.
+    /// Tests that insertions become visible at a rebuild, and removals at once.
     #[test]
     fn delayed_changes_become_visible_together(first in vec(any_rule(), 0..60), ops in ops()) {
         let live =
@@ -126,7 +126,7 @@ proptest! {
                 Op::Remove(at) if !rules.is_empty() => {
                     let rule = rules[at % rules.len()];
                     prop_assert_eq!(live.apply(&[RuleUpdate::Remove(rule)]), 1);
-                    // Of equal rules, a pending one is removed.
+                    // If several equal rules exist, a pending one is removed.
                     match pending.iter().position(|other| *other == rule) {
                         Some(at) => pending.swap_remove(at),
                         None => rules.swap_remove(at % rules.len()),
@@ -144,7 +144,7 @@ proptest! {
     }
 }
 
-/// Readers never see an older rule than the last that returned before a lookup.
+/// Tests that readers never see an older rule than the last one before a lookup.
 #[test]
 fn lookups_during_changes_and_rebuilds_are_never_stale() {
     let background: Vec<Rule> = (0..500).map(|i| rule(1000 + i, 32, None, 9, i)).collect();
@@ -180,7 +180,7 @@ fn lookups_during_changes_and_rebuilds_are_never_stale() {
         })
         .collect();
     start.wait();
-    // Newer rules have better priorities. The older one is removed with the same change.
+    // A newer rule has a better priority. The same change removes the older rule.
     for version in 1..2000 {
         begun.store(version, Ordering::Release);
         let spread = rule(5000 + version, 31, Some(version % 7), 5, version);
@@ -202,7 +202,7 @@ fn lookups_during_changes_and_rebuilds_are_never_stale() {
     assert_eq!(live.statistics().trainer, TrainerState::Absent);
 }
 
-/// Waits until the condition holds, at most for a while of yields.
+/// Waits until the condition holds, for a bounded number of yields.
 fn wait_until(condition: impl Fn() -> bool) {
     for _ in 0..50_000_000_u64 {
         if condition() {
@@ -228,7 +228,7 @@ fn a_trainer_makes_delayed_rules_visible() {
     wait_until(|| live.statistics().pending == 0);
 }
 
-/// An index of which a build can be made to panic, and to wait.
+/// An index with builds that panic or wait when a test requests it.
 #[derive(Clone, Debug)]
 struct Fragile(StaticTree);
 
@@ -281,14 +281,14 @@ fn a_dead_trainer_is_reported_and_changes_nothing() {
     let statistics = live.statistics();
     assert_eq!((statistics.pending, statistics.rebuilds, statistics.rebuild_errors), (1, 0, 1));
     drop(trainer);
-    // Another trainer takes over.
+    // After the panic, another trainer is started.
     fuse.burns.store(false, Ordering::Release);
     let _trainer = live.spawn_trainer().unwrap();
     live.apply(&[]);
     wait_until(|| reader.lookup(&[100, 0]).is_some());
 }
 
-/// Changes that are made while a rebuild runs are replayed before the swap.
+/// Tests that changes during a rebuild are replayed before the swap.
 #[test]
 fn changes_during_a_rebuild_are_replayed() {
     for policy in [UpdatePolicy::Instant, UpdatePolicy::Delayed] {

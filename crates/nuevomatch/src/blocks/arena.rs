@@ -1,4 +1,4 @@
-//! Storage of blocks: consecutive runs, one for each bucket.
+//! Memory of blocks: the blocks of a bucket are one consecutive run.
 
 use super::layout::BlockLayout;
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     simd::{BLOCK_RULES, InstructionSet, Line},
 };
 
-/// Maximum number of rules in a bucket: the bits of a match mask.
+/// Maximum number of rules in a bucket: the number of bits of a match mask.
 pub(crate) const BUCKET_RULES_MAX: usize = 64;
 
 /// Maximum number of lines of a block to prefetch.
@@ -15,10 +15,10 @@ const PREFETCH_LINES_MAX: usize = 8;
 /// Maximum number of blocks in a bucket.
 const RUN_BLOCKS_MAX: usize = BUCKET_RULES_MAX / BLOCK_RULES;
 
-/// The blocks of a bucket. Its rules fill them from the start.
+/// The consecutive blocks of a bucket, which its rules fill from the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BlockRun {
-    /// First line.
+    /// The first cache line of the run.
     pub(crate) first: u32,
     pub(crate) rules: u16,
     pub(crate) blocks: u16,
@@ -36,7 +36,7 @@ impl BlockRun {
 pub(crate) struct RuleArena<const N: usize> {
     layout: BlockLayout<N>,
     lines: Vec<Line>,
-    /// First lines of unused runs, by their number of blocks.
+    /// The first lines of unused runs, by the number of blocks of the run.
     unused: [Vec<u32>; RUN_BLOCKS_MAX + 1],
 }
 
@@ -66,14 +66,14 @@ impl<const N: usize> RuleArena<N> {
         self.lines.capacity() * size_of::<Line>()
     }
 
-    /// Reserves memory for runs of together `blocks` blocks.
+    /// Reserves memory for runs with `blocks` blocks in total.
     pub(crate) fn reserve(&mut self, blocks: usize) {
         self.lines.reserve_exact(blocks * self.layout.lines());
     }
 
-    /// Makes a run without rules.
+    /// Adds a run without rules.
     ///
-    /// Returns `None` if a run cannot number further lines.
+    /// The result is `None` if the number of lines would exceed 32 bits.
     #[expect(clippy::cast_possible_truncation, reason = "lines are checked, blocks are at most 4")]
     pub(crate) fn add_run(&mut self, blocks: usize) -> Option<BlockRun> {
         debug_assert!((1..=RUN_BLOCKS_MAX).contains(&blocks));
@@ -92,9 +92,9 @@ impl<const N: usize> RuleArena<N> {
         Some(run)
     }
 
-    /// Moves the rules of a run to one that has a further block.
+    /// Moves the rules of a run to a new run with one more block.
     ///
-    /// Returns false if the run cannot have more blocks, or the arena has no room.
+    /// Returns false if a run cannot have more blocks, or if the arena has no room.
     pub(crate) fn grow(&mut self, run: &mut BlockRun) -> bool {
         let blocks = usize::from(run.blocks);
         if blocks == RUN_BLOCKS_MAX {
@@ -133,7 +133,7 @@ impl<const N: usize> RuleArena<N> {
         true
     }
 
-    /// Adds a rule to a run in the order of ranks. The run has room.
+    /// Adds a rule to a run in the order of ranks. The run must have room.
     pub(crate) fn insert_sorted(&mut self, run: &mut BlockRun, rule: &PriorityRule<N>) {
         assert!(run.has_room(), "a rule is added where there is room");
         let rank = rule.rank();
@@ -159,7 +159,7 @@ impl<const N: usize> RuleArena<N> {
         true
     }
 
-    /// Moves the rules of a sorted run from position `at` on to an empty run.
+    /// Moves the rules of a sorted run from position `at` on to the empty run `other`.
     pub(crate) fn split(&mut self, run: &mut BlockRun, at: usize, other: &mut BlockRun) {
         for from in at..usize::from(run.rules) {
             let rule = self.rule(*run, from);
@@ -169,7 +169,7 @@ impl<const N: usize> RuleArena<N> {
         run.rules -= other.rules;
     }
 
-    /// Gives the largest rank to positions of a run.
+    /// Writes the largest rank to positions of a run, so that they never win.
     fn clear(&mut self, run: BlockRun, positions: std::ops::Range<usize>) {
         for at in positions {
             let block = self.block_range(run, at);
@@ -177,7 +177,7 @@ impl<const N: usize> RuleArena<N> {
         }
     }
 
-    /// Makes a run available for others.
+    /// Frees a run, so that a later run can use its blocks.
     pub(crate) fn remove_run(&mut self, run: BlockRun) {
         self.unused[usize::from(run.blocks)].push(run.first);
     }

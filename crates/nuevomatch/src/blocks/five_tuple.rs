@@ -1,4 +1,4 @@
-//! Blocks of IPv4 5-tuples with prefixes as addresses, in a form that needs few instructions.
+//! Blocks of rules over IPv4 5-tuples with address prefixes, compared by few instructions.
 //!
 //! Each of the six lines has one word for each rule:
 //!
@@ -11,9 +11,10 @@
 //! | 4 | bytes from the lowest: free bits of the source, first protocol, last minus first protocol, free bits of the destination |
 //! | 5 | value |
 //!
-//! A range `first..=last` contains `x` exactly if `(x - first) mod 2^n <= last - first`. A saturating
-//! subtraction of the right side from the left side is then 0. So each lane of a rule gives a word
-//! that is 0 if the lane agrees, and a single comparison of their union ends the block.
+//! A range `first..=last` contains `x` exactly if `(x - first) mod 2^n <= last - first`. A
+//! saturating subtraction of the right side from the left side is then 0. So each lane of a rule
+//! gives a word that is 0 if the lane matches. A bitwise OR of these words and one comparison with
+//! 0 then give the matching rules of a block.
 
 use crate::{
     rule::{PriorityRule, rank},
@@ -29,9 +30,9 @@ pub(super) const VALUES_LINE: usize = 5;
 /// One block of 5-tuples.
 pub(crate) type FiveTupleBlock = [Line; FIVE_TUPLE_LINES];
 
-/// A key in the form that kernels compare: source, destination, ports, protocol.
+/// Returns a key as kernels compare it: source, destination, ports, protocol.
 ///
-/// Bits above the width of a lane are dropped. The protocol is in the second byte.
+/// Bits above the width of a lane are dropped. The protocol is in the second byte of its word.
 #[inline]
 pub(crate) fn packed_key<const N: usize>(key: &[u32; N]) -> [u32; 4] {
     let Some(&[source, destination, from, to, protocol]) = key.first_chunk::<5>() else {
@@ -42,7 +43,7 @@ pub(crate) fn packed_key<const N: usize>(key: &[u32; N]) -> [u32; 4] {
 
 /// Returns the rank of the rule at a position of a block of `L` lines.
 ///
-/// The last line has the priorities. It is the line of values if there is no other.
+/// The last line has the priorities. In a block without such a line, the values are the priorities.
 #[inline]
 pub(crate) fn five_tuple_rank<const L: usize>(block: &[Line; L], at: usize) -> u64 {
     let word = |line: usize| block[line].0[at % BLOCK_RULES];
@@ -77,7 +78,7 @@ pub(super) fn read<const N: usize>(block: &FiveTupleBlock, at: usize, rule: &mut
     }
 }
 
-/// Compares a key with a block in plain Rust.
+/// Compares a key with a block in plain Rust; bit `i` is set if rule `i` matches.
 pub(crate) fn match_block(block: &FiveTupleBlock, key: [u32; 4]) -> u16 {
     let [source, destination, ports, protocol] = key;
     let mut mask = 0;

@@ -1,7 +1,7 @@
 //! The layout of a block: the ranges of 16 rules, lane by lane.
 //!
-//! A block is whole cache lines. Each lane of a rule takes as few bytes as its width allows. The
-//! values of one lane are next to each other, so that a vector holds all 16:
+//! A block has whole cache lines. Each lane of a rule takes as few bytes as the width of the lane
+//! allows. The values of one lane are next to each other, so that a vector register holds all 16:
 //!
 //! | kind | low ends | high ends |
 //! | --- | --- | --- |
@@ -10,11 +10,12 @@
 //! | half | 16 half words | 16 half words |
 //! | byte | 16 bytes | 16 bytes |
 //!
-//! A lane in which a rule has a mask that is not a prefix also has the masks, of the size of its low
-//! ends. The parts are sorted by size, thus each is aligned to its size. Priorities are one line
-//! more, at the end. If the priority of every rule is its value, blocks have no such line.
+//! If a rule has a mask in a lane that is not a prefix, the lane also has an array of masks, as
+//! large as the array of low ends. The arrays are sorted by size, so that each array is aligned to
+//! its size. Priorities are one more line at the end. If the priority of every rule is its value,
+//! blocks have no line of priorities.
 //!
-//! The 5-tuple with prefixes as addresses has a layout of its own, of six lines, 24 bytes a rule:
+//! The 5-tuple with address prefixes has its own layout of six lines, with 24 bytes per rule: see
 //! [`super::five_tuple`].
 
 use super::five_tuple::{self, FIVE_TUPLE_LINES, FiveTupleBlock, VALUES_LINE};
@@ -24,34 +25,34 @@ use crate::{
     simd::{BLOCK_RULES, LINE_WORDS, Line},
 };
 
-/// Representation of one lane in a block.
+/// The representation of one lane in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LaneKind {
-    /// No bits: every key is contained.
+    /// The lane has 0 bits: every rule contains every key.
     Absent,
-    /// A value, and the number of its low bits that do not count.
+    /// A value, and the number of its low bits that are ignored.
     Prefix,
-    /// Both ends as words.
+    /// Both ends of a range as words.
     Word,
-    /// Both ends as half words.
+    /// Both ends of a range as half words.
     Half,
-    /// Both ends as bytes.
+    /// Both ends of a range as bytes.
     Byte,
 }
 
-/// Position of an array in a block, in units of 16 bytes.
+/// The position of an array in a block, in units of 16 bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Quarter(u16);
 
-/// One lane of a block.
+/// The positions of the arrays of one lane in a block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LaneSlot {
     pub(crate) kind: LaneKind,
-    /// The low ends, or the values of prefixes.
+    /// The array of low ends, or of the values of prefixes.
     pub(crate) low: Quarter,
-    /// The high ends, or the bits of prefixes that do not count.
+    /// The array of high ends, or of the numbers of ignored bits of prefixes.
     pub(crate) high: Quarter,
-    /// The bits that must agree with the low end, if a rule has such a mask.
+    /// The array of bits that must agree with the low ends, if a rule has such a mask.
     pub(crate) mask: Option<Quarter>,
     /// Last value of the lane.
     pub(crate) max: u32,
@@ -60,33 +61,33 @@ pub(crate) struct LaneSlot {
 /// The place of priorities in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PriorityForm {
-    /// Rules have no priorities.
+    /// The rules have no priorities.
     Absent,
     /// The priority of every rule is its value.
     SameAsValue,
-    /// Priorities have a line.
+    /// The priorities have their own line.
     Words,
 }
 
-/// The rules that blocks must hold, lane by lane.
+/// The properties of rules that decide the layout of their blocks, lane by lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LayoutDemand<const N: usize> {
-    /// True if a range is not a prefix.
+    /// True for lanes in which a range is not a prefix.
     has_ranges: [bool; N],
-    /// True if a mask is not a prefix.
+    /// True for lanes in which a mask is not a prefix.
     has_masks: [bool; N],
     priorities: PriorityForm,
 }
 
 impl<const N: usize> LayoutDemand<N> {
-    /// Creates the demand of no rules.
+    /// Creates the properties of an empty list of rules.
     pub(crate) const fn new(has_priorities: bool) -> Self {
         let priorities =
             if has_priorities { PriorityForm::SameAsValue } else { PriorityForm::Absent };
         Self { has_ranges: [false; N], has_masks: [false; N], priorities }
     }
 
-    /// Adds a rule.
+    /// Adds the properties of a rule.
     pub(crate) fn add(&mut self, rule: &PriorityRule<N>) {
         for lane in 0..N {
             self.has_ranges[lane] |= prefix(rule.low[lane], rule.high[lane]).is_none();
@@ -102,9 +103,9 @@ impl<const N: usize> LayoutDemand<N> {
 #[derive(Clone, Debug)]
 pub(crate) struct BlockLayout<const N: usize> {
     slots: [LaneSlot; N],
-    /// The values of the rules.
+    /// The array of the values of the rules.
     values: Quarter,
-    /// The priorities of the rules, which may be the values.
+    /// The array of the priorities of the rules, which may be that of the values.
     priorities: Quarter,
     form: PriorityForm,
     lines: usize,
@@ -112,9 +113,9 @@ pub(crate) struct BlockLayout<const N: usize> {
 }
 
 impl<const N: usize> BlockLayout<N> {
-    /// Chooses the layout for lanes and rules.
+    /// Chooses the layout for the widths of lanes and for the rules.
     ///
-    /// A lane of more than 16 bits holds prefixes if all ranges of the rules are prefixes.
+    /// A lane of more than 16 bits is stored as prefixes if all ranges of the rules are prefixes.
     pub(crate) fn new(widths: &[u8; N], demand: &LayoutDemand<N>) -> Self {
         let mut slots: [LaneSlot; N] = std::array::from_fn(|lane| LaneSlot {
             kind: match widths[lane] {
@@ -174,12 +175,12 @@ impl<const N: usize> BlockLayout<N> {
         Self { slots, values, priorities, form, lines, is_five_tuple }
     }
 
-    /// Returns the lanes.
+    /// Returns the positions of the lanes in a block.
     pub(crate) fn slots(&self) -> &[LaneSlot; N] {
         &self.slots
     }
 
-    /// Returns whether rules have priorities. Then runs are in the order of ranks.
+    /// Returns whether the rules have priorities; if so, runs are in rank order.
     pub(crate) fn has_priorities(&self) -> bool {
         self.form != PriorityForm::Absent
     }
@@ -189,7 +190,7 @@ impl<const N: usize> BlockLayout<N> {
         self.lines
     }
 
-    /// Returns whether blocks have the layout of 5-tuples that kernels know.
+    /// Returns whether blocks have the layout of 5-tuples that vector kernels support.
     pub(crate) fn is_five_tuple(&self) -> bool {
         self.is_five_tuple
     }
@@ -207,7 +208,7 @@ impl<const N: usize> BlockLayout<N> {
         })
     }
 
-    /// Writes a rule to its position in a block, which can hold it.
+    /// Writes a rule to its position in a block, which must be able to hold it.
     pub(crate) fn write(&self, block: &mut [Line], at: usize, rule: &PriorityRule<N>) {
         self.values.set_word(block, at, rule.value);
         if self.form == PriorityForm::Words {
@@ -261,7 +262,7 @@ impl<const N: usize> BlockLayout<N> {
         if self.is_five_tuple { block.first_chunk() } else { None }
     }
 
-    /// Gives the largest rank to a position of a block.
+    /// Writes the largest rank to a position of a block.
     ///
     /// A rule with this rank never wins.
     pub(crate) fn clear(&self, block: &mut [Line], at: usize) {
@@ -322,7 +323,7 @@ impl<const N: usize> BlockLayout<N> {
     }
 }
 
-/// Returns the number of low bits that do not count if a range is a prefix.
+/// Returns the number of ignored low bits if a range is a prefix, else `None`.
 fn prefix(low: u32, high: u32) -> Option<u32> {
     let differ = low ^ high;
     let is_prefix = differ & differ.wrapping_add(1) == 0 && low & differ == 0;
@@ -398,7 +399,7 @@ impl Quarter {
         *word = *word & !(0xff << shift) | value << shift;
     }
 
-    /// Returns the word of the block and the bit in it of value `at` of `bytes` bytes.
+    /// Returns the word and the bit of a block that hold element `at` of `bytes` bytes.
     fn position(self, at: usize, bytes: usize) -> (usize, usize) {
         debug_assert!(at < BLOCK_RULES);
         let byte = at * bytes;

@@ -1,4 +1,4 @@
-//! Blocks of 16 rules that are compared with a key at once.
+//! Blocks of 16 rules, which are compared with a key at once.
 
 mod arena;
 mod five_tuple;

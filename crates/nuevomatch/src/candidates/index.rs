@@ -1,8 +1,8 @@
-//! The index over boxes without priorities.
+//! The candidate index, over boxes without priorities.
 //!
 //! A lookup works in phases for all keys of a batch: search the starts of an iSet, prefetch the
-//! blocks, compare the keys with the blocks. Thus the cache misses of one phase overlap. Keys that a
-//! caller is done with take no part in the next iSet.
+//! blocks, compare the keys with the blocks. Thus the processor cache misses of one phase overlap.
+//! If the caller ends the search for a key, the key is not searched in the next iSet.
 
 use std::ops::ControlFlow;
 
@@ -21,9 +21,9 @@ pub const CANDIDATE_BATCH_MAX: usize = 32;
 
 /// An index over boxes of `N` lanes, without priorities.
 ///
-/// It returns every box that contains a key. Rules that are not boxes are indexed by a box that
-/// contains them, and the caller verifies each candidate. Rules that no iSet can hold stay with the
-/// caller, who keeps them elsewhere.
+/// A lookup returns every box that contains a key. A rule that is not a box is indexed by a box
+/// that contains the rule, and the caller verifies each candidate. Rules that no iSet can hold are
+/// returned to the caller, who must search them in another way.
 ///
 /// ```
 /// use std::ops::ControlFlow;
@@ -65,30 +65,30 @@ pub struct CandidateIndex<const N: usize, I = StaticTree> {
     arena: RuleArena<N>,
 }
 
-/// Sizes of a [`CandidateIndex`].
+/// The sizes of a [`CandidateIndex`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CandidateStatistics {
     /// Number of rules in all iSets.
     pub rules: usize,
-    /// Lane, rules and buckets of each iSet.
+    /// The lane, the number of rules, and the number of buckets of each iSet.
     pub sets: Vec<(usize, usize, usize)>,
-    /// Bytes of the blocks.
+    /// Number of bytes of the blocks.
     pub block_bytes: usize,
-    /// Bytes of the indexes.
+    /// Number of bytes of the indexes over starts.
     pub index_bytes: usize,
 }
 
 impl<const N: usize, I: StartIndex> CandidateIndex<N, I> {
     /// Builds an index over rules.
     ///
-    /// Returns it with the positions of the rules that are in no iSet, in rising order.
-    /// A bucket prefers rules at earlier positions.
+    /// Returns the index, and the positions of the rules that are in no iSet, in ascending order.
+    /// Rules at earlier positions are put into buckets first.
     ///
     /// # Errors
     ///
     /// - [`Error::LaneCount`] if the schema does not have `N` lanes.
     /// - [`Error::EmptyRange`] or [`Error::OutsideLane`] for a rule that is not a box.
-    /// - [`Error::BucketRules`] if the settings are out of their limits.
+    /// - [`Error::BucketRules`] if the number of rules per bucket is out of its limits.
     /// - [`Error::TooManyRules`] if the index cannot number the rules.
     pub fn build(
         schema: &KeySchema,
@@ -102,7 +102,7 @@ impl<const N: usize, I: StartIndex> CandidateIndex<N, I> {
     ///
     /// # Errors
     ///
-    /// As [`Self::build`].
+    /// The errors of [`Self::build`].
     pub fn build_with(
         schema: &KeySchema,
         rules: &[BoxRule<N>],
@@ -134,9 +134,10 @@ impl<const N: usize, I: StartIndex> CandidateIndex<N, I> {
 
     /// Calls `found` with the value of every box that contains a key.
     ///
-    /// `found` gets the position of the key in `keys` and the value. If it breaks, the search for
-    /// this key ends; the others continue. Values come iSet by iSet, not key by key. Key bits above
-    /// the width of a lane are ignored. Keys are searched in batches of 32.
+    /// The arguments of `found` are the position of the key in `keys` and the value. If `found`
+    /// breaks, the search for this key ends, and the search for other keys continues. `found` is
+    /// called iSet by iSet, and not key by key. Key bits above the width of a lane are ignored.
+    /// Keys are searched in batches of 32.
     #[inline]
     pub fn find_batch(
         &self,
@@ -158,7 +159,7 @@ impl<const N: usize, I: StartIndex> CandidateIndex<N, I> {
     ///
     /// # Panics
     ///
-    /// If a bit of `pending` has no key.
+    /// If a bit of `pending` selects a key that does not exist.
     #[inline]
     pub fn find_pending(
         &self,
@@ -191,7 +192,7 @@ impl<const N: usize, I: StartIndex> CandidateIndex<N, I> {
 
     /// Compares the pending keys with the blocks of their buckets in one iSet.
     ///
-    /// Returns the number of jobs.
+    /// Returns the number of jobs: one per pending key.
     #[expect(clippy::cast_possible_truncation, reason = "a batch has 32 keys")]
     fn match_set(
         &self,
@@ -237,12 +238,13 @@ impl<const N: usize, I: StartIndex> CandidateIndex<N, I> {
         result
     }
 
-    /// Adds a rule in place, and returns whether an iSet took it.
+    /// Adds a rule in place, and returns whether an iSet could hold it.
     ///
-    /// An iSet takes a rule if one of its buckets contains the range of the rule in the lane of the
-    /// iSet, and has fewer than 64 rules. Rules that blocks cannot hold are not taken. Such a rule has no
-    /// values in a lane, or a range that is not a prefix where the build had only prefixes.
-    /// Takes time proportional to the size of a bucket, and allocates only if a bucket grows.
+    /// An iSet can hold a rule if one of its buckets contains the range of the rule in the lane of
+    /// the iSet, and has fewer than 64 rules. The blocks of the bucket must also be able to hold
+    /// the rule. They cannot if the rule has no values in a lane, or a range that is not a prefix
+    /// in a lane that had only prefixes at the build. The time is proportional to the size of a
+    /// bucket, and memory is allocated only if a bucket grows.
     pub fn insert(&mut self, rule: &BoxRule<N>) -> bool {
         let rule = &PriorityRule::from(rule);
         let can_hold = self.arena.layout().can_hold(rule);
@@ -258,7 +260,7 @@ impl<const N: usize, I: StartIndex> CandidateIndex<N, I> {
 
     /// Removes a rule with this box and value, and returns whether an iSet had it.
     ///
-    /// Takes time proportional to the size of a bucket, and allocates nothing.
+    /// The time is proportional to the size of a bucket, and no memory is allocated.
     pub fn remove(&mut self, rule: &BoxRule<N>) -> bool {
         let rule = &PriorityRule::from(rule);
         let can_hold = self.arena.layout().can_hold(rule);
@@ -294,5 +296,5 @@ impl<const N: usize, I: StartIndex> CandidateIndex<N, I> {
     }
 }
 
-/// Maximum number of rules in an index: their positions are numbers of 32 bits.
+/// Maximum number of rules in an index, so that a position has 32 bits.
 const RULES_MAX: usize = u32::MAX as usize;

@@ -1,4 +1,4 @@
-//! One iSet: an index over the starts of its buckets, and a run of blocks for each bucket.
+//! An iSet: an index over the starts of its buckets, and a run of blocks for each bucket.
 
 use std::borrow::Borrow;
 
@@ -11,14 +11,14 @@ use crate::{
     simd::BLOCK_RULES,
 };
 
-/// One iSet.
+/// An iSet with its index.
 #[derive(Clone, Debug)]
 pub(crate) struct IndexedSet<I> {
     lane: usize,
-    /// Last value of the lane.
+    /// The last value of the lane of the iSet.
     max: u32,
     index: I,
-    /// First value of each bucket; the first is 0.
+    /// The first value of each bucket; that of the first bucket is 0.
     starts: Vec<u32>,
     /// The blocks of each bucket.
     runs: Vec<BlockRun>,
@@ -61,7 +61,7 @@ impl<I: StartIndex> IndexedSet<I> {
 
     /// Writes the position of the bucket of each key.
     ///
-    /// `values` and `positions` are room for as many numbers as there are keys.
+    /// `values` and `positions` must have room for one number per key.
     #[inline]
     pub(crate) fn find_buckets<const N: usize>(
         &self,
@@ -88,7 +88,7 @@ impl<I: StartIndex> IndexedSet<I> {
         self.starts.get(bucket + 1).is_none_or(|next| high < *next).then_some(bucket)
     }
 
-    /// Adds a rule to a bucket that has room, or may grow and can.
+    /// Adds a rule to a bucket, if the bucket has room or can grow.
     pub(crate) fn insert<const N: usize>(
         &mut self,
         bucket: usize,
@@ -109,7 +109,7 @@ impl<I: StartIndex> IndexedSet<I> {
         true
     }
 
-    /// Removes a rule from a bucket, and returns whether it was there.
+    /// Removes a rule from a bucket, and returns whether the bucket had the rule.
     pub(crate) fn remove<const N: usize>(
         &mut self,
         bucket: usize,
@@ -126,7 +126,7 @@ impl<I: StartIndex> IndexedSet<I> {
         is_removed
     }
 
-    /// Calls `each` with every rule.
+    /// Calls `each` with every rule of the iSet.
     pub(crate) fn for_each<const N: usize>(
         &self,
         arena: &RuleArena<N>,
@@ -142,22 +142,22 @@ impl<I: StartIndex> IndexedSet<I> {
         self.lane
     }
 
-    /// Returns the number of rules.
+    /// Returns the number of rules of the iSet.
     pub(crate) fn len(&self) -> usize {
         self.rules
     }
 
-    /// Returns the number of buckets.
+    /// Returns the number of buckets of the iSet.
     pub(crate) fn buckets_count(&self) -> usize {
         self.runs.len()
     }
 
-    /// Returns the number of bytes of the index alone.
+    /// Returns the number of bytes of the index over starts.
     pub(crate) fn index_bytes(&self) -> usize {
         self.index.bytes()
     }
 
-    /// Returns the number of bytes apart from blocks.
+    /// Returns the number of bytes of the iSet, without blocks.
     pub(crate) fn bytes(&self) -> usize {
         self.index.bytes() + size_of_val(&self.starts[..]) + size_of_val(&self.runs[..])
     }

@@ -1,13 +1,14 @@
-//! The estimated cost of a lookup, by which iSets and the capacity of their buckets are chosen.
+//! Estimates the cost of a lookup, to choose the iSets and the capacity of their buckets.
 //!
-//! A larger bucket costs more comparisons. It also covers more rules, so the remainder has fewer. A
-//! further iSet costs a search of every key, and takes rules out of the remainder. Which wins depends
-//! on the rules: address lists like one block, firewalls like three.
+//! A larger bucket costs more comparisons, but holds more rules, so that the remainder has fewer
+//! rules. One more iSet costs a search for every key, but also takes rules out of the remainder.
+//! The best choice depends on the rules: buckets of one block are best for address lists, and
+//! buckets of three blocks for firewalls.
 //!
-//! The estimate is for keys of which the winners are uniform over the rules, and for a few without a
-//! match. A later iSet or a part of the remainder costs only keys of which the winner so far is
-//! worse than its best rule. Positions of rules are in the order of ranks, so the number of such keys
-//! follows from the position of this rule.
+//! The estimate assumes that every rule wins for equally many keys, and that a few keys match no
+//! rule. A later iSet or a table of the remainder is searched only if its best rule is better than
+//! the winner so far. Rules are in the order of ranks, so the number of such keys follows from the
+//! position of this best rule.
 
 use std::collections::BTreeMap;
 
@@ -19,41 +20,42 @@ use crate::{
     simd::BLOCK_RULES,
 };
 
-/// Capacities of buckets that are compared, and their spare room in percent.
+/// The capacities of buckets that are compared, and their spare room in percent.
 ///
-/// Neighbours are merged into whole blocks. The rest of a capacity is for rules that overlap.
+/// Neighbouring buckets are merged up to whole blocks. The spare room is for rules that overlap.
 const CAPACITIES: &[(usize, usize)] = &[(16, 0), (40, 20), (24, 34), (56, 15)];
 
-/// Rules above which only the first two capacities are compared, for a short build.
+/// Number of rules above which only the first two capacities are compared.
+/// This keeps the build short.
 const MANY_RULES: usize = 200_000;
 
-/// Rules of the remainder that are examined at most.
+/// Greatest number of rules of the remainder that are examined.
 const EXAMINED_MAX: usize = 20_000;
 
-/// Cost of an iSet in tenths of a nanosecond, as measured.
+/// Measured cost of an iSet for one lookup, in tenths of a nanosecond.
 const SET: usize = 35;
-/// Cost of a level of the index of an iSet.
+/// Cost of one level of the index of an iSet, in the unit of `SET`.
 const LEVEL: usize = 12;
-/// Cost of a block of a bucket.
+/// Cost of one block of a bucket, in the unit of `SET`.
 const BLOCK: usize = 40;
-/// Cost of a block of the list.
+/// Cost of one block of the list of the remainder, in the unit of `SET`.
 const LIST_BLOCK: usize = 60;
-/// Cost of a hash table.
+/// Cost of one hash table of the remainder, in the unit of `SET`.
 const TABLE: usize = 110;
 
-/// One key in N has no match.
+/// The estimate assumes that one key in this number matches no rule.
 const UNMATCHED_ONE_IN: usize = 16;
 
-/// Parts of a share.
+/// Number of units of a whole share: shares are in permille.
 const PERMILLE: usize = 1000;
 
-/// Returns the capacities to compare for a number of rules.
+/// Returns the capacities of buckets to compare for a number of rules.
 pub(super) fn capacities(rules: usize) -> impl Iterator<Item = (usize, usize)> {
     let count = if rules > MANY_RULES { 2 } else { CAPACITIES.len() };
     CAPACITIES.iter().copied().take(count)
 }
 
-/// Returns the settings with a capacity and spare room.
+/// Returns the settings with this capacity and spare room of buckets.
 pub(super) fn with_capacity(
     settings: &PartitionSettings,
     bucket_rules: usize,
@@ -74,7 +76,7 @@ pub(super) fn cheapest_sets<const N: usize>(
         let dropped = plan.sets[count..].iter().map(|set| set.cover.members.len()).sum::<usize>();
         let rest = plan.left_out.len() + dropped;
         let remainder = if rest > LIST_RULES_MAX && dropped > EXAMINED_MAX {
-            // An iSet with many rules is worth its cost.
+            // An iSet with many rules is always kept, without an estimate.
             usize::MAX / 2
         } else {
             remainder_cost(&plan.left_out_after(count), widths, rules)
@@ -85,7 +87,7 @@ pub(super) fn cheapest_sets<const N: usize>(
     (count, cost)
 }
 
-/// Returns the share of keys of which the winner is worse than a rule.
+/// Returns the share of keys with a winner worse than the rule at `position`.
 fn visited(position: u32, rules: usize) -> usize {
     let matched = (rules - position as usize) * PERMILLE / rules.max(1);
     (matched * (UNMATCHED_ONE_IN - 1) + PERMILLE) / UNMATCHED_ONE_IN
@@ -98,7 +100,7 @@ fn set_cost(set: &PlannedSet, rules: usize, is_first: bool) -> usize {
     let (mut first, mut compared) = (0, 0);
     for (_, count) in &cover.buckets {
         let blocks = count.div_ceil(BLOCK_RULES);
-        // A key with a match in the bucket ends in the middle of it.
+        // On average, the search for a key with a match ends in the middle of the bucket.
         let by_matches = members * (blocks + 1) / 2 + (rules - members) * blocks;
         let keys = if is_first { PERMILLE } else { visited(cover.members[first], rules) };
         compared += count * by_matches / rules.max(1) * keys;

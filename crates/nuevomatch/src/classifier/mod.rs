@@ -1,4 +1,4 @@
-//! The classifier: the best rule of each key, by iSets and a remainder.
+//! The classifier: finds the best rule for each key, by iSets and a remainder.
 
 mod cost;
 mod nuevomatch;

@@ -1,14 +1,16 @@
-//! The classifier.
+//! The classifier [`NuevoMatch`]: builds, lookups and changes.
 //!
-//! A lookup of up to 32 keys works in phases, so that the cache misses of a phase overlap:
+//! A lookup of up to 32 keys works in phases, so that the processor cache misses of a phase
+//! overlap:
 //!
 //! 1. Search the starts of every iSet, and prefetch the first block of each bucket.
-//! 2. Compare the keys with the buckets of one iSet after the other. A bucket is skipped if its best
-//!    rank cannot win.
+//! 2. Compare the keys with the buckets of one iSet after the other. A bucket is skipped if its
+//!    best rank is worse than the best one found.
 //! 3. Search the remainder for better ranks. Its lists and tables are in the order of their best
-//!    ranks, and the search ends at the first that cannot win.
+//!    ranks, and the search ends at the first one with a worse rank.
 //!
-//! Rules of a bucket are in the order of ranks, so the lowest bit of a comparison is its best rule.
+//! The rules of a bucket are in the order of ranks. So the lowest bit in the result of a comparison
+//! is the best matching rule.
 
 use super::{
     cost::{capacities, cheapest_sets, with_capacity},
@@ -27,10 +29,10 @@ use crate::{
     simd::{BATCH_MAX, InstructionSet, MatchJob},
 };
 
-/// Bytes of blocks that the first cache holds: fewer are not prefetched.
+/// Size of the L1 cache in bytes. Blocks that fit into it are not prefetched.
 const CACHED_BYTES: usize = 32 * 1024;
 
-/// The rank of a key that no rule matches. No rule has it.
+/// The rank for a key that no rule matches. No rule has this rank.
 const NO_RANK: u64 = u64::MAX;
 
 /// The rule that wins for a key.
@@ -79,7 +81,7 @@ impl BestMatch {
 #[derive(Clone, Debug)]
 pub struct NuevoMatch<const N: usize, I = StaticTree> {
     instructions: InstructionSet,
-    /// Last value of each lane.
+    /// The last value of each lane.
     max: [u32; N],
     sets: Vec<IndexedSet<I>>,
     arena: RuleArena<N>,
@@ -88,13 +90,13 @@ pub struct NuevoMatch<const N: usize, I = StaticTree> {
 }
 
 impl<const N: usize, I: StartIndex> NuevoMatch<N, I> {
-    /// Builds a classifier.
+    /// Builds a classifier of rules over the keys of a schema.
     ///
     /// # Errors
     ///
     /// - [`Error::LaneCount`] if the schema does not have `N` lanes.
     /// - [`Error::EmptyRange`] or [`Error::OutsideLane`] for a rule of another schema.
-    /// - [`Error::BucketRules`] if the settings are out of their limits.
+    /// - [`Error::BucketRules`] if the number of rules per bucket is out of its limits.
     /// - [`Error::TooManyRules`] if the classifier cannot number the rules.
     pub fn build(
         schema: &KeySchema,
@@ -104,11 +106,11 @@ impl<const N: usize, I: StartIndex> NuevoMatch<N, I> {
         Self::build_with(schema, rules, settings, &I::Settings::default())
     }
 
-    /// Builds a classifier, with settings for the index over starts.
+    /// Builds a classifier, with settings for the indexes over starts.
     ///
     /// # Errors
     ///
-    /// As [`Self::build`].
+    /// The errors of [`Self::build`].
     pub fn build_with(
         schema: &KeySchema,
         rules: &[PriorityRule<N>],
@@ -122,7 +124,7 @@ impl<const N: usize, I: StartIndex> NuevoMatch<N, I> {
             return Err(too_many);
         }
         rules.iter().enumerate().try_for_each(|(at, rule)| rule.check(&widths, at))?;
-        // An overfull bucket keeps the earliest rules: those of the best ranks.
+        // If rules do not fit into a bucket, the earliest rules stay, so rules are sorted by rank.
         let in_order = rules.is_sorted_by_key(PriorityRule::rank);
         let mut sorted = Vec::new();
         let rules = if in_order {
@@ -182,10 +184,11 @@ impl<const N: usize, I: StartIndex> NuevoMatch<N, I> {
         }
     }
 
-    /// Writes the rule that wins for each key, of those that `accepts` accepts.
+    /// Writes the rule that wins for each key, among the rules that `accepts` accepts.
     ///
-    /// `accepts` gets the position of the key in `keys` and the value of the rule. It is called for
-    /// rules that match, in any order. Otherwise as [`Self::lookup_batch`].
+    /// The arguments of `accepts` are the position of the key in `keys` and the value of the rule.
+    /// It is called for matching rules, in any order. Keys are searched as by
+    /// [`Self::lookup_batch`].
     ///
     /// # Panics
     ///
@@ -214,7 +217,7 @@ impl<const N: usize, I: StartIndex> NuevoMatch<N, I> {
         }
     }
 
-    /// Finds the best ranks of a batch of at most `B` keys.
+    /// Finds the best rank for each key of a batch of at most `B` keys.
     fn find_ranks<const B: usize>(
         &self,
         keys: &[[u32; N]],
@@ -240,7 +243,7 @@ impl<const N: usize, I: StartIndex> NuevoMatch<N, I> {
             for (key, (position, rank)) in (0..).zip(positions.iter().zip(best.ranks.iter())) {
                 let run = set.run(*position);
                 jobs[count % B] = MatchJob { key, first: run.first, rules: run.rules };
-                // In the first iSet nothing has a rank yet.
+                // Before the first iSet is searched, no key has a rank.
                 let can_win = at == 0 || self.arena.rank(run.first, 0) < *rank;
                 count += usize::from(can_win && run.rules > 0);
             }
@@ -249,9 +252,9 @@ impl<const N: usize, I: StartIndex> NuevoMatch<N, I> {
         self.remainder.find_batch(&mut best);
     }
 
-    /// Adds a rule, and returns whether there was room.
+    /// Adds a rule, and returns whether the classifier had room.
     ///
-    /// The rule goes into a bucket of an iSet if one contains its range and has room, else into the
+    /// The rule is put into a bucket of an iSet that contains its range and has room, else into the
     /// remainder. Returns false for a rule of another schema, or if all 2^32 blocks are in use.
     pub fn insert(&mut self, rule: &PriorityRule<N>) -> bool {
         let fits = |lane| rule.low[lane] <= rule.high[lane] && rule.high[lane] <= self.max[lane];
@@ -269,7 +272,7 @@ impl<const N: usize, I: StartIndex> NuevoMatch<N, I> {
         in_place || self.remainder.insert(rule)
     }
 
-    /// Removes a rule that equals `rule`, and returns whether there was one.
+    /// Removes a rule that equals `rule`, and returns whether the classifier had one.
     pub fn remove(&mut self, rule: &PriorityRule<N>) -> bool {
         let arena = &mut self.arena;
         let in_place = arena.layout().can_hold(rule)
@@ -279,7 +282,7 @@ impl<const N: usize, I: StartIndex> NuevoMatch<N, I> {
         in_place || self.remainder.remove(rule)
     }
 
-    /// Returns all rules, in no order.
+    /// Returns all rules, in no particular order.
     #[must_use]
     pub fn rules(&self) -> Vec<PriorityRule<N>> {
         let mut rules = Vec::with_capacity(self.len());
@@ -296,7 +299,7 @@ impl<const N: usize, I: StartIndex> NuevoMatch<N, I> {
         self.sets.iter().map(IndexedSet::len).sum::<usize>() + self.remainder.len()
     }
 
-    /// Returns whether there are no rules.
+    /// Returns whether the classifier has no rules.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -2,13 +2,13 @@
 
 use crate::PartitionSettings;
 
-/// The capacity of buckets at build time.
+/// The choice of the capacity of buckets at build time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BucketCapacity {
-    /// The capacity with the least estimated cost of a lookup.
+    /// Chooses the capacity with the least estimated cost of a lookup.
     #[default]
     ByCost,
-    /// The capacity of [`PartitionSettings::bucket_rules`]; 40 is the published one.
+    /// Uses the capacity of [`PartitionSettings::bucket_rules`]; the papers use 40.
     Fixed,
 }
 
@@ -19,8 +19,8 @@ pub struct NuevoMatchSettings {
     pub partition: PartitionSettings,
     /// The choice of the capacity of buckets.
     pub capacity: BucketCapacity,
-    /// Seed of the hash tables of the remainder.
+    /// The seed of the hash tables of the remainder.
     ///
-    /// With a secret seed, rules from outside cannot choose collisions.
+    /// With a secret seed, an attacker cannot choose rules that collide.
     pub seed: u64,
 }

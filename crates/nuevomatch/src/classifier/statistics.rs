@@ -1,32 +1,33 @@
-//! Sizes of the classifier.
+//! The sizes of a [`NuevoMatch`](crate::NuevoMatch) classifier.
 
-/// Sizes of one iSet.
+/// The sizes of one iSet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetStatistics {
-    /// The lane of its buckets.
+    /// The lane of the iSet.
     pub lane: usize,
-    /// Number of rules.
+    /// Number of rules of the iSet.
     pub rules: usize,
-    /// Number of buckets.
+    /// Number of buckets of the iSet.
     pub buckets: usize,
-    /// Bytes of the index over the starts of buckets.
+    /// Number of bytes of the index over the starts of buckets.
     pub index_bytes: usize,
 }
 
-/// Sizes of a [`NuevoMatch`](crate::NuevoMatch).
+/// The sizes of a [`NuevoMatch`](crate::NuevoMatch).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NuevoMatchStatistics {
-    /// Number of rules.
+    /// Number of rules of the classifier.
     pub rules: usize,
     /// Maximum number of rules in a bucket at build time.
     pub bucket_rules: usize,
-    /// The iSets.
+    /// The sizes of each iSet.
     pub sets: Vec<SetStatistics>,
     /// Number of rules in the remainder.
     pub remainder_rules: usize,
-    /// Number of hash tables of the remainder. A short remainder is a list.
+    /// Number of hash tables of the remainder.
+    /// The number is 0 for a short remainder, which is a list.
     pub remainder_tables: usize,
-    /// Bytes of everything that lookups read.
+    /// Number of bytes of all data that lookups read.
     pub bytes: usize,
 }
 

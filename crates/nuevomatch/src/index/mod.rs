@@ -1,8 +1,9 @@
 //! Indexes over the sorted starts of buckets.
 //!
-//! Buckets divide the values of a lane into intervals. The index finds the interval of a value: the
-//! last start that is not above it. [`StaticTree`] searches. [`LinearSegments`] and
-//! [`CertifiedModel`](crate::rqrmi::CertifiedModel) predict the position and search around it.
+//! Buckets divide the values of a lane into intervals. An index finds the interval of a value: the
+//! last start that is at most the value. [`StaticTree`] searches a tree. [`LinearSegments`] and
+//! [`CertifiedModel`](crate::rqrmi::CertifiedModel) predict the position of the start, and search
+//! around this position.
 
 mod segments;
 mod start_index;

@@ -1,12 +1,14 @@
 //! Linear segments over sorted starts, with certified windows.
 //!
-//! The starts are divided into segments, greedily. A segment is extended while one line through its first
-//! point predicts all its positions well enough: with an error of at most
-//! [`SegmentSettings::error_wanted`]. The upper bits of a key select an entry of the radix root, which
-//! lists the segments of such keys. A search among them gives the segment, and its line the position.
+//! The starts are divided into segments by a greedy algorithm. A segment is extended while one line
+//! through its first point predicts all positions of the segment with an error of at most
+//! [`SegmentSettings::error_wanted`]. The upper bits of a key select an entry of the radix root,
+//! which lists the segments of such keys. A search in this list gives the segment, and the line of
+//! the segment predicts the position.
 //!
-//! The searched window comes from the errors of the code that runs, as in [`rqrmi`](crate::rqrmi). A line that
-//! rounds badly has a longer window, and never a wrong one.
+//! The length of the searched window comes from the exact errors of the prediction code, as in
+//! [`rqrmi`](crate::rqrmi). A line with large rounding errors has a longer window, and never a
+//! wrong one.
 
 use crate::{
     index::{FindBatch, FindLanes, SortedStarts, StartIndex, Windows, check_starts},
@@ -14,15 +16,15 @@ use crate::{
     simd::{InstructionSet, ScalarVector, Vector},
 };
 
-/// Parameters of linear segments.
+/// The parameters of linear segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentSettings {
-    /// Largest error of a prediction, apart from rounding.
+    /// Largest error of a prediction in positions, apart from rounding.
     pub error_wanted: u32,
 }
 
 impl Default for SegmentSettings {
-    /// An error of 7 in both directions: a window of one vector.
+    /// Returns an error of 7 in both directions, for which the window is one vector.
     fn default() -> Self {
         Self { error_wanted: 7 }
     }
@@ -32,20 +34,20 @@ impl Default for SegmentSettings {
 #[derive(Clone, Debug)]
 pub struct LinearSegments {
     starts: SortedStarts,
-    /// First key of each segment.
+    /// The first key of each segment.
     bases: SortedStarts,
     lines: Vec<LinearFunction>,
-    /// The range of segments for each value of the upper bits of a key.
+    /// The radix root: the range of segments for each value of the upper bits of a key.
     roots: Vec<SegmentRange>,
     /// Number of lower bits of a key that the radix root does not use.
     root_shift: u32,
-    /// Largest position.
+    /// The largest position of a start.
     limit: f32,
     error: CertifiedError,
     instructions: InstructionSet,
 }
 
-/// Consecutive segments.
+/// A range of consecutive segments.
 #[derive(Clone, Copy, Debug)]
 struct SegmentRange {
     first: u32,
@@ -53,7 +55,7 @@ struct SegmentRange {
 }
 
 impl LinearSegments {
-    /// Returns the errors over all keys.
+    /// Returns the greatest errors of predictions over all keys.
     pub fn error(&self) -> CertifiedError {
         self.error
     }
@@ -64,7 +66,7 @@ impl LinearSegments {
     }
 }
 
-/// Divides `starts` into segments, and returns first keys and lines.
+/// Divides `starts` into segments; returns the first key and the line of each.
 fn fit(starts: &[u32], error_wanted: u32) -> (Vec<u32>, Vec<LinearFunction>) {
     let (mut bases, mut lines) = (Vec::new(), Vec::new());
     let mut first = 0;
@@ -77,7 +79,7 @@ fn fit(starts: &[u32], error_wanted: u32) -> (Vec<u32>, Vec<LinearFunction>) {
             let last_key = starts.get(end + 1).map_or(u32::MAX, |next| next - 1);
             let distances = [first_key - base, last_key - base];
             let extended = slopes.constrained(distances, (end - first) as f64, error_wanted);
-            // The first range always fits: the intercept of the line is its position.
+            // The first range of a segment always fits: the intercept of the line is its position.
             if extended.low > extended.high && end > first {
                 break;
             }
@@ -96,7 +98,7 @@ fn fit(starts: &[u32], error_wanted: u32) -> (Vec<u32>, Vec<LinearFunction>) {
     (bases, lines)
 }
 
-/// Slopes for which all predictions of a segment are close enough.
+/// The range of slopes for which all predictions of a segment are close enough.
 #[derive(Clone, Copy, Debug)]
 struct SlopeRange {
     low: f64,
@@ -106,7 +108,8 @@ struct SlopeRange {
 impl SlopeRange {
     /// Returns the slopes that also fit a range at `distances` from the base.
     ///
-    /// `steps` is its position in the segment. Outputs are truncated, so `steps + 0.5` is wanted.
+    /// `steps` is the position of this range in the segment. Predictions are truncated, so the line
+    /// should give `steps + 0.5`.
     fn constrained(self, distances: [u32; 2], steps: f64, error_wanted: u32) -> Self {
         let error = f64::from(error_wanted);
         let [first, last] = distances.map(f64::from);
@@ -125,11 +128,11 @@ impl SlopeRange {
     }
 }
 
-/// Returns the entries of the radix root, and the shift of keys.
+/// Returns the entries of the radix root, and the number of ignored key bits.
 ///
 /// `bases` are the first keys of the segments.
 fn radix_root(bases: &[u32]) -> (Vec<SegmentRange>, u32) {
-    // About four entries for each segment, and between 2 and 65,536 in all.
+    // The root has about four entries per segment, and between 2 and 65,536 entries in total.
     let bits = (bases.len().ilog2() + 3).min(16);
     let shift = u32::BITS - bits;
     let range = |entry: u32| {
@@ -171,7 +174,7 @@ impl FindLanes for LinearSegments {
 }
 
 impl LinearSegments {
-    /// Computes the exact errors over all keys.
+    /// Computes the exact errors of predictions over all keys.
     fn certify(&mut self) {
         let (bases, lines) = (self.bases.starts(), &*self.lines);
         let keys_of_segment = |segment: usize| KeyInterval {
@@ -184,7 +187,7 @@ impl LinearSegments {
         Responsibility::new(self.starts.starts(), &[KeyInterval::ALL]).for_each_end(
             monotone,
             |key, expected| {
-                // Keys ascend.
+                // The keys are in ascending order, so the segment only advances.
                 while bases.get(segment + 1).is_some_and(|next| *next <= key) {
                     segment += 1;
                 }
@@ -201,7 +204,7 @@ impl StartIndex for LinearSegments {
 
     /// # Panics
     ///
-    /// As the trait says, and if there are more than [`STARTS_MAX`] starts.
+    /// For the reasons of [`StartIndex::build`], and if there are more than [`STARTS_MAX`] starts.
     fn build(starts: &[u32], settings: &SegmentSettings) -> Self {
         check_starts(starts);
         assert!(starts.len() <= STARTS_MAX, "{} starts: at most {STARTS_MAX}", starts.len());
@@ -260,7 +263,7 @@ mod tests {
     fn errors_stay_within_the_wanted_one() {
         for (name, starts) in patterns() {
             let index = LinearSegments::build(&starts, &SegmentSettings::default());
-            // Positions are below 2^17, so rounding is far below the half that is left.
+            // Positions are below 2^17, so rounding errors are far below 0.5.
             assert!(index.error().max() <= 7, "{name}: {:?}", index.error());
         }
         let line: Vec<u32> = (0..10_000).map(|i| i * 1000).collect();
@@ -268,7 +271,7 @@ mod tests {
         assert!(index.segments_count() <= 2, "{} segments", index.segments_count());
     }
 
-    /// The certified errors against those of all keys of a 16-bit domain.
+    /// Compares the certified errors with the errors of all keys of 16 bits.
     #[test]
     fn errors_are_those_of_all_keys() {
         for (name, starts) in patterns() {
@@ -293,7 +296,7 @@ mod tests {
         }
     }
 
-    /// Sweeps the whole domain.
+    /// Looks up all keys of 32 bits.
     #[test]
     #[ignore = "takes minutes: cargo test --release -p shunt-nuevomatch every_key_of_32_bits -- --ignored"]
     fn every_key_of_32_bits_is_found() {

@@ -4,28 +4,28 @@ use std::fmt::Debug;
 
 /// An index over sorted starts of intervals.
 ///
-/// The first start is 0, so every key has an interval. Starts are distinct and rising.
+/// The first start is 0, so every key has an interval. Starts are distinct and in ascending order.
 pub trait StartIndex: Debug + Send + Sync + Sized {
-    /// Settings of a build: sizes, a seed.
+    /// The settings of a build, for example sizes and a seed.
     type Settings: Clone + Debug + Default;
 
     /// Builds the index over starts.
     ///
     /// # Panics
     ///
-    /// If `starts` is empty, does not begin with 0, or does not rise.
+    /// If `starts` is empty, does not begin with 0, or is not strictly ascending.
     fn build(starts: &[u32], settings: &Self::Settings) -> Self;
 
-    /// Writes the position of the last start that is not above the key, for each key.
+    /// Writes the position of the last start that is at most the key, for each key.
     ///
-    /// Works in batches: a call with 32 keys costs much less than 32 calls.
+    /// Keys are searched in batches: a call with 32 keys costs much less than 32 calls.
     ///
     /// # Panics
     ///
     /// If `positions` is shorter than `keys`.
     fn find_batch(&self, keys: &[u32], positions: &mut [u32]);
 
-    /// Returns the position of the last start that is not above the key.
+    /// Returns the position of the last start that is at most the key.
     fn find(&self, key: u32) -> usize {
         let mut position = [0];
         self.find_batch(&[key], &mut position);
@@ -36,11 +36,11 @@ pub trait StartIndex: Debug + Send + Sync + Sized {
     fn bytes(&self) -> usize;
 }
 
-/// Checks the starts of a build.
+/// Checks the starts that are given to [`StartIndex::build`].
 ///
 /// # Panics
 ///
-/// If `starts` is empty, does not begin with 0, or does not rise.
+/// If `starts` is empty, does not begin with 0, or is not strictly ascending.
 pub(crate) fn check_starts(starts: &[u32]) {
     assert_eq!(starts.first(), Some(&0), "the first interval starts at 0");
     assert!(starts.is_sorted_by(|a, b| a < b), "starts rise");

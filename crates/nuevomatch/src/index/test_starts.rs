@@ -1,8 +1,9 @@
-//! Starts on which a learned index can go wrong, and the check of an index.
+//! Lists of starts that are difficult for a learned index, and checks of an index.
 
 use crate::{index::StartIndex, rqrmi::position};
 
-/// Returns named starts of many shapes. The first start is always 0.
+/// Returns named lists of starts with many distributions.
+/// The first start of each list is 0.
 pub(crate) fn patterns() -> Vec<(&'static str, Vec<u32>)> {
     let mut random = random_words(42);
     let mut words = |count: usize, mask: u32| -> Vec<u32> {
@@ -42,7 +43,7 @@ pub(crate) fn patterns() -> Vec<(&'static str, Vec<u32>)> {
         .collect()
 }
 
-/// Returns uniform starts, the first of which is 0.
+/// Returns uniformly distributed starts, the first of which is 0.
 pub(crate) fn uniform_starts(count: usize) -> Vec<u32> {
     let mut starts: Vec<u32> = std::iter::once(0).chain(random_words(9)).take(count).collect();
     starts.sort_unstable();
@@ -50,7 +51,7 @@ pub(crate) fn uniform_starts(count: usize) -> Vec<u32> {
     starts
 }
 
-/// Returns words from a seed.
+/// Returns random words from a seed.
 pub(crate) fn random_words(seed: u64) -> impl Iterator<Item = u32> {
     let mut state = seed | 1;
     std::iter::repeat_with(move || {
@@ -59,7 +60,7 @@ pub(crate) fn random_words(seed: u64) -> impl Iterator<Item = u32> {
     })
 }
 
-/// Checks the positions of keys at, between and far from starts.
+/// Checks the positions that an index finds for keys at and between starts.
 pub(crate) fn check_index(name: &str, index: &impl StartIndex, starts: &[u32]) {
     let near = starts.iter().flat_map(|start| {
         [start.wrapping_sub(1), *start, start.wrapping_add(1), start ^ 0x8000, start ^ 0x8000_0000]
@@ -69,7 +70,7 @@ pub(crate) fn check_index(name: &str, index: &impl StartIndex, starts: &[u32]) {
     assert_eq!(index.find(keys[3]), position(starts, keys[3]) as usize, "{name}: a single key");
 }
 
-/// Checks the positions of keys, in batches of all lengths that matter.
+/// Checks the positions that an index finds, with at most 77 keys per call.
 pub(crate) fn check_keys(name: &str, index: &impl StartIndex, starts: &[u32], keys: &[u32]) {
     let mut found = vec![u32::MAX; keys.len()];
     for (keys, found) in keys.chunks(77).zip(found.chunks_mut(77)) {
@@ -80,7 +81,7 @@ pub(crate) fn check_keys(name: &str, index: &impl StartIndex, starts: &[u32], ke
     }
 }
 
-/// Checks the positions of a million keys over the whole domain.
+/// Checks the positions that an index finds for a million keys of the whole range.
 pub(crate) fn check_spread_keys(name: &str, index: &impl StartIndex, starts: &[u32]) {
     let keys: Vec<u32> = (0..=u32::MAX).step_by(4099).chain([u32::MAX]).collect();
     let mut found = vec![0; keys.len()];
@@ -91,7 +92,7 @@ pub(crate) fn check_spread_keys(name: &str, index: &impl StartIndex, starts: &[u
     }
 }
 
-/// Checks the positions of all 2^32 keys.
+/// Checks the positions that an index finds for all 2^32 keys.
 pub(crate) fn check_all_keys(name: &str, index: &impl StartIndex, starts: &[u32]) {
     let mut expected = 0;
     let mut found = vec![0; 1 << 16];

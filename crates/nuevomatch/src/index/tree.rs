@@ -1,10 +1,11 @@
 //! A static 16-ary tree over sorted starts.
 //!
-//! A node is 16 starts, which is one vector. The number of starts in it that are not above the key
-//! selects the child, so a search has no branches. All keys of a batch descend one level before any
-//! descends the next, so that their loads overlap. Four levels hold 65,536 starts.
+//! A node has 16 starts, which fill one vector register. The number of starts in the node that are
+//! at most the key selects the child, so a search has no branches. All keys of a batch descend one
+//! level before any key descends the next level, so that their loads from memory overlap. Four
+//! levels hold 65,536 starts.
 //!
-//! The last node of a level is padded with the largest value. The key `u32::MAX` is not below the
+//! The last node of a level is padded with the largest value. The key `u32::MAX` equals this
 //! padding, so each level limits positions to its last start.
 
 use super::start_index::{StartIndex, check_starts};
@@ -22,10 +23,10 @@ pub struct StaticTree {
 /// One level of a tree.
 #[derive(Clone, Copy, Debug)]
 struct TreeLevel {
-    /// First node.
+    /// The index of the first node of the level.
     first: usize,
     nodes: usize,
-    /// Position of the last start that is not padding.
+    /// The position of the last start of the level that is not padding.
     last: u32,
 }
 
@@ -98,7 +99,7 @@ mod tests {
         }
     }
 
-    /// Sizes around each change of depth, and keys next to starts.
+    /// Tests sizes around each change of depth, and keys next to starts.
     #[test]
     fn sizes_around_full_nodes_are_found() {
         for count in [1, 2, 15, 16, 17, 255, 256, 257, 4095, 4096, 4097, 5000] {

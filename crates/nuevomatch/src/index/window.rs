@@ -1,23 +1,23 @@
 //! Search in a window of sorted starts.
 //!
-//! A learned index predicts a position and knows how far off it may be. The window of positions around
-//! the prediction is searched without branches on the key: long windows are halved, and what is left is
-//! compared as whole vectors. The keys of a batch are halved equally often, so that no loop depends on
-//! one key alone.
+//! A learned index predicts a position and knows the greatest error of the prediction. The window
+//! of positions around the prediction is searched without branches on the key: long windows are
+//! halved, and the remaining window is compared as whole vectors. The windows of all keys of a
+//! batch are halved equally often, so that no loop depends on a single key.
 
 use std::hint::select_unpredictable;
 
 use crate::simd::{Vector, VectorWork};
 
-/// Keys that a lookup interleaves.
+/// Number of keys for which a lookup interleaves the search.
 const LANES: usize = 32;
 
-/// Starts that one vector comparison covers.
+/// Number of starts that one vector comparison covers.
 const VECTOR_STARTS: usize = 16;
 
-/// Longest window that is compared without halving.
+/// Length of the longest window that is compared without halving.
 ///
-/// One halving costs about as much as two vectors.
+/// One halving costs about as much as the comparison of two vectors.
 const COMPARED_MAX: usize = 4 * VECTOR_STARTS;
 
 /// Sorted starts, with padding for whole vectors.
@@ -28,18 +28,19 @@ pub(crate) struct SortedStarts {
     count: u32,
 }
 
-/// One window for each of `N` keys. It contains the position of its key.
+/// One window for each of `N` keys, which contains the position of the key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Windows<const N: usize> {
     firsts: [u32; N],
-    /// Number of positions. Windows end before the end of the starts.
+    /// The number of positions in each window.
+    /// Windows end before the end of the starts.
     lengths: [u32; N],
-    /// Greatest length.
+    /// The greatest length of a window.
     longest: u32,
 }
 
 impl<const N: usize> Windows<N> {
-    /// Returns windows from the first position and the length of each lane.
+    /// Creates windows from the first position and the length of each window.
     #[inline(always)]
     pub(crate) fn of(mut window: impl FnMut(usize) -> (u32, u32)) -> Self {
         let mut longest = 0;
@@ -55,7 +56,7 @@ impl<const N: usize> Windows<N> {
     }
 }
 
-/// An index that finds several keys at once.
+/// An index that finds the positions of several keys at once.
 pub(crate) trait FindLanes {
     /// Writes the position of each key.
     fn find_lanes<V: Vector, const N: usize>(
@@ -90,7 +91,7 @@ impl<I: FindLanes> VectorWork for FindBatch<'_, I> {
 }
 
 impl SortedStarts {
-    /// Pads `starts`, of which there is at least one.
+    /// Pads `starts`, which must not be empty.
     #[expect(
         clippy::cast_possible_truncation,
         reason = "a key has 32 bits, and starts are distinct"
@@ -111,7 +112,7 @@ impl SortedStarts {
         self.count
     }
 
-    /// Returns the memory of the starts in bytes.
+    /// Returns the number of bytes of the starts.
     pub(crate) fn bytes(&self) -> usize {
         size_of_val(&*self.padded)
     }
@@ -120,8 +121,9 @@ impl SortedStarts {
     ///
     /// Keys below all starts have position 0.
     ///
-    /// Here and in the callers, results go to the caller's arrays, one word at a time, and are read in the
-    /// same way. A copy of an array would read vectors just after their words were written, which stalls.
+    /// This function and its callers write results to the arrays of their caller word by word, and
+    /// read them word by word. A copy of an array would read vectors just after their words were
+    /// written, which stalls the processor.
     #[inline(always)]
     pub(crate) fn search<V: Vector, const N: usize>(
         &self,
@@ -135,9 +137,9 @@ impl SortedStarts {
         let mut longest = windows.longest;
         while longest as usize > COMPARED_MAX {
             for (lane, key) in keys.iter().enumerate() {
-                // The position is in the upper part exactly if the first start of that part is at
-                // most the key. The lower part is not longer, so the window gets the length of the
-                // upper part in both cases.
+                // The position is in the upper half exactly if the first start of that half is at
+                // most the key. The lower half is not longer, so the window gets the length of the
+                // upper half in both cases.
                 let half = windows.lengths[lane] / 2;
                 let middle = padded[(windows.firsts[lane] + half) as usize];
                 windows.firsts[lane] += select_unpredictable(middle <= *key, half, 0);
@@ -145,7 +147,7 @@ impl SortedStarts {
             }
             longest -= longest / 2;
         }
-        // Starts after the window are above the key, so they do not change the count.
+        // Starts after the window are greater than the key, so they do not change the count.
         if longest as usize <= VECTOR_STARTS {
             for (lane, key) in keys.iter().enumerate() {
                 let first = windows.firsts[lane];
@@ -176,7 +178,8 @@ fn count_at_most<V: Vector>(vector: V, padded: &[u32], first: usize, key: u32) -
 
 /// Returns the position of the last of `count` starts from `first` on.
 ///
-/// Without such starts this is `first`. Only the padding can be at most the largest key without being a start. So the result is at most `last`.
+/// If `count` is 0, the result is `first`. For the largest key, `count` may include padding, so the
+/// result is limited to `last`.
 #[inline(always)]
 fn last_counted(first: u32, count: u32, last: u32) -> u32 {
     (first + count.saturating_sub(1)).min(last)
@@ -200,7 +203,7 @@ mod tests {
     }
 
     proptest! {
-        /// Two keys with windows of different lengths, anywhere in the starts.
+        /// Tests two keys with windows of different lengths, anywhere in the starts.
         #[test]
         fn positions_in_windows_are_found(
             starts in prop::collection::btree_set(any::<u32>(), 1..900),
@@ -211,7 +214,7 @@ mod tests {
         ) {
             let starts: Vec<u32> = starts.into_iter().collect();
             let count = u32::try_from(starts.len()).unwrap();
-            // One key is anywhere, and the other is a start or next to one.
+            // One key is random. The other key is a start, or next to a start.
             let keys = [keys[0], starts[near[0].index(starts.len())].wrapping_sub(keys[1] % 2)];
             let expected = keys.map(|key| position(&starts, key));
             let firsts = [0, 1].map(|lane| expected[lane].saturating_sub(before[lane]));

@@ -1,8 +1,8 @@
 //! The writer of a live classifier: changes, rebuilds, and the replay of changes.
 //!
-//! A rebuild takes the rules, builds without any lock, and then replays the changes that were made
-//! meanwhile on the new classifier. After the replay the new one equals the old one, so readers
-//! may use either during the swap.
+//! A rebuild copies the rules and builds a new classifier without a lock. Then it replays on the
+//! new classifier the changes that were made meanwhile. After the replay both classifiers have
+//! equal rules, so readers may use either of them during the swap.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -19,21 +19,22 @@ use crate::{
 /// The time at which an inserted rule becomes visible.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UpdatePolicy {
-    /// At once: into a bucket with room, or into the remainder.
+    /// An inserted rule is visible at once: in a bucket with room, or in the remainder.
     #[default]
     Instant,
-    /// With the next rebuild, all together. Removals are visible at once, nevertheless.
+    /// Inserted rules become visible together, after the next rebuild.
+    /// Removals are visible at once.
     Delayed,
 }
 
 /// Settings of a [`LiveNuevoMatch`].
 #[derive(Clone, Debug)]
 pub struct LiveSettings<S = ()> {
-    /// Settings of each build.
+    /// The settings of each build.
     pub nuevomatch: NuevoMatchSettings,
-    /// Settings of the index over starts.
+    /// The settings of the indexes over starts.
     pub index: S,
-    /// The time at which an inserted rule becomes visible.
+    /// The policy for the time at which an inserted rule becomes visible.
     pub policy: UpdatePolicy,
     /// Share of rules in the remainder from which a rebuild is due, in permille.
     pub remainder_permille_max: usize,
@@ -50,16 +51,16 @@ impl<S: Default> Default for LiveSettings<S> {
     }
 }
 
-/// One change of the rules.
+/// One change of the rules of a live classifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleUpdate<const N: usize> {
     /// Adds a rule.
     Insert(PriorityRule<N>),
-    /// Removes a rule that equals this one.
+    /// Removes a rule that equals this rule.
     Remove(PriorityRule<N>),
 }
 
-/// A classifier that changes while other threads look up.
+/// A classifier with rules that change while other threads look up keys.
 ///
 /// ```
 /// use shunt_nuevomatch::{
@@ -81,34 +82,34 @@ pub struct LiveNuevoMatch<const N: usize, I: StartIndex = StaticTree> {
     shared: Arc<Shared<N, I>>,
 }
 
-/// The parts that the trainer thread uses too.
+/// The data that the classifier shares with the trainer thread.
 #[derive(Debug)]
 pub(super) struct Shared<const N: usize, I: StartIndex> {
     schema: KeySchema,
     settings: LiveSettings<I::Settings>,
     twins: Arc<Twins<NuevoMatch<N, I>>>,
     writer: Mutex<LiveWriter<N>>,
-    /// Signals the trainer that a rebuild may be due, or that it must stop.
+    /// Signals that a rebuild may be due, or that the trainer must stop.
     pub(super) due: Condvar,
-    /// Locked during a rebuild, so that at most one runs.
+    /// Locked during a rebuild, so that at most one rebuild runs.
     rebuilding: Mutex<()>,
 }
 
-/// The state of the writer. There is one writer at a time.
+/// The data of the writer. There is one writer at a time.
 #[derive(Debug, Default)]
 pub(super) struct LiveWriter<const N: usize> {
-    /// Inserted rules that are not visible, under the delayed policy.
+    /// Inserted rules that are not visible yet, with [`UpdatePolicy::Delayed`].
     pending: Vec<PriorityRule<N>>,
-    /// Pending rules that a running rebuild makes visible.
+    /// Pending rules that the running rebuild makes visible.
     training: Vec<PriorityRule<N>>,
-    /// The visible changes since the running rebuild took the rules.
+    /// The visible changes since the running rebuild copied the rules.
     log: Option<Vec<RuleUpdate<N>>>,
     /// Number of rules that the last build left in the remainder.
     remainder_built: usize,
     rebuilds: u64,
     rebuild_errors: u64,
     pub(super) trainer: TrainerState,
-    /// True if the trainer must stop.
+    /// True if the trainer thread must stop.
     pub(super) stops: bool,
 }
 
@@ -117,7 +118,7 @@ impl<const N: usize, I: StartIndex + Clone> LiveNuevoMatch<N, I> {
     ///
     /// # Errors
     ///
-    /// As [`NuevoMatch::build`].
+    /// The errors of [`NuevoMatch::build`].
     pub fn new(
         schema: &KeySchema,
         rules: &[PriorityRule<N>],
@@ -142,24 +143,25 @@ impl<const N: usize, I: StartIndex + Clone> LiveNuevoMatch<N, I> {
         LiveReader::new(Arc::clone(&self.shared.twins))
     }
 
-    /// Applies changes in order, and returns how many had an effect.
+    /// Applies changes in order, and returns the number of changes with an effect.
     ///
-    /// Without effect are the removal of a rule that is not there, and a rule of another schema.
-    /// Readers see all of the changes or none, except insertions under the delayed policy.
+    /// The removal of a rule that does not exist and a rule of another schema have no effect. A
+    /// batch of a reader sees all of the changes or none, except delayed insertions.
     pub fn apply(&self, changes: &[RuleUpdate<N>]) -> usize {
         self.shared.apply(changes)
     }
 
-    /// Rebuilds now, on this thread. Pending rules become visible together.
+    /// Rebuilds the classifier on this thread. Pending rules become visible together.
     ///
     /// # Errors
     ///
-    /// As [`NuevoMatch::build`]. The rules stay as they are, and pending rules stay pending.
+    /// The errors of [`NuevoMatch::build`]. The visible rules are unchanged then, and pending rules
+    /// stay pending.
     pub fn rebuild(&self) -> Result<(), Error> {
         self.shared.rebuild()
     }
 
-    /// Starts a thread that rebuilds whenever it is due.
+    /// Starts a thread that rebuilds the classifier whenever a rebuild is due.
     ///
     /// # Errors
     ///
@@ -172,7 +174,7 @@ impl<const N: usize, I: StartIndex + Clone> LiveNuevoMatch<N, I> {
         Trainer::spawn(Arc::clone(&self.shared))
     }
 
-    /// Returns the state of the classifier.
+    /// Returns the sizes and counters of the classifier.
     #[must_use]
     pub fn statistics(&self) -> LiveStatistics {
         let writer = self.shared.lock();
@@ -187,7 +189,8 @@ impl<const N: usize, I: StartIndex + Clone> LiveNuevoMatch<N, I> {
 }
 
 impl<const N: usize, I: StartIndex + Clone> Shared<N, I> {
-    /// Locks the writer. A panic of another writer leaves its state whole.
+    /// Locks the data of the writer.
+    /// The data is consistent even after a panic of another writer.
     pub(super) fn lock(&self) -> MutexGuard<'_, LiveWriter<N>> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -219,7 +222,7 @@ impl<const N: usize, I: StartIndex + Clone> Shared<N, I> {
     pub(super) fn is_due(&self, writer: &LiveWriter<N>) -> bool {
         let (remainder, rules) =
             self.twins.read(|classifier| (classifier.remainder_len(), classifier.len()));
-        // Rules that no iSet can hold do not make another rebuild due.
+        // Rules that no iSet can hold remain after a rebuild, and do not make another rebuild due.
         let is_new = remainder > writer.remainder_built + writer.remainder_built / 2;
         let is_large = remainder * 1000 > rules * self.settings.remainder_permille_max;
         !writer.pending.is_empty() || is_large && is_new && remainder >= REMAINDER_RULES_MIN
@@ -250,7 +253,7 @@ impl<const N: usize, I: StartIndex + Clone> Shared<N, I> {
         writer.remainder_built = copies[0].remainder_len();
         let mut copies = copies.into_iter();
         self.twins.update(|classifier| {
-            // There is one copy for each of the two classifiers.
+            // `copies` has one copy for each of the two classifiers.
             if let Some(copy) = copies.next() {
                 *classifier = copy;
             }
@@ -262,9 +265,9 @@ impl<const N: usize, I: StartIndex + Clone> Shared<N, I> {
     }
 }
 
-/// A rebuild.
+/// A running rebuild.
 ///
-/// If it ends early, by an error or a panic, its rules become pending again.
+/// If the rebuild ends early, by an error or a panic, its rules become pending again.
 struct Attempt<'a, const N: usize, I: StartIndex + Clone> {
     shared: &'a Shared<N, I>,
     is_complete: bool,
@@ -280,13 +283,14 @@ impl<const N: usize, I: StartIndex + Clone> Drop for Attempt<'_, N, I> {
     }
 }
 
-/// Rules in the remainder below which no rebuild is due.
+/// Number of rules in the remainder below which no rebuild is due.
 const REMAINDER_RULES_MIN: usize = 64;
 
 impl<const N: usize> LiveWriter<N> {
-    /// Stores insertions for the next rebuild.
+    /// Stores the insertions of some changes for the next rebuild.
     ///
-    /// Returns the effects so far and the changes that are visible at once.
+    /// Returns the number of changes that had an effect already, and the changes that become
+    /// visible at once.
     fn take_delayed(&mut self, changes: &[RuleUpdate<N>]) -> (usize, Vec<RuleUpdate<N>>) {
         let (mut effects, mut visible) = (0, Vec::new());
         for change in changes {
@@ -301,8 +305,8 @@ impl<const N: usize> LiveWriter<N> {
                         self.pending.swap_remove(at);
                         effects += 1;
                     } else if let Some(at) = self.training.iter().position(is_same) {
-                        // The rebuild includes the rule, so the rebuilt copy loses the rule before
-                        // the swap.
+                        // The running rebuild includes the rule, so the rule is removed from the
+                        // new classifier before the swap.
                         self.training.swap_remove(at);
                         self.log.get_or_insert_default().push(*change);
                         effects += 1;
@@ -315,7 +319,7 @@ impl<const N: usize> LiveWriter<N> {
         (effects, visible)
     }
 
-    /// Makes the rules of a rebuild that did not complete pending again.
+    /// Makes the rules of an incomplete rebuild pending again.
     fn restore_training(&mut self) {
         let training = std::mem::take(&mut self.training);
         self.pending.splice(0..0, training);

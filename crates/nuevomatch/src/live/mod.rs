@@ -1,4 +1,4 @@
-//! A classifier that changes while other threads look up.
+//! A live classifier: its rules change while other threads look up keys.
 
 mod classifier;
 mod reader;

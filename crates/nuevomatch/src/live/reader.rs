@@ -7,9 +7,9 @@ use crate::{BestMatch, NuevoMatch, StartIndex, StaticTree};
 
 /// A reader of a [`LiveNuevoMatch`](crate::LiveNuevoMatch).
 ///
-/// Each thread clones its own.
+/// Each thread uses its own clone of the reader.
 ///
-/// A lookup never waits for a change. A batch sees one state of the rules.
+/// A lookup never waits for a change. All keys of a batch are looked up in the same rules.
 #[derive(Debug)]
 pub struct LiveReader<const N: usize, I = StaticTree> {
     twins: Arc<Twins<NuevoMatch<N, I>>>,
@@ -32,9 +32,9 @@ impl<const N: usize, I: StartIndex + Clone> LiveReader<N, I> {
         self.twins.read(|classifier| classifier.lookup(key))
     }
 
-    /// Writes the rule that wins for each key, all by the same rules.
+    /// Writes the rule that wins for each key, looked up in the same rules.
     ///
-    /// A change waits for the longest running batch: give a few dozen keys at once.
+    /// A change waits for the longest running batch, so pass at most a few dozen keys at once.
     ///
     /// # Panics
     ///

@@ -1,32 +1,33 @@
-//! The state of a live classifier.
+//! The sizes and counters of a live classifier.
 
 use crate::NuevoMatchStatistics;
 
-/// The state of the thread that rebuilds.
+/// The state of the trainer thread, which rebuilds a live classifier.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TrainerState {
-    /// No thread was started, or it was stopped.
+    /// No trainer thread was started, or it was stopped.
     #[default]
     Absent,
-    /// The thread waits for work.
+    /// The trainer thread waits until a rebuild is due.
     Idle,
-    /// The thread builds a classifier.
+    /// The trainer thread builds a classifier.
     Building,
-    /// The thread died. Lookups and changes go on without rebuilds: start another.
+    /// The trainer thread panicked.
+    /// Lookups and changes continue without rebuilds, until another trainer is started.
     Died,
 }
 
-/// Sizes and counters of a [`LiveNuevoMatch`](crate::LiveNuevoMatch).
+/// The sizes and counters of a [`LiveNuevoMatch`](crate::LiveNuevoMatch).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LiveStatistics {
-    /// Sizes of the classifier that readers use.
+    /// The sizes of the classifier that readers use.
     pub current: NuevoMatchStatistics,
-    /// Delayed rules that are not visible yet.
+    /// Number of delayed rules that are not visible yet.
     pub pending: usize,
     /// Number of completed rebuilds.
     pub rebuilds: u64,
-    /// Number of refused rebuilds.
+    /// Number of rebuilds that ended with an error.
     pub rebuild_errors: u64,
-    /// The state of the thread that rebuilds.
+    /// The state of the trainer thread.
     pub trainer: TrainerState,
 }

@@ -1,4 +1,4 @@
-//! The thread that rebuilds a live classifier.
+//! The trainer: the thread that rebuilds a live classifier.
 
 use std::{
     fmt,
@@ -9,9 +9,11 @@ use std::{
 use super::{classifier::Shared, statistics::TrainerState};
 use crate::{StartIndex, StaticTree};
 
-/// A thread that rebuilds whenever it is due. Dropping it stops the thread.
+/// A thread that rebuilds a live classifier whenever a rebuild is due.
+/// Dropping the `Trainer` stops the thread.
 ///
-/// If the thread dies, [`LiveStatistics`](crate::LiveStatistics) say so. Lookups and changes go on.
+/// If the thread panics, [`LiveStatistics`](crate::LiveStatistics) report it. Lookups and changes
+/// continue.
 pub struct Trainer<const N: usize, I: StartIndex + Clone = StaticTree> {
     shared: Arc<Shared<N, I>>,
     thread: Option<JoinHandle<()>>,
@@ -48,12 +50,12 @@ impl<const N: usize, I: StartIndex + Clone> Drop for Trainer<N, I> {
     fn drop(&mut self) {
         self.shared.lock().stops = true;
         self.shared.due.notify_all();
-        // The statistics already show if the thread panicked.
+        // A panic of the thread is reported by the statistics.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
-/// Writes the state of the thread when it ends, also by a panic.
+/// A guard that writes the state of the thread when it ends, also by a panic.
 struct TrainerLife<'a, const N: usize, I: StartIndex + Clone> {
     shared: &'a Shared<N, I>,
     state: TrainerState,
@@ -78,7 +80,7 @@ fn run<const N: usize, I: StartIndex + Clone>(shared: &Shared<N, I>) {
             }
             writer.trainer = TrainerState::Building;
         }
-        // A refused rebuild is counted; the next change tries again.
+        // A rebuild that fails is counted, and the next change tries again.
         let is_refused = shared.rebuild().is_err();
         let mut writer = shared.lock();
         writer.trainer = TrainerState::Idle;

@@ -1,16 +1,16 @@
 //! Two copies of a value: readers use one while the writer changes the other.
 //!
-//! A change has three steps: it is made on the idle copy, that copy becomes the active one, and the
-//! change is made on the other copy. Readers never wait:
+//! A change has three steps. First the idle copy is changed. Then that copy becomes the active one.
+//! Last, the other copy is changed. Readers never wait:
 //!
 //! - A reader loads the number of the active copy and tries to lock that copy for reading.
-//! - The attempt fails only if the writer holds or awaits the copy. Then another copy is active
-//!   since, so the reader loads the number again.
-//! - A reader that has the lock loads the number once more. If the copy is not active any more, it
-//!   may have a change that is not visible yet, so the reader starts again.
+//! - The attempt fails only if the writer holds or awaits the lock of this copy. In that case the
+//!   other copy is active now, so the reader loads the number again.
+//! - A reader with the lock loads the number once more. If the copy is not active any more, it may
+//!   have a change that is not visible yet, so the reader starts again.
 //!
-//! The writer waits for readers that still use the copy that was active before. They hold it for one
-//! batch.
+//! The writer waits for readers that still use the formerly active copy. A reader holds a copy for
+//! one batch.
 
 use std::sync::{PoisonError, TryLockError};
 
@@ -21,7 +21,8 @@ use crate::sync::{AtomicUsize, Ordering, ReadLock};
 pub(super) struct Twins<T> {
     copies: [ReadLock<T>; 2],
     active: AtomicUsize,
-    /// Not 0 for a copy in which a change has not ended. Only the writer reads it.
+    /// For each copy, not 0 while a change of the copy is incomplete.
+    /// Only the writer reads these flags.
     incomplete: [AtomicUsize; 2],
 }
 
@@ -31,19 +32,19 @@ impl<T: Clone> Twins<T> {
         Self { copies, active: AtomicUsize::new(0), incomplete: [0, 0].map(AtomicUsize::new) }
     }
 
-    /// Reads the active copy. Never waits for the writer.
+    /// Reads the active copy, without waiting for the writer.
     pub(super) fn read<R>(&self, read: impl FnOnce(&T) -> R) -> R {
         loop {
-            // Acquire: pairs with the release in `update`.
+            // Acquire pairs with the release in `update`.
             let active = self.active.load(Ordering::Acquire);
             let copy = match self.copies[active].try_read() {
                 Ok(copy) => Some(copy),
-                // A change panicked in this copy. If the copy is active, the change was completed
-                // later.
+                // An earlier change of this copy panicked. If the copy is active, a later change
+                // has repaired it.
                 Err(TryLockError::Poisoned(copy)) => Some(copy.into_inner()),
                 Err(TryLockError::WouldBlock) => None,
             };
-            // A copy that is not active any more may have a change that is not visible yet.
+            // A copy that is not active any more may have a change that must not be visible yet.
             let is_active = |_: &_| self.active.load(Ordering::Acquire) == active;
             if let Some(copy) = copy.filter(is_active) {
                 return read(&copy);
@@ -54,22 +55,23 @@ impl<T: Clone> Twins<T> {
         }
     }
 
-    /// Changes both copies alike. The caller is the only writer.
+    /// Changes both copies in the same way. The caller must be the only writer.
     ///
-    /// The change is visible to every read that starts after the return. A read sees all of it or
+    /// Every read that starts after the return sees the change. A read sees all of the change or
     /// nothing.
     pub(super) fn update<R>(&self, mut change: impl FnMut(&mut T) -> R) -> R {
         let active = self.active.load(Ordering::Relaxed);
         let idle = 1 - active;
         self.change(idle, &mut change);
-        // Release: a reader that loads the number sees the changed copy.
+        // With release, a reader that loads the number sees the changed copy.
         self.active.store(idle, Ordering::Release);
         self.change(active, &mut change)
     }
 
     /// Changes one copy, which is not active.
     ///
-    /// A copy in which a change panicked becomes one of the other copy first.
+    /// If an earlier change of this copy panicked, the copy is first replaced by a clone of the
+    /// other copy.
     fn change<R>(&self, at: usize, change: &mut impl FnMut(&mut T) -> R) -> R {
         let mut copy = self.copies[at].write().unwrap_or_else(PoisonError::into_inner);
         if self.incomplete[at].swap(1, Ordering::Relaxed) != 0 {
@@ -98,7 +100,7 @@ mod tests {
         assert_eq!(twins.read(Clone::clone), [1, 2, 3, 4, 5]);
     }
 
-    /// A change that panics is visible nowhere, and the next change works.
+    /// No read sees a change that panics, and the next change works.
     #[test]
     fn an_incomplete_change_is_never_read() {
         let twins = Twins::new(vec![1]);
@@ -123,7 +125,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads see whole changes, in order, and every change that returned before.
+    /// Reads see whole changes in order, with every change that returned before.
     #[test]
     fn reads_are_whole_and_in_order() {
         loom::model(|| {

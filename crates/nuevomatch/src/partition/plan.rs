@@ -1,8 +1,9 @@
-//! The choice of iSets: which lane, and which rules in which bucket.
+//! The choice of iSets: the lane of each iSet, and the rules of its buckets.
 //!
-//! The largest iSet is taken first, over all lanes, then the largest of the rest. A lane is sorted
-//! once, and only if a bound shows that it can win. Other capacities share the sorted ranges. Later
-//! iSets sort the few rules that are left.
+//! The first iSet is the largest one over all lanes. Each later iSet is the largest one of the
+//! remaining rules. A lane is sorted only once, and only if a bound shows that its iSet may be the
+//! largest. Plans with other capacities of buckets use the same sorted ranges. For later iSets,
+//! only the few remaining rules are sorted.
 
 use super::{
     radix::sort_ranges,
@@ -14,26 +15,26 @@ use crate::schema::lane_max;
 /// Maximum number of iSets.
 pub(crate) const SETS_MAX: usize = 4;
 
-/// Widest lane in bits for which starts are counted, for a bound.
+/// Greatest width in bits of a lane for which rules are counted by their start.
 const COUNTED_BITS_MAX: u8 = 16;
 
-/// One iSet of a plan.
+/// One iSet of a plan, with its lane.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedSet {
     pub(crate) lane: usize,
     pub(crate) cover: LaneCover,
 }
 
-/// The iSets of rules, and the rules that no iSet holds.
+/// The plan: the chosen iSets, and the rules that no iSet holds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IsetPlan {
     pub(crate) sets: Vec<PlannedSet>,
-    /// Positions of the rules that no iSet holds, rising.
+    /// The positions of the rules that no iSet holds, in ascending order.
     pub(crate) left_out: Vec<u32>,
 }
 
 impl IsetPlan {
-    /// Returns the rules that the first iSets do not hold, rising.
+    /// Returns the rules that the first `sets` iSets do not hold, in ascending order.
     pub(crate) fn left_out_after(&self, sets: usize) -> Vec<u32> {
         let mut left_out = self.left_out.clone();
         for set in &self.sets[sets..] {
@@ -43,7 +44,7 @@ impl IsetPlan {
         left_out
     }
 
-    /// Keeps the first iSets alone.
+    /// Removes all iSets after the first `sets` ones.
     pub(crate) fn truncate(&mut self, sets: usize) {
         if sets < self.sets.len() {
             self.left_out = self.left_out_after(sets);
@@ -52,33 +53,33 @@ impl IsetPlan {
     }
 }
 
-/// The rules of the remaining iSets; it keeps their order in each lane.
+/// A planner of iSets, which keeps the sorted ranges of each lane.
 pub(crate) struct IsetPlanner<'a, R> {
     widths: &'a [u8],
     rules: usize,
-    /// Returns the range of a rule in a lane.
+    /// The function that returns the range of a rule in a lane.
     range: R,
-    /// The ranges of all rules, for each lane that was needed.
+    /// The sorted ranges of all rules, for each lane that was needed so far.
     forests: Vec<Option<RangeForest>>,
-    /// The counts of all rules, after the first use.
+    /// The counts of all rules in each lane, after their first use.
     counts: Option<Vec<LaneCounts>>,
 }
 
-/// Counts of rules by their ranges in a lane.
+/// The counts of rules by their ranges in one lane.
 #[derive(Clone, Debug)]
 struct LaneCounts {
-    /// Number of rules of which the range is not the full one.
+    /// Number of rules that do not have the full range of the lane.
     others: usize,
-    /// Number of rules by their first value, at most 255, if the lane is narrow.
+    /// Number of rules for each first value, limited to 255; empty for a wide lane.
     starts: Vec<u8>,
 }
 
 impl LaneCounts {
-    /// Returns a bound of the number of rules that a relaxed iSet in the lane can hold.
+    /// Returns an upper bound for the number of rules of a relaxed iSet in the lane.
     ///
     /// All rules with the full range are in one bucket, and so are all rules with the same start.
     fn rules_max(&self, rules: usize, capacity: usize) -> usize {
-        // A rule with the full range puts all rules into one bucket.
+        // If a rule with the full range is kept, all rules are in one bucket.
         let by_range = self.others.max(capacity.min(rules));
         if self.starts.is_empty() {
             return by_range;
@@ -111,7 +112,7 @@ impl<'a, R: Fn(u32, usize) -> (u32, u32)> IsetPlanner<'a, R> {
         IsetPlan { sets, left_out }
     }
 
-    /// Returns the lane in which most rules fit into buckets, and the buckets.
+    /// Returns the lane in which the most rules fit into buckets, with its buckets.
     fn largest_cover(
         &mut self,
         available: &[u32],
@@ -139,7 +140,7 @@ impl<'a, R: Fn(u32, usize) -> (u32, u32)> IsetPlanner<'a, R> {
         largest
     }
 
-    /// Returns bounds of iSets and their lanes, the largest bounds first.
+    /// Returns the bound of the iSet of each lane, and the lane, largest bound first.
     fn bounds(&mut self, available: &[u32], capacity: usize) -> Vec<(usize, usize)> {
         let is_all = available.len() == self.rules;
         let known = if is_all { self.counts.take() } else { None };
@@ -153,7 +154,7 @@ impl<'a, R: Fn(u32, usize) -> (u32, u32)> IsetPlanner<'a, R> {
         bounds
     }
 
-    /// Counts rules in all lanes.
+    /// Counts the available rules by their ranges in each lane.
     fn counts(&self, available: &[u32]) -> Vec<LaneCounts> {
         let empty = |width: &u8| {
             let counts_starts = *width <= COUNTED_BITS_MAX;
@@ -172,7 +173,7 @@ impl<'a, R: Fn(u32, usize) -> (u32, u32)> IsetPlanner<'a, R> {
         counts
     }
 
-    /// Returns the ranges of rules in a lane.
+    /// Returns the sorted ranges of the available rules in a lane.
     fn forest(&self, available: &[u32], lane: usize) -> RangeForest {
         let key = |rule: &u32| {
             let (low, high) = (self.range)(*rule, lane);

@@ -1,15 +1,15 @@
 //! A sort of ranges by their starts and ends, in linear time for many distinct starts.
 
-/// Bits of a digit.
+/// Number of bits of a digit of the radix sort.
 const DIGIT_BITS: u32 = 11;
 
-/// Fewer ranges are sorted by comparisons.
+/// Number of ranges below which a list is sorted by comparisons.
 const RANGES_MIN: usize = 4096;
 
 /// Sorts ranges with the positions of their rules.
 ///
-/// The start of a range is in its upper half. Passes over the digits of starts are stable. Then only
-/// runs of equal starts are sorted by comparisons.
+/// The upper half of a range number is the start of the range. Stable passes sort the ranges by the
+/// digits of their starts. Then runs of equal starts are sorted by comparisons.
 #[expect(clippy::cast_possible_truncation, reason = "a digit is 11 bits")]
 pub(super) fn sort_ranges(ranges: &mut Vec<(u64, u32)>) {
     if ranges.len() < RANGES_MIN {

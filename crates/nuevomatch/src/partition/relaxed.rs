@@ -1,27 +1,29 @@
-//! The largest relaxed iSet of one lane.
+//! The largest relaxed iSet that the rules can form in one lane.
 //!
-//! The distinct ranges of a lane form a forest: a range is below the smallest range that contains
-//! it. Let `size` be the number of rules of a subtree. At each node, either the subtree becomes one
-//! bucket, which keeps `min(capacity, size)` rules, or the rules of the node are dropped and its
-//! children decide for themselves:
+//! The distinct ranges of a lane form a forest: the parent of a range is the smallest range that
+//! contains it. Let `size` be the number of rules of a subtree. There are two choices for each
+//! node. The whole subtree can become one bucket, which keeps `min(capacity, size)` rules. Or the
+//! rules of the node are dropped, and the same choice is made for each child:
 //!
 //! ```text
 //! best(node) = max(min(capacity, size(node)), sum of best(child))
 //! ```
 //!
-//! This is the maximum for ranges that are nested or disjoint, as prefixes are. A range that partly
-//! overlaps an earlier one is dropped. Neighbouring buckets are merged while they have room.
-//! Everything is integers, and equal input has equal output. Time is `n log n` for `n` rules.
+//! `best` is the greatest number of kept rules if ranges are nested or disjoint, as prefixes are. A
+//! range that partly overlaps an earlier range is dropped. Neighbouring buckets are merged while
+//! they have room. All computations use integers, and equal input gives equal output. The time is
+//! `n log n` for `n` rules.
 //!
-//! For example, with a capacity of 2: 10.0.0.0/8 with 10.1.0.0/16, 10.2.0.0/16 and 10.3.0.0/16
-//! below it. One bucket of the /8 keeps 2 rules; the children keep 3, so the /8 is dropped.
+//! For example, let the capacity be 2, and let 10.0.0.0/8 have the children 10.1.0.0/16,
+//! 10.2.0.0/16 and 10.3.0.0/16. One bucket for the /8 keeps 2 rules. Buckets for the children keep
+//! 3 rules, so the /8 is dropped.
 
 /// A relaxed iSet in one lane.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LaneCover {
-    /// Positions of the rules, bucket by bucket, rising in each.
+    /// The positions of the rules, bucket by bucket, ascending in each bucket.
     pub(crate) members: Vec<u32>,
-    /// First value of the lane and number of rules of each bucket.
+    /// The first value of the lane and the number of rules of each bucket.
     pub(crate) buckets: Vec<(u32, usize)>,
 }
 
@@ -29,12 +31,12 @@ pub(crate) struct LaneCover {
 struct RangeNode {
     low: u32,
     high: u32,
-    /// The rules of the subtree, in the order of ranges.
+    /// The position of the first rule of the subtree, in the order of ranges.
     first: u32,
     end: u32,
-    /// Position of the parent, or of itself.
+    /// The position of the parent node; for a root, its own position.
     parent: u32,
-    /// Sum of `best` of the children.
+    /// The sum of `best` over the children.
     below: u32,
     /// True if the subtree is one bucket.
     is_bucket: bool,
@@ -54,10 +56,11 @@ pub(super) struct RangeForest {
 }
 
 impl RangeForest {
-    /// Builds the forest of sorted ranges, of `rules` rules at most.
+    /// Builds the forest of sorted ranges of at most `rules` rules.
     ///
-    /// `sorted` are ranges and positions of rules, in the order of rising starts and falling ends.
-    /// The start is in the upper half, and the complement of the end in the lower half.
+    /// `sorted` has the ranges and positions of rules, by ascending starts, then by descending
+    /// ends. The upper half of a range number is the start, and the lower half is the complement of
+    /// the end.
     #[expect(clippy::cast_possible_truncation, reason = "a range is two words, rules are numbered")]
     pub(super) fn new(sorted: impl Iterator<Item = (u64, u32)>, rules: usize) -> Self {
         let mut nodes: Vec<RangeNode> = Vec::with_capacity(rules);
@@ -94,17 +97,17 @@ impl RangeForest {
 
     /// Returns the largest set of rules in buckets of at most `capacity` rules.
     ///
-    /// Buckets are merged up to `fill` rules. If a bucket cannot hold all rules, it keeps those at
-    /// the earliest positions.
+    /// Neighbouring buckets are merged up to `fill` rules. If a bucket cannot hold all rules, it
+    /// keeps the rules at the earliest positions.
     pub(super) fn cover(&mut self, capacity: usize, fill: usize) -> LaneCover {
         choose(&mut self.nodes, capacity);
         buckets(&self.nodes, &self.order, capacity, fill)
     }
 }
 
-/// Decides for each node if its subtree is one bucket.
+/// Decides for each node whether its subtree becomes one bucket.
 ///
-/// Children are after their parents.
+/// In `nodes`, children are after their parents.
 #[expect(clippy::cast_possible_truncation, reason = "a bucket has few rules")]
 fn choose(nodes: &mut [RangeNode], capacity: usize) {
     nodes.iter_mut().for_each(|node| node.below = 0);
@@ -119,7 +122,7 @@ fn choose(nodes: &mut [RangeNode], capacity: usize) {
     }
 }
 
-/// Collects the topmost nodes that are buckets, and merges neighbours.
+/// Collects the topmost nodes that are buckets, and merges neighbouring buckets.
 fn buckets(nodes: &[RangeNode], order: &[u32], capacity: usize, fill: usize) -> LaneCover {
     let mut cover = LaneCover { members: Vec::with_capacity(order.len()), buckets: Vec::new() };
     let mut end = 0;
@@ -161,9 +164,9 @@ mod tests {
         RangeForest::new(sorted.into_iter(), ranges.len()).cover(capacity, fill)
     }
 
-    /// Returns the largest cover by trying every subset of borders between values.
+    /// Returns the size of the largest cover, over all sets of borders between values.
     fn by_brute_force(ranges: &[(u32, u32)], capacity: usize, last: u32) -> usize {
-        // best[v]: most rules in buckets that end below v.
+        // best[v] is the greatest number of rules in buckets that end below v.
         let mut best = vec![0; last as usize + 2];
         for end in 1..=last as usize + 1 {
             for first in 0..end {
@@ -194,7 +197,7 @@ mod tests {
         assert_eq!(first, cover.members.len());
     }
 
-    /// Prefixes of 4-bit values.
+    /// Generates ranges that are prefixes of 4-bit values.
     fn prefixes() -> impl Strategy<Value = Vec<(u32, u32)>> {
         let prefix = (0_u32..16, 0_u32..5).prop_map(|(value, free)| {
             let low = value >> free << free;

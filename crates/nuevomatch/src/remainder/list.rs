@@ -1,4 +1,4 @@
-//! A list of rules in the order of ranks, in blocks.
+//! The list of the remainder: rules in the order of ranks, in blocks.
 
 use crate::{
     blocks::{BlockRun, RuleArena},
@@ -6,22 +6,22 @@ use crate::{
     simd::BLOCK_RULES,
 };
 
-/// A list of rules: runs of one block each, the best ranks first.
+/// A list of rules: runs of one block each, best ranks first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RuleList {
-    /// No run is empty.
+    /// The runs of the list. No run is empty.
     runs: Vec<BlockRun>,
     rules: usize,
 }
 
 impl RuleList {
-    /// Returns the runs, the best ranks first.
+    /// Returns the runs of the list, best ranks first.
     #[inline]
     pub(super) fn runs(&self) -> &[BlockRun] {
         &self.runs
     }
 
-    /// Returns the number of rules.
+    /// Returns the number of rules of the list.
     pub(super) fn len(&self) -> usize {
         self.rules
     }
@@ -37,7 +37,7 @@ impl RuleList {
         let mut at = after.saturating_sub(1);
         if self.runs.get(at).is_none_or(|run| !run.has_room()) {
             let Some(mut other) = arena.add_run(1) else { return false };
-            // Rules often arrive in the order of ranks: then full blocks stay full.
+            // Rules are often inserted in the order of ranks. In this case full blocks stay full.
             let goes_last = self.runs.last().is_none_or(|last| {
                 after == self.runs.len() && arena.rank(last.first, BLOCK_RULES - 1) <= rank
             });
@@ -73,7 +73,7 @@ impl RuleList {
                 self.rules -= 1;
                 return true;
             }
-            // Equal ranks may be in several runs.
+            // Rules with equal ranks may be in several runs.
             if arena.rank(run.first, 0) < rank {
                 break;
             }
@@ -81,7 +81,7 @@ impl RuleList {
         false
     }
 
-    /// Calls `each` with every rule.
+    /// Calls `each` with every rule of the list.
     pub(super) fn for_each<const N: usize>(
         &self,
         arena: &RuleArena<N>,
@@ -92,7 +92,7 @@ impl RuleList {
         }
     }
 
-    /// Returns all blocks to the arena.
+    /// Removes all rules, and returns all blocks to the arena.
     pub(super) fn clear<const N: usize>(&mut self, arena: &mut RuleArena<N>) {
         self.runs.drain(..).for_each(|run| arena.remove_run(run));
         self.rules = 0;

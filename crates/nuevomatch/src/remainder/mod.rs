@@ -1,7 +1,8 @@
-//! The rules that no iSet holds.
+//! The remainder: the rules that no iSet holds.
 //!
-//! A few rules are one list, in the order of ranks. More are hash tables by the bits that they fix,
-//! as in TupleMerge: a rule may be in a table of fewer bits, so that few tables suffice.
+//! A short remainder is one list in the order of ranks. A longer remainder has hash tables by the
+//! bits that rules fix, as in TupleMerge. A rule may be in a table of fewer bits than it fixes, so
+//! that few tables are enough.
 
 mod list;
 mod rest;

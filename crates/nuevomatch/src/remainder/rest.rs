@@ -1,7 +1,7 @@
-//! The remainder: a list while it is short, hash tables above.
+//! The remainder: a list of few rules, or hash tables of many rules.
 //!
-//! It has blocks of its own. If a rule does not fit into their layout, all rules move to a wider
-//! one. This happens at most twice for each lane.
+//! The remainder has its own blocks. If the layout of these blocks cannot hold a new rule, all
+//! rules move to blocks with a wider layout. This happens at most twice per lane.
 
 use super::{list::RuleList, tuples::TupleTables};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     simd::{InstructionSet, MatchJob},
 };
 
-/// Rules up to which the remainder is one list.
+/// Greatest number of rules for which the remainder is one list.
 pub(crate) const LIST_RULES_MAX: usize = 256;
 
 /// The rules that no iSet holds.
@@ -24,23 +24,23 @@ pub(crate) struct Remainder<const N: usize> {
     rules: usize,
 }
 
-/// Decides which of the rules around a key may win.
+/// Decides which of the rules that match a key may win.
 pub(crate) trait RankFilter {
-    /// Set if every rule may win: then only the best one of a bucket is read.
+    /// True if every rule may win; only the best rule of a bucket is then read.
     const ACCEPTS_ALL: bool;
 
-    /// Returns whether the rule with a value may win for the key at a position.
+    /// Returns whether the rule with this value may win for the key at a position.
     fn accepts(&mut self, key: u16, value: u32) -> bool;
 }
 
-/// Accepts every rule.
+/// A filter that accepts every rule.
 pub(crate) struct AcceptAll;
 
-/// The best ranks so far of the keys of a batch.
+/// The best ranks that were found so far for the keys of a batch.
 pub(crate) struct BestRanks<'a, const N: usize, const B: usize, F> {
     pub(crate) instructions: InstructionSet,
     pub(crate) keys: &'a [[u32; N]],
-    /// The best rank of each key, the largest number for none.
+    /// The best rank of each key; the largest number if no rule matches so far.
     pub(crate) ranks: &'a mut [u64; B],
     pub(crate) filter: F,
 }
@@ -62,7 +62,7 @@ impl<F: FnMut(usize, u32) -> bool> RankFilter for F {
 }
 
 impl<const N: usize, const B: usize, F: RankFilter> BestRanks<'_, N, B, F> {
-    /// Compares keys with sorted runs that are not empty, and keeps the better ranks.
+    /// Compares keys with sorted runs, and keeps the better rank of each key.
     #[inline]
     pub(crate) fn match_jobs(&mut self, arena: &RuleArena<N>, jobs: &[MatchJob]) {
         let (layout, lines) = (arena.layout(), arena.lines());
@@ -76,7 +76,7 @@ impl<const N: usize, const B: usize, F: RankFilter> BestRanks<'_, N, B, F> {
         self.keep_accepted(arena, jobs, masks);
     }
 
-    /// Keeps the better ranks of the rules that the filter accepts.
+    /// Keeps the better rank of each key, among the rules that the filter accepts.
     #[expect(clippy::cast_possible_truncation, reason = "a rank ends with the value")]
     fn keep_accepted(&mut self, arena: &RuleArena<N>, jobs: &[MatchJob], masks: &[u64]) {
         for (job, mask) in jobs.iter().zip(masks) {
@@ -110,22 +110,22 @@ impl<const N: usize> Remainder<N> {
         }
     }
 
-    /// Returns the number of rules.
+    /// Returns the number of rules of the remainder.
     pub(crate) fn len(&self) -> usize {
         self.rules
     }
 
-    /// Returns the number of hash tables.
+    /// Returns the number of hash tables of the remainder.
     pub(crate) fn tables_count(&self) -> usize {
         self.tuples.tables().len()
     }
 
-    /// Returns the number of bytes.
+    /// Returns the number of bytes of the remainder.
     pub(crate) fn bytes(&self) -> usize {
         size_of_val(self.list.runs()) + self.tuples.bytes() + self.arena.bytes()
     }
 
-    /// Adds a rule, and returns whether the blocks had room.
+    /// Adds a rule to the remainder, and returns whether the blocks had room.
     pub(crate) fn insert(&mut self, rule: &PriorityRule<N>) -> bool {
         if !self.arena.layout().can_hold(rule) && !self.widen(rule) {
             return false;
@@ -142,7 +142,7 @@ impl<const N: usize> Remainder<N> {
         is_inserted
     }
 
-    /// Removes a rule, and returns whether it was there.
+    /// Removes a rule, and returns whether the remainder had the rule.
     pub(crate) fn remove(&mut self, rule: &PriorityRule<N>) -> bool {
         let arena = &mut self.arena;
         let is_removed = self.list.remove(rule, arena) || self.tuples.remove(rule, arena);
@@ -150,18 +150,18 @@ impl<const N: usize> Remainder<N> {
         is_removed
     }
 
-    /// Calls `each` with every rule.
+    /// Calls `each` with every rule of the remainder.
     pub(crate) fn for_each(&self, mut each: impl FnMut(PriorityRule<N>)) {
         self.list.for_each(&self.arena, &mut each);
         self.tuples.for_each(&self.arena, each);
     }
 
-    /// Moves all rules to blocks that can hold one more kind of rules.
+    /// Moves all rules to blocks with a layout that can also hold `rule`.
     fn widen(&mut self, rule: &PriorityRule<N>) -> bool {
         let mut demand = self.demand;
         demand.add(rule);
         if demand == self.demand {
-            // The rule has no values: no layout can hold it.
+            // The rule has a range without values, so no layout can hold it.
             return false;
         }
         let mut wider = Self {
@@ -193,7 +193,7 @@ impl<const N: usize> Remainder<N> {
         true
     }
 
-    /// Finds better ranks for the keys of a batch of at most `B`.
+    /// Finds better ranks for the keys of a batch of at most `B` keys.
     pub(crate) fn find_batch<const B: usize>(
         &self,
         best: &mut BestRanks<'_, N, B, impl RankFilter>,
@@ -209,7 +209,8 @@ impl<const N: usize> Remainder<N> {
         for run in self.list.runs() {
             let first_rank = self.arena.rank(run.first, 0);
             let mut left = 0;
-            // The ranks of later runs are not better: a key that cannot win is done.
+            // Later runs have no better ranks. If a run cannot improve the rank of a key, the
+            // search for this key ends.
             for at in 0..count {
                 let job = jobs[at];
                 jobs[left] = MatchJob { first: run.first, rules: run.rules, ..job };
@@ -247,7 +248,7 @@ impl<const N: usize> Remainder<N> {
                 count += 1;
             }
             if !can_win {
-                // Later tables have no better ranks.
+                // Later tables have no better ranks, so the search ends.
                 break;
             }
             best.match_jobs(&self.arena, &jobs[..count]);

@@ -1,9 +1,10 @@
-//! Hash tables of rules by the bits that all their keys share, as in TupleMerge.
+//! Hash tables of rules by the bits that the rules fix, as in TupleMerge.
 //!
-//! Rules of a table are under a hash of some bits of their keys: the *tuple* of the table. A table
-//! can hold every rule that fixes these bits. A new table gets fewer bits than its first rule fixes,
-//! so that more rules fit. A rule gets a new table only if its list in the existing ones would
-//! become long. The number of tables is bounded, because rules from outside choose the tuples.
+//! A table has a *tuple*: some bits of the lanes. Rules are found by the hash of their values in
+//! these bits. A table can hold every rule that fixes all bits of the tuple. A new table gets fewer
+//! bits than its first rule fixes, so that it can hold more rules. A rule gets a new table only if
+//! its list in the existing tables would become long. The number of tables is bounded, because an
+//! attacker may choose rules with many tuples.
 
 use std::hash::BuildHasher;
 
@@ -13,27 +14,27 @@ use hashbrown::HashTable;
 use super::list::RuleList;
 use crate::{blocks::RuleArena, rule::PriorityRule, schema::lane_max};
 
-/// Maximum number of tables. The first is a list of rules that fix no bits.
+/// Maximum number of tables, including the list of rules that fix no bits.
 const TABLES_MAX: usize = 64;
 
-/// Length of a list from which a further rule gets a table of more bits.
+/// Length of a list from which on a new rule gets a table of more bits.
 const LIST_RULES: usize = 16;
 
-/// Bits of a lane that a new table rounds down to.
+/// The number of bits of a lane in a new tuple is a multiple of this number.
 const ROUNDING: u32 = 4;
 
-/// One table.
+/// One hash table, with its tuple.
 #[derive(Clone, Debug)]
 pub(super) struct TupleTable<const N: usize> {
     /// The bits of each lane that select a list.
     tuple: [u32; N],
     lists: HashTable<TupleList<N>>,
     rules: usize,
-    /// The best rank of all rules that were in the table since it was empty.
+    /// The best rank of all rules that the table had since it was empty.
     best: u64,
 }
 
-/// The rules of one masked key.
+/// The rules that have one masked key.
 #[derive(Clone, Debug)]
 struct TupleList<const N: usize> {
     key: [u32; N],
@@ -45,13 +46,13 @@ impl<const N: usize> TupleTable<N> {
         Self { tuple, lists: HashTable::new(), rules: 0, best: u64::MAX }
     }
 
-    /// Returns a bound of the ranks in the table.
+    /// Returns a lower bound for the ranks of the rules of the table.
     #[inline]
     pub(super) fn best(&self) -> u64 {
         self.best
     }
 
-    /// Returns the list of a key.
+    /// Returns the list of the rules that may match a key.
     #[inline]
     pub(super) fn find(&self, hasher: &FixedState, key: &[u32; N]) -> Option<&RuleList> {
         let masked = self.masked(key);
@@ -64,7 +65,7 @@ impl<const N: usize> TupleTable<N> {
         std::array::from_fn(|lane| key[lane] & self.tuple[lane])
     }
 
-    /// Returns whether a rule fixes all bits of the tuple.
+    /// Returns whether the fixed bits of a rule include all bits of the tuple.
     fn can_hold(&self, fixed: &[u32; N]) -> bool {
         (0..N).all(|lane| self.tuple[lane] & !fixed[lane] == 0)
     }
@@ -117,7 +118,7 @@ impl<const N: usize> TupleTable<N> {
     }
 }
 
-/// All tables, those with the best ranks first.
+/// All hash tables, in the order of their best ranks.
 #[derive(Clone, Debug)]
 pub(super) struct TupleTables<const N: usize> {
     hasher: FixedState,
@@ -130,7 +131,7 @@ impl<const N: usize> TupleTables<N> {
         Self { hasher: FixedState::with_seed(seed), widths, tables: Vec::new() }
     }
 
-    /// Returns tables of the same seed without rules.
+    /// Returns an empty set of tables with the same seed.
     pub(super) fn without_rules(&self) -> Self {
         Self { hasher: self.hasher.clone(), widths: self.widths, tables: Vec::new() }
     }
@@ -140,12 +141,12 @@ impl<const N: usize> TupleTables<N> {
         &self.hasher
     }
 
-    /// Returns the tables, those with the best ranks first.
+    /// Returns the tables in the order of their best ranks.
     pub(super) fn tables(&self) -> &[TupleTable<N>] {
         &self.tables
     }
 
-    /// Returns the number of bytes apart from blocks.
+    /// Returns the number of bytes of the tables, without blocks.
     pub(super) fn bytes(&self) -> usize {
         let lists = self.tables.iter().map(|table| table.lists.allocation_size());
         let runs = self.tables.iter().flat_map(|table| &table.lists);
@@ -190,14 +191,14 @@ impl<const N: usize> TupleTables<N> {
         true
     }
 
-    /// Calls `each` with every rule.
+    /// Calls `each` with every rule of the tables.
     pub(super) fn for_each(&self, arena: &RuleArena<N>, mut each: impl FnMut(PriorityRule<N>)) {
         for list in self.tables.iter().flat_map(|table| &table.lists) {
             list.list.for_each(arena, &mut each);
         }
     }
 
-    /// Returns whether a rule should get a table of more bits than one has.
+    /// Returns whether a rule should get a table of more bits than the table at `at`.
     fn needs_more_bits(&self, at: usize, rule: &PriorityRule<N>, fixed: &[u32; N]) -> bool {
         let can_divide = self.new_tuple(fixed) != self.tables[at].tuple;
         let list = self.tables[at].find(&self.hasher, &rule.low);
@@ -226,7 +227,7 @@ fn fixed_bits<const N: usize>(widths: &[u8; N], rule: &PriorityRule<N>) -> [u32;
 
 /// Returns the tuple of a new table for a rule: fewer bits than the rule fixes.
 ///
-/// A lane of up to 16 bits counts as a whole or not at all.
+/// Of a lane of up to 16 bits, the tuple has all bits or none.
 fn rounded_tuple<const N: usize>(widths: &[u8; N], fixed: &[u32; N]) -> [u32; N] {
     std::array::from_fn(|lane| {
         let width = u32::from(widths[lane]);

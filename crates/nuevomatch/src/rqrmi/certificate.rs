@@ -1,4 +1,4 @@
-//! The certificate: how far predictions are off, below and above, over all keys.
+//! The certificate: the greatest errors of predictions, below and above, over all keys.
 
 use crate::{
     rqrmi::{
@@ -10,17 +10,17 @@ use crate::{
     simd::ScalarVector,
 };
 
-/// Greatest errors of a net of the last stage, over all keys that reach it.
+/// The greatest errors of a net of the last stage, over all keys that reach it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CertifiedError {
-    /// Greatest distance of the position below a prediction.
+    /// The greatest distance of a position below its prediction.
     pub below: u32,
-    /// Greatest distance of the position above a prediction.
+    /// The greatest distance of a position above its prediction.
     pub above: u32,
 }
 
 impl CertifiedError {
-    /// Returns the greater distance.
+    /// Returns the greater of both distances.
     pub fn max(self) -> u32 {
         self.below.max(self.above)
     }
@@ -43,16 +43,17 @@ impl CertifiedError {
 }
 
 impl Model {
-    /// Computes the exact errors, and returns the model with its lookup.
+    /// Computes the exact errors of the model, and returns the model with a lookup.
     ///
-    /// Each net of the last stage has its own errors. They are exact, so that searched windows are as small as they can be. Takes two evaluations
-    /// for each start, and about 32 for each border between the keys of two nets.
+    /// Each net of the last stage has its own errors. These errors are exact, so that searched
+    /// windows are as short as possible. The computation evaluates the nets twice per start, and
+    /// about 32 times per border between the keys of two nets.
     pub fn certify(self) -> CertifiedModel {
         let errors = self.errors(KeyInterval::ALL);
         CertifiedModel::new(self, errors)
     }
 
-    /// Returns the errors of every net of the last stage, over the keys of an interval.
+    /// Returns the errors of each net of the last stage, over the keys of an interval.
     pub(crate) fn errors(&self, interval: KeyInterval) -> Vec<CertifiedError> {
         let mut keys = vec![vec![interval]];
         for stages in self.stages.windows(2) {

@@ -1,4 +1,4 @@
-//! A certified model, and its lookup.
+//! The certified model: an RQ-RMI model with exact errors, and its lookup.
 
 use crate::{
     index::{FindBatch, FindLanes, SortedStarts, StartIndex, Windows, check_starts},
@@ -10,7 +10,7 @@ use crate::{
     simd::{InstructionSet, Vector},
 };
 
-/// A model with known errors, and its lookup. Only [`Model::certify`] makes it.
+/// A model with exact errors, and its lookup. Only [`Model::certify`] creates it.
 #[derive(Clone, Debug)]
 pub struct CertifiedModel {
     stages: Vec<RmiStage>,
@@ -21,18 +21,18 @@ pub struct CertifiedModel {
     instructions: InstructionSet,
 }
 
-/// The positions around a prediction that have to be searched.
+/// The window of positions around a prediction that a lookup searches.
 #[derive(Clone, Copy, Debug)]
 struct NetWindow {
     below: u32,
-    /// Number of positions, at most that of all starts.
+    /// Number of positions in the window, at most the number of all starts.
     length: u32,
-    /// Last position at which a window of this length can begin.
+    /// The last position at which a window of this length can begin.
     first_max: u32,
 }
 
 impl CertifiedModel {
-    /// Takes a model with its exact errors.
+    /// Creates the certified model of a model and its exact errors.
     pub(crate) fn new(model: Model, errors: Vec<CertifiedError>) -> Self {
         let Model { stages, starts } = model;
         #[expect(clippy::cast_possible_truncation, reason = "a model has at most 2^24 starts")]
@@ -52,7 +52,7 @@ impl CertifiedModel {
 
     /// Returns the errors of each net of the last stage.
     ///
-    /// They are 0 for a net that no key reaches.
+    /// The errors are 0 for a net that no key reaches.
     pub fn errors(&self) -> &[CertifiedError] {
         &self.errors
     }
@@ -67,22 +67,22 @@ impl CertifiedModel {
         self.stages.iter().map(|stage| stage.nets.len())
     }
 
-    /// Returns the memory of the nets and their windows in bytes, without the starts.
+    /// Returns the number of bytes of the nets and their windows, without the starts.
     pub fn model_bytes(&self) -> usize {
         let nets: usize = self.stages.iter().map(|stage| size_of_val(&*stage.nets)).sum();
         nets + size_of_val(&*self.windows) + size_of_val(&*self.errors)
     }
 
-    /// Returns the model with another instruction set, which has the same results.
+    /// Returns the model with another instruction set, which gives the same results.
     #[cfg(test)]
     pub(crate) fn with_instructions(mut self, instructions: InstructionSet) -> Self {
         self.instructions = instructions;
         self
     }
 
-    /// Writes the net of the last stage and the predicted position, for each key.
+    /// Writes the net of the last stage and the predicted position of each key.
     ///
-    /// All keys pass a stage before any passes the next.
+    /// All keys pass a stage before any key passes the next stage.
     #[inline(always)]
     pub(crate) fn predict<V: Vector, const N: usize>(
         &self,
@@ -116,7 +116,7 @@ impl FindLanes for CertifiedModel {
         let (predicted, net_windows) = (&*positions, &*self.windows);
         let mut windows = Windows::of(|lane| {
             let window = net_windows[nets[lane] as usize];
-            // A window that would reach beyond the last start begins earlier instead.
+            // If a window would reach beyond the last start, it begins earlier.
             (predicted[lane].saturating_sub(window.below).min(window.first_max), window.length)
         });
         self.starts.search(vector, keys, &mut windows, positions);
@@ -130,7 +130,8 @@ impl StartIndex for CertifiedModel {
     ///
     /// # Panics
     ///
-    /// As the trait says, and if there are more than [`crate::rqrmi::STARTS_MAX`] starts.
+    /// For the reasons of [`StartIndex::build`], and if there are more than
+    /// [`crate::rqrmi::STARTS_MAX`] starts.
     fn build(starts: &[u32], settings: &TrainingSettings) -> Self {
         check_starts(starts);
         #[expect(

@@ -1,23 +1,23 @@
-//! The choice of points that a net interpolates before gradient descent.
+//! The choice of the points that a net interpolates before gradient descent.
 
 use crate::rqrmi::net::NEURONS;
 
-/// A key and the wanted output.
+/// A key and the output that a net should have for it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TrainingPoint {
     pub(crate) key: f64,
     pub(crate) target: f64,
 }
 
-/// Returns at most nine of `points`, with lines between them that are near all.
+/// Returns at most nine of `points`; the lines between them are near all points.
 ///
-/// Starts with the first and the last point. Each step adds the point that is farthest from the lines.
-/// `points` are not empty, and their keys ascend.
+/// The algorithm starts with the first and the last point. Each step adds the point that is
+/// farthest from the lines. `points` must not be empty, and keys must be in ascending order.
 pub(crate) fn knots(points: &[TrainingPoint]) -> Vec<TrainingPoint> {
     let last = points.len() - 1;
     let mut chosen = vec![0, last];
     chosen.dedup();
-    // For each line, its farthest point.
+    // `farthest` has the farthest point of each line.
     let mut farthest: Vec<FarthestPoint> =
         chosen.windows(2).map(|ends| farthest_point(points, ends[0], ends[1])).collect();
     while chosen.len() <= NEURONS {

@@ -1,9 +1,10 @@
 //! RQ-RMI: a learned index over sorted starts, with a certificate of its errors.
 //!
-//! A *range-query recursive model index* predicts the position of a key among sorted starts by a few small
-//! nets. A net has one input, eight ReLU neurons and one output. The net of the first stage chooses a net
-//! of the second stage, and so on; the last one predicts the position. The starts around the prediction
-//! are then searched. The index needs 128 bytes for each net, whatever the number of starts.
+//! A *range-query recursive model index* predicts the position of a key among sorted starts by a
+//! few small nets. A net has one input, eight ReLU neurons and one output. The net of the first
+//! stage chooses a net of the second stage, and so on. The net of the last stage predicts the
+//! position. The starts around the prediction are then searched. The index needs 128 bytes per net,
+//! independent of the number of starts.
 //!
 //! ```text
 //!  key ──► [net] ──► one of [net net net net] ──► one of [net .. net] ──► position, error ──► search
@@ -15,19 +16,20 @@
 //!
 //! # Invariant
 //!
-//! *The searched positions contain the right one, for each of the 2^32 keys.* It does not depend on the
-//! training. [`Model::certify`] computes the greatest errors of the code that lookups run, rounding
-//! included, and only its result has a lookup:
+//! *For each of the 2^32 keys, the searched window contains the position of the key.* This
+//! invariant does not depend on the training. [`Model::certify`] computes the greatest errors of
+//! the code that lookups run, including rounding. Only the result of this computation has a lookup:
 //!
-//! 1. A net is compiled to at most nine linear functions (`net`). Over the keys of each, the output is
-//!    monotone, since each step of its evaluation is.
-//! 2. So where the output changes is found by binary search over the keys (`responsibility`). This gives
-//!    the exact keys that reach each net.
-//! 3. Between two keys of one start and one linear function, the error is greatest at one of the two. So
-//!    two evaluations for each start give the exact error (`certificate`).
+//! 1. A net is compiled to at most nine linear functions (`net`). Over the keys of one function the
+//!    output is monotone, since each step of the evaluation is monotone.
+//! 2. So a binary search over the keys finds where the output changes (`responsibility`). The
+//!    result is the exact set of keys that reach each net.
+//! 3. Between two keys of one start and one linear function, the error is greatest at one of these
+//!    two keys. So two evaluations per start give the exact error (`certificate`).
 //!
-//! The bound of the papers is weaker: their code compares each range with the first change of the output
-//! after its start only. Wide ranges have more changes, and errors outside of the bound occur.
+//! The bound of the papers is weaker: their code checks each range only at the first change of the
+//! output after the start of the range. In a wide range the output changes more often, so errors
+//! above the bound occur.
 //!
 //! ```
 //! use shunt_nuevomatch::{

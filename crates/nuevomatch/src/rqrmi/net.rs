@@ -1,38 +1,40 @@
-//! A net in its executable form: at most nine linear parts.
+//! A neural net in its executable form: at most nine linear parts.
 //!
-//! A net of one input and eight ReLU neurons is a piecewise linear function with at most eight borders.
-//! [`CompiledNet`] stores its parts, and a lookup evaluates one of them. So a statement about a compiled
-//! net is a statement about the code that runs.
+//! A net of one input and eight ReLU neurons is a piecewise linear function with at most eight
+//! borders. [`CompiledNet`] stores the linear parts, and a lookup evaluates one of them. So a proof
+//! about a compiled net is a proof about the code that lookups run.
 //!
 //! # Each part is monotone
 //!
-//! [`LinearFunction::output`] is a chain of five steps: subtract the first key of the part (exact, in integers),
-//! convert to `f32`, multiply and add with one rounding, clamp, truncate. Each step is monotone in its
-//! input: the rounding of a monotone function is monotone. So the output rises or falls over the whole
-//! part, with the sign of the slope. The certificate depends on this fact and on no other.
+//! [`LinearFunction::output`] is a chain of five steps: subtract the first key of the part (exact,
+//! in integers), convert to `f32`, multiply and add with one rounding, clamp, truncate. Each step
+//! is monotone in its input, because the rounding of a monotone function is monotone. So the output
+//! only rises or only falls over the whole part, by the sign of the slope. The certificate depends
+//! only on this property.
 
 use crate::simd::Vector;
 
-/// Number of hidden neurons of a net, hence of borders between its parts.
+/// Number of hidden neurons of a net, and of borders between its parts.
 pub(crate) const NEURONS: usize = 8;
 
 /// Number of parts of a net.
 pub(crate) const PARTS: usize = NEURONS + 1;
 
-/// A net as it is executed: the first key of each part, and its line.
+/// A net as it is executed: the first key and the linear function of each part.
 ///
-/// Two cache lines. A lookup compares the key with all borders at once and reads one line.
+/// A net has two cache lines. A lookup compares the key with all borders at once and reads one
+/// linear function.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C, align(64))]
 pub(crate) struct CompiledNet {
-    /// First key of each part, in ascending order.
+    /// The first key of each part, in ascending order.
     ///
-    /// A part is empty if the next one begins at the same key.
+    /// A part is empty if the next part begins at the same key.
     bases: [u32; PARTS],
     lines: [LinearFunction; PARTS],
 }
 
-/// Linear function of the distance to the first key of a part.
+/// A linear function of the distance to the first key of a part.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(C)]
 pub(crate) struct LinearFunction {
@@ -40,7 +42,7 @@ pub(crate) struct LinearFunction {
     pub(crate) intercept: f32,
 }
 
-/// Interval of keys, both ends included.
+/// An interval of keys, including both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyInterval {
     pub(crate) first: u32,
@@ -48,7 +50,7 @@ pub(crate) struct KeyInterval {
 }
 
 impl CompiledNet {
-    /// Builds a net from its parts. Bases are sorted, and lines are finite.
+    /// Builds a net from its parts. Bases must be sorted, and lines must be finite.
     pub(crate) fn new(bases: [u32; PARTS], lines: [LinearFunction; PARTS]) -> Self {
         assert!(bases.is_sorted(), "the parts of a net are in the order of their keys");
         let is_finite =
@@ -64,7 +66,7 @@ impl CompiledNet {
         Self::new(bases, [LinearFunction { slope: 0.0, intercept: output }; PARTS])
     }
 
-    /// Returns base and line of the part that serves `key`.
+    /// Returns the first key and the linear function of the part that has `key`.
     #[inline(always)]
     pub(crate) fn part<V: Vector>(&self, vector: V, key: u32) -> (u32, LinearFunction) {
         let [_, borders @ ..] = &self.bases;
@@ -81,8 +83,9 @@ impl CompiledNet {
 
     /// Divides `interval` into intervals over which the output is monotone.
     ///
-    /// These are the keys of each part. Keys below the first base use the first part too, but their
-    /// distance wraps, so they are an interval of their own. No key of a trained net is below it.
+    /// The intervals are the keys of each part. Keys below the first base also use the first part,
+    /// but their distance wraps around, so they form a separate interval. No key that reaches a
+    /// trained net is below the first base.
     pub(crate) fn monotone_intervals(
         &self,
         interval: KeyInterval,
@@ -103,11 +106,11 @@ impl CompiledNet {
 impl LinearFunction {
     /// Returns the value at a distance, clamped to `0..=limit` and truncated.
     ///
-    /// `limit` is below 2^24.
+    /// `limit` must be below 2^24.
     #[inline(always)]
     pub(crate) fn output<V: Vector>(self, vector: V, distance: u32, limit: f32) -> u32 {
         let value = self.slope.mul_add(distance as f32, self.intercept);
-        // In this order each comparison is one instruction, and NaN becomes 0.
+        // With the operands in this order, each comparison is one instruction, and NaN becomes 0.
         let value = if value > 0.0 { value } else { 0.0 };
         let value = if value < limit { value } else { limit };
         vector.truncate(value)
@@ -115,7 +118,7 @@ impl LinearFunction {
 }
 
 impl KeyInterval {
-    /// Every key.
+    /// The interval of all keys.
     pub(crate) const ALL: Self = Self { first: 0, last: u32::MAX };
 }
 

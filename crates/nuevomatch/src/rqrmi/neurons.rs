@@ -3,9 +3,10 @@
 //! Training uses only additions, multiplications, divisions and square roots. These have one correctly rounded
 //! result, so training gives the same bits on every machine.
 //!
-//! The papers initialize the parameters at random. Here the net first interpolates up to nine points that
-//! [`knots`](crate::rqrmi::knots) chose, and gradient descent improves it. One training run usually suffices.
-//! Parameters are `f64`: an `f32` is too coarse for borders between clustered keys.
+//! The papers initialize the parameters at random. In this module a net first interpolates up to
+//! nine points from [`knots`](crate::rqrmi::knots), and gradient descent then improves the net. One
+//! training run is usually enough. Parameters are `f64`, because an `f32` is too coarse for borders
+//! between keys that are close to each other.
 
 use crate::rqrmi::{
     knots::TrainingPoint,
@@ -13,12 +14,12 @@ use crate::rqrmi::{
     responsibility::Distribution,
 };
 
-/// Samples of one step of gradient descent.
+/// Number of samples of one step of gradient descent.
 pub(crate) const BATCH: usize = 32;
 
-/// Parameters of a net.
+/// The parameters of a net during training.
 ///
-/// Its output is `output_bias + sum(output_weights * max(0, weights * z + biases))`.
+/// The output of the net is `output_bias + sum(output_weights * max(0, weights * z + biases))`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Neurons {
     weights: [f64; NEURONS],
@@ -27,7 +28,7 @@ pub(crate) struct Neurons {
     output_bias: f64,
 }
 
-/// Scales between keys and inputs, and between outputs and targets.
+/// The scales between keys and inputs, and between outputs and targets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scales {
     pub(crate) input: Distribution,
@@ -35,16 +36,17 @@ pub(crate) struct Scales {
 }
 
 impl Distribution {
-    /// Returns `value` as a number of deviations from the mean.
+    /// Returns the distance of `value` from the mean, in standard deviations.
     pub(crate) fn normalize(self, value: f64) -> f64 {
         (value - self.mean) / self.deviation
     }
 }
 
 impl Neurons {
-    /// Returns the net that interpolates at most nine `knots`, with keys that ascend.
+    /// Returns the net that interpolates at most nine `knots` with ascending keys.
     ///
-    /// The neuron of a knot is active above its key, and adds the difference of two slopes.
+    /// The neuron of a knot is active above the key of the knot, and adds the difference of two
+    /// slopes.
     pub(crate) fn interpolate(knots: &[TrainingPoint], scales: Scales) -> Self {
         let mut net = Self { weights: [1.0; NEURONS], ..Self::default() };
         let normal = |knot: &TrainingPoint| {
@@ -70,10 +72,10 @@ impl Neurons {
         (0..NEURONS).map(neuron).sum::<f64>() + self.output_bias
     }
 
-    /// Returns the net as linear parts over the keys of `span`.
+    /// Returns the net in the form of linear parts over the keys of `span`.
     ///
-    /// A neuron changes the slope at one key at most. Between two such keys the net is linear. Unused
-    /// parts begin at the largest key, and serve only this key.
+    /// A neuron changes the slope at one key at most. Between two such keys the net is linear.
+    /// Unused parts begin at the largest key, and have only this key.
     pub(crate) fn compile(&self, scales: Scales, span: KeyInterval) -> CompiledNet {
         let mut bases = [u32::MAX; PARTS];
         bases[0] = span.first;
@@ -81,7 +83,8 @@ impl Neurons {
         for neuron in 0..NEURONS {
             let border = -self.biases[neuron] / self.weights[neuron];
             let key = (border * scales.input.deviation + scales.input.mean).ceil();
-            // The condition is false for a weight of zero: the border is then infinite or NaN.
+            // The condition is false for a weight of zero, because the border is then infinite or
+            // NaN.
             if key > f64::from(span.first) && key <= f64::from(span.last) {
                 #[expect(
                     clippy::cast_possible_truncation,
@@ -102,7 +105,7 @@ impl Neurons {
         CompiledNet::new(bases, lines)
     }
 
-    /// Returns the line of the net over `keys`, between two borders.
+    /// Returns the linear function of the net over `keys`, between two borders.
     fn line(&self, scales: Scales, keys: KeyInterval) -> LinearFunction {
         let (first, last) = (f64::from(keys.first), f64::from(keys.last));
         let middle = scales.input.normalize((first + last) / 2.0);
@@ -124,7 +127,7 @@ fn relu(value: f64) -> f64 {
 
 /// Returns the nearest `f32`, or 0 if it is not finite.
 ///
-/// The certificate holds for any value.
+/// The certificate is valid for any value.
 #[expect(clippy::cast_possible_truncation, reason = "the cast is meant to round")]
 fn finite(value: f64) -> f32 {
     let value = value as f32;
@@ -135,14 +138,14 @@ fn finite(value: f64) -> f32 {
 pub(crate) struct Adam {
     mean: Neurons,
     square: Neurons,
-    /// Decay rates to the power of the number of steps.
+    /// The decay rates to the power of the number of steps.
     decays: [f64; 2],
 }
 
 impl Adam {
     const DECAYS: [f64; 2] = [0.9, 0.999];
 
-    /// Starts without a history.
+    /// Creates an optimizer without past gradients.
     pub(crate) fn new() -> Self {
         Self { mean: Neurons::default(), square: Neurons::default(), decays: [1.0; 2] }
     }
@@ -197,7 +200,7 @@ fn gradient(net: &Neurons, batch: &[(f64, f64); BATCH]) -> Neurons {
         let hidden: [f64; NEURONS] =
             std::array::from_fn(|i| relu(net.weights[i] * z + net.biases[i]));
         let products: [f64; NEURONS] = std::array::from_fn(|i| net.output_weights[i] * hidden[i]);
-        // A fixed order of additions, which four lanes can do at once.
+        // The additions have a fixed order, in which four vector lanes add at once.
         let [a, b, c, d, e, f, g, h] = products;
         let output = ((a + e) + (c + g)) + ((b + f) + (d + h)) + net.output_bias;
         let error = (output - target) * (2.0 / BATCH as f64);

@@ -1,13 +1,14 @@
-//! The keys that reach a net, and the ranges of starts in them.
+//! The keys that reach a net, and the ranges of starts that have these keys.
 
 use crate::{
     rqrmi::{model::RmiStage, net::KeyInterval},
     simd::ScalarVector,
 };
 
-/// The keys that reach a net, with the ranges that they belong to.
+/// The keys that reach a net, with the ranges of starts that have these keys.
 ///
-/// Range `k` is the keys from start `k` up to the next start. Range 0 also has the keys below all starts.
+/// Range `k` has the keys from start `k` up to the next start. Range 0 also has the keys below all
+/// starts.
 pub(crate) struct Responsibility<'a> {
     starts: &'a [u32],
     intervals: Vec<IntervalRanges>,
@@ -22,7 +23,7 @@ struct IntervalRanges {
     ranges_end: u64,
 }
 
-/// Mean and standard deviation of keys.
+/// The mean and the standard deviation of keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Distribution {
     pub(crate) mean: f64,
@@ -46,17 +47,18 @@ impl<'a> Responsibility<'a> {
         self.ranges_count
     }
 
-    /// Returns the smallest interval around all keys, or `None` if there are no keys.
+    /// Returns the smallest interval that has all keys; `None` if there are no keys.
     pub(crate) fn span(&self) -> Option<KeyInterval> {
         let (first, last) = (self.intervals.first()?, self.intervals.last()?);
         Some(KeyInterval { first: first.keys.first, last: last.keys.last })
     }
 
-    /// Returns mean and deviation of a key drawn uniformly, from closed forms.
+    /// Returns the mean and deviation of uniformly distributed keys, by a formula.
     ///
-    /// "Scaling Open vSwitch with a Computational Cache", appendix A.1.
+    /// The source is "Scaling Open vSwitch with a Computational Cache", appendix A.1.
     pub(crate) fn distribution(&self) -> Distribution {
-        // Relative to the first key, so that little is lost when near squares are subtracted.
+        // Keys are relative to the first key, so that the difference of two large squares loses
+        // little precision.
         let origin = self.span().map_or(0.0, |span| f64::from(span.first));
         let (mut weight, mut mean, mut square) = (0.0, 0.0, 0.0);
         for interval in &self.intervals {
@@ -76,7 +78,7 @@ impl<'a> Responsibility<'a> {
         Distribution { mean: mean + origin, deviation }
     }
 
-    /// Returns the keys of overlap `index`, and the range that they belong to.
+    /// Returns the keys of overlap `index`, and the range that has these keys.
     #[expect(clippy::cast_possible_truncation, reason = "there are at most 2^32 ranges")]
     pub(crate) fn overlap(&self, index: u64) -> (KeyInterval, u32) {
         let at = self.intervals.partition_point(|interval| interval.ranges_end <= index);
@@ -93,10 +95,11 @@ impl<'a> Responsibility<'a> {
 
     /// Calls `visit` with keys at which errors are greatest, and with their positions.
     ///
-    /// `monotone` divides an interval of keys into intervals over which predictions are monotone. `visit`
-    /// gets both ends of each overlap of such an interval with a range. Predictions between two such ends
-    /// are between those of the ends, and their position is the same. Keys ascend if the intervals of
-    /// `monotone` do.
+    /// `monotone` divides an interval of keys into intervals over which predictions are monotone.
+    /// `visit` is called with both ends of each overlap of such an interval with a range. The
+    /// predictions for keys between the two ends are between the predictions for the ends, and all
+    /// these keys have the same position. Keys are in ascending order if the intervals of
+    /// `monotone` are.
     pub(crate) fn for_each_end<I: Iterator<Item = KeyInterval>>(
         &self,
         monotone: impl Fn(KeyInterval) -> I,
@@ -138,8 +141,9 @@ fn range_keys(starts: &[u32], range: u32) -> KeyInterval {
 impl RmiStage {
     /// Returns the keys that reach each of the `width` nets of the next stage.
     ///
-    /// The intervals of a net are sorted and disjoint. `keys` has the keys that reach each net of this stage. The result is exact: every border comes from
-    /// the outputs of the code that lookups run.
+    /// The intervals of a net are sorted and disjoint. `keys` has the keys that reach each net of
+    /// this stage. The result is exact, because every border comes from outputs of the code that
+    /// lookups run.
     pub(crate) fn route(&self, keys: &[Vec<KeyInterval>], width: usize) -> Vec<Vec<KeyInterval>> {
         let mut routed = vec![Vec::new(); width];
         for (net, intervals) in self.nets.iter().zip(keys) {
@@ -150,7 +154,7 @@ impl RmiStage {
         }
         for intervals in &mut routed {
             intervals.sort_unstable_by_key(|interval| interval.first);
-            // Neighbours that touch are one interval.
+            // Adjacent intervals are joined.
             intervals.dedup_by(|next, before| {
                 let touches = before.last.checked_add(1) == Some(next.first);
                 if touches {
@@ -178,7 +182,7 @@ fn for_each_run(
         if current == last_output {
             return visit(KeyInterval { first, last: keys.last }, current);
         }
-        // The output is `current` up to `inside` at least, and another one from `outside` on.
+        // The output is `current` up to at least `inside`, and different from `outside` on.
         let (mut inside, mut outside) = (first, keys.last);
         while outside - inside > 1 {
             let middle = inside + (outside - inside) / 2;
@@ -197,7 +201,7 @@ fn for_each_run(
 mod tests {
     use super::*;
 
-    /// The closed forms against the sums over all keys.
+    /// Compares the formulas with sums over all keys.
     #[test]
     fn distribution_is_that_of_all_keys() {
         let parts = [(3, 9), (20, 20), (100, 357)];
@@ -210,7 +214,7 @@ mod tests {
         let Distribution { mean: closed, deviation } =
             Responsibility::new(&[0, 50], &intervals).distribution();
         assert!((closed - mean).abs() < 1e-9, "{closed} {mean}");
-        // The closed form is that of real numbers, the sum that of integers.
+        // The formula is for real numbers, and the sum is over integers.
         assert!((deviation - variance.sqrt()).abs() < 1.0, "{deviation} {}", variance.sqrt());
     }
 

@@ -1,4 +1,4 @@
-//! Tests of trained and of random models against a search.
+//! Compares trained and random models with a search.
 
 use proptest::prelude::*;
 
@@ -16,7 +16,7 @@ use crate::{
     simd::{InstructionSet, ScalarVector, Vector, VectorWork},
 };
 
-/// Few samples, for tests of correctness: it does not depend on the training.
+/// Returns settings with few samples, for tests that need no good training.
 fn quick(seed: u64) -> TrainingSettings {
     TrainingSettings { seed, samples: 320, attempts_max: 2, ..TrainingSettings::default() }
 }
@@ -26,7 +26,7 @@ fn train(starts: &[u32], settings: TrainingSettings) -> Model {
 }
 
 impl Model {
-    /// Returns the last net that a key passes, and the predicted position.
+    /// Returns the net of the last stage that a key passes, and the predicted position.
     fn predict(&self, key: u32) -> (u32, u32) {
         let (mut net, mut output) = (0, 0);
         for stage in &self.stages {
@@ -56,7 +56,7 @@ fn random_model(starts: Vec<u32>, widths: &[usize], seed: u64) -> Model {
             bases.sort_unstable();
             bases[0] = if next() % 4 == 0 { bases[0] } else { 0 };
             let lines = std::array::from_fn(|_| {
-                // The line passes most outputs over 2^reach keys.
+                // The line rises or falls over most outputs within 2^reach keys.
                 let reach = next() % 34;
                 let part = |word: u32| word as f32 / u32::MAX as f32;
                 let slope = (part(next()) - 0.5) * 4.0 * limit / (1_u64 << reach) as f32;
@@ -69,7 +69,7 @@ fn random_model(starts: Vec<u32>, widths: &[usize], seed: u64) -> Model {
     Model { stages, starts }
 }
 
-/// Checks positions, for all instruction sets.
+/// Checks the positions that a model finds, with all instruction sets.
 fn check_model(name: &str, index: &CertifiedModel, starts: &[u32]) {
     for instructions in InstructionSet::all() {
         let index = index.clone().with_instructions(instructions);
@@ -84,7 +84,7 @@ fn every_pattern_is_found_with_each_instruction_set() {
     }
 }
 
-/// A search needs no start at 0: the keys below all starts have position 0.
+/// Tests starts without 0: the keys below all starts have position 0.
 #[test]
 fn keys_below_all_starts_have_position_zero() {
     let starts: Vec<u32> = (1 << 20..(1 << 20) + 5).collect();
@@ -106,7 +106,7 @@ fn every_key_of_16_bits_is_found() {
     }
 }
 
-/// The certificate over a 16-bit domain against all its keys, for each net.
+/// Compares the certificate with the errors of all keys of 16 bits, for each net.
 #[test]
 fn certificate_equals_the_errors_of_all_keys() {
     let domain = KeyInterval { first: 0, last: 0xffff };
@@ -127,7 +127,7 @@ fn certificate_equals_the_errors_of_all_keys() {
     }
 }
 
-/// Predictions of a model, for all instruction sets.
+/// Work that predicts the positions of keys with one instruction set.
 struct Predict<'a> {
     model: &'a CertifiedModel,
     keys: &'a [u32],
@@ -148,7 +148,7 @@ impl VectorWork for Predict<'_> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Compares predictions at all borders, since a search hides small errors.
+    /// Compares predictions at all borders, because a search would hide small errors.
     #[test]
     fn predictions_are_equal_bits_on_all_instruction_sets(
         starts in prop::collection::btree_set(any::<u32>(), 1..300),
@@ -190,7 +190,7 @@ fn keys_at_borders(model: &Model) -> Vec<u32> {
     borders.into_iter().flat_map(|interval| [interval.first, interval.last]).collect()
 }
 
-/// Each key reaches exactly one net of the last stage, and the intervals say which.
+/// Tests that each key reaches only the net that the intervals give.
 #[test]
 fn intervals_of_nets_divide_all_keys() {
     let starts: Vec<u32> = (0..500).map(|i| i * i * 17_000).collect();
@@ -218,7 +218,7 @@ fn intervals_of_nets_divide_all_keys() {
     }
 }
 
-/// Training is arithmetic with one result, so all machines have these bits.
+/// Training uses arithmetic with one exact result, so all machines get these bits.
 #[test]
 fn training_depends_on_seed_and_starts_alone() {
     let starts: Vec<u32> = (0..1500).map(|i| i * i * 1900).collect();
@@ -230,7 +230,7 @@ fn training_depends_on_seed_and_starts_alone() {
     assert_eq!(text.bytes().fold(0xcbf2_9ce4_8422_2325, hash), 17_752_195_097_016_256_357);
 }
 
-/// The wanted error of the papers is met in all size categories, by far.
+/// Tests that errors are far below the wanted error of the papers, for all sizes.
 #[test]
 fn errors_are_small_up_to_100_000_starts() {
     for count in [100, 1_000, 10_000, 100_000] {
@@ -241,7 +241,7 @@ fn errors_are_small_up_to_100_000_starts() {
     }
 }
 
-/// Gradient descent improves nets: fewer starts have to be searched.
+/// Tests that gradient descent improves nets: lookups then search fewer starts.
 #[test]
 fn descent_lowers_the_errors() {
     let starts = uniform_starts(1500);
@@ -254,7 +254,7 @@ fn descent_lowers_the_errors() {
     assert!(with < without, "{with} with descent, {without} without");
 }
 
-/// Later attempts lower the errors if the first one is not good enough.
+/// Tests that later attempts lower the errors if the first one is not good enough.
 #[test]
 fn more_attempts_lower_the_errors() {
     let starts = uniform_starts(1500);
@@ -274,7 +274,7 @@ fn keys_over_the_whole_domain_are_found() {
     check_spread_keys("uniform", &model.certify(), &starts);
 }
 
-/// Sweeps the whole domain for models of several shapes.
+/// Looks up all keys of 32 bits in models of several starts.
 #[test]
 #[ignore = "takes minutes: cargo test --release -p shunt-nuevomatch every_key_of_32_bits -- --ignored"]
 fn every_key_of_32_bits_is_found() {

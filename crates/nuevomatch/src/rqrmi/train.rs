@@ -1,4 +1,4 @@
-//! Training: stage by stage, from samples of the keys that reach each net.
+//! The training of models: stage by stage, from samples of the keys that reach each net.
 
 use crate::{
     error::TrainingError,
@@ -13,18 +13,19 @@ use crate::{
     simd::ScalarVector,
 };
 
-/// Parameters of training. The defaults are those of NuevoMatchUP.
+/// The parameters of training. The defaults are those of NuevoMatchUP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrainingSettings {
-    /// Seed of all samples. Equal seeds and starts give equal models, on every machine.
+    /// The seed of all samples.
+    /// Equal seeds and starts give equal models on every machine.
     pub seed: u64,
-    /// Number of samples for an attempt to train a net.
+    /// Number of samples for one attempt to train a net.
     pub samples: usize,
-    /// Error of a net of the last stage that ends the attempts.
+    /// Error of a net of the last stage at which no further attempt is made.
     ///
-    /// After the last attempt the net is used whatever its error is.
+    /// After the last attempt the net is used, even with a greater error.
     pub error_wanted: u32,
-    /// Largest number of attempts for each net. There is always one.
+    /// Largest number of attempts per net. There is always one attempt.
     pub attempts_max: u32,
 }
 
@@ -39,7 +40,7 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// There are no starts, too many, or they are not in strictly ascending order.
+    /// Fails if there are no starts or too many, or if they are not strictly ascending.
     pub fn train(starts: Vec<u32>, settings: TrainingSettings) -> Result<Self, TrainingError> {
         check(&starts)?;
         let widths = widths(starts.len());
@@ -79,7 +80,8 @@ fn check(starts: &[u32]) -> Result<(), TrainingError> {
 
 /// Returns the number of nets in each stage.
 ///
-/// "Scaling Open vSwitch with a Computational Cache", table 1: 5, 21, 133, and 265 or 521 nets in all.
+/// The source is "Scaling Open vSwitch with a Computational Cache", table 1: 5, 21, 133, and 265 or
+/// 521 nets in total.
 fn widths(starts_count: usize) -> &'static [usize] {
     match starts_count {
         0..1_000 => &[1, 4],
@@ -93,34 +95,36 @@ fn widths(starts_count: usize) -> &'static [usize] {
 /// Largest number of ranges that a net is fitted to before gradient descent.
 const RANGES_MAX: u64 = 1024;
 
-/// Learning rate of the first step; it falls to zero with the last.
+/// Learning rate of the first step; the rate falls to zero at the last step.
 const RATE: f64 = 0.003;
 
-/// Training of the nets of one stage.
+/// The training of the nets of one stage.
 struct StageTrainer<'a> {
     starts: &'a [u32],
-    /// Number of outputs: nets of the next stage, or positions.
+    /// Number of possible outputs: nets of the next stage, or positions.
     outputs: usize,
     is_last: bool,
     settings: TrainingSettings,
 }
 
 impl StageTrainer<'_> {
-    /// Returns the largest output.
+    /// Returns the largest output of a net of the stage.
     fn limit(&self) -> f32 {
         (self.outputs - 1) as f32
     }
 
     /// Returns the wanted output for the keys of a range.
     ///
-    /// Outputs are truncated. So this is the middle between the range's own output and the next.
+    /// Outputs are truncated. So the wanted output is the middle between the output of the range
+    /// and the next output.
     fn target(&self, range: u32) -> f64 {
         (f64::from(range) + 0.5) * self.outputs as f64 / self.starts.len() as f64
     }
 
-    /// Trains the net that `keys` reach.
+    /// Trains the net that the keys of `keys` reach.
     ///
-    /// The net is a candidate before and after gradient descent, since descent may also make it worse.
+    /// The net before gradient descent is a candidate too, because gradient descent may make it
+    /// worse.
     fn train(&self, keys: &[KeyInterval], random: &mut TrainingRandom) -> CompiledNet {
         let responsibility = Responsibility::new(self.starts, keys);
         let Some(span) = responsibility.span() else {
@@ -157,9 +161,10 @@ impl StageTrainer<'_> {
         Scales { input: responsibility.distribution(), output }
     }
 
-    /// Returns the first and the last key of ranges with targets, in ascending order.
+    /// Returns the first and the last key of ranges, with targets, in ascending order.
     ///
-    /// The first attempt takes all ranges up to [`RANGES_MAX`]. Later ones leave out more and more.
+    /// The first attempt uses all ranges, up to [`RANGES_MAX`] of them. Later attempts use fewer
+    /// and fewer ranges.
     fn points(
         &self,
         responsibility: &Responsibility<'_>,
@@ -186,8 +191,8 @@ impl StageTrainer<'_> {
 
     /// Improves a net by gradient descent over samples.
     ///
-    /// Sampling is that of NuevoMatchUP: first a range, then a key in it. This costs the same for any
-    /// number of ranges.
+    /// Samples are chosen as in NuevoMatchUP: first a random range, then a random key in this
+    /// range. The cost is the same for any number of ranges.
     fn descend(
         &self,
         net: &mut Neurons,
@@ -211,7 +216,8 @@ impl StageTrainer<'_> {
 
     /// Returns the error of a net.
     ///
-    /// In the last stage this is the certified error, else the missed targets per thousand.
+    /// In the last stage the error is the certified error. In other stages it is the number of
+    /// missed targets per thousand.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -232,15 +238,15 @@ impl StageTrainer<'_> {
         (missed * 1000 / count) as u32
     }
 
-    /// Returns the error that ends the attempts.
+    /// Returns the error at which no further attempt is made.
     ///
-    /// In inner stages this is half of the targets.
+    /// In inner stages, this is the error for half of the targets missed.
     fn error_wanted(&self) -> u32 {
         if self.is_last { self.settings.error_wanted } else { 500 }
     }
 }
 
-/// Random numbers of samples: SplitMix64.
+/// The generator of random numbers for samples: SplitMix64.
 struct TrainingRandom(u64);
 
 impl TrainingRandom {
@@ -251,7 +257,7 @@ impl TrainingRandom {
         z ^ (z >> 31)
     }
 
-    /// Returns a number below `bound`, which is at most 2^32.
+    /// Returns a random number below `bound`, which must be at most 2^32.
     fn below(&mut self, bound: u64) -> u64 {
         ((self.next() >> 32) * bound) >> 32
     }

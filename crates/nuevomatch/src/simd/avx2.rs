@@ -1,7 +1,7 @@
-//! Kernels of 256-bit vectors.
+//! Kernels with 256-bit vectors (AVX2).
 //!
-//! AVX2 has no unsigned comparison: `a <= b` is `max(a, b) == b`. A block of 16 rules is two
-//! vectors of words, or one of half words.
+//! AVX2 has no unsigned comparison: `a <= b` is `max(a, b) == b`. A block of 16 rules has two
+//! vectors of words, or one vector of half words, per array.
 
 #![cfg(target_arch = "x86_64")]
 #![expect(unsafe_code, reason = "loads take pointers, and the features are known at run time")]
@@ -64,7 +64,7 @@ fn at_most(bounds: &[u32; 8], key: u32) -> u8 {
     word_mask(_mm256_cmpeq_epi32(_mm256_max_epu32(load_half(bounds), key), key)) as u8
 }
 
-/// Converts without the check of the range that the language's conversion has.
+/// Converts to an integer, without the range check of the conversion of Rust.
 #[inline]
 #[target_feature(enable = "avx2,fma,popcnt")]
 fn truncate(value: f32) -> u32 {
@@ -82,7 +82,7 @@ fn descend(nodes: &[Line], last: u32, keys: &[u32], positions: &mut [u32]) {
     }
 }
 
-/// Compares a key with a block of 5-tuples, as described in `blocks/five_tuple.rs`.
+/// Compares a key with a block of 5-tuples, described in `blocks/five_tuple.rs`.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
 fn match_five_tuples(block: &FiveTupleBlock, key: &[u32; 4]) -> u16 {
@@ -111,7 +111,7 @@ fn match_eight_tuples(block: &[[&[u32; 8]; 2]; 6], half: usize, key: &[u32; 4]) 
     word_mask(_mm256_cmpeq_epi32(differ, _mm256_setzero_si256()))
 }
 
-/// Compares a key with 16 values of which the lowest `shifts` bits do not count.
+/// Compares a key with 16 values, ignoring the lowest `shifts` bits of each.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
 fn prefixes(values: &Line, shifts: &[u32; 4], key: u32) -> u16 {
@@ -161,7 +161,7 @@ fn bytes(low: &[u32; 4], high: &[u32; 4], key: u32) -> u16 {
     _mm_movemask_epi8(_mm_and_si128(from, to)) as u16
 }
 
-/// Compares a key with 16 values in the bits of their masks.
+/// Compares a key with 16 words in the bits of their masks.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
 fn masked_words(values: &Line, masks: &Line, key: u32) -> u16 {
@@ -176,7 +176,7 @@ fn masked_words(values: &Line, masks: &Line, key: u32) -> u16 {
         | agree(load_half(more_values), load_half(more_masks)) << 8
 }
 
-/// Compares a key with 16 values in the bits of their masks.
+/// Compares a key with 16 half words in the bits of their masks.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
 fn masked_halves(values: &[u32; 8], masks: &[u32; 8], key: u32) -> u16 {
@@ -185,7 +185,7 @@ fn masked_halves(values: &[u32; 8], masks: &[u32; 8], key: u32) -> u16 {
     half_mask(_mm256_cmpeq_epi16(_mm256_and_si256(differ, masks), _mm256_setzero_si256()))
 }
 
-/// Compares a key with 16 values in the bits of their masks.
+/// Compares a key with 16 bytes in the bits of their masks.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
 fn masked_bytes(values: &[u32; 4], masks: &[u32; 4], key: u32) -> u16 {
@@ -194,7 +194,7 @@ fn masked_bytes(values: &[u32; 4], masks: &[u32; 4], key: u32) -> u16 {
     _mm_movemask_epi8(_mm_cmpeq_epi8(_mm_and_si128(differ, masks), _mm_setzero_si128())) as u16
 }
 
-/// Returns one bit for each half word of a comparison.
+/// Returns one bit for each half word of the result of a comparison.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
 fn half_mask(compared: __m256i) -> u16 {
@@ -202,7 +202,7 @@ fn half_mask(compared: __m256i) -> u16 {
     _mm_movemask_epi8(_mm_packs_epi16(low, high)) as u16
 }
 
-/// Returns one bit for each word of a comparison.
+/// Returns one bit for each word of the result of a comparison.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
 fn word_mask(compared: __m256i) -> u16 {

@@ -1,7 +1,7 @@
-//! Kernels of 512-bit vectors.
+//! Kernels with 512-bit vectors (AVX-512).
 //!
-//! A block of 16 rules is compared in one instruction for each end of a range, and the results are
-//! masks. Nothing branches on a comparison.
+//! One instruction compares a key with one end of the ranges of 16 rules, and the result is a mask.
+//! No branch depends on a comparison.
 
 #![cfg(target_arch = "x86_64")]
 #![expect(unsafe_code, reason = "loads take pointers, and the features are known at run time")]
@@ -62,7 +62,7 @@ fn count16(bounds: &[u32; 16], key: u32) -> u32 {
     _mm512_cmple_epu32_mask(bounds, _mm512_set1_epi32(key.cast_signed())).count_ones()
 }
 
-/// Converts without the check of the range that the language's conversion has.
+/// Converts to an integer, without the range check of the conversion of Rust.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,popcnt")]
 fn truncate(value: f32) -> u32 {
@@ -78,7 +78,7 @@ fn descend(nodes: &[Line], last: u32, keys: &[u32], positions: &mut [u32]) {
     }
 }
 
-/// Compares a key with a block of 5-tuples, as described in `blocks/five_tuple.rs`.
+/// Compares a key with a block of 5-tuples, described in `blocks/five_tuple.rs`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
 fn match_five_tuples(block: &FiveTupleBlock, key: &[u32; 4]) -> u16 {
@@ -101,7 +101,8 @@ fn match_five_tuples(block: &FiveTupleBlock, key: &[u32; 4]) -> u16 {
 
 /// Shifts each word to the right by its count; counts above 31 give 0.
 ///
-/// The compiler turns the intrinsic into a shift and a comparison if it knows a part of the counts.
+/// Inline assembly is used, because the compiler replaces the intrinsic by a shift and a comparison
+/// if it knows some of the counts.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
 fn shifted(words: __m512i, counts: __m512i) -> __m512i {
@@ -119,7 +120,7 @@ fn shifted(words: __m512i, counts: __m512i) -> __m512i {
     shifted
 }
 
-/// Compares a key with 16 values of which the lowest `shifts` bits do not count.
+/// Compares a key with 16 values, ignoring the lowest `shifts` bits of each.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
 fn prefixes(values: &Line, shifts: &[u32; 4], key: u32) -> u16 {
@@ -153,7 +154,7 @@ fn bytes(low: &[u32; 4], high: &[u32; 4], key: u32) -> u16 {
     _mm_cmple_epu8_mask(low, key) & _mm_cmpge_epu8_mask(high, key)
 }
 
-/// Compares a key with 16 values in the bits of their masks.
+/// Compares a key with 16 words in the bits of their masks.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
 fn masked_words(values: &Line, masks: &Line, key: u32) -> u16 {
@@ -162,7 +163,7 @@ fn masked_words(values: &Line, masks: &Line, key: u32) -> u16 {
     _mm512_testn_epi32_mask(differ, masks)
 }
 
-/// Compares a key with 16 values in the bits of their masks.
+/// Compares a key with 16 half words in the bits of their masks.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
 fn masked_halves(values: &[u32; 8], masks: &[u32; 8], key: u32) -> u16 {
@@ -171,7 +172,7 @@ fn masked_halves(values: &[u32; 8], masks: &[u32; 8], key: u32) -> u16 {
     _mm256_testn_epi16_mask(differ, masks)
 }
 
-/// Compares a key with 16 values in the bits of their masks.
+/// Compares a key with 16 bytes in the bits of their masks.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
 fn masked_bytes(values: &[u32; 4], masks: &[u32; 4], key: u32) -> u16 {

@@ -1,4 +1,4 @@
-//! The choice of a kernel at run time.
+//! The choice of the instruction set of kernels at run time.
 
 #[cfg(target_arch = "x86_64")]
 use super::{avx2::Avx2, avx512::Avx512};
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::blocks::BlockLayout;
 
-/// The instructions that kernels use.
+/// The instruction set that kernels use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InstructionSet {
     /// Plain Rust.
@@ -24,7 +24,7 @@ pub(crate) enum InstructionSet {
 }
 
 impl InstructionSet {
-    /// Returns the fastest set that the processor has.
+    /// Returns the fastest instruction set that the processor has.
     pub(crate) fn best() -> Self {
         #[cfg(target_arch = "x86_64")]
         {
@@ -38,7 +38,7 @@ impl InstructionSet {
         Self::Scalar
     }
 
-    /// Returns all sets that the processor has.
+    /// Returns all instruction sets that the processor has.
     #[cfg(test)]
     pub(crate) fn all() -> Vec<Self> {
         let mut all = vec![Self::Scalar];
@@ -52,7 +52,8 @@ impl InstructionSet {
 
     /// Moves each key from its node of a level of a tree to its position in the level.
     ///
-    /// `positions` are nodes before, and positions of starts after. Each is at most `last`.
+    /// Before the call, `positions` has the nodes of the keys. After the call it has positions of
+    /// starts, each at most `last`.
     #[inline]
     pub(crate) fn descend(self, nodes: &[Line], last: u32, keys: &[u32], positions: &mut [u32]) {
         match self {
@@ -64,9 +65,9 @@ impl InstructionSet {
         }
     }
 
-    /// Compares keys with the blocks of their jobs.
+    /// Compares the key of each job with the blocks of the job.
     ///
-    /// Bit `i` of a mask is set if the rule `i` of the job contains its key.
+    /// Bit `i` of the mask of a job is set if the rule `i` of the job contains the key.
     #[inline]
     pub(crate) fn match_blocks<const N: usize>(
         self,
@@ -85,10 +86,10 @@ impl InstructionSet {
         }
     }
 
-    /// Compares keys with the blocks of their jobs, and keeps the better ranks.
+    /// Compares the key of each job with its blocks, and keeps the better rank.
     ///
-    /// Rules of a job are in the order of ranks. There are at most `B` jobs and keys, each job has
-    /// rules, and the layout has priorities.
+    /// The rules of a job must be in the order of ranks. At most `B` jobs and keys are allowed,
+    /// each job must have rules, and the layout must have priorities.
     #[inline]
     pub(crate) fn best_ranks<const N: usize, const B: usize>(
         self,
@@ -107,7 +108,7 @@ impl InstructionSet {
         }
     }
 
-    /// Does `work` with these instructions.
+    /// Does `work` with the instructions of this set.
     #[inline]
     pub(crate) fn run<W: VectorWork>(self, work: W) {
         match self {
@@ -119,7 +120,7 @@ impl InstructionSet {
         }
     }
 
-    /// Asks the processor to load lines.
+    /// Asks the processor to load lines into its L1 cache.
     #[inline]
     pub(crate) fn prefetch(self, lines: &[Line]) {
         prefetch(lines);

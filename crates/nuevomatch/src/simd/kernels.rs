@@ -1,14 +1,15 @@
-//! The parts of the kernels that are alike in all instruction sets with vectors.
+//! The code of the kernels that is the same for all instruction sets with vectors.
 //!
-//! A kernel file has one function for each comparison of a key with 16 rules, and defines the rest
-//! by [`vector_kernels`]. A generic function cannot replace the macro: the instructions that a
-//! function may use are in an attribute of it, and an attribute takes no generic parameter.
+//! A kernel file has one function for each comparison of a key with 16 rules, and defines all other
+//! functions by [`vector_kernels`]. A generic function cannot replace this macro: an attribute of a
+//! function selects its instruction set, and an attribute takes no generic parameter.
 
-/// Defines the kernels of an instruction set over its comparisons.
+/// Defines the kernels of an instruction set from its comparisons.
 ///
-/// The file has the functions `descend`, `count8`, `count16` and `truncate`, the comparisons
-/// `prefixes`, `words`, `halves`, `bytes`, those with masks, and `match_five_tuples`. A value of
-/// `$set` is the proof that the processor has `$features`.
+/// The calling file must have the functions `descend`, `count8`, `count16`, `truncate` and
+/// `match_five_tuples`. It must also have the comparisons `prefixes`, `words`, `halves` and
+/// `bytes`, and the comparisons with masks. A value of `$set` is the proof that the processor has
+/// `$features`.
 macro_rules! vector_kernels {
     ($set:ident, $features:tt) => {
         impl $set {
@@ -77,7 +78,7 @@ macro_rules! vector_kernels {
             }
         }
 
-        /// Does work that uses the functions of this file.
+        /// Does work with the vector functions of the calling file.
         #[target_feature(enable = $features)]
         fn run<W: VectorWork>(vector: $set, work: W) {
             work.run(vector);

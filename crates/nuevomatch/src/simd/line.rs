@@ -1,9 +1,9 @@
 //! Cache lines of 16 words, the unit of all loads.
 
-/// Words of a line.
+/// Number of words of a line.
 pub(crate) const LINE_WORDS: usize = 16;
 
-/// Rules of a block: one for each word of a line.
+/// Number of rules of a block: one for each word of a line.
 pub(crate) const BLOCK_RULES: usize = LINE_WORDS;
 
 /// Maximum number of keys in a batch.
@@ -25,11 +25,12 @@ const _: () = assert!(size_of::<Line>() == 64);
 /// One comparison: a key with the rules of consecutive blocks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct MatchJob {
-    /// First line of the first block.
+    /// The index of the first line of the first block.
     pub(crate) first: u32,
-    /// Position of the key in the batch.
+    /// The position of the key in the batch.
     pub(crate) key: u16,
-    /// Number of rules, at most 64. They fill the blocks from the start.
+    /// Number of rules, at most 64.
+    /// The rules fill the blocks from the start.
     pub(crate) rules: u16,
 }
 
@@ -40,7 +41,7 @@ impl MatchJob {
         &lines[self.first as usize..self.first as usize + block_lines]
     }
 
-    /// Returns the job of the following blocks.
+    /// Returns the job for the blocks after the first one.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "a block has few lines")]
     pub(super) fn after_block(self, block_lines: usize) -> Self {

@@ -1,7 +1,8 @@
 //! Vector kernels: one search step of a tree, and the comparison of keys with blocks of 16 rules.
 //!
-//! Each kernel exists for AVX-512, for AVX2 and in plain Rust. All return the same bits.
-//! [`InstructionSet::best`] chooses at run time. The unsafe code of the crate is in this folder.
+//! Each kernel exists for AVX-512, for AVX2 and in plain Rust. All versions of a kernel return the
+//! same bits. [`InstructionSet::best`] chooses the version at run time. The unsafe code of the
+//! crate is in this folder.
 
 mod avx2;
 mod avx512;

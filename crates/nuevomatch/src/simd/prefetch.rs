@@ -1,10 +1,10 @@
-//! Hints to load lines that a later phase reads.
+//! Prefetch hints for lines that a later phase of a lookup reads.
 
 #![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "the intrinsic takes a pointer"))]
 
 use super::line::Line;
 
-/// Asks the processor to load lines into its first cache.
+/// Asks the processor to load lines into its L1 cache.
 #[inline]
 pub(super) fn prefetch(lines: &[Line]) {
     #[cfg(target_arch = "x86_64")]

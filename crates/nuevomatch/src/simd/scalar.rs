@@ -1,9 +1,9 @@
-//! The kernels in plain Rust: the fallback, and the oracle of the others.
+//! The kernels in plain Rust: the fallback, and the oracle of the vector kernels.
 
 use super::line::{BLOCK_RULES, Line, MatchJob};
 use crate::blocks::{BlockLayout, LaneKind, match_five_tuples, packed_key};
 
-/// Rules of a block, as a count of rules.
+/// Number of rules of a block, in the type of `MatchJob::rules`.
 const BLOCK: u16 = 16;
 
 const _: () = assert!(BLOCK as usize == BLOCK_RULES);
@@ -16,11 +16,12 @@ pub(super) fn descend(nodes: &[Line], last: u32, keys: &[u32], positions: &mut [
     }
 }
 
-/// Returns the position of a key in a level.
+/// Returns the position of a key in a level of a tree.
 ///
-/// `below` starts of its node are not above the key.
+/// `below` is the number of starts in the node that are at most the key.
 ///
-/// A first start of a node is never above its keys: their search went through this start.
+/// The first start of a node is at most every key in the node, because the search of the upper
+/// level compared this start.
 #[inline]
 pub(super) fn step(node: u32, below: u32, last: u32) -> u32 {
     (node * 16 + below.saturating_sub(1)).min(last)
@@ -51,18 +52,19 @@ pub(super) fn best_ranks<const N: usize, const B: usize>(
     });
 }
 
-/// Returns the best rank of the rules of a mask, the largest number for none.
+/// Returns the best rank of the rules of a mask; the largest number if it is empty.
 #[inline(always)]
 pub(super) fn best_rank<const N: usize>(layout: &BlockLayout<N>, block: &[Line], mask: u16) -> u64 {
     let rank = layout.rank(block, mask.trailing_zeros() as usize % BLOCK_RULES);
     if mask == 0 { u64::MAX } else { rank }
 }
 
-/// Runs all jobs, and keeps the better ranks.
+/// Runs all jobs, and keeps the better rank of each key.
 ///
-/// `best_of_block` returns the best rank of a block that matches, or the largest rank.
-/// First all jobs compare their first blocks, then those without a match their second, and so on.
-/// So nothing in the loop branches on a comparison. Unused rules of a block have the largest rank.
+/// `best_of_block` returns the best rank of the matching rules of a block, or the largest rank.
+/// First all jobs compare their first blocks. Then the jobs without a match compare their second
+/// blocks, and so on. So no branch in the loop depends on a comparison. Unused rules of a block
+/// have the largest rank.
 #[inline(always)]
 pub(super) fn for_best<const B: usize>(
     block_lines: usize,
@@ -93,7 +95,7 @@ pub(super) fn for_best<const B: usize>(
     }
 }
 
-/// Runs all jobs, with a function that compares one key with one block.
+/// Runs all jobs by a function that compares one key with one block.
 #[inline(always)]
 pub(super) fn for_blocks<const N: usize>(
     block_lines: usize,

@@ -1,4 +1,4 @@
-//! Bit identity of all kernels with the oracle.
+//! Tests that all kernels return the same bits as the oracle.
 
 use proptest::{collection::vec, prelude::*};
 
@@ -9,7 +9,7 @@ use crate::{
     schema::lane_max,
 };
 
-/// Ends of ranges: values next to each other, at borders, and any.
+/// Generates ends of ranges: values next to each other, at borders, and any values.
 fn value() -> impl Strategy<Value = u32> {
     prop_oneof![
         0_u32..4,
@@ -43,7 +43,7 @@ fn rule<const N: usize>(
     (ranges, numbers).prop_map(move |(ranges, (bits, priority, value))| PriorityRule {
         low: std::array::from_fn(|lane| ranges[lane].0),
         high: std::array::from_fn(|lane| ranges[lane].1),
-        // Few bits, so that some keys agree.
+        // Masks have few bits, so that some keys match.
         mask: std::array::from_fn(|lane| {
             let mask = bits[lane] & bits[lane] >> 7 & bits[lane] >> 13 & lane_max(widths[lane]);
             if masks[lane] { mask } else { 0 }
@@ -83,7 +83,7 @@ fn case<const N: usize>(
     })
 }
 
-/// The priorities of the rules of a case.
+/// The priorities of the rules of a test case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CasePriorities {
     None,
@@ -151,7 +151,7 @@ fn check<const N: usize>(
     }
 }
 
-/// Compares the best ranks of all kernels with those of the masks.
+/// Compares the best ranks of all kernels with the best ranks by their match masks.
 fn check_ranks<const N: usize>(
     arena: &RuleArena<N>,
     buckets: &[Vec<PriorityRule<N>>],

@@ -1,14 +1,16 @@
 //! Lookups that are written once and compiled for each instruction set.
 //!
-//! A lookup in a learned index is a [`VectorWork`] over the trait [`Vector`]. [`InstructionSet::run`] gives it
-//! the instructions of the processor. Comparisons are of integers, and a fused multiply-add has one
-//! correctly rounded result. So all instruction sets return the same bits.
+//! A lookup in a learned index is a [`VectorWork`] over the trait [`Vector`].
+//! [`InstructionSet::run`] runs this work with the instructions of the processor. Comparisons use
+//! integers, and a fused multiply-add has one correctly rounded result. So all instruction sets
+//! return the same bits.
 //!
 //! [`InstructionSet::run`]: super::InstructionSet::run
 
-/// Operations of one instruction set.
+/// The vector operations of one instruction set.
 ///
-/// Except for [`ScalarVector`], a value is the proof that the processor has the instructions.
+/// A value of such a type is the proof that the processor has the instructions. [`ScalarVector`]
+/// needs no proof.
 pub(crate) trait Vector: Copy {
     /// Returns the number of `bounds` that are at most `key`.
     fn count8(self, bounds: &[u32; 8], key: u32) -> u32;
@@ -22,14 +24,14 @@ pub(crate) trait Vector: Copy {
 
 /// Work that is compiled once for each instruction set.
 pub(crate) trait VectorWork {
-    /// Does the work.
+    /// Does the work with the operations of `vector`.
     ///
-    /// Implementations are `#[inline(always)]`. Only then are they compiled with the instructions of
-    /// their caller.
+    /// Implementations must be `#[inline(always)]`. Only then does the compiler use the instruction
+    /// set of the caller.
     fn run<V: Vector>(self, vector: V);
 }
 
-/// Operations in plain Rust.
+/// The vector operations in plain Rust.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScalarVector;
 
