@@ -1,9 +1,9 @@
-//! Benches of lookup, masked lookup, insertion, removal and the searches of flow-mods.
+//! Measures lookup, masked lookup, insertion, removal and the searches of flow-mods.
 //!
-//! Tables are from `testing::workload`. 100 and 1,000 rules over up to 100 masks fit the L2 cache;
-//! 100,000 rules over 600 masks do not. Half of the packets match a rule. The oracle runs on the
-//! small sets. `cargo xtask bench classifier` compares with Open vSwitch, and also reports the
-//! bytes per rule.
+//! Tables are from `testing::workload`. Tables of 100 and 1,000 rules with up to 100 masks fit into
+//! the L2 cache; a table of 100,000 rules with 600 masks does not. Half of the packets match a
+//! rule. The oracle runs on the small tables. `cargo xtask bench classifier` compares the
+//! classifier with that of Open vSwitch, and also reports the bytes per rule.
 
 use std::hint::black_box;
 
@@ -88,11 +88,11 @@ fn changes(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Replacement of a rule by one of equal match and priority.
+/// Measures replacing a rule by a rule with the same match and priority.
 ///
-/// The match has rules of several priorities.
+/// The table has rules of several priorities with this match.
 ///
-/// The table reclaims after many replacements, as the switch does.
+/// The table reclaims removed rules after many replacements, as in the switch.
 fn replacements(criterion: &mut Criterion) {
     let (matching, _) = workload::rules(1, 1, Priorities::Random).remove(0);
     let priority = |number| Priority::new(u16::try_from(number).unwrap_or(u16::MAX));
@@ -122,7 +122,7 @@ fn replacements(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// The searches of a flow-mod before it changes a table, for rules that exist.
+/// Measures the searches for existing rules before a flow-mod changes a table.
 fn overlap_searches(criterion: &mut Criterion) {
     let rules = workload::rules(100_000, 600, Priorities::Random);
     let table = filled(TupleSpace::new(1), &rules);

@@ -6,14 +6,14 @@ use shunt_flow::{FlowKey, FlowMask, Match};
 
 use crate::Version;
 
-/// Priority of a rule: the higher one wins.
+/// The priority of a rule: the rule with the higher priority wins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Priority(u16);
 
 impl Priority {
     /// The highest priority.
     pub const MAX: Self = Self(u16::MAX);
-    /// The priority of a rule that names none (`OFP_DEFAULT_PRIORITY`).
+    /// The priority of a rule without an explicit priority (`OFP_DEFAULT_PRIORITY`).
     pub const DEFAULT: Self = Self(0x8000);
 
     /// Creates the priority with this number; every number is legal.
@@ -22,7 +22,7 @@ impl Priority {
         Self(number)
     }
 
-    /// Returns the number.
+    /// Returns the priority as a number.
     #[must_use]
     pub const fn number(self) -> u16 {
         self.0
@@ -35,15 +35,16 @@ impl fmt::Display for Priority {
     }
 }
 
-/// The rank of a rule in the total order: priority first, then the older rule.
+/// The rank of a rule: by priority first, then the older rule ranks higher.
 ///
-/// `a > b` means that `a` wins where both match. A table miss ranks below every rule.
+/// `a > b` means that the rule with rank `a` wins if both rules match a key. Every rule outranks a
+/// table miss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rank {
-    /// Priority of the rule.
+    /// The priority of the rule.
     pub priority: Priority,
-    /// A number that grows with each rule added, unique in a table.
-    /// The smaller is the older.
+    /// A number that grows with each added rule, unique in a table.
+    /// The rule with the smaller number is older.
     pub age: u64,
 }
 
@@ -59,10 +60,10 @@ impl PartialOrd for Rank {
     }
 }
 
-/// A table of rules that finds the highest-ranking match for a key and a version.
+/// A table of rules that finds the matching rule of the highest rank for a key.
 ///
 /// `R` is the value that a lookup returns, usually an `Arc` of a rule. All implementations return
-/// the same; `Linear` is the obviously correct one.
+/// the same results; `Linear` is the simplest one, the oracle of tests.
 pub trait Classifier<R> {
     /// Adds a rule that versions from `added` on see.
     ///
@@ -72,7 +73,7 @@ pub trait Classifier<R> {
     /// Removes the visible rule with this match and rank.
     /// Versions from `removed` on do not see it.
     ///
-    /// Returns the rule, or `None` if there is none. The rule stays in the table until
+    /// Returns the rule, or `None` if no such rule is visible. The rule stays in the table until
     /// [`Self::reclaim`].
     fn remove(&mut self, matching: &Match, rank: Rank, removed: Version) -> Option<R>;
 
@@ -81,13 +82,14 @@ pub trait Classifier<R> {
 
     /// Returns the rule with exactly this match and priority (OpenFlow's strict match).
     ///
-    /// Flow-mods replace such a rule, so there is one at most. Of several it is the newest.
+    /// Flow-mods replace a rule with the same match and priority, so at most one such rule is
+    /// visible. If there are several, the newest one is returned.
     fn find_exact(&self, matching: &Match, priority: Priority, version: Version) -> Option<&R>;
 
-    /// Returns the highest-ranking rule that `version` sees and that matches `key`.
+    /// Returns the rule of the highest rank that `version` sees and that matches `key`.
     fn lookup(&self, key: &FlowKey, version: Version) -> Option<&R>;
 
-    /// Does a [`Self::lookup`], and adds to `mask` the bits that the result depends on.
+    /// Does a [`Self::lookup`], and adds the bits that the result depends on to `mask`.
     ///
     /// Every key that agrees with `key` under the added bits gets the same result.
     fn lookup_masked(&self, key: &FlowKey, version: Version, mask: &mut FlowMask) -> Option<&R>;
@@ -100,13 +102,13 @@ pub trait Classifier<R> {
     /// Returns whether a rule of this priority overlaps `matching`.
     /// This is OpenFlow's `CHECK_OVERLAP`.
     ///
-    /// Two matches overlap if one key matches both.
+    /// Two matches overlap if some key matches both of them.
     fn overlaps(&self, matching: &Match, priority: Priority, version: Version) -> bool;
 
-    /// Returns the rules that match no key beyond those of `matching`.
+    /// Returns the rules that match only keys that `matching` matches too.
     /// This is OpenFlow's non-strict match.
     ///
-    /// The order is arbitrary.
+    /// The rules are returned in arbitrary order.
     fn rules_within<'a>(
         &'a self,
         matching: &Match,
@@ -120,7 +122,7 @@ pub trait Classifier<R> {
     where
         R: 'a;
 
-    /// Returns the number of rules, including those not yet reclaimed.
+    /// Returns the number of rules, including removed rules that are not reclaimed yet.
     fn len(&self) -> usize;
 
     /// Returns whether the table has no rules.
@@ -129,24 +131,24 @@ pub trait Classifier<R> {
     }
 }
 
-/// The rules that match one key, the highest-ranking first.
+/// The rules that match one key, highest rank first.
 ///
-/// The caller takes one rule after another, because it learns only then how many it needs. A rule
-/// that decides alone ends the search. A clause of a conjunction needs the other rules of its
-/// priority, and no more.
+/// The caller takes one rule after another, because each rule shows whether more rules are needed.
+/// A rule that decides alone ends the search. For a clause of a conjunction, only the other rules
+/// of the same priority are needed.
 pub trait Matches<'a, R> {
     /// Returns an upper bound on the priority of the remaining rules.
-    /// `None` if none remain.
+    /// The result is `None` if no rules remain.
     ///
-    /// It falls with each `None` of [`Self::next_masked`] down to that floor, so that a caller can
-    /// step through the priorities without knowing them. It is the same for every key that agrees
-    /// under the bits added so far.
+    /// Each time [`Self::next_masked`] returns `None`, the bound falls below the floor of that
+    /// call. So a caller can step through the priorities of a table without knowing them. The bound
+    /// is the same for every key that agrees in the bits added so far.
     fn priority_max(&self) -> Option<Priority>;
 
     /// Returns the next rule if its priority is at least `floor`.
     /// Adds the bits that the result depends on.
     ///
-    /// For every key that agrees under the bits added so far, the calls so far return the same.
-    /// After `None`, a lower floor may find more.
+    /// For every key that agrees in the bits added so far, the calls so far return the same rules.
+    /// After `None`, a call with a lower floor may return more rules.
     fn next_masked(&mut self, floor: Priority, mask: &mut FlowMask) -> Option<(Rank, &'a R)>;
 }

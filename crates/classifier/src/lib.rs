@@ -1,15 +1,15 @@
 //! Packet classification over flow masks: the contract, tuple space search, and an oracle.
 //!
 //! A [`Classifier`] is a table of rules. A rule matches flow keys under a mask. Of the rules that
-//! match a key, the one with the highest [`Rank`] wins: priority first, then age.
+//! match a key, the rule with the highest [`Rank`] wins: by priority first, then by age.
 //! [`Classifier::lookup_masked`] also adds the bits that the result depends on to a mask. A cache
 //! can use the result for every key that agrees in these bits.
 //!
-//! Threads at different [`Version`]s share a table. A rule has a [`Lifetime`], each lookup names
-//! its version, and [`Classifier::reclaim`] drops the rules that no version sees any more.
+//! Threads at different [`Version`]s share a table. A rule has a [`Lifetime`], and each lookup has
+//! the version of its thread as an argument. [`Classifier::reclaim`] drops the rules that no
+//! version sees any more.
 //!
-//! [`TupleSpace`] is the classifier of the switch. [`Linear`] is the oracle that tests compare it
-//! with.
+//! [`TupleSpace`] is the classifier of the switch. Tests compare it with the oracle [`Linear`].
 //!
 //! ```
 //! use shunt_classifier::{Classifier, Priority, Rank, TupleSpace, Version};

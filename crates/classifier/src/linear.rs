@@ -1,6 +1,6 @@
 //! The oracle: a list of rules that each lookup scans.
 //!
-//! It is obviously right, and tests compare the other classifiers with it.
+//! The list is simple enough to be obviously correct, and tests compare other classifiers with it.
 
 use shunt_flow::{FlowKey, FlowMask, Match};
 
@@ -75,9 +75,9 @@ impl<R: Clone> Classifier<R> for Linear<R> {
         self.best(key, version).map(|listed| &listed.rule)
     }
 
-    /// Adds the masks of all rules that rank at or above the result.
+    /// Adds the masks of all rules with the rank of the result or a higher rank.
     ///
-    /// The result depends only on whether each of these rules matches.
+    /// The result depends only on which of these rules match.
     fn lookup_masked(&self, key: &FlowKey, version: Version, mask: &mut FlowMask) -> Option<&R> {
         let best = self.best(key, version);
         let rank = best.map(|listed| listed.rank);
@@ -125,7 +125,7 @@ impl<R: Clone> Classifier<R> for Linear<R> {
     }
 }
 
-/// The rules that were not compared with a key yet, the highest-ranking last.
+/// The rules that were not compared with a key yet, highest rank last.
 struct LinearMatches<'a, 'k, R> {
     key: &'k FlowKey,
     listed: Vec<&'a ListedRule<R>>,

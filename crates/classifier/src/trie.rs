@@ -1,25 +1,24 @@
-//! A binary prefix trie that finds the prefix lengths of a value in a set, and proves the others
-//! absent.
+//! A binary prefix trie: finds the prefixes of a value in a set, and proves all others absent.
 //!
-//! A classifier must decide: the address of the packet is 10.1.2.3; can a rule with a `/16` match? One
-//! walk answers for all lengths. It also gives the number of leading bits of the address that prove
-//! the answer, so a cache entry made of the answer needs only those bits.
+//! For example, the address of a packet is 10.1.2.3. Can a rule with a `/16` match it? One walk
+//! through the trie answers this for all prefix lengths. The walk also gives the number of leading
+//! bits of the address that prove the answer. A cache entry needs only those bits.
 //!
 //! # Shape
 //!
-//! Chains of nodes with one child are one node (Morrison, *PATRICIA: Practical Algorithm To
+//! A chain of nodes with one child each is one node (Morrison, *PATRICIA: Practical Algorithm To
 //! Retrieve Information Coded in Alphanumeric*, 1968). Invariants:
 //!
 //! 1. the prefix of a child starts with the prefix of its parent, and is longer;
-//! 2. child `b` continues with bit `b`;
+//! 2. child `b` of a node continues with the bit value `b`;
 //! 3. every node except the root holds a prefix of the set (`count > 0`) or has two children.
 //!
-//! By the third, there are fewer than twice as many nodes as distinct prefixes. Nodes are in one
-//! array and refer to each other by index. Node 0 is the root, so 0 also means "no child".
+//! By the third invariant, there are fewer than twice as many nodes as distinct prefixes. Nodes are
+//! in one array and refer to each other by index. Node 0 is the root, so 0 also means "no child".
 //!
 //! # Walk
 //!
-//! The set `{10.0.0.0/8, 10.1.0.0/16, 192.168.0.0/16}` and the value 10.2.0.1:
+//! For example, the set is `{10.0.0.0/8, 10.1.0.0/16, 192.168.0.0/16}` and the value is 10.2.0.1:
 //!
 //! ```text
 //! root /0 ──0──► 10.0.0.0/8 ──0──► 10.1.0.0/16      10.1. = 00001010 00000001
@@ -31,18 +30,18 @@
 //! 15 leading bits have the same prefixes in the set, so 15 bits prove that no `/16` matches. No
 //! prefix of length 12 is on the path, so 12 bits prove that no `/12` matches.
 
-/// Index of the root, and the mark of an absent child, as no child is the root.
+/// The index of the root, which also marks an absent child: no child is the root.
 const ROOT: u32 = 0;
 const ABSENT: u32 = ROOT;
 
-/// Bits of the longest prefix.
+/// Number of bits of the longest prefix.
 const WIDTH: u8 = 128;
 
 /// A multiset of prefixes of up to 128 bits.
 ///
-/// Values are left-aligned: the first bit of a prefix is bit 127. Operations take time proportional
-/// to the number of nodes on a path, at most the length of the prefix. Prefixes are stored as `P`,
-/// which has room for all bits of the values.
+/// Values are left-aligned: the first bit of a prefix is bit 127. The time of an operation is
+/// proportional to the number of nodes on a path, which is at most the length of the prefix.
+/// Prefixes are stored in the type `P`, which must have room for all bits of the values.
 #[derive(Clone, Debug)]
 pub(crate) struct Trie<P> {
     nodes: Vec<TrieNode<P>>,
@@ -51,16 +50,16 @@ pub(crate) struct Trie<P> {
 
 /// The first bits of a left-aligned value, as a trie stores them.
 pub(crate) trait PrefixBits: Copy {
-    /// Stores a value; the bits beyond the type are zero.
+    /// Stores a left-aligned value; bits that do not fit into the type must be zero.
     fn of(value: u128) -> Self;
 
-    /// Returns the value.
+    /// Returns the stored value, left-aligned.
     fn value(self) -> u128;
 }
 
 #[derive(Clone, Debug)]
 struct TrieNode<P> {
-    /// Bits beyond `length` are zero.
+    /// The prefix of the node; bits beyond `length` are zero.
     prefix: P,
     length: u8,
     /// Number of times that the set holds this prefix.
@@ -73,8 +72,8 @@ struct TrieNode<P> {
 pub(crate) struct Prefixes {
     /// Bit `i` is set if the set holds the prefix of `i + 1` bits.
     held_lengths: u128,
-    /// Number of leading bits that determine the prefixes in the set.
-    /// Every value with the same leading bits up to this number has the same prefixes in the set.
+    /// Number of leading bits of the value that determine its prefixes in the set.
+    /// Every value with the same leading bits has the same prefixes in the set.
     proof_bits: u8,
 }
 
@@ -88,7 +87,7 @@ impl PrefixBits for u128 {
     }
 }
 
-/// For IPv4 addresses and ports: most tables have no others.
+/// The type for IPv4 addresses and ports, which is enough for most tables.
 impl PrefixBits for u32 {
     fn of(value: u128) -> Self {
         debug_assert!(value << Self::BITS == 0, "no value is longer");
@@ -171,8 +170,8 @@ impl<P: PrefixBits> Trie<P> {
 
     /// Returns a node on the path to `child` from which `prefix` can continue.
     ///
-    /// It is `child` itself if its prefix is a prefix of `prefix`, else a new node at the bit where
-    /// the two differ.
+    /// The result is `child` if the prefix of `child` is a prefix of `prefix`. Otherwise it is a
+    /// new node at the bit where both prefixes differ.
     fn fork(&mut self, child: u32, prefix: u128, length: u8) -> u32 {
         let below = self.node(child);
         let common = common_bits(prefix, below.prefix.value()).min(below.length).min(length);
@@ -185,7 +184,7 @@ impl<P: PrefixBits> Trie<P> {
         self.allocate(TrieNode { prefix, length: common, count: 0, children })
     }
 
-    /// Removes `at` if the invariants do not allow it any more.
+    /// Removes the node `at` if the invariants do not allow it any more.
     fn remove_if_redundant(&mut self, at: u32, parent: u32) {
         let node = self.node(at);
         let ([ABSENT, only_child] | [only_child, ABSENT]) = node.children else { return };
@@ -218,9 +217,9 @@ impl<P: PrefixBits> Trie<P> {
 }
 
 impl Prefixes {
-    /// Returns how many leading bits prove that the prefix of `length` bits is absent.
+    /// Returns the number of leading bits that prove that a prefix is absent.
     ///
-    /// Returns `None` if the set holds that prefix. `length` is at least 1.
+    /// The prefix has `length` bits, at least 1. The result is `None` if the set holds the prefix.
     pub(crate) fn absence(self, length: u8) -> Option<u8> {
         let is_held = self.held_lengths >> (length - 1) & 1 == 1;
         (!is_held).then(|| self.proof_bits.min(length))
@@ -305,7 +304,7 @@ mod tests {
         assert_eq!(trie.nodes.len() - trie.free.len(), 1);
     }
 
-    /// Prefixes around few values, so that they nest and diverge at every depth.
+    /// Generates prefixes of few values, so that they nest and diverge at every depth.
     fn prefix() -> impl Strategy<Value = (u128, u8)> {
         let value =
             (0u128..4, 0u32..120, 0u128..16).prop_map(|(top, at, low)| top << 126 | low << at);
@@ -354,7 +353,7 @@ mod tests {
                 for length in 1..=WIDTH {
                     let absence = found.absence(length);
                     prop_assert_eq!(absence.is_none(), holds(value, length));
-                    // The proof holds for all values of the bits that are not part of it.
+                    // The proof must hold for all values of the other bits.
                     if let Some(bits) = absence {
                         prop_assert!(bits <= length);
                         let proof = leading_ones(bits);

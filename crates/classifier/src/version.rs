@@ -1,4 +1,4 @@
-//! Versions: numbers over shared tables, not copies of them.
+//! Versions: numbers that name states of shared tables, without copies of the tables.
 //!
 //! Every object that a translation can consult has a [`Lifetime`]. A translation at a version skips
 //! the objects that this version does not see. The cost of publishing a version depends on the size of the change.
@@ -19,7 +19,7 @@ impl Version {
         Self(number)
     }
 
-    /// Returns the number.
+    /// Returns the version as a number.
     #[must_use]
     pub const fn number(self) -> u64 {
         self.0
@@ -38,12 +38,12 @@ impl fmt::Display for Version {
     }
 }
 
-/// The versions that see an object: from `added` on, until it is removed.
+/// The versions that see an object: from its addition on, until its removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetime {
     /// First version that sees the object.
     pub added: Version,
-    /// First version that does not see the object any more, or [`Self::NEVER`].
+    /// The first version that does not see the object any more, or [`Self::NEVER`].
     until: Version,
 }
 
@@ -51,7 +51,7 @@ impl Lifetime {
     /// A version that is never reached.
     const NEVER: Version = Version(u64::MAX);
 
-    /// Creates a lifetime that starts at `added` and has no end.
+    /// Creates a lifetime that begins at the version `added` and has no end.
     #[must_use]
     pub const fn since(added: Version) -> Self {
         Self { added, until: Self::NEVER }
@@ -63,7 +63,7 @@ impl Lifetime {
         (self.until != Self::NEVER).then_some(self.until)
     }
 
-    /// Ends the lifetime before `removed`, or continues it for `None`.
+    /// Ends the lifetime before the version `removed`; `None` removes the end.
     pub fn end(&mut self, removed: Option<Version>) {
         self.until = removed.unwrap_or(Self::NEVER);
     }

@@ -1,6 +1,6 @@
-//! The masks of tuple space search, for shapes of rules with masks known from Open vSwitch.
+//! Tests the masks of tuple space search for rules of which the masks of Open vSwitch are known.
 //!
-//! Each case is a table, a packet, and the fields that the result may depend on.
+//! Each test has a table, a packet, and the fields that the result may depend on.
 
 use shunt_classifier::{Classifier, Priority, Rank, TupleSpace, Version};
 use shunt_flow::{
@@ -39,9 +39,9 @@ fn mask(items: &[Item]) -> FlowMask {
     mask
 }
 
-/// Looks up `packet` among rules of falling priority.
+/// Looks up `packet` in a table of rules with descending priorities.
 ///
-/// `answer` is the position of the rule.
+/// `answer` is the position of the rule that must be found.
 #[track_caller]
 fn check(rules: &[&[Item]], packet: &[Item], answer: Option<usize>, depends_on: &[Item]) {
     let mut table = TupleSpace::new(1);
@@ -201,8 +201,8 @@ fn flags_behind_ports_that_some_rule_has_stay_in_the_mask() {
 
 #[test]
 fn a_proof_in_the_mask_is_reused() {
-    // The network of the result is in the mask, and proves that the second rule does not match. The
-    // port of the second rule would be another proof.
+    // The mask has the network of the resulting rule, which proves that the second rule does not
+    // match. The port of the second rule would be another proof.
     for field in [Ipv4Src, Ipv4Dst] {
         let network = (field, ip([10, 1, 0, 0]), ones(16));
         let rules: &[&[Item]] = &[
@@ -230,7 +230,7 @@ fn an_address_proves_absence_without_other_words() {
     check(rules, &packet, None, &[IP, (Ipv4Dst, 0, ones(1))]);
 }
 
-/// A rule that no packet from port 2 matches; it adds an address to the tries.
+/// Returns a rule for other ports than port 2, to add an address to the tries.
 fn other_port_rule(field: FieldId, octets: [u8; 4]) -> [Item; 3] {
     [(InPort, 1, ALL), IP, (field, ip(octets), ALL)]
 }
@@ -241,7 +241,7 @@ fn one_unmatched_address_is_proof_enough() {
     let held = other_port_rule(Ipv4Src, [10, 0, 0, 9]);
     let packet = [(InPort, 2, ALL), IP, TCP, (Ipv4Src, ip([10, 0, 0, 9]), ALL), target];
     let depends_on = [(InPort, 0, ALL), IP, (Ipv4Src, 0, ALL)];
-    // After the last stage, and within it.
+    // The address is after the last stage in the first table, and in the last stage in the second.
     check(&[&[IP, source, target], &held], &packet, None, &depends_on);
     let rule = [IP, TCP, source, target, (TcpDst, 80, ALL)];
     check(&[&rule, &held], &packet, None, &depends_on);

@@ -1,9 +1,9 @@
-//! One suite of cases for every classifier.
+//! One suite of tests for every classifier.
 
 use shunt_classifier::{Classifier, Linear, Matches, Priority, Rank, TupleSpace, Version};
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
 
-/// Runs every case with every implementation.
+/// Defines every test for every implementation.
 macro_rules! suite {
     ($($case:ident),+ $(,)?) => {
         mod linear { $(#[test] fn $case() { super::$case(&mut super::Linear::new()); })+ }
@@ -39,7 +39,7 @@ fn key(fields: &[(FieldId, u128)]) -> FlowKey {
     key
 }
 
-/// Returns a match of these fields in full.
+/// Returns a match of all bits of these fields.
 fn exact(fields: &[(FieldId, u128)]) -> Match {
     let mut mask = FlowMask::EMPTY;
     fields.iter().for_each(|(field, _)| mask.add_field(*field));
@@ -66,7 +66,7 @@ const fn rank(priority: u16, age: u64) -> Rank {
 const V: [Version; 5] =
     [Version::ZERO, Version::new(1), Version::new(2), Version::new(3), Version::new(4)];
 
-/// Returns the result, which must be the same with and without a mask.
+/// Returns the result of a lookup, which must be the same with and without a mask.
 fn answer(table: &impl Classifier<u32>, key: &FlowKey, version: Version) -> Option<u32> {
     let answer = table.lookup(key, version);
     let mut mask = FlowMask::EMPTY;

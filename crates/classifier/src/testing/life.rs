@@ -1,7 +1,7 @@
 //! Generators of rules, keys and sequences of table operations, for property tests.
 //!
-//! Values are from small sets and masks have few shapes. So rules overlap, share subtables, nest in
-//! the tries and differ in single bits, and keys match them.
+//! Values are from small sets, and masks are from few kinds. So rules overlap, share subtables,
+//! nest in the tries, differ in single bits, and match the keys.
 
 use proptest::{prelude::*, sample::Index, sample::select};
 use shunt_flow::{
@@ -14,19 +14,19 @@ use crate::Priority;
 /// One operation on a table.
 #[derive(Clone, Debug)]
 pub enum TableOp {
-    /// Adds a rule, the youngest of all.
+    /// Adds a rule, which is then the youngest.
     Insert(Match, Priority),
-    /// Removes one of the rules that are not removed yet.
+    /// Removes a rule, by its index among the rules that are not removed.
     Remove(Index),
-    /// Replaces one of these rules by another with the same match and rank.
+    /// Replaces a rule that is not removed by a rule with the same match and rank.
     Modify(Index),
-    /// Publishes the operations so far: those that follow belong to the next version.
+    /// Publishes the operations so far; later ones belong to the next version.
     Publish,
-    /// Reclaims the versions up to this distance behind the newest.
+    /// Reclaims rules, with an oldest version this far behind the newest one.
     Reclaim(u64),
 }
 
-/// Sequences of up to `length_max` operations.
+/// Generates sequences of up to `length_max` operations.
 pub fn ops(length_max: usize) -> impl Strategy<Value = Vec<TableOp>> {
     let op = prop_oneof![
         8 => (matching(), priority()).prop_map(|(matching, priority)| TableOp::Insert(matching, priority)),
@@ -38,17 +38,17 @@ pub fn ops(length_max: usize) -> impl Strategy<Value = Vec<TableOp>> {
     prop::collection::vec(op, 0..=length_max)
 }
 
-/// Few priorities, including the lowest and the highest.
+/// Generates few different priorities, including the lowest and the highest.
 pub fn priority() -> impl Strategy<Value = Priority> {
     select(vec![0, 1, 2, 3, u16::MAX]).prop_map(Priority::new)
 }
 
-/// Matches with values of [`key`] and masks of few shapes.
+/// Generates matches with values of [`key`] and masks of few kinds.
 pub fn matching() -> impl Strategy<Value = Match> {
     (key(), mask()).prop_map(|(key, mask)| Match::new(&key, &mask))
 }
 
-/// Keys with few values in each field, including combinations that no packet has.
+/// Generates keys with few values per field, also combinations that no packet has.
 pub fn key() -> impl Strategy<Value = FlowKey> {
     let fields: Vec<_> = VALUES
         .iter()
@@ -61,7 +61,7 @@ pub fn key() -> impl Strategy<Value = FlowKey> {
     })
 }
 
-/// Keys with any bit set.
+/// Generates keys in which any bit may be set.
 pub fn noise() -> impl Strategy<Value = FlowKey> {
     any::<[u64; 27]>().prop_map(|words| {
         let mut key = FlowKey::ZERO;
@@ -70,7 +70,7 @@ pub fn noise() -> impl Strategy<Value = FlowKey> {
     })
 }
 
-/// Masks of few shapes: whole fields, prefixes, masks with holes.
+/// Generates masks of few kinds: whole fields, prefixes, masks with holes.
 fn mask() -> impl Strategy<Value = FlowMask> {
     let bits = prop_oneof![
         4 => select(vec![0, 1, 7, 8, 9, 16, 24, 31, 32]).prop_map(MaskBits::Prefix),
@@ -86,10 +86,10 @@ fn mask() -> impl Strategy<Value = FlowMask> {
     })
 }
 
-/// The bits of a field that a mask has.
+/// The bits of one field in a mask.
 #[derive(Clone, Copy, Debug)]
 enum MaskBits {
-    /// Leading bits: this number of 32nds of the field.
+    /// The leading bits: this number of 32nds of the width of the field.
     Prefix(u32),
     Holes,
 }
@@ -107,7 +107,7 @@ impl MaskBits {
     }
 }
 
-/// The fields that a mask has, whole and in part.
+/// The fields of a mask: whole fields, and fields with some bits.
 #[derive(Clone, Copy, Debug)]
 struct MaskShape {
     full: &'static [FieldId],

@@ -1,8 +1,9 @@
-//! Large tables, and packets for them, for benches: the same for the same seed.
+//! Large tables with packets, for benchmarks; a seed always gives the same table.
 //!
-//! A table is shaped like an OpenFlow table. Most rules are access lists over addresses, protocol
-//! and ports. Some also match the state of a pipeline, and some match only Ethernet. Real rule sets
-//! are not uniform, so half of the addresses are from few networks, and few ports are common.
+//! A generated table resembles an OpenFlow table. Most rules are access lists over addresses,
+//! protocol and ports. Some rules also match registers or metadata, and some match only Ethernet.
+//! Real rule sets are not uniform, so half of the addresses are from few networks, and few ports
+//! are common.
 
 use std::collections::HashSet;
 
@@ -12,12 +13,12 @@ use crate::{Priority, Rank};
 
 /// The SplitMix64 generator.
 ///
-/// Steele, Lea, Flood, *Fast Splittable Pseudorandom Number Generators*, 2014.
+/// The source is Steele, Lea, Flood, *Fast Splittable Pseudorandom Number Generators*, 2014.
 #[derive(Clone, Debug)]
 pub struct SplitMix64(pub u64);
 
 impl SplitMix64 {
-    /// Returns the next 64 bits.
+    /// Returns the next 64 random bits.
     pub const fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -25,12 +26,12 @@ impl SplitMix64 {
         z ^ z >> 31
     }
 
-    /// Returns one of these values.
+    /// Returns a random value of `from`.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len())]
     }
 
-    /// Returns a number below `limit`.
+    /// Returns a random number below `limit`.
     pub fn below(&mut self, limit: usize) -> usize {
         let wide = u128::from(self.draw()) * limit as u128;
         usize::try_from(wide >> 64).unwrap_or(0)
@@ -40,23 +41,23 @@ impl SplitMix64 {
 /// The distribution of the priorities of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priorities {
-    /// Random, except that rules of few bits stay low.
+    /// Priorities are random, but rules of few bits have low priorities.
     ///
-    /// Almost every mask has a rule near the top, so that few lookups end early.
+    /// Almost every mask has a rule of high priority, so that few lookups end early.
     Random,
-    /// Higher for rules with more bits.
+    /// Rules with more bits have higher priorities.
     Specific,
 }
 
-/// A rule of fewer bits is a default rule: it matches most of the traffic.
+/// Number of bits below which a rule is a default rule, which matches most packets.
 const BITS_COUNT_BROAD: usize = 48;
 
-/// Rules with their ranks, the oldest first.
+/// Rules with their ranks, oldest first.
 pub type RankedRules = Vec<(Match, Rank)>;
 
 /// Returns a table of `rules_count` rules over `masks_count` masks.
 ///
-/// No two rules have the same match and priority. Common masks have most of the rules.
+/// No two rules have the same match and priority. A few common masks have most of the rules.
 #[must_use]
 pub fn rules(rules_count: usize, masks_count: usize, priorities: Priorities) -> RankedRules {
     let mut random = SplitMix64(rules_count as u64);
@@ -98,7 +99,7 @@ pub fn packets(count: usize, rules: &RankedRules) -> Vec<FlowKey> {
     (0..count).map(packet).collect()
 }
 
-/// Gives a packet the values that a rule matches.
+/// Writes the values that a rule matches into a packet.
 pub fn match_rule(packet: &mut FlowKey, matching: &Match) {
     for ((index, bits), value) in matching.mask().iter().zip(matching.value()) {
         let word = &mut packet.words_mut()[index];

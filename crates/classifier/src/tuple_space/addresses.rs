@@ -1,11 +1,11 @@
 //! Prefix tries over the network addresses of all rules of a table.
 //!
-//! Before a subtable is searched, the tries tell whether any rule of the table has the prefix of
-//! the packet at the prefix length of the subtable. If none has, the leading bits that prove it
-//! exclude the subtable, instead of whole words.
+//! A subtable has one prefix length per address field. Before the subtable is searched, the tries
+//! show whether any rule of the table has the prefix of the packet with this length. If no rule has
+//! it, a few leading bits of the address prove it and exclude the subtable, instead of whole words.
 //!
 //! A rule with holes in its mask is in a trie with the leading ones of the mask. A packet that
-//! matches the rule has that prefix in any case.
+//! matches the rule also has this prefix.
 
 use shunt_flow::{FieldId, FlowKey, FlowMask, SparseMask};
 
@@ -19,20 +19,21 @@ pub(super) struct AddressTries {
     ipv6: [Trie<u128>; FIELDS_COUNT - IPV4_COUNT],
 }
 
-/// The number of leading ones of a mask, per address field.
+/// The number of leading ones of a mask in each address field.
 ///
-/// Zero means that the mask does not have the first bit, and its rules are not in the trie.
+/// Zero means that the mask does not have the first bit of the field, and that its rules are not in
+/// the trie.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PrefixLengths([u8; FIELDS.len()]);
 
-/// The results of the tries for one packet, computed at most once per field.
+/// The results of the trie walks for one packet, computed at most once per field.
 pub(super) struct AddressWalks<'a, 'k> {
     tries: &'a AddressTries,
     key: &'k FlowKey,
     sides: Option<[AddressSide; 2]>,
 }
 
-/// One of the two address fields of the type of a packet.
+/// One of the two address fields of a packet, by its Ethernet type.
 #[derive(Clone, Copy, Debug)]
 struct AddressSide {
     field: usize,
@@ -86,7 +87,7 @@ impl PrefixLengths {
         Self(FIELDS.map(|field| leading_ones_count(&mask, field)))
     }
 
-    /// Returns the fields that the mask has, each with its prefix length.
+    /// Returns the address fields of the mask, each with its prefix length.
     pub(super) fn used(self) -> impl Iterator<Item = (usize, u8)> {
         self.0.into_iter().enumerate().filter(|(_, length)| *length > 0)
     }
@@ -94,7 +95,7 @@ impl PrefixLengths {
 
 impl AddressWalks<'_, '_> {
     /// Returns the slots of a block that the tries exclude.
-    /// The first set is excluded by the source address, the second by the destination address.
+    /// The source address excludes the first set, and the destination address the second.
     pub(super) fn excluded(&mut self, block: &Block) -> [u64; 2] {
         [0, 1].map(|side| self.select(block, side, |_| true))
     }
@@ -107,7 +108,7 @@ impl AddressWalks<'_, '_> {
 
     /// Adds the proof that a slot of a block is excluded.
     ///
-    /// It is the address that adds fewer bits, of those that exclude the slot.
+    /// If both addresses exclude the slot, the proof uses the address that adds fewer bits.
     pub(super) fn prove(&mut self, block: &Block, slot: u64, mask: &mut FlowMask) {
         let proofs = [0, 1].into_iter().filter_map(|side| {
             let prefixes = self.prefixes(block, side)?;
@@ -122,7 +123,7 @@ impl AddressWalks<'_, '_> {
     }
 
     /// Returns the number of leading bits of each address that a mask has.
-    /// `None` if the mask lacks the type of the addresses.
+    /// The numbers are 0 if the mask does not have the Ethernet type.
     pub(super) fn counts_in(&self, mask: &FlowMask) -> [u8; 2] {
         let has_type = mask.field(FieldId::EthType) == FieldId::EthType.value_max();
         let Some(sides) = self.sides.filter(|_| has_type) else { return [0; 2] };
@@ -130,7 +131,7 @@ impl AddressWalks<'_, '_> {
     }
 
     /// Returns the number of bits that [`Self::add`] would add.
-    /// Bits of the type are not counted.
+    /// Bits of the Ethernet type are not counted.
     fn added_bits_count(&self, side: usize, count: u8, mask: &FlowMask) -> u32 {
         let field = FIELDS[self.field(side)];
         (leading_bits(field, count) & !mask.field(field)).count_ones()
@@ -138,8 +139,8 @@ impl AddressWalks<'_, '_> {
 
     /// Adds `count` leading bits of one of the addresses to a mask.
     ///
-    /// They are a proof without the type. But neither an OpenFlow match nor a hardware table can
-    /// match an address without its type.
+    /// The Ethernet type is added too. The proof does not need it, but neither an OpenFlow match
+    /// nor a hardware table can match an address without the type.
     fn add(&self, side: usize, count: u8, mask: &mut FlowMask) {
         let Some(sides) = self.sides else { return };
         mask.add_field(FieldId::EthType);
@@ -149,7 +150,7 @@ impl AddressWalks<'_, '_> {
 
     /// Returns the slots with a prefix length that the address does not have.
     ///
-    /// `wanted` selects by the number of bits that prove it.
+    /// `wanted` selects prefix lengths by the number of bits that prove their absence.
     fn select(&mut self, block: &Block, side: usize, wanted: impl Fn(u8) -> bool) -> u64 {
         let Some(prefixes) = self.prefixes(block, side) else { return 0 };
         let is_selected = |length| prefixes.absence(length).is_some_and(&wanted);
@@ -159,7 +160,7 @@ impl AddressWalks<'_, '_> {
         })
     }
 
-    /// Returns the result of a trie, if a slot of the block needs it.
+    /// Returns the result of a trie walk, if a slot of the block has a prefix length.
     fn prefixes(&mut self, block: &Block, side: usize) -> Option<Prefixes> {
         let Self { tries, key, sides } = self;
         let side = &mut sides.as_mut()?[side];
@@ -174,7 +175,7 @@ impl AddressWalks<'_, '_> {
     }
 }
 
-/// Returns the part of a mask that each address field has, where there is one.
+/// Returns the bits of a mask in each address field, for fields with such bits.
 pub(super) fn address_parts(mask: &SparseMask) -> impl Iterator<Item = SparseMask> + use<> {
     let mask = FlowMask::from(mask);
     let part = move |field| {
@@ -187,12 +188,12 @@ pub(super) fn address_parts(mask: &SparseMask) -> impl Iterator<Item = SparseMas
 
 /// Number of address fields.
 pub(super) const FIELDS_COUNT: usize = 4;
-/// Number of address fields of 32 bits, which are the first.
+/// Number of address fields of 32 bits, which are the first ones.
 const IPV4_COUNT: usize = 2;
 
 /// The fields that have a trie.
 ///
-/// ARP addresses share their words, and so their tries, with those of IPv4.
+/// ARP addresses are in the same words of a key as IPv4 addresses, so they share the tries of IPv4.
 const FIELDS: [FieldId; FIELDS_COUNT] =
     [FieldId::Ipv4Src, FieldId::Ipv4Dst, FieldId::Ipv6Src, FieldId::Ipv6Dst];
 

@@ -1,19 +1,21 @@
 //! The search order of subtables in blocks of 64, to exclude many subtables at once.
 //!
-//! A lookup would otherwise visit every subtable to compare its prefix length with those of the
-//! packet's address. A block holds, for each prefix length, the set of its 64 slots with that
-//! length, as the bits of one word. Absent lengths exclude their slots word by word, and the lookup
-//! visits only the rest. Gates work in the same way.
+//! Without blocks, a lookup would visit every subtable to compare its prefix length with the prefix
+//! lengths of the address of the packet. For each prefix length, a block has the set of its 64
+//! slots with that length, as the bits of one word. A prefix length that the address does not have
+//! excludes all slots of its set at once. The lookup visits only the remaining slots. Gates exclude
+//! slots in the same way.
 
 use super::{addresses::FIELDS_COUNT, gates::GateId, table::SearchSlot};
 
-/// Slots of a block.
+/// Number of slots of a block.
 pub(super) const BLOCK_SLOTS: usize = 64;
 
 /// Up to 64 consecutive slots of the search order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Block {
-    /// Prefix lengths of the slots with the first bit of the field, per address field.
+    /// For each address field, the slots of each prefix length.
+    /// A slot with length 0 is in no set.
     lengths: [SlotSets<u8>; FIELDS_COUNT],
     gates: SlotSets<GateId>,
 }
@@ -55,7 +57,7 @@ impl Block {
         &self.lengths[field].0
     }
 
-    /// Returns the gates, each with the slots behind it.
+    /// Returns the gates, each with the slots of its subtables.
     pub(super) fn gates(&self) -> &[(GateId, u64)] {
         &self.gates.0
     }
@@ -88,7 +90,7 @@ impl<K: PartialEq> SlotSets<K> {
         }
     }
 
-    /// Moves the members from `bit` on up by one; the last one drops out.
+    /// Moves the members from `bit` on up by one; the last member is removed.
     fn shift_up(&mut self, bit: usize) {
         self.0.retain_mut(|(_, members)| {
             let low = *members & ((1 << bit) - 1);
@@ -97,7 +99,7 @@ impl<K: PartialEq> SlotSets<K> {
         });
     }
 
-    /// Removes the member at `bit`, and moves those above it down by one.
+    /// Removes the member at `bit`, and moves the members above it down by one.
     fn shift_down(&mut self, bit: usize) {
         self.0.retain_mut(|(_, members)| {
             let low = *members & ((1 << bit) - 1);
@@ -125,7 +127,7 @@ mod tests {
         tuple_space::{addresses::PrefixLengths, gates::Gates, words::Hashing},
     };
 
-    /// Slots of a few prefix lengths behind a few gates.
+    /// Returns slots with a few prefix lengths and a few gates.
     fn slots() -> Vec<SearchSlot> {
         let seed = FixedState::with_seed(1);
         let (hashing, mut gates) = (Hashing::new(&seed), Gates::new(&seed));

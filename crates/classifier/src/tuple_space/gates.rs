@@ -1,4 +1,4 @@
-//! Gates: the values of the first words of all rules, shared by many subtables.
+//! Gates: sets of the values that rules have in the first words, shared by many subtables.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -9,14 +9,15 @@ use super::{
     words::{HashedWord, Hashing},
 };
 
-/// The gates of a table: one per set of mask words before the network layer.
+/// The gates of a table: one per set of masked words before the network layer.
 ///
-/// A gate has the values of all rules with masks that begin with these words. A table has many
-/// masks but few such beginnings, so one probe excludes many subtables. A gate covers all these
-/// subtables together; the stages of each one exclude more.
+/// A gate has the values of all rules with masks that begin with the words of the gate. A table has
+/// many masks, but few different first words, so one probe of a gate excludes many subtables. A
+/// gate has the values of all these subtables together. The stages of a single subtable exclude
+/// more packets.
 #[derive(Clone, Debug)]
 pub(super) struct Gates {
-    /// The gates by [`GateId`]; those in `free` have no rules.
+    /// The gates by [`GateId`]; the gates in `free` have no rules.
     gates: Vec<Gate>,
     free: Vec<GateId>,
     by_mask: HashMap<SparseMask, GateId, FixedState>,
@@ -41,7 +42,8 @@ pub(super) struct GateAnswers {
     open: [u64; GATE_ANSWER_WORDS],
 }
 
-/// Words of 64 gate results that are remembered; further gates are probed again.
+/// Number of words of 64 gate results that are remembered.
+/// The results of further gates are not remembered.
 const GATE_ANSWER_WORDS: usize = 4;
 
 impl Gates {
@@ -50,8 +52,8 @@ impl Gates {
         Self { gates: Vec::new(), free: Vec::new(), by_mask }
     }
 
-    /// Returns the gate of a new subtable.
-    /// It has one if its mask has words before the network layer and after.
+    /// Returns the gate of a new subtable, if the subtable gets one.
+    /// It gets a gate if its mask has words before the network layer and also later words.
     pub(super) fn acquire(&mut self, mask: &SparseMask, hashing: &Hashing) -> Option<GateId> {
         let words_count = mask.words_until(Stage::Link);
         let is_one = (1..mask.words().len()).contains(&words_count);
@@ -103,7 +105,7 @@ impl Gates {
         gate.values.remove(hashing.hash(&gate.words, key));
     }
 
-    /// Returns whether any rule behind a gate has the first words of this key.
+    /// Returns whether a rule of the subtables of a gate has the first words of a key.
     pub(super) fn is_open(&self, id: GateId, key: &FlowKey, hashing: &Hashing) -> bool {
         let gate = &self.gates[id.index()];
         gate.values.contains(hashing.hash(&gate.words, key))
@@ -139,7 +141,7 @@ fn leading_words(mask: &SparseMask, count: usize) -> SparseMask {
 mod tests {
     use super::*;
 
-    /// Returns how often a gate is probed when its result is needed three times.
+    /// Returns how often a gate is probed if its result is needed three times.
     fn times_checked(gate_answers: &mut GateAnswers, id: u32, is_open: bool) -> usize {
         let mut times = 0;
         for _ in 0..3 {

@@ -1,80 +1,87 @@
-//! Tuple space search, and how it keeps its masks wide.
+//! Tuple space search, with masks that have as few bits as possible.
 //!
-//! Rules with one mask differ only in values, so a hash table finds the rule that matches: mask the
-//! key, look it up. A table has one *subtable* per mask, and a lookup probes subtable after
-//! subtable (Srinivasan, Suri, Varghese, *Packet Classification using Tuple Space Search*, 1999).
-//! Subtables are ordered by their highest rank. The search ends when no subtable left can have a
-//! better rule than the best so far.
+//! Rules with one mask differ only in their values, so a lookup of the masked key in a hash table
+//! finds the rule that matches. A table has one *subtable* per mask, and a lookup probes subtable
+//! after subtable (Srinivasan, Suri, Varghese, *Packet Classification using Tuple Space Search*,
+//! 1999). Subtables are ordered by their highest rank. The search ends when no remaining subtable
+//! can have a rule of a higher rank than the best one so far.
 //!
 //! # The invariant
 //!
-//! The result becomes a cache entry for every key that agrees with this one under the mask that the
-//! lookup adds. So the mask must hold, for *every* subtable up to the end of the search, bits that
-//! prove its result:
+//! The result of a lookup becomes a cache entry for every key that agrees with the packet under the
+//! mask that the lookup adds. So for *every* subtable up to the end of the search, the mask must
+//! have bits that prove the result of the subtable:
 //!
-//! - a subtable in which a rule was found: its whole mask;
-//! - a subtable without a match: bits such that no rule in it matches a key that has them;
+//! - a subtable with a matching rule: its whole mask;
+//! - a subtable without a matching rule: bits of the key with which no rule of the subtable
+//!   matches;
 //! - a subtable after the end of the search: nothing, because its highest rank does not depend on
 //!   the key.
 //!
-//! Each proof is valid alone, so their union proves the result. Adding whole masks everywhere would
-//! be right, but useless: one rule for a `/32` and a port would tie every cache entry to one
-//! address and one port. The rest of this page is about smaller proofs. They are those of Open
-//! vSwitch (Pfaff et al., *The Design and Implementation of Open vSwitch*, 2015, section 5), with
-//! the differences named below.
+//! Each proof is valid alone, so the union of all proofs proves the result. Adding whole masks for
+//! all subtables would be correct, but useless. Because of one rule for a `/32` and a port, every
+//! cache entry would cover only one address and one port. The following sections describe smaller
+//! proofs. They are the proofs of Open vSwitch (Pfaff et al., *The Design and Implementation of
+//! Open vSwitch*, 2015, section 5), with the differences that the sections name.
 //!
 //! # Stages
 //!
 //! The words of a mask are in up to four stages, in the order of the layers: metadata, link,
-//! network, transport. For each stage except the last, a subtable keeps the set of the values of
-//! its rules in all words up to there. The first set without the value of the packet proves that no
-//! rule matches, by the words up to this stage. Later layers stay out of the mask. A lookup probes
-//! the last set first: if it has the value, all sets have it.
+//! network, transport. For each stage except the last, a subtable keeps the set of the values that
+//! its rules have in all words up to the end of the stage. The first set without the value of the
+//! packet proves that no rule matches, by the words up to this stage. Later layers are not added to
+//! the mask. A lookup probes the last set first: if that set has the value, all sets have it.
 //!
-//! If rules match both addresses, a subtable also keeps the values of each address alone. If no
-//! rule has the source of the packet, the target stays out of the mask.
+//! If rules match both addresses, a subtable also keeps the set of values of each single address.
+//! For example, if no rule has the source address of the packet, the destination address is not
+//! added to the mask.
 //!
 //! # Address tries
 //!
-//! Inside the network stage, whole words would still be whole addresses. A trie over the addresses
-//! of all rules of the table finds the prefix lengths that the address of the packet has. It also
-//! finds the number of leading bits that prove all others absent. A subtable with another prefix
-//! length is excluded by these bits of the address, and its Ethernet type.
+//! In the network stage, a proof by whole words would have whole addresses. A trie over the
+//! addresses of all rules of the table finds the prefix lengths at which some rule has the prefix
+//! of the packet. It also finds the number of leading bits that prove that the other prefix lengths
+//! are absent. These bits of the address, and the Ethernet type, exclude the subtables with an
+//! absent prefix length.
 //!
-//! There are three differences from Open vSwitch. Tries hold masks with holes by their leading
-//! ones. ARP addresses use the tries of IPv4. A proof is never longer than the prefix of the
-//! subtable.
+//! There are three differences from Open vSwitch. A mask with holes is in the tries with its
+//! leading ones. ARP addresses use the tries of IPv4. A proof is never longer than the prefix of
+//! the subtable.
 //!
 //! # Many masks
 //!
-//! A table may have hundreds of masks. A lookup that visits every subtable only to find it excluded
-//! by a trie is too slow. So the search order is kept in blocks of 64 slots, as sets: one for each
-//! prefix length and one for each gate (`blocks.rs`, `gates.rs`). A gate is the beginning that many
-//! masks share. It is closed if no rule behind it has the value of the packet there. Tries and
-//! gates exclude slots word by word, and the lookup searches only the slots that stay *open*.
+//! A table may have hundreds of masks. A lookup is too slow if it visits every subtable and a trie
+//! excludes most of them. So the search order is kept in blocks of 64 slots, with a set of slots
+//! for each prefix length and each gate (`blocks.rs`, `gates.rs`). A gate has the first words that
+//! many masks share. It excludes its subtables if none of their rules has the value of the packet
+//! in these words. Tries and gates exclude 64 slots at once, and the lookup searches only the
+//! remaining *open* slots.
 //!
 //! # Choice of proofs
 //!
-//! Each open subtable has one proof, which is added when it is searched. Together with the mask of
-//! the result, these are most of the bits. Then come the subtables that are not open (`proof.rs`).
-//! If leading bits that are in the mask already exclude one, nothing is added. Otherwise a stage
-//! before the addresses is preferred, as in Open vSwitch: it has few values, and other subtables
-//! need it too. Otherwise it is the address that adds fewer bits.
+//! The proof of an open subtable is added when the subtable is searched. These proofs and the mask
+//! of the result have most of the bits. The proofs of the other subtables are added last
+//! (`proof.rs`). If leading bits that are in the mask already exclude such a subtable, no bits are
+//! added. Otherwise a stage before the addresses is preferred, as in Open vSwitch: it has few
+//! values, and other subtables need the same bits. Otherwise the proof uses the address that adds
+//! fewer bits.
 //!
-//! Two variants were tried on ClassBench sets and rejected. Rounding the number of leading bits up
-//! to a multiple of 4 or 8 leaves fewer masks, and up to twice as many entries. Always taking the
-//! target, or the source, or both, makes no difference.
+//! Two variants were tried on ClassBench sets and rejected. With the number of leading bits rounded
+//! up to a multiple of 4 or 8, a cache has fewer masks, but up to twice as many entries. It makes
+//! no difference to always choose the destination address, the source address, or both.
 //!
-//! The masks do not form a partition: another key of the region may have a smaller proof for a
-//! subtable, and so another mask. Both entries are right where they overlap. A choice that depends
-//! only on the bits in the mask would add the bits of every proof that was not available.
+//! The regions of cache entries may overlap: another key of a region may have a smaller proof for a
+//! subtable, and so another mask. Both entries are valid for the keys that they share. To avoid
+//! overlaps, the choice of a proof could depend only on bits in the mask. Then the bits of every
+//! unavailable proof would have to be added too.
 //!
 //! # Port tries
 //!
-//! A subtable that passed all stages and has no rule with the whole value is excluded by its mask.
-//! A trie over the ports of its own rules reduces the port bits to those that prove that no rule
-//! has these ports. (Leaving out the addresses when the ports alone are a proof was tried: on
-//! ClassBench rule sets it did not save a single cache entry.)
+//! If all stages of a subtable have the value of the packet, but no rule has the whole value, only
+//! the whole mask excludes the subtable. A trie over the ports of its own rules reduces the port
+//! bits of this proof to those that prove that no rule has these ports. (One more variant was
+//! tried: if the ports alone are a proof, the addresses are not added. On ClassBench rule sets it
+//! did not save a single cache entry.)
 //!
 //! # An example
 //!
@@ -101,17 +108,16 @@
 //! mask: in_port, eth_type, ip_dst/16, ip_proto, tcp_dst
 //! ```
 //!
-//! If the port were 8081, which differs from 80 at the fourth bit, 4 bits of `tcp_dst` would be
-//! enough.
+//! For port 8081, which differs from 80 at the fourth bit, 4 bits of `tcp_dst` would be enough.
 //!
 //! # Versions
 //!
-//! A rule stays in its chain with its lifetime. A lookup takes the highest-ranking rule of the
-//! chain that its version sees. Highest ranks, gates, stages and tries cover *every rule that is
-//! not yet reclaimed*. For any version that is a superset of the rules it sees, so an exclusion is
-//! always right. If they covered only the newest version, a lookup at an older one could end too
-//! early, or a stage could exclude the rule that it must find. The price is masks that are a little
-//! narrower until the rules are reclaimed.
+//! The rules with one value form a chain, and each rule has a lifetime. A lookup takes the rule of
+//! the highest rank in the chain that its version sees. Highest ranks, gates, stages and tries
+//! cover *every rule that is not yet reclaimed*. Every version sees only some of these rules, so an
+//! exclusion is always correct. If they covered only the rules of the newest version, a lookup at
+//! an older version could end too early. Or a stage could exclude the rule that must be found. The
+//! cost is that masks have a few more bits until the rules are reclaimed.
 
 mod addresses;
 mod blocks;

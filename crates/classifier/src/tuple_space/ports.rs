@@ -1,8 +1,9 @@
 //! The trie over the transport ports of the rules of one subtable.
 //!
-//! All rules of a subtable match the same bits of the ports, so they share one prefix length. It
-//! reaches to the last bit of the mask, source port first. If a packet passed every earlier stage,
-//! the trie gives the number of port bits that prove that no rule has its ports.
+//! All rules of a subtable match the same bits of the ports, so they have one prefix length. The
+//! prefix begins with the source port, and ends at the last port bit of the mask. If every earlier
+//! stage has the value of a packet, the trie gives the port bits that prove that no rule has the
+//! ports of the packet.
 
 use shunt_flow::{FlowKey, SparseMask, layout::word};
 
@@ -11,7 +12,7 @@ use crate::trie::Trie;
 /// The ports of the rules of a subtable that matches ports.
 #[derive(Clone, Debug)]
 pub(super) struct PortTrie {
-    /// Bits of [`word::TRANSPORT`] that are in the ports.
+    /// The port bits of the mask in the word [`word::TRANSPORT`].
     mask: u64,
     length: u8,
     trie: Trie<u32>,
@@ -37,7 +38,7 @@ impl PortTrie {
 
     /// Returns the bits of [`word::TRANSPORT`] that prove that no rule has these ports.
     ///
-    /// Returns all port bits of the mask if some rule has them.
+    /// If a rule has these ports, all port bits of the mask are returned.
     #[expect(clippy::cast_possible_truncation, reason = "the half above is zero")]
     pub(super) fn proof(&self, key: &FlowKey) -> u64 {
         let count = self.trie.prefixes(self.value(key)).absence(self.length);
@@ -49,5 +50,5 @@ impl PortTrie {
     }
 }
 
-/// Bits of [`word::TRANSPORT`] that hold the ports (or type and code of ICMP).
+/// The bits of [`word::TRANSPORT`] that have the ports (or type and code of ICMP).
 pub(super) const PORTS: u64 = 0xffff_ffff_0000_0000;

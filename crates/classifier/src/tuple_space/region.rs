@@ -1,9 +1,9 @@
-//! The rules of a subtable that overlap a match, or are within it.
+//! Finds the rules of a subtable that overlap a match, or that are within it.
 //!
-//! A rule overlaps a match if the two agree in the bits that both have. If the match has all bits
-//! of the mask of the subtable, only one value can overlap, and it is looked up. If it has those of
-//! a stage, the stage may exclude all rules. Otherwise every value is compared, in the words of the
-//! subtable's mask.
+//! A rule overlaps a match if both agree in the bits that are in both masks. If the match has all
+//! bits of the mask of the subtable, only one value can overlap, and this value is looked up. If
+//! the match has all bits of a stage, the stage may exclude all rules. Otherwise the match is
+//! compared with every value of the subtable.
 
 use shunt_flow::{FlowKey, FlowMask, Match};
 
@@ -13,7 +13,7 @@ use super::{
     words::{Hashing, has_words},
 };
 
-/// A match to compare rules with.
+/// A match with which rules are compared.
 pub(super) struct Region<'a> {
     key: FlowKey,
     mask: FlowMask,
@@ -26,7 +26,7 @@ impl<'a> Region<'a> {
         Self { key, mask, hashing }
     }
 
-    /// Returns whether rules of this subtable have every bit of the match.
+    /// Returns whether the mask of this subtable has every bit of the match.
     pub(super) fn is_looked_at<R>(&self, subtable: &RuleSubtable<R>) -> bool {
         self.mask.is_subset_of(&FlowMask::from(subtable.mask()))
     }

@@ -1,8 +1,8 @@
-//! One lookup, and the subtables that it searches.
+//! One lookup of a key, and the subtables that the lookup searches.
 //!
 //! A subtable is open if neither addresses nor a gate exclude it. Only open subtables are searched,
-//! and they add the proof of their result to the mask. [`Search::prove`] adds the proofs for the
-//! others, when the bits of the mask are known.
+//! and the proof of each result is added to the mask. Then [`Search::prove`] adds the proofs for
+//! the other subtables.
 
 use shunt_flow::{FlowKey, FlowMask};
 
@@ -33,8 +33,8 @@ impl<'a, 'k, R> Search<'a, 'k, R> {
         }
     }
 
-    /// Returns the highest-ranking rule that a version sees.
-    /// Adds the bits that prove the result to `mask`.
+    /// Returns the rule of the highest rank that a version sees and that matches.
+    /// The bits that prove the result are added to `mask`.
     pub(super) fn best(
         mut self,
         version: Version,
@@ -81,7 +81,7 @@ impl<'a, 'k, R> Search<'a, 'k, R> {
     }
 
     /// Returns the rules of an open slot that match.
-    /// Adds the bits that prove the result to `mask`.
+    /// The bits that prove the result are added to `mask`.
     fn chain(&self, slot: &SearchSlot, mask: Option<&mut FlowMask>) -> Option<&'a RuleChain<R>> {
         let subtable = &self.table.subtables[slot.subtable];
         match mask {
@@ -91,18 +91,18 @@ impl<'a, 'k, R> Search<'a, 'k, R> {
     }
 }
 
-/// Returns the first `count` slots of a block, at least one.
+/// Returns the set of the first `count` slots of a block; `count` is at least 1.
 const fn all_slots(count: usize) -> u64 {
     u64::MAX >> (BLOCK_SLOTS - count)
 }
 
-/// All rules that match a key, the highest-ranking first.
+/// All rules that match a key, highest rank first.
 pub(super) struct TupleMatches<'a, 'k, R> {
     search: Search<'a, 'k, R>,
     version: Version,
     /// Number of slots of the search order that were searched.
     searched_count: usize,
-    /// Rules that match and were not returned yet, the lowest-ranking first.
+    /// Rules that match and were not returned yet, lowest rank first.
     pending: Vec<&'a SubtableRule<R>>,
 }
 
@@ -111,7 +111,7 @@ impl<'a, 'k, R> TupleMatches<'a, 'k, R> {
         Self { search, version, searched_count: 0, pending: Vec::new() }
     }
 
-    /// Searches the next subtable.
+    /// Searches the next subtable, and adds its matching rules to `pending`.
     fn check(&mut self, slot: &SearchSlot, mask: &mut FlowMask) {
         let block = &self.search.table.blocks[self.searched_count / BLOCK_SLOTS];
         let open = self.search.open(block, BLOCK_SLOTS);
@@ -147,7 +147,7 @@ impl<'a, R> Matches<'a, R> for TupleMatches<'a, '_, R> {
     }
 }
 
-/// The positions of the bits of a word, the lowest first.
+/// The positions of the bits of a word, lowest first.
 pub(super) struct SetBits(pub(super) u64);
 
 impl Iterator for SetBits {

@@ -1,9 +1,9 @@
-//! The values that the rules of one subtable have in some words of its mask.
+//! The stages of a subtable: the values that its rules have in some words of its mask.
 //!
-//! If no rule matches the packet, any set of words excludes the subtable in which no rule has the
-//! value of the packet. Fewer words are better. Two kinds of sets are kept. One has all words up to
-//! the end of a layer, so that later layers stay out of the mask. The other has one address alone;
-//! it is kept for each address if rules match both.
+//! If no rule has the value of the packet in a set of words, these words prove that no rule
+//! matches. A proof by fewer words is better. Two kinds of sets are kept. The first kind has all
+//! words up to the end of a layer, so that later layers are not added to the mask. The second kind
+//! has a single address. It is kept for each address if rules match both addresses.
 
 use shunt_flow::{FieldId, FlowKey, FlowMask, SparseMask, layout::Stage};
 
@@ -13,16 +13,16 @@ use super::{
     words::{HashedWord, Hashing, add_words, added_bits_count, has_words},
 };
 
-/// Sets of words of a subtable, and the values of its rules in them.
+/// Sets of words of a subtable, with the values that its rules have in them.
 #[derive(Clone, Debug)]
 pub(super) struct SubtableStages {
-    /// The words up to the end of metadata, link and network, the fewest first.
+    /// The words up to the end of metadata, link and network, fewest words first.
     ///
-    /// A stage is left out if it adds no words, or if no words follow.
+    /// A stage is omitted if it adds no words, or if no words follow.
     stages: Vec<StageValues>,
     /// Number of stages before the addresses.
     before_addresses: usize,
-    /// Source and target, if rules match both.
+    /// The source address and the destination address, if rules match both.
     addresses: Vec<StageValues>,
 }
 
@@ -64,12 +64,12 @@ impl SubtableStages {
         }
     }
 
-    /// Returns the stages, the first layer first.
+    /// Returns the stages, lowest layer first.
     pub(super) fn iter(&self) -> impl Iterator<Item = &StageValues> {
         self.stages.iter()
     }
 
-    /// Returns the first stage before the addresses where no rule has the key's value.
+    /// Returns the first stage before the addresses without the value of the key.
     pub(super) fn lacking_before_addresses(
         &self,
         key: &FlowKey,
@@ -83,12 +83,12 @@ impl SubtableStages {
         self.stages.last().filter(|part| part.lacks(key, hashing))
     }
 
-    /// Returns whether the last stage includes the addresses.
+    /// Returns whether the last stage has the words of the addresses.
     const fn has_network(&self) -> bool {
         self.stages.len() > self.before_addresses
     }
 
-    /// Adds a proof that no rule matches a key, when the last stage lacks its value.
+    /// Adds a proof that no rule matches a key; the last stage must lack its value.
     pub(super) fn prove_lacking(&self, key: &FlowKey, hashing: &Hashing, mask: &mut FlowMask) {
         let Some((last, before)) = self.stages.split_last() else { return };
         if has_words(mask, &last.words) {
@@ -102,9 +102,9 @@ impl SubtableStages {
         }
     }
 
-    /// Adds a proof by one address when only the whole mask excludes a key.
+    /// Adds a proof by one address for a key that no stage excludes.
     ///
-    /// Returns whether there is one.
+    /// Returns whether an address is a proof. If not, only the whole mask is a proof.
     pub(super) fn prove_behind(
         &self,
         key: &FlowKey,
@@ -131,17 +131,17 @@ impl StageValues {
         Self { words, values: ValueSet::default() }
     }
 
-    /// Returns the words.
+    /// Returns the words in which the values are compared.
     pub(super) const fn words(&self) -> &[HashedWord] {
         &self.words
     }
 
-    /// Returns whether no rule has the value of a key.
+    /// Returns whether no rule has the value of a key in these words.
     pub(super) fn lacks(&self, key: &FlowKey, hashing: &Hashing) -> bool {
         !self.values.contains(hashing.hash(&self.words, key))
     }
 
-    /// Adds the words to a mask.
+    /// Adds the bits of these words to a mask.
     pub(super) fn add_to(&self, mask: &mut FlowMask) {
         add_words(mask, &self.words);
     }

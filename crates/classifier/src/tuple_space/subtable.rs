@@ -14,9 +14,10 @@ use super::{
 };
 use crate::{Lifetime, Priority, Rank, Version};
 
-/// All rules with one mask, by their value under it.
+/// All rules with one mask, by their values under this mask.
 ///
-/// Ports and ranks cover every rule in it, whether or not a version sees the rule.
+/// Ports and ranks include every rule of the subtable that is not reclaimed, whichever versions see
+/// it.
 #[derive(Clone, Debug)]
 pub(super) struct RuleSubtable<R> {
     words: Box<[HashedWord]>,
@@ -25,15 +26,15 @@ pub(super) struct RuleSubtable<R> {
     stages: SubtableStages,
     gate: Option<GateId>,
     prefix_lengths: PrefixLengths,
-    /// Number of rules per rank: more than one if a rule replaced another.
+    /// Number of rules per rank; a rank has several rules after a replacement.
     ranks: BTreeMap<Rank, u32>,
     mask: SparseMask,
 }
 
-/// The rules of one value, the highest rank first; never empty.
+/// The rules with one value, highest rank first. A chain is never empty.
 ///
-/// Among rules of one priority the newest is the last, and among revisions of one rank too. Removed
-/// rules stay until they are reclaimed, so a rule that is replaced again and again has many of them.
+/// Among rules of one priority, and among revisions of one rank, the newest is the last. Removed
+/// rules stay until they are reclaimed, so a rule that is often replaced has a long chain.
 #[derive(Clone, Debug)]
 pub(super) struct RuleChain<R> {
     hash: u64,
@@ -83,23 +84,23 @@ impl<R> RuleSubtable<R> {
         self.prefix_lengths
     }
 
-    /// Returns the highest rank, or `None` if there are no rules.
+    /// Returns the highest rank of the subtable; `None` if it has no rules.
     pub(super) fn rank_max(&self) -> Option<Rank> {
         self.ranks.last_key_value().map(|(rank, _)| *rank)
     }
 
-    /// Returns whether there is a rule of this priority.
+    /// Returns whether the subtable has a rule of this priority.
     pub(super) fn has_priority(&self, priority: Priority) -> bool {
         let (least, most) = (Rank { priority, age: u64::MAX }, Rank { priority, age: 0 });
         self.ranks.range(least..=most).next().is_some()
     }
 
-    /// Returns every rule, by value.
+    /// Returns the chains of rules, one per value.
     pub(super) fn chains(&self) -> impl Iterator<Item = &RuleChain<R>> {
         self.chains.iter()
     }
 
-    /// Returns the rules that have the value of a key.
+    /// Returns the chain of rules with the value of a key.
     pub(super) fn chain(&self, key: &FlowKey, hashing: &Hashing) -> Option<&RuleChain<R>> {
         let hash = hashing.hash(&self.words, key);
         self.chains.find(hash, |chain| {
@@ -108,7 +109,7 @@ impl<R> RuleSubtable<R> {
         })
     }
 
-    /// Does [`Self::chain`], and adds the bits that prove its result to a mask.
+    /// Does [`Self::chain`], and adds the bits that prove the result to a mask.
     pub(super) fn chain_masked(
         &self,
         key: &FlowKey,
@@ -140,8 +141,8 @@ impl<R> RuleSubtable<R> {
 
     /// Adds a rule, and returns whether it is the first with its value.
     ///
-    /// The structures that exclude subtables are updated once per value. So a rule that replaces
-    /// another costs one probe, and no walk through tries.
+    /// Stages, gates and tries are updated once per value. So a rule that replaces another rule
+    /// costs one probe, and no walk through tries.
     pub(super) fn insert(
         &mut self,
         key: &FlowKey,
@@ -168,7 +169,7 @@ impl<R> RuleSubtable<R> {
 
     /// Ends the lifetime of the rule with this value and rank.
     ///
-    /// Returns the rule, and the hash with which [`Self::reclaim`] finds it.
+    /// Returns the rule, and the hash by which [`Self::reclaim`] finds the rule.
     pub(super) fn end(
         &mut self,
         matching: &Match,
@@ -184,9 +185,9 @@ impl<R> RuleSubtable<R> {
         Some((&stored.rule, hash))
     }
 
-    /// Removes all rules with this hash that no version from `oldest` on sees.
+    /// Removes all rules with a hash that no version from `oldest` on sees.
     ///
-    /// Returns the number of these rules, and the values that no rule has any more.
+    /// Returns the number of removed rules, and the values that no rule has any more.
     pub(super) fn reclaim(
         &mut self,
         hash: u64,
@@ -211,14 +212,14 @@ impl<R> RuleSubtable<R> {
         (count, values)
     }
 
-    /// Frees the hash table once there are no rules.
+    /// Frees the hash table of a subtable without rules.
     pub(super) fn clear(&mut self, hashing: &Hashing) {
         self.chains = HashTable::new();
         self.stages = SubtableStages::new(&self.mask, hashing);
         self.ports = PortTrie::new(&self.mask);
     }
 
-    /// Removes a value that no rule has any more.
+    /// Removes a value that no rule has any more from stages and ports.
     fn forget_value(&mut self, key: &FlowKey, hashing: &Hashing) {
         self.stages.remove(key, hashing);
         if let Some(ports) = &mut self.ports {
@@ -237,24 +238,24 @@ impl<R> RuleSubtable<R> {
 }
 
 impl<R> RuleChain<R> {
-    /// Returns the value of the rules, one word per word of the mask.
+    /// Returns the common value of the rules, one word per word of the mask.
     pub(super) fn value(&self) -> &[u64] {
         self.rules.first().map_or(&[], |stored| stored.matching.value())
     }
 
-    /// Returns every rule that is not reclaimed, the highest rank first.
+    /// Returns every rule of the chain that is not reclaimed, highest rank first.
     pub(super) fn all(&self) -> impl Iterator<Item = &SubtableRule<R>> {
         self.rules.iter()
     }
 
-    /// Returns the rules that a version sees, the highest rank first.
+    /// Returns the rules of the chain that a version sees, highest rank first.
     pub(super) fn visible(&self, version: Version) -> impl Iterator<Item = &SubtableRule<R>> {
         self.rules.iter().filter(move |stored| stored.lifetime.is_visible(version))
     }
 
     /// Returns the newest rule of a priority that a version sees.
     ///
-    /// Takes O(log n) steps for the newest version.
+    /// For the newest version, this takes O(log n) steps.
     pub(super) fn find(&self, priority: Priority, version: Version) -> Option<&SubtableRule<R>> {
         let end = self.rules.partition_point(|stored| stored.rank.priority >= priority);
         let newest_first = self.rules[..end].iter().rev();
@@ -262,7 +263,7 @@ impl<R> RuleChain<R> {
         own.find(|stored| stored.lifetime.is_visible(version))
     }
 
-    /// Returns the newest revision of a rank.
+    /// Returns the newest rule of a rank.
     fn newest_mut(&mut self, rank: Rank) -> Option<&mut SubtableRule<R>> {
         let end = self.rules.partition_point(|stored| stored.rank >= rank);
         self.rules[..end].last_mut().filter(|stored| stored.rank == rank)

@@ -1,4 +1,4 @@
-//! The table: subtables in the order of their highest ranks.
+//! The table of tuple space search: subtables in the order of their highest ranks.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -19,31 +19,31 @@ use crate::{Classifier, Lifetime, Matches, Priority, Rank, Version};
 
 /// A classifier by tuple space search, with staged lookup and prefix tries.
 ///
-/// Let `w` be the words of the mask of a rule, `s` the subtables and `r` the rules. Insertion and
-/// removal take O(w + log r) hash, trie and tree steps. If the highest rank of a subtable changes,
-/// they also move up to `s` slots of the search order. A lookup takes at most O(w) steps per
-/// subtable and allocates nothing.
+/// Let `w` be the number of words of the mask of a rule, `s` the number of subtables and `r` the
+/// number of rules. Insertion and removal take O(w + log r) hash, trie and tree steps. If the
+/// highest rank of a subtable changes, up to `s` slots of the search order move too. A lookup takes
+/// at most O(w) steps per subtable and allocates nothing.
 #[derive(Clone, Debug)]
 pub struct TupleSpace<R> {
     pub(super) hashing: Hashing,
-    /// The subtables by [`SubtableId`]; those in `free` have no rules and no slot.
+    /// The subtables by [`SubtableId`]; subtables in `free` have no rules and no slot.
     pub(super) subtables: Vec<RuleSubtable<R>>,
     free: Vec<SubtableId>,
     by_mask: HashMap<SparseMask, SubtableId, FixedState>,
-    /// The subtables that have rules, the highest rank first.
+    /// The subtables that have rules, highest rank first.
     pub(super) order: Vec<SearchSlot>,
     /// The slots of `order`, 64 per block.
     pub(super) blocks: Vec<Block>,
     pub(super) gates: Gates,
     pub(super) addresses: AddressTries,
-    /// The removed rules that are not reclaimed, the first to be reclaimed on top.
+    /// The removed rules that are not reclaimed, earliest removal on top.
     retired: BinaryHeap<Reverse<RetiredRule>>,
     rules_count: usize,
 }
 
 type SubtableId = usize;
 
-/// A subtable in the search order, and all that can exclude it without a search.
+/// A subtable in the search order, with the data that exclude it without a search.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SearchSlot {
     pub(super) rank_max: Rank,
@@ -63,7 +63,7 @@ struct RetiredRule {
 impl<R> TupleSpace<R> {
     /// Creates a table without rules, with hashes that depend on `seed`.
     ///
-    /// Keys are from packets. With a secret seed, senders cannot choose addresses that collide.
+    /// Keys come from packets. With a secret seed, senders cannot choose addresses that collide.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let seed = FixedState::with_seed(seed);
@@ -85,7 +85,7 @@ impl<R> TupleSpace<R> {
         self.by_mask.get(matching.mask()).map(|id| &self.subtables[*id])
     }
 
-    /// Returns the subtables that have rules, the highest rank first.
+    /// Returns the subtables that have rules, highest rank first.
     fn subtables(&self) -> impl Iterator<Item = &RuleSubtable<R>> {
         self.order.iter().map(|slot| &self.subtables[slot.subtable])
     }
@@ -101,7 +101,7 @@ impl<R> TupleSpace<R> {
         Region::new(matching, &self.hashing)
     }
 
-    /// Returns the subtable for rules with this mask, and creates it if there is none.
+    /// Returns the subtable for rules with this mask, and creates it if it is missing.
     fn subtable_for(&mut self, mask: &SparseMask) -> SubtableId {
         if let Some(id) = self.by_mask.get(mask) {
             return *id;
@@ -143,7 +143,7 @@ impl<R> TupleSpace<R> {
         } else {
             self.by_mask.remove(self.subtables[id].mask());
             gate.into_iter().for_each(|gate| self.gates.release(gate));
-            // Frees the hash tables now, not when the subtable is used again.
+            // The hash tables are freed now, and not when the subtable is used again.
             self.subtables[id].clear(&self.hashing);
             self.free.push(id);
         }
@@ -153,7 +153,7 @@ impl<R> TupleSpace<R> {
         self.order.partition_point(|slot| (slot.rank_max, slot.subtable) > (rank_max, id))
     }
 
-    /// Reclaims the rules of a subtable with one hash; returns their number.
+    /// Reclaims the rules of a subtable with one hash; returns the number of rules.
     fn reclaim_chain(&mut self, id: SubtableId, hash: u64, oldest: Version) -> usize {
         let subtable = &mut self.subtables[id];
         let earlier = subtable.rank_max();
@@ -203,7 +203,7 @@ impl<R: Clone> Classifier<R> for TupleSpace<R> {
             chains.push((retired.subtable, retired.hash));
         }
         let retired = chains.len();
-        // One pass through a chain removes all its rules.
+        // One pass through a chain removes all reclaimed rules of the chain.
         chains.sort_unstable();
         chains.dedup();
         let chains = chains.into_iter();

@@ -1,4 +1,4 @@
-//! Tests of tuple space search against the oracle, over random sequences of operations.
+//! Compares tuple space search with the oracle, over random sequences of operations.
 
 use proptest::prelude::*;
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// A table, its oracle, and every rule that is not reclaimed.
+/// A table, its oracle, and a list of every rule that is not reclaimed.
 struct TableWithOracle {
     table: TupleSpace<u64>,
     oracle: Linear<u64>,
@@ -93,12 +93,13 @@ impl TableWithOracle {
         (matching.clone(), *rank)
     }
 
-    /// The versions that a thread may still be at.
+    /// Returns the versions that a thread may still use.
     fn versions(&self) -> impl Iterator<Item = Version> + use<> {
         (self.oldest.number()..=self.version.number()).map(Version::new)
     }
 
-    /// The masks of all rules that rank at or above `rank`, and the Ethernet type.
+    /// Returns the union of the masks of all rules with at least `rank`.
+    /// The Ethernet type is added.
     fn mask_widest(&self, rank: Option<Rank>) -> FlowMask {
         let mut mask = FlowMask::EMPTY;
         mask.add_field(FieldId::EthType);
@@ -112,7 +113,7 @@ impl TableWithOracle {
     }
 }
 
-/// `key` under `mask`, `other` elsewhere.
+/// Returns a key with the bits of `key` under `mask`, and of `other` elsewhere.
 fn outside(key: &FlowKey, mask: &FlowMask, other: &FlowKey) -> FlowKey {
     let mut mixed = other.clone();
     let words = mixed.words_mut().iter_mut().zip(key.words()).zip(mask.words());
@@ -120,7 +121,7 @@ fn outside(key: &FlowKey, mask: &FlowMask, other: &FlowKey) -> FlowKey {
     mixed
 }
 
-/// Returns the matches that are found one after another, down to these floors.
+/// Returns the results of successive calls of `next_masked` with these floors.
 fn answers(
     table: &impl Classifier<u64>,
     key: &FlowKey,
@@ -351,7 +352,7 @@ fn a_shrinking_table_equals_the_oracle() {
     assert!(table.is_empty());
 }
 
-/// Returns a key of one ingress port, and a match behind the gate of that port.
+/// Returns a key with an ingress port, and a match that uses a gate for that port.
 /// The match fixes the port and one more bit.
 fn behind_port(port: u128, field: FieldId) -> (FlowKey, Match) {
     let mut key = FlowKey::ZERO;

@@ -2,10 +2,10 @@
 
 use hashbrown::{HashTable, hash_table::Entry};
 
-/// A counted set of hashes of values, of which it stores half.
+/// A set of hashes of values with counts, which stores half of each hash.
 ///
-/// It counts hashes, not values. If two values have one hash, a lookup continues where it could
-/// have stopped. That costs time, but the result is right.
+/// The set counts hashes, and does not store values. If two values have one hash, a lookup may
+/// continue although it could have stopped. This costs time, but the result is correct.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ValueSet(HashTable<CountedHash>);
 
@@ -51,7 +51,7 @@ const fn half(hash: u64) -> u32 {
     (hash >> 32) as u32 ^ hash as u32
 }
 
-/// Returns the hash for the table, which uses the low bits and the highest bits.
+/// Returns a hash for the hash table, which uses the low bits and the highest bits.
 fn spread(half: u32) -> u64 {
     u64::from(half) << 32 | u64::from(half)
 }

@@ -1,7 +1,7 @@
-//! The words of a mask, and the hash of a key under them.
+//! The words of a mask, and the hash of a key in these words.
 //!
-//! The hash is a sum over words. Each word is mixed with its own secret and multiplied, so the
-//! words are independent of each other, and a stage can end after any word.
+//! The hash is a sum over words. Each masked word is mixed with its own secret and multiplied, so
+//! the terms of the sum are independent. So the hash of a stage can end after any word.
 
 use std::hash::BuildHasher;
 
@@ -26,11 +26,11 @@ pub(super) struct Hashing {
 impl Hashing {
     pub(super) fn new(seed: &FixedState) -> Self {
         let secrets = (0..FLOW_WORDS).map(|index| seed.hash_one(index)).collect();
-        // Odd, so that no bit of a word is lost.
+        // The factor is odd, so that no bit of a word is lost.
         Self { secrets, factor: seed.hash_one(FLOW_WORDS) | 1 }
     }
 
-    /// Creates secrets that hash all keys to one value.
+    /// Creates secrets with which all keys have the same hash.
     #[cfg(test)]
     pub(super) fn colliding() -> Self {
         Self { secrets: vec![0; FLOW_WORDS].into(), factor: 0 }
@@ -97,8 +97,8 @@ mod tests {
             let of_bit =
                 values.iter().map(|value| (hash(*value) ^ hash(value ^ 1 << bit)).count_ones());
             let of_bit: u32 = of_bit.sum();
-            // Every single bit must change the hash, or keys that differ only in it would crowd a
-            // table.
+            // Every single bit must change the hash. Otherwise keys that differ only in that bit
+            // would collide.
             assert!(of_bit > 10 * 200, "bit {bit} changes {of_bit} bits of 200 hashes");
             changed += of_bit;
         }
