@@ -11,41 +11,42 @@ use crate::forecast::ForecastSource;
 pub enum FlowEvent<'a> {
     /// The first packet of a flow arrived.
     Started(&'a NewFlow),
-    /// A flow ended: its entry expired.
+    /// A flow ended: its cache entry expired.
     Ended(&'a SparseKey),
-    /// The rules changed; these are the sets of alternative values in the new rules.
+    /// The rules changed.
+    /// The event has the sets of alternative values in the new rules.
     RulesChanged(&'a Arc<SiblingSets>),
 }
 
 /// The first packet of a flow.
 #[derive(Clone, Debug)]
 pub struct NewFlow {
-    /// The key of the packet as it arrived.
+    /// The key of the packet when it arrived.
     pub key: FlowKey,
-    /// The key of the packet as it left, with the egress port as its ingress port.
+    /// The key of the packet when it left, with the egress port as ingress port.
     ///
-    /// `None` if the packet left by several ports, or not at all.
+    /// `None` means that the packet left by several ports, or was not sent.
     pub egress: Option<FlowKey>,
     /// The origin of the forecast that the packet hit; `None` if it missed.
     pub forecast: Option<ForecastSource>,
 }
 
-/// Alternative values of one field: the back ends of a service.
+/// Alternative values of one field, for example the back ends of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiblingSet {
-    /// The field.
+    /// The field that has one of the values.
     pub field: FieldId,
-    /// The values.
+    /// The alternative values.
     pub values: Vec<u128>,
 }
 
 /// The sets of alternative values in the rules of a switch.
 ///
-/// They are made once for all threads, because there can be many.
+/// The sets are built once for all threads, because they can have many values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SiblingSets {
     sets: Vec<SiblingSet>,
-    /// The set of each value.
+    /// The index of the set that has a value of a field.
     set_of: BTreeMap<(FieldId, u128), usize>,
 }
 
@@ -53,7 +54,8 @@ impl SiblingSets {
     /// Maximum number of values in all sets.
     pub const VALUES_MAX: usize = 16_384;
 
-    /// Takes sets up to [`Self::VALUES_MAX`], and ignores the others.
+    /// Creates the collection of these sets, with at most [`Self::VALUES_MAX`] values.
+    /// Further sets are ignored.
     #[must_use]
     pub fn new(sets: Vec<SiblingSet>) -> Self {
         let mut all = Self::default();
@@ -68,20 +70,20 @@ impl SiblingSets {
         all
     }
 
-    /// Returns the alternatives to a value of a field.
+    /// Returns the other values in the set of a value of a field.
     pub fn siblings(&self, field: FieldId, value: u128) -> impl Iterator<Item = u128> {
         let set = self.set_of.get(&(field, value)).and_then(|index| self.sets.get(*index));
         let values = set.into_iter().flat_map(|set| &set.values).copied();
         values.filter(move |other| *other != value)
     }
 
-    /// Returns the number of values.
+    /// Returns the number of values in all sets.
     #[must_use]
     pub fn len(&self) -> usize {
         self.set_of.len()
     }
 
-    /// Returns whether there is no value.
+    /// Returns whether no set has a value.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.set_of.is_empty()

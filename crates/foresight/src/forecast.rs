@@ -6,27 +6,27 @@ use shunt_flow::{SparseKey, SparseMask};
 
 /// A flow that is about to arrive.
 ///
-/// Times count from a start that the caller chooses.
+/// Times are durations since a start that the caller chooses.
 #[derive(Clone, Debug)]
 pub struct Forecast {
-    /// The key of the first packet as it will arrive.
+    /// The key that the first packet of the flow will have when it arrives.
     pub key: SparseKey,
     /// The bits of `key` that are known; `None`: all of them.
     ///
-    /// A switch may use the forecast only if its decision depends on no other bit.
+    /// A switch may use the forecast only if its decision depends only on known bits.
     pub known: Option<SparseMask>,
-    /// The probability that the flow arrives in time, as the predictor estimates it.
+    /// The estimate of the predictor for the probability that the flow arrives in time.
     pub confidence: Confidence,
-    /// Time at which the forecast was made.
+    /// The time at which the forecast was made.
     pub made: Duration,
-    /// Time after which the forecast is of no use.
+    /// The time after which the forecast is useless.
     pub valid_until: Duration,
     /// The origin of the forecast.
     pub source: ForecastSource,
 }
 
 impl Forecast {
-    /// Returns whether the forecast is of use at `now`.
+    /// Returns whether the forecast is still useful at the time `now`.
     #[must_use]
     pub fn is_valid(&self, now: Duration) -> bool {
         now <= self.valid_until
@@ -38,7 +38,7 @@ impl Forecast {
 pub struct Confidence(u8);
 
 impl Confidence {
-    /// Certainty.
+    /// The confidence of a certain forecast.
     pub const MAX: Self = Self(100);
 
     /// Returns the confidence of `percent`, at most 100.
@@ -47,35 +47,35 @@ impl Confidence {
         Self(if percent > 100 { 100 } else { percent })
     }
 
-    /// Returns the percentage.
+    /// Returns the confidence in percent.
     #[must_use]
     pub const fn percent(self) -> u8 {
         self.0
     }
 }
 
-/// The origin of a forecast: a predictor, or a person.
+/// The origin of a forecast: a predictor, an operator or an orchestrator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum ForecastSource {
-    /// The reverse direction of a flow.
+    /// The forecast is the reverse direction of a flow.
     Reply,
-    /// The same flow to another back end of its service.
+    /// The forecast is the same flow to another back end of its service.
     Siblings,
-    /// A flow that followed similar flows before.
+    /// The forecast is a flow that followed similar flows before.
     Successor,
-    /// A flow that returns at intervals.
+    /// The forecast is a flow that returns at equal intervals.
     Periodic,
-    /// A recorded trace.
+    /// The forecast is from a recorded trace.
     Oracle,
-    /// An operator who preloads flows.
+    /// An operator preloaded the flow.
     Preload,
-    /// An orchestrator that announces flows.
+    /// An orchestrator announced the flow.
     Announced,
 }
 
 impl ForecastSource {
-    /// All origins.
+    /// All origins of forecasts.
     pub const ALL: [Self; Self::COUNT] = [
         Self::Reply,
         Self::Siblings,
@@ -86,18 +86,18 @@ impl ForecastSource {
         Self::Announced,
     ];
 
-    /// Number of origins.
+    /// Number of origins of forecasts.
     pub const COUNT: usize = 7;
 
-    /// Returns whether the origin is a predictor, and no announcement.
+    /// Returns whether the origin is a predictor, not an operator or an orchestrator.
     ///
-    /// An announced flow stays predicted for as long as the announcement says.
+    /// An announced flow is expected for the time that the announcement gives.
     #[must_use]
     pub const fn is_predictor(self) -> bool {
         !matches!(self, Self::Preload | Self::Announced)
     }
 
-    /// Returns the name, as in the configuration.
+    /// Returns the name of the origin in the configuration.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

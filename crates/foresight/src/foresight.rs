@@ -15,7 +15,7 @@ use crate::{
 pub struct Foresight {
     predictors: Vec<GovernedPredictor>,
     config: GovernorConfig,
-    /// The predictor that forecasts first in the next call.
+    /// The index of the predictor that forecasts first in the next call.
     first: usize,
 }
 
@@ -31,29 +31,30 @@ struct GovernedPredictor {
 pub struct PredictorStatus {
     /// The predictor.
     pub source: ForecastSource,
-    /// Selects whether it forecasts.
+    /// The state of its governor, which decides whether the predictor makes forecasts.
     pub state: GovernorState,
-    /// Number of pauses so far.
+    /// Number of pauses of the predictor so far.
     pub pauses: u64,
-    /// Forecasts made.
+    /// Number of forecasts that the predictor made.
     pub forecasts: u64,
-    /// Number of items in memory.
+    /// Number of items in the memory of the predictor.
     pub items: usize,
-    /// Outcomes of its forecasts.
+    /// The outcomes of the forecasts of the predictor.
     pub counts: OutcomeCounts,
 }
 
 impl GovernedPredictor {
     /// Returns whether the predictor is not paused.
     ///
-    /// It learns without tokens too: a gap would hide which flow follows which.
+    /// A predictor without tokens learns too: after a gap it would not know which flow follows
+    /// another.
     const fn is_learning(&self) -> bool {
         !matches!(self.governor.state(), GovernorState::Paused { .. })
     }
 }
 
 impl Foresight {
-    /// Creates a collection without predictors.
+    /// Creates a collection without predictors, with these settings of governors.
     #[must_use]
     pub const fn new(config: GovernorConfig) -> Self {
         Self { predictors: Vec::new(), config, first: 0 }
@@ -67,7 +68,7 @@ impl Foresight {
 
     /// Passes an event to all predictors that are not paused.
     ///
-    /// A change of rules reaches the others too.
+    /// A change of rules is passed to paused predictors too.
     pub fn observe(&mut self, event: &FlowEvent<'_>, now: Duration) {
         for own in &mut self.predictors {
             if matches!(event, FlowEvent::RulesChanged(_)) {
@@ -79,7 +80,8 @@ impl Foresight {
         }
     }
 
-    /// Adds at most `budget` forecasts; the predictors take turns to be first.
+    /// Adds at most `budget` forecasts of the predictors to `forecasts`.
+    /// In each call another predictor is the first one.
     pub fn forecast(&mut self, now: Duration, budget: usize, forecasts: &mut Vec<Forecast>) {
         let (count, mut left) = (self.predictors.len(), budget);
         for step in 0..count {
@@ -95,33 +97,33 @@ impl Foresight {
         self.first = (self.first + 1) % count.max(1);
     }
 
-    /// Passes the outcomes of each predictor, since the start, to its governor.
+    /// Passes the outcomes of each predictor since the start to its governor.
     pub fn update(&mut self, now: Duration, counts: impl Fn(ForecastSource) -> OutcomeCounts) {
         for own in &mut self.predictors {
             own.governor.update(&counts(own.predictor.source()), now);
         }
     }
 
-    /// Returns whether a predictor learns from new flows.
+    /// Returns whether any predictor learns from new flows.
     #[must_use]
     pub fn is_learning(&self) -> bool {
         self.predictors.iter().any(GovernedPredictor::is_learning)
     }
 
-    /// Returns whether there is no predictor.
+    /// Returns whether the collection has no predictor.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.predictors.is_empty()
     }
 
-    /// Returns the time of the next forecast; `None`: not before the next event.
+    /// Returns the time of the next forecast; `None` means after the next event.
     #[must_use]
     pub fn next_due(&self) -> Option<Duration> {
         let on = self.predictors.iter().filter(|own| own.governor.allowance(1) > 0);
         on.filter_map(|own| own.predictor.next_due()).min()
     }
 
-    /// Returns the state of each predictor.
+    /// Returns the status of each predictor.
     pub fn status(&self) -> impl Iterator<Item = PredictorStatus> {
         self.predictors.iter().map(|own| PredictorStatus {
             source: own.predictor.source(),

@@ -1,17 +1,19 @@
-//! The rule that pauses a predictor that does not pay.
+//! The governor: pauses a predictor that costs more translations than it saves.
 //!
-//! A forecast that becomes an entry costs one translation. A hit saves one, for which a packet would have
-//! waited. A predictor spends a token for each forecast, and earns [`GovernorConfig::tokens_per_hit`] for
-//! each hit. With two tokens for a hit it must save at least one miss for two translations, or its tokens
-//! run out. A forecast that is late, covered or refused costs a quarter of a token, and a new flow that
-//! the predictor sees a sixteenth.
+//! A forecast that becomes a cache entry costs one translation. A hit of this entry saves one
+//! translation, for which a packet would have waited. A predictor spends a token for each forecast,
+//! and earns [`GovernorConfig::tokens_per_hit`] tokens for each hit. With two tokens per hit, its
+//! tokens run out unless it saves at least one miss per two translations. A forecast that is late,
+//! covered or refused costs a quarter of a token. A new flow that the predictor observes costs a
+//! sixteenth of a token.
 //!
-//! A predictor starts in a trial with few tokens, and is on once it has earned more than it spent. It is
-//! paused when its tokens have run out and none of its forecasts can earn more. After the pause it gets a
-//! new trial. Each pause after a failed trial is twice as long.
+//! A predictor starts in a trial with few tokens. Its state becomes on when it has earned more
+//! tokens than it spent. It is paused when its tokens have run out and none of its pending
+//! forecasts can earn more. After the pause a new trial starts. Each pause after a failed trial is
+//! twice as long as the one before.
 //!
-//! New flows are free in a trial, because a predictor must learn before it can earn. A trial fails after
-//! [`GovernorConfig::trial_flows`] new flows.
+//! New flows cost no tokens in a trial, because a predictor must learn before it can make
+//! forecasts. A trial without success fails after [`GovernorConfig::trial_flows`] new flows.
 
 use std::time::Duration;
 
@@ -20,19 +22,20 @@ use crate::outcome::OutcomeCounts;
 /// Settings of a [`Governor`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GovernorConfig {
-    /// Number of tokens of a trial.
+    /// Number of tokens at the start of a trial.
     pub trial: u64,
-    /// Number of new flows in which a trial must succeed.
+    /// Number of new flows within which a trial must succeed.
     pub trial_flows: u64,
-    /// Number of tokens for a hit.
+    /// Number of tokens that a predictor earns per hit.
     pub tokens_per_hit: u64,
-    /// Maximum number of tokens, and of forecasts wasted when the traffic changes.
+    /// Maximum number of tokens of a predictor.
+    /// So this is also the maximum number of useless forecasts after the traffic changes.
     pub tokens_max: u64,
-    /// Time to wait for outcomes after the tokens have run out.
+    /// Time to wait for outcomes of forecasts after the tokens have run out.
     pub outcome_time: Duration,
-    /// The first pause.
+    /// The length of the first pause.
     pub pause: Duration,
-    /// The longest pause.
+    /// The length of the longest pause.
     pub pause_max: Duration,
 }
 
@@ -53,42 +56,42 @@ impl Default for GovernorConfig {
 /// The state of a predictor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GovernorState {
-    /// It has shown that it pays.
+    /// The predictor saves enough misses for its translations.
     On,
-    /// It is paused: it did not pay.
+    /// The predictor is paused, because it saved too few misses.
     Paused {
-        /// Time at which the next trial starts.
+        /// The time at which the next trial starts.
         until: Duration,
     },
-    /// It makes a few forecasts, which are judged.
+    /// The predictor makes a few forecasts, by which it is judged.
     Trial,
 }
 
-/// Pauses a predictor that does not pay.
+/// Pauses a predictor that costs more translations than it saves.
 #[derive(Clone, Debug)]
 pub struct Governor {
     config: GovernorConfig,
     state: GovernorState,
-    /// Tokens left, in parts.
+    /// The remaining tokens, in sixteenths of a token.
     parts: u64,
-    /// New flows seen in this trial.
+    /// Number of new flows in the current trial.
     trial_flows: u64,
-    /// Time at which the tokens ran out.
+    /// The time at which the tokens ran out.
     out_since: Option<Duration>,
-    /// The newest counts.
+    /// The outcomes that the last update had.
     counts: OutcomeCounts,
-    /// The next pause.
+    /// The length of the next pause.
     pause: Duration,
     pauses: u64,
 }
 
-/// Parts of a token: a new flow costs one.
+/// Number of parts of a token. A new flow costs one part.
 const PARTS: u64 = 16;
 
-/// Parts that a late, covered or refused forecast costs.
+/// Number of parts of a token that a late, covered or refused forecast costs.
 const LOOKUP_PARTS: u64 = 4;
 
-/// Time in which packet threads receive all forecasts that were made.
+/// Time within which packet threads receive all forecasts that were made.
 const DELIVERY_TIME: Duration = Duration::from_secs(1);
 
 impl Governor {
@@ -107,42 +110,42 @@ impl Governor {
         }
     }
 
-    /// Returns the state.
+    /// Returns the state of the predictor.
     #[must_use]
     pub const fn state(&self) -> GovernorState {
         self.state
     }
 
-    /// Returns the number of pauses so far.
+    /// Returns the number of pauses of the predictor so far.
     #[must_use]
     pub const fn pauses(&self) -> u64 {
         self.pauses
     }
 
-    /// Returns the newest counts.
+    /// Returns the outcomes that the last update had.
     #[must_use]
     pub const fn counts(&self) -> &OutcomeCounts {
         &self.counts
     }
 
-    /// Returns the number of forecasts that are allowed, at most `budget`.
+    /// Returns the number of forecasts that the tokens allow, at most `budget`.
     #[must_use]
     pub fn allowance(&self, budget: usize) -> usize {
         match self.state {
             GovernorState::Paused { .. } => 0,
             GovernorState::On | GovernorState::Trial => {
-                // A larger number than a `usize` is no limit: the budget is one.
+                // If the number exceeds a `usize`, only the budget is the limit.
                 usize::try_from(self.parts / PARTS).unwrap_or(usize::MAX).min(budget)
             }
         }
     }
 
-    /// Counts forecasts that the predictor made.
+    /// Subtracts the tokens for forecasts that the predictor made.
     pub const fn spend(&mut self, forecasts: u64) {
         self.parts = self.parts.saturating_sub(forecasts * PARTS);
     }
 
-    /// Counts a new flow that the predictor saw.
+    /// Subtracts the part of a token for a new flow that the predictor observed.
     pub const fn see_flow(&mut self) {
         match self.state {
             GovernorState::On => self.parts = self.parts.saturating_sub(1),
@@ -151,7 +154,7 @@ impl Governor {
         }
     }
 
-    /// Takes the counts so far, and judges the predictor.
+    /// Adds earned tokens by the outcomes since the start, and updates the state.
     pub fn update(&mut self, counts: &OutcomeCounts, now: Duration) {
         let earned = self.earned(counts);
         self.counts = *counts;
@@ -188,7 +191,7 @@ impl Governor {
         self.pauses += 1;
     }
 
-    /// Returns the parts that the outcomes since the last update earned.
+    /// Returns the parts of tokens that the outcomes since the last update earned.
     fn earned(&self, counts: &OutcomeCounts) -> u64 {
         let hits = counts.hits.saturating_sub(self.counts.hits);
         let lookups = lookups(counts).saturating_sub(lookups(&self.counts));
@@ -196,7 +199,7 @@ impl Governor {
     }
 }
 
-/// Returns the number of forecasts that cost a lookup, and no translation.
+/// Returns the number of forecasts that cost a lookup, but no translation.
 fn lookups(counts: &OutcomeCounts) -> u64 {
     counts.late + counts.covered + counts.refused_total()
 }

@@ -1,17 +1,20 @@
 //! Forecasts of flows that are about to arrive, for a switch that caches translations.
 //!
-//! The first packet of a flow misses in every cache and waits for a translation. A switch that knows
-//! the flow beforehand can translate it while no packet waits. A [`Forecast`] names such a flow.
+//! The first packet of a flow misses in every cache and waits for a translation. If a switch knows
+//! the flow beforehand, it can translate it before the packet arrives. A [`Forecast`] describes
+//! such a flow.
 //!
-//! [`Predictor`]s make forecasts from the flows that a switch sees. [`Foresight`] runs several of them,
-//! and gives each a budget. A [`Governor`] compares the translations that a predictor costs with those
-//! that it saves. It pauses a predictor that does not pay, and tries it again later.
+//! [`Predictor`]s make forecasts from the flows that a switch sees. [`Foresight`] runs several of
+//! them, and gives each a budget. A [`Governor`] compares the translations that a predictor costs
+//! with the translations that it saves. It pauses a predictor that costs more than it saves, and
+//! tries the predictor again later.
 //!
-//! The crate has no threads, clocks or sockets. The caller passes the time since a start that it
-//! chooses, and reports the outcomes of forecasts as [`OutcomeCounts`].
+//! The crate has no threads, clocks or sockets. The caller passes the current time as a duration
+//! since a start of its choice. It also reports the outcomes of forecasts as [`OutcomeCounts`].
 //!
-//! The benefit of perfect forecasts is from Ståhl, Chiesa, Ferlin and Chaudron, *On the Benefits of
-//! Predictable Traffic in Virtual Switches* (ANRW 2025), which leaves the predictor as future work.
+//! Ståhl, Chiesa, Ferlin and Chaudron, *On the Benefits of Predictable Traffic in Virtual Switches*
+//! (ANRW 2025), measure the benefit of perfect forecasts. The paper leaves predictors as future
+//! work.
 //!
 //! ```
 //! use std::time::Duration;

@@ -1,32 +1,32 @@
-//! Outcomes of forecasts, as a switch counts them.
+//! The outcomes of forecasts, which a switch counts.
 
 use std::time::Duration;
 
-/// Outcomes of the forecasts of one origin.
+/// The outcomes of the forecasts of one origin.
 ///
 /// `received = pending + installed + late + covered + refused`, and
 /// `installed = unused so far + hits + wrong + evicted`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutcomeCounts {
-    /// Forecasts that a packet thread took.
+    /// Number of forecasts that a packet thread received.
     pub received: u64,
-    /// Forecasts that became entries.
+    /// Number of forecasts that became cache entries.
     pub installed: u64,
-    /// Entries that the flow hit in time.
+    /// Number of installed entries that the flow hit before they expired.
     pub hits: u64,
-    /// Forecasts that came after their flow.
+    /// Number of forecasts that were received after their flow had arrived.
     pub late: u64,
-    /// Forecasts of flows that an entry covered before.
+    /// Number of forecasts of flows that an older entry covered already.
     pub covered: u64,
-    /// Entries that expired without a hit.
+    /// Number of installed entries that expired without a hit.
     pub wrong: u64,
-    /// Entries without a hit that were evicted by a change, or for other entries.
+    /// Number of entries evicted without a hit, by a change or for other entries.
     pub evicted: u64,
-    /// Forecasts refused, by [`ForecastRefusal`].
+    /// Number of refused forecasts, by [`ForecastRefusal`].
     pub refused: [u64; ForecastRefusal::COUNT],
-    /// Translations made for forecasts.
+    /// Number of translations that were made for forecasts.
     pub translations: u64,
-    /// Time from the installation to the first hit, summed over hits.
+    /// The time from the installation to the first hit, summed over hits.
     pub lead: Duration,
 }
 
@@ -34,30 +34,30 @@ pub struct OutcomeCounts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum ForecastRefusal {
-    /// Its time was over.
+    /// The time until which the forecast was valid is over.
     Expired,
-    /// Too many forecasts waited.
+    /// The queue of forecasts of the packet thread was full.
     QueueFull,
-    /// It has hidden state, which no arriving packet has.
+    /// The forecast has hidden state, which no arriving packet has.
     HiddenState,
-    /// Its ingress port belongs to no bridge.
+    /// The ingress port of the forecast belongs to no bridge.
     NoSuchPort,
-    /// The tables drop the flow with an error.
+    /// The translation of the forecast ends with an error, which drops the flow.
     TranslationError,
-    /// The flow makes the switch learn rules or addresses, and only a packet may do so.
+    /// The translation has a learn request, which only a real packet may make.
     Learns,
-    /// The decision depends on bits that the forecast does not know.
+    /// The decision depends on bits that are unknown in the forecast.
     UnknownBits,
-    /// Entries with traffic need the room.
+    /// The cache has no room except that of entries with traffic.
     NoRoom,
-    /// The eviction thread does not keep up.
+    /// The queue of reports to the eviction thread is full.
     ReportsFull,
-    /// The cache has no entries of this form.
+    /// The switch has no cache that can hold the entry.
     NoEntries,
 }
 
 impl ForecastRefusal {
-    /// All reasons.
+    /// All reasons for refusals.
     pub const ALL: [Self; Self::COUNT] = [
         Self::Expired,
         Self::QueueFull,
@@ -71,10 +71,10 @@ impl ForecastRefusal {
         Self::NoEntries,
     ];
 
-    /// Number of reasons.
+    /// Number of reasons for refusals.
     pub const COUNT: usize = 10;
 
-    /// Returns the name, as in metrics.
+    /// Returns the name of the reason in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -93,7 +93,7 @@ impl ForecastRefusal {
 }
 
 impl OutcomeCounts {
-    /// Returns the number of refused forecasts, all reasons together.
+    /// Returns the number of refused forecasts, summed over all reasons.
     #[must_use]
     pub fn refused_total(&self) -> u64 {
         self.refused.iter().sum()
@@ -105,7 +105,8 @@ impl OutcomeCounts {
         self.hits + self.wrong + self.evicted
     }
 
-    /// Returns the share of settled forecasts that were hit; `None` without any.
+    /// Returns the share of hits in forecasts with a known outcome.
+    /// The result is `None` without such forecasts.
     #[must_use]
     pub fn precision(&self) -> Option<f64> {
         share(self.hits, self.settled())
@@ -113,17 +114,18 @@ impl OutcomeCounts {
 
     /// Returns the share of new flows that forecasts saved from a miss.
     ///
-    /// `upcalls` is the number of packets that missed in the same time. `None` without new flows.
+    /// `upcalls` is the number of packets that missed in the same time. The result is `None`
+    /// without new flows.
     #[must_use]
     pub fn coverage(&self, upcalls: u64) -> Option<f64> {
         share(self.hits, self.hits + upcalls)
     }
 
-    /// Returns the mean time from installation to first hit; `None` without hits.
+    /// Returns the mean time from the installation to the first hit, if there are hits.
     #[must_use]
     pub fn mean_lead(&self) -> Option<Duration> {
-        // A `Duration` is divided by 32 bits: beyond 4 billion hits the mean is too large, which is
-        // better than none.
+        // A `Duration` is divided by a number of 32 bits. Beyond 4 billion hits the mean is too
+        // large, which is accepted.
         let hits = u32::try_from(self.hits).unwrap_or(u32::MAX);
         self.lead.checked_div(hits)
     }

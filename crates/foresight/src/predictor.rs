@@ -1,4 +1,4 @@
-//! The contract of predictors.
+//! The contract of predictors of flows.
 
 use std::{fmt, time::Duration};
 
@@ -7,34 +7,35 @@ use crate::{
     forecast::{Forecast, ForecastSource},
 };
 
-/// Learns from flows, and forecasts others.
+/// Learns from the flows that arrived, and forecasts other flows.
 ///
 /// A predictor has bounded memory, and does bounded work in each call. Equal events give equal
-/// forecasts. A wrong forecast costs a switch room and time, and never changes a decision.
+/// forecasts. A wrong forecast costs a switch room and time, and never changes the forwarding of a
+/// packet.
 pub trait Predictor: fmt::Debug + Send {
-    /// Returns the origin of its forecasts.
+    /// Returns the origin of the forecasts of this predictor.
     fn source(&self) -> ForecastSource;
 
-    /// Learns from an event at `now`. Time never goes back.
+    /// Learns from an event at the time `now`, which never decreases.
     fn observe(&mut self, event: &FlowEvent<'_>, now: Duration);
 
     /// Adds at most `budget` forecasts that are due at `now`.
     ///
-    /// Drops all others that are due: a forecast that waits for a budget comes too late.
+    /// All other due forecasts are dropped: a forecast that waits for a budget comes too late.
     fn forecast(&mut self, now: Duration, budget: usize, forecasts: &mut Vec<Forecast>);
 
-    /// Returns the time of the next forecast; `None`: not before the next event.
+    /// Returns the time of the next forecast; `None` means after the next event.
     ///
-    /// After [`Self::forecast`] it is later than `now`.
+    /// After a call of [`Self::forecast`] this time is later than `now`.
     fn next_due(&self) -> Option<Duration>;
 
-    /// Returns the number of items in memory.
+    /// Returns the number of items in the memory of the predictor.
     fn len(&self) -> usize;
 
     /// Returns the maximum of [`Self::len`].
     fn capacity(&self) -> usize;
 
-    /// Returns whether nothing is in memory.
+    /// Returns whether the memory of the predictor is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

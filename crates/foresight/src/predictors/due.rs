@@ -1,10 +1,10 @@
-//! Forecasts that are made and not yet taken.
+//! A queue of forecasts that a predictor made and that are not yet taken.
 
 use std::{collections::VecDeque, time::Duration};
 
 use crate::forecast::Forecast;
 
-/// A bounded queue of forecasts; the oldest is dropped for the newest.
+/// A bounded queue of forecasts. A full queue drops the oldest forecast.
 #[derive(Debug)]
 pub(crate) struct DueForecasts {
     queue: VecDeque<Forecast>,

@@ -14,7 +14,7 @@ pub(crate) struct FlowEnds {
     pub(crate) destination_port: u128,
 }
 
-/// The destination of a flow.
+/// The service that a flow goes to: destination address, protocol and port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FlowService {
     bridge: u64,
@@ -24,7 +24,7 @@ pub(crate) struct FlowService {
 }
 
 impl FlowEnds {
-    /// Returns the ends of a flow of TCP, UDP or SCTP; `None` for another flow.
+    /// Returns the addresses and ports of a TCP, UDP or SCTP flow, else `None`.
     pub(crate) fn of(key: &FlowKey) -> Option<Self> {
         let is_ipv4 = match key.eth_type() {
             0x0800 => true,
@@ -55,7 +55,7 @@ impl FlowEnds {
         }
     }
 
-    /// Returns the ends of a reply.
+    /// Returns the addresses and ports of the reply to the flow.
     pub(crate) const fn reverse(&self) -> Self {
         Self {
             source: self.destination,

@@ -1,4 +1,4 @@
-//! The predictors, in the order of their cost.
+//! The predictors of flows.
 
 mod due;
 mod flow_ends;

@@ -1,4 +1,4 @@
-//! Flows of a recorded trace, at a chosen accuracy.
+//! The predictor `Oracle`: forecasts flows of a recorded trace, with a chosen accuracy.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -12,10 +12,10 @@ use crate::{
 
 /// Forecasts a chosen share of the flows of a trace.
 ///
-/// It gives the upper bound that other predictors are compared with.
+/// Its results are an upper bound for other predictors.
 #[derive(Debug)]
 pub struct Oracle {
-    /// Flows by the time of their first packets.
+    /// The flows of the trace, by the time of their first packets.
     flows: VecDeque<(Duration, SparseKey)>,
     lead: Duration,
     validity: Duration,
@@ -25,8 +25,8 @@ pub struct Oracle {
 impl Oracle {
     /// Creates an oracle that forecasts `percent` of the flows.
     ///
-    /// Each forecast is `lead` before its flow arrives.
-    /// A forecast is valid until `validity` after the arrival.
+    /// Each forecast is made `lead` before its flow arrives, and is valid until `validity` after
+    /// the arrival.
     #[must_use]
     pub fn new(
         mut flows: Vec<(Duration, SparseKey)>,

@@ -1,4 +1,4 @@
-//! Flows that return at intervals.
+//! The predictor `Periodic`: forecasts flows that return at equal intervals.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,14 +19,14 @@ use crate::{
 
 /// Forecasts flows that arrived at equal intervals.
 ///
-/// A flow is due an eighth of its interval before its next arrival. Flows are found by a seeded hash, so
-/// nobody can choose flows that share a place.
+/// The forecast of a flow is due an eighth of the interval before the next arrival. Flows are found
+/// by a hash with a seed, so an attacker cannot choose flows that collide.
 #[derive(Debug)]
 pub struct Periodic {
     flows: BTreeMap<u64, PeriodicFlow>,
-    /// Flows by the time at which their forecasts are due.
+    /// The flows, by the time at which their forecasts are due.
     due: BTreeSet<(Duration, u64)>,
-    /// Flows by the time of their last arrival, to forget the oldest.
+    /// The flows, by the time of their last arrival, to forget the oldest.
     arrivals: BTreeSet<(Duration, u64)>,
     hasher: KeyHasher,
     capacity: usize,
@@ -37,7 +37,7 @@ struct PeriodicFlow {
     key: SparseKey,
     last: Duration,
     interval: Duration,
-    /// Number of equal intervals in a row.
+    /// Number of successive equal intervals.
     repeats: u8,
     due: Option<Duration>,
 }
@@ -45,10 +45,10 @@ struct PeriodicFlow {
 /// Number of equal intervals from which on a flow is periodic.
 const REPEATS_MIN: u8 = 2;
 
-/// Intervals differ if they are apart by more than one part in this many.
+/// Two intervals are equal if they differ by at most one part in this number.
 const TOLERANCE: u32 = 8;
 
-/// Shorter intervals are bursts of one flow.
+/// Least interval: shorter intervals are within a burst of one flow.
 const INTERVAL_MIN: Duration = Duration::from_millis(50);
 
 impl Periodic {

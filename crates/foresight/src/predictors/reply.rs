@@ -1,4 +1,4 @@
-//! The reverse direction of each new flow.
+//! The predictor `Reply`: forecasts the reverse direction of each new flow.
 
 use std::time::Duration;
 
@@ -13,21 +13,21 @@ use crate::{
 
 /// Forecasts the reply to each new flow.
 ///
-/// It turns the packet that left around, so it sees headers that the tables rewrote. It remembers
-/// nothing about past flows.
+/// The forecast has the headers of the packet that left, with source and destination swapped. So it
+/// includes the rewrites of the tables. The predictor does not remember past flows.
 #[derive(Debug)]
 pub struct Reply {
     due: DueForecasts,
     validity: Duration,
 }
 
-/// Number of replies that may wait to be taken.
+/// Greatest number of forecasts that wait to be taken.
 const CAPACITY: usize = 1024;
 
-/// Time in which a reply is expected.
+/// Time within which a reply is expected.
 const VALIDITY: Duration = Duration::from_secs(5);
 
-/// Numbers of IP protocols (IANA).
+/// The numbers of IP protocols (IANA).
 const ICMP: u128 = 1;
 const TCP: u128 = 6;
 const UDP: u128 = 17;
@@ -38,7 +38,7 @@ const SCTP: u128 = 132;
 const SYN: u128 = 2;
 const ACK: u128 = 16;
 
-/// Ethernet types.
+/// The Ethernet types of IPv4 and IPv6.
 const IPV4: u128 = 0x0800;
 const IPV6: u128 = 0x86dd;
 
@@ -60,7 +60,7 @@ impl Predictor for Reply {
         let FlowEvent::Started(NewFlow { egress: Some(egress), forecast, .. }) = event else {
             return;
         };
-        // The reply to a forecast reply is the flow that caused it.
+        // The reply to a reply that was forecast is the flow that caused the forecast.
         if *forecast == Some(ForecastSource::Reply) {
             return;
         }
@@ -94,8 +94,9 @@ impl Predictor for Reply {
 
 /// Returns the key of the reply to a packet that left with the key `sent`.
 ///
-/// The ingress port of `sent` is the port by which the packet left. `None` if the packet has no reply of
-/// a known form: it is a fragment, not unicast, or no request of TCP, UDP, SCTP or ICMP echo.
+/// The ingress port of `sent` must be the port by which the packet left. The result is `None` for
+/// packets without a reply of a known form. These are fragments, packets that are not unicast, and
+/// packets that are no request of TCP, UDP, SCTP or ICMP echo.
 #[must_use]
 pub fn reply_key(sent: &FlowKey) -> Option<FlowKey> {
     let is_unicast = |field| sent.field(field) & GROUP_BIT == 0;
@@ -136,7 +137,7 @@ fn swap(key: &mut FlowKey, one: FieldId, other: FieldId) {
     key.set_field(other, first);
 }
 
-/// Returns the type of the reply to an echo request; `None` for another packet.
+/// Returns the ICMP type of the reply to an echo request; `None` for other packets.
 fn echo_reply(sent: &FlowKey, field: FieldId, [request, reply]: [u128; 2]) -> Option<u128> {
     (sent.field(field) == request).then_some(reply)
 }

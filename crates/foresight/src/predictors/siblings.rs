@@ -1,4 +1,4 @@
-//! The same flow to the other back ends of its service.
+//! The predictor `Siblings`: forecasts the same flow to other back ends of its service.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,21 +13,22 @@ use crate::{
 
 /// Forecasts flows that differ from a new flow in one field only.
 ///
-/// The field has a sibling value. The values come from the rules: a client that opens a flow to one back
-/// end of a service will open flows to the others.
+/// In this field, a forecast has another value of the same [`SiblingSet`](crate::SiblingSet). These
+/// sets come from the rules: a client that opens a flow to one back end of a service will open
+/// flows to other back ends.
 #[derive(Debug)]
 pub struct Siblings {
     sets: Arc<SiblingSets>,
     due: DueForecasts,
 }
 
-/// Number of siblings forecast for one flow.
+/// Greatest number of forecasts for one new flow.
 const SIBLINGS_MAX: usize = 16;
 
-/// Number of forecasts that may wait to be taken.
+/// Greatest number of forecasts that wait to be taken.
 const DUE_MAX: usize = 1024;
 
-/// Time in which a sibling is expected.
+/// Time within which a forecast flow is expected.
 const VALIDITY: Duration = Duration::from_secs(5);
 
 impl Default for Siblings {

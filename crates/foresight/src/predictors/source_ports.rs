@@ -1,11 +1,11 @@
-//! Source ports of clients that count them up.
+//! The source ports of clients that increase them by a constant for each flow.
 //!
-//! A client that follows algorithm 3 or 4 of RFC 6056 adds a constant to the source port of its last flow
-//! to the same server. The table remembers the last port and the step of such clients. A step is certain
-//! once two flows in a row have had it.
+//! A client that follows algorithm 3 or 4 of RFC 6056 adds a constant to the source port of its
+//! last flow to the same server. The table remembers the last port of such a client, and this
+//! constant as its step. A step is certain as soon as two successive flows had it.
 //!
-//! Linux was such a client until version 5.17, with a step of 2. Since then it adds a random number for
-//! TCP, so its ports are not certain.
+//! Linux was such a client until version 5.17, with a step of 2. Since then Linux adds a random
+//! number for TCP, so its source ports are not certain.
 
 use std::{collections::BTreeMap, ops::Bound, time::Duration};
 
@@ -16,7 +16,7 @@ use super::flow_ends::FlowEnds;
 pub(super) struct SourcePortTable {
     sequences: BTreeMap<ClientService, PortSequence>,
     capacity: usize,
-    /// The last sequence that was considered for removal.
+    /// The last client and service that were considered for removal.
     hand: Option<ClientService>,
 }
 
@@ -35,19 +35,20 @@ struct PortSequence {
     last: u128,
     step: u128,
     is_certain: bool,
-    /// The last port of a forecast, and the time until which its flow is expected.
+    /// The source port of the last forecast, and the time until it is expected.
     forecast: Option<(u128, Duration)>,
-    /// Set when the client opens a flow. Removal clears it first.
+    /// Set when the client opens a flow.
+    /// The search for an entry to remove clears it, and removes entries without it.
     is_used: bool,
 }
 
 /// Largest step of a client.
 const STEP_MAX: u128 = 16;
 
-/// Maximum number of flows ahead of the last one.
+/// Maximum number of forecasts beyond the last flow.
 const AHEAD_MAX: u128 = 8;
 
-/// Number of sequences compared when one must go.
+/// Number of entries that are examined to find an entry to remove.
 const CANDIDATES_MAX: usize = 8;
 
 impl SourcePortTable {
@@ -55,12 +56,12 @@ impl SourcePortTable {
         Self { sequences: BTreeMap::new(), capacity: capacity.max(1), hand: None }
     }
 
-    /// Returns the number of remembered clients.
+    /// Returns the number of remembered pairs of client and service.
     pub(super) fn len(&self) -> usize {
         self.sequences.len()
     }
 
-    /// Learns from a new flow.
+    /// Learns the source port of a new flow.
     pub(super) fn observe(&mut self, flow: &FlowEnds) {
         let client = ClientService::of(flow);
         if let Some(sequence) = self.sequences.get_mut(&client) {
@@ -73,8 +74,8 @@ impl SourcePortTable {
 
     /// Returns the next source port of a client; `None` if it is not certain.
     ///
-    /// The addresses and the destination port are those of `flow`.
-    /// The next call before `expected_until` returns the port after it, unless the flow has come by then.
+    /// The client and the service are the addresses and the destination port of `flow`. If the flow
+    /// does not arrive, the next call before `expected_until` returns the port after this one.
     pub(super) fn next(
         &mut self,
         flow: &FlowEnds,
@@ -96,7 +97,7 @@ impl SourcePortTable {
         })
     }
 
-    /// Removes a sequence that was not used lately, if there are too many.
+    /// Removes an entry that was not used lately, if the table has too many entries.
     fn make_room(&mut self) {
         if self.sequences.len() < self.capacity {
             return;
@@ -141,13 +142,13 @@ impl PortSequence {
         let step = port.checked_sub(self.last).filter(|step| (1..=STEP_MAX).contains(step));
         match step {
             Some(step) => {
-                // Several flows at once can skip ports, and keep the step.
+                // Several flows at once can skip ports, and the step is still certain.
                 self.is_certain = step == self.step || self.is_certain && step % self.step == 0;
                 if !self.is_certain {
                     self.step = step;
                 }
             }
-            // An older flow came late. It says nothing about the next one.
+            // The packet of an older flow came late. It gives no information about the next port.
             None if port <= self.last && self.last - port <= STEP_MAX => return,
             None => (self.step, self.is_certain) = (0, false),
         }
@@ -197,7 +198,7 @@ mod tests {
         let flow = flow(1, 0);
         assert_eq!(table.next(&flow, Duration::ZERO, SOON), Some(40_006));
         assert_eq!(table.next(&flow, Duration::ZERO, SOON), Some(40_008));
-        // The flows have not come in time.
+        // The forecast flows have not arrived in time.
         assert_eq!(table.next(&flow, SOON, SOON * 2), Some(40_006));
     }
 

@@ -1,20 +1,22 @@
-//! Flows that follow other flows, learned online.
+//! The predictor `SuccessorTable`: learns which flows follow other flows.
 //!
-//! A branch predictor learns which instruction follows which, without knowledge of the program. This
-//! predictor learns likewise which flow follows a *base flow* to a service. It remembers the relation
-//! between the two flows, and not the flows themselves. "The server of the base flow opens a flow from
-//! any port to port 5432 of 10.0.0.9" holds for all clients of that server.
+//! A branch predictor learns which instruction follows which, without knowledge of the program. In
+//! the same way, this predictor learns which flow follows a *base flow* to a service. It remembers
+//! the relation between the two flows, and not the flows themselves. An example of a relation is
+//! "the server of the base flow opens a flow from any port to port 5432 of 10.0.0.9". It applies to
+//! the base flows of all clients of that server.
 //!
-//! Each client chooses source ports of its own, and some count them up for each server (RFC 6056, section
-//! 3.3.4). [`SourcePortTable`] finds the next one of such a client.
+//! Each client chooses its own source ports, and some clients increase them by a constant for each
+//! flow to a server (RFC 6056, section 3.3.4). [`SourcePortTable`] finds the next source port of
+//! such a client.
 //!
-//! A host opens a flow because of one that it received or opened before, but most flows of a busy host have
-//! nothing to do with each other. Relations compete: if several base flows have strong relations to a new
-//! flow, only the strongest one gains, and the others fade.
+//! A host opens a flow because of a flow that it received or opened before, but most flows of a
+//! busy host are independent. Relations compete: if several base flows have strong relations to a
+//! new flow, only the strongest relation becomes stronger. The other relations become weaker.
 //!
-//! A [`Relation`] has one [`EndpointRule`] for each address and one [`PortRule`] for each port. It counts
-//! up to [`STRENGTH_MAX`] while flows follow it, and down when a base flow is not followed. A forecast
-//! needs [`STRENGTH_MIN`].
+//! A [`Relation`] has one [`EndpointRule`] for each address and one [`PortRule`] for each port. The
+//! strength of a relation grows up to [`STRENGTH_MAX`] while flows follow the base flows, and
+//! decreases when a base flow is not followed. A relation makes forecasts from [`STRENGTH_MIN`] on.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -39,7 +41,7 @@ use crate::{
 #[derive(Debug)]
 pub struct SuccessorTable {
     services: BTreeMap<FlowService, Followers>,
-    /// The last flows, which a new flow may follow.
+    /// The last flows, each of which a new flow may follow.
     recent: VecDeque<RecentFlow>,
     source_ports: SourcePortTable,
     due: DueForecasts,
@@ -48,12 +50,12 @@ pub struct SuccessorTable {
     hand: Option<FlowService>,
 }
 
-/// A flow that others may follow.
+/// A recent flow that later flows may follow.
 #[derive(Debug)]
 struct RecentFlow {
     time: Duration,
     ends: FlowEnds,
-    /// The ends of its reply.
+    /// The addresses and ports of the reply to the flow.
     reply: FlowEnds,
 }
 
@@ -65,23 +67,23 @@ struct BaseFlow {
     rule: RelationRule,
 }
 
-/// The flows that follow those to one service.
+/// The relations of the flows that follow flows to one service.
 #[derive(Debug, Default)]
 struct Followers {
     relations: Vec<Relation>,
     used: Duration,
 }
 
-/// A learned relation between a base flow and a follower.
+/// A learned relation between a base flow and the flow that follows it.
 #[derive(Debug)]
 struct Relation {
     rule: RelationRule,
-    /// The last follower: a template for all other fields.
+    /// The key of the last follower: a template for all other fields.
     template: SparseKey,
-    /// Time from the base flow to the follower.
+    /// The time from the base flow to the follower.
     delay: Duration,
     strength: u8,
-    /// Set since the last base flow, if a flow followed it.
+    /// Set if a flow followed the last base flow.
     has_followed: bool,
 }
 
@@ -105,7 +107,7 @@ enum EndpointRule {
 /// The origin of a port of a follower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PortRule {
-    /// The source port of the base flow, plus a number.
+    /// The source port of the base flow, plus this number.
     BaseSource(u128),
     BaseDestination,
     Constant(u128),
@@ -121,23 +123,25 @@ const BASES_MAX: usize = 8;
 /// Time after which a flow no longer follows a base flow.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// Number of relations of one service.
+/// Greatest number of relations of one service.
 const RELATIONS_MAX: usize = 16;
 
-/// Number of forecasts that may wait to be taken.
+/// Greatest number of forecasts that wait to be taken.
 const DUE_MAX: usize = 1024;
 
-/// Maximum strength of a relation, and the strength from which on it forecasts.
+/// The maximum strength of a relation, and the least strength for forecasts.
 const STRENGTH_MAX: u8 = 3;
 const STRENGTH_MIN: u8 = 2;
 
-/// Source ports of one client often grow by one with each flow.
+/// Greatest difference of two source ports of one client that is learned.
+/// The source port of a client often grows by one with each flow.
 const PORT_STEP_MAX: u128 = 8;
 
-/// Ports below are those of services (RFC 6335: system ports), or constant.
+/// Least ephemeral port.
+/// Lower ports belong to services (RFC 6335: system ports), or are constant.
 const EPHEMERAL_PORT_MIN: u128 = 32_768;
 
-/// Number of services compared when one must go.
+/// Number of services that are examined to find a service to remove.
 const CANDIDATES_MAX: usize = 8;
 
 impl SuccessorTable {
@@ -169,24 +173,26 @@ impl SuccessorTable {
         self.recent.push_back(RecentFlow { time: now, ends, reply: left.reverse() });
     }
 
-    /// Returns whether a flow is the reply to a recent one.
+    /// Returns whether a flow is the reply to a recent flow.
     ///
-    /// Replies are left to [`Reply`](super::reply::Reply). Here they would be half of all flows, and hide
-    /// the others.
+    /// The predictor [`Reply`](super::reply::Reply) forecasts replies. In this table they would be
+    /// half of all flows, and displace the others.
     fn is_reply(&self, flow: &FlowEnds) -> bool {
         self.recent.iter().any(|recent| recent.reply == *flow)
     }
 
     /// Strengthens the relations of recent flows to a new flow.
     ///
-    /// If some are strong, only the strongest gains: a follower needs one forecast, and the others fade.
+    /// If several relations are strong, only the strongest becomes stronger, because a follower
+    /// needs only one forecast. The other relations become weaker.
     fn learn(&mut self, flow: &NewFlow, follower: &FlowEnds, now: Duration) {
         let bases = self.bases(follower, now);
         let strength = |base: &&BaseFlow| {
             let followers = self.services.get(&base.service);
             followers.map_or(0, |followers| followers.strength_of(&base.rule))
         };
-        // The newest of equally strong ones, because the bases are in order of time.
+        // Of equally strong relations this is the one with the newest base flow, because bases are
+        // in order of time.
         let strongest = bases.iter().max_by_key(strength).copied();
         if let Some(base) = strongest.filter(|base| strength(&base) >= STRENGTH_MIN) {
             return self.strengthen(base, flow, now);
@@ -217,7 +223,7 @@ impl SuccessorTable {
         followers.strengthen(rule, flow, now.saturating_sub(time));
     }
 
-    /// Weakens the relations that were not followed, and forecasts by the strong ones.
+    /// Weakens the relations that were not followed, and forecasts by strong relations.
     fn expect_followers(&mut self, base: &FlowEnds, now: Duration) {
         let Some(followers) = self.services.get_mut(&base.service()) else { return };
         followers.used = now;
@@ -232,7 +238,7 @@ impl SuccessorTable {
         followers.relations.retain(|relation| relation.strength > 0);
     }
 
-    /// Removes the least recently used of a few services, if there are too many.
+    /// Removes the least recently used of a few services, if the table is full.
     fn make_room(&mut self) {
         if self.services.len() < self.capacity {
             return;
@@ -250,7 +256,7 @@ impl SuccessorTable {
 }
 
 impl Followers {
-    /// Returns the strength of a relation; 0 if there is none.
+    /// Returns the strength of a relation; 0 if it is not known.
     fn strength_of(&self, rule: &RelationRule) -> u8 {
         let relation = self.relations.iter().find(|relation| relation.rule == *rule);
         relation.map_or(0, |relation| relation.strength)
@@ -303,7 +309,7 @@ impl Relation {
         });
         let mut known = None;
         for (field, port) in [(FieldId::UdpSrc, source_port), (FieldId::UdpDst, destination_port)] {
-            // The ports of all protocols share their bits.
+            // The ports of all protocols are in the same bits of a key.
             match port {
                 Some(port) => key.set_field(field, port),
                 None => all_but(field, known.get_or_insert_with(full_mask)),
@@ -333,8 +339,8 @@ fn all_but(field: FieldId, known: &mut FlowMask) {
 impl RelationRule {
     /// Returns the relation of two flows.
     ///
-    /// `None` if the base flow neither reached the source of the follower, nor came from it: a host opens a
-    /// flow because of one that it received or opened before.
+    /// The result is `None` if the base flow neither reached nor left the host that is the source
+    /// of the follower. A host opens a flow because of a flow that it received or opened before.
     fn between(base: &FlowEnds, follower: &FlowEnds) -> Option<Self> {
         let endpoint = |address| match address {
             address if address == base.destination => EndpointRule::BaseDestination,
@@ -367,9 +373,10 @@ impl EndpointRule {
 }
 
 impl PortRule {
-    /// Returns the relation of a port to those of a base flow.
+    /// Returns the relation of a port of a follower to the ports of a base flow.
     ///
-    /// `endpoint` has the port. Only the source of the base flow counts its source port up.
+    /// `endpoint` is the address with this port. Only the source of the base flow increases its
+    /// source port.
     fn between(base: &FlowEnds, endpoint: EndpointRule, port: u128) -> Self {
         let is_counted = endpoint == EndpointRule::BaseSource;
         match port.checked_sub(base.source_port) {

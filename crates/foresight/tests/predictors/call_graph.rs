@@ -1,6 +1,6 @@
-//! Predictors on calls between services.
+//! Tests predictors with calls between services.
 //!
-//! Requests overlap, and services share hosts. Most flows of a host have nothing to do with each other.
+//! Requests overlap, and services share hosts. Most flows of a host are independent.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,7 +21,7 @@ const SERVICE_TIME: Duration = Duration::from_micros(300);
 /// Time between two requests to the front end.
 const GAP: Duration = Duration::from_micros(400);
 
-/// Services that each service calls.
+/// The services that each service calls.
 const CALLS: [&[u16]; 12] =
     [&[1, 2, 3], &[4], &[4, 5, 6, 8], &[7, 9], &[8, 10], &[7], &[11], &[], &[9], &[], &[11], &[]];
 
@@ -56,7 +56,7 @@ fn flows(requests: u32) -> Vec<(Duration, Ends)> {
     calls.sort_unstable();
     let mut flows = Vec::new();
     for (time, client, service) in calls {
-        // A client counts its source ports up by two for each service.
+        // A client increases its source port by two for each flow to a service.
         let next = ports.entry((client, service)).or_insert(32_768);
         let port = *next;
         *next = if port > 65_000 { 32_768 } else { port + 2 };
@@ -68,7 +68,7 @@ fn flows(requests: u32) -> Vec<(Duration, Ends)> {
     flows
 }
 
-/// Returns the share of flows that a forecast was in time for.
+/// Returns the share of flows for which a forecast was in time.
 fn share_of_hits(predictors: Vec<Box<dyn Predictor>>) -> f64 {
     let flows = flows(4000);
     let mut foresight = Foresight::new(GovernorConfig::default());

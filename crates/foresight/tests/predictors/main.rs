@@ -1,4 +1,4 @@
-//! Predictors on flows with known successors, and on random flows.
+//! Tests predictors with flows that have known successors, and with random flows.
 
 mod call_graph;
 
@@ -91,7 +91,7 @@ fn siblings_differ_in_one_value() {
     assert!(forecasts.iter().zip(&expected).all(|(own, key)| is_of(own, key)));
 }
 
-/// A client opens a flow to a front end, which then opens a flow to a database.
+/// Tests a client that calls a front end, which then calls a database.
 #[test]
 fn a_successor_is_learned_for_other_clients() {
     let mut successor = SuccessorTable::new(64);
@@ -113,7 +113,8 @@ fn a_successor_is_learned_for_other_clients() {
 fn a_successor_has_the_next_source_port_of_its_client() {
     let mut successor = SuccessorTable::new(16);
     for (round, time) in (0..8_u16).zip(1..) {
-        // A client calls a front end, which calls a database from ports that it counts up.
+        // A client calls a front end, which calls a database and increases its source port by a
+        // constant.
         let now = SECOND * time;
         let base = udp(1, (10, 33_000 + 97 * round), (20, 8000));
         successor.observe(&FlowEvent::Started(&started(base)), now);
@@ -188,7 +189,7 @@ fn a_predictor_that_does_not_pay_is_paused_and_tried_again() {
     assert_eq!((governor.state(), governor.allowance(100)), (GovernorState::Trial, 64));
     governor.spend(64);
     assert_eq!(governor.allowance(100), 0);
-    // Forecasts that wait for their flows may still earn tokens.
+    // Forecasts without an outcome so far may still earn tokens.
     let mut counts = OutcomeCounts { received: 64, installed: 64, ..OutcomeCounts::default() };
     governor.update(&counts, SECOND);
     governor.update(&counts, SECOND * 3);
@@ -231,7 +232,7 @@ fn a_predictor_needs_a_hit_for_two_translations() {
             let made = governor.allowance(20) as u64;
             governor.spend(made);
             counts.received += made;
-            // Every forecast has its outcome before the next round.
+            // The outcome of every forecast is known before the next round.
             counts.hits = counts.received * hits_per_cent / 100;
             counts.wrong = counts.received - counts.hits;
             governor.update(&counts, SECOND * round);
@@ -240,7 +241,7 @@ fn a_predictor_needs_a_hit_for_two_translations() {
     }
 }
 
-/// A predictor that was good wastes few forecasts when its traffic changes.
+/// Tests that a good predictor makes few useless forecasts when traffic changes.
 #[test]
 fn the_tokens_of_a_good_predictor_are_bounded() {
     let config = GovernorConfig::default();
@@ -259,7 +260,7 @@ fn late_forecasts_cost_a_quarter() {
     assert_eq!(governor.allowance(100), 54);
 }
 
-/// Nothing predicts random flows: after a few forecasts every predictor is off.
+/// Tests that random flows, which nobody can forecast, pause every predictor.
 #[test]
 fn unstructured_traffic_pauses_every_predictor() {
     let mut foresight = Foresight::new(GovernorConfig::default());
@@ -271,7 +272,7 @@ fn unstructured_traffic_pauses_every_predictor() {
         let flow = started(udp(1, (u32::from(at) * 77, at), (u32::from(at) * 31, 53)));
         foresight.observe(&FlowEvent::Started(&flow), now);
         foresight.forecast(now, 16, &mut made);
-        // Entries expire unused two seconds later.
+        // The entries of forecasts expire unused two seconds later.
         counts.installed = made.len() as u64;
         let is_old = |own: &&Forecast| own.made + SECOND * 2 <= now;
         counts.wrong = made.iter().filter(is_old).count() as u64;
@@ -282,7 +283,7 @@ fn unstructured_traffic_pauses_every_predictor() {
     assert!(status.forecasts <= 64, "{}", status.forecasts);
 }
 
-/// A predictor that learns nothing makes no forecast, but each new flow costs time.
+/// Tests that a predictor without forecasts is paused, because new flows cost time.
 #[test]
 fn a_predictor_that_learns_nothing_is_paused() {
     let config = GovernorConfig::default();
@@ -317,7 +318,7 @@ fn a_predictor_that_is_on_pays_for_flows_that_it_sees() {
     assert_eq!(governor.allowance(1000), 92);
 }
 
-/// Tokens come back late, so a predictor is without them at times.
+/// Tests a predictor that earns tokens late, so that sometimes it has none.
 #[test]
 fn a_predictor_that_pays_outgrows_its_trial() {
     let mut foresight = Foresight::new(GovernorConfig::default());
@@ -329,7 +330,7 @@ fn a_predictor_that_pays_outgrows_its_trial() {
         let flow = started(udp(1, (at, u16::from_be_bytes([high, low])), (at + 1, 53)));
         foresight.observe(&FlowEvent::Started(&flow), now);
         foresight.forecast(now, 4, &mut made);
-        // The reply comes at once. Its forecast is of use only if it was made for this flow.
+        // The reply arrives at once. A forecast is useful only if it was made for this flow.
         hits += made.drain(..).filter(|own| own.made == now).count() as u64;
         if at % 200 == 0 {
             let counts = OutcomeCounts { received: hits, hits, ..OutcomeCounts::default() };
@@ -359,7 +360,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Memory and budgets are bounded, and forecasts have no hidden state.
+    /// Tests that memory and budgets are bounded, and forecasts have no hidden state.
     #[test]
     fn predictors_obey_their_bounds(
         steps in prop::collection::vec((step(), 0..400_u64), 1..400),
