@@ -1,9 +1,10 @@
-//! The stages of a NIC, and the walk of a packet through them.
+//! The stages of a NIC, and the lookup of a packet in one stage after the other.
 //!
-//! The start table sets the first tag. A stage with a matching entry rewrites a copy of the headers and
-//! sets the next tag. A packet that misses in a stage passes to the next one. Entries count a hit only
-//! when the packet reaches the end of its traversal. So a packet with a partial hit is counted only by
-//! the switch, which starts it over. Still, any match keeps an entry from becoming idle.
+//! The start table sets the first tag of a packet. In a stage with a matching entry, the entry
+//! rewrites a copy of the headers and sets the next tag. A packet that misses in a stage passes to
+//! the next stage. Entries count a hit only when the packet reaches the end of its traversal. So
+//! only the switch counts a packet with a partial hit, because it translates the whole packet
+//! again. However, any match counts as a use of the entry, so that the entry does not become idle.
 
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ use crate::{
     table::{MatchKey, SeededState, StageTable},
 };
 
-/// The stages of a NIC with their entries.
+/// The stages of a NIC, with their entries.
 #[derive(Debug)]
 pub struct NicChain {
     program: Program,
@@ -53,9 +54,9 @@ struct NicEntry {
     rule: LtmRule,
     /// The header bits that the entry writes into frames.
     write: HeaderWrite,
-    /// The output port, if the traversal ends here.
+    /// The output port, if the traversal ends with this entry.
     port: Option<u16>,
-    /// Set if packets of the entry go to the controller.
+    /// Set if packets that match the entry go to the controller.
     is_punt: bool,
 }
 
@@ -74,9 +75,9 @@ impl NicEntry {
     }
 }
 
-/// The walk of a packet through the stages.
+/// The entries that a packet matched in the stages, with its current headers.
 ///
-/// Its memory is reused for the next packet.
+/// The memory of a walk is reused for the next packet.
 #[derive(Clone, Debug, Default)]
 pub struct NicWalk {
     slots: Vec<u32>,
@@ -84,23 +85,23 @@ pub struct NicWalk {
     key: FlowKey,
 }
 
-/// The decision for a packet.
+/// The decision of the stages for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NicVerdict {
-    /// The packet leaves, rewritten by the entries of its walk.
+    /// The packet is sent by a port, rewritten by the entries that it matched.
     Forward {
-        /// The port of the NIC.
+        /// The output port of the NIC.
         port: u16,
     },
-    /// The packet is dropped.
+    /// The stages drop the packet.
     Drop,
     /// The packet goes to the controller unchanged.
     Punt {
-        /// 0: no entry matched; 2: an entry punts the packet.
+        /// The reason: 0 if no entry matched, 2 if an entry punts the packet.
         reason: u8,
-        /// The tag for which no entry matched.
+        /// The tag with which the packet matched no entry.
         miss_tag: u16,
-        /// The last stage with a matching entry, counted from 1; 0 if there was none.
+        /// The last stage in which an entry matched, counted from 1; 0 if none matched.
         last_stage: u8,
     },
 }
@@ -130,7 +131,7 @@ impl NicStage {
 }
 
 impl NicChain {
-    /// Creates empty stages. `seed` is the seed of all hashes.
+    /// Creates stages without entries. `seed` is the seed of all hashes.
     #[must_use]
     pub fn new(program: Program, limits: NicLimits, seed: u64) -> Self {
         Self {
@@ -146,40 +147,40 @@ impl NicChain {
         }
     }
 
-    /// Returns the program that the chain runs.
+    /// Returns the P4 program of the stages.
     #[must_use]
     pub const fn program(&self) -> &Program {
         &self.program
     }
 
-    /// Removes all entries, and resets the first tag.
+    /// Removes all entries, and resets the first tag of packets.
     pub fn clear(&mut self) {
         *self = Self::new(self.program, self.limits, self.seed);
     }
 
-    /// Sets the first tag.
+    /// Sets the first tag of packets.
     pub const fn set_start(&mut self, tag: Tag) {
         self.start = tag;
     }
 
-    /// Number of entries.
+    /// Returns the number of entries of all stages.
     #[must_use]
     pub fn len(&self) -> usize {
         self.numbers.len()
     }
 
-    /// Returns whether there are no entries.
+    /// Returns whether the stages have no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.numbers.is_empty()
     }
 
-    /// Adds an entry.
+    /// Adds an entry to its stage.
     ///
     /// # Errors
     ///
-    /// Fails if there is no such stage, or if the stage holds an entry with this match and priority. It
-    /// also fails at the limits of masks and of key bits.
+    /// Fails if the stage does not exist, or if it holds an entry with the same tag, match and
+    /// priority. The limits of masks and of key bits are also checked.
     pub fn insert(&mut self, no: EntryNo, decoded: Decoded) -> Result<(), DeviceError> {
         let Decoded { stage, priority, meaning } = decoded;
         let (rule, is_punt) = split(meaning);
@@ -259,7 +260,7 @@ impl NicChain {
         slot.and_then(|slot| self.hits.get(slot as usize)).copied().unwrap_or_default()
     }
 
-    /// Walks a packet through the stages, and records the matched entries in `walk`.
+    /// Looks up a packet in the stages, and records the matched entries in `walk`.
     pub fn walk(&self, key: &FlowKey, walk: &mut NicWalk) -> NicVerdict {
         walk.slots.clear();
         let (mut tag, mut is_rewritten, mut last_stage) = (self.start, false, 0);
@@ -298,13 +299,14 @@ impl NicChain {
         punt(REASON_MISS, tag, last_stage)
     }
 
-    /// Returns the header writes of the entries of a walk, in order.
+    /// Returns the header writes of the entries that a walk matched, in order.
     pub(crate) fn writes<'a>(&'a self, walk: &'a NicWalk) -> impl Iterator<Item = &'a HeaderWrite> {
         let entry = |slot: &u32| self.slots.get(*slot as usize)?.as_ref();
         walk.slots.iter().filter_map(entry).map(|entry| &entry.write)
     }
 
-    /// Counts a walk: as hits if it is complete, and always as a use at `now`.
+    /// Counts the matched entries of a walk as used at `now`.
+    /// If the walk is complete, it also counts as a hit of each entry.
     pub fn count(&mut self, walk: &NicWalk, verdict: NicVerdict, bytes: usize, now: Duration) {
         let is_whole = !matches!(verdict, NicVerdict::Punt { reason: REASON_MISS, .. });
         for slot in &walk.slots {

@@ -1,7 +1,8 @@
-//! Commands for the packet thread: packet-outs of the controller, and ports to add and remove.
+//! Commands for the packet thread of a NIC: packet-outs of the controller, and ports to add or
+//! remove.
 //!
-//! Each command sets the signal that wakes the thread. Commands are rare, so the system call does not
-//! matter, and the queue needs neither a `shunt_datapath::Waker` nor a doorbell.
+//! Each command sets the signal that wakes the thread. Commands are rare, so one system call per
+//! command is acceptable. The queue needs no `shunt_datapath::Waker` and no doorbell.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -19,7 +20,7 @@ use crate::{error::AddPortError, ports::open_port::OpenPort};
 /// Greatest number of packet-outs in the queue.
 const PACKETS_MAX: usize = 4096;
 
-/// The commands that wait for the thread, and the signal that wakes it.
+/// The commands that wait for the packet thread, and the signal that wakes it.
 #[derive(Debug)]
 pub(crate) struct CommandQueue {
     state: Mutex<QueueState>,
@@ -28,7 +29,7 @@ pub(crate) struct CommandQueue {
 
 #[derive(Debug, Default)]
 struct QueueState {
-    /// The ports that will exist after all commands in the queue.
+    /// The ports that will exist after all queued commands have run.
     ports: BTreeSet<u16>,
     waiting: VecDeque<NicCommand>,
     packets_count: usize,
@@ -51,7 +52,7 @@ pub(crate) enum NicCommand {
 #[derive(Debug)]
 pub(crate) struct OutgoingPacket {
     pub(crate) port: u16,
-    /// Set if the packet goes through the stages instead of to the port.
+    /// Set if the packet is looked up in the stages, and not sent to the port.
     pub(crate) is_resubmitted: bool,
     pub(crate) payload: Vec<u8>,
 }
@@ -106,7 +107,7 @@ impl CommandQueue {
 
     /// Queues a port to remove.
     ///
-    /// The receiver gets the port, or an error if the thread has ended.
+    /// The returned receiver gets the port, or an error if the thread has ended.
     pub(crate) fn remove(&self, number: u16) -> Receiver<Box<OpenPort>> {
         let (sender, receiver) = sync_channel(1);
         let mut state = self.state.lock();
@@ -118,30 +119,30 @@ impl CommandQueue {
         receiver
     }
 
-    /// Moves all commands to `into`, which is empty.
+    /// Moves all commands to `into`, which must be empty.
     pub(crate) fn take(&self, into: &mut VecDeque<NicCommand>) {
         let mut state = self.state.lock();
         state.packets_count = 0;
         std::mem::swap(into, &mut state.waiting);
     }
 
-    /// Closes the queue: drops its commands, and refuses new ones.
+    /// Closes the queue: drops the queued commands, and refuses new commands.
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         state.is_closed = true;
         state.ports.clear();
         let dropped = std::mem::take(&mut state.waiting);
-        // Closing ports takes time, so the commands are dropped without the lock.
+        // Closing ports takes time, so the commands are dropped after the lock is released.
         drop(state);
         drop(dropped);
     }
 
-    /// Wakes the thread.
+    /// Wakes the packet thread.
     pub(crate) fn wake(&self) {
         self.wake.set();
     }
 
-    /// Clears the wake-up after the thread has woken.
+    /// Clears the signal after the packet thread has woken.
     pub(crate) fn clear_wake(&self) {
         self.wake.clear();
     }

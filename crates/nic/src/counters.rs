@@ -1,23 +1,24 @@
 //! The packet counters of a NIC.
 //!
-//! Each packet from a port, a representor or the controller has exactly one outcome. It is sent, handed
-//! over to the controller, passed to the representor of its port, or dropped for one reason. So received
-//! = sent + handed over + represented + dropped, except for packets that are held to keep their order.
+//! Each packet from a port, a representor or the controller has exactly one outcome. The packet is
+//! sent, handed over to the controller, passed to the representor of its port, or dropped for one
+//! reason. So received = sent + handed over + represented + dropped, apart from packets that are
+//! held to keep the order of their flow.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The reason why a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NicDropReason {
-    /// An entry drops the packet, or would send it back to its ingress port.
+    /// An entry drops the packet, or would send the packet back to its ingress port.
     Rule,
     /// The output port does not exist.
     NoPort,
     /// The output port did not accept the packet.
     Refused,
-    /// The packet cannot be segmented, or its buffer has no room for a VLAN tag.
+    /// The packet cannot be segmented, or the buffer has no room for a VLAN tag.
     Unsendable,
-    /// No buffer was free.
+    /// No packet buffer was free.
     NoBuffer,
     /// The queue to the controller is full.
     Controller,
@@ -37,7 +38,7 @@ impl NicDropReason {
         Self::Representor,
     ];
 
-    /// The name of the reason in a status.
+    /// Returns the name of the drop reason in a status.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -68,49 +69,50 @@ pub struct NicCounters {
 }
 
 impl NicCounters {
-    /// Packets from ports, from representors and from the controller.
+    /// Returns the number of packets from ports, representors and the controller.
     #[must_use]
     pub fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
     }
 
-    /// Packets that left by a port.
+    /// Returns the number of packets that left by a port.
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Packets that were handed over to the controller.
+    /// Returns the number of packets that were handed over to the controller.
     #[must_use]
     pub fn handed_over(&self) -> u64 {
         self.handed_over.load(Ordering::Relaxed)
     }
 
-    /// Packets that were passed to the representor of their ingress port.
+    /// Returns the number of packets that went to the representor of their port.
     #[must_use]
     pub fn represented(&self) -> u64 {
         self.represented.load(Ordering::Relaxed)
     }
 
-    /// Packets that hit: the stages sent or dropped them.
+    /// Returns the number of packets that hit, and that the stages sent or dropped.
     #[must_use]
     pub fn hits(&self) -> u64 {
         self.hits.load(Ordering::Relaxed)
     }
 
-    /// Packets that matched some entries and then missed. They count as misses too.
+    /// Returns the number of packets that matched some entries and then missed.
+    /// These packets also count as misses.
     #[must_use]
     pub fn partial_hits(&self) -> u64 {
         self.partial_hits.load(Ordering::Relaxed)
     }
 
-    /// Packets that were dropped for this reason.
+    /// Returns the number of packets that were dropped for a reason.
     #[must_use]
     pub fn dropped(&self, reason: NicDropReason) -> u64 {
         self.dropped[reason as usize].load(Ordering::Relaxed)
     }
 
-    /// Ports that failed and are no longer polled.
+    /// Returns the number of ports that failed and are no longer polled.
     #[must_use]
     pub fn ports_broken(&self) -> u64 {
         self.ports_broken.load(Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! The stages of the NIC as a device of the P4Runtime server.
+//! The stages of a NIC as the device of a P4Runtime server.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use shunt_p4runtime::{
 
 use crate::{chain::NicChain, commands::CommandQueue};
 
-/// The NIC as the P4Runtime server sees it.
+/// The device of the P4Runtime server: the tables and packets of a NIC.
 #[derive(Debug)]
 pub struct NicDevice {
     program: Program,
@@ -36,7 +36,7 @@ impl NicDevice {
 
 /// The refusal of an entry that the program cannot hold.
 ///
-/// The server checks entries against the P4Info before, so this does not occur.
+/// The server has checked the entry against the P4Info, so this error does not occur.
 const UNKNOWN: DeviceError = DeviceError::Refused("the entry does not belong to the program");
 
 impl Device for NicDevice {
@@ -58,7 +58,8 @@ impl Device for NicDevice {
     }
 
     fn insert(&mut self, entry: EntryNo, value: &TableEntry) -> Result<(), DeviceError> {
-        // The packet thread waits for the lock, so the entry is decoded before.
+        // The packet thread may wait for the lock, so the entry is decoded before the lock is
+        // taken.
         let decoded = decode(&self.program, value).map_err(|_| UNKNOWN)?;
         self.chain.lock().insert(entry, decoded)
     }
@@ -94,7 +95,7 @@ impl Device for NicDevice {
     }
 }
 
-/// Returns whether a bmv2 configuration has the tables of this program.
+/// Returns whether a bmv2 configuration has the tables of a program.
 fn is_of(program: &Program, config: &[u8]) -> bool {
     let Ok(json) = serde_json::from_slice::<Value>(config) else { return false };
     let names = |json: &Value| -> Option<Vec<String>> {
@@ -134,7 +135,7 @@ mod tests {
         limits::NicLimits,
     };
 
-    /// An entry of the first stage that leads to a tag.
+    /// Returns an entry of the first stage that sets a tag.
     fn entry(next: u32) -> TableEntry {
         let (mut key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
         key.set_field(FieldId::IpEcn, 1);
@@ -162,7 +163,7 @@ mod tests {
         (NicDevice::new(Arc::clone(&chain), Arc::new(CommandQueue::new().unwrap())), chain)
     }
 
-    /// Returns the tag of a packet after the entry.
+    /// Returns the tag that the entry gives a packet.
     fn tag(chain: &Mutex<NicChain>) -> u16 {
         let mut key = FlowKey::ZERO;
         key.set_field(FieldId::IpEcn, 1);

@@ -3,16 +3,16 @@
 use shunt_datapath::PortError;
 use shunt_p4runtime::server::ServerError;
 
-/// The reason why a NIC does not run.
+/// The reason why a NIC does not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NicError {
-    /// A port cannot be used.
+    /// A port cannot be opened or used.
     #[error("port {number} cannot be used")]
     Port {
         /// The number of the port.
         number: u16,
-        /// The error of the port.
+        /// The error that the port returned.
         source: PortError,
     },
     /// Two ports have the same number.
@@ -21,12 +21,12 @@ pub enum NicError {
     /// The system cannot create a thread or a descriptor.
     #[error("the packet thread of the NIC cannot start")]
     System(#[from] std::io::Error),
-    /// The server cannot listen.
+    /// The P4Runtime server cannot listen on its address.
     #[error(transparent)]
     Server(#[from] ServerError),
 }
 
-/// The reason why a NIC that runs does not accept a port.
+/// The reason why a running NIC does not accept a new port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AddPortError {
     /// The thread of the NIC has ended.

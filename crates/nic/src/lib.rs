@@ -1,12 +1,13 @@
 //! The embedded NIC: the LTM tables of Gigaflow in software, with ports and a P4Runtime server.
 //!
-//! The NIC behaves like a SmartNIC in front of a switch. It forwards packets that hit in its LTM tables,
-//! and passes all others to the switch. It has the limits of hardware: a bounded number of stages,
-//! entries, masks and key bits. The program `p4/gigaflow.p4` defines its tables and actions.
+//! The NIC behaves like a SmartNIC in front of a switch. It forwards packets that hit in its LTM
+//! tables, and passes all other packets to the switch. It has the limits of hardware: a bounded
+//! number of stages, entries, masks and key bits. The program `p4/gigaflow.p4` defines its tables
+//! and actions.
 //!
-//! A controller drives the NIC over gRPC, as it drives hardware. This is another project's controller
-//! for `shuntd nic`, or a switch with a
-//! [`P4RuntimeDevice`](shunt_p4runtime::client::P4RuntimeDevice).
+//! A controller drives the NIC over gRPC, as it drives hardware. The controller is a switch with a
+//! [`P4RuntimeDevice`](shunt_p4runtime::client::P4RuntimeDevice), or for `shuntd nic` any P4Runtime
+//! controller.
 //!
 //! ```text
 //!             P4Runtime
@@ -19,16 +20,16 @@
 //!   └─────────────────────────────── representor ◄──► switch
 //! ```
 //!
-//! A port may have a *representor*, which is a second port that the switch uses. Packets that miss in the
-//! NIC arrive there, and packets that the switch sends there leave by the port of the NIC. So traffic
-//! passes the NIC first, and the switch only on a miss. For a stand-alone NIC the representors are
-//! devices. An embedded NIC is put in front of the ports of its switch while the switch runs
-//! ([`NicPorts`]).
+//! A port may have a *representor*, which is a second port that the switch uses. Packets that miss
+//! in the NIC arrive on the representor. Packets that the switch sends by the representor leave by
+//! the port of the NIC. So packets pass the NIC first, and reach the switch only on a miss. The
+//! representors of a stand-alone NIC are devices. An embedded NIC takes over the ports of its
+//! switch while the switch runs ([`NicPorts`]).
 //!
-//! A packet that the program cannot parse, or that misses, goes unchanged to the representor of its
-//! ingress port. If the port has no representor, it goes to the controller.
+//! A packet that misses, or that the program cannot parse, goes unchanged to the representor of its
+//! ingress port. If the port has no representor, the packet goes to the controller.
 //!
-//! This NIC has no entries, so each packet misses in the first stage:
+//! The NIC of this example has no entries, so each packet misses in the first stage:
 //!
 //! ```
 //! use shunt_flow::FlowKey;

@@ -29,9 +29,11 @@ use crate::{
 pub struct NicPort {
     /// The port number that rules match and send to.
     pub number: u16,
-    /// The device.
+    /// The device of the port.
     pub port: Box<dyn Port>,
-    /// The representor: packets that miss leave here; its packets leave by the port.
+    /// The representor of the port.
+    /// Packets that miss leave by the representor, and packets from the representor leave by the
+    /// port.
     ///
     /// Without a representor, packets that miss go to the controller.
     pub representor: Option<Box<dyn Port>>,
@@ -44,11 +46,11 @@ impl std::fmt::Debug for NicPort {
 }
 
 impl NicPort {
-    /// Opens a port, and its representor.
+    /// Opens a port and its representor.
     ///
     /// # Errors
     ///
-    /// Fails if one of them cannot be opened.
+    /// Fails if the port or the representor cannot be opened.
     pub fn open(
         number: u16,
         spec: &PortSpec,
@@ -74,7 +76,7 @@ pub struct Nic {
     thread: Arc<NicThread>,
 }
 
-/// Clears the rules of the NIC when its server has ended.
+/// A guard that clears the rules of the NIC when its server has ended.
 #[derive(Debug)]
 struct RulesGuard(Arc<Mutex<NicChain>>);
 
@@ -91,7 +93,8 @@ impl Drop for RulesGuard {
 }
 
 impl Nic {
-    /// Opens the socket and starts to forward. `seed` is the seed of all hashes.
+    /// Opens the socket of the server, and starts to forward packets.
+    /// `seed` is the seed of all hashes.
     ///
     /// # Errors
     ///
@@ -130,13 +133,13 @@ impl Nic {
         Ok(Self { server, service, traffic, rules, thread })
     }
 
-    /// The address that the server listens on.
+    /// Returns the address that the server listens on.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.server.address()
     }
 
-    /// The packet counters.
+    /// Returns the packet counters of the NIC.
     #[must_use]
     pub fn traffic(&self) -> Arc<NicCounters> {
         Arc::clone(&self.traffic)
@@ -148,14 +151,14 @@ impl Nic {
         NicPorts { thread: Arc::clone(&self.thread) }
     }
 
-    /// Serves until `stop` completes.
+    /// Runs the P4Runtime server until `stop` completes.
     ///
     /// # Errors
     ///
-    /// Fails if the socket fails.
+    /// Fails if the socket of the server fails.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServerError> {
-        // Without a server no controller can update the rules. So they are cleared on a stop, and
-        // whenever this future ends.
+        // Without a server no controller can update the rules. So the rules are cleared on a stop,
+        // and whenever this future ends.
         let (rules, _thread) = (self.rules, self.thread);
         let stop = async {
             stop.await;

@@ -1,4 +1,4 @@
-//! Frames of a NIC: the parser, and the rewrite of headers.
+//! The frames of a NIC: the parser, and the rewrite of headers.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -10,7 +10,7 @@ use shunt_flow::{
     rewrite::{ChecksumState, pop_vlan, push_vlan, set_header},
 };
 
-/// The bit of `vlan_tci` that is set if there is a tag.
+/// The bit of the field `vlan_tci` that is set if the packet has a tag.
 ///
 /// On the wire this bit is the drop-eligible bit.
 const TCI_PRESENT: u16 = 0x1000;
@@ -35,16 +35,16 @@ pub(crate) fn parse_frame(frame: &[u8], key: &mut FlowKey) -> Option<Layers> {
         0x8100 | 0x88a8 | 0x894f => false,
         _ => true,
     };
-    // A smaller number is a length, and the type is in a SNAP header.
+    // An EtherType below 0x0600 is a length, and the type is in a SNAP header.
     let outer = outer_type(frame, tag != 0).filter(|number| *number >= 0x0600);
     let is_plain = outer.is_some_and(|number| u128::from(number) == ether_type);
     (is_known_tag && is_plain && is_known).then_some(layers)
 }
 
-/// Bytes of an ARP or RARP header for Ethernet and IPv4.
+/// Number of bytes of an ARP or RARP header for Ethernet and IPv4.
 const ARP_BYTES: usize = 28;
 
-/// Returns whether the program parses an IPv4 packet to the same key.
+/// Returns whether the P4 program parses an IPv4 packet to the same key.
 fn is_known_ipv4(frame: &[u8], key: &FlowKey, layers: &Layers) -> bool {
     let network = layers.network().and_then(|start| frame.get(start));
     let is_later = key.field(FieldId::NwFrag) & LATER != 0;
@@ -53,7 +53,7 @@ fn is_known_ipv4(frame: &[u8], key: &FlowKey, layers: &Layers) -> bool {
         && (is_later || !UNKNOWN_V4.contains(&protocol) && has_transport(frame, key, layers))
 }
 
-/// Returns whether the program parses an IPv6 packet to the same key.
+/// Returns whether the P4 program parses an IPv6 packet to the same key.
 fn is_known_ipv6(frame: &[u8], key: &FlowKey, layers: &Layers) -> bool {
     let start = layers.network();
     let version = start.and_then(|start| frame.get(start)).map(|byte| byte >> 4);
@@ -64,16 +64,16 @@ fn is_known_ipv6(frame: &[u8], key: &FlowKey, layers: &Layers) -> bool {
     version == Some(6) && is_plain && !is_discovery && has_transport(frame, key, layers)
 }
 
-/// The bit of `nw_frag` of later fragments, which have no transport header.
+/// The bit of `nw_frag` that later fragments have, which have no transport header.
 const LATER: u128 = 2;
 
-/// IPv4 protocols that only the flow key parses: IGMP, SCTP and ICMPv6.
+/// IPv4 protocols that only the flow key has fields for: IGMP, SCTP and ICMPv6.
 const UNKNOWN_V4: [u128; 3] = [2, 58, 132];
 
-/// IPv6 protocols that only the flow key parses, and extension headers.
+/// IPv6 extension headers, and protocols that only the flow key has fields for.
 const UNKNOWN_V6: [u8; 9] = [0, 1, 2, 43, 44, 51, 60, 132, 135];
 
-/// Returns the EtherType of the Ethernet header, or the one after the VLAN tag.
+/// Returns the EtherType of a frame; for a tagged frame that after the VLAN tag.
 fn outer_type(frame: &[u8], is_tagged: bool) -> Option<u16> {
     let start = if is_tagged { 16 } else { 12 };
     let bytes = frame.get(start..)?.first_chunk()?;
@@ -82,7 +82,8 @@ fn outer_type(frame: &[u8], is_tagged: bool) -> Option<u16> {
 
 /// Returns whether the packet has a complete transport header.
 ///
-/// If not, its key has no ports, and the bytes in their place are padding or missing.
+/// If not, the key of the packet has no ports, and the bytes at their offsets are padding or
+/// missing.
 fn has_transport(frame: &[u8], key: &FlowKey, layers: &Layers) -> bool {
     let bounds = layers.transport().zip(layers.end());
     let Some(header) = bounds.and_then(|(start, end)| frame.get(start..end)) else { return false };
@@ -96,16 +97,17 @@ fn has_transport(frame: &[u8], key: &FlowKey, layers: &Layers) -> bool {
     }
 }
 
-/// Bytes of a TCP header without options, and the offset of its data offset field.
+/// Number of bytes of a TCP header without options.
+/// The second number is the offset of the data offset field in the header.
 const TCP_BYTES: usize = 20;
 const TCP_DATA_OFFSET: usize = 12;
 
-/// Bytes of a UDP or ICMP header.
+/// Number of bytes of a UDP or ICMP header.
 const UDP_BYTES: usize = 8;
 
 /// Returns a hash that is equal for all packets of a flow.
 pub(crate) fn flow_hash(key: &FlowKey) -> u64 {
-    // Only the first fragment has ports.
+    // Only the first fragment has ports, so the hash of fragments has none.
     let ports = if key.field(FieldId::NwFrag) == 0 { PORTS } else { &[] };
     let mut hasher = foldhash::fast::FixedState::with_seed(0).build_hasher();
     FLOW.iter().chain(ports).for_each(|field| hasher.write_u128(key.field(*field)));
@@ -126,7 +128,7 @@ const PORTS: &[FieldId] = &[FieldId::TcpSrc, FieldId::TcpDst];
 
 /// The header writes of a rule, prepared for frames.
 ///
-/// A VLAN tag is pushed or popped last, since that moves the other headers.
+/// A VLAN tag is pushed or popped after the other writes, because it moves the other headers.
 #[derive(Clone, Debug)]
 pub(crate) struct HeaderWrite {
     headers: Match,
@@ -135,7 +137,7 @@ pub(crate) struct HeaderWrite {
 }
 
 impl HeaderWrite {
-    /// Prepares this rewrite.
+    /// Prepares a rewrite for frames.
     pub(crate) fn of(rewrite: &Match) -> Self {
         if !rewrite.mask().map().contains(usize::from(word::VLAN)) {
             return Self { headers: rewrite.clone(), tag_bits: 0, tag: 0 };
@@ -149,9 +151,9 @@ impl HeaderWrite {
     }
 }
 
-/// Applies the header writes of a walk to a frame.
+/// Applies the header writes of the matched entries to a frame.
 ///
-/// Returns false if a tag has no room.
+/// Returns false if the buffer has no room for a VLAN tag.
 pub(crate) fn rewrite<'a>(
     packet: &mut Packet,
     layers: &Layers,
@@ -172,8 +174,8 @@ pub(crate) fn rewrite<'a>(
         (true, true) => {
             let rest = packet.frame_mut().get_mut(TCI_AT..);
             if let Some(bytes) = rest.and_then(|rest| rest.first_chunk_mut()) {
-                // On the wire this bit is the drop-eligible bit, which no rule writes. A tag that was
-                // popped and pushed again is a new one, and has the bit clear.
+                // On the wire this bit is the drop-eligible bit, which no rule writes. A tag that
+                // is popped and pushed again is a new tag, in which the bit is clear.
                 let dropped_first = u16::from_be_bytes(*bytes) & kept;
                 *bytes = (dropped_first | tag & !TCI_PRESENT).to_be_bytes();
             }
@@ -233,7 +235,7 @@ mod tests {
     }
 
     impl TestHeaders {
-        /// Builds the frame.
+        /// Builds a frame with these headers.
         fn frame(&self) -> Vec<u8> {
             let [source, destination] = self.ports;
             let packet = match self.network {
@@ -252,7 +254,7 @@ mod tests {
             };
             let mut frame = packet.payload(*b"twelve bytes").build();
             if let Some(tci) = self.tag {
-                // The builder leaves out the drop-eligible bit.
+                // The packet builder does not write the drop-eligible bit.
                 frame[TCI_AT..TCI_AT + 2].copy_from_slice(&tci.to_be_bytes());
             }
             frame
@@ -279,7 +281,7 @@ mod tests {
             })
     }
 
-    /// Returns the rewrite to these headers, as far as one rule can express it.
+    /// Returns the rewrite to these headers, as far as a single rule can express it.
     fn rewrite_to(wanted: &TestHeaders) -> Match {
         let (mut key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
         let mut write = |field, value| {
@@ -348,7 +350,8 @@ mod tests {
             };
             let expected = came_in(from.tag).frame();
             prop_assert_eq!(rewritten(&frame, std::slice::from_ref(&one)), expected);
-            // A tag that is pushed or popped in between leaves no trace; its replacement is new.
+            // If the tag is popped in between and pushed again, the new tag has a clear
+            // drop-eligible bit.
             let expected = came_in(from.tag.filter(|_| middle.tag.is_some())).frame();
             prop_assert_eq!(rewritten(&frame, &[rewrite_to(&middle), one]), expected);
         }
@@ -412,7 +415,7 @@ mod tests {
         for packet in frames {
             let mut frame = packet.clone().payload([7; 4]).build();
             assert!(is_parsed(&frame));
-            // The low byte of the IPv4 length or of the IPv6 length.
+            // The offset of the low byte of the IPv4 or IPv6 length.
             let length = if frame[12] == 0x08 { 17 } else { 19 };
             frame[length] += 1;
             assert!(!is_parsed(&frame), "{frame:02x?}");

@@ -1,4 +1,4 @@
-//! The table of one stage: entries by tag, priority, mask and value.
+//! The table of one stage of a NIC: entries by tag, priority, mask and value.
 //!
 //! The controller assigns the priorities. The entries of one tag, mask and priority form a hash table of
 //! masked words, and a lookup searches the tables of higher priority first. The table maps entries to
@@ -21,11 +21,11 @@ pub(crate) struct StageTable {
 /// The key that identifies an entry in its stage.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MatchKey<'a> {
-    /// The tag that packets arrive with.
+    /// The tag that packets must have to match the entry.
     pub(crate) tag: Tag,
     /// The headers that the entry matches.
     pub(crate) matching: &'a Match,
-    /// If several entries match, the one with the highest priority wins.
+    /// If several entries match, the entry with the highest priority wins.
     pub(crate) priority: u32,
 }
 
@@ -51,7 +51,7 @@ impl PriorityGroup {
 }
 
 impl StageTable {
-    /// Creates a table without entries. `seed` is the seed of its hashes.
+    /// Creates a table without entries. `seed` is the seed of the hashes.
     pub(crate) const fn new(seed: u64) -> Self {
         Self { seed, groups: HashMap::with_hasher(SeededState::with_seed(seed)) }
     }
@@ -61,7 +61,7 @@ impl StageTable {
         self.groups.get(&tag)?.iter().find_map(|group| group.find(self.seed, key))
     }
 
-    /// Returns the entry with exactly this key.
+    /// Returns the entry with exactly this tag, match and priority.
     pub(crate) fn find_exact(&self, match_key: MatchKey<'_>) -> Option<u32> {
         let group =
             self.groups.get(&match_key.tag)?.iter().find(|group| group.is_of(&match_key))?;
@@ -70,7 +70,7 @@ impl StageTable {
         group.entries.find(hash, |(stored, _)| **stored == *values).map(|(_, number)| *number)
     }
 
-    /// Adds an entry. The table has none with its key.
+    /// Adds an entry. The table must have no entry with the same key.
     pub(crate) fn insert(&mut self, match_key: MatchKey<'_>, number: u32) {
         let groups = self.groups.entry(match_key.tag).or_default();
         let position =

@@ -1,4 +1,4 @@
-//! Processes single frames without ports and threads.
+//! Processes single frames by the stages of a NIC, without ports and threads.
 
 #![expect(clippy::expect_used, reason = "a failure here is a finding")]
 
@@ -12,29 +12,29 @@ use crate::{
     thread::REASON_UNPARSED,
 };
 
-/// The outcome of a frame.
+/// The outcome of a frame that arrives on a NIC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NicOutcome {
-    /// The frame is sent.
+    /// The NIC sends the frame.
     Sent {
         /// The output port.
         port: u16,
-        /// The frame as sent.
+        /// The frame that is sent.
         frame: Vec<u8>,
     },
-    /// The frame is dropped.
+    /// The NIC drops the frame.
     Dropped,
-    /// The frame goes to the controller.
+    /// The NIC sends the frame to the controller.
     HandedOver {
         /// The ingress port.
         ingress_port: u16,
-        /// 0: no entry matched; 1: the program cannot parse it; 2: an entry punts it.
+        /// The reason: 0 for a miss, 1 for an unknown header, 2 for an entry that punts.
         reason: u8,
-        /// The tag for which no entry matched.
+        /// The tag with which the frame matched no entry.
         miss_tag: u16,
-        /// The last stage with a matching entry, counted from 1; 0 if there was none.
+        /// The last stage in which an entry matched, counted from 1; 0 if none matched.
         last_stage: u8,
-        /// The frame as sent to the controller.
+        /// The frame that is sent to the controller.
         frame: Vec<u8>,
     },
 }
@@ -43,7 +43,7 @@ pub enum NicOutcome {
 ///
 /// # Panics
 ///
-/// Panics if the frame is larger than a buffer, or if its buffer has no room for a tag.
+/// Panics if the frame is larger than a buffer, or if the buffer has no room for a tag.
 #[must_use]
 pub fn outcome_of(chain: &NicChain, ingress_port: u16, frame: &[u8]) -> NicOutcome {
     let mut pool = Pool::new();

@@ -1,13 +1,14 @@
 //! The packet thread of a NIC: forwards packets, and passes misses to representors or the controller.
 //!
 //! A packet that misses leaves unchanged by the representor of its ingress port. If the port has no
-//! representor, the packet goes to the controller. A packet that an entry punts goes to the controller
-//! in any case. A packet from a representor leaves by its port and bypasses the stages.
-//! A hit is held while earlier packets of its flow are in the switch, see [`FlowOrder`].
+//! representor, the packet goes to the controller. A packet that an entry punts always goes to the
+//! controller. A packet from a representor leaves by the port of the representor, and is not looked
+//! up in the stages. A packet that hits is held while earlier packets of its flow are in the
+//! switch: see [`FlowOrder`].
 //!
-//! The thread takes the lock of the chain once per burst, so no packet matches an entry that is being
-//! changed. It never takes a lock of the server: packets for the controller go into a queue without
-//! waiting. All lists are reused, so a warm burst allocates nothing except for packet-ins.
+//! The thread takes the lock of the stages once per burst, so no packet matches an entry that is
+//! being changed. The thread never takes a lock of the server: packets for the controller are put
+//! into a queue without waiting. All lists are reused, so only packet-ins allocate memory.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -42,16 +43,16 @@ use crate::{
     },
 };
 
-/// The longest wait if a port without a descriptor must be polled.
+/// The longest wait in milliseconds, if a port without a descriptor must be polled.
 const SLEEP_MAX_MS: u16 = 1;
 
-/// The longest wait if every port has a descriptor.
+/// The longest wait in milliseconds, if every port has a descriptor.
 const WAIT_MAX_MS: u16 = 100;
 
 /// The punt reason of a packet that the program cannot parse.
 pub(crate) const REASON_UNPARSED: u8 = 1;
 
-/// The capabilities of the controller: it takes complete frames with checksums.
+/// The capabilities of packet-ins: complete frames with checksums.
 const WIRE: Capabilities = Capabilities {
     tx_checksum: false,
     tx_segmentation: false,
@@ -59,7 +60,7 @@ const WIRE: Capabilities = Capabilities {
     can_wait: false,
 };
 
-/// The state that the thread shares with other threads.
+/// The data that the packet thread shares with other threads.
 pub(crate) struct WorkerShared {
     pub(crate) chain: Arc<Mutex<NicChain>>,
     pub(crate) commands: Arc<CommandQueue>,
@@ -68,7 +69,7 @@ pub(crate) struct WorkerShared {
     pub(crate) clock: fn() -> Now,
 }
 
-/// The state of the packet thread.
+/// The data of the packet thread.
 pub(crate) struct NicWorker {
     shared: WorkerShared,
     epoll: Epoll,
@@ -81,9 +82,10 @@ pub(crate) struct NicWorker {
     commands: VecDeque<NicCommand>,
     outgoing: Vec<(u16, Packet)>,
     punted: Vec<(Packet, PuntInfo)>,
-    /// Set while the packets are received that all representors had at one moment.
+    /// Set during a drain.
+    /// A drain receives the packets that all representors had when it began.
     is_draining: bool,
-    /// Scratch memory for the frames of one packet.
+    /// Working memory for the frames of one packet.
     frames: Vec<Packet>,
 }
 
@@ -101,7 +103,7 @@ struct PuntInfo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
     Port,
-    /// The packets were held, and their flows are cleared.
+    /// The packets of the burst were held, and may leave now.
     Held,
 }
 
@@ -109,13 +111,15 @@ enum Origin {
 const UNPARSED: NicVerdict =
     NicVerdict::Punt { reason: REASON_UNPARSED, miss_tag: 0, last_stage: 0 };
 
-/// Small and large buffers that held packets leave to the ports.
+/// Number of small buffers that must stay free for the ports when packets are held.
+/// The second number is for large buffers.
 const SMALL_KEPT: usize = 1024;
 const LARGE_KEPT: usize = 3 * BURST;
 
-/// Holds a packet until earlier ones of its flow have been sent.
+/// Holds a packet until earlier packets of its flow have been sent.
 ///
-/// If there is no room, all held packets of its queue and the packet itself are diverted, in order.
+/// If the queue has no room, all held packets of this queue are diverted in order, and then the
+/// packet itself.
 fn hold(
     order: &mut FlowOrder,
     hash: u64,
@@ -133,14 +137,14 @@ fn hold(
     divert(order, hash, packet, punted);
 }
 
-/// Diverts a packet that would hit, as if it had missed.
+/// Sends a packet to the switch as if it had missed, to keep the order of its flow.
 fn divert(order: &mut FlowOrder, hash: u64, packet: Packet, punted: &mut Vec<(Packet, PuntInfo)>) {
     order.divert(hash);
     let info = PuntInfo { reason: REASON_MISS, tag: 0, last_stage: 0, hash };
     punted.push((packet, info));
 }
 
-/// A running packet thread. It stops when this handle is dropped.
+/// A handle of a running packet thread, which stops when the handle is dropped.
 #[derive(Debug)]
 pub(crate) struct NicThread {
     stop: Arc<AtomicBool>,
@@ -159,13 +163,13 @@ impl Drop for NicThread {
         self.stop.store(true, Ordering::Relaxed);
         self.commands.wake();
         if let Some(handle) = self.handle.take() {
-            // The panic message of the thread is printed already.
+            // The message of a panic of the thread is printed already.
             let _ = handle.join();
         }
     }
 }
 
-/// Closes the command queue when the thread ends, also by a panic.
+/// A guard that closes the command queue when the thread ends, also by a panic.
 struct CloseOnDrop(Arc<CommandQueue>);
 
 impl Drop for CloseOnDrop {
@@ -204,7 +208,7 @@ impl NicWorker {
             while !stopped.load(Ordering::Relaxed) {
                 if !self.run_iteration() && !self.has_progress() {
                     let mut events = [EpollEvent::empty(); 8];
-                    // If the wait fails, the next iteration follows without a pause.
+                    // If the wait fails, the next iteration begins at once.
                     let _ = self.epoll.wait(&mut events, EpollTimeout::from(self.sleep_ms));
                     self.shared.commands.clear_wake();
                 }
@@ -213,9 +217,9 @@ impl NicWorker {
         Ok(NicThread { stop, commands, handle: Some(handle) })
     }
 
-    /// Runs the commands, and polls each queue once.
+    /// Runs one iteration: executes the commands, and polls each queue once.
     ///
-    /// Returns whether there was any work.
+    /// Returns whether the iteration had any work.
     fn run_iteration(&mut self) -> bool {
         let mut has_worked = self.run_commands();
         self.begin_drain();
@@ -230,7 +234,7 @@ impl NicWorker {
         has_worked
     }
 
-    /// Begins to receive the packets of all representors that are there now.
+    /// Begins a drain: receives all packets that the representors have now.
     fn begin_drain(&mut self) {
         let is_busy = |port: &OpenPort| port.order.as_ref().is_some_and(FlowOrder::is_busy);
         if self.is_draining || !self.ports.values().any(is_busy) {
@@ -238,7 +242,8 @@ impl NicWorker {
         }
         self.is_draining = true;
         for port in self.ports.values_mut() {
-            // The progress is read first: the packets that it counts are in the queues then.
+            // The progress of the switch is read before the queues: the queues then have the
+            // packets of all finished frames.
             if let Some(order) = &mut port.order {
                 order.observe();
             }
@@ -247,9 +252,9 @@ impl NicWorker {
         representors.for_each(PortSide::begin_drain);
     }
 
-    /// Processes the held packets of flows that have no packet in the switch any more.
+    /// Ends a drain, and processes held packets of flows without packets in the switch.
     ///
-    /// Returns whether there was one.
+    /// Returns whether such a packet was held.
     fn end_drain(&mut self) -> bool {
         let mut representors = self.ports.values().filter_map(|port| port.representor.as_ref());
         if !self.is_draining || !representors.all(PortSide::is_drained) {
@@ -270,9 +275,9 @@ impl NicWorker {
         has_worked
     }
 
-    /// Moves held packets of a port that may leave into the burst.
+    /// Moves held packets of a port that may leave now into the burst.
     ///
-    /// Returns whether there was one.
+    /// Returns whether the burst has such packets.
     fn take_cleared(&mut self, number: u16) -> bool {
         let order = self.ports.get_mut(&number).and_then(|port| port.order.as_mut());
         if let Some(order) = order {
@@ -286,7 +291,7 @@ impl NicWorker {
         self.ports.get_mut(&number)?.order.as_mut()
     }
 
-    /// Returns whether a held packet waits for progress of the switch that was made.
+    /// Returns whether the switch has made progress that a held packet waits for.
     fn has_progress(&self) -> bool {
         let orders = self.ports.values().filter_map(|port| port.order.as_ref());
         orders.fold(false, |found, order| order.has_progress() | found)
@@ -301,7 +306,7 @@ impl NicWorker {
                 NicCommand::Add(number, port) => self.add(number, *port),
                 NicCommand::Remove(number, reply) => {
                     if let Some(port) = self.remove(number) {
-                        // If no caller waits any more, the port is closed here.
+                        // If no caller waits any more, the port is dropped, which closes it.
                         let _ = reply.send(Box::new(port));
                     }
                 }
@@ -342,7 +347,7 @@ impl NicWorker {
         if let Err(error) = received {
             self.shared.traffic.count_broken_port();
             warn!(port = number, %error, "port failed and is no longer polled");
-            // The representor fails too, so the switch reopens the port.
+            // The representor is dropped too, so that the switch reopens the port.
             if let Some(representor) = port.representor.take() {
                 representor.unregister(&self.epoll);
             }
@@ -356,7 +361,7 @@ impl NicWorker {
         count > 0
     }
 
-    /// Polls the representor of a port, and sends its packets by the port.
+    /// Polls the representor of a port, and sends the received packets by the port.
     fn poll_representor(&mut self, number: u16) -> bool {
         let mut has_worked = false;
         for queue in 0.. {
@@ -401,7 +406,7 @@ impl NicWorker {
         }
     }
 
-    /// Processes the burst, which arrived on a port.
+    /// Processes the packets of the burst, which arrived on a port or were held.
     fn process(&mut self, number: u16, origin: Origin) {
         self.walk_burst(number, origin);
         let mut outgoing = std::mem::take(&mut self.outgoing);
@@ -427,9 +432,10 @@ impl NicWorker {
             let mut key = FlowKey::ZERO;
             key.set_in_port(PortNo::new(number.into()));
             let layers = parse_frame(packet.frame(), &mut key);
-            // Packets that the program cannot parse miss always, so they need no place of their own.
+            // Packets that the program cannot parse always miss, so one hash is enough for all of
+            // them.
             let hash = || if layers.is_some() { flow_hash(&key) } else { 0 };
-            // While no packet is in the switch, hits need no hash.
+            // While no packet is in the switch, packets that hit need no hash.
             let busy_hash = order.as_ref().filter(|order| order.is_busy()).map(|_| hash());
             if let (Some(hash), Some(order), Origin::Port) = (busy_hash, &mut order, origin)
                 && order.is_held(hash)
@@ -510,7 +516,7 @@ impl NicWorker {
         }
     }
 
-    /// Sends a packet to the controllers, segmented and with complete checksums.
+    /// Sends a packet to the controller, segmented and with complete checksums.
     fn punt(&mut self, number: u16, packet: Packet, info: PuntInfo) {
         if finish(packet, &WIRE, &mut self.pool, &mut self.frames).is_err() {
             return self.shared.traffic.count_drop(NicDropReason::Unsendable);

@@ -1,4 +1,4 @@
-//! Compares the walk of a packet with a linear search of all entries.
+//! Compares the lookup of a packet in the stages of a NIC with a linear search of all entries.
 
 #![expect(clippy::unwrap_used, reason = "stages are few")]
 
@@ -19,7 +19,7 @@ use shunt_pipeline::{DatapathAction, DatapathPort, QueueId};
 
 const STAGES: u8 = 3;
 
-/// Small numbers, so that packets match rules.
+/// Generates headers with small numbers, so that packets match rules.
 fn header() -> impl Strategy<Value = FlowKey> {
     (0u8..3, 0u8..4, 0u8..4).prop_map(|(in_port, tos, ttl)| {
         let mut key = FlowKey::ZERO;
@@ -39,7 +39,7 @@ fn mask() -> impl Strategy<Value = FlowMask> {
     })
 }
 
-/// Priorities that are rule lengths, and others.
+/// Priorities that are possible rule lengths, and greater ones.
 const PRIORITIES: [i32; 6] = [1, 2, 65535, 65536, 70000, i32::MAX];
 
 /// An entry as its controller defines it.
@@ -100,7 +100,7 @@ fn is_same(left: &IntendedEntry, right: &IntendedEntry) -> bool {
     key(left) == key(right) && left.rule.matching == right.rule.matching
 }
 
-/// Walks a packet by searching all entries at each stage.
+/// Looks up a packet by searching all entries in each stage.
 fn slow(entries: &[IntendedEntry], key: &FlowKey) -> Option<NicVerdict> {
     let (mut tag, mut now, mut last_stage) = (Tag::new(0), key.clone(), 0);
     let punt = |reason, tag: Tag, last_stage| NicVerdict::Punt {
@@ -120,7 +120,7 @@ fn slow(entries: &[IntendedEntry], key: &FlowKey) -> Option<NicVerdict> {
         };
         let best: Vec<_> =
             found.into_iter().filter(|intended_entry| intended_entry.priority == highest).collect();
-        // Among several of equal priority any is correct.
+        // Among several entries of equal priority, any result is correct.
         let [IntendedEntry { rule, is_punt, .. }] = best[..] else { return None };
         last_stage = stage + 1;
         if *is_punt {
@@ -269,7 +269,7 @@ fn a_stage_refuses_more_masks_than_its_limit() {
     };
     assert_eq!(chain.insert(EntryNo(1), with(0, 3, 1)), Ok(()));
     assert_eq!(chain.insert(EntryNo(2), with(0, 3, 2)), Ok(()));
-    // Another tag or priority with the same mask needs no further mask.
+    // An entry with another tag or priority and the same mask does not count as a further mask.
     assert_eq!(chain.insert(EntryNo(3), with(9, 3, 1)), Ok(()));
     assert_eq!(chain.insert(EntryNo(4), Decoded { priority: 7, ..with(0, 3, 1) }), Ok(()));
     assert_eq!(chain.insert(EntryNo(5), with(0, 1, 1)), Err(DeviceError::Masks));

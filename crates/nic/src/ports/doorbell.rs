@@ -1,13 +1,15 @@
-//! Doorbells: queues between two threads with which the sender wakes the receiver.
+//! Doorbells: notifications by which the sender of a queue wakes the receiver.
 //!
-//! The sender notifies the doorbell, which sets a signal. A receiver that finds its queue
-//! empty suppresses the notification *and polls the queue once more*. That poll finds packets that were
-//! sent before, and packets sent afterwards notify again. A doorbell that is notified already is not
-//! notified again, so two busy threads make no system calls.
+//! The sender notifies the doorbell, which sets a signal. A receiver that finds its queue empty
+//! suppresses the notification *and polls the queue once more*. This poll finds packets that were
+//! sent before the suppression. Packets that are sent later notify the doorbell again. If a
+//! doorbell is notified already, the sender does not set the signal again, so two busy threads make
+//! no system calls.
 //!
-//! A `shunt_datapath::Waker` belongs to a thread, which announces its sleep before it reads all of its
-//! queues once more. A doorbell belongs to one queue of a port and lives behind
-//! `RxQueue::wait_fd`. The receiver may be any thread, and does not announce when it sleeps.
+//! A `shunt_datapath::Waker` belongs to a thread, which announces that it will park before it reads
+//! all of its queues once more. A doorbell belongs to one queue of a port, and `RxQueue::wait_fd`
+//! returns its descriptor. The receiver of the queue may be any thread, and does not announce that
+//! it parks.
 
 use std::{
     io,
@@ -37,9 +39,10 @@ impl Doorbell {
         Ok(Arc::new(Self { signal: Signal::new()?, is_notified: AtomicBool::new(false) }))
     }
 
-    /// Wakes the receiver after packets were sent.
+    /// Notifies the receiver after packets were sent.
     fn notify(&self) {
-        // AcqRel: partner of `suppress`, which then sees the packets that were sent before.
+        // AcqRel pairs with `suppress`, after which the receiver sees the packets that were sent
+        // before.
         if !self.is_notified.swap(true, Ordering::AcqRel) {
             self.signal.set();
         }
@@ -47,7 +50,7 @@ impl Doorbell {
 
     /// Suppresses the notification; returns whether the receiver must poll once more.
     fn suppress(&self) -> bool {
-        // AcqRel: partner of `notify`.
+        // AcqRel pairs with `notify`.
         let was_notified = self.is_notified.swap(false, Ordering::AcqRel);
         if was_notified {
             self.signal.clear();
@@ -60,13 +63,14 @@ impl Doorbell {
 pub(crate) struct Connected {
     pub(crate) near: Vec<Queues>,
     pub(crate) far: Vec<Queues>,
-    /// The progress of each receiver of a far queue.
+    /// The number of finished frames of the receiver of each far queue.
     pub(crate) progress: Vec<Arc<FinishedFrames>>,
 }
 
-/// Adds doorbells to connected queues: senders notify, and receivers suppress.
+/// Adds doorbells to connected queues.
 ///
-/// Each `far` queue receives what the `near` queue of the same number sends, and vice versa.
+/// Each `far` queue receives the packets that the `near` queue of the same number sends, and vice
+/// versa.
 pub(crate) fn add_doorbells(near: Vec<Queues>, far: Vec<Queues>) -> io::Result<Connected> {
     let mut connected = [Vec::new(), Vec::new()];
     let mut progress = Vec::new();
@@ -77,7 +81,7 @@ pub(crate) fn add_doorbells(near: Vec<Queues>, far: Vec<Queues>) -> io::Result<C
         for ((own, queues), (here, there)) in
             connected.iter_mut().zip([near, far]).zip([(0, 1), (1, 0)])
         {
-            // Only the far side publishes its progress.
+            // Only the receivers of far queues publish their progress.
             let progress = if here == 1 { published.take() } else { None };
             let (here, there) = (Arc::clone(&doorbells[here]), Arc::clone(&doorbells[there]));
             let progress = progress.map(|progress| (progress, Arc::clone(&there)));
@@ -101,7 +105,7 @@ pub(crate) fn add_doorbells(near: Vec<Queues>, far: Vec<Queues>) -> io::Result<C
 struct DoorbellRx {
     inner: Box<dyn RxQueue>,
     doorbell: Arc<Doorbell>,
-    /// The progress that the receiver publishes, and the doorbell of the sender.
+    /// The finished frames that the receiver publishes, and the doorbell of the sender.
     progress: Option<(Arc<FinishedFrames>, Arc<Doorbell>)>,
 }
 
@@ -134,13 +138,14 @@ impl RxQueue for DoorbellRx {
 
 /// A transmit queue with a doorbell.
 struct DoorbellTx {
-    // The queue is dropped first, so that the last notification also reports its end.
+    // The queue is dropped before the doorbell, so that the last notification also reports the end
+    // of the queue.
     inner: Box<dyn TxQueue>,
     notify_on_drop: NotifyOnDrop,
     has_sent: bool,
 }
 
-/// Notifies the doorbell when it is used, and once more when it is dropped.
+/// A doorbell of a sender, which is notified once more when the sender is dropped.
 struct NotifyOnDrop(Arc<Doorbell>);
 
 impl Drop for NotifyOnDrop {

@@ -1,9 +1,10 @@
-//! The order of the packets of a flow, on two paths of different length.
+//! Keeps the order of the packets of a flow, some of which go through the switch.
 //!
-//! A packet that misses takes the long path: by the representor to a packet thread of the switch, and back
-//! by the representor of its output port. A packet that hits leaves at once. When an entry becomes
-//! active, hits of a flow would overtake its earlier misses. So a hit is held while earlier packets of
-//! its flow are on the long path, and is looked up again when they have left.
+//! A packet that misses takes the *long path*: by the representor to a packet thread of the switch,
+//! and back by the representor of its output port. A packet that hits leaves at once. When an entry
+//! becomes active, packets of a flow that hit would overtake earlier packets that missed. So a
+//! packet that hits is held while earlier packets of its flow are on the long path. It is looked up
+//! again when these packets have left.
 //!
 //! ```text
 //!   diverted   frames that the NIC has put into a queue of the representor
@@ -11,10 +12,10 @@
 //!   cleared    the same, and all packets that its transmit queues had have left the NIC
 //! ```
 //!
-//! The NIC reads `finished`, then receives from every representor what is there, and then `cleared` is
-//! what `finished` was. Flows share [`BUCKETS`] hash buckets, so a hit may be held
-//! for another flow.
-//! Held packets are never lost for lack of room: if there is none, they take the long path in their order.
+//! The NIC reads `finished`, then receives all packets that the representors have, and then sets
+//! `cleared` to the value that it read. Flows share [`BUCKETS`] hash buckets, so a packet may be
+//! held because of another flow. A held packet is never dropped because of a full queue: all held
+//! packets of a full queue take the long path in their order.
 
 use std::{
     collections::VecDeque,
@@ -29,44 +30,45 @@ use shunt_datapath::Packet;
 /// Number of hash buckets of a queue.
 const BUCKETS: usize = 1024;
 
-/// Maximum number of packets that a queue holds.
+/// Maximum number of held packets per queue.
 pub(crate) const HELD_MAX: usize = 256;
 
 /// The number of frames of one queue that its packet thread has finished.
 #[derive(Debug, Default)]
 pub(crate) struct FinishedFrames {
     finished: AtomicU64,
-    /// Set while the NIC waits for a greater count.
+    /// Set while the NIC waits for a greater number of finished frames.
     is_awaited: AtomicBool,
 }
 
 impl FinishedFrames {
     /// Publishes that the first `count` frames are finished.
     ///
-    /// Returns whether the NIC must be woken.
+    /// Returns whether the caller must wake the NIC.
     pub(crate) fn publish(&self, count: u64) -> bool {
-        // SeqCst: partner of `is_beyond`. Each side writes one of the two and then reads the other, so
-        // one of them sees the other's write.
+        // SeqCst pairs with `is_beyond`. Each of both threads writes one of the two variables and
+        // then reads the other one, so at least one thread sees the write of the other.
         self.finished.store(count, Ordering::SeqCst);
         self.is_awaited.swap(false, Ordering::SeqCst)
     }
 
     /// Returns the number of finished frames.
     fn finished(&self) -> u64 {
-        // Acquire: partner of `publish`. Packets that the thread has sent before are visible in its queues.
+        // Acquire pairs with `publish`. Packets that the packet thread sent before are visible in
+        // its queues.
         self.finished.load(Ordering::Acquire)
     }
 
     /// Returns whether more than `count` frames are finished.
     ///
-    /// If not, the next finished frame wakes the NIC.
+    /// If the result is false, the next finished frame wakes the NIC.
     fn is_beyond(&self, count: u64) -> bool {
         self.is_awaited.store(true, Ordering::SeqCst);
         self.finished.load(Ordering::SeqCst) > count
     }
 }
 
-/// The flows of one port, by their hashes.
+/// The held and diverted packets of one port, by the hashes of their flows.
 #[derive(Debug)]
 pub(crate) struct FlowOrder {
     queues: Vec<QueueOrder>,
@@ -74,16 +76,16 @@ pub(crate) struct FlowOrder {
     held_count: usize,
 }
 
-/// The flows of one queue of the representor.
+/// The held and diverted packets of one queue of the representor.
 #[derive(Debug)]
 struct QueueOrder {
     progress: Arc<FinishedFrames>,
     buckets: Box<[FlowBucket]>,
     /// Held packets with the hashes of their flows, oldest first.
     held: VecDeque<(Packet, u64)>,
-    /// `last_diverted` of the bucket that was diverted last.
+    /// The number of the frame that was diverted last, over all buckets.
     diverted: u64,
-    /// `finished` when the NIC began to receive from the representors.
+    /// The number of finished frames when the NIC began the current drain.
     observed: u64,
     cleared: u64,
 }
@@ -91,9 +93,10 @@ struct QueueOrder {
 /// The flows that share one hash bucket.
 #[derive(Clone, Copy, Debug, Default)]
 struct FlowBucket {
-    /// The number of the last frame on the long path; [`u64::MAX`] until it is sent.
+    /// The number of the last frame of the bucket on the long path.
+    /// The number is [`u64::MAX`] until this frame is sent.
     last_diverted: u64,
-    /// Number of held packets.
+    /// Number of held packets of the bucket.
     held: u32,
 }
 
@@ -124,7 +127,7 @@ impl QueueOrder {
 }
 
 /// Returns the bucket of a flow, by the high bits of the hash.
-/// All bits together select the queue.
+/// The queue is selected by all bits of the hash.
 fn bucket_of(hash: u64) -> usize {
     usize::from((hash >> 48) as u16) % BUCKETS
 }
@@ -135,7 +138,7 @@ impl FlowOrder {
         Self { queues: queues.into_iter().map(QueueOrder::new).collect(), held_count: 0 }
     }
 
-    /// Returns whether any packet is held or on the long path.
+    /// Returns whether any packet of the port is held or on the long path.
     pub(crate) fn is_busy(&self) -> bool {
         self.held_count > 0 || self.queues.iter().any(|queue| queue.diverted > queue.cleared)
     }
@@ -166,12 +169,12 @@ impl FlowOrder {
         self.queue(hash).is_diverted(hash)
     }
 
-    /// Marks a packet that will be diverted.
+    /// Notes that a packet of a flow will be diverted to the long path.
     pub(crate) fn divert(&mut self, hash: u64) {
         self.queue_mut(hash).set_diverted(hash, u64::MAX);
     }
 
-    /// Marks a diverted packet as sent; its queue has sent `count` frames.
+    /// Notes that a diverted packet was sent, as frame `count` of its queue.
     pub(crate) fn diverted(&mut self, hash: u64, count: u64) {
         self.queue_mut(hash).set_diverted(hash, count);
     }
@@ -181,7 +184,7 @@ impl FlowOrder {
         self.queue(hash).held.len() < HELD_MAX
     }
 
-    /// Holds a packet.
+    /// Holds a packet of a flow.
     pub(crate) fn hold(&mut self, hash: u64, packet: Packet) {
         let queue = self.queue_mut(hash);
         queue.bucket(hash).held += 1;
@@ -189,7 +192,7 @@ impl FlowOrder {
         self.held_count += 1;
     }
 
-    /// Takes the oldest held packet of the queue of a flow, and its hash.
+    /// Takes the oldest held packet of the queue of a flow, with the hash of its flow.
     pub(crate) fn take(&mut self, hash: u64) -> Option<(Packet, u64)> {
         let queue = self.queue_mut(hash);
         let (packet, hash) = queue.held.pop_front()?;
@@ -198,7 +201,7 @@ impl FlowOrder {
         Some((packet, hash))
     }
 
-    /// Takes a held packet that may leave, if there is one.
+    /// Takes a held packet that may leave now, if such a packet is held.
     pub(crate) fn take_cleared(&mut self) -> Option<Packet> {
         if self.held_count == 0 {
             return None;
@@ -210,27 +213,27 @@ impl FlowOrder {
         self.take(hash).map(|(packet, _)| packet)
     }
 
-    /// Takes any held packet.
+    /// Takes any held packet of the port.
     pub(crate) fn take_any(&mut self) -> Option<Packet> {
         let hash = self.queues.iter().find_map(|queue| Some(queue.held.front()?.1))?;
         self.take(hash).map(|(packet, _)| packet)
     }
 
-    /// Notes the finished frames before the NIC receives from all representors.
+    /// Notes the number of finished frames, before a drain of all representors.
     pub(crate) fn observe(&mut self) {
         for queue in &mut self.queues {
             queue.observed = queue.observed.max(queue.progress.finished());
         }
     }
 
-    /// Clears the observed frames after the NIC has received from all representors.
+    /// Clears the noted frames, after a drain of all representors.
     pub(crate) fn clear(&mut self) {
         for queue in &mut self.queues {
             queue.cleared = queue.observed;
         }
     }
 
-    /// Clears all frames, since the packet thread will finish no more.
+    /// Clears all frames, because the packet thread will finish no more frames.
     pub(crate) fn end(&mut self) {
         for queue in &mut self.queues {
             queue.observed = u64::MAX;
@@ -240,10 +243,10 @@ impl FlowOrder {
 
     /// Returns whether the switch has made progress that a held packet waits for.
     ///
-    /// If not, the next progress wakes the NIC.
+    /// If the result is false, the next progress wakes the NIC.
     pub(crate) fn has_progress(&self) -> bool {
         let waiting = self.queues.iter().filter(|queue| !queue.held.is_empty());
-        // Every queue must be asked, so that each one wakes the NIC.
+        // `is_beyond` must be called for every queue, so that each of them wakes the NIC.
         waiting.fold(false, |found, queue| queue.progress.is_beyond(queue.cleared) | found)
     }
 }

@@ -1,4 +1,4 @@
-//! An open port of the NIC: the port itself, and its representor if it has one.
+//! An open port of the NIC, with its representor if it has one.
 
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 use shunt_datapath::{
@@ -14,11 +14,12 @@ use crate::counters::NicDropReason;
 #[derive(Debug)]
 pub(crate) struct OpenPort {
     pub(crate) port: PortSide,
-    /// Packets that miss leave here, and packets that arrive here leave by the port.
+    /// The representor of the port.
+    /// Packets that miss leave by the representor, and packets from it leave by the port.
     pub(crate) representor: Option<PortSide>,
-    /// Keeps the order of flows.
+    /// The held and diverted packets, to keep flows in order.
     ///
-    /// `None` if no switch reports its progress with the packets of the representor.
+    /// The order is `None` if no switch reports its progress with the packets of the representor.
     pub(crate) order: Option<FlowOrder>,
 }
 
@@ -28,7 +29,7 @@ pub(crate) struct PortSide {
     tx: Vec<Box<dyn TxQueue>>,
     /// Number of frames that each transmit queue has taken.
     sent: Vec<u64>,
-    /// Number of frames that each receive queue may still have from before the drain.
+    /// Number of frames that each receive queue may still have since the drain began.
     undrained: Vec<usize>,
     capabilities: Capabilities,
     /// Keeps the device open while its queues are in use.
@@ -42,7 +43,7 @@ impl std::fmt::Debug for PortSide {
 }
 
 impl OpenPort {
-    /// The port and its representor.
+    /// Returns the queues of the port and of its representor.
     pub(crate) fn sides(&self) -> impl Iterator<Item = &PortSide> {
         std::iter::once(&self.port).chain(&self.representor)
     }
@@ -55,7 +56,7 @@ impl OpenPort {
 }
 
 impl PortSide {
-    /// Creates a side from the queues of a device that is open elsewhere.
+    /// Creates the queues of a device that other code opened.
     pub(crate) fn of(queues: Vec<Queues>, capabilities: Capabilities) -> Self {
         let (rx, tx): (Vec<_>, Vec<_>) =
             queues.into_iter().map(|queues| (queues.rx, queues.tx)).unzip();
@@ -63,13 +64,13 @@ impl PortSide {
         Self { rx, tx, sent, undrained, capabilities, _device: None }
     }
 
-    /// Opens a device with one queue.
+    /// Opens a device with one receive and one transmit queue.
     pub(crate) fn open(mut device: Box<dyn Port>) -> Result<Self, PortError> {
         let (queues, capabilities) = (device.split(1)?, device.capabilities());
         Ok(Self { _device: Some(device), ..Self::of(queues, capabilities) })
     }
 
-    /// Number of queues.
+    /// Returns the number of queues.
     pub(crate) const fn queues_count(&self) -> usize {
         self.rx.len()
     }
@@ -108,14 +109,14 @@ impl PortSide {
         self.undrained.fill(RING);
     }
 
-    /// Returns whether all frames were received that were there when the drain began.
+    /// Returns whether all frames from before the drain are received.
     pub(crate) fn is_drained(&self) -> bool {
         self.rx.iter().zip(&self.undrained).all(|(rx, left)| rx.is_none() || *left == 0)
     }
 
     /// Receives a burst from a queue.
     ///
-    /// A queue that has ended or failed is not polled again.
+    /// A receive queue that has ended or failed is not polled again.
     pub(crate) fn receive(
         &mut self,
         queue: usize,
@@ -128,13 +129,13 @@ impl PortSide {
         if let Some(left) = self.undrained.get_mut(queue) {
             let refused = result.as_ref().map_or(0, |report| report.refused as usize);
             let count = burst.len() + refused;
-            // A queue that returns less than a burst was empty.
+            // If a queue returns less than a burst, it is empty now.
             *left = if count < BURST { 0 } else { left.saturating_sub(count) };
         }
         if result.as_ref().is_ok_and(|report| !report.exhausted) {
             return Ok(());
         }
-        // The descriptor of the failed queue may stay readable, and would end every wait.
+        // The descriptor of the failed queue may stay readable, and would then end every wait.
         if let Some(fd) = rx.wait_fd() {
             let _ = epoll.delete(fd);
         }
@@ -142,7 +143,8 @@ impl PortSide {
         result.map(drop)
     }
 
-    /// Sends a packet by one of the queues; `frames` is scratch memory for its frames.
+    /// Sends a packet by one of the queues.
+    /// `frames` is working memory for the frames of the packet.
     ///
     /// # Errors
     ///
@@ -164,7 +166,7 @@ impl PortSide {
         let (mut tried, mut sent) = (0, 0);
         while tried < frames.len() {
             let taken = tx.tx(&frames[tried..]);
-            // The queue refused the first frame that is left, and may take the next.
+            // The queue refused the first remaining frame, and may accept the next one.
             tried += taken.max(1);
             sent += taken;
         }

@@ -23,10 +23,10 @@ use crate::{
     thread::NicThread,
 };
 
-/// Adds ports to a NIC that runs.
+/// A handle that adds ports to a running NIC.
 ///
-/// The NIC forwards while one of these handles or one of their ports exists. After its server has
-/// stopped it has no rules.
+/// The NIC forwards while one of these handles or one of the added ports exists. After its server
+/// has stopped, the NIC has no rules.
 #[derive(Clone, Debug)]
 pub struct NicPorts {
     pub(crate) thread: Arc<NicThread>,
@@ -42,10 +42,10 @@ struct Representor {
 }
 
 impl NicPorts {
-    /// Returns the representor of a port that joins the NIC with this number.
+    /// Returns the representor of a port that is added to the NIC with this number.
     ///
-    /// The port joins when the representor is split into queues. `seed` selects the queues of packets
-    /// between the two.
+    /// The port is added when the representor is split into queues. `seed` is the seed of the hash
+    /// that selects the queue of a packet between port and representor.
     #[must_use]
     pub fn represent(&self, number: u16, port: Box<dyn Port>, seed: u64) -> Box<dyn Port> {
         let nic = self.clone();
@@ -132,7 +132,8 @@ impl Port for Representor {
 impl Drop for Representor {
     fn drop(&mut self) {
         if self.is_added {
-            // The reply comes after the current iteration of the NIC's thread, or at once if it has ended.
+            // The reply comes after the current iteration of the packet thread of the NIC, or at
+            // once if the thread has ended.
             let _ = self.nic.commands().remove(self.number).recv();
         }
     }

@@ -1,4 +1,4 @@
-//! Checks that the NIC and the program agree on the outcome of frames.
+//! Tests that the NIC and the bmv2 program agree on the outcome of frames.
 
 use proptest::{collection::vec, prelude::*};
 use shunt_flow::testing::PacketBuilder;
@@ -20,7 +20,7 @@ use crate::{
     switch::Switch,
 };
 
-/// Creates a NIC and a switch with the same entries.
+/// Creates a NIC and a switch with the bmv2 program, with the same entries.
 fn both(entries: &[TableEntry], start: u16) -> (NicChain, Switch) {
     let program = Program::default();
     let (mut chain, mut switch) = (NicChain::new(program, NicLimits::default(), 7), Switch::new());
@@ -48,7 +48,7 @@ proptest! {
         matchless_entry in vec(matchless_entry(), 0..24),
         start in 0..TAGS,
     ) {
-        // All priorities differ; between equal ones any choice is correct.
+        // All priorities differ, because between equal priorities any choice is correct.
         let numbered = (1..).zip(&matchless_entry);
         let entries: Vec<_> =
             numbered.map(|(priority, matchless_entry)| matchless_entry.entry(&arrivals, priority)).collect();
@@ -73,7 +73,7 @@ proptest! {
         let entries: Vec<_> = (0..).zip(written).map(|(stage, (is_wide, is_tagged, tci))| {
             let is_last = usize::from(stage == 2);
             let action = names[is_last][usize::from(is_wide)];
-            // Packets that continue keep the first tag.
+            // Packets that continue in the next stage keep the first tag.
             for_all(stage, action, is_last as u16, |field| match field.name {
                 "vlan_tci" => ((tci & 0xefff | u16::from(is_tagged) << 12).into(), u128::MAX),
                 _ => (0, 0),
@@ -95,10 +95,10 @@ proptest! {
     }
 }
 
-/// Distance from zero within which the sum of a few words has carries of its own.
+/// Greatest distance of the tested checksums from zero, where carries occur.
 const EDGE: i16 = 40;
 
-/// Packets with a checksum, and its offset.
+/// Generates packets with a checksum, and the offset of the checksum.
 fn summed() -> impl Strategy<Value = (PacketBuilder, usize)> {
     let v4 = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]);
     let v6 = PacketBuilder::ipv6([1; 16], [2; 16]);
@@ -130,7 +130,7 @@ proptest! {
         let NicOutcome::Sent { frame: left, .. } = outcome_of(&chain, 0, &frame) else { panic!("no output") };
         let place = checksum..checksum + 2;
         let sum = |frame: &[u8]| u16::from_be_bytes(frame[place.clone()].try_into().unwrap());
-        // A value subtracted from the received checksum is missing in the sent one.
+        // If this value is subtracted from the received checksum, the sent checksum is zero.
         let zero = sum(&frame).wrapping_sub(sum(&left));
         for near in -EDGE..=EDGE {
             frame[place.clone()].copy_from_slice(&zero.wrapping_add_signed(near).to_be_bytes());

@@ -1,4 +1,4 @@
-//! Generates entries that match a frame and write any fields.
+//! Generates table entries that match a frame and write any fields.
 
 use proptest::{collection::vec, option, prelude::*, sample};
 use shunt_flow::{
@@ -16,24 +16,25 @@ use shunt_p4runtime::{
     },
 };
 
-/// Number of tags and of ports: few, so that entries lead to each other.
+/// Number of tags and of ports, which is small so that entries lead to each other.
 pub(crate) const TAGS: u16 = 3;
 pub(crate) const PORTS: u16 = 4;
 
-/// An entry without the frame that it will match.
+/// An entry without the values of the frame that it will match.
 #[derive(Clone, Debug)]
 pub(crate) struct MatchlessEntry {
     stage: u8,
     tag: u16,
-    /// The fields of the frame that the entry matches, with their masks.
+    /// The fields that the entry matches, with their masks.
     fields: Vec<(sample::Index, u128)>,
-    /// The frame to match, and a bit that differs; a bit beyond all fields means none.
+    /// The frame to match, and the number of a bit in which the entry differs from it.
+    /// A number beyond all fields means that no bit differs.
     frame: sample::Index,
     wrong_bit: u32,
     action: sample::Index,
-    /// The writes of the action.
+    /// The values and masks that the action writes.
     values: Vec<(u128, u128)>,
-    /// Set if the entry writes only the presence of the VLAN tag.
+    /// The presence of the VLAN tag, if the entry writes only this bit of the tag.
     presence: Option<bool>,
     last: u16,
 }
@@ -52,10 +53,10 @@ pub(crate) fn matchless_entry() -> impl Strategy<Value = MatchlessEntry> {
     )
 }
 
-/// Fields that an action writes.
+/// Greatest number of fields that an action writes.
 const WRITES_MAX: usize = 11;
 
-/// A frame and its ingress port.
+/// An ingress port and a frame that arrives on it.
 pub(crate) type Arrival = (u16, Vec<u8>);
 
 impl MatchlessEntry {

@@ -1,13 +1,13 @@
-//! Evaluates expressions, conditions and action primitives.
+//! Evaluates expressions, conditions and action primitives of a bmv2 program.
 //!
-//! Arithmetic has no width; only a write to a field truncates the value. The program has no negative
-//! values.
+//! Arithmetic has unlimited width; only a write to a field truncates the value. The program has no
+//! negative values.
 
 use serde_json::Value;
 
 use crate::fields::{Fields, list, name, text};
 
-/// Evaluates a number; `data` are the parameters of the action.
+/// Evaluates a numeric expression; `data` has the parameters of the action.
 pub(crate) fn number(value: &Value, fields: &Fields<'_>, data: &[u128]) -> u128 {
     let inner = &value["value"];
     match value["type"].as_str().unwrap() {

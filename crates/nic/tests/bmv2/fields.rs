@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-/// The fields of each header in order, with their widths in bits.
+/// The fields of each header of the program in order, with their widths in bits.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Layout {
     pub(crate) headers: BTreeMap<String, Vec<(String, u32)>>,
@@ -77,7 +77,7 @@ impl<'a> Fields<'a> {
         self.values.insert(name.clone(), value & ones(self.layout.width(name)));
     }
 
-    /// Extracts a header from the front of `bytes`; `None` if they are too short.
+    /// Extracts a header from the start of `bytes`; `None` if `bytes` is too short.
     pub(crate) fn extract<'b>(&mut self, header: &str, bytes: &'b [u8]) -> Option<&'b [u8]> {
         let fields = &self.layout.headers[header];
         let bits: u32 = fields.iter().map(|(_, width)| width).sum();
@@ -108,7 +108,7 @@ pub(crate) const fn ones(width: u32) -> u128 {
     if width >= 128 { u128::MAX } else { (1 << width) - 1 }
 }
 
-/// Returns the field that a value of type `field` names.
+/// Returns the name of the field that a JSON value of type `field` refers to.
 pub(crate) fn name(value: &Value) -> Name {
     (text(&value[0]), text(&value[1]))
 }

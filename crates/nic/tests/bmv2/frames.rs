@@ -3,7 +3,7 @@
 use proptest::{collection::vec, option, prelude::*, sample};
 use shunt_flow::testing::packet::{Checksums, PacketBuilder, hostile_frames, packets};
 
-/// Frames of all kinds that the program distinguishes, and random ones.
+/// Generates frames of all kinds that the program distinguishes, and random frames.
 pub(crate) fn frames() -> impl Strategy<Value = Vec<u8>> {
     let known = (known(), any::<u8>(), vec(damage(), 0..3)).prop_map(|(packet, kind, damages)| {
         let mut frame = packet.build();
@@ -82,20 +82,20 @@ fn fragments() -> impl Strategy<Value = u16> {
     prop_oneof![4 => Just(0_u16), 1 => Just(0x2000), 1 => any::<u16>().prop_map(|bits| bits & 0x3fff)]
 }
 
-/// Damage to a frame.
+/// The kinds of damage to a frame.
 #[derive(Clone, Debug)]
 enum Damage {
     /// The frame is truncated.
     Cut(sample::Index),
     /// Bytes are appended.
     Longer(u8),
-    /// A number in its headers increases or decreases a little.
+    /// A number in the headers increases or decreases a little.
     Moved(usize, u8),
-    /// A byte of its headers changes.
+    /// A byte of the headers changes.
     Other(usize, u8),
 }
 
-/// Number of header bytes of a frame with a tag and two headers.
+/// The header bytes after the addresses, in a frame with a tag and two headers.
 const HEADERS: std::ops::Range<usize> = 12..82;
 
 /// Offsets of length fields of IPv4, IPv6 and TCP, without and with a tag.

@@ -1,8 +1,9 @@
-//! Compares an interpreter of the bmv2 program with the embedded NIC: for the same entries and the same
-//! frame the outcome is the same.
+//! Compares an interpreter of the bmv2 program with the embedded NIC: the same entries and the same
+//! frame have the same outcome.
 //!
-//! No system package contains bmv2. So this test interprets its JSON format, written from the
-//! specification, slow and short. The NIC shares no code with it except the P4Runtime messages.
+//! No system package contains bmv2. So this test has a slow and short interpreter of its JSON
+//! format, written from the specification. The NIC shares no code with the interpreter except the
+//! P4Runtime messages.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! The parser of a program: states that extract headers and select the next state.
+//! The parser of a bmv2 program: states that extract headers and select the next state.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::{
     fields::{Fields, list, name, text},
 };
 
-/// The error of a frame that ends before a header does.
+/// The parser error for a frame that ends within a header.
 const TOO_SHORT: u128 = 1;
 
 /// Greatest number of states of a frame.
@@ -43,7 +43,7 @@ pub(crate) fn parse<'b>(program: &Value, fields: &mut Fields<'_>, mut bytes: &'b
     panic!("a frame passes more than {STATES_MAX} states")
 }
 
-/// Returns the next state.
+/// Returns the next state of the parser.
 fn follow(state: &Value, fields: &Fields<'_>) -> Option<String> {
     let looked_at = list(&state["transition_key"]).iter();
     let key: Vec<u8> = looked_at.flat_map(|part| padded(&name(&part["value"]), fields)).collect();
@@ -60,13 +60,13 @@ fn follow(state: &Value, fields: &Fields<'_>) -> Option<String> {
     next.as_str().map(str::to_owned)
 }
 
-/// Returns a field as whole bytes, padded with leading zeros.
+/// Returns the value of a field as whole bytes, padded with leading zeros.
 fn padded(name: &(String, String), fields: &Fields<'_>) -> Vec<u8> {
     let length = fields.layout.width(name).div_ceil(8) as usize;
     fields.read(name).to_be_bytes()[16 - length..].to_vec()
 }
 
-/// Returns the bytes of a hexadecimal text of exactly this length.
+/// Returns the value of a hexadecimal text as `length` bytes.
 fn bytes_of(value: &Value, length: usize) -> Vec<u8> {
     let digits = value.as_str().and_then(|text| text.strip_prefix("0x")).unwrap();
     assert_eq!(digits.len(), length * 2, "{value} is not as wide as what is looked at");

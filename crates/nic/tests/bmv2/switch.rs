@@ -1,4 +1,4 @@
-//! A switch that runs the bmv2 program on single frames.
+//! A switch that interprets the bmv2 program for single frames.
 
 use std::{fs, sync::LazyLock};
 
@@ -16,10 +16,10 @@ use crate::{
     tables::{Call, Tables, action, default_call, table},
 };
 
-/// Greatest number of steps of a packet.
+/// Greatest number of tables and conditions that a packet passes.
 const STEPS_MAX: usize = 128;
 
-/// The committed program, and the P4Info of its entries.
+/// The program of the repository, and its P4Info.
 #[derive(Debug)]
 struct Source {
     program: Value,
@@ -34,7 +34,7 @@ static SOURCE: LazyLock<Source> = LazyLock::new(|| {
     Source { program, layout, info: Program::default().p4info() }
 });
 
-/// A switch with this program and its entries.
+/// A switch with the bmv2 program and table entries.
 #[derive(Clone, Debug)]
 pub(crate) struct Switch {
     source: &'static Source,
@@ -94,7 +94,7 @@ impl Switch {
         panic!("a packet takes more than {STEPS_MAX} steps")
     }
 
-    /// Applies a table, and returns the next node.
+    /// Applies a table to a packet, and returns the next node of the program.
     fn apply<'a>(&self, table: &'a Value, fields: &mut Fields<'_>) -> &'a Value {
         let found = self.tables.find(table, fields);
         let default = default_call(&self.source.program, table);
@@ -112,10 +112,10 @@ impl Switch {
     }
 }
 
-/// The table before the stages.
+/// The name of the table before the stages.
 const START: &str = "ingress.start_table";
 
-/// Parses a packet-in: a header of two bytes, one, two and one, then the frame.
+/// Parses a packet-in: a header with fields of 2, 1, 2 and 1 bytes, then the frame.
 fn packet_in(bytes: &[u8]) -> NicOutcome {
     let [port_high, port_low, reason, tag_high, tag_low, last_stage, frame @ ..] = bytes else {
         panic!("{bytes:02x?}")

@@ -1,6 +1,7 @@
 //! The table entries of a program, as a P4Runtime server installs them.
 //!
-//! The messages have numeric ids, the P4Info maps ids to names, and the program has names only.
+//! The P4Runtime messages have numeric ids, the P4Info maps ids to names, and the program has only
+//! names.
 
 use std::collections::BTreeMap;
 
@@ -18,10 +19,10 @@ use crate::{
     fields::{Fields, list, name, ones, text},
 };
 
-/// A call of an action: its name and its parameters.
+/// A call of an action: the name and the parameters of the action.
 pub(crate) type Call = (String, Vec<u128>);
 
-/// An entry: its match of each key field, its priority and its action.
+/// A table entry: the match of each key field, the priority and the action.
 #[derive(Clone, Debug)]
 struct Entry {
     masked: Vec<(u128, u128)>,
@@ -113,7 +114,7 @@ fn id(preamble: &Option<Preamble>) -> u32 {
     preamble.as_ref().unwrap().id
 }
 
-/// Returns the name in the program.
+/// Returns the name that an object of the P4Info has in the program.
 fn qualified(preamble: &Option<Preamble>) -> String {
     preamble.as_ref().unwrap().name.clone()
 }

@@ -1,4 +1,4 @@
-//! A NIC without representors: packets that miss go to the controller.
+//! Tests of a NIC without representors: packets that miss go to the controller.
 
 use std::time::Duration;
 
@@ -31,14 +31,15 @@ async fn a_hit_rewrites_and_forwards_and_a_partial_hit_does_not() {
     let packet = world.punted().await;
     assert_eq!((&packet.payload, packet.miss_tag, packet.last_stage), (&frame(), 5, 1));
     assert_eq!((world.traffic.partial_hits(), world.traffic.hits()), (1, 0));
-    // Stage 1 is skipped; the last stage sees the writes of the first.
+    // The packet matches no entry of stage 1. The last stage matches the values that stage 0 wrote.
     world.insert(2, to(2, rule(5, &[ttl], &[(FieldId::TcpDst, 7777)], Next::End))).await;
     world.send(0, &frame());
     let sent = world.receive(1).await;
     let mut key = FlowKey::ZERO;
     shunt_flow::extract::extract(&sent, Default::default(), &mut key);
     assert_eq!((key.field(FieldId::NwTtl), key.field(FieldId::UdpDst)), (9, 7777));
-    // No packet is sent back to its ingress port: a packet to the second port arrived on the first.
+    // No packet is sent back to its ingress port. A packet to the second port that arrived on the
+    // first is sent.
     world.send(1, &PacketBuilder::ipv4([10, 0, 0, 9], [10, 0, 0, 2]).udp(1000, 2000).build());
     world.send(0, &frame());
     assert_eq!(world.receive(1).await, sent);

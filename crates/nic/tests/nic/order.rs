@@ -1,4 +1,4 @@
-//! Flows keep their order while some of their packets are in the switch.
+//! Tests that flows keep their order while some of their packets are in the switch.
 
 use shunt_datapath::port::{Port, pair::pair};
 use shunt_flow::{FieldId, testing::PacketBuilder};
@@ -6,14 +6,14 @@ use shunt_gigaflow::ltm::Next;
 
 use crate::world::{World, rule, to};
 
-/// A NIC with ports 7 and 8 of a switch, which the test plays.
+/// A NIC with ports 7 and 8 of a switch; the test acts as the switch.
 struct Ordered {
     world: World,
-    /// The ports, open until they are dropped.
+    /// The ports, which are open until they are dropped.
     ports: Vec<Box<dyn Port>>,
-    /// The far ends of the ports.
+    /// The numbers of the far ends of the ports.
     ends: [usize; 2],
-    /// The queues of the representors, as the switch has them.
+    /// The numbers of the queues of the representors, which the switch would use.
     representors: [usize; 2],
 }
 
@@ -37,14 +37,14 @@ impl Ordered {
         }
     }
 
-    /// Receives frames of the flow that missed.
+    /// Receives frames of the flow that missed, from the representor of port 7.
     async fn missed(&mut self, numbers: impl IntoIterator<Item = u16>) {
         for number in numbers {
             assert_eq!(self.world.receive(self.representors[0]).await, numbered(number));
         }
     }
 
-    /// Receives frames of the flow that left.
+    /// Receives frames of the flow that left by port 8.
     async fn left(&mut self, numbers: impl IntoIterator<Item = u16>) {
         for number in numbers {
             assert_eq!(self.world.receive(self.ends[1]).await, numbered(number));
@@ -89,7 +89,7 @@ async fn a_hit_waits_for_earlier_packets_of_its_flow() {
     nic.insert().await;
     nic.send(3..6);
     nic.other_flow_leaves().await;
-    // The switch has finished only a part of them.
+    // The switch has finished only some of the diverted packets.
     nic.forward(0..2);
     nic.finish(2);
     nic.left(0..2).await;
@@ -122,7 +122,8 @@ async fn packets_that_cannot_be_held_follow_in_order() {
     nic.send(0..1);
     nic.missed(0..1).await;
     nic.insert().await;
-    // 256 packets are held, so with the next one all take the path through the switch.
+    // At most 256 packets are held. With the next packet, all of them take the path through the
+    // switch.
     nic.send(1..258);
     nic.missed(1..258).await;
     nic.send(258..260);
@@ -140,7 +141,7 @@ async fn held_packets_end_with_their_port() {
     nic.insert().await;
     nic.send(1..5);
     nic.other_flow_leaves().await;
-    // The switch does not finish the first packet, so only the end of the port frees the others.
+    // The switch never finishes the first packet. Only the end of the port frees the held packets.
     nic.ports.clear();
     let traffic = &nic.world.traffic;
     let ended: u64 =

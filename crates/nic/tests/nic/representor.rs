@@ -1,4 +1,4 @@
-//! A NIC with representors: packets that miss go to the switch.
+//! Tests of a NIC with representors: packets that miss go to the switch.
 
 use std::collections::BTreeSet;
 
@@ -64,7 +64,7 @@ fn flow(number: u8) -> Vec<u8> {
 
 /// Adds a port to the NIC.
 ///
-/// Returns its representor with queues, and the far end of the port.
+/// Returns the representor of the port with its queues, and the far end of the port.
 fn added(world: &World, number: u16, threads: u16) -> (Box<dyn Port>, Vec<Queues>, Pair) {
     let (near, far) = pair(1, 50);
     let mut port = world.ports.represent(number, Box::new(near), 60);
@@ -89,7 +89,7 @@ async fn a_port_is_added_and_removed_while_the_nic_runs() {
         }
         world.send(0, &frame());
         assert_eq!(world.receive(end).await, frame(), "others reach it");
-        // The number is taken while the port exists.
+        // The number 7 is taken while its port exists.
         let mut other = world.ports.represent(7, Box::new(pair(1, 80).0), 80);
         assert!(other.split(1).is_err());
         drop(port);
@@ -126,7 +126,7 @@ async fn each_flow_stays_on_one_queue_and_flows_are_spread() {
     assert_eq!(used.len(), 4, "of 32 flows none is on a queue: {used:?}");
 }
 
-/// A port that fails at the first receive.
+/// A port that fails when a packet is received for the first time.
 struct FailingPort;
 
 impl Port for FailingPort {
@@ -204,7 +204,7 @@ async fn without_a_server_the_nic_runs_without_rules() {
     assert_eq!(world.receive(REPRESENTORS[0]).await, frame());
 }
 
-/// The threads of the NIC and of the switch wait for notifications; neither polls.
+/// Tests that the threads of the NIC and of the switch wait for notifications.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_packet_wakes_the_waiting_thread() {
     let world = World::new().await;

@@ -1,5 +1,7 @@
-//! Other clients on the socket of a NIC: each gets a reply or loses its connection, and the entries and
-//! the forwarding of the NIC do not change.
+//! Tests other clients on the socket of a NIC.
+//!
+//! Each client gets a reply or loses its connection. The entries and the forwarding of the NIC do
+//! not change.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -34,14 +36,14 @@ use tonic::{Code, Status, Streaming, transport::Channel};
 
 use crate::world::{World, frame, program, rule, to};
 
-/// Greatest time until a reply.
+/// Greatest time until a reply of the NIC.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// The preface of an HTTP/2 connection.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// An empty HTTP/2 SETTINGS frame.
 const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 
-/// A NIC that forwards the packets of its first port.
+/// Creates a NIC that forwards the packets of its first port.
 async fn forwarding() -> World {
     let mut world = World::new().await;
     world.insert(0, to(2, rule(0, &[(FieldId::EthType, 0x0800)], &[], Next::End))).await;
@@ -54,7 +56,7 @@ async fn forwards(world: &mut World) {
     assert_eq!(world.receive(1).await, frame());
 }
 
-/// A second controller.
+/// A second controller of the NIC.
 struct SecondController {
     client: P4RuntimeClient<Channel>,
 }
@@ -67,9 +69,9 @@ impl SecondController {
         Self { client: client.max_decoding_message_size(64 << 20) }
     }
 
-    /// Becomes the primary controller.
+    /// Makes this client the primary controller.
     ///
-    /// The first one is primary again when the stream is dropped.
+    /// The first controller is primary again when the stream is dropped.
     async fn take_over(
         &mut self,
     ) -> (mpsc::Sender<StreamMessageRequest>, Streaming<StreamMessageResponse>) {
@@ -144,7 +146,7 @@ async fn garbage_ends_only_its_own_connection() {
         // The connection may be closed before all bytes are written.
         let _ = socket.write_all(&bytes).await;
         let mut answer = Vec::new();
-        // The read ends with end of file or with a reset.
+        // The read ends with the end of the stream or with a reset.
         let end = timeout(ANSWER_TIMEOUT, socket.read_to_end(&mut answer)).await;
         assert!(end.is_ok(), "{name}: the connection stays");
         forwards(&mut world).await;
@@ -153,7 +155,7 @@ async fn garbage_ends_only_its_own_connection() {
     world.insert(2, to(1, rule(0, &[(FieldId::InPort, 2)], &[], Next::End))).await;
 }
 
-/// Returns the events of the first controller.
+/// Returns the events of the device of the first controller.
 fn events(world: &mut World) -> Vec<OffloadEvent> {
     let mut events = Vec::new();
     world.target.poll(&mut events);
@@ -164,7 +166,8 @@ fn events(world: &mut World) -> Vec<OffloadEvent> {
 async fn a_message_beyond_eight_mebibytes_is_refused() {
     let mut world = forwarding().await;
     let mut stranger = SecondController::new(world.address).await;
-    // The message is read, and refused because its sender is not the primary.
+    // The server reads the message, and refuses it because the sender is not the primary
+    // controller.
     assert_eq!(stranger.write(4 << 20).await, Code::PermissionDenied);
     assert_eq!(stranger.write(7 << 20).await, Code::PermissionDenied);
     assert_eq!(stranger.write(8 << 20).await, Code::OutOfRange);

@@ -25,16 +25,16 @@ use shunt_p4runtime::{
 use shunt_pipeline::{DatapathAction, DatapathPort, QueueId};
 use tokio::{runtime::Handle, sync::Notify, task::JoinHandle};
 
-/// A NIC with two ports, 1 and 2, the far ends of these, and its controller.
+/// A NIC with the ports 1 and 2, the far ends of these ports, and its controller.
 pub(crate) struct World {
     /// The address that the NIC listens on.
     pub(crate) address: SocketAddr,
     pub(crate) target: P4RuntimeDevice,
-    /// Notified when the device has events.
+    /// Notified when the offload device of the controller has events.
     news: Arc<Notify>,
-    /// The far ends of ports, 0 and 1, and of their representors.
+    /// The far ends of the ports, at indexes 0 and 1, and of their representors.
     pub(crate) ends: Vec<Queues>,
-    /// Frames that arrived in one burst with the frame that was received.
+    /// Frames that arrived in one burst with a frame that was returned already.
     came: Vec<VecDeque<Vec<u8>>>,
     pub(crate) traffic: Arc<NicCounters>,
     pub(crate) ports: NicPorts,
@@ -43,7 +43,7 @@ pub(crate) struct World {
     next: u64,
 }
 
-/// The far ends of the representors, if there are any.
+/// The indexes of the far ends of the representors, if the NIC has representors.
 pub(crate) const REPRESENTORS: [usize; 2] = [2, 3];
 
 impl World {
@@ -188,9 +188,9 @@ impl World {
         panic!("no frame arrived");
     }
 
-    /// Fails with the next frame if one arrives at an end.
+    /// Checks that no frame arrives at a far end; returns such a frame as the error.
     pub(crate) async fn nothing(&mut self, end: usize) -> Result<(), Vec<u8>> {
-        // A packet-out that the controller sends now leaves after all earlier frames.
+        // A packet-out that the controller sends now arrives after all earlier frames.
         let payload = PacketBuilder::ipv4([1, 1, 1, 1], [2, 2, 2, 2]).udp(1, 2).build();
         let port = if end == 0 { 1 } else { 2 };
         let direct = PacketToSend::Direct { port, payload: payload.clone() };
@@ -209,7 +209,7 @@ impl World {
     }
 }
 
-/// The program of the NIC.
+/// Returns the P4 program of the NIC.
 pub(crate) fn program() -> Program {
     Program::new(3, 64).unwrap()
 }
