@@ -83,7 +83,7 @@ pub trait Classifier<R> {
     /// Returns the rule with exactly this match and priority (OpenFlow's strict match).
     ///
     /// Flow-mods replace a rule with the same match and priority, so at most one such rule is
-    /// visible. If there are several, the newest one is returned.
+    /// visible. If several such rules are visible, the newest one is returned.
     fn find_exact(&self, matching: &Match, priority: Priority, version: Version) -> Option<&R>;
 
     /// Returns the rule of the highest rank that `version` sees and that matches `key`.
@@ -100,13 +100,13 @@ pub trait Classifier<R> {
         R: 'a;
 
     /// Returns whether a rule of this priority overlaps `matching`.
-    /// This is OpenFlow's `CHECK_OVERLAP`.
+    /// The check is that of OpenFlow's `CHECK_OVERLAP`.
     ///
     /// Two matches overlap if some key matches both of them.
     fn overlaps(&self, matching: &Match, priority: Priority, version: Version) -> bool;
 
     /// Returns the rules that match only keys that `matching` matches too.
-    /// This is OpenFlow's non-strict match.
+    /// The search is that of OpenFlow's non-strict match.
     ///
     /// The rules are returned in arbitrary order.
     fn rules_within<'a>(

@@ -2,7 +2,8 @@
 //!
 //! For example, the address of a packet is 10.1.2.3. Can a rule with a `/16` match it? One walk
 //! through the trie answers this for all prefix lengths. The walk also gives the number of leading
-//! bits of the address that prove the answer. A cache entry needs only those bits.
+//! bits of the address that prove the answer. A cache entry of the result needs only these bits of
+//! the address.
 //!
 //! # Shape
 //!
@@ -25,8 +26,8 @@
 //!    └────1──► 192.168.0.0/16                       10.2. = 00001010 00000010
 //! ```
 //!
-//! The walk passes `10.0.0.0/8`, which is in the set: length 8 matches. It leaves the tree in
-//! `10.1.0.0/16`, because that prefix differs from the value at the 15th bit. All values with these
+//! The walk passes `10.0.0.0/8`, which is in the set: length 8 matches. The walk ends in
+//! `10.1.0.0/16`, because this prefix differs from the value at the 15th bit. All values with these
 //! 15 leading bits have the same prefixes in the set, so 15 bits prove that no `/16` matches. No
 //! prefix of length 12 is on the path, so 12 bits prove that no `/12` matches.
 
@@ -170,8 +171,8 @@ impl<P: PrefixBits> Trie<P> {
 
     /// Returns a node on the path to `child` from which `prefix` can continue.
     ///
-    /// The result is `child` if the prefix of `child` is a prefix of `prefix`. Otherwise it is a
-    /// new node at the bit where both prefixes differ.
+    /// The result is `child` if the prefix of `child` is a prefix of `prefix`. Otherwise the result
+    /// is a new node at the bit where both prefixes differ.
     fn fork(&mut self, child: u32, prefix: u128, length: u8) -> u32 {
         let below = self.node(child);
         let common = common_bits(prefix, below.prefix.value()).min(below.length).min(length);

@@ -81,7 +81,7 @@ impl Foresight {
     }
 
     /// Adds at most `budget` forecasts of the predictors to `forecasts`.
-    /// In each call another predictor is the first one.
+    /// In each call, another predictor is the first to make forecasts.
     pub fn forecast(&mut self, now: Duration, budget: usize, forecasts: &mut Vec<Forecast>) {
         let (count, mut left) = (self.predictors.len(), budget);
         for step in 0..count {

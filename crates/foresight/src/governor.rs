@@ -8,7 +8,7 @@
 //! sixteenth of a token.
 //!
 //! A predictor starts in a trial with few tokens. Its state becomes on when it has earned more
-//! tokens than it spent. It is paused when its tokens have run out and none of its pending
+//! tokens than it spent. A predictor is paused when its tokens have run out and none of its pending
 //! forecasts can earn more. After the pause a new trial starts. Each pause after a failed trial is
 //! twice as long as the one before.
 //!
@@ -145,7 +145,7 @@ impl Governor {
         self.parts = self.parts.saturating_sub(forecasts * PARTS);
     }
 
-    /// Subtracts the part of a token for a new flow that the predictor observed.
+    /// Counts a new flow that the predictor observed.
     pub const fn see_flow(&mut self) {
         match self.state {
             GovernorState::On => self.parts = self.parts.saturating_sub(1),

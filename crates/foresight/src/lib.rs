@@ -1,16 +1,17 @@
 //! Forecasts of flows that are about to arrive, for a switch that caches translations.
 //!
 //! The first packet of a flow misses in every cache and waits for a translation. If a switch knows
-//! the flow beforehand, it can translate it before the packet arrives. A [`Forecast`] describes
-//! such a flow.
+//! the flow beforehand, it can translate it before the packet arrives. A [`Forecast`] describes a
+//! flow that is about to arrive.
 //!
 //! [`Predictor`]s make forecasts from the flows that a switch sees. [`Foresight`] runs several of
 //! them, and gives each a budget. A [`Governor`] compares the translations that a predictor costs
-//! with the translations that it saves. It pauses a predictor that costs more than it saves, and
-//! tries the predictor again later.
+//! with the translations that it saves. The governor pauses a predictor that costs more than it
+//! saves, and tries the predictor again later.
 //!
 //! The crate has no threads, clocks or sockets. The caller passes the current time as a duration
-//! since a start of its choice. It also reports the outcomes of forecasts as [`OutcomeCounts`].
+//! since a start of its choice. The caller also reports the outcomes of forecasts as
+//! [`OutcomeCounts`].
 //!
 //! Ståhl, Chiesa, Ferlin and Chaudron, *On the Benefits of Predictable Traffic in Virtual Switches*
 //! (ANRW 2025), measure the benefit of perfect forecasts. The paper leaves predictors as future

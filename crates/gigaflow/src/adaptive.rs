@@ -1,12 +1,12 @@
 //! The fallback to megaflows: set duelling between sub-traversals and megaflows.
 //!
 //! If flows share few sub-traversals, caching sub-traversals takes more entries than caching
-//! megaflows. The number of new sub-traversals does not show this, because an empty cache has many
-//! of them too. So two directories of hashes simulate both granularities on the same traffic. One
-//! directory is filled with sub-traversals and one with megaflows, and each is as large as the
-//! cache. The traversal of every missed packet, also of a partial hit, is added to both
-//! directories. The traversal of a sampled packet is first looked up in both directories, and each
-//! counts its hits.
+//! megaflows. The number of new sub-traversals does not show whether flows share, because it is
+//! also high in an empty cache. So two directories of hashes simulate both granularities on the
+//! same traffic. One directory is filled with sub-traversals and one with megaflows, and each is as
+//! large as the cache. The traversal of every missed packet, also of a partial hit, is added to
+//! both directories. The traversal of a sampled packet is first looked up in both directories, and
+//! each counts its hits.
 //!
 //! # The decision
 //!
@@ -40,11 +40,11 @@
 //!
 //! # Periods
 //!
-//! A directory never evicts single entries. It sees only sampled hits, so it does not know which
-//! entries the cache would evict. Instead both directories are cleared every
+//! A directory never evicts single entries. A directory sees only sampled hits, so it does not know
+//! which entries the cache would evict. Instead both directories are cleared every
 //! [`CLEARED_AFTER_ROUNDS`] rounds. Granularities, leads and unfinished rounds are kept: with many
 //! starts, no start finishes a round in one period. The hits of a period count only if one of the
-//! directories became full in it.
+//! directories became full in this period.
 
 use hashbrown::HashTable;
 
@@ -160,7 +160,7 @@ impl<P: PartitionPolicy + Clone> Adaptive<P> {
         }
     }
 
-    /// Returns the granularity of the traversals that begin at `start`.
+    /// Returns the granularity of the traversals that begin at the state `start`.
     #[must_use]
     pub fn granularity(&self, start: StateId) -> Granularity {
         let duel = self.duels.find(hash(start), |duel| duel.start == start);
@@ -388,9 +388,9 @@ const _: () = assert!(100 * SLACK < ROUND, "one percent exceeds the slack");
 /// After each period the directories are cleared.
 pub const CLEARED_AFTER_ROUNDS: u32 = 64;
 
-/// Greatest number of starts with set duelling.
+/// Greatest number of starts (bridges) with set duelling.
 ///
-/// All other starts use sub-traversals.
+/// All other bridges use sub-traversals.
 const DUELS_MAX: usize = 1024;
 
 #[cfg(test)]

@@ -88,7 +88,7 @@ impl Default for HeaderMasks {
 }
 
 /// Returns the step of a visit.
-/// It has the consulted fields, and a hash of table, rules and masked key.
+/// A step has the consulted fields, and a hash of table, rules and masked key.
 fn step_of(visit: &Visit, key: &FlowKey, seed: u64) -> OutlineStep {
     let place = u64::from(visit.bridge.number()) << 8 | u64::from(visit.table.number());
     let found =

@@ -29,15 +29,16 @@
 //!
 //! # The invariant
 //!
-//! *The result of a policy never changes the forwarding of packets.* The sub-traversals of a partition
-//! cover the traversal without a gap and in order. They begin and end at states that have a tag, and
-//! their stages increase. So a packet that matches them takes exactly the steps of the traversal. A policy
-//! only decides how often packets hit. That is why policies may use hashes and estimates.
+//! *The result of a policy never changes the forwarding of packets.* The sub-traversals of a
+//! partition cover the traversal without a gap and in order. The sub-traversals begin and end at
+//! states that have a tag, and their stages increase. So a packet that matches them takes exactly
+//! the steps of the traversal. A policy only decides how often packets hit. That is why policies
+//! may use hashes and estimates.
 //!
 //! # Example
 //!
-//! This is figure 3.9 of the paper. The traversal passes the tables 1, 3, 2, 6, 8 and 9. The table
-//! below shows the fields that each of them matches.
+//! The example is figure 3.9 of the paper. The traversal passes the tables 1, 3, 2, 6, 8 and 9. The
+//! picture shows the fields that each of these tables matches.
 //!
 //! ```text
 //!  table    1     3       2   |   6      8   |   9

@@ -4,10 +4,10 @@
 //! device. A call of [`Ltm`](crate::ltm::Ltm) is complete when it returns, and its entries cannot
 //! be lost.
 //!
-//! One thread, the *owner*, drives a device. It submits [`Operation`]s in batches and never waits.
-//! [`OffloadDevice::poll`] reports the result of each operation by its [`Ticket`], in any order.
-//! Nothing else in the contract is asynchronous, so a device behind a network hides its async
-//! runtime.
+//! One thread, the *owner*, drives a device. The owner submits [`Operation`]s in batches and never
+//! waits. [`OffloadDevice::poll`] reports the result of each operation by its [`Ticket`], in any
+//! order. Nothing else in the contract is asynchronous, so a device behind a network hides its
+//! async runtime.
 //!
 //! # The rules for the owner
 //!
@@ -166,8 +166,8 @@ pub struct OffloadCapabilities {
     pub tag_bits: u8,
     /// Greatest number of table lookups that one rule may replace.
     ///
-    /// This is the greatest number of lookups of a translation, divided by the number of stages. So
-    /// no chain replaces more lookups than a translation may make.
+    /// The value is the greatest number of lookups of a translation, divided by the number of
+    /// stages. So no chain replaces more lookups than a translation may make.
     pub length_max: u16,
     /// The kinds of actions that the device can execute.
     pub effects: Effects,

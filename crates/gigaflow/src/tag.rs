@@ -4,10 +4,10 @@
 //!
 //! A tag represents one of two states. The first state is the start of a traversal: a packet
 //! arrives on a bridge without hidden state. The second state is a [`Continuation`], which holds by
-//! value everything that the rest of the traversal can read or do. It has the next table, registers
-//! and metadata, the action set, and the tables that resubmits return to. A tag is never just a
-//! table, and never a reference to a rule or a group. Partition points with equal states have the
-//! same tag, regardless of the earlier tables. Therefore flows can share entries.
+//! value everything that the rest of the traversal can read or do. A continuation has the next
+//! table, registers and metadata, the action set, and the tables that resubmits return to. A tag is
+//! never just a table, and never a reference to a rule or a group. Partition points with equal
+//! states have the same tag, regardless of the earlier tables. Therefore flows can share entries.
 //!
 //! A tag is never written into a header. A packet that arrives gets the tag of its bridge from
 //! [`TagSpace::start_of`], and from nowhere else. So no packet can forge a tag.
@@ -16,8 +16,8 @@
 //!
 //! - *Held*: [`TagSpace::hold`] maps a state to a tag. Each LTM rule holds its first and its next
 //!   tag once. A caller that is about to build a rule holds these tags too.
-//! - *Retired*: the last holder has released the tag. The state of the tag is dropped. If an equal
-//!   state is held again, it gets another tag.
+//! - *Retired*: the last holder has released the tag. The tag space drops the state of the tag. If
+//!   an equal state is held again, it gets another tag.
 //! - *Freed*: the number of the tag may be given to another state. With [`Reuse::AtOnce`] a retired
 //!   tag is freed immediately, since one thread both looks up packets and retires tags. With
 //!   [`Reuse::Drained`] it is freed when [`TagSpace::drained`] reports that no packet is under way
@@ -65,9 +65,9 @@ pub enum TagName {
 /// The moment from which the number of a retired tag may be reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reuse {
-    /// Immediately, because no packet is ever under way with a retired tag.
+    /// The number is reused at once, because no packet has a retired tag.
     AtOnce,
-    /// As soon as the tag is [drained](TagSpace::drained).
+    /// The number is reused after the tag is [drained](TagSpace::drained).
     Drained,
 }
 
@@ -164,7 +164,7 @@ impl TagSpace {
         }
     }
 
-    /// Returns the state of a tag, while it is held.
+    /// Returns the state of a tag, while the tag is held.
     #[must_use]
     pub fn name(&self, tag: Tag) -> Option<&TagName> {
         self.slots.get(tag.index())?.name.as_ref()
@@ -229,7 +229,7 @@ pub(crate) fn has_other_hidden_state(key: &FlowKey) -> bool {
 }
 
 impl TagName {
-    /// Returns the first state of a packet: `start`, or the start of its bridge.
+    /// Returns the first state of a packet: `start`, or the start on its bridge.
     #[must_use]
     pub fn of_start(key: &FlowKey, start: Option<&Arc<Continuation>>) -> Self {
         start.map_or_else(

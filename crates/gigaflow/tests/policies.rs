@@ -28,7 +28,7 @@ fn placements(
 }
 
 /// Checks that a partition keeps the rules of the contract.
-/// It must not be empty if a stage has room.
+/// The partition must not be empty if a stage has room.
 fn check_legal(
     all: &[Vec<Placement>],
     outline: &PlainOutline,

@@ -3,7 +3,7 @@
 //!
 //! A million entries visit one table, each with another destination. The index has as many
 //! projections as possible, and none of them fits the mask of the rule. So the search for the rule
-//! scans all visits. It evicts no entry, so the engine stays as it is.
+//! scans all visits. The rule makes no entry stale, so the engine is the same for the next rule.
 //!
 //! The most expensive rule matches bits that no visit of its table consulted, but that every entry
 //! consulted in the table before. So the engine compares the rule with every visit.
@@ -33,7 +33,7 @@ const RULES: [&str; 2] = [
     "table=1,priority=1,ip,actions=move:NXM_OF_IP_DST[]->NXM_NX_REG0[],output:2",
 ];
 
-/// Number of masks before the measured one, more than a group has projections.
+/// Number of masks before the measured mask: more than the projections of a group.
 const MASKS_BEFORE: usize = 20;
 
 /// Number of entries in a benchmark, and in a trial run.

@@ -1,6 +1,7 @@
 //! A flow cache of another program: twenty lines evict its stale entries.
 //!
-//! The cache of this example is a map. It could be a table of an eBPF program or of a NIC.
+//! The cache of this example is a map. In a real program, the cache could be a table of an eBPF
+//! program or of a NIC.
 //!
 //! `cargo run -p shunt-kairo --no-default-features --example foreign_cache`
 
@@ -36,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // of entries that the cache drops itself,
     cache.remove(&0);
     engine.removed(name(0));
-    // and of changes. It returns exactly the entries that the cache must drop.
+    // and of changes. The engine returns exactly the entries that the cache must drop.
     for text in ["ip,nw_dst=11.0.0.0/8,actions=3", "priority=40000,ip,nw_dst=10.0.2.0/24,actions=3"]
     {
         let change = pipeline.apply(BRIDGE, &[rule(text)?], Time::ZERO)?;

@@ -43,7 +43,7 @@ const RESULTS_CAPACITY: usize = 2048;
 const MAINTENANCE_BUDGET: usize = 256;
 
 /// Greatest number of visits and entries that a quick change examines.
-/// Such a change takes microseconds.
+/// A quick change takes microseconds.
 const QUICK_EXAMINED_MAX: usize = 1024;
 
 /// Greatest number of retired entries without a backlog.

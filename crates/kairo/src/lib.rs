@@ -14,11 +14,11 @@
 //! - [`Direct`] searches the [`RegionIndex`]. The switch uses it by default.
 //! - `Visits` searches the same index inside an operator of a dbsp circuit (feature `dbsp`).
 //! - `Relational` uses the join operators of dbsp (feature `dbsp`).
-//! - `PublishedKairo` is the published design, as a baseline (feature `dbsp`). It checks only the
-//!   packets that made the entries.
+//! - `PublishedKairo` is the published design, as a baseline (feature `dbsp`). The published design
+//!   checks only the packets that made the entries.
 //! - [`Definition`] checks every entry against every delta. Tests compare the engines with this
 //!   definition.
-//! - [`BruteForce`] translates all possible packets again, for tests with few of them.
+//! - [`BruteForce`] translates all possible packets again, for tests with few packets.
 //!
 //! The idea is from "Kairo", which keeps this relation for sample packets, in circuits of
 //! incremental view maintenance. A sample packet is only one packet of the region of its entry. For

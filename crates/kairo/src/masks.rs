@@ -1,6 +1,6 @@
 //! Intersections of masks, and coarser masks with prefixes of whole bytes.
 //!
-//! There are few coarser masks, so visits need few groups, and groups few projections.
+//! Few masks remain after coarsening, so visits need few groups, and groups few projections.
 
 use shunt_flow::{FlowMask, SparseMask};
 

@@ -30,9 +30,9 @@ impl MatchWord {
     ///
     /// An entry fixes two kinds of bits: bits of the arriving packet that are in the mask of the
     /// entry, and bits that actions wrote before this table. A bit that differs from the arriving
-    /// packet was written. There is one exception: a fragment is looked up with ports of zero,
-    /// although no action wrote them. If an entry fixes ports, it also fixes whether its packets
-    /// are fragments, and the ports of fragments are zero.
+    /// packet was written. The exception is a fragment: it is looked up with ports of zero,
+    /// although no action wrote the ports. If an entry fixes ports, it also fixes whether its
+    /// packets are fragments, and the ports of fragments are zero.
     pub(crate) fn overlaps(self, traversal: &Traversal, visit: &Visit) -> bool {
         let Self { word, bits, value } = self;
         let own = visit.key.word(word);

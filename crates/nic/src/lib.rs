@@ -1,9 +1,9 @@
 //! The embedded NIC: the LTM tables of Gigaflow in software, with ports and a P4Runtime server.
 //!
-//! The NIC behaves like a SmartNIC in front of a switch. It forwards packets that hit in its LTM
-//! tables, and passes all other packets to the switch. It has the limits of hardware: a bounded
-//! number of stages, entries, masks and key bits. The program `p4/gigaflow.p4` defines its tables
-//! and actions.
+//! The NIC behaves like a SmartNIC in front of a switch. The NIC forwards packets that hit in its
+//! LTM tables, and passes all other packets to the switch. The NIC has the limits of hardware: a
+//! bounded number of stages, entries, masks and key bits. The program `p4/gigaflow.p4` defines its
+//! tables and actions.
 //!
 //! A controller drives the NIC over gRPC, as it drives hardware. The controller is a switch with a
 //! [`P4RuntimeDevice`](shunt_p4runtime::client::P4RuntimeDevice), or for `shuntd nic` any P4Runtime

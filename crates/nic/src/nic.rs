@@ -66,7 +66,8 @@ impl NicPort {
     }
 }
 
-/// A running NIC. It stops when it and the last of its [`NicPorts`] are dropped.
+/// A running NIC.
+/// The NIC stops when the `Nic` and the last of its [`NicPorts`] are dropped.
 #[derive(Debug)]
 pub struct Nic {
     server: GrpcServer,

@@ -82,8 +82,8 @@ fn outer_type(frame: &[u8], is_tagged: bool) -> Option<u16> {
 
 /// Returns whether the packet has a complete transport header.
 ///
-/// If not, the key of the packet has no ports, and the bytes at their offsets are padding or
-/// missing.
+/// Without a transport header, the key of the packet has no ports, and the bytes at their offsets
+/// are padding or missing.
 fn has_transport(frame: &[u8], key: &FlowKey, layers: &Layers) -> bool {
     let bounds = layers.transport().zip(layers.end());
     let Some(header) = bounds.and_then(|(start, end)| frame.get(start..end)) else { return false };

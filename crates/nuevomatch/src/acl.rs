@@ -1,8 +1,8 @@
 //! A classifier with the contract of `rte_acl` of DPDK, for programs that use that library.
 //!
 //! A rule has a priority (the largest wins), a number for the caller (`userdata`, not 0), and a
-//! mask of categories. A lookup returns the `userdata` of the rule that wins in each category. This
-//! is the contract of `rte_acl_add_rules`, `rte_acl_build` and `rte_acl_classify`, with these
+//! mask of categories. A lookup returns the `userdata` of the rule that wins in each category. The
+//! contract is that of `rte_acl_add_rules`, `rte_acl_build` and `rte_acl_classify`, with these
 //! differences:
 //!
 //! - Fields are in the byte order of the machine, where `rte_acl` reads packets in network order.
@@ -35,7 +35,7 @@ pub struct AclRule {
     /// Priority from 1 to [`ACL_PRIORITY_MAX`]; the largest wins.
     pub priority: u32,
     /// The result of a lookup that the rule wins.
-    /// It is not 0, which means that no rule matches.
+    /// The `userdata` of a rule is not 0, because the result 0 means that no rule matches.
     pub userdata: u32,
     /// Source address and prefix length.
     pub source: (u32, u8),
@@ -50,7 +50,7 @@ pub struct AclRule {
 }
 
 impl AclRule {
-    /// Returns the rule in the form of [`NuevoMatch`].
+    /// Returns the rule as a rule of a [`NuevoMatch`].
     fn priority_rule(&self) -> Result<PriorityRule<5>, Error> {
         if !(1..=ACL_PRIORITY_MAX).contains(&self.priority) {
             return Err(Error::AclPriority { priority: self.priority, max: ACL_PRIORITY_MAX });

@@ -4,7 +4,7 @@
 //! The values of one lane of an iSet are divided into intervals, so that no rule of the iSet
 //! crosses a border of an interval. The rules of an interval form a *bucket* of at most a few dozen
 //! rules. A lookup finds the interval of the value of the key with an index over sorted numbers.
-//! Then it compares the key with the rules of the bucket, 16 at once.
+//! Then the lookup compares the key with the rules of the bucket, 16 at once.
 //!
 //! [`NuevoMatch`] is the classifier: of the rules that match a key, the rule with the smallest
 //! priority wins. Rules that no iSet holds are in the *remainder*: a list, or hash tables.

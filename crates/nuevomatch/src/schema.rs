@@ -2,8 +2,8 @@
 //!
 //! Searches and comparisons work on 32-bit integers. A field of up to 32 bits is one lane. A wider
 //! field has several lanes: its most significant 32 bits are the first lane, and the last lane has
-//! the remaining bits. Thus a prefix or an exact value of a wide field is a box of lanes. A general
-//! range of a wide field is contained in such a box.
+//! the remaining bits. With these lanes, a prefix or an exact value of a wide field is a box of
+//! lanes. A general range of a wide field is contained in a box of lanes.
 
 use crate::Error;
 

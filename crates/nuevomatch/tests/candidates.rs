@@ -169,7 +169,7 @@ proptest! {
     }
 
     /// Tests that after a break `found` is not called for the same key again.
-    /// For the other keys it is called with all values.
+    /// For the other keys `found` is called with all values.
     #[test]
     fn a_break_ends_the_search_for_one_key(
         rules in vec(rule(), 1..200),
@@ -271,7 +271,7 @@ fn the_whole_domain_and_its_last_key_match() {
     assert_eq!(index.find(&[7; 3], |_| true), Some(5));
 }
 
-/// Tests that one bucket holds 64 rules, and that no iSet holds the others.
+/// Tests that one bucket holds 64 rules, and that no iSet holds the other rules.
 #[test]
 fn overlapping_rules_fill_one_bucket() {
     let whole = |value| BoxRule { low: [0; 3], high: [u32::MAX, 4095, 7], value };

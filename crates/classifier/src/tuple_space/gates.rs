@@ -53,7 +53,7 @@ impl Gates {
     }
 
     /// Returns the gate of a new subtable, if the subtable gets one.
-    /// It gets a gate if its mask has words before the network layer and also later words.
+    /// A subtable gets a gate if its mask has words before the network layer and also later words.
     pub(super) fn acquire(&mut self, mask: &SparseMask, hashing: &Hashing) -> Option<GateId> {
         let words_count = mask.words_until(Stage::Link);
         let is_one = (1..mask.words().len()).contains(&words_count);

@@ -21,8 +21,8 @@
 //! Each proof is valid alone, so the union of all proofs proves the result. Adding whole masks for
 //! all subtables would be correct, but useless. Because of one rule for a `/32` and a port, every
 //! cache entry would cover only one address and one port. The following sections describe smaller
-//! proofs. They are the proofs of Open vSwitch (Pfaff et al., *The Design and Implementation of
-//! Open vSwitch*, 2015, section 5), with the differences that the sections name.
+//! proofs. These smaller proofs are those of Open vSwitch (Pfaff et al., *The Design and
+//! Implementation of Open vSwitch*, 2015, section 5), with the differences that the sections name.
 //!
 //! # Stages
 //!
@@ -40,11 +40,11 @@
 //!
 //! In the network stage, a proof by whole words would have whole addresses. A trie over the
 //! addresses of all rules of the table finds the prefix lengths at which some rule has the prefix
-//! of the packet. It also finds the number of leading bits that prove that the other prefix lengths
-//! are absent. These bits of the address, and the Ethernet type, exclude the subtables with an
+//! of the packet. The trie also finds the number of leading bits that prove that the other prefix
+//! lengths are absent. These leading bits and the Ethernet type exclude the subtables with an
 //! absent prefix length.
 //!
-//! There are three differences from Open vSwitch. A mask with holes is in the tries with its
+//! The tries have three differences from Open vSwitch. A mask with holes is in the tries with its
 //! leading ones. ARP addresses use the tries of IPv4. A proof is never longer than the prefix of
 //! the subtable.
 //!
@@ -53,27 +53,27 @@
 //! A table may have hundreds of masks. A lookup is too slow if it visits every subtable and a trie
 //! excludes most of them. So the search order is kept in blocks of 64 slots, with a set of slots
 //! for each prefix length and each gate (`blocks.rs`, `gates.rs`). A gate has the first words that
-//! many masks share. It excludes its subtables if none of their rules has the value of the packet
-//! in these words. Tries and gates exclude 64 slots at once, and the lookup searches only the
-//! remaining *open* slots.
+//! many masks share. A gate excludes its subtables if none of their rules has the value of the
+//! packet in these words. Tries and gates exclude 64 slots at once, and the lookup searches only
+//! the remaining *open* slots.
 //!
 //! # Choice of proofs
 //!
-//! The proof of an open subtable is added when the subtable is searched. These proofs and the mask
-//! of the result have most of the bits. The proofs of the other subtables are added last
-//! (`proof.rs`). If leading bits that are in the mask already exclude such a subtable, no bits are
-//! added. Otherwise a stage before the addresses is preferred, as in Open vSwitch: it has few
-//! values, and other subtables need the same bits. Otherwise the proof uses the address that adds
-//! fewer bits.
+//! The proof of an open subtable is added when the subtable is searched. The proofs of open
+//! subtables and the mask of the resulting rule have most of the bits. The proofs of the other
+//! subtables are added last (`proof.rs`). If leading bits that are in the mask already exclude the
+//! subtable, no bits are added. If they do not, a stage before the addresses is preferred, as in
+//! Open vSwitch: it has few values, and other subtables need the same bits. If no such stage
+//! excludes the subtable, the proof uses the address that adds fewer bits.
 //!
 //! Two variants were tried on ClassBench sets and rejected. With the number of leading bits rounded
-//! up to a multiple of 4 or 8, a cache has fewer masks, but up to twice as many entries. It makes
-//! no difference to always choose the destination address, the source address, or both.
+//! up to a multiple of 4 or 8, a cache has fewer masks, but up to twice as many entries. Always
+//! choosing the destination address, the source address, or both makes no difference.
 //!
 //! The regions of cache entries may overlap: another key of a region may have a smaller proof for a
-//! subtable, and so another mask. Both entries are valid for the keys that they share. To avoid
-//! overlaps, the choice of a proof could depend only on bits in the mask. Then the bits of every
-//! unavailable proof would have to be added too.
+//! subtable, and so another mask. Overlapping entries are both valid for the keys that they share.
+//! To avoid overlaps, the choice of a proof could depend only on bits in the mask. With this
+//! choice, the bits of every unavailable proof would have to be added too.
 //!
 //! # Port tries
 //!

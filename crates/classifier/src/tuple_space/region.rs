@@ -2,8 +2,8 @@
 //!
 //! A rule overlaps a match if both agree in the bits that are in both masks. If the match has all
 //! bits of the mask of the subtable, only one value can overlap, and this value is looked up. If
-//! the match has all bits of a stage, the stage may exclude all rules. Otherwise the match is
-//! compared with every value of the subtable.
+//! the match has all bits of a stage, the stage may exclude all rules. If no stage excludes the
+//! rules, the match is compared with every value of the subtable.
 
 use shunt_flow::{FlowKey, FlowMask, Match};
 

@@ -3,7 +3,7 @@
 //! If no rule has the value of the packet in a set of words, these words prove that no rule
 //! matches. A proof by fewer words is better. Two kinds of sets are kept. The first kind has all
 //! words up to the end of a layer, so that later layers are not added to the mask. The second kind
-//! has a single address. It is kept for each address if rules match both addresses.
+//! has a single address. The second kind is kept for each address if rules match both addresses.
 
 use shunt_flow::{FieldId, FlowKey, FlowMask, SparseMask, layout::Stage};
 
@@ -69,7 +69,7 @@ impl SubtableStages {
         self.stages.iter()
     }
 
-    /// Returns the first stage before the addresses without the value of the key.
+    /// Returns the first stage that lacks the value of a key, before the addresses.
     pub(super) fn lacking_before_addresses(
         &self,
         key: &FlowKey,
@@ -104,7 +104,7 @@ impl SubtableStages {
 
     /// Adds a proof by one address for a key that no stage excludes.
     ///
-    /// Returns whether an address is a proof. If not, only the whole mask is a proof.
+    /// Returns whether an address is a proof. If no address is a proof, only the whole mask is one.
     pub(super) fn prove_behind(
         &self,
         key: &FlowKey,

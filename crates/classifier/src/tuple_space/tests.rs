@@ -99,7 +99,7 @@ impl TableWithOracle {
     }
 
     /// Returns the union of the masks of all rules with at least `rank`.
-    /// The Ethernet type is added.
+    /// The returned mask also has the Ethernet type.
     fn mask_widest(&self, rank: Option<Rank>) -> FlowMask {
         let mut mask = FlowMask::EMPTY;
         mask.add_field(FieldId::EthType);

@@ -5,7 +5,8 @@ use hashbrown::{HashTable, hash_table::Entry};
 /// A set of hashes of values with counts, which stores half of each hash.
 ///
 /// The set counts hashes, and does not store values. If two values have one hash, a lookup may
-/// continue although it could have stopped. This costs time, but the result is correct.
+/// continue although it could have stopped. The additional search costs time, but the result is
+/// correct.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ValueSet(HashTable<CountedHash>);
 

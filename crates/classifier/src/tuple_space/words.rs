@@ -97,8 +97,8 @@ mod tests {
             let of_bit =
                 values.iter().map(|value| (hash(*value) ^ hash(value ^ 1 << bit)).count_ones());
             let of_bit: u32 = of_bit.sum();
-            // Every single bit must change the hash. Otherwise keys that differ only in that bit
-            // would collide.
+            // Every single bit must change the hash. If a bit does not change the hash, keys that
+            // differ only in this bit collide.
             assert!(of_bit > 10 * 200, "bit {bit} changes {of_bit} bits of 200 hashes");
             changed += of_bit;
         }

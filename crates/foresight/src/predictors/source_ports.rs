@@ -148,7 +148,8 @@ impl PortSequence {
                     self.step = step;
                 }
             }
-            // The packet of an older flow came late. It gives no information about the next port.
+            // The packet of an older flow came late. This packet gives no information about the
+            // next port.
             None if port <= self.last && self.last - port <= STEP_MAX => return,
             None => (self.step, self.is_certain) = (0, false),
         }

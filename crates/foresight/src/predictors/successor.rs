@@ -1,10 +1,10 @@
 //! The predictor `SuccessorTable`: learns which flows follow other flows.
 //!
 //! A branch predictor learns which instruction follows which, without knowledge of the program. In
-//! the same way, this predictor learns which flow follows a *base flow* to a service. It remembers
-//! the relation between the two flows, and not the flows themselves. An example of a relation is
-//! "the server of the base flow opens a flow from any port to port 5432 of 10.0.0.9". It applies to
-//! the base flows of all clients of that server.
+//! the same way, this predictor learns which flow follows a *base flow* to a service. The predictor
+//! remembers the relation between the two flows, and not the flows themselves. An example of a
+//! relation is "the server of the base flow opens a flow from any port to port 5432 of 10.0.0.9".
+//! This relation applies to the base flows of all clients of that server.
 //!
 //! Each client chooses its own source ports, and some clients increase them by a constant for each
 //! flow to a server (RFC 6056, section 3.3.4). [`SourcePortTable`] finds the next source port of
@@ -175,8 +175,8 @@ impl SuccessorTable {
 
     /// Returns whether a flow is the reply to a recent flow.
     ///
-    /// The predictor [`Reply`](super::reply::Reply) forecasts replies. In this table they would be
-    /// half of all flows, and displace the others.
+    /// The predictor [`Reply`](super::reply::Reply) forecasts replies. In this table replies would
+    /// be half of all flows, and displace the other flows.
     fn is_reply(&self, flow: &FlowEnds) -> bool {
         self.recent.iter().any(|recent| recent.reply == *flow)
     }

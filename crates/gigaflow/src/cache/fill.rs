@@ -8,7 +8,7 @@
 //! A reused entry does what the pipeline does, like any entry that a packet matches. So the next
 //! sub-traversal begins with the headers and the tag after the reused entry.
 //!
-//! The entries of all other sub-traversals are built. Such an entry is composed from the visits of
+//! The entries of all other sub-traversals are built. A new entry is composed from the visits of
 //! the whole traversal, or translated once more between its partition points, without table
 //! lookups. If the plan is a single sub-traversal, the translation of the whole traversal becomes
 //! its entry.
@@ -59,7 +59,8 @@ enum FillError {
     TagsFull,
     /// A sub-traversal spends more than its share of a translation bound.
     NearBounds,
-    /// The store does not admit one of the entries, and the others need that entry.
+    /// The store does not admit one of the entries.
+    /// Without this entry, the other entries of the plan are useless.
     Refused,
 }
 

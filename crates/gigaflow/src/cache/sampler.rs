@@ -5,8 +5,9 @@
 //! gap. So a packet that is not sampled costs one subtraction.
 //!
 //! A sampled packet that hits costs an additional translation. So the mean gap doubles while there
-//! are fewer than [`MISSES_PER_SAMPLE`] misses per sample. Misses are translated anyway. If nearly
-//! all packets hit, set duelling costs nearly nothing.
+//! are fewer than [`MISSES_PER_SAMPLE`] misses per sample. A sampled packet that misses costs
+//! nothing extra, since every miss is translated. If nearly all packets hit, set duelling costs
+//! nearly nothing.
 
 use shunt_flow::hash::split_mix;
 

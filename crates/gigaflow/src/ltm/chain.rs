@@ -1,9 +1,9 @@
 //! The chain of stages in software, with the tags that packets have between the stages.
 //!
-//! A [`Walk`] looks up a packet in the stages one by one, and changes nothing. It collects the
-//! entries that the packet matches, and applies their rewrites to a copy of the headers. The caller
-//! executes the actions only if the packet hits. After a partial hit no action is executed yet: the
-//! packet starts over, or it resumes in the pipeline at the tag where it missed.
+//! A [`Walk`] looks up a packet in the stages one by one, and changes nothing. The walk collects
+//! the entries that the packet matches, and applies their rewrites to a copy of the headers. The
+//! caller executes the actions only if the packet hits. After a partial hit no action is executed
+//! yet: the packet starts over, or it resumes in the pipeline at the tag where it missed.
 //!
 //! # Room
 //!

@@ -16,8 +16,8 @@
 //!
 //! Two details differ from the published program. The program counts a partition with entries in
 //! only one stage as one; this module counts its entries. The program reports at least the number
-//! of upcalls, which does not depend on entries. This module has no such lower bound; all published
-//! results are above it.
+//! of upcalls, which does not depend on entries. The estimate of this module has no lower bound;
+//! all published results are above the number of upcalls.
 
 use hashbrown::HashMap;
 

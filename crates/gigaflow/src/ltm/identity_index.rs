@@ -1,10 +1,10 @@
 //! An index of the entries of all stages by the identities of their sub-traversals.
 //!
-//! For every candidate sub-traversal of a traversal, a policy asks which stages hold it. These are
-//! hundreds of queries, and most find no stage. So a query first reads a filter of one bit per
-//! cell, which is set while an indexed identity belongs to the cell. The filter has a few
-//! kilobytes, and answers most queries with one load. A separate array counts the identities of
-//! each cell. Identities are hashes already, so their bits select the cell.
+//! For every candidate sub-traversal of a traversal, a policy asks which stages hold it. A
+//! traversal causes hundreds of queries, and most queries find no stage. So a query first reads a
+//! filter of one bit per cell, which is set while an indexed identity belongs to the cell. The
+//! filter has a few kilobytes, and answers most queries with one load. A separate array counts the
+//! identities of each cell. Identities are hashes already, so their bits select the cell.
 //!
 //! Entries begin at few of the states of a traversal. So a policy first asks whether any entry
 //! begins at a state.
@@ -70,7 +70,7 @@ impl IdentityIndex {
     }
 
     /// Returns the slots of the entries of a stage with this identity.
-    /// It is one slot, unless hashes collide.
+    /// The result is one slot, unless hashes collide.
     pub(super) fn slots(&self, identity: u64, stage: StageId) -> impl Iterator<Item = u32> {
         self.of(identity).filter(move |entry| entry.stage == stage).map(|entry| entry.slot)
     }

@@ -6,17 +6,17 @@
 //! sub-traversal. The packet gets `actions`, `rewrite` changes its headers, and it continues with
 //! the next tag or its traversal ends.*
 //!
-//! This holds for every packet with the tag, whichever rule of an earlier stage set the tag.
-//! Therefore any chain of matching entries is correct. The source is "GIGAFLOW: Rethinking the Fast
-//! Path", chapter 3, and `docs/gigaflow.md` has the proof.
+//! This meaning holds for every packet with the tag, whichever rule of an earlier stage set the
+//! tag. Therefore any chain of matching entries is correct. The source is "GIGAFLOW: Rethinking the
+//! Fast Path", chapter 3, and `docs/gigaflow.md` has the proof.
 //!
 //! # Actions and rewrite
 //!
 //! `actions` are the effects on the frame in order, including outputs before the end. `rewrite` has
-//! the header bits that were written, with their values, for the match in the next stage. It also
-//! has written bits that did not change the headers of the first packet. The software cache uses
-//! both: it looks up all stages before it executes actions. A device that rewrites headers stage by
-//! stage uses [`LtmRule::plain`].
+//! the header bits that were written, with their values, for the match in the next stage. `rewrite`
+//! also has written bits that did not change the headers of the first packet. The software cache
+//! uses both: it looks up all stages before it executes actions. A device that rewrites headers
+//! stage by stage uses [`LtmRule::plain`].
 
 use std::sync::Arc;
 

@@ -13,8 +13,8 @@ use crate::outline::{StateId, SubTraversalOutline, TraversalOutline};
 /// - The stages of successive sub-traversals increase. Each stage holds its sub-traversal already
 ///   or has room for it.
 /// - The result is empty only if no stage has room for the whole traversal as one entry.
-/// - A policy that has seen such traversals allocates nothing. It owns the result, which is valid
-///   until the next call.
+/// - A policy that has seen such traversals allocates nothing. The policy owns the returned
+///   partition, which is valid until the next call.
 pub trait PartitionPolicy {
     /// Partitions a traversal; returns nothing if the stages have no room.
     fn partition(&mut self, outline: &TraversalOutline, stages: &impl StageView) -> &[Placement];

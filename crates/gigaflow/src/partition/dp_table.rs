@@ -15,8 +15,8 @@
 //! `gain(i, j)` is the gain of the sub-traversal of the segments `i..j`. `cost(i, j, g)` is the
 //! cost of its entry, which is 0 if stage `g` holds the entry already. A partition may skip stages,
 //! since a packet that misses in one stage goes on to the next stage. So the program finds the
-//! partition and the stages together, in `O(n² K)` operations. It asks the stages once for each of
-//! the `n (n + 1) / 2` candidate sub-traversals.
+//! partition and the stages together, in `O(n² K)` operations. The program asks the stages once for
+//! each of the `n (n + 1) / 2` candidate sub-traversals.
 //!
 //! With [`SkippedStages::Front`] a partition skips no stage after its first sub-traversal. So the
 //! last sub-traversal goes to the last stage and the sub-traversal before it to the stage before,

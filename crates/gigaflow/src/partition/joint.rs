@@ -2,9 +2,9 @@
 //!
 //! A chain requires only that the stages of the sub-traversals increase. So a sub-traversal may go
 //! to any later stage that holds it or has room for it. One dynamic program searches all complete
-//! partitions with all increasing stages. It finds the one with the highest sum of [`Score`]s, then
-//! the fewest new entries, then the fewest sub-traversals. A full stage still shares its entries,
-//! and a new entry that has no room in one stage goes to another stage.
+//! partitions with all increasing stages. The program finds the partition with the highest sum of
+//! [`Score`]s, then the fewest new entries, then the fewest sub-traversals. A full stage still
+//! shares its entries, and a new entry that has no room in one stage goes to another stage.
 
 use super::{
     contract::{PartitionPolicy, Placement, StageSet, StageView},

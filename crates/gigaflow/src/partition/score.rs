@@ -19,8 +19,8 @@
 //!
 //! With [`Score::Length`] all partitions that cross no boundary have the same sum, so then the
 //! number of sub-traversals decides. With [`Score::Joins`] a coupled sub-traversal scores its
-//! number of steps minus one. This score includes the number of sub-traversals. However, a
-//! sub-traversal across a boundary scores 0, as single steps do.
+//! number of steps minus one. So the sum of the scores is higher for partitions with fewer coupled
+//! sub-traversals. However, a sub-traversal across a boundary scores 0, as single steps do.
 
 use crate::outline::SubTraversalOutline;
 

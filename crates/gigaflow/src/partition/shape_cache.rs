@@ -48,7 +48,7 @@ pub(super) struct Gains {
 pub(super) type Conditions = [StageSet; 3];
 
 /// A candidate that stages hold already.
-/// It is number `at` of the candidates that begin with segment `first`.
+/// The candidate is number `at` of those that begin with segment `first`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Holding {
     pub(super) first: u8,
@@ -127,7 +127,7 @@ impl ShapeEntry {
         &self.gains
     }
 
-    /// Returns the cached partition for these inputs, if there is one.
+    /// Returns the cached partition for these inputs, if the cache has one.
     pub(super) fn find(&self, conditions: &Conditions, held: &[Holding]) -> Option<&[Placement]> {
         let hash = hash_of(conditions, held);
         let mut hits = self.hashes.iter().zip(&self.cached).filter(|(own, _)| **own == hash);

@@ -153,7 +153,8 @@ fn an_entry_matches_headers_before_its_rewrite() {
 
 #[test]
 fn an_output_compares_with_the_written_in_port() {
-    // An output skips the port in `in_port`: the ingress port, or a value that a rule wrote there.
+    // An output skips the port in `in_port`: the ingress port, or a value that a rule wrote to the
+    // field.
     let rules = [
         "table=0,dl_src=00:00:00:00:00:0a,actions=load:3->NXM_OF_IN_PORT[],goto_table:1",
         "table=0,dl_src=00:00:00:00:00:0b,actions=goto_table:1",

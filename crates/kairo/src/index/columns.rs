@@ -44,7 +44,7 @@ pub(super) struct ColumnTests {
     all: [ColumnTest; COLUMNS_MAX],
     count: usize,
     /// True if the conditions compare all bits of the rule.
-    /// Then every visit that passes the conditions overlaps the rule.
+    /// If so, every visit that passes the conditions overlaps the rule.
     pub(super) is_exact: bool,
 }
 
@@ -287,8 +287,8 @@ mod tests {
 
     #[test]
     fn the_most_selective_test_is_first() {
-        // All rows have the same sixteen bits in one column. In the other column, few rows have the
-        // same eight bits.
+        // All rows have the same sixteen bits in one column. In the second column, few rows have
+        // the same eight bits.
         let group = mask(&[0xffff, 0xff, 0, 0, 0, 0]);
         let mut columns = Columns::new(&group);
         for position in 0..4 * SAMPLES * BLOCK {

@@ -288,7 +288,7 @@ impl VisitGroup {
     /// Returns whether it is cheaper to examine all visits of a rank below `rank`.
     ///
     /// The alternative is to scan the rows that the plan does not cover. A rule that was removed
-    /// and added again is the youngest of its priority. It outranks few visits: the visits that
+    /// and added again is the youngest of its priority. Such a rule outranks only the visits that
     /// were made between its removal and its addition.
     pub(super) fn is_rank_scan_cheaper(&self, plan: SearchPlan, rank: Rank) -> bool {
         let scan_threshold = self.scan_threshold + self.rows_scanned(plan) / ROWS_SCANNED_PER_VISIT;

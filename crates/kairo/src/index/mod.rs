@@ -4,8 +4,8 @@
 //! lookup consulted, and the rule that matched. Two kinds of changes of a rule affect a visit:
 //!
 //! - The removal of a rule makes the visits stale that the rule decided.
-//! - An added rule makes a visit stale if it outranks the visit and overlaps its region. Then some
-//!   packet of the region now matches the new rule.
+//! - An added rule makes a visit stale if it outranks the visit and overlaps its region. In this
+//!   case a packet of the region now matches the added rule.
 //!
 //! The *region* of a visit is given by the bits that all packets of the entry have in common at
 //! that table. A search first compares the bits that the lookup consulted ([`group`]), and then all

@@ -65,7 +65,7 @@ impl GroupRow {
     }
 
     /// Returns the rank that an added rule must exceed to outrank the visit.
-    /// It is [`Visit::rank`], or the lowest rank for a table miss.
+    /// The result is [`Visit::rank`], or the lowest rank for a table miss.
     pub(super) const fn rank(&self) -> Rank {
         Rank { priority: self.priority, age: if self.is_clause { u64::MAX } else { self.rule } }
     }

@@ -1,7 +1,7 @@
 //! The slowest eviction engine: translates every packet of every entry again after each change.
 //!
-//! The engine reads no deltas and no masks of rules, so its code has few causes of errors. It
-//! checks only the given packets.
+//! The engine reads no deltas and no masks of rules, so its code has few causes of errors.
+//! `BruteForce` checks only the given packets.
 
 use std::{collections::BTreeMap, sync::Arc};
 

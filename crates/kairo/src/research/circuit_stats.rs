@@ -9,6 +9,6 @@ pub struct CircuitStats {
     /// Each failure evicted all entries and ended the circuit.
     pub errors: u64,
     /// Number of changes that exceeded a bound.
-    /// Each of them evicted all entries of its tables.
+    /// Each such change evicted all entries of its tables.
     pub overflows: u64,
 }

@@ -89,7 +89,7 @@ impl BoundedEngine {
 }
 
 /// The name of the engine that always searches projections.
-/// This engine does maintenance in small steps.
+/// The engine of this name does maintenance in small steps.
 const BY_MASKS: &str = "direct, by masks";
 
 impl All {

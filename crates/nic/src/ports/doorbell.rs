@@ -1,8 +1,8 @@
 //! Doorbells: notifications by which the sender of a queue wakes the receiver.
 //!
 //! The sender notifies the doorbell, which sets a signal. A receiver that finds its queue empty
-//! suppresses the notification *and polls the queue once more*. This poll finds packets that were
-//! sent before the suppression. Packets that are sent later notify the doorbell again. If a
+//! suppresses the notification *and polls the queue once more*. The second poll finds packets that
+//! were sent before the suppression. Packets that are sent later notify the doorbell again. If a
 //! doorbell is notified already, the sender does not set the signal again, so two busy threads make
 //! no system calls.
 //!

@@ -3,8 +3,8 @@
 //! A packet that misses takes the *long path*: by the representor to a packet thread of the switch,
 //! and back by the representor of its output port. A packet that hits leaves at once. When an entry
 //! becomes active, packets of a flow that hit would overtake earlier packets that missed. So a
-//! packet that hits is held while earlier packets of its flow are on the long path. It is looked up
-//! again when these packets have left.
+//! packet that hits is held while earlier packets of its flow are on the long path. The held packet
+//! is looked up again when the earlier packets have left.
 //!
 //! ```text
 //!   diverted   frames that the NIC has put into a queue of the representor
@@ -46,8 +46,9 @@ impl FinishedFrames {
     ///
     /// Returns whether the caller must wake the NIC.
     pub(crate) fn publish(&self, count: u64) -> bool {
-        // SeqCst pairs with `is_beyond`. Each of both threads writes one of the two variables and
-        // then reads the other one, so at least one thread sees the write of the other.
+        // SeqCst pairs with `is_beyond`. The NIC and the packet thread each write one of the two
+        // variables and then read the other one. So at least one of the threads sees the write of
+        // the other.
         self.finished.store(count, Ordering::SeqCst);
         self.is_awaited.swap(false, Ordering::SeqCst)
     }

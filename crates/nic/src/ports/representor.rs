@@ -139,7 +139,8 @@ impl Drop for Representor {
     }
 }
 
-/// The receive queue of a representor. It fails after the NIC has closed its end.
+/// The receive queue of a representor.
+/// The queue fails after the NIC has closed its end.
 struct RepresentorRx {
     inner: Box<dyn RxQueue>,
     name: String,

@@ -11,10 +11,10 @@
 //! | 4 | bytes from the lowest: free bits of the source, first protocol, last minus first protocol, free bits of the destination |
 //! | 5 | value |
 //!
-//! A range `first..=last` contains `x` exactly if `(x - first) mod 2^n <= last - first`. A
-//! saturating subtraction of the right side from the left side is then 0. So each lane of a rule
-//! gives a word that is 0 if the lane matches. A bitwise OR of these words and one comparison with
-//! 0 then give the matching rules of a block.
+//! A range `first..=last` contains `x` exactly if `(x - first) mod 2^n <= last - first`. For such
+//! an `x`, a saturating subtraction of the right side of this inequality from the left side gives
+//! 0. So each lane of a rule gives a word that is 0 if the lane matches. A bitwise OR of these
+//! words and one comparison with 0 then give the matching rules of a block.
 
 use crate::{
     rule::{PriorityRule, rank},

@@ -1,8 +1,8 @@
 //! The candidate index, over boxes without priorities.
 //!
 //! A lookup works in phases for all keys of a batch: search the starts of an iSet, prefetch the
-//! blocks, compare the keys with the blocks. Thus the processor cache misses of one phase overlap.
-//! If the caller ends the search for a key, the key is not searched in the next iSet.
+//! blocks, compare the keys with the blocks. By these phases, the processor cache misses of several
+//! keys overlap. If the caller ends the search for a key, the key is not searched in the next iSet.
 
 use std::ops::ControlFlow;
 
@@ -242,9 +242,9 @@ impl<const N: usize, I: StartIndex> CandidateIndex<N, I> {
     ///
     /// An iSet can hold a rule if one of its buckets contains the range of the rule in the lane of
     /// the iSet, and has fewer than 64 rules. The blocks of the bucket must also be able to hold
-    /// the rule. They cannot if the rule has no values in a lane, or a range that is not a prefix
-    /// in a lane that had only prefixes at the build. The time is proportional to the size of a
-    /// bucket, and memory is allocated only if a bucket grows.
+    /// the rule. Blocks cannot hold a rule without values in a lane, or with a range that is not a
+    /// prefix in a lane that had only prefixes at the build. The time is proportional to the size
+    /// of a bucket, and memory is allocated only if a bucket grows.
     pub fn insert(&mut self, rule: &BoxRule<N>) -> bool {
         let rule = &PriorityRule::from(rule);
         let can_hold = self.arena.layout().can_hold(rule);

@@ -26,7 +26,7 @@ use crate::{
 const CAPACITIES: &[(usize, usize)] = &[(16, 0), (40, 20), (24, 34), (56, 15)];
 
 /// Number of rules above which only the first two capacities are compared.
-/// This keeps the build short.
+/// With fewer capacities, the build takes less time.
 const MANY_RULES: usize = 200_000;
 
 /// Greatest number of rules of the remainder that are examined.

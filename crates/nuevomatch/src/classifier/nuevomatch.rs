@@ -187,7 +187,7 @@ impl<const N: usize, I: StartIndex> NuevoMatch<N, I> {
     /// Writes the rule that wins for each key, among the rules that `accepts` accepts.
     ///
     /// The arguments of `accepts` are the position of the key in `keys` and the value of the rule.
-    /// It is called for matching rules, in any order. Keys are searched as by
+    /// `accepts` is called for matching rules, in any order. Keys are searched as by
     /// [`Self::lookup_batch`].
     ///
     /// # Panics

@@ -204,7 +204,8 @@ impl StartIndex for LinearSegments {
 
     /// # Panics
     ///
-    /// For the reasons of [`StartIndex::build`], and if there are more than [`STARTS_MAX`] starts.
+    /// Panics for the reasons of [`StartIndex::build`], and if `starts` has more than
+    /// [`STARTS_MAX`] starts.
     fn build(starts: &[u32], settings: &SegmentSettings) -> Self {
         check_starts(starts);
         assert!(starts.len() <= STARTS_MAX, "{} starts: at most {STARTS_MAX}", starts.len());

@@ -1,8 +1,8 @@
 //! The writer of a live classifier: changes, rebuilds, and the replay of changes.
 //!
-//! A rebuild copies the rules and builds a new classifier without a lock. Then it replays on the
-//! new classifier the changes that were made meanwhile. After the replay both classifiers have
-//! equal rules, so readers may use either of them during the swap.
+//! A rebuild copies the rules and builds a new classifier without a lock. Then the rebuild replays
+//! the changes that were made during the build on the new classifier. After the replay both
+//! classifiers have equal rules, so readers may use either of them during the swap.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -165,7 +165,7 @@ impl<const N: usize, I: StartIndex + Clone> LiveNuevoMatch<N, I> {
     ///
     /// # Errors
     ///
-    /// When the system cannot start a thread.
+    /// Fails if the system cannot start a thread.
     pub fn spawn_trainer(&self) -> std::io::Result<Trainer<N, I>>
     where
         I: 'static,

@@ -1,9 +1,9 @@
 //! The largest relaxed iSet that the rules can form in one lane.
 //!
 //! The distinct ranges of a lane form a forest: the parent of a range is the smallest range that
-//! contains it. Let `size` be the number of rules of a subtree. There are two choices for each
-//! node. The whole subtree can become one bucket, which keeps `min(capacity, size)` rules. Or the
-//! rules of the node are dropped, and the same choice is made for each child:
+//! contains it. Let `size` be the number of rules of a subtree. The algorithm has two choices for
+//! each node. The whole subtree can become one bucket, which keeps `min(capacity, size)` rules. Or
+//! the rules of the node are dropped, and the same choice is made for each child:
 //!
 //! ```text
 //! best(node) = max(min(capacity, size(node)), sum of best(child))

@@ -1,7 +1,7 @@
 //! The remainder: a list of few rules, or hash tables of many rules.
 //!
 //! The remainder has its own blocks. If the layout of these blocks cannot hold a new rule, all
-//! rules move to blocks with a wider layout. This happens at most twice per lane.
+//! rules move to blocks with a wider layout. A layout becomes wider at most twice per lane.
 
 use super::{list::RuleList, tuples::TupleTables};
 use crate::{

@@ -20,7 +20,7 @@ const TABLES_MAX: usize = 64;
 /// Length of a list from which on a new rule gets a table of more bits.
 const LIST_RULES: usize = 16;
 
-/// The number of bits of a lane in a new tuple is a multiple of this number.
+/// Number of bits of which the prefix of a lane in a new tuple is a multiple.
 const ROUNDING: u32 = 4;
 
 /// One hash table, with its tuple.

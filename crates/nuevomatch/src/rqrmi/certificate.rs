@@ -45,7 +45,7 @@ impl CertifiedError {
 impl Model {
     /// Computes the exact errors of the model, and returns the model with a lookup.
     ///
-    /// Each net of the last stage has its own errors. These errors are exact, so that searched
+    /// Each net of the last stage has its own errors. The errors are exact, so that searched
     /// windows are as short as possible. The computation evaluates the nets twice per start, and
     /// about 32 times per border between the keys of two nets.
     pub fn certify(self) -> CertifiedModel {

@@ -130,7 +130,7 @@ impl StartIndex for CertifiedModel {
     ///
     /// # Panics
     ///
-    /// For the reasons of [`StartIndex::build`], and if there are more than
+    /// Panics for the reasons of [`StartIndex::build`], and if `starts` has more than
     /// [`crate::rqrmi::STARTS_MAX`] starts.
     fn build(starts: &[u32], settings: &TrainingSettings) -> Self {
         check_starts(starts);

@@ -1,7 +1,7 @@
 //! A net of eight ReLU neurons while it is trained: gradient descent by Adam.
 //!
-//! Training uses only additions, multiplications, divisions and square roots. These have one correctly rounded
-//! result, so training gives the same bits on every machine.
+//! Training uses only additions, multiplications, divisions and square roots. These operations have
+//! one correctly rounded result, so training gives the same bits on every machine.
 //!
 //! The papers initialize the parameters at random. In this module a net first interpolates up to
 //! nine points from [`knots`](crate::rqrmi::knots), and gradient descent then improves the net. One

@@ -7,7 +7,7 @@
 /// Defines the kernels of an instruction set from its comparisons.
 ///
 /// The calling file must have the functions `descend`, `count8`, `count16`, `truncate` and
-/// `match_five_tuples`. It must also have the comparisons `prefixes`, `words`, `halves` and
+/// `match_five_tuples`. The file must also have the comparisons `prefixes`, `words`, `halves` and
 /// `bytes`, and the comparisons with masks. A value of `$set` is the proof that the processor has
 /// `$features`.
 macro_rules! vector_kernels {

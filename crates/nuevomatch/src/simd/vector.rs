@@ -9,8 +9,8 @@
 
 /// The vector operations of one instruction set.
 ///
-/// A value of such a type is the proof that the processor has the instructions. [`ScalarVector`]
-/// needs no proof.
+/// A value of a type with this trait is the proof that the processor has the instructions.
+/// [`ScalarVector`] needs no proof.
 pub(crate) trait Vector: Copy {
     /// Returns the number of `bounds` that are at most `key`.
     fn count8(self, bounds: &[u32; 8], key: u32) -> u32;

@@ -228,7 +228,7 @@ pub(super) fn rows_of<const TAIL: usize>(
     }
 }
 
-/// Returns the words of a rule, masked by `mask`.
+/// Returns the words of a rule with this mask, masked by `part`.
 fn words_under<'a>(
     part: &SparseMask,
     mask: &SparseMask,

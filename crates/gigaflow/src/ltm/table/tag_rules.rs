@@ -2,12 +2,12 @@
 //!
 //! If several rules match a packet, each of these rules is correct, because each does what the
 //! pipeline does. After the longest rule, the fewest table lookups remain for the later stages. So
-//! a lookup searches the families with the longest rules first. It stops at the first family
-//! without a rule that is longer than the match so far.
+//! a lookup searches the families with the longest rules first. The lookup stops at the first
+//! family without a rule that is longer than the match so far.
 //!
-//! The masks of one [`MaskFamily`] have bits in the same words of the key. Such masks have many
-//! common bits, for example address prefixes of many lengths. So one hash lookup of the common bits
-//! is enough for most families.
+//! The masks of one [`MaskFamily`] have bits in the same words of the key. Masks with bits in the
+//! same words have many common bits, for example address prefixes of many lengths. So one hash
+//! lookup of the common bits is enough for most families.
 
 use shunt_flow::{FlowKey, hash::KeyHasher};
 

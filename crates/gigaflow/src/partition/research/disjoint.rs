@@ -1,7 +1,7 @@
 //! Disjoint partitioning, the policy of the paper: partitions by score, aligned to the last stage.
 //!
-//! The policy considers all partitions with at most as many sub-traversals as stages have room. It
-//! chooses the partition with the highest sum of [`Score`]s, and among those the fewest
+//! The policy considers all partitions with at most as many sub-traversals as stages have room. The
+//! policy chooses the partition with the highest sum of [`Score`]s, then with the fewest
 //! sub-traversals. The last sub-traversal goes to the last stage with room, the sub-traversal
 //! before it to the previous stage with room, and so on (Gigaflow, 3.4.3.2).
 //!

@@ -1,7 +1,7 @@
 //! Profiled partition: measures in the traffic which sub-traversals flows share.
 //!
 //! A packet hits if every sub-traversal of its partition is cached. Let `p` be the probability that
-//! a sub-traversal between two states is new to the cache. Then the probability of a hit is the
+//! a sub-traversal between two states is new to the cache. The probability of a hit is then the
 //! product of `1 - p` over all sub-traversals. So a sub-traversal has the cost `-ln(1 - p)`, and
 //! the partition with the least cost hits most. The whole traversal is also a candidate, so traffic
 //! without sharing is not partitioned.
@@ -9,8 +9,8 @@
 //! # Measurement
 //!
 //! Each pair of states has a [`Sketch`] of the sub-traversals between them. First [`LEARNED`]
-//! traversals with this pair are added to the sketch. Then the growth of the sketch over the next
-//! [`MEASURED`] traversals gives the rate `p`. A count of distinct sub-traversals is not enough: it
+//! traversals with this pair are added to the sketch. The growth of the sketch over the next
+//! [`MEASURED`] traversals is the rate `p`. A count of distinct sub-traversals is not enough: it
 //! includes the past, in which every common sub-traversal was new once. After the measurement the
 //! sketch is reset, so that it stays accurate and forgets old traffic. The policy measures only the
 //! traversals that it partitions, which are those of missed packets.
@@ -164,7 +164,7 @@ const LEARNED: u16 = 4096;
 /// Number of traversals over which the growth is measured.
 const MEASURED: u16 = 2048;
 
-/// The difference to the old rate above which a new rate replaces it.
+/// A new rate replaces the old rate if they differ by more than this.
 const MARGIN: f64 = 0.2;
 
 /// Number of integer steps per unit of cost, finer than the accuracy of any rate.

@@ -1,15 +1,15 @@
 //! A sketch of one kilobyte that counts distinct elements and measures their growth.
 //!
-//! This is HyperLogLog (Flajolet, Fusy, Gandouet, Meunier, 2007) with the estimate of Cohen
+//! The sketch is HyperLogLog (Flajolet, Fusy, Gandouet, Meunier, 2007) with the estimate of Cohen
 //! ("All-Distances Sketches, Revisited: HIP Estimators", 2014) and Ting ("Streamed Approximate
 //! Counting of Distinct Elements", 2014). A register keeps the longest run of leading zeros among
 //! the hashes that select it. Each time a register grows, the count grows by `1 / q`, where `q` is
 //! the probability that a new element makes some register grow.
 //!
-//! This estimate is unbiased at every moment. So the *difference* between two estimates is an
-//! unbiased estimate of the new elements in between. The usual estimate of HyperLogLog is too
-//! coarse for this: its error is some percent of all elements so far, more than the growth in a
-//! short window.
+//! The estimate of Cohen and Ting is unbiased at every moment. So the *difference* between two
+//! estimates is an unbiased estimate of the new elements between these moments. The usual estimate
+//! of HyperLogLog is too coarse for this: its error is some percent of all elements so far, more
+//! than the growth in a short window.
 
 /// A sketch of the distinct hashes of a stream.
 #[derive(Clone, Debug)]

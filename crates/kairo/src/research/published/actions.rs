@@ -1,12 +1,13 @@
 //! The effect of a rule on the bits of a packet that later lookups can consult.
 //!
-//! The published design has its own translation of actions, and so has this module. It supports
-//! writes of fields, VLAN tags, TTL and the stack. It supports one next table: `goto_table`, or a
-//! `resubmit` that is followed only by actions without effect on lookups. Outputs, groups, clones,
-//! meters and action sets change only copies of the packet, so they are ignored.
+//! The published design has its own translation of actions, and so has this module. The module
+//! supports writes of fields, VLAN tags, TTL and the stack. It supports one next table per rule:
+//! `goto_table`, or a `resubmit` that is followed only by actions without effect on lookups.
+//! Outputs, groups, clones, meters and action sets change only copies of the packet, so they are
+//! ignored.
 //!
 //! The module may omit actions: if it does not reproduce a traversal visit by visit and bit by bit,
-//! the traversal is not put into the circuit ([`reproduces`]). It does not reproduce:
+//! the traversal is not put into the circuit ([`reproduces`]). The module does not reproduce:
 //!
 //! - lookups after a resubmit has returned, or inside a group, a clone or an action set;
 //! - lookups in another bridge, with another `in_port`, of fragments, or by conjunctions;

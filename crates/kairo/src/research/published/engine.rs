@@ -34,11 +34,11 @@ use super::{
 /// - *A packet is not its region.* A packet to 10.1.2.3 makes an entry for 10.0.0.0/8. The entry is
 ///   not evicted when a rule for 10.1.99.0/24 is added, and is then wrong for 10.1.99.7.
 /// - *A waiting packet misses a change.* A packet that waits for its batch is not in the tables
-///   when a rule changes. It matches the new rule when it enters the tables. The entry of this
-///   packet was made by the old rule, and is not evicted.
+///   when a rule changes. The packet matches the new rule when it enters the tables. The entry of
+///   this packet was made by the old rule, and is not evicted.
 /// - *A sub-traversal entry outlives its list.* The circuit knows an LTM entry by the packet that
-///   made it. That packet is deleted when another entry of the same packet expires. Then the LTM
-///   entry is no longer watched, although other flows may still use it.
+///   made it. That packet is deleted when another entry of the same packet expires. From then on
+///   the LTM entry is no longer watched, although other flows may still use it.
 ///
 /// The circuit does not model groups, ports, conjunctions, and the packets that
 /// [`PublishedStats::untracked`] counts. For changes of these, the engine evicts all entries of a

@@ -63,8 +63,8 @@ enum PacketStatus {
 
 /// A factor that spreads packet numbers over all 64 bits.
 ///
-/// Without it, packets that are removed together would be neighbours in a trace, and each cursor
-/// would pass over all of them.
+/// Without this factor, packets that are removed together would be neighbours in a trace, and each
+/// cursor would pass over all of them.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl TrackedPackets {
@@ -121,7 +121,7 @@ impl TrackedPackets {
 
     /// Deletes the packet that made an expired entry, with all entries of the packet.
     ///
-    /// Returns whether such a packet was tracked.
+    /// Returns whether a tracked packet had made the entry.
     pub(super) fn remove(&mut self, entry: EntryId) -> bool {
         let packet = self.made_by.get(&entry).copied();
         packet.map(|packet| self.delete(packet)).is_some()

@@ -44,7 +44,7 @@ impl CircuitPlan {
     }
 
     /// Returns whether packets enter the circuit at this position.
-    /// They enter at the first copy of the first table of a bridge.
+    /// Packets enter at the first copy of the first table of a bridge.
     pub(super) fn receives_packets(&self, position: u32) -> bool {
         let table_key = self.nodes.get(position as usize).map(|node| node.table_key);
         table_key.is_some_and(|table_key| {

@@ -1,7 +1,7 @@
 //! Groups of visits, and the masks under which each group is projected.
 //!
 //! The lists of groups and masks only grow, because rows in the circuit refer to them by number.
-//! Both lists are bounded.
+//! The lists of groups and masks are bounded.
 
 use dbsp::ZWeight;
 use foldhash::fast::FixedState;
@@ -32,7 +32,7 @@ pub(super) struct GroupSearch {
     /// The best projection for the mask of the rule, if there is one.
     pub(super) projection: Option<ProjectionId>,
     /// True if the projection has all bits of the rule.
-    /// Then every found visit overlaps the rule.
+    /// If so, every found visit overlaps the rule.
     pub(super) is_exact: bool,
     /// The mask of a better projection, if the group has room for one more.
     pub(super) missing_mask: Option<SparseMask>,

@@ -14,8 +14,9 @@
 //! ([`region`](crate::region)), unless the fingerprint has all bits of the rule.
 //!
 //! If few entries wait for a step, compared with the rules of a change, these entries are examined
-//! one by one. Otherwise the step runs before the search. After the start of a merge of the traces,
-//! the step also runs before the search, because the engine then has no list of their batches.
+//! one by one. If many entries wait, the step runs before the search. After the start of a merge of
+//! the traces, the step also runs before the search, because the engine then has no list of their
+//! batches.
 //!
 //! The circuit has a runtime of dbsp with its own threads, which merge traces in the background.
 //! The start of this runtime replaces the panic hook of the process.

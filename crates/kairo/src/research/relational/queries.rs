@@ -1,8 +1,8 @@
 //! Queries for stale entries, and the join of queries with a trace.
 //!
-//! A query is not stored in the circuit. It is joined with a snapshot of the trace after the last
-//! step. A snapshot is only a list of the batches of the trace, so a query costs no step of the
-//! circuit.
+//! A query is not stored in the circuit. The engine joins a query with a snapshot of the trace
+//! after the last step. A snapshot is only a list of the batches of the trace, so a query costs no
+//! step of the circuit.
 //!
 //! Each batch is searched alone. A row may be added in one batch and retracted in another. A row
 //! has the slot generation of its entry, and rows are retracted only after their entry is retired.
@@ -141,8 +141,9 @@ pub(super) fn answer<K: DBData + Erase<DynData>>(
 
 /// Returns the rows of a group with the lowest ranks, in order.
 ///
-/// If at most `scan_threshold` rows are below `most`, all of them are returned. Otherwise more than
-/// `scan_threshold` rows below `least` are returned, or that number of rows of each batch.
+/// If at most `scan_threshold` rows are below `most`, all of them are returned. If more rows are
+/// below `most`, more than `scan_threshold` rows below `least` are returned, or this number of rows
+/// of each batch.
 pub(super) fn lowest(
     trace: &TraceSnapshot<u32>,
     group: u32,

@@ -154,7 +154,8 @@ impl LinkRelation {
     /// Returns the approximate number of bytes on the heap.
     ///
     /// The estimate assumes that all rows are in one batch and that each fingerprint has one row.
-    /// It omits retracted rows in batches that are not merged, and the memory of the merge.
+    /// The estimate omits retracted rows in batches that are not merged, and the memory of the
+    /// merge.
     pub(super) fn bytes(&self) -> usize {
         let GroupRows { visits, fingerprints, .. } = self.groups.rows();
         let rows = (visits + row_count(self.names) + fingerprints) * ROW_BYTES;

@@ -2,10 +2,10 @@
 //!
 //! For an added rule, each group of its table gets a query. The query first examines the visits of
 //! the lowest ranks, which are in order. A rule that was removed and added again outranks only the
-//! visits made in between. If a rule outranks more than a few visits, its fingerprint under the
-//! best projection of the group is looked up. For a new mask, the next call of `run_maintenance`
-//! adds the projection. If several rules have the new mask, the projection is added before the
-//! search.
+//! visits made between both changes. If a rule outranks more than a few visits, its fingerprint
+//! under the best projection of the group is looked up. For a new mask, the next call of
+//! `run_maintenance` adds the projection. If several rules have the new mask, the projection is
+//! added before the search.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ pub(super) struct ChangeQuery<'d> {
     pub(super) deltas: &'d [Delta],
     pub(super) version: Version,
     /// The rules that the change removes.
-    /// If the change also adds such a rule, the rule decides no lookup of a later version.
+    /// If the change also adds one of these rules, that rule decides no lookup of a later version.
     pub(super) removed_rules_of_change: &'d BTreeSet<RuleId>,
     /// Number of rows of a group that are examined before a fingerprint is looked up.
     pub(super) scan_threshold: usize,
@@ -226,8 +226,8 @@ impl LinkRelation {
 
     /// Finds the rows of the queries of a group that outrank only a few visits.
     ///
-    /// Returns the number of remaining queries. These are the last ones, because queries are in the
-    /// order of their ranks.
+    /// Returns the number of remaining queries. The remaining queries are the last ones, because
+    /// queries are in the order of their ranks.
     fn ask_lowest(
         &self,
         asking: &[(u32, DeltaQuery)],

@@ -3,7 +3,7 @@
 use std::any::Any;
 
 /// The reason why a step of a circuit failed.
-/// The relation must not be used after such a step.
+/// The relation must not be used after a failed step.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StepError {
     /// dbsp returned an error.

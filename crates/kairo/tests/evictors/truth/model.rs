@@ -308,7 +308,7 @@ impl Rule {
     }
 
     /// Returns whether the action changes packets.
-    /// If so, the effect of a change on an entry is not known exactly.
+    /// If the action changes packets, the effect of a change on an entry is not known exactly.
     const fn writes(&self) -> bool {
         !matches!(
             self.action,
