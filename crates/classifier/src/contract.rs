@@ -73,8 +73,8 @@ pub trait Classifier<R> {
     /// Removes the visible rule with this match and rank.
     /// Versions from `removed` on do not see it.
     ///
-    /// Returns the rule, or `None` if no such rule is visible. The rule stays in the table until
-    /// [`Self::reclaim`].
+    /// Returns the removed rule, or `None` if no rule with this match and rank is visible. The rule
+    /// stays in the table until [`Self::reclaim`].
     fn remove(&mut self, matching: &Match, rank: Rank, removed: Version) -> Option<R>;
 
     /// Reclaims the rules that no version from `oldest` on sees.
@@ -83,7 +83,7 @@ pub trait Classifier<R> {
     /// Returns the rule with exactly this match and priority (OpenFlow's strict match).
     ///
     /// Flow-mods replace a rule with the same match and priority, so at most one such rule is
-    /// visible. If several such rules are visible, the newest one is returned.
+    /// visible. If several rules with them are visible, the newest one is returned.
     fn find_exact(&self, matching: &Match, priority: Priority, version: Version) -> Option<&R>;
 
     /// Returns the rule of the highest rank that `version` sees and that matches `key`.

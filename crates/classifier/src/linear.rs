@@ -77,7 +77,7 @@ impl<R: Clone> Classifier<R> for Linear<R> {
 
     /// Adds the masks of all rules with the rank of the result or a higher rank.
     ///
-    /// The result depends only on which of these rules match.
+    /// The result depends only on which of the rules of these ranks match.
     fn lookup_masked(&self, key: &FlowKey, version: Version, mask: &mut FlowMask) -> Option<&R> {
         let best = self.best(key, version);
         let rank = best.map(|listed| listed.rank);

@@ -4,10 +4,10 @@
 //! the flow beforehand, it can translate it before the packet arrives. A [`Forecast`] describes a
 //! flow that is about to arrive.
 //!
-//! [`Predictor`]s make forecasts from the flows that a switch sees. [`Foresight`] runs several of
-//! them, and gives each a budget. A [`Governor`] compares the translations that a predictor costs
-//! with the translations that it saves. The governor pauses a predictor that costs more than it
-//! saves, and tries the predictor again later.
+//! [`Predictor`]s make forecasts from the flows that a switch sees. [`Foresight`] runs several
+//! predictors, and gives each a budget. A [`Governor`] compares the translations that a predictor
+//! costs with the translations that it saves. The governor pauses a predictor that costs more than
+//! it saves, and tries the predictor again later.
 //!
 //! The crate has no threads, clocks or sockets. The caller passes the current time as a duration
 //! since a start of its choice. The caller also reports the outcomes of forecasts as

@@ -106,7 +106,7 @@ impl OutcomeCounts {
     }
 
     /// Returns the share of hits in forecasts with a known outcome.
-    /// The result is `None` without such forecasts.
+    /// The result is `None` without forecasts that have a known outcome.
     #[must_use]
     pub fn precision(&self) -> Option<f64> {
         share(self.hits, self.settled())

@@ -36,7 +36,7 @@
 //!   translated only for this purpose.
 //! - When [`Adaptive::granularity`] changes, the caller caches the traversals of that start with
 //!   the new granularity. The old entries expire, or full stages evict them first. Any set of
-//!   entries may be evicted at any time, so this affects only the hit rate.
+//!   entries may be evicted at any time, so a change of granularity affects only the hit rate.
 //!
 //! # Periods
 //!
@@ -149,7 +149,7 @@ impl<P: PartitionPolicy + Clone> Adaptive<P> {
 
     /// Notes that a packet was sampled while the cache had room.
     ///
-    /// After [`ROUND`] such packets in a row, all starts return to sub-traversals: without
+    /// After [`ROUND`] successive samples with room, all starts return to sub-traversals: without
     /// evictions, sub-traversals always miss less.
     pub fn relax(&mut self) {
         self.relaxed_count += 1;

@@ -16,7 +16,7 @@
 //! - a sub-traversal would spend more than its share of such a bound, or
 //! - no tags are left.
 //!
-//! [`GigaflowCounts`] counts these traversals.
+//! [`GigaflowCounts`] counts the traversals that are not partitioned or not cached.
 //!
 //! # Megaflows among sub-traversals
 //!
@@ -103,7 +103,7 @@ pub struct GigaflowCounts {
     pub resumed: u64,
     /// Translations of whole or remaining traversals, also for set duelling.
     pub translations: u64,
-    /// Table lookups of all these translations.
+    /// Table lookups of all translations that `translations` counts.
     pub visits: u64,
     /// Entries that were installed.
     pub made: u64,
@@ -399,8 +399,8 @@ impl Gigaflow {
 
     /// Returns the stages in which a packet matches the first entry of its traversal.
     ///
-    /// For a megaflow these are the stages up to the first stage in which the packet now matches a
-    /// sub-traversal, because the megaflow is longer.
+    /// For a megaflow the result is the stages up to the first stage in which the packet now
+    /// matches a sub-traversal, because the megaflow is longer.
     fn stages_matched_first(
         &self,
         store: &impl Store,

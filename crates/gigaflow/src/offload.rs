@@ -16,8 +16,8 @@
 //!   is inserted.
 //! - Entries are inserted in the last stage first and removed in the first stage first, so no
 //!   packet gets a tag without an entry for it in a later stage.
-//! - The number of a tag is reused only if the device holds no rule with the tag. The packets that
-//!   the device passed on with that tag must have been processed.
+//! - The number of a tag is reused only if the device holds no rule with the tag. All packets that
+//!   the device passed on with the tag must have been processed before.
 //!
 //! # The rules for the device
 //!
@@ -100,7 +100,7 @@ pub enum Operation {
         /// The new rule.
         rule: Arc<LtmRule>,
     },
-    /// Remove an entry. The device reports its final counters.
+    /// Remove an entry. The device reports the final counters of the entry.
     Remove {
         /// The entry.
         entry: LtmIndex,
@@ -350,7 +350,7 @@ impl Effects {
 
 /// Returns a field of a bit that is in `mask` and not in `allowed`.
 ///
-/// If several fields share these bits, it prefers one that the packets of the match have.
+/// If several fields share the bit, a field that the packets of the match have is preferred.
 fn first_beyond(mask: &FlowMask, allowed: &FlowMask, matching: &Match) -> Option<FieldId> {
     let mut beyond = mask.clone();
     beyond.remove(allowed);

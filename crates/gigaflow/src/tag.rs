@@ -15,7 +15,7 @@
 //! # The life of a tag
 //!
 //! - *Held*: [`TagSpace::hold`] maps a state to a tag. Each LTM rule holds its first and its next
-//!   tag once. A caller that is about to build a rule holds these tags too.
+//!   tag once. A caller that is about to build a rule holds the tags of the rule too.
 //! - *Retired*: the last holder has released the tag. The tag space drops the state of the tag. If
 //!   an equal state is held again, it gets another tag.
 //! - *Freed*: the number of the tag may be given to another state. With [`Reuse::AtOnce`] a retired

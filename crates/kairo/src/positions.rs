@@ -4,7 +4,7 @@
 ///
 /// # Panics
 ///
-/// If `index` is 2^32 or more: a list with such an index would fill 96 GiB.
+/// If `index` is 2^32 or more: a list of this length would fill 96 GiB.
 #[expect(clippy::expect_used, reason = "a list of 2^32 rows does not fit in memory")]
 pub(crate) fn position(index: usize) -> u32 {
     u32::try_from(index).expect("a list has fewer than 2^32 rows")

@@ -55,7 +55,7 @@ impl NicDropReason {
 
 /// The packet counters of a NIC.
 ///
-/// The packet thread writes them, and other threads read them.
+/// The packet thread writes the counters, and other threads read them.
 #[derive(Debug, Default)]
 pub struct NicCounters {
     received: AtomicU64,

@@ -146,7 +146,7 @@ impl Nic {
         Arc::clone(&self.traffic)
     }
 
-    /// Returns a handle to add and remove ports while the NIC runs.
+    /// Returns a handle to add ports while the NIC runs.
     #[must_use]
     pub fn ports(&self) -> NicPorts {
         NicPorts { thread: Arc::clone(&self.thread) }

@@ -254,7 +254,7 @@ impl NicWorker {
 
     /// Ends a drain, and processes held packets of flows without packets in the switch.
     ///
-    /// Returns whether such a packet was held.
+    /// Returns whether a held packet was processed.
     fn end_drain(&mut self) -> bool {
         let mut representors = self.ports.values().filter_map(|port| port.representor.as_ref());
         if !self.is_draining || !representors.all(PortSide::is_drained) {
@@ -277,7 +277,7 @@ impl NicWorker {
 
     /// Moves held packets of a port that may leave now into the burst.
     ///
-    /// Returns whether the burst has such packets.
+    /// Returns whether the burst has packets now.
     fn take_cleared(&mut self, number: u16) -> bool {
         let order = self.ports.get_mut(&number).and_then(|port| port.order.as_mut());
         if let Some(order) = order {

@@ -2,7 +2,7 @@
 //!
 //! Searches and comparisons work on 32-bit integers. A field of up to 32 bits is one lane. A wider
 //! field has several lanes: its most significant 32 bits are the first lane, and the last lane has
-//! the remaining bits. With these lanes, a prefix or an exact value of a wide field is a box of
+//! the remaining bits. With several lanes, a prefix or an exact value of a wide field is a box of
 //! lanes. A general range of a wide field is contained in a box of lanes.
 
 use crate::Error;
@@ -85,7 +85,7 @@ impl KeySchema {
     ///
     /// # Panics
     ///
-    /// If the schema has no such field.
+    /// If the schema has no field with this number.
     #[must_use]
     pub fn lanes(&self, field: usize) -> std::ops::Range<usize> {
         self.firsts[field]..self.firsts[field + 1]
@@ -97,7 +97,7 @@ impl KeySchema {
     ///
     /// # Panics
     ///
-    /// If the schema has no such field, or the key too few lanes.
+    /// If the schema has no field with this number, or the key has too few lanes.
     #[expect(clippy::cast_possible_truncation, reason = "the value is masked to a lane")]
     pub fn split(&self, field: usize, value: u128, key: &mut [u32]) {
         let mut rest = value;

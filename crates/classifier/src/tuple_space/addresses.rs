@@ -2,7 +2,8 @@
 //!
 //! A subtable has one prefix length per address field. Before the subtable is searched, the tries
 //! show whether any rule of the table has the prefix of the packet with this length. If no rule has
-//! it, a few leading bits of the address prove it and exclude the subtable, instead of whole words.
+//! this prefix, a few leading bits of the address prove its absence and exclude the subtable,
+//! instead of whole words.
 //!
 //! A rule with holes in its mask is in a trie with the leading ones of the mask. A packet that
 //! matches the rule also has this prefix.
@@ -175,7 +176,7 @@ impl AddressWalks<'_, '_> {
     }
 }
 
-/// Returns the bits of a mask in each address field, for fields with such bits.
+/// Returns the bits of a mask in each address field, for fields with any bits.
 pub(super) fn address_parts(mask: &SparseMask) -> impl Iterator<Item = SparseMask> + use<> {
     let mask = FlowMask::from(mask);
     let part = move |field| {

@@ -13,8 +13,8 @@ use super::{
 ///
 /// A gate has the values of all rules with masks that begin with the words of the gate. A table has
 /// many masks, but few different first words, so one probe of a gate excludes many subtables. A
-/// gate has the values of all these subtables together. The stages of a single subtable exclude
-/// more packets.
+/// gate has the values of all its subtables together. The stages of a single subtable exclude more
+/// packets.
 #[derive(Clone, Debug)]
 pub(super) struct Gates {
     /// The gates by [`GateId`]; the gates in `free` have no rules.

@@ -63,8 +63,8 @@
 //! subtables and the mask of the resulting rule have most of the bits. The proofs of the other
 //! subtables are added last (`proof.rs`). If leading bits that are in the mask already exclude the
 //! subtable, no bits are added. If they do not, a stage before the addresses is preferred, as in
-//! Open vSwitch: it has few values, and other subtables need the same bits. If no such stage
-//! excludes the subtable, the proof uses the address that adds fewer bits.
+//! Open vSwitch: it has few values, and other subtables need the same bits. If no stage before the
+//! addresses excludes the subtable, the proof uses the address that adds fewer bits.
 //!
 //! Two variants were tried on ClassBench sets and rejected. With the number of leading bits rounded
 //! up to a multiple of 4 or 8, a cache has fewer masks, but up to twice as many entries. Always
@@ -114,10 +114,10 @@
 //!
 //! The rules with one value form a chain, and each rule has a lifetime. A lookup takes the rule of
 //! the highest rank in the chain that its version sees. Highest ranks, gates, stages and tries
-//! cover *every rule that is not yet reclaimed*. Every version sees only some of these rules, so an
-//! exclusion is always correct. If they covered only the rules of the newest version, a lookup at
-//! an older version could end too early. Or a stage could exclude the rule that must be found. The
-//! cost is that masks have a few more bits until the rules are reclaimed.
+//! cover *every rule that is not yet reclaimed*. Every version sees only rules that are not
+//! reclaimed, so an exclusion is always correct. If they covered only the rules of the newest
+//! version, a lookup at an older version could end too early. Or a stage could exclude the rule
+//! that must be found. The cost is that masks have a few more bits until the rules are reclaimed.
 
 mod addresses;
 mod blocks;

@@ -96,7 +96,7 @@ impl Predictor for Reply {
 ///
 /// The ingress port of `sent` must be the port by which the packet left. The result is `None` for
 /// packets without a reply of a known form. Fragments, packets that are not unicast, and packets
-/// that are no request of TCP, UDP, SCTP or ICMP echo have no such reply.
+/// that are no request of TCP, UDP, SCTP or ICMP echo have no known reply.
 #[must_use]
 pub fn reply_key(sent: &FlowKey) -> Option<FlowKey> {
     let is_unicast = |field| sent.field(field) & GROUP_BIT == 0;

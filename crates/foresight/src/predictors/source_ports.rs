@@ -1,11 +1,11 @@
-//! The source ports of clients that increase them by a constant for each flow.
+//! The source ports of clients that add a constant to the source port for each flow.
 //!
 //! A client that follows algorithm 3 or 4 of RFC 6056 adds a constant to the source port of its
-//! last flow to the same server. The table remembers the last port of such a client, and this
-//! constant as its step. A step is certain as soon as two successive flows had it.
+//! last flow to the same server. The table remembers the last source port of a client, and the
+//! added constant as its *step*. A step is certain as soon as two successive flows had it.
 //!
-//! Linux was such a client until version 5.17, with a step of 2. Since then Linux adds a random
-//! number for TCP, so its source ports are not certain.
+//! Linux was a client with a step of 2 until version 5.17. Since then Linux adds a random number
+//! for TCP, so its source ports are not certain.
 
 use std::{collections::BTreeMap, ops::Bound, time::Duration};
 

@@ -7,8 +7,8 @@
 //! This relation applies to the base flows of all clients of that server.
 //!
 //! Each client chooses its own source ports, and some clients increase them by a constant for each
-//! flow to a server (RFC 6056, section 3.3.4). [`SourcePortTable`] finds the next source port of
-//! such a client.
+//! flow to a server (RFC 6056, section 3.3.4). [`SourcePortTable`] finds the next source port of a
+//! client with constant steps.
 //!
 //! A host opens a flow because of a flow that it received or opened before, but most flows of a
 //! busy host are independent. Relations compete: if several base flows have strong relations to a

@@ -1,12 +1,12 @@
 //! The stages that new entries of a traversal may go to, as a policy sees them.
 //!
 //! A new entry may also go to a full stage, which then evicts its least recently used entry. The
-//! age of that entry differs from stage to stage, since similar partitions use the same stages. A
-//! full stage is *contended* if its next victim was used much later than the oldest victim of all
-//! full stages. A policy that weighs stages avoids contended stages, even if it must then build an
-//! entry that a contended stage holds. While some stage has free room, every full stage is
-//! contended. So a chain fills all of its stages before it evicts an entry, and afterwards the
-//! entries of all stages have about the same age.
+//! age of the least recently used entry differs from stage to stage, since similar partitions use
+//! the same stages. A full stage is *contended* if its next victim was used much later than the
+//! oldest victim of all full stages. A policy that weighs stages avoids contended stages, even if
+//! it must then build an entry that a contended stage holds. While some stage has free room, every
+//! full stage is contended. So a chain fills all of its stages before it evicts an entry, and
+//! afterwards the entries of all stages have about the same age.
 
 use shunt_pipeline::Time;
 

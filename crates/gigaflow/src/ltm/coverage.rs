@@ -2,8 +2,8 @@
 //! ("GIGAFLOW: Rethinking the Fast Path", section 3.5).
 //!
 //! Each entry of a megaflow cache covers one traversal. A chain of stages covers every sequence of
-//! entries with matching tags from a start tag to an end. This module counts these sequences exactly,
-//! and makes two estimates:
+//! entries with matching tags from a start tag to an end. This module counts the covered traversals
+//! exactly, and makes two estimates:
 //!
 //! * Pairwise: for each tag, the number of entries that set the tag times the number of entries
 //!   that match the tag.
@@ -47,8 +47,8 @@ pub struct Coverage {
     /// The pairwise estimate.
     ///
     /// For each tag, the number of entries that set the tag is multiplied by the number of entries
-    /// that match it. The estimate is the sum of these products and of the entries that are a whole
-    /// traversal.
+    /// that match it. The estimate is the sum of the products of all tags, plus the number of
+    /// entries that are a whole traversal.
     pub pairs: u128,
     /// The estimate of the published program.
     pub published: u128,

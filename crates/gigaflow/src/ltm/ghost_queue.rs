@@ -13,7 +13,7 @@ use crate::adaptive::Capacity;
 pub(super) struct GhostQueue {
     known: HashSet<u64, foldhash::fast::FixedState>,
     /// The identities in the order of their evictions.
-    /// Some of these sub-traversals may be cached again.
+    /// Some of the sub-traversals may be cached again.
     order: VecDeque<u64>,
     count_max: usize,
 }

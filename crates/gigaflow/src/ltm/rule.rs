@@ -46,7 +46,7 @@ pub struct LtmRule {
     /// If several rules match, the rule with the greatest length wins.
     pub length: u16,
     /// The actions on the packet, in order.
-    /// The software cache executes them when the packet has reached the end of the chain.
+    /// The software cache executes the actions when the packet has reached the end of the chain.
     pub actions: Arc<[DatapathAction]>,
     /// The header bits that the sub-traversal wrote, with the written values.
     pub rewrite: Match,

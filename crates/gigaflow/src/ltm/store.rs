@@ -28,7 +28,7 @@ pub struct LtmEntryRef {
 pub struct Hits {
     /// Number of packets that hit the entry.
     pub packets: u64,
-    /// Bytes of the frames of these packets.
+    /// Number of bytes of the frames that hit the entry.
     pub bytes: u64,
     /// The time of the last hit of the entry.
     pub used: Time,

@@ -1,8 +1,8 @@
 //! The LTM table of one stage: rules by tag, and for each tag by mask and value.
 //!
 //! The hash tables of [`TagRules`] store the entry and the next tag after the masked words of each
-//! rule. A walk needs only these to continue. A walk reads the rule itself only if the rule
-//! rewrites headers.
+//! rule. A walk needs only the entry and the next tag to continue. A walk reads the rule itself
+//! only if the rule rewrites headers.
 
 use std::hash::BuildHasher as _;
 

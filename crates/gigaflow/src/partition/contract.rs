@@ -13,8 +13,8 @@ use crate::outline::{StateId, SubTraversalOutline, TraversalOutline};
 /// - The stages of successive sub-traversals increase. Each stage holds its sub-traversal already
 ///   or has room for it.
 /// - The result is empty only if no stage has room for the whole traversal as one entry.
-/// - A policy that has seen such traversals allocates nothing. The policy owns the returned
-///   partition, which is valid until the next call.
+/// - A warm policy, which has seen similar traversals, allocates nothing. The policy owns the
+///   returned partition, which is valid until the next call.
 pub trait PartitionPolicy {
     /// Partitions a traversal; returns nothing if the stages have no room.
     fn partition(&mut self, outline: &TraversalOutline, stages: &impl StageView) -> &[Placement];
@@ -30,7 +30,8 @@ pub trait StageView {
 
     /// Returns whether a stage may hold a sub-traversal that begins at this state.
     ///
-    /// If the result is false, the policy does not ask for the holders of such sub-traversals.
+    /// If the result is false, the policy does not ask for holders of sub-traversals from this
+    /// state.
     fn may_begin(&self, _: StateId) -> bool {
         true
     }

@@ -33,7 +33,7 @@
 //! consequence. *Take two traversals with a common prefix, and let both have a partition point at
 //! the end of the prefix, after the same number of sub-traversals. Then both partition the prefix
 //! in the same way*, if the stages treat their sub-traversals alike. Proof: each partition of the
-//! prefix is the best one with that number of sub-traversals, since a better one would improve the
+//! prefix is the best one with its number of sub-traversals, since a better one would improve the
 //! whole partition. Among equally good partitions both traversals get the same one.
 
 use super::{
@@ -140,8 +140,8 @@ impl DpTable {
     /// Every call on one table must have the same score and preference.
     ///
     /// For traversals of one [shape](shape_cache) the result depends only on the sets of usable,
-    /// free and contended stages, and on the sub-traversals that the stages hold. If these are
-    /// equal, the cached result is reused.
+    /// free and contended stages, and on the sub-traversals that the stages hold. If all these sets
+    /// are equal, the cached result is reused.
     pub(in crate::partition) fn solve_scored<S: StageView>(
         &mut self,
         problem: &Problem<'_, S>,

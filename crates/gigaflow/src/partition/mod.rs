@@ -2,7 +2,7 @@
 //!
 //! The product uses [`JointPolicy`], its default, and [`MegaflowPolicy`], its fallback. The module
 //! [`research`] has the policy of the paper, and policies for comparison. Only [`PolicyName`]
-//! selects them.
+//! selects the policies of this module.
 
 mod contract;
 mod dp_table;

@@ -1,10 +1,10 @@
 //! A cache of partitions for traversals of the same shape.
 //!
 //! Flows that pass the same tables have traversals with the same *shape*: their segments consult
-//! the same fields. Their sub-traversals have different identities, but the same scores. So for one
-//! shape, the result of the [dynamic program](super::dp_table) depends only on the [`Conditions`]
-//! of the stages and on the sub-traversals that the stages hold. The cache keeps the latest results
-//! of each shape, with these inputs.
+//! the same fields. The sub-traversals of traversals of one shape have different identities, but
+//! the same scores. So for one shape, the result of the [dynamic program](super::dp_table) depends
+//! only on the [`Conditions`] of the stages and on the sub-traversals that the stages hold. The
+//! cache keeps the latest results of each shape, with the inputs that they depend on.
 //!
 //! The number of shapes is bounded: at the bound, a new shape clears the cache. Traversals with
 //! more than [`SEGMENTS_MAX`] segments are not cached.

@@ -51,7 +51,7 @@ pub(crate) struct Tally {
     pub(crate) left: usize,
     /// Number of changes that the pipeline accepted.
     pub(crate) changes: usize,
-    /// Number of entries that these changes made stale.
+    /// Number of entries that the accepted changes made stale.
     pub(crate) stale: usize,
 }
 

@@ -2,9 +2,9 @@
 //!
 //! For an added rule, visits are searched by the bits that are both in the mask *W* of the group
 //! and in the mask *m* of the rule. The regions overlap exactly if they agree under *W* & *m*. A
-//! [`GroupProjection`] indexes the visits of the group by their bits under one such common mask.
-//! Projections are filled in slices. Rows that a projection does not have yet are scanned in the
-//! [`Columns`]. For a removed rule, visits are found by the id of the rule, in the [`Ranks`].
+//! [`GroupProjection`] indexes the visits of the group by their bits under one common mask *W* &
+//! *m*. Projections are filled in slices. Rows that a projection does not have yet are scanned in
+//! the [`Columns`]. For a removed rule, visits are found by the id of the rule, in the [`Ranks`].
 //!
 //! If the masks of rule and group have few common bits, the rule overlaps many visits that outrank
 //! it. The [`Ranks`] list the visits that the rule outranks, lowest rank first. The search uses the
@@ -35,7 +35,8 @@ pub(super) struct VisitGroup {
     table: TableKey,
     /// The bits that every lookup of the group consulted; some lookups consulted more.
     mask: SparseMask,
-    /// The bits of `mask` that the columns hold. Projections use only these bits.
+    /// The bits of `mask` that the columns hold.
+    /// Projections use only bits that the columns hold.
     column_mask: SparseMask,
     rows: Vec<Option<GroupRow>>,
     free: Vec<u32>,
@@ -288,7 +289,7 @@ impl VisitGroup {
     /// Returns whether it is cheaper to examine all visits of a rank below `rank`.
     ///
     /// The alternative is to scan the rows that the plan does not cover. A rule that was removed
-    /// and added again is the youngest of its priority. Such a rule outranks only the visits that
+    /// and added again is the youngest of its priority. Therefore it outranks only the visits that
     /// were made between its removal and its addition.
     pub(super) fn is_rank_scan_cheaper(&self, plan: SearchPlan, rank: Rank) -> bool {
         let scan_threshold = self.scan_threshold + self.rows_scanned(plan) / ROWS_SCANNED_PER_VISIT;

@@ -1,8 +1,8 @@
 //! The relation of objects and the entries with traversals that read them.
 //!
 //! Entries that read the same objects share a set of objects. Most entries of a bridge read only
-//! the ports of the bridge. For a change of an object, the sets that contain the object are found,
-//! and then the entries of these sets.
+//! the ports of the bridge. For a change of an object, the index finds the sets with the object,
+//! and then the entries of the found sets.
 
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};

@@ -18,8 +18,8 @@ pub(super) struct VisitGroups {
     tables: HashMap<TableKey, TableGroups, FixedState>,
     /// Masks of rules that were alone in their change, with table and rank of the rule.
     ///
-    /// [`Self::prepare_deferred`] adds the projections of these masks, so that the search for the
-    /// next rule of the mask is fast.
+    /// [`Self::prepare_deferred`] adds the projections of deferred masks, so that the search for
+    /// the next rule of the mask is fast.
     deferred_masks: Vec<(TableKey, SparseMask, Rank)>,
     /// The numbers of groups with a projection that does not have all rows.
     unfilled: Vec<u32>,

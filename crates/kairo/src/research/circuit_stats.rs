@@ -9,6 +9,6 @@ pub struct CircuitStats {
     /// Each failure evicted all entries and ended the circuit.
     pub errors: u64,
     /// Number of changes that exceeded a bound.
-    /// Each such change evicted all entries of its tables.
+    /// A change beyond a bound evicts all entries of its tables.
     pub overflows: u64,
 }

@@ -202,7 +202,7 @@ impl FlowOrder {
         Some((packet, hash))
     }
 
-    /// Takes a held packet that may leave now, if such a packet is held.
+    /// Takes a held packet that may leave now, if there is one.
     pub(crate) fn take_cleared(&mut self) -> Option<Packet> {
         if self.held_count == 0 {
             return None;

@@ -122,8 +122,8 @@ async fn packets_that_cannot_be_held_follow_in_order() {
     nic.send(0..1);
     nic.missed(0..1).await;
     nic.insert().await;
-    // At most 256 packets are held. With the next packet, all of them take the path through the
-    // switch.
+    // At most 256 packets are held. With the next packet, all held packets take the path through
+    // the switch.
     nic.send(1..258);
     nic.missed(1..258).await;
     nic.send(258..260);

@@ -188,7 +188,7 @@ impl World {
         panic!("no frame arrived");
     }
 
-    /// Checks that no frame arrives at a far end; returns such a frame as the error.
+    /// Checks that no frame arrives at a far end; returns an arriving frame as error.
     pub(crate) async fn nothing(&mut self, end: usize) -> Result<(), Vec<u8>> {
         // A packet-out that the controller sends now arrives after all earlier frames.
         let payload = PacketBuilder::ipv4([1, 1, 1, 1], [2, 2, 2, 2]).udp(1, 2).build();

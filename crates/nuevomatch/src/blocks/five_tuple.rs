@@ -11,8 +11,10 @@
 //! | 4 | bytes from the lowest: free bits of the source, first protocol, last minus first protocol, free bits of the destination |
 //! | 5 | value |
 //!
-//! A range `first..=last` contains `x` exactly if `(x - first) mod 2^n <= last - first`. For such
-//! an `x`, a saturating subtraction of the right side of this inequality from the left side gives
+//! A range `first..=last` contains `x` exactly if `(x - first) mod 2^n <= last - first`. If the
+//! range contains `x`, a saturating subtraction of the right side from the left side gives 0. So
+//! each lane of a rule gives a word that is 0 if the lane matches. A bitwise OR of the words of all
+//! lanes, and one comparison with 0, give the matching rules of a block.
 //! 0. So each lane of a rule gives a word that is 0 if the lane matches. A bitwise OR of these
 //! words and one comparison with 0 then give the matching rules of a block.
 
@@ -43,7 +45,8 @@ pub(crate) fn packed_key<const N: usize>(key: &[u32; N]) -> [u32; 4] {
 
 /// Returns the rank of the rule at a position of a block of `L` lines.
 ///
-/// The last line has the priorities. In a block without such a line, the values are the priorities.
+/// The last line has the priorities. In a block without a line of priorities, the values are the
+/// priorities.
 #[inline]
 pub(crate) fn five_tuple_rank<const L: usize>(block: &[Line; L], at: usize) -> u64 {
     let word = |line: usize| block[line].0[at % BLOCK_RULES];

@@ -52,7 +52,7 @@ pub(crate) struct LaneSlot {
     pub(crate) low: Quarter,
     /// The array of high ends, or of the numbers of ignored bits of prefixes.
     pub(crate) high: Quarter,
-    /// The array of bits that must agree with the low ends, if a rule has such a mask.
+    /// The array of bits that must agree with the low ends, if a rule has a mask.
     pub(crate) mask: Option<Quarter>,
     /// Last value of the lane.
     pub(crate) max: u32,

@@ -1,7 +1,7 @@
 //! The candidate index, over boxes without priorities.
 //!
 //! A lookup works in phases for all keys of a batch: search the starts of an iSet, prefetch the
-//! blocks, compare the keys with the blocks. By these phases, the processor cache misses of several
+//! blocks, compare the keys with the blocks. In each phase, the processor cache misses of several
 //! keys overlap. If the caller ends the search for a key, the key is not searched in the next iSet.
 
 use std::ops::ControlFlow;

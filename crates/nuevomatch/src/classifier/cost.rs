@@ -7,8 +7,8 @@
 //!
 //! The estimate assumes that every rule wins for equally many keys, and that a few keys match no
 //! rule. A later iSet or a table of the remainder is searched only if its best rule is better than
-//! the winner so far. Rules are in the order of ranks, so the number of such keys follows from the
-//! position of this best rule.
+//! the winner so far. Rules are in the order of ranks, so the number of keys that search an iSet
+//! follows from the position of its best rule.
 
 use std::collections::BTreeMap;
 

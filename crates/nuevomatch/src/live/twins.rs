@@ -4,8 +4,8 @@
 //! active one. Last, the other copy is changed. Readers never wait:
 //!
 //! - A reader loads the number of the active copy and tries to lock that copy for reading.
-//! - The attempt fails only if the writer holds or awaits the lock of this copy. In that case the
-//!   other copy is active now, so the reader loads the number again.
+//! - The attempt fails only if the writer holds or awaits the lock of this copy. After a failed
+//!   attempt the other copy is active, so the reader loads the number again.
 //! - A reader with the lock loads the number once more. If the copy is not active any more, it may
 //!   have a change that is not visible yet, so the reader starts again.
 //!
@@ -22,7 +22,7 @@ pub(super) struct Twins<T> {
     copies: [ReadLock<T>; 2],
     active: AtomicUsize,
     /// For each copy, not 0 while a change of the copy is incomplete.
-    /// Only the writer reads these flags.
+    /// Only the writer reads `incomplete`.
     incomplete: [AtomicUsize; 2],
 }
 

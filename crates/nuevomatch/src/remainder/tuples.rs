@@ -1,10 +1,10 @@
 //! Hash tables of rules by the bits that the rules fix, as in TupleMerge.
 //!
 //! A table has a *tuple*: some bits of the lanes. Rules are found by the hash of their values in
-//! these bits. A table can hold every rule that fixes all bits of the tuple. A new table gets fewer
-//! bits than its first rule fixes, so that it can hold more rules. A rule gets a new table only if
-//! its list in the existing tables would become long. The number of tables is bounded, because an
-//! attacker may choose rules with many tuples.
+//! the bits of the tuple. A table can hold every rule that fixes all bits of the tuple. A new table
+//! gets fewer bits than its first rule fixes, so that it can hold more rules. A rule gets a new
+//! table only if its list in the existing tables would become long. The number of tables is
+//! bounded, because an attacker may choose rules with many tuples.
 
 use std::hash::BuildHasher;
 

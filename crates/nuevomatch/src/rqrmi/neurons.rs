@@ -74,8 +74,8 @@ impl Neurons {
 
     /// Returns the net in the form of linear parts over the keys of `span`.
     ///
-    /// A neuron changes the slope at one key at most. Between two such keys the net is linear.
-    /// Unused parts begin at the largest key, and have only this key.
+    /// A neuron changes the slope at one key at most. Between two keys where the slope changes, the
+    /// net is linear. Unused parts begin at the largest key, and have only this key.
     pub(crate) fn compile(&self, scales: Scales, span: KeyInterval) -> CompiledNet {
         let mut bases = [u32::MAX; PARTS];
         bases[0] = span.first;

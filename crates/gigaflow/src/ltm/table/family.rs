@@ -1,4 +1,4 @@
-//! Mask groups, which hold the rules of one mask and length, and families of such groups.
+//! Mask groups, which hold the rules of one mask and length, and families of mask groups.
 //!
 //! The masks of one family have bits in the same words of the key. A lookup searches the groups of
 //! greater length first, and among groups of equal length the group with the most hits. The

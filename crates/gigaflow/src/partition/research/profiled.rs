@@ -78,7 +78,7 @@ impl ProfiledPolicy {
 
     /// Measures a traversal, and writes the costs of its candidates to `costs`.
     ///
-    /// Returns whether all of these costs are known.
+    /// Returns whether the costs of all candidates are known.
     fn observe(&mut self, outline: &TraversalOutline) -> bool {
         self.costs.clear();
         let mut settled = true;

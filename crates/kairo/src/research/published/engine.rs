@@ -37,12 +37,12 @@ use super::{
 ///   when a rule changes. The packet matches the new rule when it enters the tables. The entry of
 ///   this packet was made by the old rule, and is not evicted.
 /// - *A sub-traversal entry outlives its list.* The circuit knows an LTM entry by the packet that
-///   made it. That packet is deleted when another entry of the same packet expires. From then on
-///   the LTM entry is no longer watched, although other flows may still use it.
+///   made it. The packet is deleted when another of its entries expires. From then on the LTM entry
+///   is no longer watched, although other flows may still use it.
 ///
 /// The circuit does not model groups, ports, conjunctions, and the packets that
-/// [`PublishedStats::untracked`] counts. For changes of these, the engine evicts all entries of a
-/// table or object, usually more than the stale entries.
+/// [`PublishedStats::untracked`] counts. For a change of what the circuit does not model, the
+/// engine evicts all entries of a table or object, usually more than the stale entries.
 pub struct PublishedKairo {
     version: Version,
     settings: PublishedSettings,

@@ -3,7 +3,7 @@
 //! A. Zulfiqar, *Rearchitecting the End Host Network for the Terabit Per Second Era*, chapter 4.
 //! The tables of the switch are built a second time, as a circuit of incremental view maintenance.
 //! For every cache entry, the packet that made the entry is a row in these tables. A change of
-//! rules changes the matches of such packets. When a packet matches another rule than before, its
+//! rules changes the matches of these packets. When a packet matches another rule than before, its
 //! entry is evicted.
 //!
 //! ```text

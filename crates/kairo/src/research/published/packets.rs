@@ -26,7 +26,7 @@ pub(super) struct TrackedPackets {
     all: HashMap<u64, Tracked, FixedState>,
     made_by: HashMap<EntryId, u64, FixedState>,
     count: u64,
-    /// The numbers of packets to load. Some of these packets may be removed already.
+    /// The numbers of packets to load. Some of the packets may be removed already.
     waiting: Vec<u64>,
     /// Packets in the circuit that are to be deleted.
     retired: Vec<(BridgeId, PacketRow)>,

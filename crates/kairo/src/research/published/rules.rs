@@ -37,7 +37,7 @@ pub(crate) struct NumberedRules {
     all: Vec<Option<Arc<Rule>>>,
     free: Vec<u32>,
     by_id: HashMap<RuleId, u32, FixedState>,
-    /// The numbers of removed rules. Gates may still hold rows of these rules.
+    /// The numbers of removed rules. Gates may still hold rows of removed rules.
     removed: Vec<u32>,
     /// The mask of each tuple; the list only grows.
     tuples: Vec<SparseMask>,
@@ -81,7 +81,7 @@ impl NumberedRules {
     }
 
     /// Forgets removed rules.
-    /// No gate may hold a row of these rules, and no later row may refer to them.
+    /// No gate may hold a row of a removed rule, and no later row may refer to one.
     pub(super) fn reclaim(&mut self) {
         for number in self.removed.drain(..) {
             self.all[number as usize] = None;

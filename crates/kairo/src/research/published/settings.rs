@@ -44,6 +44,6 @@ pub struct PublishedStats {
     /// Number of packets that wait to be loaded or deleted.
     pub waiting: usize,
     /// Number of packets that the circuit does not model.
-    /// Any change of a table that such a packet visits evicts its entries.
+    /// Any change of a table that an untracked packet visits evicts its entries.
     pub untracked: usize,
 }

@@ -106,7 +106,7 @@ impl Relational {
 
     /// Sets the approximate number of visits that the rules of a change may examine.
     ///
-    /// Beyond this number, the engine evicts all entries that visit a table of these rules.
+    /// Beyond this number, the engine evicts all entries that visit a table of the changed rules.
     #[must_use]
     pub const fn with_examined_max(mut self, examined_max: usize) -> Self {
         self.examined_max = examined_max;
@@ -190,7 +190,7 @@ impl Relational {
     }
 
     /// Adds retractions of the rows of up to `retired_max` retired entries.
-    /// Returns the slots of these entries.
+    /// Returns the slots of the retracted entries.
     fn retract(&mut self, retired_max: usize) -> Vec<u32> {
         let mut relation = locked(&self.relation);
         let next = || relation.entries.next_retired();

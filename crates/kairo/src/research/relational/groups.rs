@@ -51,7 +51,7 @@ struct ProjectedGroup {
 pub(super) struct GroupRows {
     /// Number of groups that have visits.
     pub(super) groups: usize,
-    /// Number of visits of these groups.
+    /// Number of visits of all groups.
     pub(super) visits: usize,
     /// Number of projections, summed over all groups.
     pub(super) projections: usize,

@@ -8,7 +8,7 @@
 //! looked up. For a removed rule or a changed object, its key is looked up.
 //!
 //! Queries are not rows of the circuit, because the join of dbsp would store them too. The engine
-//! joins them with the trace after the last step, so they cost [no step](queries). The module
+//! joins queries with the trace after the last step, so queries cost [no step](queries). The module
 //! [`search`] makes the queries of a rule for each group. A visit is found by the bits that its
 //! *lookup* consulted. The other bits that the entry fixes are then compared bit by bit
 //! ([`region`](crate::region)), unless the fingerprint has all bits of the rule.

@@ -118,7 +118,7 @@ impl Visits {
     }
 
     /// Adds retractions of the rows of up to `retired_max` retired entries.
-    /// Returns the slots of these entries.
+    /// Returns the slots of the retracted entries.
     fn retract(&mut self, retired_max: usize) -> Vec<u32> {
         let mut relation = locked(&self.relation);
         let next = || relation.index.next_retired();
