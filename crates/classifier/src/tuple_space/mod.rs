@@ -80,8 +80,8 @@
 //! If all stages of a subtable have the value of the packet, but no rule has the whole value, only
 //! the whole mask excludes the subtable. A trie over the ports of its own rules reduces the port
 //! bits of this proof to those that prove that no rule has these ports. (One more variant was
-//! tried: if the ports alone are a proof, the addresses are not added. On ClassBench rule sets it
-//! did not save a single cache entry.)
+//! tried: if the ports alone are a proof, the addresses are not added. On ClassBench rule sets this
+//! variant did not save a single cache entry.)
 //!
 //! # An example
 //!
