@@ -2,7 +2,7 @@
 
 use hashbrown::{HashTable, hash_table::Entry};
 
-/// A set of hashes of values with counts, which stores half of each hash.
+/// A set of hashes of values with counts, which stores 32 bits of each hash.
 ///
 /// The set counts hashes, and does not store values. If two values have one hash, a lookup may
 /// continue although it could have stopped. The additional search costs time, but the result is
@@ -46,7 +46,7 @@ impl ValueSet {
     }
 }
 
-/// Returns the half of a hash that is stored.
+/// Returns the 32 bits of a hash that are stored: both halves combined.
 #[expect(clippy::cast_possible_truncation, reason = "the function returns one half")]
 const fn half(hash: u64) -> u32 {
     (hash >> 32) as u32 ^ hash as u32

@@ -13,7 +13,7 @@ use crate::{
 
 /// Forecasts flows that differ from a new flow in one field only.
 ///
-/// In this field, a forecast has another value of the same [`SiblingSet`](crate::SiblingSet). These
+/// In this field, a forecast has another value of the same [`SiblingSet`](crate::SiblingSet). The
 /// sets come from the rules: a client that opens a flow to one back end of a service will open
 /// flows to other back ends.
 #[derive(Debug)]

@@ -117,7 +117,7 @@ enum PortRule {
 /// Number of recent flows that are remembered.
 const RECENT_MAX: usize = 128;
 
-/// Number of base flows that a new flow may follow.
+/// Greatest number of base flows that a new flow may follow.
 const BASES_MAX: usize = 8;
 
 /// Time after which a flow no longer follows a base flow.

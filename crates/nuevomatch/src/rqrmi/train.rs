@@ -240,7 +240,7 @@ impl StageTrainer<'_> {
 
     /// Returns the error at which no further attempt is made.
     ///
-    /// In inner stages, this is the error for half of the targets missed.
+    /// In inner stages, half of the targets may be missed.
     fn error_wanted(&self) -> u32 {
         if self.is_last { self.settings.error_wanted } else { 500 }
     }

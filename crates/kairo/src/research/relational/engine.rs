@@ -62,7 +62,7 @@ const MAINTENANCE_BUDGET: usize = 256;
 const SCAN_THRESHOLD: usize = 16;
 
 /// Factor of the scan threshold for entries that wait for a step.
-/// Up to this number, waiting entries are examined one by one.
+/// If waiting entries times deltas are at most this product, they are examined one by one.
 const PENDING_PER_THRESHOLD: usize = 32;
 
 /// The traces are merged when one entry in this number was added or removed.
