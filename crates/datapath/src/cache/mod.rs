@@ -34,6 +34,7 @@ pub(crate) use caches::Caches;
 pub use chain::CoverageLink;
 #[cfg(not(loom))]
 pub(crate) use config::MAX_IDLE_DEFAULT;
+#[cfg(not(loom))]
 pub use config::{CacheConfig, FlowsConfig, Wildcard};
 pub use entry::{Credit, Entries, EntryRef, Hit, Reclaimed};
 #[cfg(not(loom))]

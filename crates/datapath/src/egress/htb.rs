@@ -4,10 +4,13 @@
 //! for its maximum rate. Each queue has one for its minimum rate and one for its maximum rate.
 //!
 //! 1. A packet leaves only if the bucket of the port and that of its queue's maximum rate have tokens.
+//!    With tokens of its minimum rate, a queue may overdraw the bucket of the port by the largest burst
+//!    of a queue. So a burst leaves at once, and the port sends less afterwards.
 //! 2. Queues with tokens of their minimum rate come first. Then the others borrow the rest.
 //! 3. Among queues that rule 2 treats alike, those with the smallest priority come first.
 //! 4. Among queues that are alike by rule 3 too, each gets the same number of bits (start-time fair
-//!    queueing: P. Goyal, H. M. Vin and H. Cheng, "Start-time fair queueing").
+//!    queueing: P. Goyal, H. M. Vin and H. Cheng, "Start-time fair queueing"). If several threads hold
+//!    packets, a queue may be ahead of another by the bits that fit into the bucket of the port.
 //!
 //! A packet takes its bits from the bucket of the port and of its queue's maximum rate. It takes them
 //! from the bucket of the minimum rate only if that has tokens: borrowed bits do not count against the
@@ -17,7 +20,7 @@
 //!
 //! Levels are integers in billionths of a bit: a nanosecond adds a whole number, and nothing is rounded.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, iter, time::Duration};
 
 use shunt_pipeline::{QueueId, Time};
 
@@ -64,9 +67,11 @@ pub struct HtbTokens {
     /// Time at which the buckets were filled.
     filled: Time,
     port: BitBucket,
+    /// Bits by which queues with tokens of their minimum rate may overdraw the bucket of the port.
+    overdraft: u64,
     queues: Box<[QueueTokens]>,
-    /// Start tag of the packet that was sent last, in bits.
-    virtual_time: u64,
+    /// The least start tag of each rank, in bits: by its first queue, then by [`QueueTokens::share`].
+    virtual_times: Box<[[u64; 2]]>,
 }
 
 #[derive(Debug)]
@@ -76,8 +81,10 @@ struct QueueTokens {
     /// The bucket of the maximum rate.
     ceiling: BitBucket,
     priority: u32,
-    /// Finish tag of the last packet of the queue, in bits.
-    finish: u64,
+    /// Index of the first queue with this priority.
+    class: usize,
+    /// Finish tags of the last packet of the minimum rate, and of the last borrowed one, in bits.
+    finish: [u64; 2],
 }
 
 /// A bucket of billionths of a bit.
@@ -103,8 +110,14 @@ impl HtbOptions {
 }
 
 impl HtbQueue {
-    /// A queue without options: no minimum rate, and the whole rate of the port.
-    pub const DEFAULT: Self = Self { min_rate: 0, max_rate: u64::MAX, burst: 0, priority: 0 };
+    /// A queue without options: the least minimum rate, and the whole rate of the port.
+    pub const DEFAULT: Self =
+        Self { min_rate: Self::LEAST_RATE, max_rate: u64::MAX, burst: 0, priority: 0 };
+
+    /// The least minimum rate, in bits per second, so that no queue stops altogether.
+    ///
+    /// It is that of Open vSwitch: 1500 bytes in a second.
+    pub const LEAST_RATE: u64 = 12_000;
 }
 
 impl QueueSet {
@@ -130,9 +143,20 @@ impl QueueSet {
         self.0 >> index & 1 != 0
     }
 
+    /// Returns the queues of both sets.
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
     /// Returns the queues in order.
     fn indices(self) -> impl Iterator<Item = usize> {
-        (0..HtbOptions::QUEUES_MAX).filter(move |index| self.contains(*index))
+        let mut left = self.0;
+        iter::from_fn(move || {
+            let index = left.trailing_zeros();
+            left &= left.checked_sub(1)?;
+            Some(index as usize)
+        })
     }
 }
 
@@ -153,17 +177,20 @@ impl HtbTokens {
     #[must_use]
     pub fn new(max_rate: u64, queues: &[HtbQueue], now: Time) -> Self {
         assert!(queues.len() <= HtbOptions::QUEUES_MAX, "a set of queues has one bit for each");
+        let class = |own: &HtbQueue| queues.iter().position(|queue| queue.priority == own.priority);
         let tokens = |queue: &HtbQueue| QueueTokens {
             assured: BitBucket::full(queue.min_rate, queue.burst),
             ceiling: BitBucket::full(queue.max_rate.min(max_rate), queue.burst),
             priority: queue.priority,
-            finish: 0,
+            class: class(queue).unwrap_or(0),
+            finish: [0; 2],
         };
         Self {
             filled: now,
             port: BitBucket::full(max_rate, 0),
+            overdraft: queues.iter().map(|queue| queue.burst).max().unwrap_or(0),
             queues: queues.iter().map(tokens).collect(),
-            virtual_time: 0,
+            virtual_times: queues.iter().map(|_| [0; 2]).collect(),
         }
     }
 
@@ -180,47 +207,70 @@ impl HtbTokens {
 
     /// Returns which queue sends next, of those with packets.
     ///
-    /// `own` are queues with packets of the calling thread, which is not empty. `waiting` are those with
-    /// packets of any thread. O(queues).
+    /// `own` are queues with packets of the calling thread, which is not empty. `others` are those with
+    /// packets of other threads. O(queues with packets).
     #[must_use]
-    pub fn next(&self, own: QueueSet, waiting: QueueSet) -> Turn {
-        let ready = own.indices().map(|index| self.queues[index].ceiling.time_to_tokens()).min();
-        let time = ready.unwrap_or(u64::MAX).max(self.port.time_to_tokens());
-        if time > 0 {
-            return Turn::After(Duration::from_nanos(time));
-        }
-        let ranked = |set: QueueSet| {
-            set.indices().filter_map(|index| Some((self.queues[index].rank()?, index)))
+    pub fn next(&mut self, own: QueueSet, others: QueueSet) -> Turn {
+        let Some(own_first) = self.first_of(own) else {
+            let time = own.indices().map(|index| self.time_to_turn(index)).min();
+            return Turn::After(Duration::from_nanos(time.unwrap_or(u64::MAX)));
         };
-        let first = ranked(waiting).chain(ranked(own)).map(|(rank, _)| rank).min();
-        let alike = ranked(own).filter(|(rank, _)| Some(*rank) == first);
-        let next = alike.map(|(_, index)| index).min_by_key(|index| self.start_tag(*index));
-        next.map_or(Turn::OfOtherThread, Turn::Of)
+        let first = self.first_of(others).map_or(own_first, |other| other.min(own_first));
+        let (rank, least, index) = first;
+        let queue = &self.queues[index];
+        self.virtual_times[queue.class][queue.share()] = least;
+        let (own_rank, tag, index) = own_first;
+        if own_rank == rank && tag - least <= self.port.depth_bits() {
+            Turn::Of(index)
+        } else {
+            Turn::OfOtherThread
+        }
     }
 
     /// Takes the bits of a packet that a queue sends.
     pub fn take(&mut self, index: usize, bits: u64) {
         let start = self.start_tag(index);
-        self.virtual_time = start;
         self.port.take(bits);
         let queue = &mut self.queues[index];
-        queue.finish = start.saturating_add(bits);
+        queue.finish[queue.share()] = start.saturating_add(bits);
         queue.ceiling.take(bits);
         if queue.assured.has_tokens() {
             queue.assured.take(bits);
         }
     }
 
+    /// Returns the nanoseconds until a queue may send.
+    fn time_to_turn(&self, index: usize) -> u64 {
+        let QueueTokens { assured, ceiling, .. } = &self.queues[index];
+        let overdrawn = assured.time_to_tokens().max(self.port.time_above(self.overdraft));
+        ceiling.time_to_tokens().max(self.port.time_to_tokens().min(overdrawn))
+    }
+
+    /// Returns the queue that comes first, of those that may send: its rank, start tag and index.
+    fn first_of(&self, queues: QueueSet) -> Option<(QueueRank, u64, usize)> {
+        let may_borrow = self.port.has_tokens();
+        let may_send = may_borrow || self.port.is_above(self.overdraft);
+        let first = queues.indices().filter_map(|index| {
+            let QueueTokens { assured, ceiling, priority, .. } = &self.queues[index];
+            let is_borrowing = !assured.has_tokens();
+            let may_send = if is_borrowing { may_borrow } else { may_send };
+            let rank = (may_send && ceiling.has_tokens()).then_some((is_borrowing, *priority))?;
+            Some((rank, self.start_tag(index), index))
+        });
+        first.min()
+    }
+
+    /// Returns the start tag of the next packet of a queue.
     fn start_tag(&self, index: usize) -> u64 {
-        self.queues[index].finish.max(self.virtual_time)
+        let queue = &self.queues[index];
+        queue.finish[queue.share()].max(self.virtual_times[queue.class][queue.share()])
     }
 }
 
 impl QueueTokens {
-    /// Returns the rank of the queue; `None` if it may not send.
-    fn rank(&self) -> Option<QueueRank> {
-        let is_borrowing = !self.assured.has_tokens();
-        self.ceiling.has_tokens().then_some((is_borrowing, self.priority))
+    /// Returns 0 if the next packet is one of the minimum rate, and 1 if it is borrowed.
+    fn share(&self) -> usize {
+        usize::from(!self.assured.has_tokens())
     }
 }
 
@@ -245,12 +295,28 @@ impl BitBucket {
         self.level -= i128::from(bits) * BILLION;
     }
 
+    /// Returns whether the bucket owes less than `bits`, or has tokens.
+    fn is_above(&self, bits: u64) -> bool {
+        self.level > -i128::from(bits) * BILLION
+    }
+
+    /// Returns the bits of a full bucket.
+    fn depth_bits(&self) -> u64 {
+        u64::try_from(self.depth / BILLION).unwrap_or(u64::MAX)
+    }
+
     /// Returns the nanoseconds until the bucket has tokens.
     fn time_to_tokens(&self) -> u64 {
-        if self.has_tokens() {
+        self.time_above(0)
+    }
+
+    /// Returns the nanoseconds until [`Self::is_above`].
+    fn time_above(&self, bits: u64) -> u64 {
+        if self.is_above(bits) {
             return 0;
         }
-        let Some(whole) = (-self.level).checked_div(i128::from(self.rate)) else {
+        let missing = -self.level - i128::from(bits) * BILLION;
+        let Some(whole) = missing.checked_div(i128::from(self.rate)) else {
             return u64::MAX;
         };
         u64::try_from(whole).unwrap_or(u64::MAX).saturating_add(1)

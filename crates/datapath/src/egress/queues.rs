@@ -14,13 +14,23 @@ use crate::packet::buffer::{BURST, Packet, Pool};
 #[derive(Debug)]
 pub(crate) struct EgressQueues {
     scheduler: Arc<EgressScheduler>,
-    queues: Box<[VecDeque<Packet>]>,
+    queues: Box<[EgressQueue]>,
     /// The queues with packets.
     own: QueueSet,
     /// Number of packets.
     len: usize,
+    /// Number of packets that were added since the last look for due packets.
+    added: usize,
     /// Time before which no packet is due.
     due: Time,
+}
+
+/// The waiting packets of one queue, on one thread.
+#[derive(Debug, Default)]
+struct EgressQueue {
+    packets: VecDeque<Packet>,
+    /// Number of packets in large buffers.
+    large: usize,
 }
 
 /// The most packets in a queue, on each thread.
@@ -33,15 +43,19 @@ const OTHER_THREAD: Duration = Duration::from_micros(100);
 
 impl EgressQueues {
     pub(crate) fn new(scheduler: Arc<EgressScheduler>) -> Self {
-        let queues = scheduler.ids().iter().map(|_| VecDeque::new()).collect();
-        Self { scheduler, queues, own: QueueSet::default(), len: 0, due: Time::ZERO }
+        let queues = scheduler.ids().iter().map(|_| EgressQueue::default()).collect();
+        Self { scheduler, queues, own: QueueSet::default(), len: 0, added: 0, due: Time::ZERO }
     }
 
     /// Adds a packet to a queue.
     ///
+    /// A queue never holds more packets than there are buffers left to keep. So each congested queue
+    /// gets the same number of buffers, and as many are left for the next one (A. K. Choudhury and
+    /// E. L. Hahne, "Dynamic queue length thresholds for shared-memory packet switches").
+    ///
     /// # Errors
     ///
-    /// Returns the packet if the queue is full, or if waiting packets hold most buffers of the thread.
+    /// Returns the packet if the queue is full, or if it has its share of the buffers.
     pub(crate) fn push(
         &mut self,
         queue: QueueId,
@@ -49,7 +63,10 @@ impl EgressQueues {
         pool: &Pool,
     ) -> Result<(), Packet> {
         let index = self.scheduler.index_of(queue);
-        if self.queues[index].len() >= QUEUE_MAX || !pool.may_keep(&packet) {
+        let waiting = &mut self.queues[index];
+        if waiting.packets.len() >= QUEUE_MAX
+            || waiting.alike(&packet) >= pool.left_to_keep(&packet)
+        {
             self.scheduler.count_error(index);
             return Err(packet);
         }
@@ -59,20 +76,23 @@ impl EgressQueues {
             // The others may wait for tokens that this queue does not need.
             self.due = Time::ZERO;
         }
-        self.queues[index].push_back(packet);
+        waiting.push(packet);
         self.len += 1;
+        self.added += 1;
         Ok(())
     }
 
     /// Moves the packets that are due to the end of a batch, at most a burst.
     pub(crate) fn take_due(&mut self, now: Time, batch: &mut Vec<Packet>) {
+        self.added = 0;
         if self.len == 0 || now < self.due {
             return;
         }
         // If another thread has the lock, the packets stay due.
         let Some(mut turns) = self.scheduler.try_lock(now) else { return };
+        let others = turns.of_others(|index| self.queues[index].packets.len());
         for _ in 0..BURST {
-            let index = match turns.next(self.own) {
+            let index = match turns.next(self.own, others) {
                 Turn::Of(index) => index,
                 Turn::After(wait) => {
                     self.due = now.after(wait);
@@ -83,11 +103,11 @@ impl EgressQueues {
                     return;
                 }
             };
-            let Some(packet) = self.queues[index].pop_front() else { return };
+            let Some(packet) = self.queues[index].pop() else { return };
             turns.take(index, packet.len());
             self.scheduler.remove_waiting(index, 1);
             self.len -= 1;
-            if self.queues[index].is_empty() {
+            if self.queues[index].packets.is_empty() {
                 self.own.remove(index);
             }
             batch.push(packet);
@@ -99,18 +119,30 @@ impl EgressQueues {
 
     /// Takes all packets out, with their queues: each queue in its order.
     pub(crate) fn take_all(&mut self) -> impl Iterator<Item = (QueueId, Packet)> {
+        self.withdraw();
+        (self.own, self.len, self.added) = (QueueSet::default(), 0, 0);
+        let queues = self.scheduler.ids().iter().zip(&mut self.queues);
+        queues.flat_map(|(id, queue)| {
+            queue.large = 0;
+            queue.packets.drain(..).map(move |packet| (*id, packet))
+        })
+    }
+
+    /// Removes the packets from the numbers that threads share.
+    fn withdraw(&self) {
         for (index, queue) in self.queues.iter().enumerate() {
-            self.scheduler.remove_waiting(index, queue.len() as u64);
+            self.scheduler.remove_waiting(index, queue.packets.len() as u64);
         }
-        (self.own, self.len) = (QueueSet::default(), 0);
-        let ids = self.scheduler.ids();
-        let queues = ids.iter().zip(&mut self.queues);
-        queues.flat_map(|(id, queue)| queue.drain(..).map(move |packet| (*id, packet)))
     }
 
     /// Returns the number of waiting packets.
     pub(crate) const fn len(&self) -> usize {
         self.len
+    }
+
+    /// Returns whether a burst was added since the last look for due packets.
+    pub(crate) const fn has_new_burst(&self) -> bool {
+        self.added >= BURST
     }
 
     /// Returns the time before which no packet is due; `None` without packets.
@@ -122,9 +154,25 @@ impl EgressQueues {
 impl Drop for EgressQueues {
     /// Removes the packets, also after a panic, so that no other thread waits for them.
     fn drop(&mut self) {
-        for (index, queue) in self.queues.iter().enumerate() {
-            self.scheduler.remove_waiting(index, queue.len() as u64);
-        }
+        self.withdraw();
+    }
+}
+
+impl EgressQueue {
+    /// Returns the number of packets with a buffer of the size that this one has.
+    fn alike(&self, packet: &Packet) -> usize {
+        if packet.is_large() { self.large } else { self.packets.len() - self.large }
+    }
+
+    fn push(&mut self, packet: Packet) {
+        self.large += usize::from(packet.is_large());
+        self.packets.push_back(packet);
+    }
+
+    fn pop(&mut self) -> Option<Packet> {
+        let packet = self.packets.pop_front()?;
+        self.large -= usize::from(packet.is_large());
+        Some(packet)
     }
 }
 

@@ -47,7 +47,11 @@ impl EgressScheduler {
     pub fn new(options: &HtbOptions, now: Time) -> Self {
         let mut queues = options.queues.clone();
         queues.entry(QueueId::DEFAULT).or_insert(HtbQueue::DEFAULT);
-        let rates: Vec<_> = queues.values().copied().collect();
+        let least = |queue: HtbQueue| HtbQueue {
+            min_rate: queue.min_rate.max(HtbQueue::LEAST_RATE),
+            ..queue
+        };
+        let rates: Vec<_> = queues.values().copied().map(least).collect();
         Self {
             ids: queues.keys().copied().collect(),
             tokens: Mutex::new(HtbTokens::new(options.max_rate, &rates, now)),
@@ -105,13 +109,22 @@ impl EgressScheduler {
 }
 
 impl Turns<'_> {
+    /// Returns the queues of which other threads hold packets.
+    ///
+    /// `own` returns the number of packets of this thread in a queue.
+    pub(crate) fn of_others(&self, own: impl Fn(usize) -> usize) -> QueueSet {
+        let waiting = self.scheduler.waiting.iter().enumerate();
+        let is_of_others = |(index, number): &(usize, &AtomicU64)| {
+            number.load(Ordering::Relaxed) > own(*index) as u64
+        };
+        waiting.filter(is_of_others).map(|(index, _)| index).collect()
+    }
+
     /// Returns which queue sends next.
     ///
-    /// `own` are the queues with packets of this thread.
-    pub(crate) fn next(&self, own: QueueSet) -> Turn {
-        let waiting = self.scheduler.waiting.iter().enumerate();
-        let waiting = waiting.filter(|(_, number)| number.load(Ordering::Relaxed) > 0);
-        self.tokens.next(own, waiting.map(|(index, _)| index).collect())
+    /// `own` are the queues with packets of this thread, and `others` those of other threads.
+    pub(crate) fn next(&mut self, own: QueueSet, others: QueueSet) -> Turn {
+        self.tokens.next(own, others)
     }
 
     /// Takes the tokens of a packet that this thread sends, and counts it.
@@ -131,11 +144,17 @@ mod models {
     /// Bits of a packet that empties a bucket.
     const BYTES: usize = 2000;
 
+    /// Returns which queue sends next if this thread holds a packet of one queue.
+    fn next(turns: &mut Turns<'_>, index: usize) -> Turn {
+        let others = turns.of_others(|queue| usize::from(queue == index));
+        turns.next([index].into_iter().collect(), others)
+    }
+
     /// Holds one packet in a queue, and sends it if it may; returns whether it did.
     fn send(scheduler: &EgressScheduler, index: usize) -> bool {
         scheduler.add_waiting(index);
         let Some(mut turns) = scheduler.try_lock(Time::ZERO) else { return false };
-        let may = turns.next([index].into_iter().collect()) == Turn::Of(index);
+        let may = next(&mut turns, index) == Turn::Of(index);
         if may {
             turns.take(index, BYTES);
             scheduler.remove_waiting(index, 1);
@@ -161,9 +180,9 @@ mod models {
             assert_eq!(waiting, 2 - sent);
             if sent == 0 {
                 // The urgent packet found the lock taken, and goes next.
-                let turns = scheduler.try_lock(Time::ZERO).unwrap();
-                assert_eq!(turns.next([0].into_iter().collect()), Turn::Of(0));
-                assert_eq!(turns.next([1].into_iter().collect()), Turn::OfOtherThread);
+                let mut turns = scheduler.try_lock(Time::ZERO).unwrap();
+                assert_eq!(next(&mut turns, 0), Turn::Of(0));
+                assert_eq!(next(&mut turns, 1), Turn::OfOtherThread);
             }
         });
     }

@@ -58,6 +58,11 @@ impl Packet {
         self.length as usize
     }
 
+    /// Returns whether the buffer is a large one.
+    pub(crate) const fn is_large(&self) -> bool {
+        self.buffer.len() > Self::HEADROOM + Pool::SMALL
+    }
+
     /// Returns whether the frame is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
@@ -155,11 +160,11 @@ impl Pool {
     /// Maximum number of large buffers in use: 16 MiB.
     pub const LARGE_MAX: usize = 256;
 
-    /// Number of small buffers that packets in upcall queues leave free.
+    /// Number of small buffers that waiting packets leave free.
     ///
     /// Bursts and copies need them.
     const SMALL_KEPT: usize = 1024;
-    /// Number of large buffers that packets in upcall queues leave free.
+    /// Number of large buffers that waiting packets leave free.
     ///
     /// Bursts and copies need them: two bursts, and as many copies.
     const LARGE_KEPT: usize = 4 * BURST;
@@ -223,17 +228,21 @@ impl Pool {
 
     /// Returns whether a packet may keep its buffer for long: enough others are left.
     pub(crate) const fn may_keep(&self, packet: &Packet) -> bool {
-        if packet.buffer.len() == self.small.size {
-            self.small.left() >= Self::SMALL_KEPT
+        self.left_to_keep(packet) > 0
+    }
+
+    /// Returns how many packets of the size of this one may still keep their buffers for long.
+    pub(crate) const fn left_to_keep(&self, packet: &Packet) -> usize {
+        if packet.is_large() {
+            self.large.left().saturating_sub(Self::LARGE_KEPT - 1)
         } else {
-            self.large.left() >= Self::LARGE_KEPT
+            self.small.left().saturating_sub(Self::SMALL_KEPT - 1)
         }
     }
 
     /// Returns the buffer of a packet to the pool.
     pub fn give(&mut self, packet: Packet) {
-        let list =
-            if packet.buffer.len() == self.small.size { &mut self.small } else { &mut self.large };
+        let list = if packet.is_large() { &mut self.large } else { &mut self.small };
         list.give(packet.buffer);
     }
 

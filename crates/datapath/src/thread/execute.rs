@@ -395,10 +395,12 @@ impl Outputs {
         if let Some(reason) = self.tally.finish(finished, tx.batch.len() - before) {
             tx.traffic.drop_many(reason, 1);
         }
+        let mut is_burst = tx.batch.len() >= BURST;
         if queue != QueueId::DEFAULT {
             tx.move_to_queue(before, queue, pool, &mut self.tally, &mut self.taps);
+            is_burst = tx.batch.len() >= BURST || tx.has_new_burst();
         }
-        if tx.batch.len() >= BURST {
+        if is_burst {
             tx.send(self.now, pool, &mut self.tally, &mut self.taps);
         }
     }

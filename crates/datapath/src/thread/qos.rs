@@ -7,7 +7,10 @@ use shunt_pipeline::{DatapathPort, QueueId, Time};
 use super::{execute::Outputs, tally::Tally, tx_port::TxPort};
 use crate::{
     capture::Taps,
-    egress::{PortQos, queues::EgressQueues},
+    egress::{
+        PortQos,
+        queues::{EgressQueues, QUEUE_MAX},
+    },
     metrics::DropReason,
     packet::{
         buffer::{BURST, Pool},
@@ -32,6 +35,9 @@ const UNFLUSHED_SLEEP: Duration = Duration::from_millis(1);
 /// A sleep ends up to a millisecond late.
 const AWAKE_BEFORE_DUE: Duration = Duration::from_millis(2);
 
+/// The most bursts of a port that one look for due packets sends: a whole queue.
+const BURSTS_MAX: usize = QUEUE_MAX.div_ceil(BURST);
+
 impl From<PortQos> for TxQos {
     fn from(qos: PortQos) -> Self {
         match qos {
@@ -42,23 +48,27 @@ impl From<PortQos> for TxQos {
 }
 
 impl TxPort {
-    /// Drops or delays packets of the batch; what remains in the batch may leave now.
+    /// Drops or delays packets of the batch, and sends all packets that are due.
     #[inline(never)]
-    pub(super) fn apply_qos(
+    pub(super) fn send_with_qos(
         &mut self,
         now: Time,
         pool: &mut Pool,
         tally: &mut Tally,
         taps: &mut Taps,
     ) {
-        match &self.qos {
-            None => {}
-            Some(TxQos::Policer(_)) => self.drop_exceeding(now, pool, tally, taps),
-            Some(TxQos::Queues(_)) => {
-                self.move_to_queue(0, QueueId::DEFAULT, pool, tally, taps);
-                if let Some(TxQos::Queues(queues)) = &mut self.qos {
-                    queues.take_due(now, &mut self.batch);
-                }
+        if !matches!(self.qos, Some(TxQos::Queues(_))) {
+            self.drop_exceeding(now, pool, tally, taps);
+            return self.transmit(pool, tally, taps);
+        }
+        self.move_to_queue(0, QueueId::DEFAULT, pool, tally, taps);
+        for _ in 0..BURSTS_MAX {
+            let Some(TxQos::Queues(queues)) = &mut self.qos else { return };
+            queues.take_due(now, &mut self.batch);
+            let taken = self.batch.len();
+            self.transmit(pool, tally, taps);
+            if taken < BURST {
+                return;
             }
         }
     }
@@ -96,6 +106,11 @@ impl TxPort {
         let dropped = (packets - self.batch.len()) as u64;
         self.traffic.drop_many(DropReason::EgressPoliced, dropped);
         tally.dropped[DropReason::EgressPoliced as usize] += dropped;
+    }
+
+    /// Returns whether a burst waits that nobody has tried to send.
+    pub(super) fn has_new_burst(&self) -> bool {
+        self.queues().is_some_and(EgressQueues::has_new_burst)
     }
 
     /// Returns the number of packets that wait in queues.

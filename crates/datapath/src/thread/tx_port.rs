@@ -75,8 +75,14 @@ impl TxPort {
     /// Packets that exceed a limit or find no room are dropped.
     pub(super) fn send(&mut self, now: Time, pool: &mut Pool, tally: &mut Tally, taps: &mut Taps) {
         if self.qos.is_some() {
-            self.apply_qos(now, pool, tally, taps);
+            self.send_with_qos(now, pool, tally, taps);
+        } else {
+            self.transmit(pool, tally, taps);
         }
+    }
+
+    /// Gives the batch to the transmit queue.
+    pub(super) fn transmit(&mut self, pool: &mut Pool, tally: &mut Tally, taps: &mut Taps) {
         let mut rest = self.batch.as_slice();
         let mut was_crowded = false;
         while !rest.is_empty() {

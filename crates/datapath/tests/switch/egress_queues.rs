@@ -61,16 +61,20 @@ fn forwarding(threads: u16) -> Switch {
 
 /// Gives port 3 queues: 100 frames in a second, and `queue` as queue 5.
 fn set_queues(switch: &mut Switch, queue: HtbQueue) -> Arc<EgressScheduler> {
-    let queues = [(QueueId::new(5), queue)].into();
-    let options = HtbOptions { max_rate: 100 * FRAME, queues };
-    let scheduler = Arc::new(EgressScheduler::new(&options, switch.now));
-    set_qos(switch, Some(&PortQos::Queues(Arc::clone(&scheduler))));
+    let options = HtbOptions { max_rate: 100 * FRAME, queues: [(QueueId::new(5), queue)].into() };
+    set_queues_of(switch, PORT, &options)
+}
+
+/// Gives a port queues.
+fn set_queues_of(switch: &mut Switch, port: u32, options: &HtbOptions) -> Arc<EgressScheduler> {
+    let scheduler = Arc::new(EgressScheduler::new(options, switch.now));
+    set_qos(switch, port, Some(&PortQos::Queues(Arc::clone(&scheduler))));
     scheduler
 }
 
-fn set_qos(switch: &mut Switch, qos: Option<&PortQos>) {
+fn set_qos(switch: &mut Switch, port: u32, qos: Option<&PortQos>) {
     for control in &mut switch.controls {
-        control.send(Command::SetQos(DatapathPort::new(PORT), qos.cloned())).unwrap();
+        control.send(Command::SetQos(DatapathPort::new(port), qos.cloned())).unwrap();
     }
     switch.settle();
 }
@@ -190,13 +194,27 @@ fn threads_share_the_rate() {
 }
 
 #[test]
+fn no_queue_stops_under_a_better_one() {
+    let mut switch = forwarding(1);
+    let lazy = HtbQueue { priority: 9, min_rate: 0, ..HtbQueue::DEFAULT };
+    let scheduler = set_queues(&mut switch, lazy);
+    send(&mut switch, 0, 5, 0..200);
+    send(&mut switch, 0, 1, 0..400);
+    sent_within(&mut switch, 0, 200, STEP);
+    // 12 000 bits in each of two seconds, and a burst.
+    let sent = counts(&scheduler)[1].1.tx_packets;
+    assert!((30..=30 + BURST_FRAMES as u64 + 1).contains(&sent), "{sent}");
+}
+
+#[test]
 fn a_dead_thread_holds_nobody_up() {
     let mut switch = forwarding(2);
     let lazy = HtbQueue { priority: 9, ..HtbQueue::DEFAULT };
     set_queues(&mut switch, lazy);
-    send(&mut switch, 0, 1, 0..40);
+    // The queue has its least minimum rate, and uses it up.
     send(&mut switch, 1, 5, 0..40);
-    received(&mut switch, 0);
+    assert_eq!(received(&mut switch, 1).len(), BURST_FRAMES);
+    send(&mut switch, 0, 1, 0..40);
     for _ in 0..10 {
         switch.wait(STEP);
         switch.run_iteration(1);
@@ -218,7 +236,7 @@ fn packets_move_to_new_queues_and_leave_without() {
     settle(&mut switch);
     let of_queue = counts(&scheduler)[1].1.tx_packets;
     assert_eq!((of_queue, switch.counters(0).held.get()), (BURST_FRAMES as u64, 8));
-    set_qos(&mut switch, None);
+    set_qos(&mut switch, PORT, None);
     settle(&mut switch);
     assert_eq!(received(&mut switch, 0), (16..40).collect::<Vec<_>>(), "in order");
     assert_eq!(switch.counters(0).held.get(), 0);
@@ -235,4 +253,62 @@ fn a_removed_port_drops_its_waiting_packets() {
     settle(&mut switch);
     let dropped = switch.counters(0).dropped[DropReason::PortRemoved as usize].get();
     assert_eq!((dropped, switch.counters(0).held.get()), (24, 0));
+}
+
+/// A rate that is never exceeded.
+const FAST: u64 = 10_000_000_000;
+
+#[test]
+fn packets_within_the_rate_leave_in_the_iteration_in_which_they_came() {
+    for destination in [1, 5] {
+        let mut switch = Switch::new(1, 6, super::thread_config());
+        let enqueue = vec![Action::SetQueue(5), output(PORT), Action::PopQueue];
+        switch.apply(&[rule(1, Match::any(), vec![output(PORT)]), rule(2, to(5), enqueue)]);
+        let queues = [(QueueId::new(5), HtbQueue::DEFAULT)].into();
+        set_queues_of(&mut switch, PORT, &HtbOptions { max_rate: FAST, queues });
+        let ingress = [1, 2, 4, 5, 6];
+        for port in ingress {
+            assert!(switch.send(0, port, &frame(destination, 0)));
+            settle(&mut switch);
+        }
+        received(&mut switch, 0);
+        switch.wait(STEP);
+        for (port, number) in ingress.into_iter().flat_map(|port| (0..32).map(move |n| (port, n))) {
+            assert!(switch.send(0, port, &frame(destination, number)));
+        }
+        switch.run_iteration(0);
+        assert_eq!(received(&mut switch, 0).len(), 32 * ingress.len(), "UDP port {destination}");
+        assert_eq!(switch.counters(0).held.get(), 0);
+    }
+}
+
+#[test]
+fn a_congested_port_leaves_buffers_to_other_ports() {
+    let mut switch = Switch::new(1, 4, super::thread_config());
+    let enqueue = |queue| vec![Action::SetQueue(queue), output(PORT), Action::PopQueue];
+    let rules = (1..=9_u16).map(|queue| rule(2, to(queue), enqueue(queue.into())));
+    switch.apply(&rules.chain([rule(1, Match::any(), vec![output(4)])]).collect::<Vec<_>>());
+    let queues = (1..=9).map(|queue| (QueueId::new(queue), HtbQueue::DEFAULT)).collect();
+    let slow = set_queues_of(&mut switch, PORT, &HtbOptions { max_rate: FRAME, queues });
+    set_queues_of(&mut switch, 4, &HtbOptions { max_rate: FAST, queues: [].into() });
+    for destination in 1..=8 {
+        send(&mut switch, 0, destination, 0..1100);
+    }
+    let held = switch.counters(0).held.get();
+    assert!((6000..7000).contains(&held), "nearly all buffers that packets may keep: {held}");
+    // A new flow to the other port, and one to a queue that is empty.
+    let drops =
+        |switch: &Switch| switch.counters(0).dropped[DropReason::EgressQueueFull as usize].get();
+    let before = drops(&switch);
+    for number in 0..32 {
+        assert!(switch.send(0, 1, &frame(100, number)));
+    }
+    settle(&mut switch);
+    let sent: Vec<_> = switch.receive(0, 4).iter().map(|frame| number(frame)).collect();
+    assert_eq!(sent, (0..32).collect::<Vec<_>>());
+    send(&mut switch, 0, 9, 0..31);
+    assert_eq!((drops(&switch), switch.counters(0).held.get()), (before, held + 31));
+    let errors: Vec<_> = counts(&slow).iter().map(|(_, counts)| counts.tx_errors).collect();
+    assert_eq!(errors.iter().sum::<u64>(), before);
+    assert!(errors[1..9].iter().all(|errors| *errors > 0), "{errors:?}");
 }
