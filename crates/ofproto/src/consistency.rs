@@ -1,11 +1,12 @@
-//! Checks that actions fit the packets they act on (OpenFlow 1.3.5, 6.4 and 5.12).
+//! Checks that packets have the fields that actions use (OpenFlow 1.3.5, 6.4 and 5.12).
 //!
 //! A rule is refused if one of its actions uses a field that a packet may lack: the match of the
 //! rule must require the field. Actions change which fields a packet has: `push_vlan` adds a tag,
-//! `pop_mpls` uncovers another packet type. The check therefore walks the action list with a key
-//! that it changes as the actions change the packet.
+//! `pop_mpls` changes the packet type. The check therefore walks the action list with a flow key,
+//! and changes the key as the actions change the packet.
 //!
-//! Output ports are checked here too, because the legal ports depend on the context of the actions.
+//! The module also checks output ports, because the legal ports depend on the context of the
+//! actions.
 
 use shunt_flow::{
     FieldId, FlowKey, FlowMask, Match, PortNo,
@@ -29,7 +30,7 @@ const VLAN_PRESENT: u128 = 0x1000;
 ///
 /// # Errors
 ///
-/// The first inconsistency.
+/// The first action that does not fit the packets that reach it.
 pub fn check_flow_mod(flow_mod: &FlowMod) -> Result<(), RequestRefusal> {
     match flow_mod.command {
         FlowModCommand::Add | FlowModCommand::Modify | FlowModCommand::ModifyStrict => {}
@@ -47,11 +48,11 @@ pub fn check_flow_mod(flow_mod: &FlowMod) -> Result<(), RequestRefusal> {
     packet.walk(&instructions.write)
 }
 
-/// Checks the buckets of a group-mod. Any packet may reach them.
+/// Checks the buckets of a group-mod. Any packet may reach a bucket.
 ///
 /// # Errors
 ///
-/// The first inconsistency.
+/// The first action that does not fit the packets that reach it.
 pub fn check_group_mod(group_mod: &GroupMod) -> Result<(), RequestRefusal> {
     let packet =
         KnownPacket { context: ActionContext::Bucket, ..KnownPacket::matched(&Match::any()) };
@@ -60,11 +61,11 @@ pub fn check_group_mod(group_mod: &GroupMod) -> Result<(), RequestRefusal> {
 
 /// Checks the actions of a packet-out against its packet.
 ///
-/// Up to `limit` tags of the packet are parsed.
+/// Up to `limit` VLAN tags of the packet are parsed.
 ///
 /// # Errors
 ///
-/// The first inconsistency.
+/// The first action that does not fit the packet.
 pub fn check_packet_out(packet_out: &PacketOut, limit: VlanLimit) -> Result<(), RequestRefusal> {
     let mut key = FlowKey::ZERO;
     extract(&packet_out.data, limit, &mut key);
@@ -77,9 +78,9 @@ pub fn check_packet_out(packet_out: &PacketOut, limit: VlanLimit) -> Result<(), 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ActionContext {
     Rule,
-    /// An action set. The packet at its execution is unknown.
+    /// An action set: the packet at its execution is unknown.
     ///
-    /// Only writes to fields are checked against the match, as in Open vSwitch.
+    /// In an action set, only writes to fields are checked against the match, as in Open vSwitch.
     ActionSet,
     /// A group bucket, which any packet may reach.
     Bucket,
@@ -103,11 +104,13 @@ impl KnownPacket {
 
     fn walk(&mut self, actions: &[Action]) -> Result<(), RequestRefusal> {
         actions.iter().try_for_each(|action| {
-            // An unsupported action is refused as such, wherever it is and whatever it contains.
+            // An unsupported action is refused as unsupported, before its context and arguments are
+            // checked.
             if let Some(reason) = action.unsupported() {
                 return Err(FlowModError::NotYet(reason).into());
             }
-            // Changes inside a clone are undone after it. The codec limits the nesting of clones.
+            // Changes inside a clone do not affect the actions after it. The codec limits the
+            // nesting of clones.
             if let Action::Clone(actions) = action {
                 return self.clone().walk(actions);
             }
@@ -243,7 +246,8 @@ impl KnownPacket {
 
     fn set(&mut self, field: FieldId, value: u128, mask: u128) -> Result<(), ErrorCode> {
         self.need(field)?;
-        // This is the only writable field with a value that decides whether other fields exist.
+        // `VlanTci` is the only writable field with a value that decides whether other fields
+        // exist.
         if field == FieldId::VlanTci {
             self.key.set_field_masked(field, value, mask);
             self.mask.add_bits(field, mask);
@@ -286,7 +290,7 @@ impl KnownPacket {
         Ok(())
     }
 
-    /// Records a new packet type.
+    /// Records a new Ethernet type of the packet.
     fn set_type(&mut self, ethertype: u16) {
         self.key.set_field(FieldId::EthType, ethertype.into());
         self.mask.add_field(FieldId::EthType);
@@ -308,7 +312,8 @@ impl KnownPacket {
                         learned.mask.add_bits(target.field, bits);
                     }
                 }
-                // The check does not require a tag here, as in Open vSwitch.
+                // A learned rule may load a VLAN field without a match on a tag, as in Open
+                // vSwitch.
                 LearnTarget::Load(target) if !is_of_connection(target.field) => {
                     learned.read(target.field)?;
                 }

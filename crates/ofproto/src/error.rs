@@ -65,7 +65,7 @@ macro_rules! error_codes {
             /// All codes that this switch sends.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
-            /// Returns the name that the standard has, such as `OFPBRC_BAD_TYPE`.
+            /// Returns the name of the error in the standard, such as `OFPBRC_BAD_TYPE`.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -73,7 +73,7 @@ macro_rules! error_codes {
                 }
             }
 
-            /// Returns the numbers that OpenFlow 1.3 sends.
+            /// Returns the wire numbers of the error in OpenFlow 1.3.
             #[must_use]
             pub const fn number(self) -> ErrorNumber {
                 match self {
@@ -232,7 +232,7 @@ impl From<GroupModError> for ErrorCode {
             GroupModError::NoSuchGroup(_) => Self::ActionOutGroup,
             GroupModError::NotYet(_) => Self::ActionExperimenterType,
             GroupModError::TooMany(_) => Self::GroupTableFull,
-            // The last variant of the error, and variants that are added later.
+            // The last variant of `GroupModError`, and variants that are added later.
             _ => Self::GroupInvalid,
         }
     }
@@ -245,7 +245,7 @@ impl From<MeterModError> for ErrorCode {
             MeterModError::Unknown(_) => Self::MeterUnknown,
             MeterModError::TooManyBands(_) => Self::MeterBandsFull,
             MeterModError::TooMany(_) => Self::MeterTableFull,
-            // As for groups.
+            // The last variant of `MeterModError`, and variants that are added later.
             _ => Self::MeterInvalid,
         }
     }
@@ -267,15 +267,15 @@ impl From<ModificationError> for ErrorCode {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestRefusal {
-    /// A mistake that the code describes.
+    /// A mistake that the error code describes.
     #[error(transparent)]
     Code(#[from] ErrorCode),
     /// An action that does not fit the packets that reach it.
     #[error("{code}; the action is {text}", text = format_action(.action, &NoPortNames))]
     Action {
-        /// The code.
+        /// The error code that the peer receives.
         code: ErrorCode,
-        /// The action.
+        /// The refused action.
         action: Box<Action>,
     },
     /// A change that the tables refuse.
@@ -312,7 +312,7 @@ pub struct TooLong {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloseReason {
-    /// The peer sent a header after which nothing can be framed.
+    /// The peer sent a header with a length below the length of a header.
     #[error("the peer sent a header with length {length}: a message has at least 8 bytes")]
     Framing {
         /// The length in the header.
@@ -321,7 +321,7 @@ pub enum CloseReason {
     /// The peer sent another message before its hello.
     #[error("the peer sent message type {kind} first: a connection starts with a hello")]
     NotHello {
-        /// The type of that message.
+        /// The type of the message that arrived before the hello.
         kind: u8,
     },
     /// The peer speaks no version that the switch speaks.
@@ -342,13 +342,13 @@ pub enum CloseReason {
     /// The peer did not send its hello in time.
     #[error("the peer sent no hello within {seconds} s")]
     NoHello {
-        /// The limit in seconds.
+        /// The hello timeout in seconds.
         seconds: u64,
     },
     /// The peer does not read its connection.
     #[error("the peer read almost nothing for {seconds} s")]
     Stalled {
-        /// The limit in seconds.
+        /// The stall timeout in seconds.
         seconds: u64,
     },
     /// The peer reads so slowly that it would have lost an event that must not be lost.

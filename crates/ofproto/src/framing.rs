@@ -1,8 +1,8 @@
 //! Splits a byte stream into OpenFlow messages.
 //!
 //! The header states the length of a message; there is no other delimiter (OpenFlow 1.3.5, 7.1).
-//! The buffer holds at most one incomplete message. Its size is therefore bounded by a 16-bit
-//! length plus the bytes of one `push`.
+//! The buffer holds at most one incomplete message. The size of the buffer is therefore bounded by
+//! a 16-bit length plus the bytes of one `push`.
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects))]
 
@@ -22,7 +22,7 @@ impl Framer {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Returns the header of the next message, which may be incomplete.
+    /// Returns the header of the next message; the message may be incomplete.
     #[must_use]
     pub fn next_header(&self) -> Option<Header> {
         Header::parse(&self.buffer)
@@ -32,8 +32,8 @@ impl Framer {
     ///
     /// # Errors
     ///
-    /// The header states a length below that of a header. Nothing after it can be framed, so the
-    /// connection must end.
+    /// The header states a length below the length of a header. The next message cannot be found,
+    /// so the connection must end.
     pub fn next_frame(&mut self) -> Result<Option<Bytes>, CloseReason> {
         let Some(header) = self.next_header() else { return Ok(None) };
         let length = usize::from(header.length);

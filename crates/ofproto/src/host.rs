@@ -31,11 +31,11 @@ use crate::{
 /// One step of a bundle.
 #[derive(Clone, Debug)]
 pub enum HostStep {
-    /// [`Host::modify`].
+    /// A change of a rule, group or meter, as by [`Host::modify`].
     Modify(Modification),
-    /// [`Host::set_port_config`].
+    /// New settings of a port, as by [`Host::set_port_config`].
     Port(PortNo, PortConfig),
-    /// [`Host::packet_out`].
+    /// A packet-out, as by [`Host::packet_out`].
     Packet(PacketOut),
 }
 
@@ -89,8 +89,8 @@ pub trait Host: Send + Sync + 'static {
 
     /// Executes the steps of a bundle in order, as one version: all of them or none.
     ///
-    /// A packet-out is translated with the steps before it. The host takes steps one by one, and
-    /// takes none after an invalid step.
+    /// A packet-out is translated by the tables as changed by earlier steps. The host takes steps
+    /// one by one, and takes none after an invalid step.
     ///
     /// # Errors
     ///
@@ -99,7 +99,7 @@ pub trait Host: Send + Sync + 'static {
 
     /// Checks the actions of a packet-out.
     ///
-    /// Their groups and meters must exist, and the switch must support each action.
+    /// The groups and meters of the actions must exist, and the switch must support each action.
     ///
     /// # Errors
     ///
@@ -119,7 +119,8 @@ pub trait Host: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`ErrorCode::ResumeStale`] if the packet did not pause here, or paused too long ago.
+    /// [`ErrorCode::ResumeStale`] if the packet did not pause at this bridge, or paused too long
+    /// ago.
     fn resume(&self, packet: PacketIn) -> Result<(), ErrorCode>;
 
     /// Waits until all packet threads and offload devices use `version` or later.

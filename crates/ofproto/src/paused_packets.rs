@@ -1,9 +1,10 @@
 //! Packets that are paused at controllers (`controller(pause)`, `NXT_RESUME`).
 //!
 //! The continuation of a paused packet holds rule actions, hidden state and a stack. No controller
-//! may write these, so the continuation stays in the switch. The packet-in carries a token for it,
-//! in the opaque `NXPINT_CONTINUATION` property. A token is a number and a keyed hash of that
-//! number. The key never leaves the process, so a controller cannot forge a token.
+//! may write rule actions or hidden state, so the continuation stays in the switch. The packet-in
+//! carries a token for the continuation, in the opaque `NXPINT_CONTINUATION` property. A token is a
+//! number and a keyed hash of that number. The key of the hash never leaves the process, so a
+//! controller cannot forge a token.
 //!
 //! A bridge keeps the last [`PAUSED_MAX`] continuations; several packets may share one. A resumed
 //! packet with an older token, or with a token of an earlier process, is stale.
@@ -19,7 +20,7 @@ use shunt_pipeline::Continuation;
 /// Number of continuations that a bridge keeps.
 pub const PAUSED_MAX: usize = 4096;
 
-/// Names the continuation of a paused packet.
+/// A token that names the continuation of a paused packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PauseToken([u8; Self::LEN]);
 
@@ -43,13 +44,14 @@ struct ContinuationQueue {
 impl PauseToken {
     /// Length of a token in bytes.
     ///
-    /// A token is a property, like the properties of Open vSwitch continuations. Its client prints
-    /// the properties that it knows, and sends back all of them.
+    /// A token is encoded as a property, like the parts of Open vSwitch continuations. The client
+    /// of Open vSwitch prints the properties that it knows, and sends back all properties.
     const LEN: usize = 24;
-    /// Type and length of that property. Open vSwitch does not use this type.
+    /// Type and length of the token property.
+    /// Open vSwitch does not use this property type.
     const HEADER: [u8; 4] = [0x5d, 0x01, 0, 20];
 
-    /// Returns the bytes to send.
+    /// Returns the bytes of the token, to send in a packet-in.
     #[must_use]
     pub const fn bytes(&self) -> &[u8] {
         &self.0
@@ -57,7 +59,7 @@ impl PauseToken {
 }
 
 impl PausedPackets {
-    /// Stores a continuation and returns its token; drops the oldest one if full.
+    /// Stores a continuation, returns its token; a full store drops its oldest one.
     pub fn hold(&self, continuation: &Arc<Continuation>) -> PauseToken {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         // Consecutive packets that pause often share a continuation.

@@ -1,7 +1,7 @@
 //! Multipart requests that span several messages (OpenFlow 1.3.5, 7.3.5).
 //!
-//! A request times out if its next part does not arrive. The reply is then an error that quotes its
-//! first part (OpenFlow 1.4.1, 7.3.5; ONF extensions for 1.3.x, EXT-264).
+//! A request times out if its next part does not arrive. The switch then replies with an error that
+//! quotes the first part of the request (OpenFlow 1.4.1, 7.3.5; ONF extensions for 1.3.x, EXT-264).
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::{
 /// Minimum length of the quote in an error, in bytes (OpenFlow 1.3.5, 7.4.4).
 const QUOTE_LEN: usize = 64;
 
-/// Incomplete requests by transaction id.
+/// Incomplete multipart requests by transaction id.
 #[derive(Debug, Default)]
 pub(super) struct Assemblies(BTreeMap<Xid, Assembly>);
 
@@ -26,14 +26,14 @@ pub(super) struct Assemblies(BTreeMap<Xid, Assembly>);
 struct Assembly {
     kind: u16,
     body: Vec<u8>,
-    /// The first [`QUOTE_LEN`] bytes of the first part.
+    /// The first [`QUOTE_LEN`] bytes of the first part of the request.
     quote: Bytes,
-    /// Time at which the last part arrived.
+    /// Time at which the newest part of the request arrived.
     touched: Time,
 }
 
 impl Assemblies {
-    /// Handles one message; returns the request when it is complete.
+    /// Adds one part to its request; returns the request when it is complete.
     pub(super) fn take(
         &mut self,
         xid: Xid,
@@ -68,7 +68,7 @@ impl Assemblies {
         codec.read_request(kind, &mut ByteReader::new(&assembly.body)).map(Some)
     }
 
-    /// Drops requests that have timed out; returns the quotes of their first parts.
+    /// Drops timed-out requests; returns their ids and quotes of their first parts.
     pub(super) fn expire(&mut self, limits: &ConnectionLimits, now: Time) -> Vec<(Xid, Bytes)> {
         let is_over = |part: &Assembly| now >= part.touched.after(limits.assembly_timeout);
         let over = self.0.extract_if(.., |_, assembly| is_over(assembly));

@@ -11,7 +11,7 @@ pub struct BundleQuota {
 }
 
 impl BundleQuota {
-    /// Bytes that the connections of one listener share.
+    /// Default number of bytes for the bundles of all connections of one listener.
     const DEFAULT: usize = 1 << 28;
 
     /// Creates a quota of `bytes`.
@@ -22,7 +22,7 @@ impl BundleQuota {
 
     /// Reserves `bytes` and returns whether that many were available.
     ///
-    /// Relaxed ordering suffices here and below: no other memory depends on the number.
+    /// Relaxed ordering suffices for the atomic: no other memory depends on the number of bytes.
     pub(super) fn try_reserve(&self, bytes: usize) -> bool {
         let taken = |available: usize| available.checked_sub(bytes);
         self.available.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken).is_ok()

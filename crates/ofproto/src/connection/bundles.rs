@@ -2,13 +2,13 @@
 //!
 //! An error in one message is reported when the message is added, and the bundle continues without
 //! that message, as in Open vSwitch. Errors that only the tables can detect are reported at the
-//! commit. The first error is the error of the message, the second reports the failed bundle, and
-//! nothing has changed.
+//! commit. The commit then gets two error messages: the first is the error of the failed message,
+//! the second reports that the bundle failed. No change of the bundle is applied.
 //!
 //! A bundle is always ordered and becomes one version, regardless of its flags. A packet-out is
-//! translated with the messages before it, as in Open vSwitch, and is sent after the whole bundle
-//! has succeeded. Port settings are part of the version. Open vSwitch cannot do that, and refuses
-//! to commit an atomic bundle that contains port-mods.
+//! translated by the tables as changed by earlier messages of the bundle, as in Open vSwitch. The
+//! packet is sent after the whole bundle has succeeded. Port-mods are part of the version of the
+//! bundle. Open vSwitch refuses to commit an atomic bundle that contains port-mods.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -31,7 +31,7 @@ use crate::{
 pub(super) struct Bundles {
     open: BTreeMap<BundleId, OpenBundle>,
     messages_count: usize,
-    /// Bytes of all messages together.
+    /// Total number of bytes of the messages of all open bundles.
     bytes: usize,
     quota: Arc<BundleQuota>,
 }
@@ -58,11 +58,11 @@ struct BundledMessage {
 #[derive(Debug)]
 enum BundledChange {
     Step(HostStep),
-    /// A port-mod. Its result depends on how earlier messages set the port.
+    /// A port-mod, with a result that depends on earlier port-mods of the bundle.
     Port(PortMod),
 }
 
-/// The message of a bundle that failed.
+/// The message that made the commit of its bundle fail.
 #[derive(Debug)]
 pub(super) struct BundleFailure {
     pub(super) xid: Xid,
@@ -138,9 +138,9 @@ impl Bundles {
         Ok(())
     }
 
-    /// Commits a bundle and removes it in either case.
+    /// Commits a bundle and removes it, also if the commit fails.
     ///
-    /// The outer error concerns the commit, the inner error a message of the bundle.
+    /// The outer error concerns the commit request, the inner error a message of the bundle.
     pub(super) fn commit(
         &mut self,
         control: BundleControl,
@@ -187,10 +187,10 @@ impl Bundles {
         Ok(())
     }
 
-    /// Returns an open bundle that has these flags.
+    /// Returns the bundle `id` if it is open and has `flags`.
     ///
-    /// Any mismatch removes the bundle, as in Open vSwitch: a controller with a wrong view of a
-    /// bundle must not commit it.
+    /// A closed bundle, or one with other flags, is removed, as in Open vSwitch: a controller with
+    /// a wrong view of a bundle must not commit it.
     fn find(&mut self, id: BundleId, flags: BundleFlags) -> Result<&mut OpenBundle, ErrorCode> {
         let bundle = self.open.get(&id).ok_or(ErrorCode::BundleId)?;
         let mistake = match bundle {
@@ -253,7 +253,7 @@ impl BundledChange {
         })
     }
 
-    /// Turns a port-mod into a step, with the ports as earlier messages set them.
+    /// Turns a port-mod into a step, and applies it to `ports` for later port-mods.
     fn settle(&mut self, ports: &mut [PortDescription]) -> Result<(), ErrorCode> {
         if let Self::Port(port_mod) = self {
             let config = requests::check_port_mod(port_mod, ports)?;
@@ -274,10 +274,10 @@ impl BundledChange {
 }
 
 impl OpenBundle {
-    /// Commits all changes or none.
+    /// Commits all changes of the bundle or none.
     ///
-    /// Each message is freed when its step is taken, so that the new rule can reuse its
-    /// allocations.
+    /// Each message is freed when the host takes its step, so that the new rule can reuse the
+    /// memory of the message.
     fn commit(mut self, host: &impl Host) -> Result<Option<Version>, BundleFailure> {
         let mut ports = host.ports();
         for BundledMessage { xid, frame, change } in &mut self.messages {
@@ -295,7 +295,7 @@ impl OpenBundle {
             bundled.change.into_step()
         });
         let committed = host.commit(steps);
-        // The step that failed is the last one that was taken.
+        // The host takes no step after a failed step, so the last step that it took failed.
         committed.map(Some).map_err(|rejected| BundleFailure {
             xid,
             frame,

@@ -5,7 +5,7 @@ use tracing::Level;
 use super::Connection;
 use crate::{Host, wire::header::Header};
 
-/// Returns whether changes are logged: their texts are made only then.
+/// Returns whether the log has level debug; texts of changes are built only then.
 pub(super) fn is_enabled() -> bool {
     tracing::enabled!(Level::DEBUG)
 }

@@ -33,10 +33,10 @@ pub struct ConnectionConfig {
     pub peer: String,
     /// The kind of peer.
     pub kind: ConnectionKind,
-    /// Idle time after which the peer is sent an echo request; zero disables it.
+    /// Idle time after which the peer is sent an echo request; zero disables the probe.
     ///
     /// The connection ends if nothing arrives within the same time after the request. Time in which
-    /// the switch does not read, or the peer does not, is not idle time.
+    /// the switch or the peer does not read from the connection does not count as idle time.
     pub inactivity_probe: Duration,
     /// Limits on the resources of one peer.
     pub limits: ConnectionLimits,
@@ -49,7 +49,7 @@ pub struct ConnectionConfig {
 impl ConnectionConfig {
     /// Inactivity probe of connections over a network (`inactivity_probe`).
     ///
-    /// Unix sockets have none, because the system reports each peer that vanishes.
+    /// Unix sockets have no inactivity probe, because the kernel reports each peer that vanishes.
     pub const INACTIVITY_PROBE: Duration = Duration::from_secs(5);
 
     /// Creates a configuration with the defaults of Open vSwitch.
@@ -79,13 +79,13 @@ pub struct ConnectionLimits {
     pub replies_max: usize,
     /// Number of unsent bytes above which packet-ins are dropped.
     ///
-    /// Reliable events then wait.
+    /// Events that must not be lost wait while more bytes are unsent.
     ///
-    /// Less than `replies_max`.
+    /// This number is less than `replies_max`.
     pub events_max: usize,
     /// Time after which a peer that does not read is disconnected.
     ///
-    /// Within this time the peer must read everything that waited at its start, or 64 KiB of it.
+    /// Within this time the peer must read 64 KiB, or all bytes that waited when the time began.
     pub stall_timeout: Duration,
     /// Time within which a peer must send its hello.
     pub hello_timeout: Duration,
@@ -93,7 +93,7 @@ pub struct ConnectionLimits {
     pub bundles_max: usize,
     /// Maximum number of messages in all open bundles together.
     pub bundle_messages_max: usize,
-    /// Maximum number of bytes of these messages as received.
+    /// Maximum number of bytes of the messages in all open bundles, as received.
     pub bundle_bytes_max: usize,
     /// Time after which a bundle without new messages is removed.
     pub bundle_timeout: Duration,

@@ -37,13 +37,13 @@ pub struct Connection {
     pub(super) output: Output,
     /// The newest version that this connection created.
     pub(super) changed: Option<Version>,
-    /// Set if packets were sent for which no barrier has waited yet.
+    /// Set if packets were sent since the last barrier.
     pub(super) packets_sent: bool,
     /// The request that waits, and the condition it waits for.
     pub(super) waiting: Option<(Wait, WaitingRequest)>,
     /// The flow statistics reply that is being written.
     pub(super) flows: Option<FlowReply>,
-    /// The codec on which both hellos agreed; the newest one before that.
+    /// The codec of the negotiated version; the newest codec before negotiation.
     pub(super) codec: Codec,
     phase: Phase,
     framer: Framer,
@@ -65,9 +65,10 @@ enum Phase {
 pub enum ConnectionStep {
     /// All received requests are handled.
     Idle,
-    /// Requests are handled again after the peer has read some output.
+    /// Too much output waits:
+    /// requests are handled again after the peer has read some of it.
     Full,
-    /// Call [`Connection::resume`] when this condition holds.
+    /// A request waits: call [`Connection::resume`] when the condition holds.
     Wait(Wait),
     /// The connection ends when its queued output is sent.
     Closed(CloseReason),
@@ -314,7 +315,7 @@ impl Connection {
         self.reply(xid, &Message::Error(ErrorMessage::refuse(refusal.code(), frame)), now);
     }
 
-    /// Logs a warning about the peer, unless the rate limit of its kind is reached.
+    /// Logs a warning about the peer, unless the rate limit of `kind` is reached.
     pub(super) fn warn(&self, kind: WarningKind, now: Time, log: impl FnOnce(&str, u32)) {
         if let Some(suppressed) = self.config.warnings.admit(kind, now) {
             log(&self.config.peer, suppressed);
@@ -336,7 +337,7 @@ impl Connection {
 
     /// Closes the connection and returns true if its first header is not a hello.
     ///
-    /// It does not wait for the bytes that this header announces.
+    /// The connection does not wait for the bytes that the header announces.
     fn close_without_hello(&mut self) -> bool {
         let header = self.framer.next_header().filter(|header| header.kind != Header::HELLO);
         match (&self.phase, header) {
@@ -366,7 +367,7 @@ impl Connection {
         }
     }
 
-    /// Handles a message of another version.
+    /// Handles a message with another version than the negotiated one.
     ///
     /// An echo request gets a reply of the same version, and a second hello is refused.
     fn handle_other_version(
@@ -387,7 +388,7 @@ impl Connection {
         }
     }
 
-    /// Handles the first message. It is a hello, which always decodes.
+    /// Handles the first message, a hello, which always decodes.
     fn agree(&mut self, header: &Header, frame: &Bytes, now: Time) {
         let Ok((xid, Message::Hello(hello))) = Codec::NEWEST.decode(frame) else { return };
         match hello::agree(hello) {

@@ -101,7 +101,7 @@ impl Subscription {
 
 /// Builds a packet-in with the whole packet.
 ///
-/// `max_len` only applies to switches that buffer packets.
+/// The `max_len` of the action only applies to switches that buffer packets, so it is ignored.
 fn packet_in(packet: &PuntedPacket, token: Option<&PauseToken>) -> message::PacketIn {
     let PuntedPacket { punt, frame } = packet;
     message::PacketIn {

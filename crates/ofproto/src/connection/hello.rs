@@ -22,7 +22,7 @@ pub(super) enum Agreement {
     },
 }
 
-/// Selects the newest version that the peer offers too.
+/// Selects the newest OpenFlow version that the switch and the peer offer.
 pub(super) fn agree(hello: Hello) -> Agreement {
     let versions = hello.versions();
     let incompatible = || Agreement::Incompatible { offered: version_names(versions) };
@@ -77,7 +77,7 @@ mod tests {
         assert_eq!(agreement(Hello { version: 6, bitmap: Some(0x42) }), refused);
     }
 
-    /// Open vSwitch and OpenFlow 1.3.5, 6.3.1 fall back to the header version.
+    /// Open vSwitch then uses the version of the header (OpenFlow 1.3.5, 6.3.1).
     #[test]
     fn an_empty_bitmap_is_as_no_bitmap() {
         assert_eq!(agreement(Hello { version: 6, bitmap: Some(0) }), AGREED);

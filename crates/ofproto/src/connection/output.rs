@@ -7,15 +7,15 @@ use shunt_pipeline::Time;
 /// Messages are merged into buffers of at least this many bytes.
 const CHUNK: usize = 1 << 14;
 
-/// Bytes that a peer must read within the stall timeout, if that many wait.
+/// Bytes that a peer must read within the stall timeout, if as many bytes wait.
 ///
 /// A peer that reads fewer bytes in this time is stalled.
 const PROGRESS_LEN: usize = 1 << 16;
 
 /// A queue of messages to the peer.
 ///
-/// Replies always fit, because the connection handles no request while the queue is long. Events
-/// may not fit, and are then dropped.
+/// Replies always fit, because the connection handles no request while the queue is long. An event
+/// that does not fit is dropped.
 #[derive(Debug)]
 pub(super) struct Output {
     messages: VecDeque<Vec<u8>>,
@@ -35,11 +35,11 @@ pub(super) struct Output {
 pub struct PacketInCounts {
     /// Number of packet-ins that were queued for a peer.
     pub sent: u64,
-    /// Number that was dropped because the peer reads too slowly.
+    /// Number of packet-ins dropped because the peer reads too slowly.
     pub dropped_unread: u64,
-    /// Number that the connection missed because they arrived too fast.
+    /// Number of packet-ins that the connection missed because they arrived too fast.
     ///
-    /// It includes packet-ins that the peer has not subscribed to.
+    /// The number includes packet-ins that the peer has not subscribed to.
     pub dropped_missed: u64,
 }
 
@@ -70,7 +70,7 @@ impl Output {
         }
     }
 
-    /// Queues a message that must arrive.
+    /// Queues a message, which is never dropped.
     pub(super) fn send(&mut self, message: Vec<u8>, now: Time) {
         self.waiting += message.len();
         if self.progress_left == 0 {

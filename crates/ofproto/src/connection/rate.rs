@@ -14,7 +14,7 @@ const WINDOW: Duration = Duration::from_secs(60);
 
 /// The kind of a warning.
 ///
-/// Each kind has its own limit, so a flood of one hides no other.
+/// Each kind has its own limit, so a flood of one kind does not suppress another kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WarningKind {
     /// A request was refused.
@@ -28,9 +28,9 @@ pub(crate) enum WarningKind {
 }
 
 impl WarningKind {
-    /// Returns the shortest time between two warnings.
+    /// Returns the shortest time between two warnings of this kind.
     ///
-    /// A loss goes on for long, and each line has the total so far.
+    /// Packet-ins are often dropped for a long time, and each warning has the total so far.
     const fn spacing(self) -> Duration {
         match self {
             Self::PacketInsDropped => Duration::from_secs(12),
@@ -52,12 +52,12 @@ struct RateWindow {
     count: u32,
     /// Time of the last warning.
     last: Option<Time>,
-    /// Number of warnings suppressed since then.
+    /// Number of warnings suppressed since the last warning.
     suppressed: u32,
 }
 
 impl WarningRate {
-    /// Returns the number of warnings suppressed before; `None` to suppress this one.
+    /// Returns the number of suppressed warnings; `None` to suppress this warning too.
     pub(crate) fn admit(&self, kind: WarningKind, now: Time) -> Option<u32> {
         let window = self.0.get(kind as usize)?;
         let mut window = window.lock().unwrap_or_else(PoisonError::into_inner);

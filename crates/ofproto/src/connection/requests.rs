@@ -1,4 +1,4 @@
-//! The handling of each request.
+//! Handles each kind of OpenFlow request.
 
 use bytes::Bytes;
 use shunt_pipeline::{FlowMod, GroupId, GroupMod, Modification, PortConfig, Time};
@@ -32,7 +32,7 @@ struct ReceivedRequest<'a> {
 }
 
 impl Connection {
-    /// Handles one message.
+    /// Handles one OpenFlow message from the peer.
     pub(super) fn handle<H: Host>(
         &mut self,
         header: &Header,
@@ -126,7 +126,7 @@ impl Connection {
                     tracing::warn!(peer, suppressed, number = ?error.number, "the peer sent an error");
                 });
             }
-            // A second hello, and messages that only a switch sends.
+            // A second hello, or a message that only a switch sends.
             _ => return Err(ErrorCode::BadType),
         }
         Ok(())
@@ -173,9 +173,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Replies to a barrier after all threads have adopted the changes before it.
+    /// Replies to a barrier after all threads have adopted the earlier changes.
     ///
-    /// The packets of its packet-outs have then been executed, too.
+    /// The packet-outs that arrived before the barrier have then been executed, too.
     fn reply_to_barrier(&mut self, xid: Xid, now: Time) {
         match self.changed {
             None => self.reply_after_packets(xid, now),
@@ -185,7 +185,7 @@ impl Connection {
         }
     }
 
-    /// Replies to a barrier after the packet-outs before it have been executed.
+    /// Replies to a barrier after earlier packet-outs have been executed.
     ///
     /// Threads execute packets and report counters in the order of the requests.
     fn reply_after_packets(&mut self, xid: Xid, now: Time) {
@@ -196,7 +196,7 @@ impl Connection {
         }
     }
 
-    /// Handles a multipart request, after its counters are reported.
+    /// Handles a multipart request, after threads have reported the counters it needs.
     fn handle_multipart_request<H: Host>(
         &mut self,
         xid: Xid,
@@ -254,7 +254,7 @@ const fn is_change(message: &Message) -> bool {
 
 /// Checks a flow-mod of `length` bytes.
 ///
-/// Its rule must also fit into a statistics reply, which has a longer header.
+/// The rule of the flow-mod must also fit into a statistics reply, which has a longer header.
 pub(super) fn check_flow_mod(
     flow_mod: &FlowMod,
     length: usize,
@@ -282,7 +282,7 @@ pub(super) fn check_flow_mod(
     Ok(())
 }
 
-/// Checks a group-mod. Its group must also fit into the replies that describe it.
+/// Checks a group-mod; its group must also fit into a group description reply.
 pub(super) fn check_group_mod(group_mod: &GroupMod, codec: Codec) -> Result<(), RequestRefusal> {
     crate::check_group_mod(group_mod)?;
     if group_mod.buckets.len() > BUCKETS_MAX {

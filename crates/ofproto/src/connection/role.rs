@@ -13,8 +13,8 @@ pub struct ConnectionId(u64);
 
 /// The master connection of a bridge and the latest generation id.
 ///
-/// A connection that has lost the master role finds out by a lookup: another connection is the
-/// master.
+/// A connection that lost the master role to another connection notices it when it looks up its
+/// role.
 #[derive(Debug, Default)]
 pub struct RoleRegistry(Mutex<RoleState>);
 
@@ -27,7 +27,7 @@ struct RoleState {
 
 /// The role that a connection requested.
 ///
-/// Of several requests for master, the last one wins.
+/// Of several connections that requested the role master, the last one is the master.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum RequestedRole {
     #[default]
@@ -91,7 +91,7 @@ impl RoleRegistry {
         }
     }
 
-    /// Every change is one assignment, so a panic leaves the state consistent.
+    /// Locks the roles, also after a panic, which leaves the roles consistent.
     fn lock(&self) -> MutexGuard<'_, RoleState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -112,7 +112,7 @@ fn meters(meter: Option<MeterId>, host: &impl Host) -> Vec<MeterStatistics> {
     meters.iter().map(|own| MeterStatistics::of(own, flows(own), now)).collect()
 }
 
-// The fields of the features hold these limits.
+// The 32-bit fields of the group features hold the maximum number of groups and of meters.
 const _: () = assert!(Group::COUNT_MAX <= u32::MAX as usize);
 const _: () = assert!(Meter::COUNT_MAX <= u32::MAX as usize);
 const _: () = assert!(Meter::BANDS_MAX <= u8::MAX as usize);
@@ -198,8 +198,8 @@ impl FlowReply {
     ///
     /// # Errors
     ///
-    /// A single rule does not fit into a message and is left out. Such rules are refused when they
-    /// are added.
+    /// A single rule does not fit into a message and is left out. Rules of this length are refused
+    /// when they are added.
     pub(super) fn next_message(&mut self) -> Result<Option<Vec<u8>>, TooLong> {
         let Some(writer) = &mut self.writer else { return Ok(None) };
         for rule in self.rules.by_ref() {

@@ -26,7 +26,7 @@ pub struct FlowStatistics {
     pub cookie: Cookie,
     /// Number of packets that hit the rule.
     pub packets: u64,
-    /// Number of bytes in these packets.
+    /// Number of bytes of the packets that hit the rule.
     pub bytes: u64,
     /// The match of the rule.
     pub matching: Match,
@@ -62,7 +62,7 @@ pub struct FlowRemoved {
     pub table: TableId,
     /// The reason of the removal.
     ///
-    /// It is never [`RemovedReason::Replaced`], for which no message is sent.
+    /// The reason is never [`RemovedReason::Replaced`], because a replaced rule causes no message.
     pub reason: RemovedReason,
     /// Time between adding and removing the rule.
     pub duration: Duration,
@@ -76,14 +76,14 @@ pub struct FlowRemoved {
     pub cookie: Cookie,
     /// Number of packets that hit the rule.
     pub packets: u64,
-    /// Number of bytes in these packets.
+    /// Number of bytes of the packets that hit the rule.
     pub bytes: u64,
     /// The match of the rule.
     pub matching: Match,
 }
 
 impl FlowRemoved {
-    /// Describes `rule`, which was removed at time `now` with these totals.
+    /// Describes `rule`, which was removed at time `now` with the counters `totals`.
     #[must_use]
     pub fn of(rule: &Rule, reason: RemovedReason, totals: RuleTotals, now: Time) -> Self {
         Self {

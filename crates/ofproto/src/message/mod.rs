@@ -1,8 +1,8 @@
 //! Messages as values, independent of the OpenFlow version.
 //!
-//! Values hold only meaningful content. If no version can express it or the switch cannot do it,
-//! decoding refuses it with an [`ErrorCode`](crate::ErrorCode) ([`crate::wire`]). Names are those
-//! of OpenFlow 1.3.5, chapter 7.
+//! A message value holds only meaningful content. Decoding ([`crate::wire`]) refuses content that
+//! no version can express or that the switch cannot execute, with an
+//! [`ErrorCode`](crate::ErrorCode). Names are those of OpenFlow 1.3.5, chapter 7.
 
 mod asynchronous;
 mod bundle;

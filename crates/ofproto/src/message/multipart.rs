@@ -35,13 +35,13 @@ pub enum MultipartRequest {
     MeterConfig(Option<MeterId>),
     /// `OFPMP_METER_FEATURES`.
     MeterFeatures,
-    /// `OFPMP_TABLE_FEATURES` without a change.
+    /// `OFPMP_TABLE_FEATURES`, as a query that changes no feature.
     TableFeatures,
     /// `OFPMP_PORT_DESC`.
     PortDescription,
 }
 
-/// One part of a reply.
+/// One part of a multipart reply (`ofp_multipart_reply`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MultipartReply {
     /// `OFPMP_DESC`.
@@ -92,11 +92,11 @@ pub struct SwitchDescription {
 /// `ofp_aggregate_stats_reply`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AggregateStatistics {
-    /// Number of packets that hit the rules.
+    /// Number of packets that hit the selected rules.
     pub packets: u64,
-    /// Number of bytes in these packets.
+    /// Number of bytes of the packets that hit the selected rules.
     pub bytes: u64,
-    /// Number of rules.
+    /// Number of selected rules.
     pub flows: u32,
 }
 

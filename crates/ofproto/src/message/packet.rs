@@ -6,11 +6,11 @@ use shunt_pipeline::{Action, Cookie, PacketInReason, TableId};
 /// A packet for controllers (`ofp_packet_in`, `NXT_PACKET_IN2`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketIn {
-    /// The reason for sending it.
+    /// The reason for sending the packet to controllers.
     pub reason: PacketInReason,
-    /// The table of the rule that sent it.
+    /// The table of the rule that sent the packet.
     pub table: TableId,
-    /// The cookie of that rule; all ones if no rule sent it.
+    /// The cookie of the rule that sent the packet; all ones if no rule sent it.
     pub cookie: Cookie,
     /// Pipeline fields: `in_port`, metadata, registers, tunnel.
     pub metadata: Match,

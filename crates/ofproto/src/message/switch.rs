@@ -14,8 +14,8 @@ pub struct Hello {
 impl Hello {
     /// Returns the versions offered, bit `n` for wire version `n` (OpenFlow 6.3.1).
     ///
-    /// These are the versions of the bitmap, or else all versions up to that of the header. An
-    /// empty bitmap counts as none, as in Open vSwitch.
+    /// The result is the versions of the bitmap or, without a bitmap, all versions up to that of
+    /// the header. An empty bitmap counts as no bitmap, as in Open vSwitch.
     #[must_use]
     pub const fn versions(self) -> u32 {
         match self.bitmap {
@@ -29,13 +29,13 @@ impl Hello {
 /// `ofp_switch_features`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
-    /// Identity of the bridge: 16 bits of choice above a 48-bit MAC address.
+    /// Identity of the bridge: 16 freely chosen bits above a 48-bit MAC address.
     pub datapath_id: u64,
     /// Number of packets that the switch can buffer.
     pub buffers_count: u32,
     /// Number of tables.
     pub tables_count: u8,
-    /// 0 for the main connection.
+    /// Id of an auxiliary connection; 0 for the main connection.
     pub auxiliary_id: u8,
     /// `ofp_capabilities`.
     pub capabilities: u32,

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// A delay that doubles until a connection outlives it.
+/// A reconnect delay, which doubles until a connection stays open for as long.
 ///
-/// It is reset as in Open vSwitch: by a connection that was open for at least the last delay. A peer
-/// that completes the handshake and closes at once is retried as rarely as one that is absent.
+/// A connection that was open for at least the last delay resets the delay, as in Open vSwitch. A
+/// peer that completes the handshake and closes at once is retried as rarely as an absent peer.
 #[derive(Debug)]
 pub(super) struct BackOff {
     last: Duration,

@@ -48,7 +48,7 @@ pub(super) struct ServerState<H> {
 pub struct ServerEndpoint {
     task: JoinHandle<()>,
     local_address: Option<SocketAddr>,
-    /// Set for a controller only.
+    /// The attempts to reach a controller; `None` for a listener.
     attempts: Option<Arc<ReconnectAttempts>>,
 }
 
@@ -74,7 +74,7 @@ impl<H: Host> OpenFlowServer<H> {
         let _ = self.shared.events.send(event);
     }
 
-    /// Sends a packet-in to all connections; returns whether there is one.
+    /// Sends a packet-in to all connections; returns whether a connection exists.
     #[must_use]
     pub fn publish_packet_in(&self, packet: ControllerEvent) -> bool {
         self.shared.events.send(packet).is_ok()
@@ -94,7 +94,7 @@ impl<H: Host> OpenFlowServer<H> {
         self.shared.registry.list()
     }
 
-    /// Returns the packet-ins of all connections, with those that have ended.
+    /// Returns the packet-in counts of all connections, also of ended ones.
     #[must_use]
     pub fn packet_ins(&self) -> PacketInCounts {
         self.shared.registry.packet_ins()
@@ -141,7 +141,7 @@ impl<H: Host> OpenFlowServer<H> {
 impl ServerEndpoint {
     /// Returns the TCP address of a listener.
     ///
-    /// If the configured port is 0, it contains the port that the system chose.
+    /// If the configured port is 0, the address contains the port that the system chose.
     #[must_use]
     pub const fn local_address(&self) -> Option<SocketAddr> {
         self.local_address
@@ -200,7 +200,7 @@ async fn keep_connected<H: Host>(
 
 /// Connects to a controller once and serves the connection until it ends.
 ///
-/// Returns the reason of the end, and how long both sides had agreed on a version.
+/// Returns why the connection ended, and how long it was open after version negotiation.
 async fn connect_once<H: Host>(
     address: SocketAddr,
     config: &ConnectionConfig,
@@ -213,7 +213,8 @@ async fn connect_once<H: Host>(
         Ok(Err(error)) => return (error.to_string(), None),
         Err(_) => return ("the connection attempt timed out".to_owned(), None),
     };
-    // Small replies must not be delayed; without the option they are only slower.
+    // `TCP_NODELAY` sends small replies at once. An error of the option only delays replies, so it
+    // is ignored.
     let _ = stream.set_nodelay(true);
     let opened = || {
         attempts.connected();

@@ -38,7 +38,7 @@ pub(super) enum ListeningSocket {
 pub(super) struct UnixListenSocket {
     listener: UnixListener,
     path: PathBuf,
-    /// Device and inode of the socket file that it created.
+    /// Device and inode of the socket file that this socket created.
     file: (u64, u64),
 }
 
@@ -62,7 +62,7 @@ impl ListeningSocket {
         }
     }
 
-    /// Returns the inactivity probe of its connections; zero for none.
+    /// Returns the inactivity probe of accepted connections; zero for none.
     const fn inactivity_probe(&self) -> Duration {
         match self {
             Self::Tcp(_) => ConnectionConfig::INACTIVITY_PROBE,
@@ -160,7 +160,7 @@ pub(super) async fn accept_all<H: Host>(listener: ListeningSocket, shared: Arc<S
     }
 }
 
-/// Returns whether this is a normal reason for the end of a connection.
+/// Returns whether `reason` is a normal reason for the end of a connection.
 const fn is_expected(reason: &CloseReason) -> bool {
     matches!(reason, CloseReason::PeerClosed | CloseReason::Transport(_))
 }

@@ -2,12 +2,12 @@
 //!
 //! Tokio's streams register for both read and write readiness, and a unix socket signals write
 //! readiness each time the peer reads. A request-reply exchange then wakes the task twice: once for
-//! the request and once for nothing, when the thread has just gone to sleep. A
-//! [`ReadInterestStream`] registers for read readiness only. It registers for write readiness when
-//! the send buffer is full, and until there is room again.
+//! the request, and once without work, when the thread has just gone to sleep. A
+//! [`ReadInterestStream`] registers for read readiness only. While the send buffer is full, the
+//! stream also registers for write readiness.
 //!
-//! This wakes a Tokio task when a socket is ready. The `Waker` of `shunt-datapath` wakes a thread that
-//! another thread has sent a message to. They share no code.
+//! The stream wakes a Tokio task when a socket is ready. The `Waker` of `shunt-datapath` wakes a
+//! thread that another thread has sent a message to. The stream and that `Waker` share no code.
 
 use std::{
     io::{self, Read, Write},
@@ -22,7 +22,7 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, unix::AsyncFd};
 
-/// A unix stream with read interest, and write interest on demand.
+/// A unix stream that registers for write readiness only on demand.
 pub(super) struct ReadInterestStream {
     stream: AsyncFd<UnixStream>,
     /// The same stream, registered for write readiness while the send buffer is full.
@@ -129,7 +129,7 @@ mod tests {
         (ReadInterestStream::new(near).unwrap(), far)
     }
 
-    /// More bytes than a socket buffers.
+    /// Number of bytes of a message that no socket buffer holds.
     const LARGE_LEN: usize = 1 << 22;
 
     #[tokio::test]

@@ -56,7 +56,8 @@ impl ReconnectAttempts {
         self.lock().reconnect_state = ReconnectState::Waiting { reason, until };
     }
 
-    /// Every change is one assignment, so a panic leaves the state consistent.
+    /// Locks the state, also after a panic, which leaves the state consistent:
+    /// every change is one assignment.
     fn lock(&self) -> MutexGuard<'_, AttemptState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -49,7 +49,7 @@ impl Registry {
         self.lock().by_number.values().cloned().collect()
     }
 
-    /// Returns the packet-ins of all connections, with those that have ended.
+    /// Returns the packet-in counts of all connections, also of ended ones.
     pub(super) fn packet_ins(&self) -> PacketInCounts {
         let entries = self.lock();
         let mut counts = entries.past_packet_ins;
@@ -57,7 +57,7 @@ impl Registry {
         counts
     }
 
-    /// Every change is one assignment, so a panic leaves the table consistent.
+    /// Locks the table, also after a panic, which leaves the table consistent.
     fn lock(&self) -> MutexGuard<'_, ConnectionTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

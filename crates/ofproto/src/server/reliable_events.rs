@@ -16,7 +16,8 @@ use crate::connection::ControllerEvent;
 
 /// Queue length above which the next event makes a connection lag.
 ///
-/// One publication may exceed it by any number, because a single request can remove every rule.
+/// One publication may exceed the limit by any number, because a single request can remove every
+/// rule.
 const QUEUED_MAX: usize = 1 << 17;
 
 /// The event queues of all connections of a bridge.
@@ -33,7 +34,7 @@ struct EventQueue {
 #[derive(Debug, Default)]
 struct QueuedEvents {
     events: VecDeque<ControllerEvent>,
-    /// Set if the queue was too long; it is empty from then on.
+    /// Set if the queue was too long; the queue is empty from then on.
     is_lagging: bool,
 }
 
@@ -96,7 +97,7 @@ impl EventReceiver {
     }
 }
 
-/// Every change leaves the locked data consistent.
+/// Locks a mutex, also after a panic, which leaves the data consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

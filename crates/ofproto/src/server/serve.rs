@@ -24,10 +24,10 @@ const SLEEP_MAX: Duration = Duration::from_secs(3600);
 
 type WaitFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
-/// The end of a connection.
+/// The reason why a connection ended, and how long it was open.
 pub(super) struct ConnectionEnd {
     pub(super) reason: CloseReason,
-    /// Time for which both sides had agreed on a version; `None` if they never did.
+    /// Time since version negotiation; `None` if no version was agreed on.
     pub(super) open_for: Option<Duration>,
 }
 
@@ -74,7 +74,7 @@ pub(super) async fn serve<H: Host>(
             }
             ConnectionStep::Wait(_) | ConnectionStep::Idle | ConnectionStep::Full => {}
         }
-        // A reliable event waits here until the output queue has room.
+        // A reliable event waits in `pending_event` until the output queue has room.
         let _delivered =
             pending_event.take_if(|event| connection.notify_reliable(event, host.now()));
         let output = connection.poll_output();
@@ -103,7 +103,7 @@ pub(super) async fn serve<H: Host>(
             TaskEvent::Event(Err(RecvError::Lagged(missed))) => {
                 connection.miss_packet_ins(missed, now);
             }
-            // The server is gone, and its endpoints with it.
+            // The server was dropped, and its endpoints with it.
             TaskEvent::Event(Err(RecvError::Closed)) => break CloseReason::PeerClosed,
             TaskEvent::Notice(Ok(event)) => pending_event = Some(event),
             TaskEvent::Notice(Err(Lagged)) => break CloseReason::Lagged,
@@ -142,6 +142,6 @@ async fn flush_output(connection: &mut Connection, writer: &mut (impl AsyncWrite
         }
         writer.shutdown().await.ok()
     };
-    // A timeout is not an error at this point.
+    // The connection has ended already, so a timeout is not an error.
     let _ = tokio::time::timeout(FLUSH_TIMEOUT, send_all).await;
 }

@@ -69,7 +69,7 @@ async fn garbage_harms_only_the_connection_that_sends_it() {
     let mut bad = TcpStream::connect(address).await.unwrap();
     bad.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
     let mut rest = Vec::new();
-    // The end may be reported as an error if the peer did not read all input.
+    // The end of the connection may be reported as an error if the peer did not read all input.
     let _ = bad.read_to_end(&mut rest).await;
     let silent = TcpStream::connect(address).await.unwrap();
     let features = good.request(&Message::FeaturesRequest).await;

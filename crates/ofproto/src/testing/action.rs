@@ -80,9 +80,9 @@ fn has_wire_form(action: &Action) -> bool {
             let port = sample.sampling_port;
             port.is_none_or(|port| is_short(port) && port != PortNo::ANY)
         }
-        // Sent as an instruction.
+        // A meter is sent as an instruction.
         Action::Meter(_) => false,
-        // Refused by the codec.
+        // The codec refuses these actions.
         Action::CopyTtlOut | Action::CopyTtlIn => false,
         Action::Output { .. }
         | Action::SetField { .. }
@@ -117,7 +117,7 @@ fn is_short(port: PortNo) -> bool {
     port.number() < 0xff00 || port.number() >= 0xffff_ff00
 }
 
-/// Returns whether the bits fit into `ofs_nbits` and a 32-bit header.
+/// Returns whether a subfield fits into `ofs_nbits` and a 32-bit header.
 fn is_packed(bits: Subfield) -> bool {
     bits.width <= 64 && is_short_field(bits.field)
 }
@@ -130,7 +130,7 @@ fn short_port() -> impl Strategy<Value = PortNo> {
     prop_oneof![0..0xff00_u32, 0xffff_ff00..=u32::MAX].prop_map(PortNo::new)
 }
 
-/// Generates subfields of fields that satisfy `is_right`, within a width range.
+/// Generates subfields of fields that satisfy `is_eligible`, within a width range.
 fn bits(
     is_eligible: impl Fn(&FieldId) -> bool,
     widths: std::ops::RangeInclusive<u8>,
@@ -159,7 +159,7 @@ fn is_packed_target(field: &FieldId) -> bool {
     is_writable(field) && is_short_field(*field)
 }
 
-/// Generates action-set actions beyond those of [`pipeline`].
+/// Generates actions of action sets that [`pipeline`] does not generate.
 fn any_set_action() -> impl Strategy<Value = Action> {
     prop_oneof![
         (0..=GroupId::MAX.number()).prop_map(|group| Action::Group(GroupId::new(group))),
@@ -173,7 +173,7 @@ fn any_set_action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// Generates list-only actions beyond those of [`pipeline`].
+/// Generates actions of action lists only that [`pipeline`] does not generate.
 fn any_list_only_action() -> impl Strategy<Value = Action> {
     let conjunction =
         (any::<u32>(), 2..=64_u8, any::<u8>()).prop_map(|(id, clauses_count, clause)| {

@@ -16,7 +16,7 @@ use crate::{
     wire::v13,
 };
 
-/// Generates group-mods in their encoded form.
+/// Generates group-mods that decoding returns unchanged after encoding.
 pub fn any_group_mod() -> impl Strategy<Value = GroupMod> {
     let commands = vec![GroupCommand::Add, GroupCommand::Modify, GroupCommand::AddOrModify];
     let change = (select(commands), any::<u32>(), any_kind(), any_buckets()).prop_map(
@@ -65,7 +65,7 @@ fn any_buckets() -> impl Strategy<Value = Box<[Bucket]>> {
     })
 }
 
-/// Generates meter-mods in their encoded form.
+/// Generates meter-mods that decoding returns unchanged after encoding.
 pub fn any_meter_mod() -> impl Strategy<Value = MeterMod> {
     let commands = vec![MeterCommand::Add, MeterCommand::Modify];
     let change =

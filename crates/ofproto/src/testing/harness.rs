@@ -85,7 +85,7 @@ impl ConnectionHarness {
         harness
     }
 
-    /// Sends a hello and reads that of the switch.
+    /// Sends a hello and reads the hello of the switch.
     pub fn send_hello(&mut self) {
         self.send(&Message::Hello(Hello { version: v13::VERSION, bitmap: None }));
         self.replies();

@@ -38,7 +38,7 @@ const QUEUES_PORT: PortNo = PortNo::new(1);
 
 /// A [`Host`] without a datapath.
 ///
-/// It has a [`Pipeline`], the ports `p1`, `p2` and LOCAL, and two queues on `p1`.
+/// The bridge has a [`Pipeline`], the ports `p1`, `p2` and LOCAL, and two queues on `p1`.
 pub struct MemoryHost {
     pipeline: Pipeline,
     clock: Box<dyn Fn() -> Time + Send + Sync>,
@@ -74,7 +74,7 @@ impl MemoryHost {
         }
     }
 
-    /// From now on, versions are adopted only by [`Self::adopt`].
+    /// Holds later versions until [`Self::adopt`] marks them as adopted.
     pub fn hold_versions(&self) {
         self.prompt.store(false, Ordering::Relaxed);
     }
@@ -100,7 +100,7 @@ impl MemoryHost {
         std::mem::take(&mut *self.packets.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns the datapath actions of these packets since the last call.
+    /// Returns the datapath actions of sent packets since the last call.
     pub fn take_outcomes(&self) -> Vec<Arc<[DatapathAction]>> {
         std::mem::take(&mut *self.outcomes.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -26,7 +26,7 @@ use crate::{
     wire::v13::COOKIE_UNCHANGED,
 };
 
-/// Generates messages in their encoded form.
+/// Generates messages that decoding returns unchanged after encoding.
 pub fn any_message() -> impl Strategy<Value = Message> {
     prop_oneof![
         any_session_message(),

@@ -4,7 +4,7 @@
 //! depends on the wire format. To add OpenFlow 1.5, write `wire/v15` beside [`v13`], add a variant
 //! and an entry in [`Codec::ALL`], and complete the matches of this file. Two files of the
 //! connection use the multipart types that this file exports, [`PartHeader`], [`PartWriter`] and
-//! [`ReplyEntry`]. They are those of [`v13`], so `connection/assembly.rs` and
+//! [`ReplyEntry`]. These types are those of [`v13`], so `connection/assembly.rs` and
 //! `connection/statistics.rs` change too.
 
 use std::fmt;
@@ -183,7 +183,7 @@ impl Codec {
     }
 }
 
-/// Writes the name that the standard has, such as `1.3`.
+/// Writes the version as in the title of the standard, such as `1.3`.
 impl fmt::Display for Codec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&version_names(1 << self.version()))

@@ -6,7 +6,7 @@ use crate::error::ErrorCode;
 #[derive(Clone)]
 pub(crate) struct ByteReader<'a>(&'a [u8]);
 
-/// There are too few bytes, or too many.
+/// The error of a message with too few or too many bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Short;
 
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(read(b"abcd"), "abc");
         assert_eq!(read(b"a\xff\xfe\0"), "a??");
         assert_eq!(read("a\u{e9}\0".as_bytes()), "a\u{e9}");
-        // Truncated inside a multi-byte character.
+        // The field ends inside a multi-byte character.
         assert_eq!(read("ab\u{e9}".as_bytes()), "ab?");
     }
 }

@@ -291,7 +291,8 @@ fn a_late_failure_changes_no_port_and_sends_nothing() {
     assert_eq!(codes, [Some(ErrorCode::FlowOverlap), Some(ErrorCode::BundleMessageFailed)]);
     assert_eq!((rules_count(&harness), harness.host.ports()[0].config), (0, PortConfig::default()));
     assert!(harness.host.take_packets().is_empty());
-    // The failed steps leave nothing for the version that takes their number.
+    // The next version, which takes the number of the failed bundle, has no change of the failed
+    // bundle.
     harness.request(&Message::FlowMod(add(1)));
     assert_eq!(harness.host.ports()[0].config, PortConfig::default());
 }

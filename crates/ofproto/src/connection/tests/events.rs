@@ -263,7 +263,7 @@ fn paused(harness: &mut ConnectionHarness) -> message::PacketIn {
     packet
 }
 
-/// Returns the egress ports of the packets since the last call.
+/// Returns the egress ports of the packets that were sent since the last call.
 fn sent_to(harness: &ConnectionHarness) -> Vec<u32> {
     let outcomes = harness.host.take_outcomes();
     let port = |action: &DatapathAction| match action {

@@ -148,7 +148,7 @@ fn rules_need_and_follow_their_groups_and_meters() {
     let delete =
         MeterMod { config: v13::empty_meter_config(), ..meter_mod(MeterCommand::Delete, 1) };
     harness.request(&Message::MeterMod(delete));
-    // OpenFlow 1.3 has no own number for this reason.
+    // OpenFlow 1.3 has no number for the removal of a rule with its meter.
     assert_eq!(reason_of_removal(&mut harness), Some(RemovedReason::Delete));
     assert!(harness.host.rules(&RuleFilter::all()).is_empty());
 }

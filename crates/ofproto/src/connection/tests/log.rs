@@ -1,4 +1,4 @@
-//! Captures the log lines of a test, and tests those of refused requests.
+//! Captures the log lines of a test, and tests the log lines of refused requests.
 
 use std::{
     fmt::{Debug, Write},
@@ -236,7 +236,7 @@ fn every_change_is_logged_with_its_peer() {
         Message::GroupMod(group),
         Message::MeterMod(meter),
         Message::BarrierRequest,
-        // This rule is refused.
+        // The switch refuses this rule, because group 7 does not exist.
         Message::FlowMod(rule("", vec![Action::Group(GroupId::new(7))])),
     ];
     let lines = lines_of(Level::DEBUG, &changes);

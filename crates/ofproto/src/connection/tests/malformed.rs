@@ -12,7 +12,7 @@ use crate::{
 
 const CASES: &str = include_str!("../../../tests/data/malformed.txt");
 
-/// The reasons for a different reply, which the file explains.
+/// Reasons for another reply than that of Open vSwitch, as in the file of cases.
 const REASONS: [&str; 7] = ["absent", "more", "text", "range", "order", "code", "loop"];
 
 fn bytes(hex: &str) -> Vec<u8> {
@@ -84,7 +84,7 @@ fn an_error_quotes_the_whole_message() {
     harness.send_bytes(&message);
     let [(xid, Message::Error(error))] = &harness.replies()[..] else { panic!("one error") };
     assert_eq!((*xid, &error.data), (Xid::new(9), &message));
-    // A longest message is truncated to fit after the header of the error.
+    // A message of the maximum length is truncated, so that it fits after the header of the error.
     message.resize(65_535, 0xab);
     message[2..4].copy_from_slice(&[0xff, 0xff]);
     harness.send_bytes(&message);

@@ -71,7 +71,7 @@ fn an_idle_controller_is_probed_and_then_disconnected() {
     assert_eq!(harness.run(), ConnectionStep::Closed(CloseReason::Silent { seconds: 5 }));
 }
 
-/// Time in which the switch does not read is not silence of the peer.
+/// Time in which the switch does not read does not count as idle time of the peer.
 #[test]
 fn a_peer_that_waits_for_the_switch_is_not_idle() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
@@ -90,7 +90,8 @@ fn a_peer_that_waits_for_the_switch_is_not_idle() {
     assert_eq!(harness.run(), ConnectionStep::Closed(CloseReason::Silent { seconds: 5 }));
 }
 
-/// A peer that reads slowly has the stall timeout, which is longer than the probe.
+/// A peer that reads slowly has the stall timeout, not the shorter inactivity
+/// probe.
 #[test]
 fn a_peer_with_waiting_output_is_not_idle() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Controller);

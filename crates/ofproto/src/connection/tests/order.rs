@@ -163,7 +163,8 @@ fn a_long_flow_reply_is_encoded_as_it_is_read() {
 #[test]
 fn a_rule_too_long_for_statistics_is_refused() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
-    // Headers of message, part and entry; an empty match; an instruction; an action.
+    // Bytes of the headers of message, part and entry, an empty match, an instruction and an
+    // action.
     let around = 8 + 8 + 48 + 8 + 8 + 10;
     let longest = 65_528 - around;
     assert!(harness.request(&Message::FlowMod(add_long(1, longest))).is_empty());

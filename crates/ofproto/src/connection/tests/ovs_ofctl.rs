@@ -1,6 +1,7 @@
-//! Every accepted request leaves replies that `ovs-ofctl` 3.1 can read.
+//! `ovs-ofctl` 3.1 can read the replies that list each accepted rule, group and meter.
 //!
-//! `ovs-ofctl` stops at the first entry that it cannot read, so one such rule would hide all others.
+//! `ovs-ofctl` stops at the first entry that it cannot read, so one unreadable rule would hide all
+//! later rules.
 
 use std::{
     collections::HashSet,
@@ -19,10 +20,10 @@ use crate::{
     testing::{ConnectionHarness, any_flow_mod, any_group_mod, any_meter_mod},
 };
 
-/// Number of rules, of groups and of meters.
+/// Number of random rules, of random groups and of random meters.
 const REQUESTS: usize = 2000;
 
-/// Returns `count` values that are the same in each run.
+/// Returns `count` random values that are the same in each run of the test.
 fn draws<T: std::fmt::Debug>(count: usize, strategy: impl Strategy<Value = T>) -> Vec<T> {
     let mut runner = TestRunner::deterministic();
     let draw = |_| strategy.new_tree(&mut runner).unwrap().current();
@@ -34,9 +35,9 @@ fn fields(matching: &Match) -> impl Iterator<Item = FieldId> {
     FieldId::all().filter(move |field| mask.field(*field) != 0)
 }
 
-/// Runs `ovs-ofctl ofp-parse` on messages; `None` if it is not installed.
+/// Runs `ovs-ofctl ofp-parse` on messages; `None` if `ovs-ofctl` is not installed.
 ///
-/// Returns the part of its output that names what it cannot read.
+/// Returns the output lines about entries that `ovs-ofctl` cannot read.
 fn unread(messages: &[u8]) -> Option<String> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -58,7 +59,7 @@ fn unread(messages: &[u8]) -> Option<String> {
     Some(if is_read { String::new() } else { problems.join("\n") })
 }
 
-/// Sends each request to a new switch, and reads the reply to `dump` after it.
+/// Sends each request to a new switch, and reads the reply to a `dump` request.
 ///
 /// Returns the requests that were accepted.
 #[expect(clippy::print_stderr, reason = "a skipped test says so")]
@@ -95,7 +96,7 @@ fn check<T: Clone + std::fmt::Debug>(
 fn ovs_ofctl_reads_each_accepted_rule() {
     let add = |flow_mod: FlowMod| FlowMod { command: FlowModCommand::Add, ..flow_mod };
     let mods = draws(REQUESTS, any_flow_mod()).into_iter().map(add);
-    // Most random actions do not fit the match. A rule without any is accepted.
+    // Most random actions do not fit the match of their rule. A rule without actions is accepted.
     let plain = |flow_mod: FlowMod| FlowMod { instructions: Default::default(), ..flow_mod };
     let mods: Vec<_> = mods.flat_map(|request| [plain(request.clone()), request]).collect();
     let accepted = check(mods, Message::FlowMod, &MultipartRequest::Flow(RuleFilter::all()));

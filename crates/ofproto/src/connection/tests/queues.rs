@@ -1,4 +1,4 @@
-//! Tests of requests for queues: the host has queue 0 and 7 on port 1.
+//! Tests of requests for queues: the bridge has the queues 0 and 7 on port 1.
 
 use shunt_flow::PortNo;
 use shunt_pipeline::QueueId;

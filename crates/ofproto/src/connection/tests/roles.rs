@@ -56,11 +56,11 @@ fn stale_generations_are_refused_and_wrap_around() {
     let stale = request(&mut harness, RoleName::Master, u64::MAX - 1);
     assert_eq!(code(&stale), Some(ErrorCode::RoleStale));
     assert_eq!(request(&mut harness, RoleName::NoChange, 0), granted(RoleName::Slave, u64::MAX));
-    // The number after the highest one is 0.
+    // The generation id after the highest generation id is 0.
     assert_eq!(request(&mut harness, RoleName::Master, 0), granted(RoleName::Master, 0));
     let stale = request(&mut harness, RoleName::Slave, u64::MAX);
     assert_eq!(code(&stale), Some(ErrorCode::RoleStale));
-    // An equal needs no election.
+    // The generation id of a request for the role equal is not checked.
     assert_eq!(request(&mut harness, RoleName::Equal, 7), granted(RoleName::Equal, 0));
 }
 

@@ -17,7 +17,7 @@ use crate::{
 ///
 /// # Errors
 ///
-/// The error of the sender.
+/// The error to send to the peer.
 pub fn decode(frame: &[u8]) -> Result<(Xid, Message), ErrorCode> {
     let header = Header::parse(frame).ok_or(ErrorCode::BadLength)?;
     if frame.len() != usize::from(header.length) {

@@ -1,7 +1,7 @@
 //! Short texts of messages for the log, also of messages that cannot be decoded.
 //!
-//! A refused request is logged with what it asked for. If decoding failed, the text has the fields
-//! of fixed position, the match if it is legal, and the first action that is not.
+//! The log line of a refused request shows the content of the request. If decoding failed, the text
+//! has the fields of fixed position, the match if it is legal, and the first illegal action.
 
 use std::fmt::Write;
 
@@ -136,7 +136,7 @@ fn detail(message: &Message, frame: &[u8]) -> Option<String> {
             format!("bundle_add bundle_id={}: {}", add.bundle.0, describe(inside))
         }
         Message::MultipartRequest(request) => {
-            // The name of the variant is that of the standard, without its prefix.
+            // The name of the enum variant is the name of the standard without its prefix.
             let request = format!("{request:?}");
             request.split([' ', '(', '{']).next().unwrap_or_default().to_owned()
         }
@@ -200,7 +200,7 @@ fn raw_detail(header: &Header, body: &[u8]) -> Option<String> {
         kind::EXPERIMENTER => raw_experimenter(&mut body),
         _ => return None,
     };
-    // A message without these fields has only its length.
+    // A message that is too short for these fields is described by its length.
     Some(text.unwrap_or_else(|Short| format!("of {} bytes", header.length)))
 }
 

@@ -1,7 +1,7 @@
 //! Instructions of a rule (OpenFlow 1.3.5, 7.2.4).
 //!
-//! Each instruction may occur once, in any order. They are written in execution order. An empty
-//! apply-actions or write-actions instruction has no effect and is not written.
+//! Each instruction may occur once, in any order. The encoder writes instructions in execution
+//! order. An empty apply-actions or write-actions instruction has no effect and is not written.
 
 use bytes::BufMut;
 use shunt_pipeline::{Action, Instructions, MeterId, TableId};
@@ -42,7 +42,8 @@ pub(super) fn read_instructions(reader: &mut ByteReader<'_>) -> Result<Instructi
         seen |= bit;
         read_one(kind, &mut body, &mut instructions)?;
     }
-    // Metadata that an action writes is written before the later instructions.
+    // `NXAST_WRITE_METADATA` writes before clear-actions and write-actions are executed, which the
+    // instruction write-metadata cannot express, so the order is refused.
     let is_after = |kind: u16| seen >> kind & 1 == 1;
     if instructions.metadata.is_some()
         && !is_after(at::WRITE_METADATA)
@@ -118,9 +119,9 @@ fn read_one(
     Ok(())
 }
 
-/// Reads actions for the action set; refuses those that a set cannot hold.
+/// Reads actions for the action set; refuses actions that a set cannot hold.
 ///
-/// Unsupported actions pass: they are refused later, for that reason.
+/// Unsupported actions pass: a later check refuses them as unsupported.
 fn read_action_set(bytes: &[u8]) -> Result<Vec<Action>, ErrorCode> {
     let actions = read_actions(bytes).map_err(|code| match code {
         ErrorCode::InstructionUnsupported => ErrorCode::ActionType,

@@ -1,7 +1,8 @@
 //! The OpenFlow 1.3.5 codec, with the ONF and Nicira extensions that clients use.
 //!
 //! [`decode`] and [`encode`] are inverse for every message that has one form. Each topic has its
-//! own module. If several forms have the same meaning, the first of these is written:
+//! own module. If several wire forms have the same meaning, the first form in this table is
+//! written:
 //!
 //! | meaning | forms |
 //! | --- | --- |
@@ -15,7 +16,7 @@
 //!
 //! The errors for malformed messages are those of Open vSwitch 3.1, with these exceptions:
 //!
-//! * A message that only a switch sends is a bad type, regardless of its length.
+//! * A message that only a switch sends gets the error for a bad type, regardless of its length.
 //! * An error message from the peer is logged; the switch sends no error in reply.
 //! * Fragment policies other than normal are refused, not ignored.
 //! * Unknown flags and commands of bundles are refused, as the standard requires.

@@ -93,8 +93,8 @@ pub(super) fn pull_header(reader: &mut ByteReader<'_>) -> Result<FieldId, ErrorC
 
 /// Writes a field header without a value.
 ///
-/// It uses the first number of the field, which is the Nicira number if there is one. Open vSwitch
-/// does the same in actions of every version.
+/// The header has the first number of the field, which is the Nicira number if there is one. Open
+/// vSwitch does the same in actions of every version.
 pub(super) fn put_header(out: &mut Vec<u8>, field: FieldId) {
     let Some(oxm) = field.info().oxms.first() else { return };
     let value_len = oxm.wire_len(field.width());
@@ -118,7 +118,7 @@ const fn match_error(error: OxmError) -> ErrorCode {
         OxmError::BadPrereq(_) => ErrorCode::MatchPrerequisite,
         OxmError::DupField(_) => ErrorCode::MatchDuplicate,
         OxmError::BadWildcards(_) => ErrorCode::MatchWildcards,
-        // The last variant of the error, and variants that are added later.
+        // The last variant of `OxmError`, and variants that are added later.
         _ => ErrorCode::MatchField,
     }
 }

@@ -63,7 +63,7 @@ const VECTORS: &str = include_str!("../../../tests/data/vectors.txt");
 
 /// Decodes and encodes recorded messages.
 ///
-/// Returns how many were sent, received and undecodable.
+/// Returns how many messages were sent, received and undecodable.
 fn check_recorded(text: &str) -> [usize; 3] {
     let mut counts = [0; 3];
     for line in text.lines().filter(|line| !line.starts_with('#')) {

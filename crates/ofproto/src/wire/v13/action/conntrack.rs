@@ -47,7 +47,8 @@ pub(super) fn read(body: &mut ByteReader<'_>, depth: usize) -> Result<CtAction, 
     if force && !commit {
         return Err(ErrorCode::ActionArgument);
     }
-    // Open vSwitch accepts unknown flags and table 254. They are refused like every `ct`.
+    // Open vSwitch accepts unknown flags and table 254. This codec refuses both with the error of
+    // an unsupported action.
     if flags & !(COMMIT | FORCE) != 0 {
         return Err(ErrorCode::ActionExperimenterType);
     }
@@ -60,7 +61,7 @@ pub(super) fn read(body: &mut ByteReader<'_>, depth: usize) -> Result<CtAction, 
         return Err(ErrorCode::ActionTooMany);
     }
     let actions: Box<[Action]> = read_list(body.rest(), depth.saturating_add(1))?.into();
-    // Only a committed connection can be written.
+    // Only `ct(commit)` can write fields or addresses of a connection.
     let is_legal = |action: &Action| match action {
         Action::Nat(nat) => commit || nat.kind.is_none(),
         Action::SetField { .. } | Action::Load { .. } | Action::Move { .. } => commit,

@@ -38,7 +38,7 @@ pub(super) fn read(body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> {
     Ok(Action::Controller(Box::new(action)))
 }
 
-/// Values of absent properties.
+/// Default of the `max_len` property; the constants below are other defaults.
 const DEFAULT_MAX_LEN: u16 = u16::MAX;
 const DEFAULT_CONTROLLER_ID: u16 = 0;
 const DEFAULT_REASON: PacketInReason = PacketInReason::Action;

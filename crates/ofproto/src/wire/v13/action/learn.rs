@@ -48,7 +48,7 @@ mod spec {
 /// Length of a field header and an offset, in bytes.
 const PLACE_LEN: usize = 6;
 
-/// The two versions of the action.
+/// The two wire formats of the `learn` action.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum LearnVersion {
     /// `NXAST_LEARN`.

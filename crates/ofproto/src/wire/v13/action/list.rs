@@ -26,12 +26,13 @@ pub(crate) fn put_actions(out: &mut Vec<u8>, actions: &[Action]) {
     actions.iter().for_each(|action| put(out, action));
 }
 
-/// Actions, and the value and mask of metadata that the last of them writes.
+/// Actions, and the value and mask of metadata that the last action writes.
 type AppliedActions = (Vec<Action>, Option<(u64, u64)>);
 
 /// Reads the actions of `apply_actions`.
 ///
-/// `NXAST_WRITE_METADATA`, which OpenFlow 1.0 has in place of the instruction, must be the last one.
+/// `NXAST_WRITE_METADATA`, which OpenFlow 1.0 has in place of the instruction, must be the last
+/// action.
 pub(crate) fn read_applied(bytes: &[u8]) -> Result<AppliedActions, ErrorCode> {
     let mut reader = ByteReader::new(bytes);
     let (mut actions, mut metadata, mut is_ordered) = (Vec::new(), None, true);
@@ -131,7 +132,7 @@ fn read_openflow11(kind: u16, body: &mut ByteReader<'_>) -> Result<Action, Error
             _ => return Err(ErrorCode::ActionArgument),
         },
         at::SET_NW_ECN => (FieldId::IpEcn, bounded(body.u8()?, ECN_BITS.into())?),
-        // Open vSwitch ignores the excess bits of these two actions.
+        // Open vSwitch ignores excess bits of an MPLS label or traffic class.
         at::SET_MPLS_LABEL => (FieldId::MplsLabel, u128::from(body.u32()? & 0xf_ffff)),
         at::SET_MPLS_TC => (FieldId::MplsTc, u128::from(body.u8()? & 7)),
         at::SET_TP_SRC => return Ok(Action::SetTpSrc(body.u16()?)),
@@ -202,7 +203,7 @@ pub(crate) fn find_bad_action(bytes: &[u8]) -> Option<BadAction> {
     })?
 }
 
-/// Writes one action in its first form.
+/// Writes one action in the first of its equivalent wire forms.
 fn put(out: &mut Vec<u8>, action: &Action) {
     match action {
         Action::Output { port, max_len } => standard(out, at::OUTPUT, |out| {

@@ -48,8 +48,8 @@ pub(crate) const STANDARD: [u16; 12] = [
 
 /// Actions of OpenFlow 1.1 that later versions removed.
 ///
-/// Open vSwitch still reads them. `ovs-ofctl` sends the port actions where it does not know the
-/// protocol, for example in buckets.
+/// Open vSwitch still reads these actions. `ovs-ofctl` sends `SET_TP_SRC` and `SET_TP_DST` where it
+/// does not know the protocol, for example in buckets.
 pub(crate) const OPENFLOW11: [u16; 12] = [
     SET_VLAN_VID,
     SET_VLAN_PCP,

@@ -37,7 +37,7 @@ pub(super) fn read_load(body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> 
 /// Writes `NXAST_REG_LOAD`.
 pub(super) fn put_load(out: &mut Vec<u8>, target: Subfield, value: u64) {
     if target.field.info().oxms.iter().all(|oxm| oxm.class.experimenter().is_some()) {
-        // The header does not fit; a masked set-field has the same effect.
+        // The field header has more than 32 bits; a masked set-field has the same effect.
         let value = u128::from(value).unbounded_shl(target.offset.into());
         super::nicira::put_masked_set_field(out, target.field, value, target.bits());
         return;

@@ -36,8 +36,8 @@ pub(super) fn read(body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> {
         return Err(ErrorCode::SetFieldMask);
     }
     let is_padding = body.rest().iter().all(|byte| *byte == 0);
-    // The standard forbids writes to in_port, but not to Nicira's separate field number. It also
-    // forbids a VLAN id without its present bit.
+    // The standard forbids writes to `in_port`, but not to Nicira's separate field number. The
+    // standard also forbids a VLAN id without its present bit.
     let is_forbidden = match set.field {
         FieldId::InPort => is_standard,
         FieldId::VlanVid => set.value & VLAN_PRESENT == 0,

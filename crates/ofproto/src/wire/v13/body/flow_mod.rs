@@ -24,7 +24,7 @@ use crate::{
 /// The table number for all tables (`OFPTT_ALL`).
 const TABLE_ALL: u8 = 255;
 
-/// The cookie of a modify command: it keeps the cookie of the rule (1.3.5, 6.4).
+/// The cookie of a modify command, which keeps the cookie of the rule (1.3.5, 6.4).
 ///
 /// Only OpenFlow 1.0 could change the cookie of a rule.
 pub(crate) const COOKIE_UNCHANGED: Cookie = Cookie::new(u64::MAX);
@@ -41,7 +41,7 @@ const FLAGS: [Flag; 5] = [
     (1 << 4, |flags| &mut flags.no_byte_counts),
 ];
 
-/// Reads the body.
+/// Reads the body of a flow-mod.
 pub(in crate::wire::v13) fn read(reader: &mut ByteReader<'_>) -> Result<FlowMod, ErrorCode> {
     let (cookie, cookie_mask) = (Cookie::new(reader.u64()?), reader.u64()?);
     let (table, command) = (reader.u8()?, reader.u8()?);
@@ -119,7 +119,7 @@ pub(in crate::wire::v13) fn flags_bits(mut flags: FlowFlags) -> u16 {
 
 /// Returns a timeout in whole seconds.
 pub(in crate::wire::v13) fn seconds(timeout: Duration) -> u16 {
-    // The field has 16 bits; a longer timeout is the longest that it can show.
+    // The field has 16 bits; a longer timeout is written as 65535 seconds.
     u16::try_from(timeout.as_secs()).unwrap_or(u16::MAX)
 }
 
@@ -140,7 +140,7 @@ pub(in crate::wire::v13) const fn table_selector(number: u8) -> Option<TableSele
     }
 }
 
-/// Writes the body.
+/// Writes the body of a flow-mod.
 pub(in crate::wire::v13) fn put(out: &mut Vec<u8>, flow_mod: &FlowMod) {
     let is_unchanged = flow_mod.cookie == COOKIE_UNCHANGED && is_modify(flow_mod.command);
     // An unchanged cookie is zero on the wire, as ovs-ofctl sends it.

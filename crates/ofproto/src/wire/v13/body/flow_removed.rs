@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// Reads the body.
+/// Reads the body of a flow-removed message.
 pub(in crate::wire::v13) fn read(reader: &mut ByteReader<'_>) -> Result<FlowRemoved, ErrorCode> {
     let cookie = Cookie::new(reader.u64()?);
     let priority = Priority::new(reader.u16()?);
@@ -58,7 +58,7 @@ pub(crate) const fn reason_number(reason: RemovedReason) -> u8 {
     }
 }
 
-/// Writes the body.
+/// Writes the body of a flow-removed message.
 pub(in crate::wire::v13) fn put(out: &mut Vec<u8>, removed: &FlowRemoved) {
     out.put_u64(removed.cookie.number());
     out.put_u16(removed.priority.number());
@@ -87,6 +87,6 @@ pub(in crate::wire::v13) fn read_duration(
     reader: &mut ByteReader<'_>,
 ) -> Result<Duration, ErrorCode> {
     let (seconds, nanoseconds) = (reader.u32()?, reader.u32()?);
-    // A larger number is not a fraction of a second and could not be encoded again.
+    // A larger number of nanoseconds is not a fraction of a second and could not be encoded again.
     Ok(Duration::new(seconds.into(), nanoseconds.min(NANOSECONDS_MAX)))
 }

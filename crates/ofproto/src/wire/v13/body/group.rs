@@ -47,7 +47,7 @@ pub(in crate::wire::v13) const fn kind_number(kind: GroupKind) -> u8 {
     }
 }
 
-/// Reads the body.
+/// Reads the body of a group-mod.
 pub(in crate::wire::v13) fn read(reader: &mut ByteReader<'_>) -> Result<GroupMod, ErrorCode> {
     let (number, kind) = (reader.u16()?, reader.u8()?);
     reader.skip(1)?;
@@ -75,7 +75,8 @@ pub(in crate::wire::v13) fn read(reader: &mut ByteReader<'_>) -> Result<GroupMod
     })
 }
 
-/// Writes the body. OpenFlow 1.3 cannot express the selection method.
+/// Writes the body of a group-mod.
+/// OpenFlow 1.3 cannot express the selection method.
 pub(in crate::wire::v13) fn put(out: &mut Vec<u8>, group_mod: &GroupMod) {
     out.put_u16(match group_mod.command {
         GroupCommand::Add => command::ADD,

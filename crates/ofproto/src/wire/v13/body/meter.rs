@@ -24,7 +24,7 @@ pub(in crate::wire::v13) mod band {
     pub(super) const DSCP_REMARK: u16 = 2;
 }
 
-/// Reads the body.
+/// Reads the body of a meter-mod.
 pub(in crate::wire::v13) fn read(reader: &mut ByteReader<'_>) -> Result<MeterMod, ErrorCode> {
     let (command, flags, meter) = (reader.u16()?, reader.u16()?, MeterId::new(reader.u32()?));
     let command = match command {
@@ -55,7 +55,7 @@ pub(crate) fn empty_config() -> MeterConfig {
     MeterConfig { unit: MeterUnit::Kilobits, burst: false, stats: false, bands: Box::default() }
 }
 
-/// Writes the body.
+/// Writes the body of a meter-mod.
 pub(in crate::wire::v13) fn put(out: &mut Vec<u8>, meter_mod: &MeterMod) {
     let (number, flags) = match meter_mod.command {
         MeterCommand::Add => (0, flags_bits(&meter_mod.config)),

@@ -77,7 +77,7 @@ pub(in crate::wire::v13) fn put_port(out: &mut Vec<u8>, port: &PortDescription) 
     out.put_u32(config_bits(port.config));
     out.put_u32(match (port.link_up, port.config.port_down) {
         (false, _) => LINK_DOWN,
-        // A bucket that watches this port is not live.
+        // A port with `port_down` is not live, so a bucket that watches the port is not live.
         (true, true) => 0,
         (true, false) => LIVE,
     });

@@ -19,7 +19,7 @@ const QUEUE_LENGTH: u16 = 16;
 /// Length of a property with a rate, and of the header of any property.
 const RATE_LENGTH: u16 = 16;
 const PROPERTY_HEADER: u16 = 8;
-/// A larger rate means that the property is not in force.
+/// The largest valid rate; a larger rate disables the property.
 const RATE_LARGEST: u16 = 1000;
 
 /// Reads the body of a queue configuration request.
@@ -55,7 +55,7 @@ pub(in crate::wire::v13) fn put_config(out: &mut Vec<u8>, config: &QueueConfig) 
         let rates = rates.into_iter().filter_map(|(kind, rate)| Some((kind, rate?)));
         out.put_u32(queue.queue.number());
         out.put_u32(queue.port.number());
-        // At most two rates.
+        // A queue has at most two rates, so the sum does not saturate.
         let length = rates.clone().fold(QUEUE_LENGTH, |sum, _| sum.saturating_add(RATE_LENGTH));
         out.put_u16(length);
         out.put_bytes(0, 6);

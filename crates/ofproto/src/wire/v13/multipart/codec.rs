@@ -33,14 +33,14 @@ pub(crate) mod at {
     pub(crate) const EXPERIMENTER: u16 = 0xffff;
 }
 
-/// The header of a part.
+/// The header of one part of a multipart message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PartHeader {
     pub(crate) kind: u16,
     pub(crate) more: bool,
 }
 
-/// Reads the header of a part.
+/// Reads the header of one part of a multipart message.
 pub(crate) fn read_part_header(reader: &mut ByteReader<'_>) -> Result<PartHeader, ErrorCode> {
     let (kind, flags) = (reader.u16()?, reader.u16()?);
     reader.skip(4)?;
@@ -172,7 +172,7 @@ pub(in crate::wire::v13) fn read_reply_message(
     Ok(Message::MultipartReply { more, reply })
 }
 
-/// Reads entries to the end of the message.
+/// Reads the entries of a reply to the end of the message.
 fn entries<T>(
     reader: &mut ByteReader<'_>,
     read: impl Fn(&mut ByteReader<'_>) -> Result<T, ErrorCode>,
@@ -234,7 +234,8 @@ pub(super) const fn reply_kind(reply: &MultipartReply) -> u16 {
     }
 }
 
-/// Returns the error for an experimenter request, or that it is malformed.
+/// Returns the error that refuses an experimenter request;
+/// fails if it is malformed.
 fn refuse_experimenter(body: &mut ByteReader<'_>) -> Result<ErrorCode, ErrorCode> {
     let (experimenter, _) = (body.u32()?, body.u32()?);
     Ok(match experimenter {

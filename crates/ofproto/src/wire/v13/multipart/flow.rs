@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// Reads the body of a request.
+/// Reads the body of a flow or aggregate statistics request.
 pub(super) fn read_filter(body: &mut ByteReader<'_>) -> Result<RuleFilter, ErrorCode> {
     let table = body.u8()?;
     body.skip(3)?;
@@ -35,7 +35,7 @@ pub(super) fn read_filter(body: &mut ByteReader<'_>) -> Result<RuleFilter, Error
     Ok(RuleFilter { table, matching, cookie, cookie_mask, out_port, out_group })
 }
 
-/// Writes the body of a request.
+/// Writes the body of a flow or aggregate statistics request.
 pub(super) fn put_filter(out: &mut Vec<u8>, filter: &RuleFilter) {
     out.put_u8(table_number(filter.table));
     out.put_bytes(0, 3);
@@ -47,7 +47,7 @@ pub(super) fn put_filter(out: &mut Vec<u8>, filter: &RuleFilter) {
     put_match(out, &filter.matching);
 }
 
-/// Reads an entry of a reply.
+/// Reads an entry of a flow statistics reply.
 pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<FlowStatistics, ErrorCode> {
     let length = usize::from(reader.u16()?).checked_sub(2).ok_or(Short)?;
     let mut entry = ByteReader::new(reader.bytes(length)?);
@@ -77,7 +77,7 @@ pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<FlowStatistics, ErrorC
     })
 }
 
-/// Writes an entry of a reply.
+/// Writes an entry of a flow statistics reply.
 pub(super) fn put(out: &mut Vec<u8>, flow: &FlowStatistics) {
     let start = out.len();
     let length_at = length::reserve(out);

@@ -18,14 +18,14 @@ use crate::{
     },
 };
 
-/// Reads the body of a request.
+/// Reads the body of a group statistics request.
 pub(super) fn read_filter(body: &mut ByteReader<'_>) -> Result<Option<GroupId>, ErrorCode> {
     let group = GroupId::new(body.u32()?);
     body.skip(4)?;
     Ok(Some(group).filter(|group| *group != GroupId::ALL))
 }
 
-/// Writes the body of a request.
+/// Writes the body of a group statistics request.
 pub(super) fn put_filter(out: &mut Vec<u8>, group: Option<GroupId>) {
     out.put_u32(group.unwrap_or(GroupId::ALL).number());
     out.put_u32(0);

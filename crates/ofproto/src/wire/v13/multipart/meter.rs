@@ -19,14 +19,14 @@ use crate::{
     },
 };
 
-/// Reads the body of a request.
+/// Reads the body of a request for meter statistics or configurations.
 pub(super) fn read_filter(body: &mut ByteReader<'_>) -> Result<Option<MeterId>, ErrorCode> {
     let meter = MeterId::new(body.u32()?);
     body.skip(4)?;
     Ok(Some(meter).filter(|meter| *meter != MeterId::ALL))
 }
 
-/// Writes the body of a request.
+/// Writes the body of a request for meter statistics or configurations.
 pub(super) fn put_filter(out: &mut Vec<u8>, meter: Option<MeterId>) {
     out.put_u32(meter.unwrap_or(MeterId::ALL).number());
     out.put_u32(0);
