@@ -2,14 +2,14 @@
 //! appendix A).
 //!
 //! A rewrite never computes a checksum from the whole packet. It applies the *difference* that the
-//! changed bytes make. That costs the same for any packet length, and needs no payload (for a
-//! fragment, or if only the headers are available). A corrupt packet stays exactly as corrupt as it
-//! was, while a new checksum would hide the corruption from the receiver.
+//! changed bytes make. An update by difference costs the same for any packet length, and needs no
+//! payload, for example of a fragment. A corrupt packet stays exactly as corrupt as it was, while a
+//! new checksum would hide the corruption from the receiver.
 //!
 //! The Internet checksum is a sum of 16-bit words modulo 65535. The difference of a change is the
 //! new words minus the old ones, `m' - m = m' + !m` (RFC 1624, equation 3). CRC32c is linear over
-//! exclusive or. So the difference is the CRC, from zero, of the changed bits followed by as many
-//! zeros as there are bytes after them.
+//! exclusive or. So the difference is the CRC, started from zero, of the changed bits and of one
+//! zero byte for each later byte.
 
 /// The difference that a change of bytes makes to an Internet checksum.
 ///
@@ -29,7 +29,7 @@ pub struct ChecksumDifference {
 impl ChecksumDifference {
     /// Adds the change of up to four 16-bit words, right-aligned.
     ///
-    /// They start at an even offset of the bytes that the checksum covers.
+    /// The words start at an even offset of the bytes that the checksum covers.
     pub const fn add(&mut self, old: u64, new: u64) {
         if old != new {
             self.sum += words_sum(!old) + words_sum(new);
@@ -79,7 +79,7 @@ pub fn sum(bytes: &[u8]) -> u16 {
 
 /// Returns the exclusive or of the CRC32c before and after four bytes change.
 ///
-/// `behind` bytes follow them.
+/// `behind` bytes of the packet follow the four bytes.
 #[must_use]
 pub const fn crc32c_difference(old: [u8; 4], new: [u8; 4], behind: usize) -> u32 {
     let changed = u32::from_le_bytes(old) ^ u32::from_le_bytes(new);
@@ -99,12 +99,12 @@ const fn fold(sum: u64) -> u16 {
     ((sum >> 16) + (sum & 0xffff)) as u16
 }
 
-/// The polynomial of CRC32c.
-/// Its lowest power is in the highest bit, as in everything below.
+/// The polynomial of CRC32c, with its lowest power in the highest bit.
+/// All polynomials of this module have this bit order.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
 /// `POWERS[k]` is x to the power of 8 · 2^k.
-/// It is the factor of a CRC for 2^k zero bytes.
+/// A CRC is multiplied by `POWERS[k]` to append 2^k zero bytes.
 const POWERS: [u32; usize::BITS as usize] = {
     let mut powers = [1 << 23; usize::BITS as usize];
     let mut k = 1;

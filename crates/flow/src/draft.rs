@@ -1,16 +1,17 @@
 //! A match under construction, one field at a time.
 //!
 //! OXM and text both describe a match field by field, and several descriptions have the same
-//! meaning. A draft writes them in one form, so that equal matches are equal values:
+//! meaning. A draft writes descriptions with the same meaning in one form, so that equal matches
+//! are equal values:
 //!
-//! - `packet_type=(0,0)` is every packet, and adds nothing;
+//! - `packet_type=(0,0)` matches every packet, and adds nothing;
 //! - `vlan_pcp` and `dl_vlan_pcp` imply a tag; `dl_vlan` is `vlan_vid` with the presence bit;
 //! - a match on the absence of a tag has no priority bits, because an absent tag has none;
 //! - a tunnel option implies its presence, even if no bit of it is matched;
 //! - a later fragment is a fragment, and a packet that is not a fragment is not a later one.
 //!
-//! Open vSwitch does all but the last when a match passes through OXM. The last one merges
-//! matches that Open vSwitch prints in the same form.
+//! Open vSwitch applies all these rules but the last when a match passes through OXM. The last rule
+//! merges matches that Open vSwitch prints in the same form.
 
 use crate::{
     FieldId, FlowKey, FlowMask, Match, PortNo,
@@ -111,9 +112,9 @@ pub(crate) fn is_legal(field: FieldId, value: u128, bits: u128) -> bool {
 
 /// Returns the bits that a value may have.
 ///
-/// These are the bits of the field, but only the low byte of an ARP operation and the low six bits
-/// of an NSH time to live. As in Open vSwitch, a key has zero for operations above 255, so a match
-/// on one would never match.
+/// The result is all bits of the field, except for the low byte of an ARP operation and the low six
+/// bits of an NSH time to live. As in Open vSwitch, a key has zero for ARP operations above 255, so
+/// a match on a higher operation would never match.
 pub(crate) const fn value_bits(field: FieldId) -> u128 {
     match field {
         FieldId::ArpOp => 0xff,
@@ -122,11 +123,11 @@ pub(crate) const fn value_bits(field: FieldId) -> u128 {
     }
 }
 
-/// Returns whether some packet has that value.
+/// Returns whether a packet can have this value of `field`.
 ///
-/// A later fragment that is not a fragment is impossible: Open vSwitch accepts it and prints
-/// `<error>`. Open vSwitch also refuses a port number between the ports of a switch and the reserved
-/// ones, and a type of NSH metadata other than 1 and 2.
+/// A later fragment that is not a fragment is impossible: Open vSwitch accepts this match and
+/// prints `<error>`. As in Open vSwitch, a port number between the ports of a switch and the
+/// reserved ports is impossible. So is a type of NSH metadata other than 1 and 2.
 fn is_possible(field: FieldId, value: u128, bits: u128) -> bool {
     const PORT_MAX: u128 = PortNo::MAX.number() as u128;
     const RESERVED_MIN: u128 = PortNo::RESERVED_MIN.number() as u128;

@@ -5,8 +5,8 @@
 //! (UMAC: Fast and Secure Message Authentication). Two given keys of one length collide with
 //! probability 2^-64 over the choice of the secrets. The products do not depend on each other, so a
 //! key of 18 words costs little more than nine parallel multiplications. A sponge such as foldhash
-//! needs nine in sequence. NH alone distributes its low bits badly, so one more multiplication
-//! folds the sum.
+//! needs nine multiplications in sequence. NH alone distributes its low bits badly, so one more
+//! multiplication folds the sum.
 //!
 //! Senders choose packets, so the secrets are derived from the seed of the process, and no hash
 //! ever leaves the switch.
@@ -21,7 +21,7 @@ pub struct KeyHasher {
 }
 
 impl KeyHasher {
-    /// Creates the function of a seed.
+    /// Creates the hash function of a seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut state = seed;
@@ -31,7 +31,7 @@ impl KeyHasher {
     }
 
     /// Returns the hash of `words`.
-    /// Their number must be constant per table, and at most that of a key.
+    /// The number of words must be constant per table, and at most [`FLOW_WORDS`].
     #[must_use]
     #[inline]
     pub fn hash(&self, words: &[u64]) -> u64 {
@@ -58,7 +58,7 @@ impl KeyHasher {
 
     /// Returns the hash of the bits of `key` that `mask` selects.
     ///
-    /// It equals [`Self::hash`] of the masked words.
+    /// The result equals [`Self::hash`] of the masked words.
     #[must_use]
     #[inline]
     pub fn hash_masked(&self, key: &[u64; FLOW_WORDS], mask: &[MaskWord]) -> u64 {
@@ -175,7 +175,8 @@ mod tests {
                 low[(hash & 0xff) as usize] += 1;
                 high[(hash >> 57) as usize] += 1;
             }
-            // Poisson with mean 256 (512): six standard deviations.
+            // Each count has a Poisson distribution with mean 256 (512); the bounds are six
+            // standard deviations.
             assert!(low.iter().all(|count| (160..=352).contains(count)), "{low:?}");
             assert!(high.iter().all(|count| (376..=648).contains(count)), "{high:?}");
         }

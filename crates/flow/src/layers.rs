@@ -1,7 +1,8 @@
 //! The offsets of the headers of a frame, found by one parse for all later steps.
 //!
 //! [`extract`](crate::extract::extract) finds the layers, and [`rewrite`](crate::rewrite) writes
-//! into them. A push or a pop before them only shifts them, so no layer is parsed twice.
+//! into them. A push or a pop of a tag only shifts the layers after it, so no layer is parsed
+//! twice.
 
 use std::num::{NonZeroU16, NonZeroU32};
 
@@ -33,8 +34,8 @@ pub(crate) enum Route {
 impl Layers {
     /// Returns the offset of the first byte after the Ethernet type.
     ///
-    /// That may be the outermost MPLS label stack entry. The type itself is in the two bytes
-    /// before.
+    /// The outermost MPLS label stack entry may be at this offset. The Ethernet type is in the two
+    /// bytes before it.
     #[must_use]
     pub fn payload(&self) -> Option<usize> {
         Some(usize::from(self.payload?.get()))
@@ -60,7 +61,7 @@ impl Layers {
     }
 
     /// Shifts the layers by `bytes` inserted after the MAC addresses.
-    /// A negative number of bytes was removed.
+    /// A negative number means that bytes were removed.
     #[must_use]
     pub fn shifted(self, bytes: i16) -> Self {
         let payload = self
@@ -70,7 +71,7 @@ impl Layers {
     }
 
     /// Shifts the layers by `bytes` inserted after the Ethernet type.
-    /// A negative number of bytes was removed.
+    /// A negative number means that bytes were removed.
     ///
     /// Layers after a label that is pushed and popped again keep their offsets.
     #[must_use]

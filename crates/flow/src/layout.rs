@@ -14,8 +14,8 @@
 //! ```
 //!
 //! An NSH header is in words that otherwise only IPv6 packets use. The flags and option type of
-//! neighbour discovery are in the word of the TCP flags. No packet has both, so the key stays
-//! short.
+//! neighbour discovery are in the word of the TCP flags. No packet has both fields of a shared
+//! word, so the key stays short.
 //!
 //! Fields that a packet does not have are zero, so two keys are equal if and only if their words
 //! are. Values are in host order: bit 0 of a word is its least significant bit. The first bit
@@ -73,7 +73,7 @@ pub(crate) fn debug_words(words: &[u64; FLOW_WORDS], f: &mut fmt::Formatter<'_>)
 /// `word + 1` its low half, and `shift` is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FieldSlot {
-    /// Index of the word, or of the first of two.
+    /// Index of the word, or of the first of two words.
     pub word: u8,
     /// Distance of the field's lowest bit from bit 0 of the word.
     pub shift: u8,
@@ -113,7 +113,7 @@ impl FieldSlot {
     }
 
     /// Writes the bits of the field that are set in `mask`.
-    /// The others keep their value.
+    /// The other bits of the field keep their value.
     pub fn write(self, words: &mut [u64; FLOW_WORDS], value: u128, mask: u128) {
         let word = usize::from(self.word);
         let mask = mask & self.value_max();
@@ -139,7 +139,7 @@ pub mod word {
     /// The even option is the high half.
     pub const TUN_METADATA: u8 = 0;
     /// One bit for each tunnel option, set if the packet carries it.
-    /// No packet does so far.
+    /// No packet carries a tunnel option so far.
     pub const TUN_METADATA_PRESENT: u8 = 32;
     /// Tunnel key.
     pub const TUN_ID: u8 = 33;

@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// One bit per bit of a [`FlowKey`](crate::FlowKey).
-/// A bit is set if a decision depends on it.
+/// A bit is set if a decision depends on that bit of the key.
 #[derive(Clone, PartialEq, Eq, Hash)]
 #[repr(C, align(64))]
 pub struct FlowMask {

@@ -17,7 +17,7 @@ use crate::{
     layout::FLOW_WORDS,
 };
 
-/// A table of keys under one mask, with `TAIL` words of the caller for each.
+/// A table of keys under one mask, with `TAIL` words of the caller for each key.
 #[derive(Debug)]
 pub struct MaskedTable<const TAIL: usize> {
     mask: Box<[MaskWord]>,
@@ -35,7 +35,7 @@ struct RowLine([u64; WORDS_PER_LINE]);
 
 const WORDS_PER_LINE: usize = 8;
 
-/// The first row that may be the row of a key, if there is any.
+/// The first row that may be the row of a key, if such a row exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowCandidate(u32);
 
@@ -100,11 +100,12 @@ impl<const TAIL: usize> MaskedTable<TAIL> {
         if self.row_is(row, key) {
             return Some(row);
         }
-        // Two rows rarely have one tag: this concerns one key in thousands, even in a large table.
+        // Two rows rarely have the same tag: one key in thousands needs a second comparison, even
+        // in a large table.
         self.index.find(tag, |row| self.row_is(row, key))
     }
 
-    /// Loads a row before it is compared.
+    /// Loads a row into the processor cache before it is compared.
     ///
     /// The step is so short that the loads of many packets overlap. A row that does not exist is ignored.
     #[inline]
@@ -117,7 +118,8 @@ impl<const TAIL: usize> MaskedTable<TAIL> {
 
     /// Returns whether a row has the masked words of `key`.
     ///
-    /// A row that was never added has none. A removed row keeps its words: the caller checks its tail.
+    /// For a row that was never added the result is false. A removed row keeps its words: the
+    /// caller checks its tail.
     #[must_use]
     #[inline]
     pub fn covers(&self, row: u32, key: &[u64; FLOW_WORDS]) -> bool {
@@ -132,7 +134,7 @@ impl<const TAIL: usize> MaskedTable<TAIL> {
         self.confirm(self.candidate(tag), tag, key)
     }
 
-    /// Returns the row of these masked words.
+    /// Returns the row of a key with these masked words.
     #[must_use]
     pub fn find_words(&self, hasher: &KeyHasher, words: &[u64]) -> Option<u32> {
         self.index.find(RowIndex::tag(hasher.hash(words)), |row| self.words_of(row).eq(words))
@@ -156,7 +158,7 @@ impl<const TAIL: usize> MaskedTable<TAIL> {
         }
     }
 
-    /// Sets the caller's words for these masked words.
+    /// Sets the caller's words of the row with these masked words.
     /// Adds a row if needed, and returns the row.
     pub fn put(&mut self, hasher: &KeyHasher, words: &[u64], tail: [u64; TAIL]) -> u32 {
         let tag = RowIndex::tag(hasher.hash(words));
@@ -166,7 +168,7 @@ impl<const TAIL: usize> MaskedTable<TAIL> {
         row
     }
 
-    /// Adds a row for masked words that have none, as [`Self::put`].
+    /// Adds a row for masked words without a row, as [`Self::put`].
     pub fn put_new(&mut self, hasher: &KeyHasher, words: &[u64], tail: [u64; TAIL]) -> u32 {
         debug_assert!(self.find_words(hasher, words).is_none(), "they are new");
         let row = self.add(RowIndex::tag(hasher.hash(words)), words);

@@ -10,8 +10,8 @@ pub struct PortNo(u32);
 impl PortNo {
     /// Highest number that a port of the switch may have.
     ///
-    /// It is that of Open vSwitch: `ovs-ofctl` cannot read a larger one. The standard allows numbers
-    /// up to 0xffffff00 (`OFPP_MAX`).
+    /// The maximum is that of Open vSwitch: `ovs-ofctl` cannot read a larger number. The standard
+    /// allows numbers up to 0xffffff00 (`OFPP_MAX`).
     pub const MAX: Self = Self(0xfeff);
     /// Lowest reserved number.
     pub const RESERVED_MIN: Self = Self(0xffff_ff00);
@@ -21,7 +21,7 @@ impl PortNo {
     pub const TABLE: Self = Self(0xffff_fff9);
     /// Forward as a learning switch does (`OFPP_NORMAL`).
     pub const NORMAL: Self = Self(0xffff_fffa);
-    /// All ports except the ingress port and those without flooding.
+    /// All ports except the ingress port and ports with `no_flood`.
     /// This is `OFPP_FLOOD`.
     pub const FLOOD: Self = Self(0xffff_fffb);
     /// All ports except the ingress port (`OFPP_ALL`).
@@ -106,7 +106,7 @@ impl fmt::Display for PortNo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.reserved_name() {
             Some(name) => f.write_str(name),
-            // In decimal the number would parse as the reserved port.
+            // A decimal number would parse as a reserved port.
             None if Self::widened(self.0) != *self => write!(f, "{:#x}", self.0),
             None => write!(f, "{}", self.0),
         }

@@ -1,13 +1,13 @@
 //! Prerequisites: the conditions under which a field exists, in a match or in a packet.
 //!
-//! `tcp_dst` and `udp_dst` are the same bits of a key, and the protocol decides which field they
-//! are. Therefore OpenFlow lets a match name a field only together with the fields that make it
-//! exist (OpenFlow 1.3.5, 7.2.3.6). An action on a field does nothing to a packet without it. One
-//! set of rules answers three questions:
+//! `tcp_dst` and `udp_dst` are the same bits of a key, and the protocol decides which field the
+//! bits are. Therefore OpenFlow lets a match name a field only together with the fields that make
+//! it exist (OpenFlow 1.3.5, 7.2.3.6). An action on a field does nothing to a packet without the
+//! field. One set of conditions answers three questions:
 //!
 //! - [`is_met`]: does a match have the prerequisites of a field (decoding, set-field checks);
-//! - [`is_legal`]: is every bit of a match part of a field that it may name;
-//! - [`consult`]: does *this packet* have a field, and which bits of it decide that.
+//! - [`is_legal`]: is every bit of a match part of a field that the match may name;
+//! - [`consult`]: does *this packet* have a field, and which bits of the packet decide it.
 
 use crate::{
     FieldId, FlowKey, FlowMask, Match,
@@ -62,7 +62,7 @@ pub fn is_legal(matching: &Match) -> bool {
 }
 
 /// Returns whether the packet of `key` has `field`.
-/// Adds the bits that decide it to `mask`.
+/// Adds the bits of the key that decide the result to `mask`.
 ///
 /// Two keys that agree under the added bits get the same result, and the same bits.
 ///
@@ -88,7 +88,8 @@ pub fn consult(field: FieldId, key: &FlowKey, mask: &mut FlowMask) -> bool {
         Prerequisite::Any | Prerequisite::Ethernet | Prerequisite::InPort => true,
         Prerequisite::Ct => read(FieldId::CtState, ct::VALID) != 0,
         prerequisite => {
-            // A match on the ICMP type of a later fragment is accepted, but no such packet has one.
+            // A match on the ICMP type of a later fragment is accepted, but no later fragment has
+            // an ICMP type.
             holds(prerequisite, &mut read)
                 && (!is_transport(prerequisite) || read(FieldId::NwFrag, LATER) == 0)
         }
@@ -97,7 +98,8 @@ pub fn consult(field: FieldId, key: &FlowKey, mask: &mut FlowMask) -> bool {
 
 /// Returns whether a prerequisite holds.
 ///
-/// `read` is given a field and bits of it, and returns their value, or zero if it is unknown.
+/// `read` is given a field and a mask, and returns the value of the masked bits; unknown bits are
+/// zero.
 fn holds(prerequisite: Prerequisite, read: &mut impl FnMut(FieldId, u128) -> u128) -> bool {
     let mut is = |field: FieldId, values: &[u128]| values.contains(&read(field, u128::MAX));
     match prerequisite {
@@ -136,7 +138,7 @@ fn is_nd(types: &[u128], read: &mut impl FnMut(FieldId, u128) -> u128) -> bool {
 
 /// Returns whether a match covers only valid tracked packets.
 ///
-/// Its state must be one that only those have, or be `+trk-inv`.
+/// The match must require a bit of `ct_state` that only valid tracked packets have, or `+trk-inv`.
 fn is_tracked(key: &FlowKey, mask: &FlowMask) -> bool {
     let asked = mask.field(FieldId::CtState);
     let state = key.field(FieldId::CtState) & asked;
@@ -231,7 +233,7 @@ mod tests {
         ) {
             let mut mask = FlowMask::EMPTY;
             let answer = consult(field, &key, &mut mask);
-            // Any key, with the consulted bits taken from the first.
+            // `same` is any other key, with the consulted bits taken from the first key.
             let mut same = other;
             for (index, bits) in mask.words().iter().enumerate() {
                 let word = &mut same.words_mut()[index];

@@ -1,7 +1,7 @@
 //! Sparse masks, keys and matches, which store only the non-zero words.
 //!
 //! Most masks use three to eight of the [`FLOW_WORDS`] words of a key, and most keys a dozen.
-//! Sparse forms hash, mask and compare only those words. Data that lives long is stored in them.
+//! Sparse forms hash, mask and compare only those words. Long-lived data is stored in sparse form.
 
 use std::{fmt, sync::Arc};
 
@@ -98,13 +98,13 @@ impl WordMap {
 }
 
 /// The non-zero words of a key or mask, shared.
-/// Two words mark their positions, then the words follow.
+/// Two words mark the positions of the non-zero words, which follow.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct SparseWords(Arc<[u64]>);
 
 const _: () = assert!(HEADER_START == 64, "headers are the upper half of a map");
 
-/// Words before the non-zero ones.
+/// Number of words before the non-zero words.
 const HEAD: usize = 2;
 
 impl SparseWords {
@@ -161,7 +161,7 @@ fn exactly(count: usize, mut words: impl Iterator<Item = u64>) -> Arc<[u64]> {
     (0..count).map(|_| words.next().unwrap_or_default()).collect()
 }
 
-/// Returns the positions of the words that are not zero, of at most eight.
+/// Returns the positions of the non-zero words, among at most eight words.
 fn nonzero(words: &[u64]) -> u64 {
     let bit = |bits, (word, place): (&u64, u32)| bits | u64::from(*word != 0) << place;
     words.iter().zip(0..).fold(0, bit)
@@ -174,7 +174,7 @@ fn nonzero(words: &[u64]) -> u64 {
 pub struct SparseMask(SparseWords);
 
 impl SparseMask {
-    /// Creates a mask of these words; `map` has all that are not zero.
+    /// Creates a mask of these words; `map` has all non-zero words.
     #[must_use]
     pub fn of_words(map: WordMap, words: &[u64; FLOW_WORDS]) -> Self {
         let zero = map.iter().filter(|index| words[*index] == 0);
@@ -248,7 +248,7 @@ impl SparseMask {
         self.0.0.as_ptr().addr()
     }
 
-    /// Returns whether another mask has the same words in memory.
+    /// Returns whether another mask shares the words of this mask in memory.
     #[must_use]
     pub fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0.0) > 1
@@ -342,7 +342,7 @@ impl SparseKey {
         self.word(usize::from(word::BRIDGE))
     }
 
-    /// Returns whether this is `key`.
+    /// Returns whether this key equals `key`.
     #[must_use]
     pub fn is_of(&self, key: &FlowKey) -> bool {
         self.0.is_of(key.words())
@@ -459,7 +459,7 @@ impl Match {
         self.mask.apply(key).zip(&*self.value).all(|(word, value)| word == *value)
     }
 
-    /// Returns whether some key matches both.
+    /// Returns whether some key matches both this match and `other`.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         let (mask, other_mask) = (FlowMask::from(&self.mask), FlowMask::from(&other.mask));
@@ -469,7 +469,7 @@ impl Match {
         self.key().agrees_with(&other.key(), &common)
     }
 
-    /// Returns whether every key that matches this also matches `other`.
+    /// Returns whether every key that matches this match also matches `other`.
     #[must_use]
     pub fn is_within(&self, other: &Self) -> bool {
         let other_mask = FlowMask::from(&other.mask);

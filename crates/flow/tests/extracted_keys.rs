@@ -1,7 +1,7 @@
-//! Extraction against recorded keys: those of Open vSwitch 3.1.0 for the same frames.
+//! Compares extracted keys with the keys that Open vSwitch 3.1.0 has for the same frames.
 //!
-//! The data names its source. The test has its own parser of key texts, so that it checks the
-//! extraction and not the text forms of the product.
+//! The recorded data names its source. The test has its own parser of key texts, so that it checks
+//! extraction and not the text parser of the crate.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that panics has failed")]
 
@@ -18,7 +18,7 @@ const RECORDED: &str = include_str!("data/extracted-keys.json");
 /// Fields that the recorded texts leave out.
 const NOT_PRINTED: [FieldId; 3] = [FieldId::VlanTpid, FieldId::VlanTpid1, FieldId::Ipv6Exthdr];
 
-/// Fields of neighbour discovery that they leave out.
+/// Fields of neighbour discovery that the recorded texts leave out.
 const NOT_PRINTED_OF_ND: [FieldId; 2] = [FieldId::NdReserved, FieldId::NdOptionsType];
 
 #[test]
@@ -30,7 +30,7 @@ fn every_recorded_frame_has_the_key_that_open_vswitch_extracts() {
     assert!(failures.is_empty(), "{} keys differ:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// Returns the error of the key of one recorded packet.
+/// Returns how the extracted key of a packet differs from its recorded key.
 fn difference(packet: &Value) -> Option<String> {
     let frame = bytes(packet["frame"].as_str().unwrap());
     let text = packet["key"].as_str().unwrap();

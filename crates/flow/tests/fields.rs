@@ -92,7 +92,8 @@ fn the_field_table_equals_the_manual() {
     for fact in facts() {
         let name = fact.names[0];
         if name == "tun_metadata0" {
-            // Only a TLV table gives a tunnel option its width and access, and there is none.
+            // Only a TLV table gives a tunnel option its width and access, and Shunt has no TLV
+            // table.
             continue;
         }
         let field = FieldId::find(name).unwrap_or_else(|| panic!("{name} is in the table"));
@@ -126,7 +127,8 @@ fn the_field_table_equals_the_manual() {
             "in_port" => {}
             // The manual omits the presence bit, which OXM has in the value.
             "vlan_vid" => assert_eq!(u16::from(field.width()), fact.width + 1),
-            // The manual allows more bits; eight states have a name, and the others are refused.
+            // The manual allows more bits; eight states have a name, and the other bits are
+            // refused.
             "ct_state" => assert_eq!(field.width(), 8),
             _ => assert_eq!(u16::from(field.width()), fact.width, "{name}"),
         }
@@ -269,7 +271,7 @@ fn share_bits(a: FieldId, b: FieldId) -> bool {
     a_low < b_high && b_low < a_high
 }
 
-/// Rows that share bits, under the same prerequisite.
+/// Returns whether two rows share bits under the same prerequisite.
 fn is_another_view(a: FieldId, b: FieldId) -> bool {
     const VIEWS: [&[&str]; 3] = [
         &["reg", "xreg", "xxreg"],

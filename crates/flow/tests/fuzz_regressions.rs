@@ -1,6 +1,7 @@
 //! The seeds and findings of fuzzing, replayed on the stable toolchain.
 //!
-//! Each file in `data/fuzz/TARGET` is one input; `cargo xtask fuzz TARGET` starts from them.
+//! Each file in `data/fuzz/TARGET` is one input; `cargo xtask fuzz TARGET` starts from these
+//! inputs.
 
 #![cfg(feature = "testing")]
 

@@ -1,6 +1,6 @@
 //! Texts and bytes that Open vSwitch 3.1 parses, prints and refuses, compared with Shunt.
 //!
-//! The files in `tests/data` tell how each was recorded.
+//! Each file in `tests/data` states how it was recorded.
 
 #![expect(clippy::expect_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 

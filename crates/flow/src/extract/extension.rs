@@ -8,7 +8,7 @@
 #[derive(Clone, Copy, Default)]
 pub(super) struct ExtensionSet {
     bits: u64,
-    /// The rank of the last header in that order.
+    /// The rank of the last parsed header in the preferred order.
     rank: u8,
     /// Number of destination options headers.
     destinations: u8,
@@ -23,7 +23,7 @@ impl ExtensionSet {
     const NO_NEXT_HEADER: u8 = 59;
     pub(super) const DESTINATION: u8 = 60;
 
-    /// A packet may have one before the routing header, and one at the end.
+    /// A packet may have destination options before the routing header, and at the end.
     const DESTINATIONS_MAX: u8 = 2;
 
     /// `OFPIEH_UNREP`: a header came more often than it may.
@@ -79,7 +79,7 @@ impl ExtensionSet {
     }
 
     /// Returns the rank of a header in the preferred order.
-    /// It depends on the headers before it.
+    /// The rank depends on the headers before this header.
     fn rank(&self, protocol: u8) -> u8 {
         match protocol {
             Self::HOP_BY_HOP => 0,

@@ -8,16 +8,16 @@ use crate::{
 /// Number of VLAN tags of a frame that are in its key; further tags are payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum VlanLimit {
-    /// The outermost tag.
+    /// The outermost VLAN tag.
     #[default]
     One,
-    /// The outermost two.
+    /// The outermost two VLAN tags.
     Two,
 }
 
 /// Extracts the headers of `frame` into the header words of `key`.
 ///
-/// It writes every header word and the packet type; words of missing headers are zero. The
+/// `extract` writes every header word and the packet type; words of missing headers are zero. The
 /// ingress port and the hidden words keep their values.
 pub fn extract(frame: &[u8], vlan_limit: VlanLimit, key: &mut FlowKey) -> Layers {
     let words = key.words_mut();
@@ -31,7 +31,7 @@ pub fn extract(frame: &[u8], vlan_limit: VlanLimit, key: &mut FlowKey) -> Layers
 pub(super) struct Parser<'a> {
     /// The frame, up to the end given by the innermost length field.
     frame: &'a [u8],
-    /// The rest that is not parsed yet.
+    /// The bytes that are not parsed yet.
     pub(super) rest: &'a [u8],
     words: &'a mut [u64; FLOW_WORDS],
 }
@@ -62,7 +62,7 @@ impl<'a> Parser<'a> {
         Some(())
     }
 
-    /// Returns the offset of the rest in the frame.
+    /// Returns the offset of the unparsed bytes in the frame.
     pub(super) const fn offset(&self) -> usize {
         self.frame.len().saturating_sub(self.rest.len())
     }
@@ -93,7 +93,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses the layer of an Ethernet type.
-    /// Returns the layers if there are any after it.
+    /// Returns `None` if no network header that [`Layers`] has follows the Ethernet type.
     fn packet(&mut self, ether_type: u16) -> Option<Layers> {
         let packet = match ether_type {
             0x0800 => self.ipv4()?,
@@ -115,7 +115,7 @@ impl<'a> Parser<'a> {
 }
 
 /// Clears the words that extraction writes.
-/// These are the low half of the ingress word, and all words after it.
+/// They are the low half of the ingress word, and all words after the ingress word.
 fn clear(words: &mut [u64; FLOW_WORDS]) {
     const PACKET_TYPE: u64 = 0xffff_ffff;
     let (ingress, headers) = words.split_at_mut(HEADER_START + 1);

@@ -9,8 +9,8 @@ use crate::{
 /// A MAC address in the high 48 bits of a word.
 pub(super) const MAC: u64 = !0xffff;
 
-/// Set in a TCI of the key if there is a tag.
-/// On the wire it is the drop-eligible bit.
+/// The bit of a TCI in a key that is set if the frame has the tag.
+/// On the wire this bit is the drop-eligible indicator.
 const TAG_PRESENT: u64 = 0x1000;
 
 /// The least Ethernet type; smaller values are the length field of 802.3.
@@ -61,7 +61,7 @@ impl Parser<'_> {
     }
 
     /// Parses up to three label stack entries.
-    /// Their payload is unknown until they are popped.
+    /// The payload after the labels is unknown until they are popped.
     pub(super) fn mpls(&mut self) {
         const BOTTOM: u64 = 0x100;
         let mut entries = [0; 3];

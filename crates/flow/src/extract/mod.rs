@@ -2,7 +2,7 @@
 //!
 //! One pass, no allocation, and no error: a key has all that can be read from the frame. Fields
 //! that are absent, cut short or inconsistent are zero in the key, layer by layer, as in Open
-//! vSwitch 3.1. Its recorded keys are the oracle of `tests/extracted_keys.rs`:
+//! vSwitch 3.1. Recorded keys of Open vSwitch are the oracle of `tests/extracted_keys.rs`:
 //!
 //! | frame | key |
 //! | --- | --- |

@@ -9,10 +9,10 @@ pub(crate) const SOURCE_OPTION: u8 = 1;
 pub(crate) const TARGET_OPTION: u8 = 2;
 
 /// The options of a neighbour discovery message.
-/// Each has its offset and its first eight bytes.
+/// Each option has its offset and its first eight bytes.
 ///
-/// They end at an option that is empty or longer than the rest, because the next one cannot be
-/// found.
+/// The iteration ends at an option that is empty or longer than the rest of the message, because
+/// the next option cannot be found.
 pub(crate) struct Options<'a> {
     bytes: &'a [u8],
     offset: usize,

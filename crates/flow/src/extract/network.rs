@@ -16,7 +16,7 @@ pub(super) struct IpHeader {
     /// Offset of the packet in the frame.
     pub(super) offset: usize,
     pub(super) route: Route,
-    /// The rest of its header, unless its extension headers are cut short.
+    /// Other fields of the IP header; `None` if an extension header is cut short.
     pub(super) ip_fields: Option<IpFields>,
 }
 
@@ -98,7 +98,7 @@ impl Parser<'_> {
     }
 
     /// Parses the extension headers; the last one names the protocol after them.
-    #[inline(never)] // Most packets have none, and are parsed in registers alone.
+    #[inline(never)] // Most packets have no extension header.
     fn extensions(&mut self, offset: usize, mut ip_fields: IpFields) -> IpHeader {
         let mut seen = ExtensionSet::default();
         let mut route = Route::Final;
@@ -125,8 +125,8 @@ impl Parser<'_> {
                     0 => {}
                     1..8 => ip_fields.fragment = Fragment::First,
                     8.. => {
-                        // The payload follows, of a protocol that only the reader of the whole
-                        // packet needs. Open vSwitch shows the number of the fragment header.
+                        // A later fragment has no header after the fragment header. As in Open
+                        // vSwitch, its protocol is the number of the fragment header.
                         ip_fields.fragment = Fragment::Later;
                         return Some(route);
                     }
@@ -142,7 +142,7 @@ impl Parser<'_> {
         Some(route)
     }
 
-    /// Ends the packet `length` bytes from here; padding follows.
+    /// Ends the packet after `length` more bytes; the bytes after the end are padding.
     fn cut(&mut self, length: usize) -> Option<()> {
         let padding = self.rest.len().checked_sub(length)?;
         if padding > PADDING_MAX {
@@ -169,8 +169,8 @@ impl Parser<'_> {
     }
 }
 
-/// Returns the length in bytes that a header's length field means.
-/// The field counts units, without the first few.
+/// Returns the length in bytes of a header, from its length field.
+/// The field counts units of `unit` bytes, without the first `less` units.
 #[expect(clippy::arithmetic_side_effects, reason = "the result of three bytes is small")]
 fn octets(field: u8, less: u8, unit: u8) -> usize {
     (usize::from(field) + usize::from(less)) * usize::from(unit)

@@ -10,16 +10,15 @@ use crate::{
 /// Bytes of the base header and the service path header.
 const BASE: usize = 8;
 
-/// Length in bytes of a header with a fixed-length context.
-/// Also its metadata type.
+/// Length in bytes of a header with a fixed-length context (metadata type 1).
 const FIXED: usize = 24;
 const FIXED_CONTEXT: u8 = 1;
 
 impl Parser<'_> {
     /// Parses a service header (NSH) of version 0.
-    /// Its length must fit the packet and its metadata type.
+    /// The header length must fit the packet and the metadata type.
     ///
-    /// Its payload is not parsed.
+    /// The payload of the service header is not parsed.
     pub(super) fn service(&mut self) -> Option<Layers> {
         let offset = self.offset();
         let base: &[u8; BASE] = self.peek()?;

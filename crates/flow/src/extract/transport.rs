@@ -51,7 +51,7 @@ impl Parser<'_> {
     }
 }
 
-/// Returns ICMP type and code, each in the low byte of a port.
+/// Returns ICMP type and code, each in the low byte of a 16-bit port field.
 fn type_and_code(kind: u8, code: u8) -> u64 {
     u64::from(kind) << 48 | u64::from(code) << 32
 }

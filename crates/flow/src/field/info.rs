@@ -9,7 +9,7 @@ use crate::{FieldId, layout::FieldSlot};
 pub struct FieldInfo {
     /// Names in `ovs-fields(7)`: the name first, then aliases.
     pub names: &'static [&'static str],
-    /// Width of the field in bits: those that can be set, without padding.
+    /// Width of the field in bits, without padding bits, which cannot be set.
     pub width: u8,
     /// Slot of the field in a flow key.
     pub slot: FieldSlot,
@@ -31,7 +31,7 @@ pub struct FieldInfo {
 pub struct Oxm {
     /// Name in the standard's header file, as `load` and `move` spell fields.
     pub name: &'static str,
-    /// The class.
+    /// The class of the OXM header.
     pub class: OxmClass,
     /// The field number within the class: 0 to 127.
     pub number: u8,
@@ -135,7 +135,7 @@ pub enum Access {
 /// The condition under which a field exists (OpenFlow 1.3.5, table 12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prerequisite {
-    /// Nothing.
+    /// No condition: every packet has the field.
     Any,
     /// The packet type is Ethernet; all packets are Ethernet so far.
     Ethernet,
@@ -205,7 +205,8 @@ impl fmt::Display for Prerequisite {
     }
 }
 
-/// The end of the text of a transport protocol: later fragments have no ports.
+/// Suffix of the condition text of a transport protocol.
+/// Later fragments have no ports.
 pub(crate) const NO_LATER_FRAGMENTS: &str = ", and no later fragments";
 
 impl Prerequisite {
@@ -256,8 +257,8 @@ impl FieldId {
 
     /// Returns all bits of the field, as a value.
     ///
-    /// `nw_tos` is a byte, but only the upper six bits belong to the field. The other two are
-    /// `nw_ecn`, and writing one field does not change the other.
+    /// `nw_tos` is a byte, but only the upper six bits belong to the field. The lower two bits are
+    /// `nw_ecn`, and writing one field does not change the other field.
     #[must_use]
     pub const fn value_max(self) -> u128 {
         match self {
@@ -267,10 +268,10 @@ impl FieldId {
     }
 
     /// Returns the number of a tunnel option.
-    /// It is 0 to 63 for `tun_metadata0` to `tun_metadata63`.
+    /// The number is 0 to 63 for `tun_metadata0` to `tun_metadata63`.
     ///
-    /// A match on an option also matches its presence: without it, the option has no value, not
-    /// even zero.
+    /// A match on an option also matches its presence: an absent option has no value, not even
+    /// zero.
     #[must_use]
     pub const fn tunnel_option(self) -> Option<u8> {
         let (first, last) = (Self::TunMetadata0 as u8, Self::TunMetadata63 as u8);
@@ -298,7 +299,7 @@ impl Oxm {
         Self { wire_bits: bits, ..self }
     }
 
-    /// Returns the bytes of a value on the wire, for a field of `width` bits.
+    /// Returns the number of bytes of a value on the wire, for a field of `width` bits.
     #[must_use]
     pub const fn wire_len(self, width: u8) -> usize {
         let bits = if self.wire_bits == 0 { width } else { self.wire_bits };

@@ -1,4 +1,4 @@
-//! Fields: the single source of their names, widths, slots, numbers and rules.
+//! The field table: the single source of names, widths, slots, wire numbers and prerequisites.
 //!
 //! One table has a row per field. All code that reads or writes fields (match text, OXM and NXM
 //! headers, prerequisites, traces, documentation) uses [`FieldId::info`]. Names are the spellings

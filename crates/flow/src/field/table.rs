@@ -2,17 +2,18 @@
 //!
 //! Columns: names; width in bits; slot in the flow key (word, shift, width); text format;
 //! prerequisite; whether it can be masked; whether actions may write it; numbers on the wire. The
-//! width counts the bits that can be set; a number has its own width if the wire has more bits. Fields that share
-//! bits are separate rows over one slot: `vlan_tci` and `vlan_vid`, `arp_spa` and `ip_src`, the
-//! ports of the transport protocols, and registers of 32, 64 and 128 bits.
+//! width counts the bits that can be set; a wire number has its own width if the value has more
+//! bits on the wire. Fields that share bits are separate rows over one slot: `vlan_tci` and
+//! `vlan_vid`, `arp_spa` and `ip_src`, the ports of the transport protocols, and registers of 32,
+//! 64 and 128 bits.
 //!
 //! `tun_metadata0` to `tun_metadata63` are tunnel options (RFC 8926, 3.5). A table of the bridge
-//! gives each option its number and length. There is no such table so far: no packet has an option,
-//! OpenFlow matches on one are refused, and actions cannot write any. In text, each option has 32
-//! bits.
+//! gives each option its number and length. Shunt has no such table so far: no packet has a tunnel
+//! option, OpenFlow matches on a tunnel option are refused, and actions cannot write one. In text,
+//! each option has 32 bits.
 //!
-//! Open vSwitch can write `nd_options_type`: that turns the sender's address into the target's, and
-//! leaves both in the key. Here the field is read-only.
+//! Open vSwitch can write `nd_options_type`: a write turns the sender's address into the target's,
+//! and leaves both addresses in the key. In Shunt the field is read-only.
 
 use super::info::{
     Access::{ReadOnly, ReadWrite},

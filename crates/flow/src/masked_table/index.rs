@@ -1,13 +1,13 @@
 //! A hash table of row numbers that a burst of packets searches in steps.
 //!
-//! A general hash table finishes one lookup before the next, and each waits for the memory of the
-//! one before. A burst of 32 packets needs all its index slots loaded at once, then all its rows,
-//! then all its entries. So this table returns a *candidate* from one load: the first row with the
-//! right tag. The caller compares the row in its next step.
+//! A general hash table finishes one lookup before the next, so each lookup waits for the memory
+//! access of the lookup before it. A burst of 32 packets needs all its index slots loaded at once,
+//! then all its rows, then all its entries. So this table returns a *candidate* from one load: the
+//! first row with the right tag. The caller compares the row in its next step.
 //!
-//! A slot holds 32 bits of the hash, the tag, and the row. Its position is the top bits of its tag,
-//! or the next free position (linear probing, at most half full). So slots move to a larger table,
-//! or close a gap after a removal, without reading any row.
+//! A slot holds a row and its tag, which is 32 bits of the hash. The position of a slot is the top
+//! bits of the tag, or the next free position (linear probing, at most half full). So slots move to
+//! a larger table, or close a gap after a removal, without reading any row.
 
 /// Row numbers by hash.
 #[derive(Debug)]
@@ -144,7 +144,7 @@ mod tests {
         Remove(usize),
     }
 
-    /// Tags that crowd at few positions, also at the end of the table.
+    /// Generates tags with few different positions, also at the end of the table.
     fn tags() -> impl Strategy<Value = u32> {
         (prop::sample::select(vec![0_u32, 1, 7, 14, 15]), 0..4_u32).prop_map(|(a, b)| a << 28 | b)
     }

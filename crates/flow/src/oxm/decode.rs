@@ -53,11 +53,11 @@ pub fn decode_match(tlvs: &[u8]) -> Result<Match, OxmError> {
 
 /// Decodes the entry at the start of `bytes`, and returns its length in bytes.
 ///
-/// It checks all that one entry can tell, which excludes prerequisites and duplicates.
+/// The function checks the entry alone. Prerequisites and duplicates depend on the whole match.
 ///
 /// # Errors
 ///
-/// The first of these that applies: [`OxmError::BadLength`], [`OxmError::BadWildcards`],
+/// The first of these errors that applies: [`OxmError::BadLength`], [`OxmError::BadWildcards`],
 /// [`OxmError::BadField`], [`OxmError::Unbound`], [`OxmError::BadMask`], [`OxmError::BadValue`].
 pub fn decode_field(bytes: &[u8]) -> Result<(OxmField, usize), OxmError> {
     let header = OxmHeader::read(bytes)?;
@@ -97,7 +97,7 @@ fn checked_value(
     value: u128,
     mask: u128,
 ) -> Result<u128, OxmError> {
-    // The NXM port has 16 bits; its reserved values are the highest of them.
+    // The NXM port has 16 bits; its reserved values are the highest 16-bit numbers.
     let short_port = header.word() >> 16 == u32::from(OxmClass::Nxm0.number());
     let value = match (field, u32::try_from(value)) {
         (FieldId::InPort, Ok(port)) if short_port => u128::from(PortNo::widened(port).number()),

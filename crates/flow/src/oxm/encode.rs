@@ -50,7 +50,8 @@ fn write_number(number: u128, length: usize, out: &mut Vec<u8>) {
 
 /// Returns whether `vlan_vid` and `vlan_pcp` can express the match on the tag.
 ///
-/// They can if the priority is matched whole, and only together with the presence of a tag.
+/// They can if the match has no bit of the priority, or the whole priority and the presence of a
+/// tag.
 fn has_standard_vlan(key: &FlowKey, mask: &FlowMask) -> bool {
     let asked = mask.field(FieldId::VlanTci);
     let tagged = key.field(FieldId::VlanTci) & asked & vlan::PRESENT != 0;
@@ -62,7 +63,7 @@ fn has_standard_vlan(key: &FlowKey, mask: &FlowMask) -> bool {
 }
 
 /// The order in which Open vSwitch emits fields.
-/// Fields that it does not know follow the related ones.
+/// Fields that Open vSwitch does not know follow related fields.
 #[rustfmt::skip]
 const ORDER: &[FieldId] = {
     use FieldId::*;

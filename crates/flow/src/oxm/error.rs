@@ -6,7 +6,7 @@ use super::OxmHeader;
 use crate::{FieldId, draft::value_bits};
 
 /// The reason why a match was refused.
-/// Each is one code of `OFPET_BAD_MATCH` (OpenFlow 1.3.5, 7.4.4).
+/// Each reason has a code of `OFPET_BAD_MATCH` (OpenFlow 1.3.5, 7.4.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum OxmError {
@@ -26,7 +26,7 @@ pub enum OxmError {
     BadField(OxmHeader),
     /// The bridge has no table that binds this tunnel option (`OFPBMC_BAD_FIELD`).
     ///
-    /// Open vSwitch has its own code for it, `NXFMFC_INVALID_TLV_FIELD`.
+    /// Open vSwitch has its own code for this error, `NXFMFC_INVALID_TLV_FIELD`.
     #[error("{} is not mapped to a tunnel option", .0.name())]
     Unbound(FieldId),
     /// The field has no such value (`OFPBMC_BAD_VALUE`).
@@ -48,7 +48,7 @@ pub enum OxmError {
     /// The match lacks the prerequisite of the field (`OFPBMC_BAD_PREREQ`).
     #[error("{} needs {}", .0.name(), .0.info().prerequisite)]
     BadPrereq(FieldId),
-    /// The field was given before (`OFPBMC_DUP_FIELD`).
+    /// An earlier entry of the match has the same field (`OFPBMC_DUP_FIELD`).
     #[error("{} is given twice", .0.name())]
     DupField(FieldId),
 }

@@ -22,8 +22,8 @@ impl OxmHeader {
     ///
     /// # Errors
     ///
-    /// [`OxmError::BadLength`] if `bytes` end inside it, or if its length leaves no room for the
-    /// experimenter id of its class.
+    /// [`OxmError::BadLength`] if `bytes` end inside the header, or if its length leaves no room
+    /// for the experimenter id of its class.
     pub fn read(bytes: &[u8]) -> Result<Self, OxmError> {
         let short = |needed| OxmError::BadLength { needed, present: bytes.len() };
         let (word, rest) = bytes.split_first_chunk().ok_or_else(|| short(4))?;
@@ -64,14 +64,14 @@ impl OxmHeader {
         self.word & HAS_MASK != 0
     }
 
-    /// Returns the bytes of this header on the wire.
-    /// There are four, or eight with an experimenter id.
+    /// Returns the length of this header on the wire, in bytes.
+    /// The length is four, or eight with an experimenter id.
     #[must_use]
     pub const fn header_len(&self) -> usize {
         if self.experimenter.is_some() { 8 } else { 4 }
     }
 
-    /// Returns the bytes of value and mask on the wire.
+    /// Returns the length of value and mask on the wire, in bytes.
     #[must_use]
     pub const fn body_len(&self) -> usize {
         self.payload_len().saturating_sub(self.experimenter_len())
@@ -83,15 +83,15 @@ impl OxmHeader {
         self.header_len().saturating_add(self.body_len())
     }
 
-    /// Returns the bytes of the value on the wire.
+    /// Returns the length of the value on the wire, in bytes.
     #[must_use]
     pub const fn value_len(&self) -> usize {
         if self.has_mask() { self.body_len() / 2 } else { self.body_len() }
     }
 
-    /// Returns the field with this number and length, if no table is needed to know it.
+    /// Returns the field with this number and length, unless it is a tunnel option.
     ///
-    /// A tunnel option needs a table, so it is not returned.
+    /// The number of a tunnel option has no meaning without a table that binds it to a field.
     #[must_use]
     pub fn find_field(&self) -> Option<FieldId> {
         self.find_number().filter(|field| field.tunnel_option().is_none())
@@ -107,7 +107,7 @@ impl OxmHeader {
         (fits || field.tunnel_option().is_some()).then_some(field)
     }
 
-    /// Returns the header of `oxm` as a number of `field`.
+    /// Returns the header with the number `oxm` of `field`.
     #[must_use]
     pub(super) fn of(oxm: Oxm, field: FieldId, has_mask: bool) -> Self {
         let experimenter = oxm.class.experimenter();
@@ -154,7 +154,7 @@ impl fmt::Display for OxmHeader {
 }
 
 /// Returns the header under which `field` is sent, without a mask.
-/// `None` if it has no number on the wire.
+/// The result is `None` if the field has no number on the wire.
 #[must_use]
 pub fn header(field: FieldId) -> Option<OxmHeader> {
     preferred(field).map(|oxm| OxmHeader::of(oxm, field, false))
@@ -169,8 +169,9 @@ pub fn find_header(word: u32, experimenter: Option<u32>) -> Option<FieldId> {
 
 /// Returns the number under which a field is sent.
 ///
-/// A number that OpenFlow 1.3 knows is preferred. For the fields of 1.5 that is the ONF
-/// experimenter number. NXM is used only if there is no other.
+/// A number that OpenFlow 1.3 knows is preferred. For the fields of OpenFlow 1.5 the preferred
+/// number is the ONF experimenter number. An NXM number is used only if the field has no other
+/// number.
 pub(super) fn preferred(field: FieldId) -> Option<Oxm> {
     const ORDER: [OxmClass; 3] = [OxmClass::Onf, OxmClass::Basic, OxmClass::PacketRegs];
     let oxms = field.info().oxms;

@@ -1,9 +1,9 @@
 //! OXM and NXM: match fields as type, length and value on the wire.
 //!
 //! A match is a sequence of entries (OpenFlow 1.3.5, 7.2.3.2). An entry is a header of 32 bits and
-//! the value in network order; in experimenter classes the experimenter's id is between the two. A
-//! mask of the same length follows if the header has its mask bit set. NXM is the older form with the
-//! same shape.
+//! the value in network order; in experimenter classes the experimenter's id is between header and
+//! value. A mask of the same length follows if the header has its mask bit set. NXM is the older
+//! form with the same shape.
 //!
 //! ```text
 //!  31            16 15        9  8  7       0
@@ -16,11 +16,11 @@
 //! OpenFlow 1.3 client knows. Decoding accepts every number of the field table and checks what it
 //! reads in the order of Open vSwitch, so that a broken entry gets the same error code.
 //!
-//! Tunnel options are encoded with 32 bits, and not decoded: without a table that binds them their
-//! numbers mean nothing.
+//! Tunnel options are encoded with 32 bits, and not decoded: without a table that binds options,
+//! their numbers have no meaning.
 //!
-//! `in_phy_port`, `pbb_isid`, `pbb_uca` and `ipv6_exthdr` have no number here, as in Open vSwitch: its
-//! clients cannot read a reply that contains one of them.
+//! `in_phy_port`, `pbb_isid`, `pbb_uca` and `ipv6_exthdr` have no wire number in Shunt, as in Open
+//! vSwitch: `ovs-ofctl` cannot read a reply that contains one of these fields.
 //!
 //! Where Shunt departs from Open vSwitch 3.1:
 //!

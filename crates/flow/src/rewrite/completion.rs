@@ -13,9 +13,9 @@ pub struct ChecksumOutside {
 
 /// Completes a [partial](super::ChecksumState::Partial) checksum in software.
 ///
-/// It adds the bytes from `start` to the end of the frame to the sum at `start + offset`, and
-/// writes the checksum there. A checksum of zero becomes 0xffff, which is the same number and also
-/// right for UDP.
+/// The function adds the bytes from `start` to the end of the frame to the sum at `start + offset`,
+/// and writes the checksum there. A checksum of zero becomes 0xffff, which is the same number in
+/// one's complement and also right for UDP.
 ///
 /// # Errors
 ///

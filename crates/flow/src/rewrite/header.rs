@@ -16,10 +16,10 @@ use crate::{
 /// Updates the checksums and `key`.
 ///
 /// `layers` and `key` are the result of extraction, updated by every rewrite since. `set` has
-/// writable fields. Other bits of it, such as `ip_proto`, change only the key.
+/// writable fields. Other bits of `set`, such as `ip_proto`, change only the key.
 ///
 /// The key takes the bits of `set` even if the frame has no room for them, as the translation
-/// assumed. So for a whole packet, the key is again the result of extraction. There are two
+/// assumed. For a whole packet, the key afterwards equals the result of extraction. There are two
 /// exceptions: a header that is cut short, and the fields that exist only under the old or the new
 /// ICMPv6 type.
 ///
@@ -207,8 +207,7 @@ impl<'a> FrameHeaders<'a> {
         }
     }
 
-    /// Writes flags, TTL and path of a service header (NSH).
-    /// Or writes the words of its fixed context.
+    /// Writes flags, TTL and path of a service header (NSH), or its fixed context.
     fn service(&mut self, header: usize, index: u8, bits: WrittenBits) {
         const FIXED_CONTEXT: u8 = 1;
         let kind = header.checked_add(2).and_then(|at| self.frame.get(at)).copied();
@@ -230,7 +229,7 @@ impl<'a> FrameHeaders<'a> {
     }
 
     /// Writes a hardware address of ARP or of neighbour discovery.
-    /// It is at `offset` of ARP, or in the neighbour discovery option `option`.
+    /// The address is at `offset` of ARP, or in the neighbour discovery option `option`.
     fn hardware(&mut self, offset: usize, option: u8, bits: WrittenBits) {
         if let NetworkHeader::Arp(header) = self.network {
             replace::<6>(self.frame, header, offset, bits);

@@ -10,15 +10,15 @@
 //! | changed | updated |
 //! | --- | --- |
 //! | IPv4 ToS, TTL | the IPv4 header checksum |
-//! | IPv4 addresses | that, and TCP and UDP |
+//! | IPv4 addresses | the IPv4 header checksum, and TCP and UDP |
 //! | IPv6 addresses | TCP, UDP and ICMPv6; not for the destination while a routing header has segments left |
 //! | ports | TCP, UDP, and the CRC32c of SCTP |
 //! | ICMP type and code, neighbour discovery | ICMP and ICMPv6 |
 //!
-//! A UDP checksum of zero means that there is none, and stays zero. Nothing is written into the
-//! payload of a later fragment. The SCTP checksum of a first fragment is updated as if the fragment
-//! were the whole packet. No switch can do better, because the number of bytes that follow is not
-//! in the fragment.
+//! A UDP checksum of zero means no checksum, and stays zero. Nothing is written into the payload of
+//! a later fragment. The SCTP checksum of a first fragment is updated as if the fragment were the
+//! whole packet. No switch can do better, because the number of bytes that follow is not in the
+//! fragment.
 //!
 //! [`Layers`]: crate::Layers
 

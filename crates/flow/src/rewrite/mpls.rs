@@ -1,8 +1,8 @@
 //! MPLS label stack entries: push, pop, and copy of the TTL (RFC 3032, 2.1; OpenFlow 1.3.5, 5.12).
 //!
-//! A label follows the Ethernet type, and so all VLAN tags. The type names what follows it, so both
-//! are written at once. The payload after a pop is not parsed yet: the packet must be parsed again
-//! before anything depends on it.
+//! A label follows the Ethernet type, which follows all VLAN tags. The Ethernet type names the next
+//! header, so a push or a pop writes label and type together. The payload after a pop is not parsed
+//! yet: the packet must be parsed again before a lookup or an action depends on the payload.
 
 use super::writer::{WrittenBits, replace, update};
 use crate::checksum::ChecksumDifference;
@@ -34,7 +34,7 @@ const TYPE: usize = 2;
 
 /// Inserts a label stack entry as the outermost one of a frame.
 ///
-/// `buffer` is the frame with four free bytes before it; afterwards all of it is the frame.
+/// `buffer` is the frame with four free bytes before it; afterwards the frame fills `buffer`.
 /// `payload` is the offset after the Ethernet type, before and afterwards. A buffer that is too
 /// short is not changed.
 pub fn push_mpls(buffer: &mut [u8], payload: usize, header: MplsHeader) {
@@ -88,7 +88,7 @@ pub fn copy_ttl(frame: &mut [u8], payload: usize, copy: TtlCopy) {
     }
 }
 
-/// Returns the frame up to the end of the entry at `payload`.
+/// Returns the frame up to the end of the label stack entry at `payload`.
 fn link_and_entry(frame: &mut [u8], payload: usize) -> Option<&mut [u8]> {
     if payload < TYPE {
         return None;

@@ -271,7 +271,7 @@ fn a_checksum_outside_of_the_frame_is_refused() {
 }
 
 /// A frame with a service header and a fixed context.
-/// Some frames only look like it.
+/// With a `kind` other than 1, the bytes in place of the context are options.
 fn service_frame(kind: u8) -> Vec<u8> {
     let mut frame = vec![0; 12];
     frame.extend([0x89, 0x4f, 0x0f, 0xc6, kind, 3, 0x12, 0x34, 0x56, 0xff]);

@@ -17,8 +17,8 @@ pub enum ChecksumState {
     Complete,
     /// The sum of the pseudo-header alone, not complemented (virtio's `NEEDS_CSUM`).
     ///
-    /// The rest is added when the packet is sent. Only a change of the pseudo-header changes the
-    /// sum.
+    /// The sum of header and payload is added when the packet is sent. Only a change of the
+    /// pseudo-header changes the partial sum.
     Partial,
 }
 
@@ -80,7 +80,8 @@ impl TransportHeader {
     }
 
     /// Writes the first word of the transport header.
-    /// It is the ports, or ICMP type and code, and the reserved word of neighbour discovery.
+    /// The word holds the ports, or ICMP type and code, and the reserved word of neighbour
+    /// discovery.
     pub(super) fn set_first(&mut self, frame: &mut [u8], bits: WrittenBits) {
         let ports = bits.part(32, 32);
         match self.kind {
@@ -170,7 +171,7 @@ impl TransportHeader {
     }
 
     /// Returns whether the TCP header with its options fits the packet.
-    /// Only then its ports are fields.
+    /// Otherwise the key has no ports.
     fn is_whole_tcp(&self, frame: &[u8]) -> bool {
         const DATA_OFFSET: usize = 12;
         let data_offset = frame.get(self.header..).and_then(|header| header.get(DATA_OFFSET));
@@ -190,7 +191,7 @@ const fn update_udp(checksum: u16, change: ChecksumDifference) -> u16 {
     }
 }
 
-/// Returns the change of a packet's CRC with new first four bytes.
+/// Returns how a change of the first four bytes changes the CRC of a packet.
 /// The packet has `length` bytes.
 #[expect(clippy::cast_possible_truncation, reason = "four bytes were written")]
 const fn crc_change(change: WordChange, length: usize) -> u32 {

@@ -8,7 +8,7 @@ const TAG: usize = 4;
 
 /// Inserts a tag as the outermost one of a frame.
 ///
-/// `buffer` is the frame with four free bytes before it; afterwards all of it is the frame. The
+/// `buffer` is the frame with four free bytes before it; afterwards the frame fills `buffer`. The
 /// present bit of a TCI in a flow key is not sent. A buffer without room for an Ethernet header and
 /// a tag is not changed.
 pub fn push_vlan(buffer: &mut [u8], tpid: u16, tci: u16) {

@@ -17,7 +17,7 @@ pub type FieldBits = (u128, u128);
 
 /// Generates legal matches: a protocol stack, then any fields that it allows.
 ///
-/// Every field that can be matched occurs, with every kind of mask that it takes.
+/// Every field that can be matched occurs, with every kind of mask that the field takes.
 pub fn any_match() -> impl Strategy<Value = Match> {
     let picks = prop::collection::vec(any_field(), 0..24);
     (select(STACKS), picks).prop_map(|(stack, picks)| {
@@ -63,7 +63,7 @@ pub fn any_key() -> impl Strategy<Value = FlowKey> {
 ///
 /// # Panics
 ///
-/// If it does not.
+/// If a decoded match does not survive.
 pub fn fuzz_oxm(data: &[u8]) {
     if let Ok(matching) = oxm::decode_match(data) {
         assert_survives(&matching);
@@ -74,7 +74,7 @@ pub fn fuzz_oxm(data: &[u8]) {
 ///
 /// # Panics
 ///
-/// If it does not.
+/// If a parsed match does not survive.
 pub fn fuzz_match_text(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     if let Ok(matching) = parse_match(&text, &NoPortNames) {
@@ -87,7 +87,7 @@ pub fn fuzz_match_text(data: &[u8]) {
 ///
 /// # Panics
 ///
-/// When they do not.
+/// If the match is not legal or does not round-trip.
 pub fn assert_survives(matching: &Match) {
     assert!(prerequisite::is_legal(matching), "{matching:?} is not legal");
     let mut wire = Vec::new();
@@ -118,8 +118,8 @@ fn is_matchable(field: &FieldId) -> bool {
     !field.info().oxms.is_empty() && field.tunnel_option().is_none()
 }
 
-/// Adds the fields that a client may add.
-/// Each is added once, with its prerequisites, so that the match is legal.
+/// Adds a field to a match, if a client may add it.
+/// The match must have the prerequisites of the field, lack the field, and stay legal.
 fn add_if_legal(draft: &mut MatchDraft, (field, (value, mask)): (FieldId, FieldBits)) {
     let mut with = draft.clone();
     with.add(field, value, mask);

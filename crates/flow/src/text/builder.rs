@@ -160,7 +160,7 @@ impl MatchItem {
     /// Returns the field that this item means, given `draft`.
     /// It is the item's own field, or another field with the same bits.
     ///
-    /// Returns `None` while the prerequisites of all of them are missing.
+    /// Returns `None` while the prerequisites of all these fields are missing.
     fn target_field(&self, draft: &MatchDraft) -> Option<FieldId> {
         related_fields(self.field)
             .find(|field| draft.has_prerequisite(*field) || is_always_met(*field))

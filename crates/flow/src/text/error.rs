@@ -135,11 +135,12 @@ fn nearest(name: &str) -> Option<&'static str> {
     nearest_of(name, names.chain(Shorthand::names()))
 }
 
-/// Returns the one of `known` that `name` is probably a misspelling of.
+/// Returns the known name that `name` is probably a misspelling of.
 ///
-/// It is the name with the fewest errors: letters inserted, omitted, replaced or swapped. There may
-/// be one to three errors, depending on the length of the shorter name. Case is ignored. A name
-/// longer than every known name is not compared, because it may be from a peer.
+/// The result is the known name with the fewest spelling errors in `name`: letters inserted,
+/// omitted, replaced or swapped. One error is allowed for each three letters of the shorter name,
+/// rounded up. Case is ignored. A `name` of more than 64 bytes is not compared, because it may be
+/// from a peer.
 #[must_use]
 pub fn nearest_of<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if name.len() > NAME_LEN_MAX {

@@ -18,7 +18,7 @@ pub(super) const fn names(field: FieldId) -> Option<&'static [&'static str]> {
     })
 }
 
-/// Parses `+syn-ack` (those bits) or `syn|ack` (all bits).
+/// Parses `+syn-ack` (only the named bits) or `syn|ack` (all bits of the field).
 pub(super) fn parse(
     field_name: FieldName,
     names: &[&str],
@@ -54,7 +54,7 @@ pub(super) fn parse(
     Ok((value, mask))
 }
 
-/// Writes all bits of a value: the names of those that are set.
+/// Writes a value of all bits of a field, as the names of the set bits.
 pub(super) fn format_whole(names: &[&str], value: u128) -> String {
     let set = names.iter().enumerate().filter(|(index, _)| value >> index & 1 == 1);
     let text = set.map(|(_, name)| *name).collect::<Vec<_>>().join("|");

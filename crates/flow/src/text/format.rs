@@ -15,7 +15,8 @@ use crate::{
 /// Writes a match as Open vSwitch prints it, without spaces.
 /// For example, `tcp,nw_dst=10.0.0.0/8,tp_dst=80`.
 ///
-/// [`parse_match`](super::parse_match) gives a legal match back; the match of everything is empty.
+/// [`parse_match`](super::parse_match) returns the same match for the text of a legal match. The
+/// text for a match of everything is empty.
 #[must_use]
 pub fn format_match(matching: &Match, ports: &dyn PortNames) -> String {
     MatchWriter::new(matching.key(), FlowMask::from(matching.mask()), ports).finish()
@@ -30,7 +31,7 @@ pub fn format_key(key: &FlowKey, ports: &dyn PortNames) -> String {
     MatchWriter::new(key.clone(), present(key), ports).finish()
 }
 
-/// Returns the bits of a packet to write.
+/// Returns the bits of the key that [`format_key`] writes.
 fn present(key: &FlowKey) -> FlowMask {
     let mut all = FlowMask::EMPTY;
     all.words_mut().fill(u64::MAX);
@@ -63,7 +64,7 @@ fn present(key: &FlowKey) -> FlowMask {
 }
 
 /// Returns the number of label stack entries of the packet.
-/// At most as many are counted as a key has room for.
+/// The count is at most the number of label stack entries in a key.
 fn mpls_labels(key: &FlowKey) -> u32 {
     let is_last = |entry: u128| entry & 0x100 != 0;
     if key.field(FieldId::MplsBos) != 0 {
@@ -140,7 +141,7 @@ impl<'a> MatchWriter<'a> {
     }
 
     /// Writes a VLAN tag as id and priority if these are matched whole.
-    /// Otherwise it writes bits.
+    /// Otherwise it writes the TCI, with a mask if the TCI is not matched whole.
     fn tag(&mut self, tag: &TagNames) {
         let mask = self.mask.field(tag.field);
         let value = self.key.field(tag.field) & mask;
@@ -182,7 +183,7 @@ fn format_match_value(field: FieldId, value: u128, mask: u128, ports: &dyn PortN
     let exact = mask == field.value_max();
     match field {
         FieldId::EthType if exact => format!("{value:#06x}"),
-        // No rule has such a mask, but a lookup may have consulted single bits.
+        // No rule has a mask on the Ethernet type, but a lookup may have consulted single bits.
         FieldId::EthType => format!("{value:#06x}/{mask:#06x}"),
         FieldId::Ipv6Label if exact => format!("{value:#07x}"),
         FieldId::Ipv6Label => format!("{value:#07x}/{mask:#07x}"),
@@ -199,7 +200,7 @@ fn format_match_value(field: FieldId, value: u128, mask: u128, ports: &dyn PortN
     }
 }
 
-/// An item of the text.
+/// An item of match text, in print order.
 enum MatchPart {
     /// A field, under the name that is printed.
     Field(FieldId, &'static str),
@@ -225,7 +226,7 @@ const TAG1: TagNames =
     TagNames { field: FieldId::VlanTci1, vid: "dl_vlan1", pcp: "dl_vlan_pcp1", tci: "vlan_tci1" };
 
 /// The print order of Open vSwitch.
-/// Fields that it does not know follow the related ones.
+/// Fields that Open vSwitch does not know follow related fields.
 #[rustfmt::skip]
 const ORDER: &[MatchPart] = {
     use FieldId::*;

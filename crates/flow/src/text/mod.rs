@@ -16,7 +16,7 @@
 //! - an item that contradicts an earlier one (the later wins),
 //! - a name without a value (matches anything).
 //!
-//! Shunt prints the GTP-U flags under the names that it parses.
+//! Shunt prints the GTP-U flags under the names that [`parse_match`] accepts.
 //!
 //! ```
 //! use shunt_flow::text::{NoPortNames, format_match, parse_match};

@@ -38,7 +38,7 @@ pub fn parse_port(text: &str, ports: &dyn PortNames) -> Option<PortNo> {
 }
 
 /// Writes a port by its name if it has one.
-/// The name is in quotes where it could be misread.
+/// The name is in quotes unless it is an identifier and no reserved name.
 #[must_use]
 pub fn format_port(port: PortNo, ports: &dyn PortNames) -> String {
     match ports.name(port) {

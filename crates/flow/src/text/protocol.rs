@@ -38,7 +38,7 @@ const fn shorthand(name: &'static str, eth_type: u128, ip_proto: Option<u128>) -
     Shorthand { name, eth_type, ip_proto }
 }
 
-/// The more specific shorthands are first; of equal ones, the one that is printed.
+/// More specific shorthands are first; of synonyms, the printed one is first.
 const SHORTHANDS: &[Shorthand] = &[
     shorthand("icmp", IPV4, Some(1)),
     shorthand("tcp", IPV4, Some(6)),

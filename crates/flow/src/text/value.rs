@@ -176,7 +176,7 @@ fn parse_pair(
 }
 
 /// Parses an address and the length of its prefix.
-/// `whole` is the mask of all its bits.
+/// `whole` is the mask of all bits of the address.
 fn parse_prefix(text: &str, whole: u128) -> Option<(u128, u128)> {
     let (address, length) = text.split_once('/')?;
     let address = if whole == u128::MAX {
@@ -278,5 +278,5 @@ fn hex_above_nine(value: u128) -> String {
 /// Names of fragment states: value and mask.
 const FRAGS: [(&str, u128, u128); 5] =
     [("no", 0, 3), ("yes", 1, 1), ("first", 1, 3), ("later", 3, 3), ("not_later", 0, 2)];
-/// A single bit, as Open vSwitch prints it; no text parses to it.
+/// Masks of a single bit, which Open vSwitch prints, but no text parses to.
 const FRAGS_PRINTED: [(&str, u128, u128); 2] = [("no", 0, 1), ("later", 2, 2)];

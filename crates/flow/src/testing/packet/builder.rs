@@ -5,8 +5,8 @@ use super::{crc32c, internet_sum};
 /// A packet described by its fields.
 ///
 /// Begin with what an Ethernet frame carries ([`ipv4`](Self::ipv4), [`ipv6`](Self::ipv6),
-/// [`arp`](Self::arp), [`ethernet`](Self::ethernet)), add to it, and [`build`](Self::build).
-/// Everything has a fixed default, so the same calls always build the same frame.
+/// [`arp`](Self::arp), [`ethernet`](Self::ethernet)), add to it, and [`build`](Self::build). Every
+/// field has a fixed default, so the same calls always build the same frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketBuilder {
     pub(super) destination: [u8; 6],
@@ -33,7 +33,7 @@ pub(super) enum Encapsulation {
 /// The content of the transport checksum field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksums {
-    /// The right checksum.
+    /// The correct checksum of the packet.
     Complete,
     /// The sum of the pseudo-header only, to be completed on transmission.
     Partial,
@@ -283,7 +283,7 @@ impl PacketBuilder {
         self
     }
 
-    /// Adds `words` words of options, if it is TCP; at most ten.
+    /// Adds `words` 32-bit words of options to a TCP packet; at most ten.
     #[must_use]
     pub fn tcp_options(mut self, words: usize) -> Self {
         if let TransportLayer::Tcp { options, .. } = &mut self.transport {
@@ -370,9 +370,9 @@ impl PacketBuilder {
         frame
     }
 
-    /// Returns whether the packet starts in the middle of a transport packet.
+    /// Returns whether the packet is a fragment with an offset above zero.
     ///
-    /// Then its transport header is opaque payload.
+    /// The transport header of a later fragment is opaque payload.
     pub(super) fn is_later_fragment(&self) -> bool {
         match &self.network {
             NetworkLayer::Raw { .. } | NetworkLayer::Arp(_) => false,
@@ -408,7 +408,7 @@ impl PacketBuilder {
     }
 
     /// Returns the protocol, and the transport header with its payload.
-    /// `icmp` is the number of ICMP.
+    /// `icmp` is the protocol number of ICMP or of ICMPv6.
     fn segment(&self, icmp: u8, addresses: &[u8]) -> (u8, Vec<u8>) {
         let (protocol, header, checksum) = match &self.transport {
             TransportLayer::Raw { protocol } => (*protocol, Vec::new(), None),

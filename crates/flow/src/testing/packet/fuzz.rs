@@ -52,7 +52,7 @@ pub fn fuzz_rewrite(data: &[u8]) {
     }
     check_tags(frame);
     check_labels(frame, &layers);
-    // Any offset is legal; the result is false for one outside the frame.
+    // Any offset is legal; an offset outside the frame returns an error.
     let (start, offset) = (usize::from(choice[1]), usize::from(choice[2]));
     let completed = complete_checksum(&mut written, start, offset);
     assert_eq!(completed.is_ok(), start + offset + 2 <= frame.len());
@@ -90,7 +90,7 @@ fn check_labels(frame: &[u8], layers: &Layers) {
     assert_eq!(buffer[payload - 2..payload + 4], [0x88, 0x47, 0x00, 0x01, 0x01, 0x40]);
     pop_mpls(&mut buffer, payload, u16::from_be_bytes(before));
     assert_eq!(&buffer[4..], frame, "what was pushed is popped");
-    // Any offset is legal.
+    // Any value of `payload` is legal.
     for payload in [0, 1, frame.len() + 1, usize::MAX] {
         push_mpls(&mut buffer, payload, MplsHeader { ether_type: 0x8847, entry: 0 });
         pop_mpls(&mut buffer, payload, 0x0800);

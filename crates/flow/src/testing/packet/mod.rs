@@ -1,8 +1,9 @@
 //! Frames for tests: built by hand, generated, and malformed on purpose.
 //!
 //! [`PacketBuilder`] describes a packet by its fields and builds the frame with right lengths and
-//! checksums. It knows the fields, so it is also the oracle of extraction ([`PacketBuilder::key`])
-//! and of rewriting ([`PacketBuilder::set`], then build again). It shares no code with either.
+//! checksums. The builder knows the fields, so it is also the oracle of extraction
+//! ([`PacketBuilder::key`]) and of rewriting ([`PacketBuilder::set`], then build again). The
+//! builder shares no code with extraction or rewriting.
 //!
 //! ```
 //! use shunt_flow::testing::packet::PacketBuilder;

@@ -213,7 +213,7 @@ impl Arp {
         key.set_field(FieldId::ArpTpa, number(&self.target.1));
     }
 
-    /// Sets a field if it is one of ARP.
+    /// Sets a field of ARP; returns whether `field` is one.
     fn set(&mut self, field: FieldId, value: u128) -> bool {
         match field {
             FieldId::ArpOp => self.operation = low(value),
@@ -296,13 +296,13 @@ impl TransportLayer {
     }
 }
 
-/// The two fields of the byte: `nw_tos` is the upper six bits only.
+/// Writes both fields of the ToS byte: `nw_tos` is its upper six bits only.
 fn write_tos(key: &mut FlowKey, tos: u8) {
     key.set_field(FieldId::NwTos, u128::from(tos));
     key.set_field(FieldId::IpEcn, u128::from(tos));
 }
 
-/// Sets a field if it is one of the type of service.
+/// Sets a field of the ToS byte; returns whether `field` is one.
 fn set_tos(tos: &mut u8, field: FieldId, value: u128) -> bool {
     match field {
         FieldId::NwTos => *tos = *tos & 0x03 | low::<u8>(value) & 0xfc,
@@ -329,7 +329,7 @@ fn octets<const N: usize>(value: u128) -> [u8; N] {
     *value.to_be_bytes().last_chunk().expect("a field of at most sixteen bytes")
 }
 
-/// Returns the value of a field as the narrower number that it is.
+/// Returns the value of a field in the integer type of its width.
 fn low<T: TryFrom<u128>>(value: u128) -> T {
     T::try_from(value).ok().expect("a field of the width of its type")
 }

@@ -7,8 +7,8 @@ use crate::{FieldId, FlowKey, FlowMask, Match, extract::VlanLimit};
 
 /// Generates legal packets: up to three VLAN tags, SNAP, up to four MPLS labels.
 ///
-/// They are ARP, IPv4 with options and IPv6 with extension headers, whole or in fragments, with
-/// TCP, UDP, SCTP, ICMP, neighbour discovery and other protocols, padded or not.
+/// The packets are ARP, IPv4 with options and IPv6 with extension headers, whole or in fragments,
+/// with TCP, UDP, SCTP, ICMP, neighbour discovery and other protocols, padded or not.
 pub fn packets() -> impl Strategy<Value = PacketBuilder> {
     let macs = any::<([u8; 6], [u8; 6])>();
     let tags = vec((sample::select(&[0x8100_u16, 0x88a8]), any::<u16>()), 0..4);
@@ -86,14 +86,14 @@ fn with_fragment(packet: PacketBuilder, fragment: Option<u16>) -> PacketBuilder 
     }
 }
 
-/// More-fragments bit and offset.
+/// Generates the more-fragments bit and the offset of an IP packet.
 /// An offset of zero without the bit means that the packet is whole.
 fn fragments() -> impl Strategy<Value = Option<u16>> {
     option::weighted(0.3, prop_oneof![Just(0_u16), Just(0x2000), 1..0x2000_u16, 0x2001..0x4000_u16])
 }
 
-/// Contents that are right for every extension header.
-/// As a routing header it has one segment, which may be left.
+/// Generates contents that are legal in every extension header.
+/// As a routing header, the content has one segment, which may still be left to visit.
 fn extension_contents() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         Just(vec![0; 6]),
@@ -124,7 +124,7 @@ fn transports(network: BoxedStrategy<PacketBuilder>) -> impl Strategy<Value = Pa
     ]
 }
 
-/// A packet, a legal set of its header fields, and the packet after it.
+/// Generates a packet, header fields to set, and the packet with these fields set.
 pub fn header_sets() -> impl Strategy<Value = (PacketBuilder, Match, PacketBuilder)> {
     let changes = vec((any::<sample::Index>(), any::<u128>(), masks()), 1..6);
     (packets(), changes).prop_map(|(packet, changes)| {
@@ -133,7 +133,8 @@ pub fn header_sets() -> impl Strategy<Value = (PacketBuilder, Match, PacketBuild
         let mut after = packet.clone();
         for (index, bits, bits_mask) in changes {
             let field = *index.get(&fields);
-            // The key does not show all bits of an operation above 255, so it is written whole.
+            // The key does not show all bits of an operation above 255, so the operation is written
+            // whole.
             let bits_mask = if field == FieldId::ArpOp { u128::MAX } else { bits_mask };
             let old = after.key(VlanLimit::One).field(field);
             let new = (old & !bits_mask | bits & bits_mask) & field.value_max();
@@ -152,9 +153,10 @@ fn masks() -> impl Strategy<Value = u128> {
 }
 
 /// Returns whether a field may have this value in this kind of packet.
-/// Other values would make the packet one of another kind.
+/// Other values would change the kind of the packet.
 ///
-/// A tag stays a tag, and an ICMPv6 message does not become one of neighbour discovery.
+/// A VLAN tag stays a VLAN tag, and an ICMPv6 message does not become a neighbour discovery
+/// message.
 fn is_legal(packet: &PacketBuilder, field: FieldId, value: u128) -> bool {
     match field {
         FieldId::VlanTci | FieldId::VlanVid => value & 0x1000 != 0,
@@ -166,7 +168,8 @@ fn is_legal(packet: &PacketBuilder, field: FieldId, value: u128) -> bool {
     }
 }
 
-/// Frames of any content: legal ones cut short, with bytes changed, or plain noise.
+/// Generates legal frames cut short or with bytes changed, and frames of random
+/// bytes.
 pub fn hostile_frames() -> impl Strategy<Value = Vec<u8>> {
     let frames = packets().prop_map(|packet| packet.build());
     let bytes = prop_oneof![any::<u8>(), sample::select(&[0_u8, 1, 0x0f, 0x40, 0x4f, 0x7f, 0xff])];
