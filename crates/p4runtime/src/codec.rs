@@ -1,10 +1,9 @@
 //! Encoding of LTM rules as table entries, and decoding.
 //!
-//! A rule can match more than the program has fields for: it has whole words of a flow key, and the
-//! program matches a part of them. [`encode`] refuses a rule that the program cannot express, and
-//! never encodes a wider one. Some bits are implied, because every packet that the program parses
-//! has them: there is no second VLAN tag, the first tag has type 0x8100, and all packets are
-//! Ethernet.
+//! A rule can match bits of a flow key for which the program has no field. [`encode`] refuses a
+//! rule that the program cannot express, and never encodes a wider rule. Some matched bits are
+//! implied, because every packet that the program parses has them. No packet has a second VLAN tag,
+//! the first tag has type 0x8100, and all packets are Ethernet.
 //!
 //! A port has two numbers. Rules match the OpenFlow port number, which the program uses, too. Rules
 //! send to the datapath port number, which [`Ports`] maps to the port of the program.
@@ -50,7 +49,7 @@ pub struct DeviceFeatures {
     pub masks_max: Option<usize>,
     /// Maximum number of bits that one entry may match; `None` means unlimited.
     pub key_bits_max: Option<u32>,
-    /// Highest egress port. Ports of bmv2 have 9 bits, and its last ones are reserved.
+    /// Highest egress port. Ports of bmv2 have 9 bits, and the last ports are reserved.
     pub port_max: u16,
 }
 
@@ -70,7 +69,8 @@ impl Default for DeviceFeatures {
 
 /// Returns the capacity and features of the stages of a program.
 ///
-/// They describe the rules that [`encode`] accepts, as far as this does not depend on values.
+/// The capabilities describe the rules that [`encode`] accepts, except for conditions on single
+/// values.
 #[must_use]
 pub fn capabilities(program: &Program, features: &DeviceFeatures) -> OffloadCapabilities {
     let mut matches = FlowMask::EMPTY;
@@ -157,7 +157,7 @@ pub fn encode(
     Ok(entry)
 }
 
-/// Encodes the key of a rule, with which its entry is read and deleted.
+/// Encodes the key of a rule, which selects its entry in reads and deletes.
 ///
 /// # Errors
 ///
@@ -371,7 +371,8 @@ impl WrittenFields {
 
 /// Returns the egress port of a rule.
 ///
-/// The program never sends a packet back to its ingress port. A rule that may do so is refused.
+/// The program never sends a packet back to its ingress port. A rule that may send to the ingress
+/// port is refused.
 fn output_port(
     ports: &Ports,
     rule: &LtmRule,

@@ -114,7 +114,7 @@ fn check_field(schema: FieldSchema, field: &mut FieldMatch) -> Result<(), Entity
 ///
 /// # Errors
 ///
-/// The table requires a positive priority, or none.
+/// The table requires a positive priority, or requires zero.
 pub fn checked_priority(table: &TableSchema, priority: i32) -> Result<i32, EntityError> {
     let is_right = if table.has_priorities { priority > 0 } else { priority == 0 };
     if is_right { Ok(priority) } else { Err(EntityError::Priority(priority)) }
@@ -123,17 +123,18 @@ pub fn checked_priority(table: &TableSchema, priority: i32) -> Result<i32, Entit
 /// The use of an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ActionUse {
-    /// In an entry.
+    /// The action of an entry.
     Entry,
-    /// As the default action of a table.
+    /// The default action of a table.
     Default,
 }
 
-/// Returns the canonical form of an action; `None` if the entry has none.
+/// Returns the canonical form of an action; `None` if the entry has no action.
 ///
 /// # Errors
 ///
-/// The table does not have the action or does not allow it here, or its parameters are wrong.
+/// The table does not have the action or does not allow it for this use, or its parameters are
+/// wrong.
 pub fn checked_action(
     schema: &Schema,
     table: &TableSchema,

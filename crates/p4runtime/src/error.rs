@@ -68,7 +68,7 @@ pub enum EntityError {
         what: &'static str,
         /// The id of the field or parameter.
         id: u32,
-        /// The reason.
+        /// The reason why the value is invalid.
         error: ValueError,
     },
     /// The priority is invalid.
@@ -82,7 +82,7 @@ pub enum EntityError {
     /// The table does not have this action.
     #[error("the table does not have action {0:#010x}")]
     UnknownAction(u32),
-    /// The table does not allow the action here.
+    /// The table does not allow the action for this use: in an entry, or as default.
     #[error("action {0:#010x} is not allowed here: its scope is entries only or default only")]
     ActionScope(u32),
     /// The action refers to an action profile, which the table does not have.
@@ -111,7 +111,7 @@ pub enum EntityError {
     /// A table without a key can only have a default entry.
     #[error("a table without a key can only have a default entry: set is_default_action")]
     Keyless,
-    /// The table has no such resource.
+    /// The table has no resource of this kind, such as a direct counter.
     #[error("the table has no {0}")]
     NoResource(&'static str),
     /// A read-only field is set.
@@ -125,7 +125,7 @@ pub enum EntityError {
     Metadata {
         /// Length of the metadata.
         bytes: usize,
-        /// The limit.
+        /// The maximum length of the metadata in bytes.
         max: usize,
     },
     /// A counter can only be modified.
@@ -225,7 +225,7 @@ pub enum RpcError {
     /// The request contains an unknown enum value.
     #[error("the request has an unknown {0}")]
     Unknown(&'static str),
-    /// The configuration is missing, or present in a commit.
+    /// The configuration is missing, or a commit of a saved configuration has one.
     #[error("a configuration is required to verify, and not allowed in a commit")]
     Config,
     /// No configuration is saved.

@@ -1,9 +1,9 @@
 //! The schema of a P4Info: the tables, and the form of their entries.
 //!
 //! A [`Schema`] is a checked P4Info. It has the tables with their key fields, the actions that
-//! entries and defaults may use, and the packet metadata, all by id. Compilers list more actions, and pad
-//! the arguments of default actions with zero bytes; neither makes a difference here. Source: P4Runtime,
-//! "P4Info Message".
+//! entries and defaults may use, and the packet metadata, all by id. Compilers list more actions,
+//! and pad the arguments of default actions with zero bytes; the schema ignores both. Source:
+//! P4Runtime, "P4Info Message".
 
 use std::collections::BTreeMap;
 
@@ -75,9 +75,9 @@ pub enum SchemaDifference {
     /// The number of tables differs.
     #[error("it has {given} tables, and the device has {own}")]
     Tables {
-        /// Number in the P4Info.
+        /// Number of tables in the P4Info.
         given: usize,
-        /// Number in the device.
+        /// Number of tables in the device.
         own: usize,
     },
     /// The device does not have a table.
@@ -88,9 +88,9 @@ pub enum SchemaDifference {
     Size {
         /// The table.
         table: u32,
-        /// Size in the P4Info.
+        /// Size of the table in the P4Info.
         given: u64,
-        /// Size in the device.
+        /// Size of the table in the device.
         own: u64,
     },
     /// The fields, actions or properties of a table differ.

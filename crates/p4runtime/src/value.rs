@@ -1,8 +1,8 @@
 //! Binary strings, in which P4Runtime encodes numbers.
 //!
-//! They are big-endian. The canonical form is the shortest: no leading zero bytes, and one byte for
-//! zero. Received values may have leading zeros; sent values have none. Source: P4Runtime,
-//! "Bytestrings".
+//! Binary strings are big-endian. The canonical form is the shortest: no leading zero bytes, and
+//! one byte for zero. Received values may have leading zeros; sent values have none. Source:
+//! P4Runtime, "Bytestrings".
 
 use prost::bytes::{Buf, Bytes};
 

@@ -1,8 +1,8 @@
 //! The messages and gRPC stubs of P4Runtime, generated from the files in `proto`.
 //!
-//! These files were written from the tables of the specification and contain the parts that this
-//! crate uses. Only paths, field numbers and types matter on the wire. Names matter in the text
-//! form of a P4Info and in the type of an `Any`.
+//! The files in `proto` were written from the tables of the specification and contain the parts
+//! that this crate uses. Only paths, field numbers and types matter on the wire. Names matter in
+//! the text form of a P4Info and in the type of an `Any`.
 
 mod codec;
 mod parse;

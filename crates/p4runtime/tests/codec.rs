@@ -1,4 +1,4 @@
-//! Tests that rules round-trip as entries, and that none becomes wider.
+//! Tests that rules round-trip as entries, and that no entry is wider than its rule.
 
 #![expect(
     clippy::unwrap_used,

@@ -56,7 +56,7 @@ struct Device {
 struct Behavior {
     /// Set if the device does not report which updates of a batch failed.
     is_terse: AtomicBool,
-    /// Set while it is unreachable.
+    /// Set while the device is unreachable.
     is_away: watch::Sender<bool>,
     /// Set if a read never ends.
     is_endless: AtomicBool,

@@ -1,6 +1,7 @@
 //! Replays the fuzzing corpus and earlier findings on the stable toolchain.
 //!
-//! Each file in `data/fuzz/TARGET` is one input; `cargo xtask fuzz TARGET` starts from them.
+//! Each file in `data/fuzz/TARGET` is one input; `cargo xtask fuzz TARGET` starts from these
+//! inputs.
 
 use std::path::Path;
 

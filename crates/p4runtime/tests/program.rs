@@ -30,7 +30,7 @@ fn source() -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the text between two marks, starting at the first one.
+/// Returns the text from the first mark up to the second mark.
 fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
     let (_, rest) = text.split_once(from).unwrap_or_else(|| panic!("no `{from}`"));
     rest.split_once(to).unwrap_or_else(|| panic!("no `{to}` after `{from}`")).0

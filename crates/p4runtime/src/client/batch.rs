@@ -1,4 +1,4 @@
-//! Tasks of the client, and the write and read requests that they become.
+//! Tasks of the client, and the write and read requests that are made of tasks.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -138,7 +138,7 @@ impl InstalledRule {
     ///
     /// # Errors
     ///
-    /// The program cannot express it.
+    /// The program cannot express the rule.
     pub(super) fn key(&self, settings: &ClientSettings) -> Result<Vec<u8>, Refusal> {
         settings.encode_key(self.stage, &self.rule)
     }
@@ -177,14 +177,14 @@ pub(super) struct BatchResult {
     pub(super) counts: Vec<EntryCount>,
 }
 
-/// How updates are written.
+/// Selects whether updates are written as one batch or one by one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriteMode {
     Batch,
     OneByOne,
 }
 
-/// Writes updates.
+/// Writes updates to the device; returns the result of each.
 pub(super) async fn write(
     mut requests: Requests,
     updates: Vec<Vec<u8>>,
@@ -219,7 +219,7 @@ pub(super) async fn remove(
     Ok(BatchResult { codes, counts })
 }
 
-/// Reads counters.
+/// Reads the counters that the encoded requests select.
 pub(super) async fn count(
     mut requests: Requests,
     requests_encoded: Vec<Vec<u8>>,

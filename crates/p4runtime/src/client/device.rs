@@ -22,7 +22,7 @@ use crate::wire::p4::v1::update::Type;
 
 /// A P4Runtime device as an offload device of LTM rules.
 ///
-/// It starts as lost, and is available after the first [`OffloadEvent::Restored`].
+/// The device starts as lost, and is available after the first [`OffloadEvent::Restored`].
 #[derive(Debug)]
 pub struct P4RuntimeDevice {
     settings: ClientSettings,
@@ -52,10 +52,10 @@ enum StageEffect {
 }
 
 impl P4RuntimeDevice {
-    /// Starts to connect, with tasks of this runtime.
+    /// Starts to connect to the device, with tasks on `runtime`.
     ///
-    /// `wake` is called on any thread when there is something to [poll](OffloadDevice::poll) or to
-    /// [take](Self::take_packets).
+    /// `wake` is called on any thread when there are events to [poll](OffloadDevice::poll) or
+    /// packets to [take](Self::take_packets).
     #[must_use]
     pub fn new(
         settings: ClientSettings,
@@ -155,7 +155,7 @@ impl P4RuntimeDevice {
                             self.remove_from_stage(entry, stage);
                         }
                     }
-                    // The entry was lost with a session and not counted by the next one.
+                    // The entry was lost with a session, and the next session did not count it.
                     Some(StageEffect::Remove(entry))
                         if *result == Err(OffloadError::NoSuchEntry) =>
                     {

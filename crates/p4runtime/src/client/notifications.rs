@@ -1,7 +1,7 @@
 //! Notifications from the session worker to the owner, in order, with a wake-up call.
 //!
-//! The number of results is bounded by that of pending operations. The number of packets is bounded
-//! here.
+//! The number of waiting results is bounded by the number of pending operations. [`PACKETS_MAX`]
+//! bounds the number of waiting packets.
 
 use std::{
     collections::BTreeMap,
@@ -29,14 +29,14 @@ pub(super) enum Notification {
     Packet(DevicePacket),
 }
 
-/// The worker's end.
+/// The sending end of the channel, which the session worker holds.
 pub(super) struct NotificationSender {
     notifications: Sender<Notification>,
     wake: Box<dyn Fn() + Send + Sync>,
     packets: Arc<PacketBacklog>,
 }
 
-/// The owner's end.
+/// The receiving end of the channel, which the owner of the device holds.
 #[derive(Debug)]
 pub(super) struct NotificationReceiver {
     notifications: Receiver<Notification>,

@@ -29,7 +29,7 @@ pub(super) struct DesiredState {
     pub(super) confirmed: ConfirmedRules,
     /// Confirmed rules that the device did not accept again.
     ///
-    /// Their owner is notified in a later session if this one fails first.
+    /// The owner of these rules is notified in a later session if this session fails first.
     pub(super) lost: BTreeSet<LtmIndex>,
 }
 
@@ -107,7 +107,7 @@ async fn write(
     Ok(codes.into_iter().map(|part| part.code).collect())
 }
 
-/// The entries to delete, and those to insert afterwards.
+/// The entries to delete, and the entries to insert afterwards.
 #[derive(Debug, Default, PartialEq)]
 struct RepairPlan {
     delete: Vec<TableEntry>,
@@ -134,7 +134,7 @@ fn canonical_entry(schema: &Schema, entry: TableEntry) -> TableEntry {
     canonical().unwrap_or(entry)
 }
 
-/// Compares the confirmed entries with those that were read.
+/// Compares the confirmed entries with the entries that were read from the device.
 ///
 /// Deletes run first table first and inserts last table first, so that no packet is left without
 /// its next entry.

@@ -58,14 +58,14 @@ pub struct DevicePacket {
 /// A packet for the device to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PacketToSend {
-    /// Sent by an egress port, unmodified.
+    /// The device sends the packet by an egress port, unmodified.
     Direct {
         /// The egress port of the device.
         port: u16,
         /// The frame.
         payload: Vec<u8>,
     },
-    /// Processed by the stages, as if it had arrived on a port.
+    /// The stages process the packet, as if it had arrived on a port.
     Resubmit {
         /// The ingress port of the device.
         port: u16,
@@ -83,7 +83,7 @@ const UNKNOWN_ENTRIES_MAX: usize = 1024;
 /// A read may take this many times as long as another request.
 const READ_TIMEOUTS: u32 = 6;
 
-/// Size of the header list.
+/// Accepted size of an HTTP/2 header list for a batch without updates, in bytes.
 ///
 /// A failed batch returns about 90 bytes per update in one header.
 const HEADER_BYTES_MIN: usize = 64 << 10;
@@ -125,7 +125,7 @@ impl Session {
             .map_err(SessionError::Connect)?
             .tcp_nodelay(true)
             .connect_timeout(settings.request_timeout)
-            // The largest limit of HTTP/2 is enough for any batch.
+            // The largest size that HTTP/2 can express is enough for any batch.
             .http2_max_header_list_size(u32::try_from(headers).unwrap_or(u32::MAX));
         let channel = endpoint.connect().await.map_err(SessionError::Connect)?;
         let stub = EncodedClient::new(channel.clone(), RESPONSE_BYTES_MAX);
@@ -225,19 +225,19 @@ impl Session {
 impl Requests {
     /// Checks that the device still answers.
     ///
-    /// HTTP/2 pings would not do: gRPC servers end a connection with more than a few of them.
+    /// HTTP/2 pings are no alternative: gRPC servers end a connection with more than a few pings.
     pub(super) async fn probe(&self) -> Result<(), SessionError> {
         let mut client = self.client.clone();
         let request = CapabilitiesRequest { device_id: self.settings.device_id };
         match with_timeout(&self.settings, client.capabilities(request)).await {
             Ok(_) => Ok(()),
-            // A refusal is an answer as well, unless the transport made it.
+            // A refusal by the device is an answer, too; a refusal by the transport is not.
             Err(SessionError::Refused(status)) if !is_of_transport(status.code()) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// Sets the program unless it already runs; returns whether it did.
+    /// Sets the program unless it already runs; returns whether it already ran.
     async fn ensure_program(&mut self) -> Result<bool, SessionError> {
         let info = self.settings.program.p4info();
         let query = GetForwardingPipelineConfigRequest {
@@ -339,8 +339,9 @@ impl Requests {
 
     /// Writes the updates one by one, each with its own result.
     ///
-    /// This is for devices that do not report which update of a batch failed. Some updates of that
-    /// batch may have succeeded. An insert that finds its entry under its own name counts as done.
+    /// Devices that do not report which update of a batch failed need this. Some updates of the
+    /// failed batch may have succeeded. An insert of an entry that the device already holds under
+    /// the same name counts as done.
     pub(super) async fn write_each(
         &mut self,
         updates: Vec<Vec<u8>>,
@@ -420,7 +421,7 @@ impl Requests {
     }
 }
 
-/// Returns the name of the entry that an update inserts, and the query for it.
+/// Returns the name of the entry that an update inserts, and a query for the entry.
 fn inserted_entry(update: &[u8]) -> Option<(u64, TableEntry)> {
     let update = Update::decode(update).ok()?;
     let is_insert = update.r#type() == update::Type::Insert;
@@ -440,7 +441,7 @@ pub(crate) fn update(kind: update::Type, entry: TableEntry) -> Update {
     Update { r#type: kind as i32, entity: Some(entity) }
 }
 
-/// Returns whether a status may be that of single updates.
+/// Returns whether a status may concern single updates of a batch.
 ///
 /// Other statuses concern the whole request or the connection.
 fn may_concern_updates(status: &Status, count: usize) -> bool {
@@ -484,8 +485,8 @@ fn check_primary(advice: &MasterArbitrationUpdate) -> Result<(), SessionError> {
 
 /// Reads a response part by part, and passes each part to `take`.
 ///
-/// `take` returns the number of entities in the part. The sum must not exceed what the device can
-/// hold.
+/// `take` returns the number of entities in the part. The sum must not exceed the number of entries
+/// that the device can hold.
 async fn read_stream<A>(
     settings: &ClientSettings,
     request: impl Future<Output = Result<Response<Streaming<A>>, Status>>,
@@ -516,7 +517,7 @@ pub(super) async fn probed_when_idle(
     requests.probe().await
 }
 
-/// Returns whether the code is of a broken connection, not an answer.
+/// Returns whether a code reports a broken connection, not an answer.
 const fn is_of_transport(code: Code) -> bool {
     matches!(code, Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Unknown)
 }

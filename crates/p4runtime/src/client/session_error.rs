@@ -29,7 +29,7 @@ pub enum SessionError {
     /// Another controller is the primary.
     #[error("another controller is the primary: waiting until it leaves")]
     Backup,
-    /// There is no primary, but there was one with this election id.
+    /// The election id is below that of an earlier primary, which has left.
     #[error("the election id is below that of an earlier primary: retrying with a higher one")]
     TooLow(ElectionId),
     /// A batch failed, and the device does not report which of its updates.
@@ -46,7 +46,7 @@ pub enum SessionError {
     DeviceConfig {
         /// The file.
         path: PathBuf,
-        /// The error of the system.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
@@ -56,7 +56,7 @@ pub enum SessionError {
     /// The device returned more entries than it can hold.
     #[error("the device returned more than {max} entries, which is more than it can hold")]
     Endless {
-        /// The limit.
+        /// The maximum number of entries that a read may return.
         max: usize,
     },
     /// A write must be repeated, but its rule can no longer be encoded.

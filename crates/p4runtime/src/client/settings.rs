@@ -30,7 +30,7 @@ pub struct ClientSettings {
     pub device_id: u64,
     /// The role in which to be primary; empty for the default role.
     pub role: String,
-    /// The first election id. The client raises it if it is taken.
+    /// The first election id. The client raises the id if another controller uses it.
     pub election_id: ElectionId,
     /// The program that the device must run.
     pub program: Program,
@@ -42,7 +42,7 @@ pub struct ClientSettings {
     pub start_tag: u16,
     /// The ports of the device. Clones share the list and can change it.
     pub ports: LivePorts,
-    /// The reason why the device is lost. Clones share it.
+    /// The reason why the device is lost, which clones of the settings share.
     pub last_error: LastError,
     /// Idle timeout of entries; `None` disables it.
     pub idle: Option<Duration>,
@@ -66,7 +66,7 @@ pub enum DeviceConfig {
     Bmv2,
     /// A file with the output of the compiler of the device, sent as it is.
     ///
-    /// It is read each time that the program must be set.
+    /// The client reads the file each time that it must set the program.
     File(PathBuf),
 }
 
@@ -82,7 +82,7 @@ struct PortList {
     changes: u64,
 }
 
-/// The reason why a client has no session. Clones share it.
+/// The reason why a client has no session, which clones share.
 #[derive(Clone, Debug, Default)]
 pub struct LastError(Arc<RwLock<SessionEnd>>);
 
@@ -94,7 +94,7 @@ struct SessionEnd {
 }
 
 impl LastError {
-    /// Returns the reason; `None` if a session exists or none was attempted.
+    /// Returns the reason; `None` if a session exists or no session was attempted.
     #[must_use]
     pub fn text(&self) -> Option<String> {
         self.0.read().reason.clone()
@@ -102,7 +102,8 @@ impl LastError {
 
     /// Sets whether the end of the session is intended.
     ///
-    /// The operator removes or replaces the device. Its errors are then no warnings.
+    /// The end is intended if the operator removes or replaces the device. Errors of the device are
+    /// then not logged as warnings.
     pub fn set_intended(&self, is_intended: bool) {
         self.0.write().is_intended = is_intended;
     }
@@ -155,7 +156,7 @@ impl LivePorts {
         listed.changes += 1;
     }
 
-    /// Returns the number of changes so far.
+    /// Returns the number of changes of the port list so far.
     pub(super) fn changes(&self) -> u64 {
         self.0.read().changes
     }
@@ -212,7 +213,7 @@ impl ClientSettings {
     /// Returns the idle timeout of entries.
     pub(super) fn idle_timeout_ns(&self) -> i64 {
         let idle = self.idle.unwrap_or_default().as_nanos();
-        // A timeout beyond 292 years is none in practice.
+        // A timeout of more than 292 years is shortened to 292 years.
         i64::try_from(idle).unwrap_or(i64::MAX)
     }
 

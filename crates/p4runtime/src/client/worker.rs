@@ -1,10 +1,10 @@
 //! The task that runs sessions: it sends batches, returns results, and reconnects.
 //!
-//! While the device processes one write, the next ones are already sent, up to [`PENDING_MAX`] at a
-//! time. Concurrent writes are of one kind and change different entries, so their order does not
-//! affect the final state of the device. An entry may exist briefly before the entry that it leads
-//! to, which only causes a miss. The worker never waits to fill a batch: a single task is sent at
-//! once.
+//! While the device processes one write, the worker already sends the next writes, up to
+//! [`PENDING_MAX`] at a time. Concurrent writes are of one kind and change different entries, so
+//! their order does not affect the final state of the device. An entry may exist briefly before the
+//! entry for its next tag, which only causes a miss. The worker never waits to fill a batch: a
+//! single task is sent at once.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -38,7 +38,7 @@ use crate::wire::p4::v1::{TableEntry, stream_message_response, update::Type};
 /// Number of entries that are counted one by one; for more, whole stages are read.
 const COUNT_ALONE_MAX: usize = 64;
 
-/// Longest delay between attempts to connect, as a multiple of the first.
+/// Longest delay between attempts to connect, as a multiple of the first delay.
 const RETRY_MULTIPLE_MAX: u32 = 16;
 
 /// Maximum number of concurrent requests.
@@ -440,8 +440,8 @@ impl SessionWorker {
             if pending_request.kind == TaskKind::Modify { Type::Modify } else { Type::Insert };
         let again =
             |part: &PendingUpdate| Ok(part.installed.update(&self.settings, kind, part.entry)?);
-        // Some updates may have succeeded. If one can no longer be encoded, the session ends and
-        // all entries are read back.
+        // Some updates may have succeeded. If an update can no longer be encoded, the session ends
+        // and all entries are read back.
         let updates: Result<Vec<_>, SessionError> =
             pending_request.parts.iter().map(again).collect();
         let request = write(session.requests.clone(), updates?, WriteMode::OneByOne);
@@ -506,8 +506,8 @@ impl SessionWorker {
 
     /// Chooses the election id of the next session.
     ///
-    /// It is raised if this one is taken, or not above that of an earlier primary. While another
-    /// controller is primary, the id stays the same.
+    /// The id is raised if another controller uses it, or if it is not above the id of an earlier
+    /// primary. While another controller is primary, the id stays the same.
     fn choose_election(&mut self, error: &SessionError) {
         match error {
             SessionError::TooLow(highest) => {
@@ -531,7 +531,7 @@ impl SessionWorker {
         }
     }
 
-    /// Waits and rejects tasks meanwhile; returns false if the handle is gone.
+    /// Waits and rejects tasks meanwhile; returns false if the handle was dropped.
     async fn pause(&mut self, pause: Duration) -> bool {
         let pause = sleep(pause);
         tokio::pin!(pause);

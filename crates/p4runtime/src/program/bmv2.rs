@@ -362,7 +362,7 @@ fn write_headers(graph: &mut Graph) {
     graph.branch("is_tagged", &present, "has_tag", Some("had_tag"));
     graph.branch("has_tag", &valid("vlan"), "set_tag", Some("push_tag"));
     graph.branch("had_tag", &valid("vlan"), "pop_tag", Some("is_ipv4"));
-    // Bit 12 of the tag is not part of the key. It is kept if the tag is kept.
+    // Bit 12 of the tag on the wire is not part of the key. The bit is kept if the tag is kept.
     let kept = op("&", &tci, &meta("tag_kept"));
     let written = op("|", &kept, &op("&", &key("vlan_tci"), &hex(0xefff)));
     graph.step("set_tag", &[assign(&tci, &written)], Some("is_ipv4"));
@@ -455,7 +455,7 @@ fn write_transport(graph: &mut Graph) {
         &type_and_code(&op("&", &key("tp_src"), &hex(0xff)), &op("&", &key("tp_dst"), &hex(0xff))),
         16,
     );
-    // Only the checksum of ICMPv6 includes the addresses.
+    // The checksum of ICMPv6 includes the addresses, the checksum of ICMP does not.
     graph.branch("is_icmp", &valid("icmp"), "is_icmp_alone", None);
     graph.branch("is_icmp_alone", &valid("ipv4"), "sum_icmp", Some("sum_icmpv6"));
     let both = op("+", &meta("address_delta"), &delta);

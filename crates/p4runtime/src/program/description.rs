@@ -168,15 +168,16 @@ const KEY: &[KeyField] = &[
 /// How a packet continues after an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disposition {
-    /// In a later stage, with the tag in the last parameter.
+    /// The packet continues in a later stage, with the tag in the last parameter.
     Next,
-    /// To the port in the last parameter; dropped if that is the ingress port.
+    /// The packet leaves by the port in the last parameter.
+    /// It is dropped if that port is its ingress port.
     Forward,
-    /// Dropped.
+    /// The packet is dropped.
     Drop,
-    /// To the controller, unmodified.
+    /// The packet goes to the controller, unmodified.
     Punt,
-    /// As if the table did not exist.
+    /// The packet continues as if the table did not exist.
     Miss,
 }
 
@@ -265,7 +266,7 @@ pub const fn actions() -> &'static [ActionSpec] {
     ACTIONS
 }
 
-/// Positions in the key.
+/// Positions of Ethernet fields in the key; the constants below are other layers.
 const ETHERNET: &[usize] = &[2, 3, 5];
 const IP: &[usize] = &[6, 7, 9, 10];
 const TRANSPORT: &[usize] = &[12, 13];
@@ -297,7 +298,7 @@ pub const START_ACTION: ActionSpec = action(14, "start", &[], Disposition::Next)
 
 /// The table before the stages.
 ///
-/// It has no key: its default action sets the first tag.
+/// The start table has no key: its default action sets the first tag.
 pub const START_TABLE: u32 = TABLE_PREFIX + 0x100;
 
 /// The first tag until the controller sets another.
@@ -337,7 +338,8 @@ pub struct PacketField {
 /// Metadata of a punted packet.
 ///
 /// `reason` is 0 if no entry matched, 1 if the parser refused the packet, and 2 if an entry punts
-/// it. `miss_tag` is the tag without an entry, and `last_stage` the last stage with one.
+/// it. `miss_tag` is the tag without a matching entry, and `last_stage` the last stage with a
+/// matching entry.
 pub const PACKET_IN: PacketHeader = PacketHeader {
     id: 81_826_293,
     name: "packet_in",

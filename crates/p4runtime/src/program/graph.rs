@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-/// The tables, conditions and actions so far.
+/// A control flow under construction: its tables, conditions and actions.
 #[derive(Default)]
 pub(super) struct Graph {
     pub(super) tables: Vec<Value>,

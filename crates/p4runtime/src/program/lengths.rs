@@ -2,8 +2,9 @@
 //!
 //! A packet that claims to be longer than its frame, or is too short for its transport header, has
 //! no such header in a flow key. The bytes at that position are padding, or missing. The parser
-//! cannot check this, so the control block refuses such packets. `meta.left` is the number of bytes
-//! after the link header, and after the network header the payload length that the packet states.
+//! cannot check lengths, so the control block refuses packets with wrong lengths. `meta.left` is
+//! the number of bytes after the link header, and after the network header the payload length that
+//! the packet states.
 
 use serde_json::Value;
 

@@ -1,6 +1,6 @@
 //! The parser of the bmv2 program, which fills the key from a frame.
 //!
-//! Packets that it cannot parse into the key are refused and punted.
+//! Packets that the parser cannot parse into the key are refused and punted.
 
 use serde_json::{Value, json};
 
@@ -161,7 +161,8 @@ fn parse_ipv4() -> Vec<Value> {
         .chain(first.map(|value| (value, Some("ipv4_first"))))
         .chain([("", Some("ipv4_later"))])
         .collect();
-    // A flow key has type and code of ICMP in the wrong IP version, too.
+    // A flow key has type and code of ICMP in the wrong IP version, too, so these packets are
+    // refused.
     let own = [("0x01", Some("icmp")), ("0x3a", Some("refuse")), ("", None)];
     let inside: Vec<_> = INSIDE.into_iter().chain(own).collect();
     vec![
@@ -203,7 +204,8 @@ fn parse_transport() -> Vec<Value> {
     let tcp = [tcp, tcp_src, tcp_dst, set_key("tcp_flags", "tcp", "flags")];
     let icmp =
         [extract("icmp"), set_key("tp_src", "icmp", "kind"), set_key("tp_dst", "icmp", "code")];
-    // Rules can match more fields of neighbour discovery.
+    // Rules can match fields of neighbour discovery that the program lacks, so these packets are
+    // refused.
     let kinds = [("0x87", Some("refuse")), ("0x88", Some("refuse")), ("", None)];
     vec![
         state("tcp", &tcp, &[], &[("", None)]),

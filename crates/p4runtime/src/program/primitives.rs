@@ -1,6 +1,6 @@
 //! Expressions, primitives and parser operations in the JSON format of bmv2.
 //!
-//! Source: "BMv2 JSON input format", version 2.23. Its arithmetic has no width: values are
+//! Source: "BMv2 JSON input format", version 2.23. The arithmetic of bmv2 has no width: values are
 //! truncated only when a field is written. Complements are therefore written as differences from
 //! all ones.
 
@@ -88,7 +88,7 @@ pub(super) fn sum_of(values: impl IntoIterator<Item = Value>) -> Value {
 
 /// Returns primitives that add `sum` to a checksum.
 ///
-/// They overwrite `sum`, a field of 32 bits.
+/// The primitives overwrite `sum`, a field of 32 bits.
 pub(super) fn update_checksum(checksum: &Value, sum: &Value) -> Vec<Value> {
     let start = op("+", sum, &op("-", &hex(0xffff), checksum));
     let fold = op("+", &op("&", sum, &hex(0xffff)), &op(">>", sum, &hex(16)));

@@ -1,7 +1,7 @@
 //! The text format of a P4Info, as P4 compilers write it and P4Runtime shells read it.
 //!
-//! It writes only what a [`Program`](super::Program) contains; absent fields and zeros are left
-//! out, as usual in this format.
+//! The writer supports only what a [`Program`](super::Program) contains; absent fields and zeros
+//! are left out, as usual in this format.
 
 use std::fmt::{self, Write};
 

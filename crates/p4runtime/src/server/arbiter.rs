@@ -46,7 +46,8 @@ pub struct RoleNotice {
 
 /// The roles of a device.
 ///
-/// It keeps the highest election id of each role forever, so the number of roles is limited.
+/// The arbiter keeps the highest election id of each role forever, so the number of roles is
+/// limited.
 #[derive(Debug, Default)]
 pub struct Arbiter {
     roles: BTreeMap<String, ElectionRole>,
@@ -89,7 +90,7 @@ impl ElectionRole {
 
     /// Returns notices for all streams, the primary last.
     ///
-    /// The others learn first that they are not primary.
+    /// The other streams are notified first that they are not primary.
     fn notices_for_all(&self, name: &str) -> Vec<RoleNotice> {
         let primary = self.primary();
         let others = self.streams.keys().copied().filter(|stream| Some(*stream) != primary);

@@ -17,9 +17,9 @@ pub struct EntryNo(pub u64);
 /// Hits of an entry since it was inserted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EntryHits {
-    /// Number of packets.
+    /// Number of packets that hit the entry.
     pub packets: u64,
-    /// Number of bytes in their frames.
+    /// Number of bytes in the frames of the packets that hit the entry.
     pub bytes: u64,
     /// Time of the last hit, by the [steady](super::Now) clock.
     pub last: Option<Duration>,
@@ -108,7 +108,7 @@ pub trait Device: Send + 'static {
     ///
     /// # Errors
     ///
-    /// The reason why it is not sent.
+    /// The reason why the packet is not sent.
     fn send(&mut self, packet: &PacketOut) -> Result<(), PacketError>;
 
     /// Returns whether changes under one lock take effect atomically for packets.

@@ -1,7 +1,8 @@
 //! A limit on the number of connections.
 //!
 //! Each connection holds a permit while it lives. A connection without a permit is closed at once,
-//! so that its peer notices and retries later; if it waited, the peer could not know why.
+//! so that its peer notices and retries later. The peer of a waiting connection could not know why
+//! it waits.
 
 use std::{
     io::{self, IoSlice},

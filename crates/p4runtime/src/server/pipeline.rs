@@ -1,8 +1,8 @@
 //! The forwarding pipeline: verification, saving and committing of a program.
 //!
 //! The P4Info is stored as the received bytes, so that unknown fields are returned. A commit clears
-//! all entries. A reconcile keeps them, and is possible only if the program is the running one.
-//! Source: P4Runtime, "SetForwardingPipelineConfig RPC".
+//! all entries. A reconcile keeps the entries, and is possible only if the program is already
+//! running. Source: P4Runtime, "SetForwardingPipelineConfig RPC".
 
 use prost::Message;
 
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// The running configuration, the saved one, and the entries.
+/// The running configuration, the saved configuration, and the entries.
 #[derive(Debug, Default)]
 pub(super) struct ForwardingPipeline {
     running: Option<ForwardingPipelineConfig>,

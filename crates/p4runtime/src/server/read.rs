@@ -1,7 +1,7 @@
 //! Reads: the query of one entity selects any number of entries.
 //!
 //! Fields that are zero or unset match any value. A table id of zero selects all tables and allows
-//! no other filter. Counters and times are returned only if the query has them set.
+//! no other filter. Counters and times are returned only if the query sets their fields.
 //!
 //! A query is validated at once, but executed in parts. It stores its position, so no lock is held
 //! between two parts and no part takes long.
@@ -48,9 +48,9 @@ enum QueryKind {
 /// The position at which to continue.
 #[derive(Debug)]
 enum QueryPosition {
-    /// At the start of this table, or of the next existing one.
+    /// At the start of the table with this id, or of the next existing table.
     Table(u32),
-    /// After an entry.
+    /// After the entry with this table id and key.
     After(u32, EntryKey),
 }
 

@@ -1,7 +1,7 @@
 //! One message of a read response, limited in entities and bytes.
 //!
-//! Clients accept 4 MiB by default. An entity that does not fit into a message begins the next one,
-//! so it is encoded only once.
+//! Clients accept 4 MiB by default. An entity that does not fit into a message begins the next
+//! message, so it is encoded only once.
 
 use prost::encoding::encoded_len_varint;
 
@@ -12,7 +12,7 @@ pub(super) const PART_BYTES_MAX: usize = 1 << 20;
 
 /// Maximum number of entities per message.
 ///
-/// It also limits the entries that are examined under one lock.
+/// The number also limits the entries that are examined under one lock.
 pub(super) const ENTITIES_MAX: usize = 2048;
 
 /// An encoded entity.
@@ -45,12 +45,12 @@ impl ResponsePart {
         }
     }
 
-    /// Returns whether the part must be sent before more is added.
+    /// Returns whether the part must be sent before another entity is added.
     pub(super) const fn is_full(&self) -> bool {
         self.over.is_some() || self.entities.len() >= ENTITIES_MAX
     }
 
-    /// Returns the message, and begins the next one.
+    /// Returns the message, and begins the next message.
     pub(super) fn take(&mut self) -> ReadResponse {
         let Self { entities, over, .. } = std::mem::take(self);
         over.into_iter().for_each(|entity| self.push(entity));

@@ -61,13 +61,13 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Returns the current time.
 type ServiceClock = Arc<dyn Fn() -> Now + Send + Sync>;
 
-/// A P4Runtime service for one device. Clones share it.
+/// A P4Runtime service for one device, which clones share.
 #[derive(Clone)]
 pub struct Service {
     state: Arc<Mutex<ServiceState>>,
     clock: ServiceClock,
     packets: mpsc::Sender<PacketIn>,
-    /// The receiving end, for the running server.
+    /// The receiving end of the packet queue, for the running server.
     packet_receiver: Arc<AsyncMutex<mpsc::Receiver<PacketIn>>>,
 }
 
@@ -259,7 +259,7 @@ impl P4Runtime for Service {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot serve P4Runtime on {address}")]
 pub struct ServerError {
-    /// The address.
+    /// The address of the server.
     address: SocketAddr,
     #[source]
     source: Box<dyn std::error::Error + Send + Sync>,
@@ -330,7 +330,7 @@ impl GrpcServer {
             .add_service(grpc)
             .serve_with_incoming_shutdown(incoming, async {
                 stop.await;
-                // Ended streams tell the controllers, which cannot open new ones.
+                // The end of its stream notifies each controller, which cannot open a new stream.
                 state.lock().close_all();
                 let _ = ending.send(());
             });

@@ -37,7 +37,7 @@ pub struct ServerSettings {
     pub streams_max: usize,
     /// Maximum number of messages that wait for a controller; further ones are dropped.
     pub stream_queue: usize,
-    /// Maximum number of bytes of these messages.
+    /// Maximum number of bytes of the messages that wait for a controller.
     pub stream_bytes_max: usize,
     /// Time within which a controller must send its arbitration update.
     pub arbitration_timeout: Duration,
@@ -145,7 +145,7 @@ impl ServiceState {
         streams.into_iter().for_each(|stream| self.end(stream));
     }
 
-    /// Ends a stream from the side of the server.
+    /// Ends a stream that the controller has not closed.
     fn end(&mut self, id: StreamId) {
         if let Some(stream) = self.streams.get(&id) {
             stream.stream_queue.end(RpcError::Ended.into());
@@ -183,8 +183,8 @@ impl ServiceState {
 
     /// Sends role notices to streams.
     ///
-    /// A stream that does not read would have a stale role, so it is ended. Other streams may then
-    /// need notices, too.
+    /// A controller that does not read would have a stale role, so its stream is ended. Other
+    /// streams may then need notices, too.
     fn notify_all(&mut self, notices: Vec<RoleNotice>) {
         let mut left = VecDeque::from(notices);
         while let Some(notices) = left.pop_front() {
@@ -234,7 +234,7 @@ impl ServiceState {
         }
     }
 
-    /// Notifies those primaries of idle entries that have read the last notification.
+    /// Notifies primaries of idle entries, if they have read the last notification.
     pub(super) fn tick(&mut self, now: Now) {
         let takes = |id: &StreamId| {
             self.streams.get(id).is_some_and(|stream| stream.stream_queue.accepts_notice())

@@ -35,7 +35,7 @@ pub struct EntryStore {
     pub(super) tables: BTreeMap<u32, TableEntries>,
     /// Table and key of each entry with a timeout.
     timed: BTreeMap<EntryNo, (u32, EntryKey)>,
-    /// Time at which each of these entries is checked next.
+    /// Time at which each entry with a timeout is checked next.
     deadlines: BTreeSet<(Duration, EntryNo)>,
     next_no: u64,
 }
@@ -50,8 +50,8 @@ pub(super) struct TableEntries {
 
 /// A stored entry.
 ///
-/// It is kept encoded: a decoded message would keep the whole request buffer alive, and a read
-/// sends the bytes.
+/// The entry is stored encoded: a decoded message would keep the whole request buffer alive, and a
+/// read sends the encoded bytes.
 #[derive(Clone, Debug)]
 pub(super) struct StoredEntry {
     pub(super) no: EntryNo,
@@ -104,16 +104,16 @@ impl StoredEntry {
 
     /// Returns the entry with its times and counts as of `hits`.
     ///
-    /// Its past hits are then part of the entry, so it can continue under another number.
+    /// The result includes past hits, so the entry can continue under another number.
     fn as_of(&self, hits: EntryHits) -> Self {
         let (since, counter_set) = (self.idle_since(hits), (self.counter(hits), hits));
         Self { since, counter_set, ..self.clone() }
     }
 
-    /// Continues under the number of the entry that replaced it.
+    /// Continues this entry under the number of the entry that replaced it.
     ///
-    /// The device counts that number from zero. Hits between the update and its rollback in the
-    /// same batch are not counted.
+    /// The device counts the hits of that number from zero. Hits between the update and its
+    /// rollback in the same batch are not counted.
     fn continue_as(&mut self, other: &Self) {
         if self.no != other.no {
             self.no = other.no;
@@ -133,7 +133,7 @@ impl StoredEntry {
     }
 }
 
-/// Minimum timeout; shorter ones are raised to it.
+/// Minimum idle timeout; shorter timeouts are raised to this minimum.
 const TIMEOUT_MIN: Duration = Duration::from_millis(500);
 
 /// Entries that have not been hit within their timeout.
@@ -445,7 +445,7 @@ impl EntryStore {
 
     /// Returns idle entries for one notification.
     ///
-    /// They stay due until [`Self::postpone`].
+    /// The entries stay due until [`Self::postpone`].
     pub(super) fn due(
         &mut self,
         device: &mut dyn Device,
@@ -527,7 +527,7 @@ fn encode_entry(entry: &TableEntry) -> Box<[u8]> {
 
 /// Decodes an entry that [`encode_entry`] wrote.
 fn decode_entry(encoded: &[u8]) -> TableEntry {
-    // Bytes that were encoded here always decode.
+    // Bytes that `encode_entry` wrote always decode.
     TableEntry::decode(encoded).unwrap_or_default()
 }
 
@@ -544,7 +544,7 @@ fn check_counter(data: &CounterData) -> Result<(), EntityError> {
 
 /// Maximum length of the metadata of an entry in bytes.
 ///
-/// The program does not limit it, unlike all other parts of an entry.
+/// The program limits all other parts of an entry, but not the metadata.
 const METADATA_BYTES_MAX: usize = 1024;
 
 /// Checks the parts of an entry other than match and action.

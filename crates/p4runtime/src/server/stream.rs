@@ -18,7 +18,7 @@ use crate::{
 
 /// Serves a stream until it ends.
 ///
-/// Returns an error unless the controller closed it.
+/// Returns an error unless the controller closed the stream.
 pub(super) async fn serve(
     state: &Arc<Mutex<ServiceState>>,
     stream: StreamId,
@@ -77,7 +77,7 @@ fn refuse_digest(state: &mut ServiceState, stream: StreamId, ack: DigestListAck)
 
 /// Maximum number of payload bytes that an error quotes.
 ///
-/// It is more than a frame has, and less than a queue may hold.
+/// The limit is above the length of a frame, and below the length of a queue.
 const QUOTED_PAYLOAD_MAX: usize = 1 << 16;
 
 fn packet_out(state: &mut ServiceState, stream: StreamId, mut packet: PacketOut) {

@@ -1,7 +1,7 @@
 //! The queue of a controller's stream, limited in messages and bytes.
 //!
 //! The limits bound the memory for a controller that does not read. At most one idle notification
-//! waits; entries that are due stay due.
+//! waits; idle entries without a notification stay due.
 
 use std::{
     pin::Pin,
@@ -22,7 +22,7 @@ use crate::wire::p4::v1::{StreamMessageResponse, stream_message_response::Update
 /// A message for a controller, or the status that ends its stream.
 pub(super) type StreamResult = Result<StreamMessageResponse, Status>;
 
-/// The server's end.
+/// The sending end of a stream queue, for the server.
 #[derive(Clone, Debug)]
 pub(super) struct StreamQueue {
     sender: mpsc::Sender<QueuedMessage>,
@@ -30,7 +30,7 @@ pub(super) struct StreamQueue {
     bytes_max: usize,
 }
 
-/// The controller's end.
+/// The receiving end of a stream queue, from which the controller is served.
 #[derive(Debug)]
 pub struct StreamReceiver {
     receiver: mpsc::Receiver<QueuedMessage>,

@@ -1,8 +1,8 @@
 //! Writes: a batch of updates.
 //!
-//! Updates are executed in order. By default, each is executed regardless of the others. With
-//! `ROLLBACK_ON_ERROR`, the first failure rolls all earlier updates back. `DATAPLANE_ATOMIC` works
-//! the same, but only on devices that apply the batch atomically.
+//! Updates are executed in order. By default, each update is executed regardless of the other
+//! updates. With `ROLLBACK_ON_ERROR`, the first failure rolls all earlier updates back.
+//! `DATAPLANE_ATOMIC` works the same, but only on devices that apply the batch atomically.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ impl BatchMode {
 
 /// Maximum number of parts of a request.
 ///
-/// Other requests wait while they are executed.
+/// Other requests wait while the parts of a request are executed.
 const PARTS_MAX: usize = 16384;
 
 /// Checks that a request does not have too many parts.

@@ -33,7 +33,7 @@ pub struct DeviceMemory {
     pub is_atomic: bool,
 }
 
-/// A device that stores what it receives. Clones share it.
+/// A device that stores the entries that it receives; clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryDevice(pub Arc<Mutex<DeviceMemory>>);
 

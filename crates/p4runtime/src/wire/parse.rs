@@ -1,9 +1,9 @@
 //! Fast decoding of frequent messages: writes and reads of table entries.
 //!
 //! This decoder returns the same values as prost, several times as fast: it reads a slice, and
-//! allocates each list with its final length. It knows the fields that a controller of a NIC uses,
-//! and requires that each nested message occurs once. For other messages it returns `None`; prost
-//! then decodes the message or reports the error.
+//! allocates each list with its final length. The decoder knows the fields that a controller of a
+//! NIC uses, and requires that each nested message occurs once. For other messages the decoder
+//! returns `None`; prost then decodes the message or reports the error.
 
 use prost::{Message, bytes::Bytes};
 
@@ -181,14 +181,14 @@ fn param(whole: &Bytes, bytes: &[u8]) -> Option<action::Param> {
     Some(param)
 }
 
-/// Decodes a rare message.
+/// Decodes a rare message with prost.
 fn decode_by_prost<M: Message + Default>(bytes: Bytes) -> Option<M> {
     M::decode(bytes).ok()
 }
 
 /// Stores a field that may occur once.
 ///
-/// Prost merges two occurrences, so they are left to it.
+/// Prost merges two occurrences of a field, so the second occurrence is left to prost.
 fn once<T>(slot: &mut Option<T>, part: T) -> Option<()> {
     slot.replace(part).is_none().then_some(())
 }
@@ -229,7 +229,7 @@ fn count(bytes: &[u8], key: FieldKey) -> Option<usize> {
     Some(count)
 }
 
-/// Maximum length of a number; longer ones are negative or malformed.
+/// Maximum length of a number; longer numbers are negative or malformed.
 const VARINT_BYTES_MAX: u32 = 9;
 
 /// The unread bytes of a message.

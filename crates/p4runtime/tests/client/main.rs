@@ -391,7 +391,7 @@ async fn a_client_takes_over_from_another_controller() {
     })
     .await;
     drop(first);
-    // Entries of the first client are not those of the second.
+    // Entries of the first client are no entries of the second client.
     done(&world, &mut second, vec![insert(2)]).await;
     assert_eq!(world.entry_names(), [2]);
 }

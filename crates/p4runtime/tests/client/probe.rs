@@ -1,4 +1,4 @@
-//! A client notices that its device is gone, and sends no pings for it.
+//! A client notices that its device does not answer, without sending HTTP/2 pings.
 
 use std::{
     sync::{
@@ -24,7 +24,7 @@ use super::{TEST_TIMEOUT, World, connected_by, done, insert, until};
 struct FrameCounts {
     pings: AtomicUsize,
     requests: AtomicUsize,
-    /// Set: nothing passes the proxy any more.
+    /// Set if the proxy drops all bytes.
     is_cut: AtomicBool,
     /// Signals a request.
     requested: Notify,

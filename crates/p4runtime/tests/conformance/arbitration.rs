@@ -89,7 +89,7 @@ async fn no_stream_is_promoted_when_the_primary_leaves() {
         second.set(Action::VerifyAndCommit, Some(config(1))).await,
         Err(Code::PermissionDenied)
     );
-    // The new id must be at least as high as any earlier one.
+    // The new election id must be at least as high as any earlier id.
     backup.arbitrate(DEVICE, "", Some(5)).await;
     assert_eq!(status(&backup.arbitration().await), Code::Ok);
     second.election = Some(id(5));

@@ -1,6 +1,6 @@
 //! Tests of the P4Runtime specification over a real connection.
 //!
-//! Each case is one request and the specified response. Many of them fail with widely used servers.
+//! Each case is one request and the specified response. Many cases fail with widely used servers.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a wrong response fails the test")]
 

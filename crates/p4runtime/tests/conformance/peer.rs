@@ -73,7 +73,7 @@ fn table(id: u32, fields: &[(i32, match_field::MatchType)], size: i64) -> Table 
     }
 }
 
-/// Returns the LTM program, with tables of the kinds that it lacks.
+/// Returns the LTM program, with more tables of the kinds that the program lacks.
 pub(crate) fn info() -> P4Info {
     use match_field::MatchType::{Exact, Lpm, Optional, Range};
     let mut info = Program::default().p4info();
