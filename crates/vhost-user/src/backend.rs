@@ -1,4 +1,5 @@
-//! The control thread of a device: it connects, obeys the front-end, and connects again.
+//! The control thread of a device, which connects, handles requests of the front-end, and
+//! reconnects.
 //!
 //! Each device has a thread of its own, which sleeps until a message arrives. A front-end that stops in the
 //! middle of a message therefore delays no other device.
@@ -36,7 +37,7 @@ use crate::{
     worker::Worker,
 };
 
-/// The side that opens the socket.
+/// The side that listens on the socket: the hypervisor or the back-end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -46,7 +47,7 @@ use crate::{
 pub enum SocketMode {
     /// The hypervisor listens, and the back-end connects.
     ///
-    /// It tries again until it succeeds.
+    /// The back-end retries until it succeeds.
     #[default]
     Client,
     /// The back-end listens, and the hypervisor connects.
@@ -55,7 +56,7 @@ pub enum SocketMode {
 
 /// The back-end of a network device.
 ///
-/// It ends when it is dropped: the queues are stopped, and the connection is closed.
+/// Dropping the value stops the queues and closes the connection.
 #[derive(Debug)]
 pub struct Backend {
     link: Arc<Mutex<GuestLink>>,
@@ -64,14 +65,14 @@ pub struct Backend {
 }
 
 impl Backend {
-    /// Starts the back-end of a device, with the ends for a number of workers.
+    /// Starts the back-end of a device; returns it with the workers that move frames.
     ///
-    /// A client starts also while nobody listens.
+    /// A back-end in client mode starts also while no hypervisor listens.
     ///
     /// # Errors
     ///
-    /// If the path cannot be that of a socket, if a server cannot listen there, or if the system has no
-    /// more descriptors or threads.
+    /// If the path is not valid for a socket, if a back-end in server mode cannot listen at the
+    /// path, or if the system has no more descriptors or threads.
     pub fn start(
         path: &Path,
         mode: SocketMode,
@@ -116,10 +117,10 @@ impl Backend {
 
 impl Drop for Backend {
     fn drop(&mut self) {
-        // The counter cannot be full: it is written once.
+        // The counter of the event cannot be full, because only this line writes it.
         let _ = self.stop.write(1);
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread has been reported by the thread.
+            // The panic hook has already reported a panic of the thread.
             let _ = thread.join();
         }
     }
@@ -128,17 +129,19 @@ impl Drop for Backend {
 /// Bytes of the stack of a control thread.
 const STACK_BYTES: usize = 256 << 10;
 
-/// Numbers of descriptors in the event set.
+/// Event number of the stop event;
+/// the constants below number the other descriptors.
 const STOP: u64 = 0;
 const CONNECTION: u64 = 1;
 const FAILURE: u64 = 2;
 const LISTENER: u64 = 3;
 
-/// The first and the longest pause between two attempts to connect.
+/// The first pause between two attempts to connect;
+/// the constant below is the longest.
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_LONGEST: Duration = Duration::from_secs(1);
 
-/// The origin of connections.
+/// The source of connections, by socket mode.
 #[derive(Debug)]
 enum ConnectionSource {
     Client,
@@ -150,15 +153,15 @@ struct ControlThread {
     source: ConnectionSource,
     queues: Arc<DeviceQueues>,
     link: Arc<Mutex<GuestLink>>,
-    /// Has the stop event, and the descriptors of the moment.
+    /// The epoll set: the stop event, and the descriptors that are watched at present.
     events: Epoll,
-    /// The last reason in the log, so that attempts are not logged one by one.
+    /// The last logged reason, so that failed attempts are not logged one by one.
     logged: String,
     /// The pause after the next attempt that fails.
     next_pause: Duration,
 }
 
-/// The back-end was dropped.
+/// The reason for the end of the control thread: the back-end was dropped.
 struct Stopped;
 
 impl ControlThread {
@@ -167,7 +170,7 @@ impl ControlThread {
         while let Ok(stream) = self.next_connection() {
             let start = Instant::now();
             let Err(error) = self.serve(stream) else { break };
-            // It may not be in the set.
+            // The failure event may not be in the epoll set, which is no error.
             let _ = self.events.delete(self.queues.failed());
             self.wait_because(&error.to_string());
             if start.elapsed() > RETRY_LONGEST {
@@ -178,12 +181,12 @@ impl ControlThread {
             }
         }
         if let ConnectionSource::Server(_) = self.source {
-            // Somebody may have removed it before.
+            // Another process may have removed the socket file before.
             let _ = fs::remove_file(&self.path);
         }
     }
 
-    /// Shows the reason why no hypervisor is connected, and logs it if it is new.
+    /// Sets the link to waiting for `reason`, and logs the reason if it is new.
     fn wait_because(&mut self, reason: &str) {
         if self.logged != reason {
             info!(reason, "vhost-user {}: no hypervisor is connected", self.path.display());
@@ -192,7 +195,7 @@ impl ControlThread {
         *self.link.lock() = GuestLink::Waiting { reason: reason.to_owned() };
     }
 
-    /// Waits for a front-end.
+    /// Waits for the connection of a front-end.
     fn next_connection(&mut self) -> Result<UnixStream, Stopped> {
         loop {
             let attempt = match &self.source {
@@ -205,7 +208,7 @@ impl ControlThread {
                     if error.kind() == io::ErrorKind::WouldBlock =>
                 {
                     let event = EpollEvent::new(EpollFlags::EPOLLIN, LISTENER);
-                    // It may be in the set already.
+                    // The listener may be in the epoll set already, which is no error.
                     let _ = self.events.add(listener, event);
                     if self.wait(None).contains(&STOP) {
                         return Err(Stopped);
@@ -219,10 +222,10 @@ impl ControlThread {
         }
     }
 
-    /// Pauses between two attempts. Each pause is longer than the one before.
+    /// Pauses between two attempts to connect; each pause doubles up to a maximum.
     fn pause(&mut self) -> Result<(), Stopped> {
         if let ConnectionSource::Server(listener) = &self.source {
-            // A front-end that waits does not end the pause. It may not be in the set.
+            // A waiting front-end must not end the pause. The listener may not be in the epoll set.
             let _ = self.events.delete(listener);
         }
         let pause = self.next_pause;
@@ -230,14 +233,15 @@ impl ControlThread {
         if self.wait(Some(pause)).contains(&STOP) { Err(Stopped) } else { Ok(()) }
     }
 
-    /// Obeys a front-end until it disconnects.
+    /// Handles the requests of a front-end until it disconnects.
     ///
     /// # Errors
     ///
-    /// The reason of the disconnect.
+    /// The reason why the connection ended.
     fn serve(&mut self, stream: UnixStream) -> Result<Stopped, ProtocolError> {
         if let ConnectionSource::Server(listener) = &self.source {
-            // Others wait until this one has gone. It may not be in the set.
+            // Other front-ends wait until this front-end disconnects. The listener may not be in
+            // the epoll set.
             let _ = self.events.delete(listener);
         }
         let mut socket = MessageSocket::new(stream)?;
@@ -246,7 +250,8 @@ impl ControlThread {
         let event = |number| EpollEvent::new(EpollFlags::EPOLLIN, number);
         self.events.add(socket.descriptor(), event(CONNECTION)).map_err(io::Error::from)?;
         self.events.add(self.queues.failed(), event(FAILURE)).map_err(io::Error::from)?;
-        // A peer that speaks another protocol is not a front-end.
+        // The connection is logged after the first valid request, so a peer with another protocol
+        // is not.
         let mut has_obeyed = false;
         loop {
             self.show(&device);
@@ -270,7 +275,7 @@ impl ControlThread {
         }
     }
 
-    /// Shows the state of the device.
+    /// Sets the link state to the state of the device.
     fn show(&self, device: &VhostDevice) {
         let link = match device.failure() {
             Some(failure) => GuestLink::Stopped { queue: failure.queue, error: failure.error },
@@ -282,19 +287,19 @@ impl ControlThread {
         *self.link.lock() = link;
     }
 
-    /// Waits for events; returns their numbers, none after the timeout.
+    /// Waits for events; returns their event numbers, or none after the timeout.
     fn wait(&self, timeout: Option<Duration>) -> Vec<u64> {
         let timeout = timeout.map_or(EpollTimeout::NONE, |timeout| {
             EpollTimeout::try_from(timeout).unwrap_or(EpollTimeout::MAX)
         });
         let mut events = [EpollEvent::empty(); 4];
-        // After an interrupt the caller waits again.
+        // A signal may interrupt the wait: the result is then empty, and the caller waits again.
         let count = self.events.wait(&mut events, timeout).unwrap_or(0);
         events.iter().take(count).map(EpollEvent::data).collect()
     }
 }
 
-/// Receives a request, obeys it and replies.
+/// Receives a request from the front-end, handles it and replies.
 fn obey(device: &mut VhostDevice, socket: &mut MessageSocket) -> Result<(), ProtocolError> {
     let ReceivedMessage { number, needs_reply, request, descriptors } = socket.receive()?;
     let result = request.and_then(|request| device.handle(request, descriptors));
@@ -306,7 +311,8 @@ fn obey(device: &mut VhostDevice, socket: &mut MessageSocket) -> Result<(), Prot
             if needs_reply {
                 socket.reply(number, VhostReply::Number(1))?;
             }
-            // A front-end that waits for a reply knows that the request failed.
+            // The reply has notified the front-end that the request is not supported, so the
+            // connection stays.
             let is_known = needs_reply && matches!(error, ProtocolError::Unsupported(_));
             if is_known { Ok(()) } else { Err(error) }
         }
@@ -321,7 +327,7 @@ fn connect_to(path: &Path) -> io::Result<UnixStream> {
     Ok(own.into())
 }
 
-/// Listens at a path, in place of a process that was killed.
+/// Listens at a path; replaces the socket file of a process that was killed.
 fn listen(path: &Path) -> Result<UnixListener, BackendError> {
     let failed =
         |source| BackendError::System { doing: "listen at", path: path.to_owned(), source };

@@ -1,9 +1,10 @@
-//! The state of one connection: settings of the front-end, and the queues that follow from them.
+//! The state of one connection: settings from the front-end, and the queues that they start.
 //!
-//! The messages of a front-end come in many orders: QEMU enables queues before it sets features, and DPDK
-//! sets addresses before kicks. So a message only changes the state, and [`VhostDevice::restart`] starts
-//! each queue as soon as its state is complete. A queue with a kick descriptor is started; nobody waits for
-//! the first kick, because a guest that was running before this back-end kicks only for new frames.
+//! The messages of a front-end arrive in many orders: QEMU enables queues before it sets features,
+//! and DPDK sets addresses before kicks. So a message only changes the state, and
+//! [`VhostDevice::restart`] starts each queue as soon as its state is complete. The message with
+//! the kick descriptor starts a queue. The device does not wait for the first kick, because a guest
+//! that was running before this back-end kicks only for new frames.
 //!
 //! Source: vhost-user protocol, "Ring states" and "Front-end message types".
 
@@ -40,7 +41,7 @@ pub(crate) struct VhostDevice {
 struct Vring {
     size: u32,
     address: Option<VringAddress>,
-    /// The position at which it goes on, if it does not run.
+    /// The available index at which a stopped queue continues.
     base: u16,
     is_started: bool,
     is_enabled: bool,
@@ -56,7 +57,7 @@ impl VhostDevice {
         Self { queues, features, memory: Arc::default(), vrings: BTreeMap::new() }
     }
 
-    /// Obeys a request; returns its reply, if it has one.
+    /// Handles a request of the front-end; returns the reply, if the request has one.
     ///
     /// # Errors
     ///
@@ -99,7 +100,7 @@ impl VhostDevice {
                 self.restart(queue);
             }
             VhostRequest::SetVringBase { queue, base } => {
-                // A ring of the split form has an index of 16 bits.
+                // A split virtqueue has indexes of 16 bits.
                 #[expect(clippy::cast_possible_truncation, reason = "the index wraps at 16 bits")]
                 let base = base as u16;
                 self.vring(queue)?.1.base = base;
@@ -161,11 +162,12 @@ impl VhostDevice {
         Ok(())
     }
 
-    /// Replaces the memory. No queue uses the one before when it returns.
+    /// Replaces the memory of the guest.
+    /// When the function returns, no queue uses the old memory.
     fn set_memory(&mut self, memory: GuestMemory) {
         self.memory = Arc::new(memory);
         for vring in self.vrings.values_mut() {
-            // The missing part or buffer may be in the new memory.
+            // The missing part of the queue, or the missing buffer, may be in the new memory.
             vring.failure = vring.failure.filter(|error| {
                 !matches!(error, RingError::Unmapped { .. } | RingError::Buffer { .. })
             });
@@ -178,7 +180,8 @@ impl VhostDevice {
         queues.into_iter().for_each(|queue| self.restart(queue));
     }
 
-    /// Starts a queue with all of its state, if that is complete; otherwise stops it.
+    /// Starts a queue with its settings if they are complete;
+    /// otherwise stops the queue.
     fn restart(&mut self, queue: u16) {
         let Some(vring) = self.vrings.get_mut(&queue) else { return };
         let is_ready = vring.is_started && vring.failure.is_none() && vring.size > 0;
@@ -197,7 +200,8 @@ impl VhostDevice {
                         kick: vring.kick.clone(),
                         call: vring.call.clone(),
                     };
-                    // An earlier back-end may have returned buffers, and died before it told the guest.
+                    // An earlier back-end may have returned buffers, and ended before it notified
+                    // the guest.
                     running.notify();
                     Some(running)
                 }
@@ -212,19 +216,19 @@ impl VhostDevice {
         }
     }
 
-    /// Passes a changed state to a queue that runs.
+    /// Passes a changed enable state and call descriptor to a running queue.
     fn adjust(&mut self, queue: u16) {
         let Some(vring) = self.vrings.get(&queue) else { return };
         let is_enabled = vring.is_effective(self.features);
         self.queues.change(queue, |running| {
             let running =
                 running.map(|own| RunningQueue { is_enabled, call: vring.call.clone(), ..own });
-            // The call descriptor may be one that the guest waits for.
+            // The guest may wait for an event on the new call descriptor.
             running.inspect(RunningQueue::notify)
         });
     }
 
-    /// Stops a queue; replies with the index at which it goes on.
+    /// Stops a queue; replies with the index at which the queue continues.
     fn stop_vring(&mut self, queue: u32) -> Result<Option<VhostReply>, ProtocolError> {
         let queues = Arc::clone(&self.queues);
         let (number, vring) = self.vring(queue)?;
@@ -236,7 +240,7 @@ impl VhostDevice {
         Ok(Some(VhostReply::VringState { queue, base: vring.base.into() }))
     }
 
-    /// Notes that a queue has stopped; returns whether that is news.
+    /// Records that a worker stopped a queue; returns whether the failure is new.
     pub(crate) fn fail(&mut self, failure: QueueFailure) -> bool {
         let Some(vring) = self.vrings.get_mut(&failure.queue) else { return false };
         if let Some(error) = &vring.error {
@@ -267,7 +271,8 @@ impl VhostDevice {
 }
 
 impl Vring {
-    /// Returns whether frames pass: without the messages that enable queues, always.
+    /// Returns whether the queue passes frames.
+    /// Without `VHOST_USER_F_PROTOCOL_FEATURES`, a queue needs no message that enables it.
     const fn is_effective(&self, features: VirtioFeatures) -> bool {
         self.is_enabled || !features.contains(VirtioFeatures::PROTOCOL_FEATURES)
     }
@@ -283,10 +288,10 @@ fn number(number: u64) -> Result<Option<VhostReply>, ProtocolError> {
     Ok(Some(VhostReply::Number(number)))
 }
 
-/// Returns the event of a message; `None` if the other side polls.
+/// Returns the event descriptor of a message; `None` if its reader is to poll.
 ///
-/// A worker reads and writes events, and must never wait. So only an eventfd is accepted, and it does not
-/// block.
+/// A worker reads and writes events, and must never wait. So only an eventfd is accepted, and it is
+/// set to non-blocking.
 fn event(
     vring: VringDescriptor,
     descriptors: Vec<OwnedFd>,

@@ -1,4 +1,4 @@
-//! Errors, by the side that must mend them.
+//! Errors, by the side that must correct them: operator, front-end or guest.
 
 use std::{io, path::PathBuf};
 
@@ -14,20 +14,20 @@ pub enum BackendError {
         /// The path of the socket.
         path: PathBuf,
     },
-    /// The system refused a request.
+    /// The operating system refused a system call.
     #[error("cannot {doing} {}", path.display())]
     System {
         /// The attempted action, as a verb.
         doing: &'static str,
         /// The path of the socket.
         path: PathBuf,
-        /// The error of the system.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
 }
 
-/// A message that breaks the protocol, or cannot be obeyed.
+/// A message that breaks the protocol, or cannot be executed.
 ///
 /// The back-end closes the connection.
 #[derive(Debug, thiserror::Error)]
@@ -58,12 +58,12 @@ pub(crate) enum ProtocolError {
     Connection(#[from] io::Error),
 }
 
-/// A rule of virtqueues that a guest broke. Its queue is stopped.
+/// A rule of virtqueues that a guest broke; the queue is then stopped.
 ///
 /// Source: Virtual I/O Device 1.2, 2.7.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RingError {
-    /// The size is not a power of two, or too large.
+    /// The size of the queue is not a power of two, or too large.
     #[error("its size is {0}: it must be a power of two up to 32768")]
     Size(u32),
     /// A part of the queue is not in the memory of the guest.
@@ -71,7 +71,7 @@ pub enum RingError {
     Unmapped {
         /// The part of the queue.
         part: &'static str,
-        /// Its address, as the front-end gave it.
+        /// The address of the part, as the front-end set it.
         address: u64,
     },
     /// A part of the queue is not aligned.
@@ -79,7 +79,7 @@ pub enum RingError {
     Misaligned {
         /// The part of the queue.
         part: &'static str,
-        /// Its address, as the front-end gave it.
+        /// The address of the part, as the front-end set it.
         address: u64,
     },
     /// The guest offers more buffers than the queue has.
@@ -90,10 +90,10 @@ pub enum RingError {
         /// The size of the queue.
         size: u16,
     },
-    /// The number of a descriptor exceeds its table.
+    /// The number of a descriptor is beyond the end of its table.
     #[error("descriptor {index} does not exist: the table has {size}")]
     NoDescriptor {
-        /// The number.
+        /// The number of the descriptor.
         index: u16,
         /// The number of descriptors in the table.
         size: u16,
@@ -101,7 +101,7 @@ pub enum RingError {
     /// A buffer is not in the memory of the guest.
     #[error("a buffer of {length} bytes at {address:#x} is outside the memory of the guest")]
     Buffer {
-        /// The address in the guest.
+        /// The address of the buffer in the guest.
         address: u64,
         /// The length of the buffer.
         length: u32,
@@ -109,13 +109,13 @@ pub enum RingError {
     /// A chain of descriptors does not end.
     #[error("a chain has more than {0} descriptors")]
     LongChain(u16),
-    /// A buffer is for the other direction.
+    /// A buffer has the wrong direction: writable instead of readable, or vice versa.
     #[error("a buffer is for the other direction")]
     Direction,
-    /// The guest uses a table of its own, and did not take the feature.
+    /// The guest uses an indirect table, but did not accept `VIRTIO_F_INDIRECT_DESC`.
     #[error("a descriptor is indirect, which was not negotiated")]
     IndirectRefused,
-    /// A table of descriptors has a wrong form.
+    /// An indirect table of descriptors has an invalid length or is nested.
     #[error("a table of {0} bytes does not hold whole descriptors, or is inside another table")]
     IndirectTable(u32),
 }

@@ -1,7 +1,7 @@
 //! Features of the device and of the protocol, as bits.
 //!
-//! A front-end takes some of the features that the back-end offers. The offer never changes: a guest
-//! keeps its features while the back-end restarts, and would not learn of others.
+//! A front-end accepts some of the features that the back-end offers. The offered features never
+//! change: a guest keeps its features while the back-end restarts, and would not notice others.
 //!
 //! Source: Virtual I/O Device 1.2, 5.1.3 and 6; vhost-user protocol, "Feature bits".
 
@@ -14,13 +14,13 @@ pub struct VirtioFeatures(u64);
 impl VirtioFeatures {
     /// The device completes checksums (`VIRTIO_NET_F_CSUM`).
     pub const CSUM: Self = Self(1);
-    /// The guest takes packets without a complete checksum (`VIRTIO_NET_F_GUEST_CSUM`).
+    /// The guest accepts incomplete checksums (`VIRTIO_NET_F_GUEST_CSUM`).
     pub const GUEST_CSUM: Self = Self(1 << 1);
-    /// The guest takes TCP over IPv4 that is not segmented (`VIRTIO_NET_F_GUEST_TSO4`).
+    /// The guest accepts unsegmented TCP over IPv4 (`VIRTIO_NET_F_GUEST_TSO4`).
     pub const GUEST_TSO4: Self = Self(1 << 7);
-    /// The guest takes TCP over IPv6 that is not segmented (`VIRTIO_NET_F_GUEST_TSO6`).
+    /// The guest accepts unsegmented TCP over IPv6 (`VIRTIO_NET_F_GUEST_TSO6`).
     pub const GUEST_TSO6: Self = Self(1 << 8);
-    /// The guest takes such TCP with CWR set (`VIRTIO_NET_F_GUEST_ECN`).
+    /// The guest accepts unsegmented TCP with CWR set (`VIRTIO_NET_F_GUEST_ECN`).
     pub const GUEST_ECN: Self = Self(1 << 9);
     /// The device segments TCP over IPv4 (`VIRTIO_NET_F_HOST_TSO4`).
     pub const HOST_TSO4: Self = Self(1 << 11);
@@ -30,7 +30,7 @@ impl VirtioFeatures {
     pub const HOST_ECN: Self = Self(1 << 13);
     /// A frame may take several receive buffers (`VIRTIO_NET_F_MRG_RXBUF`).
     pub const MRG_RXBUF: Self = Self(1 << 15);
-    /// There is a control queue, which the front-end serves (`VIRTIO_NET_F_CTRL_VQ`).
+    /// The front-end serves a control queue (`VIRTIO_NET_F_CTRL_VQ`).
     pub const CTRL_VQ: Self = Self(1 << 17);
     /// The control queue sets receive modes (`VIRTIO_NET_F_CTRL_RX`).
     pub const CTRL_RX: Self = Self(1 << 18);
@@ -38,17 +38,17 @@ impl VirtioFeatures {
     pub const GUEST_ANNOUNCE: Self = Self(1 << 21);
     /// The device has several queue pairs (`VIRTIO_NET_F_MQ`).
     pub const MQ: Self = Self(1 << 22);
-    /// Descriptors may be in a table of their own (`VIRTIO_F_INDIRECT_DESC`).
+    /// Descriptors may be in an indirect table (`VIRTIO_F_INDIRECT_DESC`).
     pub const INDIRECT_DESC: Self = Self(1 << 28);
-    /// Both sides name the index of the next notification (`VIRTIO_F_EVENT_IDX`).
+    /// Both sides request notifications by a ring index (`VIRTIO_F_EVENT_IDX`).
     pub const EVENT_IDX: Self = Self(1 << 29);
-    /// The protocol has features of its own (`VHOST_USER_F_PROTOCOL_FEATURES`).
+    /// Vhost-user has its own features (`VHOST_USER_F_PROTOCOL_FEATURES`).
     pub const PROTOCOL_FEATURES: Self = Self(1 << 30);
     /// The device follows version 1 of the standard (`VIRTIO_F_VERSION_1`).
     pub const VERSION_1: Self = Self(1 << 32);
-    /// The guest takes UDP over IPv4 that is not segmented (`VIRTIO_NET_F_GUEST_USO4`).
+    /// The guest accepts unsegmented UDP over IPv4 (`VIRTIO_NET_F_GUEST_USO4`).
     pub const GUEST_USO4: Self = Self(1 << 54);
-    /// The guest takes UDP over IPv6 that is not segmented (`VIRTIO_NET_F_GUEST_USO6`).
+    /// The guest accepts unsegmented UDP over IPv6 (`VIRTIO_NET_F_GUEST_USO6`).
     pub const GUEST_USO6: Self = Self(1 << 55);
     /// The device segments UDP (`VIRTIO_NET_F_HOST_USO`).
     pub const HOST_USO: Self = Self(1 << 56);
@@ -93,7 +93,7 @@ impl VirtioFeatures {
         Self(self.0 | other.0)
     }
 
-    /// Returns the set without the features of another.
+    /// Returns the set without the features of `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
@@ -115,7 +115,7 @@ impl fmt::Display for VirtioFeatures {
 
 /// The protocol has several queue pairs (`VHOST_USER_PROTOCOL_F_MQ`).
 const PROTOCOL_MQ: u64 = 1;
-/// Messages may ask for an acknowledgement (`VHOST_USER_PROTOCOL_F_REPLY_ACK`).
+/// Messages may request an acknowledgement (`VHOST_USER_PROTOCOL_F_REPLY_ACK`).
 const PROTOCOL_REPLY_ACK: u64 = 1 << 3;
 /// Memory regions are added one by one.
 ///

@@ -1,18 +1,19 @@
 //! The back-end of vhost-user network devices: the network card of a virtual machine, in this process.
 //!
-//! A hypervisor (the *front-end*) passes the memory of its guest over a Unix socket, and this crate (the
-//! *back-end*) moves frames directly between that memory and its caller. The kernel takes no part in it,
-//! apart from events that wake a side which sleeps.
+//! A hypervisor (the *front-end*) passes the memory of its guest over a Unix socket, and this crate
+//! (the *back-end*) moves frames directly between that memory and its caller. The kernel moves no
+//! frames. It only delivers events that wake a sleeping side.
 //!
-//! - [`Backend::start`] connects to a hypervisor or listens for it, and connects again when it went away.
+//! - [`Backend::start`] connects to a hypervisor or listens for it, and reconnects when the
+//!   connection has ended.
 //! - Each thread that moves frames has a [`Worker`]: a [`FrameReceiver`] and a [`FrameSender`], which never
 //!   wait and allocate nothing when warm. Several queue pairs of a guest are spread over the workers.
-//! - Checksums and segmentation stay undone between guests: each frame has its `virtio_net_hdr`
-//!   ([`NetHeader`]).
-//! - A back-end that is killed loses and repeats no frame in the queues: the next one goes on at the index
-//!   in the guest's memory.
-//! - A guest that breaks a rule loses its queue, and nothing else: every index, length and address is
-//!   checked, and copied before it is looked at.
+//! - Between guests, checksums are not completed and packets not segmented: each frame keeps its
+//!   `virtio_net_hdr` ([`NetHeader`]).
+//! - A back-end that is killed loses and repeats no frame in the queues: the next back-end
+//!   continues at the index in the guest's memory.
+//! - A guest that breaks a rule of virtqueues loses only its queue: every index, length and address
+//!   is copied once, and the copy is checked.
 //!
 //! ```
 //! use shunt_vhost_user::{Backend, FrameSink, GuestLink, NetHeader, SendEnd, SocketMode};

@@ -9,18 +9,18 @@ use crate::error::RingError;
 pub enum GuestLink {
     /// No hypervisor is connected.
     Waiting {
-        /// The last reason.
+        /// The reason why the last attempt or connection ended.
         reason: String,
     },
-    /// A hypervisor is connected, and the driver of its guest does not run.
+    /// A hypervisor is connected, but the driver of its guest does not run.
     Connected,
     /// The guest sends and receives.
     Up,
     /// The guest broke a rule, and a queue was stopped.
     Stopped {
-        /// The number of the queue: even ones receive in the guest.
+        /// The number of the queue: the guest receives by queues with even numbers.
         queue: u16,
-        /// The rule.
+        /// The rule that the guest broke.
         error: RingError,
     },
 }

@@ -1,12 +1,12 @@
 //! The memory of a guest: files that the front-end passed, mapped into this process.
 //!
-//! The guest may write to its memory at any moment. So there is never a reference into it: values are
-//! copied out once, and only the copies are looked at. Every access is checked against its region, and
-//! a region stays mapped as long as a [`GuestMemory`] has it.
+//! The guest may write to its memory at any moment. So no Rust reference points into the memory:
+//! values are copied out once, and only the copies are checked and used. Every access is checked
+//! against its region, and a region stays mapped as long as a [`GuestMemory`] has it.
 //!
-//! The front-end is trusted in one point: the pages of a region must exist. If it truncates the file, or
-//! a full file system has no room for a page that is touched first, the system ends this process with
-//! `SIGBUS`. Hypervisors seal a memory file, and can allocate its pages beforehand.
+//! The front-end is trusted in one respect: the pages of a region must exist. If it truncates the
+//! file, or a full file system has no room for a page at its first access, the system ends this
+//! process with `SIGBUS`. Hypervisors seal a memory file, and can allocate its pages beforehand.
 //!
 //! Source: vhost-user protocol, "Memory region description".
 #![expect(unsafe_code, reason = "memory shared with a guest")]
@@ -48,7 +48,7 @@ struct MappedRegion {
 
 /// A range of a memory region.
 ///
-/// It is only a position: each access checks it.
+/// The range is only a position: each access checks its bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GuestRange {
     region: usize,
@@ -85,7 +85,7 @@ impl GuestMemory {
     /// The maximum number of regions.
     pub(crate) const REGIONS_MAX: usize = 256;
 
-    /// Returns whether there is no region.
+    /// Returns whether the guest has no memory region.
     pub(crate) const fn is_empty(&self) -> bool {
         self.regions.is_empty()
     }
@@ -186,7 +186,7 @@ impl GuestMemory {
         true
     }
 
-    /// Asks the processor for the first bytes of a range, which are used soon.
+    /// Prefetches the first bytes of a range into the processor cache.
     #[inline]
     pub(crate) fn prefetch(&self, range: GuestRange) {
         #[cfg(target_arch = "x86_64")]
@@ -203,13 +203,15 @@ impl GuestMemory {
         let _ = range;
     }
 
-    /// Loads an index that the guest stores (`Release`) after what it announces.
+    /// Loads a ring index (`Acquire`);
+    /// the guest stores it after the entries it announces.
     #[inline]
     pub(crate) fn load_index(&self, range: GuestRange, offset: usize) -> Option<u16> {
         Some(u16::from_le(self.index(range, offset)?.load(Acquire)))
     }
 
-    /// Stores an index that the guest loads (`Acquire`) before what it announces.
+    /// Stores a ring index (`Release`);
+    /// the guest loads it before the entries it announces.
     #[inline]
     #[must_use]
     pub(crate) fn store_index(&self, range: GuestRange, offset: usize, value: u16) -> bool {
@@ -245,10 +247,10 @@ fn checked_length(message: &RegionMessage) -> Option<usize> {
     (1..=LENGTH_MAX).contains(&length).then_some(length)
 }
 
-/// The longest mapping: 2^46 bytes, half of what a process can address.
+/// Maximum length of a mapping: 2^46 bytes, half of the address space of a process.
 const LENGTH_MAX: usize = 1 << 46;
 
-/// A part of a file, mapped until it is dropped.
+/// A mapped part of a file, which dropping the value unmaps.
 #[derive(Debug)]
 struct GuestMapping {
     address: NonNull<u8>,
@@ -262,7 +264,7 @@ unsafe impl Send for GuestMapping {}
 unsafe impl Sync for GuestMapping {}
 
 impl GuestMapping {
-    /// Maps a region; returns the first byte of the region in the mapping too.
+    /// Maps a region; also returns the offset of its first byte in the mapping.
     fn of(message: &RegionMessage, file: OwnedFd) -> Result<(Self, usize), MemoryError> {
         let file = File::from(file);
         let metadata = file.metadata()?;
@@ -272,7 +274,7 @@ impl GuestMapping {
         }
         let too_long =
             || MemoryError::Length { length: message.length, address: message.guest_address };
-        // A file of huge pages is mapped in whole pages, which are its blocks.
+        // A file of huge pages is mapped in whole huge pages, which are the blocks of the file.
         let block = Some(metadata.blksize()).filter(|block| block.is_power_of_two());
         let block = block.unwrap_or(PAGE).max(PAGE);
         let file_start = message.file_offset / block * block;
@@ -303,7 +305,7 @@ impl Drop for GuestMapping {
 #[cfg(target_arch = "x86_64")]
 const LINE: usize = 64;
 
-/// Bytes that are prefetched.
+/// Number of bytes that are prefetched.
 #[cfg(target_arch = "x86_64")]
 const PREFETCHED: usize = 2 * LINE;
 

@@ -1,7 +1,7 @@
 //! Messages of the vhost-user protocol, as values.
 //!
-//! A message has a header of 12 bytes and a payload. Parsing is pure: descriptors that come along are
-//! the business of the socket.
+//! A message has a header of 12 bytes and a payload. Parsing reads only the bytes of a message. The
+//! socket receives the descriptors that accompany it.
 //!
 //! Source: vhost-user protocol, "Message specification" and "Front-end message types".
 
@@ -115,11 +115,11 @@ pub(crate) struct VringAddress {
     pub(crate) available: u64,
 }
 
-/// The queue of a message that may come with a descriptor.
+/// The queue number of a message that may carry a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct VringDescriptor {
     pub(crate) queue: u32,
-    /// Set if a descriptor comes along; otherwise the queue is to be polled.
+    /// Set if the message carries a descriptor; otherwise the queue is to be polled.
     pub(crate) has_descriptor: bool,
 }
 
@@ -145,7 +145,7 @@ impl VhostRequest {
         parsed.ok_or(ProtocolError::TooShort { request, length: payload.len() })
     }
 
-    /// Returns the number of descriptors that must come with the request.
+    /// Returns the number of descriptors that must accompany the request.
     pub(crate) const fn descriptors(&self) -> usize {
         match self {
             Self::SetMemTable(regions) => regions.len(),
@@ -163,7 +163,7 @@ impl VhostRequest {
 pub(crate) enum VhostReply {
     /// A number; as an acknowledgement, 0 is success.
     Number(u64),
-    /// The position at which a stopped queue goes on.
+    /// The index at which a stopped queue continues.
     VringState { queue: u32, base: u32 },
 }
 

@@ -29,12 +29,12 @@ pub(crate) struct MessageSocket(UnixStream);
 pub(crate) struct ReceivedMessage {
     pub(crate) number: u32,
     pub(crate) needs_reply: bool,
-    /// The request, or the reason why it is not one.
+    /// The request, or the reason why the message is no valid request.
     pub(crate) request: Result<VhostRequest, ProtocolError>,
     pub(crate) descriptors: Vec<OwnedFd>,
 }
 
-/// The longest wait for the rest of a message, and for room for a reply.
+/// Maximum wait for the rest of a message, and for room for a reply.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Room for the descriptors of a message, aligned for its header.
@@ -46,7 +46,7 @@ const DESCRIPTORS_BYTES: usize = REGIONS_PER_MESSAGE * size_of::<RawFd>();
 const CONTROL_BYTES: usize = size_of::<libc::cmsghdr>() + DESCRIPTORS_BYTES + 16;
 
 impl MessageSocket {
-    /// Uses a connected socket.
+    /// Creates the message socket of a connected stream, with timeouts.
     pub(crate) fn new(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(false)?;
         stream.set_read_timeout(Some(TIMEOUT))?;
@@ -54,11 +54,11 @@ impl MessageSocket {
         Ok(Self(stream))
     }
 
-    /// Receives a request; waits for it for a second at most.
+    /// Receives a request; waits for the whole message for a second at most.
     ///
     /// # Errors
     ///
-    /// If the connection has ended, or its position in the stream of messages is lost.
+    /// If the connection has ended, or the start of the next message cannot be found.
     pub(crate) fn receive(&mut self) -> Result<ReceivedMessage, ProtocolError> {
         let mut header = [0; MessageHeader::BYTES];
         let (length, descriptors) = self.receive_with_descriptors(&mut header)?;
@@ -72,7 +72,7 @@ impl MessageSocket {
         self.read(&mut payload)?;
         let request = VhostRequest::parse(number, &payload).and_then(|request| {
             let (given, expected) = (descriptors.len(), request.descriptors());
-            // Removing a region may come with its descriptor.
+            // A request to remove a region may carry the descriptor of the region.
             let is_right = given == expected || matches!(request, VhostRequest::RemMemReg(_));
             let wrong = ProtocolError::Descriptors { request: number, given, expected };
             is_right.then_some(request).ok_or(wrong)
@@ -84,14 +84,14 @@ impl MessageSocket {
     ///
     /// # Errors
     ///
-    /// If the front-end does not take it within a second.
+    /// If the front-end does not read the reply within a second.
     pub(crate) fn reply(&mut self, request: u32, reply: VhostReply) -> Result<(), ProtocolError> {
         Ok(self.0.write_all(&MessageHeader::reply(request, reply))?)
     }
 
     /// Returns the descriptor of the connection.
     ///
-    /// It is readable while a request waits.
+    /// The descriptor is readable while a request waits.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }

@@ -1,4 +1,4 @@
-//! Frames in the buffers of a virtqueue: each has a header in front.
+//! Frames in the buffers of a virtqueue, each after a `virtio_net_hdr`.
 //!
 //! Source: Virtual I/O Device 1.2, 5.1.6.
 
@@ -18,14 +18,15 @@ const VIRTIO_0_9_HEADER: usize = 10;
 
 /// Returns the length of the header in front of a frame.
 ///
-/// Old drivers omit its last field, the number of buffers (Virtual I/O Device 1.2, 5.1.6.1).
+/// Old drivers omit the last field of the header, the number of buffers (Virtual I/O Device 1.2,
+/// 5.1.6.1).
 const fn header_length(features: VirtioFeatures) -> usize {
     let is_whole = features.contains(VirtioFeatures::VERSION_1)
         || features.contains(VirtioFeatures::MRG_RXBUF);
     if is_whole { size_of::<NetHeader>() } else { VIRTIO_0_9_HEADER }
 }
 
-/// Bits of the first byte of a header.
+/// Bit of the first byte of a header (`VIRTIO_NET_HDR_F_NEEDS_CSUM`).
 const NEEDS_CSUM: u8 = 1;
 const DATA_VALID: u8 = 2;
 
@@ -35,16 +36,16 @@ const GSO_TCPV6: u8 = 4;
 const GSO_UDP_L4: u8 = 5;
 const GSO_ECN: u8 = 0x80;
 
-/// A place for frames of a guest.
+/// A consumer of the frames that a guest sends.
 pub trait FrameSink {
     /// Returns the memory for a frame of `length` bytes; `None` refuses the frame.
     fn buffer(&mut self, length: usize) -> Option<&mut [u8]>;
 
-    /// Takes the frame that was copied into the last buffer.
+    /// Takes the frame that was copied into the last buffer, and its header.
     fn take(&mut self, header: NetHeader);
 }
 
-/// Refuses every frame: the guest has disabled the queue.
+/// A sink that refuses every frame, for a queue that the guest has disabled.
 pub(crate) struct DiscardingSink;
 
 impl FrameSink for DiscardingSink {
@@ -57,7 +58,8 @@ impl FrameSink for DiscardingSink {
 
 /// Moves at most `max` frames from a guest to `sink`.
 ///
-/// Returns their number, refused ones included, and the rule that the guest broke after them.
+/// Returns the number of frames, including refused frames, and the rule that the guest broke after
+/// these frames.
 pub(crate) fn take_frames(
     ring: &mut SplitRing,
     features: VirtioFeatures,
@@ -92,9 +94,9 @@ pub(crate) enum FramePut {
     Done,
     /// The guest has no buffers.
     Full,
-    /// The guest will never take the frame.
+    /// The guest cannot accept the frame at any time.
     ///
-    /// It is too long, or has an offload that was not negotiated.
+    /// The frame is too long, or has an offload that was not negotiated.
     Refused,
 }
 
@@ -140,9 +142,9 @@ pub(crate) fn put_frame(
     Ok(FramePut::Done)
 }
 
-/// Returns the header as the guest may see it.
+/// Returns the header with only the flags that the guest has negotiated.
 ///
-/// `None` if it has an offload that was not negotiated.
+/// The result is `None` if the frame needs an offload that was not negotiated.
 fn accepted_header(header: NetHeader, features: VirtioFeatures) -> Option<NetHeader> {
     let [mut flags, segmentation, rest @ ..] = header;
     if !features.contains(VirtioFeatures::GUEST_CSUM) {
@@ -160,9 +162,9 @@ fn accepted_header(header: NetHeader, features: VirtioFeatures) -> Option<NetHea
     Some(accepted)
 }
 
-/// Returns whether a guest takes packets that are to be segmented.
+/// Returns whether a guest accepts packets that are not segmented.
 ///
-/// `gso_type` is that of the header.
+/// `gso_type` is the field of the header with the kind of segmentation.
 #[must_use]
 pub const fn takes_segmentation(features: VirtioFeatures, gso_type: u8) -> bool {
     let with_ecn = gso_type & GSO_ECN == 0 || features.contains(VirtioFeatures::GUEST_ECN);

@@ -1,11 +1,13 @@
 //! The running queues of a device, between its control thread and the threads that move frames.
 //!
-//! The control thread starts and stops queues; each worker moves frames through them. A queue is behind a
-//! lock that a worker only tries, once for a burst: it never waits. The control thread waits for a burst
-//! at most. So it knows that a queue is stopped when it has the lock, and may unmap the guest's memory.
+//! The control thread starts and stops queues; each worker moves frames through them. A queue has a
+//! lock, which a worker only tries, once for a burst, so that it never waits. The control thread
+//! waits for the lock for at most one burst. When the control thread has the lock, no worker uses
+//! the queue, and the guest's memory may be unmapped.
 //!
-//! Queue `2 n` receives in the guest and `2 n + 1` sends there; the two are pair `n`. Worker `w` of `N`
-//! takes frames from the pairs `w`, `w + N` and so on, and sends into pair `w` modulo the number of pairs.
+//! The guest receives by queue `2 n` and sends by queue `2 n + 1`, which form pair `n`. Worker `w`
+//! of `N` takes frames from the pairs `w`, `w + N` and so on, and sends into pair `w` modulo the
+//! number of pairs.
 
 use std::{
     fs::File,
@@ -36,13 +38,13 @@ use crate::{
 pub(crate) struct DeviceQueues {
     slots: Box<[Mutex<Option<RunningQueue>>]>,
     workers: Box<[WorkerEvents]>,
-    /// Features that the guest took.
+    /// Features that the guest accepted.
     features: AtomicU64,
-    /// Number of pairs up to the last one from which frames are taken.
+    /// Number of pairs up to the last pair from which frames are taken.
     pairs_from_guest: AtomicU16,
-    /// Number of pairs, from the first on, into which frames are sent.
+    /// Number of leading pairs into which frames are sent.
     pairs_to_guest: AtomicU16,
-    /// Queues that a worker stopped since the control thread asked.
+    /// Queues that workers stopped since the control thread last took the failures.
     failures: Mutex<Vec<QueueFailure>>,
     /// Readable while `failures` has entries.
     failed: EventFd,
@@ -53,11 +55,11 @@ pub(crate) struct DeviceQueues {
 pub(crate) struct RunningQueue {
     pub(crate) ring: SplitRing,
     pub(crate) features: VirtioFeatures,
-    /// Unset while frames to the guest are refused, and those from it discarded.
+    /// Unset while frames to the guest are refused and frames from it discarded.
     pub(crate) is_enabled: bool,
-    /// The event that the guest causes when it offers buffers.
+    /// The eventfd that the guest writes when it offers buffers.
     pub(crate) kick: Option<Arc<File>>,
-    /// The event that tells the guest of returned buffers.
+    /// The eventfd that notifies the guest of returned buffers.
     pub(crate) call: Option<Arc<File>>,
 }
 
@@ -66,14 +68,14 @@ pub(crate) struct RunningQueue {
 pub(crate) struct QueueFailure {
     pub(crate) queue: u16,
     pub(crate) error: RingError,
-    /// The position at which it goes on; `None` if it has never run.
+    /// The index at which the queue continues; `None` if it has never run.
     pub(crate) base: Option<u16>,
 }
 
 /// The events that wake a worker.
 #[derive(Debug)]
 struct WorkerEvents {
-    /// Readable while `wake` or the kick of a queue is.
+    /// Readable while `wake` or the kick descriptor of a queue is readable.
     epoll: Epoll,
     /// Set by the control thread after it has changed a queue of the worker.
     wake: EventFd,
@@ -120,9 +122,9 @@ impl DeviceQueues {
         self.slots.get(usize::from(queue))?.try_lock()
     }
 
-    /// Replaces a queue by the result of `change`, which gets the one before.
+    /// Replaces a queue by the result of `change`, which gets the current queue.
     ///
-    /// The worker of the queue is woken. Only the control thread calls it.
+    /// The worker of the queue is woken. Only the control thread calls this function.
     pub(crate) fn change(
         &self,
         queue: u16,
@@ -144,13 +146,15 @@ impl DeviceQueues {
             };
             if is_from_guest(queue) && !is_same {
                 if let Some(kick) = before {
-                    // It may be one that the system refused below.
+                    // The epoll set may lack the kick descriptor, because the system refused to add
+                    // it.
                     let _ = events.epoll.delete(&kick);
                 }
                 let event = EpollEvent::new(EpollFlags::EPOLLIN, 1);
                 let is_added = after.is_none_or(|kick| events.epoll.add(&kick, event).is_ok());
                 if let Some(running) = slot.as_mut().filter(|_| !is_added) {
-                    // Two queues may have one descriptor. This queue is polled instead.
+                    // The system refuses a descriptor that another queue has in the epoll set. This
+                    // queue is polled instead.
                     running.kick = None;
                 }
             }
@@ -193,12 +197,12 @@ impl DeviceQueues {
         &self.events(worker).epoll
     }
 
-    /// Forgets that a worker was woken.
+    /// Resets the wake event of a worker.
     pub(crate) fn clear_wake(&self, worker: u16) {
         let _ = self.events(worker).wake.read();
     }
 
-    /// Stops a queue because its guest broke a rule. Its worker holds the lock `slot`.
+    /// Stops a queue because its guest broke a rule; the worker holds the lock `slot`.
     #[cold]
     pub(crate) fn break_queue(
         &self,
@@ -210,13 +214,13 @@ impl DeviceQueues {
         let base = broken.as_ref().map(|running| running.ring.next());
         let kick = broken.and_then(|running| running.kick);
         if let Some(kick) = kick.filter(|_| is_from_guest(queue)) {
-            // A kick that stays in the set would wake the worker for ever.
+            // A kick descriptor that stays in the epoll set would wake the worker for ever.
             let _ = self.events(queue / 2).epoll.delete(&kick);
         }
         self.report(QueueFailure { queue, error, base });
     }
 
-    /// Notes that a queue has stopped.
+    /// Reports to the control thread that a queue has stopped.
     #[cold]
     pub(crate) fn report(&self, failure: QueueFailure) {
         self.failures.lock().push(failure);
@@ -237,7 +241,7 @@ impl DeviceQueues {
 }
 
 impl RunningQueue {
-    /// Publishes returned buffers, and notifies the guest if it wants that.
+    /// Publishes returned buffers, and notifies the guest if it requested that.
     pub(crate) fn publish(&mut self) {
         if self.ring.publish() {
             self.notify();
@@ -247,12 +251,13 @@ impl RunningQueue {
     /// Notifies the guest.
     pub(crate) fn notify(&self) {
         if let Some(call) = &self.call {
-            // The counter is full only if the guest has not looked yet.
+            // The counter of the event is full only if the guest has not read earlier
+            // notifications.
             let _ = (&**call).write(&1_u64.to_ne_bytes());
         }
     }
 
-    /// Forgets that the guest has kicked.
+    /// Resets the kick event of the guest.
     pub(crate) fn clear_kick(&self) {
         if let Some(kick) = &self.kick {
             let _ = (&**kick).read(&mut [0; 8]);
@@ -260,7 +265,7 @@ impl RunningQueue {
     }
 }
 
-/// Returns whether the guest sends by a queue.
+/// Returns whether `queue` is one by which the guest sends.
 pub(crate) const fn is_from_guest(queue: u16) -> bool {
     queue % 2 == 1
 }

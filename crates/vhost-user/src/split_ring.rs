@@ -1,7 +1,7 @@
 //! A split virtqueue, from the side of the device.
 //!
-//! The guest puts chains of descriptors into the *available* ring, and the device returns each in the
-//! *used* ring when it is done:
+//! The guest puts chains of descriptors into the *available* ring, and the device returns each
+//! processed chain in the *used* ring:
 //!
 //! ```text
 //!   available   │ flags │ index │ head, head, ...         │ used event      │   written by the guest
@@ -9,18 +9,19 @@
 //!   descriptors │ (address, length, flags, next), ...                       │   written by the guest
 //! ```
 //!
-//! **The device works in order.** It takes chains from the front of the available ring and returns them in
-//! this order, and never holds one between two calls. So one number says everything: the used index, which
-//! is in the memory of the guest. A back-end that is killed at any moment goes on at this index, and loses
-//! and repeats no buffer. That is why it needs no record of its own (`VHOST_USER_PROTOCOL_F_INFLIGHT_SHMFD`).
+//! **The device works in order.** The device takes chains from the front of the available ring,
+//! returns them in the same order, and holds no chain between two calls. So the used index, which
+//! is in the memory of the guest, is the whole state of the queue. A back-end that is killed at any
+//! moment is continued at this index, and loses and repeats no buffer. The device therefore needs
+//! no record of chains in progress (`VHOST_USER_PROTOCOL_F_INFLIGHT_SHMFD`).
 //!
-//! **Bursts are read ahead.** The memory of a guest is in the caches of another processor. So the device reads
-//! the descriptors of a whole burst first ([`SplitRing::read_ahead`]) and asks for their buffers, so that the
-//! processor waits for many of them at once.
+//! **Bursts are read ahead.** The memory of a guest is in the caches of another processor. So the
+//! device reads the descriptors of a whole burst first ([`SplitRing::read_ahead`]) and prefetches
+//! their buffers, so that the memory accesses of many buffers overlap.
 //!
-//! **Nothing of the guest is trusted.** Each descriptor is copied once, and only the copy is checked and
-//! used. Chains are bounded by the size of the queue, as the standard demands. A guest that breaks a rule
-//! gets a [`RingError`], and the caller stops the queue.
+//! **Nothing of the guest is trusted.** Each descriptor is copied once, and only the copy is
+//! checked and used. The size of the queue limits the length of a chain, as the standard requires.
+//! A guest that breaks a rule gets a [`RingError`], and the caller stops the queue.
 //!
 //! Source: Virtual I/O Device 1.2, 2.7.
 
@@ -46,7 +47,7 @@ pub(crate) struct SplitRing {
     available: GuestRange,
     used: GuestRange,
     size: u16,
-    /// The used index, perhaps not yet published: the number of chains returned.
+    /// The used index after all returned chains, which may not be published yet.
     next: u16,
     /// The available index, as last read.
     offered: u16,
@@ -54,23 +55,23 @@ pub(crate) struct SplitRing {
     published: u16,
     has_event_index: bool,
     has_indirect: bool,
-    /// Chains that were read, in order; the first `returned` are back at the guest.
+    /// Chains that were read, in order; the first `returned` chains are returned.
     chains: Vec<DescriptorChain>,
     returned: usize,
-    /// The parts of the buffers of these chains.
+    /// The parts of the buffers of `chains`.
     parts: Vec<GuestRange>,
-    /// Descriptors and parts that were read for this frame.
+    /// Number of descriptors and parts that were read for the current frame.
     steps: usize,
 }
 
 /// A chain of descriptors: one buffer of the guest, in parts.
 #[derive(Clone, Copy, Debug)]
 struct DescriptorChain {
-    /// The number by which the guest knows the chain.
+    /// The number of the first descriptor, by which the guest identifies the chain.
     head: u16,
     /// Length of all parts, in bytes.
     length: usize,
-    /// The positions of its first part, and behind its last part.
+    /// Index of the first part in `parts`; `end` is the index after the last part.
     first: usize,
     end: usize,
 }
@@ -132,21 +133,21 @@ const USED_ENTRY: usize = 8;
 impl SplitRing {
     /// The largest size of a queue.
     const SIZE_MAX: u32 = 32_768;
-    /// The maximum number of descriptors and of parts of a frame, together.
+    /// The maximum sum of the numbers of descriptors and parts of a frame.
     ///
     /// Descriptors can be empty, and memory regions may divide buffers.
     const STEPS_MAX: usize = 8192;
 
     /// The number of parts after which no chain is read ahead.
     ///
-    /// It bounds the memory of a queue, and is more than the parts of a burst of a usual guest.
+    /// The number limits the memory of a queue, and exceeds the parts in a burst of a usual guest.
     const AHEAD_MAX: usize = 128;
 
     /// Opens a queue at its used index.
     ///
     /// # Errors
     ///
-    /// If a part is not in the memory of the guest, or not aligned.
+    /// If a part of the queue is not in the memory of the guest, or not aligned.
     pub(crate) fn new(
         memory: Arc<GuestMemory>,
         address: VringAddress,
@@ -201,15 +202,15 @@ impl SplitRing {
         self.size
     }
 
-    /// Returns the index of the next chain, which a later back-end goes on with.
+    /// Returns the index of the next chain, at which a later back-end continues.
     pub(crate) const fn next(&self) -> u16 {
         self.next
     }
 
     /// Reads the descriptors of at most `count` chains ahead.
     ///
-    /// Asks the processor for the front of their buffers, and forgets what was read before. A rule that the
-    /// guest broke appears when its chain is used.
+    /// Prefetches the first part of each buffer, and drops the chains that were read before. A
+    /// broken rule is reported when the chain that breaks it is used.
     #[inline]
     pub(crate) fn read_ahead(&mut self, count: usize, direction: Direction) {
         self.forget();
@@ -222,7 +223,7 @@ impl SplitRing {
         }
     }
 
-    /// Begins a frame in front of the first chain that is not returned.
+    /// Begins a frame at the first chain that is not returned.
     #[inline]
     pub(crate) fn begin_frame(&mut self) {
         self.steps = 0;
@@ -237,9 +238,9 @@ impl SplitRing {
         self.returned = 0;
     }
 
-    /// Returns the length of a chain in bytes, by its position behind those returned.
+    /// Returns the length in bytes of a chain, by its position after returned chains.
     ///
-    /// `None` if the guest has offered no more.
+    /// The result is `None` if the guest has offered no such chain.
     ///
     /// # Errors
     ///
@@ -261,9 +262,9 @@ impl SplitRing {
         }
     }
 
-    /// Reads the chain behind those that were read.
+    /// Reads the next chain after the chains that were already read.
     ///
-    /// `None` if the guest has offered no more.
+    /// The result is `None` if the guest has offered no further chain.
     #[inline]
     fn read_next(&mut self, direction: Direction) -> Result<Option<DescriptorChain>, RingError> {
         let position = self.chains.len().saturating_sub(self.returned);
@@ -276,7 +277,8 @@ impl SplitRing {
         let slot = self.slot(self.next.wrapping_add(position as u16));
         let offset = slot.saturating_mul(INDEX).saturating_add(ENTRIES);
         let mut head = [0; 2];
-        // Read after `refresh` has loaded the index, which the guest stores after the entry.
+        // The entry is read after `refresh` has loaded the available index, which the guest stores
+        // after the entry.
         if !self.memory.read(self.available, offset, &mut head) {
             return Ok(None);
         }
@@ -305,13 +307,13 @@ impl SplitRing {
         Ok(count)
     }
 
-    /// Returns the entry of an index. The size is a power of two.
+    /// Returns the ring entry of an index; the ring size is a power of two.
     #[inline]
     const fn slot(&self, index: u16) -> usize {
         (index & self.size.wrapping_sub(1)) as usize
     }
 
-    /// Adds the parts of a chain; returns their length.
+    /// Adds the parts of a chain to `parts`; returns their total length.
     fn read_descriptors(&mut self, head: u16, direction: Direction) -> Result<usize, RingError> {
         let mut table = DescriptorTable { range: self.descriptors, size: self.size };
         let (mut index, mut length, mut is_indirect) = (head, 0_usize, false);
@@ -342,7 +344,7 @@ impl SplitRing {
         Err(RingError::LongChain(self.size))
     }
 
-    /// Counts a descriptor or a part of the frame.
+    /// Counts a descriptor or a part of the frame; fails at the maximum.
     #[inline]
     fn step(&mut self) -> Result<(), RingError> {
         self.steps = self.steps.saturating_add(1);
@@ -372,7 +374,7 @@ impl SplitRing {
         Ok(DescriptorTable { range, size })
     }
 
-    /// Adds the parts of a buffer: adjacent memory regions may each have one.
+    /// Adds the parts of a buffer, which may span adjacent memory regions.
     #[inline]
     fn add_buffer(&mut self, descriptor: Descriptor) -> Result<(), RingError> {
         let Descriptor { mut address, length, .. } = descriptor;
@@ -398,7 +400,7 @@ impl SplitRing {
         parts.unwrap_or_default()
     }
 
-    /// Returns the length of the next chain, in bytes; it was read before.
+    /// Returns the length of the next chain, in bytes; the chain must have been read.
     #[inline]
     pub(crate) fn next_length(&self) -> usize {
         self.chains.get(self.returned).map_or(0, |chain| chain.length)
@@ -444,7 +446,7 @@ impl SplitRing {
 
     /// Returns the next chain to the guest, with the number of bytes written to it.
     ///
-    /// The guest sees it after [`Self::publish`].
+    /// The guest sees the returned chain after [`Self::publish`].
     #[inline]
     pub(crate) fn put_used(&mut self, written: u32) {
         let Some(chain) = self.chains.get(self.returned) else { return };
@@ -465,7 +467,8 @@ impl SplitRing {
         let before = std::mem::replace(&mut self.published, self.next);
         let is_stored = self.memory.store_index(self.used, INDEX, self.next);
         debug_assert!(is_stored, "the used ring is aligned");
-        // The guest stores its wish, and loads the index; the device does it the other way round.
+        // The guest stores its request for a notification, then loads the used index. The device
+        // stores the index, then loads the request.
         fence(SeqCst);
         if self.has_event_index {
             let offset = usize::from(self.size).saturating_mul(INDEX).saturating_add(ENTRIES);
@@ -476,23 +479,25 @@ impl SplitRing {
         self.memory.load_index(self.available, 0).unwrap_or_default() & NO_INTERRUPT == 0
     }
 
-    /// Asks the guest for a kick when it offers the next chain.
+    /// Requests a kick from the guest for the next chain that it offers.
     ///
-    /// Returns whether it has offered one already.
+    /// Returns whether the guest has offered a chain already.
     ///
     /// # Errors
     ///
     /// If the guest broke a rule.
     pub(crate) fn request_kick(&mut self) -> Result<bool, RingError> {
         self.set_kicks(true);
-        // The guest stores the index, and loads this wish; the device does it the other way round.
+        // The guest stores the available index, then loads the request for a kick. The device
+        // stores the request, then loads the index.
         fence(SeqCst);
         Ok(self.refresh()? > 0)
     }
 
-    /// Tells the guest that the device polls.
+    /// Suppresses kicks of the guest, because the device polls.
     ///
-    /// With event indexes there is nothing to do: the index stays behind.
+    /// With `VIRTIO_F_EVENT_IDX` the function does nothing: the guest does not kick for an event
+    /// index in the past.
     pub(crate) fn suppress_kicks(&mut self) {
         self.set_kicks(false);
     }
@@ -511,7 +516,7 @@ impl SplitRing {
     }
 }
 
-/// Returns whether an index has passed the wanted one between `before` and `now`.
+/// Returns whether a ring index passed `wanted` on its way from `before` to `now`.
 ///
 /// Source: Virtual I/O Device 1.2, 2.7.7.2 (`vring_need_event`).
 const fn has_passed(wanted: u16, before: u16, now: u16) -> bool {

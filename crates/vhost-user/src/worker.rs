@@ -1,4 +1,4 @@
-//! The two ends of a device for a thread that moves frames.
+//! The receiver and the sender of a device, for a thread that moves frames.
 
 use std::{
     os::fd::{AsFd, BorrowedFd},
@@ -13,7 +13,7 @@ use crate::{
     split_ring::Direction,
 };
 
-/// The ends of a device for one worker: a thread that moves frames.
+/// The receiver and the sender of one worker, which is a thread that moves frames.
 #[derive(Debug)]
 pub struct Worker {
     /// Takes frames from the guest.
@@ -41,32 +41,33 @@ impl Worker {
 pub struct FrameReceiver {
     queues: Arc<DeviceQueues>,
     worker: u16,
-    /// The one of its queues to poll first.
+    /// The queue of this worker to poll first.
     turn: u16,
     /// Number of polls since the last frame.
     idle_polls: u32,
-    /// Set while the guest was asked to kick.
+    /// Set while a request for kicks is active.
     waits_for_kicks: bool,
 }
 
-/// Polls without a frame after which the guest is asked to kick.
+/// Number of polls without a frame before the guest is requested to kick.
 ///
-/// A kick costs the guest a microsecond or more. A guest that sends without a pause should have none.
+/// A kick costs the guest a microsecond or more. A guest that sends without a pause should not need
+/// to kick.
 const IDLE_POLLS: u32 = 64;
 
 /// The result of a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Polled {
-    /// Number of frames that were taken, refused ones included.
+    /// Number of frames that were taken, including refused frames.
     pub frames: usize,
-    /// Unset if [`FrameReceiver::wait_fd`] announces the next frame.
+    /// Unset if [`FrameReceiver::wait_fd`] becomes readable for the next frame.
     pub may_have_more: bool,
 }
 
 impl FrameReceiver {
     /// Takes at most `max` frames; never waits.
     ///
-    /// Polls its queues in turn.
+    /// The queues of this worker are polled in turn.
     pub fn receive(&mut self, max: usize, sink: &mut impl FrameSink) -> Polled {
         let own = self.own_queues();
         if std::mem::take(&mut self.waits_for_kicks) {
@@ -96,7 +97,7 @@ impl FrameReceiver {
 
     /// Returns a descriptor that is readable while frames may wait.
     ///
-    /// It is reliable after a poll with `may_have_more` unset.
+    /// The descriptor is reliable after a poll with `may_have_more` unset.
     #[must_use]
     pub fn wait_fd(&self) -> BorrowedFd<'_> {
         self.queues.epoll(self.worker).0.as_fd()
@@ -112,7 +113,7 @@ impl FrameReceiver {
         2 * (self.worker + turn * self.queues.workers()) + 1
     }
 
-    /// Takes frames from a queue; `None` if the control thread has it.
+    /// Takes frames from a queue; `None` if the control thread has locked it.
     fn take(&self, queue: u16, max: usize, sink: &mut impl FrameSink) -> Option<usize> {
         let mut slot = self.queues.try_queue(queue)?;
         let Some(running) = slot.as_mut() else { return Some(0) };
@@ -128,21 +129,23 @@ impl FrameReceiver {
         Some(taken)
     }
 
-    /// Asks the guest for kicks; returns whether a queue must be polled nevertheless.
+    /// Requests kicks from the guest; returns whether a queue must still be polled.
     fn request_kicks(&mut self) -> bool {
         self.waits_for_kicks = true;
         self.queues.clear_wake(self.worker);
         let mut must_poll = false;
-        // Counted again: the control thread may have started a queue before the wake was cleared.
+        // The queues are counted again: the control thread may have started a queue before the wake
+        // event was cleared.
         for queue in (0..self.own_queues()).map(|turn| self.queue(turn)) {
             let Some(mut slot) = self.queues.try_queue(queue) else {
                 must_poll = true;
                 continue;
             };
             let Some(running) = slot.as_mut() else { continue };
-            // In this order: a kick after the request stays.
+            // The kick event is cleared before the request, so that a kick after the request is
+            // kept.
             running.clear_kick();
-            // Without a kick descriptor the guest expects to be polled.
+            // Without a kick descriptor the guest does not kick, and the queue must be polled.
             must_poll |= running.kick.is_none();
             match running.ring.request_kick() {
                 Ok(has_frames) => must_poll |= has_frames,
@@ -165,31 +168,32 @@ pub struct FrameSender {
 /// The result of sending several frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SentFrames {
-    /// Number of frames that the guest got.
+    /// Number of frames that were copied to the guest.
     pub frames: usize,
-    /// Reason why it did not get more.
+    /// Reason why no more frames were sent.
     pub end: SendEnd,
 }
 
 /// Reason why no more frames were sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendEnd {
-    /// There are no more.
+    /// All frames were sent.
     All,
     /// The guest has no free buffers, or does not run.
     Full,
-    /// The guest will never take the next frame.
+    /// The guest cannot accept the next frame at any time.
     ///
-    /// It is too long for its buffers, or has an offload that was not negotiated.
+    /// The frame is too long for the buffers of the guest, or has an offload that was not
+    /// negotiated.
     Refused,
     /// Another worker sends by the queue, or the control thread changes it.
     Busy,
 }
 
 impl FrameSender {
-    /// Returns the features that the guest took.
+    /// Returns the features that the guest accepted.
     ///
-    /// The offloads of a frame must be among them.
+    /// A sent frame may need only offloads that are among these features.
     #[must_use]
     pub fn features(&self) -> VirtioFeatures {
         self.queues.features()
@@ -197,7 +201,7 @@ impl FrameSender {
 
     /// Sends frames, each with its header; never waits.
     ///
-    /// The number of buffers in the headers is set here.
+    /// The function sets the number of buffers in the headers.
     pub fn send<'a>(
         &mut self,
         frames: impl IntoIterator<Item = (NetHeader, &'a [u8]), IntoIter: ExactSizeIterator>,

@@ -1,4 +1,4 @@
-//! Seeds and past findings of the fuzz targets, and any other bytes.
+//! Replays the seeds and past findings of the fuzz targets, and random bytes.
 #![cfg(feature = "testing")]
 #![expect(clippy::unwrap_used, reason = "a seed that cannot be read fails the test")]
 
@@ -23,7 +23,7 @@ fn fuzz_regressions() {
     replay("vhost_ring", fuzz_ring);
 }
 
-/// A message of a length that its request has.
+/// Generates a message with the length that its request needs.
 fn message() -> impl Strategy<Value = Vec<u8>> {
     let number = prop_oneof![0_u64..4, 0_u64..0x2_0000, any::<u64>()];
     let payload = prop::collection::vec(number, 0..6);

@@ -1,4 +1,4 @@
-//! A front-end: the messages that start a device.
+//! A front-end for tests, which sends the messages that start a device.
 
 use std::{
     io::{self, Read},
@@ -21,16 +21,17 @@ pub struct TestFrontEnd {
 /// The order in which a front-end sends its messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageOrder {
-    /// That of QEMU.
+    /// The order of QEMU.
     ///
-    /// It enables queues before it sets features, and sets calls after kicks.
+    /// QEMU enables queues before it sets features, and sets call descriptors after kick
+    /// descriptors.
     Qemu,
-    /// That of DPDK's `virtio_user`: calls come first, and queues are enabled last.
+    /// The order of DPDK's `virtio_user`: call descriptors first, enabled queues last.
     Dpdk,
 }
 
 impl TestFrontEnd {
-    /// Uses a connected socket.
+    /// Creates a front-end on a connected socket.
     ///
     /// # Panics
     ///
@@ -88,7 +89,7 @@ impl TestFrontEnd {
         self.reply(request)
     }
 
-    /// Sends a request that has a reply of its own.
+    /// Sends a request with a specific reply; returns the number in the reply.
     ///
     /// # Errors
     ///
@@ -106,7 +107,8 @@ impl TestFrontEnd {
     ///
     /// # Panics
     ///
-    /// Panics if the back-end does not offer what the guest takes, or refuses a message.
+    /// Panics if the back-end does not offer a feature that the guest accepts, or refuses a
+    /// message.
     pub fn start(&mut self, guest: &TestGuest, order: MessageOrder) -> io::Result<()> {
         let offered = self.get(GET_FEATURES, &[])?;
         let features = guest.features.bits();
@@ -157,7 +159,8 @@ impl TestFrontEnd {
 
     /// Starts a queue at base 0.
     ///
-    /// A front-end does so if it does not know where the last back-end stopped.
+    /// A front-end starts at base 0 if it does not know the index at which the last back-end
+    /// stopped.
     ///
     /// # Errors
     ///
@@ -196,7 +199,7 @@ impl TestFrontEnd {
         self.accept(SET_VRING_ENABLE, &pair(queue, is_enabled.into()), &[])
     }
 
-    /// Stops a queue; returns the index at which it goes on.
+    /// Stops a queue; returns the index at which the queue continues.
     ///
     /// # Errors
     ///

@@ -20,7 +20,7 @@ use crate::{
     split_ring::{Direction, SplitRing},
 };
 
-/// Counts frames, and checks their lengths.
+/// A sink that counts frames and checks their lengths.
 #[derive(Default)]
 struct CountingSink {
     buffer: Vec<u8>,
@@ -41,16 +41,17 @@ impl FrameSink for CountingSink {
     }
 }
 
-/// Longest frame that a test takes.
+/// Maximum length of a frame that the sink accepts.
 const LENGTH_MAX: usize = 1 << 17;
 
-/// Obeys messages from any bytes: their length, the request, and the payload.
+/// Handles messages from any bytes:
+/// the length, the request and the payload of each.
 ///
 /// Descriptors are files of a few pages. After each message frames are moved through the queues.
 ///
 /// # Panics
 ///
-/// Panics if the device is wrong.
+/// Panics if a property of the device does not hold.
 pub fn fuzz_messages(mut data: &[u8]) {
     let Ok(queues) = DeviceQueues::new(2) else { return };
     let queues = Arc::new(queues);
@@ -81,13 +82,13 @@ fn guest_file() -> Option<OwnedFd> {
     Some(file.into())
 }
 
-/// Moves frames through queues of which the guest has overwritten parts.
+/// Moves frames through queues after the guest has overwritten parts of them.
 ///
 /// The data are changes of the memory of a queue: the offset, the length and the bytes of each.
 ///
 /// # Panics
 ///
-/// Panics if the device is wrong.
+/// Panics if a property of the device does not hold.
 pub fn fuzz_ring(mut data: &[u8]) {
     let features = VirtioFeatures::OFFERED;
     let mut guest = TestGuest::new(1, 8, features);
@@ -120,7 +121,7 @@ pub fn fuzz_ring(mut data: &[u8]) {
         }
         let Some(([queue, low, high, length], rest)) = data.split_first_chunk() else { return };
         let (bytes, behind) = rest.split_at(rest.len().min((*length).into()));
-        // Within the rings and the tables: the first 32 KiB.
+        // The offset is within the rings and the tables, which are the first 32 KiB.
         let offset = u16::from_le_bytes([*low, *high]) & 0x7fff;
         guest.corrupt((*queue % 2).into(), offset.into(), bytes);
         data = behind;

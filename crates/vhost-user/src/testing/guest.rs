@@ -1,8 +1,8 @@
-//! The memory of a guest and its driver.
+//! The memory and the virtio driver of a guest for tests.
 //!
-//! The driver reads and writes the file behind the memory, so it shares no code with the device, which
-//! maps the file. Memory has two regions that are adjacent in the guest and far apart in the front-end. Their
-//! border divides the first buffer of the first queue.
+//! The driver reads and writes the file behind the memory, so it shares no code with the device,
+//! which maps the file. Memory has two regions that are adjacent in the guest and far apart in the
+//! front-end. The border between the regions divides the first buffer of the first queue.
 
 use std::{collections::BTreeMap, fs::File, os::unix::fs::FileExt};
 
@@ -37,7 +37,7 @@ pub(crate) struct DriverQueue {
     seen: u16,
 }
 
-/// A chain that the device has.
+/// A chain that is offered to the device and not yet returned.
 #[derive(Debug)]
 struct DriverChain {
     descriptors: Vec<u16>,
@@ -50,12 +50,12 @@ struct DriverChain {
 pub struct BufferLayout {
     /// Length of each part.
     pub parts: Vec<usize>,
-    /// Set if the descriptors are in a table of their own.
+    /// Set if the descriptors are in an indirect table.
     pub is_indirect: bool,
 }
 
 impl BufferLayout {
-    /// One part.
+    /// Returns the layout of a buffer in one part.
     #[must_use]
     pub fn whole(length: usize) -> Self {
         Self { parts: vec![length], is_indirect: false }
@@ -77,7 +77,7 @@ const USED: u64 = 0x3000;
 const TABLES: u64 = 0x4000;
 const TABLE_BYTES: u64 = 0x200;
 const DATA: u64 = 0x10_0000;
-/// Bytes of the data of a descriptor.
+/// Number of bytes of memory for the data of one descriptor.
 const SLOT: u64 = 0x2_0000;
 /// Length of the first region.
 const BORDER: u64 = DATA + 0x400;
@@ -87,7 +87,7 @@ impl TestGuest {
     ///
     /// # Panics
     ///
-    /// Panics if the system has no memory for it.
+    /// Panics if the system has no memory for the guest.
     #[must_use]
     pub fn new(pairs: u16, size: u16, features: VirtioFeatures) -> Self {
         let file = File::from(memfd_create(c"guest", MFdFlags::MFD_CLOEXEC).unwrap());
@@ -157,7 +157,7 @@ impl TestGuest {
         GUEST_BASE + DATA + SLOT * slot
     }
 
-    /// Offers a frame to the device, and kicks if it wants that.
+    /// Offers a frame to the device, and kicks if the device requested a kick.
     ///
     /// Returns false if the queue is full.
     ///
@@ -262,7 +262,7 @@ impl TestGuest {
         }
     }
 
-    /// Kicks the device if it asked for that.
+    /// Kicks the device if it requested a kick.
     fn kick(&self, queue: u16) {
         let base = Self::base(queue);
         let state = &self.queues[usize::from(queue)];
@@ -277,7 +277,8 @@ impl TestGuest {
         }
     }
 
-    /// Takes the buffers that the device returned: the bytes written to them.
+    /// Takes the buffers that the device returned;
+    /// returns the bytes that it wrote to each.
     fn take_returned(&mut self, queue: u16) -> Vec<Vec<u8>> {
         let base = Self::base(queue) + USED;
         let index = self.read_u16(base + 2);
@@ -329,24 +330,25 @@ impl TestGuest {
         frames
     }
 
-    /// Takes the number of frames that the device has taken.
+    /// Returns the number of frames that the device has taken since the last call.
     pub fn take_sent(&mut self, pair: u16) -> usize {
         self.take_returned(2 * pair + 1).len()
     }
 
-    /// Returns the number of calls since the last question.
+    /// Returns the number of notifications from the device since the last call.
     #[must_use]
     pub fn take_calls(&self, queue: u16) -> u64 {
         self.queues[usize::from(queue)].call.read().unwrap_or(0)
     }
 
-    /// Returns the number of kicks that the device has not taken.
+    /// Returns the number of kicks that the device has not read, and resets it.
     #[must_use]
     pub fn take_kicks(&self, queue: u16) -> u64 {
         self.queues[usize::from(queue)].kick.read().unwrap_or(0)
     }
 
-    /// Asks the device for no calls, or for calls; only without event indexes.
+    /// Suppresses notifications from the device, or requests them.
+    /// The flag has an effect only without `VIRTIO_F_EVENT_IDX`.
     pub fn suppress_calls(&self, queue: u16, is_suppressed: bool) {
         self.write(Self::base(queue) + AVAILABLE, &u16::from(is_suppressed).to_le_bytes());
     }

@@ -1,4 +1,4 @@
-//! Backends with front-ends at a socket.
+//! Tests of back-ends with front-ends at a socket.
 
 use std::{
     fs::File,
@@ -65,17 +65,17 @@ fn a_client_connects_again_after_each_side_restarts() {
         await_link(&backend, "up", GuestLink::is_up);
         exchange(&mut guest, &mut workers[0]);
         if round % 2 == 0 {
-            // The hypervisor closes the connection, and listens still.
+            // The hypervisor closes the connection, and continues to listen.
             drop(front_end);
         } else {
-            // The switch ends, and starts again.
+            // The switch ends, and starts a new back-end.
             drop(backend);
             (backend, workers) = start();
         }
     }
 }
 
-/// A peer that accepts and leaves at once gets fewer and fewer connections.
+/// A peer that disconnects at once is retried after longer and longer pauses.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a real thread needs a real clock")]
 fn a_peer_that_closes_at_once_is_given_pauses() {
@@ -89,7 +89,7 @@ fn a_peer_that_closes_at_once_is_given_pauses() {
     for _ in 0..3 {
         drop(listener.accept().unwrap());
     }
-    // 50, 100 and 200 ms at least.
+    // The first three pauses are 50, 100 and 200 ms.
     assert!(first.elapsed() > Duration::from_millis(300), "{:?}", first.elapsed());
 }
 
@@ -97,7 +97,7 @@ fn a_peer_that_closes_at_once_is_given_pauses() {
 fn a_server_listens_again_after_each_side_restarts() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("guest.sock");
-    // A process that was killed leaves its socket.
+    // A process that was killed leaves its socket file.
     drop(UnixListener::bind(&path).unwrap());
     let start = || Backend::start(&path, SocketMode::Server, 1).unwrap();
     let (mut backend, mut workers) = start();
@@ -151,7 +151,7 @@ fn a_guest_that_breaks_a_rule_goes_down_until_it_restarts() {
     guest.corrupt(1, 0x2002, &[99, 0]);
     workers[0].receiver.receive(32, &mut KeptFrames::default());
     await_link(&backend, "stopped", |link| link.to_string().contains("queue 1 was stopped"));
-    // The driver starts again, with empty queues.
+    // The driver of the guest starts again, with empty queues.
     let mut second = TestGuest::new(1, 8, VirtioFeatures::OFFERED);
     for queue in [0, 1] {
         front_end.stop_queue(queue).unwrap();

@@ -1,4 +1,4 @@
-//! Notifications, offloads, and guests that break rules.
+//! Tests of notifications, of offloads, and of guests that break rules.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn send(guest: &mut TestGuest, pair: u16) {
     assert!(guest.send(pair, NetHeader::default(), &[9; 60], &BufferLayout::whole(72)));
 }
 
-/// Polls until the worker would sleep; returns the number of frames.
+/// Polls until the worker would sleep; returns the number of received frames.
 fn poll_to_sleep(worker: &mut Worker) -> usize {
     let mut frames = 0;
     for _ in 0..1000 {
@@ -129,7 +129,7 @@ fn an_offload_that_was_not_negotiated_is_refused() {
     assert_eq!(ends(VirtioFeatures::OFFERED), (offered, 2));
 }
 
-/// It has ten bytes, where the test guest writes and reads twelve.
+/// The header of an old driver has ten bytes; the test guest uses twelve.
 #[test]
 fn the_header_of_an_old_driver_is_shorter() {
     let (queues, mut guest) = device(1, 1, VirtioFeatures::default());
@@ -141,7 +141,7 @@ fn the_header_of_an_old_driver_is_shorter() {
     let frame: Vec<u8> = [0; 2].into_iter().chain([9; 60]).collect();
     assert_eq!(kept.frames, [(NetHeader::default(), frame)]);
     guest.offer_buffer(0, &BufferLayout::whole(100));
-    // The test guest takes the first two bytes for the number of buffers.
+    // The test guest reads the first two bytes of the frame as the number of buffers.
     let frame: Vec<u8> = [1, 0].into_iter().chain([7; 58]).collect();
     assert_eq!(worker.sender.send([(NetHeader::default(), &frame[..])]).frames, 1);
     let (header, rest) = &guest.take_received(0)[0];
@@ -195,7 +195,7 @@ fn a_stopped_queue_goes_on_at_its_base() {
     assert_eq!(worker.receiver.receive(32, &mut KeptFrames::default()).frames, 0);
 }
 
-/// Corrupts a queue in one way; returns the rule that was broken.
+/// Overwrites bytes of a queue; returns the rule that this breaks.
 fn broken(queue: u16, offset: u64, bytes: &[u8]) -> RingError {
     let (queues, mut guest) = device(1, 1, VirtioFeatures::OFFERED);
     let mut worker = Worker::new(&queues, 0);
@@ -256,7 +256,7 @@ fn a_queue_goes_on_when_its_memory_is_back() {
     assert_eq!(poll_to_sleep(&mut worker), 1);
 }
 
-/// The position of a queue is asked for after a guest has broken a rule, too.
+/// A front-end also requests the index of a queue after its guest broke a rule.
 #[test]
 fn a_stopped_queue_has_a_position() {
     let position = |device: &mut VhostDevice| {
@@ -281,7 +281,7 @@ fn a_stopped_queue_has_a_position() {
     }
 }
 
-/// A guest may ask to be polled: its message has no kick descriptor.
+/// A message without a kick descriptor requests that the queue is polled.
 #[test]
 fn a_queue_without_a_kick_is_polled() {
     let (queues, mut guest) = device(1, 1, VirtioFeatures::OFFERED);
@@ -342,7 +342,8 @@ fn frames_in_front_of_a_broken_chain_pass() {
     let _device = attached(&queues, &guest);
     (0..3).for_each(|_| send(&mut guest, 0));
     (0..3).for_each(|_| assert!(guest.offer_buffer(0, &BufferLayout::whole(72))));
-    // Both are read ahead, and the third entry names a descriptor that does not exist.
+    // In each queue two chains are read ahead, and the third entry names a descriptor that does not
+    // exist.
     for queue in [0, 1] {
         guest.corrupt(queue, 0x2000 + 4 + 2 * 2, &[8, 0]);
     }

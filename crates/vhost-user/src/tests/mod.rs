@@ -1,4 +1,4 @@
-//! Tests of whole devices, with a guest that shares no code with them.
+//! Tests of whole devices, with a guest that shares no code with the devices.
 
 mod connections;
 mod guests;
@@ -17,7 +17,7 @@ use crate::{
     testing::TestGuest,
 };
 
-/// Keeps all frames.
+/// A sink that keeps all frames.
 #[derive(Debug, Default)]
 struct KeptFrames {
     buffer: Vec<u8>,

@@ -1,4 +1,4 @@
-//! Frames through the queues, compared with a list.
+//! Tests that move frames through queues, and compare the frames with a list.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -12,7 +12,7 @@ use crate::{
     testing::{BufferLayout, TestGuest},
 };
 
-/// A step of guest or switch.
+/// A step of the guest or of the switch.
 #[derive(Clone, Debug)]
 enum Step {
     /// The guest sends a frame in parts of at most these lengths.
@@ -23,9 +23,9 @@ enum Step {
     GuestOffers { length: usize, cuts: Vec<usize>, is_indirect: bool },
     /// The switch sends frames of these lengths.
     Send(Vec<usize>),
-    /// The guest looks at all queues.
+    /// The guest takes all buffers that the device has returned.
     GuestLooks,
-    /// The back-end is killed, and another starts.
+    /// The back-end is killed, and another back-end starts.
     Restart,
 }
 
@@ -59,7 +59,7 @@ fn layout(length: usize, cuts: &[usize], is_indirect: bool) -> BufferLayout {
     BufferLayout { parts, is_indirect }
 }
 
-/// Returns a frame that no other step makes.
+/// Returns a frame with bytes that no other step sends.
 fn frame(length: usize, number: u32) -> Vec<u8> {
     number.to_le_bytes().into_iter().cycle().take(length).collect()
 }
@@ -71,7 +71,7 @@ struct Model {
     worker: Worker,
     /// Frames of the guest that the switch has not taken.
     from_guest: VecDeque<Vec<u8>>,
-    /// Frames that the guest has not looked at.
+    /// Frames to the guest that the guest has not taken.
     to_guest: VecDeque<Vec<u8>>,
     /// Lengths of the buffers that the guest has offered and the switch has not filled.
     buffers: VecDeque<usize>,
@@ -112,7 +112,7 @@ impl Model {
         }
     }
 
-    /// Returns the number of buffers that a frame takes, or why it is not sent.
+    /// Returns the number of buffers that a frame uses, or why the frame is not sent.
     fn buffers_of(&self, length: usize) -> Result<usize, SendEnd> {
         let needed = length + 12;
         let merges = self.guest.features.contains(VirtioFeatures::MRG_RXBUF);
@@ -211,7 +211,7 @@ const PLAIN: VirtioFeatures = VirtioFeatures::VERSION_1;
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// With every set of ring features, and through restarts.
+    /// The property holds with every set of ring features, and through restarts.
     #[test]
     fn frames_arrive_once_and_in_order(
         steps in steps(), merges: bool, has_events: bool, has_indirect: bool,
