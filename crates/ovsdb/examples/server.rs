@@ -1,7 +1,7 @@
 //! Serves a database on a Unix socket: `server SOCKET LOG [SCHEMA]`.
 //!
-//! Without a schema file it serves `Open_vSwitch`, so that `ovs-vsctl --no-wait --db=unix:SOCKET`
-//! works. It ends when its input ends.
+//! Without a schema file the example serves `Open_vSwitch`, so that `ovs-vsctl --no-wait
+//! --db=unix:SOCKET` works. The process ends when its standard input ends.
 
 use std::{error::Error, io, path::Path};
 

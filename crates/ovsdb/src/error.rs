@@ -5,7 +5,7 @@ use std::{fmt, io, path::PathBuf};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-/// An error in a schema, or a schema that does not fit.
+/// An error in a schema, or a difference from the expected schema.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct DatabaseSchemaError(pub(crate) String);
@@ -36,7 +36,7 @@ pub enum ErrorTag {
     Referential,
     /// An arithmetic operation without a result.
     Domain,
-    /// A number that does not fit.
+    /// A number outside the range of its type.
     Range,
     /// Two rows of one transaction with one `uuid-name`.
     DuplicateName,
@@ -44,7 +44,7 @@ pub enum ErrorTag {
     DuplicateUuid,
     /// The operation `abort`.
     Aborted,
-    /// A `wait` that did not come true in time.
+    /// A `wait` with a condition that was not met in time.
     TimedOut,
     /// An `assert` of a lock that the client does not own.
     NotOwner,
@@ -61,7 +61,7 @@ pub enum ErrorTag {
 }
 
 impl ErrorTag {
-    /// Returns the text of the protocol.
+    /// Returns the text of the error tag in the protocol.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -88,7 +88,7 @@ impl ErrorTag {
     }
 }
 
-/// An error that a client or the owner gets in place of a result.
+/// An error that a client or the owner of the server gets in place of a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransactionError {
     tag: ErrorTag,
@@ -102,7 +102,7 @@ impl TransactionError {
         Self { tag, details: Some(details.into()), syntax: None, io_error: None }
     }
 
-    /// An error about a part of a request, which the error quotes.
+    /// Creates an error that quotes the part of a request that it is about.
     pub(crate) fn quoting(tag: ErrorTag, details: impl Into<String>, part: &Value) -> Self {
         Self { syntax: Some(part.to_string()), ..Self::new(tag, details) }
     }
@@ -166,7 +166,7 @@ pub enum LogError {
         path: PathBuf,
         /// The attempted operation.
         action: &'static str,
-        /// The error of the system.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// Another process has the file open.
@@ -186,7 +186,7 @@ pub enum LogError {
     NotALog {
         /// The file.
         path: PathBuf,
-        /// The first thing that is wrong.
+        /// The reason why the file is not a log.
         reason: String,
     },
     /// The log has another schema.
@@ -210,9 +210,9 @@ pub enum LogError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// The first byte of the record.
+        /// Offset of the first byte of the record in the file.
         offset: u64,
-        /// The first thing that is wrong.
+        /// The reason why the record is damaged.
         reason: String,
     },
 }
@@ -229,7 +229,7 @@ pub enum OvsdbServerError {
     Socket {
         /// The path of the socket.
         path: PathBuf,
-        /// The error of the system.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// Another process answers on the socket.
@@ -241,7 +241,7 @@ pub enum OvsdbServerError {
         /// The path of the socket.
         path: PathBuf,
     },
-    /// No random numbers for UUIDs.
+    /// The system provides no random numbers for UUIDs.
     #[error("no random numbers from the system: {0}")]
     Random(#[source] io::Error),
     /// The thread of the server could not be started.

@@ -7,7 +7,7 @@ use thiserror::Error;
 #[derive(Debug)]
 pub struct JsonFramer {
     bytes: Vec<u8>,
-    /// Number of bytes that are scanned.
+    /// Number of buffered bytes that are already scanned for the end of a message.
     scanned: usize,
     depth: usize,
     in_string: bool,
@@ -15,7 +15,7 @@ pub struct JsonFramer {
     bytes_max: usize,
 }
 
-/// Bytes that are no message. The connection ends.
+/// Received bytes that are no message, which ends the connection.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FramingError {
     /// A message does not start with a brace.
@@ -32,7 +32,7 @@ pub enum FramingError {
     NotJson(String),
 }
 
-/// Number of arrays and objects that may contain each other.
+/// Maximum nesting depth of arrays and objects in a message.
 const DEPTH_MAX: usize = 100;
 
 /// Bytes of memory that a framer keeps between messages.
@@ -57,7 +57,7 @@ impl JsonFramer {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Returns the number of bytes that wait for the end of their message.
+    /// Returns the number of bytes of an incomplete message.
     #[must_use]
     pub const fn buffered(&self) -> usize {
         self.bytes.len()
@@ -69,7 +69,7 @@ impl JsonFramer {
     ///
     /// # Errors
     ///
-    /// If the bytes are no message. The stream has no next message then.
+    /// If the bytes are no message. In that case no further message can be found in the stream.
     pub fn next_message(&mut self) -> Result<Option<(Value, usize)>, FramingError> {
         if self.scanned == 0 {
             let blank = self.bytes.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
@@ -98,7 +98,7 @@ impl JsonFramer {
     /// Returns the memory of a long message to the system.
     fn shrink(&mut self) {
         let needed = self.bytes.len().max(CAPACITY_KEPT);
-        // Without a factor, a rest that shrinks slowly would be copied for each message.
+        // Without the factor 2, a buffer that shrinks slowly would be copied for each message.
         if self.bytes.capacity() > needed.saturating_mul(2) {
             self.bytes.shrink_to(needed);
         }

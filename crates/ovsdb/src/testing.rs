@@ -1,4 +1,4 @@
-//! Functions for fuzz targets: they accept any bytes, and check what must hold for all of them.
+//! Functions for fuzz targets, which accept any bytes and check properties that always hold.
 
 #![expect(clippy::expect_used, reason = "what fails here is a finding")]
 
@@ -18,11 +18,11 @@ use crate::{
 
 /// Sends any bytes as a client, in chunks of the length in the first byte.
 ///
-/// Each request gets one reply with its id, or waits; garbage ends the session alone.
+/// Each request gets one reply with its id, or waits. Invalid bytes end only this session.
 ///
 /// # Panics
 ///
-/// If that does not hold.
+/// If one of these properties does not hold.
 pub fn fuzz_messages(data: &[u8]) {
     let Some((length, stream)) = data.split_first() else { return };
     let mut core = core();
@@ -58,15 +58,16 @@ pub fn fuzz_messages(data: &[u8]) {
     assert_eq!(echo.get("id"), Some(&Value::from(0)));
 }
 
-/// Sends any bytes as a server, after some right replies.
+/// Sends any bytes as a server, after some valid replies.
 ///
-/// The first byte chooses their number.
+/// The first byte selects the number of valid replies.
 ///
-/// Every row has values of its columns' types then, and a right server is followed afterwards.
+/// Every row then has values of the types of its columns, and the client follows a correct server
+/// afterwards.
 ///
 /// # Panics
 ///
-/// If that does not hold.
+/// If one of these properties does not hold.
 pub fn fuzz_replies(data: &[u8]) {
     let Some((replies, stream)) = data.split_first() else { return };
     let mut session = ReplicaSession::new(Arc::new(client_config()));
@@ -146,11 +147,11 @@ pub(crate) fn reply_to(request: &Value) -> Value {
 
 /// Reads any bytes as a log.
 ///
-/// The whole records survive another encoding, and the rest is reported at its position.
+/// Complete records survive another encoding, and an error is reported at the start of its record.
 ///
 /// # Panics
 ///
-/// If that does not hold.
+/// If one of these properties does not hold.
 pub fn fuzz_log(data: &[u8]) {
     let mut reader = RecordReader::new(data);
     loop {
@@ -178,7 +179,7 @@ pub fn fuzz_log(data: &[u8]) {
     }
 }
 
-/// Creates a server without a log. Its clock stands still.
+/// Creates a server without a log, with a clock that stands still.
 #[must_use]
 pub fn core() -> ServerCore {
     let clock = ServerClock { monotonic: || Duration::ZERO, date: || Duration::ZERO };

@@ -1,4 +1,4 @@
-//! The same commands to this server and to `ovsdb-server` of Open vSwitch, with the same results.
+//! Compares the results of the same commands to this server and to `ovsdb-server` of Open vSwitch.
 
 #![expect(clippy::unwrap_used, reason = "a failure of the bench ends the test")]
 
@@ -8,10 +8,10 @@ use std::path::Path;
 
 use rival::{Pair, Side};
 
-/// Commands of an operator. `DB` is replaced by the socket.
+/// Commands of an operator, in which `DB` is replaced by the socket.
 const COMMANDS: &str = include_str!("data/commands.txt");
 
-/// Requests of a client, right and wrong ones.
+/// Requests of a client, valid and invalid.
 const REQUESTS: &str = include_str!("data/requests.jsonl");
 
 #[test]
@@ -48,7 +48,8 @@ fn the_log_of_one_is_read_by_the_other() {
     let shown = rival::output("ovsdb-tool", &["show-log", path(&log)]);
     assert!(shown.contains("add-br"), "{shown}");
 
-    // Their server takes our log, and ours takes the log that their tool has compacted.
+    // `ovsdb-server` opens the log of this server, and this server opens the log that `ovsdb-tool`
+    // compacted.
     pair.theirs.stop();
     pair.theirs.restart_with(&log);
     assert_eq!(pair.theirs.dump_persistent(), before);

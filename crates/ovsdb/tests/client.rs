@@ -1,4 +1,4 @@
-//! The client against a server without a socket: its rows are those that the server selects.
+//! Tests a client with a server without a socket: both must have the same rows.
 
 #![expect(clippy::unwrap_used, reason = "a failure of the bench ends the test")]
 
@@ -78,7 +78,7 @@ impl Bench {
         self.connect();
     }
 
-    /// Passes messages between the session and the server until there are none.
+    /// Passes messages between session and server until no message is left.
     fn exchange(&mut self) {
         loop {
             let requests = self.session.take_outgoing();
@@ -98,7 +98,7 @@ impl Bench {
         }
     }
 
-    /// Sends a request of the session, and answers as an older server where needed.
+    /// Sends a request of the session; refuses methods that an older server lacks.
     fn request(&mut self, request: Value) {
         let is_unknown = match (self.newest, request["method"].as_str()) {
             (MonitorVersion::One, Some("monitor_cond" | "monitor_cond_since"))
@@ -143,7 +143,7 @@ impl Bench {
         rows
     }
 
-    /// Returns the rows of the session in the same form.
+    /// Returns the rows of the session in the form of [`Self::selected`].
     fn followed(&self) -> BTreeMap<String, Value> {
         let snapshot = self.session.state().rows.unwrap();
         let mut rows = BTreeMap::new();
@@ -210,7 +210,8 @@ fn operations(step: &Step) -> Value {
                     "mutations": [["bridges", "insert", ["named-uuid", "b"]]]},
             ])
         }
-        // The references keep bridges, ports and interfaces: all of them go.
+        // Bridges, ports and interfaces exist only as long as references to them, so all are
+        // deleted.
         Step::RemoveBridges => {
             json!([{"op": "update", "table": "Open_vSwitch", "where": [], "row": {"bridges": ["set", []]}}])
         }
@@ -246,7 +247,7 @@ fn operations(step: &Step) -> Value {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Other clients change rows, and connections end in all ways.
+    /// Other clients change rows, and connections end for each kind of reason.
     #[test]
     fn the_rows_are_those_that_the_server_selects(
         steps in proptest::collection::vec(step(), 1..40),
@@ -269,14 +270,14 @@ proptest! {
             }
             let expected = bench.selected();
             prop_assert_eq!(bench.followed(), expected, "{:?}", step);
-            // No change of a column that the client reads is missed.
+            // The client is notified of each change of a column that it reads.
             let is_notified = bench.session.state().changes != before;
             prop_assert!(is_notified || bench.followed() == rows, "{:?}", step);
         }
     }
 }
 
-/// A change of the client's own columns comes back, and is not notified.
+/// Columns that the client writes reach its rows without a notification.
 #[test]
 fn own_columns_are_followed_and_not_notified() {
     let mut bench = Bench::new(MonitorVersion::Three);
@@ -317,7 +318,7 @@ const IDS: [&str; 3] = [
 
 /// Connects to a server that sends `rows`.
 ///
-/// Returns the transaction id that the session asks for.
+/// Returns the transaction id from which the session continues.
 fn connect(session: &mut ReplicaSession, rows: &Value) -> Value {
     session.connected();
     let mut asked = Value::Null;
@@ -338,9 +339,9 @@ fn connect(session: &mut ReplicaSession, rows: &Value) -> Value {
     asked
 }
 
-/// A server with a history sends what the client has missed.
+/// A server with a history sends the transactions that the client has missed.
 ///
-/// After a wrong update, all rows are read again.
+/// After an invalid update, all rows are read again.
 #[test]
 fn a_connection_continues_after_the_last_transaction() {
     let mut session = session();
@@ -364,7 +365,7 @@ fn a_connection_continues_after_the_last_transaction() {
     assert_eq!(next_cfg(&session), Some(4));
 }
 
-/// A server that answers probes and nothing else is one that does not reply.
+/// An answer to a probe does not count as a reply to another request.
 #[test]
 fn the_reply_to_a_probe_is_none_to_a_request() {
     let mut session = session();
@@ -379,7 +380,7 @@ fn the_reply_to_a_probe_is_none_to_a_request() {
     }
 }
 
-/// A server without the database loses its client, with the reason.
+/// A client disconnects from a server without the database, and reports the reason.
 #[test]
 fn a_schema_that_does_not_serve_ends_the_connection() {
     let wrong = |result: Value, error: Value| {

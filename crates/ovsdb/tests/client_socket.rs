@@ -1,4 +1,4 @@
-//! The client over sockets: servers that come and go, and servers that misbehave.
+//! Tests of the client over sockets, with servers that restart or break the protocol.
 
 #![expect(clippy::unwrap_used, reason = "a failure of the bench ends the test")]
 
@@ -34,7 +34,7 @@ fn server(socket: &Path) -> OvsdbHandle {
     server.listen(socket).unwrap().start().unwrap()
 }
 
-/// Waits for a state of the client. A test that waits in vain ends with the bench.
+/// Waits for a state of the client; a test that waits in vain times out.
 async fn wait(client: &mut OvsdbClient, is_there: impl Fn(&OvsdbClient) -> bool) {
     while !is_there(client) {
         client.changed().await.unwrap();
@@ -51,7 +51,7 @@ async fn insert(server: &OvsdbHandle, number: i64) {
     server.transact(transaction).await.unwrap();
 }
 
-/// Rows stay while the server is away; those of the next one replace them.
+/// Rows stay without a connection, until the rows of the next server replace them.
 #[tokio::test]
 async fn a_server_that_returns_is_followed_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -78,7 +78,7 @@ async fn a_server_that_returns_is_followed_again() {
     second.stop().await;
 }
 
-/// A transaction has its result, and the rows have its changes.
+/// When a transaction returns, the rows of the client have its changes.
 #[tokio::test]
 async fn a_transaction_is_in_the_rows_when_it_returns() {
     let folder = tempfile::tempdir().unwrap();
@@ -109,9 +109,9 @@ async fn a_transaction_is_in_the_rows_when_it_returns() {
     server.stop().await;
 }
 
-/// A server that breaks the protocol loses its client.
+/// A client disconnects from a server that breaks the protocol.
 ///
-/// The client goes on with the next one.
+/// The client then follows the next server.
 #[tokio::test]
 async fn a_bad_server_loses_its_client() {
     let folder = tempfile::tempdir().unwrap();
@@ -124,22 +124,22 @@ async fn a_bad_server_loses_its_client() {
         b"GET / HTTP/1.1\r\n".to_vec(),
         b"{\"id\":1,\"result\":{\"name\":\"Open_vSwitch\"".to_vec(),
         long.into_bytes(),
-        // It is silent: the probe ends the connection.
+        // The server sends nothing, so the probe ends the connection.
         Vec::new(),
     ];
     for bytes in &bad {
         let (mut stream, _) = listener.accept().await.unwrap();
         stream.write_all(bytes).await.unwrap_or_default();
         if bytes.starts_with(b"{\"id\":1,\"result\":{\"name\":\"Open") {
-            // It closes in the middle of a message.
+            // The server closes the connection in the middle of a message.
             continue;
         }
         let mut rest = Vec::new();
-        // The client ends the connection, perhaps with bytes that it has not read.
+        // The client ends the connection, perhaps before it has read all bytes.
         let _ = stream.read_to_end(&mut rest).await;
         assert!(!client.state().is_current);
     }
-    // The next server is a good one, and changes the row of a table that it never sent afterwards.
+    // The next server sends valid rows, and then an update of a row that it never sent.
     let (mut stream, _) = listener.accept().await.unwrap();
     serve_rows(&mut stream, &schema).await;
     wait(&mut client, |client| next_cfg(client) == Some(7)).await;

@@ -1,4 +1,4 @@
-//! Seeds and past findings of the fuzz targets.
+//! Replays the seeds and past findings of the fuzz targets.
 
 use std::path::Path;
 

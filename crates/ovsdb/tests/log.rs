@@ -1,4 +1,4 @@
-//! The log file after crashes, damage, and on a full disk.
+//! Tests of the log file after crashes, with damaged records, and on a full disk.
 
 #![expect(clippy::unwrap_used, reason = "a failure of the bench ends the test")]
 
@@ -66,7 +66,7 @@ fn names(snapshot: &shunt_ovsdb::DatabaseSnapshot) -> Vec<String> {
 }
 
 fn open(path: &Path) -> Result<(Journal, Database), LogError> {
-    // Another seed for each start, so that no UUID occurs twice.
+    // Each start has another seed, so that no UUID occurs twice.
     static STARTS: AtomicU32 = AtomicU32::new(0);
     let mut seed = [9; 20];
     seed[..4].copy_from_slice(&STARTS.fetch_add(1, Ordering::Relaxed).to_be_bytes());
@@ -117,7 +117,7 @@ impl LogStorage for SmallDisk {
     }
 }
 
-/// Every acknowledged transaction is in the log, and no other.
+/// The log has every acknowledged transaction, and no other transaction.
 #[test]
 fn a_full_disk_loses_nothing_acknowledged() {
     let folder = tempfile::tempdir().unwrap();
@@ -133,11 +133,11 @@ fn a_full_disk_loses_nothing_acknowledged() {
             (0..6).map(|number| format!("row{number}")).filter(|name| bench.insert(name)).collect();
         assert!((1..6).contains(&acknowledged.len()), "{acknowledged:?}");
         assert_eq!(bench.names(), acknowledged);
-        // After a crash now, the log has these rows.
+        // The bytes on disk at this point, as after a crash, have the acknowledged rows.
         let path = folder.path().join(format!("log{step}{refuses_cuts}"));
         std::fs::write(&path, &disk.0.lock().unwrap().bytes).unwrap();
         assert_eq!(names(&open(&path).unwrap().1.snapshot()), acknowledged);
-        // With room again the server goes on.
+        // When the disk has room again, the server accepts transactions.
         disk.0.lock().unwrap().size = usize::MAX;
         disk.0.lock().unwrap().refuses_cuts = false;
         assert!(bench.insert("row9"));

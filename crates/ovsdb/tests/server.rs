@@ -1,4 +1,4 @@
-//! The server over its socket: limits, locks, waits, and the handle of the owner.
+//! Tests of the server over its socket: limits, locks, waits, and the handle of the owner.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a failure of the bench ends the test")]
 
@@ -118,7 +118,7 @@ fn a_slow_reader_is_disconnected() {
         let update = json!([{"op": "update", "table": "QoS", "where": [], "row": row}]);
         assert_eq!(healthy.transact(update)[0]["count"], 1);
     }
-    // The slow reader gets a part of the updates, and then the end.
+    // The slow reader gets a part of the updates, and is then disconnected.
     let mut received = 0;
     while slow.receive().is_some() {
         received += 1;
@@ -138,7 +138,7 @@ fn a_new_client_gets_the_place_of_an_idle_one() {
     assert_eq!(older.receive(), None);
     newer.call("lock", &json!(["other"]));
 
-    // No client is idle now: the new one is refused.
+    // No client is idle now, so the new client is refused.
     assert_eq!(bench.connect().receive(), None);
     for client in [&mut locker, &mut newer, &mut monitoring] {
         assert_eq!(client.call("echo", &json!([1]))["result"], json!([1]));
@@ -225,7 +225,7 @@ fn the_owner_follows_and_answers_clients() {
     let update = client.receive().unwrap();
     assert_eq!(update["method"], "update");
     assert!(update.to_string().contains("\"cur_cfg\":1"), "{update}");
-    // A value of another type is refused as a whole.
+    // A transaction with a value of another type is refused as a whole.
     let snapshot = bench.runtime.block_on(bench.handle.snapshot()).unwrap();
     let root = snapshot.rows("Open_vSwitch").next().unwrap().uuid();
     let mut transaction = bench.handle.transaction("wrong");

@@ -1,4 +1,4 @@
-//! Transactions against a slow model of tables, references and garbage collection.
+//! Compares transactions with a slow model of tables, references and garbage collection.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a failure of the bench ends the test")]
 
@@ -13,7 +13,7 @@ use shunt_ovsdb::{
     value::RowUuid,
 };
 
-/// A root table with strong and weak references to rows that only references keep.
+/// A root table with strong and weak references to rows of a non-root table.
 const SCHEMA: &str = r#"{
     "name": "Model", "version": "1.0.0",
     "tables": {
@@ -242,7 +242,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Executes a transaction. Returns whether it was accepted.
+/// Executes a transaction; returns whether it was accepted.
 fn transact(database: &mut Database, operations: &[Value]) -> bool {
     let request = TransactionRequest {
         operations,

@@ -7,25 +7,25 @@ use super::OvsdbRemote;
 /// Settings of a client.
 #[derive(Clone, Debug)]
 pub struct OvsdbClientConfig {
-    /// The server.
+    /// The address of the server.
     pub remote: OvsdbRemote,
     /// The name of the database.
     pub database: String,
-    /// The columns that the client follows.
+    /// The tables and columns that the client follows.
     pub tables: Vec<FollowedTable>,
-    /// The lock without which the client does not write.
+    /// The lock that the client must own to write; `None` for no lock.
     pub lock: Option<String>,
-    /// Bytes of the longest message that a server may send.
+    /// Maximum length of a message from the server, in bytes.
     pub message_bytes: usize,
-    /// Longest time for a connection to be made, and for a reply.
+    /// Maximum time to establish a connection, and to wait for a reply.
     pub reply_time_max: Duration,
     /// Time without a message after which the client sends a probe (`echo`).
     ///
-    /// After the same time without an answer, the connection is lost.
+    /// The client ends the connection after the same time without an answer to the probe.
     pub probe_interval: Duration,
     /// Pause after the first failed attempt to connect.
     ///
-    /// Each further pause is twice as long.
+    /// Each further pause is twice as long as the pause before it.
     pub pause_min: Duration,
     /// Longest pause between attempts to connect.
     pub pause_max: Duration,
@@ -38,9 +38,9 @@ pub struct OvsdbClientConfig {
 pub struct FollowedTable {
     /// The name of the table.
     pub name: &'static str,
-    /// Columns that the client reads: a change of them is notified.
+    /// Columns that the client reads; the client is notified of their changes.
     pub read: &'static [&'static str],
-    /// Columns that the client writes: a change of them alone is not notified.
+    /// Columns that the client writes; a change of only these is not notified.
     pub written: &'static [&'static str],
 }
 

@@ -17,25 +17,25 @@ use super::{
 };
 use crate::{framing::JsonFramer, transaction::RowTransaction};
 
-/// A transaction with the receiver of its result.
+/// A transaction, and the channel that gets its result.
 pub(super) type ClientTransaction = (RowTransaction, TransactionReply);
 
-/// A connection that is made.
+/// An established connection to a server.
 pub(super) struct ServerStream {
     reader: Box<dyn AsyncRead + Send + Unpin>,
     writer: Box<dyn AsyncWrite + Send + Unpin>,
 }
 
-/// The ends of the channels to the handles of a client.
+/// The ends that the client task holds of the channels to the client handles.
 pub(super) struct ClientChannels {
     pub(super) transactions: mpsc::Receiver<ClientTransaction>,
     pub(super) state: watch::Sender<ReplicaState>,
 }
 
 impl ClientChannels {
-    /// Shows the state of a session to the handles.
+    /// Publishes the state of a session to the client handles.
     ///
-    /// Changes of columns that the program writes itself are shown, but wake nobody.
+    /// Changes of columns that the program itself writes are published without a notification.
     pub(super) fn publish(&self, session: &mut ReplicaSession) {
         let new = session.state();
         self.state.send_if_modified(|state| {
@@ -77,7 +77,7 @@ impl ServerStream {
     ///
     /// # Errors
     ///
-    /// The reason why it has ended.
+    /// The reason why the connection ended.
     pub(super) async fn serve(
         mut self,
         config: &OvsdbClientConfig,

@@ -31,7 +31,7 @@ pub enum OvsdbClientError {
     /// The server does not have the database.
     #[error("the server has no database {0}: name the server that has it")]
     NoDatabase(String),
-    /// The schema of the server is wrong.
+    /// The schema that the server sent is invalid.
     #[error("the schema of the server is not valid: {0}")]
     Schema(#[from] DatabaseSchemaError),
     /// The database lacks a table.
@@ -44,7 +44,7 @@ pub enum OvsdbClientError {
         /// The version of the schema.
         version: String,
     },
-    /// The server refused a request that the client cannot do without.
+    /// The server refused a request that the client needs.
     #[error("the server refuses {method}: {reason}")]
     Refused {
         /// The method of the request.
@@ -55,15 +55,15 @@ pub enum OvsdbClientError {
     /// The program has stopped the client.
     #[error("the client has stopped")]
     Stopped,
-    /// An update does not fit the rows or the schema.
+    /// An update from the server does not fit the rows or the schema.
     #[error("the server sent a wrong update: {0}")]
     Update(String),
 }
 
 impl OvsdbClientError {
-    /// Returns whether the rows of the client may differ from those of the server.
+    /// Returns whether rows of the client may differ from the rows of the server.
     ///
-    /// Then the next connection reads all rows.
+    /// If they may differ, the next connection reads all rows.
     #[must_use]
     pub const fn may_have_wrong_rows(&self) -> bool {
         !matches!(

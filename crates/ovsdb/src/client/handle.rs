@@ -21,8 +21,8 @@ use crate::{transaction::RowTransaction, value::UuidGenerator};
 
 /// A client of a foreign server. Clones refer to the same client.
 ///
-/// Its task connects to the server, and connects again when the connection is lost. The log has a line
-/// when a connection begins and ends, with the reason.
+/// The task of the client connects to the server, and reconnects when the connection is lost. A log
+/// line reports each connection that begins or ends, with the reason.
 ///
 /// ```
 /// use shunt_ovsdb::{
@@ -76,9 +76,9 @@ pub struct OvsdbClient {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ClientTransactionError {
-    /// The server is away, or another client owns the lock.
+    /// The client is not connected, or another client owns the lock.
     ///
-    /// If the connection was lost meanwhile, the server may have executed the transaction.
+    /// If the connection was lost during the request, the server may have executed the transaction.
     #[error("the database is away, or another client owns its lock")]
     NotWritable,
     /// The server, or the schema, refused the transaction.
@@ -89,7 +89,8 @@ pub enum ClientTransactionError {
     Stopped,
 }
 
-/// Number of transactions that wait for the task; senders then wait.
+/// Maximum number of transactions in the queue of the client task.
+/// Senders wait while the queue is full.
 const TRANSACTIONS_MAX: usize = 16;
 
 impl OvsdbClient {
@@ -102,20 +103,21 @@ impl OvsdbClient {
         let (state, watched) = watch::channel(session.state());
         let channels = ClientChannels { transactions, state };
         let task = tokio::spawn(run(config, session, channels)).abort_handle();
-        // The server names the rows, so these names need not be secret.
+        // The server chooses the UUIDs of rows, so the UUIDs of this generator need not be secret.
         let uuids = Arc::new(Mutex::new(UuidGenerator::new([0; 20])));
         Self { transactions: sender, state: watched, uuids, task }
     }
 
-    /// Returns the rows as they were last seen, and the state of the connection.
+    /// Returns the newest rows from the server, and the state of the connection.
     #[must_use]
     pub fn state(&self) -> ReplicaState {
         self.state.borrow().clone()
     }
 
-    /// Waits until the server has changed something that the program reads.
+    /// Waits until a column that the program reads has changed.
     ///
-    /// The connection and the lock count as well. Dropping the future loses no change.
+    /// A change of the connection or of the lock also ends the wait. Dropping the future loses no
+    /// change.
     ///
     /// # Errors
     ///
@@ -130,11 +132,13 @@ impl OvsdbClient {
         RowTransaction::new(comment, Arc::clone(&self.uuids))
     }
 
-    /// Executes a transaction. The rows contain its changes when this returns.
+    /// Executes a transaction.
+    /// When the function returns, the rows of the client contain the changes.
     ///
     /// # Errors
     ///
-    /// If the server is away, another client owns the lock, or the server refuses the transaction.
+    /// If the client is not connected, another client owns the lock, or the server refuses the
+    /// transaction.
     pub async fn transact(
         &self,
         transaction: RowTransaction,
@@ -154,7 +158,7 @@ impl OvsdbClient {
     }
 }
 
-/// Connects again and again, until the handles are gone.
+/// Connects and reconnects until all client handles are dropped.
 async fn run(
     config: Arc<OvsdbClientConfig>,
     mut session: ReplicaSession,
@@ -195,9 +199,9 @@ async fn run(
     }
 }
 
-/// Waits, and refuses transactions meanwhile.
+/// Waits for `pause`, and refuses transactions meanwhile.
 ///
-/// Returns `None` when the handles are gone.
+/// Returns `None` when all client handles are dropped.
 async fn wait(pause: Duration, channels: &mut ClientChannels) -> Option<()> {
     let end = sleep(pause);
     tokio::pin!(end);

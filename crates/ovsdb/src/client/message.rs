@@ -37,7 +37,7 @@ impl ServerMessage {
     ///
     /// # Errors
     ///
-    /// If it has not the members of JSON-RPC 1.0.
+    /// If the message does not have the members of JSON-RPC 1.0.
     pub fn from_json(json: Value) -> Result<Self, OvsdbClientError> {
         let wrong = OvsdbClientError::Message;
         let Value::Object(mut members) = json else { return Err(wrong("is no object")) };

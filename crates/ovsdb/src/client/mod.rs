@@ -1,8 +1,8 @@
 //! A client that follows a database of a foreign server, such as `ovsdb-server`.
 //!
-//! The client keeps a [`Replica`] of some columns of some tables, and writes transactions. It connects
-//! again when the connection is lost, with growing pauses, and the rows stay meanwhile. It can take a
-//! lock of the server, and then writes only while it owns the lock.
+//! The client keeps a [`Replica`] of some columns of some tables, and writes transactions. The
+//! client reconnects when the connection is lost, with growing pauses, and keeps the rows
+//! meanwhile. A client with a lock of the server writes only while it owns the lock.
 //!
 //! | part | task | has no |
 //! | --- | --- | --- |
@@ -10,10 +10,10 @@
 //! | [`ReplicaSession`] | one connection as a state machine: schema, monitor, lock, transactions | sockets, clocks |
 //! | [`OvsdbClient`] | the task with the socket, and the handle for the program | rules of the protocol |
 //!
-//! The session asks for `monitor_cond_since` first, with the id of the last transaction that it has seen.
-//! A server without this method is asked for `monitor_cond`, and then for `monitor` of RFC 7047.
-//! Everything that a server sends is checked. The first mistake ends the connection, and the next
-//! connection reads all rows again.
+//! The session first requests `monitor_cond_since`, with the id of the last transaction that it has
+//! received. If the server lacks this method, the session requests `monitor_cond`, and then
+//! `monitor` of RFC 7047. Every message from a server is checked. The first invalid message ends
+//! the connection, and the next connection reads all rows again.
 
 mod config;
 mod connection;

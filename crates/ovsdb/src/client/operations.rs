@@ -11,7 +11,7 @@ use crate::{
     value::{Datum, RowUuid},
 };
 
-/// Returns the parameters of a transaction, which fails without the lock.
+/// Returns the parameters of a transaction, which asserts the lock of the client.
 ///
 /// # Errors
 ///
@@ -109,7 +109,7 @@ fn name_rows(json: &mut Value, names: &BTreeMap<String, String>) {
     if names.is_empty() {
         return;
     }
-    // A list instead of recursion.
+    // The search uses a list instead of recursion.
     let mut rest = vec![json];
     while let Some(value) = rest.pop() {
         match value {
@@ -131,7 +131,7 @@ fn name_rows(json: &mut Value, names: &BTreeMap<String, String>) {
     }
 }
 
-/// Checks the results of a transaction. The first error is that of the transaction.
+/// Checks the results of a transaction; the first error is returned.
 ///
 /// # Errors
 ///

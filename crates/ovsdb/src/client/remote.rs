@@ -24,10 +24,10 @@ pub enum InvalidRemote {
     /// An address that needs TLS.
     #[error("`{0}` needs TLS, which is not supported: use unix:FILE or tcp:IP:PORT")]
     Tls(String),
-    /// An address on which a server listens.
+    /// An address on which a server listens, such as `ptcp:`.
     #[error("`{0}` is an address to listen on: use unix:FILE or tcp:IP:PORT of the server")]
     Passive(String),
-    /// Another text.
+    /// A text in no known form of an address.
     #[error("`{0}` is not the address of a database: use unix:FILE or tcp:IP:PORT")]
     Other(String),
 }

@@ -1,4 +1,4 @@
-//! The rows of a foreign database, kept equal by the updates of its server.
+//! A copy of rows of a foreign database, which updates of its server keep equal.
 //!
 //! Values are parsed with all constraints of the server's schema, so that a program that reads rows needs
 //! no further checks. An update is applied as a whole or not at all.
@@ -22,7 +22,7 @@ pub struct Replica {
     is_read: Vec<Vec<bool>>,
 }
 
-/// The form of an update.
+/// The format of an update from the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpdateFormat {
     /// Old and new values (`update`, RFC 7047, section 4.1.6).
@@ -32,9 +32,9 @@ pub enum UpdateFormat {
 }
 
 impl Replica {
-    /// Creates a replica without rows. The schema is that of the server.
+    /// Creates a replica without rows, from the schema of the server.
     ///
-    /// The schema of the replica has the followed columns alone.
+    /// The schema of the replica has only the followed columns.
     #[must_use]
     pub fn new(mut schema: DatabaseSchema, tables: &[FollowedTable]) -> Self {
         let find = |name: &str| tables.iter().find(|table| table.name == name);
@@ -44,7 +44,7 @@ impl Replica {
             table.columns().iter().map(|column| read.contains(&column.name())).collect()
         };
         let is_read = schema.tables().iter().map(is_read).collect();
-        // The server names the rows.
+        // The server chooses the UUIDs of rows, so the seed of the generator is not used.
         Self { database: Database::new(schema, [0; 20]), is_read }
     }
 
@@ -54,7 +54,7 @@ impl Replica {
         self.database.schema()
     }
 
-    /// Returns all rows as they are now. Its cost depends on the number of tables only.
+    /// Returns all current rows; the cost depends only on the number of tables.
     #[must_use]
     pub fn snapshot(&self) -> DatabaseSnapshot {
         self.database.snapshot()
@@ -62,13 +62,13 @@ impl Replica {
 
     /// Applies a `<table-updates>` or a `<table-updates2>`.
     ///
-    /// Returns whether the update is to be notified: rows have come or gone, or a column has changed that
-    /// the program reads. The cost is that of the changed rows, and of the references of the tables
-    /// that a snapshot shares.
+    /// Returns whether the program must be notified: a row was inserted or deleted, or a column
+    /// changed that the program reads. The cost depends on the changed rows, and on the tables that
+    /// a snapshot shares.
     ///
     /// # Errors
     ///
-    /// A text that names the first mistake. Nothing has changed then.
+    /// A text about the first error in the update. In that case no row has changed.
     pub fn apply(&mut self, updates: &Value, format: UpdateFormat) -> Result<bool, String> {
         let tables = updates.as_object().ok_or("the update is no object")?;
         let schema = Arc::clone(self.database.schema());

@@ -1,7 +1,8 @@
-//! One connection to a server after the other, as a state machine without sockets and clocks.
+//! Successive connections to a server, as a state machine without sockets and clocks.
 //!
-//! Messages of the server go in, and messages to the server come out. The rows outlive a connection, and
-//! the next one continues after the last transaction that was seen, if the server can.
+//! Messages of the server go in, and messages to the server come out. The rows outlive a
+//! connection. The next connection continues after the last received transaction, if the server
+//! still has its history.
 
 use std::{collections::BTreeMap, mem, sync::Arc};
 
@@ -21,9 +22,9 @@ use crate::{
 #[derive(Debug)]
 pub struct ReplicaSession {
     config: Arc<OvsdbClientConfig>,
-    /// The schema of the server, as it was last seen.
+    /// The last schema that the server sent.
     schema: Option<DatabaseSchema>,
-    /// The rows.
+    /// The rows of the followed tables.
     replica: Option<Replica>,
     /// The last transaction of the server that the rows contain.
     last_id: Option<String>,
@@ -31,13 +32,13 @@ pub struct ReplicaSession {
     /// Number of connections that have sent the rows.
     connections: u64,
     lock: ServerLock,
-    /// Number of changes that are to be notified.
+    /// Number of changes of which the program must be notified.
     changes: u64,
     next_id: u64,
-    /// Number of replies of the server.
+    /// Number of replies of the server, without replies to probes.
     replies: u64,
     requests: BTreeMap<u64, ClientRequest>,
-    /// Transactions with a result that their senders have not got yet.
+    /// Finished transactions with results that are not sent to the program yet.
     finished: Vec<(TransactionReply, Result<(), String>)>,
     outgoing: Vec<Value>,
 }
@@ -52,41 +53,42 @@ enum ClientRequest {
     Probe,
 }
 
-/// The receiver of the result of a transaction: an error is the text of the server.
+/// The channel for the result of a transaction; an error is the text of the server.
 pub type TransactionReply = oneshot::Sender<Result<(), String>>;
 
 /// The state of the lock that a client takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerLock {
-    /// The client takes no lock.
+    /// The configuration of the client has no lock.
     NotWanted,
-    /// The server has not replied yet.
+    /// The server has not replied to the lock request yet.
     Requested,
     /// Another client owns the lock.
     Waiting,
     /// The client owns the lock.
     Owned,
-    /// Another client has taken the lock away (`steal`).
+    /// Another client has stolen the lock (`steal`).
     Stolen,
 }
 
 /// The rows of a client, with the state of its connection.
 #[derive(Clone, Debug)]
 pub struct ReplicaState {
-    /// The rows as they were last seen; `None` before the first connection.
+    /// The newest rows from the server; `None` before the first connection.
     pub rows: Option<DatabaseSnapshot>,
-    /// Set while the client is connected, and the rows are those of the server.
+    /// Set while the client is connected and its rows equal the rows of the server.
     pub is_current: bool,
-    /// The lock.
+    /// The state of the lock of the client.
     pub lock: ServerLock,
-    /// Number of changes of columns that the program reads. It grows with each.
+    /// Number of changes of columns that the program reads.
+    /// The number grows with each change.
     pub changes: u64,
 }
 
 impl ReplicaState {
     /// Returns whether transactions can succeed.
     ///
-    /// The rows are current, and the lock is owned if there is one.
+    /// The rows must be current, and the client must own its lock, if it has one.
     #[must_use]
     pub const fn is_writable(&self) -> bool {
         self.is_current && matches!(self.lock, ServerLock::NotWanted | ServerLock::Owned)
@@ -114,7 +116,7 @@ impl ReplicaSession {
         }
     }
 
-    /// Begins a connection: asks for the schema and the lock.
+    /// Begins a connection: requests the schema and the lock.
     pub fn connected(&mut self) {
         self.disconnected(None);
         let params = json!([self.config.database]);
@@ -136,7 +138,7 @@ impl ReplicaSession {
         if self.config.lock.is_some() {
             self.lock = ServerLock::Requested;
         }
-        // Dropped requests fail.
+        // Dropping a request notifies its sender of the failure.
         self.requests.clear();
     }
 
@@ -163,7 +165,7 @@ impl ReplicaSession {
         self.connections
     }
 
-    /// Returns the number of replies so far, without those to [`Self::probe`].
+    /// Returns the number of replies so far, without replies to [`Self::probe`].
     #[must_use]
     pub const fn replies(&self) -> u64 {
         self.replies
@@ -182,17 +184,18 @@ impl ReplicaSession {
         mem::take(&mut self.outgoing)
     }
 
-    /// Sends the results of transactions to those who wait for them.
+    /// Sends the results of finished transactions to the callers that wait for them.
     ///
-    /// The rows contain their changes, so the program shows [`Self::state`] before.
+    /// The rows contain the changes of these transactions, so [`Self::state`] must be published
+    /// before.
     pub fn send_results(&mut self) {
         for (reply, result) in self.finished.drain(..) {
-            // Nobody may wait for it.
+            // The caller may have stopped waiting for the result.
             let _ = reply.send(result);
         }
     }
 
-    /// Asks the server for a sign of life.
+    /// Sends an `echo` request, to check that the server still answers.
     pub fn probe(&mut self) {
         self.request("echo", json!([]), ClientRequest::Probe);
     }
@@ -204,7 +207,7 @@ impl ReplicaSession {
         let Some(replica) = replica else { return };
         match encode(transaction, replica.schema(), &config.database, config.lock.as_deref()) {
             Ok(params) => self.request("transact", params, ClientRequest::Transaction(reply)),
-            // Nobody may wait for the reply.
+            // The caller may have stopped waiting for the result.
             Err(error) => drop(reply.send(Err(error.to_string()))),
         }
     }
@@ -213,7 +216,7 @@ impl ReplicaSession {
     ///
     /// # Errors
     ///
-    /// If the server does not keep to the protocol, or lacks the database. The connection must end.
+    /// If the server breaks the protocol, or lacks the database. The connection must end.
     pub fn receive(&mut self, message: Value) -> Result<(), OvsdbClientError> {
         match ServerMessage::from_json(message)? {
             ServerMessage::Request { id, method, params } => {
@@ -251,7 +254,7 @@ impl ReplicaSession {
         outcome: Result<Value, Value>,
     ) -> Result<(), OvsdbClientError> {
         match request {
-            // An error is a sign of life as well.
+            // An error is also an answer to a probe.
             ClientRequest::Probe => Ok(()),
             ClientRequest::Transaction(reply) => {
                 self.finished.push((reply, check_results(outcome)));
@@ -262,7 +265,7 @@ impl ReplicaSession {
                 let result = result_of("lock", outcome)?;
                 let locked = result.get("locked").and_then(Value::as_bool);
                 let locked = locked.ok_or(OvsdbClientError::Message("has no member `locked`"))?;
-                // The notification may have come before.
+                // The notification that the lock is owned may have arrived before this reply.
                 if self.lock != ServerLock::Owned {
                     self.lock = if locked { ServerLock::Owned } else { ServerLock::Waiting };
                 }
@@ -299,12 +302,12 @@ impl ReplicaSession {
                 self.lock = if is_owned { ServerLock::Owned } else { ServerLock::Stolen };
                 Ok(())
             }
-            // Later versions of the protocol may have more.
+            // Later versions of the protocol may have more notifications.
             _ => Ok(()),
         }
     }
 
-    /// Takes the schema of the server, and asks for the rows.
+    /// Stores the schema of the server, and requests the rows.
     fn take_schema(&mut self, json: &Value) -> Result<(), OvsdbClientError> {
         let database = &self.config.database;
         if json.is_null() {
@@ -318,7 +321,7 @@ impl ReplicaSession {
             return Err(OvsdbClientError::NoTable { database, table, version });
         }
         if self.schema.as_ref() != Some(&schema) {
-            // The rows of before have other columns. They stay until there are new ones.
+            // The existing rows have other columns, and stay until the server sends new rows.
             self.last_id = None;
             self.schema = Some(schema);
         }
@@ -326,7 +329,7 @@ impl ReplicaSession {
         Ok(())
     }
 
-    /// Asks for the rows, and for their changes from then on.
+    /// Requests the rows of the followed tables, and their later changes.
     fn monitor(&mut self, version: MonitorVersion) {
         let Some(schema) = &self.schema else { return };
         let requests: Map<String, Value> = self
@@ -352,7 +355,7 @@ impl ReplicaSession {
         self.request(method_of(version), params.into(), ClientRequest::Monitor(version));
     }
 
-    /// Takes the rows of the reply to a monitor request.
+    /// Stores the rows from the reply to a monitor request.
     fn take_rows(
         &mut self,
         version: MonitorVersion,
@@ -388,7 +391,7 @@ impl ReplicaSession {
     }
 
     fn update(&mut self, updates: &Value, format: UpdateFormat) -> Result<(), OvsdbClientError> {
-        // Updates of the connection before would not fit.
+        // Before the monitor reply, an update does not fit the rows of the last connection.
         let replica = self.replica.as_mut().filter(|_| self.is_current).ok_or(EARLY_UPDATE)?;
         let is_notified = replica.apply(updates, format).map_err(OvsdbClientError::Update)?;
         self.changes = self.changes.wrapping_add(u64::from(is_notified));
@@ -396,10 +399,10 @@ impl ReplicaSession {
     }
 }
 
-/// The name of the monitor of a client.
+/// The id of the monitor of a client.
 const MONITOR: &str = "shunt";
 
-/// An update came before the reply to the monitor request.
+/// An update arrived before the reply to the monitor request.
 const EARLY_UPDATE: OvsdbClientError =
     OvsdbClientError::Message("updates rows before the monitor has started");
 
@@ -411,7 +414,7 @@ const fn method_of(version: MonitorVersion) -> &'static str {
     }
 }
 
-/// Returns the result of a request that the client cannot do without.
+/// Returns the result of a request that the client needs, or an error.
 fn result_of(
     method: &'static str,
     outcome: Result<Value, Value>,
@@ -419,7 +422,7 @@ fn result_of(
     outcome.map_err(|error| OvsdbClientError::Refused { method, reason: text_of_error(&error) })
 }
 
-/// Returns whether a server does not have a method.
+/// Returns whether an error of the server means that it lacks a method.
 fn is_unknown_method(error: &Value) -> bool {
     let tag = error.get("error").unwrap_or(error);
     tag.as_str() == Some("unknown method")

@@ -8,9 +8,9 @@ use crate::value::RowUuid;
 /// A row before and after a transaction.
 #[derive(Clone, Debug)]
 pub struct RowChange {
-    /// The row before, or `None` for an inserted row.
+    /// The row before the transaction, or `None` for an inserted row.
     pub old: Option<Arc<Row>>,
-    /// The row afterwards, or `None` for a deleted row.
+    /// The row after the transaction, or `None` for a deleted row.
     pub new: Option<Arc<Row>>,
 }
 
@@ -18,7 +18,7 @@ pub struct RowChange {
 #[derive(Clone, Debug, Default)]
 pub struct ChangeSet {
     pub(crate) tables: BTreeMap<usize, BTreeMap<RowUuid, RowChange>>,
-    /// Changed numbers of strong references, for each referenced table and row.
+    /// Changes of the number of strong references, by referenced table and row.
     pub(super) references: BTreeMap<(usize, RowUuid), i64>,
 }
 
@@ -36,7 +36,7 @@ impl ChangeSet {
         })
     }
 
-    /// Adds a later change, so that the result leads over both.
+    /// Merges a later change into this change set.
     pub(crate) fn append(&mut self, later: &Self) {
         for (table, uuid, change) in later.rows() {
             let rows = self.tables.entry(table).or_default();

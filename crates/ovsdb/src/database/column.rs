@@ -1,4 +1,4 @@
-//! Columns of rows, with the two that every table has.
+//! Columns of rows, including `_uuid` and `_version`, which every table has.
 
 use crate::schema::{ColumnType, TableDefinition, uuid_column_type};
 
@@ -14,7 +14,7 @@ pub enum ColumnId {
 }
 
 impl ColumnId {
-    /// Returns the column of a name.
+    /// Returns the column with a name.
     #[must_use]
     pub fn find(table: &TableDefinition, name: &str) -> Option<Self> {
         match name {

@@ -1,7 +1,8 @@
 //! Checks at the end of a transaction: references, garbage, row limits and indexes.
 //!
-//! The order and the messages are those of Open vSwitch. Strong references are counted, so that the
-//! cost depends on the change and not on the database. A row does not keep itself.
+//! The order of the checks and their messages are those of Open vSwitch. Strong references are
+//! counted, so that the cost depends on the change and not on the database. A reference of a row to
+//! itself does not count.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,7 +26,7 @@ struct Reference<'a> {
 
 /// Counts the references that changed rows add and remove.
 ///
-/// Their rows must exist.
+/// The rows that strong references name must exist.
 pub(super) fn count_references(set: &mut WorkingSet<'_>) -> Result<(), TransactionError> {
     count_references_unchecked(set);
     let referential = |details| TransactionError::new(ErrorTag::Referential, details);
@@ -57,7 +58,7 @@ pub(super) fn count_references(set: &mut WorkingSet<'_>) -> Result<(), Transacti
     Ok(())
 }
 
-/// Counts the references that changed rows add and remove.
+/// Counts the references that changed rows add and remove, without checks.
 pub(super) fn count_references_unchecked(set: &mut WorkingSet<'_>) {
     let mut deltas = BTreeMap::new();
     for (table, _, change) in set.change.rows() {
@@ -86,9 +87,9 @@ fn count_row(
     }
 }
 
-/// Deletes rows without references.
+/// Deletes rows without strong references from tables that are no roots.
 ///
-/// Rows that only these referred to go as well.
+/// Rows that only deleted rows referred to are deleted as well.
 pub(super) fn collect_garbage(set: &mut WorkingSet<'_>) {
     let inserted = set.change.rows().map(|(table, uuid, _)| (table, uuid));
     let released = set.change.references.keys().copied();
@@ -132,7 +133,7 @@ pub(super) fn check_row_limits(set: &WorkingSet<'_>) -> Result<(), TransactionEr
 
 /// Removes weak references to rows that do not exist.
 ///
-/// Changed rows are searched, and the tables with weak references to a table that lost rows.
+/// The search covers changed rows, and tables with weak references to a table with deleted rows.
 pub(super) fn prune_weak_references(set: &mut WorkingSet<'_>) -> Result<(), TransactionError> {
     let lost = |table: &usize| {
         let rows = set.change.tables.get(table);

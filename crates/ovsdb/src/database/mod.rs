@@ -1,8 +1,8 @@
 //! Rows in memory: tables, references between rows, and indexes.
 //!
-//! A [`Database`] changes only by a [`ChangeSet`], which is the checked result of a transaction. The
-//! order is: compute the change, write it to the log, then apply it. A log that cannot be written
-//! thus leaves the database as it was.
+//! A [`Database`] changes only by a [`ChangeSet`], which is the checked result of a transaction. A
+//! change is computed, then written to the log, then applied. If the log cannot be written, the
+//! database does not change.
 
 mod change;
 mod column;

@@ -11,9 +11,9 @@ use crate::{
 /// A row: a value for each column of the schema, and two UUIDs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// The name of the row, which never changes.
+    /// The UUID of the row (`_uuid`), which never changes.
     pub uuid: RowUuid,
-    /// The name of these values of the row.
+    /// The UUID of the current values of the row (`_version`).
     pub version: RowUuid,
     pub(crate) values: Vec<Datum>,
 }

@@ -28,7 +28,7 @@ impl DatabaseSnapshot {
 
     /// Returns the rows of a table in the order of their UUIDs.
     ///
-    /// There are none if the schema has no such table.
+    /// The result is empty if the schema has no such table.
     pub fn rows(&self, table: &str) -> impl Iterator<Item = RowView<'_>> {
         let table = self.find(table);
         table.into_iter().flat_map(|(definition, rows)| {
@@ -70,7 +70,7 @@ impl<'a> RowView<'a> {
         self.row.values.get(index)
     }
 
-    /// Returns the string of a column with exactly one.
+    /// Returns the string of a column with exactly one string.
     #[must_use]
     pub fn string(&self, column: &str) -> Option<&'a str> {
         match self.value(column)?.as_scalar()? {
@@ -79,7 +79,7 @@ impl<'a> RowView<'a> {
         }
     }
 
-    /// Returns the integer of a column with exactly one.
+    /// Returns the integer of a column with exactly one integer.
     #[must_use]
     pub fn integer(&self, column: &str) -> Option<i64> {
         match self.value(column)?.as_scalar()? {
@@ -88,7 +88,7 @@ impl<'a> RowView<'a> {
         }
     }
 
-    /// Returns the boolean of a column with exactly one.
+    /// Returns the boolean of a column with exactly one boolean.
     #[must_use]
     pub fn boolean(&self, column: &str) -> Option<bool> {
         match self.value(column)?.as_scalar()? {

@@ -8,7 +8,7 @@ use crate::{
     value::{Datum, RowUuid, UuidGenerator},
 };
 
-/// Rows of a table. Snapshots share them until the next change.
+/// Rows of a table, which snapshots share until the next change.
 pub(super) type Rows = BTreeMap<RowUuid, Arc<Row>>;
 
 /// A database in memory.
@@ -30,12 +30,12 @@ pub(super) struct TableState {
     pub(super) rows: Arc<Rows>,
     /// Number of strong references to rows from other rows; absent if zero.
     pub(super) references: BTreeMap<RowUuid, i64>,
-    /// For each index of the table, the row that has a combination of values.
+    /// For each index of the table, the row of each combination of values.
     pub(super) indexes: Vec<BTreeMap<Vec<Datum>, RowUuid>>,
 }
 
 impl Database {
-    /// Creates an empty database. The seed names its rows.
+    /// Creates an empty database; the seed determines the UUIDs of its rows.
     #[must_use]
     pub fn new(schema: DatabaseSchema, seed: [u8; 20]) -> Self {
         let table = |definition: &crate::schema::TableDefinition| TableState {
@@ -69,7 +69,7 @@ impl Database {
         self.state.tables.get(table).into_iter().flat_map(|table| table.rows.values())
     }
 
-    /// Returns all rows as they are now. Its cost depends on the number of tables only.
+    /// Returns all current rows; the cost depends only on the number of tables.
     #[must_use]
     pub fn snapshot(&self) -> DatabaseSnapshot {
         let tables = self.state.tables.iter().map(|table| Arc::clone(&table.rows)).collect();
@@ -82,7 +82,8 @@ impl Database {
             let Some(table) = self.state.tables.get_mut(*index) else { continue };
             let definition = self.state.schema.tables().get(*index);
             let indexes = definition.map(|table| table.indexes()).unwrap_or_default();
-            // All old keys leave first: two rows may exchange their keys.
+            // All old keys are removed from the indexes first, because two rows may exchange their
+            // keys.
             for old in changes.values().filter_map(|change| change.old.as_deref()) {
                 for (columns, entries) in indexes.iter().zip(&mut table.indexes) {
                     entries.remove(&index_key(columns, old));

@@ -1,4 +1,4 @@
-//! The rows as a transaction sees them: the database, with the changes of the transaction so far.
+//! The rows during a transaction: the database, with the changes of the transaction so far.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -89,11 +89,11 @@ impl<'a> WorkingSet<'a> {
 
     /// Checks the whole transaction, and completes it.
     ///
-    /// Unreferenced rows and dangling weak references go.
+    /// Unreferenced rows and dangling weak references are removed.
     ///
     /// # Errors
     ///
-    /// If a reference, a number of rows or an index would break the schema.
+    /// If a reference, the number of rows or an index would break the schema.
     pub fn finish(
         mut self,
         fresh: &mut dyn FnMut() -> RowUuid,
@@ -118,7 +118,7 @@ impl<'a> WorkingSet<'a> {
 
     /// Returns the changed rows so far, without checks.
     ///
-    /// For reading a log, which holds results.
+    /// Reading a log uses this function, because a log holds checked results.
     #[must_use]
     pub fn finish_replay(mut self) -> ChangeSet {
         self.drop_unchanged();

@@ -1,4 +1,4 @@
-//! The lock on a log, which `ovsdb-server` and `ovsdb-tool` take as well.
+//! The lock on a log file, which `ovsdb-server` and `ovsdb-tool` take as well.
 
 use std::{
     fs::{File, OpenOptions},
@@ -15,7 +15,7 @@ use nix::{
 
 use crate::error::LogError;
 
-/// A lock that ends with this value, or with the process.
+/// A file lock, which is released when the value is dropped or the process ends.
 #[derive(Debug)]
 pub(super) struct FileLock {
     /// The lock belongs to the open file.
@@ -25,7 +25,7 @@ pub(super) struct FileLock {
 impl FileLock {
     /// Locks a log by the file `.NAME.~lock~` beside it.
     ///
-    /// The lock is one of `fcntl`, which excludes other processes only.
+    /// The lock is a lock of `fcntl`, which excludes other processes only.
     pub(super) fn take(path: &Path) -> Result<Self, LogError> {
         let failed = |source| LogError::Io { path: path.to_owned(), action: "locking", source };
         let mut options = OpenOptions::new();
@@ -47,7 +47,7 @@ const WRITE_LOCK: libc::c_short = libc::F_WRLCK as libc::c_short;
 const START: libc::c_short = libc::SEEK_SET as libc::c_short;
 
 fn lock_path(path: &Path) -> PathBuf {
-    // As Open vSwitch: the name of the file itself, not of a link to it.
+    // As in Open vSwitch, the lock is beside the file itself, not beside a link to the file.
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}.~lock~"))

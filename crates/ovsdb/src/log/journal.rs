@@ -27,11 +27,11 @@ pub const COMPACTION_BYTES_MIN: u64 = 256 * 1024;
 /// The log of a database.
 pub struct Journal {
     storage: Box<dyn LogStorage>,
-    /// Number of bytes that are written whole.
+    /// Length of the whole records in the log, in bytes.
     length: u64,
-    /// Number of bytes after the last compaction.
+    /// Length of the log after the last compaction, in bytes.
     snapshot_length: u64,
-    /// Length from which on the next compaction is due.
+    /// Length of the log in bytes from which on the next compaction is due.
     compaction_length: u64,
     /// Set while bytes of an aborted write may follow the log.
     has_rest: bool,
@@ -47,11 +47,11 @@ impl std::fmt::Debug for Journal {
 impl Journal {
     /// Opens the log of a database, or creates it.
     ///
-    /// The seed names rows that are added later.
+    /// The seed determines the UUIDs of rows that are added later.
     ///
     /// # Errors
     ///
-    /// If another process has the log, or it has another schema or a damaged record.
+    /// If another process has locked the log, or the log has another schema or a damaged record.
     pub fn open(
         path: &Path,
         schema: DatabaseSchema,
@@ -100,7 +100,7 @@ impl Journal {
         Self { storage, length, snapshot_length, compaction_length, has_rest, _lock: lock }
     }
 
-    /// Creates a log on a storage that has only the schema yet.
+    /// Creates a log with only the schema, on a given storage.
     ///
     /// # Errors
     ///
@@ -120,11 +120,11 @@ impl Journal {
         self.length
     }
 
-    /// Writes a change. If that fails, the log is as it was before.
+    /// Writes a change; a failed write leaves the log unchanged.
     ///
     /// # Errors
     ///
-    /// If the change could not be written, or not be brought to disk if it is durable.
+    /// If the change could not be written or, if it is durable, not synchronised to disk.
     pub fn write(
         &mut self,
         schema: &DatabaseSchema,
@@ -156,12 +156,12 @@ impl Journal {
         self.length >= self.compaction_length
     }
 
-    /// Replaces the log by one with the schema and the rows of now.
+    /// Replaces the log by a log with the schema and the current rows.
     ///
     /// # Errors
     ///
-    /// If the new log cannot be written. The old one goes on, and the next attempt is due when it
-    /// has doubled.
+    /// If the new log cannot be written. The old log stays in use, and the next attempt is due when
+    /// its length has doubled.
     pub fn compact(&mut self, database: &Database, date: Duration) -> io::Result<()> {
         let schema = encode_record(&database.schema().to_json());
         let rows = encode_record(&encode_snapshot(database, date));
@@ -185,7 +185,7 @@ fn compaction_length(snapshot_length: u64) -> u64 {
 /// The readable part of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReadLog {
-    /// Number of bytes of whole records.
+    /// Length of the whole records, in bytes.
     pub(crate) length: u64,
     /// Number of bytes of the schema and of the first transaction, often a snapshot.
     snapshot_length: u64,

@@ -1,8 +1,8 @@
 //! The log: a file of checked records, in the format of `ovsdb-tool`.
 //!
-//! The first record has the schema, each later one the changes of a transaction. A record is a line
-//! `OVSDB JSON LENGTH SHA1` and the JSON of that length. `ovsdb-tool show-log`, `query` and `compact`
-//! read the file, and `ovsdb-server` can take it over.
+//! The first record has the schema, and each later record the changes of a transaction. A record is
+//! a line `OVSDB JSON LENGTH SHA1` and the JSON of that length. `ovsdb-tool show-log`, `query` and
+//! `compact` read the file, and `ovsdb-server` can take it over.
 //!
 //! | event | result |
 //! | --- | --- |

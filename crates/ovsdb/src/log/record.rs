@@ -23,9 +23,9 @@ pub struct RecordReader<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{reason}")]
 pub struct RecordError {
-    /// The first thing that is wrong.
+    /// The reason why the record cannot be read.
     pub reason: &'static str,
-    /// Set if the file ends with this record: its writer may have been interrupted.
+    /// Set if the file ends with this record: the write may have been interrupted.
     pub is_last: bool,
 }
 
@@ -46,7 +46,7 @@ impl<'a> RecordReader<'a> {
     ///
     /// # Errors
     ///
-    /// If the record is incomplete or damaged. The position stays before it.
+    /// If the record is incomplete or damaged. The reader then stays at the start of that record.
     pub fn next_record(&mut self) -> Result<Option<Value>, RecordError> {
         let rest = self.bytes.get(self.offset..).unwrap_or_default();
         if rest.is_empty() {
@@ -69,7 +69,7 @@ impl<'a> RecordReader<'a> {
 
 const MAGIC: &str = "OVSDB JSON ";
 
-/// Number of bytes that the first line of a record may have.
+/// Maximum length of the first line of a record, in bytes.
 const HEADER_BYTES_MAX: usize = 128;
 
 fn header(line: &[u8]) -> Option<(usize, &str)> {
@@ -79,7 +79,7 @@ fn header(line: &[u8]) -> Option<(usize, &str)> {
     Some((length.parse().ok()?, sum)).filter(|_| is_sum)
 }
 
-/// Returns whether some bytes have the first line of a record.
+/// Returns whether `bytes` contain the first line of a record.
 fn has_record(bytes: Option<&[u8]>) -> bool {
     let mut rest = bytes.unwrap_or_default();
     while let Some(start) = find(rest, MAGIC.as_bytes()) {
@@ -108,7 +108,7 @@ mod tests {
 
     use super::*;
 
-    /// The bytes that `ovsdb-tool create` of Open vSwitch 3.1 writes for this text.
+    /// The expected bytes are those of `ovsdb-tool create` of Open vSwitch 3.1.
     #[test]
     fn a_record_has_length_and_checksum() {
         let record = encode_record(&json!({}));

@@ -1,4 +1,4 @@
-//! The file below a log. Tests replace it by one that fails.
+//! The file of a log, behind a trait, so that tests can use a storage that fails.
 
 use std::{
     fs::{File, Metadata, OpenOptions},
@@ -9,36 +9,36 @@ use std::{
 
 use tracing::warn;
 
-/// A place for the bytes of a log.
+/// Storage for the bytes of a log.
 pub trait LogStorage: Send {
     /// Writes bytes at an offset, which is the end of the log.
     ///
     /// # Errors
     ///
-    /// If not all bytes could be written; some may be.
+    /// If not all bytes could be written. Some bytes may have been written.
     fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
-    /// Cuts everything from an offset on.
+    /// Truncates the log to a length.
     ///
     /// # Errors
     ///
-    /// If the log could not be cut.
+    /// If the log could not be truncated.
     fn truncate(&mut self, length: u64) -> io::Result<()>;
 
     /// Waits until all bytes are on disk.
     ///
     /// # Errors
     ///
-    /// If they may not be.
+    /// If some bytes may not be on disk.
     fn sync(&mut self) -> io::Result<()>;
 
     /// Replaces the whole log at once.
     ///
-    /// After a crash it has the old contents, or the new.
+    /// After a crash the log has either the old contents or the new contents.
     ///
     /// # Errors
     ///
-    /// If the log has the old contents.
+    /// If the replacement failed. The log then has the old contents.
     fn replace(&mut self, contents: &[u8]) -> io::Result<()>;
 }
 
@@ -66,12 +66,13 @@ impl FileStorage {
     ///
     /// If the file or its folder cannot be written.
     pub fn create(path: &Path, contents: &[u8]) -> io::Result<Self> {
-        // A symbolic link stays one.
+        // A symbolic link is resolved, so that the link stays and its target is replaced.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let mut name = path.file_name().unwrap_or_default().to_owned();
         name.push(".tmp");
         let temporary = path.with_file_name(name);
-        // The folder is opened before the name changes: afterwards the new file is the log.
+        // The folder is opened before the rename: an error after the rename could not keep the old
+        // log.
         let folder = open_folder(&path)?;
         let old = std::fs::metadata(&path).ok();
         let created = write_new(&temporary, contents, old.as_ref()).and_then(|file| {
@@ -79,7 +80,7 @@ impl FileStorage {
             Ok(file)
         });
         let file = created.inspect_err(|_| {
-            // The first error counts.
+            // The first error is returned, so an error of this removal is ignored.
             let _ = std::fs::remove_file(&temporary);
         })?;
         if let Err(error) = folder.sync_all() {
@@ -115,9 +116,10 @@ fn write_new(path: &Path, contents: &[u8], old: Option<&Metadata>) -> io::Result
     let options = options.read(true).write(true).create(true).truncate(true).mode(0o640);
     let mut file = options.open(path)?;
     if let Some(old) = old {
-        // Only root can give a file away. Then the new file belongs to the writer.
+        // Only root can change the owner. Otherwise the new file belongs to the user of the
+        // process.
         let _ = std::os::unix::fs::fchown(&file, Some(old.uid()), Some(old.gid()));
-        // After the owner, as a new owner clears bits of the mode.
+        // The mode is set after the owner, because a change of the owner clears bits of the mode.
         file.set_permissions(old.permissions())?;
     }
     file.write_all(contents)?;
@@ -151,14 +153,14 @@ mod tests {
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
     }
 
-    /// A log that could not be replaced goes on in the old file.
+    /// If the replacement fails, later records go to the old file.
     #[test]
     fn a_failed_replacement_keeps_the_old_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         std::fs::write(&path, "old").unwrap();
         let mut storage = FileStorage::open(&path).unwrap();
-        // A folder in the place of the temporary file refuses it.
+        // A folder with the name of the temporary file prevents the creation of the file.
         std::fs::create_dir(folder.path().join("log.tmp")).unwrap();
         assert!(storage.replace(b"new").is_err());
         storage.write_at(b" log", 3).unwrap();

@@ -10,7 +10,7 @@ use crate::{
     value::{Datum, RowUuid},
 };
 
-/// Returns the record of a change, or `None` for ephemeral columns alone.
+/// Returns the record of a change; `None` if only ephemeral columns changed.
 pub(super) fn encode_change(
     schema: &DatabaseSchema,
     change: &ChangeSet,
@@ -55,7 +55,7 @@ pub(super) fn encode_snapshot(database: &Database, date: Duration) -> Value {
 ///
 /// # Errors
 ///
-/// The first thing that does not fit the schema.
+/// A text about the first part of the record that does not fit the schema.
 pub(super) fn apply_record(database: &mut Database, record: &Value) -> Result<(), String> {
     let members = record.as_object().ok_or("it is not a JSON object")?;
     let has_differences = members.get("_is_diff").and_then(Value::as_bool).unwrap_or(false);
@@ -104,7 +104,7 @@ fn decode_column(
     }
 }
 
-/// Returns the persistent columns of a change, or `None` if there are none.
+/// Returns the changed persistent columns, or `None` if none changed.
 fn encode_row(table: &TableDefinition, change: &RowChange) -> Option<Value> {
     let Some(new) = &change.new else { return Some(Value::Null) };
     let mut columns = Map::new();

@@ -30,21 +30,21 @@ pub struct RowMonitor {
     tables: BTreeMap<usize, MonitoredTable>,
 }
 
-/// The columns of one table, and the rows that match.
+/// The monitored columns of one table, and the condition on its rows.
 #[derive(Clone, Debug)]
 pub(super) struct MonitoredTable {
     pub(super) columns: Vec<MonitoredColumn>,
     pub(super) condition: Condition,
 }
 
-/// A column with the kinds of changes that the client wants.
+/// A monitored column, and the kinds of changes that the client selected.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MonitoredColumn {
     pub(super) column: ColumnId,
     pub(super) kinds: ChangeKinds,
 }
 
-/// The kinds of changes that a client wants to see (`<monitor-select>`).
+/// The kinds of changes that a client selected (`<monitor-select>`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ChangeKinds {
     pub(super) initial: bool,
@@ -78,7 +78,8 @@ impl RowMonitor {
     ///
     /// # Errors
     ///
-    /// If they name no table or column, a column twice, or have a wrong condition.
+    /// If a request names an unknown table or column, names a column twice, or has an invalid
+    /// condition.
     pub fn from_json(
         requests: &Value,
         schema: &DatabaseSchema,
@@ -93,7 +94,7 @@ impl RowMonitor {
         self.version
     }
 
-    /// Returns the rows that the client gets at first.
+    /// Returns the initial rows of the monitor, for the reply to the request.
     #[must_use]
     pub fn initial(&self, database: &Database) -> Value {
         let mut updates = Map::new();
@@ -120,7 +121,7 @@ impl RowMonitor {
         updates.into()
     }
 
-    /// Returns the update for a change, or `None` if the client sees nothing of it.
+    /// Returns the update for a change; `None` if no monitored row or column changed.
     #[must_use]
     pub fn update(&self, schema: &DatabaseSchema, change: &ChangeSet) -> Option<Value> {
         let mut updates = Map::new();
@@ -144,13 +145,14 @@ impl RowMonitor {
         (!updates.is_empty()).then(|| updates.into())
     }
 
-    /// Replaces conditions (`monitor_cond_change`).
+    /// Replaces the conditions of monitored tables (`monitor_cond_change`).
     ///
-    /// Returns the rows that thereby appear and go.
+    /// Returns an update with the rows that begin or cease to match.
     ///
     /// # Errors
     ///
-    /// If the request names no monitored table, or has a wrong condition. Nothing changes then.
+    /// If the request names a table that is not monitored, or has an invalid condition. In that
+    /// case no condition changes.
     pub fn change_conditions(
         &mut self,
         requests: &Value,
@@ -188,7 +190,7 @@ impl RowMonitor {
 }
 
 impl MonitoredTable {
-    /// Returns the part of a change that the condition lets through.
+    /// Returns a change with only the row versions that match the condition.
     fn visible(&self, change: &RowChange, condition: &Condition) -> RowChange {
         let seen = |row: &Option<Arc<Row>>| row.clone().filter(|row| condition.matches_any(row));
         RowChange { old: seen(&change.old), new: seen(&change.new) }

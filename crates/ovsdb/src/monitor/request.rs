@@ -65,7 +65,7 @@ pub(super) fn conditions(
     Ok(conditions)
 }
 
-/// Returns the requests for a table: a list, or one request alone.
+/// Returns the requests for a table, which are a list or a single request.
 fn list_of(requests: &Value) -> &[Value] {
     requests.as_array().map_or_else(|| std::slice::from_ref(requests), Vec::as_slice)
 }
@@ -91,7 +91,7 @@ fn add_request<'a>(
     members.finish().map_err(failed)?;
     let kinds = select.map_or(Ok(ALL_KINDS), |select| change_kinds(select, table))?;
     let columns = match columns_json {
-        // All columns but `_uuid`, which every update has anyway.
+        // All columns but `_uuid`, which every update contains as the key of the row.
         None => ColumnId::all(table).filter(|column| *column != ColumnId::Uuid).collect(),
         Some(json) => named_columns(json, table)?,
     };

@@ -9,7 +9,7 @@ use crate::{
     value::Datum,
 };
 
-/// Returns the update of a row, or `None` if the client does not see the change.
+/// Returns the update of a row, or `None` if no monitored column changed.
 pub(super) fn row_update(
     version: MonitorVersion,
     monitored: &MonitoredTable,
@@ -75,7 +75,7 @@ fn row_of(row: &Row, table: &TableDefinition, columns: &[ColumnId]) -> Map<Strin
     columns.iter().map(member).collect()
 }
 
-/// Returns a row without the columns that have their defaults.
+/// Returns a row without the columns that have their default values.
 fn non_default(row: &Row, table: &TableDefinition, columns: &[ColumnId]) -> Map<String, Value> {
     let is_default =
         |column: &&ColumnId| *row.value(**column) == Datum::default_of(&column.kind(table));

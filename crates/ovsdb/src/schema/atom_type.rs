@@ -18,7 +18,7 @@ pub enum AtomType {
 impl AtomType {
     const ALL: [Self; 5] = [Self::Integer, Self::Real, Self::Boolean, Self::String, Self::Uuid];
 
-    /// Returns the word of the protocol.
+    /// Returns the name of the type in the protocol.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -30,7 +30,7 @@ impl AtomType {
         }
     }
 
-    /// Returns the type of a word.
+    /// Returns the type with a name of the protocol.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)

@@ -13,32 +13,32 @@ use crate::{
 pub struct BaseType {
     /// The type of the atoms.
     pub kind: AtomType,
-    /// The rule that each atom obeys.
+    /// The constraint on each atom.
     pub constraint: Constraint,
 }
 
-/// A rule for atoms.
+/// A constraint on atoms.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Constraint {
-    /// No rule.
+    /// No constraint.
     None,
     /// One of these atoms, in ascending order.
     Enum(Vec<Atom>),
-    /// An integer between two numbers, both allowed.
+    /// An integer in a range that includes both ends.
     Integer {
         /// The smallest allowed number.
         min: i64,
         /// The largest allowed number.
         max: i64,
     },
-    /// A real number between two numbers, both allowed.
+    /// A real number in a range that includes both ends.
     Real {
         /// The smallest allowed number.
         min: Option<OrderedReal>,
         /// The largest allowed number.
         max: Option<OrderedReal>,
     },
-    /// A string of a number of characters, both limits allowed.
+    /// A string with a number of characters in a range that includes both ends.
     Length {
         /// The smallest allowed length.
         min: usize,
@@ -54,10 +54,10 @@ pub enum Constraint {
     },
 }
 
-/// The effect of a reference.
+/// The effect of a reference on the referenced row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReferenceStrength {
-    /// The row must exist, and exists as long as the reference.
+    /// The row must exist, and is kept as long as the reference exists.
     Strong,
     /// The reference is removed together with the row.
     Weak,

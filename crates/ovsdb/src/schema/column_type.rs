@@ -9,7 +9,8 @@ use crate::error::DatabaseSchemaError;
 
 /// The type of a column.
 ///
-/// It has the type of keys, that of values if it is a map, and the number of members.
+/// It consists of the type of keys, the type of values (of a map), and the allowed number of
+/// members.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ColumnType {
     /// The type of atoms of a set, or of keys of a map.
@@ -18,7 +19,7 @@ pub struct ColumnType {
     pub value: Option<BaseType>,
     /// Smallest number of members: 0 or 1.
     pub min: usize,
-    /// Largest number of members; `usize::MAX` has no limit.
+    /// Largest number of members; `usize::MAX` means no limit.
     pub max: usize,
 }
 

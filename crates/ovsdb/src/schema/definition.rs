@@ -26,7 +26,8 @@ pub struct TableDefinition {
     is_root: bool,
     max_rows: Option<usize>,
     indexes: Vec<Vec<usize>>,
-    /// Set if the schema named the table a root; if it named none, all tables are.
+    /// Set if the schema declares the table a root (`isRoot`).
+    /// If it declares no table a root, all tables are roots.
     says_root: bool,
 }
 
@@ -56,7 +57,7 @@ impl DatabaseSchema {
     ///
     /// # Errors
     ///
-    /// If a part is missing or wrong, or a reference names no table.
+    /// If a member of the schema is missing or invalid, or a reference names no table.
     pub fn from_json(json: &Value) -> Result<Self, DatabaseSchemaError> {
         let failed =
             |reason| DatabaseSchemaError::new(format!("Parsing database schema failed: {reason}"));
@@ -137,9 +138,9 @@ impl DatabaseSchema {
         self.name == other.name && self.tables == other.tables
     }
 
-    /// Keeps the columns that a function accepts, and their tables. Indexes go.
+    /// Keeps only the columns that a function accepts, and removes all indexes.
     ///
-    /// References may then lead to tables that are not in the schema.
+    /// References may then name tables that are not in the schema.
     pub(crate) fn retain_columns(&mut self, mut keep: impl FnMut(&str, &str) -> bool) {
         for table in &mut self.tables {
             let name = table.name.clone();
@@ -281,7 +282,7 @@ impl TableDefinition {
         Some((index, self.columns.get(index)?))
     }
 
-    /// Returns whether rows exist without a reference to them.
+    /// Returns whether rows of the table are kept without a reference to them.
     #[must_use]
     pub const fn is_root(&self) -> bool {
         self.is_root
@@ -333,7 +334,7 @@ impl ColumnDefinition {
         &self.name
     }
 
-    /// Returns the type of its values.
+    /// Returns the type of the values of the column.
     #[must_use]
     pub const fn kind(&self) -> &ColumnType {
         &self.kind

@@ -1,10 +1,10 @@
-//! Strict access to the members of a JSON object: each one is wanted, or the object is refused.
+//! Strict access to the members of a JSON object: an object with an unknown member is refused.
 
 use std::{cell::RefCell, collections::BTreeSet};
 
 use serde_json::{Map, Value};
 
-/// The members of an object, with a note of those that were read.
+/// The members of a JSON object, and the names of the members that were read.
 pub(crate) struct Members<'a> {
     object: &'a Map<String, Value>,
     read: RefCell<BTreeSet<&'a str>>,
@@ -52,7 +52,7 @@ impl<'a> Members<'a> {
         self.required(name)?.as_object().ok_or_else(|| mismatch(name))
     }
 
-    /// Refuses members that nothing has read.
+    /// Returns an error if a member was not read.
     pub(crate) fn finish(&self) -> Result<(), String> {
         let read = self.read.borrow();
         match self.object.keys().find(|name| !read.contains(name.as_str())) {
@@ -68,7 +68,7 @@ fn mismatch(name: &str) -> String {
 
 /// Returns whether a text is an `<id>`.
 ///
-/// It has letters, digits and underscores, and no digit at first.
+/// An `<id>` has letters, digits and underscores, and does not begin with a digit.
 pub(crate) fn is_id(text: &str) -> bool {
     let mut bytes = text.bytes();
     let first = bytes.next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_');

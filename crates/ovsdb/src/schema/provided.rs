@@ -4,7 +4,7 @@ use super::DatabaseSchema;
 
 /// Returns the schema of `Open_vSwitch`, version 8.8.0.
 ///
-/// Its source and licence are in `data/README.md` of this crate.
+/// The source and licence of the schema are in `data/README.md` of this crate.
 ///
 /// # Panics
 ///

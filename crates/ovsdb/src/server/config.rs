@@ -5,13 +5,13 @@ use std::time::{Duration, Instant, SystemTime};
 /// Settings of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerConfig {
-    /// Bounds on what clients may use.
+    /// Limits on the memory and objects that clients may use.
     pub limits: ServerLimits,
     /// The source of times.
     pub clock: ServerClock,
-    /// Random bytes that name rows, another value for each start.
+    /// Random bytes that determine the UUIDs of rows; they must differ for each start.
     ///
-    /// Without it the system provides them.
+    /// Without a seed the operating system provides the random bytes.
     pub seed: Option<[u8; 20]>,
 }
 
@@ -21,26 +21,27 @@ impl Default for ServerConfig {
     }
 }
 
-/// Bounds on what clients may use.
+/// Limits on the memory and objects that clients may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
-    /// Bytes of one message from a client.
+    /// Maximum length of one message from a client, in bytes.
     pub message_bytes: usize,
-    /// Bytes of incomplete messages of all clients together, beyond 64 KiB for each.
+    /// Maximum number of bytes of incomplete messages of all clients together.
+    /// The first 64 KiB of each client do not count.
     pub partial_bytes: usize,
-    /// Bytes of replies and updates that wait for one client.
+    /// Maximum number of bytes of replies and updates that wait for one client.
     ///
-    /// A longer single message may wait if nothing else does.
+    /// A longer message may wait if no other message waits.
     pub queued_bytes: usize,
-    /// Number of clients at a time.
+    /// Maximum number of connected clients.
     pub clients: usize,
-    /// Number of transactions of one client that wait for a change.
+    /// Maximum number of transactions of one client that wait for a change.
     pub blocked: usize,
-    /// Bytes of the transactions of one client that wait for a change.
+    /// Maximum bytes of the transactions of one client that wait for a change.
     pub blocked_bytes: usize,
-    /// Number of monitors of one client.
+    /// Maximum number of monitors of one client.
     pub monitors: usize,
-    /// Number of locks that one client owns or waits for.
+    /// Maximum number of locks that one client owns or waits for.
     pub locks: usize,
 }
 

@@ -35,28 +35,28 @@ struct Connections {
     next: AtomicU64,
     /// One permit for each client.
     clients: Arc<Semaphore>,
-    /// Bytes of incomplete messages beyond those that each client has for itself.
+    /// Bytes of incomplete messages beyond [`PARTIAL_BYTES_FREE`] of each client.
     partial_bytes: AtomicUsize,
-    /// Messages that are parsed and not handled.
+    /// Permits for messages that are parsed but not handled yet.
     messages: Arc<Semaphore>,
 }
 
-/// Bytes of an incomplete message that every client may have.
+/// Bytes of an incomplete message that every client may have without a limit.
 const PARTIAL_BYTES_FREE: usize = 64 * 1024;
 
-/// Number of messages that are parsed and not handled, of all clients together.
+/// Maximum number of messages that are parsed but not handled, of all clients.
 const MESSAGES_MAX: usize = 16;
 
 /// Number of bytes that are read at once.
 const READ_BYTES: usize = 16 * 1024;
 
-/// Time until the next attempt when no connection can be accepted.
+/// Pause after a failed attempt to accept a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Time that a new client waits for the place of an idle one.
+/// Maximum time that a new client waits for the permit of an idle client.
 const PLACE_WAIT: Duration = Duration::from_secs(1);
 
-/// Starts the tasks that accept clients. They end with the server.
+/// Starts the tasks that accept clients. The tasks end with the server.
 pub(super) fn accept_clients(
     listeners: Vec<(PathBuf, UnixListener)>,
     events: &mpsc::Sender<ServerEvent>,
@@ -78,7 +78,7 @@ pub(super) fn accept_clients(
 }
 
 impl Connections {
-    /// Returns the place of a new client: a free one, or that of an idle client.
+    /// Returns a permit for a new client: a free permit, or that of an idle client.
     async fn place(&self) -> Option<OwnedSemaphorePermit> {
         if let Ok(permit) = Arc::clone(&self.clients).try_acquire_owned() {
             return Some(permit);
@@ -88,7 +88,7 @@ impl Connections {
         if !has_room.await.ok()? {
             return None;
         }
-        // Another socket may get the place first.
+        // A client of another socket may get the permit first.
         let permit = Arc::clone(&self.clients).acquire_owned();
         tokio::time::timeout(PLACE_WAIT, permit).await.ok()?.ok()
     }
@@ -144,12 +144,13 @@ async fn serve(connections: Arc<Connections>, stream: UnixStream, permit: OwnedS
         _ = ended => {}
     }
     drop(partial);
-    // Without a server there is no session.
+    // If the server has ended, the session has ended, too.
     let _ = connections.events.send(ServerEvent::Disconnected(client)).await;
     drop(permit);
 }
 
-/// Reads messages until the client ends the connection. Returns what else ended it.
+/// Reads messages until the client ends the connection.
+/// Returns any other reason for the end.
 async fn read(
     partial: &mut PartialBytes<'_>,
     client: ClientId,
@@ -188,14 +189,14 @@ async fn write(mut writer: OwnedWriteHalf, mut queue: ClientQueue) -> io::Result
     Ok(())
 }
 
-/// The share of a client in the bytes of incomplete messages.
+/// The share of a client in the number of bytes of incomplete messages.
 struct PartialBytes<'a> {
     connections: &'a Connections,
     taken: usize,
 }
 
 impl PartialBytes<'_> {
-    /// Changes the share.
+    /// Changes the share of the client to `buffered` bytes.
     ///
     /// Returns false if all shares together would exceed their limit.
     fn resize(&mut self, buffered: usize) -> bool {

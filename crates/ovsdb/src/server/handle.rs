@@ -39,7 +39,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens a database. Without a log it is empty, and lost when the server stops.
+    /// Opens a database.
+    /// Without a log it is empty, and its rows are lost when the server stops.
     ///
     /// # Errors
     ///
@@ -55,7 +56,7 @@ impl Server {
                 let mut random = File::open("/dev/urandom").map_err(OvsdbServerError::Random)?;
                 random.read_exact(&mut seeds).map_err(OvsdbServerError::Random)?;
             }
-            // Each sequence has its own first byte.
+            // The seed of each generator gets its own first byte.
             Some(seed) => {
                 for (number, part) in (0_u8..).zip(seeds.chunks_mut(20)) {
                     part.copy_from_slice(&seed);
@@ -78,13 +79,14 @@ impl Server {
         Ok(Self { core, config, listeners: Vec::new(), owner_seed: seed() })
     }
 
-    /// Adds a Unix socket for clients. A socket that nobody answers is replaced.
+    /// Adds a Unix socket for clients.
+    /// A socket file without a listening process is replaced.
     ///
-    /// Only the user of the process may connect.
+    /// Only the user of this process may connect.
     ///
     /// # Errors
     ///
-    /// If the socket cannot be made, or another process answers on it.
+    /// If the socket cannot be created, or another process listens on it.
     pub fn listen(mut self, path: &Path) -> Result<Self, OvsdbServerError> {
         let failed = |source| OvsdbServerError::Socket { path: path.to_owned(), source };
         if std::os::unix::net::UnixStream::connect(path).is_ok() {
@@ -107,7 +109,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// If the system starts no thread.
+    /// If the system cannot start a thread.
     pub fn start(self) -> Result<OvsdbHandle, OvsdbServerError> {
         let Self { core, config, listeners, owner_seed } = self;
         let (events, receiver) = mpsc::channel(EVENTS_MAX);
@@ -120,7 +122,8 @@ impl Server {
         std::thread::Builder::new()
             .name("shunt-ovsdb".to_owned())
             .spawn(move || {
-                // Dropped in reverse order, and after a panic too.
+                // The values are dropped in reverse order at the end of the thread, also after a
+                // panic.
                 let _stopper = stopper;
                 let _files = SocketFiles(paths);
                 runtime.block_on(run_server(core, config.clock, receiver));
@@ -139,7 +142,7 @@ struct SocketFiles(Vec<PathBuf>);
 impl Drop for SocketFiles {
     fn drop(&mut self) {
         for path in &self.0 {
-            // The socket may be gone already.
+            // The socket file may have been removed already.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -172,7 +175,7 @@ impl OvsdbHandle {
         Ok(result.await.map_err(|_| OvsdbServerError::Stopped)??)
     }
 
-    /// Returns all rows as they are now.
+    /// Returns all current rows of the database.
     ///
     /// # Errors
     ///
@@ -196,7 +199,7 @@ impl OvsdbHandle {
 
     /// Stops the server: sessions end, and the sockets are removed.
     pub async fn stop(&self) {
-        // A server that has stopped already needs no event.
+        // If the server has stopped already, the event is not needed.
         let _ = self.send(ServerEvent::Stop).await;
         self.stopped().await;
     }
@@ -212,5 +215,6 @@ impl OvsdbHandle {
     }
 }
 
-/// Number of events that wait for the thread of the server; senders then wait.
+/// Maximum number of events in the queue of the server thread.
+/// Senders wait while the queue is full.
 const EVENTS_MAX: usize = 256;

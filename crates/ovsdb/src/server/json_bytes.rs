@@ -1,11 +1,11 @@
-//! The memory that a JSON value takes.
+//! The memory that a JSON value occupies.
 
 use serde_json::Value;
 
-/// Returns the bytes of a value with its parts, without the free room of its lists.
+/// Returns the bytes of a JSON value, without unused capacity of its lists.
 pub(super) fn json_bytes(value: &Value) -> usize {
     let mut bytes = 0_usize;
-    // A list instead of recursion: a client chooses the depth.
+    // The function uses a list instead of recursion, because a client chooses the nesting depth.
     let mut rest = vec![value];
     while let Some(value) = rest.pop() {
         let own = match value {

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::ClientId;
 
-/// The clients that own a lock or wait for it, in their order.
+/// For each lock, the clients that own it or wait for it, in order of request.
 ///
-/// The first one owns the lock.
+/// The first client owns the lock.
 #[derive(Debug, Default)]
 pub(super) struct LockTable {
     queues: BTreeMap<String, VecDeque<ClientId>>,
@@ -40,7 +40,7 @@ impl LockTable {
         Ok(is_owner)
     }
 
-    /// Takes a lock. Returns the client that owned it, which then waits for it.
+    /// Steals a lock; returns its former owner, which then waits for it.
     pub(super) fn steal(
         &mut self,
         name: &str,
@@ -56,9 +56,9 @@ impl LockTable {
         Ok(owner)
     }
 
-    /// Gives a lock up, or the wait for it.
+    /// Releases a lock, or cancels the wait for it.
     ///
-    /// Returns the next owner if there is a new one.
+    /// Returns the new owner, if the lock has one.
     ///
     /// `None` means that the client had not requested the lock.
     pub(super) fn unlock(&mut self, name: &str, client: ClientId) -> Option<Option<ClientId>> {
@@ -78,7 +78,7 @@ impl LockTable {
         Some(next)
     }
 
-    /// Gives up all locks of a client.
+    /// Releases all locks of a client, and cancels its waits.
     ///
     /// Returns the new owners with the names of their locks.
     pub(super) fn disconnect(&mut self, client: ClientId) -> Vec<(ClientId, String)> {

@@ -1,8 +1,9 @@
 //! The server: sessions of clients on a Unix socket, and the handle of the owner.
 //!
-//! One thread owns the databases, and changes are thus made one after another. It never waits for a
-//! client: replies and updates go to a queue of each client, and a client with a full queue is
-//! disconnected ([`ServerLimits::queued_bytes`]). [`ServerCore`] holds all rules and has no socket.
+//! One thread owns the databases, and changes are thus made one after another. The thread never
+//! waits for a client: replies and updates go to a queue of each client, and a client with a full
+//! queue is disconnected ([`ServerLimits::queued_bytes`]). [`ServerCore`] implements the protocol
+//! without sockets.
 
 mod config;
 mod connection;

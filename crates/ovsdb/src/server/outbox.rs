@@ -8,7 +8,7 @@ use std::sync::{
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-/// The server's end of the queue to a client.
+/// The sending end of the message queue of a client, for the server.
 #[derive(Debug)]
 pub struct Outbox {
     sender: mpsc::UnboundedSender<Vec<u8>>,
@@ -16,7 +16,7 @@ pub struct Outbox {
     bytes_max: usize,
 }
 
-/// The connection's end of the queue to a client.
+/// The receiving end of the message queue of a client, for its connection.
 #[derive(Debug)]
 pub struct ClientQueue {
     receiver: mpsc::UnboundedReceiver<Vec<u8>>,
@@ -52,14 +52,14 @@ impl ClientQueue {
         self.receiver.recv().await
     }
 
-    /// Returns the next message if there is one.
+    /// Returns the next message if the queue has one.
     pub fn try_next(&mut self) -> Option<Vec<u8>> {
         let message = self.receiver.try_recv().ok()?;
         self.written(message.len());
         Some(message)
     }
 
-    /// Makes room for other messages when one is written.
+    /// Records that a message was written, which makes room for other messages.
     pub fn written(&self, bytes: usize) {
         self.queued.fetch_sub(bytes, Ordering::Relaxed);
     }

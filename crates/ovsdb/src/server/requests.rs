@@ -68,7 +68,7 @@ impl ServerCore {
             "monitor_cancel" => return self.cancel_monitor(client, &params),
             "lock" | "steal" | "unlock" => self.lock_method(client, method, &params),
             "set_db_change_aware" => match params.as_array().map(Vec::as_slice) {
-                // Databases never come and go, so that both are alike.
+                // The set of databases never changes, so both settings have the same effect.
                 Some([Value::Bool(_)]) => Ok(empty()),
                 _ => {
                     let details = "set_db_change_aware: true or false parameter expected";

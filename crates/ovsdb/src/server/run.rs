@@ -22,23 +22,24 @@ use crate::{
 pub(super) enum ServerEvent {
     /// A client has connected.
     Connected(ClientId, Outbox, oneshot::Sender<()>),
-    /// A client has sent a message. The permit returns when the message is handled.
+    /// A client has sent a message. The permit is released when the message is handled.
     Received(ClientId, Value, OwnedSemaphorePermit),
-    /// A new client needs the place of an idle one. The reply is whether there is one.
+    /// A new client needs the permit of an idle client.
+    /// The reply tells whether an idle client was disconnected.
     MakeRoom(oneshot::Sender<bool>),
-    /// A client has gone.
+    /// A client has disconnected.
     Disconnected(ClientId),
     /// The owner changes rows.
     Transact(RowTransaction, oneshot::Sender<Result<(), TransactionError>>),
     /// The owner reads rows.
     Snapshot(oneshot::Sender<Result<DatabaseSnapshot, OvsdbServerError>>),
-    /// The owner wants to know of changes.
+    /// The owner subscribes to the changes of clients.
     Subscribe(Arc<PendingChanges>),
-    /// The server ends.
+    /// The owner stops the server.
     Stop,
 }
 
-/// Handles events until the server is stopped, or nobody can send any more.
+/// Handles events until the server is stopped, or all senders are dropped.
 pub(super) async fn run_server(
     mut core: ServerCore,
     clock: ServerClock,
@@ -58,7 +59,7 @@ pub(super) async fn run_server(
                 }
             }
         };
-        // An owner that has gone needs no answer.
+        // If the owner has dropped the receiver, the answer is not needed.
         match event {
             None | Some(ServerEvent::Stop) => return,
             Some(ServerEvent::Connected(client, outbox, end)) => core.connect(client, outbox, end),

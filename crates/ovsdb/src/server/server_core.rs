@@ -1,4 +1,4 @@
-//! The rules of the server, without sockets and clocks.
+//! The protocol of the server, without sockets and clocks.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,7 +33,7 @@ pub struct ClientId(pub u64);
 /// The reason why the server ends a session.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Disconnect {
-    /// The client sent something that is no JSON-RPC 1.0.
+    /// The client sent a message that is not JSON-RPC 1.0.
     #[error("a message is not JSON-RPC 1.0: {0}")]
     Protocol(&'static str),
     /// The client reads too slowly.
@@ -76,10 +76,10 @@ pub(super) struct ServedDatabase {
 #[derive(Debug)]
 pub(super) struct ClientSession {
     pub(super) outbox: Outbox,
-    /// Wakes the connection when the session ends.
+    /// Dropping the sender wakes the connection when the session ends.
     _end: oneshot::Sender<()>,
     pub(super) monitors: BTreeMap<String, ClientMonitor>,
-    /// The number of its last event, by which idle sessions are found.
+    /// The number of the last event of the client, by which idle sessions are found.
     last_event: u64,
 }
 
@@ -98,7 +98,7 @@ struct BlockedTransaction {
     id: Value,
     database: String,
     operations: Vec<Value>,
-    /// Memory of the id and the operations.
+    /// Number of bytes of memory of the id and the operations.
     bytes: usize,
     arrived: Duration,
     expiry: Option<Duration>,
@@ -156,8 +156,8 @@ impl ServerCore {
 
     /// Ends the session that has sent nothing for the longest time.
     ///
-    /// Sessions with a monitor, a lock or a waiting transaction stay. Returns whether there was another
-    /// one.
+    /// Sessions with a monitor, a lock or a waiting transaction stay. Returns whether a session was
+    /// ended.
     pub fn end_idle(&mut self) -> bool {
         let waiting: BTreeSet<_> = self.blocked.iter().map(|blocked| blocked.client).collect();
         let idle = self.sessions.iter().filter(|(client, session)| {
@@ -204,7 +204,7 @@ impl ServerCore {
     ///
     /// # Errors
     ///
-    /// If the server has no database any more.
+    /// If the server no longer has a database.
     pub fn snapshot(&self) -> Result<DatabaseSnapshot, OvsdbServerError> {
         let served = self.databases.get(&self.name).ok_or(OvsdbServerError::Stopped)?;
         Ok(served.database.snapshot())
@@ -215,20 +215,20 @@ impl ServerCore {
         self.subscribers.push(pending);
     }
 
-    /// Returns the time at which a waiting transaction fails.
+    /// Returns the time at which the next waiting transaction times out.
     #[must_use]
     pub fn next_expiry(&self) -> Option<Duration> {
         self.blocked.iter().filter_map(|blocked| blocked.expiry).min()
     }
 
-    /// Fails the waiting transactions that have waited long enough.
+    /// Fails the waiting transactions that have timed out.
     pub fn expire(&mut self) {
         let now = (self.clock.monotonic)();
         self.retry(|blocked| blocked.expiry.is_some_and(|expiry| expiry <= now));
         self.settle();
     }
 
-    /// Executes a `transact` request, or keeps it until a change.
+    /// Executes a `transact` request, or keeps it until the next change.
     pub(super) fn transact_request(
         &mut self,
         client: ClientId,
@@ -278,7 +278,7 @@ impl ServerCore {
         }
     }
 
-    /// Executes a transaction. Returns it if it waits.
+    /// Executes a transaction; returns the transaction if it must wait.
     fn attempt(&mut self, mut transaction: BlockedTransaction) -> Option<BlockedTransaction> {
         let now = (self.clock.monotonic)();
         let (locks, client) = (&self.locks, transaction.client);
@@ -350,7 +350,7 @@ impl ServerCore {
 
     /// Repeats waiting transactions after a change, and ends sessions.
     fn settle(&mut self) {
-        // Each repetition that changes something completes a transaction, so this ends.
+        // Each repetition with a change completes a transaction, so the loop ends.
         while std::mem::take(&mut self.has_changed) {
             self.retry(|_| true);
         }
@@ -423,7 +423,7 @@ impl ServedDatabase {
 }
 
 impl ClientMonitor {
-    /// Returns the notification of an update.
+    /// Returns the notification that sends an update to the client.
     pub(super) fn notification(&self, update: &Value) -> Value {
         let (method, params) = match self.monitor.version() {
             MonitorVersion::One => ("update", json!([self.id, update])),
@@ -436,10 +436,10 @@ impl ClientMonitor {
     }
 }
 
-/// Returns the database `_Server`, which describes itself and another.
+/// Returns the database `_Server`, which describes itself and `other`.
 fn own_database(other: &Database, seed: [u8; 20]) -> Database {
     let mut seed = seed;
-    // Another sequence of UUIDs than that of the other database.
+    // The reversed seed gives another sequence of UUIDs than that of the other database.
     seed.reverse();
     if let Some(byte) = seed.first_mut() {
         *byte ^= 0xff;

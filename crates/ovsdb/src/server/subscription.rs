@@ -12,16 +12,16 @@ use crate::{
     value::RowUuid,
 };
 
-/// The changes of clients since the owner last looked.
+/// The changes of clients since the owner last took them.
 ///
-/// Changes are merged, so that a slow owner costs no more memory than the rows themselves.
+/// Changes are merged, so the changes that wait for a slow owner need no more memory than the rows.
 #[derive(Debug)]
 pub struct ChangeSubscription {
     pending: Arc<PendingChanges>,
     handle: OvsdbHandle,
 }
 
-/// Changes that the owner has not seen.
+/// Changes that the owner has not taken yet.
 #[derive(Debug, Default)]
 pub(super) struct PendingChanges {
     changes: Mutex<MergedChanges>,
@@ -40,7 +40,7 @@ struct MergedChanges {
 pub struct ClientChanges {
     /// The changed rows.
     pub rows: Vec<ChangedRow>,
-    /// All rows, as they are after these changes, and perhaps after later ones.
+    /// All rows after these changes, and perhaps after later changes.
     pub snapshot: DatabaseSnapshot,
 }
 
@@ -58,7 +58,7 @@ impl ChangeSubscription {
         Self { pending, handle }
     }
 
-    /// Waits until clients have changed something.
+    /// Waits until clients have changed a row.
     ///
     /// Dropping the future loses no change.
     ///
@@ -70,7 +70,7 @@ impl ChangeSubscription {
             let notified = self.pending.notify.notified();
             if let Some(count) = self.pending.count() {
                 let snapshot = self.handle.snapshot().await?;
-                // Later changes may not be in the snapshot: then it is taken again.
+                // If changes arrived after the snapshot, the loop takes a new snapshot.
                 if let Some(rows) = self.pending.take(count, snapshot.schema()) {
                     return Ok(ClientChanges { rows, snapshot });
                 }
@@ -85,7 +85,7 @@ impl ChangeSubscription {
 }
 
 impl PendingChanges {
-    /// Adds a change. Returns false when nobody waits for changes any more.
+    /// Adds a change. Returns false when the subscription was dropped.
     pub(super) fn add(self: &Arc<Self>, change: &ChangeSet) -> bool {
         let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         changes.change.append(change);
@@ -101,7 +101,7 @@ impl PendingChanges {
         (!changes.change.is_empty()).then_some(changes.count)
     }
 
-    /// Takes the changed rows, unless there are new ones since a count.
+    /// Takes the changed rows, unless further transactions were merged after `count`.
     fn take(&self, count: u64, schema: &DatabaseSchema) -> Option<Vec<ChangedRow>> {
         let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         if changes.count != count {

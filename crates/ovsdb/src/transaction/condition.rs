@@ -28,7 +28,7 @@ pub enum Clause {
         column: ColumnId,
         /// The comparison.
         function: ConditionFunction,
-        /// The value beside the column.
+        /// The value that the column is compared with.
         value: Datum,
     },
 }
@@ -75,13 +75,13 @@ impl Condition {
         self.clauses.iter().all(|clause| clause.matches(row))
     }
 
-    /// Returns whether a clause is true or there is none, as in monitors.
+    /// Returns whether a clause is true or the list is empty, as in monitors.
     #[must_use]
     pub fn matches_any(&self, row: &Row) -> bool {
         self.clauses.is_empty() || self.clauses.iter().any(|clause| clause.matches(row))
     }
 
-    /// Returns the only row that can match, if a clause names it.
+    /// Returns the only row that can match, if a clause requires a `_uuid`.
     #[must_use]
     pub fn named_row(&self) -> Option<RowUuid> {
         self.clauses.iter().find_map(|clause| match clause {
@@ -131,7 +131,7 @@ impl ConditionFunction {
         Self::Excludes,
     ];
 
-    /// Returns the word of the protocol.
+    /// Returns the name of the function in the protocol.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

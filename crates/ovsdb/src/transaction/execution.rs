@@ -37,11 +37,11 @@ pub struct TransactionRequest<'a> {
 /// The state of a request after an attempt.
 #[derive(Debug)]
 pub enum TransactionExecution {
-    /// The request is executed, and has its results.
+    /// The request was executed, with these results.
     Done(TransactionOutcome),
-    /// A `wait` is not true yet. Run it again after each change.
+    /// The condition of a `wait` is not met: repeat the request after each change.
     Blocked {
-        /// Time since the arrival after which the `wait` fails.
+        /// Time after the arrival of the request at which the `wait` fails.
         timeout: Option<Duration>,
     },
 }
@@ -49,7 +49,7 @@ pub enum TransactionExecution {
 /// The results of a request, and the change that the caller logs and applies.
 #[derive(Debug)]
 pub struct TransactionOutcome {
-    /// One result for each operation; after an error `null`.
+    /// One result for each operation; `null` for operations after an error.
     pub results: Vec<Value>,
     /// The change, which is empty if an operation failed.
     pub change: ChangeSet,

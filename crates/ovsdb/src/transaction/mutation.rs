@@ -48,7 +48,7 @@ impl Mutator {
         Self::Delete,
     ];
 
-    /// Returns the word of the protocol.
+    /// Returns the name of the mutator in the protocol.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -68,7 +68,7 @@ impl Mutation {
     ///
     /// # Errors
     ///
-    /// If it names no column or mutator, or the mutator does not fit the column.
+    /// If the mutation names an unknown column or mutator, or the mutator does not fit the column.
     pub fn from_json(
         json: &Value,
         table: &TableDefinition,
@@ -137,7 +137,7 @@ impl Mutation {
     ///
     /// # Errors
     ///
-    /// If the result does not exist, or breaks a constraint of the column.
+    /// If the operation has no result, or the result breaks a constraint of the column.
     pub fn apply(&self, row: &mut Row, table: &TableDefinition) -> Result<(), TransactionError> {
         let kind = ColumnId::Schema(self.column).kind(table);
         let mut value = row.value(ColumnId::Schema(self.column)).into_owned();

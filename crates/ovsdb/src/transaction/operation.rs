@@ -29,13 +29,13 @@ pub(super) struct Executor<'a, 'b> {
     pub(super) comments: Vec<String>,
 }
 
-/// An operation without a result.
+/// The reason why an operation has no result.
 pub(super) enum Stop {
-    /// The members of the operation are wrong.
+    /// The JSON members of the operation are invalid.
     Members(String),
     /// The operation fails.
     Failure(TransactionError),
-    /// The operation waits for a change, at most for this time since the arrival.
+    /// The operation waits for a change, until this time after the request arrived.
     Wait(Option<Duration>),
 }
 
@@ -54,9 +54,9 @@ impl From<String> for Stop {
 type Executed = Result<Map<String, Value>, Stop>;
 
 impl<'a> Executor<'a, '_> {
-    /// Executes the operation of a name.
+    /// Executes the operation with a name.
     ///
-    /// The caller refuses members that nothing has read.
+    /// The caller refuses members that the operation has not read.
     pub(super) fn execute(&mut self, name: &str, json: &Value, members: &Members<'_>) -> Executed {
         let result = match name {
             "insert" => self.insert(members),
@@ -143,7 +143,7 @@ impl<'a> Executor<'a, '_> {
             Some(json) => column_list(json, table)?,
             None => ColumnId::all(table).collect(),
         };
-        // Rows with equal columns count once.
+        // Rows with equal values in the selected columns count once.
         let mut known = BTreeSet::new();
         let mut rows = Vec::new();
         for row in self.matching(index, &condition) {

@@ -1,4 +1,4 @@
-//! Parts that several operations and monitors have.
+//! Parsing of members that operations and monitors share.
 
 use serde_json::Value;
 

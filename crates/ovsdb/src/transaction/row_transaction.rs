@@ -8,10 +8,11 @@ use crate::{
     value::{Datum, RowUuid, UuidGenerator},
 };
 
-/// A transaction that a program makes from rows and values.
+/// A transaction that a program builds from rows and values.
 ///
-/// The owner of a server executes it in its own process, and a client sends it to a server. It obeys the
-/// rules of the schema; only the owner of a server may change columns that are not `mutable`.
+/// The owner of a server executes it in its own process, and a client sends it to a server. The
+/// transaction must keep the constraints of the schema. Only the owner of a server may change
+/// columns that are not `mutable`.
 #[derive(Debug)]
 pub struct RowTransaction {
     uuids: Arc<Mutex<UuidGenerator>>,
@@ -46,7 +47,8 @@ impl RowTransaction {
 
     /// Inserts a row, and returns its UUID. Later operations may refer to it.
     ///
-    /// A foreign server chooses another UUID, so it is valid in this transaction only.
+    /// A foreign server chooses another UUID, so the returned UUID is valid in this transaction
+    /// only.
     pub fn insert<'a>(
         &mut self,
         table: &str,
@@ -57,7 +59,7 @@ impl RowTransaction {
         uuid
     }
 
-    /// Sets columns of a row. Nothing happens if the row is deleted.
+    /// Sets columns of a row; has no effect on a deleted row.
     pub fn update<'a>(
         &mut self,
         table: &str,
@@ -87,7 +89,7 @@ impl RowTransaction {
         self.push(table, uuid, RowEffect::DeleteMembers(owned(columns)));
     }
 
-    /// Deletes a row. Nothing happens if the row is deleted.
+    /// Deletes a row; has no effect if the row is already deleted.
     pub fn delete(&mut self, table: &str, uuid: RowUuid) {
         self.push(table, uuid, RowEffect::Delete);
     }

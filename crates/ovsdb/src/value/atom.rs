@@ -90,7 +90,8 @@ impl Atom {
     }
 }
 
-/// The text of an atom in messages. Strings that could be mistaken have quotes.
+/// The text of an atom in messages.
+/// Strings that could be read as another atom have quotes.
 impl fmt::Display for Atom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -104,7 +105,7 @@ impl fmt::Display for Atom {
     }
 }
 
-/// A finite number with a total order. Negative zero is zero.
+/// A finite number with a total order, in which negative zero equals zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OrderedReal(f64);
 
@@ -148,7 +149,7 @@ fn integer(json: &Value) -> Option<i64> {
     json.as_i64().or_else(|| json.as_f64().and_then(whole))
 }
 
-/// Returns a number as an integer if it is one, and is exact in 53 bits.
+/// Returns a number as an integer, if it is whole and exact in 53 bits.
 fn whole(real: f64) -> Option<i64> {
     const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
     if real.fract() != 0.0 || real.abs() > EXACT_MAX {

@@ -12,8 +12,8 @@ use crate::{
 
 /// The value of a column: a set of atoms, or a map between atoms.
 ///
-/// The keys are sorted and differ. A scalar is a set of one atom. The type of a column decides if a
-/// value is a set or a map; in a map each key has its value at the same position.
+/// The keys are sorted and distinct. A scalar is a set of one atom. The type of a column decides if
+/// a value is a set or a map; in a map each key has its value at the same position.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Datum {
     pub(super) keys: Vec<Atom>,
@@ -121,7 +121,7 @@ impl Datum {
         &self.values
     }
 
-    /// Returns the keys with their values, which sets do not have.
+    /// Returns the keys with their values; the members of a set have no values.
     pub fn pairs(&self) -> impl Iterator<Item = (&Atom, Option<&Atom>)> {
         self.keys.iter().enumerate().map(|(index, key)| (key, self.values.get(index)))
     }
@@ -207,7 +207,7 @@ impl Datum {
         }
     }
 
-    /// Checks a value that a program made, not a request.
+    /// Checks a value that a program built.
     ///
     /// # Errors
     ///
@@ -274,7 +274,7 @@ fn check_size(len: usize, kind: &ColumnType, json: Option<&Value>) -> Result<(),
     let details = if (kind.min, kind.max) == (1, 1) {
         format!("{class} must have exactly one member but {len} are present")
     } else {
-        // The protocol has no word for "unlimited" here, and Open vSwitch writes this number.
+        // The message has no word for "unlimited", and Open vSwitch writes this number.
         let max = u32::try_from(kind.max).unwrap_or(u32::MAX);
         format!("{class} must have {} to {max} members but {len} are present", kind.min)
     };

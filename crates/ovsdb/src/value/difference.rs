@@ -4,26 +4,26 @@ use super::{Atom, Datum};
 use crate::schema::ColumnType;
 
 impl Datum {
-    /// Returns whether this set or map contains all members of another.
+    /// Returns whether this set or map contains all members of `other`.
     #[must_use]
     pub fn includes(&self, other: &Self) -> bool {
         other.pairs().all(|pair| self.has(pair))
     }
 
-    /// Returns whether this set or map contains no member of another.
+    /// Returns whether this set or map contains no member of `other`.
     #[must_use]
     pub fn excludes(&self, other: &Self) -> bool {
         !other.pairs().any(|pair| self.has(pair))
     }
 
-    /// Adds the members of another. Keys that exist already keep their values.
+    /// Adds the members of `other`; existing keys keep their values.
     pub fn unite(&mut self, other: &Self) {
         for (key, value) in other.pairs() {
             self.put(key, value, Existing::Keep);
         }
     }
 
-    /// Removes the members of another.
+    /// Removes the members of `other` from this set or map.
     ///
     /// A set as argument removes keys of a map. A map removes pairs, which must have equal values.
     pub fn subtract(&mut self, other: &Self) {
@@ -35,11 +35,11 @@ impl Datum {
         }
     }
 
-    /// Returns the difference that leads from this value to another.
+    /// Returns the difference between this value and `new`.
     ///
-    /// For a column of at most one member it is the new value. For a set it has the members of
-    /// exactly one of the two. For a map it has the removed pairs, the added ones, and the new
-    /// values of keys in both.
+    /// For a column of at most one member the difference is the new value. For a set it has the
+    /// members of exactly one of the two values. For a map it has the removed pairs, the added
+    /// pairs, and the new values of keys in both.
     #[must_use]
     pub fn difference_to(&self, new: &Self, kind: &ColumnType) -> Self {
         if kind.max == 1 {
@@ -54,7 +54,7 @@ impl Datum {
         difference
     }
 
-    /// Applies a difference.
+    /// Returns this value after a difference is applied.
     #[must_use]
     pub fn with_difference(&self, difference: &Self, kind: &ColumnType) -> Self {
         if kind.max == 1 {
@@ -71,7 +71,7 @@ impl Datum {
         result
     }
 
-    /// Keeps the members that a function accepts. Returns the number of removed ones.
+    /// Keeps the members that a function accepts; returns how many were removed.
     pub fn retain(&mut self, keep: impl Fn(&Atom, Option<&Atom>) -> bool) -> usize {
         let before = self.len();
         let keys: Vec<Atom> = self

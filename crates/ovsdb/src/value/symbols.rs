@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{RowUuid, UuidGenerator};
 
-/// The rows that a transaction names, also before it inserts them.
+/// The UUIDs of the rows that a transaction names, also before it inserts them.
 #[derive(Debug)]
 pub struct SymbolTable<'a> {
     uuids: &'a mut UuidGenerator,
@@ -23,7 +23,7 @@ impl<'a> SymbolTable<'a> {
         Self { uuids, names: BTreeMap::new() }
     }
 
-    /// Returns the UUID of a name, which may be inserted later.
+    /// Returns the UUID of a name; the row with the name may be inserted later.
     pub fn refer(&mut self, name: &str) -> RowUuid {
         if let Some(row) = self.names.get(name) {
             return row.uuid;

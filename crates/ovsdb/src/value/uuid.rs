@@ -57,7 +57,7 @@ pub struct InvalidUuid;
 /// Number of digits in each group.
 const GROUPS: [usize; 5] = [8, 4, 4, 4, 12];
 
-/// A sequence of UUIDs that nobody can guess without its seed.
+/// A sequence of UUIDs that cannot be guessed without the seed.
 ///
 /// Equal seeds give equal sequences.
 #[derive(Clone, Debug)]

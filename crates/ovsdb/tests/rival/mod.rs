@@ -1,4 +1,4 @@
-//! This server and `ovsdb-server` side by side.
+//! Runs this server and `ovsdb-server` side by side, for comparisons.
 
 use std::{
     ffi::OsStr,
@@ -33,7 +33,7 @@ enum Kind {
 }
 
 impl Pair {
-    /// Starts both, or prints that the rival is not installed.
+    /// Starts both servers, or prints that `ovsdb-server` is not installed.
     pub(crate) fn start() -> Option<Self> {
         let has = |tool: &str| find(tool).is_some();
         if !["ovsdb-server", "ovsdb-tool", "ovsdb-client", "ovs-vsctl"].into_iter().all(has) {
@@ -92,7 +92,8 @@ impl Side {
         self.restart();
     }
 
-    /// Ends the server. Ours ends with its input, theirs by a signal.
+    /// Ends the server.
+    /// The example server ends with its input, `ovsdb-server` by a signal.
     pub(crate) fn stop(&mut self) {
         let Some(mut process) = self.process.take() else { return };
         drop(process.stdin.take());
@@ -106,9 +107,9 @@ impl Side {
         &self.log
     }
 
-    /// Runs a command line. Returns its exit code and sorted output.
+    /// Runs a command line; returns its exit code and its sorted output.
     ///
-    /// The order of rows has no meaning.
+    /// The order of rows in the output has no meaning.
     pub(crate) fn command(&self, line: &str) -> (Option<i32>, String) {
         let database = format!("unix:{}", self.socket().display());
         let words = line.split_whitespace().map(|word| word.replace("DB", &database));
@@ -208,7 +209,7 @@ pub(crate) fn output(tool: &str, arguments: &[&str]) -> String {
     text
 }
 
-/// The path of the example, which Cargo builds before it runs tests.
+/// Returns the path of the example server, which Cargo builds before it runs tests.
 fn example() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let folder = test.parent().and_then(Path::parent).unwrap();
