@@ -129,15 +129,13 @@ impl Drop for Backend {
 /// Bytes of the stack of a control thread.
 const STACK_BYTES: usize = 256 << 10;
 
-/// Event number of the stop event;
-/// the constants below number the other descriptors.
+/// Event number of the stop event; the numbers of other events follow.
 const STOP: u64 = 0;
 const CONNECTION: u64 = 1;
 const FAILURE: u64 = 2;
 const LISTENER: u64 = 3;
 
-/// The first pause between two attempts to connect;
-/// the constant below is the longest.
+/// First pause between two attempts to connect; the longest pause follows.
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_LONGEST: Duration = Duration::from_secs(1);
 

@@ -180,8 +180,7 @@ impl VhostDevice {
         queues.into_iter().for_each(|queue| self.restart(queue));
     }
 
-    /// Starts a queue with its settings if they are complete;
-    /// otherwise stops the queue.
+    /// Starts a queue with its settings, if they are complete; otherwise stops it.
     fn restart(&mut self, queue: u16) {
         let Some(vring) = self.vrings.get_mut(&queue) else { return };
         let is_ready = vring.is_started && vring.failure.is_none() && vring.size > 0;

@@ -203,15 +203,13 @@ impl GuestMemory {
         let _ = range;
     }
 
-    /// Loads a ring index (`Acquire`);
-    /// the guest stores it after the entries it announces.
+    /// Loads a ring index (`Acquire`); the guest stores it after its ring entries.
     #[inline]
     pub(crate) fn load_index(&self, range: GuestRange, offset: usize) -> Option<u16> {
         Some(u16::from_le(self.index(range, offset)?.load(Acquire)))
     }
 
-    /// Stores a ring index (`Release`);
-    /// the guest loads it before the entries it announces.
+    /// Stores a ring index (`Release`); the guest loads it before the ring entries.
     #[inline]
     #[must_use]
     pub(crate) fn store_index(&self, range: GuestRange, offset: usize, value: u16) -> bool {

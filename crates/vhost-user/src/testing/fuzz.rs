@@ -44,8 +44,7 @@ impl FrameSink for CountingSink {
 /// Maximum length of a frame that the sink accepts.
 const LENGTH_MAX: usize = 1 << 17;
 
-/// Handles messages from any bytes:
-/// the length, the request and the payload of each.
+/// Handles messages from any bytes: length, request and payload of each.
 ///
 /// Descriptors are files of a few pages. After each message frames are moved through the queues.
 ///

@@ -277,8 +277,7 @@ impl TestGuest {
         }
     }
 
-    /// Takes the buffers that the device returned;
-    /// returns the bytes that it wrote to each.
+    /// Takes the buffers that the device returned; returns the written bytes of each.
     fn take_returned(&mut self, queue: u16) -> Vec<Vec<u8>> {
         let base = Self::base(queue) + USED;
         let index = self.read_u16(base + 2);
