@@ -123,7 +123,7 @@ impl ThreadForecasts {
         let is_report_due = !self.predictors.is_empty() && since_start(now) >= self.next_report;
         self.waiting.is_empty()
             && self.observed.is_empty()
-            && self.speculation.len() == 0
+            && self.speculation.len() + self.speculation.awaited() == 0
             && !is_report_due
             && self.time_to_forecast(now) > Duration::ZERO
     }

@@ -25,12 +25,15 @@
 //! learn. Meters and packet-ins happen when a packet hits the entry.
 
 mod counters;
+mod device;
 mod endpoints;
 mod observation;
 mod preload;
 mod speculation;
 
 pub use counters::{ForecastCounters, SourceCounters};
+pub(crate) use device::device_forecast;
+pub use device::{DeviceForecast, DeviceOutcome, DeviceWatch, EntryForecast};
 pub use endpoints::{ForecastConfig, ForecastSender, ThreadForecasts, forecast_endpoint};
 pub(crate) use observation::FlowObservation;
 pub(crate) use preload::{Preload, Preloaded, refusal_of};

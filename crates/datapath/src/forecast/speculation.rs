@@ -3,6 +3,10 @@
 //! A hit changes nothing here. [`Speculation::settle_next`] reads the packet count of one forecast's
 //! entries after the other, so a hit is noticed some iterations later. Until then the count keeps the
 //! entry from being evicted as unused.
+//!
+//! A forecast may also have entries in an offload device, where packets hit without reaching the thread.
+//! When its entries here are gone without a hit, the forecast is *awaited*: the agent of the device
+//! reports its outcome a little later.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -10,6 +14,7 @@ use shunt_flow::SparseKey;
 use shunt_foresight::ForecastSource;
 use shunt_pipeline::Time;
 
+use super::device::{DeviceOutcome, DeviceWatch};
 use crate::{
     cache::{Entries, EntryRef},
     evict::owner::Owner,
@@ -19,6 +24,8 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct Speculation {
     flows: VecDeque<SpeculativeFlow>,
+    /// Forecasts without entries, of which the device has not reported the outcome.
+    awaited: VecDeque<AwaitedFlow>,
     /// The origin of the entry of each slot.
     origins: Vec<Option<EntryOrigin>>,
 }
@@ -34,12 +41,22 @@ pub(crate) struct SpeculativeFlow {
     pub(crate) installed: Time,
     /// Time at which entries without a hit expire.
     pub(crate) expires: Time,
+    /// The outcome in the offload device, if there is one.
+    pub(crate) device: Option<DeviceWatch>,
+}
+
+#[derive(Debug)]
+struct AwaitedFlow {
+    flow: SpeculativeFlow,
+    /// The outcome if no packet hits in the device.
+    otherwise: Settlement,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct EntryOrigin {
     generation: u32,
     source: ForecastSource,
+    installed: Time,
 }
 
 /// A forecast that is no longer speculative.
@@ -54,6 +71,8 @@ pub(crate) struct Settled {
 pub(crate) enum Settlement {
     /// All of its entries were hit, the last one after this time.
     Hit(Duration),
+    /// The device forwards the flow by entries of other flows.
+    Covered,
     /// An entry without a hit expired.
     Wrong,
     /// An entry without a hit was evicted.
@@ -68,9 +87,20 @@ enum EntryState {
     Dead,
 }
 
+/// Maximum number of awaited forecasts.
+///
+/// Beyond it, the oldest is settled without the device.
+const AWAITED_MAX: usize = 16_384;
+
 impl Speculation {
+    /// Returns the number of forecasts with entries.
     pub(crate) fn len(&self) -> usize {
         self.flows.len()
+    }
+
+    /// Returns the number of forecasts of which only the device knows the outcome.
+    pub(crate) fn awaited(&self) -> usize {
+        self.awaited.len()
     }
 
     /// Adds a forecast with new entries.
@@ -80,16 +110,25 @@ impl Speculation {
             if self.origins.len() <= slot {
                 self.origins.resize(slot + 1, None);
             }
-            let (generation, source) = (entry.generation, flow.source);
-            self.origins[slot] = Some(EntryOrigin { generation, source });
+            let (generation, source, installed) = (entry.generation, flow.source, flow.installed);
+            self.origins[slot] = Some(EntryOrigin { generation, source, installed });
         }
         self.flows.push_back(flow);
     }
 
     /// Returns the origin of an entry; `None` if a packet caused it.
     pub(crate) fn origin_of(&self, entry: EntryRef) -> Option<ForecastSource> {
+        self.origin(entry).map(|own| own.source)
+    }
+
+    /// Returns when a forecast installed an entry; `None` if a packet caused it.
+    pub(crate) fn installed_at(&self, entry: EntryRef) -> Option<Time> {
+        self.origin(entry).map(|own| own.installed)
+    }
+
+    fn origin(&self, entry: EntryRef) -> Option<EntryOrigin> {
         let origin = self.origins.get(entry.slot as usize).copied().flatten()?;
-        (origin.generation == entry.generation).then_some(origin.source)
+        (origin.generation == entry.generation).then_some(origin)
     }
 
     /// Returns whether an entry is speculative, and so has its own idle time.
@@ -98,18 +137,12 @@ impl Speculation {
     }
 
     /// Examines the next forecast; returns it if its outcome is known.
+    ///
+    /// Its entries without a hit are dead then, and keep their actions until they are reclaimed.
     pub(crate) fn settle_next(&mut self, owner: &mut Owner, now: Time) -> Option<Settled> {
         let flow = self.flows.pop_front()?;
-        let settlement = match flow.state(owner.entries()) {
-            EntryState::Hit(used) => Some(Settlement::Hit(used.since(flow.installed))),
-            EntryState::Dead => flow.expire_unused(owner).then_some(Settlement::Evicted),
-            EntryState::Unused if now > flow.expires => {
-                flow.expire_unused(owner).then_some(Settlement::Wrong)
-            }
-            EntryState::Unused => None,
-        };
-        match settlement {
-            Some(settlement) => Some(Settled { flow, settlement }),
+        match flow.settlement(owner.entries(), now) {
+            Some(settlement) => self.end(flow, settlement, owner),
             None => {
                 self.flows.push_back(flow);
                 None
@@ -117,24 +150,88 @@ impl Speculation {
         }
     }
 
+    /// Examines the next awaited forecast; returns it if its outcome is known.
+    pub(crate) fn settle_awaited(&mut self) -> Option<Settled> {
+        let AwaitedFlow { flow, otherwise } = self.awaited.pop_front()?;
+        let settlement = match flow.device_outcome() {
+            Some(DeviceOutcome::Hit(used)) => Settlement::Hit(used.since(flow.installed)),
+            Some(DeviceOutcome::Covered) => Settlement::Covered,
+            Some(DeviceOutcome::Unused) => otherwise,
+            None if self.awaited.len() >= AWAITED_MAX => otherwise,
+            None => {
+                self.awaited.push_back(AwaitedFlow { flow, otherwise });
+                return None;
+            }
+        };
+        Some(Settled { flow, settlement })
+    }
+
     /// Evicts the unused entries of one forecast, to make room.
     ///
-    /// `None` if there is no forecast, or the ring to the eviction thread is full.
-    pub(crate) fn evict_next(&mut self, owner: &mut Owner) -> Option<Settled> {
-        let flow = self.flows.pop_front()?;
-        if let EntryState::Hit(used) = flow.state(owner.entries()) {
-            let settlement = Settlement::Hit(used.since(flow.installed));
-            return Some(Settled { flow, settlement });
+    /// Returns the forecast if it is settled.
+    ///
+    /// # Errors
+    ///
+    /// There is no forecast, or the ring to the eviction thread is full.
+    pub(crate) fn evict_next(&mut self, owner: &mut Owner) -> Result<Option<Settled>, NotEvicted> {
+        let flow = self.flows.pop_front().ok_or(NotEvicted)?;
+        let settlement = flow.settlement(owner.entries(), Time::ZERO);
+        let before = self.flows.len();
+        let settled = self.end(flow, settlement.unwrap_or(Settlement::Evicted), owner);
+        if self.flows.len() > before { Err(NotEvicted) } else { Ok(settled) }
+    }
+
+    /// Ends a forecast: expires its entries without a hit.
+    ///
+    /// It stays if a report does not fit, and is awaited if the device may still hit.
+    fn end(
+        &mut self,
+        mut flow: SpeculativeFlow,
+        settlement: Settlement,
+        owner: &mut Owner,
+    ) -> Option<Settled> {
+        let is_whole = flow.entries.iter().all(|entry| owner.entries().is_live(*entry));
+        if !flow.expire_unused(owner) {
+            self.flows.push_front(flow);
+            return None;
         }
-        if flow.expire_unused(owner) {
-            return Some(Settled { flow, settlement: Settlement::Evicted });
+        if !is_whole {
+            // The slots of entries that died before may have others now.
+            flow.entries = Box::default();
         }
-        self.flows.push_front(flow);
-        None
+        let is_unused = matches!(settlement, Settlement::Wrong | Settlement::Evicted);
+        if is_unused && flow.device.is_some() && flow.device_outcome().is_none() {
+            // Their slots will have other entries when the outcome is known.
+            flow.entries = Box::default();
+            self.awaited.push_back(AwaitedFlow { flow, otherwise: settlement });
+            return None;
+        }
+        Some(Settled { flow, settlement })
     }
 }
 
+/// No forecast could be evicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NotEvicted;
+
 impl SpeculativeFlow {
+    /// Returns the outcome, if it is known at `now`.
+    fn settlement(&self, entries: &Entries, now: Time) -> Option<Settlement> {
+        let state = self.state(entries);
+        match (state, self.device_outcome()) {
+            (EntryState::Hit(used), _) | (_, Some(DeviceOutcome::Hit(used))) => {
+                Some(Settlement::Hit(used.since(self.installed)))
+            }
+            (_, Some(DeviceOutcome::Covered)) => Some(Settlement::Covered),
+            (EntryState::Dead, _) => Some(Settlement::Evicted),
+            (EntryState::Unused, _) => (now > self.expires).then_some(Settlement::Wrong),
+        }
+    }
+
+    fn device_outcome(&self) -> Option<DeviceOutcome> {
+        self.device.as_ref().and_then(DeviceWatch::outcome)
+    }
+
     fn state(&self, entries: &Entries) -> EntryState {
         let mut state = EntryState::Hit(self.installed);
         for entry in &self.entries {

@@ -22,6 +22,7 @@ use super::{
     OffloadCandidate, OffloadConfig, OffloadEndpoint, OffloadState, OffloadStatus, StaleReason,
     drain::Drain,
     endpoints::{OffloadCommand, SharedStatus},
+    forecasts::PendingForecasts,
     judge::{StalenessJudge, UnconfirmedWork},
     ledger::{Batch, Ledger},
     pace::Pace,
@@ -49,6 +50,7 @@ pub struct OffloadAgent<T> {
     pub(super) reading: Reading,
     pub(super) drain: Drain,
     pub(super) pending_traversals: PendingTraversals,
+    pub(super) forecasts: PendingForecasts,
     pub(super) offers: Vec<Consumer<OffloadCandidate>>,
     /// The packet thread with the first candidates of the next iteration.
     pub(super) offered_first: usize,
@@ -118,6 +120,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
             reading: Reading::default(),
             drain: Drain::default(),
             pending_traversals: PendingTraversals::default(),
+            forecasts: PendingForecasts::default(),
             offers,
             offered_first: 0,
             ports: None,
@@ -149,6 +152,9 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         let offered = self.take_candidates();
         let ended = self.remove_pending();
         let read = self.read_counters();
+        if ended || read {
+            self.settle_forecasts();
+        }
         let handed_over = self.send_operations();
         let acked = self.acknowledge();
         self.drain.run_iteration(self.gigaflow.ltm_mut(), now, self.config.drain);
@@ -242,7 +248,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
             bytes: counters.bytes,
             used: offloaded.used(),
             link: self.gigaflow.ltm().link(offloaded.entry.slot),
-            forecast: None,
+            forecast: offloaded.forecast.map(|own| own.source),
         });
         dumped.collect()
     }
@@ -275,6 +281,8 @@ impl<T> Drop for OffloadAgent<T> {
     /// Retires the owner, even after a panic.
     /// So nobody waits for its acknowledgement.
     fn drop(&mut self) {
+        // The outcomes of forecasts that wait are known now.
+        self.offers.iter_mut().for_each(|ring| while ring.pop().is_ok() {});
         let (since, why) = (self.now, StaleReason::Ended);
         self.shared.lock().state = OffloadState::Stale { since, why };
         self.link.retire();

@@ -36,16 +36,19 @@ use crate::{
         owner::{LearnRequest, Report},
         waker::Waker,
     },
+    forecast::{DeviceForecast, DeviceWatch, EntryForecast, device_forecast},
     metrics::Counter,
 };
 
-/// A packet that missed in every cache.
-#[derive(Clone, Debug)]
+/// A packet that missed in every cache, or the forecast of one.
+#[derive(Debug)]
 pub struct OffloadCandidate {
     /// Key of the packet, as it was received.
     pub key: FlowKey,
-    /// The time of the miss.
+    /// The time of the miss, or of the forecast.
     pub missed: Time,
+    /// The forecast; `None`: there is a packet.
+    pub forecast: Option<DeviceForecast>,
 }
 
 /// A packet thread's end of its ring of candidates.
@@ -176,13 +179,33 @@ impl OffloadCandidates {
     /// Queues a packet that missed in every cache as a candidate.
     /// Call [`Self::notify`] some time afterwards.
     ///
-    /// The candidate is dropped and counted if the agent does not keep up.
+    /// The candidate is dropped and counted if the agent does not keep up, or has ended.
     pub fn offer(&mut self, key: &FlowKey, missed: Time) {
+        self.push(key, missed, None);
+    }
+
+    /// Queues a forecast as a candidate.
+    /// Call [`Self::notify`] some time afterwards.
+    ///
+    /// A candidate that is dropped has the outcome [`DeviceOutcome::Unused`](crate::forecast::DeviceOutcome::Unused).
+    pub fn offer_forecast(
+        &mut self,
+        key: &FlowKey,
+        now: Time,
+        entry: EntryForecast,
+    ) -> DeviceWatch {
+        let (forecast, watch) = device_forecast(entry);
+        self.push(key, now, Some(forecast));
+        watch
+    }
+
+    fn push(&mut self, key: &FlowKey, missed: Time, forecast: Option<DeviceForecast>) {
         self.counters.made.add(1);
         self.has_unnotified = true;
         // A key is large: it is copied only if there is room.
         if self.ring.is_full()
-            || self.ring.push(OffloadCandidate { key: key.clone(), missed }).is_err()
+            || self.ring.is_abandoned()
+            || self.ring.push(OffloadCandidate { key: key.clone(), missed, forecast }).is_err()
         {
             self.counters.dropped.add(1);
         }

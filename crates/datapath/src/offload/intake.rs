@@ -15,7 +15,10 @@ use super::{
     OffloadAgent, OffloadCandidate,
     ledger::{NewEntry, OffloadEntry},
 };
-use crate::evict::owner::Owner;
+use crate::{
+    evict::owner::Owner,
+    forecast::{DeviceOutcome, EntryForecast},
+};
 
 /// The owner's entries. Its chain admits only rules that the device can hold.
 struct OwnerEntries<'a> {
@@ -36,29 +39,40 @@ impl<T: OffloadDevice> OffloadAgent<T> {
                 && let Ok(offer) = self.offers[ring].pop()
             {
                 left -= 1;
-                self.take_candidate(&offer);
+                self.take_candidate(offer);
             }
         }
         self.offered_first = (self.offered_first + 1) % rings.max(1);
         left < self.config.candidates_per_iteration
     }
 
-    fn take_candidate(&mut self, offer: &OffloadCandidate) {
-        let key = &offer.key;
+    fn take_candidate(&mut self, offer: OffloadCandidate) {
+        let OffloadCandidate { ref key, missed, forecast } = offer;
         let comes_in = key.bridge() == u64::from(self.config.bridge.number())
             && self.ports.as_ref().is_none_or(|ports| ports.contains(&key.in_port()));
         if !comes_in {
             self.status.candidates_elsewhere += 1;
             return;
         }
+        if forecast.is_some() && self.judge.is_lost() {
+            return;
+        }
         if self.gigaflow.find(&self.owner, key, &mut self.walk) {
             self.status.candidates_known += 1;
+            forecast.into_iter().for_each(|own| own.settle(DeviceOutcome::Covered));
+            return;
+        }
+        if forecast.is_none() {
+            self.make_room_for_packet();
+        } else if !self.admits_forecast() {
             return;
         }
         let made = self.partition_candidate(key);
-        let traversal_no = self.pending_traversals.begin(offer.missed, made.len());
-        made.into_iter().for_each(|entry| self.add_intended(entry, traversal_no));
+        let traversal_no = self.pending_traversals.begin(missed, made.len());
+        let origin = forecast.as_ref().map(|own| own.entry);
+        made.iter().for_each(|entry| self.add_intended(*entry, traversal_no, origin));
         self.reclaim(None);
+        forecast.into_iter().for_each(|own| self.forecasts.add(made.clone(), own));
     }
 
     /// Translates a packet under the owner's version (rule 5).
@@ -89,7 +103,12 @@ impl<T: OffloadDevice> OffloadAgent<T> {
 
     /// Adds a new entry to the intended ones.
     /// Its tags are held until the device has confirmed its removal.
-    fn add_intended(&mut self, entry: LtmEntryRef, traversal_no: u64) {
+    fn add_intended(
+        &mut self,
+        entry: LtmEntryRef,
+        traversal_no: u64,
+        forecast: Option<EntryForecast>,
+    ) {
         let ltm = self.gigaflow.ltm_mut();
         let (Some(rule), Some(stage)) = (ltm.rule(entry.slot).cloned(), ltm.stage(entry.slot))
         else {
@@ -101,7 +120,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         for tag in tags(&rule) {
             ltm.hold_again(tag);
         }
-        self.ledger.add(NewEntry { entry, stage, rule, traversal, traversal_no });
+        self.ledger.add(NewEntry { entry, stage, rule, traversal, traversal_no, forecast });
     }
 
     /// Removes the entries in `to_remove`, as far as the report queue has room.

@@ -25,11 +25,13 @@ use shunt_gigaflow::{
 use shunt_pipeline::{Time, Traversal};
 
 mod entry;
+mod speculative;
 
 pub(super) use entry::OffloadEntry;
 
 use self::entry::{EntryKey, State, Unwanted, key};
 use super::{OffloadRefusal, OperationCounts};
+use crate::forecast::EntryForecast;
 
 /// All entries that the device is intended to hold, or may still hold.
 #[derive(Debug)]
@@ -69,6 +71,7 @@ pub(super) struct NewEntry {
     pub(super) rule: LtmRule,
     pub(super) traversal: Arc<Traversal>,
     pub(super) traversal_no: u64,
+    pub(super) forecast: Option<EntryForecast>,
 }
 
 /// The result of a response.
@@ -119,7 +122,7 @@ impl Ledger {
     pub(super) fn add(&mut self, new: NewEntry) {
         let index = LtmIndex(self.next_index);
         self.next_index += 1;
-        let NewEntry { entry, stage, rule, traversal, traversal_no } = new;
+        let NewEntry { entry, stage, rule, traversal, traversal_no, forecast } = new;
         self.by_entry.insert(entry, index);
         let offloaded = OffloadEntry {
             entry,
@@ -132,6 +135,7 @@ impl Ledger {
             counted: Counters::default(),
             counted_before: Counters::default(),
             used: Time::ZERO,
+            forecast,
         };
         self.offloaded_entries.insert(index, offloaded);
         self.inserts[stage.index()].insert(index);
@@ -474,12 +478,12 @@ impl Ledger {
     }
 
     /// Returns entries without a recent hit.
-    /// Their last hit is at least `idle` before the reading that began at `read`.
-    pub(super) fn idle(&self, read: Time, idle: Duration) -> Vec<LtmEntryRef> {
+    /// The reading that began at `read` found none within `max_idle`, or the time of their forecast.
+    pub(super) fn idle(&self, read: Time, max_idle: Duration) -> Vec<LtmEntryRef> {
         let is_idle = |offloaded: &&OffloadEntry| {
             offloaded.unwanted.is_none()
                 && offloaded.state == State::Held
-                && read.since(offloaded.used) >= idle
+                && offloaded.is_idle(read, max_idle)
         };
         self.offloaded_entries.values().filter(is_idle).map(|offloaded| offloaded.entry).collect()
     }

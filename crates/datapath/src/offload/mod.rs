@@ -48,6 +48,12 @@
 //! reading that takes too long holds up nobody, and does not make the device stale: versions wait
 //! for removals only.
 //!
+//! # Forecasts
+//!
+//! A candidate can be a [forecast](crate::forecast). Its entries are inserted like any other, and are
+//! speculative until the device has counted a packet for them. The agent tells the packet thread the
+//! outcome ([`DeviceOutcome`](crate::forecast::DeviceOutcome)).
+//!
 //! # Wiring
 //!
 //! [`offload_endpoint`] creates the channels. The control plane gets the [`OffloadHandle`]; its
@@ -69,6 +75,7 @@ mod reading;
 
 mod agent;
 mod exchange;
+mod forecasts;
 mod intake;
 mod runner;
 

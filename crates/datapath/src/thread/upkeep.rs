@@ -193,12 +193,14 @@ pub(super) fn dumped_entry(
     let entries = caches.owner.entries();
     let (entry, traversal) = (entries.live_at(slot)?, entries.traversal(slot)?);
     let Credit { packets, bytes, used } = entries.totals(slot);
+    // A chain installs the entries of forecasts as the least recently used ones.
+    let installed = speculation.and_then(|own| own.installed_at(entry));
     Some(DumpedEntry {
         entry: caches.owner.entry_id(entry),
         traversal: traversal.clone(),
         packets,
         bytes,
-        used,
+        used: installed.map_or(used, |installed| used.max(installed)),
         link: caches.link(entry),
         forecast: speculation.and_then(|own| own.origin_of(entry)),
     })

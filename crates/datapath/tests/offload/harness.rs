@@ -5,12 +5,14 @@ use std::{sync::Arc, time::Duration};
 use shunt_classifier::Version;
 use shunt_datapath::{
     EvictionCoordinator, Waker,
+    forecast::{DeviceWatch, EntryForecast},
     offload::{
         OffloadAgent, OffloadCandidates, OffloadConfig, OffloadHandle, OffloadStatus,
         offload_endpoint,
     },
 };
 use shunt_flow::{FieldId, FlowKey, PortNo, text::NoPortNames};
+use shunt_foresight::ForecastSource;
 use shunt_gigaflow::{
     ltm::{LtmRule, Tag},
     offload::{OffloadDevice, Operation},
@@ -113,6 +115,12 @@ impl<T: OffloadDevice> Rig<T> {
     /// Sends a packet that misses.
     pub(crate) fn offer(&mut self, key: &FlowKey) {
         self.offers.offer(&visible(key), self.now);
+    }
+
+    /// Sends a forecast of a packet, which expires after `time`.
+    pub(crate) fn offer_forecast(&mut self, key: &FlowKey, time: Duration) -> DeviceWatch {
+        let entry = EntryForecast { source: ForecastSource::Reply, expires: self.now.after(time) };
+        self.offers.offer_forecast(&visible(key), self.now, entry)
     }
 
     pub(crate) fn run_iteration(&mut self) -> bool {

@@ -33,6 +33,8 @@ enum Event {
     Packet(Box<FlowKey>),
     /// A packet that shares the consulted bits of an entry with an earlier packet.
     Sibling(prop::sample::Index),
+    /// A packet is forecast, for a time in milliseconds.
+    Forecast(Box<FlowKey>, u64),
     /// The tables change; the coordinator receives the change later.
     Change(Op),
     /// The coordinator applies a change, if one waits.
@@ -55,6 +57,8 @@ fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         4 => generate::packet().prop_map(|key| Event::Packet(Box::new(key))),
         6 => any::<prop::sample::Index>().prop_map(Event::Sibling),
+        3 => (generate::packet(), 1..3000_u64)
+            .prop_map(|(key, milliseconds)| Event::Forecast(Box::new(key), milliseconds)),
         2 => changing.prop_map(Event::Change),
         3 => Just(Event::Apply),
         2 => Just(Event::TakeOne),
@@ -168,6 +172,11 @@ impl Run {
                 clear_hidden_state(&mut sibling);
                 rig.offer(&sibling);
                 self.seen.push(sibling);
+            }
+            Event::Forecast(mut key, milliseconds) => {
+                clear_hidden_state(&mut key);
+                drop(rig.offer_forecast(&key, Duration::from_millis(milliseconds)));
+                self.seen.push(*key);
             }
             Event::Change(op) => self.changes.extend(rig.twin.apply(&op)),
             Event::Apply => {

@@ -7,6 +7,7 @@
 )]
 
 mod counts;
+mod forecasts;
 mod harness;
 mod invariants;
 mod room;

@@ -79,7 +79,7 @@ fn judge_forecasts(counts: &OutcomeCounts) {
         assert!(refused(ForecastRefusal::NoEntries) > 1000, "{counts:?}");
         return;
     }
-    let reasons = [ForecastRefusal::Learns, ForecastRefusal::NoRoom];
+    let reasons = [ForecastRefusal::Learns, ForecastRefusal::NoRoom, ForecastRefusal::UnknownBits];
     assert!(hits > 20 && [late, covered, wrong, evicted].iter().all(|own| *own > 0), "{counts:?}");
     assert!(reasons.iter().all(|reason| refused(*reason) > 0), "{counts:?}");
 }

@@ -17,7 +17,7 @@ use shunt_datapath::{
     forecast::{ForecastConfig, ForecastSender},
     thread::QueueSizes,
 };
-use shunt_flow::{FieldId, FlowKey, PortNo, SparseKey, extract::VlanLimit};
+use shunt_flow::{FieldId, FlowKey, FlowMask, PortNo, SparseKey, SparseMask, extract::VlanLimit};
 use shunt_foresight::{Confidence, Forecast, ForecastSource, Foresight, GovernorConfig, Reply};
 use shunt_pipeline::{
     BridgeId, BridgeSettings, Change, DatapathPort, Delta, Learning, MacSighting, OwnerId,
@@ -291,7 +291,7 @@ impl Lab {
         let now = Duration::from_nanos(self.switch.now.nanoseconds());
         self.forecasts[thread].send(Forecast {
             key: SparseKey::from(&flow),
-            known: None,
+            known: known_bits(runner),
             confidence: Confidence::MAX,
             made: now,
             valid_until: now + Duration::from_secs(draw(runner, 0..20_u64)),
@@ -535,6 +535,16 @@ impl Lab {
         }
         self.switch.wait(Duration::from_micros(10));
     }
+}
+
+/// Returns the bits that a forecast knows: all, or all but a field.
+fn known_bits(runner: &mut TestRunner) -> Option<SparseMask> {
+    const UNKNOWN: [FieldId; 3] = [FieldId::Ipv4Src, FieldId::UdpSrc, FieldId::EthSrc];
+    let field = UNKNOWN.get(draw(runner, 0..9_usize))?;
+    let mut known = FlowMask::EMPTY;
+    known.words_mut().fill(u64::MAX);
+    known.remove_bits(*field, u128::MAX);
+    Some(SparseMask::from(&known))
 }
 
 /// Checks that an address was seen where a version of the world has it.

@@ -12,9 +12,11 @@ use proptest::{
 };
 use shunt_datapath::{
     EvictionCoordinator, Waker,
+    forecast::EntryForecast,
     offload::{OffloadAgent, OffloadCandidates, OffloadConfig, OffloadHandle, offload_endpoint},
 };
 use shunt_flow::{FlowKey, layout::HEADER_START};
+use shunt_foresight::ForecastSource;
 use shunt_gigaflow::{
     ltm::{LtmRule, Tag},
     offload::{
@@ -92,6 +94,8 @@ impl OffloadDevice for ObservedDevice {
 enum NicEvent {
     /// A packet misses.
     Packet(Box<FlowKey>),
+    /// A packet is forecast.
+    Forecast(Box<FlowKey>),
     /// The tables change, and the eviction coordinator receives the change.
     Change(Op),
     /// Agent and coordinator run one iteration.
@@ -109,6 +113,7 @@ fn event() -> impl Strategy<Value = NicEvent> {
     let exchange = (before, prop_oneof![3 => Just(true), 1 => Just(false)], any::<u64>());
     prop_oneof![
         8 => generate::packet().prop_map(|key| NicEvent::Packet(Box::new(key))),
+        3 => generate::packet().prop_map(|key| NicEvent::Forecast(Box::new(key))),
         2 => changing.prop_map(NicEvent::Change),
         10 => Just(NicEvent::Turn),
         1 => prop_oneof![Just(1), Just(20), Just(1100)].prop_map(NicEvent::Wait),
@@ -156,6 +161,14 @@ struct OffloadWorld {
     devices: Vec<SharedDevice>,
     seen: Vec<FlowKey>,
     hits: u64,
+}
+
+/// Clears the registers and metadata, which a packet that arrives does not have.
+fn clear_hidden_state(key: &mut FlowKey) {
+    let in_port = key.in_port();
+    key.words_mut()[..HEADER_START].fill(0);
+    key.set_bridge(BRIDGE.number().into());
+    key.set_in_port(in_port);
 }
 
 fn software_device() -> SoftwareDevice {
@@ -216,12 +229,15 @@ impl OffloadWorld {
     fn apply(&mut self, event: NicEvent) {
         match event {
             NicEvent::Packet(mut key) => {
-                // A packet that arrives has no registers or metadata.
-                let in_port = key.in_port();
-                key.words_mut()[..HEADER_START].fill(0);
-                key.set_bridge(BRIDGE.number().into());
-                key.set_in_port(in_port);
+                clear_hidden_state(&mut key);
                 self.candidates.offer(&visible(&key), self.now);
+                self.seen.push(*key);
+            }
+            NicEvent::Forecast(mut key) => {
+                clear_hidden_state(&mut key);
+                let expires = self.now.after(Duration::from_secs(1));
+                let entry = EntryForecast { source: ForecastSource::Reply, expires };
+                drop(self.candidates.offer_forecast(&visible(&key), self.now, entry));
                 self.seen.push(*key);
             }
             NicEvent::Change(op) => {

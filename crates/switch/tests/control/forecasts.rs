@@ -7,7 +7,10 @@ use shunt_switch::{
     Announcer, Config, EntryStatus, ForecastSourceStatus, TraceError, Why, config::PredictorName,
 };
 
-use crate::bench::{Bench, until};
+use crate::{
+    bench::{Bench, until},
+    nic::World,
+};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -85,6 +88,37 @@ async fn a_flow_to_one_back_end_predicts_the_others() {
     }
     until(|| source(&bench, "siblings").hits == 2).await;
     assert_eq!(bench.switch.forecasts().upcalls, 1);
+}
+
+/// The replies never reach the switch, and the predictor is right nevertheless.
+#[tokio::test]
+async fn a_reply_that_hits_in_the_nic_is_counted() {
+    const FLOWS: u16 = 20;
+    let all = u64::from(FLOWS);
+    let mut rules = Vec::new();
+    for flow in 0..FLOWS {
+        rules.push(format!("in_port=1,udp,tp_src={},tp_dst=53,actions=output:2", 4000 + flow));
+        rules.push(format!("in_port=2,udp,tp_src=53,tp_dst={},actions=output:1", 4000 + flow));
+    }
+    let world = World::predicting(1, &[PredictorName::Reply], |_| ()).await;
+    world.add(&rules.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let [client, server, _] = &world.ends;
+    for flow in 0..FLOWS {
+        client.send(&packet([1, 2], [4000 + flow, 53]));
+        server.next_received().await;
+    }
+    world.until(|| source(&world.bench, "reply").installed == all).await;
+    let offloaded = || world.status().stages.iter().map(|stage| stage.entries).sum::<u64>();
+    world.until(|| offloaded() == 2 * all).await;
+    world.settled().await;
+    for flow in 0..FLOWS {
+        server.send(&packet([2, 1], [53, 4000 + flow]));
+        client.next_received().await;
+    }
+    world.until(|| world.traffic().hits == all).await;
+    world.until(|| source(&world.bench, "reply").hits == all).await;
+    let reply = source(&world.bench, "reply");
+    assert_eq!((reply.wrong, reply.evicted, reply.pauses), (0, 0, 0), "{reply:?}");
 }
 
 #[tokio::test]

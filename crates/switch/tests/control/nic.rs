@@ -33,15 +33,23 @@ impl World {
         Self::of(threads, |gigaflow| change(&mut gigaflow.offload)).await
     }
 
+    /// Each entry of the NIC is that of a packet.
     pub(crate) async fn of(
         threads: u16,
+        change: impl FnOnce(&mut config::GigaflowOptions),
+    ) -> Self {
+        Self::predicting(threads, &[], change).await
+    }
+
+    pub(crate) async fn predicting(
+        threads: u16,
+        predictors: &[config::PredictorName],
         change: impl FnOnce(&mut config::GigaflowOptions),
     ) -> Self {
         let mut config = Config::default();
         config.threads.packet = threads;
         config.caches.verify_one_in = 1;
-        // Each entry of the NIC is that of a packet.
-        config.foresight.predictors.clear();
+        config.foresight.predictors = predictors.to_vec();
         let gigaflow = &mut config.caches.gigaflow;
         gigaflow.offload.kind = OffloadKind::Embedded;
         gigaflow.offload.bridge = "br0".to_owned();
@@ -53,7 +61,7 @@ impl World {
         world
     }
 
-    fn status(&self) -> NicStatus {
+    pub(crate) fn status(&self) -> NicStatus {
         self.bench.switch.caches().nic.unwrap()
     }
 

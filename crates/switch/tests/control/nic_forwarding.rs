@@ -1,16 +1,27 @@
 //! Invariant 1 with a NIC: for random rules and changes, the same packets leave as without caches.
 
-use std::cell::Cell;
+use std::{cell::Cell, time::Duration};
 
 use proptest::{prelude::*, test_runner::TestRunner};
 use shunt_flow::testing::PacketBuilder;
-use shunt_switch::{Config, NicTraffic, config};
+use shunt_switch::{
+    Announcer, Config, NicTraffic,
+    config::{self, PredictorName},
+};
 use tokio::runtime::Runtime;
 
 use crate::{
     bench::{Bench, until},
     nic::{World, add_ports},
 };
+
+/// All predictors.
+const PREDICTORS: [PredictorName; 4] = [
+    PredictorName::Reply,
+    PredictorName::Siblings,
+    PredictorName::Successor,
+    PredictorName::Periodic,
+];
 
 /// Groups that rules may use for any packet.
 const GROUPS: &[&str] = &[
@@ -112,6 +123,31 @@ fn packet() -> impl Strategy<Value = (usize, Vec<u8>)> {
         })
 }
 
+/// Returns a packet of [`packet`] in the syntax of an announced flow.
+fn flow_of((port, frame): &(usize, Vec<u8>)) -> String {
+    let is_tagged = frame[12..14] == [0x81, 0];
+    let ip = if is_tagged { 18 } else { 14 };
+    let mac = |at: usize| joined(&frame[at..at + 6], ":", |byte| format!("{byte:02x}"));
+    let address = |at: usize| joined(&frame[at..at + 4], ".", |byte| byte.to_string());
+    let number = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
+    format!(
+        "in_port={},dl_src={},dl_dst={},{}udp,nw_src={},nw_dst={},nw_ttl={},tp_src={},tp_dst={}",
+        port + 1,
+        mac(6),
+        mac(0),
+        if is_tagged { "dl_vlan=7," } else { "" },
+        address(ip + 12),
+        address(ip + 16),
+        frame[ip + 8],
+        number(ip + 20),
+        number(ip + 22),
+    )
+}
+
+fn joined(bytes: &[u8], separator: &str, text: impl Fn(u8) -> String) -> String {
+    bytes.iter().map(|byte| text(*byte)).collect::<Vec<_>>().join(separator)
+}
+
 /// Returns the packets that leave each port of a switch.
 async fn leaves(world: &World, packets: &[(usize, Vec<u8>)]) -> [Vec<Vec<u8>>; 3] {
     let sum = |traffic: &NicTraffic| {
@@ -195,11 +231,11 @@ fn packets_are_forwarded_by_the_tables_with_a_nic() {
     let mut runner = TestRunner::new(ProptestConfig::with_cases(24));
     let rules = prop::collection::vec(rule(), 4..20);
     let changes = prop::collection::vec(rule(), 3);
-    let (hits, sent) = (Cell::new(0), Cell::new(0));
+    let (hits, sent, forecast) = (Cell::new(0), Cell::new(0), Cell::new(0));
     let cases = (set_up(), rules, changes, prop::collection::vec(packet(), 1..20));
     let invariant = |((policy, target), rules, changes, packets): Case| {
         runtime.block_on(async {
-            let world = World::of(2, |gigaflow| {
+            let world = World::predicting(2, &PREDICTORS, |gigaflow| {
                 gigaflow.policy = policy;
                 let (kind, bridge) = (gigaflow.offload.kind, gigaflow.offload.bridge.clone());
                 gigaflow.offload = config::OffloadOptions { kind, bridge, ..target };
@@ -216,6 +252,15 @@ fn packets_are_forwarded_by_the_tables_with_a_nic() {
                 let expected = plain(&rules, &packets).await;
                 for round in 0..3 {
                     sent.set(sent.get() + packets.len());
+                    let flows: Vec<String> = packets.iter().map(flow_of).collect();
+                    let flows: Vec<&str> = flows.iter().map(String::as_str).collect();
+                    // Half of the packets are expected in the first round.
+                    let (valid, who) = (Duration::from_secs(2), Announcer::Operator);
+                    world
+                        .bench
+                        .switch
+                        .announce("br0", &flows[..flows.len() / 2], valid, who)
+                        .unwrap();
                     let left = leaves(&world, &packets).await;
                     assert_eq!(left, expected, "{change:?}, round {round}");
                     world.settled().await;
@@ -223,10 +268,13 @@ fn packets_are_forwarded_by_the_tables_with_a_nic() {
             }
             assert_eq!(world.bench.switch.caches().differences, 0);
             hits.set(hits.get() + world.traffic().hits);
+            let sources = world.bench.switch.forecasts().sources;
+            forecast.set(forecast.get() + sources.iter().map(|own| own.hits).sum::<u64>());
         });
         Ok(())
     };
     runner.run(&cases, invariant).unwrap();
-    let (hits, sent) = (hits.get(), sent.get());
+    let (hits, sent, forecast) = (hits.get(), sent.get(), forecast.get());
+    assert!(forecast > 20, "the packets of {forecast} forecasts hit");
     assert!(hits > 200 && sent > 1000, "the NIC forwards {hits} of {sent}");
 }

@@ -1,6 +1,6 @@
 //! An entry of the ledger, and its state.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use shunt_flow::Match;
 use shunt_gigaflow::{
@@ -9,6 +9,8 @@ use shunt_gigaflow::{
     partition::StageId,
 };
 use shunt_pipeline::{Time, Traversal};
+
+use crate::forecast::EntryForecast;
 
 /// An entry that the device is intended to hold, or may still hold.
 #[derive(Debug)]
@@ -28,6 +30,8 @@ pub(in crate::offload) struct OffloadEntry {
     pub(super) counted_before: Counters,
     /// Time of the last reading that found a hit, or of the confirmation.
     pub(super) used: Time,
+    /// The forecast that the entry was made for; `None`: a packet.
+    pub(in crate::offload) forecast: Option<EntryForecast>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +58,16 @@ impl OffloadEntry {
     /// Returns the time of the last known hit.
     pub(in crate::offload) const fn used(&self) -> Time {
         self.used
+    }
+
+    /// Returns whether a reading that began at `read` proves that the entry is idle.
+    ///
+    /// The entry of a forecast without a hit has its own time, and any other `max_idle`.
+    pub(super) fn is_idle(&self, read: Time, max_idle: Duration) -> bool {
+        match self.forecast {
+            Some(forecast) if self.totals().packets == 0 => read > forecast.expires,
+            _ => read.since(self.used) >= max_idle,
+        }
     }
 
     pub(super) fn totals(&self) -> Counters {

@@ -11,7 +11,10 @@ use shunt_pipeline::{BridgeId, DatapathAction, DatapathPort, InstallNo, Time};
 
 use crate::{
     cache::index::Upcall,
-    forecast::{FlowObservation, Preloaded, Settled, Settlement, SpeculativeFlow, ThreadForecasts},
+    forecast::{
+        EntryForecast, FlowObservation, Preloaded, Settled, Settlement, SpeculativeFlow,
+        ThreadForecasts,
+    },
     thread::{PacketThread, receive::RxPorts},
 };
 
@@ -98,16 +101,18 @@ impl PacketThread {
                 counters.translations.add(translations);
                 let idle = self.now.after(own.config.idle);
                 let Forecast { key: flow, source, .. } = forecast;
+                let expires = if source.is_predictor() { idle.min(end) } else { end };
+                let device = self.candidates.as_mut().map(|candidates| {
+                    candidates.offer_forecast(&key, self.now, EntryForecast { source, expires })
+                });
                 own.speculation.add(SpeculativeFlow {
                     entries,
                     source,
                     key: flow,
                     installed: self.now,
-                    expires: if source.is_predictor() { idle.min(end) } else { end },
+                    expires,
+                    device,
                 });
-                if let Some(candidates) = &mut self.candidates {
-                    candidates.offer(&key, self.now);
-                }
                 translations
             }
         };
@@ -125,14 +130,20 @@ impl PacketThread {
                 is_settled = true;
             }
         }
+        for _ in 0..SETTLED_PER_ITERATION.min(own.speculation.awaited()) {
+            if let Some(settled) = own.speculation.settle_awaited() {
+                self.count_settled(own, &settled);
+                is_settled = true;
+            }
+        }
         is_settled
     }
 
     /// Evicts unused entries of up to `count` forecasts.
     fn evict_speculative(&mut self, own: &mut ThreadForecasts, count: usize) {
         for _ in 0..count {
-            let Some(settled) = own.speculation.evict_next(&mut self.caches.owner) else { return };
-            self.count_settled(own, &settled);
+            let Ok(settled) = own.speculation.evict_next(&mut self.caches.owner) else { return };
+            settled.iter().for_each(|settled| self.count_settled(own, settled));
         }
     }
 
@@ -179,6 +190,7 @@ impl PacketThread {
                     });
                 }
             }
+            Settlement::Covered => counters.covered.add(1),
             Settlement::Wrong => counters.wrong.add(1),
             Settlement::Evicted => counters.evicted.add(1),
         }

@@ -1,0 +1,133 @@
+//! Forecasts in the device: entries for flows that are about to arrive.
+//!
+//! An entry of a forecast is *speculative* until the device has counted a packet for it.
+//!
+//! - It has its own expiry, and [`OffloadConfig::max_idle`](super::OffloadConfig::max_idle) does not
+//!   apply. A reading that began later must have found no hit.
+//! - It is the first to go when a stage is full.
+//! - A forecast is refused if little room is left (`ROOM_DIVISOR`), or if the device does not count.
+//!
+//! The packet thread that made the forecast learns its outcome from here ([`crate::forecast`]).
+
+use std::collections::VecDeque;
+
+use shunt_gigaflow::{ltm::LtmEntryRef, offload::OffloadDevice};
+use shunt_pipeline::Time;
+
+use super::{OffloadAgent, OffloadRefusal};
+use crate::{
+    cache::EntryRef,
+    evict::owner::Owner,
+    forecast::{DeviceForecast, DeviceOutcome, ROOM_DIVISOR},
+    offload::ledger::Ledger,
+};
+
+/// The forecasts in a device that have no outcome yet.
+#[derive(Debug, Default)]
+pub(super) struct PendingForecasts {
+    flows: VecDeque<PendingForecast>,
+}
+
+/// A forecast with entries.
+#[derive(Debug)]
+struct PendingForecast {
+    /// The entries that were made for it; it may use others too.
+    entries: Vec<LtmEntryRef>,
+    forecast: DeviceForecast,
+}
+
+/// The state of the entries of a forecast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EntriesState {
+    /// All were hit; the last one was found at this time.
+    Hit(Time),
+    Unused,
+    /// One is gone.
+    Gone,
+}
+
+/// Maximum number of forecasts without an outcome.
+///
+/// Beyond it, the oldest counts as unused.
+const PENDING_MAX: usize = 16_384;
+
+/// Maximum number of forecasts removed for the entries of one packet.
+const REMOVED_AT_ONCE: usize = 16;
+
+impl PendingForecasts {
+    /// Adds a forecast with its new entries; without any it is unused.
+    pub(super) fn add(&mut self, entries: Vec<LtmEntryRef>, forecast: DeviceForecast) {
+        if entries.is_empty() {
+            return;
+        }
+        if self.flows.len() >= PENDING_MAX {
+            self.flows.pop_front();
+        }
+        self.flows.push_back(PendingForecast { entries, forecast });
+    }
+}
+
+impl PendingForecast {
+    fn state(&self, owner: &Owner, ledger: &Ledger) -> EntriesState {
+        let mut found = Time::ZERO;
+        let mut is_unused = false;
+        for entry in &self.entries {
+            if !owner.entries().is_live(EntryRef::from(*entry)) {
+                return EntriesState::Gone;
+            }
+            match ledger.last_hit(*entry) {
+                Some(used) => found = found.max(used),
+                None => is_unused = true,
+            }
+        }
+        if is_unused { EntriesState::Unused } else { EntriesState::Hit(found) }
+    }
+
+    /// Returns the entries without a hit.
+    fn unused<'a>(&'a self, ledger: &'a Ledger) -> impl Iterator<Item = LtmEntryRef> + 'a {
+        self.entries.iter().copied().filter(|entry| ledger.last_hit(*entry).is_none())
+    }
+}
+
+impl<T: OffloadDevice> OffloadAgent<T> {
+    /// Returns whether entries for a forecast may be made. Counts a refusal for room.
+    pub(super) fn admits_forecast(&mut self) -> bool {
+        if !self.capabilities.counts {
+            return false;
+        }
+        let has_room = self.ledger.has_room(ROOM_DIVISOR);
+        if !has_room {
+            *self.status.refused.entry(OffloadRefusal::NoRoom).or_default() += 1;
+        }
+        has_room
+    }
+
+    /// Removes speculative entries if the entries of a packet may find no room.
+    pub(super) fn make_room_for_packet(&mut self) {
+        if self.forecasts.flows.is_empty() || self.ledger.has_room(usize::MAX) {
+            return;
+        }
+        for _ in 0..REMOVED_AT_ONCE {
+            let Some(oldest) = self.forecasts.flows.pop_front() else { break };
+            self.to_remove.extend(oldest.unused(&self.ledger));
+            if let EntriesState::Hit(found) = oldest.state(&self.owner, &self.ledger) {
+                oldest.forecast.settle(DeviceOutcome::Hit(found));
+            }
+        }
+        self.remove_pending();
+    }
+
+    /// Settles forecasts with a known outcome.
+    ///
+    /// The other entries of a forecast with a removed entry are removed too, if they were not hit.
+    pub(super) fn settle_forecasts(&mut self) {
+        for _ in 0..self.forecasts.flows.len() {
+            let Some(flow) = self.forecasts.flows.pop_front() else { return };
+            match flow.state(&self.owner, &self.ledger) {
+                EntriesState::Hit(found) => flow.forecast.settle(DeviceOutcome::Hit(found)),
+                EntriesState::Gone => self.to_remove.extend(flow.unused(&self.ledger)),
+                EntriesState::Unused => self.forecasts.flows.push_back(flow),
+            }
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! Entries of forecasts in the ledger, and the room for them.
+
+use shunt_gigaflow::ltm::LtmEntryRef;
+use shunt_pipeline::Time;
+
+use super::Ledger;
+
+impl Ledger {
+    /// Returns the time of the last known hit of an intended entry, if there is one.
+    pub(in crate::offload) fn last_hit(&self, entry: LtmEntryRef) -> Option<Time> {
+        let offloaded = self.offloaded_entries.get(&self.index(entry)?)?;
+        (offloaded.totals().packets > 0).then_some(offloaded.used)
+    }
+
+    /// Returns whether every stage has room, apart from one part in `divisor`.
+    ///
+    /// All stages count with the capacity of the smallest one, as in the chain of the agent.
+    pub(in crate::offload) fn has_room(&self, divisor: usize) -> bool {
+        let Some(stage_entries_max) = self.capacity.iter().copied().min() else { return false };
+        let most = stage_entries_max - stage_entries_max / divisor;
+        let stages = self.occupied.iter().zip(&self.inserts);
+        stages.into_iter().all(|(occupied, inserts)| occupied + inserts.len() < most)
+    }
+}

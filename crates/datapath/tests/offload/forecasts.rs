@@ -1,0 +1,158 @@
+//! Forecasts in the device: their outcome, their time, and the room that they take.
+
+use std::time::Duration;
+
+use shunt_datapath::{
+    command::DumpedEntry,
+    forecast::{DeviceOutcome, DeviceWatch},
+    offload::OffloadRefusal,
+};
+use shunt_foresight::ForecastSource;
+use shunt_pipeline::{FlowModCommand, testing::visible};
+use shunt_testkit::offload::SoftwareDevice;
+
+use crate::harness::{Rig, START, TWO_TABLES, config, packet, request, world};
+
+/// Shorter than the idle timeout of an entry with traffic, and longer.
+const SHORT: Duration = Duration::from_secs(3);
+const LONG: Duration = Duration::from_secs(60);
+
+/// Sends a forecast that expires after `time`.
+fn forecast(rig: &mut Rig<SoftwareDevice>, flow: (u8, u8), time: Duration) -> DeviceWatch {
+    let watch = rig.offer_forecast(&packet(flow.0, flow.1), time);
+    rig.settle();
+    watch
+}
+
+/// Lets readings of the counters begin and finish.
+fn read_counters(rig: &mut Rig<SoftwareDevice>) {
+    for _ in 0..2 {
+        rig.wait(config().count_every);
+        rig.settle();
+    }
+}
+
+fn send(rig: &mut Rig<SoftwareDevice>, source: u8, device: u8) {
+    assert!(rig.device().send(START, &visible(&packet(source, device)), 60));
+}
+
+fn dumped(rig: &mut Rig<SoftwareDevice>) -> Vec<DumpedEntry> {
+    let (sender, answer) = std::sync::mpsc::channel();
+    rig.handle.dump(Box::new(move |entries| sender.send(entries).unwrap()));
+    rig.settle();
+    answer.recv().unwrap()
+}
+
+#[test]
+fn a_hit_in_the_device_settles_its_forecast() {
+    let mut rig = Rig::two_tables();
+    let watch = forecast(&mut rig, (1, 9), SHORT);
+    assert!(rig.hits(&packet(1, 9)), "it is in the device before its first packet");
+    let entries = dumped(&mut rig);
+    assert_eq!(entries.len(), 2);
+    assert!(entries.iter().all(|own| own.forecast == Some(ForecastSource::Reply)));
+    assert_eq!(watch.outcome(), None);
+    send(&mut rig, 1, 9);
+    let sent = rig.now;
+    read_counters(&mut rig);
+    let Some(DeviceOutcome::Hit(found)) = watch.outcome() else { panic!("{watch:?}") };
+    assert!(found > sent && found <= rig.now);
+    // Entries with traffic stay longer than speculative ones.
+    rig.wait(SHORT);
+    read_counters(&mut rig);
+    assert!(rig.hits(&packet(1, 9)));
+}
+
+#[test]
+fn a_forecast_without_a_hit_leaves_the_device() {
+    for time in [SHORT, LONG] {
+        let mut rig = Rig::two_tables();
+        let watch = forecast(&mut rig, (1, 9), time);
+        let before = config().count_every * 3;
+        while rig.now < shunt_pipeline::Time::ZERO.after(time.saturating_sub(before)) {
+            read_counters(&mut rig);
+        }
+        // The idle timeout of entries with traffic is between both.
+        assert!(rig.hits(&packet(1, 9)), "{time:?}");
+        rig.wait(before);
+        read_counters(&mut rig);
+        read_counters(&mut rig);
+        assert!(!rig.hits(&packet(1, 9)), "{time:?}");
+        assert_eq!((rig.held().len(), rig.coordinator.watched()), (0, 0));
+        assert_eq!(watch.outcome(), Some(DeviceOutcome::Unused));
+    }
+}
+
+#[test]
+fn a_flow_that_the_device_forwards_is_covered() {
+    let mut rig = Rig::two_tables();
+    rig.fill(&[(1, 9)]);
+    let watch = forecast(&mut rig, (1, 9), SHORT);
+    assert_eq!(watch.outcome(), Some(DeviceOutcome::Covered));
+}
+
+#[test]
+fn a_changed_rule_removes_a_forecast() {
+    let mut rig = Rig::two_tables();
+    let watch = forecast(&mut rig, (1, 9), SHORT);
+    let rule = "table=1,priority=1,ip,nw_dst=10.0.0.9,actions=output:2";
+    rig.change(&request(FlowModCommand::Add, rule));
+    rig.settle();
+    read_counters(&mut rig);
+    assert_eq!(watch.outcome(), Some(DeviceOutcome::Unused));
+    assert!(!rig.hits(&packet(1, 9)));
+    // The entry of the other table has no use without it.
+    assert_eq!((rig.held().len(), rig.coordinator.watched()), (0, 0));
+}
+
+#[test]
+fn a_device_without_counters_gets_no_forecast() {
+    let device = SoftwareDevice::new(4, 100).with(|own| own.counts = false);
+    let mut rig = Rig::new(&world(TWO_TABLES), config(), device);
+    let watch = forecast(&mut rig, (1, 9), SHORT);
+    assert_eq!((watch.outcome(), rig.held().len()), (Some(DeviceOutcome::Unused), 0));
+}
+
+#[test]
+fn a_lost_device_covers_no_forecast() {
+    let mut rig = Rig::two_tables();
+    rig.fill(&[(1, 9)]);
+    rig.device().lose();
+    rig.settle();
+    let watch = forecast(&mut rig, (1, 9), SHORT);
+    assert_eq!(watch.outcome(), Some(DeviceOutcome::Unused));
+}
+
+/// A rule for each of many hosts, in a device with few entries.
+fn small() -> Rig<SoftwareDevice> {
+    let hosts: Vec<_> = (0..40_u8)
+        .map(|host| format!("table=0,priority=1,ip,nw_dst=10.0.0.{host},actions=output:2"))
+        .collect();
+    let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
+    Rig::new(&world(&hosts), config(), SoftwareDevice::new(1, 8))
+}
+
+#[test]
+fn a_forecast_displaces_no_entry_of_a_packet() {
+    let mut rig = small();
+    rig.fill(&(0..7_u8).map(|host| (1, host)).collect::<Vec<_>>());
+    let before = rig.held();
+    let watch = forecast(&mut rig, (1, 20), LONG);
+    assert_eq!((watch.outcome(), rig.held()), (Some(DeviceOutcome::Unused), before));
+    assert_eq!(rig.status().refused.get(&OffloadRefusal::NoRoom), Some(&1));
+}
+
+#[test]
+fn forecasts_are_the_first_to_go() {
+    let mut rig = small();
+    let watches: Vec<_> = (20..26_u8).map(|host| forecast(&mut rig, (1, host), LONG)).collect();
+    assert_eq!(rig.held().len(), 6);
+    for host in 0..8_u8 {
+        rig.fill(&[(1, host)]);
+    }
+    for host in 0..8_u8 {
+        assert!(rig.hits(&packet(1, host)), "host {host}");
+    }
+    let outcomes = watches.iter().map(DeviceWatch::outcome);
+    assert!(outcomes.into_iter().all(|own| own == Some(DeviceOutcome::Unused)));
+}
