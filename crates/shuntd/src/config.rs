@@ -1,11 +1,12 @@
 //! The configuration file: TOML, with errors that show the place and a way to correct it.
 
-use std::{fs, ops::Range, path::Path, sync::Arc};
+use std::{fs, io, ops::Range, path::Path, sync::Arc};
 
 use miette::{Diagnostic, NamedSource, SourceSpan};
 use serde::Deserialize;
+use shunt_datapath::port::{DpdkError, DpdkState};
 use shunt_flow::text::nearest_of;
-use shunt_switch::{Config, ConfigStep};
+use shunt_switch::{Config, ConfigStep, config::PortType};
 use thiserror::Error;
 use toml::de::{DeTable, DeValue};
 
@@ -69,12 +70,14 @@ pub(crate) enum ConfigFileError {
     ///
     /// The report shows the error of the system in a separate line.
     #[error("cannot read the configuration {path}")]
-    #[diagnostic(help("name an existing file with --config FILE; {} has examples", page()))]
     Unreadable {
         /// Path of the file.
         path: String,
         /// Error of the system.
-        source: std::io::Error,
+        source: io::Error,
+        /// The correction.
+        #[help]
+        help: String,
     },
     /// The text is not a valid configuration.
     #[error("{message}")]
@@ -115,9 +118,50 @@ impl ConfigFileError {
 /// If it cannot be read, or is not valid.
 pub(crate) fn read(path: &Path) -> Result<ConfigFile, ConfigFileError> {
     let name = path.display().to_string();
-    let text = fs::read_to_string(path)
-        .map_err(|source| ConfigFileError::Unreadable { path: name.clone(), source })?;
-    parse(&name, text)
+    let text = fs::read_to_string(path).map_err(|source| {
+        let help = advice(source.kind());
+        ConfigFileError::Unreadable { path: name.clone(), source, help }
+    })?;
+    let checked = understand(&text).and_then(|file| check_build(&text, file));
+    checked.map_err(|mistake| mistake.in_file(&name, text))
+}
+
+/// Returns what to do about a file that cannot be read.
+fn advice(kind: io::ErrorKind) -> String {
+    match kind {
+        io::ErrorKind::InvalidData => "save the file as text in UTF-8".to_owned(),
+        io::ErrorKind::IsADirectory => {
+            "name a file in this directory with --config FILE".to_owned()
+        }
+        io::ErrorKind::PermissionDenied => {
+            "let the user of the daemon read the file and enter its directories".to_owned()
+        }
+        _ => format!("name an existing file with --config FILE; {} has examples", page()),
+    }
+}
+
+/// Refuses ports of a kind that this program was built without.
+fn check_build(text: &str, file: ConfigFile) -> Result<ConfigFile, Mistake> {
+    if DpdkState::read() != DpdkState::NotBuilt {
+        return Ok(file);
+    }
+    for (bridge, options) in file.bridge.iter().enumerate() {
+        let port = options.ports.iter().position(|port| port.kind == PortType::Dpdk);
+        let Some(port) = port else { continue };
+        let path = [
+            ConfigStep::Field("bridges"),
+            ConfigStep::Index(bridge),
+            ConfigStep::Field("ports"),
+            ConfigStep::Index(port),
+            ConfigStep::Field("type"),
+        ];
+        return Err(Mistake {
+            message: format!("port {}: {}", options.ports[port].name, DpdkError::NotBuilt),
+            help: None,
+            span: span(text, &path).unwrap_or_default(),
+        });
+    }
+    Ok(file)
 }
 
 /// Parses the text of a configuration file called `name`.
@@ -126,15 +170,7 @@ pub(crate) fn read(path: &Path) -> Result<ConfigFile, ConfigFileError> {
 ///
 /// If it is not a valid configuration.
 pub(crate) fn parse(name: &str, text: String) -> Result<ConfigFile, ConfigFileError> {
-    match understand(&text) {
-        Ok(file) => Ok(file),
-        Err(Mistake { message, help, span }) => Err(ConfigFileError::Text {
-            message,
-            help,
-            span: (span.start, span.len()).into(),
-            text: Arc::new(NamedSource::new(name, text)),
-        }),
-    }
+    understand(&text).map_err(|mistake| mistake.in_file(name, text))
 }
 
 /// Returns the page about the configuration file.
@@ -150,6 +186,19 @@ struct Mistake {
     message: String,
     help: Option<String>,
     span: Range<usize>,
+}
+
+impl Mistake {
+    /// Returns the mistake with the file that has it.
+    fn in_file(self, name: &str, text: String) -> ConfigFileError {
+        let Self { message, help, span } = self;
+        ConfigFileError::Text {
+            message,
+            help,
+            span: (span.start, span.len()).into(),
+            text: Arc::new(NamedSource::new(name, text)),
+        }
+    }
 }
 
 fn understand(text: &str) -> Result<ConfigFile, Mistake> {

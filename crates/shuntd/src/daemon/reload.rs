@@ -119,7 +119,7 @@ impl Reloader {
             report.applied.push(format!("logging.filter={}", file.logging.filter));
             loaded.filter = file.logging.filter;
         }
-        Ok((text(&report, "the configuration file has not changed\n"), report))
+        Ok((text(&report, "no changes to apply\n"), report))
     }
 }
 

@@ -29,7 +29,14 @@ impl OvsdbOptions {
     /// The reason, with the key that is wrong.
     pub(crate) fn check(&self) -> Result<(), (String, [ConfigStep; 2])> {
         let wrong = |text: String, key| Err((text, [ConfigStep::Field("ovsdb"), key]));
-        let Some(remote) = &self.remote else { return Ok(()) };
+        let has_log = self.log.as_path() != Path::new("");
+        let Some(remote) = &self.remote else {
+            if has_log && !self.is_embedded() {
+                let text = "`log` is for the embedded server, and there is none: add `socket`, or remove it";
+                return wrong(text.to_owned(), ConfigStep::Field("log"));
+            }
+            return Ok(());
+        };
         if self.is_embedded() {
             let socket = self.socket.display();
             let text = format!(
@@ -38,7 +45,7 @@ impl OvsdbOptions {
             );
             return wrong(text, ConfigStep::Field("remote"));
         }
-        if self.log.as_path() != Path::new("") {
+        if has_log {
             let text =
                 format!("`log` is for the embedded server, and {remote} has its own: remove it");
             return wrong(text, ConfigStep::Field("log"));
@@ -107,6 +114,7 @@ mod tests {
         for (text, words) in [
             ("socket = '/s'\nremote = 'unix:/r'", "remove `socket` or `remote`"),
             ("log = '/l'\nremote = 'unix:/r'", "`log` is for the embedded server"),
+            ("log = '/l'", "add `socket`, or remove it"),
         ] {
             let (message, _) = options(text).check().unwrap_err();
             assert!(message.contains(words), "{message}");

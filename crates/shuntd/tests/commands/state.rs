@@ -188,7 +188,7 @@ fn a_start_applies_keys_that_waited() {
     host.exit(daemon);
     host.write(&format!("[threads]\npacket = 2\n{BRIDGE}"));
     let daemon = host.start();
-    assert_eq!(host.answer(&["reload"]), "the configuration file has not changed\n");
+    assert_eq!(host.answer(&["reload"]), "no changes to apply\n");
     host.write(BRIDGE);
     let report = host.answer(&["reload"]);
     assert_eq!(report, "takes effect at the next start: threads.packet\n");

@@ -190,13 +190,15 @@ impl<'a> EntryReader<'a> {
             None if entry.owner.0 == threads && self.nic.front().is_some() => {
                 "the NIC has no such entry (idle entries are removed)".to_owned()
             }
-            None if self.nic.front().is_some() => {
-                format!(
-                    "entries of packet threads begin with 0 to {}, entries of the NIC with {threads}",
-                    threads - 1
-                )
+            None => {
+                let last = threads.saturating_sub(1);
+                let of_threads = if last == 0 { "0".to_owned() } else { format!("0 to {last}") };
+                let of_nic = match self.nic.front() {
+                    Some(_) => format!(", or {threads} for the NIC"),
+                    None => String::new(),
+                };
+                format!("its first number is the packet thread, {of_threads}{of_nic}")
             }
-            None => format!("entries of packet threads begin with 0 to {}", threads - 1),
         };
         SwitchError::NoSuchEntry { entry, present, remembered: RECENT_MAX }
     }

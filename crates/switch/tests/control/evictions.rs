@@ -63,7 +63,7 @@ async fn a_missing_entry_is_refused_with_the_content_of_its_slot() {
     let why = |name: &'static str| bench.switch.why(name);
     for (name, words) in [
         ("0.7.0", "its slot is empty"),
-        ("9.0.0", "entries of packet threads begin with 0 to 0"),
+        ("9.0.0", "its first number is the packet thread, 0"),
         ("0.7", "three numbers with dots"),
         ("0.-1.0", "three numbers with dots"),
     ] {

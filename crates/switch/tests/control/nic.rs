@@ -193,7 +193,7 @@ async fn an_ltm_entry_shows_its_next_tag() {
     assert!(first.stage.unwrap() < last.stage.unwrap(), "{list:?}");
     let error = world.bench.switch.why("9.0.0").await.unwrap_err().to_string();
     assert!(
-        error.contains("entries of packet threads begin with 0 to 0, entries of the NIC with 1"),
+        error.contains("its first number is the packet thread, 0, or 1 for the NIC"),
         "{error}"
     );
 }
