@@ -87,6 +87,8 @@ reasons! {
         BondMemberInactive = "bond_member_inactive",
         /// `NORMAL`: the bond of its output has no active member.
         BondWithoutMember = "bond_without_member",
+        /// `NORMAL`: its ingress port and the port of its destination are protected.
+        BothPortsProtected = "both_ports_protected",
         /// `NORMAL`: it has a VLAN tag that was not parsed.
         UnparsedVlanTag = "unparsed_vlan_tag",
         /// `NORMAL`: bridges do not forward frames to its destination address.

@@ -189,6 +189,9 @@ fn vlans(port: &Value) -> String {
         let trunks: Vec<String> = trunks.iter().map(Value::to_string).collect();
         let _ = write!(text, " trunks={}", trunks.join(","));
     }
+    if port["protected"] == true {
+        text.push_str(", protected");
+    }
     text
 }
 
@@ -459,6 +462,9 @@ eviction thread: panicked; restart the daemon
         assert_eq!(port("trunk", None, &[]), "port 1 p1 (null, up)");
         assert_eq!(port("access", Some(10), &[]), "port 1 p1 (null, up, access tag=10)");
         assert_eq!(port("trunk", None, &[10, 20]), "port 1 p1 (null, up, trunk trunks=10,20)");
+        let protected = json!({"name": "p1", "number": 1, "type": "null", "link": "up",
+            "vlan_mode": "access", "tag": 10, "protected": true});
+        assert_eq!(line(protected), "port 1 p1 (null, up, access tag=10, protected)");
     }
 
     #[test]

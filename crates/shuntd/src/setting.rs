@@ -22,6 +22,7 @@ const PORT_KEYS: &[&str] = &[
     "type",
     "number",
     "device",
+    "mac",
     "mtu",
     "rx_slots",
     "xdp_mode",
@@ -36,6 +37,7 @@ const PORT_KEYS: &[&str] = &[
     "vlan_mode",
     "tag",
     "trunks",
+    "protected",
     "ingress_policing_rate",
     "ingress_policing_burst",
     "ingress_policing_kpkts_rate",
@@ -47,6 +49,7 @@ const EXAMPLES: &[&str] = &[
     "type=tap",
     "number=7",
     "device=eth1",
+    "mac=02:00:00:00:00:01",
     "mtu=9000",
     "rx_slots=4096",
     "xdp_mode=generic",
@@ -61,6 +64,7 @@ const EXAMPLES: &[&str] = &[
     "vlan_mode=trunk",
     "tag=10",
     "trunks=10,20",
+    "protected=true",
     "ingress_policing_rate=10000",
     "ingress_policing_burst=8000",
     "ingress_policing_kpkts_rate=100",
@@ -68,7 +72,7 @@ const EXAMPLES: &[&str] = &[
 ];
 
 /// Keys of the VLANs of a port.
-const VLAN_KEYS: &[&str] = &["vlan_mode", "tag", "trunks"];
+const VLAN_KEYS: &[&str] = &["vlan_mode", "tag", "trunks", "protected"];
 
 /// Keys of the ingress policing of a port.
 const POLICING_KEYS: &[&str] = &[
@@ -102,6 +106,7 @@ pub(crate) fn port(name: &str, words: &[String]) -> Result<PortOptions, String> 
                 port.number = value.parse().map_err(wrong)?;
             }
             "device" => value.clone_into(&mut port.device),
+            "mac" => value.clone_into(&mut port.mac),
             "mtu" => {
                 let wrong = |_| format!("mtu={value}: an MTU is a number of bytes, 68 to 65535");
                 port.mtu = value.parse().map_err(wrong)?;
@@ -235,6 +240,10 @@ fn set_vlan(port: &mut PortOptions, key: &str, value: &str) -> Result<bool, Stri
         }
         "tag" => port.tag = Some(vlan(value)?),
         "trunks" => port.trunks = value.split(',').map(vlan).collect::<Result<_, _>>()?,
+        "protected" => {
+            port.protected =
+                value.parse().map_err(|_| format!("{key}={value}: it is true or false"))?;
+        }
         _ => return Ok(false),
     }
     Ok(true)
@@ -432,8 +441,8 @@ mod tests {
             changes("controlers=tcp:1.2.3.4").unwrap_err(),
             "unknown key `controlers`: did you mean `controllers`?"
         );
-        let error = changes("mac=02:00:00:00:00:01").unwrap_err();
-        assert!(error.starts_with("`mac` cannot change while the bridge exists: "), "{error}");
+        let error = changes("local=tap").unwrap_err();
+        assert!(error.starts_with("`local` cannot change while the bridge exists: "), "{error}");
         let added = bridge("br0", &words("mac=02:00:00:00:00:01 listen=ptcp:6653,ptcp:6654"));
         let added = added.unwrap();
         assert_eq!((added.mac.as_str(), added.listen.len()), ("02:00:00:00:00:01", 2));

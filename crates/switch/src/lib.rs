@@ -58,7 +58,7 @@ mod threads;
 mod trace;
 mod watch;
 
-pub use config::{Config, ConfigError, ConfigPath, ConfigStep};
+pub use config::{Config, ConfigError, ConfigPath, ConfigStep, mac_text};
 pub use control::bonds::BondMemberChange;
 pub use datapath_flows::{
     DatapathFlow, DatapathFlowFilter, DatapathFlowFormat, DatapathReader, PacketThreadCounters,
@@ -67,7 +67,10 @@ pub use datapath_flows::{
 pub use declarative::DeclarativeChanges;
 pub use error::{SwitchError, with_causes};
 pub use nic::{NicStatus, NicTraffic, OperationsStatus, StageFill};
-pub use openflow::endpoint::{ControllerEndpoint, EndpointError};
+pub use openflow::{
+    endpoint::{ControllerEndpoint, EndpointError},
+    events::PortChanges,
+};
 pub use ports::{capture::CapturedPacket, names::BridgeNames, vlans::MacStatus};
 pub use reload::ReloadReport;
 pub use saved_counts::{SavedCount, SavedCounts, SavedMac};

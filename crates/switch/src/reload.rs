@@ -137,7 +137,7 @@ enum ReloadStep {
     SetPolicing(PortOptions),
     SetQos(PortOptions),
     SetBonds { bridge: String, bonds: Vec<BondOptions> },
-    SetMtu(PortOptions),
+    SetDevice(PortOptions),
     RemoveMirror { bridge: String, name: String },
     SetMirror { bridge: String, mirror: MirrorOptions },
     SetBridge(String, Vec<(&'static str, String)>),
@@ -326,7 +326,7 @@ impl ReloadStep {
             Self::SetPolicing(port) => structure.set_ingress_policing(&port).await,
             Self::SetQos(port) => structure.set_qos(&port).await,
             Self::SetBonds { bridge, bonds } => structure.set_bonds(&bridge, bonds).await,
-            Self::SetMtu(port) => structure.set_mtu(&port.name, port.mtu),
+            Self::SetDevice(port) => structure.set_device(&port).await,
             Self::RemoveMirror { bridge, name } => {
                 match structure.remove_mirror(&bridge, &name).await {
                     Err(SwitchError::NoSuchMirror { .. }) => Ok(()),
@@ -363,7 +363,7 @@ impl ReloadStep {
             | Self::SetPolicing(_)
             | Self::SetQos(_)
             | Self::SetBonds { .. }
-            | Self::SetMtu(_)
+            | Self::SetDevice(_)
             | Self::RemoveMirror { .. }
             | Self::SetMirror { .. }
             | Self::SetBridge(..)
@@ -389,7 +389,7 @@ impl ReloadStep {
             | Self::SetVlans(PortOptions { name, .. })
             | Self::SetPolicing(PortOptions { name, .. })
             | Self::SetQos(PortOptions { name, .. })
-            | Self::SetMtu(PortOptions { name, .. }) => {
+            | Self::SetDevice(PortOptions { name, .. }) => {
                 let Some((bridge, port)) = find_port(before, name) else { return };
                 for own in &mut config.bridges {
                     own.ports.retain(|own| own.name != *name);
@@ -434,7 +434,7 @@ impl ReloadStep {
             Self::SetPolicing(port) => format!("port {}: ingress policing set", port.name),
             Self::SetQos(port) => format!("port {}: QoS set", port.name),
             Self::SetBonds { bridge, .. } => format!("bridge {bridge}: bonds set"),
-            Self::SetMtu(port) => format!("port {}: MTU set", port.name),
+            Self::SetDevice(port) => format!("port {}: MTU and MAC address set", port.name),
             Self::RemoveMirror { bridge, name } => format!("mirror {name}: removed from {bridge}"),
             Self::SetMirror { bridge, mirror } => {
                 format!("mirror {}: set on {bridge}", mirror.name)
@@ -479,7 +479,7 @@ fn port_steps(old: &PortOptions, new: &PortOptions) -> impl Iterator<Item = Relo
         (old.ingress_policing() != new.ingress_policing())
             .then(|| ReloadStep::SetPolicing(new.clone())),
         (old.qos != new.qos).then(|| ReloadStep::SetQos(new.clone())),
-        (old.mtu != new.mtu).then(|| ReloadStep::SetMtu(new.clone())),
+        ((old.mtu, &old.mac) != (new.mtu, &new.mac)).then(|| ReloadStep::SetDevice(new.clone())),
     ];
     steps.into_iter().flatten()
 }

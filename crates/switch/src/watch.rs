@@ -52,11 +52,12 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 ///
 /// No task waits for another: rules must expire while a port opens, and requests may wait for a
 /// thread that ended.
-pub(crate) fn start(control: &Arc<ControlPlane>) -> [JoinHandle<()>; 4] {
+pub(crate) fn start(control: &Arc<ControlPlane>) -> [JoinHandle<()>; 5] {
     let (upkeep, threads, ports) = (Arc::clone(control), Arc::clone(control), Arc::clone(control));
-    let bonds = Arc::clone(control);
+    let (bonds, admin) = (Arc::clone(control), Arc::clone(control));
     [
         tokio::spawn(async move { watch_bonds(&bonds).await }),
+        tokio::spawn(async move { watch_controllers(&admin).await }),
         tokio::spawn(async move {
             let mut interval = interval(UPKEEP_INTERVAL);
             interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -99,8 +100,13 @@ pub(crate) fn start(control: &Arc<ControlPlane>) -> [JoinHandle<()>; 4] {
                 };
                 // Events name changed devices. All devices are also checked at intervals, in case one was lost.
                 ticks = ticks.wrapping_add(1);
-                let is_due = is_changed || ticks.is_multiple_of(TICKS_PER_DEVICE_CHECK);
-                let scope = if is_due { CheckScope::Devices } else { CheckScope::Threads };
+                let scope = if ticks.is_multiple_of(TICKS_PER_DEVICE_CHECK) {
+                    CheckScope::Drivers
+                } else if is_changed {
+                    CheckScope::Devices
+                } else {
+                    CheckScope::Threads
+                };
                 let structure = ports.structure().await;
                 structure.ports().check(scope).await;
                 if is_changed {
@@ -134,6 +140,14 @@ async fn watch_bonds(control: &ControlPlane) {
         for (bridge, bond) in moved {
             send_learning_packets(plane, bridge, &bond).await;
         }
+    }
+}
+
+/// Sets devices up or down as controllers set their ports.
+async fn watch_controllers(control: &ControlPlane) {
+    loop {
+        let ports = control.bridges.admin_changes().take().await;
+        control.bridges.follow_controllers(ports).await;
     }
 }
 

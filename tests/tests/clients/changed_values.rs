@@ -28,6 +28,96 @@ fn vsctl_changes_an_mtu_of_a_running_device() {
     }
 }
 
+/// Addresses of devices change without the loss of IP addresses, routes and rules.
+#[test]
+fn vsctl_changes_a_mac_address_of_a_running_device() {
+    for bench in Bench::both("values") {
+        let daemon = bench.start();
+        bench.done(
+            "add-br br0 -- add-port br0 t1 -- set interface t1 type=internal mac=\"02:00:00:00:00:31\"",
+        );
+        let ip = |line: &str| bench.namespace.run("ip", &line.split(' ').collect::<Vec<_>>());
+        assert!(ip("link show t1").contains("02:00:00:00:00:31"), "{}", ip("link show t1"));
+        ip("addr add 10.69.1.1/24 dev br0");
+        ip("addr add 10.69.2.1/24 dev t1");
+        ip("route add 10.69.3.0/24 via 10.69.1.2");
+        text(&daemon.ovs_ofctl("br0", "add-flow", &["priority=5,icmp,actions=NORMAL"]));
+        bench.done(
+            "set bridge br0 other_config:hwaddr=02:00:00:00:00:41 -- set interface t1 mac=\"02:00:00:00:00:32\"",
+        );
+        for (device, mac, address) in [
+            ("br0", "02:00:00:00:00:41", "10.69.1.1/24"),
+            ("t1", "02:00:00:00:00:32", "10.69.2.1/24"),
+        ] {
+            assert!(ip(&format!("link show {device}")).contains(mac), "{}", ip("link"));
+            assert!(ip(&format!("addr show {device}")).contains(address), "{}", ip("addr"));
+            let in_use = bench.done(&format!("get interface {device} mac_in_use"));
+            assert_eq!(in_use, format!("\"{mac}\""));
+            let ports = text(&daemon.ovs_ofctl("br0", "dump-ports-desc", &[]));
+            assert!(ports.contains(&format!("({device}): addr:{mac}")), "{ports}");
+        }
+        assert!(ip("route").contains("10.69.3.0/24 via 10.69.1.2"), "{}", ip("route"));
+        // The datapath id is that of the address.
+        assert_eq!(bench.done("get bridge br0 datapath_id"), "\"0000020000000041\"");
+        // Another spelling is the same address.
+        bench.done("set bridge br0 other_config:hwaddr=02:00:00:00:00:4A");
+        bench.done("set bridge br0 other_config:hwaddr=02:00:00:00:00:4a");
+        let rules = text(&daemon.ovs_ofctl("br0", "dump-flows", &[]));
+        assert!(rules.contains("priority=5,icmp"), "{rules}");
+    }
+}
+
+/// A wrong value leaves the one that is in force, and all reasons are in the row.
+#[test]
+fn wrong_values_keep_those_in_force() {
+    for bench in Bench::both("values") {
+        let daemon = bench.start();
+        bench.done("add-br br0 -- add-port br0 t1 tag=5 -- set interface t1 type=internal");
+        bench.done("set bridge br0 other_config:hwaddr=02:00:00:00:00:77");
+        bench.done("set interface br0 mtu_request=1400 -- set interface t1 mtu_request=1300");
+        bench.done("set port t1 qos=@q -- --id=@q create qos type=egress-policer other_config:cir=1000 other_config:cbs=2000");
+        text(&daemon.ovs_ofctl("br0", "add-flow", &["priority=5,icmp,actions=NORMAL"]));
+        let before = show(&daemon);
+        assert!(before.contains("cir=1000"), "{before}");
+        bench.done("set bridge br0 other_config:hwaddr=zz -- set interface br0 mtu_request=20");
+        bench.done("set interface t1 mtu_request=20 -- set port t1 vlan_mode=dot1q-tunnel");
+        let id = bench.done("get port t1 qos");
+        bench.done(&format!("set qos {id} type=linux-hfsc"));
+        assert_eq!(show(&daemon), before);
+        for (interface, mtu, reasons) in [
+            ("br0", "1400", &["hwaddr has no effect", "mtu_request 20 has no effect"][..]),
+            ("t1", "1300", &["mtu_request 20 has no effect", "dot1q-tunnel", "linux-hfsc"]),
+        ] {
+            let error = bench.done(&format!("get interface {interface} error"));
+            assert!(reasons.iter().all(|reason| error.contains(reason)), "{error}");
+            assert_eq!(bench.done(&format!("get interface {interface} mtu")), mtu);
+        }
+        assert_eq!(bench.done("get interface br0 mac_in_use"), "\"02:00:00:00:00:77\"");
+        let rules = text(&daemon.ovs_ofctl("br0", "dump-flows", &[]));
+        assert!(rules.contains("priority=5,icmp"), "{rules}");
+    }
+}
+
+/// An MTU that the device refuses has a reason in the row, and the port opens.
+#[test]
+fn a_device_opens_with_a_refused_mtu() {
+    for bench in Bench::both("values") {
+        let daemon = bench.start();
+        bench.done("add-br br0 -- add-port br0 t1 -- set interface t1 type=internal");
+        bench.done("set interface br0 mtu_request=65530 -- set interface t1 mtu_request=65530");
+        drop(daemon);
+        let daemon = bench.start();
+        for interface in ["br0", "t1"] {
+            let get = |column: &str| bench.done(&format!("get interface {interface} {column}"));
+            assert!(until(|| get("link_state") == "up"), "{}", show(&daemon));
+            assert!(until(|| get("error").contains("MTU")), "{}", get("error"));
+            assert_eq!(get("mtu"), "1500");
+            bench.done(&format!("set interface {interface} mtu_request=1400"));
+            assert_eq!([get("mtu"), get("error")], ["1400", "[]"]);
+        }
+    }
+}
+
 /// A wrong value has a reason in its row and in the log, and changes nothing.
 #[test]
 fn wrong_values_stop_no_bridge_and_no_port() {

@@ -10,6 +10,7 @@ mod appctl;
 mod bad_input;
 mod bonds;
 mod changed_values;
+mod devices;
 mod foreign_database;
 mod mirrors;
 mod ofctl;

@@ -76,6 +76,12 @@ impl<'a> Changes<'a> {
                 true
             }
             Op::SetMirrors(id, mirrors) => self.set_mirrors(id.number(), mirrors),
+            Op::SetFloodVlans(id, vlans) => {
+                let vlans: Vec<_> = vlans.iter().map(u16::to_string).collect();
+                let (bridge, vlans) = (bridge_name(id.number()), vlans.join(","));
+                let settings = [("flood_vlans", vlans.as_str())];
+                self.runtime.block_on(self.switch.set_bridge(&bridge, &settings)).is_ok()
+            }
             // Packets trigger learning, and the switch expires and reclaims by itself; bundles are
             // not generated.
             Op::LearnFrom(_) | Op::Reclaim | Op::Expire(_) | Op::Commit(..) => false,
@@ -134,6 +140,7 @@ impl<'a> Changes<'a> {
             name: port_name(bridge, info.number.number()),
             vlan_mode: Some(vlan_mode),
             tag,
+            protected: info.is_protected,
             trunks: if tag.is_some() && matches!(mode, VlanMode::Access(_)) {
                 Vec::new()
             } else {

@@ -180,6 +180,7 @@ fn port(number: u32, case: &Case) -> PortInfo {
         case.port_mods.iter().any(|[port, change]| *port == name && change == "no-flood");
     let vlans = case.vlans.iter().find(|port| port.name == name);
     PortInfo {
+        is_protected: false,
         number: PortNo::new(number),
         kind: PortKind::Datapath(DatapathPort::new(number)),
         config: PortConfig { no_flood, ..PortConfig::default() },

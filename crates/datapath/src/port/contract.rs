@@ -4,7 +4,7 @@ use std::{io, os::fd::BorrowedFd};
 
 use shunt_pipeline::Time;
 
-use super::{PortError, StoredDescriptor};
+use super::{HostDeviceSetting, HostDeviceState, LinkMode, PortError, StoredDescriptor};
 use crate::{
     metrics::{Counter, RxLoss},
     packet::buffer::{Packet, Pool},
@@ -60,17 +60,31 @@ pub trait Port: Send {
         None
     }
 
-    /// Sets the MTU of the device, while packets pass.
+    /// Returns work that changes the device while packets pass.
     ///
-    /// # Errors
+    /// `None` if the port must be opened again for it, or has no such device.
+    fn change_device(&self, setting: HostDeviceSetting) -> Option<DeviceWork> {
+        let _ = setting;
+        None
+    }
+
+    /// Returns the state of the device; `None` without a device of the host.
     ///
-    /// If the system refuses it, or the port must be opened again for it ([`io::ErrorKind::Unsupported`]).
-    fn set_mtu(&self, mtu: u32) -> io::Result<()> {
-        let _ = mtu;
-        Err(io::ErrorKind::Unsupported.into())
+    /// It costs three system calls.
+    fn device_state(&self) -> Option<HostDeviceState> {
+        None
+    }
+
+    /// Returns the speed and the duplex mode of the link.
+    ///
+    /// The driver answers, which may take longer than other system calls.
+    fn link_mode(&self) -> LinkMode {
+        LinkMode::default()
     }
 
     /// Returns the MAC address; a locally administered one if the port has no device.
+    ///
+    /// That of a device is its address when the port was opened.
     fn mac(&self) -> [u8; 6];
 
     /// Returns the counters of the device, which packet threads do not count.
@@ -101,6 +115,11 @@ pub trait Port: Send {
 
 /// Work of a port on its device, for a thread that may block.
 pub type PortWork = Box<dyn FnOnce() + Send>;
+
+/// A change of a device, for a thread that may block.
+///
+/// It fails if the system refuses it.
+pub type DeviceWork = Box<dyn FnOnce() -> io::Result<()> + Send>;
 
 /// The receive queue and the transmit queue of one port for one packet thread.
 pub struct Queues {

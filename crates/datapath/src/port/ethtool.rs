@@ -9,8 +9,12 @@ use std::{
     ptr,
 };
 
-use super::sys::{DeviceName, checked};
+use super::{
+    host_device::LinkMode,
+    sys::{DeviceName, checked},
+};
 
+const ETHTOOL_GSET: u32 = 1;
 const ETHTOOL_GDRVINFO: u32 = 3;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 
@@ -22,6 +26,10 @@ trait EthtoolRequest: AsMut<[u32]> {}
 /// `struct ethtool_channels`.
 type Channels = [u32; 9];
 impl EthtoolRequest for Channels {}
+
+/// `struct ethtool_cmd`.
+type LinkSettings = [u32; 11];
+impl EthtoolRequest for LinkSettings {}
 
 /// `struct ethtool_drvinfo`.
 type DriverInfo = [u32; 49];
@@ -67,3 +75,34 @@ pub(super) fn driver(fd: BorrowedFd<'_>, device: &DeviceName) -> io::Result<Stri
     let name: Vec<u8> = name.take_while(|byte| *byte != 0).collect();
     Ok(String::from_utf8_lossy(&name).into_owned())
 }
+
+/// Returns the speed and the duplex mode of the link.
+///
+/// # Errors
+///
+/// If the device has no driver with a link.
+pub(super) fn link_mode(fd: BorrowedFd<'_>, device: &DeviceName) -> io::Result<LinkMode> {
+    let mut settings: LinkSettings = [0; 11];
+    settings[0] = ETHTOOL_GSET;
+    ask(fd, device, &mut settings)?;
+    let [low, high, duplex, _port] = settings[3].to_ne_bytes();
+    let [speed_high_0, speed_high_1, ..] = settings[7].to_ne_bytes();
+    let [low, high] = [[low, high], [speed_high_0, speed_high_1]].map(u16::from_ne_bytes);
+    let megabits = u32::from(high) << 16 | u32::from(low);
+    Ok(LinkMode {
+        speed_bps: (!UNKNOWN_SPEEDS.contains(&megabits)).then(|| u64::from(megabits) * 1_000_000),
+        is_full_duplex: match duplex {
+            DUPLEX_HALF => Some(false),
+            DUPLEX_FULL => Some(true),
+            _ => None,
+        },
+    })
+}
+
+const DUPLEX_HALF: u8 = 0;
+const DUPLEX_FULL: u8 = 1;
+
+/// Speeds of a device without a link.
+///
+/// None, and `SPEED_UNKNOWN` in 16 and in 32 bits.
+const UNKNOWN_SPEEDS: [u32; 3] = [0, 0xffff, u32::MAX];

@@ -18,6 +18,7 @@ mod claim;
 mod contract;
 mod error;
 mod ethtool;
+mod host_device;
 mod link;
 mod spec;
 mod stored;
@@ -36,9 +37,11 @@ pub mod vhost_user;
 
 pub use claim::is_held_by_open_vswitch;
 pub use contract::{
-    Capabilities, Port, PortCounters, PortWork, Queues, RxQueue, RxReport, TxEnd, TxQueue,
+    Capabilities, DeviceWork, Port, PortCounters, PortWork, Queues, RxQueue, RxReport, TxEnd,
+    TxQueue,
 };
 pub use error::PortError;
+pub use host_device::{HostDeviceSetting, HostDeviceState, LinkMode};
 pub use shunt_dpdk::{
     DpdkError, DpdkState, EalOptions, HugePageSize, HugePages, device_name, huge_page_sizes,
 };

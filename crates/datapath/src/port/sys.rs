@@ -87,10 +87,14 @@ pub(super) fn device_flags(fd: BorrowedFd<'_>, device: &DeviceName) -> io::Resul
     Ok(unsafe { request.ifr_ifru.ifru_flags }.into())
 }
 
-/// Sets the device's `IFF_UP`.
-pub(super) fn bring_up(fd: BorrowedFd<'_>, device: &DeviceName) -> io::Result<()> {
+/// Sets the flags of a device.
+pub(super) fn set_device_flags(
+    fd: BorrowedFd<'_>,
+    device: &DeviceName,
+    flags: c_int,
+) -> io::Result<()> {
     let mut request = device.request();
-    request.ifr_ifru.ifru_flags = short(device_flags(fd, device)? | libc::IFF_UP);
+    request.ifr_ifru.ifru_flags = short(flags);
     device_request(fd, libc::SIOCSIFFLAGS, &mut request)
 }
 

@@ -39,9 +39,11 @@ use nix::{
 use shunt_pipeline::DatapathPort;
 
 use super::{
-    Capabilities, Port, PortCounters, PortError, Queues, RxQueue, RxReport, TxEnd, TxQueue,
+    Capabilities, DeviceWork, HostDeviceSetting, HostDeviceState, LinkMode, Port, PortCounters,
+    PortError, Queues, RxQueue, RxReport, TxEnd, TxQueue,
     claim::DeviceClaim,
     error::{lost_reason, tx_end_of},
+    host_device::{change_work, try_mtu},
     link,
     stored::{RefusedDescriptor, StoredDescriptor, accepted, copy},
     sys::{self, DeviceName},
@@ -89,6 +91,8 @@ pub struct TapSettings {
     /// MAC address of the end that the host has.
     pub mac: Option<[u8; 6]>,
     /// Longest packet without its Ethernet header, in bytes.
+    ///
+    /// The device keeps its own if it refuses this one.
     pub mtu: Option<u32>,
     /// Keeps the device and the addresses of the host when the port closes.
     ///
@@ -142,16 +146,14 @@ impl Tap {
             sys::set_hardware_address(control.as_fd(), &device, wanted).map_err(failed)?;
             mac = wanted;
         }
-        if let Some(mtu) = settings.mtu {
-            let failed = failing("set the MTU of");
-            sys::set_mtu(control.as_fd(), &device, mtu).map_err(failed)?;
-        }
+        try_mtu(control.as_fd(), &device, settings.mtu);
         if settings.persistent {
             sys::set_tun_persistent(first.as_fd(), true).map_err(failing("keep"))?;
         }
-        let is_up = |flags| flags & libc::IFF_UP != 0;
-        if !is_up(sys::device_flags(control.as_fd(), &device).map_err(failed)?) {
-            sys::bring_up(control.as_fd(), &device).map_err(failed)?;
+        let flags = sys::device_flags(control.as_fd(), &device).map_err(failed)?;
+        if flags & libc::IFF_UP == 0 {
+            let flags = flags | libc::IFF_UP;
+            sys::set_device_flags(control.as_fd(), &device, flags).map_err(failed)?;
         }
         let is_persistent = settings.persistent;
         Ok(Self {
@@ -274,8 +276,16 @@ impl Port for Tap {
         sys::set_tun_persistent(queue(&self.device)?.as_fd(), false).map_err(failed)
     }
 
-    fn set_mtu(&self, mtu: u32) -> io::Result<()> {
-        sys::set_mtu(self.control.as_fd(), &self.device, mtu)
+    fn change_device(&self, setting: HostDeviceSetting) -> Option<DeviceWork> {
+        change_work(&self.control, &self.device, setting)
+    }
+
+    fn device_state(&self) -> Option<HostDeviceState> {
+        HostDeviceState::read(self.control.as_fd(), &self.device, self.index)
+    }
+
+    fn link_mode(&self) -> LinkMode {
+        LinkMode::read(self.control.as_fd(), &self.device)
     }
 
     fn mac(&self) -> [u8; 6] {

@@ -571,6 +571,7 @@ impl From<DropCause> for DropReason {
             DropCause::PacketInDisabled => Self::PacketInDisabled,
             DropCause::UnknownIngressPort => Self::UnknownIngressPort,
             DropCause::VlanNotAllowed => Self::VlanNotAllowed,
+            DropCause::BothPortsProtected => Self::BothPortsProtected,
             DropCause::UnparsedVlanTag => Self::UnparsedVlanTag,
             DropCause::ReservedDestination => Self::ReservedDestination,
             DropCause::LearnedOnIngressPort => Self::LearnedOnIngressPort,

@@ -158,7 +158,11 @@ pub(crate) fn normalize(op: &mut Op) {
                 *snaplen += 80;
             }
         }
-        Op::SetPorts(..) | Op::LearnFrom(_) | Op::Reclaim | Op::Expire(_) => {}
+        Op::SetFloodVlans(..)
+        | Op::SetPorts(..)
+        | Op::LearnFrom(_)
+        | Op::Reclaim
+        | Op::Expire(_) => {}
         Op::Commit(..) => unreachable!("no bundle is drawn"),
     }
 }

@@ -171,6 +171,7 @@ const fn name_of(op: &Op) -> &'static str {
         Op::Commit(..) => "bundles",
         Op::SetPorts(..) => "ports",
         Op::SetMirrors(..) => "mirrors",
+        Op::SetFloodVlans(..) => "flood VLANs",
         Op::Expire(_) => "expired",
         Op::LearnFrom(_) => "learned from",
         Op::Reclaim => "reclaimed",

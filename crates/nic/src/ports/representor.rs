@@ -9,7 +9,10 @@ use std::{io, sync::Arc};
 
 use shunt_datapath::{
     Packet, Pool, PortError, RxQueue,
-    port::{Capabilities, Port, PortCounters, PortWork, Queues, RxReport, pair::pair},
+    port::{
+        Capabilities, DeviceWork, HostDeviceSetting, HostDeviceState, LinkMode, Port, PortCounters,
+        PortWork, Queues, RxReport, pair::pair,
+    },
 };
 use shunt_pipeline::Time;
 
@@ -108,8 +111,16 @@ impl Port for Representor {
         self.device.remove_device()
     }
 
-    fn set_mtu(&self, mtu: u32) -> io::Result<()> {
-        self.device.set_mtu(mtu)
+    fn change_device(&self, setting: HostDeviceSetting) -> Option<DeviceWork> {
+        self.device.change_device(setting)
+    }
+
+    fn device_state(&self) -> Option<HostDeviceState> {
+        self.device.device_state()
+    }
+
+    fn link_mode(&self) -> LinkMode {
+        self.device.link_mode()
     }
 
     fn mac(&self) -> [u8; 6] {

@@ -26,6 +26,8 @@ pub struct PortInfo {
     pub vlans: PortVlans,
     /// The bond of which the port is a member.
     pub bond: Option<BondMember>,
+    /// True if NORMAL sends nothing from this port to other protected ports.
+    pub is_protected: bool,
 }
 
 impl PortInfo {
@@ -44,6 +46,7 @@ impl PortInfo {
             mac: [2, 0, a, b, c, d],
             vlans: PortVlans::default(),
             bond: None,
+            is_protected: false,
         }
     }
 

@@ -1,6 +1,9 @@
 //! Settings of a bridge.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use super::mirror::Mirror;
 use crate::id::TableId;
@@ -18,6 +21,8 @@ pub struct BridgeSettings {
     pub mac_ageing: Duration,
     /// The most MAC addresses that NORMAL learns, at least 1.
     pub macs_max: usize,
+    /// The VLANs in which NORMAL learns no addresses, and floods every packet.
+    pub flood_vlans: BTreeSet<u16>,
     /// The mirrors, at most [`Mirror::COUNT_MAX`].
     ///
     /// Those of equal names share a counter.
@@ -32,6 +37,7 @@ impl Default for BridgeSettings {
             overflow: Overflow::Refuse,
             mac_ageing: Duration::from_secs(300),
             macs_max: 8192,
+            flood_vlans: BTreeSet::new(),
             mirrors: Vec::new(),
         }
     }

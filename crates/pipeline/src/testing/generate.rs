@@ -8,7 +8,7 @@ mod learn;
 mod mirror;
 mod normal;
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use proptest::{
     collection::vec,
@@ -54,6 +54,8 @@ pub enum Op {
     SetPorts(BridgeId, Vec<PortInfo>),
     /// Sets the mirrors of a bridge.
     SetMirrors(BridgeId, Vec<Mirror>),
+    /// Sets the VLANs of a bridge in which NORMAL learns nothing.
+    SetFloodVlans(BridgeId, BTreeSet<u16>),
     /// Removes the rules with timeouts that have passed at this moment.
     /// All other operations happen at time zero.
     Expire(Time),
@@ -144,7 +146,7 @@ pub fn op() -> impl Strategy<Value = Op> {
         8 => mods.prop_map(|(id, mods)| Op::Apply(id, mods)),
         5 => groups::op(),
         1 => new_ports.prop_map(|(id, ports)| Op::SetPorts(id, ports)),
-        1 => mirror::op(),
+        1 => prop_oneof![2 => mirror::op(), 1 => normal::op()],
         3 => packet().prop_map(|key| Op::LearnFrom(Box::new(key))),
         1 => Just(Op::Reclaim),
     ]
@@ -205,10 +207,11 @@ pub fn ports(id: BridgeId) -> impl Strategy<Value = Vec<PortInfo>> {
         let to_patch = (to, 4u32..7)
             .prop_map(|(bridge, port)| PortKind::Patch { bridge, port: PortNo::new(port) });
         let kind = prop_oneof![5 => to_patch, 1 => Just(PortKind::Unbound)];
-        (Just(number), kind, config(), normal::vlans()).prop_map(
-            move |(number, kind, config, vlans)| PortInfo {
+        (Just(number), kind, config(), normal::settings()).prop_map(
+            move |(number, kind, config, (vlans, is_protected))| PortInfo {
                 vlans,
                 bond: None,
+                is_protected,
                 number: PortNo::new(number),
                 name: format!("p{number}"),
                 kind: kinds((number, kind)),

@@ -166,15 +166,15 @@ impl Twin {
                 }
                 self.pipeline.set_ports(*id, ports.clone()).ok()
             }
-            Op::SetMirrors(id, mirrors) => {
-                if let Some(bridge) = self.world.bridges.get_mut(id) {
-                    bridge.mirrors.clone_from(mirrors);
-                    bridge.forget_mirror_outputs();
-                }
-                let mirrors = mirrors.clone();
-                let settings = BridgeSettings { mirrors, ..BridgeSettings::default() };
-                self.pipeline.set_settings(*id, settings).ok()
-            }
+            Op::SetMirrors(id, mirrors) => self.set_bridge(*id, |bridge, settings| {
+                bridge.mirrors.clone_from(mirrors);
+                bridge.forget_mirror_outputs();
+                settings.mirrors.clone_from(mirrors);
+            }),
+            Op::SetFloodVlans(id, vlans) => self.set_bridge(*id, |bridge, settings| {
+                bridge.flood_vlans.clone_from(vlans);
+                settings.flood_vlans.clone_from(vlans);
+            }),
             Op::LearnFrom(key) => {
                 let execution = self.execute(&self.translate(key), key);
                 assert_alike(&execution.effects, &self.world.translate(key), key);
@@ -187,6 +187,17 @@ impl Twin {
                 None
             }
         }
+    }
+
+    /// Changes the settings of a bridge in the world and in the pipeline.
+    fn set_bridge(
+        &mut self,
+        id: BridgeId,
+        change: impl FnOnce(&mut WorldBridge, &mut BridgeSettings),
+    ) -> Option<Change> {
+        let mut settings = self.pipeline.settings(id)?;
+        change(self.world.bridges.get_mut(&id)?, &mut settings);
+        self.pipeline.set_settings(id, settings).ok()
     }
 
     /// Compares the packets of a bundle.
@@ -308,6 +319,7 @@ fn one_by_one(op: &Op) -> Vec<Op> {
         Op::Commit(..)
         | Op::SetPorts(..)
         | Op::SetMirrors(..)
+        | Op::SetFloodVlans(..)
         | Op::Expire(_)
         | Op::LearnFrom(_)
         | Op::Reclaim => Vec::new(),

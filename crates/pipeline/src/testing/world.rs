@@ -70,6 +70,8 @@ pub struct WorldBridge {
     pub macs: BTreeMap<(u16, [u8; 6]), (PortNo, u64)>,
     /// The mirrors of the bridge.
     pub mirrors: Vec<Mirror>,
+    /// The VLANs in which NORMAL learns nothing.
+    pub flood_vlans: BTreeSet<u16>,
 }
 
 /// The state of a bridge that requests change.

@@ -113,6 +113,13 @@ impl<'a> BridgeView<'a> {
         Some(&self.ports.mirrors).filter(|mirrors| !mirrors.is_empty())
     }
 
+    /// Returns whether NORMAL floods every packet of a VLAN.
+    ///
+    /// The settings are a part of the bridge, which every recorded view has read.
+    pub(super) fn floods_vlan(self, vlan: u16) -> bool {
+        self.state.settings(self.version).is_some_and(|own| own.flood_vlans.contains(&vlan))
+    }
+
     /// Returns whether a port is reserved for the copies of a mirror.
     pub(super) fn is_mirror_output(self, port: PortNo) -> bool {
         self.mirrors().is_some_and(|mirrors| mirrors.is_output(port))

@@ -42,6 +42,8 @@ pub enum DropCause {
     BondMemberInactive,
     /// NORMAL: the bond of the output has no active member.
     BondWithoutMember,
+    /// NORMAL: the ingress port and the port of the destination are protected.
+    BothPortsProtected,
     /// NORMAL: the frame has a VLAN tag that was not parsed.
     UnparsedVlanTag,
     /// NORMAL: the destination is an address that bridges do not forward.
@@ -115,6 +117,8 @@ pub enum NotedDecision {
     BondWithoutMember(PortNo),
     /// NORMAL: this port is the active member of the bond of the output.
     BondMemberChosen(PortNo),
+    /// NORMAL: the ingress port is protected, and this port of the destination too.
+    BothPortsProtected(PortNo),
     /// NORMAL: the frame has a VLAN tag that was not parsed.
     UnparsedVlanTag,
     /// NORMAL: bridges do not forward frames to this address.
@@ -161,6 +165,7 @@ impl NotedDecision {
             Self::VlanNotAllowed { .. } => DropCause::VlanNotAllowed,
             Self::BondMemberInactive(_) => DropCause::BondMemberInactive,
             Self::BondWithoutMember(_) => DropCause::BondWithoutMember,
+            Self::BothPortsProtected(_) => DropCause::BothPortsProtected,
             Self::UnparsedVlanTag => DropCause::UnparsedVlanTag,
             Self::ReservedDestination(_) => DropCause::ReservedDestination,
             Self::SourceIsDestination(_) | Self::LearnedOnIngressPort { .. } => {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use shunt_flow::{FieldId, PortNo, layout::word};
 use shunt_pipeline::{
-    Action, BridgeSettings, Object, PortVlans, Refresh, Time, Traversal, VlanMode,
+    Action, BridgeSettings, DropCause, Object, PortVlans, Refresh, Time, Traversal, VlanMode,
 };
 
 use crate::switch::{BRIDGE, Switch, describe, key, ports};
@@ -358,4 +358,49 @@ fn normal_consults_addresses_vlan_and_ingress() {
     for last in [0x0a, 0x0b] {
         assert!(reads.contains(&Object::Mac(BRIDGE, 0, [2, 0, 0, 0, 0, last])), "{reads:?}");
     }
+}
+
+/// Protected ports reach the others, and not each other.
+///
+/// A change of one of them is in what the packet has read.
+#[test]
+fn protected_ports_do_not_reach_each_other() {
+    let switch = plain();
+    let protect = |numbers: [u32; 2]| {
+        let mut all = ports();
+        for port in &mut all {
+            port.is_protected = numbers.contains(&port.number.number());
+        }
+        switch.set_ports(all);
+    };
+    protect([1, 2]);
+    assert_eq!(send(&switch, A_TO_B, 1), "3 4 100", "flooded");
+    assert_eq!(send(&switch, &A_TO_B.replace("in_port=1", "in_port=3"), 2), "1 2 4 100");
+    send(&switch, B_TO_A, 3);
+    send(&switch, A_TO_B, 4);
+    let known = switch.translate(A_TO_B);
+    assert!(known.actions.is_empty(), "{:?}", known.actions);
+    assert_eq!(known.drop_cause, DropCause::BothPortsProtected);
+    for port in [1, 2].map(PortNo::new) {
+        assert!(known.reads.contains(&Object::Port(BRIDGE, port)), "{:?}", known.reads);
+    }
+    protect([1, 3]);
+    assert_eq!(send(&switch, A_TO_B, 5), "2");
+}
+
+/// A VLAN without learning floods every packet, and the others do not.
+#[test]
+fn flood_vlans_learn_nothing() {
+    let switch = plain();
+    let flood_vlans = [5].into();
+    let settings = BridgeSettings { flood_vlans, ..BridgeSettings::default() };
+    switch.pipeline.set_settings(BRIDGE, settings).unwrap();
+    let flooded = tagged(A_TO_B, 0x1005);
+    for second in 1..4 {
+        assert_eq!(send(&switch, &flooded, second), "2 3 4 100");
+        assert_eq!(send(&switch, &tagged(B_TO_A, 0x1005), second), "1 3 4 100");
+    }
+    assert_eq!(known(&switch), []);
+    send(&switch, A_TO_B, 4);
+    assert_eq!(send(&switch, B_TO_A, 5), "1");
 }

@@ -43,7 +43,8 @@ pub(super) enum Command {
         name: String,
         /// Set controllers=tcp:IP:PORT,.., listen=ptcp:PORT:IP,.., datapath_id=ID,
         /// mac=ADDRESS, local=none|tap, mtu=BYTES, table_rules=N,
-        /// table_overflow=refuse|evict, mac_ageing_s=SECONDS, mac_entries=N.
+        /// table_overflow=refuse|evict, mac_ageing_s=SECONDS, mac_entries=N,
+        /// flood_vlans=VLAN,VLAN..
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
@@ -57,7 +58,8 @@ pub(super) enum Command {
         /// Name of the bridge.
         name: String,
         /// Set controllers=tcp:IP:PORT,.., listen=ptcp:PORT:IP,.., datapath_id=ID,
-        /// table_rules=N, table_overflow=refuse|evict, mac_ageing_s=SECONDS, mac_entries=N.
+        /// mac=ADDRESS, table_rules=N, table_overflow=refuse|evict, mac_ageing_s=SECONDS, mac_entries=N,
+        /// flood_vlans=VLAN,VLAN..
         #[arg(value_name = "KEY=VALUE", required = true)]
         settings: Vec<String>,
     },
@@ -73,11 +75,11 @@ pub(super) enum Command {
         /// Name of the port: at most 15 bytes.
         name: String,
         /// Set type=af_packet|af_xdp|tap|dpdk|vhost_user|pcap|patch|null, number=N,
-        /// device=NAME, mtu=BYTES, rx_slots=N, devargs=DEVICE[,ARGUMENTS], queues=N,
+        /// device=NAME, mac=ADDRESS, mtu=BYTES, rx_slots=N, devargs=DEVICE[,ARGUMENTS], queues=N,
         /// xdp_mode=best-effort|native-with-zerocopy|native|generic, path=SOCKET, mode=client|server, rx=FILE, tx=FILE, repeat=once|endless, peer=PORT.
         /// The default type is af_packet.
         /// VLANs: tag=VLAN, trunks=VLAN,VLAN..,
-        /// vlan_mode=access|trunk|native-tagged|native-untagged.
+        /// vlan_mode=access|trunk|native-tagged|native-untagged, protected=true|false.
         /// Limits of received packets: the keys of set-policing.
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
@@ -97,7 +99,7 @@ pub(super) enum Command {
         /// Name of the port.
         name: String,
         /// Set vlan_mode=access|trunk|native-tagged|native-untagged, tag=VLAN,
-        /// trunks=VLAN,VLAN..
+        /// trunks=VLAN,VLAN.., protected=true|false
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },

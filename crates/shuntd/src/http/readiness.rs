@@ -92,6 +92,7 @@ fn closed_listener(controller: &ControllerStatus) -> Option<(&str, &str)> {
 mod tests {
     use std::collections::BTreeMap;
 
+    use shunt_datapath::port::LinkMode;
     use shunt_switch::{PacketInTotals, config::PortVlanMode};
 
     use super::*;
@@ -107,9 +108,15 @@ mod tests {
             socket_mode: None,
             link: link.to_owned(),
             trouble: trouble.map(str::to_owned),
+            peer_problem: None,
+            mtu_problem: None,
+            device: None,
+            link_mode: LinkMode::default(),
+            link_resets: 0,
             vlan_mode: PortVlanMode::Trunk,
             tag: None,
             trunks: Vec::new(),
+            protected: false,
             ingress_policing: BTreeMap::new(),
             qos: None,
             queues: Vec::new(),

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
+use shunt_datapath::port::LinkMode;
 use shunt_switch::{
     BondMemberStatus, BondStatus, BridgePortStatus, BridgeStatus, ControllerState,
     ControllerStatus, DropStatus, FlowTableStatus, ForecastSourceStatus, ForecastStatus,
@@ -32,9 +33,15 @@ fn bridge_status() -> BridgeStatus {
         socket_mode: None,
         link: "up".to_owned(),
         trouble: None,
+        peer_problem: None,
+        mtu_problem: None,
+        device: None,
+        link_mode: LinkMode::default(),
+        link_resets: 0,
         vlan_mode: PortVlanMode::Trunk,
         tag: None,
         trunks: Vec::new(),
+        protected: false,
         ingress_policing: BTreeMap::new(),
         qos: None,
         queues: Vec::new(),

@@ -8,13 +8,14 @@ use std::{
 use shunt_ovsdb::{DatabaseSnapshot, RowView, value::RowUuid};
 use shunt_switch::{
     ControllerEndpoint, EndpointError,
-    config::{BridgeOptions, LocalPort, PortOptions, PortType, PortVlanMode, SocketMode},
+    config::{BridgeOptions, LocalPort, PortOptions, PortType, QosOptions},
     with_causes,
 };
 
 use super::{
     bonds::{bond, interfaces},
     mirrors::{DesiredMirrors, mirrors as mirrors_of},
+    port_rows::{has_mtu, port_options, set_ingress_policing, set_vlans, unsigned, vlan_mode},
     qos::qos as qos_of,
     sflow::sflow as sflow_of,
 };
@@ -45,6 +46,8 @@ pub(super) struct DesiredBridges {
 pub(super) struct DesiredBridge {
     /// The bridge, without its ports.
     pub(super) options: BridgeOptions,
+    /// Settings with a wrong value.
+    kept: KeptSettings,
     /// Row in `Interface` of the local port.
     pub(super) local: Option<RowUuid>,
     /// The handling of the rule for `NORMAL` that the daemon adds.
@@ -72,10 +75,70 @@ pub(super) enum NormalRule {
 #[derive(Debug)]
 pub(super) struct DesiredPort {
     pub(super) options: PortOptions,
+    /// Settings with a wrong value.
+    kept: KeptSettings,
+    /// Reason why the VLANs are wrong.
+    ///
+    /// A running port keeps its own, and a new port is not added: it would be in VLANs that nobody
+    /// asked for.
+    pub(super) refused_vlans: Option<String>,
     /// Number before the last stop, which the port gets again if it is free.
     pub(super) last_number: u32,
     /// Row in `Interface`.
     pub(super) interface: RowUuid,
+}
+
+/// Settings of a row with a wrong value: those that are in force stay.
+#[derive(Clone, Copy, Debug, Default)]
+struct KeptSettings {
+    mac: bool,
+    mtu: bool,
+    qos: bool,
+}
+
+impl DesiredBridge {
+    /// Returns the options for a bridge that runs with other ones.
+    pub(super) fn options_for(&self, running: &BridgeOptions) -> BridgeOptions {
+        let KeptSettings { mac, mtu, .. } = self.kept;
+        let mut options = self.options.clone();
+        if mac {
+            options.mac.clone_from(&running.mac);
+        }
+        if mtu {
+            options.mtu = running.mtu;
+        }
+        options
+    }
+}
+
+impl DesiredPort {
+    /// Returns the options for a port that runs with other ones.
+    pub(super) fn options_for(&self, running: &PortOptions) -> PortOptions {
+        let KeptSettings { mac, mtu, qos } = self.kept;
+        let mut options = match &self.refused_vlans {
+            None => self.options.clone(),
+            Some(_) => self.options.with_vlans_of(running),
+        };
+        if mac {
+            options.mac.clone_from(&running.mac);
+        }
+        if mtu {
+            options.mtu = running.mtu;
+        }
+        if qos {
+            options.qos.clone_from(&running.qos);
+        }
+        options
+    }
+}
+
+/// Adds a reason to those of a row.
+pub(super) fn add_reason(reasons: &mut BTreeMap<RowUuid, String>, row: RowUuid, reason: &str) {
+    let all = reasons.entry(row).or_default();
+    if !all.is_empty() {
+        all.push_str("; ");
+    }
+    all.push_str(reason);
 }
 
 /// The key of `ovs-ctl restart`, in `other_config` of `Open_vSwitch`.
@@ -113,6 +176,7 @@ impl DesiredBridges {
             ..BridgeOptions::default()
         };
         // A wrong address must not cost a bridge its ports and rules.
+        set_mac_table(&mut options, row);
         let with_mac = BridgeOptions { mac: text("hwaddr"), ..options.clone() };
         let wrong_mac = match with_mac.mac() {
             Ok(_) => {
@@ -137,12 +201,14 @@ impl DesiredBridges {
         let sflow;
         (options.sflow, sflow) = sflow_of(snapshot, row, &mut self.refused_sflow);
         let ports = BTreeMap::new();
-        let mut bridge = DesiredBridge { options, local: None, normal_rule, ports, mirrors, sflow };
+        let kept = KeptSettings { mac: wrong_mac.is_some(), ..KeptSettings::default() };
+        let local = None;
+        let mut bridge = DesiredBridge { options, kept, local, normal_rule, ports, mirrors, sflow };
         for port in row.uuids("ports").filter_map(|uuid| snapshot.row("Port", uuid)) {
             self.add_port(snapshot, &mut bridge, port);
         }
         if let (Some(local), Some(reason)) = (bridge.local, wrong_mac) {
-            self.refused_settings.insert(local, reason);
+            self.refuse_setting(local, &reason);
         }
         self.refuse_wrong_bonds(&mut bridge);
         self.bridges.insert(name.to_owned(), bridge);
@@ -215,11 +281,15 @@ impl DesiredBridges {
         if name == bridge.options.name {
             bridge.local = Some(interface.uuid());
             bridge.options.local = LocalPort::Tap;
-            bridge.options.mtu = self.mtu(*interface);
+            (bridge.options.mtu, bridge.kept.mtu) = self.mtu(*interface);
             self.refuse_policing(*interface);
+            if interface.string("mac").is_some() {
+                let reason = "mac has no effect: set other_config:hwaddr of the bridge";
+                self.refuse_setting(interface.uuid(), reason);
+            }
             if port.uuids("qos").next().is_some() {
                 let reason = "local ports have no QoS: set it on the other ports of the bridge";
-                self.refused_settings.insert(interface.uuid(), reason.to_owned());
+                self.refuse_setting(interface.uuid(), reason);
             }
             return;
         }
@@ -240,6 +310,10 @@ impl DesiredBridges {
         let mut vlans = PortOptions::default();
         for interface in interfaces {
             if let Some(mut member) = self.desired_port(snapshot, row, *interface) {
+                if let Some(reason) = member.refused_vlans.take() {
+                    self.refused_interfaces.insert(interface.uuid(), reason);
+                    continue;
+                }
                 vlans = member.options.clone();
                 (member.options.vlan_mode, member.options.tag) = (None, None);
                 member.options.trunks.clear();
@@ -266,60 +340,87 @@ impl DesiredBridges {
         port: RowView<'_>,
         interface: RowView<'_>,
     ) -> Option<DesiredPort> {
-        let mut options = match port_options(port, interface, &self.vhost_folder) {
+        let mut options = match port_options(interface, &self.vhost_folder) {
             Ok(options) => options,
             Err(reason) => {
                 self.refused_interfaces.insert(interface.uuid(), reason);
                 return None;
             }
         };
+        let mut kept = KeptSettings::default();
         if has_mtu(options.kind) {
-            options.mtu = self.mtu(interface);
+            (options.mtu, kept.mtu) = self.mtu(interface);
         }
+        (options.mac, kept.mac) = self.mac(interface);
         if options.kind == PortType::Patch {
             self.refuse_policing(interface);
         } else {
             set_ingress_policing(&mut options, interface);
         }
-        self.set_qos(snapshot, port, &mut options, interface);
+        (options.qos, kept.qos) = self.qos(snapshot, port, interface);
+        let refused_vlans = match vlan_mode(port) {
+            Ok(mode) => {
+                set_vlans(&mut options, mode, port);
+                None
+            }
+            Err(reason) => Some(reason),
+        };
         let last_number = unsigned(interface.integer("ofport"));
-        Some(DesiredPort { options, last_number, interface: interface.uuid() })
+        Some(DesiredPort { options, kept, refused_vlans, last_number, interface: interface.uuid() })
     }
 
-    /// Returns the requested MTU.
+    /// Returns the MAC address for the device of a port, empty for its own one.
     ///
-    /// Notes a wrong one and returns 0, so that the port stays.
-    fn mtu(&mut self, interface: RowView<'_>) -> u32 {
-        let Some(request) = interface.integer("mtu_request") else { return 0 };
+    /// Also returns whether the value is wrong. Then the reason is noted.
+    fn mac(&mut self, interface: RowView<'_>) -> (String, bool) {
+        let Some(text) = interface.string("mac") else { return (String::new(), false) };
+        let bridge = BridgeOptions { mac: text.to_owned(), ..BridgeOptions::default() };
+        let reason = match bridge.mac() {
+            Err(error) => with_causes(&error),
+            Ok(_) if interface.string("type") == Some("internal") => return (bridge.mac, false),
+            Ok(_) => "only an internal port gets an address: use `ip link set`".to_owned(),
+        };
+        self.refuse_setting(interface.uuid(), &format!("mac has no effect: {reason}"));
+        (String::new(), true)
+    }
+
+    /// Returns the requested MTU, 0 for that of the device.
+    ///
+    /// Also returns whether the value is wrong. Then the reason is noted.
+    fn mtu(&mut self, interface: RowView<'_>) -> (u32, bool) {
+        let Some(request) = interface.integer("mtu_request") else { return (0, false) };
         let range = PortOptions::MTUS;
         let mtu = u32::try_from(request).ok().filter(|mtu| range.contains(mtu));
-        mtu.unwrap_or_else(|| {
-            let (min, max) = (range.start(), range.end());
-            let reason = format!("mtu_request {request} has no effect: it must be {min} to {max}");
-            self.refused_settings.insert(interface.uuid(), reason);
-            0
-        })
+        if let Some(mtu) = mtu {
+            return (mtu, false);
+        }
+        let (min, max) = (range.start(), range.end());
+        let reason = format!("mtu_request {request} has no effect: it must be {min} to {max}");
+        self.refuse_setting(interface.uuid(), &reason);
+        (0, true)
     }
 
-    /// Sets the QoS of a port, or notes why the port cannot have it.
-    fn set_qos(
+    /// Returns the QoS of a port, and whether it is wrong. Then the reason is noted.
+    fn qos(
         &mut self,
         snapshot: &DatabaseSnapshot,
         port: RowView<'_>,
-        options: &mut PortOptions,
         interface: RowView<'_>,
-    ) {
+    ) -> (Option<QosOptions>, bool) {
         let reason = match qos_of(snapshot, port) {
-            Ok(Some(_)) if options.kind == PortType::Patch => {
+            Ok(Some(_)) if interface.string("type") == Some("patch") => {
                 "patch ports have no QoS: set it on the ports from which packets leave".to_owned()
             }
-            Ok(qos) => {
-                options.qos = qos;
-                return;
-            }
-            Err(reason) => reason,
+            Ok(qos) => return (qos, false),
+            Err(reason) => format!("qos has no effect: {reason}"),
         };
-        self.refused_settings.insert(interface.uuid(), reason);
+        self.refuse_setting(interface.uuid(), &reason);
+        (None, true)
+    }
+
+    /// Notes a setting that a port does not have.
+    fn refuse_setting(&mut self, interface: RowUuid, reason: &str) {
+        add_reason(&mut self.refused_settings, interface, reason);
     }
 
     /// Notes that an interface cannot have its ingress policing.
@@ -329,125 +430,21 @@ impl DesiredBridges {
         if limits.ingress_policing_rate > 0 || limits.ingress_policing_kpkts_rate > 0 {
             let reason = "local ports and patch ports have no ingress policing: limit the ports \
                           at which packets arrive";
-            self.refused_settings.insert(interface.uuid(), reason.to_owned());
+            self.refuse_setting(interface.uuid(), reason);
         }
     }
 }
 
-fn set_ingress_policing(options: &mut PortOptions, interface: RowView<'_>) {
-    let limit = |column| unsigned(interface.integer(column));
-    options.ingress_policing_rate = limit("ingress_policing_rate");
-    options.ingress_policing_burst = limit("ingress_policing_burst");
-    options.ingress_policing_kpkts_rate = limit("ingress_policing_kpkts_rate");
-    options.ingress_policing_kpkts_burst = limit("ingress_policing_kpkts_burst");
-}
-
-fn port_options(
-    port: RowView<'_>,
-    interface: RowView<'_>,
-    vhost_folder: &Path,
-) -> Result<PortOptions, String> {
-    let kind = match interface.string("type").unwrap_or_default() {
-        "" | "system" => PortType::AfPacket,
-        "internal" | "tap" => PortType::Tap,
-        "afxdp" => PortType::AfXdp,
-        "dpdkvhostuserclient" | "dpdkvhostuser" => PortType::VhostUser,
-        "dpdk" => PortType::Dpdk,
-        "null" => PortType::Null,
-        "patch" => PortType::Patch,
-        other => {
-            return Err(format!(
-                "interface type {other} is not supported: use system, internal, tap, afxdp, dpdk, dpdkvhostuserclient, patch or null"
-            ));
-        }
-    };
-    let vlan_mode = match port.string("vlan_mode") {
-        None => None,
-        Some("access") => Some(PortVlanMode::Access),
-        Some("trunk") => Some(PortVlanMode::Trunk),
-        Some("native-tagged") => Some(PortVlanMode::NativeTagged),
-        Some("native-untagged") => Some(PortVlanMode::NativeUntagged),
-        Some(other) => {
-            return Err(format!(
-                "vlan_mode {other} is not supported: use access, trunk, native-tagged or native-untagged"
-            ));
-        }
-    };
-    let peer = interface.entry("options", "peer").unwrap_or_default();
-    if kind == PortType::Patch && peer.is_empty() {
-        return Err("a patch port needs options:peer: name the port at the other end".to_owned());
-    }
-    let (path, mode) = vhost_socket(interface, vhost_folder)?;
-    let (devargs, queues) = if kind == PortType::Dpdk { dpdk_device(interface)? } else { ("", 0) };
-    let vlan = |id: i64| u16::try_from(id).ok();
-    let tag = port.integer("tag").and_then(vlan);
-    let trunks = port.integers("trunks").filter_map(vlan);
-    let is_access = vlan_mode == Some(PortVlanMode::Access) || vlan_mode.is_none() && tag.is_some();
-    Ok(PortOptions {
-        name: interface.string("name").unwrap_or_default().to_owned(),
-        number: unsigned(interface.integer("ofport_request")),
-        kind,
-        peer: if kind == PortType::Patch { peer.to_owned() } else { String::new() },
-        devargs: devargs.to_owned(),
-        queues,
-        path,
-        mode,
-        vlan_mode,
-        // As in Open vSwitch, a trunk port ignores its tag, and an access port its trunks.
-        tag: tag.filter(|_| vlan_mode != Some(PortVlanMode::Trunk)),
-        trunks: if is_access { Vec::new() } else { trunks.collect() },
-        ..PortOptions::default()
-    })
-}
-
-/// Returns the socket of a vhost-user port; an empty path for any other port.
+/// Reads the settings of the MAC table.
 ///
-/// A `dpdkvhostuserclient` connects to `options:vhost-server-path`. A `dpdkvhostuser` listens at a path
-/// that has its name.
-fn vhost_socket(interface: RowView<'_>, folder: &Path) -> Result<(PathBuf, SocketMode), String> {
-    let name = interface.string("name").unwrap_or_default();
-    match interface.string("type") {
-        Some("dpdkvhostuser") if name.contains('/') => {
-            Err("a dpdkvhostuser port listens at a socket of its name: choose one without `/`"
-                .to_owned())
-        }
-        Some("dpdkvhostuser") => Ok((folder.join(name), SocketMode::Server)),
-        Some("dpdkvhostuserclient") => {
-            let path = interface.entry("options", "vhost-server-path").unwrap_or_default();
-            if !path.starts_with('/') {
-                return Err(
-                    "a dpdkvhostuserclient port needs options:vhost-server-path: the absolute \
-                            path of the socket at which the hypervisor listens"
-                        .to_owned(),
-                );
-            }
-            Ok((path.into(), SocketMode::Client))
-        }
-        _ => Ok((PathBuf::new(), SocketMode::default())),
-    }
-}
-
-/// Returns the devargs and the number of receive queues of a DPDK port.
-fn dpdk_device<'a>(interface: RowView<'a>) -> Result<(&'a str, u16), String> {
-    let devargs = interface.entry("options", "dpdk-devargs").unwrap_or_default();
-    if devargs.is_empty() {
-        return Err("a dpdk port needs options:dpdk-devargs: a driver with a number, such as \
-                    net_null0, or a PCI address, such as 0000:01:00.0"
-            .to_owned());
-    }
-    let queues = match interface.entry("options", "n_rxq") {
-        None => 0,
-        Some(text) => text.parse().map_err(|_| {
-            format!("options:n_rxq {text} is not a number of queues: use 1 to 65535")
-        })?,
-    };
-    Ok((devargs, queues))
-}
-
-const fn has_mtu(kind: PortType) -> bool {
-    matches!(kind, PortType::AfPacket | PortType::AfXdp | PortType::Tap | PortType::Dpdk)
-}
-
-fn unsigned(value: Option<i64>) -> u32 {
-    value.and_then(|value| u32::try_from(value).ok()).unwrap_or_default()
+/// As in Open vSwitch, values out of range become the nearest ones.
+fn set_mac_table(options: &mut BridgeOptions, bridge: RowView<'_>) {
+    let number = |key| bridge.entry("other_config", key)?.parse::<u32>().ok().filter(|n| *n > 0);
+    let seconds = number("mac-aging-time").map(|seconds| seconds.clamp(15, 3600));
+    options.mac_ageing_s = seconds.unwrap_or_default();
+    let entries = number("mac-table-size").map(|entries| entries.clamp(10, 1_000_000));
+    let vlan = |id: i64| u16::try_from(id).ok();
+    options.flood_vlans = bridge.integers("flood_vlans").filter_map(vlan).collect();
+    options.mac_entries =
+        entries.and_then(|entries| usize::try_from(entries).ok()).unwrap_or_default();
 }

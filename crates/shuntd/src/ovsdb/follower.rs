@@ -3,17 +3,17 @@
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
 
 use shunt_ovsdb::{DatabaseSnapshot, OvsdbServerError, value::RowUuid};
-use shunt_switch::Switch;
+use shunt_switch::{PortChanges, Switch};
 use tokio::{
     sync::oneshot,
-    time::{Instant, MissedTickBehavior, interval_at, sleep_until},
+    time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until},
 };
 use tracing::warn;
 
 use super::{
     database::{DatabaseRows, SwitchDatabase},
     desired::DesiredBridges,
-    device::Devices,
+    ignored::{IgnoredLog, ignored_settings},
     problem::DatabaseProblem,
     reconciler::{ApplyErrors, Reconciler},
     report::{RowReport, StatisticsColumns},
@@ -25,17 +25,24 @@ pub(super) struct Follower {
     reconciler: Reconciler,
     switch: Arc<Switch>,
     problem: DatabaseProblem,
-    devices: Devices,
+    /// Changes of links and devices, which the next report has.
+    port_changes: PortChanges,
     /// The next time at which all statistics are written.
     statistics_due: Instant,
     /// The reason why the last report was refused; empty if it was not.
     refusal: String,
     /// The logged reasons why interfaces, or some of their columns, are refused.
     refused: BTreeMap<RowUuid, String>,
+    ignored_log: IgnoredLog,
 }
 
 /// Time between attempts to apply rows that could not be applied.
 const REFRESH_PERIOD: Duration = Duration::from_secs(2);
+
+/// Time between the change of a port and its report.
+///
+/// Other ports may change meanwhile.
+const REPORT_PAUSE: Duration = Duration::from_millis(20);
 
 /// The shortest time between reports of statistics, which also is the default.
 const STATISTICS_PERIOD_MIN: Duration = Duration::from_secs(5);
@@ -46,15 +53,17 @@ impl Follower {
         switch: Arc<Switch>,
         problem: DatabaseProblem,
     ) -> Self {
+        let port_changes = switch.port_changes();
         Self {
             database,
             reconciler: Reconciler::new(Arc::clone(&switch)),
             switch,
             problem,
-            devices: Devices::of_system(),
+            port_changes,
             statistics_due: Instant::now(),
             refusal: String::new(),
             refused: BTreeMap::new(),
+            ignored_log: IgnoredLog::default(),
         }
     }
 
@@ -85,10 +94,12 @@ impl Follower {
                 // Nobody waits if the start was given up.
                 let _ = applied.send(());
             }
+            // Each of them leads to a report of everything, so none is lost when another one comes first.
             tokio::select! {
                 changed = self.database.changed() => changed?,
                 _ = ticks.tick() => {}
                 () = sleep_until(self.statistics_due) => {}
+                () = ports_changed(&mut self.port_changes) => {}
             }
         }
     }
@@ -98,7 +109,8 @@ impl Follower {
         let desired = DesiredBridges::of(rows);
         let errors = self.reconciler.apply(&desired).await;
         self.log_refused(rows, &errors);
-        let changed = self.reconciler.take_changed();
+        let ignored = ignored_settings(rows);
+        self.ignored_log.update(rows, &ignored);
         let own = self.reconciler.bridges();
         let mut bridges = self.switch.bridges();
         bridges.retain(|bridge| own.contains(bridge.name.as_str()));
@@ -113,9 +125,8 @@ impl Follower {
             snapshot: rows,
             bridges: &bridges,
             errors: &errors,
+            ignored: &ignored,
             statistics,
-            changed: &changed,
-            devices: &self.devices,
             transaction: &mut transaction,
         };
         report.write();
@@ -142,6 +153,12 @@ impl Follower {
         }
         self.refused = refused;
     }
+}
+
+/// Waits for a change of a port, and then for ports that change together with it.
+async fn ports_changed(changes: &mut PortChanges) {
+    changes.changed().await;
+    sleep(REPORT_PAUSE).await;
 }
 
 /// Returns the time between reports of statistics.

@@ -17,7 +17,7 @@ use shunt_switch::{
 use tracing::{info, warn};
 
 use super::{
-    desired::{DesiredBridge, DesiredBridges, NormalRule},
+    desired::{DesiredBridge, DesiredBridges, NormalRule, add_reason},
     port_numbers::PortNumbers,
     row_log::RowLog,
     sflow::set_sflow,
@@ -42,8 +42,6 @@ struct AppliedBridge {
     /// The options with which the bridge was added.
     options: BridgeOptions,
     ports: BTreeMap<String, PortOptions>,
-    /// Interfaces that were added or got another MTU, and that no report has yet.
-    changed: BTreeSet<RowUuid>,
     /// The handling of the rule for `NORMAL` in the last pass.
     normal_rule: NormalRule,
     /// Set if the daemon has added the rule for `NORMAL`.
@@ -114,7 +112,7 @@ impl Reconciler {
                 continue;
             };
             set_normal_rule(&self.switch, applied, bridge).await;
-            set_bridge(&self.switch, applied, bridge, &mut errors).await;
+            set_bridge(&self.switch, bridge, &mut errors).await;
             let refused = set_bonds(&self.switch, bridge).await;
             remove_members(&self.switch, applied, bridge, &refused, &mut errors).await;
             set_ports(&self.switch, applied, bridge, &mut errors).await;
@@ -135,11 +133,6 @@ impl Reconciler {
     /// Returns the names of the bridges that exist because of rows.
     pub(super) fn bridges(&self) -> BTreeSet<&str> {
         self.applied.keys().map(String::as_str).collect()
-    }
-
-    /// Takes the interfaces that the last pass has added or given another MTU.
-    pub(super) fn take_changed(&mut self) -> BTreeSet<RowUuid> {
-        self.applied.values_mut().flat_map(|own| std::mem::take(&mut own.changed)).collect()
     }
 
     /// Forgets bridges and ports that another client has removed.
@@ -207,7 +200,6 @@ impl Reconciler {
         let applied = AppliedBridge {
             options,
             ports: BTreeMap::new(),
-            changed: bridge.local.into_iter().collect(),
             normal_rule: NormalRule::Kept,
             has_normal_rule: false,
         };
@@ -226,7 +218,7 @@ impl ApplyErrors {
 
 /// Returns whether a bridge can stay: only settings of a running bridge differ.
 fn is_same_bridge(old: &BridgeOptions, new: &BridgeOptions) -> bool {
-    (&old.mac, old.local) == (&new.mac, new.local)
+    old.local == new.local
 }
 
 /// Returns whether a port can stay.
@@ -270,27 +262,25 @@ async fn set_normal_rule(switch: &Switch, applied: &mut AppliedBridge, bridge: &
     }
 }
 
-/// Sets the datapath id, the controllers, and the MTU of the local port.
-async fn set_bridge(
-    switch: &Switch,
-    applied: &mut AppliedBridge,
-    bridge: &DesiredBridge,
-    errors: &mut ApplyErrors,
-) {
-    let new = &bridge.options;
-    let Some(old) = running_bridge(switch, &new.name) else { return };
-    if old.mtu != new.mtu {
-        match switch.set_mtu(&new.name, new.mtu).await {
-            Ok(()) => applied.changed.extend(bridge.local),
-            Err(error) => {
-                errors.settings.extend(bridge.local.map(|row| (row, with_causes(&error))));
-            }
+/// Sets the keys of a running bridge, and the MTU of its local port.
+async fn set_bridge(switch: &Switch, bridge: &DesiredBridge, errors: &mut ApplyErrors) {
+    let Some(old) = running_bridge(switch, &bridge.options.name) else { return };
+    let new = &bridge.options_for(&old);
+    let mut refuse = |error: SwitchError| {
+        if let Some(local) = bridge.local {
+            add_reason(&mut errors.settings, local, &with_causes(&error));
         }
+    };
+    if old.mtu != new.mtu
+        && let Err(error) = switch.set_mtu(&new.name, new.mtu).await
+    {
+        refuse(error);
     }
-    if old.datapath_id != new.datapath_id {
-        let settings = [("datapath_id", new.datapath_id.as_str())];
+    let settings = changed_settings(&old, new);
+    if !settings.is_empty() {
+        let settings: Vec<_> = settings.iter().map(|(key, value)| (*key, value.as_str())).collect();
         if let Err(error) = switch.declarative().set_bridge(&new.name, &settings).await {
-            errors.settings.extend(bridge.local.map(|row| (row, with_causes(&error))));
+            refuse(error);
         }
     }
     if old.controllers != new.controllers || old.listen != new.listen {
@@ -300,6 +290,30 @@ async fn set_bridge(
             errors.bridge_controllers.insert(new.name.clone(), with_causes(&error));
         }
     }
+}
+
+/// Returns the keys of a running bridge that have new values.
+///
+/// Controllers are not among them.
+fn changed_settings(old: &BridgeOptions, new: &BridgeOptions) -> Vec<(&'static str, String)> {
+    let pairs = |bridge: &BridgeOptions| {
+        [
+            ("datapath_id", bridge.datapath_id.clone()),
+            (
+                "flood_vlans",
+                bridge.flood_vlans.iter().map(u16::to_string).collect::<Vec<_>>().join(","),
+            ),
+            ("mac", bridge.mac.clone()),
+            ("mac_ageing_s", bridge.mac_ageing_s.to_string()),
+            ("mac_entries", bridge.mac_entries.to_string()),
+        ]
+    };
+    pairs(new)
+        .into_iter()
+        .zip(pairs(old))
+        .filter(|(new, old)| new != old)
+        .map(|(new, _)| new)
+        .collect()
 }
 
 /// The members of bonds that the switch refused, with the reasons.
@@ -397,7 +411,7 @@ async fn remove_ports(
     errors: &mut ApplyErrors,
 ) {
     let stays = |name: &String, old: &PortOptions| {
-        bridge.ports.get(name).is_some_and(|new| is_same_port(old, &new.options))
+        bridge.ports.get(name).is_some_and(|new| is_same_port(old, &new.options_for(old)))
     };
     let gone = applied.ports.iter().filter(|(name, old)| !stays(name, old));
     let gone: Vec<String> = gone.map(|(name, _)| name.clone()).collect();
@@ -409,7 +423,9 @@ async fn remove_ports(
                 let reason = with_causes(&error);
                 warn!(error = reason, "port {name}: cannot be removed, retrying");
                 let row = bridge.ports.get(&name).map(|port| port.interface);
-                errors.settings.extend(row.map(|row| (row, reason)));
+                if let Some(row) = row {
+                    add_reason(&mut errors.settings, row, &reason);
+                }
                 continue;
             }
         }
@@ -428,26 +444,32 @@ async fn set_ports(
     for port in running.ports {
         let Some(old) = applied.ports.get_mut(&port.name) else { continue };
         let Some(new) = bridge.ports.get(&port.name) else { continue };
-        if !is_same_port(old, &new.options) {
+        let options = new.options_for(old);
+        if !is_same_port(old, &options) {
             continue;
         }
-        old.clone_from(&new.options);
+        if let Some(reason) = &new.refused_vlans {
+            add_reason(&mut errors.settings, new.interface, reason);
+        }
+        *old = options;
         let mut set = Ok(());
         if !port.has_vlans_of(old) {
-            set = switch.set_vlans(new.options.clone()).await;
+            set = switch.set_vlans(old.clone()).await;
         }
         if port.ingress_policing() != old.ingress_policing() {
-            set = set.and(switch.set_ingress_policing(&new.options).await);
+            set = set.and(switch.set_ingress_policing(old).await);
         }
         if port.qos != old.qos {
-            set = set.and(switch.set_qos(&new.options).await);
+            set = set.and(switch.set_qos(old).await);
+        }
+        if port.mac != old.mac {
+            set = set.and(switch.set_mac(&port.name, &old.mac).await);
         }
         if port.mtu != old.mtu {
             set = set.and(switch.set_mtu(&port.name, old.mtu).await);
-            applied.changed.insert(new.interface);
         }
         if let Err(error) = set {
-            errors.settings.insert(new.interface, with_causes(&error));
+            add_reason(&mut errors.settings, new.interface, &with_causes(&error));
         }
     }
 }
@@ -471,6 +493,10 @@ async fn add_ports(
         if applied.ports.contains_key(name) || refused.contains_key(name) {
             continue;
         }
+        if let Some(reason) = &port.refused_vlans {
+            errors.interfaces.insert(port.interface, reason.clone());
+            continue;
+        }
         let mut added = Ok(());
         for number in numbers.candidates(port) {
             let options = PortOptions { number, ..port.options.clone() };
@@ -485,7 +511,6 @@ async fn add_ports(
         }
         match added {
             Ok(()) => {
-                applied.changed.insert(port.interface);
                 info!("port {name}: added by OVSDB");
                 applied.ports.insert(name.clone(), port.options.clone());
             }

@@ -1,19 +1,19 @@
 //! The state of the switch as columns of rows.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use shunt_datapath::port::DpdkState;
 use shunt_ovsdb::{
     DatabaseSnapshot, RowTransaction, RowView,
-    value::{Atom, Datum, RowUuid},
+    value::{Atom, Datum},
 };
 use shunt_switch::{
     BondStatus, BridgePortStatus, BridgeStatus, ControllerEndpoint, ControllerState,
-    ControllerStatus, MirrorStatus,
+    ControllerStatus, MirrorStatus, mac_text,
 };
 
 use super::{
-    device::{DEVICE_COLUMNS, Devices},
+    ignored::{self, IgnoredSettings},
     mirrors::mirrors,
     reconciler::ApplyErrors,
 };
@@ -23,14 +23,12 @@ pub(super) struct RowReport<'a> {
     pub(super) snapshot: &'a DatabaseSnapshot,
     pub(super) bridges: &'a [BridgeStatus],
     pub(super) errors: &'a ApplyErrors,
+    pub(super) ignored: &'a IgnoredSettings,
     pub(super) statistics: StatisticsColumns,
-    /// The interfaces that get the columns of their devices now.
-    pub(super) changed: &'a BTreeSet<RowUuid>,
-    pub(super) devices: &'a Devices,
     pub(super) transaction: &'a mut RowTransaction,
 }
 
-/// The columns of statistics and devices that a report has.
+/// The columns of statistics that a report has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StatisticsColumns {
     /// Those that have changed.
@@ -41,9 +39,6 @@ pub(super) enum StatisticsColumns {
 
 /// The number of the local port of a bridge, as OVSDB has it.
 const LOCAL_NUMBER: i64 = 65534;
-
-/// The types of ports that are a network device with their name.
-const DEVICE_KINDS: [&str; 3] = ["af_packet", "af_xdp", "tap"];
 
 /// The interface types that can be a port in any build; `dpdk` needs its feature.
 const INTERFACE_TYPES: [&str; 8] =
@@ -67,6 +62,11 @@ impl RowReport<'_> {
         for row in snapshot.rows("Interface") {
             let port = row.string("name").and_then(|name| ports.get(name)).copied();
             self.interface(row, port);
+        }
+        for (table, _) in ignored::TABLES {
+            for row in snapshot.rows(table) {
+                self.ignored(table, row);
+            }
         }
         for row in snapshot.rows("Bridge") {
             let bridge = row.string("name").and_then(|name| bridges.get(name)).copied();
@@ -110,7 +110,12 @@ impl RowReport<'_> {
         let settings = self.errors.settings.get(&uuid);
         let trouble = port.and_then(|port| port.trouble.as_ref());
         let error = refused.or(settings).or(trouble);
-        let error_column = error.map_or_else(Datum::empty, |error| Datum::string(error));
+        let reasons = match refused {
+            Some(refused) => vec![refused.as_str()],
+            None => reasons(settings, port),
+        };
+        let text = reasons.join("; ");
+        let error_column = if text.is_empty() { Datum::empty() } else { Datum::string(&text) };
         self.set("Interface", row, "error", error_column);
         let number = match (port, row.integer("ofport")) {
             (Some(port), _) if trouble.is_none() => Some(open_vswitch_number(port.number)),
@@ -130,14 +135,19 @@ impl RowReport<'_> {
             let counters = port.map_or_else(Datum::empty, statistics);
             self.set("Interface", row, "statistics", counters);
         }
-        let device = port.filter(|port| DEVICE_KINDS.contains(&port.kind));
-        let is_new = self.changed.contains(&uuid) || is_empty("ifindex");
-        if is_due || (device.is_some() && is_new) {
-            let values = self.devices.columns(device.map(|port| port.name.as_str()));
-            for (column, value) in DEVICE_COLUMNS.into_iter().zip(values) {
-                self.set("Interface", row, column, value);
-            }
+        for (column, value) in device_columns(port) {
+            self.set("Interface", row, column, value);
         }
+    }
+
+    /// Adds the settings of a row that have no effect.
+    fn ignored(&mut self, table: &str, row: RowView<'_>) {
+        let settings = self.ignored.get(&row.uuid()).into_iter().flatten();
+        let entries: Vec<_> = settings
+            .map(|(setting, reason)| (setting.as_str(), format!("no effect: {reason}")))
+            .collect();
+        let entries = entries.iter().map(|(setting, text)| (*setting, text.as_str()));
+        self.set(table, row, "status", Datum::string_map(entries));
     }
 
     fn controllers(&mut self, bridge: RowView<'_>, status: &BridgeStatus) {
@@ -176,9 +186,8 @@ impl RowReport<'_> {
             let bond = status.bonds.iter().find(is_own);
             let mut members = bond.into_iter().flat_map(|bond| &bond.member_status);
             let active = members.find(|member| member.active);
-            let address = active.map_or_else(Datum::empty, |member| {
-                Datum::string(&member.mac.map(|byte| format!("{byte:02x}")).join(":"))
-            });
+            let address =
+                active.map_or_else(Datum::empty, |member| Datum::string(&mac_text(member.mac)));
             self.set("Port", row, "bond_active_slave", address);
         }
     }
@@ -218,6 +227,39 @@ fn find_controller<'a>(status: &'a BridgeStatus, target: &str) -> Option<&'a Con
 /// Returns the number of a port as OVSDB has it: 16 bits, as in `OpenFlow` 1.0.
 fn open_vswitch_number(number: u32) -> i64 {
     if number > NUMBER_MAX { LOCAL_NUMBER } else { i64::from(number) }
+}
+
+/// Returns what is wrong with an interface that has a port.
+fn reasons<'a>(settings: Option<&'a String>, port: Option<&'a BridgePortStatus>) -> Vec<&'a str> {
+    let mut reasons: Vec<_> = settings.into_iter().map(String::as_str).collect();
+    let of_port = port.into_iter().flat_map(|port| {
+        [&port.trouble, &port.peer_problem, &port.mtu_problem].map(Option::as_deref)
+    });
+    reasons.extend(of_port.flatten());
+    reasons
+}
+
+/// Returns the columns of the device and the link of a port.
+///
+/// Those that are unknown are empty.
+fn device_columns(port: Option<&BridgePortStatus>) -> [(&'static str, Datum); 7] {
+    let device = port.and_then(|port| port.device);
+    let mode = port.map(|port| port.link_mode).unwrap_or_default();
+    let state = device.map(|device| if device.is_up { "up" } else { "down" });
+    let duplex = mode.is_full_duplex.map(|is_full| if is_full { "full" } else { "half" });
+    let speed = mode.speed_bps.and_then(|speed| i64::try_from(speed).ok());
+    let resets = port.map(|port| i64::try_from(port.link_resets).unwrap_or(i64::MAX));
+    let text = |value: Option<&str>| value.map_or_else(Datum::empty, Datum::string);
+    let integer = |value: Option<i64>| value.map_or_else(Datum::empty, Datum::integer);
+    [
+        ("admin_state", text(state)),
+        ("duplex", text(duplex)),
+        ("ifindex", integer(device.map(|device| device.index.into()))),
+        ("link_resets", integer(resets)),
+        ("link_speed", integer(speed)),
+        ("mac_in_use", text(device.map(|device| mac_text(device.mac)).as_deref())),
+        ("mtu", integer(device.map(|device| device.mtu.into()))),
+    ]
 }
 
 /// Returns the counters of a port, and those of its driver under other names.

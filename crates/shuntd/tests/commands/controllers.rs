@@ -79,8 +79,8 @@ fn a_controller_is_set_at_run_time() {
     become_master(&mut stream);
     let shown = |words: &str| until(|| daemon.answer(&["show"]).contains(words));
     assert!(shown(&format!("controller {target} (connected, role master)")));
-    let error = daemon.error_text(&["set-br", "br0", "mac=02:00:00:00:00:08"]);
-    assert!(error.contains("`mac` cannot change while the bridge exists"), "{error}");
+    let error = daemon.error_text(&["set-br", "br0", "local=tap"]);
+    assert!(error.contains("`local` cannot change while the bridge exists"), "{error}");
     let saved = daemon.answer(&["save"]);
     assert!(saved.contains(&target) && saved.contains("\"table_rules\": 7"), "{saved}");
     daemon.answer(&["set-br", "br0", "controllers="]);

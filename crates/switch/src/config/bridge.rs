@@ -34,6 +34,8 @@ pub struct BridgeOptions {
     pub mac_ageing_s: u32,
     /// Maximum number of MAC addresses in the table of `NORMAL`; 0: 8192.
     pub mac_entries: usize,
+    /// VLANs in which `NORMAL` learns no MAC addresses, and floods every packet.
+    pub flood_vlans: Vec<u16>,
     /// Ports of the bridge.
     #[serde(rename = "port")]
     pub ports: Vec<PortOptions>,
@@ -73,6 +75,8 @@ pub struct PortOptions {
     ///
     /// Empty: the name of the port.
     pub device: String,
+    /// MAC address of the device of a `tap` port; empty: as the system sets it.
+    pub mac: String,
     /// MTU of the device in bytes; 0: as it is.
     ///
     /// For `af_packet`, `af_xdp`, `tap` and `dpdk`.
@@ -107,6 +111,8 @@ pub struct PortOptions {
     ///
     /// 0 means untagged frames; empty: all VLANs.
     pub trunks: Vec<u16>,
+    /// True if `NORMAL` sends nothing from this port to other protected ones.
+    pub protected: bool,
     /// Maximum rate of received bits, in kilobits per second; 0: no limit.
     pub ingress_policing_rate: u32,
     /// Burst above this rate in kilobits; 0: 8000.

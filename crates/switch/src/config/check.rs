@@ -251,6 +251,15 @@ fn check_mtu(mtu: u32) -> Result<(), SwitchError> {
     Err(SwitchError::Range { setting: "mtu", value: mtu.to_string(), range: "68 to 65535" })
 }
 
+/// The highest VLAN id: 12 bits.
+const VLAN_MAX: u16 = 0xfff;
+
+/// Checks a VLAN id.
+fn check_vlan(setting: &'static str, vlan: u16) -> Result<(), ConfigError> {
+    let (value, range) = (vlan.to_string(), "a VLAN from 0 to 4095");
+    ConfigError::check_range(setting, value, vlan <= VLAN_MAX, range)
+}
+
 /// Checks the name of a bridge or port.
 pub(in crate::config) fn check_name(name: &str) -> Result<(), SwitchError> {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);

@@ -10,6 +10,7 @@ mod check;
 mod endpoints;
 mod error;
 mod foresight;
+pub(crate) mod mac;
 mod mirror;
 mod qos;
 pub(crate) mod setting;
@@ -24,6 +25,7 @@ pub use caches::{
 };
 pub use error::{ConfigError, ConfigPath, ConfigStep};
 pub use foresight::{ForesightOptions, PredictorName};
+pub use mac::mac_text;
 pub use mirror::MirrorOptions;
 pub use qos::{QosOptions, QosType, QueueOptions};
 pub use sflow::SflowOptions;

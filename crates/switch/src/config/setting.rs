@@ -46,7 +46,9 @@ settings! {
     BRIDGE_SETTINGS of BridgeOptions {
         controllers: texts(),
         datapath_id: text(),
+        flood_vlans: numbers(),
         listen: texts(),
+        mac: text(),
         mac_ageing_s: number(),
         mac_entries: number(),
         sflow.agent: text(),
@@ -63,7 +65,6 @@ settings! {
     /// The settings of a bridge that only apply when it is added.
     BRIDGE_START_SETTINGS of BridgeOptions {
         local: word("none or tap"),
-        mac: text(),
         mtu: number(),
     }
 }

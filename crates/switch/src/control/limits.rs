@@ -1,4 +1,4 @@
-//! Changes of the rate limits and the MTU of ports.
+//! Changes of the rate limits and the devices of ports.
 
 use std::sync::Arc;
 
@@ -67,9 +67,23 @@ impl Structure {
         Ok(())
     }
 
+    /// Sets the MTU and the MAC address of a port to those of `port`.
+    pub(crate) async fn set_device(&self, port: &PortOptions) -> Result<(), SwitchError> {
+        self.set_mtu(&port.name, port.mtu).await?;
+        self.set_mac(&port.name, &port.mac).await
+    }
+
+    /// Sets the MAC address of a port.
+    pub(crate) async fn set_mac(&self, port: &str, mac: &str) -> Result<(), SwitchError> {
+        if self.bridges.set_mac(port, mac).await? {
+            info!(mac, "port {port}: MAC address set");
+        }
+        Ok(())
+    }
+
     /// Sets the MTU of a port.
-    pub(crate) fn set_mtu(&self, port: &str, mtu: u32) -> Result<(), SwitchError> {
-        if self.bridges.set_mtu(port, mtu)? {
+    pub(crate) async fn set_mtu(&self, port: &str, mtu: u32) -> Result<(), SwitchError> {
+        if self.bridges.set_mtu(port, mtu).await? {
             info!(mtu, "port {port}: MTU set");
         }
         Ok(())

@@ -202,6 +202,10 @@ impl Structure {
             return Ok(());
         }
         let is_other_switch = after.datapath_id()? != before.datapath_id()?;
+        let mac = after.mac()?;
+        if mac != before.mac()? {
+            self.bridges.set_local_mac(id, mac).await?;
+        }
         self.bridges.lock().set_options(id, after.clone())?;
         if is_other_switch || after.endpoints()? != before.endpoints()? {
             let (ready, changed) = oneshot::channel();
@@ -210,6 +214,9 @@ impl Structure {
             self.notify(ControlEvent::BridgeChanged { id, closing, policy, ready }).await;
             // The receiver is dropped without an answer only while the switch stops.
             if let Err(error) = changed.await.unwrap_or(Ok(())) {
+                if mac != before.mac()? {
+                    self.bridges.set_local_mac(id, before.mac()?).await?;
+                }
                 self.bridges.lock().set_options(id, before)?;
                 return Err(error);
             }
@@ -294,9 +301,17 @@ impl Structure {
         &self,
         bridge: &str,
         name: &str,
-        entered: PortInsertion,
+        mut entered: PortInsertion,
     ) -> Result<PortNo, SwitchError> {
-        let Some(trouble) = entered.trouble else {
+        let has_other_mtu = self
+            .bridges
+            .with_port(entered.bridge, entered.number, |port| port.mtu_problem().is_some());
+        let trouble = entered.trouble.take().or_else(|| {
+            let problem = "the device refuses this `mtu`: omit it, or give a smaller one";
+            let refused = SwitchError::PortSetting { port: name.to_owned(), problem };
+            (has_other_mtu == Some(true)).then_some(refused)
+        });
+        let Some(trouble) = trouble else {
             self.announce_port(bridge, name, &entered).await;
             return Ok(entered.number);
         };
@@ -457,19 +472,19 @@ impl Structure {
         Ok(ControlEvent::PortRemoved(id, Box::new(last)))
     }
 
-    /// Sets the VLANs of a port to those of `port`.
+    /// Sets the VLANs and the protection of a port to those of `port`.
     ///
-    /// Returns when no packet uses the old VLANs.
+    /// Returns when no packet uses the old ones.
     pub(crate) async fn set_vlans(&self, port: config::PortOptions) -> Result<(), SwitchError> {
         let (name, mode) = (port.name.clone(), port.effective_vlan_mode());
         let mistake = self.bridges.lock().bond_of(&name).and_then(|bond| port.bond_mistake(bond));
         if let Some(mistake) = mistake {
             return Err(*mistake.problem);
         }
-        let (tag, trunks) = (port.tag, port.trunks.clone());
+        let (tag, trunks, protected) = (port.tag, port.trunks.clone(), port.protected);
         self.bridges.set_vlans(port)?;
         self.plane.adopted_newest().await;
-        info!(?mode, tag, ?trunks, "port {name}: VLANs set");
+        info!(?mode, tag, ?trunks, protected, "port {name}: VLANs set");
         Ok(())
     }
 
@@ -504,6 +519,7 @@ pub(super) fn bridge_settings(settings: &config::BridgeOptions) -> BridgeSetting
             0 => defaults.macs_max,
             entries => entries,
         },
+        flood_vlans: settings.flood_vlans.iter().copied().collect(),
         mirrors: settings.mirrors.iter().map(config::MirrorOptions::mirror).collect(),
     }
 }

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use shunt_classifier::Version;
 use shunt_flow::PortNo;
 use shunt_pipeline::{BridgeId, PortInfo, PuntedPacket, RemovedReason, Rule};
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::{control::structure::OpenPolicy, error::SwitchError};
 
@@ -64,6 +64,26 @@ pub(crate) const EVENTS_MAX: usize = 64;
 pub(crate) struct ChangedPorts {
     ports: Mutex<BTreeSet<(BridgeId, PortNo)>>,
     came: Notify,
+    /// Counts every change, also those that controllers do not see.
+    noted: watch::Sender<u64>,
+}
+
+/// Changes of the status of ports.
+///
+/// They are those of links, devices and members of bonds, and ports that open or close.
+/// Changes that nobody waited for are seen as one.
+#[derive(Debug)]
+pub struct PortChanges(watch::Receiver<u64>);
+
+impl PortChanges {
+    /// Waits until the status of a port has changed since the last call.
+    ///
+    /// Cancelling it loses no change. It waits forever once the switch has stopped.
+    pub async fn changed(&mut self) {
+        if self.0.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
 }
 
 /// Removed rules with the flag `send_flow_removed`, oldest first.
@@ -85,6 +105,17 @@ impl ChangedPorts {
     pub(crate) fn add(&self, bridge: BridgeId, port: PortNo) {
         self.ports.lock().insert((bridge, port));
         self.came.notify_one();
+        self.note();
+    }
+
+    /// Notes a change that controllers do not see.
+    pub(crate) fn note(&self) {
+        self.noted.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    /// Returns the changes from now on.
+    pub(crate) fn subscribe(&self) -> PortChanges {
+        PortChanges(self.noted.subscribe())
     }
 
     /// Waits until ports have changed, and takes them. Cancelling this call loses none.
@@ -140,6 +171,20 @@ mod tests {
         assert_eq!(poll(changed.take()), Poll::Ready(BTreeSet::from([port])));
         // A second call does not return the same port again.
         assert!(poll(changed.take()).is_pending());
+    }
+
+    #[test]
+    fn every_subscriber_sees_every_change() {
+        let changed = ChangedPorts::default();
+        let mut changes = [changed.subscribe(), changed.subscribe()];
+        changed.note();
+        changed.add(BridgeId::new(1), PortNo::new(2));
+        for own in &mut changes {
+            assert!(poll(own.changed()).is_ready());
+            assert!(poll(own.changed()).is_pending(), "both are seen as one");
+        }
+        drop(changed);
+        assert!(poll(changes[0].changed()).is_pending());
     }
 
     #[test]

@@ -214,7 +214,7 @@ impl Host for BridgeHost {
     }
 
     fn set_port_config(&self, port: PortNo, config: PortConfig) -> Version {
-        self.bridges.with_port(self.bridge, port, |port| port.config = config);
+        self.bridges.set_port_config(self.bridge, port, config);
         self.bridges.publish_ports();
         self.bridges.changed().add(self.bridge, port);
         self.plane.pipeline().version()

@@ -14,7 +14,7 @@ use shunt_datapath::{
     Command, PortError,
     command::{ThreadPort, ThreadReceiver},
     port::{
-        DescriptorStore, EalOptions, Port, PortWork, Queues, RxQueue, StoredDescriptor,
+        DescriptorStore, EalOptions, LinkMode, Port, PortWork, Queues, RxQueue, StoredDescriptor,
         open_inheriting,
     },
 };
@@ -27,7 +27,8 @@ use crate::{
     error::{SwitchError, with_causes},
     nic::{NicFront, NicSlot},
     ports::{
-        bridges::Bridges, device_users::HostAddresses, port::BridgePort, registry::BridgeRegistry,
+        bridges::Bridges, device::DeviceChange, device_users::HostAddresses, port::BridgePort,
+        registry::BridgeRegistry,
     },
     threads::data_plane::{DataPlane, StoppedThreads},
 };
@@ -51,8 +52,10 @@ pub(crate) struct PortAttacher {
 pub(crate) enum CheckScope {
     /// Only what packet threads noted, and ports that may open again.
     Threads,
-    /// Also the link and the name of each device.
+    /// Also the link, the name and the state of each device.
     Devices,
+    /// Also the speed of each link, which its driver knows.
+    Drivers,
 }
 
 impl PortAttacher {
@@ -168,7 +171,8 @@ impl PortAttacher {
         }
         let splitting = spawn_blocking(move || {
             let queues = port.split(count)?;
-            Ok((port, queues))
+            let link_mode = port.link_mode();
+            Ok(SplitPort { port, queues, link_mode })
         });
         let name = name.to_owned();
         Ok(Some(SplittingPort { name, bridge: id, number, datapath, threads, splitting }))
@@ -194,17 +198,22 @@ impl PortAttacher {
             self.plane.pull_threads().await;
         }
         let mut stored = Vec::new();
-        for AttachedPort { bridge, number, port, receivers } in attached {
+        for AttachedPort { bridge, number, port, link_mode, receivers } in attached {
             self.bridges.with_port(bridge, number, |entered| {
                 let threads = receivers.iter().map(|(thread, _)| *thread);
                 entered.receivers = threads.collect();
                 entered.held_queues = receivers;
                 let prefix = entered.spec().and_then(|spec| spec.store_prefix());
                 stored.extend(prefix.map(|prefix| (prefix, port.stored_descriptors())));
-                entered.mac = if number == PortNo::LOCAL { entered.mac } else { port.mac() };
                 entered.link_up = port.link_up();
+                (entered.device, entered.link_mode) = (port.device_state(), link_mode);
+                let own = if number == PortNo::LOCAL { entered.mac } else { port.mac() };
+                entered.mac = entered.device.map_or(own, |device| device.mac);
                 entered.trouble = None;
                 entered.open = Some(port);
+                if entered.config.port_down {
+                    self.bridges.admin_changes().add(bridge, number);
+                }
             });
         }
         self.bridges.publish_ports();
@@ -251,7 +260,8 @@ impl PortAttacher {
     /// Waits for the queues of a port, and sends those for sending to the threads.
     async fn add_to_threads(&self, port: SplittingPort) -> Result<AttachedPort, SwitchError> {
         let SplittingPort { name, bridge, number, datapath, threads, splitting } = port;
-        let (port, queues) = finished("create the queues of", &name, splitting).await?;
+        let SplitPort { port, queues, link_mode } =
+            finished("create the queues of", &name, splitting).await?;
         let (traffic, qos) = {
             let bridges = self.bridges.lock();
             let port = bridges.find_port(&name)?.1;
@@ -269,7 +279,7 @@ impl PortAttacher {
                 self.plane.send(thread, Command::SetQos(datapath, Some(qos))).await;
             }
         }
-        Ok(AttachedPort { bridge, number, port, receivers })
+        Ok(AttachedPort { bridge, number, port, link_mode, receivers })
     }
 
     /// Warns of new users of the devices of ports, other than the switch.
@@ -289,7 +299,9 @@ impl PortAttacher {
     /// Closes a port, and removes the device that was created for it.
     pub(crate) async fn remove(&self, name: &str) -> Result<(), SwitchError> {
         let port = name.to_owned();
+        let set_up = self.bridges.take_up_work(name)?;
         let remove_device = move |open: Box<dyn Port>| {
+            set_up.into_iter().for_each(|work| work());
             if let Err(error) = open.remove_device() {
                 warn!(error = with_causes(&error), "port {port}: the device cannot be removed");
             }
@@ -378,7 +390,7 @@ impl PortAttacher {
         let nic = self.nic.front().filter(|nic| nic.closes_ports().is_some());
         let now = self.plane.now();
         let (mut broken, mut closed, mut changed) = (Vec::new(), Vec::new(), Vec::new());
-        let mut due = Vec::new();
+        let (mut due, mut has_news) = (Vec::new(), false);
         for bridge in self.bridges.lock().iter_mut() {
             for port in bridge.ports.values_mut() {
                 if port.is_broken() {
@@ -395,11 +407,10 @@ impl PortAttacher {
                         broken.push((name, reason));
                         continue;
                     }
-                    let link_up = open.link_up();
-                    if link_up != port.link_up {
-                        port.link_up = link_up;
-                        info!("port {name}: link {}", if link_up { "up" } else { "down" });
-                        changed.push((bridge.id, port.number));
+                    match port.refresh_device(scope == CheckScope::Drivers) {
+                        DeviceChange::None => {}
+                        DeviceChange::Status => has_news = true,
+                        DeviceChange::Description => changed.push((bridge.id, port.number)),
                     }
                 } else if port.trouble.is_some()
                     && port.is_reopened()
@@ -414,6 +425,9 @@ impl PortAttacher {
             self.bridges.publish_ports();
         }
         changed.into_iter().for_each(|(id, number)| self.bridges.changed().add(id, number));
+        if has_news {
+            self.bridges.changed().note();
+        }
         self.maintain(due).await;
         for (name, reason) in broken {
             warn!("port {name}: {reason}; down until it returns");
@@ -519,7 +533,14 @@ struct SplittingPort {
     datapath: DatapathPort,
     /// The packet threads that get the queues.
     threads: Vec<usize>,
-    splitting: Blocking<(Box<dyn Port>, Vec<Queues>)>,
+    splitting: Blocking<SplitPort>,
+}
+
+/// An open port with its queues.
+struct SplitPort {
+    port: Box<dyn Port>,
+    queues: Vec<Queues>,
+    link_mode: LinkMode,
 }
 
 /// A port that the packet threads have, and the tables do not.
@@ -527,6 +548,7 @@ struct AttachedPort {
     bridge: BridgeId,
     number: PortNo,
     port: Box<dyn Port>,
+    link_mode: LinkMode,
     /// Its receive queues, each with the packet thread that gets it.
     receivers: Vec<(usize, Box<dyn RxQueue>)>,
 }

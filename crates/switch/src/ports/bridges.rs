@@ -4,6 +4,7 @@ use std::{sync::Arc, thread};
 
 use parking_lot::{Mutex, MutexGuard};
 use shunt_classifier::Version;
+use shunt_datapath::port::PortWork;
 use shunt_flow::PortNo;
 use shunt_pipeline::{BridgeId, Change, DatapathPort, Pipeline, PortConfig, PortInfo};
 use tracing::{info, warn};
@@ -31,6 +32,10 @@ pub(crate) struct Bridges {
     publisher: Arc<Publisher>,
     /// Ports that changed since controllers were notified.
     changed: ChangedPorts,
+    /// Ports that a controller has set up or down.
+    ///
+    /// Their devices do not follow yet.
+    admin_changes: ChangedPorts,
     /// Bonds with another active member.
     moved_bonds: MovedBonds,
 }
@@ -38,8 +43,9 @@ pub(crate) struct Bridges {
 impl Bridges {
     pub(crate) fn new(publisher: Arc<Publisher>) -> Self {
         let (registry, publishing) = (Mutex::default(), Mutex::default());
-        let (changed, moved_bonds) = (ChangedPorts::default(), MovedBonds::default());
-        Self { registry, publishing, publisher, changed, moved_bonds }
+        let (changed, admin_changes) = (ChangedPorts::default(), ChangedPorts::default());
+        let moved_bonds = MovedBonds::default();
+        Self { registry, publishing, publisher, changed, admin_changes, moved_bonds }
     }
 
     /// Returns the registry. [`Self::publish_ports`] must follow a change of ports.
@@ -62,7 +68,9 @@ impl Bridges {
         self.lock().port_mut(bridge, number).map(change)
     }
 
-    /// Sets the VLANs of a port to those of `vlans`; other options are ignored.
+    /// Sets the VLANs and the protection of a port to those of `vlans`.
+    ///
+    /// Other options are ignored.
     pub(crate) fn set_vlans(&self, vlans: PortOptions) -> Result<(), SwitchError> {
         vlans.check()?;
         let (bridge, number) = {
@@ -74,6 +82,7 @@ impl Bridges {
             port.settings.vlan_mode = vlans.vlan_mode;
             port.settings.tag = vlans.tag;
             port.settings.trunks = vlans.trunks;
+            port.settings.protected = vlans.protected;
         });
         self.publish_ports();
         Ok(())
@@ -142,6 +151,7 @@ impl Bridges {
             _ => None,
         });
         self.moved_bonds.extend(moved);
+        self.changed.note();
     }
 
     /// Returns the bonds with another active member.
@@ -161,7 +171,7 @@ impl Bridges {
         let version = self.publisher.change(|pipeline| make(pipeline, &mut configs))?;
         let changes_ports = !configs.is_empty();
         for (number, config) in configs {
-            self.with_port(id, number, |port| port.config = config);
+            self.set_port_config(id, number, config);
             self.changed.add(id, number);
         }
         // A bond may have lost a member by `OFPPC_PORT_DOWN`.
@@ -169,6 +179,21 @@ impl Bridges {
             self.moved_bonds.extend([]);
         }
         Ok(version)
+    }
+
+    /// Stores the configuration of a port that a controller has set.
+    ///
+    /// The device follows soon.
+    pub(crate) fn set_port_config(&self, id: BridgeId, number: PortNo, config: PortConfig) {
+        let before = self.with_port(id, number, |port| std::mem::replace(&mut port.config, config));
+        if before.is_some_and(|before| before.port_down != config.port_down) {
+            self.admin_changes.add(id, number);
+        }
+    }
+
+    /// Returns the ports of which the device must follow a controller.
+    pub(crate) const fn admin_changes(&self) -> &ChangedPorts {
+        &self.admin_changes
     }
 
     /// Returns the ports that changed since controllers were notified.
@@ -184,12 +209,17 @@ impl Bridges {
         let ports: Vec<_> = {
             let mut bridges = self.lock();
             let ports = bridges.iter_mut().flat_map(|bridge| bridge.ports.values_mut());
-            ports.filter_map(|port| port.open.take()).collect()
+            let ended = ports.filter_map(|port| {
+                let set_up = port.take_up_work();
+                Some((set_up, port.open.take()?))
+            });
+            ended.collect()
         };
         let closers = ports.len().min(CLOSERS_MAX);
         let waiting = Mutex::new(ports);
         let close = || {
-            while let Some(port) = { waiting.lock().pop() } {
+            while let Some((set_up, port)) = { waiting.lock().pop() } {
+                set_up.into_iter().for_each(|work: PortWork| work());
                 drop(port);
             }
         };

@@ -59,24 +59,34 @@ impl PortOptions {
 
     /// Returns these options with those of `other` that change while the port is open.
     ///
-    /// They are the VLANs, the limits of ingress policing, the quality of service, and the MTU of some
-    /// types of ports.
+    /// They are the VLANs, the protection, the limits of ingress policing, the quality of service, and the MTU and the MAC
+    /// address of some types of ports.
     #[must_use]
     pub fn with_runtime_keys_of(&self, other: &Self) -> Self {
+        Self {
+            qos: other.qos.clone(),
+            mac: other.mac.clone(),
+            mtu: if self.has_runtime_mtu() { other.mtu } else { self.mtu },
+            ..self.with_vlans_of(other).with_ingress_policing_of(other)
+        }
+    }
+
+    /// Returns these options with the VLANs and the protection of `other`.
+    #[must_use]
+    pub fn with_vlans_of(&self, other: &Self) -> Self {
         Self {
             vlan_mode: other.vlan_mode,
             tag: other.tag,
             trunks: other.trunks.clone(),
-            qos: other.qos.clone(),
-            mtu: if self.has_runtime_mtu() { other.mtu } else { self.mtu },
-            ..self.with_ingress_policing_of(other)
+            protected: other.protected,
+            ..self.clone()
         }
     }
 
-    /// Returns whether the VLANs of both ports are equal.
+    /// Returns whether the VLANs and the protection of both ports are equal.
     #[must_use]
     pub fn has_vlans_of(&self, other: &Self) -> bool {
-        let vlans = |own: &Self| (own.vlan_mode, own.tag, own.trunks.clone());
+        let vlans = |own: &Self| (own.vlan_mode, own.tag, own.trunks.clone(), own.protected);
         vlans(self) == vlans(other)
     }
 

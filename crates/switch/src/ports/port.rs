@@ -9,7 +9,7 @@ use shunt_datapath::{
     egress::PortQos,
     metrics::PortTraffic,
     packet::ingress_policer::IngressPolicer,
-    port::{Port, PortCounters, PortSpec, RxQueue, tap::TapSettings},
+    port::{HostDeviceState, LinkMode, Port, PortCounters, PortSpec, RxQueue, tap::TapSettings},
 };
 use shunt_flow::PortNo;
 use shunt_pipeline::{DatapathPort, PortConfig, PortInfo, PortKind, Time};
@@ -47,8 +47,18 @@ pub(crate) struct BridgePort {
     pub(crate) config: PortConfig,
     /// Hardware address.
     pub(crate) mac: [u8; 6],
+    /// MAC address that the device gets when it is opened; `None`: the one that it has.
+    pub(crate) configured_mac: Option<[u8; 6]>,
+    /// State of the device at the last check; `None` without a device of the host.
+    pub(crate) device: Option<HostDeviceState>,
+    /// Speed and duplex mode of the link at the last check.
+    pub(crate) link_mode: LinkMode,
+    /// Index of the device that the switch has set down for a controller.
+    pub(crate) device_set_down: Option<u32>,
     /// True if the link was up at the last check.
     pub(crate) link_up: bool,
+    /// Number of changes of the link while the port was open.
+    pub(crate) link_resets: u64,
     /// Other users of the device that were logged.
     pub(crate) users: BTreeSet<DeviceUser>,
     /// Time when the port was added.
@@ -65,6 +75,7 @@ impl BridgePort {
         let traffic = (0..threads).map(|_| Arc::new(PortTraffic::default())).collect();
         let policer = IngressPolicer::new(settings.ingress_policing(), added).map(Arc::new);
         let egress_qos = port_qos(settings.qos.as_ref(), added);
+        let configured_mac = settings.mac();
         Self {
             settings,
             number,
@@ -79,7 +90,12 @@ impl BridgePort {
             egress_qos,
             config: PortConfig::default(),
             mac: [0; 6],
+            configured_mac,
+            device: None,
+            link_mode: LinkMode::default(),
+            device_set_down: None,
             link_up: false,
+            link_resets: 0,
             users: BTreeSet::new(),
             added,
         }
@@ -111,10 +127,10 @@ impl BridgePort {
             },
             PortType::Tap => {
                 let is_local = self.number == PortNo::LOCAL;
-                // The local port is the bridge's own: it has its address, and outlives the daemon
-                // with the addresses that the host gives it.
-                let mac = is_local.then_some(self.mac);
-                let tap = TapSettings { mac, mtu: settings.mtu(), persistent: is_local };
+                // The local port is the bridge's own: it outlives the daemon with the addresses that
+                // the host gives it.
+                let (mac, mtu) = (self.configured_mac, settings.mtu());
+                let tap = TapSettings { mac, mtu, persistent: is_local };
                 PortSpec::Tap { device: settings.device().to_owned(), settings: tap }
             }
             PortType::VhostUser => {
@@ -179,6 +195,7 @@ impl BridgePort {
             mac: self.mac,
             vlans: self.settings.vlans(),
             bond: None,
+            is_protected: self.settings.protected,
         }
     }
 }

@@ -299,6 +299,7 @@ impl BridgeRegistry {
         let mut port = BridgePort::new(settings, number, threads, now);
         if number == PortNo::LOCAL {
             port.mac = self.find(bridge)?.settings.mac()?;
+            port.configured_mac = Some(port.mac);
         }
         match backing {
             PortBacking::Packets => port.datapath = Some(self.take_datapath_port()?),
@@ -418,9 +419,26 @@ impl BridgeRegistry {
         Ok(())
     }
 
-    /// Returns whether a patch port has no peer.
-    pub(crate) fn lacks_peer(&self, port: &BridgePort) -> bool {
-        port.settings.kind == PortType::Patch && self.kind(port) == PortKind::Unbound
+    /// Returns why a patch port has no peer; `None` if it has one.
+    pub(crate) fn peer_problem(&self, port: &BridgePort) -> Option<String> {
+        if port.settings.kind != PortType::Patch || self.kind(port) != PortKind::Unbound {
+            return None;
+        }
+        let (name, peer) = (&port.settings.name, &port.settings.peer);
+        Some(match self.find_port(peer).map(|(_, peer)| &peer.settings) {
+            Err(_) => format!(
+                "the peer {peer} does not exist: add a patch port {peer} with the peer {name}"
+            ),
+            Ok(other) if other.kind != PortType::Patch => {
+                format!(
+                    "the peer {peer} is not a patch port: set its type to patch and its peer to {name}"
+                )
+            }
+            Ok(other) => {
+                let third = &other.peer;
+                format!("the peer {peer} has the peer {third}: both ends must name each other")
+            }
+        })
     }
 
     fn kind(&self, port: &BridgePort) -> PortKind {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    config::{CacheKind, OffloadKind, PortType, PortVlanMode, QosOptions, QosType},
+    config::{CacheKind, LocalPort, OffloadKind, PortType, PortVlanMode, QosOptions, QosType},
     switch::Switch,
 };
 
@@ -170,7 +170,7 @@ fn keys_of_the_start_are_named() {
     after.caches.kind = CacheKind::Gigaflow;
     after.caches.gigaflow.offload.ports = vec![1, 2];
     after.bridges[0].listen = vec!["ptcp:6653".into(), "ptcp:6654".into()];
-    after.bridges[0].mac = "02:00:00:00:00:01".into();
+    after.bridges[0].local = LocalPort::Tap;
     let ReloadPlan { steps, at_restart } = plan(&before, &after);
     let set = [("caches.gigaflow.offload.ports", "1,2"), ("caches.kind", "gigaflow")];
     let listen = vec![("listen", "ptcp:6653,ptcp:6654".into())];
@@ -182,7 +182,7 @@ fn keys_of_the_start_are_named() {
         ]
     );
     let named: Vec<String> = at_restart.iter().map(ToString::to_string).collect();
-    assert_eq!(named, ["bridge br0: mac", "threads.packet"]);
+    assert_eq!(named, ["bridge br0: local", "threads.packet"]);
     // The next reload compares with what runs: it names these keys again, and no others.
     let report = ReloadReport { keys_at_restart: at_restart, ..ReloadReport::default() };
     let running = report.in_force(&before, &after);

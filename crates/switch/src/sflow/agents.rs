@@ -14,10 +14,7 @@ use tokio::{
 };
 use tracing::info;
 
-use super::{
-    agent::BridgeSflow,
-    interfaces::{BridgeInterfaces, HostDevices},
-};
+use super::{agent::BridgeSflow, interfaces::BridgeInterfaces};
 use crate::{
     config::SflowOptions, ports::bridges::Bridges, status::sflow::SflowStatus,
     threads::data_plane::DataPlane,
@@ -106,7 +103,6 @@ impl SflowAgents {
     pub(crate) async fn run(self: Arc<Self>) {
         let mut interval = interval(READ_INTERVAL);
         interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let devices = HostDevices::of_system();
         loop {
             let is_idle = self.running.lock().is_empty();
             if is_idle {
@@ -115,17 +111,16 @@ impl SflowAgents {
             interval.tick().await;
             let ids: Vec<BridgeId> = self.running.lock().keys().copied().collect();
             for id in ids {
-                self.run_agent(id, &devices);
+                self.run_agent(id);
             }
         }
     }
 
     /// Sends the samples of a bridge, and the counters that are due.
-    fn run_agent(&self, bridge: BridgeId, devices: &HostDevices) {
+    fn run_agent(&self, bridge: BridgeId) {
         let now = self.plane.now();
         let is_due = self.running.lock().get(&bridge).is_some_and(|own| own.needs_ports(now));
-        // Files of devices are read without a lock.
-        let ports = is_due.then(|| BridgeInterfaces::of(&self.bridges, bridge, devices, now));
+        let ports = is_due.then(|| BridgeInterfaces::of(&self.bridges, bridge, now));
         if let Some(own) = self.running.lock().get_mut(&bridge) {
             own.run(ports, now);
         }

@@ -3,7 +3,12 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use serde::Serialize;
-use shunt_datapath::{DropReason, RxLoss, egress::counters::QueueCounts, metrics::PortTraffic};
+use shunt_datapath::{
+    DropReason, RxLoss,
+    egress::counters::QueueCounts,
+    metrics::PortTraffic,
+    port::{HostDeviceState, LinkMode},
+};
 use shunt_flow::PortNo;
 use shunt_ofproto::connection::PacketInCounts;
 use shunt_pipeline::{BridgeId, Pipeline, QueueId, Time};
@@ -138,12 +143,29 @@ pub struct BridgePortStatus {
     /// Reason why the port is not open.
     #[serde(skip)]
     pub trouble: Option<String>,
+    /// Reason why a patch port has no peer.
+    #[serde(skip)]
+    pub peer_problem: Option<String>,
+    /// Reason why the configured MTU is not in force.
+    #[serde(skip)]
+    pub mtu_problem: Option<String>,
+    /// State of its network device; `None` without one, and while the port is closed.
+    #[serde(skip)]
+    pub device: Option<HostDeviceState>,
+    /// Speed and duplex mode of its link.
+    #[serde(skip)]
+    pub link_mode: LinkMode,
+    /// Number of changes of the link while the port was open.
+    #[serde(skip)]
+    pub link_resets: u64,
     /// VLAN mode.
     pub vlan_mode: config::PortVlanMode,
     /// VLAN of untagged frames; none in mode `trunk`.
     pub tag: Option<u16>,
     /// Further VLANs of the port; empty: all that its mode allows.
     pub trunks: Vec<u16>,
+    /// True if `NORMAL` sends nothing from this port to other protected ports.
+    pub protected: bool,
     /// Limits of received packets, by their keys; those that are 0 are omitted.
     pub ingress_policing: BTreeMap<&'static str, u32>,
     /// Quality of service of sent packets.
@@ -282,7 +304,7 @@ fn port_status(bridges: &BridgeRegistry, bridge: &str, port: &BridgePort) -> Bri
     let link = match &port.trouble {
         Some(trouble) => format!("down: {trouble}"),
         None if port.config.port_down => "down: by a controller".to_owned(),
-        None if bridges.lacks_peer(port) => "no peer".to_owned(),
+        None if bridges.peer_problem(port).is_some() => "no peer".to_owned(),
         None if port.link_up => "up".to_owned(),
         None => {
             let reason = port.open.as_ref().and_then(|open| open.link_reason());
@@ -300,9 +322,15 @@ fn port_status(bridges: &BridgeRegistry, bridge: &str, port: &BridgePort) -> Bri
             .then_some(port.settings.mode),
         link,
         trouble: port.trouble.clone(),
+        peer_problem: bridges.peer_problem(port),
+        mtu_problem: port.mtu_problem(),
+        device: port.device.filter(|_| port.open.is_some()),
+        link_mode: port.link_mode,
+        link_resets: port.link_resets,
         vlan_mode: port.settings.effective_vlan_mode(),
         tag: port.settings.tag,
         trunks: port.settings.trunks.clone(),
+        protected: port.settings.protected,
         ingress_policing: port.settings.ingress_policing_keys().collect(),
         qos: port.settings.qos.clone(),
         queues: port.queue_counts().map(EgressQueueStatus::of).collect(),

@@ -63,6 +63,9 @@ fn text(decision: NotedDecision, names: &BridgeNames) -> Option<String> {
         NotedDecision::BondMemberChosen(own) => {
             format!("NORMAL: {} is the active member of {}", port(own), bond(own)?)
         }
+        NotedDecision::BothPortsProtected(own) => {
+            format!("NORMAL: the ingress port and {} are protected: not sent", port(own))
+        }
         NotedDecision::UnparsedVlanTag => {
             "NORMAL: the packet has a VLAN tag that was not parsed: dropped".to_owned()
         }
@@ -70,14 +73,7 @@ fn text(decision: NotedDecision, names: &BridgeNames) -> Option<String> {
             let mac = mac(address);
             format!("NORMAL: destination {mac} is reserved, bridges do not forward it: dropped")
         }
-        NotedDecision::SourceIsDestination([0, 0, 0, 0, 0, 0]) => {
-            "NORMAL: source and destination are both 00:00:00:00:00:00: dropped (a trace without dl_src \
-             and dl_dst has zeros: give both)"
-                .to_owned()
-        }
-        NotedDecision::SourceIsDestination(address) => {
-            format!("NORMAL: source and destination are both {}: dropped", mac(address))
-        }
+        NotedDecision::SourceIsDestination(address) => source_is_destination(address),
         NotedDecision::LearnedOnIngressPort { port: own, vlan } => {
             learned_on_ingress(&port(own), bond(own), vlan)
         }
@@ -89,6 +85,16 @@ fn text(decision: NotedDecision, names: &BridgeNames) -> Option<String> {
             format!("NORMAL: the destination is {is}: flooded in VLAN {vlan}")
         }
     })
+}
+
+/// Returns a packet from an address to itself as text.
+fn source_is_destination(address: [u8; 6]) -> String {
+    let mac = mac(address);
+    let advice = match address {
+        [0, 0, 0, 0, 0, 0] => " (a trace without dl_src and dl_dst has zeros: give both)",
+        _ => "",
+    };
+    format!("NORMAL: source and destination are both {mac}: dropped{advice}")
 }
 
 /// Returns a VLAN that a port does not accept as text.

@@ -114,7 +114,9 @@ async fn a_refused_change_of_a_bridge_changes_nothing() {
         (vec![("table_rules", "many")], "table_rules = many: it must be a whole number"),
         (vec![("table_overflow", "drop")], "it must be refuse or evict"),
         (vec![("datapath_id", "7")], "sixteen hexadecimal digits"),
-        (vec![("mac", "02:00:00:00:00:01")], "a key of a bridge that can change"),
+        (vec![("local", "tap")], "a key of a bridge that can change"),
+        (vec![("mac", "zz")], "six octets of a unicast address"),
+        (vec![("flood_vlans", "4096")], "a VLAN from 0 to 4095"),
     ] {
         let error = bench.switch.set_bridge("br0", &settings).await.unwrap_err().to_string();
         assert!(error.contains(words), "{error}");

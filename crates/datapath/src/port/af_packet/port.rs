@@ -2,7 +2,6 @@
 
 use std::{
     ffi::{c_int, c_uint},
-    io,
     os::fd::{AsFd, OwnedFd},
     sync::Arc,
 };
@@ -21,9 +20,11 @@ use super::{
 use crate::{
     packet::buffer::Pool,
     port::{
-        Capabilities, Port, PortCounters, PortError, PortWork, Queues,
+        Capabilities, DeviceWork, HostDeviceSetting, HostDeviceState, LinkMode, Port, PortCounters,
+        PortError, PortWork, Queues,
         claim::{DeviceClaim, refuse_member},
         error::lost_reason,
+        host_device::{change_work, try_mtu},
         link,
         stored::{RefusedDescriptor, StoredDescriptor, accepted},
         sys::{self, DeviceName},
@@ -31,8 +32,6 @@ use crate::{
 };
 
 const NEEDS: &str = "CAP_NET_RAW";
-/// The capability to set the MTU.
-const ADMIN: &str = "CAP_NET_ADMIN";
 
 /// A network device of the host.
 pub struct AfPacket {
@@ -60,6 +59,8 @@ impl AfPacket {
 
     /// Opens the device of this name, and sets its MTU if one is given.
     ///
+    /// It keeps its own MTU if it refuses the given one.
+    ///
     /// Each receive ring has `rx_slots` slots or some more.
     /// Uses the sockets that an earlier process stored.
     ///
@@ -79,11 +80,7 @@ impl AfPacket {
         let mac = sys::hardware_address(control.as_fd(), &device).map_err(failed)?;
         refuse_member(&device, index)?;
         let claim = DeviceClaim::take("af_packet", &device, index)?;
-        if let Some(mtu) = mtu {
-            let failed =
-                |source| PortError::device("set the MTU of", device.as_str(), ADMIN, source);
-            sys::set_mtu(control.as_fd(), &device, mtu).map_err(failed)?;
-        }
+        try_mtu(control.as_fd(), &device, mtu);
         let sockets = None;
         Ok(Self { device, index, mac, _claim: claim, control, rx_slots, inherited, sockets })
     }
@@ -205,8 +202,16 @@ impl Port for AfPacket {
         sys::mtu(self.control.as_fd(), &self.device).ok()
     }
 
-    fn set_mtu(&self, mtu: u32) -> io::Result<()> {
-        sys::set_mtu(self.control.as_fd(), &self.device, mtu)
+    fn change_device(&self, setting: HostDeviceSetting) -> Option<DeviceWork> {
+        change_work(&self.control, &self.device, setting)
+    }
+
+    fn device_state(&self) -> Option<HostDeviceState> {
+        HostDeviceState::read(self.control.as_fd(), &self.device, self.index)
+    }
+
+    fn link_mode(&self) -> LinkMode {
+        LinkMode::read(self.control.as_fd(), &self.device)
     }
 
     fn mac(&self) -> [u8; 6] {

@@ -30,11 +30,14 @@ use super::{
 use crate::metrics::RxLoss;
 use crate::packet::buffer::{BURST, Packet, Pool};
 use crate::port::{
-    Capabilities, Port, PortCounters, PortError, Queues, RxQueue, RxReport, TxEnd, TxQueue,
+    Capabilities, DeviceWork, HostDeviceSetting, HostDeviceState, LinkMode, Port, PortCounters,
+    PortError, Queues, RxQueue, RxReport, TxEnd, TxQueue,
     af_packet::PacketTx,
     claim::{DeviceClaim, refuse_member},
     error::lost_reason,
-    ethtool, link,
+    ethtool,
+    host_device::{change_work, try_mtu},
+    link,
     sys::{self, DeviceName},
 };
 
@@ -136,6 +139,8 @@ pub struct AfXdp {
 impl AfXdp {
     /// Opens the device of this name, and sets its MTU if one is given.
     ///
+    /// It keeps its own MTU if it refuses the given one.
+    ///
     /// # Errors
     ///
     /// If there is no such device, if it has another user, if its MTU is too large for AF_XDP, or
@@ -149,9 +154,7 @@ impl AfXdp {
         refuse_member(&device, index)?;
         // Packet sockets and AF_XDP would both receive the frames.
         let claim = DeviceClaim::take("af_packet", &device, index)?;
-        if let Some(mtu) = mtu {
-            sys::set_mtu(control.as_fd(), &device, mtu).map_err(failed)?;
-        }
+        try_mtu(control.as_fd(), &device, mtu);
         sys::make_promiscuous(control.as_fd(), index).map_err(failed)?;
         let mtu = sys::mtu(control.as_fd(), &device).map_err(failed)?;
         let chunk = chunk_of(&device, mtu)?;
@@ -335,6 +338,20 @@ impl Port for AfXdp {
         let mtu = sys::mtu(self.control.as_fd(), &self.device).ok()?;
         self.frame_max.store(mtu.saturating_add(HEADER_MAX), Relaxed);
         Some(mtu)
+    }
+
+    fn change_device(&self, setting: HostDeviceSetting) -> Option<DeviceWork> {
+        // Buffers have the size of the MTU.
+        let is_possible = !matches!(setting, HostDeviceSetting::Mtu(_));
+        is_possible.then(|| change_work(&self.control, &self.device, setting))?
+    }
+
+    fn device_state(&self) -> Option<HostDeviceState> {
+        HostDeviceState::read(self.control.as_fd(), &self.device, self.index)
+    }
+
+    fn link_mode(&self) -> LinkMode {
+        LinkMode::read(self.control.as_fd(), &self.device)
     }
 
     fn mac(&self) -> [u8; 6] {

@@ -2,13 +2,19 @@
 
 use proptest::{collection::btree_set, option, prelude::*, sample::select};
 
+use super::{BRIDGES, Op};
 use crate::bridges::port_vlans::{PortVlans, VlanMode};
 
 /// VLANs that tags of generated packets name, none, and one that no packet names.
 const VLANS: &[u16] = &[0, 5, 7];
 
+/// The VLANs of a port, and whether it is protected.
+pub(super) fn settings() -> impl Strategy<Value = (PortVlans, bool)> {
+    (vlans(), prop::bool::weighted(0.25))
+}
+
 /// The VLANs of a port: mostly all.
-pub(super) fn vlans() -> impl Strategy<Value = PortVlans> {
+fn vlans() -> impl Strategy<Value = PortVlans> {
     let vlan = || select(VLANS);
     let mode = prop_oneof![
         6 => Just(VlanMode::Trunk),
@@ -18,4 +24,10 @@ pub(super) fn vlans() -> impl Strategy<Value = PortVlans> {
     ];
     let trunks = option::weighted(0.2, btree_set(vlan(), 0..3));
     (mode, trunks).prop_map(|(mode, trunks)| PortVlans { mode, trunks })
+}
+
+/// A change of the VLANs in which a bridge learns nothing.
+pub(super) fn op() -> impl Strategy<Value = Op> {
+    (select(&BRIDGES[..]), btree_set(select(VLANS), 0..2))
+        .prop_map(|(id, vlans)| Op::SetFloodVlans(id, vlans))
 }

@@ -48,7 +48,9 @@ impl Walker<'_> {
         let macs = &own.macs;
         let is_here = |port: &PortNo| own.logical(*port) == own.logical(ingress);
         if !is_from_controller && source[0] & 1 == 0 {
-            if macs.get(&(vlan, source)).is_some_and(|(port, _)| is_here(port)) {
+            if own.flood_vlans.contains(&vlan) {
+                // Nothing is learned or refreshed.
+            } else if macs.get(&(vlan, source)).is_some_and(|(port, _)| is_here(port)) {
                 self.halves.refresh(Refreshed::Mac(bridge, vlan, source));
             } else {
                 let sighting = MacSighting { bridge, vlan, mac: source, port: ingress };
@@ -60,7 +62,9 @@ impl Walker<'_> {
         }
         let mut ports = self.world.bridges[&bridge].ports.clone();
         ports.sort_by_key(|port| port.number);
-        let known = macs.get(&(vlan, target)).map(|(port, _)| *port);
+        let is_known =
+            |(port, _): &(PortNo, u64)| (!own.flood_vlans.contains(&vlan)).then_some(*port);
+        let known = macs.get(&(vlan, target)).and_then(is_known);
         let has_second = self.packet.tags.get(1).is_some_and(|(_, tci)| tci & 0xfff != 0);
         for port in ports {
             let is_meant = match known {
@@ -70,7 +74,8 @@ impl Walker<'_> {
                 None if has_second && matches!(port.vlans.mode, VlanMode::Access(_)) => false,
                 None => !port.config.no_flood && belongs(&port, vlan),
             };
-            if is_meant && port.number != ingress && !self.has_exited {
+            let is_isolated = port.is_protected && entry.is_some_and(|entry| entry.is_protected);
+            if is_meant && !is_isolated && port.number != ingress && !self.has_exited {
                 self.send_in_vlan(&port, vlan, None)?;
             }
         }

@@ -9,6 +9,8 @@
 //! * The source address is learned; if it is known on this port, hits refresh it.
 //! * The packet goes to the port of its destination address, or is flooded to every port of its
 //!   VLAN; never to its ingress port.
+//! * In some VLANs of the bridge no address is learned, and every packet is flooded.
+//! * A packet that arrives on a protected port leaves on no other protected port.
 //! * The members of a bond are one port. Packets leave on its active member. Those that arrive on
 //!   another member are dropped.
 //! * On each port it has the tag of its VLAN or none, as the port requires. A priority stays, in a
@@ -40,6 +42,8 @@ use crate::{
 pub(in crate::translate) struct NormalFlood<'a> {
     rest: slice::Iter<'a, PortInfo>,
     ingress: PortNo,
+    /// True if the ingress port is protected.
+    is_protected: bool,
     vlan: u16,
 }
 
@@ -71,17 +75,23 @@ pub(super) fn normal(egress: &mut Egress<'_, '_>) -> Result<(), TraversalError> 
         egress.note(NotedDecision::BondMemberInactive(port.number));
         return Ok(());
     }
+    let is_flooded = egress.bridge.floods_vlan(vlan);
     if let Some(port) = arrived
         && source & GROUP_ADDRESS == 0
     {
-        learn_source(egress, vlan, bytes(source), port)?;
+        if !is_flooded {
+            learn_source(egress, vlan, bytes(source), port)?;
+        }
         // Source and destination are one address, so its port is the ingress port.
         if source == target {
             egress.note(NotedDecision::SourceIsDestination(bytes(source)));
             return Ok(());
         }
     }
-    let known = egress.bridge.find_mac(vlan, bytes(target), &mut egress.packet.recorder);
+    let known = match is_flooded {
+        true => None,
+        false => egress.bridge.find_mac(vlan, bytes(target), &mut egress.packet.recorder),
+    };
     match known.map(|known| known.port) {
         Some(port) if port == ingress => {
             egress.note(NotedDecision::LearnedOnIngressPort { port, vlan });
@@ -91,7 +101,9 @@ pub(super) fn normal(egress: &mut Egress<'_, '_>) -> Result<(), TraversalError> 
         None => {
             egress.note(NotedDecision::Flood { vlan, is_group: target & GROUP_ADDRESS != 0 });
             let rest = egress.bridge.all_ports(&mut egress.packet.recorder).iter();
-            egress.agenda.push(AgendaStep::NormalFlood(NormalFlood { rest, ingress, vlan }));
+            let is_protected = arrived.is_some_and(|port| port.is_protected);
+            let flood = NormalFlood { rest, ingress, is_protected, vlan };
+            egress.agenda.push(AgendaStep::NormalFlood(flood));
             Ok(())
         }
     }
@@ -113,13 +125,30 @@ fn send_learned(
         return Ok(());
     }
     egress.note(NotedDecision::Learned { port: number, vlan });
-    let Some(bond) = port.bond_name() else { return send_tagged(egress, port, vlan) };
+    let is_protected = arrived.is_some_and(|own| own.is_protected);
+    let Some(bond) = port.bond_name() else {
+        return send_unless_protected(egress, is_protected, port, vlan);
+    };
     let Some(member) = egress.bridge.active_member(bond, &mut egress.packet.recorder) else {
         egress.note(NotedDecision::BondWithoutMember(number));
         return Ok(());
     };
     egress.note(NotedDecision::BondMemberChosen(member.number));
-    send_tagged(egress, member, vlan)
+    send_unless_protected(egress, is_protected, member, vlan)
+}
+
+/// Sends to the port of a learned address, unless both ports are protected.
+fn send_unless_protected(
+    egress: &mut Egress<'_, '_>,
+    is_protected: bool,
+    port: &PortInfo,
+    vlan: u16,
+) -> Result<(), TraversalError> {
+    if is_protected && port.is_protected {
+        egress.note(NotedDecision::BothPortsProtected(port.number));
+        return Ok(());
+    }
+    send_tagged(egress, port, vlan)
 }
 
 /// Sends to the next port of a flood, and puts the rest back on the agenda.
@@ -128,7 +157,7 @@ pub(in crate::translate) fn normal_flood<'a>(
     mut flood: NormalFlood<'a>,
 ) -> Result<(), TraversalError> {
     let Some(port) = flood.rest.next() else { return Ok(()) };
-    let (ingress, vlan) = (flood.ingress, flood.vlan);
+    let (ingress, is_protected, vlan) = (flood.ingress, flood.is_protected, flood.vlan);
     egress.agenda.push(AgendaStep::NormalFlood(flood));
     let is_reached = port.number != ingress
         && !port.config.no_flood
@@ -138,6 +167,7 @@ pub(in crate::translate) fn normal_flood<'a>(
             .is_none_or(|own| own.is_active && !shares_bond(egress, ingress, port))
         && port.kind != PortKind::Unbound
         && port.vlans.carries(vlan)
+        && !(is_protected && port.is_protected)
         && !egress.bridge.is_mirror_output(port.number)
         && !(is_tagged_twice(egress.packet) && is_access(port));
     if is_reached && port.bond.is_some() {

@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 
-use super::{check_mtu, check_name};
+use super::{check_mtu, check_name, check_vlan};
 use crate::{
-    config::{BridgeOptions, ConfigError, LocalPort, MirrorOptions, PortOptions, PortType},
+    config::{
+        BridgeOptions, ConfigError, LocalPort, MirrorOptions, PortOptions, PortType, mac::parse_mac,
+    },
     error::SwitchError,
     openflow::endpoint::EndpointList,
 };
@@ -18,6 +20,9 @@ impl BridgeOptions {
         // The datapath id is derived from the MAC address unless it is given.
         self.mac().map_err(|problem| ConfigError::at("mac", problem))?;
         self.datapath_id().map_err(|problem| ConfigError::at("datapath_id", problem))?;
+        for vlan in &self.flood_vlans {
+            check_vlan("flood_vlans", *vlan)?;
+        }
         check_mtu(self.mtu).map_err(|problem| ConfigError::at("mtu", problem))?;
         if self.mtu > 0 && self.local == LocalPort::None {
             let (value, range) = (self.mtu.to_string(), "absent unless `local = \"tap\"`");
@@ -110,7 +115,9 @@ impl BridgeOptions {
             let [a, b, c, d, e, f] = self.mac()?;
             return Ok(u64::from_be_bytes([0, 0, a, b, c, d, e, f]));
         }
-        let digits = self.datapath_id.len() == 16 && is_hexadecimal(&self.datapath_id);
+        // Number parsing would also accept a sign.
+        let digits = self.datapath_id.len() == 16
+            && self.datapath_id.bytes().all(|byte| byte.is_ascii_hexdigit());
         let number = u64::from_str_radix(&self.datapath_id, 16).ok().filter(|_| digits);
         number.ok_or_else(|| SwitchError::Range {
             setting: "datapath_id",
@@ -130,25 +137,8 @@ impl BridgeOptions {
         if self.mac.is_empty() {
             return Ok(mac_of_name(&self.name));
         }
-        let octet = |text| u8::from_str_radix(text, 16).ok().filter(|_| is_hexadecimal(text));
-        let octets: Vec<u8> = self.mac.split(':').filter_map(octet).collect();
-        let exact = self.mac.split(':').count() == 6;
-        let octets = <[u8; 6]>::try_from(octets).ok().filter(|_| exact);
-        // An address with the group bit, or without any bit, is of no port (IEEE 802).
-        let usable = octets.filter(|octets| octets[0] & 1 == 0 && *octets != [0; 6]);
-        usable.ok_or_else(|| SwitchError::Range {
-            setting: "mac",
-            value: self.mac.clone(),
-            range: "six octets of a unicast address, like 02:00:00:00:00:01",
-        })
+        parse_mac("mac", &self.mac)
     }
-}
-
-/// Returns whether the text has only hexadecimal digits.
-///
-/// Number parsing would also accept a sign.
-fn is_hexadecimal(text: &str) -> bool {
-    text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// Returns a locally administered MAC address derived from the name (FNV-1a).

@@ -2,16 +2,14 @@
 
 use shunt_datapath::port::af_packet::AfPacket;
 
-use super::{check_mtu, check_name};
+use super::{check_mtu, check_name, check_vlan};
 use crate::{
     config::{
         BondOptions, ConfigError, PortOptions, PortType, PortVlanMode, Repeat, SocketMode, XdpMode,
+        mac::parse_mac,
     },
     error::SwitchError,
 };
-
-/// The highest VLAN id: 12 bits.
-const VLAN_MAX: u16 = 0xfff;
 
 /// The loopback device of every network namespace.
 const LOOPBACK: &str = "lo";
@@ -57,6 +55,9 @@ impl PortOptions {
             return Err(ConfigError::at("number", SwitchError::NumberRange(self.number)));
         }
         check_mtu(self.mtu).map_err(|problem| ConfigError::at("mtu", problem))?;
+        if !self.mac.is_empty() {
+            parse_mac("mac", &self.mac).map_err(|problem| ConfigError::at("mac", problem))?;
+        }
         if self.rx_slots != 0 && !RX_SLOTS.contains(&self.rx_slots) {
             let (setting, range) = ("rx_slots", "32 to 16384, or 0 for the default");
             let problem = SwitchError::Range { setting, value: self.rx_slots.to_string(), range };
@@ -64,10 +65,7 @@ impl PortOptions {
         }
         let vlans = self.tag.iter().map(|tag| ("tag", *tag));
         for (setting, vlan) in vlans.chain(self.trunks.iter().map(|vlan| ("trunks", *vlan))) {
-            if vlan > VLAN_MAX {
-                let (value, range) = (vlan.to_string(), "a VLAN from 0 to 4095");
-                return Err(ConfigError::at(setting, SwitchError::Range { setting, value, range }));
-            }
+            check_vlan(setting, vlan)?;
         }
         let problems = [
             self.vlan_problem(),
@@ -136,6 +134,7 @@ impl PortOptions {
         }
         let given = [
             ("device", !self.device.is_empty()),
+            ("mac", !self.mac.is_empty()),
             ("mtu", self.mtu > 0),
             ("rx_slots", self.rx_slots > 0),
             ("rx", !self.rx.as_os_str().is_empty()),
@@ -161,7 +160,9 @@ impl PortOptions {
                 &["device", "mtu"],
                 "an af_xdp port has no keys but `device`, `mtu` and `xdp_mode`",
             ),
-            PortType::Tap => (&["device", "mtu"], "a tap port has no keys but `device` and `mtu`"),
+            PortType::Tap => {
+                (&["device", "mac", "mtu"], "a tap port has no keys but `device`, `mac` and `mtu`")
+            }
             PortType::VhostUser => {
                 (&["path"], "a vhost_user port has no keys but `path` and `mode`")
             }
@@ -210,7 +211,12 @@ mod tests {
         );
         let tap =
             PortOptions { kind: PortType::Tap, device: "tap9".into(), ..PortOptions::default() };
-        assert_eq!(error_text(tap), "fine");
+        assert_eq!(error_text(tap.clone()), "fine");
+        let addressed = |mac: &str| error_text(PortOptions { mac: mac.into(), ..tap.clone() });
+        assert_eq!(addressed("02:00:00:00:00:01"), "fine");
+        assert!(addressed("zz").starts_with("mac = zz: it must be six octets"));
+        let packet = PortOptions { mac: "02:00:00:00:00:01".into(), ..PortOptions::default() };
+        assert!(error_text(packet).contains("no keys but `device`, `mtu` and `rx_slots`"));
         let number = PortOptions { number: 0xffff_fffe, ..PortOptions::default() };
         assert!(error_text(number).contains("1 to 65279"));
         let slots =

@@ -1,0 +1,159 @@
+//! The state of a network device of the host, and changes of it.
+//!
+//! Source: netdevice(7).
+
+use std::{
+    ffi::c_uint,
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+};
+
+use tracing::warn;
+
+use super::{
+    DeviceWork, ethtool,
+    sys::{self, DeviceName},
+};
+
+/// The state of a network device of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostDeviceState {
+    /// Index in the network namespace of the port.
+    pub index: u32,
+    /// True if the device is set up (`IFF_UP`).
+    pub is_up: bool,
+    /// MAC address.
+    pub mac: [u8; 6],
+    /// Longest packet without its Ethernet header, in bytes.
+    pub mtu: u32,
+}
+
+/// A setting of a network device of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostDeviceSetting {
+    /// True for a device that is set up (`IFF_UP`).
+    Up(bool),
+    /// Its MAC address.
+    Mac([u8; 6]),
+    /// Its MTU in bytes.
+    Mtu(u32),
+}
+
+/// The speed and the duplex mode of a link, each if the driver knows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkMode {
+    /// Speed in bits per second.
+    pub speed_bps: Option<u64>,
+    /// True for full duplex, and false for half duplex.
+    pub is_full_duplex: Option<bool>,
+}
+
+impl HostDeviceState {
+    /// Reads the state by `control`, a socket; `None` if the device is gone.
+    pub(super) fn read(
+        control: BorrowedFd<'_>,
+        device: &DeviceName,
+        index: c_uint,
+    ) -> Option<Self> {
+        let flags = sys::device_flags(control, device).ok()?;
+        Some(Self {
+            index,
+            is_up: flags & libc::IFF_UP != 0,
+            mac: sys::hardware_address(control, device).ok()?,
+            mtu: sys::mtu(control, device).ok()?,
+        })
+    }
+}
+
+impl LinkMode {
+    /// Asks the driver of a device by `control`, a socket.
+    pub(super) fn read(control: BorrowedFd<'_>, device: &DeviceName) -> Self {
+        ethtool::link_mode(control, device).unwrap_or_default()
+    }
+}
+
+/// Sets the MTU of a device that is being opened, if one is given.
+///
+/// A device that refuses it must not stay closed, so it keeps the MTU that it has.
+pub(super) fn try_mtu(control: BorrowedFd<'_>, device: &DeviceName, mtu: Option<u32>) {
+    let Some(mtu) = mtu else { return };
+    if let Err(error) = sys::set_mtu(control, device, mtu) {
+        let name = device.as_str();
+        warn!(%error, "device {name}: the MTU {mtu} is refused, it keeps its own (needs CAP_NET_ADMIN)");
+    }
+}
+
+/// Returns work that changes a device by a copy of `control`, a socket.
+///
+/// All settings need the lock of the kernel for devices. Setting a device down also waits until no
+/// processor of the host sends by it.
+pub(super) fn change_work(
+    control: &OwnedFd,
+    device: &DeviceName,
+    setting: HostDeviceSetting,
+) -> Option<DeviceWork> {
+    let (control, device) = (control.try_clone().ok()?, device.clone());
+    Some(Box::new(move || match setting {
+        HostDeviceSetting::Up(is_up) => set_up(control.as_fd(), &device, is_up),
+        HostDeviceSetting::Mac(mac) => sys::set_hardware_address(control.as_fd(), &device, mac),
+        HostDeviceSetting::Mtu(mtu) => sys::set_mtu(control.as_fd(), &device, mtu),
+    }))
+}
+
+fn set_up(control: BorrowedFd<'_>, device: &DeviceName, is_up: bool) -> io::Result<()> {
+    let flags = sys::device_flags(control, device)?;
+    let wanted = if is_up { flags | libc::IFF_UP } else { flags & !libc::IFF_UP };
+    if wanted == flags { Ok(()) } else { sys::set_device_flags(control, device, wanted) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use nix::{
+        net::if_::if_nametoindex,
+        sched::{CloneFlags, unshare},
+    };
+
+    use super::*;
+
+    /// The values are those of `ip link`, and the device follows the work.
+    #[test]
+    #[expect(clippy::print_stderr, reason = "a skipped test says so")]
+    fn a_device_is_read_and_set() {
+        let test = std::thread::spawn(|| {
+            if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
+                eprintln!("SKIPPED: needs CAP_SYS_ADMIN to make a network namespace: {error}");
+                return;
+            }
+            let ip = |line: &str| {
+                assert!(Command::new("ip").args(line.split(' ')).status().unwrap().success());
+            };
+            ip("link add a0 address 02:00:00:00:00:0a mtu 1400 type veth peer name b0");
+            let (control, device) = (sys::packet_socket().unwrap(), DeviceName::new("a0").unwrap());
+            let index = if_nametoindex("a0").unwrap();
+            let read = || HostDeviceState::read(control.as_fd(), &device, index);
+            let mut expected =
+                HostDeviceState { index, is_up: false, mac: [2, 0, 0, 0, 0, 0xa], mtu: 1400 };
+            assert_eq!(read(), Some(expected));
+            let change = |setting| change_work(&control, &device, setting).unwrap()();
+            for is_up in [true, true, false] {
+                change(HostDeviceSetting::Up(is_up)).unwrap();
+                expected.is_up = is_up;
+                assert_eq!(read(), Some(expected));
+            }
+            change(HostDeviceSetting::Mtu(1300)).unwrap();
+            change(HostDeviceSetting::Mac([2, 0, 0, 0, 0, 0xb])).unwrap();
+            assert!(change(HostDeviceSetting::Mtu(1)).is_err());
+            (expected.mtu, expected.mac) = (1300, [2, 0, 0, 0, 0, 0xb]);
+            assert_eq!(read(), Some(expected));
+            // A veth has a fixed mode.
+            let mode = LinkMode { speed_bps: Some(10_000_000_000), is_full_duplex: Some(true) };
+            assert_eq!(LinkMode::read(control.as_fd(), &device), mode);
+            ip("link del a0");
+            assert_eq!(read(), None);
+            assert_eq!(LinkMode::read(control.as_fd(), &device), LinkMode::default());
+        });
+        test.join().unwrap();
+    }
+}

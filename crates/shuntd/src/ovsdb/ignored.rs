@@ -1,0 +1,187 @@
+//! Columns and keys without effect, which an operator may rely on.
+//!
+//! Each is logged once for its object, and is in the column `status` of its row under its own name.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use shunt_ovsdb::{
+    DatabaseSnapshot, RowView,
+    value::{Atom, Datum, RowUuid},
+};
+use tracing::warn;
+
+/// The settings without effect of each row, with the reasons.
+pub(super) type IgnoredSettings = BTreeMap<RowUuid, BTreeMap<String, &'static str>>;
+
+/// The settings without effect that were logged.
+#[derive(Debug, Default)]
+pub(super) struct IgnoredLog(BTreeSet<(RowUuid, String)>);
+
+/// A column that has no effect.
+struct IgnoredColumn {
+    table: &'static str,
+    name: &'static str,
+    /// Returns whether a value asks for something that the switch does not do.
+    asks: fn(&Datum) -> bool,
+    reason: &'static str,
+}
+
+/// A key of `other_config` that has an effect, or one with a reason of its own.
+struct KnownKey {
+    table: &'static str,
+    name: &'static str,
+    /// `None` if the key has an effect.
+    reason: Option<&'static str>,
+}
+
+/// The tables that are searched, each with the word for its rows.
+pub(super) const TABLES: [(&str, &str); 4] = [
+    ("Open_vSwitch", "Open_vSwitch"),
+    ("Bridge", "bridge"),
+    ("Port", "port"),
+    ("Interface", "interface"),
+];
+
+const COLUMNS: [IgnoredColumn; 16] = [
+    // A foreign server has its own listeners, so this column is not followed there.
+    column(
+        "Open_vSwitch",
+        "manager_options",
+        is_given,
+        "the embedded server listens at its socket alone",
+    ),
+    column("Bridge", "auto_attach", is_given, "Auto Attach is not supported"),
+    column("Bridge", "datapath_type", is_other_datapath, "there is one datapath: use netdev"),
+    column("Bridge", "flow_tables", is_given, "limit tables by `shuntctl set-br` and table_rules"),
+    column("Bridge", "ipfix", is_given, "IPFIX is not supported: use sflow"),
+    column("Bridge", "mcast_snooping_enable", is_true, "multicast frames are flooded"),
+    column("Bridge", "netflow", is_given, "NetFlow is not supported: use sflow"),
+    column(
+        "Bridge",
+        "protocols",
+        is_other_version,
+        "OpenFlow 1.3 is spoken, and no other version: use OpenFlow13",
+    ),
+    column("Bridge", "rstp_enable", is_true, NO_SPANNING_TREE),
+    column("Bridge", "stp_enable", is_true, NO_SPANNING_TREE),
+    column("Port", "cvlans", is_given, "dot1q-tunnel is not supported"),
+    column("Port", "mac", is_given, "set mac of the interface"),
+    column("Interface", "bfd", is_enabled, "BFD is not supported: the link state is the carrier"),
+    column(
+        "Interface",
+        "cfm_mpid",
+        is_given,
+        "CFM is not supported: the link state is the carrier",
+    ),
+    column("Interface", "cfm_flap_count", is_given, "CFM is not supported"),
+    column("Interface", "lldp", is_enabled, "LLDP is not supported: run an LLDP daemon"),
+];
+
+const NO_SPANNING_TREE: &str =
+    "no spanning tree is computed: a loop of links stays a loop, remove it";
+
+const KEYS: [KnownKey; 12] = [
+    // DPDK starts with the first port that needs it.
+    key("Open_vSwitch", "dpdk-init", None),
+    key("Open_vSwitch", "flow-restore-wait", None),
+    key("Open_vSwitch", "stats-update-interval", None),
+    key("Open_vSwitch", "vhost-sock-dir", None),
+    key("Bridge", "datapath-id", None),
+    // There is no in-band control.
+    key("Bridge", "disable-in-band", None),
+    key("Bridge", "forward-bpdu", Some("frames to the reserved addresses of bridges are dropped")),
+    key("Bridge", "hwaddr", None),
+    key("Bridge", "mac-aging-time", None),
+    key("Bridge", "mac-table-size", None),
+    key("Port", "bond-primary", None),
+    key("Port", "priority-tags", Some("frames of VLAN 0 keep a tag only for their priority")),
+];
+
+/// The keys of bonds begin with these words; the tables of bonds know them.
+const BOND_WORDS: [&str; 2] = ["bond-", "lacp-"];
+
+const fn column(
+    table: &'static str,
+    name: &'static str,
+    asks: fn(&Datum) -> bool,
+    reason: &'static str,
+) -> IgnoredColumn {
+    IgnoredColumn { table, name, asks, reason }
+}
+
+const fn key(table: &'static str, name: &'static str, reason: Option<&'static str>) -> KnownKey {
+    KnownKey { table, name, reason }
+}
+
+fn is_given(value: &Datum) -> bool {
+    !value.is_empty()
+}
+
+fn is_true(value: &Datum) -> bool {
+    *value == Datum::boolean(true)
+}
+
+/// Returns whether a map has the entry `enable=true`.
+fn is_enabled(value: &Datum) -> bool {
+    let text = |text: &str| Atom::String(text.into());
+    value.find_value(&text("enable")) == Some(&text("true"))
+}
+
+fn is_other_version(value: &Datum) -> bool {
+    !value.is_empty() && *value != Datum::string("OpenFlow13")
+}
+
+fn is_other_datapath(value: &Datum) -> bool {
+    !["", "netdev", "system"].into_iter().any(|known| *value == Datum::string(known))
+}
+
+/// Returns the settings without effect of all rows.
+pub(super) fn ignored_settings(snapshot: &DatabaseSnapshot) -> IgnoredSettings {
+    let mut found = IgnoredSettings::new();
+    for (table, _) in TABLES {
+        for row in snapshot.rows(table) {
+            let settings = settings_of(table, row);
+            if !settings.is_empty() {
+                found.insert(row.uuid(), settings);
+            }
+        }
+    }
+    found
+}
+
+fn settings_of(table: &str, row: RowView<'_>) -> BTreeMap<String, &'static str> {
+    let columns = COLUMNS.iter().filter(|column| {
+        column.table == table && row.value(column.name).is_some_and(|value| (column.asks)(value))
+    });
+    let mut settings: BTreeMap<_, _> =
+        columns.map(|column| (column.name.to_owned(), column.reason)).collect();
+    for name in row.string_map("other_config").into_keys() {
+        let known = KEYS.iter().find(|key| key.table == table && key.name == name);
+        let reason = known.map_or(Some("Shunt does not have this key"), |known| known.reason);
+        let is_of_bond = BOND_WORDS.iter().any(|word| name.starts_with(word));
+        if let Some(reason) = reason.filter(|_| known.is_some() || !is_of_bond) {
+            settings.insert(format!("other_config:{name}"), reason);
+        }
+    }
+    settings
+}
+
+impl IgnoredLog {
+    /// Logs the settings that were not logged since they were set.
+    pub(super) fn update(&mut self, snapshot: &DatabaseSnapshot, ignored: &IgnoredSettings) {
+        let mut now = BTreeSet::new();
+        for (table, word) in TABLES {
+            for row in snapshot.rows(table) {
+                for (setting, reason) in ignored.get(&row.uuid()).into_iter().flatten() {
+                    let own = (row.uuid(), setting.clone());
+                    if !self.0.contains(&own) {
+                        let name = row.string("name").unwrap_or(".");
+                        warn!("{word} {name}: {setting} has no effect: {reason}");
+                    }
+                    now.insert(own);
+                }
+            }
+        }
+        self.0 = now;
+    }
+}

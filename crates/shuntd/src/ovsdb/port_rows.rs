@@ -1,0 +1,145 @@
+//! The options of a port as its rows in `Port` and `Interface` describe them.
+
+use std::path::{Path, PathBuf};
+
+use shunt_ovsdb::RowView;
+use shunt_switch::config::{PortOptions, PortType, PortVlanMode, SocketMode};
+
+/// Sets the limits of a row of `Interface`.
+pub(super) fn set_ingress_policing(options: &mut PortOptions, interface: RowView<'_>) {
+    let limit = |column| unsigned(interface.integer(column));
+    options.ingress_policing_rate = limit("ingress_policing_rate");
+    options.ingress_policing_burst = limit("ingress_policing_burst");
+    options.ingress_policing_kpkts_rate = limit("ingress_policing_kpkts_rate");
+    options.ingress_policing_kpkts_burst = limit("ingress_policing_kpkts_burst");
+}
+
+/// Reads the VLAN mode of a row of `Port`.
+pub(super) fn vlan_mode(port: RowView<'_>) -> Result<Option<PortVlanMode>, String> {
+    Ok(match port.string("vlan_mode") {
+        None => None,
+        Some("access") => Some(PortVlanMode::Access),
+        Some("trunk") => Some(PortVlanMode::Trunk),
+        Some("native-tagged") => Some(PortVlanMode::NativeTagged),
+        Some("native-untagged") => Some(PortVlanMode::NativeUntagged),
+        Some(other) => {
+            return Err(format!(
+                "vlan_mode {other} is not supported: use access, trunk, native-tagged or native-untagged"
+            ));
+        }
+    })
+}
+
+/// Sets the VLANs and the protection of a row of `Port`.
+///
+/// As in Open vSwitch, a trunk port ignores its tag, and an access port its trunks.
+pub(super) fn set_vlans(
+    options: &mut PortOptions,
+    vlan_mode: Option<PortVlanMode>,
+    port: RowView<'_>,
+) {
+    let vlan = |id: i64| u16::try_from(id).ok();
+    let tag = port.integer("tag").and_then(vlan);
+    let trunks = port.integers("trunks").filter_map(vlan);
+    let is_access = vlan_mode == Some(PortVlanMode::Access) || vlan_mode.is_none() && tag.is_some();
+    options.vlan_mode = vlan_mode;
+    options.tag = tag.filter(|_| vlan_mode != Some(PortVlanMode::Trunk));
+    options.trunks = if is_access { Vec::new() } else { trunks.collect() };
+    options.protected = port.boolean("protected") == Some(true);
+}
+
+/// Reads the type of a port, and the options that its type has.
+///
+/// # Errors
+///
+/// The reason why the switch cannot have the port.
+pub(super) fn port_options(
+    interface: RowView<'_>,
+    vhost_folder: &Path,
+) -> Result<PortOptions, String> {
+    let kind = match interface.string("type").unwrap_or_default() {
+        "" | "system" => PortType::AfPacket,
+        "internal" | "tap" => PortType::Tap,
+        "afxdp" => PortType::AfXdp,
+        "dpdkvhostuserclient" | "dpdkvhostuser" => PortType::VhostUser,
+        "dpdk" => PortType::Dpdk,
+        "null" => PortType::Null,
+        "patch" => PortType::Patch,
+        other => {
+            return Err(format!(
+                "interface type {other} is not supported: use system, internal, tap, afxdp, dpdk, dpdkvhostuserclient, patch or null"
+            ));
+        }
+    };
+    let peer = interface.entry("options", "peer").unwrap_or_default();
+    if kind == PortType::Patch && peer.is_empty() {
+        return Err("a patch port needs options:peer: name the port at the other end".to_owned());
+    }
+    let (path, mode) = vhost_socket(interface, vhost_folder)?;
+    let (devargs, queues) = if kind == PortType::Dpdk { dpdk_device(interface)? } else { ("", 0) };
+    Ok(PortOptions {
+        name: interface.string("name").unwrap_or_default().to_owned(),
+        number: unsigned(interface.integer("ofport_request")),
+        kind,
+        peer: if kind == PortType::Patch { peer.to_owned() } else { String::new() },
+        devargs: devargs.to_owned(),
+        queues,
+        path,
+        mode,
+        ..PortOptions::default()
+    })
+}
+
+/// Returns the socket of a vhost-user port; an empty path for any other port.
+///
+/// A `dpdkvhostuserclient` connects to `options:vhost-server-path`. A `dpdkvhostuser` listens at a path
+/// that has its name.
+fn vhost_socket(interface: RowView<'_>, folder: &Path) -> Result<(PathBuf, SocketMode), String> {
+    let name = interface.string("name").unwrap_or_default();
+    match interface.string("type") {
+        Some("dpdkvhostuser") if name.contains('/') => {
+            Err("a dpdkvhostuser port listens at a socket of its name: choose one without `/`"
+                .to_owned())
+        }
+        Some("dpdkvhostuser") => Ok((folder.join(name), SocketMode::Server)),
+        Some("dpdkvhostuserclient") => {
+            let path = interface.entry("options", "vhost-server-path").unwrap_or_default();
+            if !path.starts_with('/') {
+                return Err(
+                    "a dpdkvhostuserclient port needs options:vhost-server-path: the absolute \
+                            path of the socket at which the hypervisor listens"
+                        .to_owned(),
+                );
+            }
+            Ok((path.into(), SocketMode::Client))
+        }
+        _ => Ok((PathBuf::new(), SocketMode::default())),
+    }
+}
+
+/// Returns the devargs and the number of receive queues of a DPDK port.
+fn dpdk_device<'a>(interface: RowView<'a>) -> Result<(&'a str, u16), String> {
+    let devargs = interface.entry("options", "dpdk-devargs").unwrap_or_default();
+    if devargs.is_empty() {
+        return Err("a dpdk port needs options:dpdk-devargs: a driver with a number, such as \
+                    net_null0, or a PCI address, such as 0000:01:00.0"
+            .to_owned());
+    }
+    let queues = match interface.entry("options", "n_rxq") {
+        None => 0,
+        Some(text) => text.parse().map_err(|_| {
+            format!("options:n_rxq {text} is not a number of queues: use 1 to 65535")
+        })?,
+    };
+    Ok((devargs, queues))
+}
+
+/// Returns whether a port of a type has an MTU to set.
+pub(super) const fn has_mtu(kind: PortType) -> bool {
+    matches!(kind, PortType::AfPacket | PortType::AfXdp | PortType::Tap | PortType::Dpdk)
+}
+
+/// Returns a number of OVSDB, 0 if it is absent or out of range.
+pub(super) fn unsigned(value: Option<i64>) -> u32 {
+    value.and_then(|value| u32::try_from(value).ok()).unwrap_or_default()
+}

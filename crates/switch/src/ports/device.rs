@@ -1,0 +1,289 @@
+//! The network device of a port: its state, its MTU, its MAC address, and whether it is set up.
+//!
+//! Operators change devices by `ip link` as well, so the state is read when the system reports a change.
+
+use std::{collections::BTreeSet, io};
+
+use shunt_datapath::port::{DeviceWork, HostDeviceSetting, PortWork};
+use shunt_flow::PortNo;
+use shunt_pipeline::BridgeId;
+use tokio::task::spawn_blocking;
+use tracing::{info, warn};
+
+use crate::{
+    Switch,
+    config::{PortOptions, PortType, mac::parse_mac, mac_text},
+    error::SwitchError,
+    openflow::events::PortChanges,
+    ports::{bridges::Bridges, port::BridgePort},
+};
+
+/// The effect of a new state of a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum DeviceChange {
+    /// The state is the old one.
+    #[default]
+    None,
+    /// The status of the port has changed.
+    Status,
+    /// The link or the address has changed, which controllers see.
+    Description,
+}
+
+impl PortOptions {
+    /// MTUs that a device can have.
+    ///
+    /// Every IPv4 host takes 68 bytes (RFC 791, 3.2), and no IP packet is longer than 65,535.
+    pub const MTUS: std::ops::RangeInclusive<u32> = 68..=65_535;
+
+    /// Returns whether the MTU can change while the port is open.
+    ///
+    /// Other types of ports are opened again, since their buffers depend on it.
+    pub(crate) const fn has_runtime_mtu(&self) -> bool {
+        matches!(self.kind, PortType::AfPacket | PortType::Tap)
+    }
+
+    /// Returns the MAC address to set, if a valid one is configured.
+    pub(crate) fn mac(&self) -> Option<[u8; 6]> {
+        parse_mac("mac", &self.mac).ok()
+    }
+}
+
+impl Switch {
+    /// Sets the MTU of an `af_packet` or `tap` port.
+    ///
+    /// The local port of a bridge has the name of the bridge.
+    /// The device keeps its addresses. An MTU of 0 leaves the device as it is.
+    ///
+    /// # Errors
+    ///
+    /// If the port does not exist, or the system refuses the MTU; then nothing changes.
+    pub async fn set_mtu(&self, port: &str, mtu: u32) -> Result<(), SwitchError> {
+        self.control.structure().await.set_mtu(port, mtu).await
+    }
+
+    /// Sets the MAC address of the device of a `tap` port.
+    ///
+    /// The device keeps its IP addresses. An empty text leaves the device as it is. The address of a local
+    /// port is the key `mac` of its bridge.
+    ///
+    /// # Errors
+    ///
+    /// If the port does not exist or is a local port, or the system refuses the address; then nothing
+    /// changes.
+    pub async fn set_mac(&self, port: &str, mac: &str) -> Result<(), SwitchError> {
+        self.control.structure().await.set_mac(port, mac).await
+    }
+
+    /// Returns the changes of the status of ports from now on.
+    #[must_use]
+    pub fn port_changes(&self) -> PortChanges {
+        self.control.bridges.changed().subscribe()
+    }
+}
+
+impl BridgePort {
+    /// Reads the state of the open device and of its link, and logs what changed.
+    ///
+    /// The driver is asked only if something changed, or if `asks_driver` is true.
+    pub(crate) fn refresh_device(&mut self, asks_driver: bool) -> DeviceChange {
+        let Some(open) = &self.open else { return DeviceChange::None };
+        let (name, device, link_up) = (&self.settings.name, open.device_state(), open.link_up());
+        let mut change = DeviceChange::None;
+        if device != self.device || link_up != self.link_up {
+            self.device = device;
+            change = DeviceChange::Status;
+        }
+        if change == DeviceChange::Status || asks_driver {
+            let link_mode = open.link_mode();
+            if link_mode != self.link_mode {
+                self.link_mode = link_mode;
+                change = DeviceChange::Status;
+            }
+        }
+        if link_up != self.link_up {
+            self.link_up = link_up;
+            self.link_resets += 1;
+            info!("port {name}: link {}", if link_up { "up" } else { "down" });
+            change = DeviceChange::Description;
+        }
+        if let Some(mac) = device.map(|device| device.mac).filter(|mac| *mac != self.mac) {
+            info!(mac = mac_text(mac), "port {name}: the device has another MAC address");
+            self.mac = mac;
+            change = DeviceChange::Description;
+        }
+        change
+    }
+
+    /// Returns why the configured MTU is not in force.
+    ///
+    /// `None` if it is, or if there is none.
+    pub(crate) fn mtu_problem(&self) -> Option<String> {
+        let (wanted, device) = (self.settings.mtu()?, self.device?);
+        self.open.as_ref()?;
+        (device.mtu != wanted)
+            .then(|| format!("MTU {wanted} has no effect: the device has the MTU {}", device.mtu))
+    }
+
+    /// Returns work that sets the device down or up, as a controller asks.
+    ///
+    /// A device that is down for another reason stays down when the port is set up.
+    pub(crate) fn admin_work(&mut self) -> Option<PortWork> {
+        let open = self.open.as_ref()?;
+        let device = open.device_state()?;
+        let is_own = self.device_set_down == Some(device.index);
+        let is_up = !self.config.port_down;
+        if !is_up && device.is_up {
+            self.device_set_down = Some(device.index);
+        } else if !is_up && is_own {
+            return None;
+        } else {
+            self.device_set_down = None;
+            if !is_own || device.is_up {
+                return None;
+            }
+        }
+        let work = open.change_device(HostDeviceSetting::Up(is_up))?;
+        let name = self.settings.name.clone();
+        Some(Box::new(move || {
+            if let Err(error) = work() {
+                let state = if is_up { "up" } else { "down" };
+                warn!(%error, "port {name}: the device cannot be set {state}; use `ip link set`");
+            }
+        }))
+    }
+
+    /// Returns the last work on a device, for the end of its port.
+    ///
+    /// It sets a device up that the switch has set down.
+    pub(crate) fn take_up_work(&mut self) -> Option<PortWork> {
+        self.config.port_down = false;
+        self.admin_work()
+    }
+
+    /// Returns work that changes the device; `None` while the port is closed.
+    fn change_work(&self, setting: HostDeviceSetting) -> Result<Option<DeviceWork>, SwitchError> {
+        let Some(open) = &self.open else { return Ok(None) };
+        match open.change_device(setting) {
+            Some(work) => Ok(Some(work)),
+            None => Err(failed(&self.settings.name, io::ErrorKind::Unsupported.into())),
+        }
+    }
+}
+
+impl Bridges {
+    /// Sets the MTU of a port; returns whether it differs from the old one.
+    pub(crate) async fn set_mtu(&self, name: &str, mtu: u32) -> Result<bool, SwitchError> {
+        let change = |own: &PortOptions| PortOptions { mtu, ..own.clone() };
+        let setting = (mtu > 0).then_some(HostDeviceSetting::Mtu(mtu));
+        self.change_device(name, change, setting).await
+    }
+
+    /// Sets the MAC address of a port; returns whether it differs from the old one.
+    pub(crate) async fn set_mac(&self, name: &str, mac: &str) -> Result<bool, SwitchError> {
+        if self.lock().find_port(name)?.1.number == PortNo::LOCAL {
+            let problem = "the address of a local port is `mac` of its bridge: set it there";
+            return Err(SwitchError::PortSetting { port: name.to_owned(), problem });
+        }
+        let change = |own: &PortOptions| PortOptions { mac: mac.to_owned(), ..own.clone() };
+        let setting = parse_mac("mac", mac).ok().map(HostDeviceSetting::Mac);
+        self.change_device(name, change, setting).await
+    }
+
+    /// Sets the MAC address of the local port of a bridge.
+    pub(crate) async fn set_local_mac(
+        &self,
+        id: BridgeId,
+        mac: [u8; 6],
+    ) -> Result<(), SwitchError> {
+        let work = |port: &mut BridgePort| port.change_work(HostDeviceSetting::Mac(mac));
+        let work = self.with_port(id, PortNo::LOCAL, work).transpose()?.flatten();
+        let name = self.with_port(id, PortNo::LOCAL, |port| port.settings.name.clone());
+        run(&name.unwrap_or_default(), work).await?;
+        self.with_port(id, PortNo::LOCAL, |port| {
+            (port.mac, port.configured_mac) = (mac, Some(mac));
+            port.refresh_device(false);
+        });
+        self.publish_device(id, PortNo::LOCAL, DeviceChange::Description);
+        Ok(())
+    }
+
+    /// Changes the open device of a port, and then its options.
+    ///
+    /// Returns whether the options differ from the old ones. The caller makes no other change of ports
+    /// meanwhile.
+    async fn change_device(
+        &self,
+        name: &str,
+        change: impl FnOnce(&PortOptions) -> PortOptions,
+        setting: Option<HostDeviceSetting>,
+    ) -> Result<bool, SwitchError> {
+        let (id, number, options, work) = {
+            let bridges = self.lock();
+            let (bridge, port) = bridges.find_port(name)?;
+            let options = change(&port.settings);
+            if port.settings == options {
+                return Ok(false);
+            }
+            options.check()?;
+            let work = setting.map(|setting| port.change_work(setting)).transpose()?.flatten();
+            (bridge.id, port.number, options, work)
+        };
+        run(name, work).await?;
+        let change = {
+            let mut bridges = self.lock();
+            if let Some(bridge) = bridges.by_id_mut(id).filter(|_| number == PortNo::LOCAL) {
+                bridge.settings.mtu = options.mtu;
+            }
+            bridges.port_mut(id, number).map(|port| {
+                if number != PortNo::LOCAL {
+                    port.configured_mac = options.mac();
+                }
+                port.settings = options;
+                port.refresh_device(false)
+            })
+        };
+        self.publish_device(id, number, change.unwrap_or_default());
+        Ok(true)
+    }
+
+    /// Sets the devices of ports up or down as controllers have set the ports.
+    pub(crate) async fn follow_controllers(&self, ports: BTreeSet<(BridgeId, PortNo)>) {
+        let work = |(bridge, number)| self.with_port(bridge, number, BridgePort::admin_work)?;
+        let working: Vec<_> = ports.into_iter().filter_map(work).map(spawn_blocking).collect();
+        for work in working {
+            let _ = work.await;
+        }
+    }
+
+    /// Returns the work of [`BridgePort::take_up_work`] for a port.
+    pub(crate) fn take_up_work(&self, name: &str) -> Result<Option<PortWork>, SwitchError> {
+        let mut bridges = self.lock();
+        let (bridge, port) = bridges.find_port(name)?;
+        let (bridge, number) = (bridge.id, port.number);
+        Ok(bridges.port_mut(bridge, number).and_then(BridgePort::take_up_work))
+    }
+
+    /// Publishes a new state of a device.
+    pub(crate) fn publish_device(&self, bridge: BridgeId, number: PortNo, change: DeviceChange) {
+        match change {
+            DeviceChange::None => {}
+            DeviceChange::Status => self.changed().note(),
+            DeviceChange::Description => {
+                self.publish_ports();
+                self.changed().add(bridge, number);
+            }
+        }
+    }
+}
+
+/// Runs work on the device of a port where it may block.
+async fn run(port: &str, work: Option<DeviceWork>) -> Result<(), SwitchError> {
+    let Some(work) = work else { return Ok(()) };
+    let done = spawn_blocking(work).await.unwrap_or_else(|panic| Err(panic.into()));
+    done.map_err(|source| failed(port, source))
+}
+
+fn failed(port: &str, source: io::Error) -> SwitchError {
+    SwitchError::System { doing: format!("change the device of port {port}"), source }
+}

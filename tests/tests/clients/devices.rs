@@ -1,0 +1,155 @@
+//! Devices of ports: their state in the database and in OpenFlow, and the commands that change it.
+
+use shunt_tests::daemon::{Daemon, text, until};
+
+use crate::vsctl::{Bench, show};
+
+/// Returns benches with a bridge and the port `v1`.
+///
+/// The port is a veth device with the other end `e1`.
+fn with_veth(label: &str) -> impl Iterator<Item = (Bench, Daemon)> {
+    Bench::both(label).into_iter().map(|bench| {
+        let daemon = bench.start();
+        ip(&bench, "link add v1 type veth peer name e1");
+        ip(&bench, "link set v1 up");
+        ip(&bench, "link set e1 up");
+        bench.done("add-br br0 -- add-port br0 v1");
+        let is_up = || bench.done("get interface v1 link_state admin_state") == "up\nup";
+        assert!(until(is_up), "{}", show(&daemon));
+        (bench, daemon)
+    })
+}
+
+fn ip(bench: &Bench, line: &str) -> String {
+    bench.namespace.run("ip", &line.split(' ').collect::<Vec<_>>())
+}
+
+fn description(daemon: &Daemon) -> String {
+    text(&daemon.ovs_ofctl("br0", "dump-ports-desc", &[]))
+}
+
+/// A change by `ip link` does not wait for statistics.
+#[test]
+fn the_columns_of_a_device_follow_it() {
+    for (bench, daemon) in with_veth("devices") {
+        bench.done("set Open_vSwitch . other_config:stats-update-interval=600000");
+        let is = |columns: &str, values: &str| {
+            until(|| bench.done(&format!("get interface v1 {columns}")) == values)
+        };
+        ip(&bench, "link set v1 mtu 1400");
+        assert!(is("mtu", "1400"));
+        ip(&bench, "link set v1 address 02:00:00:00:00:55");
+        assert!(is("mac_in_use", "\"02:00:00:00:00:55\""));
+        assert!(description(&daemon).contains("(v1): addr:02:00:00:00:00:55"));
+        let resets: u32 = bench.done("get interface v1 link_resets").parse().expect("a number");
+        ip(&bench, "link set e1 down");
+        let down = format!("down\nup\n{}", resets + 1);
+        assert!(is("link_state admin_state link_resets", &down));
+        ip(&bench, "link set e1 up");
+        assert!(is("link_state link_resets", &format!("up\n{}", resets + 2)));
+        ip(&bench, "link set v1 down");
+        assert!(is("link_state admin_state", "down\ndown"));
+        assert_eq!(bench.done("get interface v1 link_speed duplex"), "10000000000\nfull");
+    }
+}
+
+/// `mod-port` sets a device down, and sets up only what it has set down.
+#[test]
+fn a_device_follows_the_port_of_a_controller() {
+    for (bench, daemon) in with_veth("devices") {
+        let set = |state: &str| {
+            text(&daemon.ovs_ofctl("br0", "mod-port", &["v1", state]));
+        };
+        let is = |flag: bool| until(|| ip(&bench, "link show v1").contains(",UP") == flag);
+        set("down");
+        assert!(is(false), "{}", ip(&bench, "link show v1"));
+        let columns = || bench.done("get interface v1 admin_state link_state");
+        assert!(until(|| columns() == "down\ndown"), "{}", columns());
+        set("up");
+        assert!(is(true), "{}", ip(&bench, "link show v1"));
+        assert!(until(|| columns() == "up\nup"), "{}", columns());
+
+        ip(&bench, "link set v1 down");
+        assert!(until(|| columns() == "down\ndown"), "{}", columns());
+        set("down");
+        set("up");
+        // This change is made after those before.
+        bench.done("add-port br0 t1 -- set interface t1 type=internal");
+        text(&daemon.ovs_ofctl("br0", "mod-port", &["t1", "down"]));
+        let is_down = || !ip(&bench, "link show t1").contains(",UP");
+        assert!(until(is_down), "{}", ip(&bench, "link show t1"));
+        assert!(is(false), "the operator has set it down");
+
+        // The end of a port, and that of the daemon, set up what the switch has set down.
+        ip(&bench, "link set v1 up");
+        assert!(until(|| columns() == "up\nup"), "{}", columns());
+        set("down");
+        assert!(is(false), "{}", ip(&bench, "link show v1"));
+        bench.done("del-port v1");
+        assert!(is(true), "{}", ip(&bench, "link show v1"));
+        bench.done("add-port br0 v1");
+        set("down");
+        assert!(is(false), "{}", ip(&bench, "link show v1"));
+        text(&daemon.shuntctl(&["exit"]));
+        assert!(is(true), "{}", ip(&bench, "link show v1"));
+    }
+}
+
+/// A patch port without a peer says what it lacks, and one with a peer is up.
+#[test]
+fn a_patch_port_without_a_peer_has_an_error() {
+    for bench in Bench::both("devices") {
+        let _daemon = bench.start();
+        bench.done("add-br br0 -- add-br br1");
+        let add = |bridge: &str, name: &str, peer: &str| {
+            bench.done(&format!(
+                "add-port {bridge} {name} -- set interface {name} type=patch options:peer={peer}"
+            ))
+        };
+        let error = |name: &str| bench.done(&format!("get interface {name} error"));
+        add("br0", "ga", "gb");
+        assert!(error("ga").contains("the peer gb does not exist: add"), "{}", error("ga"));
+        add("br1", "gb", "ga");
+        assert_eq!([error("ga"), error("gb")], ["[]", "[]"]);
+        assert_eq!(bench.done("get interface ga link_state ofport"), "up\n1");
+        bench.done("set interface gb options:peer=gc");
+        assert!(error("ga").contains("the peer gb has the peer gc"), "{}", error("ga"));
+        bench.done("del-port gb -- add-port br1 gb -- set interface gb type=internal");
+        assert!(error("ga").contains("the peer gb is not a patch port"), "{}", error("ga"));
+    }
+}
+
+/// Each setting without effect is in its row, and once in the log for its object.
+#[test]
+fn settings_without_effect_are_named() {
+    for bench in Bench::both("devices") {
+        let daemon = bench.start();
+        bench.done("add-br br0 -- add-port br0 p1 -- set interface p1 type=null");
+        bench.done("set bridge br0 stp_enable=true protocols=OpenFlow10 other_config:dp-sn=7");
+        bench.done("set port p1 other_config:x=1 -- set interface p1 cfm_mpid=3 lldp:enable=true");
+        let status = |row: &str| bench.done(&format!("get {row} status"));
+        for (row, settings) in [
+            ("bridge br0", &["stp_enable", "protocols", "other_config:dp-sn"][..]),
+            ("port p1", &["other_config:x"]),
+            ("interface p1", &["cfm_mpid", "lldp"]),
+        ] {
+            for setting in settings {
+                assert!(status(row).contains(setting), "{}", status(row));
+                let line = format!("{row}: {setting} has no effect");
+                assert_eq!(daemon.log().matches(&line).count(), 1, "{line}: {}", daemon.log());
+            }
+        }
+        bench.done("set Open_vSwitch . other_config:max-idle=7");
+        assert!(daemon.log().contains("other_config:max-idle has no effect"), "{}", daemon.log());
+        bench.done("set bridge br0 stp_enable=false protocols=OpenFlow13");
+        bench.done("remove bridge br0 other_config dp-sn");
+        assert_eq!(status("bridge br0"), "{}");
+        // Settings that have an effect are not named.
+        bench.done("set bridge br0 flood_vlans=9 other_config:mac-table-size=100");
+        bench.done("set bridge br0 other_config:mac-aging-time=60 -- set port p1 protected=true");
+        assert_eq!(status("bridge br0"), "{}");
+        let stats = text(&daemon.ovs_appctl(&["fdb/stats-show", "br0"]));
+        assert!(stats.contains("/100"), "{stats}");
+        assert!(show(&daemon).contains("p1 (null, up, protected)"), "{}", show(&daemon));
+    }
+}
