@@ -1,10 +1,10 @@
 //! Incremental checksums: the Internet checksum (RFC 1071) and the CRC32c of SCTP (RFC 9260,
 //! appendix A).
 //!
-//! A rewrite never computes a checksum from the whole packet. It applies the *difference* that the
-//! changed bytes make. An update by difference costs the same for any packet length, and needs no
-//! payload, for example of a fragment. A corrupt packet stays exactly as corrupt as it was, while a
-//! new checksum would hide the corruption from the receiver.
+//! A rewrite never computes a checksum from the whole packet. A rewrite applies the *difference*
+//! that the changed bytes make. An update by difference costs the same for any packet length, and
+//! needs no payload, for example of a fragment. A corrupt packet stays exactly as corrupt as it
+//! was, while a new checksum would hide the corruption from the receiver.
 //!
 //! The Internet checksum is a sum of 16-bit words modulo 65535. The difference of a change is the
 //! new words minus the old ones, `m' - m = m' + !m` (RFC 1624, equation 3). CRC32c is linear over
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(difference.update(0xdd2f), 0x0000);
     }
 
-    /// Bytes, and an even place in them with up to four new words.
+    /// Generates bytes, an even offset, and up to four new words at that offset.
     fn changes() -> impl Strategy<Value = (Vec<u8>, usize, [u8; 8])> {
         (
             proptest::collection::vec(any::<u8>(), 8..200),

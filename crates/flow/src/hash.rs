@@ -1,12 +1,12 @@
 //! The hash of flow keys: seeded, a few instructions per word, without a dependency chain.
 //!
 //! Words are hashed in pairs. Each word is mixed with its own secret, and the 128-bit products of
-//! the pairs are added. This is the NH family of Black, Halevi, Krawczyk, Krovetz and Rogaway
-//! (UMAC: Fast and Secure Message Authentication). Two given keys of one length collide with
-//! probability 2^-64 over the choice of the secrets. The products do not depend on each other, so a
-//! key of 18 words costs little more than nine parallel multiplications. A sponge such as foldhash
-//! needs nine multiplications in sequence. NH alone distributes its low bits badly, so one more
-//! multiplication folds the sum.
+//! the pairs are added. The sum is a hash of the NH family of Black, Halevi, Krawczyk, Krovetz and
+//! Rogaway (UMAC: Fast and Secure Message Authentication). Two given keys of one length collide
+//! with probability 2^-64 over the choice of the secrets. The products do not depend on each other,
+//! so a key of 18 words costs little more than nine parallel multiplications. A sponge such as
+//! foldhash needs nine multiplications in sequence. NH alone distributes its low bits badly, so one
+//! more multiplication folds the sum.
 //!
 //! Senders choose packets, so the secrets are derived from the seed of the process, and no hash
 //! ever leaves the switch.

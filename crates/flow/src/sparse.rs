@@ -174,7 +174,7 @@ fn nonzero(words: &[u64]) -> u64 {
 pub struct SparseMask(SparseWords);
 
 impl SparseMask {
-    /// Creates a mask of these words; `map` has all non-zero words.
+    /// Creates a mask of `words`; `map` has all non-zero words.
     #[must_use]
     pub fn of_words(map: WordMap, words: &[u64; FLOW_WORDS]) -> Self {
         let zero = map.iter().filter(|index| words[*index] == 0);
@@ -348,7 +348,7 @@ impl SparseKey {
         self.0.is_of(key.words())
     }
 
-    /// Returns the key with these bits set in a word; none of them may be set before.
+    /// Returns the key with `bits` set in a word, in which they must be clear.
     #[must_use]
     pub fn with_bits(&self, index: usize, bits: u64) -> Self {
         let (map, place) = (self.0.map(), self.0.map().count_below(index));
@@ -413,7 +413,7 @@ impl Match {
     }
 
     /// Creates the match of every key that agrees with `key` under `mask`.
-    /// It shares the words of `mask`.
+    /// The match shares the words of `mask`.
     #[must_use]
     pub fn of(key: &SparseKey, mask: &SparseMask) -> Self {
         let words = mask.masked_words(key).map(|(_, _, value)| value);

@@ -1,12 +1,12 @@
 //! The interface between connections and the switch.
 //!
-//! A connection does not access tables, ports or threads. It calls its [`Host`], on the task that
-//! serves the connection.
+//! A connection does not access tables, ports or threads. The connection calls its [`Host`], on the
+//! task that serves the connection.
 //!
 //! No call waits for packet threads. Calls that change the switch ([`Host::modify`],
-//! [`Host::commit`], [`Host::set_port_config`]) take the lock of the control plane. They block the
-//! calling thread while another change holds the lock, and while the queue of published changes is
-//! full.
+//! [`Host::commit`], [`Host::set_port_config`]) take the lock of the control plane. A call that
+//! changes the switch blocks the calling thread while another change holds the lock, and while the
+//! queue of published changes is full.
 //!
 //! The two operations that wait for packet threads are futures: [`Host::adopted`] and
 //! [`Host::pull_counts`]. While the server awaits one of them, it handles no further request of

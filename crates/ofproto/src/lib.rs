@@ -1,6 +1,6 @@
 //! OpenFlow messages, controller connections and the server of a bridge.
 //!
-//! The crate has three layers. Each one works without the layers above it:
+//! The crate has three layers. Each layer works without the layers above it:
 //!
 //! | module | contents | has no |
 //! | --- | --- | --- |

@@ -28,7 +28,7 @@ pub type EntryKey = Vec<u8>;
 ///
 /// # Errors
 ///
-/// There is no such table.
+/// The schema has no table with this id.
 pub fn table_of(schema: &Schema, id: u32) -> Result<&TableSchema, EntityError> {
     if id >> 24 != TABLE_PREFIX {
         return Err(EntityError::NotATable(id));

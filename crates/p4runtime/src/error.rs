@@ -140,7 +140,7 @@ pub enum EntityError {
     /// The table is full.
     #[error("the table is full: delete entries first")]
     Full,
-    /// The device cannot hold such an entry.
+    /// The device cannot hold an entry of this form.
     #[error("the device cannot hold the entry: {0}")]
     Refused(&'static str),
     /// The table has the maximum number of masks.
@@ -351,7 +351,8 @@ pub struct UpdateCode {
 /// A device limit without a canonical code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceLimit {
-    /// There is no room for another mask. An entry with a mask in use may still fit.
+    /// The device has no room for another mask.
+    /// An entry with a mask in use may still fit.
     Masks,
     /// The entry matches more bits than a key has.
     KeyBits,

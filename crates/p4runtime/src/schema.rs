@@ -1,9 +1,9 @@
 //! The schema of a P4Info: the tables, and the form of their entries.
 //!
-//! A [`Schema`] is a checked P4Info. It has the tables with their key fields, the actions that
-//! entries and defaults may use, and the packet metadata, all by id. Compilers list more actions,
-//! and pad the arguments of default actions with zero bytes; the schema ignores both. Source:
-//! P4Runtime, "P4Info Message".
+//! A [`Schema`] is a checked P4Info. A schema has the tables with their key fields, the actions
+//! that entries and defaults may use, and the packet metadata, all by id. Compilers list more
+//! actions, and pad the arguments of default actions with zero bytes; the schema ignores both.
+//! Source: P4Runtime, "P4Info Message".
 
 use std::collections::BTreeMap;
 

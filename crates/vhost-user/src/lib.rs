@@ -2,7 +2,7 @@
 //!
 //! A hypervisor (the *front-end*) passes the memory of its guest over a Unix socket, and this crate
 //! (the *back-end*) moves frames directly between that memory and its caller. The kernel moves no
-//! frames. It only delivers events that wake a sleeping side.
+//! frames. The kernel only delivers events that wake a sleeping side.
 //!
 //! - [`Backend::start`] connects to a hypervisor or listens for it, and reconnects when the
 //!   connection has ended.

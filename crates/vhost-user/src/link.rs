@@ -9,7 +9,7 @@ use crate::error::RingError;
 pub enum GuestLink {
     /// No hypervisor is connected.
     Waiting {
-        /// The reason why the last attempt or connection ended.
+        /// The reason why no hypervisor is connected.
         reason: String,
     },
     /// A hypervisor is connected, but the driver of its guest does not run.

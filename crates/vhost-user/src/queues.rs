@@ -108,7 +108,7 @@ impl DeviceQueues {
         self.workers.len() as u16
     }
 
-    /// Returns the features that the guest took.
+    /// Returns the features that the guest accepted.
     pub(crate) fn features(&self) -> VirtioFeatures {
         VirtioFeatures::from_bits(self.features.load(Acquire))
     }

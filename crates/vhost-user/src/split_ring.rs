@@ -458,7 +458,7 @@ impl SplitRing {
         self.returned = self.returned.saturating_add(1);
     }
 
-    /// Publishes the returned chains; returns whether the guest wants a notification.
+    /// Publishes the returned chains; returns whether to notify the guest.
     #[inline]
     pub(crate) fn publish(&mut self) -> bool {
         if self.next == self.published {

@@ -50,8 +50,8 @@ fn write_number(number: u128, length: usize, out: &mut Vec<u8>) {
 
 /// Returns whether `vlan_vid` and `vlan_pcp` can express the match on the tag.
 ///
-/// They can if the match has no bit of the priority, or the whole priority and the presence of a
-/// tag.
+/// The two fields can express a match with no bit of the priority, or with the whole priority and
+/// the presence of a tag.
 fn has_standard_vlan(key: &FlowKey, mask: &FlowMask) -> bool {
     let asked = mask.field(FieldId::VlanTci);
     let tagged = key.field(FieldId::VlanTci) & asked & vlan::PRESENT != 0;

@@ -171,7 +171,7 @@ impl TransportHeader {
     }
 
     /// Returns whether the TCP header with its options fits the packet.
-    /// Otherwise the key has no ports.
+    /// If the header does not fit, the key has no ports.
     fn is_whole_tcp(&self, frame: &[u8]) -> bool {
         const DATA_OFFSET: usize = 12;
         let data_offset = frame.get(self.header..).and_then(|header| header.get(DATA_OFFSET));

@@ -158,7 +158,7 @@ impl<'a> MatchBuilder<'a> {
 
 impl MatchItem {
     /// Returns the field that this item means, given `draft`.
-    /// It is the item's own field, or another field with the same bits.
+    /// The result is the item's own field, or another field with the same bits.
     ///
     /// Returns `None` while the prerequisites of all these fields are missing.
     fn target_field(&self, draft: &MatchDraft) -> Option<FieldId> {

@@ -6,8 +6,8 @@
 //! parsers of rules, which have other items in the same list. [`format_match`] writes a match as
 //! Open vSwitch prints it; [`format_key`] writes the fields of a packet in the same style.
 //!
-//! Two names of the same bits may replace each other if the protocol decides which one is meant:
-//! `arp,nw_src=10.0.0.1` is `arp_spa`, and `icmp,tp_src=8` is `icmp_type`.
+//! A name may also mean another field with the same bits, if the protocol of the match decides
+//! which field is meant: `arp,nw_src=10.0.0.1` is `arp_spa`, and `icmp,tp_src=8` is `icmp_type`.
 //!
 //! Shunt refuses four things that `ovs-ofctl` 3.1 changes silently:
 //!

@@ -11,8 +11,8 @@ pub enum ConnectionKind {
     Controller,
     /// A client of the management socket or of a passive listener.
     ///
-    /// It receives no event until it asks for packets (`OFPT_SET_CONFIG` with `miss_send_len` above
-    /// 0).
+    /// The client receives no event until it requests packets (`OFPT_SET_CONFIG` with
+    /// `miss_send_len` above 0).
     Management,
 }
 
@@ -35,7 +35,7 @@ pub struct ConnectionConfig {
     pub kind: ConnectionKind,
     /// Idle time after which the peer is sent an echo request; zero disables the probe.
     ///
-    /// The connection ends if nothing arrives within the same time after the request. Time in which
+    /// The connection ends if no byte arrives within the same time after the request. Time in which
     /// the switch or the peer does not read from the connection does not count as idle time.
     pub inactivity_probe: Duration,
     /// Limits on the resources of one peer.

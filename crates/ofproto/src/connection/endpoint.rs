@@ -56,7 +56,7 @@ enum Phase {
     Hello { since: Time },
     /// Both sides have agreed on a version.
     Open,
-    /// Nothing more is read, but queued bytes are still sent.
+    /// The connection reads no more bytes, but still sends queued bytes.
     Closed(CloseReason),
 }
 
@@ -65,8 +65,7 @@ enum Phase {
 pub enum ConnectionStep {
     /// All received requests are handled.
     Idle,
-    /// Too much output waits:
-    /// requests are handled again after the peer has read some of it.
+    /// Requests are handled again after the peer has read some of the output.
     Full,
     /// A request waits: call [`Connection::resume`] when the condition holds.
     Wait(Wait),
@@ -77,9 +76,9 @@ pub enum ConnectionStep {
 /// A condition for which a request waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// [`Host::adopted`].
+    /// All threads must adopt the version ([`Host::adopted`]).
     Adopted(Version),
-    /// [`Host::pull_counts`].
+    /// All threads must report their counters ([`Host::pull_counts`]).
     Counts,
 }
 
@@ -139,7 +138,7 @@ impl Connection {
     pub fn process<H: Host>(&mut self, host: &H, now: Time) -> ConnectionStep {
         let step = self.process_all(host, now);
         if step != ConnectionStep::Idle {
-            // Nothing is read now, so the peer cannot show that it is alive.
+            // The connection does not read now, so the peer cannot show that it is alive.
             self.probe.record_activity(now);
         }
         step

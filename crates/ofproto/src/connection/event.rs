@@ -20,7 +20,7 @@ pub enum ControllerEvent {
     PacketIn(Arc<PuntedPacket>, Option<PauseToken>),
     /// A port was added, removed or changed.
     PortStatus(Arc<PortStatus>),
-    /// A rule with `OFPFF_SEND_FLOW_REM` was removed. Its counters are final.
+    /// A rule with `OFPFF_SEND_FLOW_REM` was removed; the rule has its final counters.
     FlowRemoved(Arc<FlowRemoved>),
 }
 
@@ -50,7 +50,7 @@ impl Subscription {
         self.masks(role).is_some_and(|masks| masks.packet_in != 0)
     }
 
-    /// Returns the event masks of a connection in `role`; `None` if it gets no events.
+    /// Returns the event masks of a connection in `role`; `None` means no events.
     fn masks(&self, role: RoleName) -> Option<AsyncMasks> {
         if self.kind == ConnectionKind::Management && self.miss_send_len == 0 {
             return None;

@@ -77,7 +77,7 @@ mod tests {
         assert_eq!(agreement(Hello { version: 6, bitmap: Some(0x42) }), refused);
     }
 
-    /// Open vSwitch then uses the version of the header (OpenFlow 1.3.5, 6.3.1).
+    /// For an empty bitmap, Open vSwitch uses the header version (1.3.5, 6.3.1).
     #[test]
     fn an_empty_bitmap_is_as_no_bitmap() {
         assert_eq!(agreement(Hello { version: 6, bitmap: Some(0) }), AGREED);

@@ -16,9 +16,9 @@
 //!
 //! The connection replies to requests in the order in which they arrive. Two kinds of request wait:
 //! a barrier, until the changes of this connection are in force on every thread; and a request for
-//! counters, until the threads have reported them. Requests that arrive later wait for such a
-//! request. [`Connection::process`] returns the condition to wait for, and [`Connection::resume`]
-//! finishes the request. Events may overtake waiting replies.
+//! counters, until the threads have reported them. Requests that arrive later wait behind the
+//! waiting request. [`Connection::process`] returns the condition to wait for, and
+//! [`Connection::resume`] finishes the request. Events may overtake waiting replies.
 //!
 //! # Bounds
 //!

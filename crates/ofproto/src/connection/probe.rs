@@ -16,7 +16,7 @@ pub(super) struct Probe {
 /// The action that the idle time requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProbeAction {
-    /// Nothing to do yet.
+    /// No action is due yet.
     Wait,
     /// Send an echo request.
     SendEcho,

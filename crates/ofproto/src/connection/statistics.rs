@@ -112,7 +112,7 @@ fn meters(meter: Option<MeterId>, host: &impl Host) -> Vec<MeterStatistics> {
     meters.iter().map(|own| MeterStatistics::of(own, flows(own), now)).collect()
 }
 
-// The 32-bit fields of the group features hold the maximum number of groups and of meters.
+// The fields of the group and meter features can hold the maximum numbers.
 const _: () = assert!(Group::COUNT_MAX <= u32::MAX as usize);
 const _: () = assert!(Meter::COUNT_MAX <= u32::MAX as usize);
 const _: () = assert!(Meter::BANDS_MAX <= u8::MAX as usize);

@@ -82,7 +82,7 @@ impl<H: Host> OpenFlowServer<H> {
 
     /// Sends events that must not be lost to all connections.
     ///
-    /// A connection that lags too far behind is closed. Its controller reads the current state
+    /// A connection that lags too far behind is closed. The controller reads the current state
     /// after it has reconnected.
     pub fn publish_reliable(&self, events: &[ControllerEvent]) {
         self.shared.reliable_events.publish_reliable(events);

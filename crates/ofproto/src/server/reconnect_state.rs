@@ -56,8 +56,7 @@ impl ReconnectAttempts {
         self.lock().reconnect_state = ReconnectState::Waiting { reason, until };
     }
 
-    /// Locks the state, also after a panic, which leaves the state consistent:
-    /// every change is one assignment.
+    /// Locks the state, also after a panic, which leaves the state consistent.
     fn lock(&self) -> MutexGuard<'_, AttemptState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -35,7 +35,7 @@ impl Codec {
 
     /// The newest version.
     ///
-    /// It reads and writes hellos, which have the same format in every version.
+    /// The newest codec reads and writes hellos, which have the same format in every version.
     pub const NEWEST: Self = Self::V13;
 
     /// Returns the versions that the switch speaks, bit `n` for wire version `n`.

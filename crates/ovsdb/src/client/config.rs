@@ -40,7 +40,7 @@ pub struct FollowedTable {
     pub name: &'static str,
     /// Columns that the client reads; the client is notified of their changes.
     pub read: &'static [&'static str],
-    /// Columns that the client writes; a change of only these is not notified.
+    /// Columns that the client writes, without notification of their changes.
     pub written: &'static [&'static str],
 }
 

@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::{error::DatabaseSchemaError, framing::FramingError};
 
-/// The reason why a connection to a server could not be made, or has ended.
+/// The reason why a connection to a server was not established, or has ended.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OvsdbClientError {

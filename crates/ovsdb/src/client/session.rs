@@ -56,7 +56,7 @@ enum ClientRequest {
 /// The channel for the result of a transaction; an error is the text of the server.
 pub type TransactionReply = oneshot::Sender<Result<(), String>>;
 
-/// The state of the lock that a client takes.
+/// The state of the lock in the configuration of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerLock {
     /// The configuration of the client has no lock.
@@ -138,7 +138,7 @@ impl ReplicaSession {
         if self.config.lock.is_some() {
             self.lock = ServerLock::Requested;
         }
-        // Dropping a request notifies its sender of the failure.
+        // Dropping a request notifies the caller that waits for its result.
         self.requests.clear();
     }
 

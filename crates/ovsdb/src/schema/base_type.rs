@@ -22,7 +22,7 @@ pub struct BaseType {
 pub enum Constraint {
     /// No constraint.
     None,
-    /// One of these atoms, in ascending order.
+    /// The allowed atoms, in ascending order.
     Enum(Vec<Atom>),
     /// An integer in a range that includes both ends.
     Integer {

@@ -9,8 +9,8 @@ use crate::error::DatabaseSchemaError;
 
 /// The type of a column.
 ///
-/// It consists of the type of keys, the type of values (of a map), and the allowed number of
-/// members.
+/// A column type consists of the type of keys, the type of values (of a map), and the allowed
+/// number of members.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ColumnType {
     /// The type of atoms of a set, or of keys of a map.

@@ -132,7 +132,7 @@ impl DatabaseSchema {
         Some((index, self.tables.get(index)?))
     }
 
-    /// Returns whether two schemas have equal tables, whatever their checksums are.
+    /// Returns whether two schemas have equal tables, regardless of their checksums.
     #[must_use]
     pub fn has_same_tables(&self, other: &Self) -> bool {
         self.name == other.name && self.tables == other.tables
@@ -140,7 +140,8 @@ impl DatabaseSchema {
 
     /// Keeps only the columns that a function accepts, and removes all indexes.
     ///
-    /// References may then name tables that are not in the schema.
+    /// Tables without columns are removed. References may then name tables that are not in the
+    /// schema.
     pub(crate) fn retain_columns(&mut self, mut keep: impl FnMut(&str, &str) -> bool) {
         for table in &mut self.tables {
             let name = table.name.clone();

@@ -140,7 +140,7 @@ async fn serve(connections: Arc<Connections>, stream: UnixStream, permit: OwnedS
             }
         }
         _ = write(writer, queue) => {}
-        // The sender is dropped, never used.
+        // The server drops the sender, and never sends a value.
         _ = ended => {}
     }
     drop(partial);

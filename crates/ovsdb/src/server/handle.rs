@@ -206,7 +206,7 @@ impl OvsdbHandle {
 
     /// Waits until the server has stopped.
     pub async fn stopped(&self) {
-        // The sender sends nothing. It is dropped when the server stops.
+        // The sender sends no value, and is dropped when the server stops.
         let _ = self.stopped.clone().changed().await;
     }
 

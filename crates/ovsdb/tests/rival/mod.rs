@@ -33,7 +33,7 @@ enum Kind {
 }
 
 impl Pair {
-    /// Starts both servers, or prints that `ovsdb-server` is not installed.
+    /// Starts both servers, or prints that the tools of Open vSwitch are missing.
     pub(crate) fn start() -> Option<Self> {
         let has = |tool: &str| find(tool).is_some();
         if !["ovsdb-server", "ovsdb-tool", "ovsdb-client", "ovs-vsctl"].into_iter().all(has) {

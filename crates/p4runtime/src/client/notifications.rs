@@ -65,7 +65,7 @@ pub(super) fn notification_channel(
 }
 
 impl NotificationSender {
-    /// Sends a notification; an owner that is gone receives nothing.
+    /// Sends a notification; has no effect if the owner has dropped its end.
     pub(super) fn send(&self, notification: Notification) {
         if let Notification::Packet(_) = notification
             && self.packets.queued.fetch_add(1, Ordering::Relaxed) >= PACKETS_MAX

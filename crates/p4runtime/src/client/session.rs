@@ -49,7 +49,7 @@ pub struct DevicePacket {
     pub reason: u8,
     /// The tag for which no entry matched.
     pub miss_tag: u16,
-    /// The last stage with a matching entry; 0 if there was none.
+    /// The last stage with a matching entry; 0 if no entry matched.
     pub last_stage: u8,
     /// The frame.
     pub payload: Vec<u8>,

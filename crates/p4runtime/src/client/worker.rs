@@ -180,7 +180,7 @@ impl SessionWorker {
         self.last_election = None;
         let mut session = Session::open(&self.settings, self.election).await?;
         // Writes of this session may arrive after it has ended. The next session has a higher id,
-        // and from then on the device refuses these writes.
+        // and from then on the device refuses writes of this session.
         self.last_election = Some(self.election);
         self.election = self.election.saturating_add(1);
         session.prepare().await?;

@@ -110,7 +110,8 @@ pub enum FieldSource {
     Header(FieldId),
 }
 
-/// A field of the key of every LTM table. Its id is its position, from 1.
+/// A field of the key of every LTM table.
+/// The id of a key field is its position, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyField {
     /// Id in matches.
@@ -171,7 +172,7 @@ pub enum Disposition {
     /// The packet continues in a later stage, with the tag in the last parameter.
     Next,
     /// The packet leaves by the port in the last parameter.
-    /// It is dropped if that port is its ingress port.
+    /// The packet is dropped if that port is its ingress port.
     Forward,
     /// The packet is dropped.
     Drop,
@@ -194,7 +195,7 @@ pub enum ParamRole {
     Port,
 }
 
-/// A parameter of an action. Its id is its position, from 1.
+/// A parameter of an action. The id of a parameter is its position, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Param {
     /// Id in actions.
@@ -353,8 +354,8 @@ pub const PACKET_IN: PacketHeader = PacketHeader {
 
 /// Metadata of a packet from the controller.
 ///
-/// If `resubmit` is zero, the packet leaves by `egress_port`. Otherwise it goes through the tables
-/// as if it had arrived on `ingress_port`.
+/// If `resubmit` is zero, the packet leaves by `egress_port`. Otherwise the packet goes through the
+/// tables as if it had arrived on `ingress_port`.
 pub const PACKET_OUT: PacketHeader = PacketHeader {
     id: 76_689_799,
     name: "packet_out",

@@ -1,9 +1,9 @@
 //! Primary election among the controllers of each role.
 //!
 //! Each role has the highest election id that was ever used, and the streams of its controllers.
-//! The primary is the live stream with that id. When the primary leaves, no backup is promoted: a
-//! controller must send an election id that is at least as high. Source: P4Runtime, "Client
-//! Arbitration and Controller Replication".
+//! The primary is the live stream with the highest election id. When the primary leaves, no backup
+//! is promoted: a controller must send an election id that is at least as high. Source: P4Runtime,
+//! "Client Arbitration and Controller Replication".
 
 use std::collections::BTreeMap;
 

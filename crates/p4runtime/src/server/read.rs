@@ -3,8 +3,8 @@
 //! Fields that are zero or unset match any value. A table id of zero selects all tables and allows
 //! no other filter. Counters and times are returned only if the query sets their fields.
 //!
-//! A query is validated at once, but executed in parts. It stores its position, so no lock is held
-//! between two parts and no part takes long.
+//! A query is validated at once, but executed in parts. The query stores its position, so no lock
+//! is held between two parts and no part takes long.
 
 use std::{
     ops::Bound::{Excluded, Unbounded},

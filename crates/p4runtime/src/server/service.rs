@@ -143,7 +143,7 @@ impl Service {
                 tokio::task::yield_now().await;
             }
         }
-        // The last part ends the response. If it cannot be sent, the client is gone.
+        // The last part ends the response. If sending fails, the client has disconnected.
         let _ = responses.send(Ok(part.take())).await;
     }
 }

@@ -223,7 +223,7 @@ impl ServiceState {
     /// Sends a message to a controller, unless its queue is full.
     pub(super) fn send(&self, stream: StreamId, update: Update) {
         if let Some(stream) = self.streams.get(&stream) {
-            // These messages are best effort: a controller that does not read loses them.
+            // The message is best effort: a controller that does not read loses it.
             let _ = stream.stream_queue.push(update);
         }
     }

@@ -141,7 +141,7 @@ const TIMEOUT_MIN: Duration = Duration::from_millis(500);
 pub(super) struct IdleEntries {
     /// The entries of the notification.
     pub(super) entries: Vec<TableEntry>,
-    /// The deadlines of these entries.
+    /// The deadlines of `entries`.
     deadlines_due: Vec<(Duration, EntryNo)>,
 }
 

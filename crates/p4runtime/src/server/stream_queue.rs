@@ -68,7 +68,8 @@ impl StreamQueue {
         let is_notice = matches!(update, Update::IdleTimeoutNotification(_));
         let message = StreamMessageResponse { update: Some(update) };
         let bytes = message.encoded_len();
-        // All callers hold the same lock, so this value can only decrease meanwhile.
+        // All callers hold the same lock, so the number of queued bytes can only decrease
+        // meanwhile.
         if self.load.bytes.load(Ordering::Relaxed).saturating_add(bytes) > self.bytes_max {
             return Err(QueueFull);
         }

@@ -423,7 +423,7 @@ async fn a_faulty_connection_loses_no_result_or_entry() {
     while completed_count(&events) < 200 {
         let mut part: Vec<_> = batch.drain(..batch.len().min(20)).collect();
         if target.submit(&mut part).is_err() {
-            // While the device is lost, it accepts nothing and operations wait.
+            // A lost device accepts no operation, so operations wait.
             batch.splice(..0, part);
         }
         target.poll(&mut events);

@@ -474,7 +474,7 @@ async fn the_details_of_150_updates_fit_into_client_headers() {
     let (mut peer, _stream) = world.ready().await;
     let updates = (0..150).map(|number| update(Type::Delete, ltm(1, number + 1))).collect();
     let status = peer.write(updates).await.unwrap_err();
-    // In base64, together with the rest of the trailer.
+    // The details are sent in base64, with the rest of the trailer, and clients accept 8 KiB.
     assert!(status.details().len() * 4 / 3 + 256 <= 8192, "{}", status.details().len());
 }
 

@@ -299,7 +299,7 @@ impl TestGuest {
             returned.push(bytes);
         }
         if self.features.contains(VirtioFeatures::EVENT_IDX) {
-            // The driver wants a call for the next buffer.
+            // The driver requests a notification for the next buffer.
             let place = Self::base(queue) + AVAILABLE + 4 + 2 * u64::from(self.size);
             self.write(place, &index.to_le_bytes());
         }

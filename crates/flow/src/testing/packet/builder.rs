@@ -512,7 +512,7 @@ impl Ipv6 {
     }
 
     /// The address that the transport checksum covers, if not the destination.
-    /// It is the last address of a routing header of type 0 that has segments left.
+    /// The address is the last address of a routing header of type 0 with segments left.
     fn final_destination(&self) -> [u8; 16] {
         let route = self.extensions.iter().find(|(protocol, content)| {
             *protocol == 43 && content.get(1).is_some_and(|segments_left| *segments_left > 0)

@@ -47,8 +47,8 @@ pub(super) fn read(body: &mut ByteReader<'_>, depth: usize) -> Result<CtAction, 
     if force && !commit {
         return Err(ErrorCode::ActionArgument);
     }
-    // Open vSwitch accepts unknown flags and table 254. This codec refuses both with the error of
-    // an unsupported action.
+    // Open vSwitch accepts unknown flags and table 254. This codec refuses unknown flags and table
+    // 254 as an unsupported action.
     if flags & !(COMMIT | FORCE) != 0 {
         return Err(ErrorCode::ActionExperimenterType);
     }

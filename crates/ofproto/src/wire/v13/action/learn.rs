@@ -9,8 +9,9 @@
 //! +-----+-----+-------+-----------+
 //! ```
 //!
-//! The source follows: a field and an offset, or a value in units of 16 bits. Then comes the
-//! target: a field and an offset, or nothing for an output. A header of zero begins the padding.
+//! The source follows: a field and an offset, or a value in units of 16 bits. The target follows
+//! the source: a field and an offset, or no bytes for an output. A header of zero begins the
+//! padding.
 
 use bytes::BufMut;
 use shunt_pipeline::{

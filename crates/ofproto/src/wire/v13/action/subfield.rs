@@ -14,7 +14,7 @@ const NXM_OF_IN_PORT: u32 = 0x0000_0002;
 /// Header of the 32-bit `in_port`.
 const OXM_OF_IN_PORT: u32 = 0x8000_0004;
 
-/// Returns a subfield, if the field has these bits.
+/// Returns a subfield, if all of its bits are in the field.
 pub(super) fn bits(field: FieldId, offset: u16, width: u16) -> Result<Subfield, ErrorCode> {
     let (Ok(offset), Ok(width)) = (u8::try_from(offset), u8::try_from(width)) else {
         return Err(ErrorCode::SetFieldLength);

@@ -1,9 +1,9 @@
 //! `OFPT_PACKET_IN`, `NXT_PACKET_IN2`, `NXT_RESUME`, `OFPT_PACKET_OUT` (OpenFlow 1.3.5, 7.4.1,
 //! 7.3.7).
 //!
-//! Packets are never buffered. A packet-in carries the whole packet, whatever `max_len` its action
-//! has; it is truncated only if it does not fit into a message. A packet-out with a buffer id is
-//! refused.
+//! Packets are never buffered. A packet-in carries the whole packet, regardless of the `max_len` of
+//! its action. A packet is truncated only if it does not fit into a message. A packet-out with a
+//! buffer id is refused.
 
 use bytes::BufMut;
 use shunt_flow::{Match, PortNo};

@@ -234,8 +234,7 @@ pub(super) const fn reply_kind(reply: &MultipartReply) -> u16 {
     }
 }
 
-/// Returns the error that refuses an experimenter request;
-/// fails if it is malformed.
+/// Returns the error code for an experimenter request, also for a malformed one.
 fn refuse_experimenter(body: &mut ByteReader<'_>) -> Result<ErrorCode, ErrorCode> {
     let (experimenter, _) = (body.u32()?, body.u32()?);
     Ok(match experimenter {
