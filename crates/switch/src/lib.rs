@@ -39,6 +39,7 @@
 //! with another eviction engine.
 
 mod bonds;
+mod collectors;
 pub mod config;
 mod control;
 mod datapath_flows;

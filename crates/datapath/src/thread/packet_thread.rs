@@ -93,6 +93,8 @@ pub struct PacketThread {
     pub(super) batch: RxBatch,
     pub(super) jobs: UpkeepJobs,
     pub(super) translations_left: usize,
+    /// Translations for samples alone, which take none from packets.
+    pub(super) sample_translations_left: usize,
     pub(super) upcalls: u64,
     pub(super) verifier: Verifier,
     pub(super) repairer: Repairer,
@@ -148,6 +150,7 @@ impl PacketThread {
             },
             jobs: UpkeepJobs::default(),
             translations_left: 0,
+            sample_translations_left: 0,
             upcalls: 0,
             verifier: Verifier::new(config.verify_one_in, config.seed, ends.differences),
             repairer: Repairer::new(config.repair),
@@ -175,6 +178,7 @@ impl PacketThread {
         self.outputs.now = now;
         self.outputs.taps.set_time(now);
         self.translations_left = self.config.translations_per_iteration;
+        self.sample_translations_left = self.config.translations_per_iteration;
         let is_busy = std::mem::take(&mut self.is_busy) || self.held() > 0;
         self.repairer.begin(self.config.translations_per_iteration, is_busy);
         let (punted, reported) = (self.outputs.tally.punted, self.caches.owner.reported());

@@ -2,7 +2,8 @@
 //!
 //! A burst is sampled after its lookup, and before its packets change. The entries that a packet hit
 //! say where it goes. A packet that missed waits for its translation, so it is translated here for its
-//! output ports alone. That translation counts towards the limit of the iteration.
+//! output ports alone. These translations have a limit of their own in each iteration, so that samples
+//! delay no packet.
 
 use shunt_flow::{FieldId, FlowKey};
 use shunt_pipeline::{BridgeId, DatapathAction, DatapathPort};
@@ -56,8 +57,8 @@ impl PacketThread {
             let entries = self.caches.owner.entries();
             let lists = hits.slots().iter().map(|slot| entries.actions(*slot));
             scan.read(lists.flat_map(|list| list.iter()), &mut key.clone());
-        } else if self.translations_left > 0 {
-            self.translations_left -= 1;
+        } else if self.sample_translations_left > 0 {
+            self.sample_translations_left -= 1;
             let traversal = self.pipeline.translate(key, self.caches.owner.version());
             scan.read(traversal.actions.iter(), &mut key.clone());
         } else {

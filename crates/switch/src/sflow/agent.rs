@@ -1,8 +1,7 @@
 //! The sFlow agent of one bridge: its samples, its counters, and its collectors.
 
 use std::{
-    io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     time::Duration,
 };
 
@@ -15,13 +14,13 @@ use shunt_pipeline::{BridgeId, DatapathPort, Time};
 use tracing::{info, warn};
 
 use super::interfaces::BridgeInterfaces;
-use crate::{config::SflowOptions, status::sflow::SflowStatus};
+use crate::{collectors::ExportCollectors, config::SflowOptions, status::sflow::SflowStatus};
 
 /// The sFlow agent of a bridge.
 pub(super) struct BridgeSflow {
     name: String,
     options: SflowOptions,
-    collectors: Vec<SflowCollector>,
+    collectors: ExportCollectors,
     receivers: Vec<SampleReceiver>,
     exporter: SflowExporter,
     interfaces: BridgeInterfaces,
@@ -30,27 +29,10 @@ pub(super) struct BridgeSflow {
     next_refresh: Time,
     /// Time of the next report of counters; `None`: never.
     next_poll: Option<Time>,
-    counts: SflowCounts,
-    /// Reason why collectors do not get all datagrams.
-    trouble: Option<String>,
-}
-
-/// A collector and the socket to it.
-struct SflowCollector {
-    address: SocketAddr,
-    /// `None` while it cannot be opened.
-    socket: Option<UdpSocket>,
-}
-
-/// Numbers of the samples and datagrams of an agent.
-#[derive(Clone, Copy, Debug, Default)]
-struct SflowCounts {
-    /// Flow samples.
+    /// Number of flow samples.
     samples: u64,
-    /// Datagrams, counted once for each collector.
-    datagrams: u64,
-    /// Datagrams that could not be sent.
-    lost: u64,
+    /// Reason why the configured agent has no address.
+    agent_fault: Option<String>,
 }
 
 /// Time between two refreshes of addresses, sockets and indices.
@@ -66,35 +48,36 @@ impl BridgeSflow {
         receivers: Vec<SampleReceiver>,
         now: Time,
     ) -> Self {
-        let collector = |address| SflowCollector { address, socket: None };
         // Bridges may have the same address, so each has a number of its own.
         let sub_agent = bridge.number().into();
         let agent = SflowAgent { address: Ipv4Addr::UNSPECIFIED.into(), sub_agent };
         Self {
             name: name.to_owned(),
             options: options.clone(),
-            collectors: targets.into_iter().map(collector).collect(),
+            collectors: ExportCollectors::new(format!("bridge {name}: sFlow"), targets),
             receivers,
             exporter: SflowExporter::new(agent),
             interfaces: BridgeInterfaces::default(),
             started: now,
             next_refresh: now,
             next_poll: (options.polling > 0).then_some(now),
-            counts: SflowCounts::default(),
-            trouble: None,
+            samples: 0,
+            agent_fault: None,
         }
     }
 
     /// Returns the state of the agent.
     pub(super) fn status(&self) -> SflowStatus {
+        let faults = self.agent_fault.iter().cloned().chain(self.collectors.faults());
+        let faults: Vec<String> = faults.collect();
         SflowStatus {
             options: self.options.clone(),
             agent_address: self.exporter.agent().address.to_string(),
-            samples: self.counts.samples,
+            samples: self.samples,
             samples_dropped: self.dropped(),
-            datagrams: self.counts.datagrams,
-            datagrams_lost: self.counts.lost,
-            trouble: self.trouble.clone(),
+            datagrams: self.collectors.sent(),
+            datagrams_lost: self.collectors.lost(),
+            trouble: (!faults.is_empty()).then(|| faults.join("; ")),
         }
     }
 
@@ -127,7 +110,7 @@ impl BridgeSflow {
             self.exporter.retain_interfaces(|source| indices.contains(&source));
         }
         for datagram in self.exporter.take_datagrams(uptime_ms) {
-            self.send(&datagram);
+            self.collectors.send(&datagram);
         }
     }
 
@@ -137,7 +120,7 @@ impl BridgeSflow {
             // Bounded by the current content: a flood of samples must not keep the task.
             for _ in 0..self.receivers[index].len() {
                 let Some(packet) = self.receivers[index].pop() else { break };
-                self.counts.samples += 1;
+                self.samples += 1;
                 let pool = self.receivers.iter().map(SampleReceiver::pool).sum();
                 self.exporter.add_flow(
                     &FlowSample {
@@ -178,75 +161,42 @@ impl BridgeSflow {
         self.receivers.iter().map(SampleReceiver::dropped).sum()
     }
 
-    /// Opens the sockets that are not open, and finds the address of the agent.
+    /// Refreshes the sockets, and finds the address of the agent.
     fn refresh(&mut self) {
-        let mut trouble = None;
-        for collector in &mut self.collectors {
-            if collector.socket.is_none() {
-                match open(collector.address) {
-                    Ok(socket) => collector.socket = Some(socket),
-                    Err(error) => {
-                        trouble = Some(format!("no way to {}: {error}", collector.address));
-                    }
-                }
-            }
-        }
-        let of_agent = agent_address(&self.options.agent);
-        if of_agent.is_none() && !self.options.agent.is_empty() {
-            let agent = &self.options.agent;
-            trouble = Some(match if_nametoindex(agent.as_str()) {
-                Ok(_) => format!("agent {agent} has no IP address"),
-                Err(_) => format!("agent {agent} is no network device"),
-            });
-        }
-        let of_route = || {
-            let sockets = self.collectors.iter().filter_map(|own| own.socket.as_ref());
-            sockets.filter_map(|socket| socket.local_addr().ok()).map(|own| own.ip()).next()
-        };
-        if let Some(address) = of_agent.or_else(of_route) {
+        self.collectors.refresh();
+        let agent = &self.options.agent;
+        let of_agent = agent_address(agent);
+        let fault = (of_agent.is_none() && !agent.is_empty()).then(|| {
+            let fault = match if_nametoindex(agent.as_str()) {
+                Ok(_) => "has no IP address",
+                Err(_) => "is no network device",
+            };
+            format!("agent {agent} {fault}")
+        });
+        if let Some(address) = of_agent.or_else(|| self.collectors.local_address()) {
             self.exporter.set_address(address);
         }
-        self.note(trouble);
+        self.note_agent_fault(fault);
     }
 
-    /// Logs a trouble that is new, and its end.
-    fn note(&mut self, trouble: Option<String>) {
-        if trouble != self.trouble {
-            match &trouble {
-                Some(trouble) => warn!("bridge {}: sFlow: {trouble}; trying again", self.name),
-                None => info!("bridge {}: sFlow: all collectors have a way", self.name),
+    /// Logs a fault of the agent that is new, and its end.
+    fn note_agent_fault(&mut self, fault: Option<String>) {
+        if fault == self.agent_fault {
+            return;
+        }
+        let (name, address) = (&self.name, self.exporter.agent().address);
+        match &fault {
+            Some(fault) => warn!(
+                "bridge {name}: sFlow: {fault}; datagrams have the address {address}, trying again \
+                 each second"
+            ),
+            None => {
+                let agent = &self.options.agent;
+                info!("bridge {name}: sFlow: agent {agent} has the address {address}");
             }
-            self.trouble = trouble;
         }
+        self.agent_fault = fault;
     }
-
-    /// Sends a datagram to all collectors.
-    fn send(&mut self, datagram: &[u8]) {
-        for collector in &self.collectors {
-            let sent = collector.socket.as_ref().is_some_and(|own| match own.send(datagram) {
-                Ok(_) => true,
-                // It reports that nobody listened for an earlier datagram.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                    own.send(datagram).is_ok()
-                }
-                Err(_) => false,
-            });
-            let count = if sent { &mut self.counts.datagrams } else { &mut self.counts.lost };
-            *count += 1;
-        }
-    }
-}
-
-/// Opens a socket to a collector, which never blocks.
-fn open(collector: SocketAddr) -> io::Result<UdpSocket> {
-    let local: IpAddr = match collector {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let socket = UdpSocket::bind((local, 0))?;
-    socket.connect(collector)?;
-    socket.set_nonblocking(true)?;
-    Ok(socket)
 }
 
 /// Returns the address of an agent: an address itself, or that of a network device.

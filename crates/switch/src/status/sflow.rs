@@ -16,10 +16,10 @@ pub struct SflowStatus {
     pub samples: u64,
     /// Number of sampled packets that were lost because they were too many.
     pub samples_dropped: u64,
-    /// Number of datagrams that were sent, counted for each collector.
+    /// Number of datagrams that the system took, counted for each collector.
     pub datagrams: u64,
     /// Number of datagrams that could not be sent.
     pub datagrams_lost: u64,
-    /// Reason why collectors do not get all datagrams.
+    /// Reasons why collectors do not get all datagrams, or not with the configured agent.
     pub trouble: Option<String>,
 }
