@@ -424,9 +424,9 @@ br0     1     p1    null  5           0           7           1           up
         assert_eq!(shown, format!("    sflow ({options}, sent 1 sample in 2 datagrams)\n"));
         agent["samples_dropped"] = json!(3);
         agent["datagrams_lost"] = json!(1);
-        agent["trouble"] = json!("no way");
+        agent["trouble"] = json!("no route");
         let shown = sflow(&agent);
-        let expected = "in 2 datagrams, lost 3 samples, lost 1 datagram; no way)\n";
+        let expected = "in 2 datagrams, lost 3 samples, lost 1 datagram; no route)\n";
         assert!(shown.ends_with(expected), "{shown}");
     }
 

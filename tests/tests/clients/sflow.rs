@@ -208,6 +208,10 @@ fn collectors_get_each_frame_of_a_bridge() {
         let (pings, bytes) = (5, 5 * PING_BYTES);
         assert_eq!((counters[0], counters[5]), (ports[0], 3), "its index, and both up");
         assert_eq!((counters[7], counters[15], counters[16]), (bytes, bytes, pings));
+        // A device that is set down is down for the collector, and not a fault of its link.
+        bench.namespace.run("ip", &["link", "set", "p2", "down"]);
+        let status = || counters_of(&collectors, "p2").map(|own| own[5]);
+        assert!(until(|| status() == Some(0)), "{:?}", counters_of(&collectors, "p2"));
         bench.done("clear bridge br0 sflow");
         assert!(!show(&daemon).contains("sflow"), "{}", show(&daemon));
         assert!(daemon.log().contains("bridge br0: sFlow stopped"), "{}", daemon.log());

@@ -70,7 +70,7 @@ const SFLOW: [Metric<SflowStatus>; 4] = [
     (
         "shunt_sflow_datagrams_total",
         "counter",
-        "sFlow datagrams of a bridge that were sent, counted for each collector.",
+        "sFlow datagrams of a bridge that the system sent, counted for each collector.",
         |own| own.datagrams.into(),
     ),
     (

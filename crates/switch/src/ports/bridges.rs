@@ -247,9 +247,16 @@ impl Bridges {
         }
     }
 
+    /// Returns the ports of a bridge that the tables have.
+    ///
+    /// It is the same list until one of them changes.
+    pub(crate) fn published(&self, bridge: BridgeId) -> Option<Arc<[PortInfo]>> {
+        self.publisher.pipeline().ports(bridge)
+    }
+
     /// Returns the tables' view of a port.
     pub(crate) fn port_info(&self, bridge: BridgeId, number: PortNo) -> Option<PortInfo> {
-        let ports = self.publisher.pipeline().ports(bridge)?;
+        let ports = self.published(bridge)?;
         ports.iter().find(|port| port.number == number).cloned()
     }
 }

@@ -1,31 +1,41 @@
 //! The sFlow agent of one bridge: its samples, its counters, and its collectors.
 
 use std::{
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
     time::Duration,
 };
 
-use nix::{ifaddrs::getifaddrs, net::if_::if_nametoindex};
 use shunt_datapath::sample::{SampleReceiver, SampledEgress, SampledPacket};
 use shunt_flow_export::sflow::{
     DiscardReason, FlowSample, SampledInterface, SampledTag, SflowAgent, SflowExporter, SourceId,
 };
-use shunt_pipeline::{BridgeId, DatapathPort, Time};
+use shunt_pipeline::{BridgeId, DatapathPort, PortInfo, Time};
 use tracing::{info, warn};
 
-use super::interfaces::BridgeInterfaces;
-use crate::{collectors::ExportCollectors, config::SflowOptions, status::sflow::SflowStatus};
+use super::{
+    interfaces::{InterfaceIndices, indices},
+    readings::{AgentReading, DueReadings, SflowReadings},
+};
+use crate::{
+    collectors::ExportCollectors, config::SflowOptions, ports::bridges::Bridges,
+    status::sflow::SflowStatus,
+};
 
 /// The sFlow agent of a bridge.
 pub(super) struct BridgeSflow {
+    bridge: BridgeId,
     name: String,
     options: SflowOptions,
     collectors: ExportCollectors,
     receivers: Vec<SampleReceiver>,
     exporter: SflowExporter,
-    interfaces: BridgeInterfaces,
+    /// The ports that the tables had when the indices were read.
+    ports: Option<Arc<[PortInfo]>>,
+    /// The indices of the ports, with those of removed ports.
+    indices: InterfaceIndices,
     started: Time,
-    /// Time of the next refresh of addresses, sockets and indices.
+    /// Time of the next refresh of the agent and the sockets.
     next_refresh: Time,
     /// Time of the next report of counters; `None`: never.
     next_poll: Option<Time>,
@@ -35,7 +45,7 @@ pub(super) struct BridgeSflow {
     agent_fault: Option<String>,
 }
 
-/// Time between two refreshes of addresses, sockets and indices.
+/// Time between two refreshes of the agent and the sockets.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
 impl BridgeSflow {
@@ -52,12 +62,14 @@ impl BridgeSflow {
         let sub_agent = bridge.number().into();
         let agent = SflowAgent { address: Ipv4Addr::UNSPECIFIED.into(), sub_agent };
         Self {
+            bridge,
             name: name.to_owned(),
             options: options.clone(),
             collectors: ExportCollectors::new(format!("bridge {name}: sFlow"), targets),
             receivers,
             exporter: SflowExporter::new(agent),
-            interfaces: BridgeInterfaces::default(),
+            ports: None,
+            indices: InterfaceIndices::new(),
             started: now,
             next_refresh: now,
             next_poll: (options.polling > 0).then_some(now),
@@ -81,44 +93,65 @@ impl BridgeSflow {
         }
     }
 
-    /// Returns whether [`Self::run`] needs the ports of the bridge at `now`.
-    pub(super) fn needs_ports(&self, now: Time) -> bool {
-        now >= self.next_refresh || self.next_poll.is_some_and(|next| now >= next)
+    /// Returns the readings that [`Self::run`] needs at `now`.
+    pub(super) fn due(&self, now: Time) -> DueReadings {
+        DueReadings {
+            agent: (now >= self.next_refresh).then(|| self.options.agent.clone()),
+            counters: self.next_poll.is_some_and(|next| now >= next),
+        }
     }
 
     /// Sends the samples in the rings, and the counters if they are due.
-    pub(super) fn run(&mut self, ports: Option<BridgeInterfaces>, now: Time) {
-        if let Some(ports) = ports {
-            self.interfaces = ports;
-        }
-        if now >= self.next_refresh {
+    pub(super) fn run(&mut self, bridges: &Bridges, readings: SflowReadings, now: Time) {
+        // A port is published before threads receive from it. So these samples are of ports that the
+        // list below has, and samples that come later may not be.
+        let counts: Vec<usize> = self.receivers.iter().map(SampleReceiver::len).collect();
+        self.follow_ports(bridges);
+        if let Some(agent) = readings.agent.filter(|own| own.agent == self.options.agent) {
             self.next_refresh = now.after(REFRESH_INTERVAL);
-            self.refresh();
+            self.refresh(agent);
         }
         let uptime_ms = milliseconds(now.since(self.started));
-        self.add_samples(uptime_ms);
-        if let Some(next) = self.next_poll.filter(|next| now >= *next) {
+        self.add_samples(&counts, uptime_ms);
+        if let Some((next, statistics)) = self.next_poll.zip(readings.statistics) {
             let interval = Duration::from_secs(self.options.polling.into());
             // Reports that a busy host delayed are not made up for.
             let next = next.after(interval);
             self.next_poll = Some(if next > now { next } else { now.after(interval) });
-            for statistics in &self.interfaces.statistics {
+            for statistics in &statistics {
                 self.exporter.add_counters(statistics, uptime_ms);
             }
-            let indices: Vec<SourceId> =
-                self.interfaces.indices.values().map(|own| SourceId::interface(*own)).collect();
-            self.exporter.retain_interfaces(|source| indices.contains(&source));
+            let polled: Vec<SourceId> =
+                statistics.iter().map(|own| SourceId::interface(own.index)).collect();
+            self.exporter.retain_interfaces(|source| polled.contains(&source));
         }
         for datagram in self.exporter.take_datagrams(uptime_ms) {
             self.collectors.send(&datagram);
         }
     }
 
-    /// Adds the samples that are in the rings now.
-    fn add_samples(&mut self, uptime_ms: u32) {
-        for index in 0..self.receivers.len() {
-            // Bounded by the current content: a flood of samples must not keep the task.
-            for _ in 0..self.receivers[index].len() {
+    /// Reads the indices of the ports if the tables have other ports.
+    ///
+    /// Samples of a removed port may still be in the rings, so its index stays until another port gets
+    /// its number.
+    fn follow_ports(&mut self, bridges: &Bridges) {
+        let ports = bridges.published(self.bridge);
+        let is_same = match (&ports, &self.ports) {
+            (Some(new), Some(old)) => Arc::ptr_eq(new, old),
+            _ => false,
+        };
+        if !is_same {
+            self.indices.extend(indices(bridges, self.bridge));
+            self.ports = ports;
+        }
+    }
+
+    /// Adds the oldest samples of each ring.
+    ///
+    /// `counts` bounds them: a flood of samples must not keep the task.
+    fn add_samples(&mut self, counts: &[usize], uptime_ms: u32) {
+        for (index, count) in counts.iter().enumerate() {
+            for _ in 0..*count {
                 let Some(packet) = self.receivers[index].pop() else { break };
                 self.samples += 1;
                 let pool = self.receivers.iter().map(SampleReceiver::pool).sum();
@@ -142,7 +175,7 @@ impl BridgeSflow {
     }
 
     fn interface(&self, port: DatapathPort) -> SampledInterface {
-        let index = self.interfaces.indices.get(&port);
+        let index = self.indices.get(&port);
         index.map_or(SampledInterface::Unknown, |index| SampledInterface::Index(*index))
     }
 
@@ -161,18 +194,14 @@ impl BridgeSflow {
         self.receivers.iter().map(SampleReceiver::dropped).sum()
     }
 
-    /// Refreshes the sockets, and finds the address of the agent.
-    fn refresh(&mut self) {
+    /// Refreshes the sockets, and the address of the agent.
+    fn refresh(&mut self, agent: AgentReading) {
         self.collectors.refresh();
-        let agent = &self.options.agent;
-        let of_agent = agent_address(agent);
-        let fault = (of_agent.is_none() && !agent.is_empty()).then(|| {
-            let fault = match if_nametoindex(agent.as_str()) {
-                Ok(_) => "has no IP address",
-                Err(_) => "is no network device",
-            };
-            format!("agent {agent} {fault}")
-        });
+        let (of_agent, fault) = match agent.address {
+            None => (None, None),
+            Some(Ok(address)) => (Some(address), None),
+            Some(Err(fault)) => (None, Some(fault)),
+        };
         if let Some(address) = of_agent.or_else(|| self.collectors.local_address()) {
             self.exporter.set_address(address);
         }
@@ -197,24 +226,6 @@ impl BridgeSflow {
         }
         self.agent_fault = fault;
     }
-}
-
-/// Returns the address of an agent: an address itself, or that of a network device.
-///
-/// An IPv4 address is preferred.
-fn agent_address(agent: &str) -> Option<IpAddr> {
-    if let Ok(address) = agent.parse() {
-        return Some(address);
-    }
-    let (mut v4, mut v6) = (None, None);
-    for own in getifaddrs().ok()?.filter(|own| own.interface_name == agent) {
-        let Some(address) = own.address else { continue };
-        v4 = v4.or_else(|| address.as_sockaddr_in().map(|own| IpAddr::from(own.ip())));
-        let of_link = |ip: &Ipv6Addr| ip.is_unicast_link_local();
-        let ip = address.as_sockaddr_in6().map(|own| own.ip()).filter(|ip| !of_link(ip));
-        v6 = v6.or_else(|| ip.map(IpAddr::from));
-    }
-    v4.or(v6)
 }
 
 /// Returns the low 32 bits of a count.

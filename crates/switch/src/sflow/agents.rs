@@ -10,11 +10,12 @@ use shunt_datapath::{
 use shunt_pipeline::BridgeId;
 use tokio::{
     sync::Notify,
+    task::spawn_blocking,
     time::{MissedTickBehavior, interval},
 };
 use tracing::info;
 
-use super::{agent::BridgeSflow, interfaces::BridgeInterfaces};
+use super::{agent::BridgeSflow, readings::SflowReadings};
 use crate::{
     config::SflowOptions, ports::bridges::Bridges, status::sflow::SflowStatus,
     threads::data_plane::DataPlane,
@@ -111,18 +112,24 @@ impl SflowAgents {
             interval.tick().await;
             let ids: Vec<BridgeId> = self.running.lock().keys().copied().collect();
             for id in ids {
-                self.run_agent(id);
+                self.run_agent(id).await;
             }
         }
     }
 
     /// Sends the samples of a bridge, and the counters that are due.
-    fn run_agent(&self, bridge: BridgeId) {
+    async fn run_agent(&self, bridge: BridgeId) {
         let now = self.plane.now();
-        let is_due = self.running.lock().get(&bridge).is_some_and(|own| own.needs_ports(now));
-        let ports = is_due.then(|| BridgeInterfaces::of(&self.bridges, bridge, now));
+        let Some(due) = self.running.lock().get(&bridge).map(|own| own.due(now)) else { return };
+        let readings = if due.is_empty() {
+            SflowReadings::default()
+        } else {
+            let bridges = Arc::clone(&self.bridges);
+            let reading = spawn_blocking(move || due.read(&bridges, bridge));
+            reading.await.unwrap_or_default()
+        };
         if let Some(own) = self.running.lock().get_mut(&bridge) {
-            own.run(ports, now);
+            own.run(&self.bridges, readings, now);
         }
     }
 }

@@ -4,49 +4,48 @@ use std::collections::BTreeMap;
 
 use shunt_datapath::port::LinkMode;
 use shunt_flow_export::sflow::{InterfaceStatistics, LinkDuplex};
-use shunt_pipeline::{BridgeId, DatapathPort, Time};
+use shunt_pipeline::{BridgeId, DatapathPort};
 
 use crate::{
     config::PortType,
     ports::{bridges::Bridges, port::BridgePort},
-    status::bridge::BridgePortStatus,
+    status::bridge::PortTotals,
 };
 
-/// The ports of a bridge that packet threads have.
-#[derive(Debug, Default)]
-pub(super) struct BridgeInterfaces {
-    /// The index of each port.
-    pub(super) indices: BTreeMap<DatapathPort, u32>,
-    /// The counters of each port.
-    pub(super) statistics: Vec<InterfaceStatistics>,
-}
+/// The index of each port that packet threads have.
+pub(super) type InterfaceIndices = BTreeMap<DatapathPort, u32>;
 
 /// The first index of ports without a network device of the host.
 ///
 /// Indices of the kernel count from 1, and an index has 24 bits in a datagram.
 const OWN_INDEX_FIRST: u32 = 1 << 23;
 
-impl BridgeInterfaces {
-    /// Reads the ports of a bridge.
-    ///
-    /// A port of a network device that is not open now has no index, and is left out.
-    pub(super) fn of(bridges: &Bridges, bridge: BridgeId, now: Time) -> Self {
-        let registry = bridges.lock();
-        let Some(own) = registry.by_id(bridge) else { return Self::default() };
-        let status = BridgePortStatus::of_bridge(&registry, bridge, now);
-        let mut interfaces = Self::default();
-        for (port, (status, _)) in own.ports.values().zip(status) {
-            let Some(datapath) = port.datapath else { continue };
-            let index = match status.device {
-                Some(device) => device.index,
-                None if has_device(port) => continue,
-                None => OWN_INDEX_FIRST + datapath.number(),
-            };
-            interfaces.indices.insert(datapath, index);
-            let statistics = statistics(port, &status, own.datapath_id);
-            interfaces.statistics.push(InterfaceStatistics { index, ..statistics });
-        }
-        interfaces
+/// Returns the indices of the ports of a bridge. No device is asked.
+///
+/// A port of a network device that is not open now has no index, and is left out.
+pub(super) fn indices(bridges: &Bridges, bridge: BridgeId) -> InterfaceIndices {
+    let registry = bridges.lock();
+    let ports = registry.by_id(bridge).into_iter().flat_map(|own| own.ports.values());
+    ports.filter_map(|port| Some((port.datapath?, index(port)?))).collect()
+}
+
+/// Reads the counters of the ports that [`indices`] has, in the order of their numbers.
+///
+/// The drivers of some devices are asked, which may take longer than other system calls.
+pub(super) fn statistics(bridges: &Bridges, bridge: BridgeId) -> Vec<InterfaceStatistics> {
+    let registry = bridges.lock();
+    let Some(own) = registry.by_id(bridge) else { return Vec::new() };
+    let of_port = |port: &BridgePort| Some(port_statistics(port, index(port)?, own.datapath_id));
+    own.ports.values().filter_map(of_port).collect()
+}
+
+/// Returns the index of a port.
+fn index(port: &BridgePort) -> Option<u32> {
+    let datapath = port.datapath?;
+    match port.device.filter(|_| port.open.is_some()) {
+        Some(device) => Some(device.index),
+        None if has_device(port) => None,
+        None => Some(OWN_INDEX_FIRST + datapath.number()),
     }
 }
 
@@ -72,26 +71,23 @@ const fn duplex(mode: LinkMode) -> LinkDuplex {
     }
 }
 
-/// Returns the counters and the link of a port, without its index.
-fn statistics(
-    port: &BridgePort,
-    status: &BridgePortStatus,
-    datapath_id: u64,
-) -> InterfaceStatistics {
+/// Returns the counters and the link of a port.
+fn port_statistics(port: &BridgePort, index: u32, datapath_id: u64) -> InterfaceStatistics {
+    let totals = PortTotals::of(port);
     InterfaceStatistics {
-        is_admin_up: !port.config.port_down && status.device.is_none_or(|device| device.is_up),
+        index,
+        is_admin_up: !port.config.port_down && port.device.is_none_or(|device| device.is_up),
         is_link_up: port.link_up && port.open.is_some(),
-        rx_bytes: status.rx_bytes,
-        rx_packets: status.rx_packets,
-        rx_dropped: status.rx_dropped,
-        tx_bytes: status.tx_bytes,
-        tx_packets: status.tx_packets,
-        tx_dropped: status.tx_dropped,
+        rx_bytes: totals.rx_bytes,
+        rx_packets: totals.rx_packets,
+        rx_dropped: totals.rx_dropped,
+        tx_bytes: totals.tx_bytes,
+        tx_packets: totals.tx_packets,
+        tx_dropped: totals.tx_dropped,
         datapath_id,
-        port_number: status.number,
-        name: status.name.clone(),
-        speed_bps: status.link_mode.speed_bps.unwrap_or_default(),
-        duplex: duplex(status.link_mode),
-        ..InterfaceStatistics::default()
+        port_number: port.number.number(),
+        name: port.settings.name.clone(),
+        speed_bps: port.link_mode.speed_bps.unwrap_or_default(),
+        duplex: duplex(port.link_mode),
     }
 }

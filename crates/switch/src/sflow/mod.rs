@@ -6,5 +6,6 @@
 mod agent;
 mod agents;
 mod interfaces;
+mod readings;
 
 pub(crate) use agents::SflowAgents;

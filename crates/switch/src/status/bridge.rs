@@ -292,15 +292,48 @@ fn controllers(settings: &config::BridgeOptions) -> Vec<ControllerStatus> {
     connect.chain(listen).map(status).collect()
 }
 
+/// The packets and bytes of a port, as sums over packet threads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PortTotals {
+    pub(crate) rx_packets: u64,
+    pub(crate) rx_bytes: u64,
+    /// Frames dropped on receipt, by the port, its ingress policing or the system.
+    pub(crate) rx_dropped: u64,
+    pub(crate) tx_packets: u64,
+    pub(crate) tx_bytes: u64,
+    /// Packets that could not be sent.
+    pub(crate) tx_dropped: u64,
+}
+
+impl PortTotals {
+    /// Returns the totals of a port.
+    pub(crate) fn of(port: &BridgePort) -> Self {
+        Self::with_drops(port, &port_drops(port))
+    }
+
+    /// Returns the totals of a port with `drops`.
+    fn with_drops(port: &BridgePort, drops: &[PortDrops]) -> Self {
+        let sum = |field: fn(&PortTraffic) -> u64| -> u64 {
+            port.traffic.iter().map(|traffic| field(traffic)).sum()
+        };
+        let dropped = |direction: &str| -> u64 {
+            let own = drops.iter().filter(|drops| drops.direction == direction);
+            own.map(|drops| drops.packets).sum()
+        };
+        Self {
+            rx_packets: sum(|traffic| traffic.rx_packets.get()),
+            rx_bytes: sum(|traffic| traffic.rx_bytes.get()),
+            rx_dropped: dropped("rx"),
+            tx_packets: sum(|traffic| traffic.tx_packets.get()),
+            tx_bytes: sum(|traffic| traffic.tx_bytes.get()),
+            tx_dropped: dropped("tx"),
+        }
+    }
+}
+
 fn port_status(bridges: &BridgeRegistry, bridge: &str, port: &BridgePort) -> BridgePortStatus {
-    let sum = |field: fn(&PortTraffic) -> u64| -> u64 {
-        port.traffic.iter().map(|traffic| field(traffic)).sum()
-    };
     let drops = port_drops(port);
-    let dropped = |direction: &str| -> u64 {
-        let own = drops.iter().filter(|drops| drops.direction == direction);
-        own.map(|drops| drops.packets).sum()
-    };
+    let totals = PortTotals::with_drops(port, &drops);
     let link = match &port.trouble {
         Some(trouble) => format!("down: {trouble}"),
         None if port.config.port_down => "down: by a controller".to_owned(),
@@ -334,12 +367,12 @@ fn port_status(bridges: &BridgeRegistry, bridge: &str, port: &BridgePort) -> Bri
         ingress_policing: port.settings.ingress_policing_keys().collect(),
         qos: port.settings.qos.clone(),
         queues: port.queue_counts().map(EgressQueueStatus::of).collect(),
-        rx_packets: sum(|traffic| traffic.rx_packets.get()),
-        rx_bytes: sum(|traffic| traffic.rx_bytes.get()),
-        rx_dropped: dropped("rx"),
-        tx_packets: sum(|traffic| traffic.tx_packets.get()),
-        tx_bytes: sum(|traffic| traffic.tx_bytes.get()),
-        tx_dropped: dropped("tx"),
+        rx_packets: totals.rx_packets,
+        rx_bytes: totals.rx_bytes,
+        rx_dropped: totals.rx_dropped,
+        tx_packets: totals.tx_packets,
+        tx_bytes: totals.tx_bytes,
+        tx_dropped: totals.tx_dropped,
         drops,
         driver_counters: port
             .open

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use shunt_flow_export::testing::{DecodedDatagram, decode_sflow};
+use shunt_flow_export::testing::{DecodedDatagram, DecodedSample, decode_sflow};
 use shunt_switch::SflowStatus;
 use tokio::net::UdpSocket;
 
@@ -79,6 +79,34 @@ async fn samples_of_all_threads_reach_every_collector() {
     assert_eq!(status(&bench), None);
     let lines = log.lines_with("bridge br0: sFlow st");
     assert!(matches!(&*lines, [on, off] if on.contains("started") && off.contains("stopped")));
+}
+
+/// A port that is added while sFlow runs has its index from its first sample on.
+#[tokio::test]
+async fn the_first_sample_of_a_port_has_its_index() {
+    let bench = Bench::start(1).await;
+    let collector = Collector::bind().await;
+    let settings = [
+        ("sflow.targets", collector.target.as_str()),
+        ("sflow.sampling", "1"),
+        ("sflow.polling", "0"),
+    ];
+    bench.switch.set_bridge("br0", &settings).await.unwrap();
+    let sample = async |frame: u8| loop {
+        let samples = collector.receive().await.samples;
+        let is_own = |sample: &&DecodedSample| sample.header().unwrap()[20] == frame;
+        if let Some(sample) = samples.iter().find(is_own) {
+            break sample.words[5];
+        }
+    };
+    let mut known = BTreeSet::new();
+    for number in 1..6 {
+        let port = bench.add_port(&format!("p{number}"), 0).await;
+        port.send(&frame(number));
+        let index = sample(number).await;
+        assert_eq!(index >> 23, 1, "port {number} has the index {index}");
+        assert!(known.insert(index), "port {number} has the index {index} of another one");
+    }
 }
 
 #[tokio::test]
