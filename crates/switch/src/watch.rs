@@ -109,6 +109,7 @@ pub(crate) fn start(control: &Arc<ControlPlane>) -> [JoinHandle<()>; 5] {
                 };
                 let structure = ports.structure().await;
                 structure.ports().check(scope).await;
+                structure.follow_link_speeds().await;
                 if is_changed {
                     structure.ports().check_users();
                 }

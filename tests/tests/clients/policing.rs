@@ -203,6 +203,84 @@ fn vsctl_sets_queues() {
     }
 }
 
+/// A wrong value has a reason in the row and in the log, and the limit stays.
+#[test]
+fn a_wrong_qos_row_keeps_the_limit_in_force() {
+    for bench in Bench::both("police") {
+        let daemon = bench.start();
+        bench.done(
+            "add-br br0 -- add-port br0 p1 -- set interface p1 type=null -- set port p1 qos=@q \
+             -- --id=@q create qos type=linux-htb other_config:max-rate=50000000 queues:5=@five \
+             -- --id=@five create queue other_config:min-rate=20000000",
+        );
+        let qos = bench.done("get port p1 qos");
+        let queue = bench.done("--bare --columns=_uuid list queue");
+        let shown = || text(&daemon.ovs_appctl(&["qos/show", "p1"]));
+        let before = shown();
+        assert!(before.contains("max-rate: 50000000\n"), "{before}");
+        for (row, wrong, right, reason) in [
+            (
+                format!("qos {qos}"),
+                "other_config:max-rate=10Mbit",
+                "other_config:max-rate=50000000",
+                "other_config:max-rate is `10Mbit`: use a number without a unit",
+            ),
+            (format!("qos {qos}"), "type=linux-hfsc", "type=linux-htb", "linux-hfsc"),
+            (
+                format!("queue {queue}"),
+                "other_config:min-rate=-5",
+                "other_config:min-rate=20000000",
+                "queue 5: other_config:min-rate is `-5`",
+            ),
+            (format!("queue {queue}"), "dscp=10", "dscp=[]", "dscp is not supported"),
+        ] {
+            bench.done(&format!("set {row} {wrong}"));
+            let error = bench.done("get interface p1 error");
+            assert!(error.contains(reason), "{error}");
+            assert_eq!(shown(), before);
+            let log = daemon.log();
+            assert_eq!(log.lines().filter(|line| line.contains(reason)).count(), 1, "{log}");
+            bench.done(&format!("set {row} {right}"));
+            assert_eq!(bench.done("get interface p1 error"), "[]");
+            assert_eq!(shown(), before);
+        }
+    }
+}
+
+/// As in Open vSwitch, queues without a rate of the port have the rate of its link.
+#[test]
+fn a_port_without_a_rate_has_that_of_its_link() {
+    for bench in Bench::both("police") {
+        let daemon = bench.start();
+        let run = |program: &str, line: &str| {
+            bench.namespace.run(program, &line.split(' ').collect::<Vec<_>>());
+        };
+        run("ip", "tuntap add p1 mode tap");
+        run("ip", "link set p1 up");
+        run("ethtool", "-s p1 speed 1000 duplex full");
+        bench.done(
+            "add-br br0 -- add-port br0 p1 -- add-port br0 p2 -- set interface p2 type=null \
+             -- --id=@q create qos type=linux-htb -- set port p1 qos=@q -- set port p2 qos=@q",
+        );
+        let rate = |port: &str| {
+            let shown = text(&daemon.ovs_appctl(&["qos/show", port]));
+            shown.lines().nth(1).unwrap_or_default().to_owned()
+        };
+        assert_eq!(rate("p1"), "max-rate: 1000000000");
+        assert_eq!(rate("p2"), "max-rate: 10000000000", "a port without a link");
+        let log = daemon.log();
+        let [qos, rate_in_log] = ["port p1: QoS set to linux-htb", "max_rate=1000000000"];
+        let is_logged = |line: &str| line.contains(qos) && line.contains(rate_in_log);
+        assert!(log.lines().any(is_logged), "{log}");
+        run("ethtool", "-s p1 speed 2500 duplex full");
+        // The kernel reports no new speed, but this change.
+        run("ip", "link set p1 mtu 1400");
+        assert!(until(|| rate("p1") == "max-rate: 2500000000"), "{}", daemon.log());
+        let followed = "port p1: QoS linux-htb follows the speed of the link";
+        assert!(daemon.log().contains(followed), "{}", daemon.log());
+    }
+}
+
 /// Returns the packets of queue 5 in `ovs-ofctl queue-stats`.
 fn pings_of_queue(daemon: &Daemon) -> u64 {
     let stats = text(&daemon.ovs_ofctl("br0", "queue-stats", &[]));

@@ -2,11 +2,8 @@
 
 use std::fmt::Write as _;
 
-use shunt_datapath::egress::htb::HtbQueue;
-use shunt_switch::{
-    BridgePortStatus, EgressQueueStatus,
-    config::{QosOptions, QosType},
-};
+use shunt_datapath::egress::htb::{HtbOptions, HtbQueue};
+use shunt_switch::{BridgePortStatus, EgressQueueStatus, config::QosType};
 
 use super::{command::commands, methods::DaemonMethods};
 
@@ -21,15 +18,16 @@ async fn qos(methods: &DaemonMethods, arguments: &[String]) -> Result<String, St
     let head = format!("QoS: {} {}\n", port.name, qos.kind.name());
     let rest = match qos.kind {
         QosType::EgressPolicer => format!("cbs: {}\ncir: {}\n", qos.cbs, qos.cir),
-        QosType::LinuxHtb => htb(qos, &port.queues),
+        QosType::LinuxHtb => {
+            port.htb.as_ref().map(|rates| htb(rates, &port.queues)).unwrap_or_default()
+        }
         QosType::LinuxNoop => String::new(),
     };
     Ok(head + &rest)
 }
 
 /// Returns the rates and the queues of `linux-htb`.
-fn htb(qos: &QosOptions, counts: &[EgressQueueStatus]) -> String {
-    let Some(options) = qos.htb() else { return String::new() };
+fn htb(options: &HtbOptions, counts: &[EgressQueueStatus]) -> String {
     let mut text = format!("max-rate: {}\n", options.max_rate);
     for (HtbQueue { min_rate, max_rate, burst, priority }, counts) in
         options.queues.values().zip(counts)

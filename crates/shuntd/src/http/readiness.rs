@@ -119,6 +119,7 @@ mod tests {
             protected: false,
             ingress_policing: BTreeMap::new(),
             qos: None,
+            htb: None,
             queues: Vec::new(),
             rx_packets: 0,
             rx_bytes: 0,

@@ -44,6 +44,7 @@ fn bridge_status() -> BridgeStatus {
         protected: false,
         ingress_policing: BTreeMap::new(),
         qos: None,
+        htb: None,
         queues: Vec::new(),
         rx_packets: 1,
         rx_bytes: 2,

@@ -27,17 +27,21 @@ pub(super) fn qos(
         }
     };
     // As in Open vSwitch, a type ignores the keys of others.
-    let amount = |key, of| if kind == of { number(row, key) } else { 0 };
-    let mut qos = QosOptions {
-        cir: amount("cir", QosType::EgressPolicer),
-        cbs: amount("cbs", QosType::EgressPolicer),
-        max_rate: amount("max-rate", QosType::LinuxHtb),
-        ..QosOptions::new(kind)
+    let amount = |key, of| if kind == of { number(row, key) } else { Ok(0) };
+    let read = || {
+        let mut qos = QosOptions {
+            cir: amount("cir", QosType::EgressPolicer)?,
+            cbs: amount("cbs", QosType::EgressPolicer)?,
+            max_rate: amount("max-rate", QosType::LinuxHtb)?,
+            ..QosOptions::new(kind)
+        };
+        if kind == QosType::LinuxHtb {
+            qos.queues = queues(snapshot, row)?;
+        }
+        qos.check()?;
+        Ok(qos)
     };
-    if kind == QosType::LinuxHtb {
-        qos.queues = queues(snapshot, row)?;
-    }
-    qos.check().map_err(|problem| format!("QoS {}: {problem}", kind.name()))?;
+    let qos = read().map_err(|problem: String| format!("QoS {}: {problem}", kind.name()))?;
     Ok(Some(qos))
 }
 
@@ -54,15 +58,19 @@ fn queue(id: u32, row: RowView<'_>) -> Result<QueueOptions, String> {
             "queue {id}: dscp is not supported: clear it, and set the DSCP with the rules"
         ));
     }
-    let (min_rate, max_rate) = (number(row, "min-rate"), number(row, "max-rate"));
+    let number = |key| number(row, key).map_err(|problem| format!("queue {id}: {problem}"));
+    let (min_rate, max_rate) = (number("min-rate")?, number("max-rate")?);
     // As in Open vSwitch, the larger one wins.
     let max_rate = if max_rate == 0 { 0 } else { max_rate.max(min_rate) };
-    let priority = u32::try_from(number(row, "priority")).unwrap_or(u32::MAX);
-    Ok(QueueOptions { id, min_rate, max_rate, burst: number(row, "burst"), priority })
+    let priority = u32::try_from(number("priority")?).unwrap_or(u32::MAX);
+    Ok(QueueOptions { id, min_rate, max_rate, burst: number("burst")?, priority })
 }
 
-/// Reads a number of `other_config`; 0 if it is absent or not a number.
-fn number(row: RowView<'_>, key: &str) -> u64 {
-    let text = row.entry("other_config", key);
-    text.and_then(|text| text.parse().ok()).unwrap_or_default()
+/// Reads a number of `other_config`; 0 if it is absent.
+fn number(row: RowView<'_>, key: &str) -> Result<u64, String> {
+    let Some(text) = row.entry("other_config", key) else { return Ok(0) };
+    let problem = |_| {
+        format!("other_config:{key} is `{text}`: use a number without a unit, such as 10000000")
+    };
+    text.parse().map_err(problem)
 }

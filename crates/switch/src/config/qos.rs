@@ -22,7 +22,9 @@ pub struct QosOptions {
     /// Committed burst size of an `egress-policer`, in bytes.
     #[serde(default)]
     pub cbs: u64,
-    /// Rate of all queues of `linux-htb` together, in bits per second; 0: 10 Gbit/s.
+    /// Rate of all queues of `linux-htb` together, in bits per second.
+    ///
+    /// 0: that of the link, or 10 Gbit/s if it is not known.
     #[serde(default)]
     pub max_rate: u64,
     /// The queues of `linux-htb`.
@@ -71,8 +73,15 @@ impl QosOptions {
     /// The largest rate in bits per second, and the largest burst in bits.
     const BITS_MAX: u64 = Self::AMOUNT_MAX * 8;
 
-    /// The rate of a port without `max_rate`, in bits per second, as in Open vSwitch.
+    /// The rate of a port without `max_rate` and with an unknown link, in bits per second.
+    ///
+    /// It is that of Open vSwitch (`linux-htb` in `ovs-vswitchd.conf.db(5)`).
     const MAX_RATE_DEFAULT: u64 = 10_000_000_000;
+
+    /// The least speed of a link that sets the rate of a port, in bits per second.
+    ///
+    /// Older kernels report 10 Mbit/s for each TAP device, which has no link.
+    const LINK_RATE_MIN: u64 = 100_000_000;
 
     /// Number of queues that Open vSwitch can have at a port.
     const QUEUE_IDS: u32 = 61_440;
@@ -142,13 +151,16 @@ impl QosOptions {
         }
     }
 
-    /// Returns the rates of `linux-htb`.
+    /// Returns the rates of `linux-htb` at a port with a link of `link_bps` bits per second.
+    ///
+    /// `None` for other types.
     #[must_use]
-    pub fn htb(&self) -> Option<HtbOptions> {
+    pub fn htb(&self, link_bps: Option<u64>) -> Option<HtbOptions> {
         if self.kind != QosType::LinuxHtb {
             return None;
         }
-        let max_rate = non_zero_or(self.max_rate, Self::MAX_RATE_DEFAULT);
+        let of_link = link_bps.filter(|rate| *rate >= Self::LINK_RATE_MIN);
+        let max_rate = non_zero_or(self.max_rate, of_link.unwrap_or(Self::MAX_RATE_DEFAULT));
         let queue = |own: &QueueOptions| HtbQueue {
             min_rate: own.min_rate.min(max_rate),
             max_rate: non_zero_or(own.max_rate, max_rate),
@@ -231,9 +243,14 @@ mod tests {
     fn absent_rates_are_those_of_the_port() {
         let queue = QueueOptions { id: 3, min_rate: 5, ..QueueOptions::default() };
         let mut options = QosOptions { queues: vec![queue], ..QosOptions::new(QosType::LinuxHtb) };
-        for (max_rate, expected) in [(0, 10_000_000_000), (1000, 1000)] {
+        for (max_rate, link_bps, expected) in [
+            (0, None, 10_000_000_000),
+            (0, Some(1_000_000_000), 1_000_000_000),
+            (0, Some(10_000_000), 10_000_000_000),
+            (1000, Some(1_000_000_000), 1000),
+        ] {
             options.max_rate = max_rate;
-            let htb = options.htb().unwrap();
+            let htb = options.htb(link_bps).unwrap();
             assert_eq!(htb.max_rate, expected);
             let rates = htb.queues.values().map(|queue| (queue.min_rate, queue.max_rate));
             assert_eq!(rates.collect::<Vec<_>>(), [(0, expected), (5, expected)]);

@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use shunt_datapath::{Command, packet::ingress_policer::IngressPolicer};
-use tracing::info;
+use tracing::{info, warn};
 
 use super::structure::Structure;
-use crate::{config::PortOptions, error::SwitchError, ports::qos::port_qos};
+use crate::{
+    config::{PortOptions, QosOptions, QosType},
+    error::SwitchError,
+};
 
 impl Structure {
     /// Sets the limits of ingress policing of a port to those of `port`.
@@ -32,6 +35,9 @@ impl Structure {
             kpkts_burst = limits.kpkts_burst,
             "port {name}: ingress policing set"
         );
+        if policer.is_some() {
+            self.warn_of_nic(name);
+        }
         Ok(())
     }
 
@@ -41,30 +47,50 @@ impl Structure {
     pub(crate) async fn set_qos(&self, port: &PortOptions) -> Result<(), SwitchError> {
         let (name, qos, now) = (&port.name, port.qos.as_ref(), self.plane.now());
         let change = |own: &PortOptions| PortOptions { qos: qos.cloned(), ..own.clone() };
-        let Some((datapath, set)) = self.bridges.change_limits(name, change, |own| {
-            own.egress_qos = port_qos(qos, now);
-            own.egress_qos.clone()
-        })?
+        let Some((datapath, (set, max_rate))) =
+            self.bridges.change_limits(name, change, |own| {
+                own.renew_qos(now);
+                (own.egress_qos.clone(), own.htb().map(|htb| htb.max_rate))
+            })?
         else {
             return Ok(());
         };
         if let Some(port) = datapath {
             self.send_to_all(|| Command::SetQos(port, set.clone())).await;
         }
-        match qos {
-            None => info!("port {name}: QoS removed"),
-            Some(qos) => {
-                info!(
-                    cir = qos.cir,
-                    cbs = qos.cbs,
-                    max_rate = qos.max_rate,
-                    queues = qos.queues.len(),
-                    "port {name}: QoS set to {}",
-                    qos.kind.name()
-                );
-            }
+        log_qos(name, qos, max_rate);
+        if set.is_some() {
+            self.warn_of_nic(name);
         }
         Ok(())
+    }
+
+    /// Gives packet threads the rates of `linux-htb` that follow a changed speed of a link.
+    ///
+    /// Returns when no packet passes by the old rates.
+    pub(crate) async fn follow_link_speeds(&self) {
+        let now = self.plane.now();
+        let mut changed = Vec::new();
+        for port in self.bridges.lock().iter_mut().flat_map(|bridge| bridge.ports.values_mut()) {
+            if port.set_link_speed(port.link_mode.speed_bps, now) {
+                let (name, max_rate) = (&port.settings.name, port.htb().map(|htb| htb.max_rate));
+                info!(max_rate, "port {name}: QoS linux-htb follows the speed of the link");
+                changed.extend(port.datapath.map(|datapath| (datapath, port.egress_qos.clone())));
+            }
+        }
+        for (port, set) in changed {
+            self.send_to_all(|| Command::SetQos(port, set.clone())).await;
+        }
+    }
+
+    /// Warns that a NIC does not limit the packets that it forwards by itself.
+    fn warn_of_nic(&self, name: &str) {
+        let Some(nic) = self.nic.front().filter(|nic| nic.has_nic()) else { return };
+        let of_nic =
+            self.bridges.lock().find_port(name).map(|(bridge, port)| (bridge.id, port.number));
+        if of_nic.is_ok_and(|(bridge, number)| nic.is_nic_port(bridge, number)) {
+            warn!("port {name}: packets that the NIC forwards by itself are not limited");
+        }
     }
 
     /// Sets the MTU and the MAC address of a port to those of `port`.
@@ -96,5 +122,21 @@ impl Structure {
         }
         // Threads process commands in order.
         self.plane.ask(|_, reply| Command::Ping(reply)).await;
+    }
+}
+
+/// Logs a quality of service with the fields of its type.
+///
+/// `max_rate` is the rate of `linux-htb` that is in force.
+fn log_qos(port: &str, qos: Option<&QosOptions>, max_rate: Option<u64>) {
+    match qos.map(|qos| (qos.kind, qos)) {
+        None => info!("port {port}: QoS removed"),
+        Some((QosType::EgressPolicer, qos)) => {
+            info!(cir = qos.cir, cbs = qos.cbs, "port {port}: QoS set to egress-policer");
+        }
+        Some((QosType::LinuxHtb, qos)) => {
+            info!(max_rate, queues = qos.queues.len(), "port {port}: QoS set to linux-htb");
+        }
+        Some((QosType::LinuxNoop, _)) => info!("port {port}: QoS set to linux-noop"),
     }
 }

@@ -23,9 +23,7 @@ pub(super) fn statistics(
 }
 
 fn port_descriptions(port: &BridgePort) -> Vec<QueueDescription> {
-    let Some(htb) = port.settings.qos.as_ref().and_then(|qos| qos.htb()) else {
-        return Vec::new();
-    };
+    let Some(htb) = port.htb() else { return Vec::new() };
     let tenths = |rate: u64| {
         // A rate of a queue is at most that of its port.
         let tenths = u128::from(rate) * 1000 / u128::from(htb.max_rate.max(1));

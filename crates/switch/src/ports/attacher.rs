@@ -262,6 +262,8 @@ impl PortAttacher {
         let SplittingPort { name, bridge, number, datapath, threads, splitting } = port;
         let SplitPort { port, queues, link_mode } =
             finished("create the queues of", &name, splitting).await?;
+        let (speed, now) = (link_mode.speed_bps, self.plane.now());
+        self.bridges.with_port(bridge, number, |own| own.set_link_speed(speed, now));
         let (traffic, qos) = {
             let bridges = self.bridges.lock();
             let port = bridges.find_port(&name)?.1;

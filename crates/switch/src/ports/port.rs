@@ -16,7 +16,7 @@ use shunt_pipeline::{DatapathPort, PortConfig, PortInfo, PortKind, Time};
 
 use crate::{
     config::{self, PortType},
-    ports::{device_users::DeviceUser, qos::port_qos},
+    ports::device_users::DeviceUser,
 };
 
 /// A port of a bridge.
@@ -53,6 +53,8 @@ pub(crate) struct BridgePort {
     pub(crate) device: Option<HostDeviceState>,
     /// Speed and duplex mode of the link at the last check.
     pub(crate) link_mode: LinkMode,
+    /// Speed of the link when it was known last, in bits per second.
+    pub(crate) link_bps: Option<u64>,
     /// Index of the device that the switch has set down for a controller.
     pub(crate) device_set_down: Option<u32>,
     /// True if the link was up at the last check.
@@ -74,9 +76,8 @@ impl BridgePort {
     ) -> Self {
         let traffic = (0..threads).map(|_| Arc::new(PortTraffic::default())).collect();
         let policer = IngressPolicer::new(settings.ingress_policing(), added).map(Arc::new);
-        let egress_qos = port_qos(settings.qos.as_ref(), added);
         let configured_mac = settings.mac();
-        Self {
+        let mut port = Self {
             settings,
             number,
             datapath: None,
@@ -87,18 +88,21 @@ impl BridgePort {
             held_queues: Vec::new(),
             traffic,
             policer,
-            egress_qos,
+            egress_qos: None,
             config: PortConfig::default(),
             mac: [0; 6],
             configured_mac,
             device: None,
             link_mode: LinkMode::default(),
+            link_bps: None,
             device_set_down: None,
             link_up: false,
             link_resets: 0,
             users: BTreeSet::new(),
             added,
-        }
+        };
+        port.renew_qos(added);
+        port
     }
 
     /// Returns the device to open.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::Serialize;
 use shunt_datapath::{
     DropReason, RxLoss,
-    egress::counters::QueueCounts,
+    egress::{counters::QueueCounts, htb::HtbOptions},
     metrics::PortTraffic,
     port::{HostDeviceState, LinkMode},
 };
@@ -170,6 +170,9 @@ pub struct BridgePortStatus {
     pub ingress_policing: BTreeMap<&'static str, u32>,
     /// Quality of service of sent packets.
     pub qos: Option<config::QosOptions>,
+    /// Rates of `linux-htb` that are in force.
+    #[serde(skip)]
+    pub htb: Option<HtbOptions>,
     /// Egress queues of the port, in the order of their numbers.
     pub queues: Vec<EgressQueueStatus>,
     /// Packets received.
@@ -366,6 +369,7 @@ fn port_status(bridges: &BridgeRegistry, bridge: &str, port: &BridgePort) -> Bri
         protected: port.settings.protected,
         ingress_policing: port.settings.ingress_policing_keys().collect(),
         qos: port.settings.qos.clone(),
+        htb: port.htb(),
         queues: port.queue_counts().map(EgressQueueStatus::of).collect(),
         rx_packets: totals.rx_packets,
         rx_bytes: totals.rx_bytes,
