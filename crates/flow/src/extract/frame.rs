@@ -93,7 +93,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses the layer of an Ethernet type.
-    /// Returns `None` if no network header that [`Layers`] has follows the Ethernet type.
+    /// Returns `None` after MPLS, PBB and unknown types, which have no layers.
     fn packet(&mut self, ether_type: u16) -> Option<Layers> {
         let packet = match ether_type {
             0x0800 => self.ipv4()?,

@@ -29,8 +29,8 @@ pub fn parse_match(text: &str, ports: &dyn PortNames) -> Result<Match, MatchErro
 
 /// A match that is parsed from text, item by item.
 ///
-/// The order of items does not matter. The field that `tp_dst` means, and whether it is allowed, is
-/// decided at the end of the list.
+/// The order of items does not matter. [`Self::finish`] decides which field `tp_dst` means, and
+/// whether the match allows that field.
 ///
 /// ```
 /// use shunt_flow::{FieldId, text::{MatchBuilder, NoPortNames}};
@@ -68,7 +68,7 @@ impl<'a> MatchBuilder<'a> {
     ///
     /// # Errors
     ///
-    /// If the value is wrong.
+    /// If the value of the item is invalid.
     pub fn set_item(&mut self, name: &str, value: Option<&str>) -> Result<bool, MatchError> {
         if let Some(shorthand) = Shorthand::find(name) {
             self.refuse_value(shorthand.name, value)?;

@@ -65,7 +65,7 @@ pub enum MatchError {
     RepeatedFlag {
         /// The field.
         name: &'static str,
-        /// The flag.
+        /// The repeated flag.
         flag: String,
     },
     /// Two items with different values for the same bits.

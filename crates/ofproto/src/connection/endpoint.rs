@@ -321,7 +321,7 @@ impl Connection {
         }
     }
 
-    /// Queues the next part of a flow statistics reply; returns whether there was one.
+    /// Queues the next part of a flow statistics reply; returns false without a reply.
     fn write_flow_reply(&mut self, now: Time) -> bool {
         let Some(flows) = &mut self.flows else { return false };
         match flows.next_message() {

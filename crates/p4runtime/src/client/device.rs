@@ -275,7 +275,7 @@ impl OffloadDevice for P4RuntimeDevice {
 
     fn forget(&mut self, entry: LtmIndex) {
         if !self.is_connected {
-            // If the queue is full, the entry is restored and removed later.
+            // If the task queue is full, a reconnect restores the entry, which is removed later.
             let _ = self.tasks.try_send(vec![Task::Forget { entry }]);
         }
     }

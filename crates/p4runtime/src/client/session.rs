@@ -45,7 +45,7 @@ use crate::{
 pub struct DevicePacket {
     /// Ingress port of the device.
     pub ingress_port: u16,
-    /// Reason: 0 no entry matched, 1 the parser refused it, 2 an entry punts it.
+    /// Reason code: 0 no entry matched, 1 the parser refused it, 2 an entry punts it.
     pub reason: u8,
     /// The tag for which no entry matched.
     pub miss_tag: u16,

@@ -89,7 +89,7 @@ impl StreamQueue {
 
     /// Adds the status that ends the stream.
     ///
-    /// A controller that does not read may miss it.
+    /// A controller that does not read may miss the status.
     pub(super) fn end(&self, status: Status) {
         let last = QueuedMessage { message: Err(status), bytes: 0, is_notice: false };
         let _ = self.sender.try_send(last);
