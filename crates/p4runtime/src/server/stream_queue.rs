@@ -44,7 +44,7 @@ struct QueuedMessage {
     is_notice: bool,
 }
 
-/// The waiting messages.
+/// Bytes of the waiting messages, and whether an idle notification waits.
 #[derive(Debug, Default)]
 struct QueueLoad {
     bytes: AtomicUsize,
