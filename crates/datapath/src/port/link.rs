@@ -15,6 +15,10 @@ use nix::{
 const IFLA_MASTER: u16 = 10;
 /// Attribute of a link: 1 if it has a carrier.
 const IFLA_CARRIER: u16 = 33;
+/// Attribute of a link: its counters, as `rtnl_link_stats64`.
+const IFLA_STATS64: u16 = 23;
+/// Place of the counter `tx_dropped` among these; each has 8 bytes.
+const TX_DROPPED: usize = 7;
 /// Flag of an attribute that has attributes.
 const NESTED: u16 = 0x8000;
 
@@ -65,6 +69,16 @@ pub(super) fn master(device: c_uint) -> Option<String> {
 pub(super) fn has_carrier(device: c_uint) -> bool {
     let message = LinkMessage::ask(device);
     message.is_some_and(|message| message.find_attribute(IFLA_CARRIER) == Some(&[1]))
+}
+
+/// Returns the number of packets that a device could not send since it exists.
+///
+/// `None` if there is no such device.
+pub(super) fn tx_dropped(device: c_uint) -> Option<u64> {
+    let message = LinkMessage::ask(device)?;
+    let counters = message.find_attribute(IFLA_STATS64)?;
+    let counter = counters.get(TX_DROPPED * 8..)?.first_chunk()?;
+    Some(u64::from_ne_bytes(*counter))
 }
 
 /// Returns the attributes in a message: type and value, until the first broken one.

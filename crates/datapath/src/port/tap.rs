@@ -13,6 +13,8 @@
 //! its last queue. A device that was created before, for the daemon's user, needs no capability and
 //! stays.
 //!
+//! The host drops packets that find their queue full. The device counts them, not the port.
+//!
 //! A process can inherit the queues of an earlier one ([`StoredDescriptor`]).
 //! The device then never loses its carrier.
 //!
@@ -26,7 +28,10 @@ use std::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::fs::OpenOptionsExt,
     },
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     thread::sleep,
     time::Duration,
 };
@@ -76,6 +81,17 @@ pub struct Tap {
     /// From [`Port::split`] on, one for each packet thread.
     queues: Vec<OpenQueue>,
     is_split: bool,
+    loss: DeviceLoss,
+}
+
+/// The packets that a device lost because a queue of the port was full.
+///
+/// The host sends into these queues, so the device counts the packets as not sent.
+struct DeviceLoss {
+    /// The counter of the device when the port was opened: the device may be older.
+    before: u64,
+    /// The last known number since then, for a device that has vanished.
+    lost: AtomicU64,
 }
 
 /// A queue of the device.
@@ -165,6 +181,7 @@ impl Tap {
             control,
             queues,
             is_split: false,
+            loss: DeviceLoss::since_now(index),
         })
     }
 }
@@ -293,7 +310,7 @@ impl Port for Tap {
     }
 
     fn counters(&self) -> PortCounters {
-        PortCounters::default()
+        PortCounters { rx_dropped: self.loss.read(self.index), tx_dropped: 0 }
     }
 
     fn stored_descriptors(&self) -> Vec<StoredDescriptor> {
@@ -303,6 +320,24 @@ impl Port for Tap {
             copy(name, &**file, stored_name.as_deref())
         });
         stored.collect()
+    }
+}
+
+impl DeviceLoss {
+    fn since_now(device: c_uint) -> Self {
+        Self { before: link::tx_dropped(device).unwrap_or(0), lost: AtomicU64::new(0) }
+    }
+
+    /// Returns the number of packets that the device lost since the port was opened.
+    fn read(&self, device: c_uint) -> u64 {
+        match link::tx_dropped(device) {
+            Some(dropped) => {
+                let lost = dropped.saturating_sub(self.before);
+                // A counter that is read later is never smaller.
+                self.lost.fetch_max(lost, Relaxed).max(lost)
+            }
+            None => self.lost.load(Relaxed),
+        }
     }
 }
 

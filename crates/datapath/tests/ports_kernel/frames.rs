@@ -1,6 +1,6 @@
 //! Single frames: each is received as it was sent, or is counted.
 
-use std::{collections::HashMap, fs, os::fd::AsRawFd, thread};
+use std::{collections::HashMap, fs, net::UdpSocket, os::fd::AsRawFd, thread};
 
 use nix::sys::{
     socket::{
@@ -11,7 +11,7 @@ use nix::sys::{
 };
 use shunt_datapath::{
     Packet, Pool, PortError, TxEnd, VirtioHeader,
-    port::{Port, PortSpec, Queues, open, tap},
+    port::{Port, PortCounters, PortSpec, Queues, open, tap},
 };
 use shunt_pipeline::DatapathPort;
 
@@ -266,6 +266,49 @@ fn frames_that_find_the_socket_full_are_counted_by_the_port() {
         is_received_or_counted(&*b, &mut left, &mut right, 200);
     });
 }
+
+/// A device that is older than the port has its own count.
+#[test]
+fn frames_that_find_a_tap_full_are_counted_by_the_port() {
+    in_namespace(|| {
+        let persistent = tap::TapSettings { persistent: true, ..tap::TapSettings::default() };
+        let spec = PortSpec::Tap { device: "t0".to_owned(), settings: persistent };
+        let mut pool = Pool::new();
+        for _ in 0..2 {
+            let mut port = open(&spec, 0).unwrap();
+            let mut queues = one(port.as_mut());
+            ip("address replace 10.9.0.1/24 dev t0");
+            ip("neighbor replace 10.9.0.2 lladdr 02:00:00:00:00:02 dev t0");
+            assert_eq!(port.counters(), PortCounters::default());
+            let host = UdpSocket::bind("10.9.0.1:0").unwrap();
+            for _ in 0..FLOOD {
+                host.send_to(&[0; 18], "10.9.0.2:9").unwrap();
+            }
+            let lost = port.counters().rx_dropped;
+            let mut received = 0;
+            loop {
+                let mut burst = Vec::new();
+                queues.rx.as_mut().unwrap().rx(&mut pool, &mut burst).unwrap();
+                if burst.is_empty() {
+                    break;
+                }
+                received += burst.len() as u64;
+                give_all(&mut pool, burst);
+            }
+            assert_eq!(received + lost, FLOOD);
+            assert!(lost > 0 && received > 0, "{lost} {received}");
+            ip("link set t0 down");
+            ip("link set t0 name t1");
+            assert_eq!(port.counters().rx_dropped, lost, "a count does not go back");
+            ip("link set t1 name t0");
+            close((port, queues));
+        }
+        open(&spec, 0).unwrap().remove_device().unwrap();
+    });
+}
+
+/// Frames of a burst that is longer than the queue of a TAP.
+const FLOOD: u64 = 2000;
 
 #[test]
 fn frames_without_a_buffer_are_refused() {
