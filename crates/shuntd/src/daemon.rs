@@ -6,6 +6,7 @@ mod nic;
 mod passed_descriptors;
 pub(crate) mod reload;
 mod service_manager;
+mod signals;
 pub(crate) mod state_file;
 pub(crate) mod trace_log;
 
@@ -25,7 +26,6 @@ use shunt_switch::{Switch, with_causes};
 use thiserror::Error;
 use tokio::{
     net::{UnixListener, UnixStream},
-    signal::unix,
     sync::{Notify, Semaphore, oneshot},
     task::JoinHandle,
 };
@@ -35,6 +35,7 @@ use self::{
     descriptor_store::ServiceDescriptors,
     nic::NicArguments,
     reload::Reloader,
+    signals::{Signal, Signals},
     state_file::{
         Resumed, StateFile, StateKeeper, StateLock, StateLockError, StateReadError, keep_later,
     },
@@ -199,6 +200,13 @@ fn print_error(error: DaemonError) {
 }
 
 fn run(arguments: &Arguments) -> Result<(), DaemonError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("shunt-control")
+        .enable_all()
+        .build()
+        .map_err(system("start the control threads"))?;
+    let mut signals = Signals::install(&runtime).map_err(system("wait for signals"))?;
     let file = match &arguments.config {
         Some(path) => config::read(path)?,
         None => ConfigFile::default(),
@@ -216,30 +224,57 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
     trace_log::start(&file.logging.filter).map_err(DaemonError::Logging)?;
     let descriptors = Arc::new(ServiceDescriptors::new());
     limits::raise_open_files();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .thread_name("shunt-control")
-        .enable_all()
-        .build()
-        .map_err(system("start the control threads"))?;
     match &arguments.command {
-        Some(Command::Nic(arguments)) => runtime.block_on(serve_nic(arguments)),
+        Some(Command::Nic(arguments)) => runtime.block_on(serve_nic(arguments, signals)),
         None => {
-            let run_dir = RunDir::claim(&arguments.run_dir)?;
-            let state_lock = arguments.state.as_deref().map(StateLock::lock).transpose()?;
-            let served =
-                runtime.block_on(serve(arguments, file, &ovsdb, run_dir.socket(), &descriptors));
+            let Some(locks) = runtime.block_on(claim(arguments, &mut signals))? else {
+                return Ok(());
+            };
+            let socket = locks.run_dir.socket();
+            let serve = serve(arguments, file, &ovsdb, socket, &descriptors, signals);
+            let served = runtime.block_on(serve);
             // The tasks of the runtime own devices: the locks last until all of these are closed, so
             // that the next daemon can open them.
             drop(runtime);
-            drop((state_lock, run_dir));
+            drop(locks);
             served
         }
     }
 }
 
-async fn serve_nic(arguments: &NicArguments) -> Result<(), DaemonError> {
-    let mut signals = Signals::new().map_err(system("wait for signals"))?;
+/// The files that keep other daemons away.
+struct DaemonLocks {
+    /// Dropped before the run directory: its lock is the last one to be taken.
+    _state: Option<StateLock>,
+    run_dir: RunDir,
+}
+
+/// Locks the run directory and the state file.
+///
+/// Waits while an earlier daemon ends. `None` if this daemon is stopped meanwhile.
+async fn claim(
+    arguments: &Arguments,
+    signals: &mut Signals,
+) -> Result<Option<DaemonLocks>, DaemonError> {
+    let locks = async {
+        let run_dir = RunDir::claim(&arguments.run_dir).await?;
+        let state = match &arguments.state {
+            Some(path) => StateLock::lock(path).await?,
+            None => None,
+        };
+        Ok::<_, DaemonError>(DaemonLocks { _state: state, run_dir })
+    };
+    tokio::select! {
+        biased;
+        locks = locks => locks.map(Some),
+        () = signals.stopped() => {
+            info!("shuntd: stopped while it waited for the end of another daemon");
+            Ok(None)
+        }
+    }
+}
+
+async fn serve_nic(arguments: &NicArguments, mut signals: Signals) -> Result<(), DaemonError> {
     let stop = async {
         while let Signal::Reload = signals.next().await {
             info!("nic: SIGHUP ignored, the command line is the only configuration");
@@ -247,55 +282,6 @@ async fn serve_nic(arguments: &NicArguments) -> Result<(), DaemonError> {
     };
     let run = nic::run(arguments, random_seed(), stop).await;
     run.map_err(|error| DaemonError::Nic(with_causes(&error)))
-}
-
-/// A request by signal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Signal {
-    /// SIGTERM or SIGINT.
-    Stop,
-    /// SIGHUP.
-    Reload,
-}
-
-/// The signals of the daemon, from its start to its end.
-///
-/// A signal with a handler cannot kill the process, so no signal but SIGKILL leaves sockets behind.
-struct Signals {
-    terminate: unix::Signal,
-    interrupt: unix::Signal,
-    hangup: unix::Signal,
-    /// SIGUSR1 and SIGUSR2, which change nothing.
-    user: [unix::Signal; 2],
-}
-
-impl Signals {
-    fn new() -> io::Result<Self> {
-        let signal = |kind| unix::signal(kind);
-        Ok(Self {
-            terminate: signal(unix::SignalKind::terminate())?,
-            interrupt: signal(unix::SignalKind::interrupt())?,
-            hangup: signal(unix::SignalKind::hangup())?,
-            user: [
-                signal(unix::SignalKind::user_defined1())?,
-                signal(unix::SignalKind::user_defined2())?,
-            ],
-        })
-    }
-
-    /// Waits for the next request. It may be cancelled without losing one.
-    async fn next(&mut self) -> Signal {
-        let [first, second] = &mut self.user;
-        loop {
-            tokio::select! {
-                _ = self.terminate.recv() => return Signal::Stop,
-                _ = self.interrupt.recv() => return Signal::Stop,
-                _ = self.hangup.recv() => return Signal::Reload,
-                _ = first.recv() => info!("shuntd: SIGUSR1 ignored"),
-                _ = second.recv() => info!("shuntd: SIGUSR2 ignored"),
-            }
-        }
-    }
 }
 
 /// Returns a random seed, so that peers cannot choose keys that collide.
@@ -309,8 +295,8 @@ async fn serve(
     ovsdb: &OvsdbOptions,
     socket: &Path,
     descriptors: &Arc<ServiceDescriptors>,
+    mut signals: Signals,
 ) -> Result<(), DaemonError> {
-    let mut signals = Signals::new().map_err(system("wait for signals"))?;
     let saved = read_state(arguments, &file)?;
     let config = match &saved {
         // The state has the bridges, with all changes of the last run.

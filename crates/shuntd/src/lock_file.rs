@@ -9,7 +9,6 @@ use std::{
     io::{self, Write},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    thread::sleep,
     time::Duration,
 };
 
@@ -18,6 +17,7 @@ use nix::{
     libc,
 };
 use thiserror::Error;
+use tokio::time::sleep;
 use tracing::info;
 
 /// A reason why a file cannot be locked.
@@ -53,12 +53,16 @@ const PAUSE: Duration = Duration::from_millis(20);
 impl LockFile {
     /// Creates and locks a file, and writes the id of this process to it.
     ///
-    /// `is_ending` returns whether the process with this id is about to release the lock.
+    /// `is_ending` returns whether the process with this id is about to release the lock. It is waited
+    /// for; this may be cancelled.
     ///
     /// # Errors
     ///
     /// If another process holds the lock, or the system refuses.
-    pub(crate) fn lock(path: &Path, is_ending: impl Fn(&str) -> bool) -> Result<Self, LockError> {
+    pub(crate) async fn lock(
+        path: &Path,
+        is_ending: impl Fn(&str) -> bool,
+    ) -> Result<Self, LockError> {
         let (mut attempts, mut is_logged) = (0, false);
         loop {
             attempts += 1;
@@ -86,7 +90,7 @@ impl LockFile {
                 );
                 is_logged = true;
             }
-            sleep(PAUSE);
+            sleep(PAUSE).await;
         }
     }
 

@@ -59,7 +59,13 @@ pub(crate) struct RunDir {
 
 impl RunDir {
     /// Creates and locks the directory, unless another daemon uses it.
-    pub(crate) fn claim(folder: &Path) -> Result<Self, ClaimError> {
+    ///
+    /// Waits for a daemon that ends. It may be cancelled.
+    ///
+    /// # Errors
+    ///
+    /// If another daemon runs there, or the system refuses.
+    pub(crate) async fn claim(folder: &Path) -> Result<Self, ClaimError> {
         let shown = folder.display();
         let made = fs::create_dir_all(folder);
         made.map_err(|source| ClaimError::System { doing: format!("create {shown}"), source })?;
@@ -68,7 +74,7 @@ impl RunDir {
             |source| ClaimError::System { doing: format!("write {}", pid.display()), source };
         // A daemon creates its socket at the end of its start, and removes it before it stops.
         let has_no_socket = |process: &str| !socket(folder, process).exists();
-        let lock = match LockFile::lock(&pid, has_no_socket) {
+        let lock = match LockFile::lock(&pid, has_no_socket).await {
             Ok(lock) => lock,
             Err(LockError::Taken(process)) => {
                 return Err(ClaimError::Taken { process, folder: shown.to_string() });

@@ -113,14 +113,14 @@ impl StateLock {
     /// # Errors
     ///
     /// If another daemon has the lock, or the lock file cannot be created.
-    pub(crate) fn lock(path: &Path) -> Result<Option<Self>, StateLockError> {
+    pub(crate) async fn lock(path: &Path) -> Result<Option<Self>, StateLockError> {
         if fs::metadata(path).is_ok_and(|file| !file.is_file() && !file.is_dir()) {
             return Ok(None);
         }
         let mut lock = link_end(path).unwrap_or_else(|_| path.to_owned()).into_os_string();
         lock.push(".lock");
         let (path, lock) = (path.to_owned(), PathBuf::from(lock));
-        match LockFile::lock(&lock, |_| false) {
+        match LockFile::lock(&lock, |_| false).await {
             Ok(lock) => Ok(Some(Self { _lock: lock })),
             Err(LockError::Taken(process)) => Err(StateLockError::Taken { path, process }),
             Err(LockError::System(source)) => Err(StateLockError::System { path, lock, source }),

@@ -11,7 +11,7 @@ fn port(name: &str) -> String {
     format!("[[bridge.port]]\nname = \"{name}\"\ntype = \"null\"\n")
 }
 
-fn signal(daemon: &Daemon, name: &str) {
+pub(crate) fn signal(daemon: &Daemon, name: &str) {
     let id = daemon.process.id().to_string();
     assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::{Daemon, errors, shuntctl, shuntd, until};
+use crate::{Daemon, errors, reload::signal, shuntctl, shuntd, until};
 
 const BRIDGE: &str = "[[bridge]]\nname = \"br0\"\n";
 
@@ -22,21 +22,51 @@ fn a_daemon_starts_where_one_was_killed_a_moment_ago() {
 
 #[test]
 fn a_daemon_waits_for_one_that_ends() {
+    let (mut daemon, lock) = waiting_daemon();
+    assert!(daemon.process.try_wait().unwrap().is_none());
+    drop(lock);
+    daemon.wait_for_answer();
+    assert_eq!(daemon.log().matches("waiting for").count(), 1, "{}", daemon.log());
+}
+
+/// Starts a daemon that waits for a lock; returns it with the lock.
+///
+/// This process holds the lock, and has no control socket, as a daemon that ends.
+fn waiting_daemon() -> (Daemon, fs::File) {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("shunt.toml"), BRIDGE).unwrap();
-    // This process holds the lock, and has no control socket, as a daemon that ends.
     let pid = folder.path().join("shuntd.pid");
     let id = std::process::id();
     fs::write(&pid, format!("{id}\n")).unwrap();
     let lock = fs::File::open(&pid).unwrap();
     lock.lock().unwrap();
-    let mut daemon = Daemon { process: crate::spawn(folder.path()), folder };
+    let daemon = Daemon { process: crate::spawn(folder.path()), folder };
     let expected = format!("waiting for process {id}");
     assert!(until(|| daemon.log().contains(&expected)), "{}", daemon.log());
-    assert!(daemon.process.try_wait().unwrap().is_none());
+    (daemon, lock)
+}
+
+#[test]
+fn a_daemon_that_waits_reloads_after_its_start() {
+    let (mut daemon, lock) = waiting_daemon();
+    signal(&daemon, "HUP");
+    signal(&daemon, "USR1");
+    fs::write(daemon.run_dir().join("shunt.toml"), format!("{BRIDGE}mac_entries = 77\n")).unwrap();
+    assert!(daemon.process.try_wait().unwrap().is_none(), "the signal killed it");
     drop(lock);
     daemon.wait_for_answer();
-    assert_eq!(daemon.log().matches("waiting for").count(), 1, "{}", daemon.log());
+    assert!(until(|| daemon.log().contains("mac_entries")), "{}", daemon.log());
+    assert!(daemon.log().contains("SIGUSR1 ignored"), "{}", daemon.log());
+}
+
+#[test]
+fn a_daemon_that_waits_can_be_stopped() {
+    let (mut daemon, lock) = waiting_daemon();
+    signal(&daemon, "TERM");
+    assert!(daemon.process.wait().unwrap().success());
+    assert!(daemon.log().contains("stopped while it waited"), "{}", daemon.log());
+    assert!(daemon.run_dir().join("shuntd.pid").exists(), "the file of the other daemon stays");
+    drop(lock);
 }
 
 #[test]
