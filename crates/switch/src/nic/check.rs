@@ -4,7 +4,7 @@ use std::{fs::File, net::SocketAddr};
 
 use shunt_p4runtime::program::Program;
 
-use super::NUMBER_MAX;
+use super::{EXTERNAL_NUMBER_MAX, NUMBER_MAX};
 use crate::{
     config::{ConfigError, OffloadKind, OffloadOptions, StalePolicy},
     error::SwitchError,
@@ -50,11 +50,27 @@ impl OffloadOptions {
         range(setting, "ports-down".to_owned(), stale_ok, "report for an external NIC")?;
         let (setting, drain) = ("caches.gigaflow.offload.drain_ms", self.drain_ms);
         range(setting, drain.to_string(), drain <= DRAIN_MAX_MS, "at most 10000")?;
-        let (setting, high) = ("caches.gigaflow.offload.ports", NUMBER_MAX);
-        match self.ports.iter().find(|number| !(1..=high).contains(number)) {
-            Some(number) => range(setting, number.to_string(), false, "numbers from 1 to 65279"),
-            None => Ok(()),
-        }
+        self.check_ports()
+    }
+
+    /// Checks that the NIC can name the ports in its list.
+    fn check_ports(&self) -> Result<(), ConfigError> {
+        let has_nine_bits =
+            self.kind == OffloadKind::P4runtime && self.device_config.as_os_str().is_empty();
+        let (high, text) = if has_nine_bits {
+            // The NIC would send to the port with the low nine bits of the number.
+            (
+                EXTERNAL_NUMBER_MAX,
+                "numbers from 1 to 509, since the P4 program has port numbers of nine bits: give the \
+                 port another `number`, or name the program of a NIC with longer ones as \
+                 `device_config`",
+            )
+        } else {
+            (NUMBER_MAX, "numbers from 1 to 65279")
+        };
+        let wrong = self.ports.iter().find(|number| !(1..=high).contains(number));
+        let Some(wrong) = wrong else { return Ok(()) };
+        ConfigError::check_range("caches.gigaflow.offload.ports", wrong.to_string(), false, text)
     }
 
     /// Checks that an external NIC can get its device configuration.
@@ -135,6 +151,14 @@ mod tests {
         is_at(OffloadOptions { stage_entries: 0, ..embedded() }, "stage_entries");
         is_at(OffloadOptions { drain_ms: 10_001, ..embedded() }, "drain_ms");
         is_at(OffloadOptions { ports: vec![1, 65280], ..embedded() }, "ports");
+        assert_eq!(error_text(OffloadOptions { ports: vec![514], ..embedded() }), "fine");
+        let external =
+            |ports: &[u32]| OffloadOptions { ports: ports.to_vec(), ..elsewhere("[::1]:9559") };
+        assert_eq!(error_text(external(&[1, 509])), "fine");
+        let refused = error_text(external(&[514]));
+        assert!(refused.starts_with("caches.gigaflow.offload.ports = 514: "), "{refused}");
+        assert!(refused.contains("from 1 to 509"), "{refused}");
+        assert_eq!(error_text(with_file("/dev/null", external(&[514]))), "fine");
         let mut config = Config::default();
         config.caches.gigaflow.offload = embedded();
         let error = config.check().unwrap_err().to_string();

@@ -103,10 +103,10 @@ impl Embedded {
 /// Highest port number of a NIC: higher 16-bit numbers are reserved.
 pub(crate) const NUMBER_MAX: u32 = 0xfeff;
 
-/// Largest number of a port on an external NIC without a list of its ports.
+/// Largest number of a port on an external NIC with the P4 program of this version.
 ///
 /// The P4 program has port numbers of nine bits: 510 is the controller, and 511 drops.
-const EXTERNAL_NUMBER_MAX: u32 = 509;
+pub(crate) const EXTERNAL_NUMBER_MAX: u32 = 509;
 
 /// Maximum time that a request waits until a NIC is empty.
 const STOP_MAX: Duration = Duration::from_secs(2);

@@ -25,6 +25,8 @@ mod status;
 
 pub(crate) use agent::{AgentSettings, NicAgent, StartedAgent};
 pub(crate) use device_exchange::{DeviceExchange, Successors};
-pub(crate) use front::{NUMBER_MAX, NicFront, OffloadConnection, OffloadLayout};
+pub(crate) use front::{
+    EXTERNAL_NUMBER_MAX, NUMBER_MAX, NicFront, OffloadConnection, OffloadLayout,
+};
 pub(crate) use slot::NicSlot;
 pub use status::{NicStatus, NicTraffic, OperationsStatus, StageFill};
