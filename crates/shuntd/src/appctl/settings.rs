@@ -1,6 +1,6 @@
 //! Settings of the daemon: `shunt/set` and `shunt/settings`.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use serde_json::Value;
 use shunt_switch::{Config, Switch, with_causes};
@@ -32,9 +32,12 @@ async fn settings(methods: &DaemonMethods, _: &[String]) -> Result<String, Strin
 
 /// Changes settings of the switch at once, then the log filter.
 async fn set(methods: &DaemonMethods, words: &[String]) -> Result<String, String> {
-    let settings: Result<Vec<_>, _> = words.iter().map(|word| setting::split(word)).collect();
-    let (filters, settings): (Vec<_>, Vec<_>) =
-        settings?.into_iter().partition(|(key, _)| *key == "logging.filter");
+    let settings: Result<Vec<_>, _> = words.iter().map(|word| key_and_value(word)).collect();
+    let settings = settings?;
+    let (filters, settings): (Vec<_>, Vec<_>) = settings
+        .iter()
+        .map(|(key, value)| (*key, value.as_ref()))
+        .partition(|(key, _)| *key == "logging.filter");
     settings.iter().try_for_each(|(key, _)| check_setting(key))?;
     filters.iter().try_for_each(|(_, filter)| trace_log::check(filter))?;
     if !settings.is_empty() {
@@ -45,6 +48,29 @@ async fn set(methods: &DaemonMethods, words: &[String]) -> Result<String, String
     }
     info!("settings: {}", words.join(" "));
     Ok(String::new())
+}
+
+/// Splits `key=value`, also in the form that `settings` prints: `key = "value"`.
+fn key_and_value(word: &str) -> Result<(&str, Cow<'_, str>), String> {
+    let (key, value) = setting::split(word)?;
+    Ok((key.trim(), unquoted(value.trim())))
+}
+
+/// Returns a text without its quotes, and a list without those of its elements.
+///
+/// Other values stay as they are.
+fn unquoted(value: &str) -> Cow<'_, str> {
+    match serde_json::from_str(value) {
+        Ok(Value::String(text)) => text.into(),
+        Ok(Value::Array(list)) => {
+            let words = list.iter().map(|element| match element {
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            });
+            words.collect::<Vec<_>>().join(",").into()
+        }
+        _ => value.into(),
+    }
 }
 
 /// Returns the value of a configuration key.
@@ -84,6 +110,24 @@ mod tests {
         let config = serde_json::to_value(Config::default()).unwrap();
         for key in Switch::settings() {
             assert!(value_of(&config, key).is_some(), "{key}");
+        }
+    }
+
+    #[test]
+    fn quotes_of_a_value_are_optional() {
+        for (word, key, value) in [
+            ("caches.kind=megaflow", "caches.kind", "megaflow"),
+            ("caches.kind=\"megaflow\"", "caches.kind", "megaflow"),
+            ("caches.kind = \"megaflow\"", "caches.kind", "megaflow"),
+            ("a=\"b \\\"c\\\"\"", "a", "b \"c\""),
+            ("a=[1, 2]", "a", "1,2"),
+            ("a=[\"b\",\"c\"]", "a", "b,c"),
+            ("a=[]", "a", ""),
+            ("a=", "a", ""),
+            ("a=info,shunt=debug", "a", "info,shunt=debug"),
+            ("a=\"b", "a", "\"b"),
+        ] {
+            assert_eq!(key_and_value(word), Ok((key, value.into())), "{word}");
         }
     }
 

@@ -54,3 +54,13 @@ fn the_log_names_who_changed_the_daemon() {
     assert!(log.contains("settings: caches.idle_ms=7000"), "{log}");
     assert!(!log.contains("control socket: shunt/show"), "it changes nothing: {log}");
 }
+
+#[test]
+fn a_setting_is_accepted_as_it_is_printed() {
+    let daemon = Daemon::start("[[bridge]]\nname = \"br0\"\n");
+    let settings = daemon.answer(&["settings"]);
+    for line in settings.lines() {
+        daemon.answer(&["set", line]);
+    }
+    assert_eq!(daemon.answer(&["settings"]), settings);
+}
