@@ -570,6 +570,16 @@ impl ChangeSender {
             }
         }
     }
+
+    /// Sends a change that [`Self::send_learned`] gave back, once there is room.
+    ///
+    /// The coordinator wakes the caller.
+    pub fn send_waiting(&self, learned: LearnedChange) {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        // The coordinator was woken. If it has ended, no owner is left that could hit stale entries.
+        let _ = self.changes.send((learned, self.clock.now()));
+        self.waker.wake();
+    }
 }
 
 impl std::fmt::Debug for EvictionCoordinator {

@@ -66,6 +66,7 @@ fn handle(engine: Engine, waker: &Arc<Waker>) -> (Arc<CoordinatorHandle>, Change
 #[cfg(not(loom))]
 mod acting_thread {
     use super::*;
+    use crate::evict::coordinator::{CHANGES_MAX, LearnedChange};
 
     /// A coordinator with a parked thread.
     struct Scene {
@@ -103,6 +104,43 @@ mod acting_thread {
         scene.send(change(1, 1));
         assert!(!scene.is_woken());
         assert_eq!(scene.version(), Version::new(1));
+    }
+
+    /// Sends more changes than can wait, in another thread.
+    fn overfill(changes: ChangeSender) -> std::thread::JoinHandle<()> {
+        std::thread::spawn(move || {
+            for version in 1..=CHANGES_MAX as u64 + 3 {
+                let learned =
+                    LearnedChange { change: change(version, 1), learn_requests: Vec::new() };
+                if let Err(back) = changes.send_learned(learned) {
+                    changes.send_waiting(back);
+                }
+            }
+        })
+    }
+
+    #[test]
+    fn a_full_queue_takes_a_change_once_there_is_room() {
+        let scene = Scene::of(Engine { slow: Some(BRIDGE), ..Engine::default() });
+        let sender = overfill(scene.changes.clone());
+        let all = Version::new(CHANGES_MAX as u64 + 3);
+        while scene.handle.inspect(EvictionCoordinator::version) != Some(all) {
+            scene.handle.run_iteration();
+        }
+        sender.join().unwrap();
+        assert!(scene.is_woken());
+        assert_eq!(scene.handle.inspect(EvictionCoordinator::waiting), Some(0));
+    }
+
+    #[test]
+    fn a_full_queue_that_is_closed_delays_nobody() {
+        let scene = Scene::of(Engine { slow: Some(BRIDGE), ..Engine::default() });
+        let sender = overfill(scene.changes.clone());
+        while scene.handle.inspect(EvictionCoordinator::waiting).unwrap() < CHANGES_MAX {
+            std::thread::yield_now();
+        }
+        drop(scene.handle.close());
+        sender.join().unwrap();
     }
 
     #[test]
@@ -149,7 +187,7 @@ mod acting_thread {
     #[test]
     fn an_unmerged_batch_does_not_grow() {
         let scene = Scene::of(Engine { slow: Some(BRIDGE), ..Engine::default() });
-        for version in 1..=u64::try_from(crate::evict::coordinator::CHANGES_MAX).unwrap() {
+        for version in 1..=u64::try_from(CHANGES_MAX).unwrap() {
             scene.send(change(version, 1));
         }
         // One change is in the batch, all others are in the queue.
@@ -160,7 +198,7 @@ mod acting_thread {
 
 #[cfg(loom)]
 mod model {
-    //! Loom cannot see the queue of changes (`std`), at which neither end waits.
+    //! Loom cannot see the queue of changes (`std`), which is never full here.
 
     use loom::thread;
 

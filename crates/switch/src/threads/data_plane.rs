@@ -37,11 +37,14 @@ use crate::{
         foresight::{ForesightRings, ForesightWorker},
         learner,
         listener::PacketInListener,
-        publisher::{FULL_QUEUE_PAUSE, Publisher},
+        publisher::Publisher,
         slot::ThreadSlot,
         worker::WorkerThread,
     },
 };
+
+/// Pause before a full queue of commands, or the learner, is asked again.
+const FULL_QUEUE_PAUSE: Duration = Duration::from_micros(100);
 
 /// The data plane.
 pub(crate) struct DataPlane {

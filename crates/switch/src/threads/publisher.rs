@@ -4,12 +4,9 @@
 //! order on their way to the eviction coordinator, which may apply a small change in the calling
 //! thread. The publisher also records removed rules, so that controllers are notified.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
 };
 
 use parking_lot::{Mutex, MutexGuard};
@@ -27,9 +24,6 @@ use crate::{
     openflow::events::{Removals, RemovedRule},
     threads::clock::DaemonClock,
 };
-
-/// Pause before a full queue is tried again.
-pub(crate) const FULL_QUEUE_PAUSE: Duration = Duration::from_micros(100);
 
 /// Number of retired rules after which a change reclaims them.
 ///
@@ -132,24 +126,15 @@ impl Publisher {
 
     /// Sends a change to the eviction thread.
     ///
-    /// The queue holds thousands of versions. A caller that exceeds it waits, and so do all other
-    /// callers, since versions are sent in order.
+    /// The queue holds thousands of versions. A caller that exceeds it waits until the coordinator has
+    /// made room, and so do all other callers, since versions are sent in order.
     fn send_change(&self, changes: &ChangeSender, learned: LearnedChange) {
         self.removals.add(removed(&learned.change));
         let retired = learned.change.deltas.iter().filter(|delta| retires(delta)).count() as u64;
         self.retired.fetch_add(retired, Ordering::Relaxed);
-        let refused = changes.send_learned(learned);
-        if refused.is_err() {
+        if let Err(back) = changes.send_learned(learned) {
             self.delayed.fetch_add(1, Ordering::Relaxed);
-        }
-        if let Err(back) = refused {
-            wait_outside_tasks(|| {
-                let mut refused = Err(back);
-                while let Err(back) = refused {
-                    std::thread::sleep(FULL_QUEUE_PAUSE);
-                    refused = changes.send_learned(back);
-                }
-            });
+            wait_outside_tasks(|| changes.send_waiting(back));
         }
     }
 
