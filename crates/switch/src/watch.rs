@@ -15,7 +15,7 @@ use shunt_datapath::thread::CacheMismatch;
 use shunt_pipeline::{BridgeId, Pipeline};
 use tokio::{
     task::JoinHandle,
-    time::{MissedTickBehavior, interval, sleep},
+    time::{Interval, MissedTickBehavior, interval, sleep},
 };
 use tracing::{error, warn};
 
@@ -32,7 +32,7 @@ use crate::{
     },
 };
 
-/// Interval between two checks of expired rules, ports and captures.
+/// Interval between two checks of expired rules, threads, ports and captures.
 const UPKEEP_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Intervals between two checks of all devices, while events report changes.
@@ -43,10 +43,8 @@ const TICKS_PER_DEVICE_CHECK: u32 = 20;
 /// Pause between the report of a changed device and the check of the ports.
 const LINK_PAUSE: Duration = Duration::from_millis(2);
 
-/// Interval between two checks of the threads.
-///
-/// Requests to a thread that panicked wait this long.
-const WATCH_INTERVAL: Duration = Duration::from_millis(100);
+/// Interval between two checks of a NIC.
+const NIC_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Starts the tasks.
 ///
@@ -59,8 +57,7 @@ pub(crate) fn start(control: &Arc<ControlPlane>) -> [JoinHandle<()>; 5] {
         tokio::spawn(async move { watch_bonds(&bonds).await }),
         tokio::spawn(async move { watch_controllers(&admin).await }),
         tokio::spawn(async move {
-            let mut interval = interval(UPKEEP_INTERVAL);
-            interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            let mut interval = upkeep_interval();
             let mut without_rules = BTreeSet::new();
             loop {
                 interval.tick().await;
@@ -70,17 +67,19 @@ pub(crate) fn start(control: &Arc<ControlPlane>) -> [JoinHandle<()>; 5] {
             }
         }),
         tokio::spawn(async move {
-            let mut interval = interval(WATCH_INTERVAL);
+            let mut interval = upkeep_interval();
             loop {
-                interval.tick().await;
-                check_threads(&threads).await;
+                // Requests to a thread that panicked wait for the next tick.
+                tokio::select! {
+                    _ = interval.tick() => check_threads(&threads).await,
+                    () = sleep(NIC_CHECK_INTERVAL), if threads.nic.front().is_some() => {}
+                }
                 check_nic(&threads).await;
             }
         }),
         tokio::spawn(async move {
             let mut events = link_events();
-            let mut interval = interval(UPKEEP_INTERVAL);
-            interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            let mut interval = upkeep_interval();
             let mut ticks = 0_u32;
             loop {
                 let is_changed = tokio::select! {
@@ -116,6 +115,15 @@ pub(crate) fn start(control: &Arc<ControlPlane>) -> [JoinHandle<()>; 5] {
             }
         }),
     ]
+}
+
+/// Returns the ticks of a periodic task.
+///
+/// Those of all tasks come together, so that an idle switch wakes up once for all of them.
+fn upkeep_interval() -> Interval {
+    let mut interval = interval(UPKEEP_INTERVAL);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    interval
 }
 
 /// Makes the delayed changes of bonds, and sends their learning packets.

@@ -19,7 +19,11 @@ use shunt_pipeline::Pipeline;
 
 use crate::{
     config::ForesightOptions,
-    threads::{clock::DaemonClock, sibling_sets::SiblingWatch, worker::WorkerThread},
+    threads::{
+        clock::DaemonClock,
+        sibling_sets::SiblingWatch,
+        worker::{SLEEP_MAX_MS, WorkerThread},
+    },
 };
 
 /// The connection to the predictors of all packet threads.
@@ -54,6 +58,9 @@ struct ThreadOutbox {
 
 /// Maximum number of announced flows that wait for one packet thread.
 const WAITING_MAX: usize = 65_536;
+
+/// Interval between two checks of the sets of back ends, in milliseconds.
+const SETS_INTERVAL_MS: u16 = 500;
 
 /// Pause while messages wait for room in a ring.
 const FULL_RING_PAUSE: Duration = Duration::from_micros(200);
@@ -90,8 +97,9 @@ impl ForesightRings {
             clock,
         };
         let waker = Arc::new(Waker::new()?);
-        let worker =
-            WorkerThread::start("shunt-foresight", Arc::clone(&waker), move || state.iterate())?;
+        let (name, own_waker) = ("shunt-foresight", Arc::clone(&waker));
+        let sleep_max = if state.siblings.is_some() { SETS_INTERVAL_MS } else { SLEEP_MAX_MS };
+        let worker = WorkerThread::start(name, own_waker, sleep_max, move || state.iterate())?;
         Ok(ForesightWorker { worker, waker, announced, counters })
     }
 }

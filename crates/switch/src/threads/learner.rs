@@ -11,7 +11,10 @@ use rtrb::Consumer;
 use shunt_datapath::{LearnRequest, Waker};
 use shunt_pipeline::OwnerId;
 
-use crate::threads::{publisher::Publisher, worker::WorkerThread};
+use crate::threads::{
+    publisher::Publisher,
+    worker::{SLEEP_MAX_MS, WorkerThread},
+};
 
 /// Starts the thread with the rings of the packet threads, in their order.
 pub(crate) fn start(
@@ -20,7 +23,7 @@ pub(crate) fn start(
     publisher: Arc<Publisher>,
 ) -> io::Result<WorkerThread> {
     let mut taker = LearnCollector { rings, publisher };
-    WorkerThread::start("shunt-learner", waker, move || taker.take())
+    WorkerThread::start("shunt-learner", waker, SLEEP_MAX_MS, move || taker.take())
 }
 
 struct LearnCollector {

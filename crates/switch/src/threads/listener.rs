@@ -17,7 +17,7 @@ use shunt_datapath::{Waker, thread::ControlEnds};
 use shunt_pipeline::PuntedPacket;
 use tokio::sync::mpsc;
 
-use crate::threads::worker::WorkerThread;
+use crate::threads::worker::{SLEEP_MAX_MS, WorkerThread};
 
 /// Maximum number of waiting packet-ins, for all bridges together.
 const PACKET_INS_MAX: usize = 4096;
@@ -37,7 +37,8 @@ impl PacketInListener {
         let (sender, receiver) = mpsc::channel(PACKET_INS_MAX);
         let dropped = Arc::new(AtomicU64::new(0));
         let taker = PacketInCollector { threads, sender, dropped: Arc::clone(&dropped) };
-        let worker = WorkerThread::start("shunt-listener", waker, move || taker.take())?;
+        let worker =
+            WorkerThread::start("shunt-listener", waker, SLEEP_MAX_MS, move || taker.take())?;
         Ok((Self { worker, dropped }, receiver))
     }
 

@@ -19,8 +19,10 @@ use shunt_datapath::Waker;
 
 use crate::{status::thread::ThreadState, threads::slot::ThreadSlot};
 
-/// Maximum time parked, so that a stop is never missed.
-const SLEEP_MAX_MS: u16 = 500;
+/// Maximum time parked of a thread that is woken for all its work, in milliseconds.
+///
+/// It bounds the delay if a wake-up is lost, which must not happen.
+pub(crate) const SLEEP_MAX_MS: u16 = 5000;
 
 /// A worker thread and its stop flag.
 pub(crate) struct WorkerThread {
@@ -32,10 +34,12 @@ pub(crate) struct WorkerThread {
 impl WorkerThread {
     /// Starts a thread.
     ///
-    /// `iterate` processes the waiting work and returns whether there was any.
+    /// `iterate` processes the waiting work and returns whether there was any. It is called at least
+    /// once in `sleep_max_ms` milliseconds.
     pub(crate) fn start(
         name: &str,
         waker: Arc<Waker>,
+        sleep_max_ms: u16,
         mut iterate: impl FnMut() -> bool + Send + 'static,
     ) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
@@ -50,7 +54,7 @@ impl WorkerThread {
                 if !iterate() && !stopped.load(Ordering::Relaxed) {
                     let mut fds = [PollFd::new(own_waker.as_fd(), PollFlags::POLLIN)];
                     // The thread checks again in any case, even if the poll was interrupted.
-                    let _ = poll(&mut fds, PollTimeout::from(SLEEP_MAX_MS));
+                    let _ = poll(&mut fds, PollTimeout::from(sleep_max_ms));
                 }
                 own_waker.unpark();
             }
@@ -87,7 +91,7 @@ mod tests {
     #[test]
     fn a_worker_that_panics_is_noticed_once() {
         let worker =
-            WorkerThread::start("test", waker(), || -> bool { panic!("as the test wants it") });
+            WorkerThread::start("test", waker(), SLEEP_MAX_MS, || -> bool { panic!("as wanted") });
         let worker = worker.unwrap();
         while !worker.has_panicked() {
             std::thread::yield_now();
@@ -99,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_worker_that_is_stopped_has_not_panicked() {
-        let worker = WorkerThread::start("test", waker(), || false).unwrap();
+        let worker = WorkerThread::start("test", waker(), SLEEP_MAX_MS, || false).unwrap();
         assert!(!worker.has_panicked());
         worker.stop();
         assert!(!worker.has_panicked());

@@ -3,15 +3,17 @@
 use shunt_pipeline::Iterative;
 
 use super::*;
+use crate::threads::worker::SLEEP_MAX_MS;
 
 /// Returns a data plane, and a thread that panics at once.
 fn plane() -> (DataPlane, WorkerThread) {
     let engine: EngineMaker = Box::new(|pipeline| Box::new(Iterative::new(pipeline)));
     let plane = DataPlane::start(&Config::default(), 1, engine).unwrap().plane;
     let waker = Arc::new(Waker::new().unwrap());
-    let doomed =
-        WorkerThread::start("doomed", waker, || -> bool { panic!("as the test wants it") })
-            .unwrap();
+    let doomed = WorkerThread::start("doomed", waker, SLEEP_MAX_MS, || -> bool {
+        panic!("as the test wants it")
+    })
+    .unwrap();
     (plane, doomed)
 }
 
