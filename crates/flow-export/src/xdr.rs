@@ -47,6 +47,7 @@ impl XdrBuffer {
 
 /// Returns the length of bytes as XDR has it.
 fn length(bytes: &[u8]) -> u32 {
+    debug_assert!(u32::try_from(bytes.len()).is_ok(), "a datagram is far shorter");
     u32::try_from(bytes.len()).unwrap_or(u32::MAX)
 }
 

@@ -137,6 +137,7 @@ pub(crate) fn put_frame(
     for _ in 0..count {
         let written = left.min(ring.next_length());
         left = left.saturating_sub(written);
+        debug_assert!(u32::try_from(written).is_ok(), "a frame has at most 64 KiB");
         ring.put_used(u32::try_from(written).unwrap_or(u32::MAX));
     }
     Ok(FramePut::Done)

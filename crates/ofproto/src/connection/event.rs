@@ -104,6 +104,7 @@ impl Subscription {
 /// The `max_len` of the action only applies to switches that buffer packets, so it is ignored.
 fn packet_in(packet: &PuntedPacket, token: Option<&PauseToken>) -> message::PacketIn {
     let PuntedPacket { punt, frame } = packet;
+    debug_assert!(u32::try_from(frame.len()).is_ok(), "a frame has at most 64 KiB");
     message::PacketIn {
         reason: punt.reason,
         table: punt.table,
@@ -111,7 +112,6 @@ fn packet_in(packet: &PuntedPacket, token: Option<&PauseToken>) -> message::Pack
         metadata: punt.metadata.clone(),
         userdata: punt.userdata.to_vec(),
         continuation: token.map_or_else(Vec::new, |token| token.bytes().to_vec()),
-        // A frame is at most 64 KiB.
         length: u32::try_from(frame.len()).unwrap_or(u32::MAX),
         data: frame.clone(),
     }

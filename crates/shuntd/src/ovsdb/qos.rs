@@ -49,7 +49,11 @@ pub(super) fn qos(
 fn queues(snapshot: &DatabaseSnapshot, qos: RowView<'_>) -> Result<Vec<QueueOptions>, String> {
     let rows = qos.numbered_uuids("queues");
     let rows = rows.filter_map(|(id, uuid)| Some((id, snapshot.row("Queue", uuid)?)));
-    rows.map(|(id, row)| queue(u32::try_from(id).unwrap_or(u32::MAX), row)).collect()
+    rows.map(|(id, row)| {
+        let wrong = |_| format!("queue {id}: numbers of queues run from 0 to {}", u32::MAX);
+        queue(u32::try_from(id).map_err(wrong)?, row)
+    })
+    .collect()
 }
 
 fn queue(id: u32, row: RowView<'_>) -> Result<QueueOptions, String> {
@@ -62,6 +66,7 @@ fn queue(id: u32, row: RowView<'_>) -> Result<QueueOptions, String> {
     let (min_rate, max_rate) = (number("min-rate")?, number("max-rate")?);
     // As in Open vSwitch, the larger one wins.
     let max_rate = if max_rate == 0 { 0 } else { max_rate.max(min_rate) };
+    // A larger number than the field holds is the lowest priority as well.
     let priority = u32::try_from(number("priority")?).unwrap_or(u32::MAX);
     Ok(QueueOptions { id, min_rate, max_rate, burst: number("burst")?, priority })
 }

@@ -61,8 +61,10 @@ impl FieldSyntax {
             Self::Decimal | Self::DecimalHexMask | Self::DecimalBareMask => value.to_string(),
             Self::Hex => hex(value),
             Self::Mac => mac(value),
-            // Values of 32 bits.
-            Self::Ipv4 => Ipv4Addr::from(u32::try_from(value).unwrap_or(u32::MAX)).to_string(),
+            Self::Ipv4 => {
+                debug_assert!(u32::try_from(value).is_ok(), "IPv4 fields have 32 bits");
+                Ipv4Addr::from(u32::try_from(value).unwrap_or(u32::MAX)).to_string()
+            }
             Self::Ipv6 => Ipv6Addr::from(value).to_string(),
         }
     }

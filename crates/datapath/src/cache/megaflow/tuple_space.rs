@@ -356,7 +356,7 @@ impl MegaflowCache {
         let missed = u64::from(self.missed);
         let (all, probes) = (all + missed, probes + missed * self.order.len() as u64);
         if let Some(mean) = u64::checked_div(probes, all) {
-            // A mean is at most the number of subtables.
+            debug_assert!(mean <= self.order.len() as u64, "a mean is at most the largest value");
             self.probes_per_packet = u32::try_from(mean).unwrap_or(u32::MAX);
         }
         self.missed /= 2;

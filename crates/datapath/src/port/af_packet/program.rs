@@ -199,7 +199,9 @@ fn assemble(steps: &[ProgramStep]) -> Vec<sock_filter> {
         ProgramStep::At(_) => None,
         ProgramStep::Do(code, k) => Some(instruction(code, k)),
         ProgramStep::Jump(to) => {
-            let k = u32::try_from(distance(place, to)).unwrap_or(u32::MAX);
+            let distance = distance(place, to);
+            debug_assert!(distance < steps.len(), "a jump stays in the program");
+            let k = u32::try_from(distance).unwrap_or(u32::MAX);
             Some(instruction(libc::BPF_JMP | libc::BPF_JA, k))
         }
         ProgramStep::Test(code, k, yes, no) => {

@@ -98,9 +98,10 @@ pub(in crate::wire::v13) fn read_buckets(
         return Err(ErrorCode::BadLength);
     }
     let mut buckets = Vec::new();
-    while !reader.is_empty() {
-        // A message of 64 KiB has fewer buckets.
-        let id = u32::try_from(buckets.len()).unwrap_or(u32::MAX);
+    for id in 0.. {
+        if reader.is_empty() {
+            break;
+        }
         buckets.push(read_bucket(reader, id)?);
     }
     Ok(buckets.into())

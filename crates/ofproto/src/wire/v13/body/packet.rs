@@ -111,7 +111,7 @@ pub(in crate::wire::v13) fn read_in2(reader: &mut ByteReader<'_>) -> Result<Pack
             _ => return Err(ErrorCode::PropertyType),
         }
     }
-    // The packet is a part of a message of at most 64 KiB.
+    debug_assert!(packet.data.len() <= 1 << 16, "a message has at most 64 KiB");
     packet.length = length.unwrap_or_else(|| u32::try_from(packet.data.len()).unwrap_or(u32::MAX));
     Ok(packet)
 }
