@@ -332,6 +332,8 @@ pub struct PortTraffic {
     pub rx_lost: [Counter; RxLoss::COUNT],
     /// 1 if the receive queue is broken, else 0.
     pub rx_broken: Counter,
+    /// Packets received here and then dropped in the switch, by [`DropReason`].
+    pub forward_dropped: DropCounters,
     /// Packets sent.
     pub tx_packets: Counter,
     /// Bytes sent.

@@ -316,6 +316,7 @@ pub(crate) fn ports(bridges: &Value) -> String {
             "type",
             "rx packets",
             "rx dropped",
+            "forward dropped",
             "tx packets",
             "tx dropped",
             "link",
@@ -331,6 +332,7 @@ pub(crate) fn ports(bridges: &Value) -> String {
             word(&port["type"]).to_owned(),
             port["rx_packets"].to_string(),
             port["rx_dropped"].to_string(),
+            port["forward_dropped"].to_string(),
             port["tx_packets"].to_string(),
             port["tx_dropped"].to_string(),
             word(&port["link"]).to_owned(),
@@ -387,11 +389,12 @@ mod tests {
     #[test]
     fn a_port_is_shown_with_its_counters_in_columns() {
         let port = json!({"bridge": "br0", "name": "p1", "number": 1, "type": "null", "link": "up",
-            "rx_packets": 5, "rx_dropped": 0, "tx_packets": 7, "tx_dropped": 1});
+            "rx_packets": 5, "rx_dropped": 0, "forward_dropped": 2,
+            "tx_packets": 7, "tx_dropped": 1});
         let shown = ports(&json!([{"ports": [port]}]));
         let expected = "\
-bridge  port  name  type  rx packets  rx dropped  tx packets  tx dropped  link
-br0     1     p1    null  5           0           7           1           up
+bridge  port  name  type  rx packets  rx dropped  forward dropped  tx packets  tx dropped  link
+br0     1     p1    null  5           0           2                7           1           up
 ";
         assert_eq!(shown, expected);
     }

@@ -314,13 +314,13 @@ impl Outputs {
         pool.copy(packet, max_len)
     }
 
-    /// Counts a copy for which no buffer was left, also at its output port.
+    /// Counts a copy for which no buffer was left, also at its port.
     fn drop_copy(&mut self, action: &DatapathAction, ingress: DatapathPort) {
         self.tally.drop_copy(DropReason::NoBuffer);
         let port = match action {
             DatapathAction::Output { port, .. } => *port,
             DatapathAction::OutputIngress { .. } => ingress,
-            _ => return,
+            _ => return self.count_forward_drop(ingress, DropReason::NoBuffer),
         };
         if let Some(place) = self.place(port) {
             self.ports[place.index()].traffic.drop_many(DropReason::NoBuffer, 1);
@@ -411,16 +411,22 @@ impl Outputs {
             return self.drop(pool, packet, DropReason::PacketInQueueFull);
         }
         self.make_room(pool, &packet);
+        let ingress = packet.ingress;
         let finished = virtio::finish(packet, &Capabilities::WIRE, pool, &mut self.wire);
-        self.tally.finish(finished, self.wire.len());
-        for packet in self.wire.drain(..) {
+        if let Some(reason) = self.tally.finish(finished, self.wire.len()) {
+            self.count_forward_drop(ingress, reason);
+        }
+        let mut wire = std::mem::take(&mut self.wire);
+        for packet in wire.drain(..) {
             if self.packet_ins.push(punt, &packet) {
                 self.tally.punted += 1;
             } else {
                 self.tally.dropped[DropReason::PacketInQueueFull as usize] += 1;
+                self.count_forward_drop(ingress, DropReason::PacketInQueueFull);
             }
             pool.give(packet);
         }
+        self.wire = wire;
     }
 
     /// Drops a packet instead of executing its actions.
@@ -440,8 +446,23 @@ impl Outputs {
         self.pending.pop()
     }
 
-    /// Drops a packet and counts the reason.
+    /// Drops a packet and counts the reason, also at its ingress port.
     pub(crate) fn drop(&mut self, pool: &mut Pool, packet: Packet, reason: DropReason) {
+        self.count_forward_drop(packet.ingress, reason);
+        self.drop_counted(pool, packet, reason);
+    }
+
+    /// Counts a packet that was dropped in the switch at its ingress port.
+    ///
+    /// The port may be removed, and a packet of a controller may have none.
+    fn count_forward_drop(&self, ingress: DatapathPort, reason: DropReason) {
+        if let Some(place) = self.place(ingress) {
+            self.ports[place.index()].traffic.forward_dropped[reason as usize].add(1);
+        }
+    }
+
+    /// Drops a packet that was counted at a port, and counts the reason.
+    pub(super) fn drop_counted(&mut self, pool: &mut Pool, packet: Packet, reason: DropReason) {
         self.tally.dropped[reason as usize] += 1;
         self.taps.at_drop(std::slice::from_ref(&packet));
         pool.give(packet);

@@ -159,7 +159,7 @@ impl Outputs {
         let Some(TxQos::Queues(mut queues)) = tx.qos.take() else { return };
         for (_, packet) in queues.take_all() {
             tx.traffic.drop_many(DropReason::PortRemoved, 1);
-            self.drop(pool, packet, DropReason::PortRemoved);
+            self.drop_counted(pool, packet, DropReason::PortRemoved);
         }
     }
 

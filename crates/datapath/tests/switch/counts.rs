@@ -12,6 +12,7 @@ use std::{
 use shunt_datapath::{
     Command, DropReason, ThreadConfig,
     cache::{CacheConfig, ExactConfig, Training},
+    metrics::PortTraffic,
     thread::QueueSizes,
 };
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match, testing::packet::PacketBuilder};
@@ -127,6 +128,15 @@ fn every_received_packet_is_sent_punted_dropped_or_held() {
     let sent: u64 = traffic.values().map(|port| port[0].tx_packets.get()).sum();
     let received: u64 = traffic.values().map(|port| port[0].rx_packets.get()).sum();
     assert_eq!((sent, received), (counters.sent.get(), counters.received.get()));
+    // Each dropped packet is counted at one port.
+    for reason in DropReason::ALL {
+        let at = |port: &[Arc<PortTraffic>]| {
+            port[0].forward_dropped[*reason as usize].get()
+                + port[0].tx_dropped[*reason as usize].get()
+        };
+        let dropped: u64 = traffic.values().map(|port| at(port)).sum();
+        assert_eq!(dropped, counters.dropped[*reason as usize].get(), "{reason:?}");
+    }
 }
 
 #[test]

@@ -124,6 +124,7 @@ mod tests {
             rx_packets: 0,
             rx_bytes: 0,
             rx_dropped: 0,
+            forward_dropped: 0,
             tx_packets: 0,
             tx_bytes: 0,
             tx_dropped: 0,

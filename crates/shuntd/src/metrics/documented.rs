@@ -49,6 +49,7 @@ fn bridge_status() -> BridgeStatus {
         rx_packets: 1,
         rx_bytes: 2,
         rx_dropped: 3,
+        forward_dropped: 1,
         tx_packets: 4,
         tx_bytes: 5,
         tx_dropped: 6,

@@ -59,7 +59,8 @@ pub(crate) fn drops(status: &DropStatus) -> String {
     text.family(
         "shunt_port_dropped_packets_total",
         "counter",
-        "Packets lost at a port, by direction and reason; each is also in one of the totals.",
+        "Packets lost at a port, or in the switch after the port received them, by direction and \
+         reason; each is also in one of the totals.",
     );
     for PortDropStatus { bridge, name, drops, .. } in &status.ports {
         let labels = [

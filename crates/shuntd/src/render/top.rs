@@ -21,13 +21,14 @@ pub(crate) struct TopSnapshot {
 }
 
 /// Titles of the table of ports.
-const TITLES: [&str; 10] = [
+const TITLES: [&str; 11] = [
     "bridge",
     "port",
     "name",
     "rx packets/s",
     "rx bytes/s",
     "rx dropped/s",
+    "forward dropped/s",
     "tx packets/s",
     "tx bytes/s",
     "tx dropped/s",
@@ -35,8 +36,15 @@ const TITLES: [&str; 10] = [
 ];
 
 /// The counters of a port, in the order of the titles.
-const COUNTERS: [&str; 6] =
-    ["rx_packets", "rx_bytes", "rx_dropped", "tx_packets", "tx_bytes", "tx_dropped"];
+const COUNTERS: [&str; 7] = [
+    "rx_packets",
+    "rx_bytes",
+    "rx_dropped",
+    "forward_dropped",
+    "tx_packets",
+    "tx_bytes",
+    "tx_dropped",
+];
 
 /// Returns one update of `top`.
 pub(crate) fn top(before: &TopSnapshot, now: &TopSnapshot, seconds: u64) -> String {
@@ -93,6 +101,7 @@ mod tests {
         let look = |packets: u64| {
             let port = json!({"bridge": "br0", "name": "p1", "number": 1, "link": "up",
                 "rx_packets": packets, "rx_bytes": 60 * packets, "rx_dropped": 100 * packets,
+                "forward_dropped": 2 * packets,
                 "tx_packets": 0, "tx_bytes": 0, "tx_dropped": packets / 5});
             let traffic = json!({"received": 3 * packets, "hits": 2 * packets, "dropped": []});
             TopSnapshot {
@@ -110,8 +119,8 @@ nic hits 100.0 % of 40 packets; 20 packets in 2 s: exact match 100.0 %, megaflow
 dropped/s by reason: rx_ring_full 1000, rule_without_output 5
 30 packets/s received by the NIC, 20 hits/s in the NIC
 
-bridge  port  name  rx packets/s  rx bytes/s  rx dropped/s  tx packets/s  tx bytes/s  tx dropped/s  link
-br0     1     p1    10            600         1000          0             0           2             up
+bridge  port  name  rx packets/s  rx bytes/s  rx dropped/s  forward dropped/s  tx packets/s  tx bytes/s  tx dropped/s  link
+br0     1     p1    10            600         1000          20                 0             0           2             up
 ";
         assert_eq!(shown, expected);
     }

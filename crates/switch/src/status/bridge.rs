@@ -181,6 +181,8 @@ pub struct BridgePortStatus {
     pub rx_bytes: u64,
     /// Frames dropped on receipt, by the port, its ingress policing or the system.
     pub rx_dropped: u64,
+    /// Packets received here and then dropped in the switch: by rules, settings or full queues.
+    pub forward_dropped: u64,
     /// Packets sent.
     pub tx_packets: u64,
     /// Bytes sent.
@@ -199,7 +201,8 @@ pub struct BridgePortStatus {
 /// Packets that were dropped at a port, for one reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct PortDrops {
-    /// Direction: `rx` before a packet thread looked them up, or `tx`.
+    /// Direction: `rx` before a packet thread looked them up, `forward` between that and the
+    /// transmission, or `tx`.
     pub direction: &'static str,
     /// Reason.
     pub reason: &'static str,
@@ -302,6 +305,8 @@ pub(crate) struct PortTotals {
     pub(crate) rx_bytes: u64,
     /// Frames dropped on receipt, by the port, its ingress policing or the system.
     pub(crate) rx_dropped: u64,
+    /// Packets received here and then dropped in the switch.
+    pub(crate) forward_dropped: u64,
     pub(crate) tx_packets: u64,
     pub(crate) tx_bytes: u64,
     /// Packets that could not be sent.
@@ -327,6 +332,7 @@ impl PortTotals {
             rx_packets: sum(|traffic| traffic.rx_packets.get()),
             rx_bytes: sum(|traffic| traffic.rx_bytes.get()),
             rx_dropped: dropped("rx"),
+            forward_dropped: dropped("forward"),
             tx_packets: sum(|traffic| traffic.tx_packets.get()),
             tx_bytes: sum(|traffic| traffic.tx_bytes.get()),
             tx_dropped: dropped("tx"),
@@ -374,6 +380,7 @@ fn port_status(bridges: &BridgeRegistry, bridge: &str, port: &BridgePort) -> Bri
         rx_packets: totals.rx_packets,
         rx_bytes: totals.rx_bytes,
         rx_dropped: totals.rx_dropped,
+        forward_dropped: totals.forward_dropped,
         tx_packets: totals.tx_packets,
         tx_bytes: totals.tx_bytes,
         tx_dropped: totals.tx_dropped,
@@ -396,10 +403,15 @@ fn port_drops(port: &BridgePort) -> Vec<PortDrops> {
         let lost = sum(&|traffic| traffic.rx_lost[*reason as usize].get());
         ("rx", reason.name(), lost + of_device)
     });
+    let forward = DropReason::ALL.iter().map(|reason| {
+        let dropped = sum(&|traffic| traffic.forward_dropped[*reason as usize].get());
+        ("forward", reason.name(), dropped)
+    });
     let tx = DropReason::ALL.iter().map(|reason| {
         ("tx", reason.name(), sum(&|traffic| traffic.tx_dropped[*reason as usize].get()))
     });
-    rx.chain(tx)
+    rx.chain(forward)
+        .chain(tx)
         .chain([("tx", DEVICE_LOST, device.tx_dropped)])
         .filter(|(.., packets)| *packets > 0)
         .map(|(direction, reason, packets)| PortDrops { direction, reason, packets })

@@ -40,6 +40,10 @@ async fn a_flood_in_a_vlan_of_one_port_has_its_own_reason() {
     port.send(&frame(1));
     until(|| bench.switch.drops().total() == 1).await;
     assert_eq!(bench.switch.drops().dropped, [("flood_without_ports", 1)]);
+    // It has a line of its ingress port.
+    let lost = PortDrops { direction: "forward", reason: "flood_without_ports", packets: 1 };
+    let own = bench.port("p1");
+    assert_eq!((own.rx_dropped, own.forward_dropped, own.drops), (0, 1, vec![lost]));
 }
 
 #[tokio::test]
