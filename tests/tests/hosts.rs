@@ -337,3 +337,44 @@ fn a_renamed_device_takes_its_port_down() {
     hosts.middle.run("ip", &["link", "set", "p2", "up"]);
     assert!(until(|| ping(&hosts.host_a, "10.66.1.2")), "{}", hosts.daemon.log());
 }
+
+/// Number of carrier losses that the switch must notice.
+///
+/// Without events it checks its devices every 10 seconds, and the test would give up.
+const CARRIER_LOSSES: usize = 6;
+
+#[test]
+fn a_lost_carrier_moves_packets_to_the_next_bucket() {
+    let Some(hosts) = hosts("failover", 1) else { return };
+    let Hosts { daemon, host_a, host_b, middle } = &hosts;
+    host_b.connect("eth1", middle, "p3");
+    text(&daemon.shuntctl(&["add-port", "br0", "p3", "number=3"]));
+    let buckets = "group_id=1,type=ff,bucket=watch_port:2,actions=output:2,\
+                   bucket=watch_port:3,actions=output:3";
+    text(&daemon.ovs_ofctl("br0", "add-group", &[buckets]));
+    text(&daemon.ovs_ofctl("br0", "add-flow", &["in_port=1,actions=group:1"]));
+    // The address of a host that does not exist: nobody answers, and nobody is asked for it.
+    let neighbour = ["neigh", "add", "10.66.1.9", "lladdr", "02:00:00:00:00:09", "dev", "eth0"];
+    host_a.run("ip", &neighbour);
+    let sent_to = |port: u64| {
+        let ports = text(&daemon.shuntctl(&["ports", "--json"]));
+        let ports: Vec<serde_json::Value> = serde_json::from_str(&ports).unwrap();
+        let own = ports.iter().find(|own| own["number"] == port).unwrap();
+        own["tx_packets"].as_u64().unwrap()
+    };
+    let leaves_by = |port: u64| {
+        let before = sent_to(port);
+        let ping = ["-q", "-c", "1", "-W", "0.05", "10.66.1.9"];
+        let _ = output(host_a.command("ping").args(ping));
+        sent_to(port) > before
+    };
+    assert!(until(|| leaves_by(2)), "{}", daemon.log());
+    let mut moves = 0;
+    let has_followed = until(|| {
+        let (state, port) = if moves % 2 == 0 { ("down", 3) } else { ("up", 2) };
+        host_b.run("ip", &["link", "set", "eth0", state]);
+        moves += usize::from(leaves_by(port));
+        moves == 2 * CARRIER_LOSSES
+    });
+    assert!(has_followed, "{moves} moves: {}", daemon.log());
+}

@@ -82,13 +82,6 @@ const POLICING_KEYS: &[&str] = &[
     "ingress_policing_kpkts_burst",
 ];
 
-const VLAN_MODES: &[(&str, PortVlanMode)] = &[
-    ("access", PortVlanMode::Access),
-    ("trunk", PortVlanMode::Trunk),
-    ("native-tagged", PortVlanMode::NativeTagged),
-    ("native-untagged", PortVlanMode::NativeUntagged),
-];
-
 /// Parses a port from its name and words such as `type=patch peer=p2`.
 ///
 /// # Errors
@@ -233,10 +226,10 @@ fn set_vlan(port: &mut PortOptions, key: &str, value: &str) -> Result<bool, Stri
     };
     match key {
         "vlan_mode" => {
-            let found = VLAN_MODES.iter().find(|(name, _)| *name == value);
-            let names: Vec<&str> = VLAN_MODES.iter().map(|(name, _)| *name).collect();
+            let names = PortVlanMode::ALL.map(PortVlanMode::name);
+            let found = PortVlanMode::ALL.into_iter().find(|mode| mode.name() == value);
             let found = found.ok_or_else(|| unknown("VLAN mode", value, &names))?;
-            port.vlan_mode = Some(found.1);
+            port.vlan_mode = Some(found);
         }
         "tag" => port.tag = Some(vlan(value)?),
         "trunks" => port.trunks = value.split(',').map(vlan).collect::<Result<_, _>>()?,

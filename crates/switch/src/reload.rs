@@ -430,7 +430,7 @@ impl ReloadStep {
             Self::RemoveBridge(name) => format!("bridge {name}: removed"),
             Self::AddBridge(bridge) => format!("bridge {}: added", bridge.name),
             Self::AddPort { bridge, port } => format!("port {}: added to {bridge}", port.name),
-            Self::SetVlans(port) => format!("port {}: VLANs set", port.name),
+            Self::SetVlans(port) => format!("port {}: VLANs set: {}", port.name, port.vlans_text()),
             Self::SetPolicing(port) => format!("port {}: ingress policing set", port.name),
             Self::SetQos(port) => format!("port {}: QoS set", port.name),
             Self::SetBonds { bridge, .. } => format!("bridge {bridge}: bonds set"),

@@ -58,7 +58,7 @@ impl DeviceClaim {
         index: c_uint,
     ) -> Result<Self, PortError> {
         let name = || device.as_str().to_owned();
-        let failed = |source| PortError::System { doing: "claim", name: name(), source };
+        let failed = |source| PortError::system("claim", name(), source);
         let socket_name = format!("shunt/{side}/{index}");
         let address = SocketAddr::from_abstract_name(&socket_name).map_err(failed)?;
         let mut owner = ClaimOwner::Ended;

@@ -131,6 +131,17 @@ pub enum PortError {
         /// The device.
         name: String,
     },
+    /// The daemon has as many open files as the system permits.
+    #[error(
+        "cannot {doing} {name}: the daemon has as many open files as it may have, and each port needs \
+         some for each packet thread; raise LimitNOFILE in its unit, or `ulimit -Hn` of its shell"
+    )]
+    OpenFiles {
+        /// The attempted action, as a verb.
+        doing: &'static str,
+        /// The device or file.
+        name: String,
+    },
     /// The device was removed while the port was open.
     #[error("{name} has been removed")]
     DeviceGone {
@@ -188,6 +199,16 @@ impl PortError {
         match source.raw_os_error().map(Errno::from_raw) {
             Some(Errno::EPERM | Errno::EACCES) => Self::NotPermitted { doing, name, needs },
             Some(Errno::ENODEV | Errno::ENXIO) => Self::NoDevice { name },
+            _ => Self::system(doing, name, source),
+        }
+    }
+
+    /// Converts a system error of an action on the device or file `name`.
+    ///
+    /// `doing` is the action.
+    pub(super) fn system(doing: &'static str, name: String, source: io::Error) -> Self {
+        match source.raw_os_error().map(Errno::from_raw) {
+            Some(Errno::EMFILE) => Self::OpenFiles { doing, name },
             _ => Self::System { doing, name, source },
         }
     }
@@ -245,5 +266,6 @@ mod tests {
         );
         assert_eq!(message(libc::ENODEV), "there is no device eth0");
         assert_eq!(message(libc::ENOMEM), "cannot open eth0");
+        assert!(message(libc::EMFILE).contains("raise LimitNOFILE"), "{}", message(libc::EMFILE));
     }
 }

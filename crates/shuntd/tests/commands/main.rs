@@ -12,6 +12,7 @@ mod http;
 mod nic;
 mod ports;
 mod reload;
+mod rights;
 mod run_dir;
 mod service_manager;
 mod state;

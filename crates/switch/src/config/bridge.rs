@@ -141,6 +141,23 @@ pub enum PortVlanMode {
     NativeUntagged,
 }
 
+impl PortVlanMode {
+    /// All modes.
+    pub const ALL: [Self; 4] =
+        [Self::Access, Self::Trunk, Self::NativeTagged, Self::NativeUntagged];
+
+    /// Returns the name in a configuration.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Access => "access",
+            Self::Trunk => "trunk",
+            Self::NativeTagged => "native-tagged",
+            Self::NativeUntagged => "native-untagged",
+        }
+    }
+}
+
 /// The type of a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]

@@ -476,15 +476,14 @@ impl Structure {
     ///
     /// Returns when no packet uses the old ones.
     pub(crate) async fn set_vlans(&self, port: config::PortOptions) -> Result<(), SwitchError> {
-        let (name, mode) = (port.name.clone(), port.effective_vlan_mode());
+        let (name, vlans) = (port.name.clone(), port.vlans_text());
         let mistake = self.bridges.lock().bond_of(&name).and_then(|bond| port.bond_mistake(bond));
         if let Some(mistake) = mistake {
             return Err(*mistake.problem);
         }
-        let (tag, trunks, protected) = (port.tag, port.trunks.clone(), port.protected);
         self.bridges.set_vlans(port)?;
         self.plane.adopted_newest().await;
-        info!(?mode, tag, ?trunks, protected, "port {name}: VLANs set");
+        info!("port {name}: VLANs set: {vlans}");
         Ok(())
     }
 

@@ -33,6 +33,22 @@ impl PortOptions {
         self.vlan_mode.unwrap_or(usual)
     }
 
+    /// Returns the VLANs in the words of the configuration, such as `vlan_mode=access tag=9`.
+    pub(crate) fn vlans_text(&self) -> String {
+        let mut text = format!("vlan_mode={}", self.effective_vlan_mode().name());
+        if let Some(tag) = self.tag {
+            text += &format!(" tag={tag}");
+        }
+        if !self.trunks.is_empty() {
+            let trunks: Vec<_> = self.trunks.iter().map(u16::to_string).collect();
+            text += &format!(" trunks={}", trunks.join(","));
+        }
+        if self.protected {
+            text += " protected=true";
+        }
+        text
+    }
+
     /// Returns the VLANs as NORMAL uses them.
     #[must_use]
     pub fn vlans(&self) -> PortVlans {
@@ -78,6 +94,8 @@ mod tests {
         let port = PortOptions { vlan_mode: mode, trunks: vec![6], ..port };
         let vlans = port.vlans();
         assert_eq!((vlans.mode, vlans.trunks), (VlanMode::NativeUntagged(5), Some([6].into())));
+        assert_eq!(port.vlans_text(), "vlan_mode=native-untagged tag=5 trunks=6");
+        assert_eq!(PortOptions::default().vlans_text(), "vlan_mode=trunk");
     }
 
     #[test]

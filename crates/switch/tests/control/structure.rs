@@ -14,6 +14,7 @@ use tokio::time::timeout;
 use crate::{
     bench::{Bench, Gate, HOLD, frame, in_time, until, wire},
     evictions::GatedEngine,
+    log::Log,
 };
 
 /// Time during which a call must not complete.
@@ -186,4 +187,15 @@ async fn a_barrier_covers_packets_from_patch_ports() {
         }
         assert!(targets[1 - target].all_received().is_empty());
     }
+}
+
+#[tokio::test]
+async fn the_log_has_the_new_vlans_of_a_port() {
+    let log = Log::capture();
+    let bench = Bench::start(1).await;
+    bench.add_port("p1", 0).await;
+    let vlans = PortOptions { name: "p1".to_owned(), tag: Some(9), ..PortOptions::default() };
+    bench.switch.set_vlans(vlans).await.unwrap();
+    let lines = log.lines_with("VLANs set");
+    assert!(lines.len() == 1 && lines[0].ends_with(": vlan_mode=access tag=9"), "{lines:?}");
 }

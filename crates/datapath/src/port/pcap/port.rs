@@ -66,7 +66,7 @@ impl Pcap {
 
 fn read(path: &Path) -> Result<Capture, PortError> {
     let name = path.display().to_string();
-    let failed = |source| PortError::System { doing: "read", name: name.clone(), source };
+    let failed = |source| PortError::system("read", name.clone(), source);
     let length = std::fs::metadata(path).map_err(failed)?.len();
     if length > FILE_MAX {
         return Err(PortError::CaptureTooLong { name, length });
@@ -76,8 +76,7 @@ fn read(path: &Path) -> Result<Capture, PortError> {
 
 /// Replaces the file by one that holds no packet yet.
 fn create(path: &Path) -> Result<File, PortError> {
-    let failed =
-        |source| PortError::System { doing: "write", name: path.display().to_string(), source };
+    let failed = |source| PortError::system("write", path.display().to_string(), source);
     File::create(path).map_err(failed)?;
     let file = OpenOptions::new().append(true).open(path).map_err(failed)?;
     Ok(PcapWriter::new(file).map_err(failed)?.into_inner())
@@ -101,11 +100,8 @@ impl Port for Pcap {
         for _ in 0..threads {
             let rx = self.rx.take().map(|replay| Box::new(replay) as Box<dyn RxQueue>);
             let file = self.tx.as_ref().map(File::try_clone).transpose();
-            let file = file.map_err(|source| PortError::System {
-                doing: "share",
-                name: self.name.clone(),
-                source,
-            })?;
+            let file =
+                file.map_err(|source| PortError::system("share", self.name.clone(), source))?;
             queues.push(Queues { rx, tx: Box::new(Writer::new(file, Arc::clone(&self.lost))) });
         }
         Ok(queues)
