@@ -26,6 +26,7 @@ pub(crate) fn pcap_record(packet: &Value) -> Vec<u8> {
     let hex = packet["frame"].as_str().unwrap_or_default();
     let byte = |at| hex.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
     let frame: Vec<u8> = (0..hex.len()).step_by(2).filter_map(byte).collect();
+    // The fields of the format have 32 bits: its times end in 2106.
     let word = |number: u64| u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes();
     let length = word(frame.len() as u64);
     let seconds = word(time / 1_000_000_000);

@@ -33,7 +33,9 @@ impl PortOptions {
         self.vlan_mode.unwrap_or(usual)
     }
 
-    /// Returns the VLANs in the words of the configuration, such as `vlan_mode=access tag=9`.
+    /// Returns the VLANs with the keys of the configuration.
+    ///
+    /// For example `vlan_mode=access tag=9`.
     pub(crate) fn vlans_text(&self) -> String {
         let mut text = format!("vlan_mode={}", self.effective_vlan_mode().name());
         if let Some(tag) = self.tag {

@@ -181,7 +181,9 @@ pub struct BridgePortStatus {
     pub rx_bytes: u64,
     /// Frames dropped on receipt, by the port, its ingress policing or the system.
     pub rx_dropped: u64,
-    /// Packets received here and then dropped in the switch: by rules, settings or full queues.
+    /// Packets received here and then dropped in the switch.
+    ///
+    /// By rules, settings or full queues.
     pub forward_dropped: u64,
     /// Packets sent.
     pub tx_packets: u64,
@@ -201,8 +203,9 @@ pub struct BridgePortStatus {
 /// Packets that were dropped at a port, for one reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct PortDrops {
-    /// Direction: `rx` before a packet thread looked them up, `forward` between that and the
-    /// transmission, or `tx`.
+    /// Direction: `rx`, `forward` or `tx`.
+    ///
+    /// `rx` is before a packet thread looked them up, and `forward` between that and transmission.
     pub direction: &'static str,
     /// Reason.
     pub reason: &'static str,
