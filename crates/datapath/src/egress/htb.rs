@@ -67,10 +67,14 @@ pub struct HtbTokens {
     /// Time at which the buckets were filled.
     filled: Time,
     port: BitBucket,
-    /// Bits by which queues with tokens of their minimum rate may overdraw the bucket of the port.
+    /// Bits by which some queues may overdraw the bucket of the port.
+    ///
+    /// They are those with tokens of their minimum rate.
     overdraft: u64,
     queues: Box<[QueueTokens]>,
-    /// The least start tag of each rank, in bits: by its first queue, then by [`QueueTokens::share`].
+    /// The least start tag of each rank, in bits.
+    ///
+    /// By its first queue, then by [`QueueTokens::share`].
     virtual_times: Box<[[u64; 2]]>,
 }
 
@@ -83,7 +87,9 @@ struct QueueTokens {
     priority: u32,
     /// Index of the first queue with this priority.
     class: usize,
-    /// Finish tags of the last packet of the minimum rate, and of the last borrowed one, in bits.
+    /// Finish tags, in bits.
+    ///
+    /// Of the last packet of the minimum rate, and of the last borrowed one.
     finish: [u64; 2],
 }
 
@@ -246,7 +252,7 @@ impl HtbTokens {
         ceiling.time_to_tokens().max(self.port.time_to_tokens().min(overdrawn))
     }
 
-    /// Returns the queue that comes first, of those that may send: its rank, start tag and index.
+    /// Returns rank, start tag and index of the first queue that may send.
     fn first_of(&self, queues: QueueSet) -> Option<(QueueRank, u64, usize)> {
         let may_borrow = self.port.has_tokens();
         let may_send = may_borrow || self.port.is_above(self.overdraft);
@@ -268,7 +274,9 @@ impl HtbTokens {
 }
 
 impl QueueTokens {
-    /// Returns 0 if the next packet is one of the minimum rate, and 1 if it is borrowed.
+    /// Returns 0 if the next packet is one of the minimum rate, else 1.
+    ///
+    /// Other packets are borrowed.
     fn share(&self) -> usize {
         usize::from(!self.assured.has_tokens())
     }
