@@ -37,7 +37,8 @@ mod tests {
         let read = |text| parse_mac("mac", text).ok();
         assert_eq!(read("02:0a:ff:00:1:2"), Some([2, 0xa, 0xff, 0, 1, 2]));
         let address = [2, 0, 0, 0, 0xab, 1];
-        assert_eq!(read(&mac_text(address)), Some(address));
+        let text = mac_text(address);
+        assert_eq!(read(&text), Some(address));
         for wrong in [
             "",
             "zz",
