@@ -13,7 +13,9 @@
 //! twice as long as the one before.
 //!
 //! New flows cost no tokens in a trial, because a predictor must learn before it can make
-//! forecasts. A trial without success fails after [`GovernorConfig::trial_flows`] new flows.
+//! forecasts. A trial without success fails after [`GovernorConfig::trial_flows`] new flows, or after
+//! [`GovernorConfig::trial_time`]. The time counts only if there were some new flows: the flows of a
+//! quiet host can be predicted only after some minutes.
 
 use std::time::Duration;
 
@@ -26,6 +28,12 @@ pub struct GovernorConfig {
     pub trial: u64,
     /// Number of new flows within which a trial must succeed.
     pub trial_flows: u64,
+    /// Time within which a trial must succeed, from its first new flow on.
+    ///
+    /// A trial with fewer new flows than `trial_flows_min` takes longer.
+    pub trial_time: Duration,
+    /// Number of new flows that a trial has in any case.
+    pub trial_flows_min: u64,
     /// Number of tokens that a predictor earns per hit.
     pub tokens_per_hit: u64,
     /// Maximum number of tokens of a predictor.
@@ -44,6 +52,8 @@ impl Default for GovernorConfig {
         Self {
             trial: 64,
             trial_flows: 16_384,
+            trial_time: Duration::from_secs(10),
+            trial_flows_min: 64,
             tokens_per_hit: 2,
             tokens_max: 16_384,
             outcome_time: Duration::from_secs(6),
@@ -76,6 +86,8 @@ pub struct Governor {
     parts: u64,
     /// Number of new flows in the current trial.
     trial_flows: u64,
+    /// The time of the first of them.
+    trial_since: Option<Duration>,
     /// The time at which the tokens ran out.
     out_since: Option<Duration>,
     /// The outcomes that the last update had.
@@ -103,6 +115,7 @@ impl Governor {
             state: GovernorState::Trial,
             parts: config.trial * PARTS,
             trial_flows: 0,
+            trial_since: None,
             out_since: None,
             counts: OutcomeCounts::default(),
             pause: config.pause,
@@ -162,7 +175,7 @@ impl Governor {
             if until <= now {
                 self.state = GovernorState::Trial;
                 (self.parts, self.out_since) = (self.config.trial * PARTS, None);
-                self.trial_flows = 0;
+                (self.trial_flows, self.trial_since) = (0, None);
             }
             return;
         }
@@ -170,7 +183,7 @@ impl Governor {
         if self.parts > self.config.trial * PARTS {
             (self.state, self.pause) = (GovernorState::On, self.config.pause);
         }
-        if self.state == GovernorState::Trial && self.trial_flows >= self.config.trial_flows {
+        if self.state == GovernorState::Trial && self.is_trial_over(now) {
             return self.start_pause(now);
         }
         if self.parts >= PARTS {
@@ -182,6 +195,17 @@ impl Governor {
         if is_settled || out_for >= self.config.outcome_time {
             self.start_pause(now);
         }
+    }
+
+    /// Returns whether a trial has failed.
+    fn is_trial_over(&mut self, now: Duration) -> bool {
+        if self.trial_flows == 0 {
+            return false;
+        }
+        let since = *self.trial_since.get_or_insert(now);
+        let is_late = now.saturating_sub(since) >= self.config.trial_time;
+        self.trial_flows >= self.config.trial_flows
+            || is_late && self.trial_flows >= self.config.trial_flows_min
     }
 
     /// Pauses the predictor.

@@ -17,6 +17,7 @@
 //! A [`Relation`] has one [`EndpointRule`] for each address and one [`PortRule`] for each port. The
 //! strength of a relation grows up to [`STRENGTH_MAX`] while flows follow the base flows, and
 //! decreases when a base flow is not followed. A relation makes forecasts from [`STRENGTH_MIN`] on.
+//! A service without a flow for [`AGE_MAX`] is forgotten, with its relations.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -46,7 +47,7 @@ pub struct SuccessorTable {
     source_ports: SourcePortTable,
     due: DueForecasts,
     capacity: usize,
-    /// The last service that was considered for removal.
+    /// The last service that was considered for removal, by age or for room.
     hand: Option<FlowService>,
 }
 
@@ -123,6 +124,9 @@ const BASES_MAX: usize = 8;
 /// Time after which a flow no longer follows a base flow.
 const WINDOW: Duration = Duration::from_secs(1);
 
+/// Time without a flow after which a service is forgotten.
+const AGE_MAX: Duration = Duration::from_secs(600);
+
 /// Greatest number of relations of one service.
 const RELATIONS_MAX: usize = 16;
 
@@ -164,6 +168,7 @@ impl SuccessorTable {
             return;
         }
         self.source_ports.observe(&ends);
+        self.forget_old(now);
         self.learn(flow, &ends, now);
         self.expect_followers(&ends, now);
         if self.recent.len() >= RECENT_MAX {
@@ -226,6 +231,9 @@ impl SuccessorTable {
     /// Weakens the relations that were not followed, and forecasts by strong relations.
     fn expect_followers(&mut self, base: &FlowEnds, now: Duration) {
         let Some(followers) = self.services.get_mut(&base.service()) else { return };
+        if now.saturating_sub(followers.used) >= AGE_MAX {
+            followers.relations.clear();
+        }
         followers.used = now;
         for relation in &mut followers.relations {
             if !std::mem::take(&mut relation.has_followed) {
@@ -236,6 +244,20 @@ impl SuccessorTable {
             }
         }
         followers.relations.retain(|relation| relation.strength > 0);
+    }
+
+    /// Removes the next service, if it is old. Each new flow examines one.
+    fn forget_old(&mut self, now: Duration) {
+        let from = self.hand.map_or(Bound::Unbounded, Bound::Excluded);
+        let next = self.services.range((from, Bound::Unbounded)).next();
+        let Some((service, followers)) = next.or_else(|| self.services.first_key_value()) else {
+            return;
+        };
+        let (service, is_old) = (*service, now.saturating_sub(followers.used) >= AGE_MAX);
+        self.hand = Some(service);
+        if is_old {
+            self.services.remove(&service);
+        }
     }
 
     /// Removes the least recently used of a few services, if the table is full.

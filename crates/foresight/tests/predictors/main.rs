@@ -131,6 +131,28 @@ fn a_successor_has_the_next_source_port_of_its_client() {
 }
 
 #[test]
+fn a_successor_that_was_not_seen_for_long_is_forgotten() {
+    let forecasts_after = |pause: Duration| {
+        let mut successor = SuccessorTable::new(64);
+        let mut now = SECOND;
+        for round in 1..=10_u16 {
+            let base = started(udp(1, (round.into(), 40_000), (100, 80)));
+            successor.observe(&FlowEvent::Started(&base), now);
+            let call = started(udp(2, (100, 40_001), (200, 5432)));
+            successor.observe(&FlowEvent::Started(&call), now + SECOND / 1000);
+            now += SECOND * 10;
+        }
+        drop(forecasts(&mut successor, now));
+        now += pause;
+        let base = started(udp(1, (99, 40_000), (100, 80)));
+        successor.observe(&FlowEvent::Started(&base), now);
+        forecasts(&mut successor, now).len()
+    };
+    assert!(forecasts_after(SECOND * 60) > 0);
+    assert_eq!(forecasts_after(SECOND * 600), 0);
+}
+
+#[test]
 fn a_successor_without_followers_is_forgotten() {
     let mut successor = SuccessorTable::new(64);
     for round in 1..=20_u16 {
@@ -304,6 +326,32 @@ fn a_predictor_that_learns_nothing_is_paused() {
     let status = foresight.status().next().unwrap();
     assert!(matches!(status.state, GovernorState::Paused { .. }), "{status:?}");
     assert_eq!(status.forecasts, 0);
+}
+
+/// At a low rate a trial ends by time, and not by the number of flows.
+#[test]
+fn a_trial_ends_after_ten_seconds() {
+    let config = GovernorConfig::default();
+    let ended_at = |flows_per_second: u64| {
+        let mut governor = Governor::new(config);
+        for tenth in 0..6000_u64 {
+            let now = Duration::from_millis(tenth * 100);
+            if (tenth * flows_per_second).is_multiple_of(10) {
+                (0..flows_per_second.div_ceil(10)).for_each(|_| governor.see_flow());
+            }
+            governor.update(&OutcomeCounts::default(), now);
+            if matches!(governor.state(), GovernorState::Paused { .. }) {
+                return now;
+            }
+        }
+        Duration::MAX
+    };
+    assert_eq!(ended_at(300), config.trial_time);
+    assert_eq!(ended_at(20), config.trial_time);
+    // A few flows are no trial: the first 64 take longer here.
+    assert_eq!(ended_at(1), Duration::from_secs(63));
+    // Without flows there is nothing to try.
+    assert_eq!(ended_at(0), Duration::MAX);
 }
 
 #[test]
