@@ -34,14 +34,17 @@ def call(run_dir, method, parameters):
                 continue
             if value["error"] is not None:
                 raise RuntimeError(value["error"].strip())
-            return value["result"].strip()
+            return json.loads(value["result"])
 
 
 def main():
     if len(sys.argv) < 5:
         sys.exit(__doc__)
     run_dir, bridge, seconds, *flows = sys.argv[1:]
-    print(call(run_dir, "shunt/announce", [bridge, seconds, *flows]))
+    reply = call(run_dir, "shunt/announce", [bridge, seconds, *flows])
+    print(f"accepted: {reply['accepted']}, refused: {reply['refused']}")
+    # Flows are refused while too many wait for the switch.
+    sys.exit(1 if reply["refused"] else 0)
 
 
 if __name__ == "__main__":

@@ -231,9 +231,9 @@ fn forecasts(client: &mut RpcClient, json: bool, metrics: bool) -> Result<(), Ca
 }
 
 fn preloaded(client: &mut RpcClient, request: PreloadRequest<'_>) -> Result<(), CallError> {
-    let count = preload(client, request)?;
-    print(&format!("{}\n", render::counted(count, "flow")));
-    Ok(())
+    let report = preload(client, request)?;
+    print(&report.line());
+    report.result()
 }
 
 /// Connects to the daemon of a run directory.

@@ -50,7 +50,7 @@ impl ExportCollectors {
         Self { owner, list: addresses.into_iter().map(collector).collect(), sent: 0, lost: 0 }
     }
 
-    /// Opens the sockets that are not open, or have another address than the route.
+    /// Opens the sockets that are not open, or that have another address than the route.
     pub(crate) fn refresh(&mut self) {
         for collector in &mut self.list {
             collector.refresh(&self.owner);

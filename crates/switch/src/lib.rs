@@ -38,6 +38,7 @@
 //! [`Switch::add_own_port`] adds a port of another type, and [`Switch::start_with`] starts a switch
 //! with another eviction engine.
 
+mod announcements;
 mod bonds;
 mod collectors;
 pub mod config;
@@ -59,6 +60,7 @@ mod threads;
 mod trace;
 mod watch;
 
+pub use announcements::{Announced, Announcer};
 pub use config::{Config, ConfigError, ConfigPath, ConfigStep, mac_text};
 pub use control::bonds::BondMemberChange;
 pub use datapath_flows::{
@@ -92,7 +94,7 @@ pub use status::{
     table_link::TableLink,
     thread::{ThreadState, ThreadStatus},
 };
-pub use switch::{Announcer, Switch};
+pub use switch::Switch;
 pub use threads::data_plane::EngineMaker;
 pub use trace::{
     error::TraceError,

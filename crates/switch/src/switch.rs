@@ -8,7 +8,6 @@ use std::{
 
 use shunt_datapath::port::{DescriptorStore, NoDescriptorStore, Port};
 use shunt_flow::PortNo;
-use shunt_foresight::ForecastSource;
 use shunt_kairo::Direct;
 #[cfg(feature = "dbsp")]
 use shunt_kairo::{Relational, Visits};
@@ -41,7 +40,6 @@ use crate::{
     trace::{
         error::TraceError,
         explain::TracedCaches,
-        preload::AnnouncedTime,
         report::Trace,
         why::{EntryList, Why},
     },
@@ -53,15 +51,6 @@ pub struct Switch {
     pub(crate) control: Arc<ControlPlane>,
     openflow: Arc<OpenFlowServers>,
     tasks: Vec<JoinHandle<()>>,
-}
-
-/// The origin of announced flows, by which their outcomes are counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Announcer {
-    /// A person or a script that preloads flows.
-    Operator,
-    /// A program that knows which services will talk to each other.
-    Orchestrator,
 }
 
 impl Switch {
@@ -335,36 +324,6 @@ impl Switch {
             plane.adopted(version).await;
         }
         Ok(())
-    }
-
-    /// Announces flows that will arrive within `valid`.
-    ///
-    /// They get cache entries before their packets. Each flow is a match in the syntax of `ovs-ofctl` or a frame in hexadecimal, with the ingress
-    /// port before it. Packet threads translate the flows while no packet waits. Returns the number of
-    /// flows.
-    ///
-    /// # Errors
-    ///
-    /// If the bridge or an ingress port does not exist, or a text is not a flow; then no flow is
-    /// announced.
-    pub fn announce(
-        &self,
-        bridge: &str,
-        flows: &[&str],
-        valid: Duration,
-        origin: Announcer,
-    ) -> Result<usize, TraceError> {
-        let plane = &self.control.plane;
-        let source = match origin {
-            Announcer::Operator => ForecastSource::Preload,
-            Announcer::Orchestrator => ForecastSource::Announced,
-        };
-        let now = Duration::from_nanos(plane.now().nanoseconds());
-        let announced = AnnouncedTime { source, now, valid };
-        let forecasts = self.control.tracer().announced(bridge, flows, announced)?;
-        let count = forecasts.len();
-        plane.foresight().announce(forecasts);
-        Ok(count)
     }
 
     /// Returns the outcomes of forecasts, by origin.

@@ -11,6 +11,7 @@ mod bad_input;
 mod bonds;
 mod changed_values;
 mod devices;
+mod forecasts;
 mod foreign_database;
 mod mirrors;
 mod ofctl;
@@ -24,7 +25,13 @@ use shunt_tests::daemon::Daemon;
 
 /// Starts a daemon with bridge `br0` and four null ports `p1` to `p4`.
 fn daemon() -> Daemon {
-    let mut text = String::from("[[bridge]]\nname = \"br0\"\ndatapath_id = \"00000000000000c1\"\n");
+    daemon_with("")
+}
+
+/// Starts this daemon with more configuration.
+fn daemon_with(configuration: &str) -> Daemon {
+    let mut text = configuration.to_owned();
+    text += "[[bridge]]\nname = \"br0\"\ndatapath_id = \"00000000000000c1\"\n";
     for number in 1..=4 {
         text += &format!("[[bridge.port]]\nname = \"p{number}\"\nnumber = {number}\n");
         text += "type = \"null\"\n";

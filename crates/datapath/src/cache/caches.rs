@@ -292,7 +292,7 @@ impl Caches {
         match self.index.preload(&mut self.owner, &forecast) {
             Preload::Covered(entry) => {
                 let is_new = self.owner.entries().is_installed_after(entry, last);
-                Preloaded::Covered { is_new }
+                Preloaded::Covered { entry, is_new }
             }
             Preload::Refused { reason, translations } => {
                 let unwanted: Vec<EntryRef> =

@@ -183,10 +183,11 @@ impl WildcardIndex for GigaflowIndex {
         let ForecastUpcall { upcall, known, has_room } = *forecast;
         let mut walk = Walk::default();
         if self.gigaflow.find(owner, upcall.key, &mut walk) {
-            let first = self.gigaflow.ltm().names(walk.slots()).next();
-            return first.map_or(
+            let covering = self.gigaflow.ltm().names(walk.slots()).map(EntryRef::from);
+            let newest = covering.max_by_key(|entry| owner.entries().install_no(entry.slot));
+            return newest.map_or(
                 Preload::Refused { reason: ForecastRefusal::NoEntries, translations: 0 },
-                |first| Preload::Covered(first.into()),
+                Preload::Covered,
             );
         }
         if let Some(reason) = room_refusal(owner, has_room) {

@@ -318,6 +318,12 @@ impl Entries {
         self.is_live(entry) && self.cold[entry.slot as usize].number > number
     }
 
+    /// Returns the number of the install of a live entry.
+    #[must_use]
+    pub fn install_no(&self, slot: u32) -> Option<InstallNo> {
+        self.numbered(slot).map(|(_, number)| number)
+    }
+
     /// Returns the oldest live entry by install number.
     #[must_use]
     pub fn oldest(&self) -> Option<(EntryRef, InstallNo)> {

@@ -37,6 +37,8 @@ pub struct SourceCounters {
     pub(crate) refused: [Counter; ForecastRefusal::COUNT],
     pub(crate) translations: Counter,
     pub(crate) lead_ns: Counter,
+    pub(crate) spent_ns: Counter,
+    pub(crate) unused_entries: Counter,
     /// Refused because the ring was full; the sender writes it.
     pub(crate) queue_full: Counter,
 }
@@ -52,6 +54,12 @@ impl ForecastCounters {
 impl SourceCounters {
     pub(crate) fn refuse(&self, reason: ForecastRefusal) {
         self.refused[reason as usize].add(1);
+    }
+
+    /// Counts the time of a translation.
+    pub(crate) fn spend(&self, time: Duration) {
+        // 64 bits of nanoseconds last for 584 years.
+        self.spent_ns.add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     }
 
     /// Returns the counts.
@@ -73,6 +81,8 @@ impl SourceCounters {
             refused,
             translations: self.translations.get(),
             lead: Duration::from_nanos(self.lead_ns.get()),
+            spent: Duration::from_nanos(self.spent_ns.get()),
+            unused_entries: self.unused_entries.get(),
         }
     }
 }

@@ -11,7 +11,7 @@ use shunt_foresight::{
 };
 use shunt_pipeline::{InstallNo, Time};
 
-use super::{FlowObservation, ForecastCounters, Speculation};
+use super::{FlowObservation, ForecastCounters, ForecastQueue, Speculation, Stopwatch};
 use crate::{evict::link::Link, thread::ControlEnds};
 
 /// Settings of the forecasts of a packet thread.
@@ -45,10 +45,11 @@ pub struct ThreadForecasts {
     /// Time of the next report to the governors.
     next_report: Duration,
     incoming: Consumer<ForecastMessage>,
-    /// Forecasts with the last install before they were received.
-    pub(crate) waiting: VecDeque<(Forecast, InstallNo)>,
+    pub(crate) waiting: ForecastQueue,
     pub(crate) counters: Arc<ForecastCounters>,
     pub(crate) speculation: Speculation,
+    /// Measures the time of translations.
+    pub(crate) stopwatch: Stopwatch,
 }
 
 /// The end of a thread that announces flows.
@@ -69,9 +70,6 @@ enum ForecastMessage {
 
 /// Messages that may wait in the ring.
 const MESSAGES_MAX: usize = 1024;
-
-/// Forecasts that may wait on the packet thread.
-const WAITING_MAX: usize = 256;
 
 /// New flows that may wait for the predictors.
 const OBSERVED_MAX: usize = 256;
@@ -104,15 +102,23 @@ pub fn forecast_endpoint(
         made: Vec::with_capacity(FORECASTS_AT_ONCE),
         next_report: Duration::ZERO,
         incoming,
-        waiting: VecDeque::new(),
+        waiting: ForecastQueue::default(),
         counters: Arc::clone(&counters),
         speculation: Speculation::default(),
+        stopwatch: Stopwatch::default(),
     };
     let link = Arc::clone(control.link());
     (thread, ForecastSender { messages, counters, link })
 }
 
 impl ThreadForecasts {
+    /// Measures the time of translations by this clock. Without one it counts as zero.
+    #[must_use]
+    pub fn with_stopwatch(mut self, stopwatch: Stopwatch) -> Self {
+        self.stopwatch = stopwatch;
+        self
+    }
+
     /// Returns whether nothing waits to be done at once.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.incoming.is_empty() && self.observed.is_empty()
@@ -135,13 +141,12 @@ impl ThreadForecasts {
 
     /// Takes messages from the ring; `last` is the last install of the thread.
     pub(crate) fn take_incoming(&mut self, now: Time, last: InstallNo) {
-        while self.waiting.len() < WAITING_MAX
+        while self.waiting.takes_announced()
             && let Ok(message) = self.incoming.pop()
         {
             match message {
                 ForecastMessage::Forecast(forecast) => {
-                    self.counters.of(forecast.source).received.add(1);
-                    self.waiting.push_back((forecast, last));
+                    add(&mut self.waiting, &self.counters, forecast, last);
                 }
                 ForecastMessage::RulesChanged(sets) => {
                     self.predictors.observe(&FlowEvent::RulesChanged(&sets), since_start(now));
@@ -180,13 +185,7 @@ impl ThreadForecasts {
         self.predictors.forecast(now, FORECASTS_AT_ONCE, &mut self.made);
         self.next_due = self.predictors.next_due();
         for forecast in self.made.drain(..) {
-            let counters = self.counters.of(forecast.source);
-            counters.received.add(1);
-            if self.waiting.len() < WAITING_MAX {
-                self.waiting.push_back((forecast, last));
-            } else {
-                counters.refuse(ForecastRefusal::QueueFull);
-            }
+            add(&mut self.waiting, &self.counters, forecast, last);
         }
     }
 
@@ -207,6 +206,20 @@ impl ThreadForecasts {
     }
 }
 
+/// Queues a forecast, or counts it if the queue is full.
+fn add(
+    waiting: &mut ForecastQueue,
+    counters: &ForecastCounters,
+    forecast: Forecast,
+    last: InstallNo,
+) {
+    let counters = counters.of(forecast.source);
+    counters.received.add(1);
+    if !waiting.push(forecast, last) {
+        counters.refuse(ForecastRefusal::QueueFull);
+    }
+}
+
 /// Returns the time in the type of forecasts.
 const fn since_start(time: Time) -> Duration {
     Duration::from_nanos(time.nanoseconds())
@@ -219,9 +232,15 @@ impl ForecastSender {
         !self.messages.is_full()
     }
 
-    /// Counts a forecast that was not sent, since too many wait.
-    pub fn refuse(&self, source: ForecastSource) {
-        self.counters.of(source).queue_full.add(1);
+    /// Returns whether the packet thread has ended, and takes no more forecasts.
+    #[must_use]
+    pub fn is_ended(&self) -> bool {
+        self.messages.is_abandoned()
+    }
+
+    /// Counts forecasts that were not sent, since too many wait.
+    pub fn refuse(&self, source: ForecastSource, count: u64) {
+        self.counters.of(source).queue_full.add(count);
     }
 
     /// Sends a forecast, and returns whether it fitted the ring.
@@ -231,7 +250,7 @@ impl ForecastSender {
         let source = forecast.source;
         let is_sent = self.messages.push(ForecastMessage::Forecast(forecast)).is_ok();
         if !is_sent {
-            self.refuse(source);
+            self.refuse(source, 1);
         }
         is_sent
     }

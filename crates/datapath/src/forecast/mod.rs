@@ -3,7 +3,7 @@
 //! ```text
 //!   miss ──► new flows (bounded, dropped when full) ──► predictors ──┐
 //!                                                                    ├──► forecasts ──► entries
-//!   flows that are announced ──► ring (bounded, refused when full) ──┘    (bounded)
+//!   flows that are announced ──► ring (bounded, refused when full) ──┘    (two queues, bounded)
 //! ```
 //!
 //! Predictors run on the packet thread, because a follower may arrive before a ring to another thread and
@@ -29,7 +29,9 @@ mod device;
 mod endpoints;
 mod observation;
 mod preload;
+mod queue;
 mod speculation;
+mod stopwatch;
 
 pub use counters::{ForecastCounters, SourceCounters};
 pub(crate) use device::device_forecast;
@@ -37,7 +39,9 @@ pub use device::{DeviceForecast, DeviceOutcome, DeviceWatch, EntryForecast};
 pub use endpoints::{ForecastConfig, ForecastSender, ThreadForecasts, forecast_endpoint};
 pub(crate) use observation::FlowObservation;
 pub(crate) use preload::{Preload, Preloaded, refusal_of};
+pub(crate) use queue::ForecastQueue;
 pub(crate) use speculation::{Settled, Settlement, Speculation, SpeculativeFlow};
+pub use stopwatch::Stopwatch;
 
 /// Forecasts are refused while all but one part in this many of the cache is used.
 pub(crate) const ROOM_DIVISOR: usize = 4;

@@ -9,7 +9,7 @@ use crate::cache::EntryRef;
 /// The result of the translation of a forecast in a wildcard index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Preload {
-    /// A live entry covers the flow.
+    /// Live entries cover the flow; this is the newest of them.
     Covered(EntryRef),
     /// The flow has no entries.
     Refused {
@@ -30,7 +30,7 @@ pub(crate) enum Preloaded {
     /// A live entry covers the flow.
     ///
     /// It is new if it was installed after the forecast was received.
-    Covered { is_new: bool },
+    Covered { entry: EntryRef, is_new: bool },
     /// The flow has no new entries.
     Refused { reason: ForecastRefusal, translations: u64 },
     /// The flow has these new entries.

@@ -35,6 +35,8 @@ pub(crate) struct Speculation {
 pub(crate) struct SpeculativeFlow {
     /// The entries that were made for it; in a chain it may use others too.
     pub(crate) entries: Box<[EntryRef]>,
+    /// Number of entries that were made for it.
+    pub(crate) made: usize,
     pub(crate) source: ForecastSource,
     /// The key of the flow.
     pub(crate) key: SparseKey,
@@ -101,6 +103,11 @@ impl Speculation {
     /// Returns the number of forecasts of which only the device knows the outcome.
     pub(crate) fn awaited(&self) -> usize {
         self.awaited.len()
+    }
+
+    /// Returns the origin of the forecast that is evicted next.
+    pub(crate) fn next_source(&self) -> Option<ForecastSource> {
+        self.flows.front().map(|flow| flow.source)
     }
 
     /// Adds a forecast with new entries.

@@ -231,9 +231,7 @@ impl Pool {
         self.left_to_keep(packet) > 0
     }
 
-    /// Returns the number of further packets that may keep their buffers for long.
-    ///
-    /// They are packets of the size of this one.
+    /// Returns how many packets of the size of this one may still keep their buffers for long.
     pub(crate) const fn left_to_keep(&self, packet: &Packet) -> usize {
         if packet.is_large() {
             self.large.left().saturating_sub(Self::LARGE_KEPT - 1)

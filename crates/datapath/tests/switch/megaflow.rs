@@ -10,6 +10,8 @@ mod candidates;
 mod conjunctions;
 #[path = "counts.rs"]
 mod counts;
+#[path = "device_forecasts.rs"]
+mod device_forecasts;
 #[path = "egress_queues.rs"]
 mod egress_queues;
 #[path = "forecasts.rs"]

@@ -30,6 +30,7 @@ impl WorstCase {
         let config = GovernorConfig {
             trial: many,
             trial_flows: many,
+            trial_time: Duration::MAX,
             tokens_max: many,
             ..GovernorConfig::default()
         };

@@ -270,8 +270,8 @@ fn announce_flows(
         return Err("0 seconds would remove the flows at once: give at least 1 second".to_owned());
     }
     let flows: Vec<&str> = flows.iter().map(String::as_str).collect();
-    let count = switch.announce(bridge, &flows, valid, announcer);
-    count.map(|count| count.to_string()).map_err(|error| error.to_string())
+    let announced = switch.announce(bridge, &flows, valid, announcer);
+    json(&announced.map_err(|error| error.to_string())?)
 }
 
 fn json(value: &impl Serialize) -> Result<String, String> {

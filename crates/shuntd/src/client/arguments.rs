@@ -326,7 +326,7 @@ pub(super) enum Command {
     /// `preload br0 flows.txt`, `preload br0 capture.pcap --in-port p1`.
     ///
     /// A flow has a line in the syntax of `trace`, with in_port. Packet threads translate the flows
-    /// while no packet waits. `forecast` shows the outcomes.
+    /// while no packet waits. The exit code is 1 if a flow has no entry afterwards.
     Preload {
         /// Name of the bridge.
         bridge: String,

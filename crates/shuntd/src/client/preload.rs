@@ -1,11 +1,25 @@
 //! `shuntctl preload`: flows of a file or a capture, as the daemon reads them.
 
-use std::{collections::BTreeSet, fmt::Write, fs::File, io, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+    fs::File,
+    io,
+    path::Path,
+    thread::sleep,
+    time::Duration,
+};
+
+use serde::Deserialize;
+use serde_json::Value;
 
 use shunt_flow::hash::split_mix;
 use shunt_pcap::PcapReader;
 
-use crate::rpc::{CallError, RpcClient};
+use crate::{
+    render::counted,
+    rpc::{CallError, RpcClient},
+};
 
 /// The flows to preload, and the bridge where they arrive.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +38,12 @@ pub(crate) struct PreloadRequest<'a> {
 const FLOWS_PER_CALL: usize = 1024;
 const BYTES_PER_CALL: usize = 65_536;
 
+/// Time to wait for packet threads that handle no flow.
+const STALL_MAX: Duration = Duration::from_secs(10);
+
+/// Time between two calls while packet threads are busy.
+const PAUSE: Duration = Duration::from_millis(20);
+
 /// The first bytes of a capture.
 ///
 /// In either byte order, with microseconds or nanoseconds.
@@ -34,17 +54,43 @@ const MAGICS: [[u8; 4]; 4] = [
     [0xa1, 0xb2, 0x3c, 0x4d],
 ];
 
-/// Sends the flows of a file; returns their number.
+/// Sends the flows of a file, and waits until packet threads have handled them.
 ///
 /// Equal packets of a capture are sent once.
 pub(crate) fn preload(
     client: &mut RpcClient,
     request: PreloadRequest<'_>,
-) -> Result<u64, CallError> {
+) -> Result<PreloadReport, CallError> {
     let flows = flows_of(request).map_err(CallError::Refused)?;
-    let seconds = request.seconds.to_string();
     let flows = share_of(&flows, request.percent);
-    let mut left = flows.clone();
+    let before = PreloadCounts::read(client)?;
+    let PreloadReply { threads, entries, .. } = send(client, request, &flows)?;
+    let mut report =
+        PreloadReport { flows: flows.len() as u64, threads, entries, ..PreloadReport::default() };
+    let mut waited = Duration::ZERO;
+    loop {
+        let counts = PreloadCounts::read(client)?.since(&before);
+        if counts.handled > report.counts.handled {
+            waited = Duration::ZERO;
+        }
+        report.counts = counts;
+        if report.waiting() == 0 || waited >= STALL_MAX {
+            return Ok(report);
+        }
+        sleep(PAUSE);
+        waited += PAUSE;
+    }
+}
+
+/// Sends flows in several calls. Waits while the queue of the daemon is full.
+fn send(
+    client: &mut RpcClient,
+    request: PreloadRequest<'_>,
+    flows: &[&str],
+) -> Result<PreloadReply, CallError> {
+    let seconds = request.seconds.to_string();
+    let (mut left, mut last) = (flows, PreloadReply::default());
+    let mut waited = Duration::ZERO;
     while !left.is_empty() {
         let mut bytes = 0;
         let fits = |flow: &&&str| {
@@ -53,10 +99,146 @@ pub(crate) fn preload(
         };
         let count = left.iter().take(FLOWS_PER_CALL).take_while(fits).count().max(1);
         let parameters = [&[request.bridge, seconds.as_str()], &left[..count]].concat();
-        client.call("shunt/preload", &parameters)?;
-        left.drain(..count);
+        let reply = client.call("shunt/preload", &parameters)?;
+        last = serde_json::from_str(&reply).map_err(|_| CallError::Broken)?;
+        left = left.get(last.accepted..).unwrap_or_default();
+        if last.refused == 0 {
+            waited = Duration::ZERO;
+            continue;
+        }
+        if waited >= STALL_MAX {
+            return Err(CallError::Refused(format!(
+                "{} of {} flows were not sent: packet threads translate them only while no packet \
+                 waits, and took none for {} s; try again under less load",
+                left.len(),
+                flows.len(),
+                STALL_MAX.as_secs()
+            )));
+        }
+        sleep(PAUSE);
+        waited = if last.accepted > 0 { Duration::ZERO } else { waited + PAUSE };
     }
-    Ok(flows.len() as u64)
+    Ok(last)
+}
+
+/// The answer of the daemon to one call.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+struct PreloadReply {
+    accepted: usize,
+    refused: usize,
+    threads: u64,
+    entries: u64,
+}
+
+/// The outcomes of preloaded flows, over all packet threads.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct PreloadCounts {
+    handled: u64,
+    installed: u64,
+    /// Flows that had entries.
+    covered: u64,
+    refused: BTreeMap<String, u64>,
+}
+
+/// The outcome of a preload.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PreloadReport {
+    flows: u64,
+    threads: u64,
+    /// Maximum number of flows without a hit that have entries, for each packet thread.
+    entries: u64,
+    counts: PreloadCounts,
+}
+
+impl PreloadCounts {
+    fn read(client: &mut RpcClient) -> Result<Self, CallError> {
+        let reply = client.call("shunt/forecast", &[])?;
+        let status: Value = serde_json::from_str(&reply).map_err(|_| CallError::Broken)?;
+        let sources = status["sources"].as_array();
+        let mut sources = sources.into_iter().flatten();
+        Ok(sources.find(|own| own["source"] == "preload").map(Self::of).unwrap_or_default())
+    }
+
+    fn of(source: &Value) -> Self {
+        let count = |key: &str| source[key].as_u64().unwrap_or_default();
+        let refused = source["refused"].as_array().into_iter().flatten();
+        let refused: BTreeMap<String, u64> = refused
+            .filter_map(|own| Some((own[0].as_str()?.to_owned(), own[1].as_u64()?)))
+            .collect();
+        let (installed, covered) = (count("installed"), count("covered") + count("late"));
+        Self {
+            handled: installed + covered + refused.values().sum::<u64>(),
+            installed,
+            covered,
+            refused,
+        }
+    }
+
+    fn since(&self, before: &Self) -> Self {
+        let refused = self.refused.iter().map(|(reason, count)| {
+            let earlier = before.refused.get(reason).copied().unwrap_or_default();
+            (reason.clone(), count.saturating_sub(earlier))
+        });
+        Self {
+            handled: self.handled.saturating_sub(before.handled),
+            installed: self.installed.saturating_sub(before.installed),
+            covered: self.covered.saturating_sub(before.covered),
+            refused: refused.filter(|(_, count)| *count > 0).collect(),
+        }
+    }
+}
+
+impl PreloadReport {
+    /// Returns the number of flows that packet threads have not handled yet.
+    fn waiting(&self) -> u64 {
+        (self.flows * self.threads).saturating_sub(self.counts.handled)
+    }
+
+    /// Returns the line for standard output.
+    pub(crate) fn line(&self) -> String {
+        if self.flows == 0 {
+            return "0 flows\n".to_owned();
+        }
+        let refused: u64 = self.counts.refused.values().sum();
+        format!(
+            "{} on {}: {} installed, {} covered, {refused} refused\n",
+            counted(self.flows, "flow"),
+            counted(self.threads, "packet thread"),
+            self.counts.installed,
+            self.counts.covered,
+        )
+    }
+
+    /// Returns the flows without entries, as an error.
+    pub(crate) fn result(&self) -> Result<(), CallError> {
+        let mut reasons: Vec<String> = Vec::new();
+        for (reason, count) in &self.counts.refused {
+            let mend = match reason.as_str() {
+                "forecasts_full" => format!(
+                    " (a packet thread keeps entries of at most {} flows without a hit: raise \
+                     `foresight.entries`)",
+                    self.entries
+                ),
+                "unknown_bits" => " (the rules consult a field that has a mask)".to_owned(),
+                "no_room" => {
+                    " (three quarters of the cache are in use: raise the size of the cache)"
+                        .to_owned()
+                }
+                _ => String::new(),
+            };
+            reasons.push(format!("{reason} {count}{mend}"));
+        }
+        if self.waiting() > 0 {
+            let waiting = self.waiting();
+            reasons.push(format!(
+                "{waiting} still wait (packets come first: see `shuntctl forecast`)"
+            ));
+        }
+        if reasons.is_empty() {
+            return Ok(());
+        }
+        Err(CallError::Refused(format!("flows without an entry: {}", reasons.join(", "))))
+    }
 }
 
 /// Returns a random share of the flows.
@@ -107,6 +289,30 @@ mod tests {
     use shunt_pcap::PcapWriter;
 
     use super::*;
+
+    #[test]
+    fn flows_without_an_entry_are_an_error() {
+        let counts = |handled, installed, refused: &[(&str, u64)]| PreloadCounts {
+            handled,
+            installed,
+            covered: 0,
+            refused: refused.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect(),
+        };
+        let report = |counts| PreloadReport { flows: 20, threads: 1, entries: 16, counts };
+        let good = report(counts(20, 20, &[]));
+        assert_eq!(
+            good.line(),
+            "20 flows on 1 packet thread: 20 installed, 0 covered, 0 refused\n"
+        );
+        assert!(good.result().is_ok());
+        let full = report(counts(20, 16, &[("forecasts_full", 4)])).result().unwrap_err();
+        assert!(
+            full.to_string()
+                .contains("forecasts_full 4 (a packet thread keeps entries of at most 16")
+        );
+        let busy = report(counts(19, 19, &[])).result().unwrap_err();
+        assert!(busy.to_string().contains("1 still wait"), "{busy}");
+    }
 
     fn request(file: &Path, in_port: Option<&'static str>) -> Result<BTreeSet<String>, String> {
         flows_of(PreloadRequest { bridge: "br0", file, in_port, seconds: 1, percent: 100 })

@@ -1,8 +1,73 @@
 //! The metrics of forecasts.
 
-use shunt_switch::ForecastStatus;
+use shunt_switch::{ForecastSourceStatus, ForecastStatus};
 
-use super::text::MetricsText;
+use super::text::{MetricsText, seconds};
+
+/// A metric of each origin: name, type, help text and value.
+type SourceMetric = (&'static str, &'static str, &'static str, fn(&ForecastSourceStatus) -> u64);
+
+/// Counts of each origin.
+const COUNTS: &[SourceMetric] = &[
+    (
+        "shunt_forecast_received_total",
+        "counter",
+        "Forecasts that packet threads took, by origin.",
+        |own| own.received,
+    ),
+    (
+        "shunt_forecast_installed_total",
+        "counter",
+        "Forecasts that became cache entries, by origin.",
+        |own| own.installed,
+    ),
+    (
+        "shunt_forecast_unused_entries_total",
+        "counter",
+        "Cache entries of forecasts that expired or were evicted without a hit, by origin.",
+        |own| own.unused_entries,
+    ),
+    (
+        "shunt_forecast_translations_total",
+        "counter",
+        "Translations made for forecasts, by origin.",
+        |own| own.translations,
+    ),
+    (
+        "shunt_forecast_items",
+        "gauge",
+        "Items that a predictor remembers, summed over its threads.",
+        |own| own.items as u64,
+    ),
+    (
+        "shunt_forecast_pauses_total",
+        "counter",
+        "Number of times that a predictor was paused.",
+        |own| own.pauses,
+    ),
+];
+
+/// Times of each origin, in microseconds.
+const TIMES: &[SourceMetric] = &[
+    (
+        "shunt_forecast_lead_seconds_total",
+        "counter",
+        "Time from the installation of entries to their first hits, summed over hits.",
+        |own| own.lead_sum_us,
+    ),
+    (
+        "shunt_forecast_spent_seconds_total",
+        "counter",
+        "Time of packet threads that forecasts took, by origin.",
+        |own| own.spent_us,
+    ),
+    (
+        "shunt_forecast_saved_seconds_total",
+        "counter",
+        "Estimated time that packets did not wait: hits times the mean translation.",
+        |own| own.saved_us.unwrap_or_default(),
+    ),
+];
 
 /// Returns the metrics of forecasts, by their origin.
 pub(crate) fn forecast(status: &ForecastStatus) -> String {
@@ -17,6 +82,24 @@ pub(crate) fn forecast(status: &ForecastStatus) -> String {
         "New flows that did not fit the queue to the predictors.",
     );
     text.value(&[], status.not_observed);
+    outcomes(&mut text, status);
+    for (name, kind, help, value) in COUNTS {
+        text.family(name, kind, help);
+        for own in &status.sources {
+            text.value(&[("source", own.source)], value(own));
+        }
+    }
+    for (name, kind, help, value) in TIMES {
+        text.family(name, kind, help);
+        for own in &status.sources {
+            text.value(&[("source", own.source)], seconds(value(own).saturating_mul(1000)));
+        }
+    }
+    text.into_text()
+}
+
+/// Adds outcomes, and states of predictors.
+fn outcomes(text: &mut MetricsText, status: &ForecastStatus) {
     text.family(
         "shunt_forecast_outcomes_total",
         "counter",
@@ -35,28 +118,11 @@ pub(crate) fn forecast(status: &ForecastStatus) -> String {
         }
     }
     text.family(
-        "shunt_forecast_translations_total",
-        "counter",
-        "Translations made for forecasts, by origin.",
-    );
-    for own in &status.sources {
-        text.value(&[("source", own.source)], own.translations);
-    }
-    text.family(
-        "shunt_forecast_items",
+        "shunt_forecast_state",
         "gauge",
-        "Items that a predictor remembers, summed over its threads.",
+        "Always 1; the label has the state of a predictor: on, trial or paused.",
     );
-    for own in &status.sources {
-        text.value(&[("source", own.source)], own.items);
+    for own in status.sources.iter().filter(|own| own.state != "-") {
+        text.value(&[("source", own.source), ("state", own.state)], 1);
     }
-    text.family(
-        "shunt_forecast_pauses_total",
-        "counter",
-        "Number of times that a predictor was paused.",
-    );
-    for own in &status.sources {
-        text.value(&[("source", own.source)], own.pauses);
-    }
-    text.into_text()
 }

@@ -25,6 +25,9 @@ pub(crate) fn forecast(status: &Value) -> String {
         "precision",
         "coverage",
         "lead",
+        "spent",
+        "saved",
+        "unused entries",
     ];
     let mut rows = vec![titles.map(str::to_owned).to_vec()];
     for own in sources {
@@ -32,7 +35,9 @@ pub(crate) fn forecast(status: &Value) -> String {
         let mut row = vec![word(&own["source"]).to_owned(), word(&own["state"]).to_owned()];
         row.extend(counts.map(|key| count(&own[key]).to_string()));
         row.extend(["precision", "coverage"].map(|key| percent(&own[key])));
-        row.push(own["lead_us"].as_u64().map_or_else(|| "-".to_owned(), lead));
+        let times = ["lead_us", "spent_us", "saved_us"];
+        row.extend(times.map(|key| own[key].as_u64().map_or_else(|| "-".to_owned(), time)));
+        row.push(count(&own["unused_entries"]).to_string());
         rows.push(row);
     }
     let mut text = table(&rows);
@@ -56,7 +61,7 @@ fn percent(share: &Value) -> String {
 }
 
 /// Returns a time with a unit that fits.
-fn lead(us: u64) -> String {
+fn time(us: u64) -> String {
     match us {
         0..10_000 => format!("{us} us"),
         10_000..10_000_000 => format!("{} ms", us / 1000),
@@ -75,9 +80,11 @@ mod tests {
         let status = json!({ "observed": 4, "not_observed": 0, "speculative": 1, "sources": [
             { "source": "reply", "state": "on", "received": 4, "installed": 3, "hits": 2,
               "late": 0, "covered": 0, "wrong": 0, "evicted": 0, "precision": 1.0,
-              "coverage": 0.5, "lead_us": 40, "refused": [["learns", 1]] } ] });
+              "coverage": 0.5, "lead_us": 40, "spent_us": 30, "saved_us": 20_000,
+              "unused_entries": 7, "refused": [["learns", 1]] } ] });
         let text = forecast(&status);
-        assert!(text.contains("100.0 %") && text.contains("50.0 %") && text.contains("40 us"));
+        let expected = ["100.0 %", "50.0 %", "40 us", "30 us", "20 ms", "7"];
+        assert!(expected.iter().all(|word| text.contains(word)), "{text}");
         assert!(text.contains("refused: reply, learns: 1\n"), "{text}");
     }
 }

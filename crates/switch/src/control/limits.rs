@@ -65,7 +65,7 @@ impl Structure {
         Ok(())
     }
 
-    /// Gives packet threads the rates of `linux-htb` of links with a new speed.
+    /// Gives packet threads the rates of `linux-htb` that follow a changed speed of a link.
     ///
     /// Returns when no packet passes by the old rates.
     pub(crate) async fn follow_link_speeds(&self) {

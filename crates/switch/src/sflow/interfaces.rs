@@ -29,9 +29,9 @@ pub(super) fn indices(bridges: &Bridges, bridge: BridgeId) -> InterfaceIndices {
     ports.filter_map(|port| Some((port.datapath?, index(port)?))).collect()
 }
 
-/// Reads the counters of the ports that [`indices`] has.
+/// Reads the counters of the ports that [`indices`] has, in the order of their numbers.
 ///
-/// They are in the order of their numbers. The drivers of some devices are asked, which may take longer than other system calls.
+/// The drivers of some devices are asked, which may take longer than other system calls.
 pub(super) fn statistics(bridges: &Bridges, bridge: BridgeId) -> Vec<InterfaceStatistics> {
     let registry = bridges.lock();
     let Some(own) = registry.by_id(bridge) else { return Vec::new() };

@@ -1,5 +1,7 @@
 //! The status of forecasts, for `shuntctl forecast`.
 
+use std::time::Duration;
+
 use serde::Serialize;
 use shunt_foresight::{ForecastRefusal, ForecastSource, GovernorState, OutcomeCounts};
 
@@ -57,6 +59,16 @@ pub struct ForecastSourceStatus {
     pub coverage: Option<f64>,
     /// Mean time from the installation to the first hit, in microseconds.
     pub lead_us: Option<u64>,
+    /// Time from the installation to the first hit, summed over hits, in microseconds.
+    pub lead_sum_us: u64,
+    /// Time of packet threads that its forecasts took, in microseconds.
+    pub spent_us: u64,
+    /// Estimated time that packets did not wait for translations, in microseconds.
+    ///
+    /// A hit saves the mean time of a translation for a forecast.
+    pub saved_us: Option<u64>,
+    /// Cache entries of forecasts that were wrong or evicted.
+    pub unused_entries: u64,
 }
 
 impl ForecastStatus {
@@ -106,12 +118,18 @@ impl ForecastSourceStatus {
             translations: counts.translations,
             precision: counts.precision(),
             coverage: counts.coverage(upcalls),
-            lead_us: counts
-                .mean_lead()
-                // 64 bits of microseconds last for 584,000 years.
-                .map(|lead| u64::try_from(lead.as_micros()).unwrap_or(u64::MAX)),
+            lead_us: counts.mean_lead().map(microseconds),
+            lead_sum_us: microseconds(counts.lead),
+            spent_us: microseconds(counts.spent),
+            saved_us: counts.saved().map(microseconds),
+            unused_entries: counts.unused_entries,
         }
     }
+}
+
+/// Returns a time in microseconds: 64 bits of them last for 584,000 years.
+fn microseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Orders the states of a predictor on several threads: the first one is shown.

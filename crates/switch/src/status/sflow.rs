@@ -20,8 +20,6 @@ pub struct SflowStatus {
     pub datagrams: u64,
     /// Number of datagrams that could not be sent.
     pub datagrams_lost: u64,
-    /// Reasons why collectors do not get all datagrams.
-    ///
-    /// Also reasons why these do not have the configured agent.
+    /// Reasons why collectors do not get all datagrams, or not with the configured agent.
     pub trouble: Option<String>,
 }

@@ -131,7 +131,7 @@ impl DataPlane {
             let ends = thread_ends(OwnerId(index), version, QueueSizes::default(), wakers.clone());
             let (thread, mut control, coordinator) = ends.map_err(system)?;
             let own_seed = seed.wrapping_add(u64::from(index));
-            forecasts.connect(&config.foresight, own_seed, &mut control);
+            forecasts.connect(&config.foresight, own_seed, clock, &mut control);
             let thread =
                 PacketThread::new(thread_config(config, own_seed), Arc::clone(&pipeline), thread);
             let cpu = config.threads.cpus.get(usize::from(index)).copied();

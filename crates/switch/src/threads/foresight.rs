@@ -5,22 +5,28 @@
 use std::{
     collections::VecDeque,
     io,
-    sync::{Arc, mpsc},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
     time::Duration,
 };
 
 use shunt_datapath::{
     Command, Waker,
-    forecast::{ForecastCounters, ForecastSender, forecast_endpoint},
+    forecast::{ForecastCounters, ForecastSender, Stopwatch, forecast_endpoint},
     thread::ControlEnds,
 };
 use shunt_foresight::{Forecast, ForecastSource, OutcomeCounts, PredictorStatus, SiblingSets};
 use shunt_pipeline::Pipeline;
 
 use crate::{
+    announcements::Announced,
     config::ForesightOptions,
     threads::{
         clock::DaemonClock,
+        predictor_log::PredictorLog,
         sibling_sets::SiblingWatch,
         worker::{SLEEP_MAX_MS, WorkerThread},
     },
@@ -30,8 +36,19 @@ use crate::{
 pub(crate) struct ForesightWorker {
     pub(crate) worker: WorkerThread,
     waker: Arc<Waker>,
-    announced: mpsc::Sender<Vec<Forecast>>,
+    announced: mpsc::Sender<AnnouncedFlows>,
+    /// Announced flows that wait for the slowest packet thread.
+    waiting: Arc<AtomicUsize>,
     counters: Vec<Arc<ForecastCounters>>,
+    entries: usize,
+}
+
+/// The flows of one call.
+struct AnnouncedFlows {
+    source: ForecastSource,
+    accepted: Vec<Forecast>,
+    /// Number of flows that did not fit.
+    refused: usize,
 }
 
 /// The rings of all packet threads, before the thread starts.
@@ -45,7 +62,9 @@ struct ForesightLoop {
     outboxes: Vec<ThreadOutbox>,
     /// The sets of back ends, if a predictor needs them.
     siblings: Option<SiblingWatch>,
-    announced: mpsc::Receiver<Vec<Forecast>>,
+    announced: mpsc::Receiver<AnnouncedFlows>,
+    waiting: Arc<AtomicUsize>,
+    log: PredictorLog,
     clock: DaemonClock,
 }
 
@@ -56,7 +75,7 @@ struct ThreadOutbox {
     sets: Option<Arc<SiblingSets>>,
 }
 
-/// Maximum number of announced flows that wait for one packet thread.
+/// Maximum number of announced flows that wait for the slowest packet thread.
 const WAITING_MAX: usize = 65_536;
 
 /// Interval between two checks of the sets of back ends, in milliseconds.
@@ -71,10 +90,12 @@ impl ForesightRings {
         &mut self,
         options: &ForesightOptions,
         seed: u64,
+        clock: DaemonClock,
         control: &mut ControlEnds,
     ) {
         let predictors = options.foresight(seed);
         let (thread, sender) = forecast_endpoint(options.thread_config(), predictors, control);
+        let thread = thread.with_stopwatch(Stopwatch::new(move || clock.now()));
         // The queue of a new thread is empty.
         let _ = control.send(Command::Forecasts(Some(Box::new(thread))));
         self.senders.push(sender);
@@ -88,28 +109,47 @@ impl ForesightRings {
         clock: DaemonClock,
     ) -> io::Result<ForesightWorker> {
         let (announced, receiver) = mpsc::channel();
+        let waiting = Arc::new(AtomicUsize::new(0));
         let counters = self.senders.iter().map(|sender| Arc::clone(sender.counters())).collect();
         let outbox = |sender| ThreadOutbox { sender, forecasts: VecDeque::new(), sets: None };
         let mut state = ForesightLoop {
             outboxes: self.senders.into_iter().map(outbox).collect(),
             siblings: options.has_siblings().then(|| SiblingWatch::new(pipeline)),
             announced: receiver,
+            waiting: Arc::clone(&waiting),
+            log: PredictorLog::default(),
             clock,
         };
         let waker = Arc::new(Waker::new()?);
         let (name, own_waker) = ("shunt-foresight", Arc::clone(&waker));
         let sleep_max = if state.siblings.is_some() { SETS_INTERVAL_MS } else { SLEEP_MAX_MS };
         let worker = WorkerThread::start(name, own_waker, sleep_max, move || state.iterate())?;
-        Ok(ForesightWorker { worker, waker, announced, counters })
+        let entries = options.entries;
+        Ok(ForesightWorker { worker, waker, announced, waiting, counters, entries })
     }
 }
 
 impl ForesightWorker {
-    /// Sends flows to all packet threads.
-    pub(crate) fn announce(&self, forecasts: Vec<Forecast>) {
-        // A thread that has ended drops the forecasts.
-        let _ = self.announced.send(forecasts);
+    /// Sends flows to all packet threads, as far as there is room.
+    pub(crate) fn announce(
+        &self,
+        mut forecasts: Vec<Forecast>,
+        source: ForecastSource,
+    ) -> Announced {
+        let count = forecasts.len();
+        let fitting = |waiting: usize| count.min(WAITING_MAX.saturating_sub(waiting));
+        // The thread of the forecasts subtracts what it has sent; nothing else is ordered by it.
+        let before = self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |waiting| {
+            Some(waiting + fitting(waiting))
+        });
+        let accepted = fitting(before.unwrap_or_else(|waiting| waiting));
+        forecasts.truncate(accepted);
+        let refused = count - accepted;
+        let (threads, entries) = (self.counters.len(), self.entries);
+        // A thread that has ended drops the flows.
+        let _ = self.announced.send(AnnouncedFlows { source, accepted: forecasts, refused });
         self.waker.wake();
+        Announced { accepted, refused, threads, entries }
     }
 
     /// Returns the outcomes of the forecasts of an origin, over all packet threads.
@@ -141,25 +181,32 @@ impl ForesightLoop {
     fn iterate(&mut self) -> bool {
         let has_taken = self.take_announced();
         self.take_sibling_sets();
+        self.log_predictors();
         let is_left = self.send();
         has_taken || is_left
     }
 
     fn take_announced(&mut self) -> bool {
         let mut has_taken = false;
-        while let Ok(forecasts) = self.announced.try_recv() {
+        while let Ok(AnnouncedFlows { source, accepted, refused }) = self.announced.try_recv() {
             has_taken = true;
             for own in &mut self.outboxes {
-                for forecast in &forecasts {
-                    if own.forecasts.len() < WAITING_MAX {
-                        own.forecasts.push_back(forecast.clone());
-                    } else {
-                        own.sender.refuse(forecast.source);
-                    }
+                own.forecasts.extend(accepted.iter().cloned());
+                // An operator sends refused flows again, and counts them.
+                if source == ForecastSource::Announced {
+                    own.sender.refuse(source, refused as u64);
                 }
             }
         }
         has_taken
+    }
+
+    /// Logs predictors that were paused, and those that are tried again.
+    fn log_predictors(&mut self) {
+        let now = Duration::from_nanos(self.clock.now().nanoseconds());
+        for (thread, own) in self.outboxes.iter().enumerate() {
+            self.log.update(thread, now, &own.sender.counters().predictors.lock());
+        }
     }
 
     /// Takes the sets of back ends, if they have changed.
@@ -172,7 +219,12 @@ impl ForesightLoop {
 
     /// Sends messages while there is room. Returns whether some are left.
     fn send(&mut self) -> bool {
+        let most = |outboxes: &[ThreadOutbox]| {
+            outboxes.iter().map(|own| own.forecasts.len()).max().unwrap_or_default()
+        };
+        let before = most(&self.outboxes);
         let is_left = self.outboxes.iter_mut().fold(false, |is_left, own| own.send() | is_left);
+        self.waiting.fetch_sub(before - most(&self.outboxes), Ordering::Relaxed);
         if is_left {
             std::thread::sleep(FULL_RING_PAUSE);
         }
@@ -183,6 +235,11 @@ impl ForesightLoop {
 impl ThreadOutbox {
     /// Sends messages while there is room. Returns whether some are left.
     fn send(&mut self) -> bool {
+        if self.sender.is_ended() {
+            // The other packet threads do not wait for it.
+            self.forecasts.clear();
+            self.sets = None;
+        }
         if self.forecasts.is_empty() && self.sets.is_none() {
             return false;
         }

@@ -5,6 +5,7 @@ pub(crate) mod data_plane;
 pub(crate) mod foresight;
 pub(crate) mod learner;
 pub(crate) mod listener;
+mod predictor_log;
 pub(crate) mod publisher;
 mod sibling_sets;
 pub(crate) mod slot;

@@ -29,6 +29,12 @@ pub enum TraceError {
         "`{0}` is not a frame: a frame has at least 14 bytes, with two hexadecimal digits each"
     )]
     Packet(String),
+    /// A field of a packet to trace has a mask.
+    #[error("{field} has a mask: a packet has one value of each field, so write it without")]
+    Masked {
+        /// Name of the field.
+        field: &'static str,
+    },
     /// A flow to preload has no ingress port.
     #[error("there is no ingress port: write in_port=PORT before the flow")]
     NoIngress,

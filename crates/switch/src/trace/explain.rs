@@ -78,6 +78,9 @@ impl<'a> Tracer<'a> {
         let id = self.bridges.id(bridge)?;
         let names = BridgeNames::new(self.pipeline, id);
         let flow = read_flow(flow, &names).map_err(|error| error.of_bridge(bridge, &names))?;
+        if let Some((field, _)) = flow.unknown.first() {
+            return Err(TraceError::Masked { field: field.name() });
+        }
         let warning = match flow.in_port {
             Some(port) => missing_ingress(port, &names),
             None => flow.frame.is_some().then(|| NO_INGRESS.to_owned()),

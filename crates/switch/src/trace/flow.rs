@@ -1,8 +1,11 @@
 //! The packet of a trace as a user writes it: fields, a frame in hexadecimal, or both.
 
 use shunt_flow::{
-    FieldId, FlowKey, FlowMask, PortNo,
+    FieldId, FlowKey, FlowMask, Match, PortNo,
     extract::VlanLimit,
+    field::Format,
+    layout::FieldSlot,
+    prerequisite,
     text::{PortNames, parse_match},
 };
 use shunt_pipeline::BridgeId;
@@ -15,6 +18,8 @@ pub(super) struct WrittenFlow {
     /// Ingress port, if one is given.
     pub(super) in_port: Option<PortNo>,
     pub(super) frame: Option<Vec<u8>>,
+    /// Fields with a mask, and the bits that their masks leave out.
+    pub(super) unknown: Vec<(FieldId, u128)>,
 }
 
 impl WrittenFlow {
@@ -34,11 +39,55 @@ pub(super) fn read_flow(text: &str, names: &dyn PortNames) -> Result<WrittenFlow
     let is_named = FlowMask::from(matching.mask()).field(FieldId::InPort) != 0;
     let in_port = is_named.then(|| matching.key().in_port());
     let mut key = matching.key();
+    let mut unknown = unknown_bits(&matching);
     if frame.is_some() {
         key = FlowKey::ZERO;
         key.set_in_port(matching.key().in_port());
+        unknown.clear();
     }
-    Ok(WrittenFlow { key, in_port, frame })
+    Ok(WrittenFlow { key, in_port, frame, unknown })
+}
+
+/// Returns the masked fields of a match, and the bits that their masks leave out.
+///
+/// Flags are no masks here: those that are not named are not set.
+fn unknown_bits(matching: &Match) -> Vec<(FieldId, u128)> {
+    let (key, mask) = (matching.key(), FlowMask::from(matching.mask()));
+    let named = || {
+        let fields = FieldId::all().filter(|field| mask.field(*field) != 0);
+        fields.filter(|field| prerequisite::is_met(*field, &key, &mask))
+    };
+    let is_whole = |field: FieldId| mask.field(field) == field.value_max();
+    // A VLAN ID is a part of the TCI, which is no field of its own then.
+    let has_whole_part = |field: FieldId| {
+        named().any(|part| part != field && is_whole(part) && contains(field, part))
+    };
+    let masked = named().filter(|field| !is_whole(*field) && !is_flags(*field));
+    let masked = masked.filter(|field| !has_whole_part(*field));
+    masked.map(|field| (field, field.value_max() & !mask.field(field))).collect()
+}
+
+fn is_flags(field: FieldId) -> bool {
+    match field.info().format {
+        Format::Frag | Format::TcpFlags | Format::TunFlags | Format::CtState => true,
+        Format::Decimal
+        | Format::Hex
+        | Format::Ethernet
+        | Format::Ipv4
+        | Format::Ipv6
+        | Format::Port
+        | Format::PacketType => false,
+    }
+}
+
+/// Returns whether a part lies within the bits of a field.
+fn contains(field: FieldId, part: FieldId) -> bool {
+    let bits = |slot: FieldSlot| {
+        let start = u32::from(slot.word) * u64::BITS + u32::from(slot.shift);
+        (start, start + u32::from(slot.width))
+    };
+    let ((start, end), (part_start, part_end)) = (bits(field.slot()), bits(part.slot()));
+    start <= part_start && part_end <= end
 }
 
 /// Parses a frame in hexadecimal.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use shunt_flow::{FieldId, SparseKey, extract::VlanLimit};
+use shunt_flow::{FieldId, FlowMask, SparseKey, SparseMask, extract::VlanLimit};
 use shunt_foresight::{Confidence, Forecast, ForecastSource};
 use shunt_pipeline::BridgeId;
 
@@ -36,13 +36,15 @@ const TTL: u128 = 64;
 impl Announcement<'_> {
     /// Returns the forecast of a flow in the syntax of a trace.
     ///
-    /// Fields that are not given are zero, except for a TTL of 64.
+    /// Fields that are not given are zero, except for a TTL of 64. The bits that a mask leaves out are
+    /// not known.
     pub(crate) fn forecast(&self, text: &str) -> Result<Forecast, TraceError> {
         let flow = read_flow(text, self.names);
         let flow = flow.map_err(|error| error.of_bridge(self.bridge, self.names))?;
         if flow.in_port.is_none() {
             return Err(TraceError::NoIngress);
         }
+        let known = known_bits(&flow.unknown);
         let mut key = flow.packet(self.id, self.vlan_limit).key;
         let is_ip = [0x0800, 0x86dd].contains(&key.eth_type());
         if is_ip && key.field(FieldId::NwTtl) == 0 {
@@ -51,11 +53,22 @@ impl Announcement<'_> {
         let AnnouncedTime { source, now, valid } = self.announced;
         Ok(Forecast {
             key: SparseKey::from(&key),
-            known: None,
+            known,
             confidence: Confidence::MAX,
             made: now,
             valid_until: now.saturating_add(valid),
             source,
         })
     }
+}
+
+/// Returns all bits but the unknown ones; `None`: all bits.
+fn known_bits(unknown: &[(FieldId, u128)]) -> Option<SparseMask> {
+    if unknown.is_empty() {
+        return None;
+    }
+    let mut known = FlowMask::EMPTY;
+    known.words_mut().fill(u64::MAX);
+    unknown.iter().for_each(|(field, bits)| known.remove_bits(*field, *bits));
+    Some(SparseMask::from(&known))
 }

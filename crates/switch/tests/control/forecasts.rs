@@ -128,7 +128,8 @@ async fn announced_flows_hit_with_their_first_packets() {
     bench.switch.add_rules("br0", &["in_port=p1,udp,tp_src=7,actions=output:p2"]).await.unwrap();
     let flow = "in_port=p1,udp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_src=7,tp_dst=8";
     let count = bench.switch.announce("br0", &[flow], MINUTE, Announcer::Operator);
-    assert_eq!(count.unwrap(), 1);
+    let count = count.unwrap();
+    assert_eq!((count.accepted, count.refused, count.threads), (1, 0, 1));
     until(|| bench.switch.forecasts().sources.iter().any(|own| own.installed == 1)).await;
     client.send(&packet([1, 2], [7, 8]));
     server.next_received().await;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use shunt_flow::{FlowKey, PortNo, layout::word};
-use shunt_foresight::{Forecast, ForecastRefusal};
+use shunt_foresight::{Forecast, ForecastRefusal, ForecastSource};
 use shunt_pipeline::{BridgeId, DatapathAction, DatapathPort, InstallNo, Time};
 
 use crate::{
@@ -51,9 +51,11 @@ impl PacketThread {
         while !is_busy
             && self.translations_left > 0
             && count < own.config.per_iteration
-            && let Some((forecast, last)) = own.waiting.pop_front()
+            && let Some((forecast, last)) = own.waiting.pop()
         {
+            let (source, start) = (forecast.source, own.stopwatch.now());
             self.preload(&mut own, forecast, last);
+            own.counters.of(source).spend(own.stopwatch.since(start));
             count += 1;
         }
         own.counters.speculative.set(own.speculation.len() as u64);
@@ -78,17 +80,22 @@ impl PacketThread {
             return counters.refuse(ForecastRefusal::NoSuchPort);
         }
         if own.speculation.len() >= own.config.speculative_max {
+            let is_predicted =
+                own.speculation.next_source().is_some_and(ForecastSource::is_predictor);
+            // A new announcement is not worth more than an old one.
+            if !forecast.source.is_predictor() && !is_predicted {
+                return counters.refuse(ForecastRefusal::ForecastsFull);
+            }
             self.evict_speculative(own, 1);
         }
         let (pipeline, version) = (&self.pipeline, self.caches.owner.version());
         let upcall = Upcall { pipeline, key: &key, start: None, version, now: self.now };
         let spent = match self.caches.preload(upcall, forecast.known.as_ref(), last) {
-            Preloaded::Covered { is_new: true } => {
-                counters.late.add(1);
-                1
-            }
-            Preloaded::Covered { is_new: false } => {
-                counters.covered.add(1);
+            Preloaded::Covered { entry, is_new } => {
+                // An entry of another forecast does not mean that the flow came.
+                let is_late = is_new && own.speculation.origin_of(entry).is_none();
+                let outcome = if is_late { &counters.late } else { &counters.covered };
+                outcome.add(1);
                 1
             }
             Preloaded::Refused { reason, translations } => {
@@ -106,6 +113,7 @@ impl PacketThread {
                     candidates.offer_forecast(&key, self.now, EntryForecast { source, expires })
                 });
                 own.speculation.add(SpeculativeFlow {
+                    made: entries.len(),
                     entries,
                     source,
                     key: flow,
@@ -193,6 +201,9 @@ impl PacketThread {
             Settlement::Covered => counters.covered.add(1),
             Settlement::Wrong => counters.wrong.add(1),
             Settlement::Evicted => counters.evicted.add(1),
+        }
+        if matches!(settlement, Settlement::Wrong | Settlement::Evicted) {
+            counters.unused_entries.add(flow.made as u64);
         }
     }
 }

@@ -1,0 +1,55 @@
+//! Forecasts that wait for their translation on a packet thread.
+
+use std::collections::VecDeque;
+
+use shunt_foresight::Forecast;
+use shunt_pipeline::InstallNo;
+
+/// Two queues: forecasts of predictors, and of people and programs.
+///
+/// They take turns, so a flood of announced flows leaves half of the translations to the predictors.
+#[derive(Debug, Default)]
+pub(crate) struct ForecastQueue {
+    predicted: VecDeque<WaitingForecast>,
+    announced: VecDeque<WaitingForecast>,
+    /// Set if the last forecast came from a predictor.
+    was_predicted: bool,
+}
+
+/// A forecast with the last install before it was received.
+pub(crate) type WaitingForecast = (Forecast, InstallNo);
+
+/// Forecasts that may wait in each queue.
+const WAITING_MAX: usize = 256;
+
+impl ForecastQueue {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.predicted.is_empty() && self.announced.is_empty()
+    }
+
+    /// Returns whether an announced flow fits.
+    pub(crate) fn takes_announced(&self) -> bool {
+        self.announced.len() < WAITING_MAX
+    }
+
+    /// Adds a forecast. Returns whether it fitted.
+    pub(crate) fn push(&mut self, forecast: Forecast, last: InstallNo) -> bool {
+        let queue =
+            if forecast.source.is_predictor() { &mut self.predicted } else { &mut self.announced };
+        let fits = queue.len() < WAITING_MAX;
+        if fits {
+            queue.push_back((forecast, last));
+        }
+        fits
+    }
+
+    /// Takes the next forecast.
+    pub(crate) fn pop(&mut self) -> Option<WaitingForecast> {
+        self.was_predicted = !self.was_predicted;
+        if self.was_predicted {
+            self.predicted.pop_front().or_else(|| self.announced.pop_front())
+        } else {
+            self.announced.pop_front().or_else(|| self.predicted.pop_front())
+        }
+    }
+}

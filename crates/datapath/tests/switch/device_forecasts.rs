@@ -1,0 +1,94 @@
+//! Forecasts of flows that hit in an offload device, with either cache.
+
+use std::time::Duration;
+
+use shunt_datapath::{
+    forecast::{ForecastConfig, ForecastSender},
+    offload::{OffloadAgent, OffloadConfig},
+};
+use shunt_flow::FlowKey;
+use shunt_gigaflow::ltm::Tag;
+use shunt_testkit::offload::SoftwareDevice;
+
+use super::{
+    forecasts::{IDLE, counts, dump, forecast},
+    thread_config,
+};
+use crate::harness::{BRIDGE, Switch, added};
+
+/// A switch behind a device, with the agent of the device.
+fn behind_device() -> (Switch, ForecastSender, OffloadAgent<SoftwareDevice>) {
+    let mut switch = Switch::behind_device(1, 3, thread_config());
+    let forecasts = ForecastConfig { idle: IDLE, ..ForecastConfig::default() };
+    let sender = switch.attach_forecasts(forecasts).remove(0);
+    let (_, ends) = switch.device.take().unwrap();
+    let (pipeline, device) = (switch.pipeline.clone(), SoftwareDevice::new(4, 100));
+    let mut agent = OffloadAgent::new(OffloadConfig::new(BRIDGE), pipeline, device, ends);
+    switch.apply(&added(&["priority=9,udp,nw_dst=10.1.0.0/16,actions=output:2"]));
+    run_device(&mut switch, &mut agent);
+    (switch, sender, agent)
+}
+
+/// Reads the counters of the device, and lets the switch take the outcomes.
+fn run_device(switch: &mut Switch, agent: &mut OffloadAgent<SoftwareDevice>) {
+    for _ in 0..2 {
+        switch.wait(Duration::from_secs(1));
+        while agent.run_iteration(switch.now) {}
+        switch.settle();
+    }
+}
+
+/// The packets never reach the switch, so its own entry stays without a hit.
+#[test]
+fn a_hit_in_the_device_counts_for_its_forecast() {
+    let (mut switch, mut sender, mut agent) = behind_device();
+    let flow = forecast(&switch, [10, 1, 0, 1]);
+    assert!(sender.send(flow.clone()));
+    switch.settle();
+    while agent.run_iteration(switch.now) {}
+    assert!(agent.device().send(Tag::new(0), &FlowKey::from(&flow.key), 60));
+    run_device(&mut switch, &mut agent);
+    assert_eq!((counts(&sender).installed, counts(&sender).hits), (1, 1));
+    // The entry in software has no use any more.
+    assert!(dump(&mut switch).is_empty());
+    switch.wait(IDLE);
+    run_device(&mut switch, &mut agent);
+    assert_eq!((counts(&sender).hits, counts(&sender).wrong), (1, 0));
+}
+
+/// The counters of the device are read after the entry in software has expired.
+#[test]
+fn a_late_reading_of_the_device_counts() {
+    let (mut switch, mut sender, mut agent) = behind_device();
+    let flow = forecast(&switch, [10, 1, 0, 1]);
+    assert!(sender.send(flow.clone()));
+    switch.settle();
+    while agent.run_iteration(switch.now) {}
+    assert!(agent.device().send(Tag::new(0), &FlowKey::from(&flow.key), 60));
+    switch.wait(IDLE + Duration::from_millis(1));
+    switch.settle();
+    assert!(dump(&mut switch).is_empty());
+    assert_eq!(counts(&sender).settled(), 0, "the device has the outcome");
+    run_device(&mut switch, &mut agent);
+    assert_eq!((counts(&sender).hits, counts(&sender).wrong), (1, 0));
+}
+
+#[test]
+fn a_forecast_that_nobody_hits_is_wrong_with_a_device() {
+    let (mut switch, mut sender, mut agent) = behind_device();
+    assert!(sender.send(forecast(&switch, [10, 1, 0, 1])));
+    switch.settle();
+    while agent.run_iteration(switch.now) {}
+    assert!(!agent.device().entries().is_empty());
+    switch.wait(IDLE);
+    (0..3).for_each(|_| run_device(&mut switch, &mut agent));
+    assert_eq!((counts(&sender).hits, counts(&sender).wrong), (0, 1));
+    assert!(agent.device().entries().is_empty());
+    // Without the agent nobody knows better.
+    assert!(sender.send(forecast(&switch, [10, 1, 0, 1])));
+    switch.settle();
+    drop(agent);
+    switch.wait(IDLE + Duration::from_millis(1));
+    switch.settle();
+    assert_eq!(counts(&sender).wrong, 2);
+}

@@ -1,0 +1,123 @@
+//! Log lines about predictors that are paused and tried again.
+//!
+//! A packet thread does not log. It publishes the state of its predictors, and the thread of the
+//! forecasts compares it with the last one.
+
+use std::time::Duration;
+
+use shunt_foresight::{ForecastSource, GovernorState, OutcomeCounts, PredictorStatus};
+use tracing::info;
+
+/// The states of the predictors of all packet threads.
+#[derive(Debug, Default)]
+pub(super) struct PredictorLog {
+    known: Vec<KnownPredictor>,
+}
+
+/// The last logged state of a predictor.
+#[derive(Debug)]
+struct KnownPredictor {
+    thread: usize,
+    source: ForecastSource,
+    is_paused: bool,
+    pauses: u64,
+    /// Its outcomes when its trial began.
+    before: OutcomeCounts,
+}
+
+/// A predictor that was paused, or is tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PredictorChange {
+    Paused { pause: Duration, outcomes: OutcomeCounts },
+    Resumed,
+}
+
+impl PredictorLog {
+    /// Logs the changes of a packet thread since the last call.
+    pub(super) fn update(&mut self, thread: usize, now: Duration, status: &[PredictorStatus]) {
+        for own in status {
+            let source = own.source;
+            match self.change(thread, now, own) {
+                Some(PredictorChange::Paused { pause, outcomes }) => info!(
+                    forecasts = outcomes.received,
+                    hits = outcomes.hits,
+                    wrong = outcomes.wrong,
+                    evicted = outcomes.evicted,
+                    translations = outcomes.translations,
+                    spent_us = outcomes.spent.as_micros(),
+                    "packet thread {thread}: predictor {source} saves too little: paused, and tried again in {:.0} s",
+                    pause.as_secs_f64().ceil()
+                ),
+                Some(PredictorChange::Resumed) => {
+                    info!("packet thread {thread}: predictor {source} is tried again");
+                }
+                None => {}
+            }
+        }
+    }
+
+    fn change(
+        &mut self,
+        thread: usize,
+        now: Duration,
+        status: &PredictorStatus,
+    ) -> Option<PredictorChange> {
+        let (source, counts) = (status.source, status.counts);
+        let is_known = |own: &&mut KnownPredictor| (own.thread, own.source) == (thread, source);
+        let Some(known) = self.known.iter_mut().find(is_known) else {
+            let before = OutcomeCounts::default();
+            self.known.push(KnownPredictor { thread, source, is_paused: false, pauses: 0, before });
+            return self.change(thread, now, status);
+        };
+        // A short trial may have passed between two calls.
+        let was_paused = known.is_paused && known.pauses == status.pauses;
+        known.pauses = status.pauses;
+        match status.state {
+            GovernorState::Paused { until } if !was_paused => {
+                let (pause, outcomes) = (until.saturating_sub(now), counts.since(&known.before));
+                (known.is_paused, known.before) = (true, counts);
+                Some(PredictorChange::Paused { pause, outcomes })
+            }
+            GovernorState::On | GovernorState::Trial if known.is_paused => {
+                (known.is_paused, known.before) = (false, counts);
+                Some(PredictorChange::Resumed)
+            }
+            GovernorState::Paused { .. } | GovernorState::On | GovernorState::Trial => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_has_the_outcomes_of_its_trial() {
+        const SECOND: Duration = Duration::from_secs(1);
+        let mut log = PredictorLog::default();
+        let status = |state, hits| PredictorStatus {
+            source: ForecastSource::Reply,
+            state,
+            pauses: 0,
+            forecasts: 0,
+            items: 0,
+            counts: OutcomeCounts { hits, ..OutcomeCounts::default() },
+        };
+        let paused = GovernorState::Paused { until: SECOND * 20 };
+        assert_eq!(log.change(0, SECOND, &status(GovernorState::Trial, 1)), None);
+        let change = log.change(0, SECOND * 10, &status(paused, 3));
+        let outcomes = OutcomeCounts { hits: 3, ..OutcomeCounts::default() };
+        assert_eq!(change, Some(PredictorChange::Paused { pause: SECOND * 10, outcomes }));
+        assert_eq!(log.change(0, SECOND * 11, &status(paused, 3)), None, "it is logged once");
+        // The other threads have predictors of their own.
+        assert!(log.change(1, SECOND * 11, &status(paused, 3)).is_some());
+        let change = log.change(0, SECOND * 20, &status(GovernorState::Trial, 3));
+        assert_eq!(change, Some(PredictorChange::Resumed));
+        let Some(PredictorChange::Paused { outcomes, .. }) =
+            log.change(0, SECOND * 30, &status(paused, 4))
+        else {
+            panic!("it is paused again")
+        };
+        assert_eq!(outcomes.hits, 1, "only those of the second trial");
+    }
+}
