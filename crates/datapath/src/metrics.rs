@@ -85,7 +85,9 @@ reasons! {
         VlanNotAllowed = "vlan_not_allowed",
         /// `NORMAL`: its ingress port is a member of a bond, and not the active one.
         BondMemberInactive = "bond_member_inactive",
-        /// `NORMAL`: the bond of its output has no active member.
+        /// `NORMAL`: it came back on a bond, because its source address is at another port.
+        BondLoop = "bond_loop",
+        /// `NORMAL`: the bond of its output has no enabled member.
         BondWithoutMember = "bond_without_member",
         /// `NORMAL`: its ingress port and the port of its destination are protected.
         BothPortsProtected = "both_ports_protected",

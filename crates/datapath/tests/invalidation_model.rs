@@ -102,7 +102,7 @@ fn traversal(flow: u16, seen: u64, label: Version) -> Arc<Traversal> {
         visits: Box::default(),
         reads: [object(flow)].into(),
         group_hits: Box::default(),
-        mirror_hits: Box::default(),
+        output_hits: Box::default(),
         learnings: Vec::new(),
         refreshes: Box::default(),
         actions: Arc::new([]),

@@ -178,7 +178,7 @@ pub(crate) fn traversal(
         visits: visits.into(),
         reads: reads.iter().map(|name| object(*name)).collect(),
         group_hits: Box::default(),
-        mirror_hits: Box::default(),
+        output_hits: Box::default(),
         learnings: Vec::new(),
         refreshes: Box::default(),
         actions: Arc::new([]),

@@ -72,9 +72,10 @@ pub use action::{
     SampleDirection, Subfield,
 };
 pub use bridges::{
-    bond::BondMember,
+    bond::{BondBalance, BondBuckets, BondCounters, BondMember},
     mac_table::{MacEntry, MacSighting},
-    mirror::{Mirror, MirrorCounter, MirrorHit, MirrorOutput, MirroredPorts},
+    mirror::{Mirror, MirrorOutput, MirroredPorts},
+    output_counter::{OutputCounter, OutputHit},
     port::{PortConfig, PortInfo, PortKind},
     port_vlans::{PortVlans, VlanMode},
     settings::{BridgeSettings, Overflow},

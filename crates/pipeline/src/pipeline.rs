@@ -28,7 +28,7 @@ use crate::{
     bridges::{
         bridge::{VersionedBridge, VersionedBridges},
         mac_table::MacEntry,
-        mirror::MirrorCounter,
+        output_counter::OutputCounter,
         port::PortInfo,
         settings::BridgeSettings,
     },
@@ -203,7 +203,7 @@ impl Pipeline {
 
     /// Returns the counters of the mirrors of a bridge.
     #[must_use]
-    pub fn mirror_counters(&self, id: BridgeId) -> Vec<Arc<MirrorCounter>> {
+    pub fn mirror_counters(&self, id: BridgeId) -> Vec<Arc<OutputCounter>> {
         let bridges = self.bridges.read();
         bridges.get(&id).map_or_else(Vec::new, |own| own.mirror_counters().cloned().collect())
     }
@@ -580,7 +580,7 @@ impl Crediting<'_> {
         for hit in &traversal.group_hits {
             hit.credit(packets, bytes);
         }
-        for hit in &traversal.mirror_hits {
+        for hit in &traversal.output_hits {
             hit.credit(packets, bytes);
         }
         for lowered in traversal.refreshes.iter().filter_map(|refresh| refresh.touch(used)) {

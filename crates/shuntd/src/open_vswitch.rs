@@ -56,7 +56,7 @@ const WORDS: &[(&[&str], &str)] = &[
     (&["mirrors"], "give each mirror a table `[[bridge.mirror]]`, or run `shuntctl add-mirror`"),
     (&["bond_mode"], "give each bond a table `[[bridge.bond]]` with its `mode`"),
     (&["bond_updelay", "bond_downdelay"], "the keys of a bond are `updelay_ms` and `downdelay_ms`"),
-    (&["lacp"], "LACP does not exist yet: use the mode `active-backup`"),
+    (&["lacp"], "LACP does not exist yet: use the mode `active-backup` or `balance-slb`"),
     (&["linux-hfsc", "linux-sfq", "linux-codel", "linux-fq_codel"], "use `linux-htb`"),
     (&["qos"], "run `shuntctl set-qos`, or set it in the configuration file"),
 ];

@@ -1,8 +1,19 @@
 //! The bonds of a switch, for programs.
 
+use shunt_pipeline::BondBalance;
+
 use crate::{
     config::BondOptions, control::bonds::BondMemberChange, error::SwitchError, switch::Switch,
 };
+
+/// Returns the bucket of a source address in a VLAN.
+///
+/// Bonds in the mode `balance-slb` choose a member by it.
+/// VLAN 0 is that of packets without a tag. `basis` is the `hash_basis` of the bond.
+#[must_use]
+pub fn bond_bucket(mac: [u8; 6], vlan: u16, basis: u32) -> u8 {
+    BondBalance::bucket(mac, vlan, basis)
+}
 
 impl Switch {
     /// Adds a bond to a bridge.

@@ -141,6 +141,12 @@ pub enum SwitchError {
         /// Names of the members.
         known: String,
     },
+    /// The bond does not balance.
+    #[error("bond {bond} has no buckets: its mode is not balance-slb")]
+    BondWithoutBuckets {
+        /// The bond.
+        bond: String,
+    },
     /// A disabled member of a bond cannot be active.
     #[error(
         "bond {bond}: member {member} is disabled: it cannot be active; enable it with \

@@ -61,6 +61,7 @@ mod trace;
 mod watch;
 
 pub use announcements::{Announced, Announcer};
+pub use bonds::bond_bucket;
 pub use config::{Config, ConfigError, ConfigPath, ConfigStep, mac_text};
 pub use control::bonds::BondMemberChange;
 pub use datapath_flows::{
@@ -79,7 +80,7 @@ pub use reload::ReloadReport;
 pub use saved_counts::{SavedCount, SavedCounts, SavedMac};
 pub use saved_state::{SavedState, SavedTables};
 pub use status::{
-    bond::{BondMemberStatus, BondStatus},
+    bond::{BondBucketStatus, BondMemberStatus, BondStatus},
     bridge::{
         BridgePortStatus, BridgeStatus, ConnectionSummary, ControllerState, ControllerStatus,
         EgressQueueStatus, PacketInTotals, PortDrops,

@@ -107,7 +107,13 @@ pub(crate) fn learnings(bridge: BridgeId, macs: &[SavedMac]) -> Vec<Learning> {
     macs.iter()
         .map(|SavedMac { vlan, mac, port }| {
             let port = PortNo::new(*port);
-            Learning::Mac(MacSighting { bridge, vlan: *vlan, mac: *mac, port })
+            Learning::Mac(MacSighting {
+                bridge,
+                vlan: *vlan,
+                mac: *mac,
+                port,
+                is_announcement: false,
+            })
         })
         .collect()
 }

@@ -138,6 +138,9 @@ async fn watch_bonds(control: &ControlPlane) {
         }
         // Without a change this publishes nothing, and does not wake this task again. A bridge that is
         // being added is not in the tables yet.
+        if bridges.lock().rebalances(plane.now()) {
+            plane.pull().await;
+        }
         let structure = control.structure().await;
         bridges.publish_ports();
         drop(structure);

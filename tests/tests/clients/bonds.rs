@@ -40,6 +40,17 @@ impl Hosts {
         self.network.run("ip", &["link", "set", link, state]);
     }
 
+    /// Checks that the host uses the member that has the bucket of its address.
+    fn each_member_carries_the_host(&self, daemon: &Daemon) {
+        let mac = self.host.run("cat", &["/sys/class/net/eth0/address"]);
+        let bucket = text(&daemon.ovs_appctl(&["bond/hash", mac.trim()]));
+        for (member, link) in [("p1", "x1"), ("p2", "x2")] {
+            let migrated = daemon.ovs_appctl(&["bond/migrate", "bond0", bucket.trim(), member]);
+            assert_eq!(text(&migrated), "migrated\n");
+            assert!(until(|| self.reaches() && self.learned_on() == link), "{}", show(daemon));
+        }
+    }
+
     /// Returns the link on which the network has learned the address of the host.
     fn learned_on(&self) -> String {
         let mac = self.host.run("cat", &["/sys/class/net/eth0/address"]);
@@ -120,13 +131,17 @@ fn vsctl_adds_a_bond_that_survives_a_lost_link() {
         assert!(trace.contains("(p2) is not the active member of bond bond0: dropped"), "{trace}");
         bench.done("set port bond0 other_config:bond-primary=p2");
         assert!(until(|| active() == address("p2")), "{}", active());
-        bench.done("set port bond0 bond_mode=balance-slb");
+        bench.done("set port bond0 bond_mode=balance-tcp");
         let error = || bench.done("get interface p1 error");
         assert!(
-            until(|| error().contains("bond_mode balance-slb is not supported")),
+            until(|| error().contains("bond_mode balance-tcp is not supported")),
             "{}",
             error()
         );
+        bench.done("set port bond0 bond_mode=balance-slb");
+        assert!(until(|| hosts.reaches()), "{}", show(&daemon));
+        assert!(bond_line(&daemon).contains("bond0 (balance-slb: "), "{}", bond_line(&daemon));
+        hosts.each_member_carries_the_host(&daemon);
         bench.done("set port bond0 bond_mode=active-backup");
         assert!(until(|| hosts.reaches()), "{}", show(&daemon));
         a_refused_bond_has_no_ports(&bench, &daemon, &hosts);

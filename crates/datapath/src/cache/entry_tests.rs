@@ -22,7 +22,7 @@ fn traversal(number: u64) -> Arc<Traversal> {
         visits: Box::default(),
         reads: Box::default(),
         group_hits: Box::default(),
-        mirror_hits: Box::default(),
+        output_hits: Box::default(),
         learnings: Vec::new(),
         refreshes: Box::default(),
         actions: Arc::new([]),

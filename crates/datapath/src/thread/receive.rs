@@ -564,6 +564,7 @@ impl From<DropCause> for DropReason {
             DropCause::IngressPortDisabled => Self::IngressPortDisabled,
             DropCause::MirrorOutputPort => Self::MirrorOutputPort,
             DropCause::BondMemberInactive => Self::BondMemberInactive,
+            DropCause::BondLoop => Self::BondLoop,
             DropCause::BondWithoutMember => Self::BondWithoutMember,
             DropCause::OutputPortDisabled => Self::OutputPortDisabled,
             DropCause::OutputPortMissing => Self::OutputPortMissing,

@@ -231,7 +231,7 @@ impl Lab {
         let change = self.twin.learn(&learnings, self.switch.now);
         for learning in &learnings {
             // A refused sighting (the port has left the VLAN) refreshes no address elsewhere.
-            if let Learning::Mac(MacSighting { bridge, vlan, mac, port }) = *learning
+            if let Learning::Mac(MacSighting { bridge, vlan, mac, port, .. }) = *learning
                 && self.twin.world.mac_port(bridge, vlan, mac) == Some(port)
             {
                 see(&mut self.seen, &self.twin.world, (bridge, vlan, mac), self.switch.now);

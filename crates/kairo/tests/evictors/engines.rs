@@ -81,7 +81,7 @@ impl Scene {
             let id = entry(self.installed % 7, self.installed / 14);
             self.installed += 1;
             let is_replaced = self.live.contains(&id);
-            let is_mirrored = !traversal.mirror_hits.is_empty();
+            let is_mirrored = !traversal.output_hits.is_empty();
             match self.engines.installed(id, &Arc::new(traversal)) {
                 Installed::Recorded => {
                     self.live.insert(id);

@@ -1,13 +1,24 @@
 //! Bonds: ports that NORMAL, floods and mirrors use as one.
 //!
 //! See `bond_mode` in `ovs-vswitchd.conf.db(5)`. Each member keeps its own number, and an output to this
-//! number leaves on this member. In the mode `active-backup` one member is active: NORMAL and floods
-//! send on it alone, and NORMAL drops the packets that arrive on another. The caller chooses the
-//! active member.
+//! number leaves on this member. One member of a bond is active.
+//!
+//! * In the mode `active-backup`, NORMAL and floods send on the active member alone, and NORMAL drops the
+//!   packets that arrive on another.
+//! * In the mode `balance-slb`, a hash of source address and VLAN chooses one of 256 buckets, and each
+//!   bucket has a member that sends its packets ([`BondBalance`]). NORMAL drops group addresses that arrive
+//!   on a member that is not active, because the network sends a copy of each to every member.
+//!
+//! The caller chooses the active member and the members of buckets.
 
 use std::sync::Arc;
 
-use super::port::PortInfo;
+use shunt_flow::PortNo;
+
+use super::{
+    output_counter::{OutputCounter, OutputHit},
+    port::PortInfo,
+};
 
 /// The bond of a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +27,105 @@ pub struct BondMember {
     pub bond: Arc<str>,
     /// True for the active member: at most one member of a bond.
     pub is_active: bool,
+    /// The members that send in the mode `balance-slb`.
+    ///
+    /// `None` in the mode `active-backup`. It is equal in all members of a bond.
+    pub balance: Option<Arc<BondBalance>>,
+}
+
+/// The members that send packets in the mode `balance-slb`.
+#[derive(Debug, PartialEq, Eq)]
+pub struct BondBalance {
+    basis: u32,
+    members: Box<BondBuckets>,
+    counters: BondCounters,
+}
+
+/// The member that sends the packets of each bucket.
+///
+/// `None` if no member is enabled.
+pub type BondBuckets = [Option<PortNo>; BondBalance::BUCKETS];
+
+/// The counters of the packets that each bucket of a bond has sent.
+#[derive(Clone, Debug)]
+pub struct BondCounters(Arc<[Arc<OutputCounter>]>);
+
+impl BondCounters {
+    /// Makes the counters of a bond.
+    #[must_use]
+    pub fn new(bond: &str) -> Self {
+        let counter = |bucket| Arc::new(OutputCounter::new(&format!("{bond} {bucket}")));
+        Self((0..BondBalance::BUCKETS).map(counter).collect())
+    }
+
+    /// Returns the bytes that each bucket has sent.
+    pub fn bytes(&self) -> impl Iterator<Item = u64> {
+        self.0.iter().map(|counter| counter.totals().bytes)
+    }
+}
+
+impl PartialEq for BondCounters {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for BondCounters {}
+
+impl BondBalance {
+    /// Number of buckets.
+    pub const BUCKETS: usize = 256;
+
+    /// Makes the choice from the member of each bucket.
+    ///
+    /// Each hash begins with `basis` (`bond-hash-basis`).
+    #[must_use]
+    pub fn new(basis: u32, members: BondBuckets, counters: BondCounters) -> Self {
+        Self { basis, members: Box::new(members), counters }
+    }
+
+    /// Returns the bucket of a source address in a VLAN; 0: without a tag.
+    ///
+    /// It is the hash of Open vSwitch 3.1 on x86-64, so `bond/hash` of both gives the same bucket:
+    /// MurmurHash3 (Austin Appleby) of the address and the VLAN above it.
+    #[must_use]
+    pub fn bucket(mac: [u8; 6], vlan: u16, basis: u32) -> u8 {
+        let key = mac.iter().fold(u64::from(vlan), |key, byte| key << 8 | u64::from(*byte));
+        let [low, high] = [key & 0xffff_ffff, key >> 32];
+        let mut hash = [low, high].into_iter().fold(basis, |hash, part| {
+            let part = u32::try_from(part).unwrap_or_default();
+            let mixed = part.wrapping_mul(0xcc9e_2d51).rotate_left(15).wrapping_mul(0x1b87_3593);
+            (hash ^ mixed).rotate_left(13).wrapping_mul(5).wrapping_add(0xe654_6b64)
+        });
+        hash ^= 8; // Length of the key in bytes.
+        hash = (hash ^ hash >> 16).wrapping_mul(0x85eb_ca6b);
+        hash = (hash ^ hash >> 13).wrapping_mul(0xc2b2_ae35);
+        (hash ^ hash >> 16).to_be_bytes()[3]
+    }
+
+    /// Returns the member that sends the packets of an address in a VLAN.
+    #[must_use]
+    pub fn member(&self, mac: [u8; 6], vlan: u16) -> Option<PortNo> {
+        self.sender(Self::bucket(mac, vlan, self.basis)).map(|(number, _)| number)
+    }
+
+    /// Returns the number with which each hash begins.
+    pub(crate) const fn basis(&self) -> u32 {
+        self.basis
+    }
+
+    /// Returns the member that sends the packets of a bucket, and their counter.
+    pub(crate) fn sender(&self, bucket: u8) -> Option<(PortNo, OutputHit)> {
+        let bucket = usize::from(bucket);
+        let counter = self.counters.0.get(bucket)?;
+        Some(((*self.members.get(bucket)?)?, OutputHit(Arc::clone(counter))))
+    }
+
+    /// Returns the member of each bucket, for tests.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) const fn members(&self) -> &BondBuckets {
+        &self.members
+    }
 }
 
 impl PortInfo {
@@ -27,6 +137,11 @@ impl PortInfo {
     /// Returns whether the port is a member of a bond, and not the active one.
     pub(crate) fn is_backup(&self) -> bool {
         self.bond.as_ref().is_some_and(|member| !member.is_active)
+    }
+
+    /// Returns whether the port is a member of a bond that balances.
+    pub(crate) fn is_balanced(&self) -> bool {
+        self.bond.as_ref().is_some_and(|member| member.balance.is_some())
     }
 
     /// Returns whether both are one port, or members of one bond.

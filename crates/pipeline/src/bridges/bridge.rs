@@ -6,8 +6,9 @@ use shunt_classifier::Version;
 
 use super::{
     mac_table::MacTable,
-    mirror::{Mirror, MirrorCounter},
+    mirror::Mirror,
     mirror_table::MirrorTable,
+    output_counter::OutputCounter,
     port::PortInfo,
     port_table::PortTable,
     settings::{BridgeSettings, Overflow},
@@ -38,7 +39,7 @@ pub(crate) struct VersionedBridge {
     settings: Versioned<BridgeSettings>,
     ports: Versioned<PortTable>,
     /// The counters of the mirrors by their names.
-    mirror_counters: BTreeMap<String, Arc<MirrorCounter>>,
+    mirror_counters: BTreeMap<String, Arc<OutputCounter>>,
     pub(crate) groups: VersionedMap<GroupId, Group>,
     pub(crate) meters: VersionedMap<MeterId, Meter>,
     tables: BTreeMap<TableId, RuleTable>,
@@ -95,7 +96,7 @@ impl VersionedBridge {
     }
 
     /// Returns the counters of the mirrors.
-    pub(crate) fn mirror_counters(&self) -> impl Iterator<Item = &Arc<MirrorCounter>> {
+    pub(crate) fn mirror_counters(&self) -> impl Iterator<Item = &Arc<OutputCounter>> {
         self.mirror_counters.values()
     }
 
@@ -291,12 +292,12 @@ impl VersionedBridge {
 /// Returns the counters of mirrors, those of `old` where the names agree.
 fn counters(
     settings: &BridgeSettings,
-    mut old: BTreeMap<String, Arc<MirrorCounter>>,
-) -> BTreeMap<String, Arc<MirrorCounter>> {
+    mut old: BTreeMap<String, Arc<OutputCounter>>,
+) -> BTreeMap<String, Arc<OutputCounter>> {
     let mut kept = BTreeMap::new();
     for Mirror { name, .. } in &settings.mirrors {
         kept.entry(name.clone()).or_insert_with(|| {
-            old.remove(name).unwrap_or_else(|| Arc::new(MirrorCounter::new(name)))
+            old.remove(name).unwrap_or_else(|| Arc::new(OutputCounter::new(name)))
         });
     }
     kept

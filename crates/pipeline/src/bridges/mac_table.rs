@@ -40,13 +40,33 @@ pub struct MacEntry {
     pub mac: [u8; 6],
     /// The port on which frames of the address arrive.
     pub port: PortNo,
+    /// Time when a host announced the address on the port, for [`ANNOUNCED_FOR`].
+    announced: Option<Time>,
     seen: AtomicU64,
 }
 
+/// Time for which an announced address does not move to a bond.
+///
+/// The network sends copies of the announcement back on the bond.
+pub(crate) const ANNOUNCED_FOR: Duration = Duration::from_secs(5);
+
 impl MacEntry {
     const fn new(sighting: &MacSighting, now: Time) -> Self {
-        let MacSighting { bridge, vlan, mac, port } = *sighting;
-        Self { bridge, vlan, mac, port, seen: AtomicU64::new(now.nanoseconds()) }
+        let MacSighting { bridge, vlan, mac, port, is_announcement } = *sighting;
+        let announced = if is_announcement { Some(now) } else { None };
+        Self { bridge, vlan, mac, port, announced, seen: AtomicU64::new(now.nanoseconds()) }
+    }
+
+    /// Returns the same entry without its announcement.
+    fn without_announcement(&self) -> Self {
+        let seen = AtomicU64::new(self.seen().nanoseconds());
+        let Self { bridge, vlan, mac, port, .. } = *self;
+        Self { bridge, vlan, mac, port, announced: None, seen }
+    }
+
+    /// Returns whether a host announced the address on the port a short time ago.
+    pub(crate) const fn is_announced(&self) -> bool {
+        self.announced.is_some()
     }
 
     /// Returns the time of the last frame from it.
@@ -72,11 +92,15 @@ pub struct MacSighting {
     pub mac: [u8; 6],
     /// The port on which the frame arrived.
     pub port: PortNo,
+    /// True for a gratuitous ARP packet of a port without a bond.
+    ///
+    /// Only bridges with a bond that balances need it: in others it is false.
+    pub is_announcement: bool,
 }
 
 impl fmt::Debug for MacSighting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { bridge, vlan, mac, port } = self;
+        let Self { bridge, vlan, mac, port, .. } = self;
         write!(f, "{mac:02x?} of VLAN {vlan} at port {port} of bridge {bridge}")
     }
 }
@@ -114,7 +138,10 @@ impl MacTable {
     ) -> Vec<MacKey> {
         let mac_key = (sighting.vlan, sighting.mac);
         match self.find(sighting.vlan, sighting.mac, version) {
-            Some(known) if known.port == sighting.port => {
+            Some(known)
+                if known.port == sighting.port
+                    && (!sighting.is_announcement || known.is_announced()) =>
+            {
                 known.refresh(now);
                 return Vec::new();
             }
@@ -136,9 +163,22 @@ impl MacTable {
         changed
     }
 
-    /// Removes addresses that were not seen for `ageing`. Returns the changed keys.
+    /// Removes addresses that were not seen for `ageing`, and ends announcements.
+    ///
+    /// Returns the changed keys.
     pub(crate) fn expire(&mut self, ageing: Duration, version: Version, now: Time) -> Vec<MacKey> {
-        self.forget_if(version, |entry| entry.seen().after(ageing) <= now)
+        let mut changed = self.forget_if(version, |entry| entry.seen().after(ageing) <= now);
+        let is_over = |entry: &&Arc<MacEntry>| {
+            entry.announced.is_some_and(|time| time.after(ANNOUNCED_FOR) <= now)
+        };
+        let over: Vec<_> = self.iter(version).filter(is_over).cloned().collect();
+        for entry in over {
+            let mac_key = (entry.vlan, entry.mac);
+            let own = self.entries.entry(mac_key).or_insert_with(Versioned::new);
+            own.set(Arc::new(entry.without_announcement()), version);
+            changed.push(mac_key);
+        }
+        changed
     }
 
     /// Removes the addresses for which `is_gone` is true. Returns the changed keys.
@@ -214,8 +254,13 @@ mod tests {
 
     fn seen(table: &mut MacTable, last: u8, port: u32, second: u64) -> usize {
         let mac = [2, 0, 0, 0, 0, last];
-        let sighting =
-            MacSighting { bridge: BridgeId::new(1), vlan: 0, mac, port: PortNo::new(port) };
+        let sighting = MacSighting {
+            bridge: BridgeId::new(1),
+            vlan: 0,
+            mac,
+            port: PortNo::new(port),
+            is_announcement: false,
+        };
         table.learn(&sighting, ROOM, Version::new(second + 1), at(second)).len()
     }
 

@@ -4,13 +4,7 @@
 //! copy of each to one port (SPAN), or floods it in one VLAN (RSPAN). Ports and bonds are named, so a
 //! port that is added later is used from then on.
 
-use std::{
-    collections::BTreeSet,
-    hash::{Hash, Hasher},
-    sync::Arc,
-};
-
-use crate::packet_count::{PacketCount, PacketTotals};
+use std::collections::BTreeSet;
 
 /// A mirror of a bridge.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,19 +44,6 @@ pub enum MirrorOutput {
     Vlan(u16),
 }
 
-/// The counter of the packets that a mirror has copied.
-///
-/// It lasts while the bridge has a mirror with this name.
-#[derive(Debug)]
-pub struct MirrorCounter {
-    name: String,
-    count: PacketCount,
-}
-
-/// A mirror that copied a packet; equal to another hit of the same mirror.
-#[derive(Clone, Debug)]
-pub struct MirrorHit(pub(crate) Arc<MirrorCounter>);
-
 impl Mirror {
     /// The most mirrors of a bridge.
     pub const COUNT_MAX: usize = 32;
@@ -78,52 +59,5 @@ impl Mirror {
             names.insert(name);
         }
         names
-    }
-}
-
-impl MirrorCounter {
-    pub(crate) fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), count: PacketCount::default() }
-    }
-
-    /// Returns the name of the mirror.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Returns the numbers of copied packets and of their bytes.
-    ///
-    /// The bytes are those of the packets before they were truncated.
-    #[must_use]
-    pub fn totals(&self) -> PacketTotals {
-        self.count.totals()
-    }
-}
-
-impl MirrorHit {
-    /// Returns the name of the mirror.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    /// Counts copies.
-    pub(crate) fn credit(&self, packets: u64, bytes: u64) {
-        self.0.count.credit(packets, bytes);
-    }
-}
-
-impl PartialEq for MirrorHit {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
-impl Eq for MirrorHit {}
-
-impl Hash for MirrorHit {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.name().hash(state);
     }
 }

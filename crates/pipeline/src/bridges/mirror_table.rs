@@ -11,7 +11,8 @@ use std::{
 use shunt_flow::PortNo;
 
 use super::{
-    mirror::{Mirror, MirrorCounter, MirrorHit, MirrorOutput, MirroredPorts},
+    mirror::{Mirror, MirrorOutput, MirroredPorts},
+    output_counter::{OutputCounter, OutputHit},
     port::PortInfo,
 };
 
@@ -28,7 +29,7 @@ pub(crate) struct MirrorTable {
 pub(crate) struct ActiveMirror {
     /// The index among the mirrors of the settings.
     pub(crate) index: u8,
-    pub(crate) hit: MirrorHit,
+    pub(crate) hit: OutputHit,
     /// The VLANs of the copied packets; empty: all.
     pub(crate) vlans: BTreeSet<u16>,
     pub(crate) output: ActiveOutput,
@@ -66,13 +67,13 @@ impl MirrorTable {
     /// `counters` has the counter of each mirror by its name.
     pub(crate) fn new(
         mirrors: &[Mirror],
-        counters: &BTreeMap<String, Arc<MirrorCounter>>,
+        counters: &BTreeMap<String, Arc<OutputCounter>>,
         ports: &[PortInfo],
     ) -> Self {
         let mut table = Self::default();
         for (index, mirror) in (0..).zip(mirrors.iter().take(Mirror::COUNT_MAX)) {
             if let Some(counter) = counters.get(&mirror.name) {
-                table.add(index, mirror, MirrorHit(Arc::clone(counter)), ports);
+                table.add(index, mirror, OutputHit(Arc::clone(counter)), ports);
             }
         }
         let outputs: Vec<_> = table.mirrors.iter().map(|mirror| mirror.output).collect();
@@ -83,7 +84,7 @@ impl MirrorTable {
         table
     }
 
-    fn add(&mut self, index: u8, mirror: &Mirror, hit: MirrorHit, ports: &[PortInfo]) {
+    fn add(&mut self, index: u8, mirror: &Mirror, hit: OutputHit, ports: &[PortInfo]) {
         let output = match &mirror.output {
             MirrorOutput::Port(name) => {
                 let named = || ports.iter().filter(|port| port.is_named(name));
@@ -135,7 +136,7 @@ impl MirrorTable {
     }
 
     /// Returns the mirrors of a set, which other versions know as well.
-    pub(crate) fn hits(&self, mut set: MirrorSet) -> Vec<MirrorHit> {
+    pub(crate) fn hits(&self, mut set: MirrorSet) -> Vec<OutputHit> {
         let next = || set.take_first().map(|index| self.get(index));
         std::iter::from_fn(next).flatten().map(|mirror| mirror.hit.clone()).collect()
     }
@@ -143,7 +144,7 @@ impl MirrorTable {
     /// Returns the mirrors that copy no packet that `hits` have copied.
     ///
     /// These are the mirrors of `hits` that this version has, and those with the same output.
-    pub(crate) fn done_after(&self, hits: &[MirrorHit]) -> MirrorSet {
+    pub(crate) fn done_after(&self, hits: &[OutputHit]) -> MirrorSet {
         let mut set = MirrorSet::default();
         let own = self.mirrors.iter().filter(|own| hits.contains(&own.hit));
         own.for_each(|own| set.insert(own.same_output));

@@ -6,6 +6,7 @@ pub(crate) mod mac_ages;
 pub(crate) mod mac_table;
 pub(crate) mod mirror;
 pub(crate) mod mirror_table;
+pub(crate) mod output_counter;
 pub(crate) mod port;
 pub(crate) mod port_table;
 pub(crate) mod port_vlans;

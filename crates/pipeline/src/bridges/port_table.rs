@@ -1,6 +1,9 @@
 //! The ports of a bridge at one version.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use shunt_flow::PortNo;
 
@@ -15,6 +18,10 @@ pub(crate) struct PortTable {
     pub(crate) filters_ingress: bool,
     /// True if some port drops packets that are sent on it.
     pub(crate) filters_egress: bool,
+    /// The active member of each bond that has one, by its index in `ports`.
+    active_members: BTreeMap<Arc<str>, usize>,
+    /// True if some bond balances.
+    pub(crate) balances: bool,
     pub(crate) mirrors: MirrorTable,
 }
 
@@ -25,10 +32,16 @@ impl PortTable {
         mirrors: impl FnOnce(&[PortInfo]) -> MirrorTable,
     ) -> Self {
         ports.sort_by_key(|port| port.number);
+        let active = |(index, port): (usize, &PortInfo)| {
+            let bond = port.bond.as_ref().filter(|own| own.is_active)?;
+            Some((Arc::clone(&bond.bond), index))
+        };
         Self {
+            active_members: ports.iter().enumerate().filter_map(active).collect(),
             mirrors: mirrors(&ports),
             filters_ingress: ports.iter().any(|port| !port.may_receive()),
             filters_egress: ports.iter().any(|port| !port.may_send()),
+            balances: ports.iter().any(PortInfo::is_balanced),
             ports: ports.into(),
         }
     }
@@ -65,7 +78,7 @@ impl PortTable {
 
     /// Returns the active member of a bond.
     pub(crate) fn active_member(&self, bond: &str) -> Option<&PortInfo> {
-        self.ports.iter().find(|port| port.bond_name() == Some(bond) && !port.is_backup())
+        self.ports.get(*self.active_members.get(bond)?)
     }
 
     /// Returns the port with a number.

@@ -27,7 +27,7 @@ use shunt_flow::{FieldId, FlowKey, Match, PortNo, layout::HEADER_START, rewrite:
 
 use crate::{
     action::Action,
-    bridges::mirror::MirrorHit,
+    bridges::output_counter::OutputHit,
     id::{BridgeId, RuleId, TableId},
     tables::rule::{Instructions, Rule},
     translate::{LimitCounters, RuleContext, Stack},
@@ -62,7 +62,7 @@ pub(crate) struct FrozenState {
     pub(crate) rule: Option<NamedRule>,
     pub(crate) limits: LimitCounters,
     /// The mirrors of the bridge that copy the packet no more.
-    pub(crate) mirrored: Vec<MirrorHit>,
+    pub(crate) mirrored: Vec<OutputHit>,
 }
 
 /// One remaining step: see `translate::agenda`.

@@ -13,7 +13,7 @@ use std::{collections::VecDeque, sync::Arc};
 use shunt_flow::hash::split_mix;
 
 use crate::{
-    bridges::{bridge::VersionedBridges, mirror::MirrorHit},
+    bridges::{bridge::VersionedBridges, output_counter::OutputHit},
     id::{BridgeId, TableId},
     tables::rule::Rule,
     time::Time,
@@ -55,7 +55,7 @@ enum HitTarget {
     /// A table without a match.
     TableMiss(BridgeId, TableId),
     Group(GroupHit),
-    Mirror(MirrorHit),
+    Output(OutputHit),
     Refresh(Refresh),
 }
 
@@ -155,10 +155,10 @@ impl HitCounts {
         self.slot(hash, is_same, || HitTarget::Group(hit.clone()))
     }
 
-    /// Returns the slot of a mirror that copied the packet.
-    pub(crate) fn of_mirror(&mut self, hit: &MirrorHit) -> u32 {
-        let is_same = |target: &HitTarget| matches!(target, HitTarget::Mirror(own) if own == hit);
-        self.slot(address(&hit.0), is_same, || HitTarget::Mirror(hit.clone()))
+    /// Returns the slot of a mirror that copied the packet, or of a bond that sent it.
+    pub(crate) fn of_output(&mut self, hit: &OutputHit) -> u32 {
+        let is_same = |target: &HitTarget| matches!(target, HitTarget::Output(own) if own == hit);
+        self.slot(address(&hit.0), is_same, || HitTarget::Output(hit.clone()))
     }
 
     /// Returns the slot of an object that the packet refreshes.
@@ -283,7 +283,7 @@ impl HitCount {
             }
             HitTarget::TableMiss(bridge, table) => credit_table(*bridge, *table, false),
             HitTarget::Group(hit) => hit.credit(packets, bytes),
-            HitTarget::Mirror(hit) => hit.credit(packets, bytes),
+            HitTarget::Output(hit) => hit.credit(packets, bytes),
             HitTarget::Refresh(refresh) => return refresh.touch(self.used).cloned(),
         }
         None
@@ -296,7 +296,7 @@ impl HitTarget {
             Self::Rule(rule) => rule_hash(rule),
             Self::TableMiss(bridge, table) => miss_hash(*bridge, *table),
             Self::Group(hit) => group_hash(hit),
-            Self::Mirror(hit) => address(&hit.0),
+            Self::Output(hit) => address(&hit.0),
             Self::Refresh(refresh) => refresh_hash(refresh),
         }
     }
@@ -306,7 +306,7 @@ impl HitTarget {
         match self {
             Self::Rule(rule) => Arc::strong_count(rule) == 1,
             Self::Group(hit) => Arc::strong_count(&hit.group) == 1,
-            Self::Mirror(hit) => Arc::strong_count(&hit.0) == 1,
+            Self::Output(hit) => Arc::strong_count(&hit.0) == 1,
             Self::TableMiss(..) | Self::Refresh(_) => false,
         }
     }

@@ -89,7 +89,7 @@ impl<'p> Execution<'p> {
             length,
         }));
         effects.groups.extend(traversal.group_hits.iter().map(chose));
-        let mirrors = traversal.mirror_hits.iter().map(|hit| hit.name().to_owned());
+        let mirrors = traversal.output_hits.iter().map(|hit| hit.name().to_owned());
         effects.mirrored.extend(mirrors);
         effects.learned.extend(traversal.learnings.iter().map(LearnEffect::of));
         effects.refreshed.extend(traversal.refreshes.iter().map(Refreshed::of));

@@ -35,9 +35,9 @@ pub fn merged<'a>(sub_traversals: impl IntoIterator<Item = &'a Traversal>) -> Tr
             .flat_map(|sub_traversal| &sub_traversal.group_hits)
             .cloned()
             .collect(),
-        mirror_hits: sub_traversals
+        output_hits: sub_traversals
             .iter()
-            .flat_map(|sub_traversal| &sub_traversal.mirror_hits)
+            .flat_map(|sub_traversal| &sub_traversal.output_hits)
             .cloned()
             .collect(),
         learnings: sub_traversals

@@ -5,6 +5,7 @@ mod registry;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use shunt_flow::{FlowKey, PortNo};
@@ -68,6 +69,8 @@ pub struct WorldBridge {
     /// Ports of MAC addresses by VLAN.
     /// Each has a number that changes when the address moves.
     pub macs: BTreeMap<(u16, [u8; 6]), (PortNo, u64)>,
+    /// The addresses of `macs` that a host announced, by VLAN, with the times.
+    pub announced: BTreeMap<(u16, [u8; 6]), Time>,
     /// The mirrors of the bridge.
     pub mirrors: Vec<Mirror>,
     /// The VLANs in which NORMAL learns nothing.
@@ -175,6 +178,7 @@ impl World {
             let owned = owned(&bridge.rules);
             bridge.rules.retain(|rule| !is_over(rule));
             remove_orphans(&mut bridge.rules, owned);
+            bridge.announced.retain(|_, time| time.after(Duration::from_secs(5)) > now);
         }
     }
 
@@ -192,10 +196,16 @@ impl World {
                         ports.any(|port| !own.is_mirror_output(port))
                     });
                     bridge.into_iter().for_each(|own| {
-                        let held = own.macs.get(&(seen.vlan, seen.mac));
-                        if held.is_none_or(|(port, _)| *port != seen.port) {
+                        let place = (seen.vlan, seen.mac);
+                        let held = own.macs.get(&place).copied();
+                        let is_news = seen.is_announcement && !own.announced.contains_key(&place);
+                        if is_news || held.is_none_or(|(port, _)| port != seen.port) {
                             self.last_mac += 1;
-                            own.macs.insert((seen.vlan, seen.mac), (seen.port, self.last_mac));
+                            own.macs.insert(place, (seen.port, self.last_mac));
+                            own.announced.remove(&place);
+                            if seen.is_announcement {
+                                own.announced.insert(place, now);
+                            }
                         }
                     });
                     continue;

@@ -13,8 +13,8 @@ use crate::{
     bridges::{
         bridge::{VersionedBridge, VersionedBridges},
         mac_table::MacEntry,
-        mirror::MirrorHit,
         mirror_table::{MirrorSet, MirrorTable},
+        output_counter::OutputHit,
         port::PortInfo,
         port_table::PortTable,
     },
@@ -126,7 +126,7 @@ impl<'a> BridgeView<'a> {
     }
 
     /// Returns those of some mirrors that the version has.
-    pub(super) fn mirrors_done_after(self, hits: &[MirrorHit]) -> MirrorSet {
+    pub(super) fn mirrors_done_after(self, hits: &[OutputHit]) -> MirrorSet {
         if hits.is_empty() { MirrorSet::default() } else { self.ports.mirrors.done_after(hits) }
     }
 
@@ -146,6 +146,12 @@ impl<'a> BridgeView<'a> {
             None => Object::Ports(self.id),
         });
         active
+    }
+
+    /// Returns whether some bond of the bridge balances.
+    pub(super) fn balances(self, recorder: &mut Recorder) -> bool {
+        recorder.read(Object::Ports(self.id));
+        self.ports.balances
     }
 
     /// Returns all ports of the bridge, in the order of their numbers.

@@ -113,8 +113,8 @@ pub(crate) fn packet(
     for hit in &decided.group_hits {
         decision.hits.push(hits.of_group(hit));
     }
-    for hit in &decided.mirror_hits {
-        decision.hits.push(hits.of_mirror(hit));
+    for hit in &decided.output_hits {
+        decision.hits.push(hits.of_output(hit));
     }
     let (learnings, mut refreshes) = decided.learn_requests.finish();
     match result {

@@ -72,13 +72,13 @@ pub(super) fn translate<'a>(
     recorder.consult(FieldId::RecircId, u128::MAX);
     let bridge = u16::try_from(key.bridge()).ok().map(BridgeId::new);
     let bridge = bridge.and_then(|id| BridgeView::find(tables, id, &mut recorder));
-    let (result, recorder, group_hits, mirror_hits) = match bridge {
+    let (result, recorder, group_hits, output_hits) = match bridge {
         Some(bridge) => {
             let (result, translated) = Translation::run_in(tables, key, bridge, recorder, run);
-            let TranslatedPacket { actions, learn_requests, group_hits, mirror_hits, recorder } =
+            let TranslatedPacket { actions, learn_requests, group_hits, output_hits, recorder } =
                 translated;
             let result = result.map(|()| (actions, learn_requests.finish()));
-            (result, recorder, group_hits, mirror_hits)
+            (result, recorder, group_hits, output_hits)
         }
         None => (Err(TraversalError::NoSuchPort), recorder, Vec::new(), Vec::new()),
     };
@@ -96,7 +96,7 @@ pub(super) fn translate<'a>(
         visits,
         reads,
         group_hits: group_hits.into(),
-        mirror_hits: mirror_hits.into(),
+        output_hits: output_hits.into(),
         learnings,
         refreshes: refreshes.into(),
         actions: actions.into(),

@@ -6,7 +6,7 @@ use super::{
     learn_requests::LearnRequests, record::recorder::Recorder, working_packet::WorkingPacket,
 };
 use crate::{
-    bridges::mirror::MirrorHit,
+    bridges::output_counter::OutputHit,
     decisions::hit_counts::HitCounts,
     id::{BridgeId, TableId},
     tables::rule::Rule,
@@ -41,7 +41,7 @@ pub(super) struct TranslatedPacket {
     pub(super) learn_requests: LearnRequests,
     pub(super) group_hits: Vec<GroupHit>,
     /// None of a packet that is dropped for an error, which is not copied.
-    pub(super) mirror_hits: Vec<MirrorHit>,
+    pub(super) output_hits: Vec<OutputHit>,
     pub(super) recorder: Recorder,
 }
 
@@ -54,8 +54,8 @@ impl TranslatedPacket {
         learn_requests: LearnRequests,
         group_hits: Vec<GroupHit>,
     ) -> Self {
-        let WorkingPacket { builder, recorder, mirror, .. } = packet;
-        let mirror_hits = if result.is_ok() { mirror.hits } else { Vec::new() };
-        Self { actions: builder.finish(), learn_requests, group_hits, mirror_hits, recorder }
+        let WorkingPacket { builder, recorder, output_hits, .. } = packet;
+        let output_hits = if result.is_ok() { output_hits } else { Vec::new() };
+        Self { actions: builder.finish(), learn_requests, group_hits, output_hits, recorder }
     }
 }

@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     action::Subfield,
-    bridges::mirror_table::MirrorSet,
+    bridges::{mirror_table::MirrorSet, output_counter::OutputHit},
     continuations::hidden_state::is_naming,
     id::BridgeId,
     traversals::{datapath_action::DatapathAction, traversal::TraversalError},
@@ -43,6 +43,8 @@ pub(super) struct WorkingPacket {
     pub(super) builder: ActionBuilder,
     /// The mirrors of the current bridge that have copied the packet.
     pub(super) mirror: MirrorState,
+    /// Every copy of a mirror and every use of a bucket of a bond, to be counted.
+    pub(super) output_hits: Vec<OutputHit>,
 }
 
 /// The headers that the key shows.
@@ -69,7 +71,8 @@ impl WorkingPacket {
     pub(super) fn new(key: FlowKey, recorder: Recorder) -> Self {
         let builder = ActionBuilder::default();
         let mirror = MirrorState::default();
-        Self { key, headers: HeaderState::Parsed, recorder, builder, mirror }
+        let output_hits = Vec::new();
+        Self { key, headers: HeaderState::Parsed, recorder, builder, mirror, output_hits }
     }
 
     /// Collects the actions in empty memory.

@@ -40,6 +40,8 @@ pub enum DropCause {
     VlanNotAllowed,
     /// NORMAL: the ingress port is a member of a bond, and not the active one.
     BondMemberInactive,
+    /// NORMAL: it came back on a bond, because its source address is at another port.
+    BondLoop,
     /// NORMAL: the bond of the output has no active member.
     BondWithoutMember,
     /// NORMAL: the ingress port and the port of the destination are protected.
@@ -113,9 +115,16 @@ pub enum NotedDecision {
     },
     /// NORMAL: the ingress port is a member of a bond, and not the active one.
     BondMemberInactive(PortNo),
+    /// NORMAL: the packet came back on a bond.
+    BondLoop {
+        /// The ingress port.
+        port: PortNo,
+        /// The port of the source address.
+        learned: PortNo,
+    },
     /// NORMAL: the bond of this port has no active member.
     BondWithoutMember(PortNo),
-    /// NORMAL: this port is the active member of the bond of the output.
+    /// NORMAL: this member of the bond of the output sends.
     BondMemberChosen(PortNo),
     /// NORMAL: the ingress port is protected, and this port of the destination too.
     BothPortsProtected(PortNo),
@@ -164,6 +173,7 @@ impl NotedDecision {
             Self::UnknownIngressPort(_) => DropCause::UnknownIngressPort,
             Self::VlanNotAllowed { .. } => DropCause::VlanNotAllowed,
             Self::BondMemberInactive(_) => DropCause::BondMemberInactive,
+            Self::BondLoop { .. } => DropCause::BondLoop,
             Self::BondWithoutMember(_) => DropCause::BondWithoutMember,
             Self::BothPortsProtected(_) => DropCause::BothPortsProtected,
             Self::UnparsedVlanTag => DropCause::UnparsedVlanTag,

@@ -7,7 +7,7 @@ use shunt_flow::{SparseKey, SparseMask};
 
 use super::{datapath_action::DatapathAction, drop_cause::DropCause};
 use crate::{
-    bridges::{mac_table::MacEntry, mirror::MirrorHit},
+    bridges::{mac_table::MacEntry, output_counter::OutputHit},
     continuations::continuation::Continuation,
     groups::group::Group,
     id::{BridgeId, TableId},
@@ -40,8 +40,8 @@ pub struct Traversal {
     pub reads: Box<[Object]>,
     /// Groups that chose buckets, in order.
     pub group_hits: Box<[GroupHit]>,
-    /// Mirrors that copied the packet, in order.
-    pub mirror_hits: Box<[MirrorHit]>,
+    /// Mirrors that copied the packet and bonds that balanced it, in order.
+    pub output_hits: Box<[OutputHit]>,
     /// The learn requests of the packet: a traversal with learn requests is not cached.
     pub learnings: Vec<Learning>,
     /// The refreshes of the packet and of later hits.
@@ -113,7 +113,7 @@ impl Traversal {
             && self.error == again.error
             && self.drop_cause == again.drop_cause
             && self.group_hits == again.group_hits
-            && self.mirror_hits == again.mirror_hits
+            && self.output_hits == again.output_hits
             && again.learnings.is_empty()
             && self.refreshes == again.refreshes
             && self.visits.len() == again.visits.len()
@@ -141,9 +141,9 @@ impl Traversal {
                 .iter()
                 .eq(sub_traversals.iter().flat_map(|sub_traversal| &sub_traversal.group_hits))
             && self
-                .mirror_hits
+                .output_hits
                 .iter()
-                .eq(sub_traversals.iter().flat_map(|sub_traversal| &sub_traversal.mirror_hits))
+                .eq(sub_traversals.iter().flat_map(|sub_traversal| &sub_traversal.output_hits))
             && self.refreshes.iter().all(|own| refreshes().any(|part| part == own))
             && refreshes().all(|part| self.refreshes.contains(part))
     }

@@ -1,12 +1,12 @@
 //! Bonds: where packets leave, which are dropped, and what a failover makes stale.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{array, collections::BTreeSet, sync::Arc, time::Duration};
 
 use proptest::{collection::vec, prelude::*};
-use shunt_flow::PortNo;
+use shunt_flow::{FlowKey, PortNo};
 use shunt_pipeline::{
-    Action, BondMember, BridgeSettings, Delta, DropCause, Mirror, MirrorOutput, MirroredPorts,
-    Object, PortInfo, Time, Traversal,
+    Action, BondBalance, BondCounters, BondMember, BridgeSettings, Delta, DropCause, Mirror,
+    MirrorOutput, MirroredPorts, Object, PortInfo, Time, Traversal,
     testing::{
         Twin, bridge_with_rules,
         generate::{self, Op},
@@ -24,7 +24,7 @@ pub(crate) fn bonded(active: u32) -> Vec<PortInfo> {
     let mut all = ports();
     for port in all.iter_mut().take(2) {
         let is_active = port.number == PortNo::new(active);
-        port.bond = Some(BondMember { bond: Arc::from("b"), is_active });
+        port.bond = Some(BondMember { bond: Arc::from("b"), is_active, balance: None });
     }
     all
 }
@@ -123,6 +123,107 @@ fn a_mirror_of_a_bond_uses_its_members() {
     assert_eq!(cause(&switch, "in_port=1"), DropCause::MirrorOutputPort);
 }
 
+/// Returns the ports of [`bonded`], with a bond that balances.
+///
+/// Port 1 is the active member. It has the even buckets, and port 2 the odd ones, or all.
+pub(crate) fn balanced(counters: &BondCounters, has_all: bool) -> Vec<PortInfo> {
+    let member =
+        |bucket: usize| Some(PortNo::new(if has_all || !bucket.is_multiple_of(2) { 2 } else { 1 }));
+    let balance = Arc::new(BondBalance::new(0, array::from_fn(member), counters.clone()));
+    let mut all = bonded(1);
+    for own in all.iter_mut().filter_map(|port| port.bond.as_mut()) {
+        own.balance = Some(Arc::clone(&balance));
+    }
+    all
+}
+
+/// Buckets of Open vSwitch 3.1 (`bond/hash`), by address, VLAN and basis.
+const BUCKETS: &[([u8; 6], u16, u32, u8)] = &[
+    ([0, 0, 0, 0, 0, 1], 0, 0, 68),
+    ([0, 0, 0, 0, 0, 1], 0, 1, 21),
+    ([0, 0, 0, 0, 0, 1], 1, 0, 244),
+    ([0, 0, 0, 0, 0, 1], 4095, u32::MAX, 43),
+    ([2, 0, 0, 0, 0, 1], 0, 0, 38),
+    ([2, 0, 0, 0, 0, 1], 10, 0, 218),
+    ([2, 0, 0, 0, 0, 1], 10, 3, 19),
+    ([2, 0, 0, 0, 0, 2], 0, 0, 235),
+    ([0x52, 0x54, 0, 0x12, 0x34, 0x56], 0, 0, 11),
+    ([0x52, 0x54, 0, 0x12, 0x34, 0x56], 4095, 3, 171),
+    ([0xff; 6], 0, 0, 43),
+    ([0xff; 6], 10, u32::MAX, 254),
+];
+
+#[test]
+fn buckets_are_those_of_open_vswitch() {
+    for (mac, vlan, basis, bucket) in BUCKETS {
+        assert_eq!(BondBalance::bucket(*mac, *vlan, *basis), *bucket, "{mac:x?} {vlan} {basis}");
+    }
+}
+
+#[test]
+fn the_source_address_chooses_the_member() {
+    let switch = switch(PortNo::NORMAL, 1);
+    let counters = BondCounters::new("b");
+    switch.set_ports(balanced(&counters, false));
+    // Buckets 38 and 235.
+    let of =
+        |host: u8| format!("in_port=3,dl_src=02:00:00:00:00:{host:02x},dl_dst=02:00:00:00:00:0a");
+    assert_eq!([send(&switch, &of(1)), send(&switch, &of(2))], ["1 4 100", "2 4 100"]);
+    send(&switch, "in_port=2,dl_src=02:00:00:00:00:0a,dl_dst=02:00:00:00:00:01");
+    assert_eq!([switch.run(&of(1)), switch.run(&of(2))], ["1", "2"], "learned on the bond");
+    let traversal = switch.translate(&of(2));
+    switch.pipeline.credit(&traversal, 3, 300, Time::ZERO);
+    let bytes: Vec<u64> = counters.bytes().collect();
+    assert_eq!((bytes[235], bytes.iter().sum::<u64>()), (300, 300));
+    let change = switch.pipeline.set_ports(BRIDGE, balanced(&counters, true)).unwrap();
+    assert!(is_stale(&traversal, &change.deltas));
+    assert_eq!([switch.run(&of(1)), switch.run(&of(2))], ["2", "2"]);
+    let flood = self::switch(PortNo::FLOOD, 1);
+    flood.set_ports(balanced(&counters, false));
+    assert_eq!([flood.run(&of(1)), flood.run(&of(2))], ["1 3 4 100", "2 3 4 100"]);
+}
+
+#[test]
+fn a_member_takes_what_is_not_a_copy() {
+    let switch = switch(PortNo::NORMAL, 1);
+    switch.set_ports(balanced(&BondCounters::new("b"), false));
+    let to_all = "in_port=2,dl_src=02:00:00:00:00:0c,dl_dst=ff:ff:ff:ff:ff:ff";
+    assert_eq!(cause(&switch, to_all), DropCause::BondMemberInactive);
+    send(&switch, B_TO_A);
+    for port in ["1", "2"] {
+        let looped = B_TO_A.replace("in_port=3", &format!("in_port={port}"));
+        assert_eq!(cause(&switch, &looped), DropCause::BondLoop);
+    }
+    assert_eq!(send(&switch, &A_TO_B.replace("in_port=1", "in_port=2")), "3");
+}
+
+#[test]
+fn an_announcement_moves_an_address_to_the_bond() {
+    let switch = switch(PortNo::NORMAL, 1);
+    switch.set_ports(balanced(&BondCounters::new("b"), false));
+    let port_of_b = || {
+        let macs = switch.pipeline.macs(BRIDGE);
+        macs.iter().find(|entry| entry.mac[5] == 0xb).map(|entry| entry.port)
+    };
+    let announce = |port: u32, operation: u32, target: &str| {
+        format!(
+            "in_port={port},dl_src=02:00:00:00:00:0b,dl_dst=ff:ff:ff:ff:ff:ff,arp,\
+             arp_op={operation},arp_spa=10.0.0.1,arp_tpa={target}"
+        )
+    };
+    send(&switch, &announce(3, 1, "10.0.0.1"));
+    assert_eq!(port_of_b(), Some(PortNo::new(3)));
+    let copy = announce(1, 1, "10.0.0.1");
+    assert_eq!(cause(&switch, &copy), DropCause::BondLoop, "a copy that the network sent back");
+    switch.pipeline.expire(Time::ZERO.after(Duration::from_secs(4)));
+    assert_eq!(cause(&switch, &copy), DropCause::BondLoop);
+    switch.pipeline.expire(Time::ZERO.after(Duration::from_secs(5)));
+    assert_eq!(cause(&switch, &announce(1, 1, "10.0.0.2")), DropCause::BondLoop, "a request");
+    assert_eq!(cause(&switch, &announce(2, 2, "10.0.0.2")), DropCause::BondMemberInactive);
+    send(&switch, &announce(1, 2, "10.0.0.2"));
+    assert_eq!(port_of_b(), Some(PortNo::new(1)), "the host has moved");
+}
+
 /// Returns whether a change names an object that a traversal read.
 fn is_stale(traversal: &Traversal, deltas: &[Delta]) -> bool {
     deltas.iter().any(|delta| matches!(delta, Delta::Changed(own) if traversal.reads.contains(own)))
@@ -175,6 +276,38 @@ proptest! {
             for mut packet in packets.clone() {
                 packet.set_bridge(id.number().into());
                 twin.apply(&Op::LearnFrom(Box::new(packet)));
+            }
+        }
+    }
+
+    /// A failover makes every traversal stale that it changes.
+    #[test]
+    fn a_failover_evicts_what_it_changes(
+        all in vec(generate::bonded_ports(BRIDGE), 2..5),
+        packets in vec(generate::packet(), 8),
+        is_flood in any::<bool>(),
+    ) {
+        let port = if is_flood { PortNo::FLOOD } else { PortNo::NORMAL };
+        let switch = Switch::of_actions(&[Action::Output { port, max_len: 0 }]);
+        let translate = |packet: &FlowKey| switch.pipeline.translate_at_newest_version(packet);
+        let in_bridge = |mut packet: FlowKey| {
+            packet.set_bridge(BRIDGE.number().into());
+            packet
+        };
+        let packets: Vec<FlowKey> = packets.into_iter().map(in_bridge).collect();
+        for ports in all {
+            let old: Vec<Traversal> = packets.iter().map(translate).collect();
+            let change = switch.pipeline.set_ports(BRIDGE, ports).unwrap();
+            let new: Vec<Traversal> = packets.iter().map(translate).collect();
+            for (old, new) in old.iter().zip(&new) {
+                if !is_stale(old, &change.deltas) {
+                    prop_assert_eq!(&old.actions, &new.actions);
+                    prop_assert_eq!(old.drop_cause, new.drop_cause);
+                    prop_assert_eq!(&old.output_hits, &new.output_hits);
+                }
+            }
+            for traversal in &new {
+                switch.pipeline.learn(&traversal.learnings, Time::ZERO);
             }
         }
     }

@@ -3,14 +3,15 @@
 //! A consulted bit that is missing in the mask makes cache entries for packets that need another
 //! result.
 
-use shunt_flow::{FieldId, FlowKey, layout::word};
+use shunt_flow::{FieldId, FlowKey, PortNo, layout::word};
 use shunt_pipeline::{
-    Action, ControllerAction, GroupCommand, GroupKind, HashFields, MeterId, Mirror, MirrorOutput,
-    MultipathAction, MultipathAlgorithm, Object, PacketInReason, PortConfig, Selection, Subfield,
-    Time, Traversal, VlanMode,
+    Action, BondCounters, ControllerAction, GroupCommand, GroupKind, HashFields, MeterId, Mirror,
+    MirrorOutput, MultipathAction, MultipathAlgorithm, Object, PacketInReason, PortConfig,
+    Selection, Subfield, Time, Traversal, VlanMode,
 };
 
 use crate::{
+    bonds::balanced,
     build::{add_group, group, group_mod, output, rule, weighted},
     dependencies::{NORMAL, assert_reads, assert_whole, consulted_bits, run, run_key},
     learn::learn,
@@ -353,6 +354,30 @@ fn normal_consults_port_addresses_and_vlan() {
     let traversal = run(&[NORMAL], packet);
     assert_whole(&traversal, &[FieldId::InPort, FieldId::EthSrc, FieldId::EthDst]);
     assert_eq!(traversal.mask.word(usize::from(word::VLAN)), u64::MAX);
+}
+
+#[test]
+fn a_flood_to_a_bond_consults_the_vlan() {
+    let flood = Action::Output { port: PortNo::FLOOD, max_len: 0 };
+    let vlan = |switch: &Switch| switch.translate("in_port=3").mask.word(usize::from(word::VLAN));
+    let switch = Switch::of_actions(&[flood]);
+    assert_eq!(vlan(&switch), 0, "without a bond");
+    switch.set_ports(balanced(&BondCounters::new("b"), false));
+    assert_eq!(vlan(&switch), u64::MAX);
+    assert_whole(&switch.translate("in_port=3"), &[FieldId::EthSrc]);
+}
+
+#[test]
+fn an_announcement_consults_its_arp_fields() {
+    let switch = Switch::of_actions(&[NORMAL]);
+    switch.set_ports(balanced(&BondCounters::new("b"), false));
+    let to_all = "in_port=3,dl_src=02:00:00:00:00:0b,dl_dst=ff:ff:ff:ff:ff:ff";
+    assert_whole(&switch.translate(&format!("{to_all},ip")), &[FieldId::EthType]);
+    let request = switch.translate(&format!("{to_all},arp,arp_op=1"));
+    let fields = [FieldId::EthType, FieldId::ArpOp, FieldId::ArpSpa, FieldId::ArpTpa];
+    assert_whole(&request, &fields);
+    let reply = switch.translate(&format!("{to_all},arp,arp_op=2"));
+    assert_whole(&reply, &[FieldId::EthType, FieldId::ArpOp]);
 }
 
 #[test]

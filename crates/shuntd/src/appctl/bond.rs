@@ -2,7 +2,10 @@
 
 use std::fmt::Write;
 
-use shunt_switch::{BondMemberChange, BondStatus, SwitchError, with_causes};
+use shunt_switch::{
+    BondMemberChange, BondMemberStatus, BondStatus, SwitchError, bond_bucket, config::BondMode,
+    with_causes,
+};
 
 use super::{command::commands, methods::DaemonMethods};
 
@@ -11,7 +14,11 @@ commands! {
         "Disable a member of a bond at once, until its link changes";
     "bond/enable-member" "port member", 2..=2, Change, enable,
         "Enable a member of a bond at once, until its link changes";
+    "bond/hash" "mac [vlan] [basis]", 1..=3, Read, hash,
+        "Show the bucket of a source address in a VLAN, for bonds in the mode balance-slb";
     "bond/list" "", 0..=0, Read, list, "List the bonds with their members";
+    "bond/migrate" "port hash member", 3..=3, Change, migrate,
+        "Give a bucket of a bond in the mode balance-slb to a member";
     "bond/set-active-member" "port member", 2..=2, Change, activate,
         "Make a member the active one of its bond";
     "bond/show" "[port]", 0..=1, Read, show, "Show the state of one bond, or of all bonds";
@@ -41,6 +48,39 @@ async fn disable(methods: &DaemonMethods, arguments: &[String]) -> Result<String
     change(methods, arguments, BondMemberChange::Disable, "disabled").await
 }
 
+async fn migrate(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    let [bond, bucket, member] = arguments else {
+        return Err("give a bond, a hash and a member".to_owned());
+    };
+    let bucket = bucket.parse::<u32>().map_err(|_| "bad hash".to_owned())?;
+    let [.., bucket] = bucket.to_be_bytes();
+    let own = [bond.clone(), member.clone()];
+    let result = change(methods, &own, BondMemberChange::TakeBucket(bucket), "migrated").await;
+    let is_disabled = |error: &String| error == DISABLED;
+    result.map_err(|error| {
+        if is_disabled(&error) { "cannot migrate to disabled member".to_owned() } else { error }
+    })
+}
+
+async fn hash(_: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    let bytes = arguments.first().map(|text| text.split(':').collect::<Vec<_>>());
+    let bytes: Vec<u8> = bytes
+        .into_iter()
+        .flatten()
+        .map(|byte| u8::from_str_radix(byte, 16).map_err(|_| "invalid mac".to_owned()))
+        .collect::<Result<_, _>>()?;
+    let mac = bytes.try_into().map_err(|_| "invalid mac".to_owned())?;
+    let vlan = match arguments.get(1) {
+        Some(text) => text.parse().map_err(|_| "invalid vlan".to_owned())?,
+        None => 0,
+    };
+    let basis = match arguments.get(2) {
+        Some(text) => text.parse().map_err(|_| "invalid basis".to_owned())?,
+        None => 0,
+    };
+    Ok(bond_bucket(mac, vlan, basis).to_string())
+}
+
 async fn change(
     methods: &DaemonMethods,
     arguments: &[String],
@@ -53,14 +93,14 @@ async fn change(
         // The words of `ovs-vswitchd`, which programs compare.
         Err(SwitchError::NoSuchBond { .. }) => Err(NO_BOND.to_owned()),
         Err(SwitchError::NoSuchMember { .. }) => Err("no such member".to_owned()),
-        Err(SwitchError::MemberDisabled { .. }) => {
-            Err("cannot make disabled member active".to_owned())
-        }
+        Err(SwitchError::MemberDisabled { .. }) => Err(DISABLED.to_owned()),
+        Err(SwitchError::BondWithoutBuckets { .. }) => Err("not an SLB bond".to_owned()),
         Err(error) => Err(with_causes(&error)),
     }
 }
 
 const NO_BOND: &str = "no such bond";
+const DISABLED: &str = "cannot make disabled member active";
 
 async fn list(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
     let mut text = "bond\ttype\trecircID\tmembers\n".to_owned();
@@ -102,13 +142,18 @@ fn shown(bond: &BondStatus) -> String {
         |member| format!("{}({})", mac(member.mac), member.name),
     );
     let primary = Some(options.primary.as_str()).filter(|name| !name.is_empty());
+    let balances = options.mode == BondMode::BalanceSlb;
+    let all = if balances { "all members active: false\n" } else { "" };
+    let next = bond.rebalance_ms.map(|due| format!("next rebalance: {due} ms\n"));
+    let next = next.unwrap_or_default();
     let mut text = format!(
         "---- {} ----\nbond_mode: {}\nbond may use recirculation: no, Recirc-ID : -1\n\
-         bond-hash-basis: 0\nlb_output action: disabled, bond-id: -1\nupdelay: {} ms\n\
-         downdelay: {} ms\nlacp_status: off\nlacp_fallback_ab: false\n\
+         bond-hash-basis: {}\nlb_output action: disabled, bond-id: -1\n{all}updelay: {} ms\n\
+         downdelay: {} ms\n{next}lacp_status: off\nlacp_fallback_ab: false\n\
          active-backup primary: {}\nactive member mac: {address}\n\n",
         options.name,
         options.mode.name(),
+        options.hash_basis,
         options.updelay_ms,
         options.downdelay_ms,
         primary.unwrap_or("<none>"),
@@ -126,9 +171,18 @@ fn shown(bond: &BondStatus) -> String {
             let kind = if member.enabled { "downdelay" } else { "updelay" };
             let _ = writeln!(text, "  {kind} expires in {delay} ms");
         }
-        let _ = writeln!(text, "  may_enable: {}\n", member.link_up);
+        let _ = writeln!(text, "  may_enable: {}", member.link_up);
+        text.push_str(&loads(member));
+        text.push('\n');
     }
     text
+}
+
+/// Returns the buckets of a member with some load.
+fn loads(member: &BondMemberStatus) -> String {
+    let loads = member.buckets.iter().map(|own| (own.bucket, own.load_bytes / 1024));
+    let line = |(bucket, load)| format!("  hash {bucket}: {load} kB load\n");
+    loads.filter(|(_, load)| *load > 0).map(line).collect()
 }
 
 fn mac(address: [u8; 6]) -> String {
@@ -137,7 +191,7 @@ fn mac(address: [u8; 6]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use shunt_switch::{BondMemberStatus, config::BondOptions};
+    use shunt_switch::{BondBucketStatus, config::BondOptions};
 
     use super::*;
 
@@ -149,6 +203,7 @@ mod tests {
             enabled,
             active: name == "p2",
             delay_ms,
+            buckets: Vec::new(),
             mac: [2, 0, 0, 0, 0, 10],
         };
         let options = BondOptions {
@@ -159,7 +214,7 @@ mod tests {
             ..BondOptions::default()
         };
         let members = vec![member("p2", true, None), member("p1", true, Some(3992))];
-        let bond = BondStatus { options, member_status: members };
+        let mut bond = BondStatus { options, rebalance_ms: None, member_status: members };
         let expected = "---- bond0 ----\nbond_mode: active-backup\n\
             bond may use recirculation: no, Recirc-ID : -1\nbond-hash-basis: 0\n\
             lb_output action: disabled, bond-id: -1\nupdelay: 500 ms\ndowndelay: 5000 ms\n\
@@ -168,5 +223,12 @@ mod tests {
             downdelay expires in 3992 ms\n  may_enable: false\n\nmember p2: enabled\n  \
             active member\n  may_enable: true\n\n";
         assert_eq!(shown(&bond), expected);
+        bond.options.mode = BondMode::BalanceSlb;
+        (bond.options.hash_basis, bond.rebalance_ms) = (5, Some(466));
+        let load = |bucket, load_bytes| BondBucketStatus { bucket, load_bytes };
+        bond.member_status[0].buckets = vec![load(20, 61_500), load(22, 1023)];
+        let text = shown(&bond);
+        assert!(text.contains("\nbond-hash-basis: 5\nlb_output action: disabled, bond-id: -1\nall members active: false\nupdelay: 500 ms\ndowndelay: 5000 ms\nnext rebalance: 466 ms\nlacp_status: off\n"), "{text}");
+        assert!(text.ends_with("  may_enable: true\n  hash 20: 60 kB load\n\n"), "{text}");
     }
 }

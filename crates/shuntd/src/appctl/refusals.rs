@@ -14,7 +14,6 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 
 const REFUSALS: &[(&[&str], &str)] = &[
     (&["bfd/set-forwarding"], "BFD does not exist"),
-    (&["bond/hash", "bond/migrate"], "no bond hashes packets: the mode is `active-backup`"),
     (&["cfm/set-fault"], "CFM does not exist"),
     (
         &["dpctl/add-dp", "dpctl/del-dp", "dpctl/set-if"],

@@ -142,14 +142,17 @@ pub(super) enum Command {
     /// `add-bond br0 bond0 members=eth0,eth1 primary=eth0 updelay_ms=1000`.
     ///
     /// Add the bond before its ports: without it they close a loop. One member is active. Another
-    /// one replaces it when it loses its link. `show` lists bonds.
+    /// one replaces it when it loses its link. With balance-slb all members send. `show` lists bonds.
     AddBond {
         /// Name of the bridge.
         bridge: String,
         /// Name of the bond.
         name: String,
-        /// Set members=PORT,PORT.., and mode=active-backup, primary=PORT, updelay_ms=MS,
+        /// Set members=PORT,PORT.., and mode=MODE, primary=PORT, updelay_ms=MS,
         /// downdelay_ms=MS.
+        ///
+        /// The mode is active-backup or balance-slb. With balance-slb also set
+        /// rebalance_interval_ms=MS, hash_basis=NUMBER.
         ///
         /// VLANs of all members: vlan_mode=MODE, tag=VLAN, trunks=VLAN,VLAN..
         #[arg(value_name = "KEY=VALUE", required = true)]

@@ -62,10 +62,11 @@ fn bridge_status() -> BridgeStatus {
         enabled: true,
         active: true,
         delay_ms: None,
+        buckets: Vec::new(),
         mac: [0; 6],
     };
     let options = BondOptions { name: "bond0".to_owned(), ..BondOptions::default() };
-    let bond = BondStatus { options, member_status: vec![member] };
+    let bond = BondStatus { options, rebalance_ms: None, member_status: vec![member] };
     let options = MirrorOptions { name: "m1".to_owned(), ..MirrorOptions::default() };
     let mirror = MirrorStatus { options, tx_packets: 12, tx_bytes: 13, trouble: None };
     let controller = |target: &str, state| ControllerStatus { target: target.to_owned(), state };

@@ -1,7 +1,7 @@
 //! Bonds as the rows of a database describe them: rows of `Port` with several interfaces.
 
 use shunt_ovsdb::{DatabaseSnapshot, RowView};
-use shunt_switch::config::{BondOptions, PortOptions};
+use shunt_switch::config::{BondMode, BondOptions, PortOptions};
 
 /// Reads the bond of a row of `Port` with these interfaces.
 ///
@@ -16,12 +16,14 @@ pub(super) fn bond(
     vlans: &PortOptions,
 ) -> Result<BondOptions, String> {
     let name = row.string("name").unwrap_or_default();
-    match row.string("bond_mode") {
-        None | Some("active-backup") => {}
+    let mode = match row.string("bond_mode") {
+        None | Some("active-backup") => BondMode::ActiveBackup,
+        Some("balance-slb") => BondMode::BalanceSlb,
         Some(mode) => {
-            return Err(format!("bond_mode {mode} is not supported: use active-backup"));
+            let modes = "active-backup or balance-slb";
+            return Err(format!("bond_mode {mode} is not supported: use {modes}"));
         }
-    }
+    };
     if let Some(lacp @ ("active" | "passive")) = row.string("lacp") {
         return Err(format!("lacp {lacp} is not supported: set lacp to off"));
     }
@@ -32,12 +34,18 @@ pub(super) fn bond(
     let mut members: Vec<String> = names.map(str::to_owned).collect();
     members.sort_unstable();
     let primary = row.entry("other_config", "bond-primary").unwrap_or_default();
+    let other = |key| row.entry("other_config", key).and_then(|text| text.parse::<u32>().ok());
+    let interval = other("bond-rebalance-interval").unwrap_or(10_000);
     let delay = |column| {
         let value = row.integer(column).and_then(|own| u32::try_from(own).ok());
         value.unwrap_or_default()
     };
     Ok(BondOptions {
         name: name.to_owned(),
+        mode,
+        hash_basis: other("bond-hash-basis").unwrap_or_default(),
+        // As in Open vSwitch, a short interval is a second.
+        rebalance_interval_ms: if interval == 0 { 0 } else { interval.max(1000) },
         // As in Open vSwitch, a name that is not that of a member has no effect.
         primary: Some(primary.to_owned()).filter(|own| members.contains(own)).unwrap_or_default(),
         members,
@@ -46,7 +54,6 @@ pub(super) fn bond(
         vlan_mode: vlans.vlan_mode,
         tag: vlans.tag,
         trunks: vlans.trunks.clone(),
-        ..BondOptions::default()
     })
 }
 

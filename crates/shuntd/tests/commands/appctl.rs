@@ -112,6 +112,50 @@ fn questions_about_absent_features_get_the_answers_of_open_vswitch() {
 }
 
 #[test]
+fn buckets_of_bonds_are_shown_and_moved() {
+    let port = |name: &str| format!("[[bridge.port]]\nname = \"{name}\"\ntype = \"null\"\n");
+    let bond = |name: &str, members: &str, mode: &str| {
+        format!("[[bridge.bond]]\nname = \"{name}\"\nmembers = [{members}]\nmode = \"{mode}\"\n")
+    };
+    let ports: String = ["p1", "p2", "p3", "p4"].map(port).concat();
+    let bonds = [
+        bond("bond0", "\"p1\", \"p2\"", "balance-slb"),
+        bond("bond1", "\"p3\", \"p4\"", "active-backup"),
+    ];
+    let daemon = Daemon::start(&format!("[[bridge]]\nname = \"br0\"\n{ports}{}", bonds.concat()));
+    let listed = "bond\ttype\trecircID\tmembers\nbond0\tbalance-slb\t0\tp1, p2\n\
+                  bond1\tactive-backup\t0\tp3, p4\n";
+    for (arguments, expected) in [
+        (&["bond/list"][..], listed),
+        (&["bond/hash", "02:00:00:00:00:01"], "38\n"),
+        (&["bond/hash", "02:00:00:00:00:01", "10"], "218\n"),
+        (&["bond/hash", "02:00:00:00:00:01", "10", "3"], "19\n"),
+        (&["bond/migrate", "bond0", "3", "p1"], "migrated\n"),
+        (&["bond/migrate", "bond0", "999", "p2"], "migrated\n"),
+        (&["bond/disable-member", "bond0", "p1"], "disabled\n"),
+    ] {
+        let Some(output) = ovs_appctl(daemon.run_dir(), arguments) else { return };
+        assert_eq!(out(&output), expected, "{arguments:?}");
+    }
+    for (arguments, expected) in [
+        (&["bond/hash", "zz"][..], "invalid mac"),
+        (&["bond/hash", "02:00:00:00:00:01", "x"], "invalid vlan"),
+        (&["bond/hash", "02:00:00:00:00:01", "1", "x"], "invalid basis"),
+        (&["bond/migrate", "bond0", "3", "p1"], "cannot migrate to disabled member"),
+        (&["bond/migrate", "bond0", "3", "p9"], "no such member"),
+        (&["bond/migrate", "bond1", "3", "p3"], "not an SLB bond"),
+        (&["bond/migrate", "bond9", "3", "p3"], "no such bond"),
+        (&["bond/migrate", "bond0", "x", "p2"], "bad hash"),
+    ] {
+        let Some(output) = ovs_appctl(daemon.run_dir(), arguments) else { return };
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(errors(&output).contains(expected), "{arguments:?}: {}", errors(&output));
+    }
+    let Some(output) = ovs_appctl(daemon.run_dir(), &["bond/show", "bond0"]) else { return };
+    assert!(out(&output).contains("\nall members active: false\n"), "{}", out(&output));
+}
+
+#[test]
 fn bonds_are_shown_and_changed_as_in_open_vswitch() {
     let port = |name: &str| format!("[[bridge.port]]\nname = \"{name}\"\ntype = \"null\"\n");
     let bond = "[[bridge.bond]]\nname = \"bond0\"\nmembers = [\"p1\", \"p2\"]\n";

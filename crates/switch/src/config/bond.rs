@@ -10,7 +10,7 @@ use crate::{config::ConfigError, error::SwitchError};
 /// The options of a bond: several ports of a bridge that `NORMAL` uses as one.
 ///
 /// A member that does not exist carries no packets until it is added.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BondOptions {
     /// Name: at most 64 bytes, not the name of a bridge or port.
@@ -25,6 +25,12 @@ pub struct BondOptions {
     pub updelay_ms: u32,
     /// Milliseconds for which a link must stay down before its member is disabled.
     pub downdelay_ms: u32,
+    /// Milliseconds between two checks of the loads in the mode `balance-slb`; 0: none.
+    pub rebalance_interval_ms: u32,
+    /// A number that the hashes of `balance-slb` begin with.
+    ///
+    /// Another one spreads the traffic differently.
+    pub hash_basis: u32,
     /// VLAN mode of all members, as of a port.
     pub vlan_mode: Option<PortVlanMode>,
     /// VLAN of all members, as of a port.
@@ -43,10 +49,31 @@ pub enum BondMode {
     /// One member is active. Another one replaces it when it loses its link.
     #[default]
     ActiveBackup,
-    /// By the source address and the VLAN; refused.
+    /// All enabled members send: the source address and the VLAN choose one.
     BalanceSlb,
     /// By the addresses and ports, with LACP; refused.
     BalanceTcp,
+}
+
+/// The least interval between two checks of the loads.
+const REBALANCE_INTERVAL_MS_MIN: u32 = 1000;
+
+impl Default for BondOptions {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            mode: BondMode::default(),
+            members: Vec::new(),
+            primary: String::new(),
+            updelay_ms: 0,
+            downdelay_ms: 0,
+            rebalance_interval_ms: 10_000,
+            hash_basis: 0,
+            vlan_mode: None,
+            tag: None,
+            trunks: Vec::new(),
+        }
+    }
 }
 
 impl BondMode {
@@ -82,13 +109,13 @@ impl BondOptions {
             );
         }
         match self.mode {
-            BondMode::ActiveBackup => {}
-            BondMode::BalanceSlb => {
-                return wrong("mode", "`balance-slb` is not supported: use `active-backup`");
-            }
+            BondMode::ActiveBackup | BondMode::BalanceSlb => {}
             BondMode::BalanceTcp => {
-                return wrong("mode", "`balance-tcp` is not supported: use `active-backup`");
+                return wrong("mode", "`balance-tcp` is not supported: use `balance-slb`");
             }
+        }
+        if (1..REBALANCE_INTERVAL_MS_MIN).contains(&self.rebalance_interval_ms) {
+            return wrong("rebalance_interval_ms", "give at least 1000, or 0 for no rebalancing");
         }
         let different: BTreeSet<_> = self.members.iter().collect();
         if different.len() != self.members.len() {
@@ -165,6 +192,7 @@ mod tests {
             (BondOptions { members: members(&["p1", "p2", "p1"]), ..bond() }, "members"),
             (BondOptions { primary: "p3".into(), ..bond() }, "primary"),
             (BondOptions { mode: BondMode::BalanceTcp, ..bond() }, "mode"),
+            (BondOptions { rebalance_interval_ms: 10, ..bond() }, "rebalance_interval_ms"),
             (BondOptions { tag: Some(5000), ..bond() }, "tag"),
             (BondOptions { tag: Some(5), trunks: vec![6], ..bond() }, "trunks"),
         ] {
@@ -186,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_mode_that_is_missing_is_refused_with_the_one_that_exists() {
-        let error = text(&BondOptions { mode: BondMode::BalanceSlb, ..bond() });
-        assert_eq!(error, "mode: bond bond0: `balance-slb` is not supported: use `active-backup`");
+        let error = text(&BondOptions { mode: BondMode::BalanceTcp, ..bond() });
+        assert_eq!(error, "mode: bond bond0: `balance-tcp` is not supported: use `balance-slb`");
     }
 }

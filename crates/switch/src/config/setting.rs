@@ -73,9 +73,11 @@ settings! {
     /// The settings of a bond.
     BOND_SETTINGS of BondOptions {
         downdelay_ms: number(),
+        hash_basis: number(),
         members: texts(),
-        mode: word("active-backup"),
+        mode: word("active-backup or balance-slb"),
         primary: text(),
+        rebalance_interval_ms: number(),
         tag: some_number(),
         trunks: numbers(),
         updelay_ms: number(),

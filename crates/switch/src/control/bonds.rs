@@ -21,6 +21,8 @@ pub enum BondMemberChange {
     Enable,
     /// Disables the member without its delay, until its link changes.
     Disable,
+    /// Gives it a bucket of a bond that balances, until the next rebalancing.
+    TakeBucket(u8),
 }
 
 impl Structure {

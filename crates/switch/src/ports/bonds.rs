@@ -3,19 +3,23 @@
 //! The rules are those of Open vSwitch. A member is enabled while its link is up; `updelay_ms` and
 //! `downdelay_ms` delay a change. The active member is the primary one if it is enabled. Otherwise it
 //! stays as long as it is enabled, and then the first enabled member follows. If no member is enabled,
-//! one that waits for `updelay_ms` is enabled at once.
+//! one that waits for `updelay_ms` is enabled at once. In the mode `balance-slb` all enabled members send,
+//! each the packets of its buckets (`bond_buckets.rs`).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
+    sync::Arc,
     time::Duration,
 };
 
 use parking_lot::Mutex;
-use shunt_pipeline::{BridgeId, Time};
+use shunt_flow::PortNo;
+use shunt_pipeline::{BondBalance, BridgeId, Time};
 use tokio::sync::Notify;
 
-use crate::config::BondOptions;
+use super::bond_buckets::BondBucketTable;
+use crate::config::{BondMode, BondOptions};
 
 /// The state of a bond.
 #[derive(Debug, Default)]
@@ -24,6 +28,10 @@ pub(crate) struct BondState {
     active: Option<String>,
     /// The active member in the last event.
     reported: Option<String>,
+    /// The buckets, if the bond balances.
+    buckets: Option<BondBucketTable>,
+    /// The tables' view of the buckets.
+    balance: Option<Arc<BondBalance>>,
 }
 
 /// The state of a member of a bond.
@@ -64,6 +72,10 @@ pub(crate) enum BondEvent {
     Active(String),
     /// No member is active any more.
     WithoutMember,
+    /// Some buckets have another member, because theirs was disabled.
+    Moved(usize),
+    /// Some buckets have another member, because of their loads.
+    Rebalanced(usize),
 }
 
 /// Bonds with another active member, for the task that sends learning packets.
@@ -104,9 +116,35 @@ impl BondState {
         self.members.get(name).copied()
     }
 
-    /// Returns the time of the next delayed change.
+    /// Returns the time of the next delayed change, or of the next rebalancing.
     pub(crate) fn due(&self) -> Option<Time> {
-        self.members.values().filter_map(|member| member.due).min()
+        let delayed = self.members.values().filter_map(|member| member.due);
+        delayed.chain(self.rebalance_at()).min()
+    }
+
+    /// Returns the time of the next rebalancing.
+    pub(crate) fn rebalance_at(&self) -> Option<Time> {
+        self.buckets.as_ref().and_then(BondBucketTable::rebalance_at)
+    }
+
+    /// Returns the buckets, if the bond balances.
+    pub(crate) const fn buckets(&self) -> Option<&BondBucketTable> {
+        self.buckets.as_ref()
+    }
+
+    /// Returns the tables' view of the buckets, if the bond balances.
+    pub(crate) fn balance(&self) -> Option<Arc<BondBalance>> {
+        self.balance.clone()
+    }
+
+    /// Makes the tables' view of the buckets, from the numbers of the members.
+    pub(crate) fn number_buckets(&mut self, basis: u32, numbers: &BTreeMap<&str, PortNo>) {
+        let balance = |own: &BondBucketTable| Arc::new(own.balance(basis, numbers));
+        let balance = self.buckets.as_ref().map(balance);
+        // Equal views are one, so that lists of ports are compared quickly.
+        if self.balance != balance {
+            self.balance = balance;
+        }
     }
 
     /// Follows the options and the links.
@@ -132,7 +170,31 @@ impl BondState {
             }
         }
         self.choose(options, &mut events);
+        self.update_buckets(options, now, &mut events);
         events
+    }
+
+    fn update_buckets(&mut self, options: &BondOptions, now: Time, events: &mut Vec<BondEvent>) {
+        if options.mode != BondMode::BalanceSlb {
+            (self.buckets, self.balance) = (None, None);
+            return;
+        }
+        let is_enabled = |name: &&String| self.is_enabled(name);
+        let enabled: Vec<_> =
+            options.members.iter().filter(is_enabled).map(String::as_str).collect();
+        let buckets = self.buckets.get_or_insert_with(|| BondBucketTable::new(&options.name));
+        let moved = buckets.assign(&enabled);
+        events.extend((moved > 0).then_some(BondEvent::Moved(moved)));
+        let interval = Duration::from_millis(options.rebalance_interval_ms.into());
+        let moved = buckets.run(&enabled, interval, now);
+        events.extend((moved > 0).then_some(BondEvent::Rebalanced(moved)));
+    }
+
+    /// Gives a bucket to an enabled member, if the bond balances.
+    pub(crate) fn migrate(&mut self, bucket: u8, member: &str) {
+        if let Some(own) = &mut self.buckets {
+            own.migrate(bucket, member);
+        }
     }
 
     /// Makes an enabled member the active one; false if it is not enabled.
@@ -151,7 +213,8 @@ impl BondState {
         }
     }
 
-    fn is_enabled(&self, name: &str) -> bool {
+    /// Returns whether a member is enabled.
+    pub(crate) fn is_enabled(&self, name: &str) -> bool {
         self.members.get(name).is_some_and(|member| member.is_enabled)
     }
 
@@ -229,6 +292,10 @@ impl fmt::Display for BondEvent {
             }
             Self::Active(member) => write!(f, "active member is now {member}"),
             Self::WithoutMember => f.write_str("no active member, all members are disabled"),
+            Self::Moved(count) => write!(f, "{count} of 256 buckets moved to other members"),
+            Self::Rebalanced(count) => {
+                write!(f, "{count} of 256 buckets moved to balance the load")
+            }
         }
     }
 }
@@ -321,6 +388,26 @@ mod tests {
         assert!(!bond.state.set_active("p2"));
         bond.link("p2", false).at(3);
         assert_eq!(bond.link("p2", true).at(4), "member p2 enabled");
+    }
+
+    #[test]
+    fn buckets_move_when_their_member_is_disabled() {
+        let mode = BondMode::BalanceSlb;
+        let mut bond = Steps::new(BondOptions { mode, ..BondOptions::default() });
+        let of = |bond: &Steps, member| {
+            bond.state.buckets().map(|own| own.of_member(member).count()).unwrap_or_default()
+        };
+        assert_eq!((of(&bond, "p1"), of(&bond, "p2")), (128, 128));
+        let moved = "member p1 disabled; active member is now p2; 128 of 256 buckets moved to other members";
+        assert_eq!(bond.link("p1", false).at(1), moved);
+        assert_eq!((of(&bond, "p1"), of(&bond, "p2")), (0, 256));
+        assert_eq!(bond.link("p1", true).at(2), "member p1 enabled");
+        bond.state.migrate(7, "p1");
+        assert_eq!((of(&bond, "p1"), of(&bond, "p2")), (1, 255));
+        assert_eq!(bond.state.due(), Some(Time::ZERO.after(Duration::from_secs(10))));
+        bond.options.mode = BondMode::ActiveBackup;
+        bond.at(3);
+        assert!(bond.state.buckets().is_none());
     }
 
     #[test]

@@ -147,7 +147,7 @@ impl Bridges {
             info!("bond {bond}: {event}");
         }
         let moved = events.into_iter().filter_map(|(bridge, bond, event)| match event {
-            BondEvent::Active(_) => Some((bridge, bond)),
+            BondEvent::Active(_) | BondEvent::Moved(_) => Some((bridge, bond)),
             _ => None,
         });
         self.moved_bonds.extend(moved);

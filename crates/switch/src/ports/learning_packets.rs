@@ -12,7 +12,9 @@ use shunt_pipeline::{Action, BridgeId, PortInfo};
 
 use crate::threads::data_plane::DataPlane;
 
-/// Sends the learning packets of a bond on its active member.
+/// Sends the learning packets of a bond.
+///
+/// Each leaves on the member that sends for its address.
 pub(crate) async fn send_learning_packets(plane: &DataPlane, bridge: BridgeId, bond: &str) {
     let pipeline = plane.pipeline();
     let Some(ports) = pipeline.ports(bridge) else { return };
@@ -20,14 +22,18 @@ pub(crate) async fn send_learning_packets(plane: &DataPlane, bridge: BridgeId, b
     let is_active = |port: &&PortInfo| port.bond.as_ref().is_some_and(|own| own.is_active);
     let members = || ports.iter().filter(|port| is_member(port));
     let Some(active) = members().find(is_active) else { return };
+    let balance = active.bond.as_ref().and_then(|own| own.balance.as_ref());
     let thread = plane.living().first().copied().unwrap_or_default();
-    let actions = [Action::Output { port: active.number, max_len: 0 }];
     for entry in pipeline.macs(bridge) {
         let is_behind = members().any(|port| port.number == entry.port);
         if is_behind || !active.vlans.carries(entry.vlan) {
             continue;
         }
-        let frame = reverse_arp(entry.mac, active.vlans.id_on_wire(entry.vlan));
+        let vlan = active.vlans.id_on_wire(entry.vlan);
+        let sender = balance.map(|own| own.member(entry.mac, vlan));
+        let Some(port) = sender.unwrap_or(Some(active.number)) else { continue };
+        let actions = [Action::Output { port, max_len: 0 }];
+        let frame = reverse_arp(entry.mac, vlan);
         let mut key = FlowKey::ZERO;
         extract(&frame, plane.vlan_limit(), &mut key);
         key.set_bridge(u64::from(bridge.number()));

@@ -1,6 +1,7 @@
 //! Bridges and their ports: names, numbers, devices, VLANs, rate limits, and captures.
 
 pub(crate) mod attacher;
+pub(crate) mod bond_buckets;
 pub(crate) mod bonds;
 pub(crate) mod bridges;
 pub(crate) mod capture;

@@ -27,6 +27,12 @@ impl BridgeNames {
         self.mirrors.get(usize::from(index))
     }
 
+    /// Returns whether a port is a member of a bond that balances.
+    pub(crate) fn balances(&self, number: PortNo) -> bool {
+        let port = self.ports().find(|port| port.number == number);
+        port.and_then(|port| port.bond.as_ref()).is_some_and(|member| member.balance.is_some())
+    }
+
     /// Returns the bond of a port, for a message.
     pub(crate) fn bond(&self, number: PortNo) -> Option<String> {
         let port = self.ports().find(|port| port.number == number)?;

@@ -65,6 +65,13 @@ impl BridgeState {
         for options in &settings.bonds {
             let state = bonds.entry(options.name.clone()).or_default();
             let events = state.update(options, link_up, now);
+            if state.buckets().is_some() {
+                let all = ports.values().map(|port| (port.settings.name.as_str(), port.number));
+                let is_member = |(name, _): &(&str, PortNo)| {
+                    options.members.iter().any(|member| member == name)
+                };
+                state.number_buckets(options.hash_basis, &all.filter(is_member).collect());
+            }
             changed.extend(events.into_iter().map(|event| (options.name.clone(), event)));
         }
         changed
@@ -74,9 +81,10 @@ impl BridgeState {
     fn info(&self, port: &BridgePort, kind: PortKind) -> PortInfo {
         let info = port.info(kind);
         let Some(bond) = self.bond_of(&info.name) else { return info };
-        let active = self.bonds.get(&bond.name).and_then(BondState::active);
-        let is_active = active == Some(info.name.as_str());
-        let member = BondMember { bond: Arc::from(bond.name.as_str()), is_active };
+        let state = self.bonds.get(&bond.name);
+        let is_active = state.and_then(BondState::active) == Some(info.name.as_str());
+        let balance = state.and_then(BondState::balance);
+        let member = BondMember { bond: Arc::from(bond.name.as_str()), is_active, balance };
         PortInfo { vlans: bond.as_port().vlans(), bond: Some(member), ..info }
     }
 
@@ -375,6 +383,12 @@ impl BridgeRegistry {
         self.by_id(id).is_some_and(|bridge| !bridge.settings.bonds.is_empty())
     }
 
+    /// Returns whether the loads of some bond are due to be balanced.
+    pub(crate) fn rebalances(&self, now: Time) -> bool {
+        let mut bonds = self.iter().flat_map(|bridge| bridge.bonds.values());
+        bonds.any(|bond| bond.rebalance_at().is_some_and(|due| due <= now))
+    }
+
     /// Returns the bond of which a port is a member.
     pub(crate) fn bond_of(&self, port: &str) -> Option<&BondOptions> {
         self.find_port(port).ok()?.0.bond_of(port)
@@ -413,6 +427,13 @@ impl BridgeRegistry {
                 return Err(SwitchError::MemberDisabled { bond, member: own });
             }
             BondMemberChange::Activate => {}
+            BondMemberChange::TakeBucket(_) if state.buckets().is_none() => {
+                return Err(SwitchError::BondWithoutBuckets { bond });
+            }
+            BondMemberChange::TakeBucket(_) if !state.is_enabled(member) => {
+                return Err(SwitchError::MemberDisabled { bond, member: own });
+            }
+            BondMemberChange::TakeBucket(bucket) => state.migrate(bucket, member),
             BondMemberChange::Enable => state.set_enabled(member, true),
             BondMemberChange::Disable => state.set_enabled(member, false),
         }

@@ -5,7 +5,10 @@ use std::time::Duration;
 use serde::Serialize;
 use shunt_pipeline::Time;
 
-use crate::{config::BondOptions, ports::registry::BridgeState};
+use crate::{
+    config::BondOptions,
+    ports::{bonds::BondState, registry::BridgeState},
+};
 
 /// The status of a bond.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -13,6 +16,8 @@ pub struct BondStatus {
     /// Options of the bond; their `members` have more in `member_status`.
     #[serde(flatten)]
     pub options: BondOptions,
+    /// Milliseconds until the next rebalancing; `None` if there is none.
+    pub rebalance_ms: Option<u64>,
     /// State of each member.
     pub member_status: Vec<BondMemberStatus>,
 }
@@ -32,9 +37,21 @@ pub struct BondMemberStatus {
     ///
     /// `None` if neither is due.
     pub delay_ms: Option<u64>,
+    /// Buckets that the member sends, with their loads, if the bond balances.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub buckets: Vec<BondBucketStatus>,
     /// Hardware address of the port; zero without the port.
     #[serde(skip)]
     pub mac: [u8; 6],
+}
+
+/// The status of a bucket of a bond that balances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct BondBucketStatus {
+    /// Number of the bucket, as of `bond/hash`.
+    pub bucket: u8,
+    /// Bytes that it has sent. They are halved at each rebalancing.
+    pub load_bytes: u64,
 }
 
 impl BondStatus {
@@ -51,16 +68,24 @@ impl BondStatus {
                     enabled: own.is_some_and(|own| own.is_enabled),
                     active: state.is_some_and(|state| state.active() == Some(name.as_str())),
                     delay_ms: left.map(milliseconds),
+                    buckets: state.map_or_else(Vec::new, |state| buckets_of(state, name)),
                     mac: bridge.port_named(name).map_or([0; 6], |port| port.mac),
                 }
             };
+            let rebalance_at = state.and_then(BondState::rebalance_at);
             Self {
                 options: options.clone(),
+                rebalance_ms: rebalance_at.map(|due| milliseconds(due.since(now))),
                 member_status: options.members.iter().map(member).collect(),
             }
         };
         bridge.settings.bonds.iter().map(status).collect()
     }
+}
+
+fn buckets_of(state: &BondState, member: &str) -> Vec<BondBucketStatus> {
+    let buckets = state.buckets().into_iter().flat_map(|own| own.of_member(member));
+    buckets.map(|(bucket, load_bytes)| BondBucketStatus { bucket, load_bytes }).collect()
 }
 
 fn milliseconds(time: Duration) -> u64 {

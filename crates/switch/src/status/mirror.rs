@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde::Serialize;
-use shunt_pipeline::{MirrorCounter, PacketTotals, Pipeline};
+use shunt_pipeline::{OutputCounter, PacketTotals, Pipeline};
 
 use crate::{config::MirrorOptions, ports::registry::BridgeState};
 
@@ -31,7 +31,7 @@ impl MirrorStatus {
         let (counters, ports) = (pipeline.mirror_counters(bridge.id), bridge.port_names());
         let status = |options: &MirrorOptions| {
             let counter = counters.iter().find(|counter| counter.name() == options.name);
-            let totals = counter.map(Arc::as_ref).map(MirrorCounter::totals);
+            let totals = counter.map(Arc::as_ref).map(OutputCounter::totals);
             let PacketTotals { packets, bytes } = totals.unwrap_or_default();
             Self {
                 options: options.clone(),

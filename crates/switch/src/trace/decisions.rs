@@ -60,9 +60,8 @@ fn text(decision: NotedDecision, names: &BridgeNames) -> Option<String> {
         NotedDecision::BondWithoutMember(own) => {
             format!("NORMAL: {} has no active member: not sent", bond(own)?)
         }
-        NotedDecision::BondMemberChosen(own) => {
-            format!("NORMAL: {} is the active member of {}", port(own), bond(own)?)
-        }
+        NotedDecision::BondMemberChosen(own) => sends(&port(own), &bond(own)?, names.balances(own)),
+        NotedDecision::BondLoop { port: own, learned } => looped(&bond(own)?, &port(learned)),
         NotedDecision::BothPortsProtected(own) => {
             format!("NORMAL: the ingress port and {} are protected: not sent", port(own))
         }
@@ -116,6 +115,22 @@ fn learned_on_ingress(port: &str, bond: Option<String>, vlan: u16) -> String {
         None => "the ingress port".to_owned(),
     };
     format!("NORMAL: the destination was learned on {port}, {ingress}, in VLAN {vlan}: dropped")
+}
+
+/// Returns the member of a bond that sends as text.
+fn sends(port: &str, bond: &str, balances: bool) -> String {
+    if balances {
+        format!("NORMAL: {port} sends for {bond}: source address and VLAN choose it")
+    } else {
+        format!("NORMAL: {port} is the active member of {bond}")
+    }
+}
+
+/// Returns a packet that came back on a bond as text.
+fn looped(bond: &str, learned: &str) -> String {
+    format!(
+        "NORMAL: the source was learned on {learned}, so the packet came back on {bond}: dropped"
+    )
 }
 
 /// Returns a copy of a mirror as text.

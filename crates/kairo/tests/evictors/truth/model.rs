@@ -533,7 +533,13 @@ impl Model {
         let name = before.map_or(self.names, |own| own.name);
         self.hosts.insert(host, Host { port: Some(port), seen: self.now, name });
         let port = PortNo::new(port.into());
-        let sighting = MacSighting { bridge: BRIDGE, vlan: 0, mac: address(host), port };
+        let sighting = MacSighting {
+            bridge: BRIDGE,
+            vlan: 0,
+            mac: address(host),
+            port,
+            is_announcement: false,
+        };
         Some(Request::Learn(Learning::Mac(sighting)))
     }
 

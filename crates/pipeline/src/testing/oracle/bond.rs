@@ -1,9 +1,15 @@
 //! Bonds, port by port.
 
-use shunt_flow::PortNo;
+use shunt_flow::{FieldId, PortNo};
 
 use super::walker::Walker;
-use crate::{bridges::port::PortInfo, testing::WorldBridge};
+use crate::{
+    bridges::{
+        bond::BondBalance,
+        port::{PortInfo, PortKind},
+    },
+    testing::WorldBridge,
+};
 
 impl WorldBridge {
     /// Returns the number of the first member of the bond of a port.
@@ -19,23 +25,67 @@ impl WorldBridge {
         members.filter(|other| bond(*other).as_ref() == Some(&own)).min().unwrap_or(number)
     }
 
-    /// Returns the port on which packets to a logical port leave.
+    /// Returns the active member of the bond of a port, or the port without a bond.
     ///
     /// `None` if no member is active.
-    pub(in crate::testing) fn egress(&self, number: PortNo) -> Option<PortNo> {
+    pub(in crate::testing) fn active(&self, number: PortNo) -> Option<PortNo> {
         let members = self.ports.iter().filter(|port| {
             self.logical(port.number) == self.logical(number)
                 && port.bond.as_ref().is_none_or(|member| member.is_active)
         });
         members.map(|port| port.number).min()
     }
+
+    /// Returns the buckets of the bond of a port, if it balances.
+    pub(super) fn balance<'a>(&self, port: &'a PortInfo) -> Option<&'a BondBalance> {
+        port.bond.as_ref().and_then(|member| member.balance.as_deref())
+    }
+
+    /// Returns whether a member of a bond takes frames to an address.
+    pub(super) fn takes(&self, port: &PortInfo, target: [u8; 6]) -> bool {
+        let is_unicast = target[0] & 1 == 0;
+        self.active(port.number) == Some(port.number) || self.balance(port).is_some() && is_unicast
+    }
 }
 
 impl Walker<'_> {
-    /// Returns whether a flood leaves out a port for the sake of its bond.
-    pub(super) fn is_left_out(&self, port: &PortInfo, ingress: PortNo) -> bool {
+    /// Returns whether a flood by `FLOOD` leaves on a port.
+    ///
+    /// The VLAN is that of the packet.
+    pub(super) fn floods_on(&mut self, port: &PortInfo, ingress: PortNo) -> bool {
+        let vlan = self.packet.tags.first().map_or(0, |(_, tci)| tci & 0xfff);
         let bridge = &self.world.bridges[&self.id()];
-        bridge.egress(port.number) != Some(port.number)
-            || bridge.logical(port.number) == bridge.logical(ingress)
+        bridge.logical(port.number) != bridge.logical(ingress)
+            && port.kind != PortKind::Unbound
+            && !self.has_exited
+            && self.is_sender(port, vlan)
+    }
+
+    /// Returns whether a port sends the packets of its bond in this VLAN.
+    ///
+    /// True without a bond. Counts the packet in its bucket.
+    pub(super) fn is_sender(&mut self, port: &PortInfo, vlan: u16) -> bool {
+        let bridge = &self.world.bridges[&self.id()];
+        let Some(balance) = bridge.balance(port) else {
+            return bridge.active(port.number) == Some(port.number);
+        };
+        let [.., a, b, c, d, e, f] = self.packet.key.field(FieldId::EthSrc).to_be_bytes();
+        let bucket = BondBalance::bucket([a, b, c, d, e, f], vlan, balance.basis());
+        let is_sender = balance.members()[usize::from(bucket)] == Some(port.number);
+        if is_sender {
+            let bond = port.bond.as_ref().map(|member| member.bond.to_string());
+            self.halves.mirrored(&format!("{} {bucket}", bond.unwrap_or_default()));
+        }
+        is_sender
+    }
+
+    /// Returns whether the packet announces the address of its sender.
+    pub(super) fn is_announcement(&self, target: [u8; 6]) -> bool {
+        let key = self.packet.key();
+        let ends = [FieldId::ArpSpa, FieldId::ArpTpa].map(|field| key.field(field));
+        let operation = key.field(FieldId::ArpOp);
+        target == [0xff; 6]
+            && key.eth_type() == 0x0806
+            && (operation == 2 || operation == 1 && ends[0] == ends[1])
     }
 }

@@ -35,7 +35,7 @@ impl WorldBridge {
     fn outputs(&self, name: &str) -> Vec<PortInfo> {
         let is_output = |port: &&PortInfo| {
             names_of(port).iter().any(|own| own == name)
-                && self.egress(port.number) == Some(port.number)
+                && self.active(port.number) == Some(port.number)
         };
         self.ports.iter().filter(is_output).cloned().collect()
     }
@@ -53,7 +53,7 @@ impl WorldBridge {
     }
 
     /// Returns the mirrors that have an output, with their indices.
-    fn active(&self) -> Vec<(usize, &Mirror)> {
+    fn active_mirrors(&self) -> Vec<(usize, &Mirror)> {
         let has_output = |mirror: &Mirror| match &mirror.output {
             MirrorOutput::Port(name) => !self.outputs(name).is_empty(),
             MirrorOutput::Vlan(_) => true,
@@ -108,13 +108,14 @@ impl Walker<'_> {
         };
         let [.., a, b, c, d, e, f] = self.packet.key.field(FieldId::EthDst).to_be_bytes();
         let is_reserved = [a, b, c, d, e] == [0x01, 0x80, 0xc2, 0, 0] && f < 16;
-        for (index, mirror) in bridge.active() {
+        for (index, mirror) in bridge.active_mirrors() {
             let is_selected = mirror.vlans.is_empty() || mirror.vlans.contains(&vlan);
             if !selects(&mirror.ports) || !is_selected || self.mirrored.contains(&index) {
                 continue;
             }
             let place = |own: &Mirror| bridge.place(&own.output);
-            let same = bridge.active().into_iter().filter(|(_, own)| place(own) == place(mirror));
+            let same =
+                bridge.active_mirrors().into_iter().filter(|(_, own)| place(own) == place(mirror));
             self.mirrored.extend(same.map(|(index, _)| index));
             let mut ports = bridge.ports.clone();
             ports.sort_by_key(|port| port.number);
@@ -126,7 +127,7 @@ impl Walker<'_> {
                     let is_tagged_twice = tags.get(1).is_some_and(|id| *id != 0);
                     ports.retain(|port| {
                         port.kind != PortKind::Unbound
-                            && bridge.egress(port.number) == Some(port.number)
+                            && bridge.active(port.number) == Some(port.number)
                             && belongs(port, *output)
                             && !bridge.is_mirror_output(port)
                             && !(is_tagged_twice && matches!(port.vlans.mode, VlanMode::Access(_)))

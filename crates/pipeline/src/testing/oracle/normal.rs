@@ -8,7 +8,11 @@ use super::{
     walker::Walker,
 };
 use crate::{
-    bridges::{mac_table::MacSighting, port::PortInfo, port_vlans::VlanMode},
+    bridges::{
+        mac_table::MacSighting,
+        port::{PortInfo, PortKind},
+        port_vlans::VlanMode,
+    },
     traversals::traversal::TraversalError,
 };
 
@@ -42,40 +46,65 @@ impl Walker<'_> {
             return Ok(());
         }
         let own = &self.world.bridges[&bridge];
-        if !is_from_controller && own.egress(ingress) != Some(ingress) {
-            return Ok(());
-        }
-        let macs = &own.macs;
         let is_here = |port: &PortNo| own.logical(*port) == own.logical(ingress);
+        let is_flooded = own.flood_vlans.contains(&vlan);
+        let held = own.macs.get(&(vlan, source)).filter(|_| !is_flooded).map(|(port, _)| *port);
+        let is_announced = held.is_some() && own.announced.contains_key(&(vlan, source));
+        let is_announcement = self.is_announcement(target);
+        if let Some(port) = entry.filter(|port| port.bond.is_some()) {
+            let is_moved = held.is_some_and(|port| !is_here(&port));
+            if !own.takes(port, target)
+                || own.balance(port).is_some() && is_moved && (is_announced || !is_announcement)
+            {
+                return Ok(());
+            }
+        }
         if !is_from_controller && source[0] & 1 == 0 {
-            if own.flood_vlans.contains(&vlan) {
+            let is_announcement = is_announcement
+                && !is_announced
+                && entry.is_some_and(|port| port.bond.is_none())
+                && own.ports.iter().any(|port| own.balance(port).is_some());
+            if is_flooded {
                 // Nothing is learned or refreshed.
-            } else if macs.get(&(vlan, source)).is_some_and(|(port, _)| is_here(port)) {
+            } else if held.is_some_and(|port| is_here(&port)) && !is_announcement {
                 self.halves.refresh(Refreshed::Mac(bridge, vlan, source));
             } else {
-                let sighting = MacSighting { bridge, vlan, mac: source, port: ingress };
+                let mac = source;
+                let sighting = MacSighting { bridge, vlan, mac, port: ingress, is_announcement };
                 self.halves.add_learned(LearnEffect::Mac(sighting));
             }
             if target == source {
                 return Ok(());
             }
         }
-        let mut ports = self.world.bridges[&bridge].ports.clone();
+        self.send_to(target, vlan)
+    }
+
+    /// Sends to the port of an address, or to all ports of the VLAN.
+    fn send_to(&mut self, target: [u8; 6], vlan: u16) -> Result<(), TraversalError> {
+        let own = &self.world.bridges[&self.id()];
+        let ingress = self.packet.key.in_port();
+        let is_here = |port: &PortNo| own.logical(*port) == own.logical(ingress);
+        let entry = self.port(ingress);
+        let is_flooded = own.flood_vlans.contains(&vlan);
+        let known = own.macs.get(&(vlan, target)).filter(|_| !is_flooded).map(|(port, _)| *port);
+        let mut ports = own.ports.clone();
         ports.sort_by_key(|port| port.number);
-        let is_known =
-            |(port, _): &(PortNo, u64)| (!own.flood_vlans.contains(&vlan)).then_some(*port);
-        let known = macs.get(&(vlan, target)).and_then(is_known);
         let has_second = self.packet.tags.get(1).is_some_and(|(_, tci)| tci & 0xfff != 0);
         for port in ports {
             let is_meant = match known {
-                Some(number) => own.egress(number) == Some(port.number) && !is_here(&number),
-                None if self.is_left_out(&port, ingress) => false,
-                None if self.world.bridges[&bridge].is_mirror_output(&port) => false,
+                Some(number) => {
+                    own.logical(number) == own.logical(port.number) && !is_here(&number)
+                }
+                None if is_here(&port.number) => false,
+                None if own.is_mirror_output(&port) => false,
                 None if has_second && matches!(port.vlans.mode, VlanMode::Access(_)) => false,
+                None if port.kind == PortKind::Unbound => false,
                 None => !port.config.no_flood && belongs(&port, vlan),
             };
             let is_isolated = port.is_protected && entry.is_some_and(|entry| entry.is_protected);
-            if is_meant && !is_isolated && port.number != ingress && !self.has_exited {
+            let id = id_on_wire(&port, vlan);
+            if is_meant && !is_isolated && !self.has_exited && self.is_sender(&port, id) {
                 self.send_in_vlan(&port, vlan, None)?;
             }
         }
@@ -88,11 +117,7 @@ impl Walker<'_> {
         vlan: u16,
         max_len: Option<u32>,
     ) -> Result<(), TraversalError> {
-        let id = match port.vlans.mode {
-            VlanMode::Access(_) => 0,
-            VlanMode::NativeUntagged(own) if own == vlan => 0,
-            _ => vlan,
-        };
+        let id = id_on_wire(port, vlan);
         let is_access = match port.vlans.mode {
             VlanMode::Access(_) => true,
             VlanMode::NativeUntagged(own) => own == vlan,
@@ -111,6 +136,15 @@ impl Walker<'_> {
         self.send(port.number, max_len)?;
         self.packet.tags = before;
         Ok(())
+    }
+}
+
+/// Returns the VLAN in the tag of frames of a VLAN on a port; 0: no tag.
+fn id_on_wire(port: &PortInfo, vlan: u16) -> u16 {
+    match port.vlans.mode {
+        VlanMode::Access(_) => 0,
+        VlanMode::NativeUntagged(own) if own == vlan => 0,
+        _ => vlan,
     }
 }
 

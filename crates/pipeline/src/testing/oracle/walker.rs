@@ -466,7 +466,7 @@ impl<'w> Walker<'w> {
                 ports.sort_by_key(|info| info.number);
                 for info in ports {
                     let skips = port == PortNo::FLOOD
-                        && (info.config.no_flood || self.is_left_out(&info, ingress));
+                        && (info.config.no_flood || !self.floods_on(&info, ingress));
                     if !skips && info.number != ingress && !self.has_exited {
                         self.send(info.number, None)?;
                     }

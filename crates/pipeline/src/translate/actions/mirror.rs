@@ -26,7 +26,6 @@ use super::{
 };
 use crate::{
     bridges::{
-        mirror::MirrorHit,
         mirror_table::{ActiveMirror, ActiveOutput, MirrorSet, MirrorTable},
         port::{PortInfo, PortKind},
     },
@@ -42,8 +41,6 @@ use crate::{
 pub(in crate::translate) struct MirrorState {
     /// The mirrors that copy the packet no more.
     pub(in crate::translate) done: MirrorSet,
-    /// Every copy, to be counted.
-    pub(in crate::translate) hits: Vec<MirrorHit>,
 }
 
 /// The remaining mirrors of a packet.
@@ -194,7 +191,7 @@ fn may_have_copy(egress: &mut Egress<'_, '_>, mirror: &ActiveMirror, port: &Port
 
 /// Counts the packet as copied.
 fn count_copy(egress: &mut Egress<'_, '_>, mirror: &ActiveMirror) {
-    egress.packet.mirror.hits.push(mirror.hit.clone());
+    egress.packet.output_hits.push(mirror.hit.clone());
     egress.note(NotedDecision::Mirrored { mirror: mirror.index });
 }
 

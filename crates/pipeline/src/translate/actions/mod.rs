@@ -1,6 +1,7 @@
 //! Actions, one file for each family: functions of the parts of a translation that they use.
 
 pub(super) mod action_set;
+pub(super) mod bond;
 pub(super) mod bundle;
 pub(super) mod fin_timeout;
 pub(super) mod group;

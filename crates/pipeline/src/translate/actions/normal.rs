@@ -11,8 +11,8 @@
 //!   VLAN; never to its ingress port.
 //! * In some VLANs of the bridge no address is learned, and every packet is flooded.
 //! * A packet that arrives on a protected port leaves on no other protected port.
-//! * The members of a bond are one port. Packets leave on its active member. Those that arrive on
-//!   another member are dropped.
+//! * The members of a bond are one port. One of them sends, and some packets that arrive on others are
+//!   dropped (`bond.rs`).
 //! * On each port it has the tag of its VLAN or none, as the port requires. A priority stays, in a
 //!   tag of its own if necessary, unless the port removes the tag of its own VLAN.
 
@@ -54,7 +54,8 @@ pub(super) const INNER_ID: u64 = 0xfff;
 /// The Ethernet types of a tag.
 const TAG_TYPES: [u16; 2] = [0x8100, 0x88a8];
 /// The bit of the first byte of a MAC address that marks group addresses.
-const GROUP_ADDRESS: u64 = 1 << 40;
+pub(super) const GROUP_ADDRESS: u64 = 1 << 40;
+pub(super) const BROADCAST: u64 = 0xffff_ffff_ffff;
 
 /// `output:NORMAL`.
 pub(super) fn normal(egress: &mut Egress<'_, '_>) -> Result<(), TraversalError> {
@@ -71,8 +72,9 @@ pub(super) fn normal(egress: &mut Egress<'_, '_>) -> Result<(), TraversalError> 
         egress.note(NotedDecision::ReservedDestination(bytes(target)));
         return Ok(());
     }
-    if let Some(port) = arrived.filter(|port| port.is_backup()) {
-        egress.note(NotedDecision::BondMemberInactive(port.number));
+    if let Some(port) = arrived.filter(|port| port.bond.is_some())
+        && !egress.is_admitted(port, vlan, [source, target])
+    {
         return Ok(());
     }
     let is_flooded = egress.bridge.floods_vlan(vlan);
@@ -80,7 +82,7 @@ pub(super) fn normal(egress: &mut Egress<'_, '_>) -> Result<(), TraversalError> 
         && source & GROUP_ADDRESS == 0
     {
         if !is_flooded {
-            learn_source(egress, vlan, bytes(source), port)?;
+            learn_source(egress, vlan, [source, target], port)?;
         }
         // Source and destination are one address, so its port is the ingress port.
         if source == target {
@@ -109,7 +111,7 @@ pub(super) fn normal(egress: &mut Egress<'_, '_>) -> Result<(), TraversalError> 
     }
 }
 
-/// Sends to the port of a learned address, or to the active member of its bond.
+/// Sends to the port of a learned address, or to a member of its bond.
 fn send_learned(
     egress: &mut Egress<'_, '_>,
     number: PortNo,
@@ -126,14 +128,17 @@ fn send_learned(
     }
     egress.note(NotedDecision::Learned { port: number, vlan });
     let is_protected = arrived.is_some_and(|own| own.is_protected);
-    let Some(bond) = port.bond_name() else {
+    let Some(bond) = &port.bond else {
         return send_unless_protected(egress, is_protected, port, vlan);
     };
-    let Some(member) = egress.bridge.active_member(bond, &mut egress.packet.recorder) else {
+    let Some((member, hit)) = egress.bond_sender(bond, port.vlans.id_on_wire(vlan)) else {
         egress.note(NotedDecision::BondWithoutMember(number));
         return Ok(());
     };
     egress.note(NotedDecision::BondMemberChosen(member.number));
+    if !(is_protected && member.is_protected) {
+        egress.packet.output_hits.extend(hit);
+    }
     send_unless_protected(egress, is_protected, member, vlan)
 }
 
@@ -161,19 +166,21 @@ pub(in crate::translate) fn normal_flood<'a>(
     egress.agenda.push(AgendaStep::NormalFlood(flood));
     let is_reached = port.number != ingress
         && !port.config.no_flood
-        && port
-            .bond
-            .as_ref()
-            .is_none_or(|own| own.is_active && !shares_bond(egress, ingress, port))
         && port.kind != PortKind::Unbound
         && port.vlans.carries(vlan)
         && !(is_protected && port.is_protected)
         && !egress.bridge.is_mirror_output(port.number)
         && !(is_tagged_twice(egress.packet) && is_access(port));
-    if is_reached && port.bond.is_some() {
+    if !is_reached {
+        return Ok(());
+    }
+    if let Some(member) = &port.bond {
+        if !egress.floods_on_member(port, member, port.vlans.id_on_wire(vlan)) {
+            return Ok(());
+        }
         egress.note(NotedDecision::BondMemberChosen(port.number));
     }
-    if is_reached { send_tagged(egress, port, vlan) } else { Ok(()) }
+    send_tagged(egress, port, vlan)
 }
 
 /// Returns whether the port with a number is a member of the bond of another.
@@ -210,22 +217,27 @@ fn admit<'a>(egress: &mut Egress<'_, 'a>, ingress: PortNo) -> Option<(u16, Optio
 fn learn_source(
     egress: &mut Egress<'_, '_>,
     vlan: u16,
-    mac: [u8; 6],
+    [source, target]: [u64; 2],
     port: &PortInfo,
 ) -> Result<(), TraversalError> {
-    match egress.bridge.find_mac(vlan, mac, &mut egress.packet.recorder) {
-        Some(known) if is_at(egress, known.port, port) => {
+    let mac = bytes(source);
+    let known = egress.bridge.find_mac(vlan, mac, &mut egress.packet.recorder);
+    let is_announced = known.is_some_and(|known| known.is_announced());
+    let is_announcement = target == BROADCAST && !is_announced && egress.learns_announcement(port);
+    match known {
+        Some(known) if !is_announcement && is_at(egress, known.port, port) => {
             egress.requests.refresh(Refresh::Mac(known.clone()))
         }
         _ => {
             let (bridge, port) = (egress.bridge.id(), port.number);
-            egress.requests.learn(Learning::Mac(MacSighting { bridge, vlan, mac, port }))
+            let sighting = MacSighting { bridge, vlan, mac, port, is_announcement };
+            egress.requests.learn(Learning::Mac(sighting))
         }
     }
 }
 
 /// Returns whether the port `known` of an address is one with `port`.
-fn is_at(egress: &mut Egress<'_, '_>, known: PortNo, port: &PortInfo) -> bool {
+pub(super) fn is_at(egress: &mut Egress<'_, '_>, known: PortNo, port: &PortInfo) -> bool {
     known == port.number || port.bond.is_some() && shares_bond(egress, known, port)
 }
 
@@ -319,7 +331,7 @@ pub(super) const fn is_reserved(address: u64) -> bool {
         )
 }
 
-const fn bytes(address: u64) -> [u8; 6] {
+pub(super) const fn bytes(address: u64) -> [u8; 6] {
     let [_, _, mac @ ..] = address.to_be_bytes();
     mac
 }

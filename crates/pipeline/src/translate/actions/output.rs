@@ -107,25 +107,11 @@ impl<'t, 'a> Egress<'t, 'a> {
         mut flood: Flood<'a>,
     ) -> Result<(), TraversalError> {
         let Some(port) = flood.rest.next() else { return Ok(()) };
-        let is_wanted = flood.to_all || !port.config.no_flood && self.floods_in_bond(port);
-        let is_reached = is_wanted && port.kind != PortKind::Unbound;
+        let is_reached = (flood.to_all || !port.config.no_flood)
+            && port.kind != PortKind::Unbound
+            && port.bond.as_ref().is_none_or(|own| flood.to_all || self.floods_in_bond(port, own));
         self.agenda.push(AgendaStep::Flood(flood));
         if is_reached { self.output_to(port, None) } else { Ok(()) }
-    }
-
-    /// Returns whether a flood leaves on a port as a member of its bond.
-    ///
-    /// Only the active member sends, and not what arrived on its own bond. True without a bond.
-    fn floods_in_bond(&mut self, port: &PortInfo) -> bool {
-        if port.bond.is_none() {
-            return true;
-        }
-        if port.is_backup() {
-            return false;
-        }
-        let ingress = self.packet.in_port();
-        let ingress = self.bridge.find_port(ingress, &mut self.packet.recorder);
-        !ingress.is_some_and(|own| own.is_one_with(port))
     }
 
     fn output_port(&mut self, number: PortNo, max_len: Option<u32>) -> Result<(), TraversalError> {

@@ -187,7 +187,7 @@ impl Composer<'_> {
             visits: self.visits.into(),
             reads: self.reads(),
             group_hits: Box::default(),
-            mirror_hits: Box::default(),
+            output_hits: Box::default(),
             learnings: Vec::new(),
             refreshes: Box::default(),
             actions: Arc::default(),
@@ -201,7 +201,7 @@ impl Composer<'_> {
         }
         let traversal = Traversal {
             group_hits: whole.group_hits.clone(),
-            mirror_hits: whole.mirror_hits.clone(),
+            output_hits: whole.output_hits.clone(),
             refreshes: whole.refreshes.clone(),
             actions: Arc::clone(&whole.actions),
             drop_cause: whole.drop_cause,

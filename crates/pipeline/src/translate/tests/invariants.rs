@@ -69,7 +69,7 @@ pub(in crate::translate) fn agreeing_packets_continue_alike(
             prop_assert_eq!(&other.learnings, &traversal.learnings);
             prop_assert_eq!(&other.refreshes, &traversal.refreshes);
             prop_assert_eq!(&other.group_hits, &traversal.group_hits);
-            prop_assert_eq!(&other.mirror_hits, &traversal.mirror_hits);
+            prop_assert_eq!(&other.output_hits, &traversal.output_hits);
             prop_assert_eq!(other.error, traversal.error);
             prop_assert_eq!(rules(&other), rules(&traversal));
         }
@@ -162,7 +162,7 @@ pub(in crate::translate) fn objects_not_read_change_nothing(
         if !old.reads.iter().any(|read| objects.contains(read)) {
             prop_assert_eq!(&new.actions, &old.actions);
             prop_assert_eq!(&new.group_hits, &old.group_hits);
-            prop_assert_eq!(&new.mirror_hits, &old.mirror_hits);
+            prop_assert_eq!(&new.output_hits, &old.output_hits);
             prop_assert_eq!(&new.reads, &old.reads);
         }
     }
@@ -203,7 +203,7 @@ pub(in crate::translate) fn sub_traversals_are_uniform(
         prop_assert_eq!(&again.traversal.actions, &own.actions, "{:?}", sibling);
         prop_assert_eq!(&again.traversal.reads, &own.reads);
         prop_assert_eq!(&again.traversal.group_hits, &own.group_hits);
-        prop_assert_eq!(&again.traversal.mirror_hits, &own.mirror_hits);
+        prop_assert_eq!(&again.traversal.output_hits, &own.output_hits);
         prop_assert_eq!(&again.traversal.refreshes, &own.refreshes);
         prop_assert_eq!(&again.rewrite, &sub_traversal.rewrite);
         prop_assert_eq!(&again.traversal.next, &own.next);

@@ -168,7 +168,7 @@ features! {
     PushLabel, PopLabel, PushValue, PopValue,
     LearnRule, KnownRule, LearnLater, Normal, LearnMac, KnownMac, NormalLater, FinTimeout,
     Conjunction, ConjunctionLater, Pause, PauseLater, MeteredRecirculation,
-    Mirrored, ReservedPort,
+    Mirrored, ReservedPort, Balanced,
 }
 
 /// Returns the features that a traversal used.
@@ -187,8 +187,9 @@ fn features(traversal: &Traversal) -> Vec<Feature> {
     if traversal.group_hits.len() > 1 {
         add(F::ChainedGroups, None);
     }
-    if !traversal.mirror_hits.is_empty() {
-        add(F::Mirrored, None);
+    for hit in &traversal.output_hits {
+        // The name of a bucket has a space.
+        add(if hit.name().contains(' ') { F::Balanced } else { F::Mirrored }, None);
     }
     if traversal.drop_cause == DropCause::MirrorOutputPort {
         add(F::ReservedPort, None);
