@@ -1,5 +1,7 @@
 //! The bonds of a switch, for programs.
 
+use std::collections::BTreeMap;
+
 use shunt_pipeline::BondBalance;
 
 use crate::{
@@ -51,11 +53,20 @@ impl Switch {
         self.control.structure().await.set_bonds(bridge, bonds).await
     }
 
+    /// Sets the active members before a restart, by the names of their bonds.
+    ///
+    /// Bonds that are added before the next call prefer them. An empty map ends this.
+    pub fn set_last_active_members(&self, members: BTreeMap<String, String>) {
+        self.control.bridges.lock().set_last_active(members);
+    }
+
     /// Changes a member of a bond, and returns when every packet follows the change.
     ///
     /// # Errors
     ///
-    /// If the bond or the member does not exist, or a disabled member should become active.
+    /// If the bond or the member does not exist, or the member has no port. If a member without a link
+    /// should be enabled. If a disabled member should become active or get a bucket, or another member
+    /// than an enabled primary one should become active. If a bond without buckets should move one.
     pub async fn change_bond_member(
         &self,
         bond: &str,

@@ -141,6 +141,19 @@ pub enum SwitchError {
         /// Names of the members.
         known: String,
     },
+    /// The primary member is enabled, so no other can be active.
+    #[error(
+        "bond {bond}: member {member} cannot be active while the primary member {primary} is \
+         enabled: disable {primary} with bond/disable-member, or remove `primary`"
+    )]
+    PrimaryEnabled {
+        /// The bond.
+        bond: String,
+        /// The member.
+        member: String,
+        /// The primary member.
+        primary: String,
+    },
     /// The bond does not balance.
     #[error("bond {bond} has no buckets: its mode is not balance-slb")]
     BondWithoutBuckets {
@@ -186,11 +199,13 @@ pub enum SwitchError {
         /// The bridge of the port.
         bridge: String,
     },
-    /// A port or bond has the name of a new bond.
-    #[error("bond {bond}: bridge {bridge} has a port or bond with this name: choose another name")]
+    /// A bridge, port or bond has the name of a new bond.
+    #[error("bond {bond}: a {owner} of {bridge} has this name: choose another name")]
     BondNameTaken {
         /// The bond.
         bond: String,
+        /// The object with the name: `port`, `local port` or `bond`.
+        owner: &'static str,
         /// The bridge.
         bridge: String,
     },

@@ -44,6 +44,9 @@ pub struct SavedState {
     pub config: Config,
     /// Rules, groups and meters of each bridge.
     pub tables: Vec<SavedTables>,
+    /// Active members of bonds, by the names of the bonds.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub active_members: BTreeMap<String, String>,
 }
 
 /// The rules, groups and meters of one bridge, as texts of `ovs-ofctl`.
@@ -69,8 +72,8 @@ pub struct SavedTables {
 impl SavedState {
     /// The format that this build writes. It also reads earlier ones.
     ///
-    /// Format 2 has counters and MAC addresses.
-    pub const FORMAT: u32 = 2;
+    /// Format 2 has counters and MAC addresses, format 3 the active members of bonds.
+    pub const FORMAT: u32 = 3;
 
     /// Returns the configuration with which a switch starts that resumes this state.
     ///
@@ -171,13 +174,14 @@ struct TableRequest {
 /// Returns the state of a switch.
 pub(crate) fn save(control: &ControlPlane) -> SavedState {
     let config = running_config(control);
-    let ids: Vec<_> = {
+    let (ids, active_members) = {
         let bridges = control.bridges.lock();
-        bridges.iter().map(|bridge| (bridge.id, bridge.settings.name.clone())).collect()
+        let ids = bridges.iter().map(|bridge| (bridge.id, bridge.settings.name.clone()));
+        (ids.collect::<Vec<_>>(), bridges.active_members())
     };
     let pipeline = control.plane.pipeline();
     let tables = ids.into_iter().map(|(id, name)| saved_tables(pipeline, id, &name)).collect();
-    SavedState { format: SavedState::FORMAT, config, tables }
+    SavedState { format: SavedState::FORMAT, config, tables, active_members }
 }
 
 /// Returns the configuration in force.
@@ -220,7 +224,9 @@ pub(crate) async fn restore(
             report_tables(control, bridge, &requests, &mut tables);
         }
     };
+    control.bridges.lock().set_last_active(state.active_members.clone());
     let mut report = reload(&structure, &before, &after, &mut fill).await;
+    control.bridges.lock().set_last_active(BTreeMap::new());
     for (bridge, requests) in requests {
         report_tables(control, bridge, &requests, &mut tables);
         control.plane.adopted_newest().await;
@@ -351,7 +357,7 @@ fn merged(running: &Config, saved: &Config) -> Config {
                 let others: Vec<_> = bridge.ports.iter().filter(is_other).cloned().collect();
                 own.ports.extend(others);
                 let is_other =
-                    |bond: &&BondOptions| !own.bonds.iter().any(|own| own.name == bond.name);
+                    |bond: &&BondOptions| !own.bonds.iter().any(|own| own.conflicts_with(bond));
                 let others: Vec<_> = bridge.bonds.iter().filter(is_other).cloned().collect();
                 own.bonds.extend(others);
                 let is_other = |mirror: &&MirrorOptions| {
@@ -513,6 +519,27 @@ fn named(group: &GroupMod) -> BTreeSet<GroupId> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A restored bond replaces a running one with another name and one of its members.
+    #[test]
+    fn saved_bonds_replace_running_ones_with_their_members() {
+        let config = |bonds: &[(&str, [&str; 2])]| {
+            let bond = |(name, members): &(&str, [&str; 2])| BondOptions {
+                name: (*name).to_owned(),
+                members: members.map(str::to_owned).into(),
+                ..BondOptions::default()
+            };
+            let bonds = bonds.iter().map(bond).collect();
+            let bridge = BridgeOptions { name: "br0".into(), bonds, ..BridgeOptions::default() };
+            Config { bridges: vec![bridge], ..Config::default() }
+        };
+        let running = config(&[("uplink", ["p2", "p1"]), ("other", ["p5", "p6"])]);
+        let saved = config(&[("bond0", ["p1", "p3"])]);
+        let merged = merged(&running, &saved);
+        let names: Vec<_> = merged.bridges[0].bonds.iter().map(|own| own.name.as_str()).collect();
+        assert_eq!(names, ["bond0", "other"]);
+        assert!(merged.bridges[0].check_bonds().is_ok());
+    }
 
     /// The work stays proportional to the requests when most of them are refused.
     #[test]

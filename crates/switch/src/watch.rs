@@ -50,11 +50,13 @@ const NIC_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 ///
 /// No task waits for another: rules must expire while a port opens, and requests may wait for a
 /// thread that ended.
-pub(crate) fn start(control: &Arc<ControlPlane>) -> [JoinHandle<()>; 5] {
+pub(crate) fn start(control: &Arc<ControlPlane>) -> [JoinHandle<()>; 6] {
     let (upkeep, threads, ports) = (Arc::clone(control), Arc::clone(control), Arc::clone(control));
-    let (bonds, admin) = (Arc::clone(control), Arc::clone(control));
+    let (bonds, moved) = (Arc::clone(control), Arc::clone(control));
+    let admin = Arc::clone(control);
     [
         tokio::spawn(async move { watch_bonds(&bonds).await }),
+        tokio::spawn(async move { send_for_moved_bonds(&moved).await }),
         tokio::spawn(async move { watch_controllers(&admin).await }),
         tokio::spawn(async move {
             let mut interval = upkeep_interval();
@@ -126,29 +128,31 @@ fn upkeep_interval() -> Interval {
     interval
 }
 
-/// Makes the delayed changes of bonds, and sends their learning packets.
+/// Makes the delayed changes of bonds, and balances their loads.
 async fn watch_bonds(control: &ControlPlane) {
     let (plane, bridges) = (&control.plane, &control.bridges);
     loop {
         let due = bridges.lock().next_bond_change();
         let delay = due.map(|due| due.since(plane.now()));
         tokio::select! {
-            () = bridges.moved_bonds().changed() => {}
+            () = bridges.changed_bonds().changed() => {}
             () = sleep(delay.unwrap_or_default()), if delay.is_some() => {}
         }
-        // Without a change this publishes nothing, and does not wake this task again. A bridge that is
-        // being added is not in the tables yet.
         if bridges.lock().rebalances(plane.now()) {
             plane.pull().await;
         }
-        let structure = control.structure().await;
+        // Without a change this publishes nothing, and does not wake this task again.
         bridges.publish_ports();
-        drop(structure);
-        let moved = bridges.moved_bonds().take();
-        if !moved.is_empty() {
-            // A thread with the old version would learn from a copy that the network sends back.
-            plane.adopted_newest().await;
-        }
+    }
+}
+
+/// Sends the learning packets of bonds that send on other members.
+async fn send_for_moved_bonds(control: &ControlPlane) {
+    let (plane, bridges) = (&control.plane, &control.bridges);
+    loop {
+        let moved = bridges.changed_bonds().take_moved().await;
+        // A thread with the old version would learn from a copy that the network sends back.
+        plane.adopted_newest().await;
         for (bridge, bond) in moved {
             send_learning_packets(plane, bridge, &bond).await;
         }

@@ -131,6 +131,9 @@ fn vsctl_adds_a_bond_that_survives_a_lost_link() {
         assert!(trace.contains("(p2) is not the active member of bond bond0: dropped"), "{trace}");
         bench.done("set port bond0 other_config:bond-primary=p2");
         assert!(until(|| active() == address("p2")), "{}", active());
+        let refused = daemon.ovs_appctl(&["bond/set-active-member", "bond0", "p1"]);
+        let reason = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(reason.contains("while the primary member p2 is enabled"), "{reason}");
         bench.done("set port bond0 bond_mode=balance-tcp");
         let error = || bench.done("get interface p1 error");
         assert!(
@@ -158,6 +161,30 @@ fn vsctl_adds_a_bond_that_survives_a_lost_link() {
         assert!(reason.contains("member p2 has no port that is open"), "{reason}");
         bench.done("del-port br0 bond0");
         assert!(until(|| bond_line(&daemon).is_empty()), "{}", show(&daemon));
+    }
+}
+
+/// The database has the active member, which a restarted daemon keeps.
+#[test]
+fn the_active_member_survives_a_restart() {
+    for bench in Bench::both("bond") {
+        let Some(hosts) = hosts(&bench.namespace) else { return };
+        let daemon = bench.start();
+        bench.done("add-br br0 -- add-port br0 p3");
+        bench.done("add-bond br0 bond0 p1 p2");
+        assert!(until(|| bond_line(&daemon).contains("p1 active")), "{}", show(&daemon));
+        text(&daemon.ovs_appctl(&["bond/set-active-member", "bond0", "p2"]));
+        let address = bench.namespace.run("cat", &["/sys/class/net/p2/address"]);
+        let reported = || bench.done("get port bond0 bond_active_slave");
+        assert!(until(|| reported().contains(address.trim())), "{}", reported());
+        bench.done("set port bond0 other_config:bond-detect-mode=miimon");
+        let error = || bench.done("get interface p1 error");
+        assert!(until(|| error().contains("bond-detect-mode miimon")), "{}", error());
+        drop(daemon);
+        let daemon = bench.start();
+        assert!(until(|| bond_line(&daemon).contains("p2 active")), "{}", daemon.log());
+        assert!(until(|| hosts.reaches()), "{}", show(&daemon));
+        assert!(bond_line(&daemon).contains("p2 active"), "{}", daemon.log());
     }
 }
 

@@ -139,7 +139,7 @@ fn shuntctl_adds_and_deletes_mirrors() {
     let done = |arguments: &[&str]| text(&daemon.shuntctl(arguments));
     done(&["add-port", "br0", "p3"]);
     assert!(!show(&daemon).contains(missing), "{}", show(&daemon));
-    assert!(daemon.log().contains("ports added: p3"), "{}", daemon.log());
+    assert!(daemon.log().contains("ports ready: p3"), "{}", daemon.log());
     let (frames, bytes) = hosts.received();
     hosts.ping();
     // Requests and replies.

@@ -36,10 +36,7 @@ pub(super) fn bond(
     let primary = row.entry("other_config", "bond-primary").unwrap_or_default();
     let other = |key| row.entry("other_config", key).and_then(|text| text.parse::<u32>().ok());
     let interval = other("bond-rebalance-interval").unwrap_or(10_000);
-    let delay = |column| {
-        let value = row.integer(column).and_then(|own| u32::try_from(own).ok());
-        value.unwrap_or_default()
-    };
+    let delay = |column| milliseconds(row.integer(column).unwrap_or_default());
     Ok(BondOptions {
         name: name.to_owned(),
         mode,
@@ -57,10 +54,46 @@ pub(super) fn bond(
     })
 }
 
+/// Returns a delay; a negative one is none.
+fn milliseconds(value: i64) -> u32 {
+    u32::try_from(value.max(0)).unwrap_or(u32::MAX)
+}
+
+/// Returns why a setting of the bond of a row has no effect.
+pub(super) fn setting_without_effect(row: RowView<'_>) -> Option<&'static str> {
+    let detects_by = row.entry("other_config", "bond-detect-mode");
+    let has_interval = row.entry("other_config", "bond-miimon-interval").is_some();
+    (detects_by == Some("miimon") || has_interval).then_some(
+        "bond-detect-mode miimon and bond-miimon-interval have no effect: events of the system report \
+         the carrier of each member; remove both",
+    )
+}
+
+/// Returns the name of the member that was active at the last report.
+///
+/// The columns `bond_active_slave` and `mac_in_use` have its address.
+pub(super) fn last_active(row: RowView<'_>, interfaces: &[RowView<'_>]) -> Option<String> {
+    let address = row.string("bond_active_slave")?;
+    let has_address = |own: &&RowView<'_>| own.string("mac_in_use") == Some(address);
+    let interface = interfaces.iter().find(has_address)?;
+    interface.string("name").map(str::to_owned)
+}
+
 /// Returns the interfaces of a row of `Port`.
 pub(super) fn interfaces<'a>(
     snapshot: &'a DatabaseSnapshot,
     port: RowView<'a>,
 ) -> Vec<RowView<'a>> {
     port.uuids("interfaces").filter_map(|uuid| snapshot.row("Interface", uuid)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_delay_is_not_a_short_one() {
+        let values = [-5, 0, 7, 4_294_967_295, 4_294_967_296, i64::MAX];
+        assert_eq!(values.map(milliseconds), [0, 0, 7, u32::MAX, u32::MAX, u32::MAX]);
+    }
 }

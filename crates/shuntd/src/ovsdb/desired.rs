@@ -13,7 +13,7 @@ use shunt_switch::{
 };
 
 use super::{
-    bonds::{bond, interfaces},
+    bonds::{bond, interfaces, last_active, setting_without_effect},
     mirrors::{DesiredMirrors, mirrors as mirrors_of},
     port_rows::{has_mtu, port_options, set_ingress_policing, set_vlans, unsigned, vlan_mode},
     qos::qos as qos_of,
@@ -58,6 +58,8 @@ pub(super) struct DesiredBridge {
     pub(super) mirrors: DesiredMirrors,
     /// Row in `sFlow`.
     pub(super) sflow: Option<RowUuid>,
+    /// Active members of bonds by the last report, by the names of the bonds.
+    pub(super) last_active: BTreeMap<String, String>,
 }
 
 /// The handling of the rule `priority=0,actions=NORMAL`, which the daemon adds.
@@ -200,10 +202,16 @@ impl DesiredBridges {
         (options.mirrors, mirrors) = mirrors_of(snapshot, row, &mut self.refused_mirrors);
         let sflow;
         (options.sflow, sflow) = sflow_of(snapshot, row, &mut self.refused_sflow);
-        let ports = BTreeMap::new();
-        let kept = KeptSettings { mac: wrong_mac.is_some(), ..KeptSettings::default() };
-        let local = None;
-        let mut bridge = DesiredBridge { options, kept, local, normal_rule, ports, mirrors, sflow };
+        let mut bridge = DesiredBridge {
+            options,
+            kept: KeptSettings { mac: wrong_mac.is_some(), ..KeptSettings::default() },
+            local: None,
+            normal_rule,
+            ports: BTreeMap::new(),
+            mirrors,
+            sflow,
+            last_active: BTreeMap::new(),
+        };
         for port in row.uuids("ports").filter_map(|uuid| snapshot.row("Port", uuid)) {
             self.add_port(snapshot, &mut bridge, port);
         }
@@ -322,6 +330,11 @@ impl DesiredBridges {
         }
         match bond(row, interfaces, &vlans) {
             Ok(bond) => {
+                if let Some(reason) = setting_without_effect(row) {
+                    interfaces.iter().for_each(|own| self.refuse_setting(own.uuid(), reason));
+                }
+                let active = last_active(row, interfaces).map(|member| (bond.name.clone(), member));
+                bridge.last_active.extend(active);
                 bridge.options.bonds.push(bond);
                 let named = members.into_iter().map(|port| (port.options.name.clone(), port));
                 bridge.ports.extend(named);

@@ -102,6 +102,8 @@ impl Reconciler {
                 remove_bonds(&self.switch, bridge).await;
             }
         }
+        let last_active = desired.bridges.values().flat_map(|bridge| bridge.last_active.clone());
+        self.switch.set_last_active_members(last_active.collect());
         for (name, bridge) in &desired.bridges {
             if !self.applied.contains_key(name) && !self.add_bridge(bridge, &mut errors).await {
                 continue;
@@ -125,6 +127,7 @@ impl Reconciler {
                 sflow_errors.extend(bridge.sflow.map(|row| (row, with_causes(&error))));
             }
         }
+        self.switch.set_last_active_members(BTreeMap::new());
         self.mirror_log.update(mirror_errors);
         self.sflow_log.update(sflow_errors);
         errors

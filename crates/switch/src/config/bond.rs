@@ -145,6 +145,11 @@ impl BondOptions {
         })
     }
 
+    /// Returns whether both bonds have the same name, or a member in common.
+    pub(crate) fn conflicts_with(&self, other: &Self) -> bool {
+        self.name == other.name || self.members.iter().any(|name| other.members.contains(name))
+    }
+
     /// Returns a port with the VLANs of the bond.
     pub(crate) fn as_port(&self) -> PortOptions {
         PortOptions {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use shunt_flow::PortNo;
 use shunt_pipeline::BridgeId;
 use tracing::info;
 
@@ -67,8 +68,8 @@ impl Structure {
         if after == before {
             return Ok(());
         }
-        after.check().map_err(|error| *error.problem)?;
         self.check_bond_names(&before, &after)?;
+        after.check().map_err(|error| *error.problem)?;
         self.check_bond_members(&after)?;
         self.bridges.lock().set_options(id, after.clone())?;
         let names = |own: &BridgeOptions| {
@@ -133,8 +134,13 @@ impl Structure {
         for BondOptions { name, .. } in after.bonds.iter().filter(is_new) {
             let has_name = |own: &&BridgeState| own.port_names().contains(name.as_str());
             if let Some(bridge) = bridges.iter().find(has_name) {
+                let owner = match bridge.port_named(name) {
+                    Some(port) if port.number == PortNo::LOCAL => "local port",
+                    Some(_) => "port",
+                    None => "bond",
+                };
                 let (bond, bridge) = (name.clone(), bridge.settings.name.clone());
-                return Err(SwitchError::BondNameTaken { bond, bridge });
+                return Err(SwitchError::BondNameTaken { bond, owner, bridge });
             }
         }
         Ok(())

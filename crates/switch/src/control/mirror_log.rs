@@ -7,7 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tracing::{info, warn};
 
-use crate::{config::MirrorOptions, ports::registry::BridgeRegistry};
+use crate::{
+    config::MirrorOptions,
+    ports::registry::{BridgeRegistry, BridgeState},
+};
 
 /// The troubles of all mirrors that were logged, by bridge and mirror.
 #[derive(Debug, Default)]
@@ -17,7 +20,7 @@ pub(crate) struct MirrorLog(BTreeMap<(String, String), LoggedTrouble>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct LoggedTrouble {
     text: String,
-    /// The ports that the mirror names and the bridge does not have.
+    /// The named ports that the bridge does not have, and bonds without a member.
     missing: BTreeSet<String>,
 }
 
@@ -31,7 +34,7 @@ pub(crate) enum MirrorChange {
         /// The reason.
         trouble: String,
     },
-    /// These ports exist, and the mirror copies as configured.
+    /// These ports and members of bonds are there, so the mirror copies as configured.
     Complete {
         /// The mirror and its bridge.
         mirror: String,
@@ -48,7 +51,7 @@ impl MirrorLog {
             let ports = bridge.port_names();
             for mirror in &bridge.settings.mirrors {
                 let key = (bridge.settings.name.clone(), mirror.name.clone());
-                let (before, after) = (self.0.remove(&key), LoggedTrouble::of(mirror, &ports));
+                let (before, after) = (self.0.remove(&key), LoggedTrouble::of(mirror, bridge));
                 changes.extend(change(&key, before.as_ref(), after.as_ref(), &ports));
                 now.extend(after.map(|after| (key, after)));
             }
@@ -59,10 +62,13 @@ impl MirrorLog {
 }
 
 impl LoggedTrouble {
-    fn of(mirror: &MirrorOptions, ports: &BTreeSet<&str>) -> Option<Self> {
-        let text = mirror.trouble(|name| ports.contains(name))?;
-        let names = mirror.mirror();
-        let missing = names.port_names().into_iter().filter(|name| !ports.contains(name));
+    fn of(mirror: &MirrorOptions, bridge: &BridgeState) -> Option<Self> {
+        let text = bridge.mirror_trouble(mirror)?;
+        let (names, ports) = (mirror.mirror(), bridge.port_names());
+        let is_missing = |name: &&str| {
+            !ports.contains(name) || **name == mirror.output_port && bridge.lacks_member(name)
+        };
+        let missing = names.port_names().into_iter().filter(is_missing);
         Some(Self { text, missing: missing.map(str::to_owned).collect() })
     }
 }
@@ -95,7 +101,7 @@ impl MirrorChange {
         match self {
             Self::Troubled { mirror, trouble } => warn!("{mirror}: {trouble}"),
             Self::Complete { mirror, ports } => {
-                info!("{mirror}: copies as configured again; ports added: {ports}");
+                info!("{mirror}: copies as configured again; ports ready: {ports}");
             }
         }
     }

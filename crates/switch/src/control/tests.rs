@@ -1,12 +1,15 @@
 //! Tests of the control plane.
 
-use shunt_pipeline::Iterative;
+use shunt_flow::PortNo;
+use shunt_pipeline::{BundleStep, Iterative, PortConfig, Time};
 
 use super::*;
 use crate::{
-    config::{self, PortType},
+    config::{self, BondOptions, MirrorOptions, PortType},
+    control::bonds::BondMemberChange,
     openflow::servers::OpenFlowServers,
     ports::registry::BridgeRegistry,
+    saved_state::{restore, save},
 };
 
 fn bridge(name: &str) -> config::BridgeOptions {
@@ -83,4 +86,109 @@ async fn settings_that_change_at_the_same_time_all_change() {
     });
     idle.await.unwrap();
     turn.await.unwrap();
+}
+
+/// Starts a control plane with the bond `bond0` of the ports `p1` and `p2`.
+async fn start_bonded() -> Arc<ControlPlane> {
+    let control = start(9);
+    control.structure().await.add_bridge(&bridge("br0")).await.unwrap();
+    let bond = BondOptions {
+        name: "bond0".to_owned(),
+        members: vec!["p1".to_owned(), "p2".to_owned()],
+        ..BondOptions::default()
+    };
+    control.structure().await.add_bond("br0", bond).await.unwrap();
+    for name in ["p1", "p2", "p3"] {
+        control.structure().await.add_port("br0", null(name)).await.unwrap();
+    }
+    control
+}
+
+/// Returns the number of the active member in the tables.
+fn active(control: &ControlPlane) -> Option<PortNo> {
+    let id = control.bridges.id("br0").unwrap();
+    let ports = control.plane.pipeline().ports(id).unwrap();
+    let active = ports.iter().find(|port| port.bond.as_ref().is_some_and(|own| own.is_active));
+    active.map(|port| port.number)
+}
+
+/// The version that a barrier waits for has the failover.
+#[tokio::test]
+async fn a_bundle_that_disables_a_member_has_the_failover() {
+    let control = start_bonded().await;
+    assert_eq!(active(&control), Some(PortNo::new(1)));
+    let id = control.bridges.id("br0").unwrap();
+    let set_down = |port_down| {
+        let config = PortConfig { port_down, ..PortConfig::default() };
+        let version = control.bridges.change_ports(id, |pipeline, configs| {
+            configs.push((PortNo::new(1), config));
+            let bundle = [BundleStep::Port(PortNo::new(1), config)];
+            pipeline.commit(id, bundle, Time::ZERO).map(|(change, _)| change)
+        });
+        // No other task has run since.
+        assert_eq!(version.unwrap(), control.plane.pipeline().version());
+        active(&control)
+    };
+    assert_eq!(set_down(true), Some(PortNo::new(2)));
+    assert_eq!(set_down(false), Some(PortNo::new(2)));
+}
+
+#[tokio::test]
+async fn a_restored_bond_keeps_its_active_member() {
+    let control = start_bonded().await;
+    let activate = async |member| {
+        let change = BondMemberChange::Activate;
+        control.structure().await.change_bond_member("bond0", member, change).await
+    };
+    activate("p2").await.unwrap();
+    let saved = save(&control);
+    let other = start(9);
+    restore(&other, &saved).await.unwrap();
+    assert_eq!(active(&other), Some(PortNo::new(2)));
+    assert_eq!(save(&other), saved);
+    // The restart is over: p2 is a member like any other.
+    other.structure().await.remove_port("p2").await.unwrap();
+    other.structure().await.add_port("br0", null("p2")).await.unwrap();
+    assert_eq!(active(&other), Some(PortNo::new(1)));
+}
+
+#[tokio::test]
+async fn another_member_than_an_enabled_primary_is_refused() {
+    let control = start_bonded().await;
+    let mut bonds = control.structure().await.running_config().bridges.remove(0).bonds;
+    bonds[0].primary = "p1".to_owned();
+    control.structure().await.set_bonds("br0", bonds).await.unwrap();
+    let change = async |member, change| {
+        let changed = control.structure().await.change_bond_member("bond0", member, change).await;
+        changed.map_err(|error| error.to_string())
+    };
+    let refused = change("p2", BondMemberChange::Activate).await.unwrap_err();
+    assert!(refused.contains("while the primary member p1 is enabled"), "{refused}");
+    assert_eq!(change("p1", BondMemberChange::Activate).await, Ok(()));
+    assert_eq!(change("p1", BondMemberChange::Disable).await, Ok(()));
+    assert_eq!(active(&control), Some(PortNo::new(2)));
+    assert_eq!(change("p2", BondMemberChange::Activate).await, Ok(()));
+}
+
+/// A mirror to a bond needs a member, and a member does not stand in for its bond.
+#[tokio::test]
+async fn a_mirror_to_a_bond_has_its_trouble() {
+    let control = start_bonded().await;
+    let trouble = |output: &str| {
+        let mirror = MirrorOptions {
+            name: "m1".to_owned(),
+            select_all: true,
+            output_port: output.to_owned(),
+            ..MirrorOptions::default()
+        };
+        let bridges = control.bridges.lock();
+        bridges.find("br0").unwrap().mirror_trouble(&mirror).unwrap_or_default()
+    };
+    assert_eq!([trouble("bond0"), trouble("p3")], ["", ""]);
+    assert!(trouble("p2").ends_with("set output_port to bond0"), "{}", trouble("p2"));
+    for member in ["p1", "p2"] {
+        let change = BondMemberChange::Disable;
+        control.structure().await.change_bond_member("bond0", member, change).await.unwrap();
+    }
+    assert!(trouble("bond0").contains("until a member of bond bond0"), "{}", trouble("bond0"));
 }

@@ -2,9 +2,10 @@
 //!
 //! The rules are those of Open vSwitch. A member is enabled while its link is up; `updelay_ms` and
 //! `downdelay_ms` delay a change. The active member is the primary one if it is enabled. Otherwise it
-//! stays as long as it is enabled, and then the first enabled member follows. If no member is enabled,
-//! one that waits for `updelay_ms` is enabled at once. In the mode `balance-slb` all enabled members send,
-//! each the packets of its buckets (`bond_buckets.rs`).
+//! stays as long as it is enabled, and then the first enabled member follows. While ports are added after
+//! a restart, the member that was active before is preferred. If no member is enabled, one that waits for
+//! `updelay_ms` is enabled at once. In the mode `balance-slb` all enabled members send, each the packets
+//! of its buckets (`bond_buckets.rs`).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,6 +27,8 @@ use crate::config::{BondMode, BondOptions};
 pub(crate) struct BondState {
     members: BTreeMap<String, MemberState>,
     active: Option<String>,
+    /// The active member before a restart, until it is enabled or all ports are added.
+    last_active: Option<String>,
     /// The active member in the last event.
     reported: Option<String>,
     /// The buckets, if the bond balances.
@@ -78,34 +81,59 @@ pub(crate) enum BondEvent {
     Rebalanced(usize),
 }
 
-/// Bonds with another active member, for the task that sends learning packets.
+/// Bonds that changed.
+///
+/// One task makes delayed changes, another one sends learning packets.
 #[derive(Default)]
-pub(crate) struct MovedBonds {
-    bonds: Mutex<BTreeSet<(BridgeId, String)>>,
+pub(crate) struct ChangedBonds {
+    /// Bonds with another active member, or with buckets that moved.
+    moved: Mutex<BTreeSet<(BridgeId, String)>>,
+    moved_came: Notify,
     came: Notify,
 }
 
-impl MovedBonds {
-    /// Adds bonds, and wakes the task.
+impl ChangedBonds {
+    /// Notes that bonds changed, and wakes the tasks.
     ///
-    /// The time of the next delayed change may be another.
-    pub(crate) fn extend(&self, bonds: impl IntoIterator<Item = (BridgeId, String)>) {
-        self.bonds.lock().extend(bonds);
+    /// The bonds of `moved` send on other members.
+    pub(crate) fn add(&self, moved: impl IntoIterator<Item = (BridgeId, String)>) {
+        // The time of the next delayed change may be another.
         self.came.notify_one();
+        let mut waiting = self.moved.lock();
+        waiting.extend(moved);
+        if !waiting.is_empty() {
+            self.moved_came.notify_one();
+        }
     }
 
-    /// Waits for the next call of [`Self::extend`].
+    /// Waits for the next call of [`Self::add`].
     pub(crate) async fn changed(&self) {
         self.came.notified().await;
     }
 
-    /// Takes the bonds.
-    pub(crate) fn take(&self) -> BTreeSet<(BridgeId, String)> {
-        std::mem::take(&mut *self.bonds.lock())
+    /// Waits until bonds have moved, and takes them. Cancelling this call loses none.
+    pub(crate) async fn take_moved(&self) -> BTreeSet<(BridgeId, String)> {
+        loop {
+            let moved = std::mem::take(&mut *self.moved.lock());
+            if !moved.is_empty() {
+                return moved;
+            }
+            self.moved_came.notified().await;
+        }
     }
 }
 
 impl BondState {
+    /// Makes the state of a bond after a restart; `last_active` was active before.
+    pub(crate) fn after_restart(last_active: Option<String>) -> Self {
+        Self { last_active, ..Self::default() }
+    }
+
+    /// Forgets the active member before a restart.
+    pub(crate) fn forget_last_active(&mut self) {
+        self.last_active = None;
+    }
+
     /// Returns the active member.
     pub(crate) fn active(&self) -> Option<&str> {
         self.active.as_deref()
@@ -197,13 +225,11 @@ impl BondState {
         }
     }
 
-    /// Makes an enabled member the active one; false if it is not enabled.
-    pub(crate) fn set_active(&mut self, name: &str) -> bool {
-        let is_enabled = self.members.get(name).is_some_and(|member| member.is_enabled);
-        if is_enabled {
-            self.active = Some(name.to_owned());
+    /// Makes an enabled member the active one, unless the primary one is enabled.
+    pub(crate) fn set_active(&mut self, name: &str) {
+        if self.is_enabled(name) {
+            (self.active, self.last_active) = (Some(name.to_owned()), None);
         }
-        is_enabled
     }
 
     /// Enables or disables a member until its link changes.
@@ -221,9 +247,12 @@ impl BondState {
     /// Chooses the active member.
     fn choose(&mut self, options: &BondOptions, events: &mut Vec<BondEvent>) {
         let before = self.active.take();
-        let preferred = [Some(&options.primary), before.as_ref()];
+        let preferred = [Some(&options.primary), self.last_active.as_ref(), before.as_ref()];
         let mut candidates = preferred.into_iter().flatten().chain(&options.members);
         self.active = candidates.find(|name| self.is_enabled(name)).cloned();
+        if self.active == self.last_active {
+            self.last_active = None;
+        }
         if self.active.is_none() {
             let waiting = options.members.iter().filter_map(|name| {
                 let member = self.members.get(name).filter(|member| member.link_up)?;
@@ -302,7 +331,31 @@ impl fmt::Display for BondEvent {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        pin::pin,
+        task::{Context, Waker},
+    };
+
     use super::*;
+
+    #[test]
+    fn a_moved_bond_wakes_both_tasks() {
+        let changed = ChangedBonds::default();
+        let mut delays = pin!(changed.changed());
+        let mut moved = pin!(changed.take_moved());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(delays.as_mut().poll(&mut context).is_pending());
+        assert!(moved.as_mut().poll(&mut context).is_pending());
+        changed.add([]);
+        assert!(delays.as_mut().poll(&mut context).is_ready());
+        assert!(moved.as_mut().poll(&mut context).is_pending(), "none sends on another member");
+        changed.add([(BridgeId::new(1), "bond0".to_owned())]);
+        changed.add([(BridgeId::new(1), "bond1".to_owned())]);
+        let both = ["bond0", "bond1"].map(|bond| (BridgeId::new(1), bond.to_owned()));
+        assert_eq!(moved.as_mut().poll(&mut context), std::task::Poll::Ready(both.into()));
+        // A call that began before the change, or after it, is woken.
+        assert!(pin!(changed.changed()).poll(&mut context).is_ready());
+    }
 
     /// A bond of p1 and p2 with its links, step by step.
     struct Steps {
@@ -374,20 +427,46 @@ mod tests {
         assert_eq!(bond.at(1), "active member is now p2");
         bond.link("p2", false).at(2);
         assert_eq!(bond.link("p2", true).at(3), "member p2 enabled; active member is now p2");
-        assert!(bond.state.set_active("p1"));
+        bond.state.set_active("p1");
         assert_eq!((bond.at(4).as_str(), bond.state.active()), ("", Some("p2")));
     }
 
     #[test]
     fn operators_move_and_disable_members_until_a_link_changes() {
         let mut bond = Steps::new(BondOptions::default());
-        assert!(bond.state.set_active("p2") && !bond.state.set_active("p3"));
+        bond.state.set_active("p2");
         assert_eq!(bond.at(1), "active member is now p2");
+        bond.state.set_active("p3");
+        assert_eq!(bond.at(1), "", "it is no member");
         bond.state.set_enabled("p2", false);
         assert_eq!(bond.at(2), "active member is now p1");
-        assert!(!bond.state.set_active("p2"));
+        bond.state.set_active("p2");
+        assert_eq!(bond.at(2), "", "it is disabled");
         bond.link("p2", false).at(3);
         assert_eq!(bond.link("p2", true).at(4), "member p2 enabled");
+    }
+
+    #[test]
+    fn a_restart_keeps_the_active_member() {
+        let after_restart = |links: &[(&'static str, bool)]| {
+            let mut bond = Steps::new(BondOptions::default());
+            bond.state = BondState::after_restart(Some("p2".to_owned()));
+            bond.links = links.iter().copied().collect();
+            bond
+        };
+        let mut bond = after_restart(&[("p1", true)]);
+        assert_eq!(bond.at(1), "active member is now p1", "p2 is not open yet");
+        assert_eq!(bond.link("p2", true).at(2), "active member is now p2");
+        bond.link("p2", false).at(3);
+        bond.link("p2", true).at(4);
+        assert_eq!(bond.state.active(), Some("p1"), "only once");
+        let mut bond = after_restart(&[("p1", true), ("p2", false)]);
+        bond.at(1);
+        bond.state.forget_last_active();
+        assert_eq!(bond.link("p2", true).at(2), "member p2 enabled", "the restart is over");
+        let mut bond = after_restart(&[("p1", true), ("p2", true)]);
+        bond.options.primary = "p1".into();
+        assert_eq!(bond.at(1), "active member is now p1");
     }
 
     #[test]

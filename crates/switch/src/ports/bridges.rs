@@ -14,7 +14,7 @@ use crate::{
     error::SwitchError,
     openflow::events::ChangedPorts,
     ports::{
-        bonds::{BondEvent, MovedBonds},
+        bonds::{BondEvent, ChangedBonds},
         port::BridgePort,
         registry::BridgeRegistry,
     },
@@ -36,16 +36,15 @@ pub(crate) struct Bridges {
     ///
     /// Their devices do not follow yet.
     admin_changes: ChangedPorts,
-    /// Bonds with another active member.
-    moved_bonds: MovedBonds,
+    changed_bonds: ChangedBonds,
 }
 
 impl Bridges {
     pub(crate) fn new(publisher: Arc<Publisher>) -> Self {
         let (registry, publishing) = (Mutex::default(), Mutex::default());
         let (changed, admin_changes) = (ChangedPorts::default(), ChangedPorts::default());
-        let moved_bonds = MovedBonds::default();
-        Self { registry, publishing, publisher, changed, admin_changes, moved_bonds }
+        let changed_bonds = ChangedBonds::default();
+        Self { registry, publishing, publisher, changed, admin_changes, changed_bonds }
     }
 
     /// Returns the registry. [`Self::publish_ports`] must follow a change of ports.
@@ -130,8 +129,9 @@ impl Bridges {
             bridges.infos()
         };
         for (id, ports) in infos {
-            let known = self.publisher.pipeline().ports(id);
-            if known.is_some_and(|known| *known == *ports) {
+            // A bridge that is being added gets its ports once it is in the tables.
+            let Some(known) = self.publisher.pipeline().ports(id) else { continue };
+            if *known == *ports {
                 continue;
             }
             let published = self.publisher.change(|pipeline| pipeline.set_ports(id, ports));
@@ -141,7 +141,7 @@ impl Bridges {
         }
     }
 
-    /// Logs changes of bonds, and wakes the task that sends learning packets.
+    /// Logs changes of bonds, and wakes their tasks.
     fn note_bond_events(&self, events: Vec<(BridgeId, String, BondEvent)>) {
         for (_, bond, event) in &events {
             info!("bond {bond}: {event}");
@@ -150,13 +150,13 @@ impl Bridges {
             BondEvent::Active(_) | BondEvent::Moved(_) => Some((bridge, bond)),
             _ => None,
         });
-        self.moved_bonds.extend(moved);
+        self.changed_bonds.add(moved);
         self.changed.note();
     }
 
-    /// Returns the bonds with another active member.
-    pub(crate) const fn moved_bonds(&self) -> &MovedBonds {
-        &self.moved_bonds
+    /// Returns the bonds that changed.
+    pub(crate) const fn changed_bonds(&self) -> &ChangedBonds {
+        &self.changed_bonds
     }
 
     /// Changes the tables and the OpenFlow port configuration, in order.
@@ -168,26 +168,65 @@ impl Bridges {
         // No other publication of port lists may run between these steps.
         let _publishing = self.publishing.lock();
         let mut configs = Vec::new();
-        let version = self.publisher.change(|pipeline| make(pipeline, &mut configs))?;
-        let changes_ports = !configs.is_empty();
-        for (number, config) in configs {
-            self.set_port_config(id, number, config);
-            self.changed.add(id, number);
-        }
-        // A bond may have lost a member by `OFPPC_PORT_DOWN`.
-        if changes_ports && self.lock().has_bonds(id) {
-            self.moved_bonds.extend([]);
-        }
+        let version = self.publisher.change(|pipeline| {
+            let change = make(pipeline, &mut configs)?;
+            Ok(self.with_failover(id, pipeline, change, &configs))
+        })?;
+        configs.iter().for_each(|(number, _)| self.changed.add(id, *number));
         Ok(version)
+    }
+
+    /// Stores the port configuration of a change, and adds the failover of bonds.
+    ///
+    /// A bond loses a member by `OFPPC_PORT_DOWN`. Both versions are sent as one change, so no packet
+    /// sees the tables between them.
+    fn with_failover(
+        &self,
+        id: BridgeId,
+        pipeline: &Pipeline,
+        mut change: Change,
+        configs: &[(PortNo, PortConfig)],
+    ) -> Change {
+        let ports = {
+            let mut bridges = self.lock();
+            for (number, config) in configs {
+                if let Some(port) = bridges.port_mut(id, *number) {
+                    self.store_port_config(id, port, *config);
+                }
+            }
+            if configs.is_empty() || !bridges.has_bonds(id) {
+                return change;
+            }
+            let events = bridges.update_bonds(self.publisher.now());
+            if events.is_empty() {
+                return change;
+            }
+            self.note_bond_events(events);
+            bridges.infos().into_iter().find(|(own, _)| *own == id)
+        };
+        let failover = ports.map(|(_, ports)| pipeline.set_ports(id, ports));
+        match failover {
+            Some(Ok(Change { version, deltas })) => {
+                change.version = version;
+                change.deltas.extend(deltas);
+            }
+            Some(Err(error)) => warn!(%error, "bridge {}: cannot publish ports", id.number()),
+            None => {}
+        }
+        change
     }
 
     /// Stores the configuration of a port that a controller has set.
     ///
     /// The device follows soon.
     pub(crate) fn set_port_config(&self, id: BridgeId, number: PortNo, config: PortConfig) {
-        let before = self.with_port(id, number, |port| std::mem::replace(&mut port.config, config));
-        if before.is_some_and(|before| before.port_down != config.port_down) {
-            self.admin_changes.add(id, number);
+        self.with_port(id, number, |port| self.store_port_config(id, port, config));
+    }
+
+    fn store_port_config(&self, id: BridgeId, port: &mut BridgePort, config: PortConfig) {
+        let before = std::mem::replace(&mut port.config, config);
+        if before.port_down != config.port_down {
+            self.admin_changes.add(id, port.number);
         }
     }
 

@@ -3,6 +3,8 @@
 pub(crate) mod attacher;
 pub(crate) mod bond_buckets;
 pub(crate) mod bonds;
+#[cfg(test)]
+mod bonds_tests;
 pub(crate) mod bridges;
 pub(crate) mod capture;
 pub(crate) mod device;
@@ -10,6 +12,7 @@ pub(crate) mod device_users;
 pub(crate) mod exclusive;
 pub(crate) mod learning_packets;
 pub(crate) mod link_events;
+pub(crate) mod mirror_trouble;
 pub(crate) mod names;
 pub(crate) mod numbers;
 pub(crate) mod policing;

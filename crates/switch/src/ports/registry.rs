@@ -8,7 +8,7 @@ use std::{
 use shunt_classifier::Version;
 use shunt_datapath::DATAPATH_PORT_MAX;
 use shunt_flow::PortNo;
-use shunt_pipeline::{BondMember, BridgeId, DatapathPort, PortInfo, PortKind, Time};
+use shunt_pipeline::{BondMember, BridgeId, DatapathPort, PortInfo, PortKind, PortVlans, Time};
 
 use crate::{
     config::{self, BondOptions, PortType},
@@ -49,7 +49,13 @@ impl BridgeState {
     }
 
     /// Updates the states of the bonds, and returns what changed.
-    fn update_bonds(&mut self, now: Time) -> Vec<(String, BondEvent)> {
+    ///
+    /// `last_active` has active members before a restart.
+    fn update_bonds(
+        &mut self,
+        last_active: &BTreeMap<String, String>,
+        now: Time,
+    ) -> Vec<(String, BondEvent)> {
         let Self { settings, ports, bonds, .. } = self;
         bonds.retain(|name, _| settings.bonds.iter().any(|bond| bond.name == *name));
         let link_up = |name: &str| {
@@ -63,7 +69,8 @@ impl BridgeState {
         };
         let mut changed = Vec::new();
         for options in &settings.bonds {
-            let state = bonds.entry(options.name.clone()).or_default();
+            let new = || BondState::after_restart(last_active.get(&options.name).cloned());
+            let state = bonds.entry(options.name.clone()).or_insert_with(new);
             let events = state.update(options, link_up, now);
             if state.buckets().is_some() {
                 let all = ports.values().map(|port| (port.settings.name.as_str(), port.number));
@@ -77,19 +84,40 @@ impl BridgeState {
         changed
     }
 
-    /// Returns the tables' view of a port.
-    fn info(&self, port: &BridgePort, kind: PortKind) -> PortInfo {
-        let info = port.info(kind);
-        let Some(bond) = self.bond_of(&info.name) else { return info };
-        let state = self.bonds.get(&bond.name);
-        let is_active = state.and_then(BondState::active) == Some(info.name.as_str());
-        let balance = state.and_then(BondState::balance);
-        let member = BondMember { bond: Arc::from(bond.name.as_str()), is_active, balance };
-        PortInfo { vlans: bond.as_port().vlans(), bond: Some(member), ..info }
+    /// Returns the tables' view of all ports.
+    fn infos(&self, kind: impl Fn(&BridgePort) -> PortKind) -> Vec<PortInfo> {
+        let members = self.members();
+        let info = |port: &BridgePort| {
+            let info = port.info(kind(port));
+            match members.get(info.name.as_str()) {
+                Some((member, vlans)) => {
+                    PortInfo { vlans: vlans.clone(), bond: Some(member.clone()), ..info }
+                }
+                None => info,
+            }
+        };
+        self.ports.values().map(info).collect()
+    }
+
+    /// Returns the tables' view of the members of bonds, with their VLANs, by name.
+    fn members(&self) -> BTreeMap<&str, (BondMember, PortVlans)> {
+        let mut members = BTreeMap::new();
+        for bond in &self.settings.bonds {
+            let (name, vlans) = (Arc::<str>::from(bond.name.as_str()), bond.as_port().vlans());
+            let state = self.bonds.get(&bond.name);
+            let active = state.and_then(BondState::active);
+            let balance = state.and_then(BondState::balance);
+            for member in &bond.members {
+                let (bond, is_active) = (Arc::clone(&name), active == Some(member.as_str()));
+                let own = BondMember { bond, is_active, balance: balance.clone() };
+                members.insert(member.as_str(), (own, vlans.clone()));
+            }
+        }
+        members
     }
 
     /// Returns the bond of which a port is a member.
-    fn bond_of(&self, port: &str) -> Option<&BondOptions> {
+    pub(crate) fn bond_of(&self, port: &str) -> Option<&BondOptions> {
         self.settings.bonds.iter().find(|bond| bond.members.iter().any(|name| name == port))
     }
 }
@@ -117,6 +145,8 @@ pub(crate) struct BridgeRegistry {
     port_numbers: NumberPool,
     /// The bridge of a NIC keeps its number before it is added and after it is removed.
     reserved: Option<(String, BridgeId)>,
+    /// Active members of bonds before a restart, while their ports are added.
+    last_active: BTreeMap<String, String>,
 }
 
 impl Default for BridgeRegistry {
@@ -126,6 +156,7 @@ impl Default for BridgeRegistry {
             bridge_numbers: NumberPool::new(BRIDGES_MAX.into()),
             port_numbers: NumberPool::new(DATAPATH_PORT_MAX),
             reserved: None,
+            last_active: BTreeMap::new(),
         }
     }
 }
@@ -139,6 +170,7 @@ impl BridgeRegistry {
             bridge_numbers: NumberPool::new(max),
             port_numbers: NumberPool::new(max),
             reserved: None,
+            last_active: BTreeMap::new(),
         }
     }
 }
@@ -357,20 +389,34 @@ impl BridgeRegistry {
 
     /// Returns the tables' view of all ports, by bridge.
     pub(crate) fn infos(&self) -> Vec<(BridgeId, Vec<PortInfo>)> {
-        let of = |bridge: &BridgeState| {
-            let ports = bridge.ports.values().map(|port| bridge.info(port, self.kind(port)));
-            (bridge.id, ports.collect())
-        };
-        self.iter().map(of).collect()
+        self.iter().map(|bridge| (bridge.id, bridge.infos(|port| self.kind(port)))).collect()
     }
 
     /// Updates the states of all bonds, and returns what changed, by bridge and bond.
     pub(crate) fn update_bonds(&mut self, now: Time) -> Vec<(BridgeId, String, BondEvent)> {
+        let Self { by_name, last_active, .. } = self;
         let of = |bridge: &mut BridgeState| {
-            let id = bridge.id;
-            bridge.update_bonds(now).into_iter().map(move |(bond, event)| (id, bond, event))
+            let (id, events) = (bridge.id, bridge.update_bonds(last_active, now));
+            events.into_iter().map(move |(bond, event)| (id, bond, event))
         };
-        self.iter_mut().flat_map(of).collect()
+        by_name.values_mut().flat_map(of).collect()
+    }
+
+    /// Sets the active members before a restart, by the names of their bonds.
+    ///
+    /// A bond that is added later prefers this member, until the next call.
+    pub(crate) fn set_last_active(&mut self, members: BTreeMap<String, String>) {
+        self.last_active = members;
+        let bonds = self.iter_mut().flat_map(|bridge| bridge.bonds.values_mut());
+        bonds.for_each(BondState::forget_last_active);
+    }
+
+    /// Returns the active member of each bond that has one, by the names of the bonds.
+    pub(crate) fn active_members(&self) -> BTreeMap<String, String> {
+        let bonds = self.iter().flat_map(|bridge| &bridge.bonds);
+        let active =
+            |(name, state): (&String, &BondState)| Some((name.clone(), state.active()?.to_owned()));
+        bonds.filter_map(active).collect()
     }
 
     /// Returns the time of the next delayed change of a bond.
@@ -423,10 +469,16 @@ impl BridgeRegistry {
             BondMemberChange::Enable if !now.link_up => {
                 return Err(SwitchError::MemberWithoutLink { bond, member: own });
             }
-            BondMemberChange::Activate if !state.set_active(member) => {
+            BondMemberChange::Activate if !state.is_enabled(member) => {
                 return Err(SwitchError::MemberDisabled { bond, member: own });
             }
-            BondMemberChange::Activate => {}
+            BondMemberChange::Activate
+                if member != options.primary && state.is_enabled(&options.primary) =>
+            {
+                let primary = options.primary.clone();
+                return Err(SwitchError::PrimaryEnabled { bond, member: own, primary });
+            }
+            BondMemberChange::Activate => state.set_active(member),
             BondMemberChange::TakeBucket(_) if state.buckets().is_none() => {
                 return Err(SwitchError::BondWithoutBuckets { bond });
             }

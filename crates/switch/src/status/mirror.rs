@@ -28,7 +28,7 @@ impl MirrorStatus {
         if mirrors.is_empty() {
             return Vec::new();
         }
-        let (counters, ports) = (pipeline.mirror_counters(bridge.id), bridge.port_names());
+        let counters = pipeline.mirror_counters(bridge.id);
         let status = |options: &MirrorOptions| {
             let counter = counters.iter().find(|counter| counter.name() == options.name);
             let totals = counter.map(Arc::as_ref).map(OutputCounter::totals);
@@ -37,7 +37,7 @@ impl MirrorStatus {
                 options: options.clone(),
                 tx_packets: packets,
                 tx_bytes: bytes,
-                trouble: options.trouble(|name| ports.contains(name)),
+                trouble: bridge.mirror_trouble(options),
             }
         };
         mirrors.iter().map(status).collect()

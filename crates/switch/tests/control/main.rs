@@ -8,6 +8,7 @@
 )]
 
 mod bench;
+mod bonds;
 mod bridge_settings;
 mod captures;
 #[cfg(feature = "dbsp")]

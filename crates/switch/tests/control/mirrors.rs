@@ -56,7 +56,7 @@ async fn the_log_names_ports_that_go_and_come() {
     let missing = "the bridge has no port p1";
     assert!(matches!(&*lines(&log), [_, two] if two.contains(missing)), "{:?}", lines(&log));
     switch.add_port("br0", null("p1")).await.unwrap();
-    let complete = "ports added: p1";
+    let complete = "ports ready: p1";
     assert!(matches!(&*lines(&log), [.., three] if three.contains(complete)), "{:?}", lines(&log));
     switch.remove_port("p9").await.unwrap();
     let other = MirrorOptions { output_port: "p1".into(), ..mirror("m1") };

@@ -1,0 +1,32 @@
+//! Reasons why a mirror copies nothing, or less than it should.
+
+use super::{bonds::BondState, registry::BridgeState};
+use crate::config::MirrorOptions;
+
+impl BridgeState {
+    /// Returns the reason why a mirror copies nothing, or less than it should.
+    pub(crate) fn mirror_trouble(&self, mirror: &MirrorOptions) -> Option<String> {
+        let ports = self.port_names();
+        mirror
+            .trouble(|name| ports.contains(name))
+            .or_else(|| self.bond_trouble(&mirror.output_port))
+    }
+
+    /// Returns the reason why a bond, or a member of one, sends no copies.
+    fn bond_trouble(&self, output: &str) -> Option<String> {
+        if self.lacks_member(output) {
+            return Some(format!("copies nothing until a member of bond {output} is enabled"));
+        }
+        let bond = &self.bond_of(output)?.name;
+        Some(format!(
+            "output_port {output} is a member of bond {bond}, and copies nothing while another \
+             member is active: set output_port to {bond}"
+        ))
+    }
+
+    /// Returns whether this is the name of a bond without an active member.
+    pub(crate) fn lacks_member(&self, name: &str) -> bool {
+        self.settings.bonds.iter().any(|bond| bond.name == name)
+            && self.bonds.get(name).and_then(BondState::active).is_none()
+    }
+}

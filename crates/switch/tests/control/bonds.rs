@@ -1,0 +1,115 @@
+//! Bonds with packets: after a failover, no kind of cache sends on the old member.
+
+use std::{cell::Cell, time::Duration};
+
+use shunt_flow::testing::PacketBuilder;
+use shunt_switch::{
+    BondMemberChange, Config, Switch,
+    config::{BondMode, BondOptions, CacheKind},
+};
+use tokio::time::sleep;
+
+use crate::{
+    bench::{Bench, FarEnd, in_time, until},
+    nic::{World, add_ports},
+};
+
+/// The packets that use each member, and at most until a NIC has an entry for them.
+const PACKETS: usize = 50;
+const PACKETS_MAX: usize = 2000;
+
+/// Returns a packet from one host to another.
+fn between(source: u8, target: u8) -> Vec<u8> {
+    let mut frame = PacketBuilder::ipv4([10, 0, 0, source], [10, 0, 0, target]).udp(7, 1).build();
+    frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, target, 2, 0, 0, 0, 0, source]);
+    frame
+}
+
+/// Makes the ports `p1` and `p2` a bond, behind which host 1 is; host 2 is at `p3`.
+///
+/// Returns the member on which packets of host 2 leave.
+async fn make_bond(switch: &Switch, ends: &[FarEnd; 3], mode: BondMode) -> usize {
+    let members = vec!["p1".to_owned(), "p2".to_owned()];
+    let bond = BondOptions { name: "bond0".to_owned(), mode, members, ..BondOptions::default() };
+    switch.add_bond("br0", bond).await.unwrap();
+    switch.add_rules("br0", &["actions=NORMAL"]).await.unwrap();
+    ends[0].send(&between(1, 2));
+    assert_eq!(ends[2].next_received().await, between(1, 2));
+    ends[2].send(&between(2, 1));
+    let member = Cell::new(None);
+    let has_left = || {
+        let is_here = |index: &usize| ends[*index].all_received().contains(&between(2, 1));
+        member.set((0..2).find(is_here));
+        member.get().is_some()
+    };
+    until(has_left).await;
+    let learned = async {
+        while switch.macs("br0").await.unwrap().len() < 2 {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    in_time(learned).await;
+    member.get().unwrap_or_default()
+}
+
+/// Sends a packet of host 2 to host 1, which must leave on this member.
+async fn leaves_on(ends: &[FarEnd; 3], member: usize) {
+    ends[2].send(&between(2, 1));
+    // The learning packet of host 2 may come first.
+    while ends[member].next_received().await != between(2, 1) {}
+}
+
+/// Checks that all packets follow a failover, once it has returned.
+async fn failover(switch: &Switch, ends: &[FarEnd; 3], old: usize) {
+    let new = 1 - old;
+    let change = |change| switch.change_bond_member("bond0", ["p1", "p2"][old], change);
+    change(BondMemberChange::Disable).await.unwrap();
+    ends[old].all_received();
+    for _ in 0..PACKETS {
+        leaves_on(ends, new).await;
+    }
+    assert!(!ends[old].all_received().contains(&between(2, 1)), "left on the old member");
+    // Host 1 is the same host behind the other member.
+    ends[new].send(&between(1, 2));
+    assert_eq!(ends[2].next_received().await, between(1, 2));
+    change(BondMemberChange::Enable).await.unwrap();
+}
+
+#[tokio::test]
+async fn no_cache_sends_on_the_old_member() {
+    for kind in [CacheKind::Megaflow, CacheKind::Gigaflow, CacheKind::Flows] {
+        for mode in [BondMode::ActiveBackup, BondMode::BalanceSlb] {
+            let mut config = Config::default();
+            config.caches.kind = kind;
+            config.caches.verify_one_in = 1;
+            let bench = Bench::of(&config).await;
+            bench.add_bridge("br0").await;
+            let ends = add_ports(&bench.switch).await;
+            let active = make_bond(&bench.switch, &ends, mode).await;
+            for _ in 0..PACKETS {
+                leaves_on(&ends, active).await;
+            }
+            for old in [active, 1 - active, active] {
+                failover(&bench.switch, &ends, old).await;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_nic_sends_nothing_on_the_old_member() {
+    let world = World::of(1, |_| ()).await;
+    let World { bench, ends } = &world;
+    let active = make_bond(&bench.switch, ends, BondMode::ActiveBackup).await;
+    for old in [active, 1 - active, active] {
+        let before = world.traffic().hits;
+        for _ in 0..PACKETS_MAX {
+            leaves_on(ends, old).await;
+            if world.traffic().hits > before {
+                break;
+            }
+        }
+        assert!(world.traffic().hits > before, "the NIC has no entry for the packets");
+        failover(&bench.switch, ends, old).await;
+    }
+}
