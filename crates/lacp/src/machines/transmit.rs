@@ -1,0 +1,118 @@
+//! The transmit machine: at most three LACPDUs per second, and the last one is always the newest.
+//!
+//! Source: IEEE 802.1AX-2020, 6.4.15.
+
+use std::time::Duration;
+
+use crate::{timing::FAST_PERIODIC_TIME, wire::info::LacpInfo};
+
+/// The transmit machine of a member.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TransmitMachine {
+    /// A LACPDU is needed (`NTT`).
+    is_needed: bool,
+    /// Own information in the last LACPDU.
+    last: Option<LacpInfo>,
+    limit: RateLimit<LACPDUS_PER_SECOND>,
+}
+
+/// A limit of events per second.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RateLimit<const COUNT: usize> {
+    /// Times of the last events, the oldest first.
+    times: [Option<Duration>; COUNT],
+}
+
+impl TransmitMachine {
+    /// Remembers that the partner needs a LACPDU.
+    pub(crate) const fn need(&mut self) {
+        self.is_needed = true;
+    }
+
+    /// Forgets what was sent: no partner has it.
+    pub(crate) const fn reset(&mut self) {
+        (self.is_needed, self.last) = (false, None);
+    }
+
+    /// Returns the time when a LACPDU with `actor` is to be sent.
+    pub(crate) fn deadline(&self, actor: &LacpInfo) -> Option<Duration> {
+        let is_news = self.last.as_ref() != Some(actor);
+        (self.is_needed || is_news).then(|| self.limit.free_at())
+    }
+
+    /// Returns whether a LACPDU with `actor` is to be sent now, and counts it as sent.
+    pub(crate) fn send(&mut self, actor: &LacpInfo, now: Duration) -> bool {
+        let is_due = self.deadline(actor).is_some_and(|due| due <= now);
+        if is_due {
+            (self.is_needed, self.last) = (false, Some(*actor));
+            self.limit.count(now);
+        }
+        is_due
+    }
+}
+
+impl<const COUNT: usize> RateLimit<COUNT> {
+    /// Returns the time from which on another event is allowed.
+    pub(crate) fn free_at(&self) -> Duration {
+        let oldest = self.times.first().copied().flatten();
+        oldest.map_or(Duration::ZERO, |time| time.saturating_add(FAST_PERIODIC_TIME))
+    }
+
+    /// Counts an event.
+    pub(crate) fn count(&mut self, now: Duration) {
+        self.times.rotate_left(1);
+        if let Some(newest) = self.times.last_mut() {
+            *newest = Some(now);
+        }
+    }
+}
+
+impl<const COUNT: usize> Default for RateLimit<COUNT> {
+    fn default() -> Self {
+        Self { times: [None; COUNT] }
+    }
+}
+
+/// LACPDUs that a member sends in a second, at most.
+const LACPDUS_PER_SECOND: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(count: u64) -> Duration {
+        Duration::from_millis(count)
+    }
+
+    #[test]
+    fn no_second_has_more_than_three_lacpdus() {
+        let mut machine = TransmitMachine::default();
+        let mut sent = Vec::new();
+        for time in (0..5000).step_by(10).map(ms) {
+            machine.need();
+            if machine.send(&LacpInfo::default(), time) {
+                sent.push(time);
+            }
+        }
+        assert_eq!(sent[..4], [ms(0), ms(10), ms(20), ms(1000)]);
+        assert_eq!(sent.len(), 15);
+        for window in sent.windows(4) {
+            assert!(window[3] - window[0] >= FAST_PERIODIC_TIME, "{window:?}");
+        }
+    }
+
+    #[test]
+    fn news_and_needs_are_sent_once() {
+        let mut machine = TransmitMachine::default();
+        let actor = LacpInfo::default();
+        let news = LacpInfo { key: 2, ..actor };
+        assert!(machine.send(&actor, ms(0)) && !machine.send(&actor, ms(1)));
+        assert_eq!(machine.deadline(&actor), None);
+        machine.need();
+        assert!(machine.send(&actor, ms(2)) && !machine.send(&actor, ms(3)));
+        assert!(machine.send(&news, ms(4)) && !machine.send(&news, ms(5)));
+        machine.reset();
+        assert_eq!(machine.deadline(&news), Some(ms(1000)), "the limit stays");
+        assert!(!machine.send(&news, ms(999)) && machine.send(&news, ms(1000)));
+    }
+}

@@ -1,0 +1,138 @@
+//! Selection: the members that are aggregated with each other.
+//!
+//! A bond has one aggregator, as in Open vSwitch. The partner of its *lead* is its partner. All members
+//! with the same own key, partner system and partner key as the lead are selected, and no others.
+//!
+//! Both ends must choose the same lead, so the priorities of one system count: those of the system with
+//! the lower identifier. Members with current information come before those that expired.
+//! Source: IEEE 802.1AX-2020, 6.4.14; `ovs-vswitchd.conf.db(5)`, "LACP Configuration".
+
+use std::fmt;
+
+use crate::{
+    machines::receive::{ReceiveMachine, ReceiveState},
+    wire::info::{LacpInfo, LacpState, SystemId},
+};
+
+/// The reason why a member is selected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Selected {
+    /// The member belongs to the aggregation of the lead.
+    Aggregation(Aggregation),
+    /// No member has a partner, and the settings allow members without one.
+    Fallback,
+}
+
+/// The identity of an aggregation (`LAG_ID`), equal for all its links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Aggregation {
+    /// Own key.
+    pub(crate) key: u16,
+    /// System of the partner.
+    pub(crate) partner: SystemId,
+    /// Key of the partner.
+    pub(crate) partner_key: u16,
+    /// Port of the partner, if the partner wants that link to be alone.
+    pub(crate) individual: Option<u16>,
+}
+
+/// The reason why a member is not selected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unselected {
+    /// Its link is down.
+    LinkDown,
+    /// No partner has sent LACPDUs.
+    NoPartner,
+    /// The partner has the identifier of this system.
+    ///
+    /// The link leads back, or two systems have the same identifier.
+    OwnSystem,
+    /// Its own key is not that of the lead.
+    OtherKey,
+    /// Its partner is not that of the lead.
+    OtherPartner,
+}
+
+impl Aggregation {
+    /// Returns the aggregation of a link.
+    pub(crate) fn of(actor: &LacpInfo, partner: &LacpInfo) -> Self {
+        let is_individual = !partner.state.contains(LacpState::AGGREGATION);
+        Self {
+            key: actor.key,
+            partner: partner.system,
+            partner_key: partner.key,
+            individual: is_individual.then_some(partner.port),
+        }
+    }
+}
+
+/// The rank of a member that may be the lead: the lowest one is.
+///
+/// It has no two equal values in one bond, because ports of a system have different numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LeadRank {
+    is_expired: bool,
+    priority: u16,
+    port: u16,
+}
+
+impl LeadRank {
+    /// Returns the rank of a member, or the reason why it cannot be the lead.
+    pub(crate) fn of(actor: &LacpInfo, receive: &ReceiveMachine) -> Result<Self, Unselected> {
+        if receive.state() == ReceiveState::PortDisabled {
+            return Err(Unselected::LinkDown);
+        }
+        if !receive.has_partner() {
+            return Err(Unselected::NoPartner);
+        }
+        let partner = receive.partner();
+        if actor.system == partner.system {
+            return Err(Unselected::OwnSystem);
+        }
+        let decides = if actor.system < partner.system { actor } else { partner };
+        let is_expired = receive.state() == ReceiveState::Expired;
+        Ok(Self { is_expired, priority: decides.port_priority, port: decides.port })
+    }
+}
+
+/// Selects a member, given the aggregation of the lead.
+pub(crate) fn select(
+    actor: &LacpInfo,
+    receive: &ReceiveMachine,
+    lead: Option<Aggregation>,
+    fallback_ab: bool,
+) -> Result<Selected, Unselected> {
+    match LeadRank::of(actor, receive) {
+        Err(Unselected::NoPartner)
+            if fallback_ab && lead.is_none() && receive.state() == ReceiveState::Defaulted =>
+        {
+            Ok(Selected::Fallback)
+        }
+        Err(reason) => Err(reason),
+        Ok(_) => {
+            let own = Aggregation::of(actor, receive.partner());
+            match lead {
+                Some(lead) if lead == own => Ok(Selected::Aggregation(own)),
+                Some(lead) if lead.key != own.key => Err(Unselected::OtherKey),
+                Some(_) | None => Err(Unselected::OtherPartner),
+            }
+        }
+    }
+}
+
+impl fmt::Display for Unselected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::LinkDown => "the link is down",
+            Self::NoPartner => "no partner has sent LACPDUs",
+            Self::OwnSystem => {
+                "the partner has the system id of this bond: \
+                 the link leads back here, or two switches have the same lacp-system-id"
+            }
+            Self::OtherKey => "another member with another lacp-aggregation-key is preferred",
+            Self::OtherPartner => {
+                "another member has a partner with another system id or key, and is preferred"
+            }
+        })
+    }
+}
