@@ -83,7 +83,7 @@ reasons! {
         UnknownIngressPort = "unknown_ingress_port",
         /// `NORMAL`: its ingress port does not accept its VLAN.
         VlanNotAllowed = "vlan_not_allowed",
-        /// `NORMAL`: its ingress port is a member of a bond, and not the active one.
+        /// `NORMAL`: its ingress port is a member of a bond that is not in use.
         BondMemberInactive = "bond_member_inactive",
         /// `NORMAL`: it came back on a bond, because its source address is at another port.
         BondLoop = "bond_loop",

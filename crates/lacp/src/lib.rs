@@ -58,7 +58,7 @@
 //! # Ok::<(), shunt_lacp::PduError>(())
 //! ```
 //!
-//! Source: IEEE 802.1AX-2020, clause 6.4 (LACP) and 6.5 (marker protocol).
+//! Source: IEEE 802.1AX, Link Aggregation Control Protocol and Marker protocol.
 //! Churn detection and version 2 of the protocol are left out.
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects))]

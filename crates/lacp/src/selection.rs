@@ -5,7 +5,7 @@
 //!
 //! Both ends must choose the same lead, so the priorities of one system count: those of the system with
 //! the lower identifier. Members with current information come before those that expired.
-//! Source: IEEE 802.1AX-2020, 6.4.14; `ovs-vswitchd.conf.db(5)`, "LACP Configuration".
+//! Source: IEEE 802.1AX, LACP, selection logic; `ovs-vswitchd.conf.db(5)`, "LACP Configuration".
 
 use std::fmt;
 

@@ -1,6 +1,6 @@
 //! The constants of time of the standard.
 //!
-//! Source: IEEE 802.1AX-2020, 6.4.4.
+//! Source: IEEE 802.1AX, LACP, timers.
 
 use std::time::Duration;
 

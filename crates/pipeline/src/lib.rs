@@ -72,7 +72,7 @@ pub use action::{
     SampleDirection, Subfield,
 };
 pub use bridges::{
-    bond::{BondBalance, BondBuckets, BondCounters, BondMember},
+    bond::{BondBalance, BondBuckets, BondCounters, BondHash, BondMember, LacpAdmission},
     mac_table::{MacEntry, MacSighting},
     mirror::{Mirror, MirrorOutput, MirroredPorts},
     output_counter::{OutputCounter, OutputHit},
@@ -112,7 +112,7 @@ pub use tables::{
 };
 pub use time::Time;
 pub use traversals::{
-    datapath_action::{DatapathAction, Punt, PuntedPacket},
+    datapath_action::{DatapathAction, Punt, PuntReceiver, PuntedPacket},
     drop_cause::{DropCause, NotedDecision, TranslationNote},
     sub_traversal::{LimitUse, NotedTraversal, PartitionPoint, SubTraversal},
     traversal::{GroupHit, Refresh, Traversal, TraversalError, Visit},

@@ -56,7 +56,14 @@ const WORDS: &[(&[&str], &str)] = &[
     (&["mirrors"], "give each mirror a table `[[bridge.mirror]]`, or run `shuntctl add-mirror`"),
     (&["bond_mode"], "give each bond a table `[[bridge.bond]]` with its `mode`"),
     (&["bond_updelay", "bond_downdelay"], "the keys of a bond are `updelay_ms` and `downdelay_ms`"),
-    (&["lacp"], "LACP does not exist yet: use the mode `active-backup` or `balance-slb`"),
+    (
+        &["lacp-time", "lacp-system-id", "lacp-system-priority", "lacp-fallback-ab"],
+        "the keys of a bond are `lacp_time`, `lacp_system_id`, `lacp_system_priority` and `lacp_fallback_ab`",
+    ),
+    (
+        &["lacp-port-id", "lacp-port-priority", "lacp-aggregation-key"],
+        "the keys of a bond are `lacp_port_id`, `lacp_port_priority` and `lacp_aggregation_key`, each with a number for each member",
+    ),
     (&["linux-hfsc", "linux-sfq", "linux-codel", "linux-fq_codel"], "use `linux-htb`"),
     (&["qos"], "run `shuntctl set-qos`, or set it in the configuration file"),
 ];

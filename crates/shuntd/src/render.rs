@@ -89,11 +89,18 @@ fn bond(bond: &Value) -> String {
             (false, true) => "enabled",
             (false, false) => "disabled",
         };
-        format!("{} {state}", word(&member["name"]))
+        let lacp = &member["lacp"]["unselected"];
+        let reason =
+            if lacp.is_string() { format!(" (LACP: {})", word(lacp)) } else { String::new() };
+        format!("{} {state}{reason}", word(&member["name"]))
     });
+    let lacp = match &bond["lacp_status"] {
+        status if status.is_string() => format!(", LACP {}", word(status)),
+        _ => String::new(),
+    };
     let (name, mode) = (word(&bond["name"]), word(&bond["mode"]));
     let members = members.collect::<Vec<_>>().join(", ");
-    format!("    bond {name} ({mode}: {members}{})\n", vlans(bond))
+    format!("    bond {name} ({mode}{lacp}: {members}{})\n", vlans(bond))
 }
 
 /// Returns a mirror as a line, with the number of its copies.

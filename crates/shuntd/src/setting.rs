@@ -349,6 +349,10 @@ fn repeat(value: &str) -> Result<Repeat, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use shunt_switch::config::{BondLacp, BondLacpTime};
+
     use super::*;
 
     fn words(text: &str) -> Vec<String> {
@@ -363,6 +367,12 @@ mod tests {
         assert_eq!((own.members, own.primary.as_str()), (vec!["p1".into(), "p2".into()], "p2"));
         assert_eq!((own.updelay_ms, own.tag, own.trunks), (100, Some(5), vec![6, 7]));
         assert_eq!(own.vlan_mode, Some(PortVlanMode::NativeTagged));
+        let all = "members=p1,p2 lacp=passive lacp_time=fast lacp_port_priority=p1:5,p2:60";
+        let own = bond("bond0", &words(all)).unwrap();
+        assert_eq!((own.lacp, own.lacp_time), (BondLacp::Passive, BondLacpTime::Fast));
+        assert_eq!(own.lacp_port_priority, BTreeMap::from([("p1".into(), 5), ("p2".into(), 60)]));
+        let wrong = bond("bond0", &words("members=p1,p2 lacp_port_id=5")).unwrap_err();
+        assert!(wrong.contains("PORT:NUMBER between commas"), "{wrong}");
         let wrong = bond("bond0", &words("slaves=p1,p2")).unwrap_err();
         assert!(wrong.contains("slaves"), "{wrong}");
         assert!(bond("bond0", &words("members=p1,p2 mode=broadcast")).is_err());

@@ -89,7 +89,7 @@ impl ControlPlane {
         if let Some(first) = config.bridges.first().filter(|_| offload.bridge.is_empty()) {
             offload.bridge.clone_from(&first.name);
         }
-        let StartedDataPlane { plane, packet_ins } = DataPlane::start(&own, seed, engine)?;
+        let StartedDataPlane { plane, punts } = DataPlane::start(&own, seed, engine)?;
         let (events, receiver) = mpsc::channel(EVENTS_MAX);
 
         let plane = Arc::new(plane);
@@ -119,7 +119,7 @@ impl ControlPlane {
         });
         let upkeep_runs = AtomicU64::default();
         let control = Self { plane, bridges, nic, captures, sflow, config, upkeep_runs, structure };
-        Ok((Arc::new(control), ControlReceivers { events: receiver, packet_ins }))
+        Ok((Arc::new(control), ControlReceivers { events: receiver, punts }))
     }
 
     /// Waits until no other change is in progress; later changes wait for the caller.

@@ -46,6 +46,7 @@ mod control;
 mod datapath_flows;
 mod declarative;
 mod error;
+mod lacp_task;
 mod mirrors;
 mod nic;
 mod openflow;
@@ -89,6 +90,7 @@ pub use status::{
     chain::{GigaflowStatus, NotPartitioned, RuleSpaceStatus, StageStatus},
     evictions::{EntryOwnerStatus, EvictionStatus, LatencyStatus, TableEvictions},
     forecasts::{ForecastSourceStatus, ForecastStatus},
+    lacp::{BondLacpStatus, BondMemberLacpStatus},
     mirror::MirrorStatus,
     sflow::SflowStatus,
     table::FlowTableStatus,

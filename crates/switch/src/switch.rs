@@ -22,7 +22,8 @@ use crate::{
     control::{ControlPlane, structure::OpenPolicy},
     declarative::DeclarativeChanges,
     error::SwitchError,
-    openflow::servers::OpenFlowServers,
+    lacp_task::run_lacp,
+    openflow::{events::ControlReceivers, servers::OpenFlowServers},
     ports::{capture::CapturedPacket, names::BridgeNames, vlans::MacStatus},
     reload::{self, ReloadReport},
     saved_state,
@@ -36,7 +37,7 @@ use crate::{
         table_link::TableLink,
         thread::ThreadStatus,
     },
-    threads::data_plane::EngineMaker,
+    threads::{data_plane::EngineMaker, listener::PuntReceivers},
     trace::{
         error::TraceError,
         explain::TracedCaches,
@@ -128,11 +129,14 @@ impl Switch {
         engine: EngineMaker,
         descriptors: Arc<dyn DescriptorStore>,
     ) -> Result<Self, SwitchError> {
-        let (control, news) = ControlPlane::start(config, seed, engine, descriptors)?;
+        let (control, receivers) = ControlPlane::start(config, seed, engine, descriptors)?;
+        let ControlReceivers { events, punts: PuntReceivers { packet_ins, lacp_frames } } =
+            receivers;
         control.structure().await.apply_nic().await?;
         let openflow = Arc::new(OpenFlowServers::new(&control, run_dir));
         let mut tasks = vec![
-            tokio::spawn(Arc::clone(&openflow).run(news)),
+            tokio::spawn(Arc::clone(&openflow).run(events, packet_ins)),
+            tokio::spawn(run_lacp(Arc::clone(&control), lacp_frames)),
             tokio::spawn(Arc::clone(&openflow).notify_removed()),
         ];
         tasks.extend(watch::start(&control));

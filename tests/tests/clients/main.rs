@@ -13,6 +13,7 @@ mod changed_values;
 mod devices;
 mod forecasts;
 mod foreign_database;
+mod lacp;
 mod mirrors;
 mod ofctl;
 mod ovn;

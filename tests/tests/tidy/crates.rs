@@ -57,6 +57,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "shunt-nic",
             "shunt-ofproto",
             "shunt-flow-export",
+            "shunt-lacp",
         ],
     ),
     (
@@ -70,6 +71,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "shunt-datapath",
             "shunt-nic",
             "shunt-ofproto",
+            "shunt-lacp",
             "shunt-switch",
         ],
     ),

@@ -405,9 +405,9 @@ impl Outputs {
         }
     }
 
-    /// Queues a packet for the controllers, with complete checksums and in segments.
+    /// Queues a packet for the control plane, with complete checksums and in segments.
     fn punt(&mut self, pool: &mut Pool, packet: Packet, punt: &Arc<Punt>) {
-        if self.packet_ins.is_full() {
+        if self.packet_ins.is_full(punt.receiver) {
             return self.drop(pool, packet, DropReason::PacketInQueueFull);
         }
         self.make_room(pool, &packet);

@@ -1,4 +1,4 @@
-//! The queue of packet-ins, from a packet thread to the control plane.
+//! The queue of packet-ins and of frames of protocols, from a packet thread to the control plane.
 //!
 //! The memory of the frames goes back to the packet thread by a second ring, so a packet-in allocates
 //! nothing there. A frame that is longer than [`FRAME_KEPT`] is the exception: its memory is not kept, since
@@ -7,9 +7,14 @@
 use std::sync::Arc;
 
 use rtrb::{Consumer, Producer, RingBuffer};
-use shunt_pipeline::{Punt, PuntedPacket};
+use shunt_pipeline::{Punt, PuntReceiver, PuntedPacket};
 
 use crate::packet::buffer::{Packet, Pool};
+
+/// Places that only protocols use.
+///
+/// So no flood of packet-ins costs a link its partner.
+const PLACES_FOR_PROTOCOLS: usize = 64;
 
 /// Capacity of frames that are used again.
 const FRAME_KEPT: usize = Pool::SMALL;
@@ -28,21 +33,27 @@ pub struct PacketInReceiver {
     frames: Producer<Vec<u8>>,
 }
 
-/// Creates a queue for `size` packets.
+/// Creates a queue for `size` packets for controllers, and some for protocols.
 pub(crate) fn packet_in_queue(size: usize) -> (PacketInSender, PacketInReceiver) {
+    let size = size.saturating_add(PLACES_FOR_PROTOCOLS);
     let (packets, received) = RingBuffer::new(size);
     let (returned, frames) = RingBuffer::new(size);
     (PacketInSender { packets, frames }, PacketInReceiver { packets: received, frames: returned })
 }
 
 impl PacketInSender {
-    pub(crate) fn is_full(&self) -> bool {
-        self.packets.is_full()
+    /// Returns whether no packet for this receiver fits.
+    pub(crate) fn is_full(&self, receiver: PuntReceiver) -> bool {
+        let kept = match receiver {
+            PuntReceiver::Controllers => PLACES_FOR_PROTOCOLS,
+            PuntReceiver::Lacp(_) => 0,
+        };
+        self.packets.slots() <= kept
     }
 
     /// Queues a copy of a packet; returns false if the queue is full.
     pub(crate) fn push(&mut self, punt: &Arc<Punt>, packet: &Packet) -> bool {
-        if self.is_full() {
+        if self.is_full(punt.receiver) {
             return false;
         }
         let frame = self.frames.pop();
@@ -75,5 +86,48 @@ impl PacketInReceiver {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.packets.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shunt_flow::{Match, PortNo};
+    use shunt_pipeline::{BridgeId, Cookie, DatapathPort, PacketInReason, TableId};
+
+    use super::*;
+
+    fn punt(receiver: PuntReceiver) -> Arc<Punt> {
+        Arc::new(Punt {
+            receiver,
+            bridge: BridgeId::new(1),
+            reason: PacketInReason::Action,
+            table: TableId::FIRST,
+            cookie: Cookie::new(0),
+            controller_id: 0,
+            max_len: u16::MAX,
+            userdata: Box::default(),
+            metadata: Match::any(),
+            continuation: None,
+        })
+    }
+
+    #[test]
+    fn packet_ins_leave_places_for_protocols() {
+        let (mut sender, mut receiver) = packet_in_queue(2);
+        let packet = Pool::new().take(60, DatapathPort::new(1)).unwrap();
+        let controllers = punt(PuntReceiver::Controllers);
+        assert!(sender.push(&controllers, &packet) && sender.push(&controllers, &packet));
+        assert!(!sender.push(&controllers, &packet), "the queue is full for controllers");
+        let lacp = punt(PuntReceiver::Lacp(PortNo::new(1)));
+        for _place in 0..PLACES_FOR_PROTOCOLS {
+            assert!(sender.push(&lacp, &packet));
+        }
+        assert!(!sender.push(&lacp, &packet));
+        assert_eq!(receiver.len(), 2 + PLACES_FOR_PROTOCOLS);
+        assert_eq!(
+            receiver.pop().map(|packet| packet.punt.receiver),
+            Some(PuntReceiver::Controllers)
+        );
+        assert!(!sender.push(&controllers, &packet) && sender.push(&lacp, &packet));
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! A member waits two seconds before it is attached, so that a link that comes and goes does not carry
 //! frames in between. In the standard, members wait for each other too. Here they do not: a link that
-//! never stays up would keep all others from being attached. Source: IEEE 802.1AX-2020, 6.4.13.
+//! never stays up would keep all others from being attached. Source: IEEE 802.1AX, LACP, mux machine.
 
 use std::{fmt, time::Duration};
 

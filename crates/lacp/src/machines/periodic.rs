@@ -1,6 +1,6 @@
 //! The periodic machine: the time of the next LACPDU if nothing changes.
 //!
-//! Source: IEEE 802.1AX-2020, 6.4.11.
+//! Source: IEEE 802.1AX, LACP, periodic transmission machine.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! The receive machine: the information about the partner, and its expiry.
 //!
 //! `INITIALIZE` of the standard is the creation of the value. `LACP_DISABLED` does not occur, because a
-//! bond without LACP has no aggregator. Source: IEEE 802.1AX-2020, 6.4.12.
+//! bond without LACP has no aggregator. Source: IEEE 802.1AX, LACP, receive machine.
 
 use std::{fmt, time::Duration};
 

@@ -1,6 +1,6 @@
 //! The transmit machine: at most three LACPDUs per second, and the last one is always the newest.
 //!
-//! Source: IEEE 802.1AX-2020, 6.4.15.
+//! Source: IEEE 802.1AX, LACP, transmit machine.
 
 use std::time::Duration;
 

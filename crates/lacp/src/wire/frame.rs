@@ -1,6 +1,6 @@
 //! Slow-protocols frames: the Ethernet header, and the protocol data unit behind it.
 //!
-//! Source: IEEE 802.1AX-2020, 6.4.2 (LACPDU) and 6.5.3 (marker PDU); IEEE 802.3-2018, annex 57A.
+//! Source: IEEE 802.1AX (LACPDU and marker PDU); IEEE 802.3, annex 57A (slow protocols).
 
 use crate::{
     error::PduError,
@@ -22,7 +22,7 @@ impl SlowFrame {
     /// Parses an Ethernet frame without its check sequence.
     ///
     /// A receiver ignores version numbers, TLV types, reserved octets and octets after the data unit, so
-    /// that later versions of the protocol can use them (IEEE 802.1AX-2020, 6.4.2.3).
+    /// that later versions of the protocol can use them.
     ///
     /// # Errors
     ///

@@ -6,7 +6,7 @@ use crate::{error::PduError, wire::octets::Octets};
 
 /// A system identifier: the lower one has the higher priority.
 ///
-/// Source: IEEE 802.1AX-2020, 6.3.2.
+/// Source: IEEE 802.1AX, system identification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SystemId {
     /// System priority.
@@ -17,7 +17,7 @@ pub struct SystemId {
 
 /// Actor information or partner information of a LACPDU.
 ///
-/// Source: IEEE 802.1AX-2020, 6.4.2.3.
+/// Source: IEEE 802.1AX, LACP, structure of a LACPDU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LacpInfo {
     /// System of the port.

@@ -7,7 +7,7 @@ use crate::{
 
 /// A LACP data unit, without its Ethernet header.
 ///
-/// Source: IEEE 802.1AX-2020, 6.4.2.
+/// Source: IEEE 802.1AX, LACP, structure of a LACPDU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lacpdu {
     /// The sender's end of the link.

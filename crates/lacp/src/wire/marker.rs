@@ -1,6 +1,6 @@
 //! Marker PDUs: the sender of a request learns that all earlier frames have arrived.
 //!
-//! A switch answers requests, and sends none. Source: IEEE 802.1AX-2020, 6.5.
+//! A switch answers requests, and sends none. Source: IEEE 802.1AX, Marker protocol.
 
 use crate::{
     error::PduError,

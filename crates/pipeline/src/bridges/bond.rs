@@ -8,6 +8,9 @@
 //! * In the mode `balance-slb`, a hash of source address and VLAN chooses one of 256 buckets, and each
 //!   bucket has a member that sends its packets ([`BondBalance`]). NORMAL drops group addresses that arrive
 //!   on a member that is not active, because the network sends a copy of each to every member.
+//! * In the mode `balance-tcp`, the hash covers the addresses and ports of a connection. It needs LACP.
+//! * With LACP, the protocol decides which packets NORMAL takes ([`LacpAdmission`]). Frames of slow protocols
+//!   that arrive on a member go to the LACP actor of the bond, and never to the tables.
 //!
 //! The caller chooses the active member and the members of buckets.
 
@@ -27,15 +30,52 @@ pub struct BondMember {
     pub bond: Arc<str>,
     /// True for the active member: at most one member of a bond.
     pub is_active: bool,
-    /// The members that send in the mode `balance-slb`.
+    /// The members that send, if the bond balances.
     ///
     /// `None` in the mode `active-backup`. It is equal in all members of a bond.
     pub balance: Option<Arc<BondBalance>>,
+    /// The packets of this member that LACP lets NORMAL take.
+    pub lacp: LacpAdmission,
 }
 
-/// The members that send packets in the mode `balance-slb`.
+/// The packets of a member that LACP lets NORMAL take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LacpAdmission {
+    /// The bond does not use LACP: the mode of the bond decides.
+    #[default]
+    Off,
+    /// The bond works without a partner (`lacp-fallback-ab`): the mode decides.
+    Fallback,
+    /// The partner uses this member: NORMAL takes every packet.
+    All,
+    /// The partner does not use this member: NORMAL takes none.
+    None,
+}
+
+impl LacpAdmission {
+    /// Returns whether the bond uses LACP.
+    #[must_use]
+    pub const fn is_on(self) -> bool {
+        !matches!(self, Self::Off)
+    }
+}
+
+/// The fields of a packet that choose its bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BondHash {
+    /// The source address and the VLAN (`balance-slb`).
+    Source,
+    /// The VLAN and the connection (`balance-tcp`).
+    ///
+    /// A connection is its IP addresses, protocol and ports.
+    /// Packets other than IP have the MAC addresses and the Ethernet type.
+    Connection,
+}
+
+/// The members that send the packets of a bond that balances.
 #[derive(Debug, PartialEq, Eq)]
 pub struct BondBalance {
+    hash: BondHash,
     basis: u32,
     members: Box<BondBuckets>,
     counters: BondCounters,
@@ -80,11 +120,13 @@ impl BondBalance {
     ///
     /// Each hash begins with `basis` (`bond-hash-basis`).
     #[must_use]
-    pub fn new(basis: u32, members: BondBuckets, counters: BondCounters) -> Self {
-        Self { basis, members: Box::new(members), counters }
+    pub fn new(hash: BondHash, basis: u32, members: BondBuckets, counters: BondCounters) -> Self {
+        Self { hash, basis, members: Box::new(members), counters }
     }
 
     /// Returns the bucket of a source address in a VLAN; 0: without a tag.
+    ///
+    /// It is that of [`BondHash::Source`].
     ///
     /// It is the hash of Open vSwitch 3.1 on x86-64, so `bond/hash` of both gives the same bucket:
     /// MurmurHash3 (Austin Appleby) of the address and the VLAN above it.
@@ -104,9 +146,17 @@ impl BondBalance {
     }
 
     /// Returns the member that sends the packets of an address in a VLAN.
+    ///
+    /// The bond balances by [`BondHash::Source`].
     #[must_use]
     pub fn member(&self, mac: [u8; 6], vlan: u16) -> Option<PortNo> {
         self.sender(Self::bucket(mac, vlan, self.basis)).map(|(number, _)| number)
+    }
+
+    /// Returns the fields that choose the bucket.
+    #[must_use]
+    pub const fn hash(&self) -> BondHash {
+        self.hash
     }
 
     /// Returns the number with which each hash begins.
@@ -142,6 +192,11 @@ impl PortInfo {
     /// Returns whether the port is a member of a bond that balances.
     pub(crate) fn is_balanced(&self) -> bool {
         self.bond.as_ref().is_some_and(|member| member.balance.is_some())
+    }
+
+    /// Returns whether the port is a member of a bond with LACP.
+    pub(crate) fn has_lacp(&self) -> bool {
+        self.bond.as_ref().is_some_and(|member| member.lacp.is_on())
     }
 
     /// Returns whether both are one port, or members of one bond.

@@ -22,6 +22,10 @@ pub(crate) struct PortTable {
     active_members: BTreeMap<Arc<str>, usize>,
     /// True if some bond balances.
     pub(crate) balances: bool,
+    /// True if some port is a member of a bond with LACP.
+    ///
+    /// Then some frames go to the LACP actor of their port.
+    pub(crate) has_lacp: bool,
     pub(crate) mirrors: MirrorTable,
 }
 
@@ -40,6 +44,7 @@ impl PortTable {
             active_members: ports.iter().enumerate().filter_map(active).collect(),
             mirrors: mirrors(&ports),
             filters_ingress: ports.iter().any(|port| !port.may_receive()),
+            has_lacp: ports.iter().any(PortInfo::has_lacp),
             filters_egress: ports.iter().any(|port| !port.may_send()),
             balances: ports.iter().any(PortInfo::is_balanced),
             ports: ports.into(),
@@ -52,14 +57,16 @@ impl PortTable {
 
     /// Returns the objects that change when this table replaces `before`.
     ///
-    /// At least the list of all ports changes. Mirrors are a part of the bridge.
+    /// At least the list of all ports changes. Mirrors and the use of LACP are a part of the bridge.
     pub(crate) fn changed_from(&self, before: Option<&Self>, bridge: BridgeId) -> Vec<Object> {
         let mut objects = vec![Object::Ports(bridge)];
         let filters = |own: &Self| (own.filters_ingress, own.filters_egress);
         if before.map(filters) != Some(filters(self)) {
             objects.push(Object::PortFilters(bridge));
         }
-        if before.is_some_and(|before| before.mirrors != self.mirrors) {
+        if before.is_some_and(|before| {
+            before.mirrors != self.mirrors || before.has_lacp != self.has_lacp
+        }) {
             objects.push(Object::Bridge(bridge));
         }
         let all = self.ports.iter().chain(before.into_iter().flat_map(|own| own.ports.iter()));
@@ -72,6 +79,8 @@ impl PortTable {
     }
 
     /// Returns whether each packet that arrives goes to the tables, and nowhere else.
+    ///
+    /// With LACP some frames do not; see [`Self::has_lacp`].
     pub(crate) fn has_plain_ingress(&self) -> bool {
         !self.filters_ingress && self.mirrors.is_empty()
     }

@@ -4,11 +4,7 @@ use std::sync::Arc;
 
 use shunt_flow::{FlowKey, FlowMask, layout::word};
 
-use super::{
-    LearnEffect, PacketEffects, Refreshed, Visited,
-    frame::Frame,
-    oracle::{Outcome, Punted},
-};
+use super::{LearnEffect, PacketEffects, Refreshed, Visited, frame::Frame, oracle::Outcome};
 use crate::{
     continuations::continuation::Continuation,
     id::DatapathPort,
@@ -121,8 +117,7 @@ impl<'p> Execution<'p> {
                 }
             }
             DatapathAction::Punt(punt) => {
-                let headers = Outcome::headers(&frame.view());
-                self.emit(Outcome::Punted(Punted::of(punt), headers));
+                self.emit(Outcome::punted(punt, frame));
             }
             DatapathAction::Meter(meter) => match full(meter).admit(Time::ZERO, frame.len()) {
                 MeterVerdict::Pass => {}

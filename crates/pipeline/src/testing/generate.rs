@@ -187,7 +187,7 @@ pub fn change_of(object: Object) -> Option<BoxedStrategy<Op>> {
 
 /// Ports of a bridge, most of them members of bonds.
 pub fn bonded_ports(id: BridgeId) -> impl Strategy<Value = Vec<PortInfo>> {
-    ports(id).prop_flat_map(bond::bonded)
+    ports(id).prop_flat_map(|ports| bond::bonded(ports, 1))
 }
 
 /// The ports of a bridge: 1 to 3 and LOCAL of the datapath, and one or two patches.
@@ -259,7 +259,7 @@ pub fn packet() -> impl Strategy<Value = FlowKey> {
         key.set_in_port(PortNo::new(port));
         key
     });
-    labels::labelled(packet)
+    labels::labelled(bond::few_for_lacp(packet))
 }
 
 /// A packet that agrees with `key` under `mask`.

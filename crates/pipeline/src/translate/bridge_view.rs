@@ -120,6 +120,13 @@ impl<'a> BridgeView<'a> {
         self.state.settings(self.version).is_some_and(|own| own.flood_vlans.contains(&vlan))
     }
 
+    /// Returns whether some port is a member of a bond with LACP.
+    ///
+    /// This is a part of the bridge, which every recorded view has read.
+    pub(super) fn has_lacp(self) -> bool {
+        self.ports.has_lacp
+    }
+
     /// Returns whether a port is reserved for the copies of a mirror.
     pub(super) fn is_mirror_output(self, port: PortNo) -> bool {
         self.mirrors().is_some_and(|mirrors| mirrors.is_output(port))

@@ -15,6 +15,7 @@ use super::{
         bundle::bundle,
         fin_timeout::fin_timeout,
         group::{self, meter},
+        lacp::goes_to_lacp,
         learn::learn,
         mirror::{mirror_copies, mirror_flood, mirror_received},
         multipath::multipath,
@@ -201,6 +202,9 @@ impl<'a> Translation<'a> {
                 self.note(NotedDecision::IngressPortDisabled(port.number));
                 return Ok(());
             }
+        }
+        if bridge.has_lacp() && goes_to_lacp(&mut self.packet, bridge)? {
+            return Ok(());
         }
         if self.arrives_reserved() {
             return Ok(());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use shunt_flow::{FieldId, FlowKey, FlowMask, Match, layout::word};
+use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo, layout::word};
 
 use crate::{
     action::PacketInReason,
@@ -55,7 +55,7 @@ pub enum DatapathAction {
     Meter(Arc<Meter>),
     /// Execute these actions on a copy of the packet; at most 64 copies nest.
     Copy(Arc<[Self]>),
-    /// Send a copy to the controllers of a bridge.
+    /// Send a copy to the control plane: to controllers, or to a protocol.
     Punt(Arc<Punt>),
     /// Insert an MPLS label stack entry after the Ethernet type.
     PushMpls {
@@ -136,9 +136,21 @@ impl DatapathAction {
     }
 }
 
+/// The receiver of a packet that leaves for the control plane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PuntReceiver {
+    /// The controllers of the bridge.
+    #[default]
+    Controllers,
+    /// The LACP actor of the bond of this port.
+    Lacp(PortNo),
+}
+
 /// The metadata of a packet-in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Punt {
+    /// The receiver; only controllers use the fields below the bridge.
+    pub receiver: PuntReceiver,
     /// The bridge; its controllers receive the packet-in.
     pub bridge: BridgeId,
     /// The reason.
@@ -160,7 +172,7 @@ pub struct Punt {
     pub continuation: Option<Arc<Continuation>>,
 }
 
-/// A packet on its way to the controllers.
+/// A packet on its way to the control plane.
 #[derive(Clone, Debug)]
 pub struct PuntedPacket {
     /// The metadata of the packet-in.

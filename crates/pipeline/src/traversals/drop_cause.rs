@@ -38,7 +38,9 @@ pub enum DropCause {
     UnknownIngressPort,
     /// NORMAL: the ingress port does not accept the VLAN.
     VlanNotAllowed,
-    /// NORMAL: the ingress port is a member of a bond, and not the active one.
+    /// NORMAL: the ingress port is a member of a bond that is not in use.
+    ///
+    /// It is not the active one, or LACP does not use it.
     BondMemberInactive,
     /// NORMAL: it came back on a bond, because its source address is at another port.
     BondLoop,
@@ -78,6 +80,8 @@ pub enum NotedDecision {
     IngressPortDisabled(PortNo),
     /// The ingress port is the output port of a mirror.
     MirrorOutputPort(PortNo),
+    /// The frame goes to the LACP actor of the bond of this port.
+    LacpFrame(PortNo),
     /// A mirror copies the packet.
     Mirrored {
         /// Index of the mirror among those of its bridge.
@@ -113,7 +117,9 @@ pub enum NotedDecision {
         /// The VLAN mode of the port.
         mode: VlanMode,
     },
-    /// NORMAL: the ingress port is a member of a bond, and not the active one.
+    /// NORMAL: the ingress port is a member of a bond that is not in use.
+    ///
+    /// It is not the active one, or LACP does not use it.
     BondMemberInactive(PortNo),
     /// NORMAL: the packet came back on a bond.
     BondLoop {
@@ -184,6 +190,7 @@ impl NotedDecision {
             Self::Flood { .. } => DropCause::FloodWithoutPorts,
             Self::Learned { .. }
             | Self::BondMemberChosen(_)
+            | Self::LacpFrame(_)
             | Self::Mirrored { .. }
             | Self::CopyNotSent { .. } => return None,
         })

@@ -5,8 +5,9 @@ use std::{array, collections::BTreeSet, sync::Arc, time::Duration};
 use proptest::{collection::vec, prelude::*};
 use shunt_flow::{FlowKey, PortNo};
 use shunt_pipeline::{
-    Action, BondBalance, BondCounters, BondMember, BridgeSettings, Delta, DropCause, Mirror,
-    MirrorOutput, MirroredPorts, Object, PortInfo, Time, Traversal,
+    Action, BondBalance, BondCounters, BondHash, BondMember, BridgeSettings, DatapathAction, Delta,
+    DropCause, LacpAdmission, Mirror, MirrorOutput, MirroredPorts, Object, PortInfo, PuntReceiver,
+    Time, Traversal,
     testing::{
         Twin, bridge_with_rules,
         generate::{self, Op},
@@ -24,8 +25,23 @@ pub(crate) fn bonded(active: u32) -> Vec<PortInfo> {
     let mut all = ports();
     for port in all.iter_mut().take(2) {
         let is_active = port.number == PortNo::new(active);
-        port.bond = Some(BondMember { bond: Arc::from("b"), is_active, balance: None });
+        port.bond = Some(BondMember {
+            bond: Arc::from("b"),
+            is_active,
+            balance: None,
+            lacp: LacpAdmission::Off,
+        });
     }
+    all
+}
+
+/// A frame of LACP that arrives on a member.
+pub(crate) const LACP_FRAME: &str = "in_port=1,dl_type=0x8809,dl_dst=01:80:c2:00:00:02";
+
+/// Returns the ports of [`bonded`] with a decision of LACP. Port 1 is active.
+pub(crate) fn with_lacp(lacp: LacpAdmission) -> Vec<PortInfo> {
+    let mut all = bonded(1);
+    all.iter_mut().filter_map(|port| port.bond.as_mut()).for_each(|member| member.lacp = lacp);
     all
 }
 
@@ -129,7 +145,8 @@ fn a_mirror_of_a_bond_uses_its_members() {
 pub(crate) fn balanced(counters: &BondCounters, has_all: bool) -> Vec<PortInfo> {
     let member =
         |bucket: usize| Some(PortNo::new(if has_all || !bucket.is_multiple_of(2) { 2 } else { 1 }));
-    let balance = Arc::new(BondBalance::new(0, array::from_fn(member), counters.clone()));
+    let balance =
+        Arc::new(BondBalance::new(BondHash::Source, 0, array::from_fn(member), counters.clone()));
     let mut all = bonded(1);
     for own in all.iter_mut().filter_map(|port| port.bond.as_mut()) {
         own.balance = Some(Arc::clone(&balance));
@@ -311,4 +328,88 @@ proptest! {
             }
         }
     }
+}
+
+/// Returns the receiver of the only action of a traversal.
+fn receiver(traversal: &Traversal) -> Option<PuntReceiver> {
+    match &*traversal.actions {
+        [DatapathAction::Punt(punt)] => Some(punt.receiver),
+        _ => None,
+    }
+}
+
+#[test]
+fn frames_of_slow_protocols_go_to_lacp_and_not_to_tables() {
+    for lacp in [LacpAdmission::All, LacpAdmission::None, LacpAdmission::Fallback] {
+        let switch = switch(PortNo::new(3), 1);
+        assert_eq!(switch.run(LACP_FRAME), "3", "without LACP");
+        switch.set_ports(with_lacp(lacp));
+        let frame = switch.translate(LACP_FRAME);
+        assert_eq!(receiver(&frame), Some(PuntReceiver::Lacp(PortNo::new(1))));
+        assert!(frame.visits.is_empty() && frame.learnings.is_empty(), "{frame:?}");
+        let other = LACP_FRAME.replace("in_port=1", "in_port=4");
+        assert_eq!(switch.run(&other), "3", "port 4 is no member");
+        assert_eq!(switch.run(&LACP_FRAME.replace("02", "03")), "3", "another address");
+        assert_eq!(switch.run(&LACP_FRAME.replace("8809", "8808")), "3", "another type");
+    }
+}
+
+#[test]
+fn lacp_decides_which_packets_a_member_gives_to_normal() {
+    let from_backup = A_TO_B.replace("in_port=1", "in_port=2");
+    for (lacp, active, backup) in [
+        (LacpAdmission::Off, true, false),
+        (LacpAdmission::Fallback, true, false),
+        (LacpAdmission::All, true, true),
+        (LacpAdmission::None, false, false),
+    ] {
+        let switch = switch(PortNo::NORMAL, 1);
+        switch.set_ports(with_lacp(lacp));
+        let takes = |packet: &str| !switch.translate(packet).actions.is_empty();
+        assert_eq!((takes(A_TO_B), takes(&from_backup)), (active, backup), "{lacp:?}");
+        if !active {
+            assert_eq!(cause(&switch, A_TO_B), DropCause::BondMemberInactive);
+        }
+    }
+}
+
+#[test]
+fn the_first_bond_with_lacp_evicts_every_entry_of_the_bridge() {
+    let switch = switch(PortNo::new(3), 1);
+    let changed = |ports| {
+        let change = switch.pipeline.set_ports(BRIDGE, ports).unwrap();
+        let is = |object: Object| {
+            let is_own = |delta: &Delta| matches!(delta, Delta::Changed(own) if *own == object);
+            change.deltas.iter().any(is_own)
+        };
+        (is(Object::Bridge(BRIDGE)), is(Object::Port(BRIDGE, PortNo::new(1))))
+    };
+    assert_eq!(changed(with_lacp(LacpAdmission::None)), (true, true));
+    assert_eq!(changed(with_lacp(LacpAdmission::All)), (false, true), "only members change");
+    assert_eq!(changed(bonded(1)), (true, true));
+}
+
+/// Packets to an unknown address through a bond in the mode `balance-tcp`.
+#[test]
+fn connections_of_one_host_use_all_members() {
+    let switch = switch(PortNo::NORMAL, 1);
+    let member = |bucket: usize| Some(PortNo::new(1 + u32::from(bucket % 2 == 1)));
+    let (hash, counters) = (BondHash::Connection, BondCounters::new("b"));
+    let balance = Arc::new(BondBalance::new(hash, 7, array::from_fn(member), counters));
+    let mut all = with_lacp(LacpAdmission::All);
+    for own in all.iter_mut().filter_map(|port| port.bond.as_mut()) {
+        own.balance = Some(Arc::clone(&balance));
+    }
+    switch.set_ports(all);
+    let mut of_member = [0; 2];
+    for port in 1000..1200 {
+        let packet =
+            format!("{B_TO_A},tcp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_src={port},tp_dst=80");
+        let sent = switch.run(&packet);
+        let sender = sent.split(' ').find(|own| ["1", "2"].contains(own)).unwrap().to_owned();
+        of_member[usize::from(sender == "2")] += 1;
+        let back = format!("{B_TO_A},tcp,nw_src=10.0.0.2,nw_dst=10.0.0.1,tp_src=80,tp_dst={port}");
+        assert!(switch.run(&back).split(' ').any(|own| own == sender), "both directions agree");
+    }
+    assert!(of_member.iter().all(|count| *count > 60), "{of_member:?}");
 }

@@ -5,13 +5,13 @@
 
 use shunt_flow::{FieldId, FlowKey, PortNo, layout::word};
 use shunt_pipeline::{
-    Action, BondCounters, ControllerAction, GroupCommand, GroupKind, HashFields, MeterId, Mirror,
-    MirrorOutput, MultipathAction, MultipathAlgorithm, Object, PacketInReason, PortConfig,
-    Selection, Subfield, Time, Traversal, VlanMode,
+    Action, BondCounters, ControllerAction, GroupCommand, GroupKind, HashFields, LacpAdmission,
+    MeterId, Mirror, MirrorOutput, MultipathAction, MultipathAlgorithm, Object, PacketInReason,
+    PortConfig, Selection, Subfield, Time, Traversal, VlanMode,
 };
 
 use crate::{
-    bonds::balanced,
+    bonds::{LACP_FRAME, balanced, with_lacp},
     build::{add_group, group, group_mod, output, rule, weighted},
     dependencies::{NORMAL, assert_reads, assert_whole, consulted_bits, run, run_key},
     learn::learn,
@@ -432,4 +432,19 @@ fn a_length_check_consults_all_carried_state() {
     let check = Action::CheckPktLarger { length: 100, target };
     let traversal = run(&[check, output(2)], "in_port=1");
     assert_whole(&traversal, &[FieldId::Reg0, FieldId::Reg1, FieldId::Metadata]);
+}
+
+#[test]
+fn a_frame_for_lacp_consults_its_type_address_and_port() {
+    let switch = Switch::of_actions(&[output(3)]);
+    switch.set_ports(with_lacp(LacpAdmission::All));
+    let frame = switch.translate(LACP_FRAME);
+    assert_whole(&frame, &[FieldId::EthType, FieldId::EthDst, FieldId::InPort]);
+    assert_whole(
+        &switch.translate(&LACP_FRAME.replace("c2:00:00:02", "c2:00:00:01")),
+        &[FieldId::EthType, FieldId::EthDst],
+    );
+    let other = switch.translate("ip,in_port=1");
+    assert_whole(&other, &[FieldId::EthType]);
+    assert_eq!(consulted_bits(&other, FieldId::EthDst), 0);
 }

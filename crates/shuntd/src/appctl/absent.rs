@@ -8,8 +8,6 @@ commands! {
     "autoattach/status" "[bridge]", 0..=1, Read, empty, "Always empty: no auto-attach";
     "bfd/show" "[interface]", 0..=1, Read, bfd, "Always empty: no BFD";
     "cfm/show" "[interface]", 0..=1, Read, cfm, "Always empty: no CFM";
-    "lacp/show" "[port]", 0..=1, Read, lacp, "Always empty: no LACP";
-    "lacp/show-stats" "[port]", 0..=1, Read, lacp, "Always empty: no LACP";
     "mdb/show" "bridge", 1..=1, Read, mdb, "Always refused: no multicast snooping";
     "rstp/show" "[bridge]", 0..=1, Read, rstp, "Always empty: no spanning tree";
     "stp/show" "[bridge]", 0..=1, Read, stp, "Always empty: no spanning tree";
@@ -33,10 +31,6 @@ async fn bfd(_: &DaemonMethods, arguments: &[String]) -> Result<String, String> 
 
 async fn cfm(_: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     none_of(arguments, "no such CFM object")
-}
-
-async fn lacp(_: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
-    none_of(arguments, "no such lacp object")
 }
 
 async fn mdb(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {

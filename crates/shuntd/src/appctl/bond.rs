@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use shunt_switch::{
-    BondMemberChange, BondMemberStatus, BondStatus, SwitchError, bond_bucket, config::BondMode,
-    with_causes,
+    BondLacpStatus, BondMemberChange, BondMemberStatus, BondStatus, SwitchError, bond_bucket,
+    config::BondMode, with_causes,
 };
 
 use super::{command::commands, methods::DaemonMethods};
@@ -146,16 +146,18 @@ fn shown(bond: &BondStatus) -> String {
     let all = if balances { "all members active: false\n" } else { "" };
     let next = bond.rebalance_ms.map(|due| format!("next rebalance: {due} ms\n"));
     let next = next.unwrap_or_default();
+    let lacp = bond.lacp_status.as_ref().map_or("off", BondLacpStatus::name);
     let mut text = format!(
         "---- {} ----\nbond_mode: {}\nbond may use recirculation: no, Recirc-ID : -1\n\
          bond-hash-basis: {}\nlb_output action: disabled, bond-id: -1\n{all}updelay: {} ms\n\
-         downdelay: {} ms\n{next}lacp_status: off\nlacp_fallback_ab: false\n\
+         downdelay: {} ms\n{next}lacp_status: {lacp}\nlacp_fallback_ab: {}\n\
          active-backup primary: {}\nactive member mac: {address}\n\n",
         options.name,
         options.mode.name(),
         options.hash_basis,
         options.updelay_ms,
         options.downdelay_ms,
+        options.lacp_fallback_ab,
         primary.unwrap_or("<none>"),
     );
     let mut members: Vec<_> = bond.member_status.iter().collect();
@@ -171,7 +173,7 @@ fn shown(bond: &BondStatus) -> String {
             let kind = if member.enabled { "downdelay" } else { "updelay" };
             let _ = writeln!(text, "  {kind} expires in {delay} ms");
         }
-        let _ = writeln!(text, "  may_enable: {}", member.link_up);
+        let _ = writeln!(text, "  may_enable: {}", member.may_enable);
         text.push_str(&loads(member));
         text.push('\n');
     }
@@ -199,10 +201,11 @@ mod tests {
     fn a_bond_is_shown_as_open_vswitch_shows_it() {
         let member = |name: &str, enabled, delay_ms| BondMemberStatus {
             name: name.to_owned(),
-            link_up: name == "p2",
+            may_enable: name == "p2",
             enabled,
             active: name == "p2",
             delay_ms,
+            lacp: None,
             buckets: Vec::new(),
             mac: [2, 0, 0, 0, 0, 10],
         };
@@ -214,7 +217,8 @@ mod tests {
             ..BondOptions::default()
         };
         let members = vec![member("p2", true, None), member("p1", true, Some(3992))];
-        let mut bond = BondStatus { options, rebalance_ms: None, member_status: members };
+        let mut bond =
+            BondStatus { options, lacp_status: None, rebalance_ms: None, member_status: members };
         let expected = "---- bond0 ----\nbond_mode: active-backup\n\
             bond may use recirculation: no, Recirc-ID : -1\nbond-hash-basis: 0\n\
             lb_output action: disabled, bond-id: -1\nupdelay: 500 ms\ndowndelay: 5000 ms\n\

@@ -13,6 +13,7 @@ mod coverage;
 mod dpctl;
 mod dpif;
 mod fdb;
+mod lacp;
 mod memory;
 mod methods;
 mod odp_flow;

@@ -3,8 +3,8 @@
 use shunt_flow::text::nearest_of;
 
 use super::{
-    absent, bond, bridge, command::AppctlCommand, coverage, dpctl, dpif, fdb, memory, ofproto, own,
-    pmd, process, qos, refusals, settings, upcall, vlog,
+    absent, bond, bridge, command::AppctlCommand, coverage, dpctl, dpif, fdb, lacp, memory,
+    ofproto, own, pmd, process, qos, refusals, settings, upcall, vlog,
 };
 
 /// The commands of all modules.
@@ -16,6 +16,7 @@ const GROUPS: &[&[AppctlCommand]] = &[
     dpctl::COMMANDS,
     dpif::COMMANDS,
     fdb::COMMANDS,
+    lacp::COMMANDS,
     memory::COMMANDS,
     ofproto::COMMANDS,
     own::COMMANDS,

@@ -142,17 +142,21 @@ pub(super) enum Command {
     /// `add-bond br0 bond0 members=eth0,eth1 primary=eth0 updelay_ms=1000`.
     ///
     /// Add the bond before its ports: without it they close a loop. One member is active. Another
-    /// one replaces it when it loses its link. With balance-slb all members send. `show` lists bonds.
+    /// one replaces it when it loses its link. With balance-slb and balance-tcp all members send.
+    /// With LACP, a partner decides with the switch which members are used. `show` lists bonds.
     AddBond {
         /// Name of the bridge.
         bridge: String,
         /// Name of the bond.
         name: String,
-        /// Set members=PORT,PORT.., and mode=MODE, primary=PORT, updelay_ms=MS,
-        /// downdelay_ms=MS.
+        /// Set members=PORT,PORT.. and mode=active-backup|balance-slb|balance-tcp.
         ///
-        /// The mode is active-backup or balance-slb. With balance-slb also set
-        /// rebalance_interval_ms=MS, hash_basis=NUMBER.
+        /// Also primary=PORT, updelay_ms=MS, downdelay_ms=MS, rebalance_interval_ms=MS,
+        /// hash_basis=NUMBER.
+        ///
+        /// LACP: lacp=off|active|passive, lacp_time=slow|fast, lacp_fallback_ab=true|false,
+        /// lacp_system_id=MAC, lacp_system_priority=NUMBER; for members lacp_port_id=PORT:NUMBER..,
+        /// lacp_port_priority=PORT:NUMBER.., lacp_aggregation_key=PORT:NUMBER..
         ///
         /// VLANs of all members: vlan_mode=MODE, tag=VLAN, trunks=VLAN,VLAN..
         #[arg(value_name = "KEY=VALUE", required = true)]

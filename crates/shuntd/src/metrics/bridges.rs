@@ -1,8 +1,8 @@
 //! The metrics of bridges, ports, controllers and tables.
 
 use shunt_switch::{
-    BondMemberStatus, BridgePortStatus, BridgeStatus, ControllerState, FlowTableStatus,
-    MirrorStatus, PacketInTotals, SflowStatus,
+    BondMemberLacpStatus, BondMemberStatus, BridgePortStatus, BridgeStatus, ControllerState,
+    FlowTableStatus, MirrorStatus, PacketInTotals, SflowStatus,
 };
 
 use super::text::{Labels, Metric, MetricsText};
@@ -42,6 +42,33 @@ const BOND_MEMBER: [Metric<BondMemberStatus>; 2] = [
         "gauge",
         "1 if a member of a bond is the active one, else 0.",
         |own| u64::from(own.active).into(),
+    ),
+];
+
+const BOND_MEMBER_LACP: [Metric<BondMemberLacpStatus>; 4] = [
+    (
+        "shunt_bond_member_lacp_current",
+        "gauge",
+        "1 if the LACP partner of a member of a bond has sent a recent LACPDU, else 0.",
+        |own| u64::from(own.is_current()).into(),
+    ),
+    (
+        "shunt_bond_member_lacp_received_total",
+        "counter",
+        "LACPDUs that a member of a bond received.",
+        |own| own.member.counters.rx_pdus.into(),
+    ),
+    (
+        "shunt_bond_member_lacp_sent_total",
+        "counter",
+        "LACPDUs that a member of a bond sent.",
+        |own| own.member.counters.tx_pdus.into(),
+    ),
+    (
+        "shunt_bond_member_lacp_malformed_total",
+        "counter",
+        "Malformed frames of LACP that a member of a bond received.",
+        |own| own.member.counters.rx_bad_pdus.into(),
     ),
 ];
 
@@ -111,7 +138,11 @@ pub(crate) fn bridges(bridges: &[BridgeStatus], tables: &[FlowTableStatus]) -> S
     port_info(&mut text, &ports);
     let ports: Vec<_> = ports.into_iter().map(|port| (port_labels(port), port)).collect();
     text.families(&ports, &PORT);
-    text.families(&bridges.iter().flat_map(bond_members).collect::<Vec<_>>(), &BOND_MEMBER);
+    let members: Vec<_> = bridges.iter().flat_map(bond_members).collect();
+    let with_lacp =
+        members.iter().filter_map(|(labels, own)| Some((labels.clone(), own.lacp.as_ref()?)));
+    text.families(&with_lacp.collect::<Vec<_>>(), &BOND_MEMBER_LACP);
+    text.families(&members, &BOND_MEMBER);
     let mirrors = bridges
         .iter()
         .flat_map(|bridge| bridge.mirrors.iter().map(|own| (mirror_labels(bridge, own), own)));

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use shunt_datapath::port::LinkMode;
+use shunt_lacp::{LacpCounters, LacpInfo, LacpMemberStatus, MemberId, MuxState, ReceiveState};
 use shunt_switch::{
-    BondMemberStatus, BondStatus, BridgePortStatus, BridgeStatus, ControllerState,
-    ControllerStatus, DropStatus, FlowTableStatus, ForecastSourceStatus, ForecastStatus,
-    MirrorStatus, PacketInTotals, PortDropStatus, PortDrops, SflowStatus, TableEvictions,
-    ThreadState, ThreadStatus,
+    BondMemberLacpStatus, BondMemberStatus, BondStatus, BridgePortStatus, BridgeStatus,
+    ControllerState, ControllerStatus, DropStatus, FlowTableStatus, ForecastSourceStatus,
+    ForecastStatus, MirrorStatus, PacketInTotals, PortDropStatus, PortDrops, SflowStatus,
+    TableEvictions, ThreadState, ThreadStatus,
     config::{BondOptions, MirrorOptions, PortVlanMode},
 };
 
@@ -21,6 +22,18 @@ const DASHBOARD: &str =
 
 /// A family: type, unit, labels and help.
 type Family = (String, String, String, String);
+
+fn lacp_member() -> LacpMemberStatus {
+    LacpMemberStatus {
+        member: MemberId(1),
+        receive: ReceiveState::Current,
+        mux: MuxState::CollectingDistributing,
+        unselected: None,
+        actor: LacpInfo::default(),
+        partner: LacpInfo::default(),
+        counters: LacpCounters::default(),
+    }
+}
 
 fn bridge_status() -> BridgeStatus {
     let port = BridgePortStatus {
@@ -58,15 +71,17 @@ fn bridge_status() -> BridgeStatus {
     };
     let member = BondMemberStatus {
         name: "p1".to_owned(),
-        link_up: true,
+        may_enable: true,
         enabled: true,
         active: true,
         delay_ms: None,
+        lacp: Some(BondMemberLacpStatus { member: lacp_member() }),
         buckets: Vec::new(),
         mac: [0; 6],
     };
     let options = BondOptions { name: "bond0".to_owned(), ..BondOptions::default() };
-    let bond = BondStatus { options, rebalance_ms: None, member_status: vec![member] };
+    let bond =
+        BondStatus { options, lacp_status: None, rebalance_ms: None, member_status: vec![member] };
     let options = MirrorOptions { name: "m1".to_owned(), ..MirrorOptions::default() };
     let mirror = MirrorStatus { options, tx_packets: 12, tx_bytes: 13, trouble: None };
     let controller = |target: &str, state| ControllerStatus { target: target.to_owned(), state };

@@ -1,7 +1,9 @@
 //! Bonds as the rows of a database describe them: rows of `Port` with several interfaces.
 
+use std::collections::BTreeMap;
+
 use shunt_ovsdb::{DatabaseSnapshot, RowView};
-use shunt_switch::config::{BondMode, BondOptions, PortOptions};
+use shunt_switch::config::{BondLacp, BondLacpTime, BondMode, BondOptions, PortOptions};
 
 /// Reads the bond of a row of `Port` with these interfaces.
 ///
@@ -19,14 +21,12 @@ pub(super) fn bond(
     let mode = match row.string("bond_mode") {
         None | Some("active-backup") => BondMode::ActiveBackup,
         Some("balance-slb") => BondMode::BalanceSlb,
+        Some("balance-tcp") => BondMode::BalanceTcp,
         Some(mode) => {
-            let modes = "active-backup or balance-slb";
+            let modes = "active-backup, balance-slb or balance-tcp";
             return Err(format!("bond_mode {mode} is not supported: use {modes}"));
         }
     };
-    if let Some(lacp @ ("active" | "passive")) = row.string("lacp") {
-        return Err(format!("lacp {lacp} is not supported: set lacp to off"));
-    }
     if row.boolean("bond_fake_iface") == Some(true) {
         return Err("bond_fake_iface is not supported: set it to false".to_owned());
     }
@@ -37,6 +37,7 @@ pub(super) fn bond(
     let other = |key| row.entry("other_config", key).and_then(|text| text.parse::<u32>().ok());
     let interval = other("bond-rebalance-interval").unwrap_or(10_000);
     let delay = |column| milliseconds(row.integer(column).unwrap_or_default());
+    let lacp = lacp(row, interfaces)?;
     Ok(BondOptions {
         name: name.to_owned(),
         mode,
@@ -51,6 +52,7 @@ pub(super) fn bond(
         vlan_mode: vlans.vlan_mode,
         tag: vlans.tag,
         trunks: vlans.trunks.clone(),
+        ..lacp
     })
 }
 
@@ -77,6 +79,56 @@ pub(super) fn last_active(row: RowView<'_>, interfaces: &[RowView<'_>]) -> Optio
     let has_address = |own: &&RowView<'_>| own.string("mac_in_use") == Some(address);
     let interface = interfaces.iter().find(has_address)?;
     interface.string("name").map(str::to_owned)
+}
+
+/// Reads the options of LACP from a row of `Port` and its interfaces.
+///
+/// As in Open vSwitch, a number out of range has no effect.
+fn lacp(row: RowView<'_>, interfaces: &[RowView<'_>]) -> Result<BondOptions, String> {
+    let other = |key| row.entry("other_config", key);
+    let defaults = BondOptions::default();
+    let lacp = match row.string("lacp") {
+        None | Some("off") => BondLacp::Off,
+        Some("active") => BondLacp::Active,
+        Some("passive") => BondLacp::Passive,
+        Some(mode) => return Err(format!("lacp {mode} is not supported: use active or passive")),
+    };
+    let numbers = |key: &str| -> BTreeMap<String, u16> {
+        let number = |own: &RowView<'_>| {
+            Some((own.string("name")?.to_owned(), number(own.entry("other_config", key))?))
+        };
+        interfaces.iter().filter_map(number).collect()
+    };
+    let system = other("lacp-system-id").filter(|text| BondOptions::is_lacp_system_id(text));
+    Ok(BondOptions {
+        lacp,
+        lacp_time: match other("lacp-time") {
+            Some("fast") => BondLacpTime::Fast,
+            _ => BondLacpTime::Slow,
+        },
+        lacp_system_id: system.unwrap_or_default().to_owned(),
+        lacp_system_priority: number(other("lacp-system-priority"))
+            .unwrap_or(defaults.lacp_system_priority),
+        lacp_fallback_ab: other("lacp-fallback-ab") == Some("true"),
+        lacp_port_id: numbers("lacp-port-id"),
+        lacp_port_priority: numbers("lacp-port-priority"),
+        lacp_aggregation_key: numbers("lacp-aggregation-key"),
+        ..defaults
+    })
+}
+
+/// Returns why the `lacp-system-id` of a row has no effect; `None` if it has one.
+pub(super) fn wrong_system_id(row: RowView<'_>) -> Option<String> {
+    let text = row.entry("other_config", "lacp-system-id")?;
+    let example = "02:00:00:00:00:01";
+    (!BondOptions::is_lacp_system_id(text)).then(|| {
+        format!("lacp-system-id {text} has no effect: write a unicast MAC address, like {example}")
+    })
+}
+
+/// Returns a number from 1 to 65535.
+fn number(text: Option<&str>) -> Option<u16> {
+    text?.parse().ok().filter(|number| *number > 0)
 }
 
 /// Returns the interfaces of a row of `Port`.

@@ -79,6 +79,7 @@ pub(super) const TABLES: [FollowedTable; 9] = [
             "name",
             "ofport_request",
             "options",
+            "other_config",
             "type",
         ],
         written: &[
@@ -86,6 +87,7 @@ pub(super) const TABLES: [FollowedTable; 9] = [
             "duplex",
             "error",
             "ifindex",
+            "lacp_current",
             "link_resets",
             "link_speed",
             "link_state",

@@ -13,7 +13,7 @@ use shunt_switch::{
 };
 
 use super::{
-    bonds::{bond, interfaces, last_active, setting_without_effect},
+    bonds::{bond, interfaces, last_active, setting_without_effect, wrong_system_id},
     mirrors::{DesiredMirrors, mirrors as mirrors_of},
     port_rows::{has_mtu, port_options, set_ingress_policing, set_vlans, unsigned, vlan_mode},
     qos::qos as qos_of,
@@ -301,6 +301,11 @@ impl DesiredBridges {
             }
             return;
         }
+        if let Some(mode @ ("active" | "passive")) = port.string("lacp") {
+            let reason =
+                format!("lacp {mode} has no effect: it needs a port with several interfaces");
+            self.refuse_setting(interface.uuid(), &reason);
+        }
         if let Some(port) = self.desired_port(snapshot, port, *interface) {
             bridge.ports.insert(name.to_owned(), port);
         }
@@ -330,8 +335,9 @@ impl DesiredBridges {
         }
         match bond(row, interfaces, &vlans) {
             Ok(bond) => {
-                if let Some(reason) = setting_without_effect(row) {
-                    interfaces.iter().for_each(|own| self.refuse_setting(own.uuid(), reason));
+                let without_effect = setting_without_effect(row).map(str::to_owned);
+                for reason in without_effect.into_iter().chain(wrong_system_id(row)) {
+                    interfaces.iter().for_each(|own| self.refuse_setting(own.uuid(), &reason));
                 }
                 let active = last_active(row, interfaces).map(|member| (bond.name.clone(), member));
                 bridge.last_active.extend(active);

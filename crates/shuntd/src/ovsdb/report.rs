@@ -8,11 +8,12 @@ use shunt_ovsdb::{
     value::{Atom, Datum},
 };
 use shunt_switch::{
-    BondStatus, BridgePortStatus, BridgeStatus, ControllerEndpoint, ControllerState,
-    ControllerStatus, MirrorStatus, mac_text,
+    BondMemberStatus, BondStatus, BridgePortStatus, BridgeStatus, ControllerEndpoint,
+    ControllerState, ControllerStatus, MirrorStatus, mac_text,
 };
 
 use super::{
+    bonds::interfaces,
     ignored::{self, IgnoredSettings},
     mirrors::mirrors,
     reconciler::ApplyErrors,
@@ -177,7 +178,9 @@ impl RowReport<'_> {
         }
     }
 
-    /// Adds the address of the active member of each bond; none for other ports.
+    /// Adds the active member of each bond, and the members with a LACP partner.
+    ///
+    /// Other ports have neither.
     fn bonds(&mut self, bridge: RowView<'_>, status: &BridgeStatus) {
         let snapshot = self.snapshot;
         for row in bridge.uuids("ports").filter_map(|uuid| snapshot.row("Port", uuid)) {
@@ -189,6 +192,14 @@ impl RowReport<'_> {
             let address =
                 active.map_or_else(Datum::empty, |member| Datum::string(&mac_text(member.mac)));
             self.set("Port", row, "bond_active_slave", address);
+            for interface in interfaces(snapshot, row) {
+                let is_own =
+                    |own: &&BondMemberStatus| interface.string("name") == Some(own.name.as_str());
+                let mut members = bond.into_iter().flat_map(|bond| &bond.member_status);
+                let current = members.find(is_own).and_then(|own| Some(own.lacp?.is_current()));
+                let current = current.map_or_else(Datum::empty, Datum::boolean);
+                self.set("Interface", interface, "lacp_current", current);
+            }
         }
     }
 

@@ -1,10 +1,17 @@
 //! The configuration of bonds.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
+use shunt_pipeline::BondHash;
 
-use super::{PortOptions, PortVlanMode};
+use super::{
+    PortOptions, PortVlanMode,
+    lacp::{BondLacp, BondLacpTime, SYSTEM_PRIORITY},
+};
 use crate::{config::ConfigError, error::SwitchError};
 
 /// The options of a bond: several ports of a bridge that `NORMAL` uses as one.
@@ -25,18 +32,42 @@ pub struct BondOptions {
     pub updelay_ms: u32,
     /// Milliseconds for which a link must stay down before its member is disabled.
     pub downdelay_ms: u32,
-    /// Milliseconds between two checks of the loads in the mode `balance-slb`; 0: none.
+    /// Milliseconds between two checks of the loads of buckets; 0: none.
     pub rebalance_interval_ms: u32,
-    /// A number that the hashes of `balance-slb` begin with.
+    /// The number with which the hashes begin.
     ///
-    /// Another one spreads the traffic differently.
+    /// Another one spreads traffic differently.
     pub hash_basis: u32,
+    /// Use of LACP, which decides which members are used.
+    pub lacp: BondLacp,
+    /// Interval of the LACPDUs that the partner is asked for.
+    pub lacp_time: BondLacpTime,
+    /// MAC address of the system for LACP; empty: that of the bridge.
+    pub lacp_system_id: String,
+    /// Priority of the system for LACP.
+    ///
+    /// The system with the lower one decides which members are preferred.
+    pub lacp_system_priority: u16,
+    /// True if the bond works as `active-backup` while it has no partner.
+    pub lacp_fallback_ab: bool,
     /// VLAN mode of all members, as of a port.
     pub vlan_mode: Option<PortVlanMode>,
     /// VLAN of all members, as of a port.
     pub tag: Option<u16>,
     /// VLANs that all members carry, as of a port.
     pub trunks: Vec<u16>,
+    /// Port numbers of members for LACP, by their names.
+    ///
+    /// By default they are those in the bridge.
+    pub lacp_port_id: BTreeMap<String, u16>,
+    /// Priorities of members for LACP, by their names; by default 65535.
+    ///
+    /// The lowest one is preferred.
+    pub lacp_port_priority: BTreeMap<String, u16>,
+    /// Keys of members for LACP, by their names.
+    ///
+    /// Only members with equal keys are used together. By default all members of the bond have one key.
+    pub lacp_aggregation_key: BTreeMap<String, u16>,
 }
 
 /// The longest name of a bond.
@@ -51,7 +82,7 @@ pub enum BondMode {
     ActiveBackup,
     /// All enabled members send: the source address and the VLAN choose one.
     BalanceSlb,
-    /// By the addresses and ports, with LACP; refused.
+    /// As `BalanceSlb`, by the addresses and ports of a connection. It needs LACP.
     BalanceTcp,
 }
 
@@ -69,9 +100,17 @@ impl Default for BondOptions {
             downdelay_ms: 0,
             rebalance_interval_ms: 10_000,
             hash_basis: 0,
+            lacp: BondLacp::default(),
+            lacp_time: BondLacpTime::default(),
+            lacp_system_id: String::new(),
+            lacp_system_priority: SYSTEM_PRIORITY,
+            lacp_fallback_ab: false,
             vlan_mode: None,
             tag: None,
             trunks: Vec::new(),
+            lacp_port_id: BTreeMap::new(),
+            lacp_port_priority: BTreeMap::new(),
+            lacp_aggregation_key: BTreeMap::new(),
         }
     }
 }
@@ -84,6 +123,19 @@ impl BondMode {
             Self::ActiveBackup => "active-backup",
             Self::BalanceSlb => "balance-slb",
             Self::BalanceTcp => "balance-tcp",
+        }
+    }
+}
+
+impl BondMode {
+    /// Returns the fields that choose the member of a packet.
+    ///
+    /// `None` if one member sends all packets.
+    pub(crate) const fn hash(self) -> Option<BondHash> {
+        match self {
+            Self::ActiveBackup => None,
+            Self::BalanceSlb => Some(BondHash::Source),
+            Self::BalanceTcp => Some(BondHash::Connection),
         }
     }
 }
@@ -108,12 +160,6 @@ impl BondOptions {
                 "use a `name` of 1 to 64 letters, digits, `-`, `_` or `.`, not beginning with `.`",
             );
         }
-        match self.mode {
-            BondMode::ActiveBackup | BondMode::BalanceSlb => {}
-            BondMode::BalanceTcp => {
-                return wrong("mode", "`balance-tcp` is not supported: use `balance-slb`");
-            }
-        }
         if (1..REBALANCE_INTERVAL_MS_MIN).contains(&self.rebalance_interval_ms) {
             return wrong("rebalance_interval_ms", "give at least 1000, or 0 for no rebalancing");
         }
@@ -130,6 +176,7 @@ impl BondOptions {
         if !self.primary.is_empty() && !self.members.contains(&self.primary) {
             return wrong("primary", "`primary` is not among its `members`: add it there");
         }
+        self.check_lacp()?;
         self.check_vlans()
     }
 
@@ -162,8 +209,14 @@ impl BondOptions {
     }
 
     /// Returns the time for which a link must stay as it is, up or down.
+    ///
+    /// With LACP both ends agree on a link that came up, so nothing is to be waited for.
     pub(crate) fn delay(&self, is_up: bool) -> Duration {
-        let delay = if is_up { self.updelay_ms } else { self.downdelay_ms };
+        let delay = match is_up {
+            true if self.has_lacp() => 0,
+            true => self.updelay_ms,
+            false => self.downdelay_ms,
+        };
         Duration::from_millis(delay.into())
     }
 }
@@ -218,8 +271,11 @@ mod tests {
     }
 
     #[test]
-    fn a_mode_that_is_missing_is_refused_with_the_one_that_exists() {
-        let error = text(&BondOptions { mode: BondMode::BalanceTcp, ..bond() });
-        assert_eq!(error, "mode: bond bond0: `balance-tcp` is not supported: use `balance-slb`");
+    fn balance_tcp_needs_lacp() {
+        let balanced = BondOptions { mode: BondMode::BalanceTcp, ..bond() };
+        let expected =
+            "mode: bond bond0: `balance-tcp` needs LACP: set `lacp` to \"active\" or \"passive\"";
+        assert_eq!(text(&balanced), expected);
+        assert_eq!(text(&BondOptions { lacp: BondLacp::Passive, ..balanced }), "fine");
     }
 }

@@ -10,6 +10,7 @@ mod check;
 mod endpoints;
 mod error;
 mod foresight;
+mod lacp;
 pub(crate) mod mac;
 mod mirror;
 mod qos;
@@ -25,6 +26,7 @@ pub use caches::{
 };
 pub use error::{ConfigError, ConfigPath, ConfigStep};
 pub use foresight::{ForesightOptions, PredictorName};
+pub use lacp::{BondLacp, BondLacpTime};
 pub use mac::mac_text;
 pub use mirror::MirrorOptions;
 pub use qos::{QosOptions, QosType, QueueOptions};

@@ -1,6 +1,6 @@
 //! Settings that can change while the switch runs.
 
-use std::{path::PathBuf, str::FromStr};
+use std::{collections::BTreeMap, path::PathBuf, str::FromStr};
 
 use serde::{
     Deserialize,
@@ -74,8 +74,16 @@ settings! {
     BOND_SETTINGS of BondOptions {
         downdelay_ms: number(),
         hash_basis: number(),
+        lacp: word("off, active or passive"),
+        lacp_aggregation_key: numbers_by_name(),
+        lacp_fallback_ab: flag(),
+        lacp_port_id: numbers_by_name(),
+        lacp_port_priority: numbers_by_name(),
+        lacp_system_id: text(),
+        lacp_system_priority: number(),
+        lacp_time: word("slow or fast"),
         members: texts(),
-        mode: word("active-backup or balance-slb"),
+        mode: word("active-backup, balance-slb or balance-tcp"),
         primary: text(),
         rebalance_interval_ms: number(),
         tag: some_number(),
@@ -305,6 +313,16 @@ impl<'a> SettingValue<'a> {
         Ok(self.parts().map(str::to_owned).collect())
     }
 
+    /// Parses numbers with the names that they belong to, such as `eth0:100,eth1:200`.
+    fn numbers_by_name<T: FromStr>(self) -> Result<BTreeMap<String, T>, SwitchError> {
+        let pair = |part: &str| {
+            let (name, number) = part.rsplit_once(':')?;
+            Some((name.to_owned(), number.parse().ok()?))
+        };
+        let pairs: Option<_> = self.parts().map(pair).collect();
+        pairs.ok_or_else(|| self.out_of_range("PORT:NUMBER between commas"))
+    }
+
     fn flag(self) -> Result<bool, SwitchError> {
         self.value.parse().map_err(|_| self.out_of_range("true or false"))
     }
@@ -361,8 +379,11 @@ mod tests {
             "caches.gigaflow.offload.kind" => "embedded",
             "caches.gigaflow.offload.stale" => "ports-down",
             "mode" => "balance-slb",
+            "lacp" => "passive",
+            "lacp_time" => "fast",
+            "lacp_port_id" | "lacp_port_priority" | "lacp_aggregation_key" => "p1:7",
             "vlan_mode" => "access",
-            "eviction.asynchronous" | "select_all" => "true",
+            "eviction.asynchronous" | "select_all" | "lacp_fallback_ab" => "true",
             "eviction.repair" => "on",
             "table_overflow" => "evict",
             "local" => "tap",
@@ -398,7 +419,9 @@ mod tests {
             let [old, new] = [&before, &after].map(|config| serde_json::to_value(config).unwrap());
             let mut keys = BTreeSet::new();
             differing("", &old, &new, &mut keys);
-            assert_eq!(keys.into_iter().collect::<Vec<_>>(), [setting.key]);
+            // A key with numbers for members names those.
+            let keys: Vec<_> = keys.iter().map(|key| key.trim_end_matches(".p1")).collect();
+            assert_eq!(keys, [setting.key]);
         }
     }
 

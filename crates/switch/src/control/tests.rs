@@ -28,9 +28,12 @@ fn null(name: &str) -> config::PortOptions {
 fn start(numbers: u32) -> Arc<ControlPlane> {
     let engine: EngineMaker = Box::new(|pipeline| Box::new(Iterative::new(pipeline)));
     let store = Arc::new(shunt_datapath::port::NoDescriptorStore);
-    let (control, news) = ControlPlane::start(&Config::default(), 1, engine, store).unwrap();
+    let (control, receivers) = ControlPlane::start(&Config::default(), 1, engine, store).unwrap();
     *control.bridges.lock() = BridgeRegistry::limited(numbers);
-    tokio::spawn(Arc::new(OpenFlowServers::new(&control, None)).run(news));
+    tokio::spawn(
+        Arc::new(OpenFlowServers::new(&control, None))
+            .run(receivers.events, receivers.punts.packet_ins),
+    );
     control
 }
 

@@ -1,7 +1,7 @@
 //! Actions of a cache entry in the syntax of the datapath of Open vSwitch.
 
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
-use shunt_pipeline::{DatapathAction, DatapathPort, PacketInReason, Punt, QueueId};
+use shunt_pipeline::{DatapathAction, DatapathPort, PacketInReason, Punt, PuntReceiver, QueueId};
 
 use super::{
     fields::{MaskedFields, hex},
@@ -103,6 +103,9 @@ fn push_vlan(tpid: u16, tci: u16) -> String {
 }
 
 fn userspace(punt: &Punt) -> String {
+    if punt.receiver != PuntReceiver::Controllers {
+        return "userspace(pid=0,slow_path(lacp))".to_owned();
+    }
     // OpenFlow 1.4 numbers the reasons in the order of `ALL`.
     let reason = PacketInReason::ALL.iter().position(|own| *own == punt.reason).unwrap_or_default();
     let continuation = u8::from(punt.continuation.is_some());

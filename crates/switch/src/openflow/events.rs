@@ -13,17 +13,17 @@ use std::{collections::BTreeSet, sync::Arc};
 use parking_lot::Mutex;
 use shunt_classifier::Version;
 use shunt_flow::PortNo;
-use shunt_pipeline::{BridgeId, PortInfo, PuntedPacket, RemovedReason, Rule};
+use shunt_pipeline::{BridgeId, PortInfo, RemovedReason, Rule};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
-use crate::{control::structure::OpenPolicy, error::SwitchError};
+use crate::{control::structure::OpenPolicy, error::SwitchError, threads::listener::PuntReceivers};
 
-/// The receivers of events for controllers.
+/// The receivers of events and packets for the control plane.
 pub(crate) struct ControlReceivers {
     /// Events of the control plane.
     pub(crate) events: mpsc::Receiver<ControlEvent>,
-    /// Packets for controllers.
-    pub(crate) packet_ins: mpsc::Receiver<PuntedPacket>,
+    /// Packets from the packet threads.
+    pub(crate) punts: PuntReceivers,
 }
 
 /// An event of the control plane.

@@ -18,7 +18,10 @@ use shunt_ofproto::{
     server::OpenFlowServer,
 };
 use shunt_pipeline::{BridgeId, PortInfo, PuntedPacket};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::{
+    sync::mpsc,
+    time::{MissedTickBehavior, interval},
+};
 
 use crate::{
     config::Config,
@@ -27,7 +30,7 @@ use crate::{
     nic::NicStatus,
     openflow::{
         bridge_server::{BridgeServer, BridgeSockets, LISTEN_RETRY},
-        events::{ControlEvent, ControlReceivers, RemovedRule, SocketsToClose},
+        events::{ControlEvent, RemovedRule, SocketsToClose},
         host::BridgeHost,
     },
     ports::bridges::Bridges,
@@ -70,14 +73,18 @@ impl OpenFlowServers {
     }
 
     /// Notifies controllers of events, as long as the switch runs.
-    pub(crate) async fn run(self: Arc<Self>, mut news: ControlReceivers) {
+    pub(crate) async fn run(
+        self: Arc<Self>,
+        mut events: mpsc::Receiver<ControlEvent>,
+        mut packet_ins: mpsc::Receiver<PuntedPacket>,
+    ) {
         let mut retry = interval(LISTEN_RETRY);
         retry.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 // Events of bridges and ports come before packets, which may come from a new port.
                 biased;
-                event = news.events.recv() => match event {
+                event = events.recv() => match event {
                     Some(event) => self.handle(event).await,
                     None => return,
                 },
@@ -86,7 +93,7 @@ impl OpenFlowServers {
                         self.notify_port(id, number, PortStatusReason::Modify);
                     }
                 }
-                Some(packet) = news.packet_ins.recv() => self.publish_packet(packet),
+                Some(packet) = packet_ins.recv() => self.publish_packet(packet),
                 _ = retry.tick() => self.listen_again().await,
             }
         }

@@ -1,4 +1,4 @@
-//! The buckets of a bond that balances (`balance-slb`): their members and their loads.
+//! The buckets of a bond that balances (`balance-slb`, `balance-tcp`): their members and their loads.
 //!
 //! Each bucket belongs to an enabled member, and keeps it as long as this member is enabled. The loads
 //! are the bytes that the buckets have sent. Every `rebalance_interval_ms` some buckets move from the
@@ -8,7 +8,7 @@
 use std::{array, collections::BTreeMap, time::Duration};
 
 use shunt_flow::PortNo;
-use shunt_pipeline::{BondBalance, BondCounters, Time};
+use shunt_pipeline::{BondBalance, BondCounters, BondHash, Time};
 
 /// The buckets of a bond.
 #[derive(Debug)]
@@ -143,9 +143,14 @@ impl BondBucketTable {
     }
 
     /// Returns the tables' view, from the numbers of the members.
-    pub(crate) fn balance(&self, basis: u32, numbers: &BTreeMap<&str, PortNo>) -> BondBalance {
+    pub(crate) fn balance(
+        &self,
+        hash: BondHash,
+        basis: u32,
+        numbers: &BTreeMap<&str, PortNo>,
+    ) -> BondBalance {
         let member = |bucket: usize| numbers.get(self.members.get(bucket)?.as_deref()?).copied();
-        BondBalance::new(basis, array::from_fn(member), self.counters.clone())
+        BondBalance::new(hash, basis, array::from_fn(member), self.counters.clone())
     }
 }
 

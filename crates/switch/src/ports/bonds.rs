@@ -4,23 +4,29 @@
 //! `downdelay_ms` delay a change. The active member is the primary one if it is enabled. Otherwise it
 //! stays as long as it is enabled, and then the first enabled member follows. While ports are added after
 //! a restart, the member that was active before is preferred. If no member is enabled, one that waits for
-//! `updelay_ms` is enabled at once. In the mode `balance-slb` all enabled members send, each the packets
-//! of its buckets (`bond_buckets.rs`).
+//! `updelay_ms` is enabled at once. In the modes `balance-slb` and `balance-tcp` all enabled members send,
+//! each the packets of its buckets (`bond_buckets.rs`).
+//!
+//! With LACP a member also needs a partner that uses it (`lacp.rs`). Then `updelay_ms` does not apply. A
+//! bond without a partner has no enabled member, or works as `active-backup` with `lacp_fallback_ab`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt,
     sync::Arc,
     time::Duration,
 };
 
 use parking_lot::Mutex;
 use shunt_flow::PortNo;
-use shunt_pipeline::{BondBalance, BridgeId, Time};
+use shunt_pipeline::{BondBalance, BridgeId, LacpAdmission, Time};
 use tokio::sync::Notify;
 
-use super::bond_buckets::BondBucketTable;
-use crate::config::{BondMode, BondOptions};
+use super::{
+    bond_buckets::BondBucketTable,
+    bond_events::{BondEvent, MemberCause},
+    lacp::{LacpActor, MemberPort},
+};
+use crate::config::BondOptions;
 
 /// The state of a bond.
 #[derive(Debug, Default)]
@@ -35,50 +41,19 @@ pub(crate) struct BondState {
     buckets: Option<BondBucketTable>,
     /// The tables' view of the buckets.
     balance: Option<Arc<BondBalance>>,
+    /// The LACP actor, if the bond uses LACP.
+    lacp: Option<LacpActor>,
 }
 
 /// The state of a member of a bond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MemberState {
-    /// True if the link is up.
-    pub(crate) link_up: bool,
+    /// True if the link is up and, with LACP, the partner uses it.
+    pub(crate) may_enable: bool,
     /// True if the member may be active.
     pub(crate) is_enabled: bool,
-    /// Time when the member is enabled or disabled, if its link stays as it is.
+    /// Time when the member is enabled or disabled, if `may_enable` stays as it is.
     pub(crate) due: Option<Time>,
-}
-
-/// A change of a bond, for the log.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum BondEvent {
-    /// A member was enabled.
-    Enabled(String),
-    /// A member was disabled.
-    Disabled(String),
-    /// The link of a member changed, and the member will.
-    Delayed {
-        /// The member.
-        member: String,
-        /// True if the link went up.
-        link_up: bool,
-        /// The delay.
-        delay: Duration,
-    },
-    /// The link of a member is back before its delay was over.
-    Kept {
-        /// The member.
-        member: String,
-        /// True if the link is up.
-        link_up: bool,
-    },
-    /// Another member is active.
-    Active(String),
-    /// No member is active any more.
-    WithoutMember,
-    /// Some buckets have another member, because theirs was disabled.
-    Moved(usize),
-    /// Some buckets have another member, because of their loads.
-    Rebalanced(usize),
 }
 
 /// Bonds that changed.
@@ -166,8 +141,14 @@ impl BondState {
     }
 
     /// Makes the tables' view of the buckets, from the numbers of the members.
-    pub(crate) fn number_buckets(&mut self, basis: u32, numbers: &BTreeMap<&str, PortNo>) {
-        let balance = |own: &BondBucketTable| Arc::new(own.balance(basis, numbers));
+    pub(crate) fn number_buckets(
+        &mut self,
+        options: &BondOptions,
+        numbers: &BTreeMap<&str, PortNo>,
+    ) {
+        let Some(hash) = options.mode.hash() else { return };
+        let basis = options.hash_basis;
+        let balance = |own: &BondBucketTable| Arc::new(own.balance(hash, basis, numbers));
         let balance = self.buckets.as_ref().map(balance);
         // Equal views are one, so that lists of ports are compared quickly.
         if self.balance != balance {
@@ -185,14 +166,16 @@ impl BondState {
         now: Time,
     ) -> Vec<BondEvent> {
         let mut events = Vec::new();
+        let lacp = &self.lacp;
         let is_usable = |name: &String| options.members.contains(name) && link_up(name).is_some();
         self.members.retain(|name, _| is_usable(name));
         for name in &options.members {
             let Some(link_up) = link_up(name) else { continue };
+            let may_enable = link_up && lacp.as_ref().is_none_or(|own| own.distributes(name));
             match self.members.get_mut(name) {
-                Some(member) => events.extend(member.follow(name, link_up, options, now)),
+                Some(member) => events.extend(member.follow(name, may_enable, options, now)),
                 None => {
-                    let member = MemberState { link_up, is_enabled: link_up, due: None };
+                    let member = MemberState { may_enable, is_enabled: may_enable, due: None };
                     self.members.insert(name.clone(), member);
                 }
             }
@@ -203,7 +186,8 @@ impl BondState {
     }
 
     fn update_buckets(&mut self, options: &BondOptions, now: Time, events: &mut Vec<BondEvent>) {
-        if options.mode != BondMode::BalanceSlb {
+        let has_partner = self.lacp.as_ref().is_none_or(LacpActor::is_negotiated);
+        if options.mode.hash().is_none() || !has_partner {
             (self.buckets, self.balance) = (None, None);
             return;
         }
@@ -216,6 +200,40 @@ impl BondState {
         let interval = Duration::from_millis(options.rebalance_interval_ms.into());
         let moved = buckets.run(&enabled, interval, now);
         events.extend((moved > 0).then_some(BondEvent::Rebalanced(moved)));
+    }
+
+    /// Follows the ports with the LACP actor, before [`Self::update`].
+    ///
+    /// `bridge` is the address of the bridge.
+    pub(crate) fn follow_lacp(
+        &mut self,
+        options: &BondOptions,
+        bridge: [u8; 6],
+        port: impl Fn(&str) -> Option<MemberPort>,
+        now: Time,
+    ) {
+        let Some(mode) = options.lacp.mode() else {
+            self.lacp = None;
+            return;
+        };
+        let actor = self.lacp.get_or_insert_with(|| LacpActor::new(options, mode, bridge));
+        actor.follow(options, mode, bridge, port, now);
+    }
+
+    /// Returns the LACP actor, if the bond uses LACP.
+    pub(crate) const fn lacp(&self) -> Option<&LacpActor> {
+        self.lacp.as_ref()
+    }
+
+    /// Returns the LACP actor for frames and time.
+    pub(crate) const fn lacp_mut(&mut self) -> Option<&mut LacpActor> {
+        self.lacp.as_mut()
+    }
+
+    /// Returns the packets that LACP lets a member take.
+    pub(crate) fn lacp_admission(&self, name: &str) -> LacpAdmission {
+        let admission = |own: &LacpActor| own.admission(name, self.is_enabled(name));
+        self.lacp.as_ref().map_or(LacpAdmission::Off, admission)
     }
 
     /// Gives a bucket to an enabled member, if the bond balances.
@@ -255,7 +273,7 @@ impl BondState {
         }
         if self.active.is_none() {
             let waiting = options.members.iter().filter_map(|name| {
-                let member = self.members.get(name).filter(|member| member.link_up)?;
+                let member = self.members.get(name).filter(|member| member.may_enable)?;
                 Some((member.due?, name))
             });
             self.active = waiting.min_by_key(|(due, _)| *due).map(|(_, name)| name.clone());
@@ -273,59 +291,34 @@ impl BondState {
 }
 
 impl MemberState {
-    /// Follows the link.
+    /// Follows the link and LACP.
     fn follow(
         &mut self,
         name: &str,
-        link_up: bool,
+        may_enable: bool,
         options: &BondOptions,
         now: Time,
     ) -> Option<BondEvent> {
-        let is_changed = self.link_up != link_up;
-        self.link_up = link_up;
-        if link_up == self.is_enabled && is_changed {
+        let is_changed = self.may_enable != may_enable;
+        self.may_enable = may_enable;
+        let (member, cause) = (name.to_owned(), MemberCause::of(options));
+        if may_enable == self.is_enabled && is_changed {
             if self.due.take().is_some() {
-                return Some(BondEvent::Kept { member: name.to_owned(), link_up });
+                return Some(BondEvent::Kept { member, is_up: may_enable, cause });
             }
         } else if is_changed {
-            let delay = options.delay(link_up);
+            let delay = options.delay(may_enable);
             self.due = Some(now.after(delay));
             if !delay.is_zero() {
-                return Some(BondEvent::Delayed { member: name.to_owned(), link_up, delay });
+                return Some(BondEvent::Delayed { member, is_up: may_enable, delay, cause });
             }
         }
         if self.due.is_none_or(|due| due > now) {
             return None;
         }
-        (self.is_enabled, self.due) = (link_up, None);
-        let event = if link_up { BondEvent::Enabled } else { BondEvent::Disabled };
-        Some(event(name.to_owned()))
-    }
-}
-
-impl fmt::Display for BondEvent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Enabled(member) => write!(f, "member {member} enabled"),
-            Self::Disabled(member) => write!(f, "member {member} disabled"),
-            Self::Delayed { member, link_up, delay } => {
-                let (done, state) = if *link_up { ("enabled", "up") } else { ("disabled", "down") };
-                let delay = delay.as_millis();
-                write!(f, "member {member} will be {done} if its link stays {state} for {delay} ms")
-            }
-            Self::Kept { member, link_up: true } => {
-                write!(f, "member {member} stays enabled, its link is up again")
-            }
-            Self::Kept { member, link_up: false } => {
-                write!(f, "member {member} stays disabled, its link is down again")
-            }
-            Self::Active(member) => write!(f, "active member is now {member}"),
-            Self::WithoutMember => f.write_str("no active member, all members are disabled"),
-            Self::Moved(count) => write!(f, "{count} of 256 buckets moved to other members"),
-            Self::Rebalanced(count) => {
-                write!(f, "{count} of 256 buckets moved to balance the load")
-            }
-        }
+        (self.is_enabled, self.due) = (may_enable, None);
+        let event = if may_enable { BondEvent::Enabled } else { BondEvent::Disabled };
+        Some(event(member))
     }
 }
 
@@ -337,6 +330,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::config::{BondLacp, BondMode};
 
     #[test]
     fn a_moved_bond_wakes_both_tasks() {
@@ -378,6 +372,11 @@ mod tests {
         fn at(&mut self, ms: u64) -> String {
             let links = &self.links;
             let now = Time::ZERO.after(Duration::from_millis(ms));
+            let port = |name: &str| {
+                let number = PortNo::new(if name == "p1" { 1 } else { 2 });
+                Some(MemberPort { number, mac: [2; 6], link_up: links.get(name).copied()? })
+            };
+            self.state.follow_lacp(&self.options, [2, 0, 0, 0, 0, 9], port, now);
             let events = self.state.update(&self.options, |name| links.get(name).copied(), now);
             events.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
         }
@@ -487,6 +486,30 @@ mod tests {
         bond.options.mode = BondMode::ActiveBackup;
         bond.at(3);
         assert!(bond.state.buckets().is_none());
+    }
+
+    #[test]
+    fn without_a_partner_lacp_enables_members_for_the_fallback_alone() {
+        let mut bond = Steps::new(BondOptions { downdelay_ms: 100, ..BondOptions::default() });
+        bond.options.lacp = BondLacp::Active;
+        let waits = "member p1 will be disabled if its link or LACP stays down for 100 ms";
+        assert!(bond.at(1).starts_with(waits));
+        let lost = "member p1 disabled; member p2 disabled; \
+                    no active member, all members are disabled";
+        assert_eq!(bond.at(101), lost);
+        assert_eq!(bond.state.lacp_admission("p1"), LacpAdmission::None);
+        assert_eq!(bond.at(10_000), "");
+        bond.options.lacp_fallback_ab = true;
+        bond.options.updelay_ms = 1000;
+        let found = "member p1 enabled; member p2 enabled; active member is now p1";
+        assert_eq!(bond.at(10_001), found, "the delay does not apply");
+        assert_eq!(bond.state.lacp_admission("p2"), LacpAdmission::Fallback);
+        bond.options.mode = BondMode::BalanceTcp;
+        bond.at(10_002);
+        assert!(bond.state.buckets().is_none(), "buckets need a partner");
+        (bond.options.lacp, bond.options.mode) = (BondLacp::Off, BondMode::BalanceSlb);
+        assert_eq!(bond.at(10_003), "");
+        assert!(bond.state.buckets().is_some() && bond.state.lacp().is_none());
     }
 
     #[test]

@@ -180,7 +180,7 @@ proptest! {
             both.apply(op);
             let BondAndModel { state, model, .. } = &both;
             for name in MEMBERS {
-                let own = state.member(name).map(|own| (own.link_up, own.is_enabled));
+                let own = state.member(name).map(|own| (own.may_enable, own.is_enabled));
                 let expected = model.members.get(name).map(|own| (own.link_up, own.is_enabled));
                 prop_assert_eq!(own, expected, "{} after {}", name, text);
                 let waits = state.member(name).is_some_and(|own| own.due.is_some());

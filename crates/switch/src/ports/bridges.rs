@@ -7,6 +7,7 @@ use shunt_classifier::Version;
 use shunt_datapath::port::PortWork;
 use shunt_flow::PortNo;
 use shunt_pipeline::{BridgeId, Change, DatapathPort, Pipeline, PortConfig, PortInfo};
+use tokio::sync::Notify;
 use tracing::{info, warn};
 
 use crate::{
@@ -14,9 +15,7 @@ use crate::{
     error::SwitchError,
     openflow::events::ChangedPorts,
     ports::{
-        bonds::{BondEvent, ChangedBonds},
-        port::BridgePort,
-        registry::BridgeRegistry,
+        bond_events::BondEvent, bonds::ChangedBonds, port::BridgePort, registry::BridgeRegistry,
     },
     threads::publisher::Publisher,
 };
@@ -37,14 +36,24 @@ pub(crate) struct Bridges {
     /// Their devices do not follow yet.
     admin_changes: ChangedPorts,
     changed_bonds: ChangedBonds,
+    /// Notified when the members of bonds, their links or options may have changed.
+    lacp_changed: Notify,
 }
 
 impl Bridges {
     pub(crate) fn new(publisher: Arc<Publisher>) -> Self {
         let (registry, publishing) = (Mutex::default(), Mutex::default());
         let (changed, admin_changes) = (ChangedPorts::default(), ChangedPorts::default());
-        let changed_bonds = ChangedBonds::default();
-        Self { registry, publishing, publisher, changed, admin_changes, changed_bonds }
+        let (changed_bonds, lacp_changed) = (ChangedBonds::default(), Notify::new());
+        Self {
+            registry,
+            publishing,
+            publisher,
+            changed,
+            admin_changes,
+            changed_bonds,
+            lacp_changed,
+        }
     }
 
     /// Returns the registry. [`Self::publish_ports`] must follow a change of ports.
@@ -126,6 +135,9 @@ impl Bridges {
             if !events.is_empty() {
                 self.note_bond_events(events);
             }
+            if bridges.uses_lacp() {
+                self.lacp_changed.notify_one();
+            }
             bridges.infos()
         };
         for (id, ports) in infos {
@@ -157,6 +169,11 @@ impl Bridges {
     /// Returns the bonds that changed.
     pub(crate) const fn changed_bonds(&self) -> &ChangedBonds {
         &self.changed_bonds
+    }
+
+    /// Returns the notification for the task of LACP.
+    pub(crate) const fn lacp_changed(&self) -> &Notify {
+        &self.lacp_changed
     }
 
     /// Changes the tables and the OpenFlow port configuration, in order.

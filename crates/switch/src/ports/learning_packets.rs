@@ -4,13 +4,9 @@
 //! So the bond sends a reverse ARP request (RFC 903) from each address that the bridge has learned on
 //! another port, as Open vSwitch does.
 
-use std::sync::Arc;
+use shunt_pipeline::{BridgeId, LacpAdmission, PortInfo};
 
-use shunt_datapath::{Command, NO_INGRESS, command::Injection};
-use shunt_flow::{FlowKey, PortNo, extract::extract};
-use shunt_pipeline::{Action, BridgeId, PortInfo};
-
-use crate::threads::data_plane::DataPlane;
+use crate::{ports::own_frames::send_frame, threads::data_plane::DataPlane};
 
 /// Sends the learning packets of a bond.
 ///
@@ -22,8 +18,11 @@ pub(crate) async fn send_learning_packets(plane: &DataPlane, bridge: BridgeId, b
     let is_active = |port: &&PortInfo| port.bond.as_ref().is_some_and(|own| own.is_active);
     let members = || ports.iter().filter(|port| is_member(port));
     let Some(active) = members().find(is_active) else { return };
+    // A partner that speaks LACP uses the members as one port, so it has nothing to learn.
+    if active.bond.as_ref().is_some_and(|own| own.lacp == LacpAdmission::All) {
+        return;
+    }
     let balance = active.bond.as_ref().and_then(|own| own.balance.as_ref());
-    let thread = plane.living().first().copied().unwrap_or_default();
     for entry in pipeline.macs(bridge) {
         let is_behind = members().any(|port| port.number == entry.port);
         if is_behind || !active.vlans.carries(entry.vlan) {
@@ -32,15 +31,7 @@ pub(crate) async fn send_learning_packets(plane: &DataPlane, bridge: BridgeId, b
         let vlan = active.vlans.id_on_wire(entry.vlan);
         let sender = balance.map(|own| own.member(entry.mac, vlan));
         let Some(port) = sender.unwrap_or(Some(active.number)) else { continue };
-        let actions = [Action::Output { port, max_len: 0 }];
-        let frame = reverse_arp(entry.mac, vlan);
-        let mut key = FlowKey::ZERO;
-        extract(&frame, plane.vlan_limit(), &mut key);
-        key.set_bridge(u64::from(bridge.number()));
-        key.set_in_port(PortNo::CONTROLLER);
-        let traversal = Arc::new(pipeline.translate_actions_at_newest_version(&key, &actions));
-        let injection = Injection { frame, ingress: NO_INGRESS, traversal };
-        plane.send(thread, Command::Inject(Box::new(injection))).await;
+        send_frame(plane, bridge, port, reverse_arp(entry.mac, vlan)).await;
     }
 }
 

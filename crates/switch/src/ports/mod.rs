@@ -2,6 +2,7 @@
 
 pub(crate) mod attacher;
 pub(crate) mod bond_buckets;
+pub(crate) mod bond_events;
 pub(crate) mod bonds;
 #[cfg(test)]
 mod bonds_tests;
@@ -10,11 +11,14 @@ pub(crate) mod capture;
 pub(crate) mod device;
 pub(crate) mod device_users;
 pub(crate) mod exclusive;
+pub(crate) mod lacp;
+pub(crate) mod lacp_actors;
 pub(crate) mod learning_packets;
 pub(crate) mod link_events;
 pub(crate) mod mirror_trouble;
 pub(crate) mod names;
 pub(crate) mod numbers;
+pub(crate) mod own_frames;
 pub(crate) mod policing;
 pub(crate) mod port;
 pub(crate) mod qos;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use shunt_flow::{PortNo, text::PortNames};
-use shunt_pipeline::{BridgeId, Mirror, Pipeline, PortInfo};
+use shunt_pipeline::{BondHash, BondMember, BridgeId, LacpAdmission, Mirror, Pipeline, PortInfo};
 
 use crate::ports::registry::listed;
 
@@ -27,16 +27,23 @@ impl BridgeNames {
         self.mirrors.get(usize::from(index))
     }
 
-    /// Returns whether a port is a member of a bond that balances.
-    pub(crate) fn balances(&self, number: PortNo) -> bool {
-        let port = self.ports().find(|port| port.number == number);
-        port.and_then(|port| port.bond.as_ref()).is_some_and(|member| member.balance.is_some())
+    /// Returns the fields that choose a member of the bond of a port, if it balances.
+    pub(crate) fn bond_hash(&self, number: PortNo) -> Option<BondHash> {
+        self.member(number)?.balance.as_ref().map(|balance| balance.hash())
+    }
+
+    /// Returns whether LACP does not use a port of a bond.
+    pub(crate) fn is_unused_by_lacp(&self, number: PortNo) -> bool {
+        self.member(number).is_some_and(|member| member.lacp == LacpAdmission::None)
+    }
+
+    fn member(&self, number: PortNo) -> Option<&BondMember> {
+        self.ports().find(|port| port.number == number)?.bond.as_ref()
     }
 
     /// Returns the bond of a port, for a message.
     pub(crate) fn bond(&self, number: PortNo) -> Option<String> {
-        let port = self.ports().find(|port| port.number == number)?;
-        port.bond.as_ref().map(|member| format!("bond {}", member.bond))
+        self.member(number).map(|member| format!("bond {}", member.bond))
     }
 
     /// Returns whether the bridge has a port with this number.

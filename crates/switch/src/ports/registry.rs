@@ -8,15 +8,19 @@ use std::{
 use shunt_classifier::Version;
 use shunt_datapath::DATAPATH_PORT_MAX;
 use shunt_flow::PortNo;
-use shunt_pipeline::{BondMember, BridgeId, DatapathPort, PortInfo, PortKind, PortVlans, Time};
+use shunt_pipeline::{
+    BondMember, BridgeId, DatapathPort, LacpAdmission, PortInfo, PortKind, PortVlans, Time,
+};
 
 use crate::{
     config::{self, BondOptions, PortType},
     control::bonds::BondMemberChange,
     error::SwitchError,
     ports::{
-        bonds::{BondEvent, BondState},
+        bond_events::BondEvent,
+        bonds::BondState,
         exclusive::ExclusiveResource,
+        lacp::MemberPort,
         numbers::NumberPool,
         port::{BridgePort, free_number},
     },
@@ -58,26 +62,29 @@ impl BridgeState {
     ) -> Vec<(String, BondEvent)> {
         let Self { settings, ports, bonds, .. } = self;
         bonds.retain(|name, _| settings.bonds.iter().any(|bond| bond.name == *name));
-        let link_up = |name: &str| {
+        let address = settings.mac().unwrap_or_default();
+        let member_port = |name: &str| {
             let port = ports.values().find(|port| port.settings.name == name)?;
             // Delays bridge a lost carrier, and nothing that is closed or disabled.
             let is_possible = port.number != PortNo::LOCAL
                 && port.settings.kind != PortType::Patch
                 && port.open.is_some()
                 && !port.config.port_down;
-            is_possible.then_some(port.link_up)
+            let &BridgePort { number, mac, link_up, .. } = port;
+            is_possible.then_some(MemberPort { number, mac, link_up })
         };
         let mut changed = Vec::new();
         for options in &settings.bonds {
             let new = || BondState::after_restart(last_active.get(&options.name).cloned());
             let state = bonds.entry(options.name.clone()).or_insert_with(new);
-            let events = state.update(options, link_up, now);
+            state.follow_lacp(options, address, member_port, now);
+            let events = state.update(options, |name| Some(member_port(name)?.link_up), now);
             if state.buckets().is_some() {
                 let all = ports.values().map(|port| (port.settings.name.as_str(), port.number));
                 let is_member = |(name, _): &(&str, PortNo)| {
                     options.members.iter().any(|member| member == name)
                 };
-                state.number_buckets(options.hash_basis, &all.filter(is_member).collect());
+                state.number_buckets(options, &all.filter(is_member).collect());
             }
             changed.extend(events.into_iter().map(|event| (options.name.clone(), event)));
         }
@@ -109,7 +116,8 @@ impl BridgeState {
             let balance = state.and_then(BondState::balance);
             for member in &bond.members {
                 let (bond, is_active) = (Arc::clone(&name), active == Some(member.as_str()));
-                let own = BondMember { bond, is_active, balance: balance.clone() };
+                let lacp = state.map_or(LacpAdmission::Off, |own| own.lacp_admission(member));
+                let own = BondMember { bond, is_active, balance: balance.clone(), lacp };
                 members.insert(member.as_str(), (own, vlans.clone()));
             }
         }
@@ -466,7 +474,7 @@ impl BridgeRegistry {
             return Err(SwitchError::MemberWithoutPort { bond, member: own });
         };
         match change {
-            BondMemberChange::Enable if !now.link_up => {
+            BondMemberChange::Enable if !now.may_enable => {
                 return Err(SwitchError::MemberWithoutLink { bond, member: own });
             }
             BondMemberChange::Activate if !state.is_enabled(member) => {

@@ -8,6 +8,7 @@ use shunt_pipeline::Time;
 use crate::{
     config::BondOptions,
     ports::{bonds::BondState, registry::BridgeState},
+    status::lacp::{BondLacpStatus, BondMemberLacpStatus},
 };
 
 /// The status of a bond.
@@ -16,6 +17,9 @@ pub struct BondStatus {
     /// Options of the bond; their `members` have more in `member_status`.
     #[serde(flatten)]
     pub options: BondOptions,
+    /// State of LACP; `None` if the bond does not use it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lacp_status: Option<BondLacpStatus>,
     /// Milliseconds until the next rebalancing; `None` if there is none.
     pub rebalance_ms: Option<u64>,
     /// State of each member.
@@ -27,8 +31,10 @@ pub struct BondStatus {
 pub struct BondMemberStatus {
     /// Name of the port.
     pub name: String,
-    /// True if the bridge has the port, and its link is up.
-    pub link_up: bool,
+    /// True if the port exists, and its link is up.
+    ///
+    /// With LACP, the partner also uses the member.
+    pub may_enable: bool,
     /// True if the member may be active.
     pub enabled: bool,
     /// True for the active member of the bond.
@@ -37,6 +43,9 @@ pub struct BondMemberStatus {
     ///
     /// `None` if neither is due.
     pub delay_ms: Option<u64>,
+    /// State of LACP on the member; `None` if the bond does not use it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lacp: Option<BondMemberLacpStatus>,
     /// Buckets that the member sends, with their loads, if the bond balances.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub buckets: Vec<BondBucketStatus>,
@@ -59,15 +68,17 @@ impl BondStatus {
     pub(crate) fn of_bridge(bridge: &BridgeState, now: Time) -> Vec<Self> {
         let status = |options: &BondOptions| {
             let state = bridge.bonds.get(&options.name);
+            let lacp = state.and_then(BondState::lacp).map(BondLacpStatus::of);
             let member = |name: &String| {
                 let own = state.and_then(|state| state.member(name));
                 let left = own.and_then(|own| own.due).map(|due| due.since(now));
                 BondMemberStatus {
                     name: name.clone(),
-                    link_up: own.is_some_and(|own| own.link_up),
+                    may_enable: own.is_some_and(|own| own.may_enable),
                     enabled: own.is_some_and(|own| own.is_enabled),
                     active: state.is_some_and(|state| state.active() == Some(name.as_str())),
                     delay_ms: left.map(milliseconds),
+                    lacp: lacp.as_ref().and_then(|lacp| lacp.member(state?.lacp()?.id_of(name)?)),
                     buckets: state.map_or_else(Vec::new, |state| buckets_of(state, name)),
                     mac: bridge.port_named(name).map_or([0; 6], |port| port.mac),
                 }
@@ -75,6 +86,7 @@ impl BondStatus {
             let rebalance_at = state.and_then(BondState::rebalance_at);
             Self {
                 options: options.clone(),
+                lacp_status: lacp.clone(),
                 rebalance_ms: rebalance_at.map(|due| milliseconds(due.since(now))),
                 member_status: options.members.iter().map(member).collect(),
             }

@@ -6,6 +6,7 @@ pub(crate) mod caches;
 pub(crate) mod chain;
 pub(crate) mod evictions;
 pub(crate) mod forecasts;
+pub(crate) mod lacp;
 pub(crate) mod mirror;
 pub(crate) mod sflow;
 pub(crate) mod table;

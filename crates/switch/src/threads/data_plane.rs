@@ -24,8 +24,8 @@ use shunt_datapath::{
     },
 };
 use shunt_flow::extract::VlanLimit;
-use shunt_pipeline::{BridgeId, Evictor, OwnerId, Pipeline, PuntedPacket, Time};
-use tokio::sync::{mpsc, oneshot, watch};
+use shunt_pipeline::{BridgeId, Evictor, OwnerId, Pipeline, Time};
+use tokio::sync::{oneshot, watch};
 
 use crate::{
     config::Config,
@@ -36,7 +36,7 @@ use crate::{
         clock::DaemonClock,
         foresight::{ForesightRings, ForesightWorker},
         learner,
-        listener::PacketInListener,
+        listener::{PacketInListener, PuntReceivers},
         publisher::Publisher,
         slot::ThreadSlot,
         worker::WorkerThread,
@@ -100,11 +100,10 @@ const LISTENER: &str = "listener thread";
 const OFFLOAD: &str = "offload thread";
 const FORESIGHT: &str = "foresight thread";
 
-/// A running data plane, and its packet-ins.
+/// A running data plane, and its packets for the control plane.
 pub(crate) struct StartedDataPlane {
     pub(crate) plane: DataPlane,
-    /// Packets for controllers.
-    pub(crate) packet_ins: mpsc::Receiver<PuntedPacket>,
+    pub(crate) punts: PuntReceivers,
 }
 
 /// A function that creates the eviction engine for a pipeline.
@@ -161,7 +160,7 @@ impl DataPlane {
         let foresight = foresight.map_err(system)?;
         let threads = Arc::new(Mutex::new(threads.into_iter().map(Some).collect()));
         let listener = PacketInListener::start(wakers.control, Arc::clone(&threads));
-        let (listener, packet_ins) = listener.map_err(system)?;
+        let (listener, punts) = listener.map_err(system)?;
         let plane = Self {
             pipeline,
             clock,
@@ -181,7 +180,7 @@ impl DataPlane {
                 trainers_lost: BTreeSet::new(),
             })),
         };
-        Ok(StartedDataPlane { plane, packet_ins })
+        Ok(StartedDataPlane { plane, punts })
     }
 
     /// Starts the agent of a NIC, in place of a previous agent without a NIC.

@@ -8,7 +8,7 @@ use std::{collections::VecDeque, sync::Arc};
 use shunt_flow::{
     FieldId, FlowKey, FlowMask, Match, field::Access, prerequisite, text::format_value,
 };
-use shunt_pipeline::{Continuation, DatapathAction, DatapathPort, Meter, QueueId};
+use shunt_pipeline::{Continuation, DatapathAction, DatapathPort, Meter, PuntReceiver, QueueId};
 
 use crate::{
     ports::{port::BridgePort, registry::BridgeRegistry},
@@ -103,6 +103,9 @@ impl<'a> Actions<'a> {
             }
             DatapathAction::OutputIngress { queue, max_len } => {
                 format!("{}{}in_port", set_queue(*queue), cut(max_len))
+            }
+            DatapathAction::Punt(punt) if punt.receiver != PuntReceiver::Controllers => {
+                "userspace(slow_path(lacp))".to_owned()
             }
             DatapathAction::Punt(punt) => {
                 let pause = if punt.continuation.is_some() { ",pause" } else { "" };

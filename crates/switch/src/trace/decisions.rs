@@ -1,7 +1,9 @@
 //! Decisions that rules do not show, as text: port settings, groups, and NORMAL.
 
 use shunt_flow::{PortNo, text::PortNames};
-use shunt_pipeline::{Mirror, MirrorOutput, NotedDecision, Pipeline, TranslationNote, VlanMode};
+use shunt_pipeline::{
+    BondHash, Mirror, MirrorOutput, NotedDecision, Pipeline, TranslationNote, VlanMode,
+};
 
 use crate::ports::names::BridgeNames;
 
@@ -28,6 +30,7 @@ fn text(decision: NotedDecision, names: &BridgeNames) -> Option<String> {
         NotedDecision::MirrorOutputPort(own) => {
             format!("{}: reserved for the copies of a mirror, dropped", port(own))
         }
+        NotedDecision::LacpFrame(own) => for_lacp(&port(own), &bond(own)?),
         NotedDecision::Mirrored { mirror } => mirrored(names.mirror(mirror)?),
         NotedDecision::CopyNotSent { mirror, port: own } => {
             not_copied(names.mirror(mirror)?, &port(own))
@@ -55,12 +58,14 @@ fn text(decision: NotedDecision, names: &BridgeNames) -> Option<String> {
             vlan_not_allowed(&port(own), vlan, mode)
         }
         NotedDecision::BondMemberInactive(own) => {
-            format!("NORMAL: {} is not the active member of {}: dropped", port(own), bond(own)?)
+            inactive(&port(own), &bond(own)?, names.is_unused_by_lacp(own))
         }
         NotedDecision::BondWithoutMember(own) => {
             format!("NORMAL: {} has no active member: not sent", bond(own)?)
         }
-        NotedDecision::BondMemberChosen(own) => sends(&port(own), &bond(own)?, names.balances(own)),
+        NotedDecision::BondMemberChosen(own) => {
+            sends(&port(own), &bond(own)?, names.bond_hash(own))
+        }
         NotedDecision::BondLoop { port: own, learned } => looped(&bond(own)?, &port(learned)),
         NotedDecision::BothPortsProtected(own) => {
             format!("NORMAL: the ingress port and {} are protected: not sent", port(own))
@@ -117,13 +122,27 @@ fn learned_on_ingress(port: &str, bond: Option<String>, vlan: u16) -> String {
     format!("NORMAL: the destination was learned on {port}, {ingress}, in VLAN {vlan}: dropped")
 }
 
-/// Returns the member of a bond that sends as text.
-fn sends(port: &str, bond: &str, balances: bool) -> String {
-    if balances {
-        format!("NORMAL: {port} sends for {bond}: source address and VLAN choose it")
-    } else {
-        format!("NORMAL: {port} is the active member of {bond}")
+/// Returns a frame for the LACP actor of a bond as text.
+fn for_lacp(port: &str, bond: &str) -> String {
+    format!("{port}: a frame of slow protocols, for LACP of {bond} alone")
+}
+
+/// Returns a packet that a member of a bond does not take as text.
+fn inactive(port: &str, bond: &str, is_unused_by_lacp: bool) -> String {
+    match is_unused_by_lacp {
+        true => format!("NORMAL: the LACP partner of {bond} does not use {port}: dropped"),
+        false => format!("NORMAL: {port} is not the active member of {bond}: dropped"),
     }
+}
+
+/// Returns the member of a bond that sends as text.
+fn sends(port: &str, bond: &str, hash: Option<BondHash>) -> String {
+    let fields = match hash {
+        None => return format!("NORMAL: {port} is the active member of {bond}"),
+        Some(BondHash::Source) => "source address and VLAN choose it",
+        Some(BondHash::Connection) => "the addresses and ports of the connection choose it",
+    };
+    format!("NORMAL: {port} sends for {bond}: {fields}")
 }
 
 /// Returns a packet that came back on a bond as text.

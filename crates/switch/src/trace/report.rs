@@ -151,7 +151,9 @@ impl Trace {
         let megaflow = if self.megaflow.is_empty() { "any packet" } else { &self.megaflow };
         text += &format!("Megaflow: {megaflow}\n");
         let has = |word: &str| self.actions.iter().any(|action| action.contains(word));
-        for (word, carrier) in [("userspace(", "a packet-in"), ("recirc(", "a recirculation")] {
+        for (word, carrier) in
+            [("userspace(controller(", "a packet-in"), ("recirc(", "a recirculation")]
+        {
             if has(word) {
                 text +=
                     &format!("     ({carrier} keeps {KEPT_STATE}, so the megaflow matches them)\n");

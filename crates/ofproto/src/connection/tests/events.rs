@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use shunt_flow::{FieldId, FlowMask, Match, PortNo};
 use shunt_pipeline::{
     Action, BridgeId, ControllerAction, Cookie, DatapathAction, FlowFlags, FlowMod, FlowModCommand,
-    Instructions, PacketInReason, Punt, PuntedPacket, TableId, Time,
+    Instructions, PacketInReason, Punt, PuntReceiver, PuntedPacket, TableId, Time,
 };
 
 use super::{add, code, logged};
@@ -21,6 +21,7 @@ use crate::{
 
 fn packet_in(reason: PacketInReason, controller_id: u16, length: usize) -> ControllerEvent {
     let punt = Punt {
+        receiver: PuntReceiver::Controllers,
         bridge: BridgeId::new(1),
         reason,
         table: TableId::FIRST,

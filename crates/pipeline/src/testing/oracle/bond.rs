@@ -1,11 +1,11 @@
 //! Bonds, port by port.
 
-use shunt_flow::{FieldId, PortNo};
+use shunt_flow::{FieldId, FlowKey, PortNo};
 
-use super::walker::Walker;
+use super::{effects::Outcome, hash::hash, walker::Walker};
 use crate::{
     bridges::{
-        bond::BondBalance,
+        bond::{BondBalance, BondHash, LacpAdmission},
         port::{PortInfo, PortKind},
     },
     testing::WorldBridge,
@@ -41,14 +41,40 @@ impl WorldBridge {
         port.bond.as_ref().and_then(|member| member.balance.as_deref())
     }
 
+    /// Returns what LACP decides about a port.
+    pub(super) fn lacp(&self, port: &PortInfo) -> LacpAdmission {
+        port.bond.as_ref().map_or(LacpAdmission::Off, |member| member.lacp)
+    }
+
     /// Returns whether a member of a bond takes frames to an address.
     pub(super) fn takes(&self, port: &PortInfo, target: [u8; 6]) -> bool {
+        match self.lacp(port) {
+            LacpAdmission::All => return true,
+            LacpAdmission::None => return false,
+            LacpAdmission::Off | LacpAdmission::Fallback => {}
+        }
         let is_unicast = target[0] & 1 == 0;
         self.active(port.number) == Some(port.number) || self.balance(port).is_some() && is_unicast
     }
 }
 
 impl Walker<'_> {
+    /// Returns whether a packet is for the LACP actor of its port.
+    pub(super) fn goes_to_lacp(&self, key: &FlowKey) -> bool {
+        let has_lacp =
+            |port: &PortInfo| self.world.bridges[&self.id()].lacp(port) != LacpAdmission::Off;
+        self.port(key.in_port()).is_some_and(has_lacp)
+            && key.eth_type() == 0x8809
+            && key.field(FieldId::EthDst) == 0x0180_c200_0002
+    }
+
+    /// Sends the packet, as it arrived, to the LACP actor of its port.
+    pub(super) fn punt_to_lacp(&mut self) {
+        let port = self.packet.key.in_port();
+        let headers = Outcome::headers(&self.packet.frame().view());
+        self.halves.emit(Outcome::ToLacp(self.id(), port, headers));
+    }
+
     /// Returns whether a flood by `FLOOD` leaves on a port.
     ///
     /// The VLAN is that of the packet.
@@ -69,8 +95,16 @@ impl Walker<'_> {
         let Some(balance) = bridge.balance(port) else {
             return bridge.active(port.number) == Some(port.number);
         };
-        let [.., a, b, c, d, e, f] = self.packet.key.field(FieldId::EthSrc).to_be_bytes();
-        let bucket = BondBalance::bucket([a, b, c, d, e, f], vlan, balance.basis());
+        let bucket = match balance.hash() {
+            BondHash::Source => {
+                let [.., a, b, c, d, e, f] = self.packet.key.field(FieldId::EthSrc).to_be_bytes();
+                BondBalance::bucket([a, b, c, d, e, f], vlan, balance.basis())
+            }
+            BondHash::Connection => {
+                let values = [self.packet.connection(), vec![vlan.into()]].concat();
+                hash(balance.basis().into(), &values).to_be_bytes()[0]
+            }
+        };
         let is_sender = balance.members()[usize::from(bucket)] == Some(port.number);
         if is_sender {
             let bond = port.bond.as_ref().map(|member| member.bond.to_string());

@@ -1,7 +1,7 @@
 //! The observable results of a packet.
 
 use shunt_flow::{
-    FieldId, FlowKey,
+    FieldId, FlowKey, PortNo,
     layout::{FLOW_WORDS, word},
 };
 
@@ -10,7 +10,10 @@ use crate::{
     action::PacketInReason,
     id::{BridgeId, Cookie, DatapathPort, GroupId, QueueId, TableId},
     testing::frame::Frame,
-    traversals::{datapath_action::Punt, traversal::TraversalError},
+    traversals::{
+        datapath_action::{Punt, PuntReceiver},
+        traversal::TraversalError,
+    },
 };
 
 /// The observable results of a packet.
@@ -61,6 +64,8 @@ pub enum Outcome {
     Sent(DatapathPort, QueueId, Option<u32>, Vec<u64>, usize),
     /// A packet-in to controllers, with these header words.
     Punted(Punted, Vec<u64>),
+    /// A frame to the LACP actor of a port, with these header words.
+    ToLacp(BridgeId, PortNo, Vec<u64>),
 }
 
 /// The content of a packet-in.
@@ -83,6 +88,14 @@ impl Outcome {
         frame: &Frame,
     ) -> Self {
         Self::Sent(port, queue, max_len, Self::headers(&frame.view()), frame.len())
+    }
+
+    pub(in crate::testing) fn punted(punt: &Punt, frame: &Frame) -> Self {
+        let headers = Self::headers(&frame.view());
+        match punt.receiver {
+            PuntReceiver::Controllers => Self::Punted(Punted::of(punt), headers),
+            PuntReceiver::Lacp(port) => Self::ToLacp(punt.bridge, port, headers),
+        }
     }
 
     pub(in crate::testing) fn headers(key: &FlowKey) -> Vec<u64> {

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     bridges::{
+        bond::LacpAdmission,
         mac_table::MacSighting,
         port::{PortInfo, PortKind},
         port_vlans::VlanMode,
@@ -52,7 +53,8 @@ impl Walker<'_> {
         let is_announced = held.is_some() && own.announced.contains_key(&(vlan, source));
         let is_announcement = self.is_announcement(target);
         if let Some(port) = entry.filter(|port| port.bond.is_some()) {
-            let is_moved = held.is_some_and(|port| !is_here(&port));
+            let is_moved =
+                own.lacp(port) != LacpAdmission::All && held.is_some_and(|port| !is_here(&port));
             if !own.takes(port, target)
                 || own.balance(port).is_some() && is_moved && (is_announced || !is_announcement)
             {

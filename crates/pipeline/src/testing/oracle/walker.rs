@@ -141,6 +141,10 @@ impl<'w> Walker<'w> {
         if port.is_some_and(|port| port.config.no_recv || port.config.port_down) {
             return Ok(());
         }
+        if self.goes_to_lacp(key) {
+            self.punt_to_lacp();
+            return Ok(());
+        }
         if self.is_reserved(key) {
             return Ok(());
         }

@@ -3,12 +3,13 @@
 use shunt_flow::FieldId;
 
 use super::{
+    hash::hash_connection,
     normal::{BROADCAST, GROUP_ADDRESS, address, bytes, is_at, vlan_id},
     output::Egress,
 };
 use crate::{
     bridges::{
-        bond::{BondBalance, BondMember},
+        bond::{BondBalance, BondHash, BondMember, LacpAdmission},
         output_counter::OutputHit,
         port::PortInfo,
     },
@@ -40,8 +41,17 @@ impl<'a> Egress<'_, 'a> {
 
     /// Returns the bucket of the packet, which has this VLAN on the wire.
     fn bucket(&mut self, balance: &BondBalance, vlan: u16) -> u8 {
-        let source = address(self.packet, FieldId::EthSrc);
-        BondBalance::bucket(bytes(source), vlan, balance.basis())
+        let basis = balance.basis();
+        match balance.hash() {
+            BondHash::Source => {
+                let source = address(self.packet, FieldId::EthSrc);
+                BondBalance::bucket(bytes(source), vlan, basis)
+            }
+            BondHash::Connection => {
+                let hash = hash_connection(self.packet, basis.into()).with(vlan.into());
+                hash.whole().to_be_bytes()[0]
+            }
+        }
     }
 
     /// Returns whether this member of a bond sends the packet in a flood.
@@ -90,6 +100,14 @@ impl<'a> Egress<'_, 'a> {
     pub(super) fn is_admitted(&mut self, port: &PortInfo, vlan: u16, ends: [u64; 2]) -> bool {
         let [source, target] = ends;
         let Some(member) = &port.bond else { return true };
+        match member.lacp {
+            LacpAdmission::Off | LacpAdmission::Fallback => {}
+            LacpAdmission::All => return true,
+            LacpAdmission::None => {
+                self.note(NotedDecision::BondMemberInactive(port.number));
+                return false;
+            }
+        }
         let takes_all = member.balance.is_some() && target & GROUP_ADDRESS == 0;
         if !member.is_active && !takes_all {
             self.note(NotedDecision::BondMemberInactive(port.number));

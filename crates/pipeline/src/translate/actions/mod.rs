@@ -6,6 +6,7 @@ pub(super) mod bundle;
 pub(super) mod fin_timeout;
 pub(super) mod group;
 pub(super) mod hash;
+pub(super) mod lacp;
 pub(super) mod learn;
 pub(super) mod mirror;
 pub(super) mod multipath;

@@ -14,7 +14,7 @@ use crate::{
         working_packet::WorkingPacket,
     },
     traversals::{
-        datapath_action::{DatapathAction, Punt},
+        datapath_action::{DatapathAction, Punt, PuntReceiver},
         drop_cause::NotedDecision,
         traversal::TraversalError,
     },
@@ -116,6 +116,7 @@ pub(in crate::translate) fn punt(
         }
     }
     let punt = Punt {
+        receiver: PuntReceiver::Controllers,
         bridge: bridge.id(),
         reason,
         table: context.table,

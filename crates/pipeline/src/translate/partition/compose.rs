@@ -31,7 +31,7 @@ use shunt_flow::{
 };
 
 use crate::{
-    bridges::{bridge::VersionedBridge, port_table::PortTable},
+    bridges::bridge::VersionedBridge,
     continuations::{
         continuation::{Continuation, FrozenStep},
         live_fields::RuleInfo,
@@ -87,7 +87,7 @@ pub(in crate::translate) fn begins_plain(
     let ports = bridge.ports(tables.version);
     let begins = match start {
         None => {
-            ports.is_some_and(PortTable::has_plain_ingress)
+            ports.is_some_and(|own| own.has_plain_ingress() && !own.has_lacp)
                 && key.words()[..BRIDGE].iter().all(|word| *word == 0)
         }
         Some(start) => match start.frozen().steps.last() {

@@ -200,6 +200,17 @@ const EXEMPTIONS: &[Exemption] = &[
         "consult_word(VLAN, INNER_ID)",
         "a_copy_for_a_vlan_consults_the_inner_tag",
     ),
+    // Few bridges have bonds with LACP, and few packets are of slow protocols.
+    exempt(
+        "actions/lacp.rs",
+        "FieldId::EthType",
+        "a_frame_for_lacp_consults_its_type_address_and_port",
+    ),
+    exempt(
+        "actions/lacp.rs",
+        "FieldId::EthDst",
+        "a_frame_for_lacp_consults_its_type_address_and_port",
+    ),
     // Few bridges have bonds, and few of their packets go to a learned address.
     exempt(
         "translate/bridge_view.rs",

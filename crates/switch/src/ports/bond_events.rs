@@ -1,0 +1,96 @@
+//! The changes of a bond, for the log.
+
+use std::{fmt, time::Duration};
+
+use crate::config::{BondLacp, BondOptions};
+
+/// A change of a bond, for the log.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum BondEvent {
+    /// A member was enabled.
+    Enabled(String),
+    /// A member was disabled.
+    Disabled(String),
+    /// The link of a member changed, and the member will.
+    Delayed {
+        /// The member.
+        member: String,
+        /// True if the link went up.
+        is_up: bool,
+        /// The delay.
+        delay: Duration,
+        /// The part that changed.
+        cause: MemberCause,
+    },
+    /// The link of a member is back before its delay was over.
+    Kept {
+        /// The member.
+        member: String,
+        /// True if the link is up.
+        is_up: bool,
+        /// The part that changed.
+        cause: MemberCause,
+    },
+    /// Another member is active.
+    Active(String),
+    /// No member is active any more.
+    WithoutMember,
+    /// Some buckets have another member, because theirs was disabled.
+    Moved(usize),
+    /// Some buckets have another member, because of their loads.
+    Rebalanced(usize),
+}
+
+/// The part of a member that changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MemberCause {
+    /// Its link.
+    Link,
+    /// Its link, or the use of the link by the partner.
+    LinkOrLacp,
+}
+
+impl MemberCause {
+    /// Returns what can change a member of a bond.
+    pub(crate) const fn of(options: &BondOptions) -> Self {
+        match options.lacp {
+            BondLacp::Off => Self::Link,
+            BondLacp::Active | BondLacp::Passive => Self::LinkOrLacp,
+        }
+    }
+}
+
+impl fmt::Display for MemberCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Link => "its link",
+            Self::LinkOrLacp => "its link or LACP",
+        })
+    }
+}
+
+impl fmt::Display for BondEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Enabled(member) => write!(f, "member {member} enabled"),
+            Self::Disabled(member) => write!(f, "member {member} disabled"),
+            Self::Delayed { member, is_up, delay, cause } => {
+                let (done, state) = if *is_up { ("enabled", "up") } else { ("disabled", "down") };
+                let delay = delay.as_millis();
+                write!(f, "member {member} will be {done} if {cause} stays {state} for {delay} ms")
+            }
+            Self::Kept { member, is_up: true, cause } => {
+                write!(f, "member {member} stays enabled, {cause} is up again")
+            }
+            Self::Kept { member, is_up: false, cause } => {
+                write!(f, "member {member} stays disabled, {cause} is down again")
+            }
+            Self::Active(member) => write!(f, "active member is now {member}"),
+            Self::WithoutMember => f.write_str("no active member, all members are disabled"),
+            Self::Moved(count) => write!(f, "{count} of 256 buckets moved to other members"),
+            Self::Rebalanced(count) => {
+                write!(f, "{count} of 256 buckets moved to balance the load")
+            }
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! LACP of a bond with real links to a bond of Open vSwitch.
+
+use shunt_tests::{
+    daemon::{Daemon, text, until},
+    namespace::{Namespace, namespace_or_skip},
+    open_vswitch::OpenVSwitch,
+};
+
+use crate::vsctl::{Bench, show};
+
+/// A host at the port `p3`, and Open vSwitch behind the ports `p1` and `p2`.
+struct Peers<'a> {
+    host: &'a Namespace,
+    /// The namespace of Open vSwitch, which has the address 10.69.1.2.
+    ///
+    /// Its links are `x1` and `x2`.
+    network: &'a Namespace,
+    switch: OpenVSwitch<'a>,
+}
+
+/// Connects the ports of a switch in `middle`, and starts Open vSwitch.
+fn peers<'a>(middle: &Namespace, host: &'a Namespace, network: &'a Namespace) -> Option<Peers<'a>> {
+    host.connect("eth0", middle, "p3");
+    host.run("ip", &["addr", "add", "10.69.1.1/24", "dev", "eth0"]);
+    for (link, port) in [("x1", "p1"), ("x2", "p2")] {
+        network.connect(link, middle, port);
+    }
+    let switch = OpenVSwitch::start_or_skip(network)?;
+    let vsctl = |line: &str| switch.run("ovs-vsctl", &line.split(' ').collect::<Vec<_>>());
+    vsctl(
+        "add-br far -- set bridge far datapath_type=netdev other_config:hwaddr=02:00:00:00:00:0b",
+    );
+    vsctl("add-bond far bond1 x1 x2 bond_mode=balance-tcp lacp=active other_config:lacp-time=fast");
+    network.run("ip", &["addr", "add", "10.69.1.2/24", "dev", "far"]);
+    network.run("ip", &["link", "set", "far", "up"]);
+    Some(Peers { host, network, switch })
+}
+
+impl Peers<'_> {
+    /// Returns whether Open vSwitch answers a ping of the host.
+    fn reaches(&self) -> bool {
+        let arguments = ["-q", "-c", "1", "-W", "1", "10.69.1.2"];
+        self.host.command("ping").args(arguments).output().is_ok_and(|ping| ping.status.success())
+    }
+
+    /// Returns the number of packets that Open vSwitch has received on a link.
+    fn received(&self, link: &str) -> u64 {
+        let path = format!("/sys/class/net/{link}/statistics/rx_packets");
+        self.network.run("cat", &[&path]).trim().parse().expect("a number")
+    }
+
+    /// Sends a packet of each of 200 connections.
+    fn send_connections(&self) {
+        let script =
+            "for port in $(seq 1000 1199); do echo x 2>/dev/null >/dev/udp/10.69.1.2/$port; done";
+        self.host.run("bash", &["-c", script]);
+    }
+
+    /// Stops or continues the process of Open vSwitch, while its links stay up.
+    fn signal(&self, signal: &str) {
+        self.network.run("kill", &[signal, &self.switch.process("ovs-vswitchd")]);
+    }
+}
+
+/// Returns the state of LACP, as `ovs-appctl` shows it.
+fn lacp(daemon: &Daemon) -> String {
+    text(&daemon.ovs_appctl(&["lacp/show", "bond0"]))
+}
+
+fn is_negotiated(daemon: &Daemon) -> bool {
+    let shown = lacp(daemon);
+    let state = "actor state: activity timeout aggregation synchronized collecting distributing\n";
+    shown.contains("  status: active negotiated\n") && shown.matches(state).count() == 2
+}
+
+fn bond_line(daemon: &Daemon) -> String {
+    let shown = show(daemon);
+    shown.lines().find(|line| line.contains(" bond ")).unwrap_or_default().trim().to_owned()
+}
+
+/// Checks that a pulled link leaves the bond at once, and comes back.
+fn a_pulled_link_leaves_the_bond(daemon: &Daemon, peers: &Peers<'_>) {
+    peers.network.run("ip", &["link", "set", "x1", "down"]);
+    let line = "bond bond0 (balance-tcp, LACP negotiated: p1 disabled (LACP: the link is down), p2 active)";
+    assert!(until(|| bond_line(daemon) == line), "{}", bond_line(daemon));
+    assert!(until(|| peers.reaches()), "{}", show(daemon));
+    peers.network.run("ip", &["link", "set", "x1", "up"]);
+    assert!(until(|| is_negotiated(daemon)), "{}", lacp(daemon));
+}
+
+/// Checks that a silent partner disables the bond, with and without the fallback.
+fn a_silent_partner_disables_the_bond(bench: &Bench, daemon: &Daemon, peers: &Peers<'_>) {
+    peers.signal("-STOP");
+    let both = "p1 disabled (LACP: no partner has sent LACPDUs), p2 disabled (LACP: no partner has sent LACPDUs)";
+    let line = format!("bond bond0 (balance-tcp, LACP configured: {both})");
+    assert!(until(|| bond_line(daemon) == line), "{}", bond_line(daemon));
+    let current = || bench.done("get interface p1 lacp_current");
+    assert!(until(|| current() == "false"), "{}", current());
+    let trace = text(&daemon.ovs_appctl(&["ofproto/trace", "br0", "in_port=p2"]));
+    let reason = "the LACP partner of bond bond0 does not use port ";
+    assert!(trace.contains(reason) && trace.contains("(p2): dropped"), "{trace}");
+    bench.done("set port bond0 other_config:lacp-fallback-ab=true");
+    let line = "bond bond0 (balance-tcp, LACP configured: p1 active, p2 enabled)";
+    assert!(until(|| bond_line(daemon) == line), "{}", bond_line(daemon));
+    let shown = text(&daemon.ovs_appctl(&["bond/show", "bond0"]));
+    assert!(shown.contains("\nlacp_status: configured\nlacp_fallback_ab: true\n"), "{shown}");
+    peers.signal("-CONT");
+    assert!(until(|| is_negotiated(daemon)), "{}", lacp(daemon));
+    assert!(until(|| peers.reaches()), "{}", show(daemon));
+}
+
+#[test]
+fn a_bond_negotiates_with_open_vswitch() {
+    for bench in Bench::both("lacp") {
+        let (Some(host), Some(network)) = (namespace_or_skip("lacp"), namespace_or_skip("lacp"))
+        else {
+            return;
+        };
+        let Some(peers) = peers(&bench.namespace, &host, &network) else { return };
+        let daemon = bench.start();
+        bench.done("add-br br0 -- add-port br0 p3");
+        bench.done(
+            "add-bond br0 bond0 p1 p2 bond_mode=balance-tcp lacp=active \
+             other_config:lacp-time=fast -- set interface p2 other_config:lacp-port-id=77",
+        );
+        assert!(until(|| is_negotiated(&daemon)), "{}\n{}", lacp(&daemon), daemon.log());
+        assert!(lacp(&daemon).contains("  partner sys_id: 02:00:00:00:00:0b\n"));
+        let far = || peers.switch.run("ovs-appctl", &["lacp/show", "bond1"]);
+        let knows = || far().contains("status: active negotiated") && far().contains("port_id: 77");
+        assert!(until(knows), "{}", far());
+        let current = || bench.done("get interface p1 lacp_current");
+        assert!(until(|| current() == "true"), "{}", current());
+        assert!(daemon.log().contains("bond bond0: member p1: LACP current"), "{}", daemon.log());
+        assert!(until(|| peers.reaches()), "{}", show(&daemon));
+        let before = ["x1", "x2"].map(|link| peers.received(link));
+        peers.send_connections();
+        let more = || {
+            let now = ["x1", "x2"].map(|link| peers.received(link));
+            (now[0] - before[0]).min(now[1] - before[1])
+        };
+        assert!(until(|| more() >= 50), "both members send: {}", more());
+        a_pulled_link_leaves_the_bond(&daemon, &peers);
+        a_silent_partner_disables_the_bond(&bench, &daemon, &peers);
+        bench.done("set port bond0 other_config:lacp-time=slow");
+        assert!(until(|| lacp(&daemon).contains("  lacp_time: slow\n")), "{}", lacp(&daemon));
+        let slow = "partner state: activity aggregation synchronized collecting distributing";
+        assert!(until(|| far().matches(slow).count() == 2), "{}", far());
+        assert!(peers.reaches(), "{}", show(&daemon));
+        let stats = text(&daemon.ovs_appctl(&["lacp/show-stats", "bond0"]));
+        assert!(stats.contains("  RX Bad PDUs: 0\n") && stats.contains("Expired: 1\n"), "{stats}");
+        bench.done("set port bond0 lacp=off bond_mode=active-backup");
+        assert!(until(|| bond_line(&daemon).contains("(active-backup: ")), "{}", show(&daemon));
+        let gone = daemon.ovs_appctl(&["lacp/show", "bond0"]);
+        assert!(String::from_utf8_lossy(&gone.stderr).contains("no such lacp object"));
+    }
+}
+
+/// A partner that is added later, the keys of `shuntctl`, and a reload.
+#[test]
+fn shuntctl_adds_a_bond_with_lacp() {
+    let (Some(middle), Some(host), Some(network)) =
+        (namespace_or_skip("lacp"), namespace_or_skip("lacp"), namespace_or_skip("lacp"))
+    else {
+        return;
+    };
+    let Some(peers) = peers(&middle, &host, &network) else { return };
+    let port = |name: &str| format!("[[bridge.port]]\nname = \"{name}\"\n");
+    let file = format!("[[bridge]]\nname = \"br0\"\n{}", port("p3"));
+    let daemon = Daemon::start_with(&file, |program| middle.command(&program.to_string_lossy()));
+    text(&daemon.ovs_ofctl("br0", "add-flow", &["actions=NORMAL"]));
+    let done = |line: &str| text(&daemon.shuntctl(&line.split(' ').collect::<Vec<_>>()));
+    let refused = |line: &str| {
+        let result = daemon.shuntctl(&line.split(' ').collect::<Vec<_>>());
+        String::from_utf8_lossy(&result.stderr).into_owned()
+    };
+    let error = refused("add-bond br0 bond0 members=p1,p2 mode=balance-tcp");
+    assert!(error.contains("`balance-tcp` needs LACP: set `lacp`"), "{error}");
+    let error = refused("add-bond br0 bond0 members=p1,p2 lacp=active lacp_port_priority=p9:5");
+    assert!(error.contains("it names a port that is not among its `members`"), "{error}");
+    done(
+        "add-bond br0 bond0 members=p1,p2 lacp=passive lacp_time=fast lacp_port_priority=p2:5 lacp_system_id=02:00:00:00:00:aa lacp_system_priority=7",
+    );
+    done("add-port br0 p1");
+    done("add-port br0 p2");
+    let negotiated =
+        || bond_line(&daemon).starts_with("bond bond0 (active-backup, LACP negotiated: ");
+    assert!(until(|| negotiated() && peers.reaches()), "{}", show(&daemon));
+    let shown = lacp(&daemon);
+    for part in [
+        "status: passive negotiated",
+        "sys_id: 02:00:00:00:00:aa",
+        "sys_priority: 7",
+        "port_priority: 5",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    // A frame that is no LACPDU changes nothing.
+    let frame = "python3 - <<'END'\n\
+        import socket\n\
+        own = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)\n\
+        own.bind(('x1', 0))\n\
+        for length in range(14, 130):\n    \
+            own.send(bytes.fromhex('0180c2000002020000000001880901') + b'\\xff' * length)\n\
+        END";
+    network.run("bash", &["-c", frame]);
+    let bad = || text(&daemon.ovs_appctl(&["lacp/show-stats", "bond0"]));
+    assert!(until(|| bad().contains("RX Bad PDUs: 116\n")), "{}", bad());
+    assert!(negotiated() && peers.reaches(), "{}", lacp(&daemon));
+    done("del-bond br0 bond0");
+    assert_eq!(bond_line(&daemon), "");
+}
