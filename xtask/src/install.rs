@@ -32,6 +32,7 @@ pub(crate) const TESTS: &[Tool] = &[
     tool("tcpdump", "tcpdump"),
     tool("tcpreplay", "tcpreplay"),
     tool("tshark", "tshark"),
+    tool("nfcapd", "nfdump"),
     tool("nfdump", "nfdump"),
     tool("sfcapd", "nfdump-sflow"),
     tool("valgrind", "valgrind"),

@@ -15,10 +15,11 @@ use crate::{
     egress::PortQos,
     forecast::ThreadForecasts,
     metrics::PortTraffic,
+    netflow::NetflowCache,
     offload::OffloadCandidates,
     packet::ingress_policer::IngressPolicer,
     port::{Capabilities, Queues, RxQueue},
-    sample::PacketSampler,
+    sample::{PacketSampler, SampleUse},
 };
 
 /// The ingress port of a packet from a controller.
@@ -71,7 +72,9 @@ pub enum Command {
     /// End a capture; returns the number of copies that did not fit its ring.
     StopCapture(u64, Reply<u64>),
     /// Sample the packets that a bridge receives; `None` ends it.
-    Sample(BridgeId, Option<Box<PacketSampler>>),
+    Sample(BridgeId, SampleUse, Option<Box<PacketSampler>>),
+    /// Count the flows that a bridge receives; `None` ends it.
+    CountFlows(BridgeId, Option<Box<NetflowCache>>),
 }
 
 /// Settings of a packet thread that can be changed while it runs.
@@ -133,8 +136,11 @@ impl fmt::Debug for Command {
             }
             Self::StartCapture(tap) => f.debug_tuple("StartCapture").field(tap).finish(),
             Self::StopCapture(id, _) => f.debug_tuple("StopCapture").field(id).finish(),
-            Self::Sample(bridge, sampler) => {
-                f.debug_tuple("Sample").field(bridge).field(sampler).finish()
+            Self::Sample(bridge, protocol, sampler) => {
+                f.debug_tuple("Sample").field(bridge).field(protocol).field(sampler).finish()
+            }
+            Self::CountFlows(bridge, cache) => {
+                f.debug_tuple("CountFlows").field(bridge).field(cache).finish()
             }
         }
     }

@@ -18,6 +18,7 @@ pub mod capture;
 #[cfg(not(loom))]
 pub mod command;
 pub mod metrics;
+pub mod netflow;
 mod reasons;
 pub mod sample;
 mod sync;

@@ -1,6 +1,6 @@
 //! Packet sampling: one random packet in N of a bridge, for a collector.
 //!
-//! Each packet thread has a [`PacketSampler`] for each bridge that samples. It counts the packets that
+//! Each packet thread has a [`PacketSampler`] for each bridge and protocol that samples. It counts the packets that
 //! the bridge receives, and copies the first bytes of each sampled one into a bounded ring. A sample
 //! that does not fit is counted and dropped; the thread never waits. Without a sampler a burst costs
 //! one check of an empty list.
@@ -21,6 +21,15 @@ pub const SAMPLE_HEADER_MAX: usize = 256;
 
 /// Capacity of the ring between one thread and the reader of the samples.
 const SAMPLES_MAX: usize = 2048;
+
+/// The protocol that reports the samples; a bridge has a sampler for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SampleUse {
+    /// sFlow.
+    Sflow,
+    /// IPFIX.
+    Ipfix,
+}
 
 /// The settings of a sampler.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,7 @@
-//! Encoders of sampled packets and counters for collectors: sFlow version 5.
+//! Encoders of samples, counters and flows for collectors: sFlow, NetFlow and IPFIX.
 //!
 //! The crate makes the bytes of datagrams. It has no sockets, no clock and no threads: the caller
-//! passes samples and the time, and sends what it gets.
+//! passes samples, flows and the time, and sends what it gets.
 //!
 //! ```
 //! use shunt_flow_export::sflow::{
@@ -30,7 +30,12 @@
 //! assert_eq!(datagrams[0][..4], [0, 0, 0, 5]);
 //! ```
 
+mod datagram;
+pub mod ipfix;
+pub mod netflow;
 pub mod sflow;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod xdr;
+
+pub use datagram::DATAGRAM_MAX;

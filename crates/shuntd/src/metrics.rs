@@ -5,6 +5,7 @@
 
 mod bridges;
 mod drops;
+mod exports;
 mod families;
 mod forecast;
 mod open_metrics;

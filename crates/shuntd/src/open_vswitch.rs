@@ -20,7 +20,6 @@ pub(crate) fn command_hint(word: &str) -> Option<String> {
 
 const TUNNEL: &str = "tunnels do not exist yet";
 const TREE: &str = "spanning tree does not exist yet";
-const SAMPLES: &str = "NetFlow and IPFIX do not exist yet: use sFlow, with the keys `sflow.targets` and `sflow.sampling`";
 
 /// Keys and port types, with their hints.
 const WORDS: &[(&[&str], &str)] = &[
@@ -51,7 +50,8 @@ const WORDS: &[(&[&str], &str)] = &[
     (&["other_config", "external_ids", "options"], "remove it: every option has a key of its own"),
     (&["stp_enable", "rstp_enable"], TREE),
     (&["mcast_snooping_enable"], "multicast snooping does not exist yet"),
-    (&["netflow", "ipfix"], SAMPLES),
+    (&["ipfix"], "the keys are `ipfix.targets`, `ipfix.sampling` and `ipfix.cache_active_timeout`"),
+    (&["netflow"], "the keys are `netflow.targets` and `netflow.active_timeout`"),
     (&["sflow"], "the keys are `sflow.targets`, `sflow.sampling` and `sflow.polling`"),
     (&["mirrors"], "give each mirror a table `[[bridge.mirror]]`, or run `shuntctl add-mirror`"),
     (&["bond_mode"], "give each bond a table `[[bridge.bond]]` with its `mode`"),

@@ -3,6 +3,7 @@
 pub(crate) mod caches;
 pub(crate) mod drops;
 pub(crate) mod evict;
+pub(crate) mod exports;
 pub(crate) mod forecast;
 pub(crate) mod nic;
 pub(crate) mod top;
@@ -12,7 +13,7 @@ use std::fmt::Write;
 use serde_json::Value;
 use shunt_switch::MacStatus;
 
-use crate::render::nic::nic_line;
+use crate::render::{exports::exports, nic::nic_line};
 
 /// Header of a capture file with nanosecond timestamps.
 pub(crate) const PCAP_HEADER: [u8; 24] =
@@ -74,9 +75,7 @@ pub(crate) fn show(bridges: &Value) -> String {
         }
         text.extend(list(&bridge["bonds"]).iter().map(bond));
         text.extend(list(&bridge["mirrors"]).iter().map(mirror));
-        if bridge["sflow"].is_object() {
-            text.push_str(&sflow(&bridge["sflow"]));
-        }
+        text.push_str(&exports(bridge));
     }
     text
 }
@@ -134,27 +133,6 @@ fn mirror(mirror: &Value) -> String {
     let trouble = mirror["trouble"].as_str().map_or_else(String::new, |own| format!("; {own}"));
     let (name, parts) = (word(&mirror["name"]), parts.join(" "));
     format!("    mirror {name} ({parts}, copied {copied}{trouble})\n")
-}
-
-/// Returns an sFlow agent as a line, with the number of its samples.
-fn sflow(sflow: &Value) -> String {
-    let targets = list(&sflow["targets"]).iter().map(word).collect::<Vec<_>>().join(",");
-    let mut lost = String::new();
-    for (key, what) in [("samples_dropped", "sample"), ("datagrams_lost", "datagram")] {
-        if count(&sflow[key]) > 0 {
-            let _ = write!(lost, ", lost {}", counted(count(&sflow[key]), what));
-        }
-    }
-    format!(
-        "    sflow (targets={targets} agent={} sampling={} polling={} header={}, sent {} in {}{lost}{})\n",
-        word(&sflow["agent_address"]),
-        count(&sflow["sampling"]),
-        count(&sflow["polling"]),
-        count(&sflow["header"]),
-        counted(count(&sflow["samples"]), "sample"),
-        counted(count(&sflow["datagrams"]), "datagram"),
-        sflow["trouble"].as_str().map_or_else(String::new, |own| format!("; {own}")),
-    )
 }
 
 /// Returns the number of rules; a bridge without rules forwards nothing.
@@ -422,23 +400,6 @@ br0     1     p1    null  5           0           2                7           1
             show(&json!([{"name": "br0", "datapath_id": "1", "rules": 1, "ports": [port]}]));
         let expected = "bridge br0 (datapath id 1, 1 rule)\n    port LOCAL br0 (unbound, up)\n";
         assert_eq!(shown, expected);
-    }
-
-    #[test]
-    fn an_sflow_agent_is_shown_with_its_losses() {
-        let mut agent = json!({"targets": ["192.0.2.1", "192.0.2.2:99"], "agent_address": "192.0.2.7",
-            "sampling": 64, "polling": 10, "header": 128, "samples": 1, "samples_dropped": 0,
-            "datagrams": 2, "datagrams_lost": 0, "trouble": null});
-        let shown = sflow(&agent);
-        let options =
-            "targets=192.0.2.1,192.0.2.2:99 agent=192.0.2.7 sampling=64 polling=10 header=128";
-        assert_eq!(shown, format!("    sflow ({options}, sent 1 sample in 2 datagrams)\n"));
-        agent["samples_dropped"] = json!(3);
-        agent["datagrams_lost"] = json!(1);
-        agent["trouble"] = json!("no route");
-        let shown = sflow(&agent);
-        let expected = "in 2 datagrams, lost 3 samples, lost 1 datagram; no route)\n";
-        assert!(shown.ends_with(expected), "{shown}");
     }
 
     #[test]

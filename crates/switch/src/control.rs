@@ -21,10 +21,10 @@ use crate::{
     config::Config,
     control::{mirror_log::MirrorLog, structure::Structure},
     error::SwitchError,
+    exports::Exporters,
     nic::NicSlot,
     openflow::events::{ControlReceivers, EVENTS_MAX},
     ports::{attacher::PortAttacher, bridges::Bridges, capture::Captures},
-    sflow::SflowAgents,
     threads::data_plane::{DataPlane, EngineMaker, StartedDataPlane},
     trace::{explain::Tracer, why::EntryReader},
 };
@@ -65,8 +65,8 @@ pub(crate) struct ControlPlane {
     pub(crate) nic: Arc<NicSlot>,
     /// Running captures.
     pub(crate) captures: Arc<Captures>,
-    /// Samples for collectors.
-    pub(crate) sflow: Arc<SflowAgents>,
+    /// Samples and flows for collectors.
+    pub(crate) exports: Arc<Exporters>,
     /// Settings in force, without the bridges.
     pub(crate) config: Arc<Mutex<Config>>,
     /// Number of completed runs of the periodic upkeep.
@@ -96,7 +96,7 @@ impl ControlPlane {
         let bridges = Arc::new(Bridges::new(Arc::clone(plane.publisher())));
         let nic = Arc::new(NicSlot::new(Arc::clone(&plane), Arc::clone(&bridges), seed));
         let captures = Arc::new(Captures::new(Arc::clone(&plane)));
-        let sflow = Arc::new(SflowAgents::new(Arc::clone(&plane), Arc::clone(&bridges), seed));
+        let exports = Arc::new(Exporters::new(&plane, &bridges, seed));
         let dpdk = Arc::new(own.dpdk.clone());
         let config = Arc::new(Mutex::new(own));
         let structure = AsyncMutex::new(Structure {
@@ -113,12 +113,13 @@ impl ControlPlane {
             nic: Arc::clone(&nic),
             config: Arc::clone(&config),
             captures: Arc::clone(&captures),
-            sflow: Arc::clone(&sflow),
+            exports: Arc::clone(&exports),
             mirror_log: MirrorLog::default(),
             events,
         });
         let upkeep_runs = AtomicU64::default();
-        let control = Self { plane, bridges, nic, captures, sflow, config, upkeep_runs, structure };
+        let control =
+            Self { plane, bridges, nic, captures, exports, config, upkeep_runs, structure };
         Ok((Arc::new(control), ControlReceivers { events: receiver, punts }))
     }
 

@@ -40,12 +40,12 @@
 
 mod announcements;
 mod bonds;
-mod collectors;
 pub mod config;
 mod control;
 mod datapath_flows;
 mod declarative;
 mod error;
+mod exports;
 mod lacp_task;
 mod mirrors;
 mod nic;
@@ -54,7 +54,6 @@ mod ports;
 mod reload;
 mod saved_counts;
 mod saved_state;
-mod sflow;
 mod status;
 mod switch;
 mod threads;
@@ -90,8 +89,10 @@ pub use status::{
     chain::{GigaflowStatus, NotPartitioned, RuleSpaceStatus, StageStatus},
     evictions::{EntryOwnerStatus, EvictionStatus, LatencyStatus, TableEvictions},
     forecasts::{ForecastSourceStatus, ForecastStatus},
+    ipfix::IpfixStatus,
     lacp::{BondLacpStatus, BondMemberLacpStatus},
     mirror::MirrorStatus,
+    netflow::NetflowStatus,
     sflow::SflowStatus,
     table::FlowTableStatus,
     table_link::TableLink,

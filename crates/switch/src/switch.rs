@@ -140,7 +140,7 @@ impl Switch {
             tokio::spawn(Arc::clone(&openflow).notify_removed()),
         ];
         tasks.extend(watch::start(&control));
-        tasks.push(tokio::spawn(Arc::clone(&control.sflow).run()));
+        tasks.extend(control.exports.spawn());
         let switch = Self { control, openflow, tasks };
         for bridge in &config.bridges {
             switch.add_bridge(bridge).await?;
@@ -433,8 +433,9 @@ impl Switch {
         let mut bridges = self.openflow.bridge_status(self.control.nic.status().as_ref());
         for bridge in &mut bridges {
             // A bridge may have been removed meanwhile.
-            let id = self.control.bridges.id(&bridge.name).ok();
-            bridge.sflow = id.and_then(|id| self.control.sflow.status(id));
+            if let Ok(id) = self.control.bridges.id(&bridge.name) {
+                self.control.exports.add_status(id, bridge);
+            }
         }
         bridges
     }

@@ -1,192 +1,40 @@
 //! sFlow of real frames, read by collectors that others wrote.
 
-use std::{
-    fs,
-    path::PathBuf,
-    process::{Child, Command, Stdio},
-};
-
 use shunt_flow_export::testing::{DecodedDatagram, DecodedSample, decode_sflow};
 use shunt_tests::{
-    capture,
     daemon::{Daemon, output, text, until},
-    namespace::{Namespace, namespace_or_skip, skipped},
+    namespace::{Namespace, namespace_or_skip},
 };
-use tempfile::TempDir;
 
-use crate::vsctl::{Bench, show};
-
-/// Number of pings in a round.
-const PINGS: usize = 5;
-
-/// Bytes of the frame of a ping: Ethernet, IPv4, ICMP and 56 bytes of data.
-const PING_BYTES: u32 = 14 + 20 + 8 + 56;
+use crate::{
+    exports::{CollectorProgram, Collectors, PING_BYTES, PINGS, connect_ports, hosts, index_of},
+    vsctl::{Bench, show},
+};
 
 /// Bytes of the frame check sequence, which the switch does not see.
 const FCS_BYTES: u32 = 4;
 
-/// Bytes before the datagram in a captured frame.
-const UDP_PAYLOAD: usize = 14 + 20 + 8;
+/// The collector of sFlow.
+const SFCAPD: CollectorProgram =
+    CollectorProgram { name: "sfcapd", port: 6343, dissector: "sflow" };
 
-/// Two hosts at the ports `p1` and `p2` of a switch.
-struct Hosts {
-    a: Namespace,
-    _b: Namespace,
+/// Returns the captured datagrams.
+fn datagrams(collectors: &Collectors) -> Vec<DecodedDatagram> {
+    let datagram = |bytes: Vec<u8>| decode_sflow(&bytes).expect("an sFlow datagram");
+    collectors.payloads().into_iter().map(datagram).collect()
 }
 
-/// Connects the hosts with a switch in `middle`.
-///
-/// They send only the pings of the test.
-fn hosts(middle: &Namespace) -> Option<Hosts> {
-    let (a, b) = (namespace_or_skip("sflow")?, namespace_or_skip("sflow")?);
-    for (host, port, own, other) in [(&a, "p1", 1, 2), (&b, "p2", 2, 1)] {
-        host.connect("eth0", middle, port);
-        let [mac, of_other] = [own, other].map(|number| format!("02:00:00:00:00:0{number}"));
-        host.run("ip", &["link", "set", "eth0", "address", &mac]);
-        host.run("ip", &["addr", "add", &format!("10.68.1.{own}/24"), "dev", "eth0"]);
-        let address = format!("10.68.1.{other}");
-        host.run("ip", &["neigh", "replace", &address, "lladdr", &of_other, "dev", "eth0"]);
-    }
-    Some(Hosts { a, _b: b })
-}
-
-impl Hosts {
-    /// Pings b from a: each ping is two frames.
-    fn ping(&self, count: usize, interval: &str) {
-        let count = count.to_string();
-        let arguments = ["-q", "-i", interval, "-c", &count, "-W", "2", "10.68.1.2"];
-        text(&output(self.a.command("ping").args(arguments)));
-    }
-}
-
-/// A program that runs until it is dropped.
-struct Running(Child);
-
-impl Running {
-    fn start(command: &mut Command) -> Self {
-        let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        Self(quiet.spawn().expect("the program starts"))
-    }
-
-    /// Ends the program by a signal that it handles.
-    fn end(mut self) {
-        text(&output(Command::new("kill").args(["-TERM", &self.0.id().to_string()])));
-        self.0.wait().expect("the program ends");
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// `tcpdump` and `sfcapd` in a namespace, which both get the datagrams.
-struct Collectors {
-    folder: TempDir,
-    capture: Running,
-    sfcapd: Running,
-}
-
-impl Collectors {
-    /// Starts them, or prints what is missing.
-    fn start_or_skip(namespace: &Namespace) -> Option<Self> {
-        for program in ["tcpdump", "tshark", "sfcapd", "nfdump"] {
-            if output(Command::new("which").arg(program)).stdout.is_empty() {
-                let install = "apt-get install tcpdump tshark nfdump nfdump-sflow";
-                skipped(&format!("{program} is missing: {install}"));
-                return None;
-            }
-        }
-        let folder = tempfile::tempdir().expect("a folder");
-        let flows = folder.path().join("flows");
-        fs::create_dir(&flows).expect("a folder");
-        let file = folder.path().join("sflow.pcap");
-        let capture = Running::start(
-            namespace
-                .command("tcpdump")
-                .args(["-i", "lo", "-U", "--immediate-mode", "-Z", "root", "-w"])
-                .arg(&file)
-                .args(["udp", "and", "dst", "port", "6343"]),
-        );
-        let sfcapd = Running::start(
-            namespace.command("sfcapd").args(["-b", "127.0.0.1", "-p", "6343", "-l"]).arg(&flows),
-        );
-        // 6343 is 0x18c7.
-        let listens = || namespace.run("cat", &["/proc/net/udp"]).contains(":18C7 ");
-        let captures = || fs::metadata(&file).is_ok_and(|file| file.len() > 0);
-        assert!(until(|| listens() && captures()), "the collectors start");
-        Some(Self { folder, capture, sfcapd })
-    }
-
-    fn file(&self) -> PathBuf {
-        self.folder.path().join("sflow.pcap")
-    }
-
-    /// Returns the captured datagrams.
-    fn datagrams(&self) -> Vec<DecodedDatagram> {
-        let file = fs::read(self.file()).unwrap_or_default();
-        let datagram = |frame: Vec<u8>| {
-            let bytes = frame.get(UDP_PAYLOAD..).expect("a UDP datagram");
-            decode_sflow(bytes).expect("an sFlow datagram")
-        };
-        capture::read(&file).into_iter().map(datagram).collect()
-    }
-
-    /// Returns the captured samples of a format.
-    fn samples(&self, format: u32) -> Vec<DecodedSample> {
-        let samples = self.datagrams().into_iter().flat_map(|datagram| datagram.samples);
-        samples.filter(|sample| sample.format == format).collect()
-    }
-
-    /// Returns fields of all flow samples, as tshark decodes them.
-    fn by_tshark(&self, fields: &[&str]) -> Vec<Vec<String>> {
-        let mut command = Command::new("tshark");
-        command.arg("-r").arg(self.file()).args(["-d", "udp.port==6343,sflow", "-T", "fields"]);
-        command.args(["-Y", "sflow.flow_sample.sequence_number"]);
-        for field in fields {
-            command.args(["-e", field]);
-        }
-        let lines = text(&output(&mut command));
-        let mut columns = vec![Vec::new(); fields.len()];
-        for line in lines.lines() {
-            for (column, values) in columns.iter_mut().zip(line.split('\t')) {
-                column.extend(values.split(',').map(str::to_owned));
-            }
-        }
-        columns
-    }
-
-    /// Ends the collectors, and returns the flows that sfcapd has stored.
-    fn end(self) -> String {
-        let Self { folder, capture, sfcapd } = self;
-        capture.end();
-        sfcapd.end();
-        let mut command = Command::new("nfdump");
-        command.arg("-R").arg(folder.path().join("flows"));
-        text(&output(command.args(["-q", "-o", "fmt:%sa %da %pkt %byt %in %out"])))
-    }
-}
-
-fn index_of(namespace: &Namespace, device: &str) -> u32 {
-    let index = namespace.run("cat", &[&format!("/sys/class/net/{device}/ifindex")]);
-    index.trim().parse().expect("a number")
-}
-
-/// Sends pings of p1 to p2 and back.
-fn connect_ports(daemon: &Daemon) {
-    for rule in ["in_port=p1,actions=output:p2", "in_port=p2,actions=output:p1"] {
-        text(&daemon.ovs_ofctl("br0", "add-flow", &[rule]));
-    }
+/// Returns the captured samples of a format.
+fn samples(collectors: &Collectors, format: u32) -> Vec<DecodedSample> {
+    let samples = datagrams(collectors).into_iter().flat_map(|datagram| datagram.samples);
+    samples.filter(|sample| sample.format == format).collect()
 }
 
 #[test]
 fn collectors_get_each_frame_of_a_bridge() {
     for bench in Bench::both("sflow") {
-        let Some(hosts) = hosts(&bench.namespace) else { return };
-        let Some(collectors) = Collectors::start_or_skip(&bench.namespace) else { return };
+        let Some(hosts) = hosts(&bench.namespace, "sflow") else { return };
+        let Some(collectors) = Collectors::start_or_skip(&bench.namespace, &SFCAPD) else { return };
         let daemon = bench.start();
         bench.done("add-br br0 -- set bridge br0 fail_mode=secure");
         bench.done("add-port br0 p1 -- add-port br0 p2");
@@ -198,7 +46,7 @@ fn collectors_get_each_frame_of_a_bridge() {
         hosts.ping(PINGS, "0.02");
         let sent = format!("sent {} samples", 2 * PINGS);
         assert!(until(|| show(&daemon).contains(&sent)), "{}", show(&daemon));
-        assert!(until(|| collectors.samples(1).len() == 2 * PINGS), "{}", show(&daemon));
+        assert!(until(|| samples(&collectors, 1).len() == 2 * PINGS), "{}", show(&daemon));
         let ports = ["p1", "p2"].map(|port| index_of(&bench.namespace, port));
         check_flow_samples(&collectors, ports);
         check_by_tshark(&collectors, ports);
@@ -221,14 +69,14 @@ fn collectors_get_each_frame_of_a_bridge() {
 
 /// Returns the generic interface counters in the last sample of a port.
 fn counters_of(collectors: &Collectors, port: &str) -> Option<Vec<u32>> {
-    let samples = collectors.samples(2);
+    let samples = samples(collectors, 2);
     let is_own = |sample: &&DecodedSample| sample.port_name().as_deref() == Some(port);
     samples.iter().rev().find(is_own)?.words_of(1)
 }
 
 /// Requests and replies take turns, so every sample is known.
 fn check_flow_samples(collectors: &Collectors, [p1, p2]: [u32; 2]) {
-    for (sample, number) in collectors.samples(1).iter().zip(1..) {
+    for (sample, number) in samples(collectors, 1).iter().zip(1..) {
         let (input, kind) = if number % 2 == 1 { (p1, 8) } else { (p2, 0) };
         let [sequence, source, rate, pool, drops] = sample.words[..5] else { unreachable!() };
         assert_eq!((sequence, source, rate, drops), (number, 0x0200_03e8, 1, 0));
@@ -242,7 +90,7 @@ fn check_flow_samples(collectors: &Collectors, [p1, p2]: [u32; 2]) {
         assert_eq!([header[5], header[11]], addresses, "the last bytes of the MAC addresses");
         assert_eq!((header.len(), header[34]), (64, kind), "the type of the ICMP message");
     }
-    let datagrams = collectors.datagrams();
+    let datagrams = datagrams(collectors);
     for (datagram, number) in datagrams.iter().zip(1..) {
         assert_eq!(
             (datagram.address.to_string().as_str(), datagram.sequence),
@@ -252,12 +100,15 @@ fn check_flow_samples(collectors: &Collectors, [p1, p2]: [u32; 2]) {
 }
 
 fn check_by_tshark(collectors: &Collectors, [p1, p2]: [u32; 2]) {
-    let columns = collectors.by_tshark(&[
+    let columns = collectors.by_tshark(
         "sflow.flow_sample.sequence_number",
-        "sflow.flow_sample.input_interface",
-        "sflow.flow_sample.output_interface_value",
-        "sflow.flow_sample.sampling_rate",
-    ]);
+        &[
+            "sflow.flow_sample.sequence_number",
+            "sflow.flow_sample.input_interface",
+            "sflow.flow_sample.output_interface_value",
+            "sflow.flow_sample.sampling_rate",
+        ],
+    );
     let repeated = |odd: u32, even: u32| -> Vec<String> {
         (0..PINGS).flat_map(|_| [odd, even].map(|value| value.to_string())).collect()
     };
@@ -266,12 +117,10 @@ fn check_by_tshark(collectors: &Collectors, [p1, p2]: [u32; 2]) {
 }
 
 /// sfcapd stores a flow for each sample, with the bytes on the wire.
-fn check_flows(flows: &str, [p1, p2]: [u32; 2]) {
+fn check_flows(stored: &[String], [p1, p2]: [u32; 2]) {
     let bytes = PING_BYTES + FCS_BYTES;
     let request = format!("10.68.1.1 10.68.1.2 1 {bytes} {p1} {p2}");
     let reply = format!("10.68.1.2 10.68.1.1 1 {bytes} {p2} {p1}");
-    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
-    let stored: Vec<String> = flows.lines().map(words).collect();
     assert!(stored.iter().all(|flow| *flow == request || *flow == reply), "{stored:?}");
     let requests = stored.iter().filter(|flow| **flow == request).count();
     assert_eq!((stored.len(), requests), (2 * PINGS, PINGS), "{stored:?}");
@@ -280,8 +129,8 @@ fn check_flows(flows: &str, [p1, p2]: [u32; 2]) {
 #[test]
 fn one_frame_in_n_is_sampled() {
     let Some(middle) = namespace_or_skip("sflow") else { return };
-    let Some(hosts) = hosts(&middle) else { return };
-    let Some(collectors) = Collectors::start_or_skip(&middle) else { return };
+    let Some(hosts) = hosts(&middle, "sflow") else { return };
+    let Some(collectors) = Collectors::start_or_skip(&middle, &SFCAPD) else { return };
     let port = |name: &str| format!("[[bridge.port]]\nname = \"{name}\"\n");
     let file = format!(
         "[[bridge]]\nname = \"br0\"\n{}{}[bridge.sflow]\ntargets = [\"127.0.0.1\"]\nsampling = 8\n\
@@ -294,24 +143,24 @@ fn one_frame_in_n_is_sampled() {
     hosts.ping(1000, "0.001");
     // 250 of 2000 frames on average, with a standard deviation of about 9: five of them are 45.
     let expected = 205..=295;
-    let is_expected = || expected.contains(&collectors.samples(1).len());
+    let is_expected = || expected.contains(&samples(&collectors, 1).len());
     assert!(until(is_expected), "{}", show(&daemon));
     // The sampled frames of a round are known when a frame of the next one is.
     text(&daemon.shuntctl(&["set-br", "br0", "sflow.sampling=1"]));
     text(&daemon.ovs_ofctl("br0", "add-flow", &["priority=40000,in_port=p2,actions=drop"]));
     output(hosts.a.command("ping").args(["-c", "1", "-W", "1", "10.68.1.2"]));
     let rate = |rate: u32| {
-        let samples = collectors.samples(1).into_iter();
+        let samples = samples(&collectors, 1).into_iter();
         samples.filter(|sample| sample.words[2] == rate).collect::<Vec<_>>()
     };
     assert!(until(|| rate(1).len() == 2), "{:?}", rate(1));
     let p2 = index_of(&middle, "p2");
     assert_eq!(rate(1)[1].words[5..], [p2, 0x4000_0100], "a packet that the tables drop");
-    let samples = rate(8);
-    assert!(expected.contains(&samples.len()), "{} samples", samples.len());
-    let pool = samples.last().map(|sample| sample.words[3]).unwrap_or_default();
+    let chosen = rate(8);
+    assert!(expected.contains(&chosen.len()), "{} samples", chosen.len());
+    let pool = chosen.last().map(|sample| sample.words[3]).unwrap_or_default();
     assert!((1900..=2000).contains(&pool), "{pool}");
-    assert!(collectors.samples(2).is_empty(), "no counters");
+    assert!(samples(&collectors, 2).is_empty(), "no counters");
 }
 
 /// Returns the datagrams that arrived for a UDP port without a listener.

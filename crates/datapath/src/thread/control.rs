@@ -69,7 +69,10 @@ impl PacketThread {
             Command::Forecasts(forecasts) => self.forecasts = forecasts,
             Command::StartCapture(tap) => self.outputs.taps.add(tap),
             Command::StopCapture(id, reply) => reply(self.outputs.taps.remove(id)),
-            Command::Sample(bridge, sampler) => self.set_sampler(bridge, sampler),
+            Command::Sample(bridge, protocol, sampler) => {
+                self.set_sampler(bridge, protocol, sampler);
+            }
+            Command::CountFlows(bridge, cache) => self.netflow.set(bridge, cache),
         }
     }
 
@@ -173,13 +176,15 @@ impl PacketThread {
     /// Returns the longest time that the thread may sleep.
     ///
     /// It is short while a device has not taken all packets, because no event reports that it has room.
-    /// It ends when a predictor has a forecast, and before a packet in an egress queue is due.
+    /// It ends when a predictor has a forecast, before a packet in an egress queue is due, and when a
+    /// scan of counted flows is due.
     #[must_use]
     pub fn sleep_max(&self) -> Duration {
         let limit = self.outputs.sleep_max().unwrap_or(Duration::ZERO);
         let forecasts = self.forecasts.as_ref();
         let forecast = forecasts.map_or(Duration::MAX, |own| own.time_to_forecast(self.now));
-        self.config.sleep_max.min(limit).min(forecast)
+        let scan = self.netflow.time_to_scan(self.now);
+        self.config.sleep_max.min(limit).min(forecast).min(scan)
     }
 
     /// Returns a descriptor that is readable while something wakes the thread.

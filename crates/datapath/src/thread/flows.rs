@@ -159,6 +159,9 @@ impl PacketThread {
             return self.translate_and_execute(missed, start);
         }
         self.decisions.decided += u64::from(start.is_none());
+        if start.is_none() && !self.netflow.is_empty() {
+            self.note_egress_of_tables(parsed.key, packet.ingress, decision.actions.iter());
+        }
         if !decision.learnings.is_empty() {
             let (owner, learnings) = (&mut self.caches.owner, &decision.learnings);
             if let Err(reason) = self.rx_ports.learn(owner, packet.ingress, learnings, self.now) {

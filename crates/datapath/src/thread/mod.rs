@@ -25,6 +25,7 @@ mod control;
 mod endpoints;
 pub(crate) mod execute;
 mod flows;
+mod netflow;
 mod packet_in;
 mod packet_thread;
 mod police;

@@ -10,6 +10,7 @@ use shunt_pipeline::{Pipeline, Time};
 use super::{
     endpoints::{ThreadEnds, Wakers},
     flows::TableDecisions,
+    netflow::NetflowCaches,
     receive::{Disposition, MissedFlows, RxPorts},
     translations::repair::Repairer,
     upkeep::UpkeepJobs,
@@ -23,7 +24,7 @@ use crate::{
     metrics::{ACK_BUCKETS, ThreadCounters},
     offload::OffloadCandidates,
     packet::buffer::{BURST, Packet, Pool},
-    sample::PacketSampler,
+    sample::{PacketSampler, SampleUse},
     thread::{execute::Outputs, tx_port::BATCH_MAX},
 };
 
@@ -112,8 +113,10 @@ pub struct PacketThread {
     pub(super) candidates: Option<OffloadCandidates>,
     /// The predictors and their forecasts, and the speculative entries.
     pub(super) forecasts: Option<Box<ThreadForecasts>>,
-    /// The samplers of the bridges that sample.
-    pub(super) samplers: Vec<PacketSampler>,
+    /// The samplers of the bridges that sample, each for a protocol.
+    pub(super) samplers: Vec<(SampleUse, PacketSampler)>,
+    /// The flows of the bridges that export flows.
+    pub(super) netflow: NetflowCaches,
     pub(super) now: Time,
 }
 
@@ -163,6 +166,7 @@ impl PacketThread {
             candidates: None,
             forecasts: None,
             samplers: Vec::new(),
+            netflow: NetflowCaches::default(),
             now: Time::ZERO,
             config,
         }
@@ -299,7 +303,8 @@ impl PacketThread {
         let expired = self.jobs.expire(&mut self.caches, speculation, max_idle, now, is_idle);
         self.counters.expired.add(expired);
         let dumped = self.jobs.continue_dump(&self.caches, speculation);
-        cleared | abandoned | reclaimed | credited | (expired > 0) | dumped
+        let scanned = self.netflow.scan(is_idle, max_idle, now);
+        cleared | abandoned | reclaimed | credited | (expired > 0) | dumped | scanned
     }
 
     /// Returns whether all hits are credited and no request is pending.
@@ -307,7 +312,8 @@ impl PacketThread {
         let entries = self.caches.owner.entries();
         let dirty = entries.dirty() + self.decisions.dirty();
         let is_clean = dirty == 0 && entries.retired() == 0;
-        is_clean && self.caches.is_cleared_out() && self.jobs.is_idle()
+        let is_done = self.jobs.is_idle() && !self.netflow.is_scanning();
+        is_clean && self.caches.is_cleared_out() && is_done
     }
 
     /// Repairs some entries. Returns whether there was one.

@@ -321,6 +321,9 @@ impl PacketThread {
             if !self.samplers.is_empty() {
                 self.sample_burst(input, count, BurstLookup::None);
             }
+            if !self.netflow.is_empty() {
+                self.count_flows(input, count, BurstLookup::None);
+            }
             self.decide_batch(input, count);
             return;
         }
@@ -333,6 +336,9 @@ impl PacketThread {
         }
         if !self.samplers.is_empty() {
             self.sample_burst(input, count, BurstLookup::Done);
+        }
+        if !self.netflow.is_empty() {
+            self.count_flows(input, count, BurstLookup::Done);
         }
         self.execute_batch(input, count);
         self.caches.hold_reclaims(false);

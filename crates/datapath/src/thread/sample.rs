@@ -9,7 +9,7 @@ use shunt_flow::{FieldId, FlowKey};
 use shunt_pipeline::{BridgeId, DatapathAction, DatapathPort};
 
 use super::PacketThread;
-use crate::sample::{PacketSampler, SampledEgress, SampledFate};
+use crate::sample::{PacketSampler, SampleUse, SampledEgress, SampledFate};
 
 /// The lookup of a burst that is sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,27 +24,38 @@ pub(super) enum BurstLookup {
 const TAG_PRESENT: u16 = 0x1000;
 
 impl PacketThread {
-    /// Begins to sample the packets of a bridge; `None` ends it.
-    pub(super) fn set_sampler(&mut self, bridge: BridgeId, sampler: Option<Box<PacketSampler>>) {
-        self.samplers.retain(|own| own.bridge() != bridge);
-        self.samplers.extend(sampler.map(|own| *own));
+    /// Begins to sample the packets of a bridge for a protocol; `None` ends it.
+    pub(super) fn set_sampler(
+        &mut self,
+        bridge: BridgeId,
+        protocol: SampleUse,
+        sampler: Option<Box<PacketSampler>>,
+    ) {
+        self.samplers.retain(|(own, sampler)| (*own, sampler.bridge()) != (protocol, bridge));
+        self.samplers.extend(sampler.map(|own| (protocol, *own)));
     }
 
     /// Samples the packets of a burst, if their bridge samples.
     #[cold]
     pub(super) fn sample_burst(&mut self, input: usize, count: usize, lookup: BurstLookup) {
         let bridge = self.rx_ports.list[input].bridge;
-        let Some(place) = self.samplers.iter().position(|own| own.bridge() == bridge) else {
-            return;
-        };
-        self.samplers[place].count(count);
+        for place in 0..self.samplers.len() {
+            if self.samplers[place].1.bridge() == bridge {
+                self.sample_burst_by(place, count, lookup);
+            }
+        }
+    }
+
+    /// Samples the packets of a burst by the sampler at a place of the list.
+    fn sample_burst_by(&mut self, place: usize, count: usize, lookup: BurstLookup) {
+        self.samplers[place].1.count(count);
         let mut from = 0;
-        while let Some(position) = self.samplers[place].next_position(from, count) {
+        while let Some(position) = self.samplers[place].1.next_position(from, count) {
             from = position + 1;
-            if self.samplers[place].has_room() {
+            if self.samplers[place].1.has_room() {
                 let fate = self.fate_of(position, lookup);
                 let vlan_in = outermost_tci(&self.batch.keys[position]);
-                self.samplers[place].push(&self.batch.packets[position], vlan_in, fate);
+                self.samplers[place].1.push(&self.batch.packets[position], vlan_in, fate);
             }
         }
     }
@@ -69,7 +80,7 @@ impl PacketThread {
 }
 
 /// Collects the output ports of action lists.
-struct EgressScan {
+pub(super) struct EgressScan {
     ingress: DatapathPort,
     /// The first port, and the TCI of the packet there.
     first: Option<(DatapathPort, Option<u16>)>,
@@ -80,14 +91,18 @@ struct EgressScan {
 }
 
 impl EgressScan {
-    const fn new(ingress: DatapathPort) -> Self {
+    pub(super) const fn new(ingress: DatapathPort) -> Self {
         Self { ingress, first: None, ports_count: 0, is_punted: false, is_undecided: false }
     }
 
     /// Reads actions on a packet with `key`.
     ///
     /// Copies nest at most 64 deep.
-    fn read<'a>(&mut self, actions: impl Iterator<Item = &'a DatapathAction>, key: &mut FlowKey) {
+    pub(super) fn read<'a>(
+        &mut self,
+        actions: impl Iterator<Item = &'a DatapathAction>,
+        key: &mut FlowKey,
+    ) {
         for action in actions {
             match action {
                 DatapathAction::Output { port, unless_ingress: true, .. }
@@ -118,7 +133,7 @@ impl EgressScan {
         self.ports_count += 1;
     }
 
-    fn fate(&self) -> SampledFate {
+    pub(super) fn fate(&self) -> SampledFate {
         let egress = match (self.first, self.ports_count) {
             _ if self.is_undecided => SampledEgress::Unknown,
             (Some((port, _)), 1) => SampledEgress::Port(port),

@@ -6,8 +6,9 @@ use allocation_counter::measure;
 use shunt_datapath::{
     BURST, Command, ThreadConfig,
     cache::{CacheConfig, ExactConfig},
+    netflow::netflow_cache,
     port::{PortSpec, Repeat, open},
-    sample::{SamplerConfig, packet_sampler},
+    sample::{SampleUse, SamplerConfig, packet_sampler},
 };
 use shunt_flow::{FieldId, Match, PortNo, testing::packet::PacketBuilder};
 use shunt_pipeline::{
@@ -44,7 +45,12 @@ fn check(exact: ExactConfig) {
     let rate = NonZeroU32::new(4).unwrap();
     let config = SamplerConfig { bridge: BRIDGE, rate, header_length: 128, seed: 1 };
     let (sampler, samples) = packet_sampler(config);
-    switch.controls[0].send(Command::Sample(BRIDGE, Some(Box::new(sampler)))).unwrap();
+    switch.controls[0]
+        .send(Command::Sample(BRIDGE, SampleUse::Sflow, Some(Box::new(sampler))))
+        .unwrap();
+    // Some flows end early to make room.
+    let (flows, mut expired) = netflow_cache(BRIDGE, BURST / 2, 1);
+    switch.controls[0].send(Command::CountFlows(BRIDGE, Some(Box::new(flows)))).unwrap();
     for mods in [None, Some(rewritten), Some(recirculated)] {
         mods.into_iter().for_each(|changed| switch.apply(&[changed]));
         for warm in [false, true] {
@@ -60,6 +66,7 @@ fn check(exact: ExactConfig) {
         }
     }
     assert!(samples.len() > 100);
+    assert!(expired.len() > 100 && expired.pop().is_some());
     assert_eq!(switch.counters(0).unaccounted(), 0);
 }
 

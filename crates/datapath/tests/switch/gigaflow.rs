@@ -22,6 +22,8 @@ mod invariants;
 mod learn;
 #[path = "meters.rs"]
 mod meters;
+#[path = "netflow.rs"]
+mod netflow;
 #[path = "patches.rs"]
 mod patches;
 #[path = "policing.rs"]

@@ -4,7 +4,9 @@ use std::num::NonZeroU32;
 
 use shunt_datapath::{
     BURST, Command, ThreadConfig,
-    sample::{SampleReceiver, SampledEgress, SampledPacket, SamplerConfig, packet_sampler},
+    sample::{
+        SampleReceiver, SampleUse, SampledEgress, SampledPacket, SamplerConfig, packet_sampler,
+    },
 };
 use shunt_flow::testing::packet::PacketBuilder;
 use shunt_pipeline::{BridgeId, DatapathPort};
@@ -14,10 +16,20 @@ use crate::harness::{BRIDGE, Switch, added};
 
 /// Begins to sample one packet in `rate` on a thread.
 fn sample(switch: &mut Switch, bridge: BridgeId, rate: u32) -> SampleReceiver {
+    sample_for(SampleUse::Sflow, switch, bridge, rate)
+}
+
+/// Begins to sample for a protocol.
+fn sample_for(
+    protocol: SampleUse,
+    switch: &mut Switch,
+    bridge: BridgeId,
+    rate: u32,
+) -> SampleReceiver {
     let rate = NonZeroU32::new(rate).unwrap();
     let config = SamplerConfig { bridge, rate, header_length: 40, seed: 5 };
     let (sampler, receiver) = packet_sampler(config);
-    switch.controls[0].send(Command::Sample(bridge, Some(Box::new(sampler)))).unwrap();
+    switch.controls[0].send(Command::Sample(bridge, protocol, Some(Box::new(sampler)))).unwrap();
     receiver
 }
 
@@ -113,9 +125,14 @@ fn only_packets_of_the_bridge_are_sampled() {
     let mut newer = sample(&mut switch, BRIDGE, 1);
     send(&mut switch);
     assert_eq!((taken(&mut receiver).len(), taken(&mut newer).len()), (0, 1));
-    switch.controls[0].send(Command::Sample(BRIDGE, None)).unwrap();
+    // Each protocol has a sampler of its own.
+    let mut other_protocol = sample_for(SampleUse::Ipfix, &mut switch, BRIDGE, 1);
     send(&mut switch);
-    assert_eq!((taken(&mut newer).len(), newer.pool()), (0, 1));
+    assert_eq!((taken(&mut newer).len(), taken(&mut other_protocol).len()), (1, 1));
+    switch.controls[0].send(Command::Sample(BRIDGE, SampleUse::Sflow, None)).unwrap();
+    send(&mut switch);
+    assert_eq!((taken(&mut newer).len(), newer.pool()), (0, 2));
+    assert_eq!(taken(&mut other_protocol).len(), 1);
 }
 
 /// Samples of new flows leave all translations of an iteration to the packets.

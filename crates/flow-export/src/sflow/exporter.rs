@@ -6,12 +6,7 @@ use super::{
     counters::{self, InterfaceStatistics},
     flow::{self, FlowSample, SourceId},
 };
-use crate::xdr::XdrBuffer;
-
-/// Maximum number of bytes of a datagram.
-///
-/// It fits a frame of 1500 bytes, with the headers of IPv6 and UDP.
-pub const DATAGRAM_MAX: usize = 1400;
+use crate::{DATAGRAM_MAX, xdr::XdrBuffer};
 
 /// The version of the protocol.
 pub(crate) const VERSION: u32 = 5;

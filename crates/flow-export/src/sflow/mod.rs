@@ -12,5 +12,5 @@ mod exporter;
 mod flow;
 
 pub use counters::{InterfaceStatistics, LinkDuplex};
-pub use exporter::{DATAGRAM_MAX, SflowAgent, SflowExporter};
+pub use exporter::{SflowAgent, SflowExporter};
 pub use flow::{DiscardReason, FlowSample, SampledInterface, SampledTag, SourceId};

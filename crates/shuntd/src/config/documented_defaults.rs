@@ -12,12 +12,14 @@ const PAGE: &str =
 const EXAMPLE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/example.toml"));
 
 /// The sections: heading, a file that omits all keys, and place in its values.
-const SECTIONS: [(&str, &str, &str); 16] = [
+const SECTIONS: [(&str, &str, &str); 18] = [
     ("[[bridge]]", "[[bridge]]", "/bridge/0"),
     ("[[bridge.port]]", "[[bridge]]\n[[bridge.port]]", "/bridge/0/port/0"),
     ("[[bridge.bond]]", "[[bridge]]\n[[bridge.bond]]", "/bridge/0/bond/0"),
     ("[[bridge.mirror]]", "[[bridge]]\n[[bridge.mirror]]", "/bridge/0/mirror/0"),
     ("[bridge.sflow]", "[[bridge]]", "/bridge/0/sflow"),
+    ("[bridge.netflow]", "[[bridge]]", "/bridge/0/netflow"),
+    ("[bridge.ipfix]", "[[bridge]]", "/bridge/0/ipfix"),
     ("[logging]", "", "/logging"),
     ("[ovsdb]", "", "/ovsdb"),
     ("[http]", "", "/http"),

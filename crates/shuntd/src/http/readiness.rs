@@ -156,6 +156,8 @@ mod tests {
             bonds: Vec::new(),
             mirrors: Vec::new(),
             sflow: None,
+            netflow: None,
+            ipfix: None,
         };
         let missing = missing(&[bridge], &["port x: refused".to_owned()]);
         let expected = [

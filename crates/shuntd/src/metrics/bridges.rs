@@ -2,10 +2,13 @@
 
 use shunt_switch::{
     BondMemberLacpStatus, BondMemberStatus, BridgePortStatus, BridgeStatus, ControllerState,
-    FlowTableStatus, MirrorStatus, PacketInTotals, SflowStatus,
+    FlowTableStatus, MirrorStatus, PacketInTotals,
 };
 
-use super::text::{Labels, Metric, MetricsText};
+use super::{
+    exports::exports,
+    text::{Labels, Metric, MetricsText},
+};
 
 const BRIDGE: [Metric<BridgeStatus>; 2] = [
     ("shunt_bridge_rules", "gauge", "Rules in all tables of a bridge.", |own| own.rules.into()),
@@ -84,30 +87,6 @@ const MIRROR: [Metric<MirrorStatus>; 2] = [
     ),
 ];
 
-const SFLOW: [Metric<SflowStatus>; 4] = [
-    ("shunt_sflow_samples_total", "counter", "Packets that sFlow sampled on a bridge.", |own| {
-        own.samples.into()
-    }),
-    (
-        "shunt_sflow_samples_dropped_total",
-        "counter",
-        "Sampled packets that were lost because they were too many.",
-        |own| own.samples_dropped.into(),
-    ),
-    (
-        "shunt_sflow_datagrams_total",
-        "counter",
-        "sFlow datagrams of a bridge that the system sent, counted for each collector.",
-        |own| own.datagrams.into(),
-    ),
-    (
-        "shunt_sflow_datagrams_lost_total",
-        "counter",
-        "sFlow datagrams of a bridge that could not be sent.",
-        |own| own.datagrams_lost.into(),
-    ),
-];
-
 const TABLE: [Metric<FlowTableStatus>; 3] = [
     (
         "shunt_table_rules",
@@ -147,10 +126,7 @@ pub(crate) fn bridges(bridges: &[BridgeStatus], tables: &[FlowTableStatus]) -> S
         .iter()
         .flat_map(|bridge| bridge.mirrors.iter().map(|own| (mirror_labels(bridge, own), own)));
     text.families(&mirrors.collect::<Vec<_>>(), &MIRROR);
-    let sflow = bridges.iter().filter_map(|bridge| {
-        Some((vec![("bridge", bridge.name.as_str())], bridge.sflow.as_ref()?))
-    });
-    text.families(&sflow.collect::<Vec<_>>(), &SFLOW);
+    exports(&mut text, bridges);
     let numbers: Vec<String> = tables.iter().map(|own| own.table.to_string()).collect();
     let tables: Vec<_> = tables
         .iter()

@@ -8,8 +8,8 @@ use shunt_lacp::{LacpCounters, LacpInfo, LacpMemberStatus, MemberId, MuxState, R
 use shunt_switch::{
     BondMemberLacpStatus, BondMemberStatus, BondStatus, BridgePortStatus, BridgeStatus,
     ControllerState, ControllerStatus, DropStatus, FlowTableStatus, ForecastSourceStatus,
-    ForecastStatus, MirrorStatus, PacketInTotals, PortDropStatus, PortDrops, SflowStatus,
-    TableEvictions, ThreadState, ThreadStatus,
+    ForecastStatus, IpfixStatus, MirrorStatus, NetflowStatus, PacketInTotals, PortDropStatus,
+    PortDrops, SflowStatus, TableEvictions, ThreadState, ThreadStatus,
     config::{BondOptions, MirrorOptions, PortVlanMode},
 };
 
@@ -101,6 +101,8 @@ fn bridge_status() -> BridgeStatus {
         bonds: vec![bond],
         mirrors: vec![mirror],
         sflow: Some(SflowStatus::default()),
+        netflow: Some(NetflowStatus::default()),
+        ipfix: Some(IpfixStatus::default()),
     }
 }
 

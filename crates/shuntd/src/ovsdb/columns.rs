@@ -13,7 +13,7 @@ pub(super) const LOCK: &str = "ovs_vswitchd";
 /// The columns that the daemon follows in a foreign database.
 ///
 /// `db_version` and `ovs_version` are not among them: `ovs-ctl` writes them, beside `ovsdb-server`.
-pub(super) const TABLES: [FollowedTable; 9] = [
+pub(super) const TABLES: [FollowedTable; 11] = [
     FollowedTable {
         name: "Open_vSwitch",
         read: &["bridges", "next_cfg", "other_config"],
@@ -118,6 +118,23 @@ pub(super) const TABLES: [FollowedTable; 9] = [
             "snaplen",
         ],
         written: &["statistics"],
+    },
+    FollowedTable {
+        name: "IPFIX",
+        read: &[
+            "cache_active_timeout",
+            "cache_max_flows",
+            "obs_domain_id",
+            "obs_point_id",
+            "sampling",
+            "targets",
+        ],
+        written: &[],
+    },
+    FollowedTable {
+        name: "NetFlow",
+        read: &["active_timeout", "add_id_to_interface", "engine_id", "engine_type", "targets"],
+        written: &[],
     },
     FollowedTable {
         name: "sFlow",

@@ -14,10 +14,10 @@ use shunt_switch::{
 
 use super::{
     bonds::{bond, interfaces, last_active, setting_without_effect, wrong_system_id},
+    exports::{ExportRows, RefusedExports, exports as exports_of},
     mirrors::{DesiredMirrors, mirrors as mirrors_of},
     port_rows::{has_mtu, port_options, set_ingress_policing, set_vlans, unsigned, vlan_mode},
     qos::qos as qos_of,
-    sflow::sflow as sflow_of,
 };
 
 /// All bridges that the rows describe, and the rows that describe something else.
@@ -33,8 +33,8 @@ pub(super) struct DesiredBridges {
     pub(super) refused_controllers: BTreeMap<RowUuid, String>,
     /// Mirrors without an output, with the reason.
     pub(super) refused_mirrors: BTreeMap<RowUuid, String>,
-    /// Rows in `sFlow` that cannot be used, with the reason.
-    pub(super) refused_sflow: BTreeMap<RowUuid, String>,
+    /// Rows of sFlow, NetFlow and IPFIX that cannot be used, with the reason.
+    pub(super) refused_exports: RefusedExports,
     /// Folder of the sockets of `dpdkvhostuser` ports.
     vhost_folder: PathBuf,
     /// Set while packets and controllers wait for the rules (`flow-restore-wait`).
@@ -56,8 +56,8 @@ pub(super) struct DesiredBridge {
     pub(super) ports: BTreeMap<String, DesiredPort>,
     /// Rows in `Mirror` of the mirrors, by their names.
     pub(super) mirrors: DesiredMirrors,
-    /// Row in `sFlow`.
-    pub(super) sflow: Option<RowUuid>,
+    /// Rows of sFlow, NetFlow and IPFIX.
+    pub(super) exports: ExportRows,
     /// Active members of bonds by the last report, by the names of the bonds.
     pub(super) last_active: BTreeMap<String, String>,
 }
@@ -200,8 +200,7 @@ impl DesiredBridges {
         }
         let mirrors;
         (options.mirrors, mirrors) = mirrors_of(snapshot, row, &mut self.refused_mirrors);
-        let sflow;
-        (options.sflow, sflow) = sflow_of(snapshot, row, &mut self.refused_sflow);
+        let exports = exports_of(snapshot, row, &mut options, &mut self.refused_exports);
         let mut bridge = DesiredBridge {
             options,
             kept: KeptSettings { mac: wrong_mac.is_some(), ..KeptSettings::default() },
@@ -209,7 +208,7 @@ impl DesiredBridges {
             normal_rule,
             ports: BTreeMap::new(),
             mirrors,
-            sflow,
+            exports,
             last_active: BTreeMap::new(),
         };
         for port in row.uuids("ports").filter_map(|uuid| snapshot.row("Port", uuid)) {

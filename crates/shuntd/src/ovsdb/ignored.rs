@@ -42,7 +42,7 @@ pub(super) const TABLES: [(&str, &str); 4] = [
     ("Interface", "interface"),
 ];
 
-const COLUMNS: [IgnoredColumn; 16] = [
+const COLUMNS: [IgnoredColumn; 14] = [
     // A foreign server has its own listeners, so this column is not followed there.
     column(
         "Open_vSwitch",
@@ -53,9 +53,7 @@ const COLUMNS: [IgnoredColumn; 16] = [
     column("Bridge", "auto_attach", is_given, "Auto Attach is not supported"),
     column("Bridge", "datapath_type", is_other_datapath, "there is one datapath: use netdev"),
     column("Bridge", "flow_tables", is_given, "limit tables by `shuntctl set-br` and table_rules"),
-    column("Bridge", "ipfix", is_given, "IPFIX is not supported: use sflow"),
     column("Bridge", "mcast_snooping_enable", is_true, "multicast frames are flooded"),
-    column("Bridge", "netflow", is_given, "NetFlow is not supported: use sflow"),
     column(
         "Bridge",
         "protocols",

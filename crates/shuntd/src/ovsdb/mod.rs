@@ -12,6 +12,7 @@ mod bonds;
 mod columns;
 mod database;
 mod desired;
+mod exports;
 mod follower;
 mod ignored;
 mod mirrors;
@@ -24,7 +25,6 @@ mod reconciler;
 mod report;
 mod row_log;
 mod service;
-mod sflow;
 
 pub(crate) use options::OvsdbOptions;
 pub(crate) use problem::DatabaseProblem;

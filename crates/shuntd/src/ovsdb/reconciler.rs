@@ -11,16 +11,16 @@ use std::{
 use shunt_ovsdb::value::RowUuid;
 use shunt_switch::{
     Switch, SwitchError,
-    config::{BondOptions, BridgeOptions, PortOptions, SflowOptions},
+    config::{BondOptions, BridgeOptions, IpfixOptions, NetflowOptions, PortOptions, SflowOptions},
     with_causes,
 };
 use tracing::{info, warn};
 
 use super::{
     desired::{DesiredBridge, DesiredBridges, NormalRule, add_reason},
+    exports::{ExportLogs, set_exports},
     port_numbers::PortNumbers,
     row_log::RowLog,
-    sflow::set_sflow,
 };
 
 /// The bridges and ports that exist because of rows.
@@ -33,8 +33,8 @@ pub(super) struct Reconciler {
     waits_for_rules: bool,
     /// Mirrors that cannot be applied.
     mirror_log: RowLog,
-    /// Rows of sFlow that cannot be applied.
-    sflow_log: RowLog,
+    /// Rows of sFlow, NetFlow and IPFIX that cannot be applied.
+    export_logs: ExportLogs,
 }
 
 /// A bridge that exists because of a row.
@@ -71,7 +71,7 @@ impl Reconciler {
             applied: BTreeMap::new(),
             waits_for_rules: false,
             mirror_log: RowLog::new("Mirror"),
-            sflow_log: RowLog::new("sFlow"),
+            export_logs: ExportLogs::new(),
         }
     }
 
@@ -92,7 +92,7 @@ impl Reconciler {
             self.switch.hold_packets(self.waits_for_rules).await;
         }
         let mut mirror_errors = desired.refused_mirrors.clone();
-        let mut sflow_errors = desired.refused_sflow.clone();
+        let mut export_errors = desired.refused_exports.clone();
         self.forget_removed();
         self.remove_bridges(desired, &mut errors).await;
         // All removals come before all additions: a name may move to another bridge.
@@ -123,13 +123,14 @@ impl Reconciler {
                 let rows = bridge.mirrors.values().copied();
                 mirror_errors.extend(rows.map(|row| (row, with_causes(&error))));
             }
-            if let Err(error) = set_sflow_if_changed(&self.switch, bridge).await {
-                sflow_errors.extend(bridge.sflow.map(|row| (row, with_causes(&error))));
+            if let Some(running) = running_bridge(&self.switch, name) {
+                let (new, rows) = (&bridge.options, bridge.exports);
+                set_exports(&self.switch, &running, new, rows, &mut export_errors).await;
             }
         }
         self.switch.set_last_active_members(BTreeMap::new());
         self.mirror_log.update(mirror_errors);
-        self.sflow_log.update(sflow_errors);
+        self.export_logs.update(export_errors);
         errors
     }
 
@@ -193,6 +194,8 @@ impl Reconciler {
             bonds: Vec::new(),
             mirrors: Vec::new(),
             sflow: SflowOptions::default(),
+            netflow: NetflowOptions::default(),
+            ipfix: IpfixOptions::default(),
             ..bridge.options.clone()
         };
         if let Err(error) = self.switch.declarative().add_bridge(&options).await {
@@ -394,15 +397,6 @@ async fn set_mirrors(switch: &Switch, bridge: &DesiredBridge) -> Result<(), Swit
         Some(old) if old.mirrors != new.mirrors => {
             switch.set_mirrors(&new.name, new.mirrors.clone()).await
         }
-        _ => Ok(()),
-    }
-}
-
-/// Sets the sFlow options, also those that another client has changed.
-async fn set_sflow_if_changed(switch: &Switch, bridge: &DesiredBridge) -> Result<(), SwitchError> {
-    let new = &bridge.options;
-    match running_bridge(switch, &new.name) {
-        Some(old) if old.sflow != new.sflow => set_sflow(switch, &new.name, &new.sflow).await,
         _ => Ok(()),
     }
 }

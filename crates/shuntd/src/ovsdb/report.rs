@@ -318,6 +318,8 @@ mod tests {
             bonds: Vec::new(),
             mirrors: Vec::new(),
             sflow: None,
+            netflow: None,
+            ipfix: None,
         }
     }
 

@@ -157,7 +157,10 @@ mod tests {
     use shunt_ovsdb::value::{Atom, Datum};
     use shunt_switch::{
         Config,
-        config::{BridgeOptions, MirrorOptions, PortOptions, PortType, SflowOptions},
+        config::{
+            BridgeOptions, IpfixOptions, MirrorOptions, NetflowOptions, PortOptions, PortType,
+            SflowOptions,
+        },
     };
 
     use super::*;
@@ -246,17 +249,21 @@ mod tests {
         OvsdbService::stop(service).await;
     }
 
-    #[tokio::test]
-    async fn a_bad_row_of_sflow_sends_no_samples() {
+    /// Returns the bridges after a start with rows of a table of exports.
+    ///
+    /// Each row belongs to a bridge of its own, `br0` and so on, which has it in `column`.
+    async fn bridges_with<const N: usize>(
+        (table, column): (&str, &'static str),
+        exports: [Vec<(&'static str, Datum)>; N],
+    ) -> [BridgeOptions; N] {
         let folder = tempfile::tempdir().unwrap();
         let (options, handle) = database(&folder);
-        let mut rows = handle.transaction("bridges with sFlow");
+        let mut rows = handle.transaction("bridges that export");
         let mut bridges = Vec::new();
-        for (name, target) in [("br0", "127.0.0.1:9"), ("br1", "collector")] {
-            let target = ("targets", Datum::string(target));
-            let sflow = rows.insert("sFlow", [target, ("sampling", Datum::integer(64))]);
-            let name = ("name", Datum::string(name));
-            bridges.push(rows.insert("Bridge", [name, ("sflow", Datum::uuid(sflow))]));
+        for (number, export) in exports.into_iter().enumerate() {
+            let export = rows.insert(table, export);
+            let name = ("name", Datum::string(&format!("br{number}")));
+            bridges.push(rows.insert("Bridge", [name, (column, Datum::uuid(export))]));
         }
         let bridges = Datum::set(bridges.into_iter().map(Atom::Uuid));
         rows.insert("Open_vSwitch", [("bridges", bridges)]);
@@ -266,17 +273,74 @@ mod tests {
         let switch = switch(None).await;
         let service = OvsdbService::start(&options, &switch).await.unwrap();
         let config = switch.running_config();
-        let sflow = |name: &str| {
-            let bridge = config.bridges.iter().find(|bridge| bridge.name == name);
-            bridge.unwrap().sflow.clone()
-        };
-        let good = SflowOptions { targets: vec!["127.0.0.1:9".into()], sampling: 64, ..off() };
-        assert_eq!((sflow("br0"), sflow("br1")), (good, off()));
         OvsdbService::stop(service).await;
+        std::array::from_fn(|number| {
+            let name = format!("br{number}");
+            config.bridges.iter().find(|bridge| bridge.name == name).unwrap().clone()
+        })
     }
 
-    fn off() -> SflowOptions {
-        SflowOptions::default()
+    fn target(target: &str) -> (&'static str, Datum) {
+        ("targets", Datum::string(target))
+    }
+
+    #[tokio::test]
+    async fn a_bad_row_of_sflow_sends_no_samples() {
+        let sampling = || ("sampling", Datum::integer(64));
+        let rows = ["127.0.0.1:9", "collector"].map(|own| vec![target(own), sampling()]);
+        let bridges = bridges_with(("sFlow", "sflow"), rows).await;
+        let off = SflowOptions::default;
+        let good = SflowOptions { targets: vec!["127.0.0.1:9".into()], sampling: 64, ..off() };
+        assert_eq!(bridges.map(|own| own.sflow), [good, off()]);
+    }
+
+    #[tokio::test]
+    async fn a_bad_row_of_ipfix_reports_no_flows() {
+        let number = |column, value| (column, Datum::integer(value));
+        let rows = [
+            vec![target("127.0.0.1:9"), number("sampling", 1), number("cache_max_flows", 8)],
+            vec![target("127.0.0.1"), number("cache_active_timeout", 60)],
+            vec![target("collector")],
+        ];
+        let bridges = bridges_with(("IPFIX", "ipfix"), rows).await;
+        let off = IpfixOptions::default;
+        let targets = |target: &str| vec![target.to_owned()];
+        let expected = [
+            IpfixOptions {
+                targets: targets("127.0.0.1:9"),
+                sampling: 1,
+                cache_max_flows: 8,
+                ..off()
+            },
+            IpfixOptions { targets: targets("127.0.0.1"), cache_active_timeout: 60, ..off() },
+            off(),
+        ];
+        assert_eq!(bridges.map(|own| own.ipfix), expected);
+    }
+
+    #[tokio::test]
+    async fn a_bad_row_of_netflow_reports_no_flows() {
+        let rows = [
+            vec![target("127.0.0.1:9"), ("active_timeout", Datum::integer(-1))],
+            vec![target("127.0.0.1"), ("engine_id", Datum::integer(7))],
+            vec![target("127.0.0.1"), ("active_timeout", Datum::integer(1 << 40))],
+            vec![target("collector")],
+        ];
+        let bridges = bridges_with(("NetFlow", "netflow"), rows).await;
+        let off = NetflowOptions::default;
+        let expected = [
+            NetflowOptions { targets: vec!["127.0.0.1:9".into()], active_timeout: -1, ..off() },
+            NetflowOptions {
+                targets: vec!["127.0.0.1".into()],
+                // The column has 0 if it is not set.
+                active_timeout: 0,
+                engine_id: 7,
+                ..off()
+            },
+            off(),
+            off(),
+        ];
+        assert_eq!(bridges.map(|own| own.netflow), expected);
     }
 
     /// The daemon keeps what belongs to ports until it knows the ports.

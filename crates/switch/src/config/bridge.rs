@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 use shunt_datapath::port::{Repeat, af_xdp::XdpMode, vhost_user::SocketMode};
 use shunt_pipeline::Overflow;
 
-use crate::config::{BondOptions, MirrorOptions, QosOptions, SflowOptions};
+use crate::config::{
+    BondOptions, IpfixOptions, MirrorOptions, NetflowOptions, QosOptions, SflowOptions,
+};
 
 /// The options of a bridge.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -47,6 +49,10 @@ pub struct BridgeOptions {
     pub mirrors: Vec<MirrorOptions>,
     /// Samples of packets and counters of ports, for collectors.
     pub sflow: SflowOptions,
+    /// Flows with their counts, for collectors.
+    pub netflow: NetflowOptions,
+    /// Flows of sampled packets, for collectors.
+    pub ipfix: IpfixOptions,
 }
 
 /// The device behind the local port of a bridge.

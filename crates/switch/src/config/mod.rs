@@ -7,12 +7,15 @@ mod bond;
 mod bridge;
 mod caches;
 mod check;
+mod collectors;
 mod endpoints;
 mod error;
 mod foresight;
+mod ipfix;
 mod lacp;
 pub(crate) mod mac;
 mod mirror;
+mod netflow;
 mod qos;
 pub(crate) mod setting;
 mod sflow;
@@ -26,9 +29,11 @@ pub use caches::{
 };
 pub use error::{ConfigError, ConfigPath, ConfigStep};
 pub use foresight::{ForesightOptions, PredictorName};
+pub use ipfix::IpfixOptions;
 pub use lacp::{BondLacp, BondLacpTime};
 pub use mac::mac_text;
 pub use mirror::MirrorOptions;
+pub use netflow::NetflowOptions;
 pub use qos::{QosOptions, QosType, QueueOptions};
 pub use sflow::SflowOptions;
 pub use shunt_datapath::packet::{

@@ -1,10 +1,11 @@
 //! The configuration of sFlow.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 use shunt_datapath::sample::SAMPLE_HEADER_MAX;
 
+use super::collectors::CollectorKey;
 use crate::{config::ConfigError, error::SwitchError};
 
 /// The options of sFlow, with the names of the table `sFlow` of OVSDB.
@@ -31,11 +32,13 @@ impl Default for SflowOptions {
     }
 }
 
-/// The UDP port of sFlow collectors (registered at IANA).
-const SFLOW_PORT: u16 = 6343;
-
-/// The most collectors of a bridge.
-const TARGETS_MAX: usize = 16;
+/// The key of the collectors, with the UDP port that is registered at IANA.
+const COLLECTORS: CollectorKey = CollectorKey {
+    section: "sflow",
+    setting: "sflow.targets",
+    port: 6343,
+    range: "an IP address with or without a port, such as 192.0.2.1:6343 or [2001:db8::1]:6343",
+};
 
 /// The least number of bytes of a sampled packet: its Ethernet header.
 const HEADER_MIN: u32 = 14;
@@ -55,7 +58,7 @@ impl SflowOptions {
     ///
     /// If a target is not an address.
     pub fn addresses(&self) -> Result<Vec<SocketAddr>, SwitchError> {
-        self.targets.iter().map(|target| address(target)).collect()
+        COLLECTORS.addresses(&self.targets)
     }
 
     /// Checks the options.
@@ -64,14 +67,8 @@ impl SflowOptions {
     ///
     /// The first mistake, with its key.
     pub fn check(&self) -> Result<(), ConfigError> {
-        for (index, target) in self.targets.iter().enumerate() {
-            address(target).map_err(|problem| {
-                ConfigError::of_element("targets", index, problem).under("sflow")
-            })?;
-        }
-        let range = ConfigError::check_range;
-        let (count, header) = (self.targets.len(), self.header);
-        range("sflow.targets", count.to_string(), count <= TARGETS_MAX, "at most 16 collectors")?;
+        COLLECTORS.check(&self.targets)?;
+        let (range, header) = (ConfigError::check_range, self.header);
         let sampling = self.sampling;
         range("sflow.sampling", sampling.to_string(), sampling > 0, "from 1 to 4294967295")?;
         let is_possible = (HEADER_MIN..=256).contains(&header);
@@ -79,34 +76,9 @@ impl SflowOptions {
     }
 }
 
-/// Parses the address of a collector.
-fn address(target: &str) -> Result<SocketAddr, SwitchError> {
-    let bare = target.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-    let ip = bare.unwrap_or(target).parse::<IpAddr>();
-    let parsed = ip.map(|ip| SocketAddr::new(ip, SFLOW_PORT)).or_else(|_| target.parse());
-    parsed.map_err(|_| SwitchError::Range {
-        setting: "sflow.targets",
-        value: target.to_owned(),
-        range: "an IP address with or without a port, such as 192.0.2.1:6343 or [2001:db8::1]:6343",
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn targets_are_addresses() {
-        let text = |target: &str| address(target).map(|own| own.to_string()).unwrap_or_default();
-        assert_eq!(text("192.0.2.1"), "192.0.2.1:6343");
-        assert_eq!(text("192.0.2.1:99"), "192.0.2.1:99");
-        assert_eq!(text("2001:db8::1"), "[2001:db8::1]:6343");
-        assert_eq!(text("[2001:db8::1]"), "[2001:db8::1]:6343");
-        assert_eq!(text("[2001:db8::1]:99"), "[2001:db8::1]:99");
-        for wrong in ["", "collector", "collector:6343", "192.0.2.1:", "192.0.2.1:70000"] {
-            assert!(address(wrong).is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn values_outside_their_range_are_refused() {

@@ -17,11 +17,11 @@ use super::mirror_log::MirrorLog;
 use crate::{
     config::{self, Config, OffloadOptions, PortType, setting::with_settings},
     error::{SwitchError, with_causes},
+    exports::Exporters,
     nic::NicSlot,
     openflow::events::{ControlEvent, SocketsToClose},
     ports::{attacher::PortAttacher, bridges::Bridges, capture::Captures, registry::PortBacking},
     saved_state::config_in_force,
-    sflow::SflowAgents,
     threads::data_plane::DataPlane,
 };
 
@@ -33,7 +33,7 @@ pub(crate) struct Structure {
     pub(super) nic: Arc<NicSlot>,
     pub(super) config: Arc<Mutex<Config>>,
     pub(super) captures: Arc<Captures>,
-    pub(super) sflow: Arc<SflowAgents>,
+    pub(super) exports: Arc<Exporters>,
     pub(super) mirror_log: MirrorLog,
     /// Events for the OpenFlow servers.
     pub(super) events: mpsc::Sender<ControlEvent>,
@@ -161,7 +161,8 @@ impl Structure {
             }
             return Err(error);
         }
-        self.sflow.apply(id, &name, &settings.sflow).await;
+        let without = config::BridgeOptions { name: name.clone(), ..Default::default() };
+        self.exports.apply(id, &without, settings).await;
         info!(ports = settings.ports.len(), "bridge {name}: added");
         Ok(())
     }
@@ -228,9 +229,7 @@ impl Structure {
             let _ = publisher.change(|pipeline| pipeline.set_settings(id, tables));
             self.plane.adopted_newest().await;
         }
-        if after.sflow != before.sflow {
-            self.sflow.apply(id, name, &after.sflow).await;
-        }
+        self.exports.apply(id, &before, &after).await;
         let changed: Vec<_> =
             settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
         info!("bridge {name}: set {}", changed.join(" "));
@@ -248,14 +247,15 @@ impl Structure {
 
     /// Removes a bridge with its ports and rules.
     pub(crate) async fn remove_bridge(&self, name: &str) -> Result<(), SwitchError> {
-        let (id, ports) = {
+        let (id, ports, before) = {
             let bridges = self.bridges.lock();
             let bridge = bridges.find(name)?;
             let names = bridge.ports.values().map(|port| port.settings.name.clone());
-            (bridge.id, names.collect::<Vec<_>>())
+            (bridge.id, names.collect::<Vec<_>>(), bridge.settings.clone())
         };
         self.notify(ControlEvent::BridgeRemoved(id)).await;
-        self.sflow.apply(id, name, &config::SflowOptions::default()).await;
+        let without = config::BridgeOptions { name: name.to_owned(), ..Default::default() };
+        self.exports.apply(id, &before, &without).await;
         for port in ports {
             self.remove_any_port(&port).await?;
         }

@@ -70,6 +70,37 @@ fn sflow_changes_without_a_new_bridge() {
 }
 
 #[test]
+fn netflow_changes_without_a_new_bridge() {
+    let before = config(&[bridge("br0", &[port("p1")])]);
+    let mut after = before.clone();
+    after.bridges[0].netflow.targets = vec!["192.0.2.1".into()];
+    after.bridges[0].netflow.engine_id = 7;
+    after.bridges[0].netflow.add_id_to_interface = true;
+    let settings = [
+        ("netflow.add_id_to_interface", "true"),
+        ("netflow.engine_id", "7"),
+        ("netflow.targets", "192.0.2.1"),
+    ];
+    let steps = settings.map(|(key, value)| (key, value.to_owned())).to_vec();
+    assert_eq!(plan(&before, &after).steps, [ReloadStep::SetBridge("br0".into(), steps)]);
+    assert_eq!(before.bridges[0].with_settings(&settings).unwrap(), after.bridges[0]);
+    assert!(before.bridges[0].with_settings(&[("netflow.engine_id", "256")]).is_err());
+}
+
+#[test]
+fn ipfix_changes_without_a_new_bridge() {
+    let before = config(&[bridge("br0", &[port("p1")])]);
+    let mut after = before.clone();
+    after.bridges[0].ipfix.targets = vec!["192.0.2.1".into()];
+    after.bridges[0].ipfix.obs_domain_id = 7;
+    let settings = [("ipfix.obs_domain_id", "7"), ("ipfix.targets", "192.0.2.1")];
+    let steps = settings.map(|(key, value)| (key, value.to_owned())).to_vec();
+    assert_eq!(plan(&before, &after).steps, [ReloadStep::SetBridge("br0".into(), steps)]);
+    assert_eq!(before.bridges[0].with_settings(&settings).unwrap(), after.bridges[0]);
+    assert!(before.bridges[0].with_settings(&[("ipfix.sampling", "0")]).is_err());
+}
+
+#[test]
 fn limits_change_without_a_new_port() {
     let qos = Some(QosOptions { cir: 1000, cbs: 100, ..QosOptions::new(QosType::EgressPolicer) });
     let limited = PortOptions { ingress_policing_rate: 1000, qos, ..port("p1") };

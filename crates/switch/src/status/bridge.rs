@@ -20,7 +20,10 @@ use crate::{
         port::BridgePort,
         registry::{BridgeRegistry, BridgeState},
     },
-    status::{bond::BondStatus, mirror::MirrorStatus, sflow::SflowStatus},
+    status::{
+        bond::BondStatus, ipfix::IpfixStatus, mirror::MirrorStatus, netflow::NetflowStatus,
+        sflow::SflowStatus,
+    },
 };
 
 /// The status of a bridge.
@@ -48,6 +51,10 @@ pub struct BridgeStatus {
     pub mirrors: Vec<MirrorStatus>,
     /// The sFlow agent, if there is one.
     pub sflow: Option<SflowStatus>,
+    /// The NetFlow exporter, if there is one.
+    pub netflow: Option<NetflowStatus>,
+    /// The IPFIX exporter, if there is one.
+    pub ipfix: Option<IpfixStatus>,
 }
 
 /// The status of a controller, or of an address to listen on.
@@ -216,7 +223,7 @@ pub struct PortDrops {
 impl BridgeStatus {
     /// Returns the status of all bridges and their ports.
     ///
-    /// The states of controllers and of sFlow are not known yet.
+    /// The states of controllers and of exporters are not known yet.
     pub(crate) fn of_all(
         bridges: &BridgeRegistry,
         pipeline: &Pipeline,
@@ -241,6 +248,8 @@ impl BridgeStatus {
                 bonds: BondStatus::of_bridge(bridge, now),
                 mirrors: MirrorStatus::of_bridge(bridge, pipeline),
                 sflow: None,
+                netflow: None,
+                ipfix: None,
             };
             (bridge.id, status)
         };

@@ -200,6 +200,9 @@ impl PacketThread {
             self.caches.observe(upcall);
         }
         self.count(&hit, packet.len() as u64);
+        if start.is_none() && !self.netflow.is_empty() {
+            self.note_egress_of_entries(parsed.key, packet.ingress, &hit);
+        }
         let entries = self.caches.owner.entries();
         let pending = if let Some(lists) = ActionLists::of_entries(entries, hit.slots()) {
             let cause = || drop_reason(traversals(entries, &hit));
@@ -264,6 +267,10 @@ impl PacketThread {
                 actions: actions().map(Arc::clone).collect(),
                 forecast: None,
             });
+        }
+        if start.is_none() && !self.netflow.is_empty() {
+            let actions = traversals.iter().flat_map(|own| own.actions.iter());
+            self.note_egress_of_tables(parsed.key, packet.ingress, actions);
         }
         let bytes = packet.len() as u64;
         if let Some(learning) = traversals.iter().find(|own| !own.learnings.is_empty()) {

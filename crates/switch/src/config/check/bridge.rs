@@ -40,6 +40,8 @@ impl BridgeOptions {
         }
         self.check_bonds()?;
         self.sflow.check()?;
+        self.netflow.check()?;
+        self.ipfix.check()?;
         self.check_mirrors()
     }
 

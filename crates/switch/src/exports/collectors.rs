@@ -50,6 +50,11 @@ impl ExportCollectors {
         Self { owner, list: addresses.into_iter().map(collector).collect(), sent: 0, lost: 0 }
     }
 
+    /// Replaces the collectors, and keeps the counters.
+    pub(crate) fn replace(&mut self, addresses: Vec<SocketAddr>) {
+        self.list = Self::new(String::new(), addresses).list;
+    }
+
     /// Opens the sockets that are not open, or that have another address than the route.
     pub(crate) fn refresh(&mut self) {
         for collector in &mut self.list {

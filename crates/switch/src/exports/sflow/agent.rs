@@ -18,7 +18,7 @@ use super::{
     readings::{AgentReading, DueReadings, SflowReadings},
 };
 use crate::{
-    collectors::ExportCollectors, config::SflowOptions, ports::bridges::Bridges,
+    config::SflowOptions, exports::collectors::ExportCollectors, ports::bridges::Bridges,
     status::sflow::SflowStatus,
 };
 

@@ -9,3 +9,4 @@ mod interfaces;
 mod readings;
 
 pub(crate) use agents::SflowAgents;
+pub(crate) use interfaces::{InterfaceIndices, indices};

@@ -5,6 +5,8 @@
 
 use std::net::IpAddr;
 
+use super::reader::{take, word};
+
 /// A decoded datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodedDatagram {
@@ -105,14 +107,4 @@ fn opaque(rest: &mut &[u8]) -> Option<Vec<u8>> {
     let bytes = take(rest, length)?.to_vec();
     let padding = take(rest, (4 - length % 4) % 4)?;
     padding.iter().all(|byte| *byte == 0).then_some(bytes)
-}
-
-fn word(rest: &mut &[u8]) -> Option<u32> {
-    Some(u32::from_be_bytes(take(rest, 4)?.try_into().ok()?))
-}
-
-fn take<'a>(rest: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
-    let (taken, left) = rest.split_at_checked(count)?;
-    *rest = left;
-    Some(taken)
 }

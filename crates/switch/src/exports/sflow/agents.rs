@@ -1,12 +1,9 @@
 //! The sFlow agents of all bridges, and the task that runs them.
 
-use std::{collections::BTreeMap, num::NonZeroU32, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, num::NonZeroU32, sync::Arc};
 
 use parking_lot::Mutex;
-use shunt_datapath::{
-    Command,
-    sample::{PacketSampler, SamplerConfig, packet_sampler},
-};
+use shunt_datapath::sample::{SampleUse, SamplerConfig};
 use shunt_pipeline::BridgeId;
 use tokio::{
     sync::Notify,
@@ -17,15 +14,12 @@ use tracing::info;
 
 use super::{agent::BridgeSflow, readings::SflowReadings};
 use crate::{
-    config::SflowOptions, ports::bridges::Bridges, status::sflow::SflowStatus,
+    config::SflowOptions,
+    exports::{samplers::set_samplers, task::READ_INTERVAL},
+    ports::bridges::Bridges,
+    status::sflow::SflowStatus,
     threads::data_plane::DataPlane,
 };
-
-/// Time between two readings of the samples.
-///
-/// A sample reaches its collector within this time. With the size of the rings it limits the number of
-/// samples per second.
-const READ_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The sFlow agents of all bridges.
 pub(crate) struct SflowAgents {
@@ -52,21 +46,14 @@ impl SflowAgents {
         let rate = NonZeroU32::new(options.sampling).filter(|_| options.is_on());
         let (Some(rate), Ok(targets)) = (rate, options.addresses()) else {
             if before {
-                self.sample(bridge, || None).await;
+                set_samplers(&self.plane, bridge, SampleUse::Sflow, None).await;
                 info!("bridge {name}: sFlow stopped");
             }
             return;
         };
-        let mut receivers = Vec::new();
         let header_length = usize::try_from(options.header).unwrap_or(usize::MAX);
-        self.sample(bridge, || {
-            let seed = self.seed.wrapping_add(receivers.len() as u64);
-            let config = SamplerConfig { bridge, rate, header_length, seed };
-            let (sampler, receiver) = packet_sampler(config);
-            receivers.push(receiver);
-            Some(Box::new(sampler))
-        })
-        .await;
+        let config = SamplerConfig { bridge, rate, header_length, seed: self.seed };
+        let receivers = set_samplers(&self.plane, bridge, SampleUse::Sflow, Some(config)).await;
         let own = BridgeSflow::new(bridge, name, options, targets, receivers, self.plane.now());
         self.running.lock().insert(bridge, own);
         self.started.notify_one();
@@ -78,21 +65,6 @@ impl SflowAgents {
             header = options.header,
             "bridge {name}: sFlow started"
         );
-    }
-
-    /// Gives every packet thread a sampler of a bridge, or none.
-    ///
-    /// Returns when all of them use it.
-    async fn sample(
-        &self,
-        bridge: BridgeId,
-        mut sampler: impl FnMut() -> Option<Box<PacketSampler>>,
-    ) {
-        for thread in self.plane.living() {
-            self.plane.send(thread, Command::Sample(bridge, sampler())).await;
-        }
-        // Threads process commands in order.
-        self.plane.pull_threads().await;
     }
 
     /// Returns the state of the agent of a bridge; `None` without one.

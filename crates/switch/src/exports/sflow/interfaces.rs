@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The index of each port that packet threads have.
-pub(super) type InterfaceIndices = BTreeMap<DatapathPort, u32>;
+pub(crate) type InterfaceIndices = BTreeMap<DatapathPort, u32>;
 
 /// The first index of ports without a network device of the host.
 ///
@@ -23,7 +23,7 @@ const OWN_INDEX_FIRST: u32 = 1 << 23;
 /// Returns the indices of the ports of a bridge. No device is asked.
 ///
 /// A port of a network device that is not open now has no index, and is left out.
-pub(super) fn indices(bridges: &Bridges, bridge: BridgeId) -> InterfaceIndices {
+pub(crate) fn indices(bridges: &Bridges, bridge: BridgeId) -> InterfaceIndices {
     let registry = bridges.lock();
     let ports = registry.by_id(bridge).into_iter().flat_map(|own| own.ports.values());
     ports.filter_map(|port| Some((port.datapath?, index(port)?))).collect()

@@ -1,0 +1,458 @@
+//! The NetFlow cache: packets and bytes of each flow that a bridge receives.
+//!
+//! Each packet thread has a [`NetflowCache`] for each bridge that exports flows. It counts every IPv4
+//! packet. When a flow ends, or lasts for longer than the active timeout, its counts are put into a
+//! bounded ring. The thread never waits: while the ring is full, flows stay in the
+//! cache. The caches of megaflows know nothing of it, so it costs them no entries.
+//!
+//! The number of flows is bounded. A new flow that finds no room ends one of eight others: the one
+//! that had no packet for the longest time.
+//!
+//! ```text
+//!   count ──► flows ──scan: idle──────────────────► ring, removed
+//!               │ ────scan: older than the active timeout ──► ring, counts from zero
+//!               └ ────no room for a new flow ─────► ring, removed
+//! ```
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use rtrb::{Consumer, Producer, RingBuffer};
+use shunt_flow::{FlowKey, hash::KeyHasher, layout::word};
+use shunt_pipeline::{BridgeId, Time};
+
+use crate::{metrics::Counter, sample::SampledEgress};
+
+/// Maximum number of flows in the cache of one thread.
+pub const NETFLOW_FLOWS_MAX: usize = 65_536;
+
+/// Capacity of the ring between one thread and the reader of the flows.
+const EXPIRED_MAX: usize = 4096;
+
+/// Number of flows that are compared when one has to make room.
+const CANDIDATES: usize = 8;
+
+/// Time between two scans for flows that have ended.
+const SCAN_PERIOD: Duration = Duration::from_secs(1);
+
+/// Time until a scan goes on that found the ring full.
+const RETRY_PERIOD: Duration = Duration::from_millis(50);
+
+/// No flow.
+const NONE: u32 = u32::MAX;
+
+/// The Ethernet type of IPv4.
+const IPV4: u16 = 0x0800;
+
+/// The fields that the packets of a flow have in common.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NetflowKey {
+    /// OpenFlow port that received the packets.
+    pub in_port: u32,
+    /// IPv4 source address.
+    pub source: u32,
+    /// IPv4 destination address.
+    pub destination: u32,
+    /// Source port, or type of an ICMP message.
+    pub source_port: u16,
+    /// Destination port, or code of an ICMP message.
+    pub destination_port: u16,
+    /// IP protocol.
+    pub protocol: u8,
+    /// IP type of service, without the bits of ECN.
+    pub tos: u8,
+}
+
+/// The counts of a flow, since it began or since they were last reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowCounts {
+    /// Number of packets.
+    pub packets: u64,
+    /// Bytes of the frames.
+    pub bytes: u64,
+    /// Time of the first packet.
+    pub first: Time,
+    /// Time of the last packet.
+    pub last: Time,
+    /// Flags of all TCP segments together.
+    pub tcp_flags: u8,
+}
+
+/// A flow with counts to report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpiredFlow {
+    /// The fields of its packets.
+    pub key: NetflowKey,
+    /// Its counts.
+    pub counts: FlowCounts,
+    /// Ports that its packets are sent to, as far as the thread knows.
+    pub egress: SampledEgress,
+}
+
+/// The position of a flow in the cache, until the next packet is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FlowPosition(usize);
+
+/// The cause of the output ports of a flow: cache entries or a version of the tables.
+///
+/// As long as it stays the same, so do the ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DecisionId(pub(crate) u64);
+
+/// The endpoint of the packet thread.
+pub struct NetflowCache {
+    bridge: BridgeId,
+    limit: usize,
+    /// The flows, in no order.
+    flows: Vec<CachedFlow>,
+    /// The position of the first flow of each bucket, or [`NONE`].
+    ///
+    /// A hash table of chains: it allocates nothing and never moves all flows, also while flows come
+    /// and go.
+    buckets: Box<[u32]>,
+    hasher: KeyHasher,
+    expired: Producer<ExpiredFlow>,
+    shared: Arc<NetflowShared>,
+    /// Position of the next flow to check, while a scan runs.
+    next_checked: usize,
+    is_scanning: bool,
+    next_scan: Time,
+    /// Position of the next candidate to make room.
+    next_candidate: usize,
+}
+
+/// The endpoint of the reader.
+#[derive(Debug)]
+pub struct NetflowReceiver {
+    expired: Consumer<ExpiredFlow>,
+    shared: Arc<NetflowShared>,
+}
+
+/// Values that both ends see.
+#[derive(Debug, Default)]
+struct NetflowShared {
+    /// Nanoseconds after which the counts of a flow that lasts are reported; written by the reader.
+    active_timeout: Counter,
+    /// Flows in the cache.
+    flows: Counter,
+    /// Flows that were lost because the ring was full.
+    lost: Counter,
+}
+
+struct CachedFlow {
+    key: NetflowKey,
+    bucket: u32,
+    /// Position of the next flow of the bucket, or [`NONE`].
+    next: u32,
+    counts: FlowCounts,
+    egress: SampledEgress,
+    decision: Option<DecisionId>,
+}
+
+/// Creates the two endpoints of a cache of at most `limit` flows.
+///
+/// The limit is from 1 to [`NETFLOW_FLOWS_MAX`].
+/// `seed` selects the hash function.
+#[must_use]
+pub fn netflow_cache(bridge: BridgeId, limit: usize, seed: u64) -> (NetflowCache, NetflowReceiver) {
+    let limit = limit.clamp(1, NETFLOW_FLOWS_MAX);
+    let (expired, received) = RingBuffer::new(EXPIRED_MAX);
+    let shared = Arc::new(NetflowShared::default());
+    shared.active_timeout.set(u64::MAX);
+    let cache = NetflowCache {
+        bridge,
+        limit,
+        flows: Vec::with_capacity(limit),
+        buckets: vec![NONE; limit.next_power_of_two()].into_boxed_slice(),
+        hasher: KeyHasher::new(seed),
+        expired,
+        shared: Arc::clone(&shared),
+        next_checked: 0,
+        is_scanning: false,
+        next_scan: Time::ZERO,
+        next_candidate: 0,
+    };
+    (cache, NetflowReceiver { expired: received, shared })
+}
+
+impl NetflowKey {
+    /// Returns the key of a packet; `None` if it is not IPv4.
+    #[must_use]
+    pub fn of_packet(key: &FlowKey) -> Option<Self> {
+        if key.eth_type() != IPV4 {
+            return None;
+        }
+        let words = key.words();
+        let [addresses, transport, misc] = [word::IPV4, word::TRANSPORT, word::IP_MISC]
+            .map(|word| words[usize::from(word)].to_be_bytes());
+        let [a, b, c, d, e, f, g, h] = addresses;
+        let [source_high, source_low, destination_high, destination_low, ..] = transport;
+        let [.., tos, _, protocol] = misc;
+        Some(Self {
+            in_port: key.in_port().number(),
+            source: u32::from_be_bytes([a, b, c, d]),
+            destination: u32::from_be_bytes([e, f, g, h]),
+            source_port: u16::from_be_bytes([source_high, source_low]),
+            destination_port: u16::from_be_bytes([destination_high, destination_low]),
+            protocol,
+            tos: tos & !3,
+        })
+    }
+
+    fn hash(self, hasher: &KeyHasher) -> u64 {
+        let pair = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
+        let ports = u32::from(self.source_port) << 16 | u32::from(self.destination_port);
+        let rest = u64::from(self.protocol) << 8 | u64::from(self.tos);
+        let addresses = pair(self.source, self.destination);
+        hasher.hash_array(&[addresses, pair(self.in_port, ports), rest, 0])
+    }
+}
+
+impl NetflowCache {
+    pub(crate) const fn bridge(&self) -> BridgeId {
+        self.bridge
+    }
+
+    /// Returns whether no flow is in the cache.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.flows.is_empty()
+    }
+
+    /// Returns whether a scan has flows left to check.
+    pub(crate) const fn is_scanning(&self) -> bool {
+        self.is_scanning
+    }
+
+    /// Returns the time until a scan is due.
+    pub(crate) fn time_to_scan(&self, now: Time) -> Duration {
+        if self.is_empty() { Duration::MAX } else { self.next_scan.since(now) }
+    }
+
+    /// Counts a packet of `bytes`, and returns the position of its flow.
+    ///
+    /// `None` if the packet is not IPv4. O(1).
+    pub(crate) fn count(
+        &mut self,
+        packet: &FlowKey,
+        bytes: u64,
+        now: Time,
+    ) -> Option<FlowPosition> {
+        let key = NetflowKey::of_packet(packet)?;
+        let position = self.find(key).unwrap_or_else(|| self.insert(key, now));
+        let [.., tcp_flags, _, _] = packet.words()[usize::from(word::TRANSPORT)].to_be_bytes();
+        let counts = &mut self.flows[position].counts;
+        if counts.packets == 0 {
+            counts.first = now;
+        }
+        counts.packets += 1;
+        counts.bytes += bytes;
+        counts.last = now;
+        counts.tcp_flags |= tcp_flags;
+        Some(FlowPosition(position))
+    }
+
+    /// Returns the position of the flow of a packet that was counted.
+    pub(crate) fn position(&self, packet: &FlowKey) -> Option<FlowPosition> {
+        self.find(NetflowKey::of_packet(packet)?).map(FlowPosition)
+    }
+
+    /// Returns whether the output ports of a flow are those of another decision.
+    pub(crate) fn is_egress_of_other(&self, flow: FlowPosition, decision: DecisionId) -> bool {
+        self.flows[flow.0].decision != Some(decision)
+    }
+
+    /// Sets the output ports of a flow, and the decision that they are from.
+    pub(crate) fn set_egress(
+        &mut self,
+        flow: FlowPosition,
+        egress: SampledEgress,
+        decision: DecisionId,
+    ) {
+        let own = &mut self.flows[flow.0];
+        (own.egress, own.decision) = (egress, Some(decision));
+    }
+
+    /// Checks up to `checks` flows, and reports those that have ended or last for long.
+    ///
+    /// A scan of all flows begins every [`SCAN_PERIOD`]. Returns whether there was work.
+    pub(crate) fn scan(&mut self, checks: usize, max_idle: Duration, now: Time) -> bool {
+        self.shared.flows.set(self.flows.len() as u64);
+        if !self.is_scanning {
+            if self.flows.is_empty() || now < self.next_scan {
+                return false;
+            }
+            self.is_scanning = true;
+        }
+        let active_timeout = Duration::from_nanos(self.shared.active_timeout.get());
+        for _ in 0..checks {
+            let Some(flow) = self.flows.get(self.next_checked) else {
+                self.end_scan(now.after(SCAN_PERIOD));
+                self.next_checked = 0;
+                break;
+            };
+            let is_idle = now.since(flow.counts.last) > max_idle;
+            let is_due = is_idle || now.since(flow.counts.first) >= active_timeout;
+            if is_due && !self.report(self.next_checked) {
+                self.end_scan(now.after(RETRY_PERIOD));
+                break;
+            }
+            if is_idle {
+                // Another flow has its position now.
+                self.remove(self.next_checked);
+            } else {
+                self.next_checked += 1;
+            }
+        }
+        true
+    }
+
+    /// Reports all flows that fit the ring; the others count as lost.
+    pub(crate) fn end(mut self) {
+        for position in 0..self.flows.len() {
+            if !self.report(position) {
+                self.shared.lost.add(1);
+            }
+        }
+    }
+
+    fn end_scan(&mut self, next: Time) {
+        (self.is_scanning, self.next_scan) = (false, next);
+    }
+
+    /// Returns the bucket of a key.
+    #[expect(clippy::cast_possible_truncation, reason = "the mask has fewer than 32 bits")]
+    fn bucket(&self, key: NetflowKey) -> u32 {
+        (key.hash(&self.hasher) & (self.buckets.len() as u64 - 1)) as u32
+    }
+
+    fn find(&self, key: NetflowKey) -> Option<usize> {
+        let mut position = self.buckets[self.bucket(key) as usize];
+        while let Some(flow) = self.flows.get(position as usize) {
+            if flow.key == key {
+                return Some(position as usize);
+            }
+            position = flow.next;
+        }
+        None
+    }
+
+    /// Adds a flow without packets, and returns its position.
+    fn insert(&mut self, key: NetflowKey, now: Time) -> usize {
+        if self.flows.len() >= self.limit {
+            self.make_room();
+        }
+        let (position, bucket) = (self.flows.len(), self.bucket(key));
+        #[expect(clippy::cast_possible_truncation, reason = "the limit is less than 2^32")]
+        let next = std::mem::replace(&mut self.buckets[bucket as usize], position as u32);
+        let counts = FlowCounts { packets: 0, bytes: 0, first: now, last: now, tcp_flags: 0 };
+        let egress = SampledEgress::Unknown;
+        self.flows.push(CachedFlow { key, bucket, next, counts, egress, decision: None });
+        position
+    }
+
+    /// Reports and removes the flow among some candidates that was unused for the longest time.
+    fn make_room(&mut self) {
+        let count = self.flows.len();
+        let candidates = (0..CANDIDATES).map(|step| (self.next_candidate + step) % count);
+        let oldest = candidates.min_by_key(|position| self.flows[*position].counts.last);
+        self.next_candidate = (self.next_candidate + CANDIDATES) % count;
+        if let Some(oldest) = oldest {
+            if !self.report(oldest) {
+                self.shared.lost.add(1);
+            }
+            self.remove(oldest);
+        }
+    }
+
+    /// Puts the counts of a flow into the ring, and sets them to zero.
+    ///
+    /// Returns false if the ring is full. A flow without packets is not reported.
+    fn report(&mut self, position: usize) -> bool {
+        let flow = &mut self.flows[position];
+        if flow.counts.packets > 0 {
+            let expired = ExpiredFlow { key: flow.key, counts: flow.counts, egress: flow.egress };
+            if self.expired.push(expired).is_err() {
+                return false;
+            }
+            (flow.counts.packets, flow.counts.bytes, flow.counts.tcp_flags) = (0, 0, 0);
+        }
+        true
+    }
+
+    /// Removes a flow; the last flow gets its position.
+    fn remove(&mut self, position: usize) {
+        let removed = &self.flows[position];
+        let (bucket, next) = (removed.bucket, removed.next);
+        *self.link_to(bucket, position) = next;
+        let last = self.flows.len() - 1;
+        if last != position {
+            let bucket = self.flows[last].bucket;
+            #[expect(clippy::cast_possible_truncation, reason = "the limit is less than 2^32")]
+            {
+                *self.link_to(bucket, last) = position as u32;
+            }
+        }
+        self.flows.swap_remove(position);
+    }
+
+    /// Returns the link to a flow in the chain of its bucket.
+    fn link_to(&mut self, bucket: u32, position: usize) -> &mut u32 {
+        let first = self.buckets[bucket as usize] as usize;
+        if first == position {
+            return &mut self.buckets[bucket as usize];
+        }
+        let mut before = first;
+        while self.flows[before].next as usize != position {
+            before = self.flows[before].next as usize;
+        }
+        &mut self.flows[before].next
+    }
+}
+
+impl NetflowReceiver {
+    /// Takes the oldest flow.
+    pub fn pop(&mut self) -> Option<ExpiredFlow> {
+        self.expired.pop().ok()
+    }
+
+    /// Returns the number of flows in the ring.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.expired.slots()
+    }
+
+    /// Returns whether the ring is empty.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.expired.is_empty()
+    }
+
+    /// Sets the time after which the counts of a flow that lasts are reported; `None`: never.
+    pub fn set_active_timeout(&self, timeout: Option<Duration>) {
+        let nanoseconds = timeout.map(|own| u64::try_from(own.as_nanos()).unwrap_or(u64::MAX));
+        self.shared.active_timeout.set(nanoseconds.unwrap_or(u64::MAX));
+    }
+
+    /// Returns the number of flows in the cache, as of the last scan.
+    #[must_use]
+    pub fn flows(&self) -> u64 {
+        self.shared.flows.get()
+    }
+
+    /// Returns the number of flows that were lost because the ring was full.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.shared.lost.get()
+    }
+}
+
+impl fmt::Debug for NetflowCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NetflowCache")
+            .field("bridge", &self.bridge)
+            .field("flows", &self.flows.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

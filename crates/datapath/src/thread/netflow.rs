@@ -1,0 +1,165 @@
+//! The flows of received packets, for bridges that export flows.
+//!
+//! Packets are counted when they arrive, after the lookup of their burst. The output ports of a flow are
+//! those of the entries that its packets hit. They are read again only when the entries are others. A
+//! packet that misses gets its output ports from its translation, so it is not translated twice.
+
+use std::time::Duration;
+
+use shunt_flow::FlowKey;
+use shunt_pipeline::{BridgeId, DatapathAction, DatapathPort, Time, Version};
+
+use super::{
+    PacketThread,
+    sample::{BurstLookup, EgressScan},
+};
+use crate::{
+    cache::{Entries, HitSlots},
+    netflow::{DecisionId, FlowPosition, NetflowCache},
+};
+
+/// The NetFlow caches of a thread, one for each bridge that exports flows.
+#[derive(Debug, Default)]
+pub(super) struct NetflowCaches(Vec<NetflowCache>);
+
+/// The decision about a packet, with its output ports.
+pub(super) struct DecidedPacket<'a> {
+    /// The key of the packet at ingress.
+    pub(super) key: &'a FlowKey,
+    /// The port that received it.
+    pub(super) ingress: DatapathPort,
+    /// The cause of the decision.
+    pub(super) decision: DecisionId,
+}
+
+/// Maximum number of flows checked in an iteration, busy or idle.
+const CHECKS_PER_ITERATION: usize = 16;
+const CHECKS_PER_IDLE_ITERATION: usize = 512;
+
+impl NetflowCaches {
+    /// Returns whether no bridge exports flows.
+    #[inline]
+    pub(super) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Replaces the cache of a bridge, and reports the flows of the old one.
+    pub(super) fn set(&mut self, bridge: BridgeId, cache: Option<Box<NetflowCache>>) {
+        self.0.extract_if(.., |own| own.bridge() == bridge).for_each(NetflowCache::end);
+        self.0.extend(cache.map(|own| *own));
+    }
+
+    /// Checks some flows. Returns whether there was work.
+    pub(super) fn scan(&mut self, is_idle: bool, max_idle: Duration, now: Time) -> bool {
+        let checks = if is_idle { CHECKS_PER_IDLE_ITERATION } else { CHECKS_PER_ITERATION };
+        // Every cache is scanned: no short circuit.
+        let scan = |worked, own: &mut NetflowCache| worked | own.scan(checks, max_idle, now);
+        self.0.iter_mut().fold(false, scan)
+    }
+
+    /// Returns whether a scan is in progress.
+    pub(super) fn is_scanning(&self) -> bool {
+        self.0.iter().any(NetflowCache::is_scanning)
+    }
+
+    /// Returns the time until a scan is due.
+    pub(super) fn time_to_scan(&self, now: Time) -> Duration {
+        self.0.iter().map(|own| own.time_to_scan(now)).min().unwrap_or(Duration::MAX)
+    }
+
+    /// Sets the output ports of the flow of a packet, if its decision is another one.
+    #[cold]
+    pub(super) fn note_egress<'a>(
+        &mut self,
+        packet: &DecidedPacket<'_>,
+        actions: impl Iterator<Item = &'a DatapathAction>,
+    ) {
+        let bridge = packet.key.bridge();
+        let cache = self.0.iter_mut().find(|own| u64::from(own.bridge().number()) == bridge);
+        if let Some(cache) = cache
+            && let Some(flow) = cache.position(packet.key)
+        {
+            set_egress(cache, flow, packet, actions);
+        }
+    }
+}
+
+impl PacketThread {
+    /// Counts the packets of a burst, if their bridge exports flows.
+    #[cold]
+    pub(super) fn count_flows(&mut self, input: usize, count: usize, lookup: BurstLookup) {
+        let bridge = self.rx_ports.list[input].bridge;
+        let Some(cache) = self.netflow.0.iter_mut().find(|own| own.bridge() == bridge) else {
+            return;
+        };
+        let entries = self.caches.owner.entries();
+        let packets = self.batch.packets.iter().zip(&self.batch.keys).zip(&self.batch.hits);
+        for ((packet, key), hits) in packets.take(count) {
+            let Some(flow) = cache.count(key, packet.len() as u64, self.now) else { continue };
+            if lookup == BurstLookup::Done && !hits.is_miss() {
+                let decision = decision_of_entries(entries, hits);
+                let packet = DecidedPacket { key, ingress: packet.ingress, decision };
+                let lists = hits.slots().iter().map(|slot| entries.actions(*slot));
+                set_egress(cache, flow, &packet, lists.flat_map(|list| list.iter()));
+            }
+        }
+    }
+
+    /// Sets the output ports of the flow of a packet that the tables decided.
+    pub(super) fn note_egress_of_tables<'a>(
+        &mut self,
+        key: &FlowKey,
+        ingress: DatapathPort,
+        actions: impl Iterator<Item = &'a DatapathAction>,
+    ) {
+        let decision = decision_of_tables(self.caches.owner.version());
+        self.netflow.note_egress(&DecidedPacket { key, ingress, decision }, actions);
+    }
+
+    /// Sets the output ports of the flow of a packet that hit entries.
+    #[cold]
+    pub(super) fn note_egress_of_entries(
+        &mut self,
+        key: &FlowKey,
+        ingress: DatapathPort,
+        hits: &HitSlots,
+    ) {
+        let entries = self.caches.owner.entries();
+        let decision = decision_of_entries(entries, hits);
+        let lists = hits.slots().iter().map(|slot| entries.actions(*slot));
+        let packet = DecidedPacket { key, ingress, decision };
+        self.netflow.note_egress(&packet, lists.flat_map(|list| list.iter()));
+    }
+}
+
+fn set_egress<'a>(
+    cache: &mut NetflowCache,
+    flow: FlowPosition,
+    packet: &DecidedPacket<'_>,
+    actions: impl Iterator<Item = &'a DatapathAction>,
+) {
+    if cache.is_egress_of_other(flow, packet.decision) {
+        let mut scan = EgressScan::new(packet.ingress);
+        scan.read(actions, &mut packet.key.clone());
+        cache.set_egress(flow, scan.fate().egress, packet.decision);
+    }
+}
+
+/// Returns the decision of the entries that a packet hit.
+///
+/// Two chains of entries may get the same number. Then a flow that changes from one to the other keeps
+/// its output ports in the report.
+fn decision_of_entries(entries: &Entries, hits: &HitSlots) -> DecisionId {
+    let numbers = hits.slots().iter().map(|slot| {
+        let generation = entries.live_at(*slot).map_or(0, |entry| entry.generation);
+        u64::from(generation) << 32 | u64::from(*slot)
+    });
+    let mixed = numbers.fold(0, |mixed: u64, number| mixed.rotate_left(21) ^ number);
+    // The lowest bit tells entries from versions.
+    DecisionId(mixed << 1)
+}
+
+/// Returns the decision of a version of the tables.
+const fn decision_of_tables(version: Version) -> DecisionId {
+    DecisionId(version.number() << 1 | 1)
+}

@@ -1,0 +1,167 @@
+//! Messages of templates and records, with their sequence numbers.
+
+use std::mem;
+
+use super::{
+    flow::IpfixFlow,
+    template::{
+        Element, SAMPLING_ELEMENTS, SAMPLING_SCOPE, SAMPLING_TEMPLATE, TemplateShape, encode,
+    },
+};
+use crate::DATAGRAM_MAX;
+
+/// The version of the format.
+const VERSION: u16 = 10;
+
+/// Bytes of a message before its sets, and of a set before its records.
+const HEADER_BYTES: usize = 16;
+const SET_HEADER_BYTES: usize = 4;
+
+/// Numbers of the sets with templates (RFC 7011, 3.3.2).
+const TEMPLATE_SET: u16 = 2;
+const OPTIONS_TEMPLATE_SET: u16 = 3;
+
+/// The algorithm of a random choice of packets (`samplingAlgorithm`).
+const RANDOM_SAMPLING: u8 = 2;
+
+/// The identity of the exporter in its messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IpfixDomain {
+    /// Observation domain (`observationDomainId`).
+    pub domain: u32,
+    /// Observation point in the domain (`observationPointId`).
+    pub point: u32,
+}
+
+/// Encodes flows into messages.
+///
+/// Memory is bounded by the flows that are added between two calls of [`Self::take_messages`].
+#[derive(Clone, Debug)]
+pub struct IpfixExporter {
+    domain: IpfixDomain,
+    /// One packet in this number is sampled.
+    sampling: u32,
+    /// Number of data records in all messages before; it wraps around.
+    sequence: u32,
+    /// The sets of the current message.
+    sets: Vec<u8>,
+    /// The last set: its number, and the position of its length.
+    last_set: Option<(u16, usize)>,
+    /// Number of data records in the current message.
+    records: u32,
+    full: Vec<Vec<u8>>,
+}
+
+impl IpfixExporter {
+    /// Creates an exporter; the sequence number begins with 0.
+    #[must_use]
+    pub const fn new(domain: IpfixDomain, sampling: u32) -> Self {
+        Self {
+            domain,
+            sampling,
+            sequence: 0,
+            sets: Vec::new(),
+            last_set: None,
+            records: 0,
+            full: Vec::new(),
+        }
+    }
+
+    /// Adds all templates, and the options record with the rate of the sampling.
+    ///
+    /// A collector needs them before the first flow, and again at intervals. `time` is in seconds since
+    /// 1970, like all times below.
+    pub fn add_templates(&mut self, time: u32) {
+        for shape in TemplateShape::all() {
+            let elements = shape.elements();
+            let mut template = Vec::new();
+            push_u16(&mut template, shape.template());
+            push_u16(&mut template, length(elements.len()));
+            push_elements(&mut template, &elements);
+            self.add(TEMPLATE_SET, &template, time);
+        }
+        let mut template = Vec::new();
+        push_u16(&mut template, SAMPLING_TEMPLATE);
+        // The scope is one of the elements.
+        push_u16(&mut template, length(SAMPLING_ELEMENTS.len() + 1));
+        push_u16(&mut template, 1);
+        push_elements(&mut template, &[SAMPLING_SCOPE]);
+        push_elements(&mut template, &SAMPLING_ELEMENTS);
+        self.add(OPTIONS_TEMPLATE_SET, &template, time);
+        let mut record = self.domain.domain.to_be_bytes().to_vec();
+        record.extend_from_slice(&self.sampling.to_be_bytes());
+        record.push(RANDOM_SAMPLING);
+        self.add(SAMPLING_TEMPLATE, &record, time);
+        self.records += 1;
+    }
+
+    /// Adds a flow.
+    pub fn add_flow(&mut self, flow: &IpfixFlow, time: u32) {
+        let mut record = Vec::new();
+        encode(&mut record, self.domain.point, flow);
+        self.add(TemplateShape::of(&flow.key).template(), &record, time);
+        self.records += 1;
+    }
+
+    /// Returns all templates and flows that were added, in messages.
+    pub fn take_messages(&mut self, time: u32) -> Vec<Vec<u8>> {
+        self.finish(time);
+        mem::take(&mut self.full)
+    }
+
+    /// Adds a template or record to a set; in a new message if it does not fit the current one.
+    fn add(&mut self, set: u16, bytes: &[u8], time: u32) {
+        let needed = HEADER_BYTES + self.sets.len() + SET_HEADER_BYTES + bytes.len();
+        if needed > DATAGRAM_MAX {
+            self.finish(time);
+        }
+        let start = match self.last_set {
+            Some((last, start)) if last == set => start,
+            _ => {
+                push_u16(&mut self.sets, set);
+                push_u16(&mut self.sets, 0);
+                self.sets.len() - 2
+            }
+        };
+        self.last_set = Some((set, start));
+        self.sets.extend_from_slice(bytes);
+        let own = length(self.sets.len() + 2 - start).to_be_bytes();
+        self.sets[start..start + 2].copy_from_slice(&own);
+    }
+
+    /// Ends the current message, if it has sets.
+    fn finish(&mut self, time: u32) {
+        if self.sets.is_empty() {
+            return;
+        }
+        let mut message = Vec::with_capacity(HEADER_BYTES + self.sets.len());
+        push_u16(&mut message, VERSION);
+        push_u16(&mut message, length(HEADER_BYTES + self.sets.len()));
+        for field in [time, self.sequence, self.domain.domain] {
+            message.extend_from_slice(&field.to_be_bytes());
+        }
+        message.append(&mut self.sets);
+        self.last_set = None;
+        self.sequence = self.sequence.wrapping_add(mem::take(&mut self.records));
+        self.full.push(message);
+    }
+}
+
+fn push_elements(buffer: &mut Vec<u8>, elements: &[Element]) {
+    for (number, length) in elements {
+        push_u16(buffer, *number);
+        push_u16(buffer, *length);
+    }
+}
+
+fn push_u16(buffer: &mut Vec<u8>, value: u16) {
+    buffer.extend_from_slice(&value.to_be_bytes());
+}
+
+/// Returns a length as a message has it; no message is longer than [`DATAGRAM_MAX`].
+fn length(bytes: usize) -> u16 {
+    u16::try_from(bytes).unwrap_or(u16::MAX)
+}
+
+#[cfg(test)]
+mod tests;

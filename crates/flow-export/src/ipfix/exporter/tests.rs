@@ -1,0 +1,198 @@
+//! Tests of the exporter, with a slow decoder.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    ipfix::{FlowEndReason, FlowTransport, IpfixCounts, IpfixFlowKey, IpfixNetwork},
+    testing::{DecodedIpfixRecord, IpfixDecoder},
+};
+
+fn network() -> impl Strategy<Value = Option<IpfixNetwork>> {
+    let v4 =
+        any::<([u8; 4], [u8; 4], u8, u8)>().prop_map(|(source, destination, tos, protocol)| {
+            let (source, destination) = (source.into(), destination.into());
+            Some(IpfixNetwork::V4 { source, destination, tos, protocol })
+        });
+    let v6 = (any::<[[u8; 16]; 2]>(), 0..1_u32 << 20, any::<[u8; 2]>()).prop_map(
+        |([source, destination], flow_label, [tos, protocol])| {
+            let (source, destination) = (source.into(), destination.into());
+            Some(IpfixNetwork::V6 { source, destination, flow_label, tos, protocol })
+        },
+    );
+    prop_oneof![Just(None), v4, v6]
+}
+
+fn transport() -> impl Strategy<Value = FlowTransport> {
+    prop_oneof![
+        Just(FlowTransport::Other),
+        any::<[u16; 2]>()
+            .prop_map(|[source, destination]| FlowTransport::Ports { source, destination }),
+        any::<[u8; 2]>().prop_map(|[kind, code]| FlowTransport::Icmp { kind, code }),
+    ]
+}
+
+fn flow() -> impl Strategy<Value = IpfixFlow> {
+    let key = (
+        any::<[u32; 2]>(),
+        any::<[[u8; 6]; 2]>(),
+        any::<Option<u16>>(),
+        any::<u16>(),
+        network(),
+        transport(),
+    );
+    let reason = prop_oneof![
+        Just(FlowEndReason::ActiveTimeout),
+        Just(FlowEndReason::ForcedEnd),
+        Just(FlowEndReason::LackOfResources),
+    ];
+    (key, any::<[u64; 5]>(), any::<u16>(), any::<[u8; 2]>(), reason).prop_map(
+        |(key, counts, tcp_flags, [ttl_min, ttl_max], end_reason)| {
+            let ([ingress, egress], macs, vlan_tci, ethernet_type, network, transport) = key;
+            let [source_mac, destination_mac] = macs;
+            let [packets, ip_bytes, frame_bytes, start_ms, end_ms] = counts;
+            IpfixFlow {
+                key: IpfixFlowKey {
+                    ingress,
+                    egress,
+                    source_mac,
+                    destination_mac,
+                    vlan_tci,
+                    ethernet_type,
+                    network,
+                    transport,
+                },
+                counts: IpfixCounts {
+                    packets,
+                    ip_bytes,
+                    frame_bytes,
+                    start_ms,
+                    end_ms,
+                    tcp_flags,
+                    ttl_min,
+                    ttl_max,
+                },
+                end_reason,
+            }
+        },
+    )
+}
+
+fn number(bytes: &[u8]) -> u128 {
+    bytes.iter().fold(0, |value, byte| value << 8 | u128::from(*byte))
+}
+
+/// Returns the elements that the record of a flow must have, with their values.
+fn expected(flow: &IpfixFlow, point: u32) -> Vec<(u16, u128)> {
+    let IpfixFlow { key, counts, end_reason } = flow;
+    let mut values = vec![
+        (138, point.into()),
+        (61, 0),
+        (10, key.ingress.into()),
+        (14, key.egress.into()),
+        (56, number(&key.source_mac)),
+        (80, number(&key.destination_mac)),
+        (256, key.ethernet_type.into()),
+        (240, if key.vlan_tci.is_some() { 18 } else { 14 }),
+        (152, counts.start_ms.into()),
+        (153, counts.end_ms.into()),
+        (2, counts.packets.into()),
+        (352, counts.frame_bytes.into()),
+    ];
+    values.push((
+        136,
+        match end_reason {
+            FlowEndReason::ActiveTimeout => 2,
+            FlowEndReason::ForcedEnd => 4,
+            FlowEndReason::LackOfResources => 5,
+        },
+    ));
+    if let Some(tci) = key.vlan_tci {
+        let id = (tci % 4096).into();
+        values.extend([(58, id), (243, id), (244, (tci >> 13).into())]);
+    }
+    let Some(network) = key.network else { return values };
+    let (version, common_tos, common_protocol, is_v6) = match network {
+        IpfixNetwork::V4 { source, destination, tos, protocol } => {
+            values.extend([(8, number(&source.octets())), (12, number(&destination.octets()))]);
+            (4, tos, protocol, false)
+        }
+        IpfixNetwork::V6 { source, destination, flow_label, tos, protocol } => {
+            values.extend([(27, number(&source.octets())), (28, number(&destination.octets()))]);
+            values.push((31, flow_label.into()));
+            (6, tos, protocol, true)
+        }
+    };
+    values.extend([(60, version), (4, common_protocol.into()), (5, common_tos.into())]);
+    values.extend([(195, (common_tos / 4).into()), (1, counts.ip_bytes.into())]);
+    values.extend([(52, counts.ttl_min.into()), (53, counts.ttl_max.into())]);
+    match key.transport {
+        FlowTransport::Other => {}
+        FlowTransport::Ports { source, destination } => {
+            values.extend([(7, source.into()), (11, destination.into())]);
+            values.push((6, counts.tcp_flags.into()));
+        }
+        FlowTransport::Icmp { kind, code } if is_v6 => {
+            values.extend([(178, kind.into()), (179, code.into())]);
+        }
+        FlowTransport::Icmp { kind, code } => {
+            values.extend([(176, kind.into()), (177, code.into())]);
+        }
+    }
+    values
+}
+
+proptest! {
+    /// Every flow is decoded once and in order, after the templates.
+    #[test]
+    fn messages_have_every_flow(
+        domain: u32,
+        point: u32,
+        sampling: u32,
+        batches in prop::collection::vec((any::<bool>(), prop::collection::vec(flow(), 0..40)), 0..4),
+    ) {
+        let mut exporter = IpfixExporter::new(IpfixDomain { domain, point }, sampling);
+        let mut decoder = IpfixDecoder::default();
+        let mut sequence = 0;
+        for (round, ((again, batch), time)) in batches.iter().zip(1_795_790_113..).enumerate() {
+            let has_templates = *again || round == 0;
+            if has_templates {
+                exporter.add_templates(time);
+            }
+            batch.iter().for_each(|flow| exporter.add_flow(flow, time));
+            let (mut records, mut templates) = (Vec::new(), 0);
+            for message in exporter.take_messages(time) {
+                prop_assert!(message.len() <= DATAGRAM_MAX);
+                let decoded = decoder.decode(&message).unwrap();
+                prop_assert_eq!((decoded.time, decoded.domain), (time, domain));
+                prop_assert_eq!(decoded.sequence, sequence);
+                sequence += u32::try_from(decoded.records.len()).unwrap();
+                templates += decoded.templates;
+                records.extend(decoded.records);
+            }
+            prop_assert_eq!(templates, if has_templates { 15 } else { 0 });
+            let mut rest = records.as_slice();
+            if has_templates {
+                let (options, flows) = records.split_first().unwrap();
+                let values = [(149, domain.into()), (34, sampling.into()), (35, 2)];
+                prop_assert_eq!(&options.values, &values.into_iter().collect());
+                rest = flows;
+            }
+            prop_assert_eq!(rest.len(), batch.len());
+            for (flow, DecodedIpfixRecord { values, .. }) in batch.iter().zip(rest) {
+                prop_assert_eq!(values, &expected(flow, point).into_iter().collect());
+            }
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_decoded_or_refused_as_ipfix(
+        bytes in prop::collection::vec(any::<u8>(), 0..200),
+    ) {
+        let length = u16::try_from(bytes.len() + 4).unwrap().to_be_bytes();
+        let with_header = [&[0, 10], &length[..], &bytes].concat();
+        let mut decoder = IpfixDecoder::default();
+        // Neither may panic.
+        let _ = (decoder.decode(&bytes), decoder.decode(&with_header));
+    }
+}

@@ -1,0 +1,227 @@
+//! Templates: the elements of the records of each kind of flow.
+
+use super::flow::{FlowTransport, IpfixFlow, IpfixFlowKey, IpfixNetwork};
+
+/// An information element: its number in IANA's registry and its length in bytes.
+pub(super) type Element = (u16, u16);
+
+/// The form of a record: the headers that its flow has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TemplateShape {
+    has_vlan: bool,
+    network: NetworkShape,
+    transport: TransportShape,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NetworkShape {
+    None,
+    V4,
+    V6,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TransportShape {
+    None,
+    Ports,
+    Icmp,
+}
+
+/// The first number of a template (RFC 7011, 3.4.1).
+const TEMPLATE_MIN: u16 = 256;
+
+/// The template of the options record.
+pub(super) const SAMPLING_TEMPLATE: u16 = TEMPLATE_MIN + 18;
+
+/// The elements of the options record, after its scope.
+pub(super) const SAMPLING_ELEMENTS: [Element; 2] = [(34, 4), (35, 1)];
+
+/// The scope of the options record: `observationDomainId`.
+pub(super) const SAMPLING_SCOPE: Element = (149, 4);
+
+const HEAD: [Element; 8] = [
+    (138, 4), // observationPointId
+    (61, 1),  // flowDirection
+    (10, 4),  // ingressInterface
+    (14, 4),  // egressInterface
+    (56, 6),  // sourceMacAddress
+    (80, 6),  // destinationMacAddress
+    (256, 2), // ethernetType
+    (240, 1), // ethernetHeaderLength
+];
+
+const VLAN: [Element; 3] = [
+    (58, 2),  // vlanId
+    (243, 2), // dot1qVlanId
+    (244, 1), // dot1qPriority
+];
+
+const IP: [Element; 6] = [
+    (60, 1),  // ipVersion
+    (4, 1),   // protocolIdentifier
+    (5, 1),   // ipClassOfService
+    (195, 1), // ipDiffServCodePoint
+    (52, 1),  // minimumTTL
+    (53, 1),  // maximumTTL
+];
+
+const ADDRESSES_V4: [Element; 2] = [
+    (8, 4),  // sourceIPv4Address
+    (12, 4), // destinationIPv4Address
+];
+
+const ADDRESSES_V6: [Element; 3] = [
+    (27, 16), // sourceIPv6Address
+    (28, 16), // destinationIPv6Address
+    (31, 4),  // flowLabelIPv6
+];
+
+const PORTS: [Element; 3] = [
+    (7, 2),  // sourceTransportPort
+    (11, 2), // destinationTransportPort
+    (6, 2),  // tcpControlBits
+];
+
+const ICMP_V4: [Element; 2] = [
+    (176, 1), // icmpTypeIPv4
+    (177, 1), // icmpCodeIPv4
+];
+
+const ICMP_V6: [Element; 2] = [
+    (178, 1), // icmpTypeIPv6
+    (179, 1), // icmpCodeIPv6
+];
+
+const TAIL: [Element; 5] = [
+    (152, 8), // flowStartMilliseconds
+    (153, 8), // flowEndMilliseconds
+    (2, 8),   // packetDeltaCount
+    (352, 8), // layer2OctetDeltaCount
+    (136, 1), // flowEndReason
+];
+
+/// The count of bytes that only IP packets have.
+const IP_TAIL: [Element; 1] = [
+    (1, 8), // octetDeltaCount
+];
+
+/// Bytes of an Ethernet header, and of a VLAN tag.
+const ETHERNET_BYTES: u8 = 14;
+const TAG_BYTES: u8 = 4;
+
+impl TemplateShape {
+    /// Returns all forms of records.
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        let networks = [NetworkShape::None, NetworkShape::V4, NetworkShape::V6];
+        let transports = [TransportShape::None, TransportShape::Ports, TransportShape::Icmp];
+        let shapes = [false, true].into_iter().flat_map(move |has_vlan| {
+            networks.into_iter().flat_map(move |network| {
+                transports.map(|transport| Self { has_vlan, network, transport })
+            })
+        });
+        shapes.filter(|own| {
+            own.network != NetworkShape::None || own.transport == TransportShape::None
+        })
+    }
+
+    /// Returns the form of the record of a flow.
+    pub(super) const fn of(key: &IpfixFlowKey) -> Self {
+        let network = match key.network {
+            None => NetworkShape::None,
+            Some(IpfixNetwork::V4 { .. }) => NetworkShape::V4,
+            Some(IpfixNetwork::V6 { .. }) => NetworkShape::V6,
+        };
+        let transport = match (key.transport, network) {
+            (FlowTransport::Other, _) | (_, NetworkShape::None) => TransportShape::None,
+            (FlowTransport::Ports { .. }, _) => TransportShape::Ports,
+            (FlowTransport::Icmp { .. }, _) => TransportShape::Icmp,
+        };
+        Self { has_vlan: key.vlan_tci.is_some(), network, transport }
+    }
+
+    /// Returns the number of the template.
+    pub(super) const fn template(self) -> u16 {
+        let network = match self.network {
+            NetworkShape::None => 0,
+            NetworkShape::V4 => 3,
+            NetworkShape::V6 => 6,
+        };
+        let transport = match self.transport {
+            TransportShape::None => 0,
+            TransportShape::Ports => 1,
+            TransportShape::Icmp => 2,
+        };
+        let vlan = if self.has_vlan { 9 } else { 0 };
+        TEMPLATE_MIN + vlan + network + transport
+    }
+
+    /// Returns the elements of a record, in order.
+    pub(super) fn elements(self) -> Vec<Element> {
+        let vlan: &[Element] = if self.has_vlan { &VLAN } else { &[] };
+        let (ip, addresses): (&[Element], &[Element]) = match self.network {
+            NetworkShape::None => (&[], &[]),
+            NetworkShape::V4 => (&IP, &ADDRESSES_V4),
+            NetworkShape::V6 => (&IP, &ADDRESSES_V6),
+        };
+        let transport: &[Element] = match (self.transport, self.network) {
+            (TransportShape::None, _) => &[],
+            (TransportShape::Ports, _) => &PORTS,
+            (TransportShape::Icmp, NetworkShape::V6) => &ICMP_V6,
+            (TransportShape::Icmp, _) => &ICMP_V4,
+        };
+        let tail: &[Element] = if self.network == NetworkShape::None { &[] } else { &IP_TAIL };
+        [&HEAD, vlan, ip, addresses, transport, &TAIL, tail].concat()
+    }
+}
+
+/// Appends the record of a flow, in the order of [`TemplateShape::elements`].
+pub(super) fn encode(buffer: &mut Vec<u8>, observation_point: u32, flow: &IpfixFlow) {
+    let IpfixFlow { key, counts, end_reason } = flow;
+    let ingress_direction = 0;
+    buffer.extend_from_slice(&observation_point.to_be_bytes());
+    buffer.push(ingress_direction);
+    buffer.extend_from_slice(&key.ingress.to_be_bytes());
+    buffer.extend_from_slice(&key.egress.to_be_bytes());
+    buffer.extend_from_slice(&key.source_mac);
+    buffer.extend_from_slice(&key.destination_mac);
+    buffer.extend_from_slice(&key.ethernet_type.to_be_bytes());
+    buffer.push(ETHERNET_BYTES + if key.vlan_tci.is_some() { TAG_BYTES } else { 0 });
+    if let Some(tci) = key.vlan_tci {
+        let id = (tci & 0x0fff).to_be_bytes();
+        let [high, _] = tci.to_be_bytes();
+        buffer.extend_from_slice(&[id, id].concat());
+        buffer.push(high >> 5);
+    }
+    if let Some(network) = key.network {
+        let (version, tos, protocol) = network.common();
+        let fields = [version, protocol, tos, tos >> 2, counts.ttl_min, counts.ttl_max];
+        buffer.extend_from_slice(&fields);
+        match network {
+            IpfixNetwork::V4 { source, destination, .. } => {
+                buffer.extend_from_slice(&source.octets());
+                buffer.extend_from_slice(&destination.octets());
+            }
+            IpfixNetwork::V6 { source, destination, flow_label, .. } => {
+                buffer.extend_from_slice(&source.octets());
+                buffer.extend_from_slice(&destination.octets());
+                buffer.extend_from_slice(&flow_label.to_be_bytes());
+            }
+        }
+        match key.transport {
+            FlowTransport::Other => {}
+            FlowTransport::Ports { source, destination } => {
+                for field in [source, destination, counts.tcp_flags] {
+                    buffer.extend_from_slice(&field.to_be_bytes());
+                }
+            }
+            FlowTransport::Icmp { kind, code } => buffer.extend_from_slice(&[kind, code]),
+        }
+    }
+    for count in [counts.start_ms, counts.end_ms, counts.packets, counts.frame_bytes] {
+        buffer.extend_from_slice(&count.to_be_bytes());
+    }
+    buffer.push(end_reason.value());
+    if key.network.is_some() {
+        buffer.extend_from_slice(&counts.ip_bytes.to_be_bytes());
+    }
+}

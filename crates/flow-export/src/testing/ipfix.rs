@@ -1,0 +1,101 @@
+//! A slow decoder of IPFIX messages.
+
+use std::collections::BTreeMap;
+
+use super::reader::{half, take, word};
+
+/// A decoder, which keeps the templates of earlier messages.
+#[derive(Clone, Debug, Default)]
+pub struct IpfixDecoder {
+    templates: BTreeMap<u16, Vec<(u16, u16)>>,
+}
+
+/// A decoded message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DecodedIpfix {
+    /// Seconds since 1970.
+    pub time: u32,
+    /// Number of data records before this message.
+    pub sequence: u32,
+    /// Observation domain.
+    pub domain: u32,
+    /// Number of templates.
+    pub templates: usize,
+    /// The data records, in order.
+    pub records: Vec<DecodedIpfixRecord>,
+}
+
+/// A decoded record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DecodedIpfixRecord {
+    /// Number of the template.
+    pub template: u16,
+    /// The elements and their values, which have at most 128 bits.
+    pub values: BTreeMap<u16, u128>,
+}
+
+impl DecodedIpfixRecord {
+    /// Returns the value of an element; `None` if the record does not have it.
+    #[must_use]
+    pub fn value(&self, element: u16) -> Option<u128> {
+        self.values.get(&element).copied()
+    }
+}
+
+impl IpfixDecoder {
+    /// Decodes a message; `None` if it is not exactly one, or has a record without a template.
+    pub fn decode(&mut self, message: &[u8]) -> Option<DecodedIpfix> {
+        let rest = &mut &*message;
+        if half(rest)? != 10 || usize::from(half(rest)?) != message.len() {
+            return None;
+        }
+        let (time, sequence, domain) = (word(rest)?, word(rest)?, word(rest)?);
+        let (mut templates, mut records) = (0, Vec::new());
+        while !rest.is_empty() {
+            let (set, length) = (half(rest)?, half(rest)?);
+            let mut set_rest = take(rest, usize::from(length).checked_sub(4)?)?;
+            // A set has at least one template or record (RFC 7011, 3.3).
+            if set_rest.is_empty() {
+                return None;
+            }
+            while !set_rest.is_empty() {
+                match set {
+                    2 | 3 => {
+                        self.template(&mut set_rest, set == 3)?;
+                        templates += 1;
+                    }
+                    _ => records.push(self.record(set, &mut set_rest)?),
+                }
+            }
+        }
+        Some(DecodedIpfix { time, sequence, domain, templates, records })
+    }
+
+    fn template(&mut self, rest: &mut &[u8], has_scope: bool) -> Option<()> {
+        let (template, count) = (half(rest)?, half(rest)?);
+        if has_scope && half(rest)? == 0 || template < 256 || count == 0 {
+            return None;
+        }
+        let mut elements = Vec::new();
+        for _ in 0..count {
+            let (element, length) = (half(rest)?, half(rest)?);
+            // Neither elements of enterprises nor values of variable length are sent.
+            if element >= 0x8000 || length == 0 || length > 16 {
+                return None;
+            }
+            elements.push((element, length));
+        }
+        let known = self.templates.insert(template, elements.clone());
+        known.is_none_or(|known| known == elements).then_some(())
+    }
+
+    fn record(&self, template: u16, rest: &mut &[u8]) -> Option<DecodedIpfixRecord> {
+        let mut values = BTreeMap::new();
+        for (element, length) in self.templates.get(&template)? {
+            let bytes = take(rest, usize::from(*length))?;
+            let value = bytes.iter().fold(0, |value, byte| value << 8 | u128::from(*byte));
+            values.insert(*element, value);
+        }
+        Some(DecodedIpfixRecord { template, values })
+    }
+}

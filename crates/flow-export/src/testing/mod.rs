@@ -1,0 +1,13 @@
+//! Slow decoders of the datagrams, which share no code with the encoders.
+//!
+//! They read one field after the other, and refuse what the formats do not allow: wrong lengths,
+//! padding that is not zero, and bytes at the end.
+
+mod ipfix;
+mod netflow;
+mod reader;
+mod sflow;
+
+pub use ipfix::{DecodedIpfix, DecodedIpfixRecord, IpfixDecoder};
+pub use netflow::{DecodedNetflow, DecodedNetflowHeader, decode_netflow};
+pub use sflow::{DecodedDatagram, DecodedSample, decode_sflow};

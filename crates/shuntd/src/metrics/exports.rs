@@ -1,0 +1,112 @@
+//! The metrics of sFlow, NetFlow and IPFIX.
+
+use shunt_switch::{BridgeStatus, IpfixStatus, NetflowStatus, SflowStatus};
+
+use super::text::{Metric, MetricsText};
+
+const SFLOW: [Metric<SflowStatus>; 4] = [
+    ("shunt_sflow_samples_total", "counter", "Packets that sFlow sampled on a bridge.", |own| {
+        own.samples.into()
+    }),
+    (
+        "shunt_sflow_samples_dropped_total",
+        "counter",
+        "Sampled packets that were lost because they were too many.",
+        |own| own.samples_dropped.into(),
+    ),
+    (
+        "shunt_sflow_datagrams_total",
+        "counter",
+        "sFlow datagrams of a bridge that the system sent, counted for each collector.",
+        |own| own.datagrams.into(),
+    ),
+    (
+        "shunt_sflow_datagrams_lost_total",
+        "counter",
+        "sFlow datagrams of a bridge that could not be sent.",
+        |own| own.datagrams_lost.into(),
+    ),
+];
+
+const NETFLOW: [Metric<NetflowStatus>; 5] = [
+    (
+        "shunt_netflow_active_flows",
+        "gauge",
+        "Flows of a bridge that last and that NetFlow will report.",
+        |own| own.active_flows.into(),
+    ),
+    (
+        "shunt_netflow_flows_total",
+        "counter",
+        "Flows that NetFlow reported, each time that it did.",
+        |own| own.flows.into(),
+    ),
+    (
+        "shunt_netflow_flows_lost_total",
+        "counter",
+        "Flows that were lost because they were too many.",
+        |own| own.flows_lost.into(),
+    ),
+    (
+        "shunt_netflow_datagrams_total",
+        "counter",
+        "NetFlow datagrams of a bridge that were sent, counted for each collector.",
+        |own| own.datagrams.into(),
+    ),
+    (
+        "shunt_netflow_datagrams_lost_total",
+        "counter",
+        "NetFlow datagrams of a bridge that could not be sent.",
+        |own| own.datagrams_lost.into(),
+    ),
+];
+
+const IPFIX: [Metric<IpfixStatus>; 6] = [
+    (
+        "shunt_ipfix_active_flows",
+        "gauge",
+        "Flows of sampled packets that IPFIX has not reported yet.",
+        |own| own.active_flows.into(),
+    ),
+    ("shunt_ipfix_samples_total", "counter", "Packets that IPFIX sampled on a bridge.", |own| {
+        own.samples.into()
+    }),
+    (
+        "shunt_ipfix_samples_dropped_total",
+        "counter",
+        "Packets sampled for IPFIX that were lost because they were too many.",
+        |own| own.samples_dropped.into(),
+    ),
+    ("shunt_ipfix_flows_total", "counter", "Flows that IPFIX reported.", |own| own.flows.into()),
+    (
+        "shunt_ipfix_messages_total",
+        "counter",
+        "IPFIX messages of a bridge that were sent, counted for each collector.",
+        |own| own.messages.into(),
+    ),
+    (
+        "shunt_ipfix_messages_lost_total",
+        "counter",
+        "IPFIX messages of a bridge that could not be sent.",
+        |own| own.messages_lost.into(),
+    ),
+];
+
+/// Adds the metrics of the exporters of all bridges.
+pub(super) fn exports(text: &mut MetricsText, bridges: &[BridgeStatus]) {
+    add(text, bridges, |own| own.sflow.as_ref(), &SFLOW);
+    add(text, bridges, |own| own.netflow.as_ref(), &NETFLOW);
+    add(text, bridges, |own| own.ipfix.as_ref(), &IPFIX);
+}
+
+fn add<T>(
+    text: &mut MetricsText,
+    bridges: &[BridgeStatus],
+    status: fn(&BridgeStatus) -> Option<&T>,
+    metrics: &[Metric<T>],
+) {
+    let running = bridges
+        .iter()
+        .filter_map(|bridge| Some((vec![("bridge", bridge.name.as_str())], status(bridge)?)));
+    text.families(&running.collect::<Vec<_>>(), metrics);
+}

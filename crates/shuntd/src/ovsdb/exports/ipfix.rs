@@ -1,0 +1,41 @@
+//! The table `IPFIX`.
+
+use shunt_ovsdb::RowView;
+use shunt_switch::config::IpfixOptions;
+
+use super::rows::{WORDS, checked, number};
+
+/// Reads a row, or returns the reason why it cannot be used.
+pub(super) fn options(row: RowView<'_>) -> Result<IpfixOptions, String> {
+    let defaults = IpfixOptions::default();
+    let word = |column, default| number(row, column, default, WORDS);
+    let options = IpfixOptions {
+        targets: row.strings("targets").map(str::to_owned).collect(),
+        sampling: word("sampling", defaults.sampling)?,
+        obs_domain_id: word("obs_domain_id", defaults.obs_domain_id)?,
+        obs_point_id: word("obs_point_id", defaults.obs_point_id)?,
+        cache_active_timeout: word("cache_active_timeout", defaults.cache_active_timeout)?,
+        cache_max_flows: word("cache_max_flows", defaults.cache_max_flows)?,
+    };
+    checked(options, IpfixOptions::check)
+}
+
+/// Returns the settings of the options, by their keys.
+pub(super) fn settings(options: &IpfixOptions) -> Vec<(&'static str, String)> {
+    let IpfixOptions {
+        targets,
+        sampling,
+        obs_domain_id,
+        obs_point_id,
+        cache_active_timeout,
+        cache_max_flows,
+    } = options;
+    vec![
+        ("ipfix.targets", targets.join(",")),
+        ("ipfix.sampling", sampling.to_string()),
+        ("ipfix.obs_domain_id", obs_domain_id.to_string()),
+        ("ipfix.obs_point_id", obs_point_id.to_string()),
+        ("ipfix.cache_active_timeout", cache_active_timeout.to_string()),
+        ("ipfix.cache_max_flows", cache_max_flows.to_string()),
+    ]
+}

@@ -1,0 +1,33 @@
+//! The table `NetFlow`.
+
+use shunt_ovsdb::RowView;
+use shunt_switch::config::NetflowOptions;
+
+use super::rows::{checked, number};
+
+/// Reads a row, or returns the reason why it cannot be used.
+pub(super) fn options(row: RowView<'_>) -> Result<NetflowOptions, String> {
+    let defaults = NetflowOptions::default();
+    let (seconds, byte) = ("from -1 to 2147483647", "from 0 to 255");
+    let options = NetflowOptions {
+        targets: row.strings("targets").map(str::to_owned).collect(),
+        active_timeout: number(row, "active_timeout", defaults.active_timeout, seconds)?,
+        engine_type: number(row, "engine_type", defaults.engine_type, byte)?,
+        engine_id: number(row, "engine_id", defaults.engine_id, byte)?,
+        add_id_to_interface: row.boolean("add_id_to_interface").unwrap_or_default(),
+    };
+    checked(options, NetflowOptions::check)
+}
+
+/// Returns the settings of the options, by their keys.
+pub(super) fn settings(options: &NetflowOptions) -> Vec<(&'static str, String)> {
+    let NetflowOptions { targets, active_timeout, engine_type, engine_id, add_id_to_interface } =
+        options;
+    vec![
+        ("netflow.targets", targets.join(",")),
+        ("netflow.active_timeout", active_timeout.to_string()),
+        ("netflow.engine_type", engine_type.to_string()),
+        ("netflow.engine_id", engine_id.to_string()),
+        ("netflow.add_id_to_interface", add_id_to_interface.to_string()),
+    ]
+}

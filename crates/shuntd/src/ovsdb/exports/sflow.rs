@@ -1,0 +1,31 @@
+//! The table `sFlow`.
+
+use shunt_ovsdb::RowView;
+use shunt_switch::config::SflowOptions;
+
+use super::rows::{WORDS, checked, number};
+
+/// Reads a row, or returns the reason why it cannot be used.
+pub(super) fn options(row: RowView<'_>) -> Result<SflowOptions, String> {
+    let defaults = SflowOptions::default();
+    let options = SflowOptions {
+        targets: row.strings("targets").map(str::to_owned).collect(),
+        agent: row.string("agent").unwrap_or_default().to_owned(),
+        sampling: number(row, "sampling", defaults.sampling, WORDS)?,
+        polling: number(row, "polling", defaults.polling, WORDS)?,
+        header: number(row, "header", defaults.header, WORDS)?,
+    };
+    checked(options, SflowOptions::check)
+}
+
+/// Returns the settings of the options, by their keys.
+pub(super) fn settings(options: &SflowOptions) -> Vec<(&'static str, String)> {
+    let SflowOptions { targets, agent, sampling, polling, header } = options;
+    vec![
+        ("sflow.targets", targets.join(",")),
+        ("sflow.agent", agent.clone()),
+        ("sflow.sampling", sampling.to_string()),
+        ("sflow.polling", polling.to_string()),
+        ("sflow.header", header.to_string()),
+    ]
+}

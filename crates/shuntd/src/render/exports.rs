@@ -1,0 +1,135 @@
+//! The exporters of a bridge: sFlow, NetFlow and IPFIX.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use super::{count, counted, list, word};
+
+/// Returns the exporters of a bridge as lines, with the numbers of what they sent.
+pub(crate) fn exports(bridge: &Value) -> String {
+    let exporters = [("sflow", sflow as fn(&Value) -> _), ("netflow", netflow), ("ipfix", ipfix)];
+    let running = exporters.into_iter().filter(|(key, _)| bridge[key].is_object());
+    running.map(|(key, line)| line(&bridge[key])).collect()
+}
+
+fn sflow(sflow: &Value) -> String {
+    format!(
+        "    sflow (targets={} agent={} sampling={} polling={} header={}, sent {} in {}{}{})\n",
+        targets(sflow),
+        word(&sflow["agent_address"]),
+        count(&sflow["sampling"]),
+        count(&sflow["polling"]),
+        count(&sflow["header"]),
+        counted(count(&sflow["samples"]), "sample"),
+        counted(count(&sflow["datagrams"]), "datagram"),
+        losses(sflow, &[("samples_dropped", "sample"), ("datagrams_lost", "datagram")]),
+        trouble(sflow),
+    )
+}
+
+fn netflow(netflow: &Value) -> String {
+    let id = if netflow["add_id_to_interface"] == true { " add_id_to_interface" } else { "" };
+    format!(
+        "    netflow (targets={} active_timeout={} engine_type={} engine_id={}{id}, sent {} in {}, {} active{}{})\n",
+        targets(netflow),
+        netflow["active_timeout"],
+        count(&netflow["engine_type"]),
+        count(&netflow["engine"]),
+        counted(count(&netflow["flows"]), "flow"),
+        counted(count(&netflow["datagrams"]), "datagram"),
+        count(&netflow["active_flows"]),
+        losses(netflow, &[("flows_lost", "flow"), ("datagrams_lost", "datagram")]),
+        trouble(netflow),
+    )
+}
+
+fn ipfix(ipfix: &Value) -> String {
+    format!(
+        "    ipfix (targets={} sampling={} obs_domain_id={} obs_point_id={} cache_active_timeout={} cache_max_flows={}, sent {} of {} in {}, {} active{}{})\n",
+        targets(ipfix),
+        count(&ipfix["sampling"]),
+        count(&ipfix["obs_domain_id"]),
+        count(&ipfix["obs_point_id"]),
+        count(&ipfix["cache_active_timeout"]),
+        count(&ipfix["cache_max_flows"]),
+        counted(count(&ipfix["flows"]), "flow"),
+        counted(count(&ipfix["samples"]), "sample"),
+        counted(count(&ipfix["messages"]), "message"),
+        count(&ipfix["active_flows"]),
+        losses(ipfix, &[("samples_dropped", "sample"), ("messages_lost", "message")]),
+        trouble(ipfix),
+    )
+}
+
+fn targets(exporter: &Value) -> String {
+    list(&exporter["targets"]).iter().map(word).collect::<Vec<_>>().join(",")
+}
+
+/// Returns what an exporter could not send; empty if it is nothing.
+fn losses(exporter: &Value, counts: &[(&str, &str)]) -> String {
+    let mut lost = String::new();
+    for (key, what) in counts {
+        if count(&exporter[key]) > 0 {
+            let _ = write!(lost, ", lost {}", counted(count(&exporter[key]), what));
+        }
+    }
+    lost
+}
+
+fn trouble(exporter: &Value) -> String {
+    exporter["trouble"].as_str().map_or_else(String::new, |own| format!("; {own}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_sflow_agent_is_shown_with_its_losses() {
+        let mut agent = json!({"targets": ["192.0.2.1", "192.0.2.2:99"], "agent_address": "192.0.2.7",
+            "sampling": 64, "polling": 10, "header": 128, "samples": 1, "samples_dropped": 0,
+            "datagrams": 2, "datagrams_lost": 0, "trouble": null});
+        let shown = exports(&json!({"sflow": agent, "netflow": null}));
+        let options =
+            "targets=192.0.2.1,192.0.2.2:99 agent=192.0.2.7 sampling=64 polling=10 header=128";
+        assert_eq!(shown, format!("    sflow ({options}, sent 1 sample in 2 datagrams)\n"));
+        agent["samples_dropped"] = json!(3);
+        agent["datagrams_lost"] = json!(1);
+        agent["trouble"] = json!("no route");
+        let shown = exports(&json!({"sflow": agent}));
+        let expected = "in 2 datagrams, lost 3 samples, lost 1 datagram; no route)\n";
+        assert!(shown.ends_with(expected), "{shown}");
+    }
+
+    #[test]
+    fn a_netflow_exporter_is_shown_with_its_flows() {
+        let mut exporter = json!({"targets": ["192.0.2.1"], "active_timeout": -1, "engine_type": 2,
+            "engine_id": -1, "engine": 1, "add_id_to_interface": false, "active_flows": 7,
+            "flows": 1, "flows_lost": 0, "datagrams": 1, "datagrams_lost": 0, "trouble": null});
+        let shown = exports(&json!({"netflow": exporter}));
+        let options = "targets=192.0.2.1 active_timeout=-1 engine_type=2 engine_id=1";
+        let expected = format!("    netflow ({options}, sent 1 flow in 1 datagram, 7 active)\n");
+        assert_eq!(shown, expected);
+        exporter["add_id_to_interface"] = json!(true);
+        exporter["flows_lost"] = json!(3);
+        let shown = exports(&json!({"netflow": exporter}));
+        assert!(shown.contains("engine_id=1 add_id_to_interface, sent"), "{shown}");
+        assert!(shown.ends_with("7 active, lost 3 flows)\n"), "{shown}");
+    }
+
+    #[test]
+    fn an_ipfix_exporter_is_shown_with_its_samples() {
+        let exporter = json!({"targets": ["192.0.2.1"], "sampling": 64, "obs_domain_id": 1,
+            "obs_point_id": 2, "cache_active_timeout": 60, "cache_max_flows": 1000, "flows": 1,
+            "samples": 5, "samples_dropped": 2, "messages": 3, "messages_lost": 0,
+            "active_flows": 4, "trouble": null});
+        let shown = exports(&json!({"ipfix": exporter}));
+        let options = "targets=192.0.2.1 sampling=64 obs_domain_id=1 obs_point_id=2 \
+                       cache_active_timeout=60 cache_max_flows=1000";
+        let sent = "sent 1 flow of 5 samples in 3 messages, 4 active, lost 2 samples";
+        assert_eq!(shown, format!("    ipfix ({options}, {sent})\n"));
+    }
+}

@@ -1,0 +1,115 @@
+//! The configuration of IPFIX.
+
+use std::{net::SocketAddr, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use super::collectors::CollectorKey;
+use crate::{config::ConfigError, error::SwitchError};
+
+/// The options of IPFIX, with the names of the table `IPFIX` of OVSDB.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct IpfixOptions {
+    /// Collectors, as `IP` or `IP:PORT`; empty: IPFIX is off.
+    pub targets: Vec<String>,
+    /// One packet in `sampling` is sampled.
+    pub sampling: u32,
+    /// Observation domain in the messages.
+    pub obs_domain_id: u32,
+    /// Observation point in the records.
+    pub obs_point_id: u32,
+    /// Seconds that samples are collected into a flow; 0: each sample is a flow.
+    pub cache_active_timeout: u32,
+    /// Maximum number of flows that are not reported yet; 0: each sample is a flow.
+    pub cache_max_flows: u32,
+}
+
+impl Default for IpfixOptions {
+    fn default() -> Self {
+        Self {
+            targets: Vec::new(),
+            sampling: 400,
+            obs_domain_id: 0,
+            obs_point_id: 0,
+            cache_active_timeout: 0,
+            cache_max_flows: 0,
+        }
+    }
+}
+
+/// The key of the collectors, with the UDP port that is registered at IANA.
+const COLLECTORS: CollectorKey = CollectorKey {
+    section: "ipfix",
+    setting: "ipfix.targets",
+    port: 4739,
+    range: "an IP address with or without a port, such as 192.0.2.1:4739 or [2001:db8::1]:4739",
+};
+
+/// The largest values of the cache.
+const TIMEOUT_MAX: u32 = 4200;
+const FLOWS_MAX: u32 = 1 << 20;
+
+impl IpfixOptions {
+    /// Returns whether flows are exported.
+    #[must_use]
+    pub const fn is_on(&self) -> bool {
+        !self.targets.is_empty()
+    }
+
+    /// Returns the addresses of the collectors.
+    ///
+    /// # Errors
+    ///
+    /// If a target is not an address.
+    pub fn addresses(&self) -> Result<Vec<SocketAddr>, SwitchError> {
+        COLLECTORS.addresses(&self.targets)
+    }
+
+    /// Returns the time that samples are collected into a flow.
+    #[must_use]
+    pub fn active_timeout(&self) -> Duration {
+        Duration::from_secs(self.cache_active_timeout.into())
+    }
+
+    /// Checks the options.
+    ///
+    /// # Errors
+    ///
+    /// The first mistake, with its key.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        COLLECTORS.check(&self.targets)?;
+        let (range, sampling) = (ConfigError::check_range, self.sampling);
+        range("ipfix.sampling", sampling.to_string(), sampling > 0, "from 1 to 4294967295")?;
+        let (timeout, flows) = (self.cache_active_timeout, self.cache_max_flows);
+        let is_possible = timeout <= TIMEOUT_MAX;
+        range("ipfix.cache_active_timeout", timeout.to_string(), is_possible, "from 0 to 4200")?;
+        let is_possible = flows <= FLOWS_MAX;
+        range("ipfix.cache_max_flows", flows.to_string(), is_possible, "from 0 to 1048576")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_ipfix_options_are_refused() {
+        let check = |options: IpfixOptions| match options.check() {
+            Ok(()) => "fine".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let on = || IpfixOptions { targets: vec!["192.0.2.1".into()], ..IpfixOptions::default() };
+        assert_eq!(check(on()), "fine");
+        assert_eq!(
+            check(IpfixOptions { sampling: 0, ..on() }),
+            "ipfix.sampling = 0: it must be from 1 to 4294967295"
+        );
+        let text = check(IpfixOptions { cache_active_timeout: 4201, ..on() });
+        assert!(text.ends_with("it must be from 0 to 4200"), "{text}");
+        let text = check(IpfixOptions { cache_max_flows: 1 << 21, ..on() });
+        assert!(text.ends_with("it must be from 0 to 1048576"), "{text}");
+        let text = check(IpfixOptions { targets: vec!["x".into()], ..on() });
+        assert!(text.starts_with("ipfix.targets[0] = x: it must be an IP address"), "{text}");
+    }
+}

@@ -1,0 +1,226 @@
+//! The flow of a sampled packet.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use shunt_datapath::sample::SampledPacket;
+use shunt_flow::{
+    FieldId, FlowKey,
+    extract::{VlanLimit, extract},
+};
+use shunt_flow_export::ipfix::{FlowTransport, IpfixCounts, IpfixFlowKey, IpfixNetwork};
+
+/// Ethernet types, and IP protocols.
+const IPV4: u16 = 0x0800;
+const IPV6: u16 = 0x86dd;
+const ICMP: u8 = 1;
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const ICMPV6: u8 = 58;
+const SCTP: u8 = 132;
+
+/// The bit of `nw_frag` that is set in fragments without a transport header.
+const LATER_FRAGMENT: u8 = 2;
+
+/// Bytes of an Ethernet header, and of a VLAN tag.
+const ETHERNET_BYTES: usize = 14;
+const TAG_BYTES: usize = 4;
+
+/// The part of a sampled packet that decides its flow.
+#[derive(Clone, Copy, Debug)]
+struct SampledFrame<'a> {
+    /// The first bytes of the frame.
+    header: &'a [u8],
+    /// Length of the frame in bytes.
+    length: usize,
+    /// TCI of the outermost VLAN tag.
+    vlan_tci: Option<u16>,
+}
+
+/// Returns the flow of a sampled packet, and its counts.
+///
+/// The interfaces are ingress and egress, and `now_ms` is the time of the sample.
+pub(super) fn flow_of(
+    packet: &SampledPacket,
+    interfaces: [u32; 2],
+    now_ms: u64,
+) -> (IpfixFlowKey, IpfixCounts) {
+    let frame = SampledFrame {
+        header: packet.header(),
+        length: packet.frame_length,
+        vlan_tci: packet.vlan_in,
+    };
+    frame.flow(interfaces, now_ms)
+}
+
+impl SampledFrame<'_> {
+    fn flow(&self, [ingress, egress]: [u32; 2], now_ms: u64) -> (IpfixFlowKey, IpfixCounts) {
+        let mut key = FlowKey::ZERO;
+        // An IP packet that is longer than its frame is not parsed, so the frame gets its length back.
+        let mut frame = self.header.to_vec();
+        frame.resize(self.length.max(frame.len()), 0);
+        extract(&frame, VlanLimit::One, &mut key);
+        let network = network(&key);
+        let transport = if network.is_some() { transport(&key) } else { FlowTransport::Other };
+        let tag_bytes = if self.vlan_tci.is_some() { TAG_BYTES } else { 0 };
+        let ip_bytes = self.length.saturating_sub(ETHERNET_BYTES + tag_bytes);
+        let ttl = if network.is_some() { byte(&key, FieldId::NwTtl) } else { 0 };
+        let is_tcp = network.is_some() && byte(&key, FieldId::IpProto) == TCP;
+        let flow = IpfixFlowKey {
+            ingress,
+            egress,
+            source_mac: mac(&key, FieldId::EthSrc),
+            destination_mac: mac(&key, FieldId::EthDst),
+            vlan_tci: self.vlan_tci,
+            ethernet_type: key.eth_type(),
+            network,
+            transport,
+        };
+        let counts = IpfixCounts {
+            packets: 1,
+            ip_bytes: if network.is_some() { ip_bytes as u64 } else { 0 },
+            frame_bytes: self.length as u64,
+            start_ms: now_ms,
+            end_ms: now_ms,
+            tcp_flags: if is_tcp { short(&key, FieldId::TcpFlags) } else { 0 },
+            ttl_min: ttl,
+            ttl_max: ttl,
+        };
+        (flow, counts)
+    }
+}
+
+fn network(key: &FlowKey) -> Option<IpfixNetwork> {
+    let tos = byte(key, FieldId::IpDscp) << 2 | byte(key, FieldId::IpEcn);
+    let protocol = byte(key, FieldId::IpProto);
+    match key.eth_type() {
+        IPV4 => {
+            let [source, destination] = [FieldId::Ipv4Src, FieldId::Ipv4Dst]
+                .map(|field| Ipv4Addr::from(u32::try_from(key.field(field)).unwrap_or_default()));
+            Some(IpfixNetwork::V4 { source, destination, tos, protocol })
+        }
+        IPV6 => {
+            let [source, destination] =
+                [FieldId::Ipv6Src, FieldId::Ipv6Dst].map(|field| Ipv6Addr::from(key.field(field)));
+            let flow_label = u32::try_from(key.field(FieldId::Ipv6Label)).unwrap_or_default();
+            Some(IpfixNetwork::V6 { source, destination, flow_label, tos, protocol })
+        }
+        _ => None,
+    }
+}
+
+/// Returns the transport header of an IP packet.
+///
+/// All kinds of headers have their two fields in the same places of a key.
+fn transport(key: &FlowKey) -> FlowTransport {
+    if byte(key, FieldId::NwFrag) & LATER_FRAGMENT != 0 {
+        return FlowTransport::Other;
+    }
+    match (byte(key, FieldId::IpProto), key.eth_type()) {
+        (TCP | UDP | SCTP, _) => FlowTransport::Ports {
+            source: short(key, FieldId::TcpSrc),
+            destination: short(key, FieldId::TcpDst),
+        },
+        (ICMP, IPV4) | (ICMPV6, IPV6) => FlowTransport::Icmp {
+            kind: byte(key, FieldId::IcmpType),
+            code: byte(key, FieldId::IcmpCode),
+        },
+        _ => FlowTransport::Other,
+    }
+}
+
+fn mac(key: &FlowKey, field: FieldId) -> [u8; 6] {
+    let [.., a, b, c, d, e, f] = key.field(field).to_be_bytes();
+    [a, b, c, d, e, f]
+}
+
+fn byte(key: &FlowKey, field: FieldId) -> u8 {
+    let [.., low] = key.field(field).to_be_bytes();
+    low
+}
+
+fn short(key: &FlowKey, field: FieldId) -> u16 {
+    let [.., high, low] = key.field(field).to_be_bytes();
+    u16::from_be_bytes([high, low])
+}
+
+#[cfg(test)]
+mod tests {
+    use shunt_flow::testing::packet::PacketBuilder;
+
+    use super::*;
+
+    fn flow(packet: &PacketBuilder, vlan_tci: Option<u16>) -> (IpfixFlowKey, IpfixCounts) {
+        let frame = packet.build();
+        let (header, length) = (&frame[..frame.len().min(128)], frame.len());
+        SampledFrame { header, length, vlan_tci }.flow([3, 5], 1000)
+    }
+
+    fn v4(protocol: u8) -> IpfixNetwork {
+        let (source, destination) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+        IpfixNetwork::V4 { source, destination, tos: 0x2b, protocol }
+    }
+
+    fn ipv4() -> PacketBuilder {
+        PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tos(0x2b).ttl(63)
+    }
+
+    #[test]
+    fn a_tcp_segment_has_its_ports_and_flags() {
+        let packet = ipv4().tcp(6000, 80).tcp_flags(0x12).payload(vec![0; 900]);
+        let length = packet.build().len() as u64;
+        let (key, counts) = flow(&packet, None);
+        assert_eq!((key.ingress, key.egress, key.ethernet_type), (3, 5, 0x0800));
+        assert_eq!(key.network, Some(v4(6)));
+        assert_eq!(key.transport, FlowTransport::Ports { source: 6000, destination: 80 });
+        let expected = IpfixCounts {
+            packets: 1,
+            ip_bytes: length - 14,
+            frame_bytes: length,
+            start_ms: 1000,
+            end_ms: 1000,
+            tcp_flags: 0x12,
+            ttl_min: 63,
+            ttl_max: 63,
+        };
+        assert_eq!(counts, expected);
+    }
+
+    #[test]
+    fn a_tag_is_no_part_of_the_ip_packet() {
+        let packet = ipv4().tag(0x8100, 0x6007).udp(1, 2);
+        let (key, counts) = flow(&packet, Some(0x6007));
+        assert_eq!((key.vlan_tci, key.network), (Some(0x6007), Some(v4(17))));
+        assert_eq!(counts.ip_bytes + 18, counts.frame_bytes);
+        assert_eq!(counts.tcp_flags, 0);
+    }
+
+    #[test]
+    fn icmp_has_type_and_code_in_place_of_ports() {
+        let transport = |packet: &PacketBuilder| flow(packet, None).0.transport;
+        let message = FlowTransport::Icmp { kind: 8, code: 3 };
+        assert_eq!(transport(&ipv4().icmp(8, 3)), message);
+        let ipv6 = PacketBuilder::ipv6([1; 16], [2; 16]).tos(4).flow_label(77);
+        let (key, counts) = flow(&ipv6.icmp(8, 3), None);
+        let network = IpfixNetwork::V6 {
+            source: [1; 16].into(),
+            destination: [2; 16].into(),
+            flow_label: 77,
+            tos: 4,
+            protocol: 58,
+        };
+        assert_eq!((key.network, key.transport), (Some(network), message));
+        assert_eq!(counts.ip_bytes + 14, counts.frame_bytes);
+    }
+
+    #[test]
+    fn headers_that_are_missing_are_left_out() {
+        let later = ipv4().udp(1, 2).fragment(5);
+        let (key, _) = flow(&later, None);
+        assert_eq!((key.network, key.transport), (Some(v4(17)), FlowTransport::Other));
+        let (key, counts) = flow(&PacketBuilder::ethernet(0x88b5), None);
+        assert_eq!((key.ethernet_type, key.network), (0x88b5, None));
+        assert_eq!((counts.ip_bytes, counts.ttl_max, key.transport), (0, 0, FlowTransport::Other));
+        let short = SampledFrame { header: &[1, 2, 3], length: 3, vlan_tci: None };
+        assert_eq!(short.flow([1, 2], 0).1.frame_bytes, 3);
+    }
+}

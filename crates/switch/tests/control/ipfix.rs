@@ -1,0 +1,137 @@
+//! IPFIX of a running switch, with a collector in the test.
+
+use shunt_flow::testing::packet::PacketBuilder;
+use shunt_flow_export::testing::{DecodedIpfix, DecodedIpfixRecord, IpfixDecoder};
+use shunt_switch::IpfixStatus;
+use tokio::net::UdpSocket;
+
+use crate::{
+    bench::{Bench, frame, in_time, until},
+    log::Log,
+};
+
+/// Number of templates: 14 kinds of flows, and the sampling rate.
+const TEMPLATES: usize = 15;
+
+/// A collector on a port of its own.
+struct FlowCollector {
+    socket: UdpSocket,
+    target: String,
+    decoder: IpfixDecoder,
+}
+
+impl FlowCollector {
+    async fn bind() -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let target = socket.local_addr().unwrap().to_string();
+        Self { socket, target, decoder: IpfixDecoder::default() }
+    }
+
+    async fn receive(&mut self) -> DecodedIpfix {
+        let mut buffer = [0; 2000];
+        let length = in_time(self.socket.recv(&mut buffer)).await.unwrap();
+        self.decoder.decode(&buffer[..length]).unwrap()
+    }
+
+    /// Receives all templates; returns the sequence number and the domain of their first message.
+    async fn templates(&mut self) -> (u32, u32) {
+        let first = self.receive().await;
+        let mut count = first.templates;
+        while count < TEMPLATES {
+            count += self.receive().await.templates;
+        }
+        (first.sequence, first.domain)
+    }
+
+    /// Receives until there are `count` flows, and returns them.
+    async fn flows(&mut self, count: usize) -> Vec<DecodedIpfixRecord> {
+        let mut flows = Vec::new();
+        while flows.len() < count {
+            // Records with a number of packets are flows.
+            let records = self.receive().await.records.into_iter();
+            flows.extend(records.filter(|own| own.value(2).is_some()));
+        }
+        flows
+    }
+}
+
+fn status(bench: &Bench) -> Option<IpfixStatus> {
+    bench.switch.bridges()[0].ipfix.clone()
+}
+
+/// Returns a packet of a flow.
+fn tcp(flow: u16) -> Vec<u8> {
+    PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tcp(flow, 80).build()
+}
+
+#[tokio::test]
+async fn each_sample_is_a_flow_without_a_cache() {
+    let log = Log::capture();
+    let bench = Bench::start(2).await;
+    let ports = [bench.add_port("p1", 0).await, bench.add_port("p2", 1).await];
+    bench.switch.add_rules("br0", &["in_port=p1,actions=output:p2"]).await.unwrap();
+    let mut collector = FlowCollector::bind().await;
+    let settings = [
+        ("ipfix.targets", collector.target.as_str()),
+        ("ipfix.sampling", "1"),
+        ("ipfix.obs_domain_id", "11"),
+        ("ipfix.obs_point_id", "22"),
+    ];
+    bench.switch.set_bridge("br0", &settings).await.unwrap();
+    assert_eq!(collector.templates().await, (0, 11));
+    for number in 0..3 {
+        ports[0].send(&tcp(number));
+    }
+    ports[1].send(&frame(1));
+    let flows = collector.flows(4).await;
+    let value = |flow: &DecodedIpfixRecord, element| flow.value(element).unwrap();
+    assert!(flows.iter().all(|own| (value(own, 138), value(own, 2)) == (22, 1)));
+    let of_ip: Vec<_> = flows.iter().filter(|own| own.value(60) == Some(4)).collect();
+    let mut sources: Vec<_> = of_ip.iter().map(|own| value(own, 7)).collect();
+    sources.sort_unstable();
+    assert_eq!(sources, [0, 1, 2]);
+    for flow in of_ip {
+        assert_eq!((value(flow, 8), value(flow, 12)), (0x0a00_0001, 0x0a00_0002));
+        assert_eq!((value(flow, 4), value(flow, 11)), (6, 80));
+        assert_eq!(value(flow, 1) + 14, value(flow, 352), "bytes without the Ethernet header");
+        // The ports have no network device, so they have indices of their own.
+        assert!(value(flow, 10) >> 23 == 1 && value(flow, 14) >> 23 == 1);
+        assert_ne!(value(flow, 10), value(flow, 14));
+    }
+    let other = flows.iter().find(|own| own.value(60).is_none()).unwrap();
+    assert_eq!((value(other, 256), value(other, 14)), (0x88b5, 0), "dropped: no egress interface");
+    let shown = status(&bench).unwrap();
+    assert_eq!((shown.samples, shown.samples_dropped, shown.flows), (4, 0, 4));
+    bench.switch.set_bridge("br0", &[("ipfix.targets", "")]).await.unwrap();
+    assert_eq!(status(&bench), None);
+    let lines = log.lines_with("bridge br0: IPFIX");
+    assert!(matches!(&*lines, [on, off] if on.contains("started") && off.contains("stopped")));
+}
+
+#[tokio::test]
+async fn samples_are_collected_into_flows() {
+    let bench = Bench::start(1).await;
+    let port = bench.add_port("p1", 0).await;
+    let mut collector = FlowCollector::bind().await;
+    let settings = [
+        ("ipfix.targets", collector.target.as_str()),
+        ("ipfix.sampling", "1"),
+        ("ipfix.cache_active_timeout", "60"),
+        ("ipfix.cache_max_flows", "2"),
+    ];
+    bench.switch.set_bridge("br0", &settings).await.unwrap();
+    for number in [1, 2, 1, 2, 2, 3] {
+        port.send(&tcp(number));
+    }
+    let values = |own: DecodedIpfixRecord| [7, 2, 136].map(|element| own.value(element).unwrap());
+    // The first flow makes room for the third.
+    let flows = collector.flows(1).await;
+    assert_eq!(flows.into_iter().map(values).collect::<Vec<_>>(), [[1, 2, 5]]);
+    until(|| status(&bench).unwrap().samples == 6).await;
+    assert_eq!(status(&bench).unwrap().active_flows, 2);
+    // A change of the options ends the others, and begins a new stream.
+    bench.switch.set_bridge("br0", &[("ipfix.obs_point_id", "5")]).await.unwrap();
+    let flows = collector.flows(2).await;
+    assert_eq!(flows.into_iter().map(values).collect::<Vec<_>>(), [[2, 3, 4], [3, 1, 4]]);
+    assert_eq!(collector.templates().await, (0, 0));
+}

@@ -1,0 +1,95 @@
+//! NetFlow of a running switch, with a collector in the test.
+
+use std::collections::BTreeMap;
+
+use shunt_flow::testing::packet::PacketBuilder;
+use shunt_flow_export::testing::{DecodedNetflow, decode_netflow};
+use shunt_switch::NetflowStatus;
+use tokio::net::UdpSocket;
+
+use crate::{
+    bench::{Bench, in_time, until},
+    log::Log,
+};
+
+/// Returns a packet of a flow.
+fn udp(flow: u16) -> Vec<u8> {
+    PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(flow, 53).build()
+}
+
+async fn collector() -> (UdpSocket, String) {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let target = socket.local_addr().unwrap().to_string();
+    (socket, target)
+}
+
+async fn receive(socket: &UdpSocket) -> DecodedNetflow {
+    let mut buffer = [0; 2000];
+    let length = in_time(socket.recv(&mut buffer)).await.unwrap();
+    decode_netflow(&buffer[..length]).unwrap()
+}
+
+fn status(bench: &Bench) -> Option<NetflowStatus> {
+    bench.switch.bridges()[0].netflow.clone()
+}
+
+#[tokio::test]
+async fn flows_of_all_threads_reach_every_collector() {
+    let log = Log::capture();
+    let bench = Bench::start(2).await;
+    let ports = [bench.add_port("p1", 0).await, bench.add_port("p2", 1).await];
+    bench.switch.add_rules("br0", &["in_port=p1,actions=output:p2"]).await.unwrap();
+    let collectors = [collector().await, collector().await];
+    let targets = collectors.each_ref().map(|(_, target)| target.as_str()).join(",");
+    let settings = [("netflow.targets", targets.as_str()), ("netflow.engine_type", "9")];
+    bench.switch.set_bridge("br0", &settings).await.unwrap();
+    for number in [0, 0, 1] {
+        ports.iter().for_each(|port| port.send(&udp(number)));
+    }
+    // The flows last longer than one second.
+    bench.switch.set_bridge("br0", &[("netflow.active_timeout", "1")]).await.unwrap();
+    for (socket, _) in &collectors {
+        let (mut counts, mut sequence) = (BTreeMap::new(), 0);
+        while counts.values().sum::<u64>() < 6 {
+            let DecodedNetflow { header, records } = receive(socket).await;
+            assert_eq!((header.engine.kind, header.engine.id), (9, 1), "the number of the bridge");
+            assert_eq!(header.sequence, sequence);
+            sequence += u32::try_from(records.len()).unwrap();
+            for record in records {
+                let key = (record.input, record.output, record.source, record.source_port);
+                *counts.entry(key).or_insert(0) += record.packets;
+            }
+        }
+        let mut by_ports = BTreeMap::new();
+        for ((input, output, ..), packets) in &counts {
+            by_ports.entry((*input, *output)).or_insert_with(Vec::new).push(*packets);
+        }
+        by_ports.values_mut().for_each(|packets| packets.sort_unstable());
+        // Packets of p2 match no rule.
+        let expected = [((1, 2), vec![1, 2]), ((2, 65_533), vec![1, 2])];
+        assert_eq!(by_ports, BTreeMap::from(expected));
+    }
+    let shown = status(&bench).unwrap();
+    assert_eq!((shown.flows, shown.flows_lost, shown.trouble), (4, 0, None));
+    bench.switch.set_bridge("br0", &[("netflow.targets", "")]).await.unwrap();
+    assert_eq!(status(&bench), None);
+    let lines = log.lines_with("bridge br0: NetFlow");
+    let ends = ["started", "changed", "stopped"];
+    assert_eq!(lines.len(), 3);
+    assert!(lines.iter().zip(ends).all(|(line, end)| line.contains(end)), "{lines:?}");
+}
+
+#[tokio::test]
+async fn flows_are_reported_when_netflow_stops() {
+    let bench = Bench::start(1).await;
+    let port = bench.add_port("p1", 0).await;
+    let (socket, target) = collector().await;
+    bench.switch.set_bridge("br0", &[("netflow.targets", target.as_str())]).await.unwrap();
+    port.send(&udp(0));
+    until(|| bench.port("p1").rx_packets == 1).await;
+    bench.switch.remove_bridge("br0").await.unwrap();
+    let DecodedNetflow { records, .. } = receive(&socket).await;
+    assert_eq!((records.len(), records[0].packets, records[0].input), (1, 1, 1));
+    bench.add_bridge("br0").await;
+    assert_eq!(status(&bench), None, "a new bridge of the same name reports nothing");
+}

@@ -1,0 +1,112 @@
+//! IPFIX of real frames, read by collectors that others wrote.
+
+use shunt_flow_export::testing::{DecodedIpfixRecord, IpfixDecoder};
+use shunt_tests::daemon::until;
+
+use crate::{
+    exports::{CollectorProgram, Collectors, PING_BYTES, PINGS, connect_ports, hosts, index_of},
+    vsctl::{Bench, show},
+};
+
+/// The collector of IPFIX.
+const NFCAPD: CollectorProgram =
+    CollectorProgram { name: "nfcapd", port: 4739, dissector: "cflow" };
+
+/// Returns the flows of the captured messages.
+fn flows(collectors: &Collectors) -> Vec<DecodedIpfixRecord> {
+    let (mut decoder, mut sequence) = (IpfixDecoder::default(), 0);
+    let mut flows = Vec::new();
+    for payload in collectors.payloads() {
+        let message = decoder.decode(&payload).expect("an IPFIX message");
+        assert_eq!((message.domain, message.sequence), (11, sequence));
+        sequence += u32::try_from(message.records.len()).expect("a small number");
+        // Records with a number of packets are flows.
+        flows.extend(message.records.into_iter().filter(|own| own.value(2).is_some()));
+    }
+    flows
+}
+
+#[test]
+fn collectors_get_the_flows_of_sampled_packets() {
+    for bench in Bench::both("ipfix") {
+        let Some(hosts) = hosts(&bench.namespace, "ipfix") else { return };
+        let Some(collectors) = Collectors::start_or_skip(&bench.namespace, &NFCAPD) else { return };
+        let daemon = bench.start();
+        bench.done("add-br br0 -- set bridge br0 fail_mode=secure");
+        bench.done("add-port br0 p1 -- add-port br0 p2");
+        connect_ports(&daemon);
+        bench.done(
+            "-- --id=@i create ipfix targets=\"127.0.0.1:4739\" sampling=1 obs_domain_id=11 \
+             obs_point_id=22 cache_active_timeout=2 cache_max_flows=100 -- set bridge br0 ipfix=@i",
+        );
+        hosts.ping(PINGS, "0.02");
+        let packets = |flows: &[DecodedIpfixRecord]| {
+            flows.iter().filter_map(|own| own.value(2)).sum::<u128>()
+        };
+        let all = 2 * PINGS as u128;
+        assert!(until(|| packets(&flows(&collectors)) == all), "{}", show(&daemon));
+        let ports = ["p1", "p2"].map(|port| index_of(&bench.namespace, port));
+        check_flows(&flows(&collectors), ports);
+        check_by_tshark(&collectors);
+        bench.done("clear bridge br0 ipfix");
+        assert!(!show(&daemon).contains("ipfix"), "{}", show(&daemon));
+        assert!(daemon.log().contains("bridge br0: IPFIX stopped"), "{}", daemon.log());
+        check_stored(&collectors.end(), ports);
+    }
+}
+
+fn check_flows(flows: &[DecodedIpfixRecord], [p1, p2]: [u32; 2]) {
+    for flow in flows {
+        let value = |element| flow.value(element).expect("the element");
+        let is_request = value(10) == u128::from(p1);
+        let (input, output, kind) = if is_request { (p1, p2, 8) } else { (p2, p1, 0) };
+        assert_eq!((value(10), value(14)), (input.into(), output.into()));
+        assert_eq!((value(138), value(61)), (22, 0));
+        assert_eq!((value(4), value(176), value(177)), (1, kind, 0), "ICMP, type and code");
+        let (source, destination) = if is_request { (1, 2) } else { (2, 1) };
+        let address = |host: u128| 0x0a44_0100 + host;
+        assert_eq!((value(8), value(12)), (address(source), address(destination)));
+        assert_eq!((value(56) & 0xff, value(80) & 0xff), (source, destination), "MAC addresses");
+        let packets = value(2);
+        assert_eq!(value(352), packets * u128::from(PING_BYTES));
+        assert_eq!(value(1), packets * u128::from(PING_BYTES - 14));
+        assert_eq!((value(60), value(52), value(53), value(136)), (4, 64, 64, 2));
+        assert!(value(152) <= value(153));
+    }
+}
+
+fn check_by_tshark(collectors: &Collectors) {
+    let fields = ["cflow.version", "cflow.od_id", "cflow.srcaddr", "cflow.packets"];
+    let [versions, domains, sources, packets] = &collectors.by_tshark("cflow", &fields)[..] else {
+        unreachable!()
+    };
+    assert!(versions.iter().all(|own| own == "10") && domains.iter().all(|own| own == "11"));
+    let of_a = |(source, _): &(&String, &String)| *source == "10.68.1.1";
+    // A message without flows has an empty field.
+    let filled = |fields: &[String]| -> Vec<String> {
+        fields.iter().filter(|own| !own.is_empty()).cloned().collect()
+    };
+    let (sources, packets) = (filled(sources), filled(packets));
+    let counts = sources.iter().zip(&packets).filter(of_a).map(|(_, count)| count.parse::<usize>());
+    let sum: Result<usize, _> = counts.sum();
+    assert_eq!(sum, Ok(PINGS));
+}
+
+/// nfcapd stores a flow for each record.
+fn check_stored(stored: &[String], [p1, p2]: [u32; 2]) {
+    let (mut requests, mut replies) = (0, 0);
+    for flow in stored {
+        let words: Vec<_> = flow.split(' ').collect();
+        let [source, destination, packets, _, input, output] = words[..] else { panic!("{flow}") };
+        let packets: usize = packets.parse().expect("a number");
+        let ports = [input, output].map(|port| port.parse::<u32>().expect("a number"));
+        if source == "10.68.1.1" {
+            assert_eq!((destination, ports), ("10.68.1.2", [p1, p2]));
+            requests += packets;
+        } else {
+            assert_eq!((source, destination, ports), ("10.68.1.2", "10.68.1.1", [p2, p1]));
+            replies += packets;
+        }
+    }
+    assert_eq!((requests, replies), (PINGS, PINGS), "{stored:?}");
+}
