@@ -172,7 +172,7 @@ fn unheard_datagrams(namespace: &Namespace) -> u64 {
     values.split(' ').nth(place).and_then(|value| value.parse().ok()).expect("a number")
 }
 
-/// A host that is renumbered sends from its new address, and the log has the fault and its end.
+/// Datagrams come from the new address, and the log has the fault and its end.
 #[test]
 fn sflow_follows_the_address_of_the_host() {
     let (Some(middle), Some(far)) = (namespace_or_skip("sflow"), namespace_or_skip("sflow")) else {

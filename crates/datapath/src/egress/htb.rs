@@ -67,10 +67,12 @@ pub struct HtbTokens {
     /// Time at which the buckets were filled.
     filled: Time,
     port: BitBucket,
-    /// Bits by which queues with tokens of their minimum rate may overdraw the bucket of the port.
+    /// Bits by which minimum rates may overdraw the bucket of the port.
     overdraft: u64,
     queues: Box<[QueueTokens]>,
-    /// The least start tag of each rank, in bits: by its first queue, then by [`QueueTokens::share`].
+    /// The least start tag of each rank, in bits.
+    ///
+    /// The indices are the first queue of the rank, then [`QueueTokens::share`].
     virtual_times: Box<[[u64; 2]]>,
 }
 
@@ -83,7 +85,7 @@ struct QueueTokens {
     priority: u32,
     /// Index of the first queue with this priority.
     class: usize,
-    /// Finish tags of the last packet of the minimum rate, and of the last borrowed one, in bits.
+    /// Finish tags of the last packets by [`Self::share`], in bits.
     finish: [u64; 2],
 }
 
@@ -246,7 +248,7 @@ impl HtbTokens {
         ceiling.time_to_tokens().max(self.port.time_to_tokens().min(overdrawn))
     }
 
-    /// Returns the queue that comes first, of those that may send: its rank, start tag and index.
+    /// Returns the first queue that may send: its rank, start tag and index.
     fn first_of(&self, queues: QueueSet) -> Option<(QueueRank, u64, usize)> {
         let may_borrow = self.port.has_tokens();
         let may_send = may_borrow || self.port.is_above(self.overdraft);
@@ -268,7 +270,7 @@ impl HtbTokens {
 }
 
 impl QueueTokens {
-    /// Returns 0 if the next packet is one of the minimum rate, and 1 if it is borrowed.
+    /// Returns 0 if the next packet has the minimum rate, and 1 if it borrows.
     fn share(&self) -> usize {
         usize::from(!self.assured.has_tokens())
     }

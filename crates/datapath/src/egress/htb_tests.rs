@@ -53,7 +53,9 @@ impl HtbOracle {
         self.level(min_rate, burst, now, |packet| packet.queue == queue && packet.is_assured)
     }
 
-    /// Returns whether a queue has tokens; with those of its minimum rate it may overdraw the port.
+    /// Returns whether a queue has tokens.
+    ///
+    /// With those of its minimum rate it may overdraw the port.
     fn may_send(&self, queue: usize, now: u64) -> bool {
         let burst = self.queues.iter().map(|queue| queue.burst).max().unwrap_or(0);
         let overdraft = if self.assured(queue, now) > 0 { i128::from(burst) * BILLION } else { 0 };

@@ -231,7 +231,7 @@ impl Pool {
         self.left_to_keep(packet) > 0
     }
 
-    /// Returns how many packets of the size of this one may still keep their buffers for long.
+    /// Returns how many more packets of this size may keep their buffers for long.
     pub(crate) const fn left_to_keep(&self, packet: &Packet) -> usize {
         if packet.is_large() {
             self.large.left().saturating_sub(Self::LARGE_KEPT - 1)

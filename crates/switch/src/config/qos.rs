@@ -73,7 +73,7 @@ impl QosOptions {
     /// The largest rate in bits per second, and the largest burst in bits.
     const BITS_MAX: u64 = Self::AMOUNT_MAX * 8;
 
-    /// The rate of a port without `max_rate` and with an unknown link, in bits per second.
+    /// The rate of a port with an unknown link, in bits per second.
     ///
     /// It is that of Open vSwitch (`linux-htb` in `ovs-vswitchd.conf.db(5)`).
     const MAX_RATE_DEFAULT: u64 = 10_000_000_000;
@@ -151,9 +151,9 @@ impl QosOptions {
         }
     }
 
-    /// Returns the rates of `linux-htb` at a port with a link of `link_bps` bits per second.
+    /// Returns the rates of `linux-htb`; `None` for other types.
     ///
-    /// `None` for other types.
+    /// `link_bps` is the speed of the link in bits per second, if it is known.
     #[must_use]
     pub fn htb(&self, link_bps: Option<u64>) -> Option<HtbOptions> {
         if self.kind != QosType::LinuxHtb {

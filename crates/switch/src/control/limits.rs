@@ -65,7 +65,7 @@ impl Structure {
         Ok(())
     }
 
-    /// Gives packet threads the rates of `linux-htb` that follow a changed speed of a link.
+    /// Adapts the rates of `linux-htb` without `max_rate` to the speeds of the links.
     ///
     /// Returns when no packet passes by the old rates.
     pub(crate) async fn follow_link_speeds(&self) {

@@ -55,7 +55,7 @@ impl ExportCollectors {
         self.list = Self::new(String::new(), addresses).list;
     }
 
-    /// Opens the sockets that are not open, or that have another address than the route.
+    /// Opens the sockets that are closed, or that have another address than the route.
     pub(crate) fn refresh(&mut self) {
         for collector in &mut self.list {
             collector.refresh(&self.owner);

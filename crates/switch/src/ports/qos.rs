@@ -52,7 +52,7 @@ fn port_qos(qos: &QosOptions, link_bps: Option<u64>, now: Time) -> Option<PortQo
 }
 
 impl BridgePort {
-    /// Makes what packet threads share of the quality of service, with empty queues and counters.
+    /// Renews the quality of service for packet threads, with empty counters.
     pub(crate) fn renew_qos(&mut self, now: Time) {
         let qos = self.settings.qos.as_ref();
         self.egress_qos = qos.and_then(|qos| port_qos(qos, self.link_bps, now));

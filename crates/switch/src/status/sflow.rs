@@ -20,6 +20,6 @@ pub struct SflowStatus {
     pub datagrams: u64,
     /// Number of datagrams that could not be sent.
     pub datagrams_lost: u64,
-    /// Reasons why collectors do not get all datagrams, or not with the configured agent.
+    /// Reasons why datagrams are lost, or do not have the configured agent.
     pub trouble: Option<String>,
 }

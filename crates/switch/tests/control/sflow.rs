@@ -99,10 +99,11 @@ async fn the_first_sample_of_a_port_has_its_index() {
             break sample.words[5];
         }
     };
-    let mut known = BTreeSet::new();
+    let (mut known, mut ports) = (BTreeSet::new(), Vec::new());
     for number in 1..6 {
         let port = bench.add_port(&format!("p{number}"), 0).await;
         port.send(&frame(number));
+        ports.push(port);
         let index = sample(number).await;
         assert_eq!(index >> 23, 1, "port {number} has the index {index}");
         assert!(known.insert(index), "port {number} has the index {index} of another one");

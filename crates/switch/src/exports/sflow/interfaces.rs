@@ -29,7 +29,7 @@ pub(crate) fn indices(bridges: &Bridges, bridge: BridgeId) -> InterfaceIndices {
     ports.filter_map(|port| Some((port.datapath?, index(port)?))).collect()
 }
 
-/// Reads the counters of the ports that [`indices`] has, in the order of their numbers.
+/// Reads the counters of the ports that have an index, by their numbers.
 ///
 /// The drivers of some devices are asked, which may take longer than other system calls.
 pub(super) fn statistics(bridges: &Bridges, bridge: BridgeId) -> Vec<InterfaceStatistics> {

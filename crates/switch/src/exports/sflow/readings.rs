@@ -1,7 +1,7 @@
 //! Readings of the system for sFlow.
 //!
-//! Some of them take a while: a host may have thousands of addresses, and a bridge thousands of ports. So
-//! they are made on a thread that may wait, and without the lock of the agents.
+//! Some of them take a while: a host may have thousands of addresses, and a bridge thousands of ports.
+//! So they are made on a thread that may wait, and without the lock of the agents.
 
 use std::net::{IpAddr, Ipv6Addr};
 
