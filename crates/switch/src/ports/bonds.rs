@@ -262,12 +262,16 @@ impl BondState {
         self.members.get(name).is_some_and(|member| member.is_enabled)
     }
 
+    /// Returns the enabled member that comes first: the primary one, then those of before.
+    fn first_enabled(&self, options: &BondOptions) -> Option<String> {
+        let preferred = [Some(&options.primary), self.last_active.as_ref(), self.active.as_ref()];
+        let mut candidates = preferred.into_iter().flatten().chain(&options.members);
+        candidates.find(|name| self.is_enabled(name)).cloned()
+    }
+
     /// Chooses the active member.
     fn choose(&mut self, options: &BondOptions, events: &mut Vec<BondEvent>) {
-        let before = self.active.take();
-        let preferred = [Some(&options.primary), self.last_active.as_ref(), before.as_ref()];
-        let mut candidates = preferred.into_iter().flatten().chain(&options.members);
-        self.active = candidates.find(|name| self.is_enabled(name)).cloned();
+        self.active = self.first_enabled(options);
         if self.active == self.last_active {
             self.last_active = None;
         }
