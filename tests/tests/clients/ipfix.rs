@@ -97,7 +97,9 @@ fn check_stored(stored: &[String], [p1, p2]: [u32; 2]) {
     let (mut requests, mut replies) = (0, 0);
     for flow in stored {
         let words: Vec<_> = flow.split(' ').collect();
-        let [source, destination, packets, _, input, output] = words[..] else { panic!("{flow}") };
+        assert_eq!(words.len(), 6, "{flow}");
+        let (source, destination, packets) = (words[0], words[1], words[2]);
+        let (input, output) = (words[4], words[5]);
         let packets: usize = packets.parse().expect("a number");
         let ports = [input, output].map(|port| port.parse::<u32>().expect("a number"));
         if source == "10.68.1.1" {

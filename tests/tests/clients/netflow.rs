@@ -118,9 +118,9 @@ fn check_flows(stored: &[String]) {
     let mut counts = BTreeMap::new();
     for flow in stored {
         let words: Vec<_> = flow.split(' ').collect();
-        let [source, destination, packets, bytes, input, output] = words[..] else {
-            panic!("{flow}")
-        };
+        assert_eq!(words.len(), 6, "{flow}");
+        let (source, destination, packets, bytes) = (words[0], words[1], words[2], words[3]);
+        let (input, output) = (words[4], words[5]);
         let count: &mut (usize, usize) =
             counts.entry([source, destination, input, output]).or_default();
         count.0 += packets.parse::<usize>().expect("a number");

@@ -11,7 +11,7 @@ use crate::config::BondOptions;
 const MEMBERS: [&str; 3] = ["p1", "p2", "p3"];
 
 /// A step of a test.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum BondOp {
     /// The link of a port changes; `None`: the port is closed.
     Link(&'static str, Option<bool>),

@@ -26,9 +26,9 @@ struct KnownPredictor {
 }
 
 /// A predictor that was paused, or is tried again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum PredictorChange {
-    Paused { pause: Duration, outcomes: OutcomeCounts },
+    Paused { pause: Duration, outcomes: Box<OutcomeCounts> },
     Resumed,
 }
 
@@ -74,7 +74,8 @@ impl PredictorLog {
         known.pauses = status.pauses;
         match status.state {
             GovernorState::Paused { until } if !was_paused => {
-                let (pause, outcomes) = (until.saturating_sub(now), counts.since(&known.before));
+                let (pause, outcomes) =
+                    (until.saturating_sub(now), Box::new(counts.since(&known.before)));
                 (known.is_paused, known.before) = (true, counts);
                 Some(PredictorChange::Paused { pause, outcomes })
             }
@@ -106,7 +107,7 @@ mod tests {
         let paused = GovernorState::Paused { until: SECOND * 20 };
         assert_eq!(log.change(0, SECOND, &status(GovernorState::Trial, 1)), None);
         let change = log.change(0, SECOND * 10, &status(paused, 3));
-        let outcomes = OutcomeCounts { hits: 3, ..OutcomeCounts::default() };
+        let outcomes = Box::new(OutcomeCounts { hits: 3, ..OutcomeCounts::default() });
         assert_eq!(change, Some(PredictorChange::Paused { pause: SECOND * 10, outcomes }));
         assert_eq!(log.change(0, SECOND * 11, &status(paused, 3)), None, "it is logged once");
         // The other threads have predictors of their own.
