@@ -1,7 +1,5 @@
 //! The bonds of a switch, for programs.
 
-use std::collections::BTreeMap;
-
 use shunt_pipeline::BondBalance;
 
 use crate::{
@@ -51,13 +49,6 @@ impl Switch {
         bonds: Vec<BondOptions>,
     ) -> Result<(), SwitchError> {
         self.control.structure().await.set_bonds(bridge, bonds).await
-    }
-
-    /// Sets the active members before a restart, by the names of their bonds.
-    ///
-    /// Bonds that are added before the next call prefer them. An empty map ends this.
-    pub fn set_last_active_members(&self, members: BTreeMap<String, String>) {
-        self.control.bridges.lock().set_last_active(members);
     }
 
     /// Changes a member of a bond, and returns when every packet follows the change.

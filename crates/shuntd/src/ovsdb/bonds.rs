@@ -1,9 +1,14 @@
 //! Bonds as the rows of a database describe them: rows of `Port` with several interfaces.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shunt_ovsdb::{DatabaseSnapshot, RowView};
-use shunt_switch::config::{BondLacp, BondLacpTime, BondMode, BondOptions, PortOptions};
+use shunt_switch::{
+    BondMemberChange, BondMemberStatus, Switch,
+    config::{BondLacp, BondLacpTime, BondMode, BondOptions, PortOptions},
+    mac_text, with_causes,
+};
+use tracing::info;
 
 /// Reads the bond of a row of `Port` with these interfaces.
 ///
@@ -71,14 +76,32 @@ pub(super) fn setting_without_effect(row: RowView<'_>) -> Option<&'static str> {
     )
 }
 
-/// Returns the name of the member that was active at the last report.
+/// Makes members of new bonds active that were active before a restart.
 ///
-/// The columns `bond_active_slave` and `mac_in_use` have its address.
-pub(super) fn last_active(row: RowView<'_>, interfaces: &[RowView<'_>]) -> Option<String> {
-    let address = row.string("bond_active_slave")?;
-    let has_address = |own: &&RowView<'_>| own.string("mac_in_use") == Some(address);
-    let interface = interfaces.iter().find(has_address)?;
-    interface.string("name").map(str::to_owned)
+/// `known` has the bonds that are not new. `last_active` has the addresses of the members, by the names of
+/// the bonds: the database keeps no other column that names the member.
+pub(super) async fn keep_active_members(
+    switch: &Switch,
+    known: &BTreeSet<String>,
+    last_active: &BTreeMap<String, String>,
+) {
+    if last_active.keys().all(|bond| known.contains(bond)) {
+        return;
+    }
+    let bridges = switch.bridges();
+    for bond in bridges.iter().flat_map(|bridge| &bridge.bonds) {
+        let name = &bond.options.name;
+        let Some(address) = last_active.get(name).filter(|_| !known.contains(name)) else {
+            continue;
+        };
+        let has_address = |own: &&BondMemberStatus| mac_text(own.mac) == *address;
+        let member = bond.member_status.iter().find(has_address);
+        let Some(member) = member.filter(|member| !member.active) else { continue };
+        let change = BondMemberChange::Activate;
+        if let Err(error) = switch.change_bond_member(name, &member.name, change).await {
+            info!("bond {name}: another member is active than before: {}", with_causes(&error));
+        }
+    }
 }
 
 /// Reads the options of LACP from a row of `Port` and its interfaces.

@@ -13,7 +13,7 @@ use shunt_switch::{
 };
 
 use super::{
-    bonds::{bond, interfaces, last_active, setting_without_effect, wrong_system_id},
+    bonds::{bond, interfaces, setting_without_effect, wrong_system_id},
     exports::{ExportRows, RefusedExports, exports as exports_of},
     mirrors::{DesiredMirrors, mirrors as mirrors_of},
     port_rows::{has_mtu, port_options, set_ingress_policing, set_vlans, unsigned, vlan_mode},
@@ -58,7 +58,7 @@ pub(super) struct DesiredBridge {
     pub(super) mirrors: DesiredMirrors,
     /// Rows of sFlow, NetFlow and IPFIX.
     pub(super) exports: ExportRows,
-    /// Active members of bonds by the last report, by the names of the bonds.
+    /// Addresses of active members by the last report, by the names of their bonds.
     pub(super) last_active: BTreeMap<String, String>,
 }
 
@@ -338,7 +338,8 @@ impl DesiredBridges {
                 for reason in without_effect.into_iter().chain(wrong_system_id(row)) {
                     interfaces.iter().for_each(|own| self.refuse_setting(own.uuid(), &reason));
                 }
-                let active = last_active(row, interfaces).map(|member| (bond.name.clone(), member));
+                let active = row.string("bond_active_slave");
+                let active = active.map(|address| (bond.name.clone(), address.to_owned()));
                 bridge.last_active.extend(active);
                 bridge.options.bonds.push(bond);
                 let named = members.into_iter().map(|port| (port.options.name.clone(), port));

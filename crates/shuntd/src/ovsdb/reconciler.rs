@@ -17,6 +17,7 @@ use shunt_switch::{
 use tracing::{info, warn};
 
 use super::{
+    bonds::keep_active_members,
     desired::{DesiredBridge, DesiredBridges, NormalRule, add_reason},
     exports::{ExportLogs, set_exports},
     port_numbers::PortNumbers,
@@ -102,8 +103,6 @@ impl Reconciler {
                 remove_bonds(&self.switch, bridge).await;
             }
         }
-        let last_active = desired.bridges.values().flat_map(|bridge| bridge.last_active.clone());
-        self.switch.set_last_active_members(last_active.collect());
         for (name, bridge) in &desired.bridges {
             if !self.applied.contains_key(name) && !self.add_bridge(bridge, &mut errors).await {
                 continue;
@@ -115,10 +114,12 @@ impl Reconciler {
             };
             set_normal_rule(&self.switch, applied, bridge).await;
             set_bridge(&self.switch, bridge, &mut errors).await;
+            let known = bond_names(&self.switch, name);
             let refused = set_bonds(&self.switch, bridge).await;
             remove_members(&self.switch, applied, bridge, &refused, &mut errors).await;
             set_ports(&self.switch, applied, bridge, &mut errors).await;
             add_ports(&self.switch, applied, bridge, &refused, &mut errors).await;
+            keep_active_members(&self.switch, &known, &bridge.last_active).await;
             if let Err(error) = set_mirrors(&self.switch, bridge).await {
                 let rows = bridge.mirrors.values().copied();
                 mirror_errors.extend(rows.map(|row| (row, with_causes(&error))));
@@ -128,7 +129,6 @@ impl Reconciler {
                 set_exports(&self.switch, &running, new, rows, &mut export_errors).await;
             }
         }
-        self.switch.set_last_active_members(BTreeMap::new());
         self.mirror_log.update(mirror_errors);
         self.export_logs.update(export_errors);
         errors
@@ -320,6 +320,12 @@ fn changed_settings(old: &BridgeOptions, new: &BridgeOptions) -> Vec<(&'static s
         .filter(|(new, old)| new != old)
         .map(|(new, _)| new)
         .collect()
+}
+
+/// Returns the names of the bonds of a running bridge.
+fn bond_names(switch: &Switch, bridge: &str) -> BTreeSet<String> {
+    let bonds = running_bridge(switch, bridge).map(|own| own.bonds).unwrap_or_default();
+    bonds.into_iter().map(|bond| bond.name).collect()
 }
 
 /// The members of bonds that the switch refused, with the reasons.

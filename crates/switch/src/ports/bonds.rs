@@ -262,7 +262,9 @@ impl BondState {
         self.members.get(name).is_some_and(|member| member.is_enabled)
     }
 
-    /// Returns the enabled member that comes first: the primary one, then those of before.
+    /// Returns the enabled member that comes first.
+    ///
+    /// It is the primary one, then one that was active before, then one in the configured order.
     fn first_enabled(&self, options: &BondOptions) -> Option<String> {
         let preferred = [Some(&options.primary), self.last_active.as_ref(), self.active.as_ref()];
         let mut candidates = preferred.into_iter().flatten().chain(&options.members);
