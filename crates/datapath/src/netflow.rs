@@ -92,7 +92,9 @@ pub struct ExpiredFlow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FlowPosition(usize);
 
-/// The cause of the output ports of a flow: cache entries or a version of the tables.
+/// The cause of the output ports of a flow.
+///
+/// Cache entries or a version of the tables.
 ///
 /// As long as it stays the same, so do the ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,7 +132,9 @@ pub struct NetflowReceiver {
 /// Values that both ends see.
 #[derive(Debug, Default)]
 struct NetflowShared {
-    /// Nanoseconds after which the counts of a flow that lasts are reported; written by the reader.
+    /// Nanoseconds after which the counts of a flow that lasts are reported.
+    ///
+    /// The reader writes them.
     active_timeout: Counter,
     /// Flows in the cache.
     flows: Counter,
@@ -349,7 +353,9 @@ impl NetflowCache {
         position
     }
 
-    /// Reports and removes the flow among some candidates that was unused for the longest time.
+    /// Reports and removes the flow that was unused for the longest time.
+    ///
+    /// It is one of some candidates.
     fn make_room(&mut self) {
         let count = self.flows.len();
         let candidates = (0..CANDIDATES).map(|step| (self.next_candidate + step) % count);
@@ -426,7 +432,9 @@ impl NetflowReceiver {
         self.expired.is_empty()
     }
 
-    /// Sets the time after which the counts of a flow that lasts are reported; `None`: never.
+    /// Sets the time after which the counts of a flow that lasts are reported.
+    ///
+    /// `None`: never.
     pub fn set_active_timeout(&self, timeout: Option<Duration>) {
         let nanoseconds = timeout.map(|own| u64::try_from(own.as_nanos()).unwrap_or(u64::MAX));
         self.shared.active_timeout.set(nanoseconds.unwrap_or(u64::MAX));

@@ -109,7 +109,9 @@ impl IpfixExporter {
         mem::take(&mut self.full)
     }
 
-    /// Adds a template or record to a set; in a new message if it does not fit the current one.
+    /// Adds a template or record to a set.
+    ///
+    /// It begins a new message if it does not fit the current one.
     fn add(&mut self, set: u16, bytes: &[u8], time: u32) {
         let needed = HEADER_BYTES + self.sets.len() + SET_HEADER_BYTES + bytes.len();
         if needed > DATAGRAM_MAX {
@@ -158,7 +160,9 @@ fn push_u16(buffer: &mut Vec<u8>, value: u16) {
     buffer.extend_from_slice(&value.to_be_bytes());
 }
 
-/// Returns a length as a message has it; no message is longer than [`DATAGRAM_MAX`].
+/// Returns a length as a message has it.
+///
+/// No message is longer than [`DATAGRAM_MAX`].
 fn length(bytes: usize) -> u16 {
     u16::try_from(bytes).unwrap_or(u16::MAX)
 }

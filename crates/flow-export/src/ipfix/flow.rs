@@ -7,7 +7,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 pub struct IpfixFlowKey {
     /// Interface that received the packets (`ingressInterface`).
     pub ingress: u32,
-    /// Interface that sent the packets; 0: none, several, or not known (`egressInterface`).
+    /// Interface that sent the packets (`egressInterface`).
+    ///
+    /// 0: none, several, or not known.
     pub egress: u32,
     /// Source MAC address.
     pub source_mac: [u8; 6],

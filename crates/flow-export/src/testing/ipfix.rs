@@ -43,7 +43,9 @@ impl DecodedIpfixRecord {
 }
 
 impl IpfixDecoder {
-    /// Decodes a message; `None` if it is not exactly one, or has a record without a template.
+    /// Decodes a message.
+    ///
+    /// `None` if it is not exactly one, or has a record without a template.
     pub fn decode(&mut self, message: &[u8]) -> Option<DecodedIpfix> {
         let rest = &mut &*message;
         if half(rest)? != 10 || usize::from(half(rest)?) != message.len() {

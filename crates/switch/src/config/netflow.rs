@@ -13,13 +13,17 @@ use crate::{config::ConfigError, error::SwitchError};
 pub struct NetflowOptions {
     /// Collectors, as `IP` or `IP:PORT`; empty: NetFlow is off.
     pub targets: Vec<String>,
-    /// Seconds after which a flow that lasts is reported; 0: 600, -1: only when it ends.
+    /// Seconds after which a flow that lasts is reported.
+    ///
+    /// 0: 600, -1: only when it ends.
     pub active_timeout: i32,
     /// Type of the engine in the datagrams.
     pub engine_type: u8,
     /// Number of the engine in the datagrams; -1: the number of the bridge.
     pub engine_id: i32,
-    /// Port numbers in records have the low 7 bits of the engine number in front of 9 bits.
+    /// Port numbers in records begin with the low 7 bits of the engine number.
+    ///
+    /// The other 9 bits are those of the port.
     pub add_id_to_interface: bool,
 }
 
@@ -38,7 +42,9 @@ impl Default for NetflowOptions {
 /// Seconds of the active timeout, as in Open vSwitch.
 const ACTIVE_TIMEOUT_DEFAULT: i32 = 600;
 
-/// The key of the collectors; they have no registered port, and most of them listen on this one.
+/// The key of the collectors.
+///
+/// They have no registered port, and most of them listen on this one.
 const COLLECTORS: CollectorKey = CollectorKey {
     section: "netflow",
     setting: "netflow.targets",
@@ -62,7 +68,9 @@ impl NetflowOptions {
         COLLECTORS.addresses(&self.targets)
     }
 
-    /// Returns the time after which a flow that lasts is reported; `None`: only when it ends.
+    /// Returns the time after which a flow that lasts is reported.
+    ///
+    /// `None`: only when it ends.
     #[must_use]
     pub fn active_timeout(&self) -> Option<Duration> {
         let seconds = match self.active_timeout {

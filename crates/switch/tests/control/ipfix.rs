@@ -33,7 +33,9 @@ impl FlowCollector {
         self.decoder.decode(&buffer[..length]).unwrap()
     }
 
-    /// Receives all templates; returns the sequence number and the domain of their first message.
+    /// Receives all templates.
+    ///
+    /// Returns the sequence number and the domain of their first message.
     async fn templates(&mut self) -> (u32, u32) {
         let first = self.receive().await;
         let mut count = first.templates;

@@ -116,7 +116,9 @@ pub(super) fn number<T: TryFrom<i64>>(
 /// The range of a number of 32 bits.
 pub(super) const WORDS: &str = "from 0 to 4294967295";
 
-/// Sets the exports of a bridge that differ, also those that another client has changed.
+/// Sets the exports of a bridge that differ.
+///
+/// Also those that another client has changed.
 ///
 /// Notes rows that cannot be applied.
 pub(in crate::ovsdb) async fn set_exports(

@@ -46,7 +46,9 @@ const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 /// A collector that starts later understands no flow until then.
 const TEMPLATE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The interface of a packet that leaves by none, by several, or by one that is not known.
+/// The interface of a packet without one known output.
+///
+/// It leaves by none, by several, or by one that is not known.
 const NO_INTERFACE: u32 = 0;
 
 impl BridgeIpfix {
