@@ -258,10 +258,9 @@ fn a_port_without_a_rate_has_that_of_its_link() {
         run("ip", "tuntap add p1 mode tap");
         run("ip", "link set p1 up");
         run("ethtool", "-s p1 speed 1000 duplex full");
-        bench.done(
-            "add-br br0 -- add-port br0 p1 -- add-port br0 p2 -- set interface p2 type=null \
-             -- --id=@q create qos type=linux-htb -- set port p1 qos=@q -- set port p2 qos=@q",
-        );
+        bench
+            .done("add-br br0 -- add-port br0 p1 -- add-port br0 p2 -- set interface p2 type=null");
+        bench.done("--id=@q create qos type=linux-htb -- set port p1 qos=@q -- set port p2 qos=@q");
         let rate = |port: &str| {
             let shown = text(&daemon.ovs_appctl(&["qos/show", port]));
             shown.lines().nth(1).unwrap_or_default().to_owned()

@@ -253,7 +253,8 @@ mod tests {
             let htb = options.htb(link_bps).unwrap();
             assert_eq!(htb.max_rate, expected);
             let rates = htb.queues.values().map(|queue| (queue.min_rate, queue.max_rate));
-            assert_eq!(rates.collect::<Vec<_>>(), [(0, expected), (5, expected)]);
+            let default_rate = HtbQueue::DEFAULT.min_rate;
+            assert_eq!(rates.collect::<Vec<_>>(), [(default_rate, expected), (5, expected)]);
         }
     }
 
