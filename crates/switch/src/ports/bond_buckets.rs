@@ -1,7 +1,7 @@
 //! The buckets of a bond that balances (`balance-slb`, `balance-tcp`): their members and their loads.
 //!
-//! Each bucket belongs to an enabled member, and keeps it as long as this member is enabled. The loads
-//! are the bytes that the buckets have sent. Every `rebalance_interval_ms` some buckets move from the
+//! Each bucket belongs to an enabled member, and keeps it as long as this member is enabled. Only when
+//! another member is enabled, buckets that have sent nothing are given out again. The loads are the bytes that the buckets have sent. Every `rebalance_interval_ms` some buckets move from the
 //! member with the most load to the one with the least, one by one, while this makes them more alike.
 //! Then all loads are halved, so old traffic counts less and less.
 
@@ -22,6 +22,8 @@ pub(crate) struct BondBucketTable {
     counters: BondCounters,
     /// Time of the next rebalancing; `None` without an interval.
     rebalance_at: Option<Time>,
+    /// The enabled members at the last assignment.
+    enabled: Vec<String>,
 }
 
 /// Bytes by which two members differ at least before a bucket moves.
@@ -37,19 +39,26 @@ impl BondBucketTable {
             counted,
             counters: BondCounters::new(bond),
             rebalance_at: None,
+            enabled: Vec::new(),
         }
     }
 
     /// Gives each bucket without an enabled member one, in turn.
     ///
-    /// Returns the number of buckets that had another member before.
+    /// If a member was not enabled at the last call, buckets that have sent nothing take part. So the
+    /// order in which links come up does not matter. Returns the number of buckets that lost their member.
     pub(crate) fn assign(&mut self, enabled: &[&str]) -> usize {
+        let has_new = enabled.iter().any(|name| !self.enabled.iter().any(|own| own == name));
+        self.enabled = enabled.iter().map(|name| (*name).to_owned()).collect();
         let mut moved = 0;
         let mut turn = enabled.iter().cycle();
-        for member in &mut self.members {
+        let sent = self.counters.bytes().zip(&self.loads);
+        for (member, (bytes, load)) in self.members.iter_mut().zip(sent) {
             let is_enabled = |own: &String| enabled.contains(&own.as_str());
-            if !member.as_ref().is_some_and(is_enabled) {
-                moved += usize::from(member.is_some());
+            let has_member = member.as_ref().is_some_and(is_enabled);
+            let is_unused = bytes == 0 && *load == 0;
+            if !has_member || has_new && is_unused {
+                moved += usize::from(member.is_some() && !has_member);
                 *member = turn.next().map(|name| (*name).to_owned());
             }
         }
@@ -173,6 +182,7 @@ mod tests {
         assert_eq!(table.assign(&["p1", "p2"]), 0);
         let before = table.members.clone();
         assert_eq!(table.of_member("p1").count(), 128);
+        table.loads.fill(1);
         assert_eq!(table.assign(&["p1", "p2", "p3"]), 0, "a new member gets load by rebalancing");
         assert_eq!(table.members, before);
         assert_eq!(table.assign(&["p1", "p3"]), 128);
@@ -182,6 +192,22 @@ mod tests {
         assert!(before.iter().zip(&table.members).all(stays));
         assert_eq!(table.assign(&[]), 256);
         assert!(table.members.iter().all(Option::is_none));
+    }
+
+    #[test]
+    fn a_new_member_gets_buckets_that_have_sent_nothing() {
+        let mut table = BondBucketTable::new("b");
+        table.assign(&["p1"]);
+        table.loads[..2].fill(1);
+        assert_eq!(table.assign(&["p1", "p2"]), 0, "none has lost its member");
+        let of = |member| table.of_member(member).count();
+        assert_eq!((of("p1"), of("p2")), (129, 127));
+        assert!(table.members[..2].iter().all(|own| own.as_deref() == Some("p1")));
+        let before = table.members.clone();
+        table.migrate(9, "p1");
+        table.assign(&["p1", "p2"]);
+        assert_eq!(table.members[9].as_deref(), Some("p1"), "without a new member all stay");
+        assert_eq!(table.members[10..], before[10..]);
     }
 
     #[test]

@@ -486,8 +486,9 @@ mod tests {
         assert_eq!(bond.link("p1", false).at(1), moved);
         assert_eq!((of(&bond, "p1"), of(&bond, "p2")), (0, 256));
         assert_eq!(bond.link("p1", true).at(2), "member p1 enabled");
+        assert_eq!((of(&bond, "p1"), of(&bond, "p2")), (128, 128), "they have sent nothing");
         bond.state.migrate(7, "p1");
-        assert_eq!((of(&bond, "p1"), of(&bond, "p2")), (1, 255));
+        assert_eq!((of(&bond, "p1"), of(&bond, "p2")), (129, 127));
         assert_eq!(bond.state.due(), Some(Time::ZERO.after(Duration::from_secs(10))));
         bond.options.mode = BondMode::ActiveBackup;
         bond.at(3);
