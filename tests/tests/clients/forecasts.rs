@@ -18,11 +18,11 @@ use crate::daemon_with;
 /// A daemon with port `p9`, and a rule for each of its flows.
 fn daemon(foresight: &str, frames: &[Vec<u8>]) -> Daemon {
     let daemon = daemon_with(&format!("[foresight]\n{foresight}\n"));
-    text(&daemon.ovs_ofctl("br0", "add-flow", &["priority=9,arp,actions=normal"]));
-    for port in 0..40 {
-        let rule = format!("priority=9,udp,tp_src={port},actions=output:p1");
-        text(&daemon.ovs_ofctl("br0", "add-flow", &[&rule]));
-    }
+    let udp = (0..200).map(|port| format!("priority=9,udp,tp_src={port},actions=output:p1\n"));
+    let rules = udp.collect::<String>() + "priority=9,arp,actions=normal\n";
+    let file = daemon.run_dir().join("rules.txt");
+    fs::write(&file, rules).expect("the run directory can be written");
+    text(&daemon.ovs_ofctl("br0", "add-flows", &[&file.display().to_string()]));
     let file = daemon.run_dir().join("in.pcap");
     fs::write(&file, capture(frames)).expect("the run directory can be written");
     // No packet can arrive on a null port.
