@@ -112,6 +112,8 @@ async fn each_sample_is_a_flow_without_a_cache() {
 
 #[tokio::test]
 async fn samples_are_collected_into_flows() {
+    // Every test here captures the log: a thread without a capture could turn the lines off for others.
+    let _log = Log::capture();
     let bench = Bench::start(1).await;
     let port = bench.add_port("p1", 0).await;
     let mut collector = FlowCollector::bind().await;

@@ -81,6 +81,8 @@ async fn flows_of_all_threads_reach_every_collector() {
 
 #[tokio::test]
 async fn flows_are_reported_when_netflow_stops() {
+    // Every test here captures the log: a thread without a capture could turn the lines off for others.
+    let _log = Log::capture();
     let bench = Bench::start(1).await;
     let port = bench.add_port("p1", 0).await;
     let (socket, target) = collector().await;
