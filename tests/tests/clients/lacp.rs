@@ -24,6 +24,8 @@ fn peers<'a>(middle: &Namespace, host: &'a Namespace, network: &'a Namespace) ->
     host.run("ip", &["addr", "add", "10.69.1.1/24", "dev", "eth0"]);
     for (link, port) in [("x1", "p1"), ("x2", "p2")] {
         network.connect(link, middle, port);
+        // The kernel would answer for 10.69.1.2 with the address of a link, beside Open vSwitch.
+        network.run("ip", &["link", "set", link, "arp", "off"]);
     }
     let switch = OpenVSwitch::start_or_skip(network)?;
     let vsctl = |line: &str| switch.run("ovs-vsctl", &line.split(' ').collect::<Vec<_>>());
