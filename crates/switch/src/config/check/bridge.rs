@@ -1,6 +1,6 @@
 //! Checks of the options of a bridge, and the identifiers that are derived from them.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, fs, sync::LazyLock};
 
 use super::{check_mtu, check_name, check_vlan};
 use crate::{
@@ -130,24 +130,35 @@ impl BridgeOptions {
 
     /// Returns the hardware address of the local port.
     ///
-    /// As configured, or derived from the name.
+    /// As configured, or derived from the host and the name.
     ///
     /// # Errors
     ///
     /// If it is not six octets with colons, of a unicast address.
     pub fn mac(&self) -> Result<[u8; 6], SwitchError> {
         if self.mac.is_empty() {
-            return Ok(mac_of_name(&self.name));
+            return Ok(derived_mac(host_id(), &self.name));
         }
         parse_mac("mac", &self.mac)
     }
 }
 
-/// Returns a locally administered MAC address derived from the name (FNV-1a).
-fn mac_of_name(name: &str) -> [u8; 6] {
+/// Returns a locally administered MAC address derived from host and name (FNV-1a).
+///
+/// Bridges of one name on several hosts need different addresses: datapath ids and LACP system ids
+/// follow from them.
+fn derived_mac(host: &str, name: &str) -> [u8; 6] {
     let step = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    let [a, b, c, d, e, ..] = name.bytes().fold(0xcbf2_9ce4_8422_2325, step).to_le_bytes();
+    let bytes = host.bytes().chain(name.bytes());
+    let [a, b, c, d, e, ..] = bytes.fold(0xcbf2_9ce4_8422_2325, step).to_le_bytes();
     [0x02, a, b, c, d, e]
+}
+
+/// Returns the id of the host (`machine-id(5)`); empty if it has none.
+fn host_id() -> &'static str {
+    static HOST: LazyLock<String> =
+        LazyLock::new(|| fs::read_to_string("/etc/machine-id").unwrap_or_default());
+    HOST.trim()
 }
 
 #[cfg(test)]
@@ -162,6 +173,10 @@ mod tests {
         let bridge = BridgeOptions { name: "br0".into(), ..BridgeOptions::default() };
         assert_eq!(bridge.mac().unwrap(), bridge.mac().unwrap());
         assert_eq!(bridge.mac().unwrap()[0], 2);
+        let [own, other_name, other_host] =
+            [("a", "br0"), ("a", "br1"), ("b", "br0")].map(|(host, name)| derived_mac(host, name));
+        assert!(own != other_name && own != other_host, "{own:?} {other_name:?} {other_host:?}");
+        assert_eq!(bridge.mac().unwrap(), derived_mac(host_id(), &bridge.name));
         assert_ne!(bridge.datapath_id().unwrap(), 0);
         let given = BridgeOptions { datapath_id: "00000000000000c1".into(), ..bridge };
         assert_eq!(given.datapath_id().unwrap(), 0xc1);
