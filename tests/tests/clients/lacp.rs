@@ -90,6 +90,17 @@ fn a_pulled_link_leaves_the_bond(daemon: &Daemon, peers: &Peers<'_>) {
     assert!(until(|| is_negotiated(daemon)), "{}", lacp(daemon));
 }
 
+/// Checks that a member which a controller disables leaves the other one as it is.
+fn a_disabled_port_leaves_the_other_member(daemon: &Daemon, peers: &Peers<'_>) {
+    let changes = |member: &str| daemon.log().matches(&format!("member {member}: LACP")).count();
+    let (before, of_other) = (changes("p1"), changes("p2"));
+    text(&daemon.ovs_ofctl("br0", "mod-port", &["p1", "down"]));
+    assert!(until(|| changes("p1") > before && peers.reaches()), "{}", show(daemon));
+    text(&daemon.ovs_ofctl("br0", "mod-port", &["p1", "up"]));
+    assert!(until(|| is_negotiated(daemon)), "{}", lacp(daemon));
+    assert_eq!(changes("p2"), of_other, "{}", daemon.log());
+}
+
 /// Checks that a silent partner disables the bond, with and without the fallback.
 fn a_silent_partner_disables_the_bond(bench: &Bench, daemon: &Daemon, peers: &Peers<'_>) {
     peers.signal("-STOP");
@@ -142,6 +153,7 @@ fn a_bond_negotiates_with_open_vswitch() {
         };
         assert!(until(|| more() >= 50), "both members send: {}", more());
         a_pulled_link_leaves_the_bond(&daemon, &peers);
+        a_disabled_port_leaves_the_other_member(&daemon, &peers);
         a_silent_partner_disables_the_bond(&bench, &daemon, &peers);
         bench.done("set port bond0 other_config:lacp-time=slow");
         assert!(until(|| lacp(&daemon).contains("  lacp_time: slow\n")), "{}", lacp(&daemon));

@@ -68,6 +68,19 @@ pub(crate) struct BridgePort {
 }
 
 impl BridgePort {
+    /// Returns whether the port can be a member of a bond.
+    pub(crate) fn can_be_member(&self) -> bool {
+        self.number != PortNo::LOCAL && self.settings.kind != PortType::Patch
+    }
+
+    /// Returns whether the link of a member is up; `None` if it is closed or disabled.
+    ///
+    /// Delays bridge a lost carrier alone. LACP takes `None` for a link that is down: without the port,
+    /// all members could get another key.
+    pub(crate) fn member_link(&self) -> Option<bool> {
+        (self.open.is_some() && !self.config.port_down).then_some(self.link_up)
+    }
+
     pub(crate) fn new(
         settings: config::PortOptions,
         number: PortNo,

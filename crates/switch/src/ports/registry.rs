@@ -63,22 +63,22 @@ impl BridgeState {
         let Self { settings, ports, bonds, .. } = self;
         bonds.retain(|name, _| settings.bonds.iter().any(|bond| bond.name == *name));
         let address = settings.mac().unwrap_or_default();
-        let member_port = |name: &str| {
-            let port = ports.values().find(|port| port.settings.name == name)?;
-            // Delays bridge a lost carrier, and nothing that is closed or disabled.
-            let is_possible = port.number != PortNo::LOCAL
-                && port.settings.kind != PortType::Patch
-                && port.open.is_some()
-                && !port.config.port_down;
-            let &BridgePort { number, mac, link_up, .. } = port;
-            is_possible.then_some(MemberPort { number, mac, link_up })
+        let find = |name: &str| {
+            let named = |port: &&BridgePort| port.settings.name == name && port.can_be_member();
+            ports.values().find(named)
         };
+        let lacp_port = |name: &str| {
+            let port = find(name)?;
+            let link_up = port.member_link().unwrap_or(false);
+            Some(MemberPort { number: port.number, mac: port.mac, link_up })
+        };
+        let link = |name: &str| find(name)?.member_link();
         let mut changed = Vec::new();
         for options in &settings.bonds {
             let new = || BondState::after_restart(last_active.get(&options.name).cloned());
             let state = bonds.entry(options.name.clone()).or_insert_with(new);
-            state.follow_lacp(options, address, member_port, now);
-            let events = state.update(options, |name| Some(member_port(name)?.link_up), now);
+            state.follow_lacp(options, address, lacp_port, now);
+            let events = state.update(options, link, now);
             if state.buckets().is_some() {
                 let all = ports.values().map(|port| (port.settings.name.as_str(), port.number));
                 let is_member = |(name, _): &(&str, PortNo)| {
