@@ -10,6 +10,7 @@
 
 use std::{
     ops::Deref,
+    path::Path,
     sync::{Arc, atomic::AtomicU64},
 };
 
@@ -79,6 +80,7 @@ impl ControlPlane {
     /// Starts the data plane of a configuration, without its bridges and its NIC.
     pub(crate) fn start(
         config: &Config,
+        run_dir: Option<&Path>,
         seed: u64,
         engine: EngineMaker,
         descriptors: Arc<dyn DescriptorStore>,
@@ -93,7 +95,7 @@ impl ControlPlane {
         let (events, receiver) = mpsc::channel(EVENTS_MAX);
 
         let plane = Arc::new(plane);
-        let bridges = Arc::new(Bridges::new(Arc::clone(plane.publisher())));
+        let bridges = Arc::new(Bridges::new(Arc::clone(plane.publisher()), run_dir));
         let nic = Arc::new(NicSlot::new(Arc::clone(&plane), Arc::clone(&bridges), seed));
         let captures = Arc::new(Captures::new(Arc::clone(&plane)));
         let exports = Arc::new(Exporters::new(&plane, &bridges, seed));

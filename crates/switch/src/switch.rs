@@ -129,7 +129,8 @@ impl Switch {
         engine: EngineMaker,
         descriptors: Arc<dyn DescriptorStore>,
     ) -> Result<Self, SwitchError> {
-        let (control, receivers) = ControlPlane::start(config, seed, engine, descriptors)?;
+        let (control, receivers) =
+            ControlPlane::start(config, run_dir.as_deref(), seed, engine, descriptors)?;
         let ControlReceivers { events, punts: PuntReceivers { packet_ins, lacp_frames } } =
             receivers;
         control.structure().await.apply_nic().await?;

@@ -95,6 +95,59 @@ fn a_device_follows_the_port_of_a_controller() {
     }
 }
 
+/// The next daemon sets up what a killed one has set down, and nothing else.
+#[test]
+fn a_device_comes_up_after_a_killed_daemon() {
+    for (bench, mut daemon) in with_veth("devices") {
+        let is_up = |device: &str| ip(&bench, &format!("link show {device}")).contains(",UP");
+        ip(&bench, "link add v2 type veth peer name e2");
+        bench.done("add-port br0 v2");
+        let hint = "port v2: the device v2 is down, use `ip link set v2 up`";
+        assert!(until(|| daemon.log().contains(hint)), "{}", daemon.log());
+        text(&daemon.ovs_ofctl("br0", "mod-port", &["v1", "down"]));
+        assert!(until(|| !is_up("v1")), "{}", ip(&bench, "link show v1"));
+        bench.start_next(&mut daemon, "-KILL");
+        assert!(until(|| is_up("v1")), "{}", daemon.log());
+        assert!(until(|| description(&daemon).contains("(v1)")), "{}", show(&daemon));
+        assert!(!daemon.log().contains("port v1: the device v1 is down"), "{}", daemon.log());
+        assert!(until(|| daemon.log().contains(hint)), "{}", daemon.log());
+        assert!(!is_up("v2"), "the operator has set it down");
+
+        // The daemon after that leaves the device to the operator.
+        ip(&bench, "link set v1 down");
+        bench.start_next(&mut daemon, "-KILL");
+        let down = "port v1: the device v1 is down";
+        assert!(until(|| daemon.log().contains(down)), "{}", daemon.log());
+        assert!(!is_up("v1"), "the operator has set it down");
+    }
+}
+
+/// An address in a row is set again when another program changes it.
+#[test]
+fn an_address_of_the_database_stays_in_force() {
+    for (bench, daemon) in with_veth("devices") {
+        bench.done("set bridge br0 other_config:hwaddr=02:00:00:00:00:77");
+        bench.done("add-port br0 t1 -- set interface t1 type=internal mac=\"02:00:00:00:00:78\"");
+        for (device, address) in [("br0", "02:00:00:00:00:77"), ("t1", "02:00:00:00:00:78")] {
+            let in_use = || bench.done(&format!("get interface {device} mac_in_use"));
+            let expected = format!("\"{address}\"");
+            assert!(until(|| in_use() == expected), "{device}: {}", in_use());
+            ip(&bench, &format!("link set {device} address 02:00:00:00:00:55"));
+            let log = format!("port {device}: the device has another MAC address");
+            assert!(until(|| daemon.log().contains(&log)), "{}", daemon.log());
+            let is_set = || ip(&bench, &format!("link show {device}")).contains(address);
+            assert!(until(|| is_set() && in_use() == expected), "{device}: {}", in_use());
+            assert_eq!(bench.done(&format!("get interface {device} error")), "[]");
+        }
+        // A bridge without an address in its row has the one that the host gives it.
+        bench.done("add-br br1");
+        ip(&bench, "link set br1 address 02:00:00:00:00:56");
+        let in_use = || bench.done("get interface br1 mac_in_use");
+        assert!(until(|| in_use() == "\"02:00:00:00:00:56\""), "{}", in_use());
+        assert!(ip(&bench, "link show br1").contains("02:00:00:00:00:56"));
+    }
+}
+
 /// A patch port without a peer says what it lacks, and one with a peer is up.
 #[test]
 fn a_patch_port_without_a_peer_has_an_error() {

@@ -66,14 +66,21 @@ impl Bench {
             }
             Database::Foreign(_) => String::new(),
         };
-        Daemon::start_with(&text, |program| {
-            let program = program.to_str().expect("a path in UTF-8");
-            let mut command = self.namespace.command(program);
-            if let Database::Foreign(_) = self.database {
-                command.arg(format!("--db=unix:{}", self.socket().display()));
-            }
-            command
-        })
+        Daemon::start_with(&text, |program| self.command(program))
+    }
+
+    /// Ends the daemon by a signal, and starts the next one.
+    pub(crate) fn start_next(&self, daemon: &mut Daemon, signal: &str) {
+        daemon.start_next(signal, |program| self.command(program));
+    }
+
+    /// Returns the command that starts the daemon in the namespace.
+    fn command(&self, program: &Path) -> Command {
+        let mut command = self.namespace.command(program.to_str().expect("a path in UTF-8"));
+        if let Database::Foreign(_) = self.database {
+            command.arg(format!("--db=unix:{}", self.socket().display()));
+        }
+        command
     }
 
     fn socket(&self) -> PathBuf {

@@ -110,6 +110,7 @@ mod tests {
             trouble: trouble.map(str::to_owned),
             peer_problem: None,
             mtu_problem: None,
+            mac_problem: None,
             device: None,
             link_mode: LinkMode::default(),
             link_resets: 0,

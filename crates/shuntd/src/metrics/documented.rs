@@ -48,6 +48,7 @@ fn bridge_status() -> BridgeStatus {
         trouble: None,
         peer_problem: None,
         mtu_problem: None,
+        mac_problem: None,
         device: None,
         link_mode: LinkMode::default(),
         link_resets: 0,

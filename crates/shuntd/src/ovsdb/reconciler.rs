@@ -282,10 +282,15 @@ async fn set_bridge(switch: &Switch, bridge: &DesiredBridge, errors: &mut ApplyE
     {
         refuse(error);
     }
-    let settings = changed_settings(&old, new);
-    if !settings.is_empty() {
-        let settings: Vec<_> = settings.iter().map(|(key, value)| (*key, value.as_str())).collect();
-        if let Err(error) = switch.declarative().set_bridge(&new.name, &settings).await {
+    let mut settings = changed_settings(&old, new);
+    if old.mac == new.mac && !new.mac.is_empty() && switch.has_other_mac(&new.name) {
+        settings.push(("mac", new.mac.clone()));
+    }
+    // If one value is refused, the others are set nevertheless.
+    for (key, value) in &settings {
+        if let Err(error) =
+            switch.declarative().set_bridge(&new.name, &[(*key, value.as_str())]).await
+        {
             refuse(error);
         }
     }
@@ -465,7 +470,8 @@ async fn set_ports(
         if port.qos != old.qos {
             set = set.and(switch.set_qos(old).await);
         }
-        if port.mac != old.mac {
+        let is_device_other = !old.mac.is_empty() && switch.has_other_mac(&port.name);
+        if port.mac != old.mac || is_device_other {
             set = set.and(switch.set_mac(&port.name, &old.mac).await);
         }
         if port.mtu != old.mtu {

@@ -244,7 +244,8 @@ fn open_vswitch_number(number: u32) -> i64 {
 fn reasons<'a>(settings: Option<&'a String>, port: Option<&'a BridgePortStatus>) -> Vec<&'a str> {
     let mut reasons: Vec<_> = settings.into_iter().map(String::as_str).collect();
     let of_port = port.into_iter().flat_map(|port| {
-        [&port.trouble, &port.peer_problem, &port.mtu_problem].map(Option::as_deref)
+        [&port.trouble, &port.peer_problem, &port.mtu_problem, &port.mac_problem]
+            .map(Option::as_deref)
     });
     reasons.extend(of_port.flatten());
     reasons

@@ -199,12 +199,14 @@ impl Structure {
             (bridge.id, bridge.settings.clone())
         };
         let after = before.with_settings(settings)?;
-        if after == before {
+        let mac = after.mac()?;
+        let names_mac = settings.iter().any(|(key, _)| *key == "mac");
+        let sets_mac = mac != before.mac()? || (names_mac && self.bridges.has_other_mac(name));
+        if after == before && !sets_mac {
             return Ok(());
         }
         let is_other_switch = after.datapath_id()? != before.datapath_id()?;
-        let mac = after.mac()?;
-        if mac != before.mac()? {
+        if sets_mac {
             self.bridges.set_local_mac(id, mac).await?;
         }
         self.bridges.lock().set_options(id, after.clone())?;

@@ -28,7 +28,8 @@ fn null(name: &str) -> config::PortOptions {
 fn start(numbers: u32) -> Arc<ControlPlane> {
     let engine: EngineMaker = Box::new(|pipeline| Box::new(Iterative::new(pipeline)));
     let store = Arc::new(shunt_datapath::port::NoDescriptorStore);
-    let (control, receivers) = ControlPlane::start(&Config::default(), 1, engine, store).unwrap();
+    let (control, receivers) =
+        ControlPlane::start(&Config::default(), None, 1, engine, store).unwrap();
     *control.bridges.lock() = BridgeRegistry::limited(numbers);
     tokio::spawn(
         Arc::new(OpenFlowServers::new(&control, None))

@@ -205,13 +205,7 @@ impl PortAttacher {
                 entered.held_queues = receivers;
                 let prefix = entered.spec().and_then(|spec| spec.store_prefix());
                 stored.extend(prefix.map(|prefix| (prefix, port.stored_descriptors())));
-                entered.link_up = port.link_up();
-                (entered.device, entered.link_mode) = (port.device_state(), link_mode);
-                let own = if number == PortNo::LOCAL { entered.mac } else { port.mac() };
-                entered.mac = entered.device.map_or(own, |device| device.mac);
-                entered.trouble = None;
-                entered.open = Some(port);
-                if entered.config.port_down {
+                if entered.enter_device(port, link_mode, self.bridges.set_down()) {
                     self.bridges.admin_changes().add(bridge, number);
                 }
             });

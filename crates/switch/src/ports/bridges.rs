@@ -1,6 +1,6 @@
 //! The bridges of a switch: the registry behind its lock, and its publication to the tables.
 
-use std::{sync::Arc, thread};
+use std::{path::Path, sync::Arc, thread};
 
 use parking_lot::{Mutex, MutexGuard};
 use shunt_classifier::Version;
@@ -16,6 +16,7 @@ use crate::{
     openflow::events::ChangedPorts,
     ports::{
         bond_events::BondEvent, bonds::ChangedBonds, port::BridgePort, registry::BridgeRegistry,
+        set_down::DevicesSetDown,
     },
     threads::publisher::Publisher,
 };
@@ -35,13 +36,15 @@ pub(crate) struct Bridges {
     ///
     /// Their devices do not follow yet.
     admin_changes: ChangedPorts,
+    /// Devices that the switch has set down for controllers.
+    set_down: Arc<DevicesSetDown>,
     changed_bonds: ChangedBonds,
     /// Notified when the members of bonds, their links or options may have changed.
     lacp_changed: Notify,
 }
 
 impl Bridges {
-    pub(crate) fn new(publisher: Arc<Publisher>) -> Self {
+    pub(crate) fn new(publisher: Arc<Publisher>, run_dir: Option<&Path>) -> Self {
         let (registry, publishing) = (Mutex::default(), Mutex::default());
         let (changed, admin_changes) = (ChangedPorts::default(), ChangedPorts::default());
         let (changed_bonds, lacp_changed) = (ChangedBonds::default(), Notify::new());
@@ -51,6 +54,7 @@ impl Bridges {
             publisher,
             changed,
             admin_changes,
+            set_down: Arc::new(DevicesSetDown::read(run_dir)),
             changed_bonds,
             lacp_changed,
         }
@@ -252,6 +256,11 @@ impl Bridges {
         &self.admin_changes
     }
 
+    /// Returns the devices that the switch has set down for controllers.
+    pub(crate) const fn set_down(&self) -> &Arc<DevicesSetDown> {
+        &self.set_down
+    }
+
     /// Returns the ports that changed since controllers were notified.
     pub(crate) const fn changed(&self) -> &ChangedPorts {
         &self.changed
@@ -266,7 +275,7 @@ impl Bridges {
             let mut bridges = self.lock();
             let ports = bridges.iter_mut().flat_map(|bridge| bridge.ports.values_mut());
             let ended = ports.filter_map(|port| {
-                let set_up = port.take_up_work();
+                let set_up = port.take_up_work(&self.set_down);
                 Some((set_up, port.open.take()?))
             });
             ended.collect()

@@ -2,9 +2,9 @@
 //!
 //! Operators change devices by `ip link` as well, so the state is read when the system reports a change.
 
-use std::{collections::BTreeSet, io};
+use std::{collections::BTreeSet, io, sync::Arc};
 
-use shunt_datapath::port::{DeviceWork, HostDeviceSetting, PortWork};
+use shunt_datapath::port::{DeviceWork, HostDeviceSetting, LinkMode, Port, PortWork};
 use shunt_flow::PortNo;
 use shunt_pipeline::BridgeId;
 use tokio::task::spawn_blocking;
@@ -15,7 +15,7 @@ use crate::{
     config::{PortOptions, PortType, mac::parse_mac, mac_text},
     error::SwitchError,
     openflow::events::PortChanges,
-    ports::{bridges::Bridges, port::BridgePort},
+    ports::{bridges::Bridges, port::BridgePort, registry::BridgeState, set_down::DevicesSetDown},
 };
 
 /// The effect of a new state of a device.
@@ -75,6 +75,14 @@ impl Switch {
         self.control.structure().await.set_mac(port, mac).await
     }
 
+    /// Returns whether a port has another MAC address than the configured one.
+    ///
+    /// Other programs change the addresses of devices. Setting the configured one again undoes it.
+    #[must_use]
+    pub fn has_other_mac(&self, port: &str) -> bool {
+        self.control.bridges.has_other_mac(port)
+    }
+
     /// Returns the changes of the status of ports from now on.
     #[must_use]
     pub fn port_changes(&self) -> PortChanges {
@@ -83,6 +91,32 @@ impl Switch {
 }
 
 impl BridgePort {
+    /// Takes an open port, with the state of its device.
+    ///
+    /// Returns whether the device must follow the port configuration of a controller.
+    pub(crate) fn enter_device(
+        &mut self,
+        port: Box<dyn Port>,
+        link_mode: LinkMode,
+        set_down: &DevicesSetDown,
+    ) -> bool {
+        self.link_up = port.link_up();
+        (self.device, self.link_mode) = (port.device_state(), link_mode);
+        let own = if self.number == PortNo::LOCAL { self.mac } else { port.mac() };
+        self.mac = self.device.map_or(own, |device| device.mac);
+        self.trouble = None;
+        self.open = Some(port);
+        let Some(device) = self.device else { return false };
+        let (name, device_name) = (&self.settings.name, self.settings.device());
+        let is_own = set_down.contains(device.index, device_name);
+        if !device.is_up && !is_own && !self.config.port_down {
+            warn!(
+                "port {name}: the device {device_name} is down, use `ip link set {device_name} up`"
+            );
+        }
+        is_own || self.config.port_down
+    }
+
     /// Reads the state of the open device and of its link, and logs what changed.
     ///
     /// The driver is asked only if something changed, or if `asks_driver` is true.
@@ -125,30 +159,49 @@ impl BridgePort {
             .then(|| format!("MTU {wanted} has no effect: the device has the MTU {}", device.mtu))
     }
 
+    /// Returns why the configured MAC address is not in force.
+    ///
+    /// `None` if it is, or if there is none. That of a local port is configured in its bridge.
+    pub(crate) fn mac_problem(&self, bridge: &BridgeState) -> Option<String> {
+        let is_local = self.number == PortNo::LOCAL;
+        let text = if is_local { &bridge.settings.mac } else { &self.settings.mac };
+        let (wanted, device) = (parse_mac("mac", text).ok()?, self.device?);
+        self.open.as_ref()?;
+        (device.mac != wanted).then(|| {
+            let (wanted, device) = (mac_text(wanted), mac_text(device.mac));
+            format!("the MAC address {wanted} has no effect: the device has {device}")
+        })
+    }
+
     /// Returns work that sets the device down or up, as a controller asks.
     ///
     /// A device that is down for another reason stays down when the port is set up.
-    pub(crate) fn admin_work(&mut self) -> Option<PortWork> {
+    pub(crate) fn admin_work(&self, set_down: &Arc<DevicesSetDown>) -> Option<PortWork> {
         let open = self.open.as_ref()?;
         let device = open.device_state()?;
-        let is_own = self.device_set_down == Some(device.index);
+        let device_name = self.settings.device();
         let is_up = !self.config.port_down;
-        if !is_up && device.is_up {
-            self.device_set_down = Some(device.index);
-        } else if !is_up && is_own {
-            return None;
-        } else {
-            self.device_set_down = None;
-            if !is_own || device.is_up {
+        if is_up {
+            if !set_down.remove(device.index, device_name) {
                 return None;
             }
+        } else if device.is_up {
+            set_down.insert(device.index, device_name);
+        } else {
+            return None;
         }
         let work = open.change_device(HostDeviceSetting::Up(is_up))?;
-        let name = self.settings.name.clone();
+        let (name, set_down) = (self.settings.name.clone(), Arc::clone(set_down));
         Some(Box::new(move || {
+            if !is_up {
+                set_down.save();
+            }
             if let Err(error) = work() {
                 let state = if is_up { "up" } else { "down" };
                 warn!(%error, "port {name}: the device cannot be set {state}; use `ip link set`");
+            }
+            if is_up {
+                set_down.save();
             }
         }))
     }
@@ -156,9 +209,9 @@ impl BridgePort {
     /// Returns the last work on a device, for the end of its port.
     ///
     /// It sets a device up that the switch has set down.
-    pub(crate) fn take_up_work(&mut self) -> Option<PortWork> {
+    pub(crate) fn take_up_work(&mut self, set_down: &Arc<DevicesSetDown>) -> Option<PortWork> {
         self.config.port_down = false;
-        self.admin_work()
+        self.admin_work(set_down)
     }
 
     /// Returns work that changes the device; `None` while the port is closed.
@@ -172,6 +225,12 @@ impl BridgePort {
 }
 
 impl Bridges {
+    /// Returns whether a port has another MAC address than the configured one.
+    pub(crate) fn has_other_mac(&self, name: &str) -> bool {
+        let bridges = self.lock();
+        bridges.find_port(name).is_ok_and(|(bridge, port)| port.mac_problem(bridge).is_some())
+    }
+
     /// Sets the MTU of a port; returns whether it differs from the old one.
     pub(crate) async fn set_mtu(&self, name: &str, mtu: u32) -> Result<bool, SwitchError> {
         let change = |own: &PortOptions| PortOptions { mtu, ..own.clone() };
@@ -179,7 +238,7 @@ impl Bridges {
         self.change_device(name, change, setting).await
     }
 
-    /// Sets the MAC address of a port; returns whether it differs from the old one.
+    /// Sets the MAC address of a port; returns whether it or the device had another one.
     pub(crate) async fn set_mac(&self, name: &str, mac: &str) -> Result<bool, SwitchError> {
         if self.lock().find_port(name)?.1.number == PortNo::LOCAL {
             let problem = "the address of a local port is `mac` of its bridge: set it there";
@@ -222,7 +281,11 @@ impl Bridges {
             let bridges = self.lock();
             let (bridge, port) = bridges.find_port(name)?;
             let options = change(&port.settings);
-            if port.settings == options {
+            let is_in_force = match setting {
+                Some(HostDeviceSetting::Mac(mac)) => port.device.is_none_or(|own| own.mac == mac),
+                _ => true,
+            };
+            if port.settings == options && is_in_force {
                 return Ok(false);
             }
             options.check()?;
@@ -249,7 +312,9 @@ impl Bridges {
 
     /// Sets the devices of ports up or down as controllers have set the ports.
     pub(crate) async fn follow_controllers(&self, ports: BTreeSet<(BridgeId, PortNo)>) {
-        let work = |(bridge, number)| self.with_port(bridge, number, BridgePort::admin_work)?;
+        let work = |(bridge, number)| {
+            self.with_port(bridge, number, |port| port.admin_work(self.set_down()))?
+        };
         let working: Vec<_> = ports.into_iter().filter_map(work).map(spawn_blocking).collect();
         for work in working {
             let _ = work.await;
@@ -261,7 +326,8 @@ impl Bridges {
         let mut bridges = self.lock();
         let (bridge, port) = bridges.find_port(name)?;
         let (bridge, number) = (bridge.id, port.number);
-        Ok(bridges.port_mut(bridge, number).and_then(BridgePort::take_up_work))
+        let port = bridges.port_mut(bridge, number);
+        Ok(port.and_then(|port| port.take_up_work(self.set_down())))
     }
 
     /// Publishes a new state of a device.

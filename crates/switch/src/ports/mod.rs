@@ -23,4 +23,5 @@ pub(crate) mod policing;
 pub(crate) mod port;
 pub(crate) mod qos;
 pub(crate) mod registry;
+pub(crate) mod set_down;
 pub(crate) mod vlans;

@@ -55,8 +55,6 @@ pub(crate) struct BridgePort {
     pub(crate) link_mode: LinkMode,
     /// Speed of the link when it was known last, in bits per second.
     pub(crate) link_bps: Option<u64>,
-    /// Index of the device that the switch has set down for a controller.
-    pub(crate) device_set_down: Option<u32>,
     /// True if the link was up at the last check.
     pub(crate) link_up: bool,
     /// Number of changes of the link while the port was open.
@@ -108,7 +106,6 @@ impl BridgePort {
             device: None,
             link_mode: LinkMode::default(),
             link_bps: None,
-            device_set_down: None,
             link_up: false,
             link_resets: 0,
             users: BTreeSet::new(),

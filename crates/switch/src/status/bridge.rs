@@ -156,6 +156,9 @@ pub struct BridgePortStatus {
     /// Reason why the configured MTU is not in force.
     #[serde(skip)]
     pub mtu_problem: Option<String>,
+    /// Reason why the configured MAC address is not in force.
+    #[serde(skip)]
+    pub mac_problem: Option<String>,
     /// State of its network device; `None` without one, and while the port is closed.
     #[serde(skip)]
     pub device: Option<HostDeviceState>,
@@ -378,6 +381,7 @@ fn port_status(bridges: &BridgeRegistry, bridge: &str, port: &BridgePort) -> Bri
         trouble: port.trouble.clone(),
         peer_problem: bridges.peer_problem(port),
         mtu_problem: port.mtu_problem(),
+        mac_problem: bridges.find(bridge).ok().and_then(|own| port.mac_problem(own)),
         device: port.device.filter(|_| port.open.is_some()),
         link_mode: port.link_mode,
         link_resets: port.link_resets,
