@@ -169,6 +169,7 @@ fn check_build(text: &str, file: ConfigFile) -> Result<ConfigFile, Mistake> {
 /// # Errors
 ///
 /// If it is not a valid configuration.
+#[cfg(any(test, feature = "testing"))]
 pub(crate) fn parse(name: &str, text: String) -> Result<ConfigFile, ConfigFileError> {
     understand(&text).map_err(|mistake| mistake.in_file(name, text))
 }

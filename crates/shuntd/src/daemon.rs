@@ -4,7 +4,9 @@ pub(crate) mod descriptor_store;
 mod limits;
 mod nic;
 mod passed_descriptors;
+mod privileges;
 pub(crate) mod reload;
+mod sandbox;
 mod service_manager;
 mod signals;
 pub(crate) mod state_file;
@@ -34,7 +36,9 @@ use tracing::{error, info, warn};
 use self::{
     descriptor_store::ServiceDescriptors,
     nic::NicArguments,
+    privileges::{Account, AccountError},
     reload::Reloader,
+    sandbox::SandboxError,
     signals::{Signal, Signals},
     state_file::{
         Resumed, StateFile, StateKeeper, StateLock, StateLockError, StateReadError, keep_later,
@@ -75,6 +79,18 @@ struct Arguments {
     /// `ovs_vswitchd`, and waits while another switch owns it.
     #[arg(long, value_name = "SERVER")]
     db: Option<OvsdbRemote>,
+    /// Run as this user (USER or USER:GROUP), with the capabilities that ports need.
+    ///
+    /// shuntd must be started as root. The run directory is created for the user; the configuration,
+    /// the state file and the database must be the user's.
+    #[arg(long, value_name = "USER")]
+    user: Option<Account>,
+    /// Change files only below this directory, the run directory and that of the state file.
+    ///
+    /// May be given several times. Capture files, and the sockets of vhost-user ports that listen, are
+    /// such files. Needs Linux 5.13 with Landlock.
+    #[arg(long, value_name = "DIR")]
+    writable: Vec<PathBuf>,
     /// Check the configuration file and exit.
     #[arg(long)]
     check: bool,
@@ -122,6 +138,10 @@ enum DaemonError {
     #[error("{0}")]
     Nic(String),
     #[error(transparent)]
+    Account(#[from] AccountError),
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+    #[error(transparent)]
     Ovsdb(#[from] OvsdbStartError),
     #[error(transparent)]
     Http(#[from] HttpStartError),
@@ -136,7 +156,7 @@ enum DaemonError {
 impl DaemonError {
     /// Returns the exit code.
     ///
-    /// 2 for an invalid configuration or state file, 3 if another daemon has the run directory or the
+    /// 2 for an invalid configuration, state file or option, 3 if another daemon has the run directory or the
     /// state file, else 1.
     fn exit_code(&self) -> ExitCode {
         match self {
@@ -144,7 +164,9 @@ impl DaemonError {
             | Self::Logging(_)
             | Self::State(_)
             | Self::StateNotKept(_)
-            | Self::TwoDatabases(_) => ExitCode::from(2),
+            | Self::TwoDatabases(_)
+            | Self::Account(_)
+            | Self::Sandbox(_) => ExitCode::from(2),
             Self::Running(..) | Self::StateTaken(_) => ExitCode::from(3),
             Self::Switch(_)
             | Self::Nic(_)
@@ -200,6 +222,7 @@ fn print_error(error: DaemonError) {
 }
 
 fn run(arguments: &Arguments) -> Result<(), DaemonError> {
+    restrict(arguments)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("shunt-control")
@@ -224,6 +247,9 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
     trace_log::start(&file.logging.filter).map_err(DaemonError::Logging)?;
     let descriptors = Arc::new(ServiceDescriptors::new());
     limits::raise_open_files();
+    if let Err(error) = sandbox::refuse_system_calls() {
+        warn!(%error, "sandbox");
+    }
     match &arguments.command {
         Some(Command::Nic(arguments)) => runtime.block_on(serve_nic(arguments, signals)),
         None => {
@@ -240,6 +266,30 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
             served
         }
     }
+}
+
+/// Becomes another user and gives up the change of files, as the options ask.
+///
+/// The process has one thread still: capabilities and directories are those of a thread.
+fn restrict(arguments: &Arguments) -> Result<(), DaemonError> {
+    if arguments.check {
+        return Ok(());
+    }
+    if let Some(account) = &arguments.user {
+        privileges::become_account(account, &arguments.run_dir)?;
+    }
+    if arguments.writable.is_empty() {
+        return Ok(());
+    }
+    let run_dir = &arguments.run_dir;
+    std::fs::create_dir_all(run_dir).map_err(system(&format!("create {}", run_dir.display())))?;
+    let of_state = arguments.state.as_deref().and_then(Path::parent).map(|parent| {
+        // The parent of a mere file name is empty.
+        if parent.as_os_str().is_empty() { Path::new(".") } else { parent }
+    });
+    let own = [Some(run_dir.as_path()), of_state].into_iter().flatten().map(Path::to_owned);
+    let directories: Vec<PathBuf> = arguments.writable.iter().cloned().chain(own).collect();
+    Ok(sandbox::restrict_writes(&directories)?)
 }
 
 /// The files that keep other daemons away.

@@ -14,6 +14,7 @@ mod ports;
 mod reload;
 mod rights;
 mod run_dir;
+mod sandbox;
 mod service_manager;
 mod state;
 mod trace;

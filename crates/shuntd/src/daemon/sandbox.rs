@@ -1,0 +1,162 @@
+//! What the daemon gives up for itself: system calls (seccomp) and directories (Landlock).
+//!
+//! An attacker who runs code in the daemon, by a flaw in a parser, can then start no program and
+//! change no file outside its directories. systemd's unit does more: see docs/install.md.
+
+use std::path::{Path, PathBuf};
+
+use landlock::{
+    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
+    RulesetAttr, RulesetCreatedAttr, RulesetStatus,
+};
+use nix::libc;
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
+use thiserror::Error;
+
+/// System calls that fail with `EPERM`: no part of the switch uses them.
+///
+/// Ports come and go at run time, so a list of the calls that remain would be long and would differ
+/// between kernels and libraries. This list has the calls that start programs, inspect other
+/// processes, change mounts, keys, clocks or the kernel.
+const REFUSED_CALLS: &[libc::c_long] = &[
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_kcmp,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_open_tree,
+    libc::SYS_move_mount,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_kexec_load,
+    libc::SYS_kexec_file_load,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_acct,
+    libc::SYS_quotactl,
+    libc::SYS_syslog,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_keyctl,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_clock_adjtime,
+    libc::SYS_adjtimex,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    libc::SYS_personality,
+    libc::SYS_userfaultfd,
+    libc::SYS_perf_event_open,
+];
+
+/// Devices that ports open for writing.
+const DEVICES: [&str; 4] = ["/dev/net/tun", "/dev/vfio", "/dev/hugepages", "/dev/null"];
+
+/// A reason why a restriction is not in force.
+#[derive(Debug, Error)]
+pub(crate) enum SandboxError {
+    /// The kernel refuses the filter of system calls.
+    #[error("the filter of system calls is not in force: {0}")]
+    Filter(String),
+    /// A directory of `--writable` cannot be opened.
+    #[error("--writable {path}: {why}; create the directory, or leave it out")]
+    Path {
+        /// The directory.
+        path: String,
+        /// Error of the system.
+        why: String,
+    },
+    /// The kernel cannot restrict directories.
+    #[error("--writable: {0}; a kernel since Linux 5.13 with Landlock is needed")]
+    Directories(String),
+}
+
+/// Refuses the system calls of [`REFUSED_CALLS`] in all threads.
+///
+/// # Errors
+///
+/// If the kernel refuses: it has no seccomp, or a filter of the container forbids it.
+pub(crate) fn refuse_system_calls() -> Result<(), SandboxError> {
+    let failed = |error: &dyn std::error::Error| SandboxError::Filter(error.to_string());
+    let program = filter().map_err(|error| failed(&error))?;
+    seccompiler::apply_filter_all_threads(&program).map_err(|error| failed(&error))
+}
+
+fn filter() -> Result<BpfProgram, seccompiler::BackendError> {
+    let rules = REFUSED_CALLS.iter().map(|call| (*call, Vec::new())).collect();
+    let refuse = SeccompAction::Errno(libc::EPERM.cast_unsigned());
+    let architecture = TargetArch::try_from(std::env::consts::ARCH)?;
+    SeccompFilter::new(rules, SeccompAction::Allow, refuse, architecture)?.try_into()
+}
+
+/// Permits changes of files below these directories alone.
+///
+/// Files outside can still be read. Sockets of other programs can be connected to, and the devices of
+/// ports be opened. This must precede the first thread, because older kernels restrict one thread.
+///
+/// # Errors
+///
+/// If a directory does not exist, or the kernel has no Landlock.
+pub(crate) fn restrict_writes(directories: &[PathBuf]) -> Result<(), SandboxError> {
+    let failed = |error: &dyn std::error::Error| SandboxError::Directories(error.to_string());
+    // Requests of devices (`ioctl`) are not restricted: the socket of a device needs them.
+    let changes = AccessFs::from_write(ABI::V3);
+    let ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(changes)
+        .and_then(Ruleset::create)
+        .map_err(|error| failed(&error))?;
+    let mut rules = Vec::new();
+    for directory in directories {
+        let opened = PathFd::new(directory).map_err(|error| SandboxError::Path {
+            path: directory.display().to_string(),
+            why: error.to_string(),
+        })?;
+        rules.push(PathBeneath::new(opened, changes));
+    }
+    for device in DEVICES.map(Path::new) {
+        // A device that the host lacks needs no rule.
+        let Ok(opened) = PathFd::new(device) else { continue };
+        let access = if device.is_dir() { changes } else { BitFlags::from(AccessFs::WriteFile) };
+        rules.push(PathBeneath::new(opened, access));
+    }
+    let rules = rules.into_iter().map(Ok::<_, landlock::RulesetError>);
+    let status = ruleset.add_rules(rules).and_then(landlock::RulesetCreated::restrict_self);
+    match status.map_err(|error| failed(&error))?.ruleset {
+        RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => Ok(()),
+        RulesetStatus::NotEnforced => {
+            Err(SandboxError::Directories("the kernel restricts no directories".to_owned()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_filter_compiles_on_this_architecture() {
+        // One comparison for each call, and the check of the architecture.
+        assert!(filter().unwrap().len() > REFUSED_CALLS.len());
+    }
+
+    #[test]
+    fn a_directory_that_does_not_exist_is_named() {
+        let refused = restrict_writes(&[PathBuf::from("/nonexistent/folder")]).unwrap_err();
+        let text = refused.to_string();
+        assert!(text.starts_with("--writable /nonexistent/folder: "), "{text}");
+        assert!(text.ends_with("; create the directory, or leave it out"), "{text}");
+    }
+}
