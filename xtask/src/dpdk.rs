@@ -82,14 +82,14 @@ fn missing_drivers(files: &[String]) -> Vec<&'static str> {
 
 /// Builds the daemon with DPDK ports; returns the folder of its programs.
 ///
-/// They have a folder of their own, because other suites run the daemon without DPDK.
+/// `with_dpdk` and `without` are the arguments of cargo for both builds. The programs with DPDK
+/// have a folder of their own, because other suites run the daemon without DPDK.
 ///
 /// # Errors
 ///
-/// If the build fails.
-pub(crate) fn ensure_programs() -> Result<String, TaskError> {
-    let build = ["build", "--quiet", "--package", "shuntd", "--bins"];
-    run(cargo(&build).args(["--features", "dpdk"]))?;
+/// If a build fails.
+pub(crate) fn ensure_programs(with_dpdk: &[&str], without: &[&str]) -> Result<String, TaskError> {
+    run(&mut cargo(with_dpdk))?;
     let folder = target().join("dpdk");
     fs::create_dir_all(&folder)?;
     for program in PROGRAMS {
@@ -99,7 +99,7 @@ pub(crate) fn ensure_programs() -> Result<String, TaskError> {
         fs::copy(target().join("debug").join(program), copy)?;
     }
     // Puts the programs without DPDK back in their place; they are built already.
-    run(&mut cargo(&build))?;
+    run(&mut cargo(without))?;
     Ok(folder.to_string_lossy().into_owned())
 }
 

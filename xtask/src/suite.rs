@@ -58,8 +58,12 @@ impl Suite {
             _ if shares_build && self.dpdk == DpdkNeed::Daemon => {
                 vec!["--workspace", "--features", FEATURES_AND_DPDK, "--test", "dpdk"]
             }
-            ["--package", "shunt-tests", rest @ ..] if shares_build => {
-                ["--workspace", "--features", FEATURES].iter().chain(rest).copied().collect()
+            ["--package", "shunt-tests" | "shunt-benches", ..] if shares_build => {
+                // `--package NAME` once or several times, then the names of tests or benches.
+                let packages =
+                    self.arguments.chunks_exact(2).take_while(|pair| pair[0] == "--package");
+                let targets = &self.arguments[2 * packages.count()..];
+                ["--workspace", "--features", FEATURES].iter().chain(targets).copied().collect()
             }
             arguments => arguments.to_vec(),
         }
@@ -116,10 +120,9 @@ pub(crate) const SUITES: &[Suite] = &[
             "--workspace",
             "--features",
             FEATURES,
+            // Each further exclusion would choose other features, and build dbsp twice.
             "--exclude",
             "shunt-tests",
-            "--exclude",
-            "shunt-benches",
         ],
     ),
     Suite::own(
@@ -131,9 +134,15 @@ pub(crate) const SUITES: &[Suite] = &[
             "--package",
             "shunt-classifier",
             "--package",
+            "shunt-datapath",
+            "--package",
+            "shunt-gigaflow",
+            "--package",
+            "shunt-kairo",
+            "--package",
             "shunt-nuevomatch",
-            "--lib",
-            "--benches",
+            "--bench",
+            "*",
         ],
     ),
     Suite::own(

@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::{
     dpdk, install, linux_guest,
     shell::{TaskError, cargo, run, run_watched},
-    suite::{DpdkNeed, SUITES, Suite},
+    suite::{DpdkNeed, FEATURES, FEATURES_AND_DPDK, SUITES, Suite},
 };
 
 /// Runs the default suites, or those named; `--list` prints all.
@@ -22,12 +22,10 @@ pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
         install::ensure(install::TESTS)?;
     }
     if names.is_empty() {
-        println!(
-            "the first run builds all tests, in silence: `tidy` and `crates` take most of the time"
-        );
+        println!("the first run builds all tests, in silence, for about 15 minutes");
     }
     // The daemon under test is built once, with the test profile.
-    run(&mut cargo(&["build", "--quiet", "--package", "shuntd", "--bins"]))?;
+    run(&mut cargo(&programs(names.is_empty(), false)))?;
     let mut lines = Vec::new();
     for suite in suites {
         println!("\n== {}: {}", suite.name, suite.what);
@@ -62,6 +60,21 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Suite>, TaskError> {
     names.iter().map(find).collect()
 }
 
+/// Returns the arguments of cargo that build the programs of the daemon.
+///
+/// Where all suites run, tests of the daemon bring its programs. A build of the programs alone
+/// chooses other features, so that it would build all dependencies once more.
+fn programs(shares_build: bool, has_dpdk: bool) -> Vec<&'static str> {
+    let shared = ["test", "--quiet", "--no-run", "--test", "commands", "--workspace", "--features"];
+    let alone = ["build", "--quiet", "--bins", "--package", "shuntd"];
+    match (shares_build, has_dpdk) {
+        (true, false) => [&shared[..], &[FEATURES]].concat(),
+        (true, true) => [&shared[..], &[FEATURES_AND_DPDK]].concat(),
+        (false, false) => alone.to_vec(),
+        (false, true) => [&alone[..], &["--features", "dpdk"]].concat(),
+    }
+}
+
 /// Runs one suite; `shares_build` where others run too.
 fn run_suite(
     suite: &Suite,
@@ -82,7 +95,8 @@ fn run_suite(
         dpdk::ensure_library()?;
     }
     if suite.dpdk == DpdkNeed::Daemon {
-        command.env(dpdk::VARIABLE, dpdk::ensure_programs()?);
+        let [without, with_dpdk] = [false, true].map(|has_dpdk| programs(shares_build, has_dpdk));
+        command.env(dpdk::VARIABLE, dpdk::ensure_programs(&with_dpdk, &without)?);
     }
     if suite.has_linux_guest {
         command.env(linux_guest::VARIABLE, linux_guest::ensure()?);
