@@ -31,6 +31,15 @@ impl DeclarativeChanges<'_> {
         self.control.structure().await.create_bridge(bridge, OpenPolicy::Retried, &mut |_| ()).await
     }
 
+    /// Checks whether a bridge could be added in place of the one with its name.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, a value is not valid, or another bridge has the device or the name of a bond.
+    pub async fn check_replacement(&self, bridge: &BridgeOptions) -> Result<(), SwitchError> {
+        self.control.structure().await.check_replacement(bridge)
+    }
+
     /// Changes keys of a bridge at once, as [`Switch::set_bridge`] does.
     ///
     /// Addresses that cannot be used are tried again.

@@ -148,6 +148,29 @@ fn an_address_of_the_database_stays_in_force() {
     }
 }
 
+/// A bridge that gets a local port is replaced only if the new bridge can be added.
+#[test]
+fn a_bridge_stays_if_its_replacement_is_refused() {
+    for bench in Bench::both("devices") {
+        let daemon = bench.start();
+        text(&daemon.shuntctl(&["add-br", "other"]));
+        text(&daemon.shuntctl(&["add-port", "other", "t1", "type=tap", "device=br0"]));
+        bench.done("-- --id=@b create bridge name=br0 -- add Open_vSwitch . bridges @b");
+        text(&daemon.ovs_ofctl("br0", "add-flow", &["priority=5,icmp,actions=NORMAL"]));
+        bench.done(
+            "-- --id=@i create interface name=br0 type=internal \
+             -- --id=@p create port name=br0 interfaces=@i -- add bridge br0 ports @p",
+        );
+        let error = || bench.done("get interface br0 error");
+        assert!(error().contains("device br0 belongs to port t1"), "{}", error());
+        let rules = text(&daemon.ovs_ofctl("br0", "dump-flows", &[]));
+        assert!(rules.contains("priority=5,icmp"), "{rules}");
+        text(&daemon.shuntctl(&["del-port", "t1"]));
+        assert!(until(|| error() == "[]"), "{}", error());
+        assert_eq!(bench.done("get interface br0 ofport"), "65534");
+    }
+}
+
 /// A patch port without a peer says what it lacks, and one with a peer is up.
 #[test]
 fn a_patch_port_without_a_peer_has_an_error() {
@@ -192,6 +215,10 @@ fn settings_without_effect_are_named() {
                 assert_eq!(daemon.log().matches(&line).count(), 1, "{line}: {}", daemon.log());
             }
         }
+        bench.done("set bridge br0 other_config:mac-aging-time=soon");
+        let setting = "mac-aging-time";
+        assert!(status("bridge br0").contains(setting), "{}", status("bridge br0"));
+        bench.done("remove bridge br0 other_config mac-aging-time");
         bench.done("set Open_vSwitch . other_config:max-idle=7");
         assert!(daemon.log().contains("other_config:max-idle has no effect"), "{}", daemon.log());
         bench.done("set bridge br0 stp_enable=false protocols=OpenFlow13");

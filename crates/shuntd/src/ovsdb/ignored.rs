@@ -30,8 +30,18 @@ struct IgnoredColumn {
 struct KnownKey {
     table: &'static str,
     name: &'static str,
-    /// `None` if the key has an effect.
-    reason: Option<&'static str>,
+    effect: KeyEffect,
+}
+
+/// The effect of a key.
+#[derive(Clone, Copy)]
+enum KeyEffect {
+    /// It has an effect.
+    Any,
+    /// It has an effect if its value is a number that is not negative.
+    Number,
+    /// It has none, for this reason.
+    Nothing(&'static str),
 }
 
 /// The tables that are searched, each with the word for its rows.
@@ -80,19 +90,27 @@ const NO_SPANNING_TREE: &str =
 
 const KEYS: [KnownKey; 12] = [
     // DPDK starts with the first port that needs it.
-    key("Open_vSwitch", "dpdk-init", None),
-    key("Open_vSwitch", "flow-restore-wait", None),
-    key("Open_vSwitch", "stats-update-interval", None),
-    key("Open_vSwitch", "vhost-sock-dir", None),
-    key("Bridge", "datapath-id", None),
+    key("Open_vSwitch", "dpdk-init", KeyEffect::Any),
+    key("Open_vSwitch", "flow-restore-wait", KeyEffect::Any),
+    key("Open_vSwitch", "stats-update-interval", KeyEffect::Number),
+    key("Open_vSwitch", "vhost-sock-dir", KeyEffect::Any),
+    key("Bridge", "datapath-id", KeyEffect::Any),
     // There is no in-band control.
-    key("Bridge", "disable-in-band", None),
-    key("Bridge", "forward-bpdu", Some("frames to the reserved addresses of bridges are dropped")),
-    key("Bridge", "hwaddr", None),
-    key("Bridge", "mac-aging-time", None),
-    key("Bridge", "mac-table-size", None),
-    key("Port", "bond-primary", None),
-    key("Port", "priority-tags", Some("frames of VLAN 0 keep a tag only for their priority")),
+    key("Bridge", "disable-in-band", KeyEffect::Any),
+    key(
+        "Bridge",
+        "forward-bpdu",
+        KeyEffect::Nothing("frames to the reserved addresses of bridges are dropped"),
+    ),
+    key("Bridge", "hwaddr", KeyEffect::Any),
+    key("Bridge", "mac-aging-time", KeyEffect::Number),
+    key("Bridge", "mac-table-size", KeyEffect::Number),
+    key("Port", "bond-primary", KeyEffect::Any),
+    key(
+        "Port",
+        "priority-tags",
+        KeyEffect::Nothing("frames of VLAN 0 keep a tag only for their priority"),
+    ),
 ];
 
 /// The keys of bonds begin with these words; the tables of bonds know them.
@@ -107,8 +125,20 @@ const fn column(
     IgnoredColumn { table, name, asks, reason }
 }
 
-const fn key(table: &'static str, name: &'static str, reason: Option<&'static str>) -> KnownKey {
-    KnownKey { table, name, reason }
+const fn key(table: &'static str, name: &'static str, effect: KeyEffect) -> KnownKey {
+    KnownKey { table, name, effect }
+}
+
+impl KeyEffect {
+    /// Returns why a key with a value has no effect; `None` if it has one.
+    fn reason(self, value: &str) -> Option<&'static str> {
+        match self {
+            Self::Any => None,
+            Self::Number if value.parse::<u32>().is_ok() => None,
+            Self::Number => Some("its value must be a whole number that is not negative"),
+            Self::Nothing(reason) => Some(reason),
+        }
+    }
 }
 
 fn is_given(value: &Datum) -> bool {
@@ -153,9 +183,10 @@ fn settings_of(table: &str, row: RowView<'_>) -> BTreeMap<String, &'static str> 
     });
     let mut settings: BTreeMap<_, _> =
         columns.map(|column| (column.name.to_owned(), column.reason)).collect();
-    for name in row.string_map("other_config").into_keys() {
+    for (name, value) in row.string_map("other_config") {
         let known = KEYS.iter().find(|key| key.table == table && key.name == name);
-        let reason = known.map_or(Some("Shunt does not have this key"), |known| known.reason);
+        let unknown = KeyEffect::Nothing("Shunt does not have this key");
+        let reason = known.map_or(unknown, |known| known.effect).reason(value);
         let is_of_bond = BOND_WORDS.iter().any(|word| name.starts_with(word));
         if let Some(reason) = reason.filter(|_| known.is_some() || !is_of_bond) {
             settings.insert(format!("other_config:{name}"), reason);

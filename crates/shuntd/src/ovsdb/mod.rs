@@ -14,6 +14,7 @@ mod database;
 mod desired;
 mod exports;
 mod follower;
+mod host_system;
 mod ignored;
 mod mirrors;
 mod options;

@@ -168,6 +168,13 @@ impl Reconciler {
         let gone = self.applied.iter().filter(|(name, applied)| must_go((name, applied)));
         let gone: Vec<String> = gone.map(|(name, _)| name.clone()).collect();
         for name in gone {
+            if let Some(bridge) = desired.bridges.get(&name)
+                && let Err(error) = self.check_replacement(bridge).await
+            {
+                // The old bridge forwards on.
+                errors.add_bridge(bridge, &with_causes(&error));
+                continue;
+            }
             match self.switch.remove_bridge(&name).await {
                 Ok(()) => info!("bridge {name}: removed by OVSDB"),
                 Err(SwitchError::NoSuchBridge { .. }) => {}
@@ -184,20 +191,17 @@ impl Reconciler {
         }
     }
 
+    /// Refuses a bridge that could not be added once the one with its name is removed.
+    async fn check_replacement(&self, bridge: &DesiredBridge) -> Result<(), SwitchError> {
+        let options = new_bridge(&bridge.options);
+        match self.switch.declarative().check_replacement(&options).await {
+            Err(SwitchError::NoSuchBridge { .. }) => Ok(()),
+            checked => checked,
+        }
+    }
+
     async fn add_bridge(&mut self, bridge: &DesiredBridge, errors: &mut ApplyErrors) -> bool {
-        let name = &bridge.options.name;
-        // Settings of a running bridge follow, so that a wrong one does not prevent the bridge.
-        let options = BridgeOptions {
-            datapath_id: String::new(),
-            controllers: Vec::new(),
-            listen: Vec::new(),
-            bonds: Vec::new(),
-            mirrors: Vec::new(),
-            sflow: SflowOptions::default(),
-            netflow: NetflowOptions::default(),
-            ipfix: IpfixOptions::default(),
-            ..bridge.options.clone()
-        };
+        let (name, options) = (&bridge.options.name, new_bridge(&bridge.options));
         if let Err(error) = self.switch.declarative().add_bridge(&options).await {
             errors.add_bridge(bridge, &with_causes(&error));
             return false;
@@ -219,6 +223,23 @@ impl ApplyErrors {
     fn add_bridge(&mut self, bridge: &DesiredBridge, reason: &str) {
         let rows = bridge.ports.values().map(|port| port.interface).chain(bridge.local);
         self.interfaces.extend(rows.map(|row| (row, reason.to_owned())));
+    }
+}
+
+/// Returns the options with which a bridge is added.
+///
+/// Settings of a running bridge follow, so that a wrong one does not prevent the bridge.
+fn new_bridge(options: &BridgeOptions) -> BridgeOptions {
+    BridgeOptions {
+        datapath_id: String::new(),
+        controllers: Vec::new(),
+        listen: Vec::new(),
+        bonds: Vec::new(),
+        mirrors: Vec::new(),
+        sflow: SflowOptions::default(),
+        netflow: NetflowOptions::default(),
+        ipfix: IpfixOptions::default(),
+        ..options.clone()
     }
 }
 

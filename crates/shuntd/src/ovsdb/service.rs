@@ -3,7 +3,7 @@
 use std::{convert::Infallible, path::Path, sync::Arc, time::Duration};
 
 use shunt_ovsdb::{
-    OvsdbHandle, OvsdbServerError, Server, ServerConfig, client::OvsdbRemote, schema,
+    OvsdbHandle, OvsdbServerError, Server, ServerConfig, client::OvsdbRemote, schema, value::Datum,
 };
 use shunt_switch::{Switch, with_causes};
 use thiserror::Error;
@@ -14,7 +14,10 @@ use tokio::{
 };
 use tracing::{error, info, warn};
 
-use super::{DatabaseProblem, OvsdbOptions, database::SwitchDatabase, follower::Follower};
+use super::{
+    DatabaseProblem, OvsdbOptions, database::SwitchDatabase, follower::Follower,
+    host_system::HostSystem,
+};
 
 /// The embedded OVSDB server of the daemon, or its client of a foreign server.
 pub(crate) struct OvsdbService {
@@ -57,7 +60,7 @@ impl OvsdbService {
         let log = Some(options.log.as_path()).filter(|log| *log != Path::new(""));
         let server = Server::open(schema::open_vswitch(), log, ServerConfig::default())?;
         let handle = server.listen(&options.socket)?.start()?;
-        add_root(&handle).await?;
+        write_root(&handle).await?;
         info!(socket = %options.socket.display(), "ovsdb: ready");
         let problem = DatabaseProblem::default();
         let database = SwitchDatabase::embedded(handle.clone()).await?;
@@ -111,13 +114,29 @@ impl OvsdbService {
     }
 }
 
-/// Adds the row of `Open_vSwitch` to a new database.
-async fn add_root(handle: &OvsdbHandle) -> Result<(), OvsdbServerError> {
-    if handle.snapshot().await?.rows("Open_vSwitch").next().is_some() {
-        return Ok(());
+/// Writes the system of the host into the row of `Open_vSwitch`, which it adds to a new database.
+///
+/// Beside `ovsdb-server`, `ovs-ctl` does this at each start.
+async fn write_root(handle: &OvsdbHandle) -> Result<(), OvsdbServerError> {
+    let HostSystem { kind, version } = HostSystem::read();
+    let columns =
+        || [("system_type", Datum::string(&kind)), ("system_version", Datum::string(&version))];
+    let snapshot = handle.snapshot().await?;
+    let mut transaction = handle.transaction("shuntd: system of the host");
+    match snapshot.rows("Open_vSwitch").next() {
+        Some(root) => {
+            let is_new =
+                |(column, value): &(&'static str, Datum)| root.value(column) != Some(value);
+            let columns: Vec<_> = columns().into_iter().filter(is_new).collect();
+            if columns.is_empty() {
+                return Ok(());
+            }
+            transaction.update("Open_vSwitch", root.uuid(), columns);
+        }
+        None => {
+            transaction.insert("Open_vSwitch", columns());
+        }
     }
-    let mut transaction = handle.transaction("shuntd: new database");
-    transaction.insert("Open_vSwitch", []);
     handle.transact(transaction).await
 }
 
@@ -154,7 +173,7 @@ async fn supervise(
 mod tests {
     use std::os::unix::net::UnixStream;
 
-    use shunt_ovsdb::value::{Atom, Datum};
+    use shunt_ovsdb::value::Atom;
     use shunt_switch::{
         Config,
         config::{
@@ -218,6 +237,25 @@ mod tests {
         let service = OvsdbService::start(&options, &switch).await.unwrap();
         assert!(folder.path().join("br0.mgmt").exists());
         OvsdbService::stop(service).await;
+    }
+
+    /// The row of an existing database gets it as well.
+    #[tokio::test]
+    async fn the_row_has_the_system_of_the_host() {
+        let folder = tempfile::tempdir().unwrap();
+        let (options, handle) = database(&folder);
+        let mut rows = handle.transaction("of another host");
+        rows.insert("Open_vSwitch", [("system_type", Datum::string("other"))]);
+        handle.transact(rows).await.unwrap();
+        handle.stop().await;
+
+        let service = OvsdbService::start(&options, &switch(None).await).await.unwrap().unwrap();
+        let rows = service.server.as_ref().unwrap().snapshot().await.unwrap();
+        let root = rows.rows("Open_vSwitch").next().unwrap();
+        let HostSystem { kind, version } = HostSystem::read();
+        assert_eq!(root.string("system_type"), Some(kind.as_str()));
+        assert_eq!(root.string("system_version"), Some(version.as_str()));
+        OvsdbService::stop(Some(service)).await;
     }
 
     /// A row that is not a mirror, or one too many, does not affect the others.

@@ -132,9 +132,7 @@ impl Structure {
         policy: OpenPolicy,
         fill: &mut TableFiller<'_>,
     ) -> Result<(), SwitchError> {
-        let whole = Config { bridges: vec![settings.clone()], ..Config::default() };
-        whole.check_parts().map_err(|error| *error.problem)?;
-        self.check_bond_names(&config::BridgeOptions::default(), settings)?;
+        self.check_bridge(&config::BridgeOptions::default(), settings)?;
         let name = settings.name.clone();
         self.reclaim_if_short().await;
         let is_reserved = self.bridges.lock().is_reserved(&name);
@@ -165,6 +163,32 @@ impl Structure {
         self.exports.apply(id, &without, settings).await;
         info!(ports = settings.ports.len(), "bridge {name}: added");
         Ok(())
+    }
+
+    /// Checks the values of a bridge, and the names of its bonds.
+    ///
+    /// `before` has the options of a bridge that it replaces.
+    fn check_bridge(
+        &self,
+        before: &config::BridgeOptions,
+        settings: &config::BridgeOptions,
+    ) -> Result<(), SwitchError> {
+        let whole = Config { bridges: vec![settings.clone()], ..Config::default() };
+        whole.check_parts().map_err(|error| *error.problem)?;
+        self.check_bond_names(before, settings)
+    }
+
+    /// Checks whether a bridge could be added in place of the one with its name.
+    pub(crate) fn check_replacement(
+        &self,
+        settings: &config::BridgeOptions,
+    ) -> Result<(), SwitchError> {
+        let before = {
+            let bridges = self.bridges.lock();
+            bridges.check_exclusive(&settings.local_port())?;
+            bridges.find(&settings.name)?.settings.clone()
+        };
+        self.check_bridge(&before, settings)
     }
 
     /// Adds the ports of a bridge, and opens its sockets.

@@ -359,8 +359,8 @@ impl BridgeRegistry {
     }
 
     /// Refuses a port that needs an exclusive device or file of another port.
-    fn check_exclusive(&self, settings: &config::PortOptions) -> Result<(), SwitchError> {
-        let Some((_, wanted)) = ExclusiveResource::of(settings) else { return Ok(()) };
+    pub(crate) fn check_exclusive(&self, new: &config::PortOptions) -> Result<(), SwitchError> {
+        let Some((_, wanted)) = ExclusiveResource::of(new) else { return Ok(()) };
         for bridge in self.iter() {
             for port in bridge.ports.values() {
                 if ExclusiveResource::of(&port.settings).is_some_and(|(_, own)| own == wanted) {
