@@ -17,6 +17,7 @@ pub mod offload;
 pub mod capture;
 #[cfg(not(loom))]
 pub mod command;
+mod histogram;
 pub mod metrics;
 pub mod netflow;
 mod reasons;
@@ -31,13 +32,14 @@ pub use evict::{
         OwnerStatus,
     },
     handle::CoordinatorHandle,
-    history::{CoordinatorClock, Evicted, EvictedBy, EvictionHistory, Histogram},
+    history::{CoordinatorClock, Evicted, EvictedBy, EvictionHistory},
     link::Link,
     mailbox::{Invalidation, Mailbox},
     owner::{Dropped, InstallError, LearnQueueFull, LearnRequest, LearnSeq, Owner, Report},
     signal::Signal,
     waker::Waker,
 };
+pub use histogram::{Histogram, HistogramCounters};
 pub use metrics::{DropReason, RxLoss, ThreadCounters};
 pub use packet::{
     buffer::{BURST, Packet, Pool},

@@ -17,7 +17,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use crate::reasons::reasons;
+use crate::{histogram::HistogramCounters, reasons::reasons};
 
 /// Maximum number of stages of a chain.
 pub const CHAIN_MAX: usize = 16;
@@ -232,6 +232,11 @@ pub struct ThreadCounters {
     pub decided: Counter,
     /// Packets that missed and were translated.
     pub upcalls: Counter,
+    /// Set-up times: from the receipt of a packet that missed until it was translated and executed.
+    ///
+    /// The time begins with the poll loop iteration that received the packet. Packets that another
+    /// translation served while they waited are not counted.
+    pub set_up: HistogramCounters,
     /// Live entries.
     pub entries: Counter,
     /// Entries not installed because no slot was free.

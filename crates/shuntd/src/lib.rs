@@ -10,6 +10,7 @@ mod config;
 pub mod daemon;
 mod http;
 mod lock_file;
+mod memory_use;
 mod metrics;
 mod open_vswitch;
 mod ovsdb;

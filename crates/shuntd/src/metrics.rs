@@ -28,7 +28,7 @@ use self::{
     },
     text::{MetricsText, seconds},
 };
-use crate::render::evict::ITERATIONS;
+use crate::{memory_use, render::evict::ITERATIONS};
 
 /// Maximum time to wait for the status of the eviction thread.
 const EVICTION_TIME_MAX: Duration = Duration::from_secs(2);
@@ -45,8 +45,27 @@ pub(crate) async fn all(switch: &Switch) -> String {
     text += &forecast(&switch.forecasts());
     if let Ok(Ok(status)) = timeout(EVICTION_TIME_MAX, switch.evictions()).await {
         text += &evict(&status);
+        let engine = status.engine_bytes.unwrap_or_default() / 1024;
+        let uses = tokio::task::spawn_blocking(move || memory_use::resident(engine)).await;
+        if let Ok(Ok(uses)) = uses {
+            text += &memory(&uses);
+        }
     }
     text
+}
+
+/// Returns the metrics of memory, from its KiB by use.
+fn memory(uses: &BTreeMap<&str, u64>) -> String {
+    let mut text = MetricsText::default();
+    text.family(
+        "shunt_process_memory_bytes",
+        "gauge",
+        "Resident memory of the process by use; the uses add up to all of it.",
+    );
+    for (name, size) in uses {
+        text.value(&[("use", &name.replace('-', "_"))], size * 1024);
+    }
+    text.into_text()
 }
 
 /// Returns the metrics of cache evictions.
@@ -117,6 +136,11 @@ pub(crate) fn caches(status: &CacheStatus) -> String {
     );
     text.value(&[("full", "cache")], status.refused_full);
     text.value(&[("full", "reports")], status.refused_ring);
+    text.histogram(
+        "shunt_set_up_seconds",
+        "Time from the receipt of a packet that missed every cache until it was translated and executed.",
+        &status.set_up_time,
+    );
     if status.gigaflow.is_some() {
         gigaflow(&mut text, status);
     }

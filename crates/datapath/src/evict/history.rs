@@ -17,7 +17,7 @@ use shunt_pipeline::{
     Time,
 };
 
-use crate::reasons::reasons;
+use crate::{histogram::Histogram, reasons::reasons};
 
 /// Evictions that are kept one by one.
 pub const RECENT_MAX: usize = 1024;
@@ -25,21 +25,9 @@ pub const RECENT_MAX: usize = 1024;
 /// Maximum number of versions that wait for their last acknowledgement.
 const UNACKED_MAX: usize = 4096;
 
-/// Buckets of a histogram; the last one holds durations of minutes.
-const BUCKETS: usize = 40;
-
 /// The clock of a coordinator.
 #[derive(Clone)]
 pub struct CoordinatorClock(Arc<dyn Fn() -> Time + Send + Sync>);
-
-/// Durations in buckets that double.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Histogram {
-    /// Bucket *n* counts durations from half of 2^n nanoseconds up to 2^n.
-    counts: [u64; BUCKETS],
-    sum: Duration,
-    longest: Duration,
-}
 
 /// An entry that a change evicted.
 #[derive(Clone, Debug)]
@@ -150,65 +138,6 @@ impl fmt::Debug for CoordinatorClock {
     }
 }
 
-impl Histogram {
-    /// Counts a duration.
-    pub fn add(&mut self, time: Duration) {
-        // 64 bits of nanoseconds last for 584 years; longer times belong to the last bucket.
-        let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let bucket = (u64::BITS - nanoseconds.leading_zeros()) as usize;
-        self.counts[bucket.min(BUCKETS - 1)] += 1;
-        self.sum = self.sum.saturating_add(time);
-        self.longest = self.longest.max(time);
-    }
-
-    /// Returns the number of durations.
-    #[must_use]
-    pub fn count(&self) -> u64 {
-        self.counts.iter().sum()
-    }
-
-    /// Returns the sum of all durations.
-    #[must_use]
-    pub const fn sum(&self) -> Duration {
-        self.sum
-    }
-
-    /// Returns the longest duration.
-    #[must_use]
-    pub const fn longest(&self) -> Duration {
-        self.longest
-    }
-
-    /// Returns the buckets from the first to the last that is not empty.
-    /// Each has its upper bound.
-    pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
-        let is_used = |count: &u64| *count > 0;
-        let first = self.counts.iter().position(is_used).unwrap_or(BUCKETS);
-        let last = self.counts.iter().rposition(is_used).unwrap_or_default();
-        let own = self.counts.iter().enumerate().take(last + 1).skip(first);
-        own.map(|(bucket, count)| (Duration::from_nanos(1 << bucket), *count))
-    }
-
-    /// Returns the duration that `per_mille` of 1000 are below.
-    /// It is as precise as its bucket.
-    #[must_use]
-    pub fn below(&self, per_mille: u64) -> Duration {
-        let wanted = (self.count() * per_mille).div_ceil(1000);
-        let mut seen = 0;
-        let found = self.buckets().find(|(_, count)| {
-            seen += count;
-            seen >= wanted
-        });
-        found.map_or(Duration::ZERO, |(below, _)| below.min(self.longest))
-    }
-}
-
-impl Default for Histogram {
-    fn default() -> Self {
-        Self { counts: [0; BUCKETS], sum: Duration::ZERO, longest: Duration::ZERO }
-    }
-}
-
 impl EvictionHistory {
     /// Notes that a version was published at `since`.
     /// Its last acknowledgement ends the measurement.
@@ -313,35 +242,9 @@ fn explain(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     const fn entry(slot: u32) -> EntryId {
         EntryId { owner: OwnerId(0), slot, generation: 0 }
-    }
-
-    proptest! {
-        #[test]
-        fn buckets_bound_times_to_a_factor_of_two(
-            times in prop::collection::vec(1..1_u64 << 36, 1..50),
-        ) {
-            let mut histogram = Histogram::default();
-            times.iter().for_each(|time| histogram.add(Duration::from_nanos(*time)));
-            prop_assert_eq!(histogram.count(), times.len() as u64);
-            prop_assert_eq!(histogram.sum(), Duration::from_nanos(times.iter().sum()));
-            for (below, count) in histogram.buckets() {
-                let below = u64::try_from(below.as_nanos()).unwrap();
-                let own = times.iter().filter(|time| **time < below && **time >= below / 2);
-                prop_assert_eq!(own.count() as u64, count);
-            }
-            let mut sorted = times;
-            sorted.sort_unstable();
-            for per_mille in [1, 500, 990, 1000] {
-                let place = (sorted.len() as u64 * per_mille).div_ceil(1000) - 1;
-                let exact = Duration::from_nanos(sorted[usize::try_from(place).unwrap()]);
-                let estimate = histogram.below(per_mille);
-                prop_assert!(exact <= estimate && estimate <= exact * 2, "{exact:?} as {estimate:?}");
-            }
-        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The clock that measures how long translations of forecasts take.
+//! The clock that measures how long translations take.
 
 use std::{fmt, time::Duration};
 
@@ -17,9 +17,14 @@ impl Stopwatch {
         Self(Some(Box::new(clock)))
     }
 
+    /// Returns the present time, if there is a clock.
+    pub(crate) fn read(&self) -> Option<Time> {
+        self.0.as_ref().map(|clock| clock())
+    }
+
     /// Returns the present time; without a clock always the same.
     pub(crate) fn now(&self) -> Time {
-        self.0.as_ref().map_or(Time::ZERO, |clock| clock())
+        self.read().unwrap_or(Time::ZERO)
     }
 
     /// Returns the time since `start`.

@@ -20,7 +20,7 @@ use crate::{
     cache::{CacheConfig, Caches, HitSlots, MAX_IDLE_DEFAULT},
     command::{Command, Repair},
     evict::{link::Link, owner::Owner},
-    forecast::ThreadForecasts,
+    forecast::{Stopwatch, ThreadForecasts},
     metrics::{ACK_BUCKETS, ThreadCounters},
     offload::OffloadCandidates,
     packet::buffer::{BURST, Packet, Pool},
@@ -118,6 +118,8 @@ pub struct PacketThread {
     /// The flows of the bridges that export flows.
     pub(super) netflow: NetflowCaches,
     pub(super) now: Time,
+    /// Reads the time within an iteration; a test has none.
+    pub(super) stopwatch: Stopwatch,
 }
 
 /// Buffers for one burst, used again for every burst.
@@ -168,6 +170,7 @@ impl PacketThread {
             samplers: Vec::new(),
             netflow: NetflowCaches::default(),
             now: Time::ZERO,
+            stopwatch: Stopwatch::default(),
             config,
         }
     }

@@ -444,7 +444,8 @@ impl PacketThread {
         let port = &self.rx_ports.list[input];
         if may_keep && port.waiting.len() < self.config.waiting_per_port {
             let received_before = port.burst_start;
-            self.rx_ports.push_waiting(input, WaitingPacket { packet, received_before, flow });
+            let waiting = WaitingPacket { packet, received_before, flow, since: self.now };
+            self.rx_ports.push_waiting(input, waiting);
         } else {
             self.outputs.drop(&mut self.pool, packet, DropReason::UpcallQueueFull);
         }

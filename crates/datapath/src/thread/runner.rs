@@ -1,6 +1,7 @@
 //! OS threads that run a [`PacketThread`] or an [`EvictionCoordinator`] in a loop.
 //!
-//! Only this module and the offload runner read a clock and wait.
+//! Only this module and the offload runner read a clock and wait. They give packet threads a
+//! stopwatch for the times of translations.
 
 use std::{
     hint, io,
@@ -21,7 +22,10 @@ use nix::{
 use shunt_pipeline::Time;
 
 use super::PacketThread;
-use crate::evict::{coordinator::EvictionCoordinator, handle::CoordinatorHandle};
+use crate::{
+    evict::{coordinator::EvictionCoordinator, handle::CoordinatorHandle},
+    forecast::Stopwatch,
+};
 
 /// Settings of the OS thread of a packet thread.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +69,7 @@ pub fn spawn_packet_thread(
     let name = format!("shunt-packet-{}", config.index);
     let handle = Builder::new().name(name).spawn(move || {
         bind(cpus.as_ref());
+        thread.stopwatch = Stopwatch::new(move || time_since(config.epoch));
         let mut idle = 0_u32;
         while !stopped.load(Ordering::Relaxed) {
             let worked = thread.run_iteration(time_since(config.epoch)).worked;

@@ -5,7 +5,9 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use super::{
-    count, counted, counter_line, list,
+    count, counted, counter_line,
+    evict::duration,
+    list,
     nic::{lookups_count, nic},
     percent, table, word,
 };
@@ -51,7 +53,11 @@ pub(crate) fn caches(caches: &Value) -> String {
     if hits("decided") > 0 {
         line("tables", hits("decided"), &format!("{}, without a cache", share(hits("decided"))));
     }
-    line("translated", hits("upcalls"), &share(hits("upcalls")));
+    line(
+        "translated",
+        hits("upcalls"),
+        &(share(hits("upcalls")) + &set_up(&caches["set_up_time"])),
+    );
     let masks = counted(hits("masks"), "mask");
     let probes = caches["probes"].as_f64().unwrap_or_default();
     let remark = if chain.is_null() {
@@ -181,6 +187,15 @@ fn line(before: &Value, now: &Value, when: &str) -> String {
     text
 }
 
+/// Returns the remark about set-up times, if a packet was translated.
+fn set_up(times: &Value) -> String {
+    if count(&times["count"]) == 0 {
+        return String::new();
+    }
+    let [p50, p99] = ["p50_ns", "p99_ns"].map(|key| duration(count(&times[key])));
+    format!(", half within {p50} of their receipt, 99 % within {p99}")
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -194,6 +209,14 @@ mod tests {
             line[name.len()..].split_whitespace().next()?.parse::<u64>().ok()
         };
         text.lines().filter_map(of).sum()
+    }
+
+    #[test]
+    fn set_up_times_stand_beside_the_translated_packets() {
+        let times = json!({"count": 6, "p50_ns": 16_384, "p99_ns": 65_536});
+        let status = json!({"received": 12, "upcalls": 6, "gigaflow": null, "set_up_time": times});
+        let expected = "50.0 %, half within 16 us of their receipt, 99 % within 65 us";
+        assert!(caches(&status).contains(expected), "{}", caches(&status));
     }
 
     /// After a change of `caches.kind` the hits of the earlier cache still count.

@@ -189,7 +189,7 @@ fn times(title: &str, times: &Value) -> String {
 const BAR_MAX: u64 = 40;
 
 /// Returns a duration with few digits, in its largest unit.
-fn duration(nanoseconds: u64) -> String {
+pub(super) fn duration(nanoseconds: u64) -> String {
     let units = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1000)];
     let unit = units.into_iter().find(|(_, length)| nanoseconds >= *length);
     let Some((name, length)) = unit else { return format!("{nanoseconds} ns") };

@@ -156,7 +156,7 @@ const TOTALS: [(&str, f64); 12] = [
 ];
 
 /// Families with one value: command of `shuntctl`, path in its JSON, and family.
-const SINGLES: [(&str, &str, &str); 20] = [
+const SINGLES: [(&str, &str, &str); 21] = [
     ("drops", "/injected", "shunt_injected_packets_total"),
     ("drops", "/copied", "shunt_copied_packets_total"),
     ("drops", "/sent", "shunt_sent_packets_total"),
@@ -168,6 +168,7 @@ const SINGLES: [(&str, &str, &str); 20] = [
     ("caches", "/signature_hits", "shunt_cache_hits_total{cache=\"signature\"}"),
     ("caches", "/megaflow_hits", "shunt_cache_hits_total{cache=\"megaflow\"}"),
     ("caches", "/upcalls", "shunt_upcalls_total"),
+    ("caches", "/set_up_time/count", "shunt_set_up_seconds_count"),
     ("caches", "/entries", "shunt_cache_entries"),
     ("caches", "/masks", "shunt_cache_masks"),
     ("caches", "/evicted", "shunt_cache_evicted_total"),
@@ -212,6 +213,14 @@ fn scraped_totals_equal_the_counters() {
     }
     assert!(values["shunt_thread_iterations_total{thread=\"packet-0\"}"] > 0.0);
     assert!(values["shunt_thread_cpu_seconds_total{thread=\"packet-0\"}"] > 0.0);
+    // Every translated packet of this traffic waited in the upcall queue.
+    assert!(values["shunt_set_up_seconds_count"] > 0.0);
+    assert_eq!(values["shunt_set_up_seconds_count"], values["shunt_upcalls_total"]);
+    let uses = values.iter().filter(|(series, _)| series.starts_with("shunt_process_memory_bytes"));
+    let uses: f64 = uses.map(|(_, size)| size).sum();
+    let resident = values["shunt_process_resident_bytes"];
+    // The two are read one after the other.
+    assert!((uses - resident).abs() < resident / 10.0, "{uses} of {resident}");
     // The command prints the same text without HTTP.
     let printed = daemon.answer(&["metrics"]);
     assert!(printed.contains("\nshunt_received_packets_total 90\n"), "{printed}");

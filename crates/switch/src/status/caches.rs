@@ -1,7 +1,7 @@
 //! The counters of caches and drops, summed over the packet threads.
 
 use serde::Serialize;
-use shunt_datapath::{DropReason, RxLoss, ThreadCounters};
+use shunt_datapath::{DropReason, Histogram, RxLoss, ThreadCounters};
 
 use crate::{
     config,
@@ -9,6 +9,7 @@ use crate::{
     status::{
         bridge::{BridgePortStatus, BridgeStatus, DEVICE_LOST, PortDrops},
         chain::{GigaflowStatus, RuleSpaceStatus},
+        evictions::LatencyStatus,
     },
     threads::data_plane::DataPlane,
 };
@@ -40,6 +41,8 @@ pub struct CacheStatus {
     pub decided: u64,
     /// Packets that missed and were translated.
     pub upcalls: u64,
+    /// Set-up times: from the receipt of a packet that missed until it was translated and executed.
+    pub set_up_time: LatencyStatus,
     /// Number of entries.
     pub entries: u64,
     /// Number of masks in the wildcard cache.
@@ -151,6 +154,8 @@ impl CacheStatus {
         #[expect(clippy::cast_precision_loss, reason = "an average for display")]
         let probes = sum(|c| c.probes.get()) as f64 / asked.max(1) as f64;
         let threads = GigaflowStatus::of_threads(plane.counters(), config);
+        let mut set_up = Histogram::default();
+        plane.counters().iter().for_each(|own| set_up.add_all(&own.set_up));
         Self {
             kind: config.kind,
             gigaflow: (!threads.is_empty()).then(|| GigaflowStatus::sum(&threads)),
@@ -169,6 +174,7 @@ impl CacheStatus {
             gigaflow_hits: sum(|c| c.chain.hits.get()),
             decided: sum(|c| c.decided.get()),
             upcalls: sum(|c| c.upcalls.get()),
+            set_up_time: LatencyStatus::of(&set_up),
             entries: sum(|c| c.entries.get()),
             masks: sum(|c| c.masks.get()),
             probes,

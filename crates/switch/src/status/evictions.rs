@@ -125,7 +125,7 @@ pub struct TableEvictions {
 }
 
 impl LatencyStatus {
-    fn of(histogram: &Histogram) -> Self {
+    pub(crate) fn of(histogram: &Histogram) -> Self {
         // 64 bits of nanoseconds last for 584 years.
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         Self {

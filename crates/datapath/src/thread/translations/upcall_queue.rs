@@ -14,7 +14,7 @@
 use std::sync::Arc;
 
 use shunt_flow::{FlowKey, Layers, PortNo, SparseKey, extract::extract};
-use shunt_pipeline::{Continuation, Traversal};
+use shunt_pipeline::{Continuation, Time, Traversal};
 
 use super::{repair::abandon, waiting::WaitingPacket};
 use crate::{
@@ -88,14 +88,25 @@ impl PacketThread {
         waiting: WaitingPacket,
         key: &mut FlowKey,
     ) -> Option<WaitingPacket> {
-        let WaitingPacket { packet, received_before, flow } = waiting;
+        let WaitingPacket { packet, received_before, flow, since } = waiting;
         let layers = self.parse_waiting(input, &packet, key);
+        let upcalls = self.upcalls;
         match self.resolve(packet, ParsedPacket { key, layers }) {
             Ok(pending) => {
                 self.finish(pending);
+                if self.upcalls > upcalls {
+                    self.note_set_up(since);
+                }
                 None
             }
-            Err(packet) => Some(WaitingPacket { packet, received_before, flow }),
+            Err(packet) => Some(WaitingPacket { packet, received_before, flow, since }),
+        }
+    }
+
+    /// Counts the set-up time of a packet that was received at `since`.
+    fn note_set_up(&self, since: Time) {
+        if let Some(now) = self.stopwatch.read() {
+            self.counters.set_up.add(now.since(since));
         }
     }
 

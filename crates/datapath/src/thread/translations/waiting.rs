@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use shunt_flow::{FieldId, FlowKey, layout::word};
+use shunt_pipeline::Time;
 
 use crate::packet::buffer::Packet;
 
@@ -27,6 +28,8 @@ pub(in crate::thread) struct WaitingPacket {
     pub(in crate::thread) received_before: u64,
     /// The hash of its flow.
     pub(in crate::thread) flow: u32,
+    /// Start of the iteration that received it.
+    pub(in crate::thread) since: Time,
 }
 
 impl WaitingPackets {
