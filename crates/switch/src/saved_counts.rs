@@ -113,6 +113,7 @@ pub(crate) fn learnings(bridge: BridgeId, macs: &[SavedMac]) -> Vec<Learning> {
                 mac: *mac,
                 port,
                 is_announcement: false,
+                precedes_packet: false,
             })
         })
         .collect()

@@ -184,18 +184,63 @@ fn the_active_member_survives_a_restart() {
     }
 }
 
+/// The configuration of a bridge with the ports of [`hosts`] and a bond in this mode.
+fn configuration(mode: &str) -> String {
+    let port = |name: &str| format!("[[bridge.port]]\nname = \"{name}\"\n");
+    format!(
+        "[[bridge]]\nname = \"br0\"\n{}{}{}[[bridge.bond]]\nname = \"bond0\"\n\
+         members = [\"p1\", \"p2\"]\nmode = \"{mode}\"\n",
+        port("p1"),
+        port("p2"),
+        port("p3"),
+    )
+}
+
+/// Sends broadcasts of 300 addresses, and prints how many came back before a ping did.
+const BROADCASTS: &str = "python3 - <<'END'\n\
+    import socket, subprocess, time\n\
+    own = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x88b5))\n\
+    own.bind(('eth0', 0))\n\
+    for host in range(300):\n    \
+        source = bytes([2, 0, 0, 1, host >> 8, host & 255])\n    \
+        own.send(b'\\xff' * 6 + source + b'\\x88\\xb5' + bytes(46))\n    \
+        time.sleep(0.001)\n\
+    ping = ['ping', '-q', '-c', '3', '-W', '1', '10.68.1.2']\n\
+    subprocess.run(ping, stdout=subprocess.DEVNULL)\n\
+    copies = 0\n\
+    try:\n    \
+        while own.recv(2048, socket.MSG_DONTWAIT): copies += 1\n\
+    except BlockingIOError:\n    \
+        print(copies)\n\
+    END";
+
+/// The network sends half of the broadcasts back on the active member.
+#[test]
+fn no_host_gets_its_own_broadcast_back() {
+    let Some(middle) = namespace_or_skip("bond") else { return };
+    let Some(hosts) = hosts(&middle) else { return };
+    let file = format!("[threads]\npacket = 2\n{}", configuration("balance-slb"));
+    let daemon = Daemon::start_with(&file, |program| middle.command(&program.to_string_lossy()));
+    text(&daemon.ovs_ofctl("br0", "add-flow", &["actions=NORMAL"]));
+    assert!(until(|| hosts.reaches()), "{}", show(&daemon));
+    let copies = hosts.host.run("bash", &["-c", BROADCASTS]);
+    let macs = || text(&daemon.shuntctl(&["macs", "br0"]));
+    let count = |port: &str| {
+        let shown = macs();
+        let own = shown.lines().filter(|line| line.contains("02:00:00:01:"));
+        own.filter(|line| line.split_whitespace().next() == Some(port)).count()
+    };
+    assert!(until(|| count("3") == 300), "{} at p3: {}", count("3"), macs());
+    assert_eq!((copies.trim(), count("1"), count("2")), ("0", 0, 0), "{}", macs());
+    let drops = text(&daemon.shuntctl(&["drops"]));
+    assert!(drops.contains("bond_loop"), "copies came back: {drops}");
+}
+
 #[test]
 fn shuntctl_adds_and_deletes_bonds() {
     let Some(middle) = namespace_or_skip("bond") else { return };
     let Some(hosts) = hosts(&middle) else { return };
-    let port = |name: &str| format!("[[bridge.port]]\nname = \"{name}\"\n");
-    let file = format!(
-        "[[bridge]]\nname = \"br0\"\n{}{}{}[[bridge.bond]]\nname = \"bond0\"\n\
-         members = [\"p1\", \"p2\"]\n",
-        port("p1"),
-        port("p2"),
-        port("p3"),
-    );
+    let file = configuration("active-backup");
     let daemon = Daemon::start_with(&file, |program| middle.command(&program.to_string_lossy()));
     text(&daemon.ovs_ofctl("br0", "add-flow", &["actions=NORMAL"]));
     pings_survive_a_lost_link(&daemon, &hosts);

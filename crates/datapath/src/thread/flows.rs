@@ -18,7 +18,10 @@ use shunt_pipeline::{
 
 use super::{
     PacketThread,
-    translations::waiting::{WaitingPacket, flow_of},
+    translations::{
+        upcall_queue::{LearnOutcome, Missed, Unserved},
+        waiting::{SourceLearning, flow_of},
+    },
     verify::CacheMismatch,
 };
 use crate::{
@@ -99,13 +102,17 @@ impl PacketThread {
         let mut keys = std::mem::take(&mut self.batch.keys);
         for (position, packet) in packets.drain(..).enumerate() {
             if !is_first || self.rx_ports.list[input].stall_budget.is_stalled() {
-                self.wait(input, flow_of(&keys[position]), packet);
+                self.wait(input, flow_of(&keys[position]), packet, SourceLearning::MayWait);
                 continue;
             }
-            let layers = self.batch.layers[position];
+            let (layers, source) = (self.batch.layers[position], SourceLearning::MayWait);
             let parsed = ParsedPacket { key: &mut keys[position], layers };
-            let pending = self.execute_decision(packet, parsed, None, &decisions[position]);
-            self.finish(pending);
+            match self.execute_decision(packet, parsed, None, &decisions[position], source) {
+                Ok(pending) => self.finish(pending),
+                Err(Unserved { packet, source }) => {
+                    self.wait(input, flow_of(&keys[position]), packet, source);
+                }
+            }
         }
         self.batch.keys = keys;
         self.batch.packets = packets;
@@ -118,63 +125,63 @@ impl PacketThread {
         while !self.rx_ports.list[input].stall_budget.is_stalled()
             && let Some(waiting) = self.rx_ports.take_waiting(input, 0)
         {
-            self.serve_decided(input, waiting, &mut key);
+            if let Some(waiting) = self.serve(input, waiting, &mut key) {
+                self.rx_ports.return_waiting(input, 0, waiting);
+            }
         }
     }
 
-    /// Decides and executes a packet of an upcall queue.
-    fn serve_decided(&mut self, input: usize, waiting: WaitingPacket, key: &mut FlowKey) {
-        let WaitingPacket { packet, .. } = waiting;
-        let layers = self.parse_waiting(input, &packet, key);
-        let pending = self.decide_and_execute(packet, ParsedPacket { key, layers }, None);
-        self.finish(pending);
-    }
-
     /// Decides one packet by the tables, and executes the decision.
+    ///
+    /// Returns the packet if it waits until its source address is learned.
     pub(super) fn decide_and_execute(
         &mut self,
         packet: Packet,
         parsed: ParsedPacket<'_>,
         start: Option<&Arc<Continuation>>,
-    ) -> PendingWork {
+        source: SourceLearning,
+    ) -> Result<PendingWork, Unserved> {
         let mut decision = std::mem::take(&mut self.decisions.single);
         let version = self.caches.owner.version();
         let decider = self.decisions.decider();
         decider.decide(&self.pipeline, parsed.key, start, version, &mut decision);
-        let pending = self.execute_decision(packet, parsed, start, &decision);
+        let pending = self.execute_decision(packet, parsed, start, &decision, source);
         self.decisions.single = decision;
         pending
     }
 
     /// Executes the decision about a packet, and counts the packet.
+    ///
+    /// Returns the packet if it waits until its source address is learned.
     fn execute_decision(
         &mut self,
         packet: Packet,
         parsed: ParsedPacket<'_>,
         start: Option<&Arc<Continuation>>,
         decision: &PacketDecision,
-    ) -> PendingWork {
+        source: SourceLearning,
+    ) -> Result<PendingWork, Unserved> {
         if self.verifier.chooses() && !self.is_right_decision(&parsed, start, decision) {
-            let missed = super::translations::upcall_queue::Missed::uncached(packet, parsed);
-            return self.translate_and_execute(missed, start);
+            let missed = Missed::uncached(packet, parsed);
+            return self.translate_and_execute(missed, start, source);
+        }
+        match self.request_learning(packet.ingress, &decision.learnings, source) {
+            LearnOutcome::Execute => {}
+            LearnOutcome::Wait(source) => return Err(Unserved { packet, source }),
+            LearnOutcome::Drop(reason) => {
+                return Ok(self.outputs.refuse(&mut self.pool, packet, reason));
+            }
         }
         self.decisions.decided += u64::from(start.is_none());
         if start.is_none() && !self.netflow.is_empty() {
             self.note_egress_of_tables(parsed.key, packet.ingress, decision.actions.iter());
-        }
-        if !decision.learnings.is_empty() {
-            let (owner, learnings) = (&mut self.caches.owner, &decision.learnings);
-            if let Err(reason) = self.rx_ports.learn(owner, packet.ingress, learnings, self.now) {
-                return self.outputs.refuse(&mut self.pool, packet, reason);
-            }
-            self.counters.learn_requests.add(1);
         }
         self.decisions.decider().count(decision, packet.len() as u64, self.now);
         let cause = || match decision.error {
             Some(error) => DropReason::from(error),
             None => DropReason::from(decision.drop_cause),
         };
-        match &decision.actions[..] {
+        Ok(match &decision.actions[..] {
             [] => self.outputs.refuse(&mut self.pool, packet, cause()),
             [
                 DatapathAction::Output {
@@ -194,7 +201,7 @@ impl PacketThread {
                 let lists = &[&decision.actions];
                 self.outputs.execute(&mut self.pool, packet, lists, parsed, cause)
             }
-        }
+        })
     }
 
     /// Returns whether a decision is that of a recorded translation.

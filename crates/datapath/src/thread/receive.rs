@@ -13,7 +13,7 @@ use super::{
     sample::BurstLookup,
     translations::{
         stall_budget::StallBudget,
-        waiting::{WaitingPacket, WaitingPackets, flow_of},
+        waiting::{SourceLearning, WaitingPacket, WaitingPackets, flow_of},
     },
 };
 use crate::{
@@ -258,7 +258,7 @@ impl RxPorts {
         Some(removed)
     }
 
-    /// Sends a learn request for a packet of a port, and stalls the port.
+    /// Sends a learn request for a packet of a port, and stalls its queues.
     ///
     /// # Errors
     ///
@@ -270,15 +270,14 @@ impl RxPorts {
         learnings: &[Learning],
         now: Time,
     ) -> Result<(), DropReason> {
-        let mut port = self.list.iter_mut().find(|port| port.port == ingress);
-        if port.as_mut().is_some_and(|port| !port.stall_budget.allows(now)) {
+        let is_own = |port: &&mut RxPort| port.port == ingress;
+        if self.list.iter_mut().filter(is_own).any(|port| !port.stall_budget.allows(now)) {
             return Err(DropReason::LearnRateLimited);
         }
         let sent = owner.learn(learnings.to_vec());
         let request = sent.map_err(|_| DropReason::LearnQueueFull)?;
-        if let Some(port) = port {
-            port.stall_budget.stall_for(request, now);
-        }
+        let queues = self.list.iter_mut().filter(is_own);
+        queues.for_each(|port| port.stall_budget.stall_for(request, now));
         Ok(())
     }
 
@@ -406,10 +405,13 @@ impl PacketThread {
             match self.batch.dispositions[place] {
                 Disposition::Forward(port) => self.outputs.forward(&mut self.pool, port, packet),
                 Disposition::Execute => self.execute_found(place, packet),
-                Disposition::Wait => self.wait(input, flow_of(&self.batch.keys[place]), packet),
+                Disposition::Wait => {
+                    let flow = flow_of(&self.batch.keys[place]);
+                    self.wait(input, flow, packet, SourceLearning::MayWait);
+                }
                 Disposition::WaitForFlow => {
                     let flow = flow_of(&self.batch.keys[place]);
-                    self.wait(input, flow, packet);
+                    self.wait(input, flow, packet, SourceLearning::MayWait);
                     self.serve_flow(input, flow);
                 }
             }
@@ -436,7 +438,7 @@ impl PacketThread {
     }
 
     /// Puts a packet of the burst into the upcall queue.
-    pub(super) fn wait(&mut self, input: usize, flow: u32, packet: Packet) {
+    pub(super) fn wait(&mut self, input: usize, flow: u32, packet: Packet, source: SourceLearning) {
         if !self.pool.may_keep(&packet) {
             self.outputs.send_batches(&mut self.pool);
         }
@@ -444,7 +446,8 @@ impl PacketThread {
         let port = &self.rx_ports.list[input];
         if may_keep && port.waiting.len() < self.config.waiting_per_port {
             let received_before = port.burst_start;
-            let waiting = WaitingPacket { packet, received_before, flow, since: self.now };
+            let since = self.now;
+            let waiting = WaitingPacket { packet, received_before, flow, since, source };
             self.rx_ports.push_waiting(input, waiting);
         } else {
             self.outputs.drop(&mut self.pool, packet, DropReason::UpcallQueueFull);

@@ -4,6 +4,8 @@
 
 #[path = "actions.rs"]
 mod actions;
+#[path = "bonds.rs"]
+mod bonds;
 #[path = "conjunctions.rs"]
 mod conjunctions;
 #[path = "counts.rs"]

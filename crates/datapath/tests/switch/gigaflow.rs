@@ -4,6 +4,8 @@
 mod actions;
 #[path = "allocation.rs"]
 mod allocation;
+#[path = "bonds.rs"]
+mod bonds;
 #[path = "candidates.rs"]
 mod candidates;
 #[path = "conjunctions.rs"]

@@ -189,9 +189,14 @@ impl PortInfo {
         self.bond.as_ref().is_some_and(|member| !member.is_active)
     }
 
-    /// Returns whether the port is a member of a bond that balances.
-    pub(crate) fn is_balanced(&self) -> bool {
-        self.bond.as_ref().is_some_and(|member| member.balance.is_some())
+    /// Returns whether frames that the bridge has sent may come back on the port.
+    ///
+    /// The network floods a frame of one member to the others if the bond balances. A partner of LACP
+    /// uses the members as one link, and sends none back.
+    pub(crate) fn receives_copies(&self) -> bool {
+        self.bond
+            .as_ref()
+            .is_some_and(|member| member.balance.is_some() && member.lacp != LacpAdmission::All)
     }
 
     /// Returns whether the port is a member of a bond with LACP.

@@ -1,9 +1,10 @@
 //! The MAC table of NORMAL: the port on which each address of each VLAN was last seen.
 //!
-//! Packets fill it (see [`crate::Learning`]); the newest sighting wins. An address expires after
-//! the ageing time of the bridge without a frame. The addresses of a port are removed when the port
-//! is removed or its VLANs change. A full table evicts an address of the port that has most (see
-//! [`Ages`]).
+//! Packets fill it (see [`crate::Learning`]); the newest sighting wins. Only a sighting that may be of
+//! a copy does not: a bond that balances gets copies of frames back from the network, and they have the
+//! addresses of hosts on other ports. An address expires after the ageing time of the bridge without a
+//! frame. The addresses of a port are removed when the port is removed or its VLANs change. A full
+//! table evicts an address of the port that has most (see [`Ages`]).
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +19,7 @@ use std::{
 use shunt_classifier::Version;
 use shunt_flow::PortNo;
 
-use super::{bridge::VersionedBridge, mac_ages::Ages};
+use super::{bridge::VersionedBridge, mac_ages::Ages, port::PortInfo, port_table::PortTable};
 use crate::{
     id::BridgeId,
     time::Time,
@@ -52,7 +53,7 @@ pub(crate) const ANNOUNCED_FOR: Duration = Duration::from_secs(5);
 
 impl MacEntry {
     const fn new(sighting: &MacSighting, now: Time) -> Self {
-        let MacSighting { bridge, vlan, mac, port, is_announcement } = *sighting;
+        let MacSighting { bridge, vlan, mac, port, is_announcement, .. } = *sighting;
         let announced = if is_announcement { Some(now) } else { None };
         Self { bridge, vlan, mac, port, announced, seen: AtomicU64::new(now.nanoseconds()) }
     }
@@ -92,10 +93,14 @@ pub struct MacSighting {
     pub mac: [u8; 6],
     /// The port on which the frame arrived.
     pub port: PortNo,
-    /// True for a gratuitous ARP packet of a port without a bond.
+    /// True for a gratuitous ARP packet, which may move the address.
     ///
-    /// Only bridges with a bond that balances need it: in others it is false.
+    /// Only bridges that receive copies of their own frames on a bond need it: in others it is false.
     pub is_announcement: bool,
+    /// True if the packet is sent only after the address has been learned.
+    ///
+    /// It is true in bridges that receive copies of their own frames. A copy then finds the address.
+    pub precedes_packet: bool,
 }
 
 impl fmt::Debug for MacSighting {
@@ -212,17 +217,24 @@ impl MacTable {
 
 impl UpdateBatch {
     /// Learns a sighting, unless its port, its bridge or its VLAN was removed
-    /// meanwhile.
+    /// meanwhile, or it may be of a copy.
     pub(crate) fn learn_mac(&mut self, bridge: &mut VersionedBridge, sighting: &MacSighting) {
         let Some(settings) = bridge.settings(self.version) else { return };
         let macs_max = settings.macs_max;
         let Some(ports) = bridge.ports(self.version) else { return };
-        let port = ports.find(sighting.port);
-        let carries = port.is_some_and(|port| port.vlans.carries(sighting.vlan));
-        if carries && !ports.mirrors.is_output(sighting.port) {
-            let changed = bridge.macs.learn(sighting, macs_max, self.version, self.now);
-            self.push_macs(sighting.bridge, changed);
+        let Some(port) = ports.find(sighting.port) else { return };
+        let known = bridge.macs.find(sighting.vlan, sighting.mac, self.version);
+        if !port.vlans.carries(sighting.vlan)
+            || ports.mirrors.is_output(sighting.port)
+            || known.is_some_and(|known| may_be_copy(sighting, port, known, ports))
+        {
+            return;
         }
+        // The time of an announcement is kept for hosts only.
+        let is_announcement = sighting.is_announcement && port.bond.is_none();
+        let sighting = MacSighting { is_announcement, ..*sighting };
+        let changed = bridge.macs.learn(&sighting, macs_max, self.version, self.now);
+        self.push_macs(sighting.bridge, changed);
     }
 
     /// Removes the expired addresses.
@@ -246,6 +258,20 @@ impl UpdateBatch {
     }
 }
 
+/// Returns whether a sighting on a bond may be of a frame that the network has sent back.
+///
+/// This is the rule of `Egress::is_admitted` for packets. It is applied again here, because the address
+/// may have been learned on another port since the packet was translated.
+fn may_be_copy(
+    sighting: &MacSighting,
+    port: &PortInfo,
+    known: &MacEntry,
+    ports: &PortTable,
+) -> bool {
+    let is_here = || ports.find(known.port).is_some_and(|own| own.is_one_with(port));
+    port.receives_copies() && !is_here() && (known.is_announced() || !sighting.is_announcement)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -260,6 +286,7 @@ mod tests {
             mac,
             port: PortNo::new(port),
             is_announcement: false,
+            precedes_packet: false,
         };
         table.learn(&sighting, ROOM, Version::new(second + 1), at(second)).len()
     }

@@ -20,8 +20,8 @@ pub(crate) struct PortTable {
     pub(crate) filters_egress: bool,
     /// The active member of each bond that has one, by its index in `ports`.
     active_members: BTreeMap<Arc<str>, usize>,
-    /// True if some bond balances.
-    pub(crate) balances: bool,
+    /// True if frames may come back on some port: see [`PortInfo::receives_copies`].
+    pub(crate) receives_copies: bool,
     /// True if some port is a member of a bond with LACP.
     ///
     /// Then some frames go to the LACP actor of their port.
@@ -46,7 +46,7 @@ impl PortTable {
             filters_ingress: ports.iter().any(|port| !port.may_receive()),
             has_lacp: ports.iter().any(PortInfo::has_lacp),
             filters_egress: ports.iter().any(|port| !port.may_send()),
-            balances: ports.iter().any(PortInfo::is_balanced),
+            receives_copies: ports.iter().any(PortInfo::receives_copies),
             ports: ports.into(),
         }
     }

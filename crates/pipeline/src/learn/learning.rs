@@ -3,7 +3,8 @@
 //! A translation changes nothing. A packet that learns lists [`Learning`]s in its traversal, and
 //! control makes a version of them by [`Pipeline::learn`](crate::Pipeline::learn). The packet
 //! itself is handled by its own version. Later packets of the same queue wait for the version with
-//! the learned state (see `shunt_datapath`).
+//! the learned state (see `shunt_datapath`), and so does the packet if its address must be learned
+//! first ([`Learning::precede_packet`]).
 //!
 //! A request for a rule or an address that exists is a [`Refresh`](crate::Refresh) instead. A
 //! traversal that has only refreshes can be cached, and its hits repeat them.
@@ -29,6 +30,18 @@ pub enum Learning {
     Rule(Box<LearnedRule>),
     /// The port of a MAC address, by NORMAL.
     Mac(MacSighting),
+}
+
+impl Learning {
+    /// Returns whether the packet of these requests waits until they have been decided.
+    ///
+    /// A packet that learns a rule does not wait. It would then match this rule itself.
+    #[must_use]
+    pub fn precede_packet(learnings: &[Self]) -> bool {
+        let mut all = learnings.iter();
+        all.clone().all(|own| matches!(own, Self::Mac(_)))
+            && all.any(|own| matches!(own, Self::Mac(sighting) if sighting.precedes_packet))
+    }
 }
 
 /// A rule that a `learn` action makes of a packet.

@@ -15,6 +15,7 @@ use super::{LearnEffect, PacketEffects, oracle::belongs};
 use crate::{
     action::Action,
     bridges::{
+        mac_table::MacSighting,
         mirror::Mirror,
         port::{PortConfig, PortInfo, PortKind},
     },
@@ -188,26 +189,7 @@ impl World {
             let one = match one {
                 LearnEffect::Rule(rule) => rule,
                 LearnEffect::Mac(seen) => {
-                    let bridge = self.bridges.get_mut(&seen.bridge);
-                    let is_still =
-                        |port: &PortInfo| port.number == seen.port && belongs(port, seen.vlan);
-                    let bridge = bridge.filter(|own| {
-                        let mut ports = own.ports.iter().filter(|port| is_still(port));
-                        ports.any(|port| !own.is_mirror_output(port))
-                    });
-                    bridge.into_iter().for_each(|own| {
-                        let place = (seen.vlan, seen.mac);
-                        let held = own.macs.get(&place).copied();
-                        let is_news = seen.is_announcement && !own.announced.contains_key(&place);
-                        if is_news || held.is_none_or(|(port, _)| port != seen.port) {
-                            self.last_mac += 1;
-                            own.macs.insert(place, (seen.port, self.last_mac));
-                            own.announced.remove(&place);
-                            if seen.is_announcement {
-                                own.announced.insert(place, now);
-                            }
-                        }
-                    });
+                    self.learn_mac(seen, now);
                     continue;
                 }
             };
@@ -248,6 +230,33 @@ impl World {
             remove_orphans(&mut tables.rules, owned);
             let Tables { rules, groups, meters } = tables;
             self.bridges.insert(one.bridge, WorldBridge { rules, groups, meters, ..bridge });
+        }
+    }
+
+    /// Learns an address at a port that still has its VLAN.
+    ///
+    /// A frame that may have come back on a bond moves no address of another port, except as an
+    /// announcement.
+    fn learn_mac(&mut self, seen: &MacSighting, now: Time) {
+        let Some(own) = self.bridges.get_mut(&seen.bridge) else { return };
+        let is_still = |port: &&PortInfo| port.number == seen.port && belongs(port, seen.vlan);
+        let port = own.ports.iter().find(is_still).filter(|port| !own.is_mirror_output(port));
+        let Some(port) = port else { return };
+        let place = (seen.vlan, seen.mac);
+        let held = own.macs.get(&place).map(|(port, _)| *port);
+        let is_announced = own.announced.contains_key(&place);
+        let is_moved = held.is_some_and(|held| own.logical(held) != own.logical(seen.port));
+        if is_moved && own.receives_copies(port) && (is_announced || !seen.is_announcement) {
+            return;
+        }
+        let is_announcement = seen.is_announcement && port.bond.is_none();
+        if held != Some(seen.port) || is_announcement && !is_announced {
+            self.last_mac += 1;
+            own.macs.insert(place, (seen.port, self.last_mac));
+            own.announced.remove(&place);
+            if is_announcement {
+                own.announced.insert(place, now);
+            }
         }
     }
 

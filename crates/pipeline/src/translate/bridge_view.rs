@@ -155,10 +155,10 @@ impl<'a> BridgeView<'a> {
         active
     }
 
-    /// Returns whether some bond of the bridge balances.
-    pub(super) fn balances(self, recorder: &mut Recorder) -> bool {
+    /// Returns whether frames that the bridge has sent may come back on some port.
+    pub(super) fn receives_copies(self, recorder: &mut Recorder) -> bool {
         recorder.read(Object::Ports(self.id));
-        self.ports.balances
+        self.ports.receives_copies
     }
 
     /// Returns all ports of the bridge, in the order of their numbers.

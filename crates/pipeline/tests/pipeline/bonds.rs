@@ -6,8 +6,8 @@ use proptest::{collection::vec, prelude::*};
 use shunt_flow::{FlowKey, PortNo};
 use shunt_pipeline::{
     Action, BondBalance, BondCounters, BondHash, BondMember, BridgeSettings, DatapathAction, Delta,
-    DropCause, LacpAdmission, Mirror, MirrorOutput, MirroredPorts, Object, PortInfo, PuntReceiver,
-    Time, Traversal,
+    DropCause, LacpAdmission, Learning, Mirror, MirrorOutput, MirroredPorts, Object, PortInfo,
+    PuntReceiver, Time, Traversal,
     testing::{
         Twin, bridge_with_rules,
         generate::{self, Op},
@@ -241,6 +241,69 @@ fn an_announcement_moves_an_address_to_the_bond() {
     assert_eq!(port_of_b(), Some(PortNo::new(1)), "the host has moved");
 }
 
+/// A gratuitous ARP packet of the host b that arrives on a port.
+fn announcement(port: u32) -> String {
+    format!(
+        "in_port={port},dl_src=02:00:00:00:00:0b,dl_dst=ff:ff:ff:ff:ff:ff,arp,arp_op=1,\
+         arp_spa=10.0.0.1,arp_tpa=10.0.0.1"
+    )
+}
+
+/// Learns the addresses of packets that were all translated before. Returns the port of b.
+fn learned_together(switch: &Switch, packets: &[&str]) -> Option<PortNo> {
+    let translated = packets.iter().flat_map(|packet| switch.translate(packet).learnings);
+    let learnings: Vec<_> = translated.collect();
+    assert_eq!(learnings.len(), packets.len(), "no address is known");
+    switch.pipeline.learn(&learnings, Time::ZERO);
+    let macs = switch.pipeline.macs(BRIDGE);
+    macs.iter().find(|entry| entry.mac[5] == 0xb).map(|entry| entry.port)
+}
+
+#[test]
+fn a_copy_moves_no_address_that_was_just_learned() {
+    let broadcast = |port: u32| {
+        format!("in_port={port},dl_src=02:00:00:00:00:0b,dl_dst=ff:ff:ff:ff:ff:ff,dl_type=0x88b5")
+    };
+    let kinds: [fn(u32) -> String; 2] = [broadcast, announcement];
+    for kind in kinds {
+        for order in [[3, 1], [1, 3]] {
+            let switch = switch(PortNo::NORMAL, 1);
+            switch.set_ports(balanced(&BondCounters::new("b"), false));
+            let packets = order.map(kind);
+            let port = learned_together(&switch, &packets.each_ref().map(String::as_str));
+            assert_eq!(port, Some(PortNo::new(3)), "{packets:?}");
+        }
+    }
+}
+
+#[test]
+fn the_newest_sighting_wins_where_no_copy_comes_back() {
+    let on_bond = B_TO_A.replace("in_port=3", "in_port=1");
+    let of_partner = || {
+        let mut all = balanced(&BondCounters::new("b"), false);
+        let members = all.iter_mut().filter_map(|port| port.bond.as_mut());
+        members.for_each(|member| member.lacp = LacpAdmission::All);
+        all
+    };
+    for ports in [of_partner(), bonded(1)] {
+        let switch = switch(PortNo::NORMAL, 1);
+        switch.set_ports(ports);
+        assert!(!Learning::precede_packet(&switch.translate(B_TO_A).learnings));
+        assert_eq!(learned_together(&switch, &[B_TO_A, &on_bond]), Some(PortNo::new(1)));
+    }
+}
+
+#[test]
+fn an_address_is_learned_first_where_copies_come_back() {
+    let switch = switch(PortNo::NORMAL, 1);
+    switch.set_ports(balanced(&BondCounters::new("b"), false));
+    for packet in [B_TO_A, A_TO_B] {
+        assert!(Learning::precede_packet(&switch.translate(packet).learnings));
+        send(&switch, packet);
+        assert!(!Learning::precede_packet(&switch.translate(packet).learnings), "known");
+    }
+}
+
 /// Returns whether a change names an object that a traversal read.
 fn is_stale(traversal: &Traversal, deltas: &[Delta]) -> bool {
     deltas.iter().any(|delta| matches!(delta, Delta::Changed(own) if traversal.reads.contains(own)))
@@ -294,6 +357,28 @@ proptest! {
                 packet.set_bridge(id.number().into());
                 twin.apply(&Op::LearnFrom(Box::new(packet)));
             }
+        }
+    }
+
+    /// Addresses of packets that were translated together are learned as the oracle expects.
+    #[test]
+    fn sightings_of_one_version_equal_the_oracle(
+        ports in generate::bonded_ports(generate::BRIDGES[0]),
+        rounds in vec(vec(generate::packet(), 6), 1..4),
+    ) {
+        let id = generate::BRIDGES[0];
+        let mut twin = Twin::taking(&bridge_with_rules(id, &["actions=NORMAL"]));
+        twin.apply(&Op::SetPorts(id, ports));
+        for mut packets in rounds {
+            packets.iter_mut().for_each(|packet| packet.set_bridge(id.number().into()));
+            let traversals = packets.iter().flat_map(|packet| twin.traversals(packet));
+            let learnings: Vec<_> = traversals.flat_map(|own| own.learnings).collect();
+            twin.learn(&learnings, Time::ZERO);
+            let macs = twin.pipeline.macs(id);
+            let known = macs.iter().map(|entry| ((entry.vlan, entry.mac), entry.port));
+            let expected = twin.world.bridges[&id].macs.iter();
+            let expected = expected.map(|(place, (port, _))| (*place, *port));
+            prop_assert!(known.eq(expected), "{macs:?}, {:?}", twin.world.bridges[&id].macs);
         }
     }
 

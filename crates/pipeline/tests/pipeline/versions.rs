@@ -55,7 +55,14 @@ fn a_version_sees_all_objects_of_its_time() {
     switch.set_ports(all);
     let in_vlan = switch.pipeline.version();
     let (mac, port) = ([2, 0, 0, 0, 0, 0x0b], PortNo::new(4));
-    let sighting = MacSighting { bridge: BRIDGE, vlan: 0, mac, port, is_announcement: false };
+    let sighting = MacSighting {
+        bridge: BRIDGE,
+        vlan: 0,
+        mac,
+        port,
+        is_announcement: false,
+        precedes_packet: false,
+    };
     let learned = switch.pipeline.learn(&[Learning::Mac(sighting)], Time::ZERO).version;
 
     let actions = |packet, version| switch.pipeline.translate(&key(packet), version).actions;

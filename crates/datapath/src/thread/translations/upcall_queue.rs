@@ -10,13 +10,20 @@
 //! A recirculated packet no longer has its original headers, so it cannot wait and start over. It is
 //! translated in the same iteration and version, even if no translation is left. The pipeline
 //! bounds the depth of recirculations; this module bounds their number, over all copies of a packet.
+//!
+//! Some packets wait until their source address is learned, at the front of the queue, which stalls
+//! meanwhile. They are then looked up again. So the copy of a packet that the network sends back on a
+//! bond finds the address, whichever thread receives it.
 
 use std::sync::Arc;
 
 use shunt_flow::{FlowKey, Layers, PortNo, SparseKey, extract::extract};
-use shunt_pipeline::{Continuation, Time, Traversal};
+use shunt_pipeline::{Continuation, DatapathPort, Learning, Time, Traversal};
 
-use super::{repair::abandon, waiting::WaitingPacket};
+use super::{
+    repair::abandon,
+    waiting::{SourceLearning, WaitingPacket},
+};
 use crate::{
     cache::{
         ActionLists, Entries, HitSlots,
@@ -47,6 +54,22 @@ pub(in crate::thread) struct Missed<'k> {
     partial: PartialLookup,
 }
 
+/// The next step for a packet after its learn request.
+pub(in crate::thread) enum LearnOutcome {
+    /// Execute its actions.
+    Execute,
+    /// Put it back: it waits until its source address is learned.
+    Wait(SourceLearning),
+    /// Drop it: the request was refused.
+    Drop(DropReason),
+}
+
+/// A packet that stays in its upcall queue.
+pub(in crate::thread) struct Unserved {
+    pub(in crate::thread) packet: Packet,
+    pub(in crate::thread) source: SourceLearning,
+}
+
 impl PacketThread {
     /// Serves the upcall queues. Returns the number of packets served.
     pub(in crate::thread) fn serve_upcalls(&mut self) -> usize {
@@ -58,7 +81,9 @@ impl PacketThread {
             self.batch.keys[0] = key;
             if let Some(waiting) = left {
                 self.rx_ports.put_back(input, waiting);
-                break;
+                if !self.rx_ports.list[input].stall_budget.is_stalled() {
+                    break;
+                }
             }
             served += 1;
         }
@@ -81,17 +106,18 @@ impl PacketThread {
 
     /// Looks up and executes a packet of an upcall queue; `key` is scratch memory.
     ///
-    /// Returns the packet if it needs a translation and none is left.
-    fn serve(
+    /// Returns the packet if it needs a translation and none is left, or if it waits until its source
+    /// address is learned.
+    pub(in crate::thread) fn serve(
         &mut self,
         input: usize,
         waiting: WaitingPacket,
         key: &mut FlowKey,
     ) -> Option<WaitingPacket> {
-        let WaitingPacket { packet, received_before, flow, since } = waiting;
+        let WaitingPacket { packet, received_before, flow, since, source } = waiting;
         let layers = self.parse_waiting(input, &packet, key);
         let upcalls = self.upcalls;
-        match self.resolve(packet, ParsedPacket { key, layers }) {
+        match self.resolve(packet, ParsedPacket { key, layers }, source) {
             Ok(pending) => {
                 self.finish(pending);
                 if self.upcalls > upcalls {
@@ -99,7 +125,9 @@ impl PacketThread {
                 }
                 None
             }
-            Err(packet) => Some(WaitingPacket { packet, received_before, flow, since }),
+            Err(Unserved { packet, source }) => {
+                Some(WaitingPacket { packet, received_before, flow, since, source })
+            }
         }
     }
 
@@ -159,26 +187,40 @@ impl PacketThread {
         continuation.enter(&mut key);
         let parsed = ParsedPacket { key: &mut key, layers };
         let start = Some(continuation);
-        if self.caches.is_bypassed() {
-            return self.decide_and_execute(packet, parsed, start);
-        }
-        match self.find_and_execute(packet, parsed, start) {
-            Ok(pending) => pending,
-            Err(missed) => self.translate_and_execute(missed, start),
-        }
+        let source = SourceLearning::SentAtOnce;
+        let done = if self.caches.is_bypassed() {
+            self.decide_and_execute(packet, parsed, start, source)
+        } else {
+            match self.find_and_execute(packet, parsed, start) {
+                Ok(pending) => Ok(pending),
+                Err(missed) => self.translate_and_execute(missed, start, source),
+            }
+        };
+        done.unwrap_or_else(|Unserved { packet, .. }| {
+            debug_assert!(false, "a recirculated packet does not wait");
+            self.outputs.refuse(&mut self.pool, packet, DropReason::UpcallQueueFull)
+        })
     }
 
     /// Looks up a packet, translates it if it missed, and executes its actions.
     ///
-    /// Returns the packet if it needs a translation and none is left in this iteration.
-    fn resolve(&mut self, packet: Packet, parsed: ParsedPacket<'_>) -> Result<PendingWork, Packet> {
+    /// Returns the packet if it needs a translation and none is left in this iteration, or if it waits
+    /// until its source address is learned.
+    fn resolve(
+        &mut self,
+        packet: Packet,
+        parsed: ParsedPacket<'_>,
+        source: SourceLearning,
+    ) -> Result<PendingWork, Unserved> {
         if self.caches.is_bypassed() {
-            return Ok(self.decide_and_execute(packet, parsed, None));
+            return self.decide_and_execute(packet, parsed, None, source);
         }
         match self.find_and_execute(packet, parsed, None) {
             Ok(pending) => Ok(pending),
-            Err(missed) if self.translations_left == 0 => Err(missed.packet),
-            Err(missed) => Ok(self.translate_and_execute(missed, None)),
+            Err(missed) if self.translations_left == 0 => {
+                Err(Unserved { packet: missed.packet, source })
+            }
+            Err(missed) => self.translate_and_execute(missed, None, source),
         }
     }
 
@@ -246,11 +288,14 @@ impl PacketThread {
     /// Translates a packet that missed, and executes its actions.
     ///
     /// Adds entries or sends the learn request, and counts the packet once.
+    ///
+    /// Returns the packet if it waits until its source address is learned.
     pub(in crate::thread) fn translate_and_execute(
         &mut self,
         missed: Missed<'_>,
         start: Option<&Arc<Continuation>>,
-    ) -> PendingWork {
+        source: SourceLearning,
+    ) -> Result<PendingWork, Unserved> {
         let Missed { packet, parsed, partial } = missed;
         self.upcalls += 1;
         self.free_slots();
@@ -261,6 +306,15 @@ impl PacketThread {
         // More translations than the budget spend all of it.
         let spent = usize::try_from(translations).unwrap_or(usize::MAX);
         self.translations_left = self.translations_left.saturating_sub(spent);
+        let learning = traversals.iter().find(|own| !own.learnings.is_empty());
+        let learnings: &[Learning] = learning.map_or(&[][..], |own| &own.learnings[..]);
+        match self.request_learning(packet.ingress, learnings, source) {
+            LearnOutcome::Execute => {}
+            LearnOutcome::Wait(source) => return Err(Unserved { packet, source }),
+            LearnOutcome::Drop(reason) => {
+                return Ok(self.outputs.refuse(&mut self.pool, packet, reason));
+            }
+        }
         // An offload device looks up no packet that was recirculated.
         if start.is_none()
             && let Some(candidates) = &mut self.candidates
@@ -284,13 +338,6 @@ impl PacketThread {
             self.note_egress_of_tables(parsed.key, packet.ingress, actions);
         }
         let bytes = packet.len() as u64;
-        if let Some(learning) = traversals.iter().find(|own| !own.learnings.is_empty()) {
-            let (owner, learnings) = (&mut self.caches.owner, &learning.learnings);
-            if let Err(reason) = self.rx_ports.learn(owner, packet.ingress, learnings, self.now) {
-                return self.outputs.refuse(&mut self.pool, packet, reason);
-            }
-            self.counters.learn_requests.add(1);
-        }
         match entry {
             Some(entry) => {
                 self.caches.owner.entries_mut().hit(entry.slot, bytes, self.now);
@@ -299,7 +346,28 @@ impl PacketThread {
                 traversals.iter().for_each(|own| self.pipeline.credit(own, 1, bytes, self.now));
             }
         }
-        self.execute_traversals(packet, &traversals, parsed)
+        Ok(self.execute_traversals(packet, &traversals, parsed))
+    }
+
+    /// Sends the learn request of a packet, if it learns something.
+    pub(in crate::thread) fn request_learning(
+        &mut self,
+        ingress: DatapathPort,
+        learnings: &[Learning],
+        source: SourceLearning,
+    ) -> LearnOutcome {
+        if learnings.is_empty() {
+            return LearnOutcome::Execute;
+        }
+        let owner = &mut self.caches.owner;
+        if let Err(reason) = self.rx_ports.learn(owner, ingress, learnings, self.now) {
+            return LearnOutcome::Drop(reason);
+        }
+        self.counters.learn_requests.add(1);
+        if source == SourceLearning::MayWait && Learning::precede_packet(learnings) {
+            return LearnOutcome::Wait(SourceLearning::SentAtOnce);
+        }
+        LearnOutcome::Execute
     }
 
     /// Frees slots for a packet that misses now.

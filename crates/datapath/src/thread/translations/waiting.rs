@@ -30,6 +30,21 @@ pub(in crate::thread) struct WaitingPacket {
     pub(in crate::thread) flow: u32,
     /// Start of the iteration that received it.
     pub(in crate::thread) since: Time,
+    /// Whether its source address has been requested.
+    pub(in crate::thread) source: SourceLearning,
+}
+
+/// Whether a packet may wait until its source address is learned.
+///
+/// See [`Learning::precede_packet`](shunt_pipeline::Learning::precede_packet).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::thread) enum SourceLearning {
+    /// The packet may wait: it sent no request yet.
+    MayWait,
+    /// The packet is sent at once.
+    ///
+    /// It waited for its request, or it cannot wait, because it has no longer its original headers.
+    SentAtOnce,
 }
 
 impl WaitingPackets {

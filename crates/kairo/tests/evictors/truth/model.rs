@@ -539,6 +539,7 @@ impl Model {
             mac: address(host),
             port,
             is_announcement: false,
+            precedes_packet: false,
         };
         Some(Request::Learn(Learning::Mac(sighting)))
     }

@@ -46,6 +46,11 @@ impl WorldBridge {
         port.bond.as_ref().map_or(LacpAdmission::Off, |member| member.lacp)
     }
 
+    /// Returns whether the network may send frames of the bridge back to a port.
+    pub(in crate::testing) fn receives_copies(&self, port: &PortInfo) -> bool {
+        self.balance(port).is_some() && self.lacp(port) != LacpAdmission::All
+    }
+
     /// Returns whether a member of a bond takes frames to an address.
     pub(super) fn takes(&self, port: &PortInfo, target: [u8; 6]) -> bool {
         match self.lacp(port) {

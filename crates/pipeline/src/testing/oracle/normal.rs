@@ -9,7 +9,6 @@ use super::{
 };
 use crate::{
     bridges::{
-        bond::LacpAdmission,
         mac_table::MacSighting,
         port::{PortInfo, PortKind},
         port_vlans::VlanMode,
@@ -53,26 +52,26 @@ impl Walker<'_> {
         let is_announced = held.is_some() && own.announced.contains_key(&(vlan, source));
         let is_announcement = self.is_announcement(target);
         if let Some(port) = entry.filter(|port| port.bond.is_some()) {
-            let is_moved =
-                own.lacp(port) != LacpAdmission::All && held.is_some_and(|port| !is_here(&port));
-            if !own.takes(port, target)
-                || own.balance(port).is_some() && is_moved && (is_announced || !is_announcement)
-            {
+            let is_moved = own.receives_copies(port) && held.is_some_and(|port| !is_here(&port));
+            if !own.takes(port, target) || is_moved && (is_announced || !is_announcement) {
                 return Ok(());
             }
         }
         if !is_from_controller && source[0] & 1 == 0 {
+            let precedes_packet = own.ports.iter().any(|port| own.receives_copies(port));
+            let is_held_here = held.is_some_and(|port| is_here(&port));
             let is_announcement = is_announcement
                 && !is_announced
-                && entry.is_some_and(|port| port.bond.is_none())
-                && own.ports.iter().any(|port| own.balance(port).is_some());
+                && precedes_packet
+                && (entry.is_some_and(|port| port.bond.is_none()) || !is_held_here);
             if is_flooded {
                 // Nothing is learned or refreshed.
-            } else if held.is_some_and(|port| is_here(&port)) && !is_announcement {
+            } else if is_held_here && !is_announcement {
                 self.halves.refresh(Refreshed::Mac(bridge, vlan, source));
             } else {
-                let mac = source;
-                let sighting = MacSighting { bridge, vlan, mac, port: ingress, is_announcement };
+                let (mac, port) = (source, ingress);
+                let sighting =
+                    MacSighting { bridge, vlan, mac, port, is_announcement, precedes_packet };
                 self.halves.add_learned(LearnEffect::Mac(sighting));
             }
             if target == source {

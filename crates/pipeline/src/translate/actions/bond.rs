@@ -149,13 +149,11 @@ impl<'a> Egress<'_, 'a> {
         }
     }
 
-    /// Returns whether NORMAL notes that a broadcast of this port announces an address.
+    /// Returns whether NORMAL learns that a broadcast announces an address.
     ///
-    /// Only bridges with a bond that balances need it: they get copies of their own broadcasts back.
+    /// Only bridges that receive copies of their own broadcasts need it.
     #[cold]
-    pub(super) fn learns_announcement(&mut self, port: &PortInfo) -> bool {
-        port.bond.is_none()
-            && self.bridge.balances(&mut self.packet.recorder)
-            && self.is_announcement()
+    pub(super) fn learns_announcement(&mut self) -> bool {
+        self.bridge.receives_copies(&mut self.packet.recorder) && self.is_announcement()
     }
 }

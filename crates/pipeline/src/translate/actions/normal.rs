@@ -12,7 +12,8 @@
 //! * In some VLANs of the bridge no address is learned, and every packet is flooded.
 //! * A packet that arrives on a protected port leaves on no other protected port.
 //! * The members of a bond are one port. One of them sends, and some packets that arrive on others are
-//!   dropped (`bond.rs`).
+//!   dropped (`bond.rs`). If the network may send copies back, an address is learned before its packet
+//!   is sent.
 //! * On each port it has the tag of its VLAN or none, as the port requires. A priority stays, in a
 //!   tag of its own if necessary, unless the port removes the tag of its own VLAN.
 
@@ -222,15 +223,20 @@ fn learn_source(
 ) -> Result<(), TraversalError> {
     let mac = bytes(source);
     let known = egress.bridge.find_mac(vlan, mac, &mut egress.packet.recorder);
+    let is_here = known.is_some_and(|known| is_at(egress, known.port, port));
     let is_announced = known.is_some_and(|known| known.is_announced());
-    let is_announcement = target == BROADCAST && !is_announced && egress.learns_announcement(port);
+    // On a bond, an announcement only matters for an address that is not known there.
+    let may_matter = !is_announced && (port.bond.is_none() || !is_here);
+    let is_announcement = target == BROADCAST && may_matter && egress.learns_announcement();
     match known {
-        Some(known) if !is_announcement && is_at(egress, known.port, port) => {
+        Some(known) if is_here && !is_announcement => {
             egress.requests.refresh(Refresh::Mac(known.clone()))
         }
         _ => {
+            let precedes_packet = egress.bridge.receives_copies(&mut egress.packet.recorder);
             let (bridge, port) = (egress.bridge.id(), port.number);
-            let sighting = MacSighting { bridge, vlan, mac, port, is_announcement };
+            let sighting =
+                MacSighting { bridge, vlan, mac, port, is_announcement, precedes_packet };
             egress.requests.learn(Learning::Mac(sighting))
         }
     }

@@ -1,0 +1,124 @@
+//! A bond that balances: the network sends copies of broadcasts back, and hosts never get their own.
+
+use std::{array, collections::BTreeSet, sync::Arc};
+
+use shunt_datapath::DropReason;
+use shunt_flow::{PortNo, testing::packet::PacketBuilder};
+use shunt_pipeline::{BondBalance, BondCounters, BondHash, BondMember, LacpAdmission, PortInfo};
+
+use crate::harness::{BRIDGE, Switch, added};
+
+/// The port of the host; ports 1 and 2 are the bond, and port 1 is its active member.
+const HOST: u32 = 3;
+
+/// Returns a switch of two threads in which port 1 sends all packets of the bond.
+fn switch() -> Switch {
+    let mut switch = Switch::new(2, 3, super::thread_config());
+    let buckets = array::from_fn(|_| Some(PortNo::new(1)));
+    let counters = BondCounters::new("b");
+    let balance = Arc::new(BondBalance::new(BondHash::Source, 0, buckets, counters));
+    let mut ports: Vec<PortInfo> = (1..=3).map(PortInfo::datapath).collect();
+    for port in ports.iter_mut().filter(|port| port.number != PortNo::new(HOST)) {
+        port.bond = Some(BondMember {
+            bond: Arc::from("b"),
+            is_active: port.number == PortNo::new(1),
+            balance: Some(Arc::clone(&balance)),
+            lacp: LacpAdmission::Off,
+        });
+    }
+    let change = switch.pipeline.set_ports(BRIDGE, ports).unwrap();
+    switch.change(&change);
+    switch.apply(&added(&["actions=normal"]));
+    switch
+}
+
+/// A broadcast of a host.
+fn broadcast(host: u8) -> Vec<u8> {
+    PacketBuilder::ipv4([10, 0, 0, host], [255; 4])
+        .macs([2, 0, 0, 0, 0, host], [0xff; 6])
+        .udp(1, 2)
+        .build()
+}
+
+/// Returns the ports at which addresses are learned.
+fn learned_at(switch: &Switch) -> (usize, BTreeSet<PortNo>) {
+    let macs = switch.pipeline.macs(BRIDGE);
+    (macs.len(), macs.iter().map(|entry| entry.port).collect())
+}
+
+/// Returns all frames that the threads have sent to the host.
+fn received_by_host(switch: &mut Switch) -> Vec<Vec<u8>> {
+    (0..2).flat_map(|thread| switch.receive(thread, HOST)).collect()
+}
+
+fn looped(switch: &Switch) -> u64 {
+    let count = |thread| switch.counters(thread).dropped[DropReason::BondLoop as usize].get();
+    (0..2).map(count).sum()
+}
+
+#[test]
+fn an_address_is_learned_before_its_packet_is_sent() {
+    let mut switch = switch();
+    assert!(switch.send(0, HOST, &broadcast(1)) && switch.send(0, HOST, &broadcast(1)));
+    for _ in 0..3 {
+        switch.run_iteration(0);
+        assert_eq!((switch.receive(0, 1).len(), switch.threads[0].held() > 0), (0, true));
+    }
+    assert_eq!(switch.counters(0).learn_requests.get(), 1);
+    switch.settle();
+    assert_eq!(switch.receive(0, 1), [broadcast(1), broadcast(1)]);
+    assert_eq!(switch.counters(0).learn_requests.get(), 1, "the second packet knows the address");
+    assert_eq!(learned_at(&switch), (1, BTreeSet::from([PortNo::new(HOST)])));
+    assert_eq!(switch.counters(0).unaccounted(), 0);
+}
+
+/// The copy reaches the other thread before that has adopted any version with the address.
+#[test]
+fn a_copy_waits_until_the_address_of_its_host_is_learned() {
+    for [host, copy] in [[0, 1], [1, 0]] {
+        let mut switch = switch();
+        assert!(switch.send(host, HOST, &broadcast(1)) && switch.send(copy, 1, &broadcast(1)));
+        switch.run_iteration(host);
+        switch.run_iteration(copy);
+        assert_eq!((switch.threads[host].held(), switch.threads[copy].held()), (1, 1));
+        switch.settle();
+        assert_eq!(switch.receive(host, 1), [broadcast(1)]);
+        assert_eq!((received_by_host(&mut switch), looped(&switch)), (Vec::new(), 1));
+        assert_eq!(learned_at(&switch), (1, BTreeSet::from([PortNo::new(HOST)])));
+    }
+}
+
+#[test]
+fn no_host_of_many_gets_its_own_broadcast() {
+    let mut switch = switch();
+    for host in 1..=200 {
+        assert!(switch.send(0, HOST, &broadcast(host)));
+        let mut worked = true;
+        while worked {
+            worked = switch.coordinator.run_iteration();
+            for thread in [1, 0] {
+                worked |= switch.run_iteration(thread);
+                // The network sends each frame back on the active member.
+                for frame in switch.receive(thread, 1) {
+                    assert!(switch.send(1, 1, &frame));
+                    worked = true;
+                }
+            }
+            worked |= switch.learn();
+        }
+    }
+    assert_eq!((received_by_host(&mut switch), looped(&switch)), (Vec::new(), 200));
+    assert_eq!(learned_at(&switch), (200, BTreeSet::from([PortNo::new(HOST)])));
+}
+
+/// A packet of the network waits for its address too, and is then sent to the host.
+#[test]
+fn packets_of_the_network_reach_hosts() {
+    let mut switch = switch();
+    assert!(switch.send(0, 1, &broadcast(9)));
+    switch.run_iteration(0);
+    assert_eq!((received_by_host(&mut switch), switch.threads[0].held()), (Vec::new(), 1));
+    switch.settle();
+    assert_eq!(received_by_host(&mut switch), [broadcast(9)]);
+    assert_eq!(learned_at(&switch), (1, BTreeSet::from([PortNo::new(1)])));
+}
