@@ -230,5 +230,6 @@ fn lookups(counts: &OutcomeCounts) -> u64 {
 
 /// Returns the number of forecasts without an outcome yet.
 fn pending(counts: &OutcomeCounts) -> u64 {
-    counts.received.saturating_sub(counts.settled() + lookups(counts))
+    let ended = counts.settled() + counts.device_covered + lookups(counts);
+    counts.received.saturating_sub(ended)
 }

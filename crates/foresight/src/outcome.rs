@@ -5,8 +5,7 @@ use std::time::Duration;
 /// The outcomes of the forecasts of one origin.
 ///
 /// `received = pending + installed + late + covered + refused`, and
-/// `installed = unused so far + hits + wrong + evicted`. With an offload device, a forecast can be
-/// installed first and covered later: then it counts in both.
+/// `installed = unused so far + hits + wrong + evicted + device_covered`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutcomeCounts {
     /// Number of forecasts that a packet thread received.
@@ -23,6 +22,10 @@ pub struct OutcomeCounts {
     pub wrong: u64,
     /// Number of entries evicted without a hit, by a change or for other entries.
     pub evicted: u64,
+    /// Number of installed entries without a hit of flows that an offload device forwards.
+    ///
+    /// The device has entries of packets for them, so the forecast was neither wrong nor needed.
+    pub device_covered: u64,
     /// Number of refused forecasts, by [`ForecastRefusal`].
     pub refused: [u64; ForecastRefusal::COUNT],
     /// Number of translations that were made for forecasts.
@@ -108,7 +111,7 @@ impl OutcomeCounts {
         self.refused.iter().sum()
     }
 
-    /// Returns the number of installed forecasts with a known outcome.
+    /// Returns the number of installed forecasts that were right or wrong.
     #[must_use]
     pub const fn settled(&self) -> u64 {
         self.hits + self.wrong + self.evicted
@@ -164,6 +167,7 @@ impl OutcomeCounts {
             covered: self.covered - earlier.covered,
             wrong: self.wrong - earlier.wrong,
             evicted: self.evicted - earlier.evicted,
+            device_covered: self.device_covered - earlier.device_covered,
             refused,
             translations: self.translations - earlier.translations,
             lead: self.lead.saturating_sub(earlier.lead),
@@ -181,6 +185,7 @@ impl OutcomeCounts {
         self.covered += other.covered;
         self.wrong += other.wrong;
         self.evicted += other.evicted;
+        self.device_covered += other.device_covered;
         self.translations += other.translations;
         self.lead += other.lead;
         self.spent += other.spent;

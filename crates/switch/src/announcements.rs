@@ -1,23 +1,16 @@
 //! Flows that an operator or an orchestrator announces before they arrive.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use serde::Serialize;
-use shunt_foresight::ForecastSource;
+use shunt_datapath::forecast::{ForecastTicket, TicketCounts};
+use shunt_foresight::{ForecastRefusal, ForecastSource};
 
 use crate::{
     switch::Switch,
+    threads::preload_tickets::TICKETS_MAX,
     trace::{error::TraceError, preload::AnnouncedTime},
 };
-
-/// The origin of announced flows, by which their outcomes are counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Announcer {
-    /// A person or a script that preloads flows.
-    Operator,
-    /// A program that knows which services will talk to each other.
-    Orchestrator,
-}
 
 /// The answer to announced flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -26,22 +19,103 @@ pub struct Announced {
     pub accepted: usize,
     /// Flows that did not fit the queue.
     pub refused: usize,
-    /// Packet threads that make entries for each flow.
+    /// Packet threads that receive from the ports of the flows, and make entries for them.
+    ///
+    /// The greatest number, if it differs between flows.
     pub threads: usize,
     /// Maximum number of flows without a hit that have entries, for each packet thread.
     pub entries: usize,
 }
 
+/// The outcomes of the flows of one preload.
+///
+/// A flow counts once for each packet thread that receives from its port.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PreloadStatus {
+    /// Flows that were sent to packet threads.
+    pub sent: u64,
+    /// Flows with new entries.
+    pub installed: u64,
+    /// Flows that had entries before.
+    pub covered: u64,
+    /// Flows without entries, by reason.
+    pub refused: Vec<(&'static str, u64)>,
+    /// Installed flows that the NIC has not handled yet.
+    pub nic_waiting: u64,
+    /// Installed flows with entries in the NIC.
+    pub nic_accepted: u64,
+    /// Installed flows without entries in the NIC.
+    pub nic_refused: u64,
+}
+
+impl PreloadStatus {
+    fn of(counts: &TicketCounts) -> Self {
+        let TicketCounts { sent, installed, covered, refused, .. } = *counts;
+        let reasons = ForecastRefusal::ALL.into_iter().zip(refused);
+        let reasons = reasons.filter(|(_, count)| *count > 0);
+        let handled = counts.device_accepted + counts.device_refused + counts.device_elsewhere;
+        Self {
+            sent,
+            installed,
+            covered,
+            refused: reasons.map(|(reason, count)| (reason.name(), count)).collect(),
+            nic_waiting: counts.device_offered.saturating_sub(handled),
+            nic_accepted: counts.device_accepted,
+            nic_refused: counts.device_refused,
+        }
+    }
+}
+
 impl Switch {
-    /// Announces flows that will arrive within `valid`.
+    /// Starts a preload, and returns its number, for [`Self::preload`].
+    ///
+    /// The switch keeps the outcomes of the last 64 preloads.
+    #[must_use]
+    pub fn start_preload(&self) -> u64 {
+        self.control.plane.foresight().tickets().lock().start()
+    }
+
+    /// Preloads flows that will arrive within `valid`.
+    ///
+    /// As [`Self::announce`], for people and scripts: the outcomes of a preload are counted apart.
+    /// Flows that do not fit the queue can be sent again.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::announce`]; or the preload is not known.
+    pub fn preload(
+        &self,
+        number: u64,
+        bridge: &str,
+        flows: &[&str],
+        valid: Duration,
+    ) -> Result<Announced, TraceError> {
+        let ticket = self.ticket(number)?;
+        self.send_announced(bridge, flows, valid, Some(ticket))
+    }
+
+    /// Returns the outcomes of a preload so far.
+    ///
+    /// # Errors
+    ///
+    /// The preload is not known.
+    pub fn preload_status(&self, number: u64) -> Result<PreloadStatus, TraceError> {
+        Ok(PreloadStatus::of(&self.ticket(number)?.counts()))
+    }
+
+    fn ticket(&self, number: u64) -> Result<Arc<ForecastTicket>, TraceError> {
+        let ticket = self.control.plane.foresight().tickets().lock().find(number);
+        ticket.ok_or(TraceError::NoSuchPreload { number, kept: TICKETS_MAX })
+    }
+
+    /// Announces flows that will arrive within `valid`, for an orchestrator.
     ///
     /// They get cache entries before their packets. Each flow is a match in the syntax of `ovs-ofctl`,
     /// or a frame in hexadecimal, with the ingress port before it. A masked field is not known: a flow
     /// gets entries only if the tables do not consult its other bits. Packet threads translate the
     /// flows while no packet waits.
     ///
-    /// Flows that do not fit the queue are refused. An orchestrator has them counted, and an operator
-    /// can send them again.
+    /// Flows that do not fit the queue are refused, and counted.
     ///
     /// # Errors
     ///
@@ -52,16 +126,24 @@ impl Switch {
         bridge: &str,
         flows: &[&str],
         valid: Duration,
-        origin: Announcer,
+    ) -> Result<Announced, TraceError> {
+        self.send_announced(bridge, flows, valid, None)
+    }
+
+    /// Sends flows to packet threads; those of a preload have a ticket.
+    fn send_announced(
+        &self,
+        bridge: &str,
+        flows: &[&str],
+        valid: Duration,
+        ticket: Option<Arc<ForecastTicket>>,
     ) -> Result<Announced, TraceError> {
         let plane = &self.control.plane;
-        let source = match origin {
-            Announcer::Operator => ForecastSource::Preload,
-            Announcer::Orchestrator => ForecastSource::Announced,
-        };
+        let is_preload = ticket.is_some();
+        let source = if is_preload { ForecastSource::Preload } else { ForecastSource::Announced };
         let now = Duration::from_nanos(plane.now().nanoseconds());
         let announced = AnnouncedTime { source, now, valid };
         let forecasts = self.control.tracer().announced(bridge, flows, announced)?;
-        Ok(plane.foresight().announce(forecasts, source))
+        Ok(plane.foresight().announce(forecasts, source, ticket))
     }
 }

@@ -60,7 +60,7 @@ mod threads;
 mod trace;
 mod watch;
 
-pub use announcements::{Announced, Announcer};
+pub use announcements::{Announced, PreloadStatus};
 pub use bonds::bond_bucket;
 pub use config::{Config, ConfigError, ConfigPath, ConfigStep, mac_text};
 pub use control::bonds::BondMemberChange;

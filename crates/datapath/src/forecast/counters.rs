@@ -1,10 +1,17 @@
 //! Counters of forecasts, by their origin.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use shunt_foresight::{ForecastRefusal, ForecastSource, OutcomeCounts, PredictorStatus};
 
+use super::ForecastTicket;
 use crate::metrics::Counter;
 
 /// The counters of one packet thread.
@@ -27,20 +34,64 @@ pub struct ForecastCounters {
 /// The counters of the forecasts of one origin; see [`OutcomeCounts`].
 #[derive(Debug, Default)]
 pub struct SourceCounters {
-    pub(crate) received: Counter,
-    pub(crate) installed: Counter,
-    pub(crate) hits: Counter,
-    pub(crate) late: Counter,
-    pub(crate) covered: Counter,
-    pub(crate) wrong: Counter,
-    pub(crate) evicted: Counter,
-    pub(crate) refused: [Counter; ForecastRefusal::COUNT],
-    pub(crate) translations: Counter,
-    pub(crate) lead_ns: Counter,
-    pub(crate) spent_ns: Counter,
-    pub(crate) unused_entries: Counter,
-    /// Refused because the ring was full; the sender writes it.
-    pub(crate) queue_full: Counter,
+    received: SharedCounter,
+    installed: SharedCounter,
+    hits: SharedCounter,
+    late: SharedCounter,
+    covered: SharedCounter,
+    wrong: SharedCounter,
+    evicted: SharedCounter,
+    device_covered: SharedCounter,
+    refused: [SharedCounter; ForecastRefusal::COUNT],
+    translations: SharedCounter,
+    lead_ns: SharedCounter,
+    spent_ns: SharedCounter,
+    unused_entries: SharedCounter,
+}
+
+/// A counter that several threads add to.
+///
+/// A forecast may be translated on another packet thread than that of its predictor.
+#[derive(Debug, Default)]
+pub(super) struct SharedCounter(AtomicU64);
+
+impl SharedCounter {
+    pub(super) fn add(&self, count: u64) {
+        // Release: partner of the Acquire in `get`. A reader of this count sees earlier counts of the
+        // same thread too.
+        self.0.fetch_add(count, Ordering::Release);
+    }
+
+    pub(super) fn get(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Adds a time in nanoseconds, 64 bits of which last for 584 years.
+    fn add_time(&self, time: Duration) {
+        self.add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+    }
+}
+
+/// The counters of a forecast, until its outcome is known.
+#[derive(Clone, Debug)]
+pub(crate) struct ForecastAccount {
+    counters: Arc<ForecastCounters>,
+    pub(crate) source: ForecastSource,
+    /// The preload that the flow belongs to.
+    pub(crate) ticket: Option<Arc<ForecastTicket>>,
+}
+
+/// The outcome of an installed forecast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Settlement {
+    /// All of its entries were hit, the last one after this time.
+    Hit(Duration),
+    /// It had no hit here, and the device forwards the flow by entries of packets.
+    DeviceCovered,
+    /// An entry without a hit expired.
+    Wrong,
+    /// An entry without a hit was evicted.
+    Evicted,
 }
 
 impl ForecastCounters {
@@ -52,14 +103,10 @@ impl ForecastCounters {
 }
 
 impl SourceCounters {
-    pub(crate) fn refuse(&self, reason: ForecastRefusal) {
-        self.refused[reason as usize].add(1);
-    }
-
-    /// Counts the time of a translation.
-    pub(crate) fn spend(&self, time: Duration) {
-        // 64 bits of nanoseconds last for 584 years.
-        self.spent_ns.add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+    /// Counts forecasts that did not fit a queue.
+    pub(super) fn refuse_unsent(&self, count: u64) {
+        self.received.add(count);
+        self.refused[ForecastRefusal::QueueFull as usize].add(count);
     }
 
     /// Returns the counts.
@@ -69,20 +116,80 @@ impl SourceCounters {
         for (count, own) in refused.iter_mut().zip(&self.refused) {
             *count = own.get();
         }
-        refused[ForecastRefusal::QueueFull as usize] += self.queue_full.get();
         OutcomeCounts {
-            received: self.received.get() + self.queue_full.get(),
+            received: self.received.get(),
             installed: self.installed.get(),
             hits: self.hits.get(),
             late: self.late.get(),
             covered: self.covered.get(),
             wrong: self.wrong.get(),
             evicted: self.evicted.get(),
+            device_covered: self.device_covered.get(),
             refused,
             translations: self.translations.get(),
             lead: Duration::from_nanos(self.lead_ns.get()),
             spent: Duration::from_nanos(self.spent_ns.get()),
             unused_entries: self.unused_entries.get(),
+        }
+    }
+}
+
+impl ForecastAccount {
+    /// Opens the account of a forecast that a packet thread takes.
+    pub(crate) fn open(
+        counters: &Arc<ForecastCounters>,
+        source: ForecastSource,
+        ticket: Option<Arc<ForecastTicket>>,
+    ) -> Self {
+        let account = Self { counters: Arc::clone(counters), source, ticket };
+        account.own().received.add(1);
+        account
+    }
+
+    fn own(&self) -> &SourceCounters {
+        self.counters.of(self.source)
+    }
+
+    pub(crate) fn refuse(&self, reason: ForecastRefusal) {
+        self.own().refused[reason as usize].add(1);
+        self.ticket.iter().for_each(|ticket| ticket.refuse(reason));
+    }
+
+    /// Counts a flow that a live entry covers; it is late if a packet caused a new one.
+    pub(crate) fn cover(&self, is_late: bool) {
+        let outcome = if is_late { &self.own().late } else { &self.own().covered };
+        outcome.add(1);
+        self.ticket.iter().for_each(|ticket| ticket.cover());
+    }
+
+    pub(crate) fn install(&self) {
+        self.own().installed.add(1);
+        self.ticket.iter().for_each(|ticket| ticket.install());
+    }
+
+    pub(crate) fn translate(&self, translations: u64) {
+        self.own().translations.add(translations);
+    }
+
+    /// Counts the time of a translation.
+    pub(crate) fn spend(&self, time: Duration) {
+        self.own().spent_ns.add_time(time);
+    }
+
+    /// Counts the outcome of an installed forecast that has this number of entries.
+    pub(crate) fn settle(&self, settlement: Settlement, made: usize) {
+        let own = self.own();
+        match settlement {
+            Settlement::Hit(lead) => {
+                own.hits.add(1);
+                own.lead_ns.add_time(lead);
+            }
+            Settlement::DeviceCovered => own.device_covered.add(1),
+            Settlement::Wrong => own.wrong.add(1),
+            Settlement::Evicted => own.evicted.add(1),
+        }
+        if matches!(settlement, Settlement::Wrong | Settlement::Evicted) {
+            own.unused_entries.add(made as u64);
         }
     }
 }

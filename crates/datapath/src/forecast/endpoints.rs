@@ -11,7 +11,10 @@ use shunt_foresight::{
 };
 use shunt_pipeline::{InstallNo, Time};
 
-use super::{FlowObservation, ForecastCounters, ForecastQueue, Speculation, Stopwatch};
+use super::{
+    FlowObservation, ForecastAccount, ForecastCounters, ForecastInbox, ForecastQueue,
+    ForecastRoutes, ForecastTicket, Speculation, Stopwatch, WaitingForecast,
+};
 use crate::{evict::link::Link, thread::ControlEnds};
 
 /// Settings of the forecasts of a packet thread.
@@ -45,6 +48,9 @@ pub struct ThreadForecasts {
     /// Time of the next report to the governors.
     next_report: Duration,
     incoming: Consumer<ForecastMessage>,
+    /// The forecasts of other packet threads.
+    pub(crate) inbox: Arc<ForecastInbox>,
+    pub(crate) routes: ForecastRoutes,
     pub(crate) waiting: ForecastQueue,
     pub(crate) counters: Arc<ForecastCounters>,
     pub(crate) speculation: Speculation,
@@ -63,7 +69,8 @@ pub struct ForecastSender {
 /// A message to a packet thread.
 #[derive(Debug)]
 enum ForecastMessage {
-    Forecast(Forecast),
+    /// A flow, and the preload that it belongs to.
+    Forecast(Forecast, Option<Arc<ForecastTicket>>),
     /// The sets of back ends in new rules.
     RulesChanged(Arc<SiblingSets>),
 }
@@ -85,11 +92,12 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Creates the two ends for the packet thread behind `control`.
 ///
-/// The packet thread runs `predictors`.
+/// The packet thread runs `predictors`, and joins the threads of `routes`.
 #[must_use]
 pub fn forecast_endpoint(
     config: ForecastConfig,
     predictors: Foresight,
+    routes: &ForecastRoutes,
     control: &ControlEnds,
 ) -> (ThreadForecasts, ForecastSender) {
     let (messages, incoming) = RingBuffer::new(MESSAGES_MAX);
@@ -102,6 +110,8 @@ pub fn forecast_endpoint(
         made: Vec::with_capacity(FORECASTS_AT_ONCE),
         next_report: Duration::ZERO,
         incoming,
+        inbox: routes.join(control.link()),
+        routes: routes.clone(),
         waiting: ForecastQueue::default(),
         counters: Arc::clone(&counters),
         speculation: Speculation::default(),
@@ -121,7 +131,8 @@ impl ThreadForecasts {
 
     /// Returns whether nothing waits to be done at once.
     pub(crate) fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && self.incoming.is_empty() && self.observed.is_empty()
+        let is_done = self.waiting.is_empty() && self.observed.is_empty();
+        is_done && self.incoming.is_empty() && self.inbox.is_empty()
     }
 
     /// Returns whether an iteration at `now` has nothing to do.
@@ -139,14 +150,16 @@ impl ThreadForecasts {
         self.next_due.map_or(Duration::MAX, |due| due.saturating_sub(since_start(now)))
     }
 
-    /// Takes messages from the ring; `last` is the last install of the thread.
+    /// Takes messages from the ring and the inbox; `last` is the last install of the thread.
     pub(crate) fn take_incoming(&mut self, now: Time, last: InstallNo) {
+        self.inbox.take(&mut self.waiting, last);
         while self.waiting.takes_announced()
             && let Ok(message) = self.incoming.pop()
         {
             match message {
-                ForecastMessage::Forecast(forecast) => {
-                    add(&mut self.waiting, &self.counters, forecast, last);
+                ForecastMessage::Forecast(forecast, ticket) => {
+                    let account = ForecastAccount::open(&self.counters, forecast.source, ticket);
+                    self.waiting.push(WaitingForecast { forecast, last, account });
                 }
                 ForecastMessage::RulesChanged(sets) => {
                     self.predictors.observe(&FlowEvent::RulesChanged(&sets), since_start(now));
@@ -185,7 +198,8 @@ impl ThreadForecasts {
         self.predictors.forecast(now, FORECASTS_AT_ONCE, &mut self.made);
         self.next_due = self.predictors.next_due();
         for forecast in self.made.drain(..) {
-            add(&mut self.waiting, &self.counters, forecast, last);
+            let account = ForecastAccount::open(&self.counters, forecast.source, None);
+            self.waiting.push(WaitingForecast { forecast, last, account });
         }
     }
 
@@ -203,20 +217,6 @@ impl ThreadForecasts {
             status.clear();
             status.extend(self.predictors.status());
         }
-    }
-}
-
-/// Queues a forecast, or counts it if the queue is full.
-fn add(
-    waiting: &mut ForecastQueue,
-    counters: &ForecastCounters,
-    forecast: Forecast,
-    last: InstallNo,
-) {
-    let counters = counters.of(forecast.source);
-    counters.received.add(1);
-    if !waiting.push(forecast, last) {
-        counters.refuse(ForecastRefusal::QueueFull);
     }
 }
 
@@ -240,19 +240,24 @@ impl ForecastSender {
 
     /// Counts forecasts that were not sent, since too many wait.
     pub fn refuse(&self, source: ForecastSource, count: u64) {
-        self.counters.of(source).queue_full.add(count);
+        self.counters.of(source).refuse_unsent(count);
     }
 
     /// Sends a forecast, and returns whether it fitted the ring.
     ///
     /// One that does not fit is counted as refused. Call [`Self::wake`] afterwards.
     pub fn send(&mut self, forecast: Forecast) -> bool {
-        let source = forecast.source;
-        let is_sent = self.messages.push(ForecastMessage::Forecast(forecast)).is_ok();
-        if !is_sent {
-            self.refuse(source, 1);
+        self.send_with(forecast, None)
+    }
+
+    /// Sends a flow of a preload, as [`Self::send`] does.
+    pub fn send_with(&mut self, forecast: Forecast, ticket: Option<Arc<ForecastTicket>>) -> bool {
+        if self.messages.is_full() {
+            self.refuse(forecast.source, 1);
+            ticket.iter().for_each(|ticket| ticket.refuse(ForecastRefusal::QueueFull));
+            return false;
         }
-        is_sent
+        self.messages.push(ForecastMessage::Forecast(forecast, ticket)).is_ok()
     }
 
     /// Sends the sets of back ends in new rules; returns whether they fitted.

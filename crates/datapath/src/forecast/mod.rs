@@ -8,7 +8,8 @@
 //!
 //! Predictors run on the packet thread, because a follower may arrive before a ring to another thread and
 //! back has delivered its forecast. They run after the packets of an iteration have left, and not while
-//! others wait. Each thread learns from the flows that it receives.
+//! others wait. Each thread learns from the flows that it receives. A forecast of a flow that arrives on a
+//! port of another thread is sent there ([`ForecastRoutes`]).
 //!
 //! A packet thread translates a forecast at its own version, while no packet waits for a translation.
 //! The new entry is installed and reported like any other. So all invariants hold, and a wrong
@@ -30,18 +31,24 @@ mod endpoints;
 mod observation;
 mod preload;
 mod queue;
+mod routes;
 mod speculation;
 mod stopwatch;
+mod ticket;
 
+pub(crate) use counters::{ForecastAccount, Settlement};
 pub use counters::{ForecastCounters, SourceCounters};
 pub(crate) use device::device_forecast;
 pub use device::{DeviceForecast, DeviceOutcome, DeviceWatch, EntryForecast};
 pub use endpoints::{ForecastConfig, ForecastSender, ThreadForecasts, forecast_endpoint};
 pub(crate) use observation::FlowObservation;
 pub(crate) use preload::{Preload, Preloaded, refusal_of};
-pub(crate) use queue::ForecastQueue;
-pub(crate) use speculation::{Settled, Settlement, Speculation, SpeculativeFlow};
+pub(crate) use queue::{ForecastQueue, WaitingForecast};
+pub(crate) use routes::ForecastInbox;
+pub use routes::ForecastRoutes;
+pub(crate) use speculation::{Settled, Speculation, SpeculativeFlow};
 pub use stopwatch::Stopwatch;
+pub use ticket::{ForecastTicket, TicketCounts};
 
 /// Forecasts are refused while all but one part in this many of the cache is used.
 pub(crate) const ROOM_DIVISOR: usize = 4;

@@ -2,8 +2,10 @@
 
 use std::collections::VecDeque;
 
-use shunt_foresight::Forecast;
+use shunt_foresight::{Forecast, ForecastRefusal};
 use shunt_pipeline::InstallNo;
+
+use super::ForecastAccount;
 
 /// Two queues: forecasts of predictors, and of people and programs.
 ///
@@ -16,8 +18,14 @@ pub(crate) struct ForecastQueue {
     was_predicted: bool,
 }
 
-/// A forecast with the last install before it was received.
-pub(crate) type WaitingForecast = (Forecast, InstallNo);
+/// A forecast that waits.
+#[derive(Debug)]
+pub(crate) struct WaitingForecast {
+    pub(crate) forecast: Forecast,
+    /// The last install before it was received.
+    pub(crate) last: InstallNo,
+    pub(crate) account: ForecastAccount,
+}
 
 /// Forecasts that may wait in each queue.
 const WAITING_MAX: usize = 256;
@@ -32,15 +40,15 @@ impl ForecastQueue {
         self.announced.len() < WAITING_MAX
     }
 
-    /// Adds a forecast. Returns whether it fitted.
-    pub(crate) fn push(&mut self, forecast: Forecast, last: InstallNo) -> bool {
-        let queue =
-            if forecast.source.is_predictor() { &mut self.predicted } else { &mut self.announced };
-        let fits = queue.len() < WAITING_MAX;
-        if fits {
-            queue.push_back((forecast, last));
+    /// Adds a forecast, or refuses it if the queue is full.
+    pub(crate) fn push(&mut self, waiting: WaitingForecast) {
+        let is_predicted = waiting.forecast.source.is_predictor();
+        let queue = if is_predicted { &mut self.predicted } else { &mut self.announced };
+        if queue.len() < WAITING_MAX {
+            queue.push_back(waiting);
+        } else {
+            waiting.account.refuse(ForecastRefusal::QueueFull);
         }
-        fits
     }
 
     /// Takes the next forecast.

@@ -7,14 +7,18 @@
 //! A forecast may also have entries in an offload device, where packets hit without reaching the thread.
 //! When its entries here are gone without a hit, the forecast is *awaited*: the agent of the device
 //! reports its outcome a little later.
+//! Entries here stay until they expire even if the device forwards the flow: it may lose its entries.
 
-use std::{collections::VecDeque, time::Duration};
+use std::collections::VecDeque;
 
 use shunt_flow::SparseKey;
 use shunt_foresight::ForecastSource;
 use shunt_pipeline::Time;
 
-use super::device::{DeviceOutcome, DeviceWatch};
+use super::{
+    ForecastAccount, Settlement,
+    device::{DeviceOutcome, DeviceWatch},
+};
 use crate::{
     cache::{Entries, EntryRef},
     evict::owner::Owner,
@@ -37,7 +41,7 @@ pub(crate) struct SpeculativeFlow {
     pub(crate) entries: Box<[EntryRef]>,
     /// Number of entries that were made for it.
     pub(crate) made: usize,
-    pub(crate) source: ForecastSource,
+    pub(crate) account: ForecastAccount,
     /// The key of the flow.
     pub(crate) key: SparseKey,
     pub(crate) installed: Time,
@@ -68,19 +72,6 @@ pub(crate) struct Settled {
     pub(crate) settlement: Settlement,
 }
 
-/// The outcome of an installed forecast.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Settlement {
-    /// All of its entries were hit, the last one after this time.
-    Hit(Duration),
-    /// The device forwards the flow by entries of other flows.
-    Covered,
-    /// An entry without a hit expired.
-    Wrong,
-    /// An entry without a hit was evicted.
-    Evicted,
-}
-
 /// The state of the entries of a forecast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EntryState {
@@ -107,7 +98,7 @@ impl Speculation {
 
     /// Returns the origin of the forecast that is evicted next.
     pub(crate) fn next_source(&self) -> Option<ForecastSource> {
-        self.flows.front().map(|flow| flow.source)
+        self.flows.front().map(|flow| flow.account.source)
     }
 
     /// Adds a forecast with new entries.
@@ -117,7 +108,8 @@ impl Speculation {
             if self.origins.len() <= slot {
                 self.origins.resize(slot + 1, None);
             }
-            let (generation, source, installed) = (entry.generation, flow.source, flow.installed);
+            let (generation, installed) = (entry.generation, flow.installed);
+            let source = flow.account.source;
             self.origins[slot] = Some(EntryOrigin { generation, source, installed });
         }
         self.flows.push_back(flow);
@@ -162,7 +154,7 @@ impl Speculation {
         let AwaitedFlow { flow, otherwise } = self.awaited.pop_front()?;
         let settlement = match flow.device_outcome() {
             Some(DeviceOutcome::Hit(used)) => Settlement::Hit(used.since(flow.installed)),
-            Some(DeviceOutcome::Covered) => Settlement::Covered,
+            Some(DeviceOutcome::Covered) => Settlement::DeviceCovered,
             Some(DeviceOutcome::Unused) => otherwise,
             None if self.awaited.len() >= AWAITED_MAX => otherwise,
             None => {
@@ -184,7 +176,8 @@ impl Speculation {
         let flow = self.flows.pop_front().ok_or(NotEvicted)?;
         let settlement = flow.settlement(owner.entries(), Time::ZERO);
         let before = self.flows.len();
-        let settled = self.end(flow, settlement.unwrap_or(Settlement::Evicted), owner);
+        let settlement = settlement.unwrap_or_else(|| flow.covered_or(Settlement::Evicted));
+        let settled = self.end(flow, settlement, owner);
         if self.flows.len() > before { Err(NotEvicted) } else { Ok(settled) }
     }
 
@@ -224,15 +217,21 @@ pub(crate) struct NotEvicted;
 impl SpeculativeFlow {
     /// Returns the outcome, if it is known at `now`.
     fn settlement(&self, entries: &Entries, now: Time) -> Option<Settlement> {
-        let state = self.state(entries);
-        match (state, self.device_outcome()) {
+        let unused = match (self.state(entries), self.device_outcome()) {
             (EntryState::Hit(used), _) | (_, Some(DeviceOutcome::Hit(used))) => {
-                Some(Settlement::Hit(used.since(self.installed)))
+                return Some(Settlement::Hit(used.since(self.installed)));
             }
-            (_, Some(DeviceOutcome::Covered)) => Some(Settlement::Covered),
-            (EntryState::Dead, _) => Some(Settlement::Evicted),
-            (EntryState::Unused, _) => (now > self.expires).then_some(Settlement::Wrong),
-        }
+            (EntryState::Dead, _) => Settlement::Evicted,
+            (EntryState::Unused, _) if now > self.expires => Settlement::Wrong,
+            (EntryState::Unused, _) => return None,
+        };
+        Some(self.covered_or(unused))
+    }
+
+    /// Returns the outcome of a flow without a hit here.
+    fn covered_or(&self, unused: Settlement) -> Settlement {
+        let is_covered = self.device_outcome() == Some(DeviceOutcome::Covered);
+        if is_covered { Settlement::DeviceCovered } else { unused }
     }
 
     fn device_outcome(&self) -> Option<DeviceOutcome> {

@@ -36,7 +36,7 @@ use crate::{
         owner::{LearnRequest, Report},
         waker::Waker,
     },
-    forecast::{DeviceForecast, DeviceWatch, EntryForecast, device_forecast},
+    forecast::{DeviceForecast, DeviceWatch, EntryForecast, ForecastTicket, device_forecast},
     metrics::Counter,
 };
 
@@ -188,15 +188,24 @@ impl OffloadCandidates {
     /// Call [`Self::notify`] some time afterwards.
     ///
     /// A candidate that is dropped has the outcome [`DeviceOutcome::Unused`](crate::forecast::DeviceOutcome::Unused).
+    /// The flow may belong to a preload, by its `ticket`.
     pub fn offer_forecast(
         &mut self,
         key: &FlowKey,
         now: Time,
         entry: EntryForecast,
+        ticket: Option<Arc<ForecastTicket>>,
     ) -> DeviceWatch {
-        let (forecast, watch) = device_forecast(entry);
+        let (forecast, watch) = device_forecast(entry, ticket);
         self.push(key, now, Some(forecast));
         watch
+    }
+
+    /// Returns whether a forecast leaves room in the ring for packets that miss.
+    ///
+    /// The ring of an agent that has ended drops all candidates, so no forecast waits for it.
+    pub(crate) fn has_room_for_forecast(&self) -> bool {
+        self.ring.slots() > CANDIDATES_MAX / 2 || self.ring.is_abandoned()
     }
 
     fn push(&mut self, key: &FlowKey, missed: Time, forecast: Option<DeviceForecast>) {

@@ -31,8 +31,10 @@ pub(super) struct PendingForecasts {
 /// A forecast with entries.
 #[derive(Debug)]
 struct PendingForecast {
-    /// The entries that were made for it; it may use others too.
+    /// The entries without a known hit that decide its outcome.
     entries: Vec<LtmEntryRef>,
+    /// Set if other forecasts made these entries, for the same flow or one that shares them.
+    is_shared: bool,
     forecast: DeviceForecast,
 }
 
@@ -57,13 +59,17 @@ const REMOVED_AT_ONCE: usize = 16;
 impl PendingForecasts {
     /// Adds a forecast with its new entries; without any it is unused.
     pub(super) fn add(&mut self, entries: Vec<LtmEntryRef>, forecast: DeviceForecast) {
-        if entries.is_empty() {
-            return;
+        if !entries.is_empty() {
+            self.push(PendingForecast { entries, is_shared: false, forecast });
         }
+    }
+
+    fn push(&mut self, mut flow: PendingForecast) {
+        flow.forecast.accept();
         if self.flows.len() >= PENDING_MAX {
             self.flows.pop_front();
         }
-        self.flows.push_back(PendingForecast { entries, forecast });
+        self.flows.push_back(flow);
     }
 }
 
@@ -83,9 +89,10 @@ impl PendingForecast {
         if is_unused { EntriesState::Unused } else { EntriesState::Hit(found) }
     }
 
-    /// Returns the entries without a hit.
+    /// Returns its own entries without a hit.
     fn unused<'a>(&'a self, ledger: &'a Ledger) -> impl Iterator<Item = LtmEntryRef> + 'a {
-        self.entries.iter().copied().filter(|entry| ledger.last_hit(*entry).is_none())
+        let own: &[LtmEntryRef] = if self.is_shared { &[] } else { &self.entries };
+        own.iter().copied().filter(|entry| ledger.last_hit(*entry).is_none())
     }
 }
 
@@ -100,6 +107,19 @@ impl<T: OffloadDevice> OffloadAgent<T> {
             *self.status.refused.entry(OffloadRefusal::NoRoom).or_default() += 1;
         }
         has_room
+    }
+
+    /// Handles a forecast of a flow that the entries of the last walk cover.
+    ///
+    /// An entry of another forecast does not mean that a packet came: its first hit decides.
+    pub(super) fn cover_forecast(&mut self, mut forecast: DeviceForecast) {
+        let unconfirmed = self.walk.entries().filter(|entry| self.ledger.is_speculative(*entry));
+        let entries: Vec<_> = unconfirmed.collect();
+        if entries.is_empty() {
+            forecast.accept();
+            return forecast.settle(DeviceOutcome::Covered);
+        }
+        self.forecasts.push(PendingForecast { entries, is_shared: true, forecast });
     }
 
     /// Removes speculative entries if the entries of a packet may find no room.

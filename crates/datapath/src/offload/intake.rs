@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     evict::owner::Owner,
-    forecast::{DeviceOutcome, EntryForecast},
+    forecast::{DeviceForecast, EntryForecast},
 };
 
 /// The owner's entries. Its chain admits only rules that the device can hold.
@@ -52,6 +52,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
             && self.ports.as_ref().is_none_or(|ports| ports.contains(&key.in_port()));
         if !comes_in {
             self.status.candidates_elsewhere += 1;
+            forecast.into_iter().for_each(DeviceForecast::skip);
             return;
         }
         if forecast.is_some() && self.judge.is_lost() {
@@ -59,7 +60,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         }
         if self.gigaflow.find(&self.owner, key, &mut self.walk) {
             self.status.candidates_known += 1;
-            forecast.into_iter().for_each(|own| own.settle(DeviceOutcome::Covered));
+            forecast.into_iter().for_each(|own| self.cover_forecast(own));
             return;
         }
         if forecast.is_none() {

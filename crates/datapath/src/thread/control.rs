@@ -38,6 +38,7 @@ impl PacketThread {
             Command::AddReceiver(receiver) => self.add_receiver(*receiver),
             Command::RemovePort(port, reply) => reply(self.remove_port(port)),
             Command::Bind(port, bridge, number) => {
+                self.port_bindings.set(port, bridge, number);
                 self.rx_ports.bind(port, bridge, number);
             }
             Command::PoliceIngress(port, policer) => self.rx_ports.police(port, policer.as_ref()),
@@ -66,7 +67,9 @@ impl PacketThread {
             Command::OffloadCandidate(candidates) => {
                 self.candidates = candidates.map(|candidates| *candidates);
             }
-            Command::Forecasts(forecasts) => self.forecasts = forecasts,
+            Command::Forecasts(forecasts) => {
+                (self.forecasts, self.rx_ports.is_changed) = (forecasts, true);
+            }
             Command::StartCapture(tap) => self.outputs.taps.add(tap),
             Command::StopCapture(id, reply) => reply(self.outputs.taps.remove(id)),
             Command::Sample(bridge, protocol, sampler) => {
@@ -87,6 +90,7 @@ impl PacketThread {
         drop(self.remove_port(port));
         let tx = TxPort::new(port, queues.tx, capabilities, traffic.clone());
         self.outputs.add(tx);
+        self.port_bindings.set(port, bridge, number);
         if let Some(queue) = queues.rx {
             let policer = None;
             self.add_receiver(ThreadReceiver { port, bridge, number, queue, traffic, policer });
@@ -116,6 +120,7 @@ impl PacketThread {
         self.outputs.flush(&mut self.pool);
         let mut removed = self.outputs.remove(port)?;
         self.outputs.drop_queued(&mut self.pool, &mut removed);
+        self.port_bindings.remove(port);
         let tx = removed.queue;
         let rx = self.rx_ports.remove(port).map(|removed| {
             for packet in removed.waiting.into_packets() {

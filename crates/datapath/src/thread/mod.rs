@@ -29,6 +29,7 @@ mod netflow;
 mod packet_in;
 mod packet_thread;
 mod police;
+mod port_bindings;
 mod qos;
 mod readiness;
 mod receive;

@@ -11,6 +11,7 @@ use super::{
     endpoints::{ThreadEnds, Wakers},
     flows::TableDecisions,
     netflow::NetflowCaches,
+    port_bindings::PortBindings,
     receive::{Disposition, MissedFlows, RxPorts},
     translations::repair::Repairer,
     upkeep::UpkeepJobs,
@@ -89,6 +90,7 @@ pub struct PacketThread {
     /// Used instead of the caches while these are bypassed.
     pub(super) decisions: TableDecisions,
     pub(super) rx_ports: RxPorts,
+    pub(super) port_bindings: PortBindings,
     pub(super) outputs: Outputs,
     pub(super) pool: Pool,
     pub(super) batch: RxBatch,
@@ -143,6 +145,7 @@ impl PacketThread {
             caches: Caches::new(&config.caches, owner, config.seed),
             decisions: TableDecisions::default(),
             rx_ports: RxPorts::new(ends.events),
+            port_bindings: PortBindings::default(),
             outputs: Outputs::new(ends.packet_ins),
             pool: Pool::default(),
             batch: RxBatch {

@@ -61,6 +61,8 @@ pub(super) struct RxPorts {
     /// The ports that may have packets.
     pub(super) ready: ReadyList,
     pub(super) events: PortEvents,
+    /// Set after a change of the ports or their numbers, until it is published.
+    pub(super) is_changed: bool,
     /// Number of packets in all upcall queues.
     queued: usize,
     /// The ports with frames that are not finished.
@@ -105,6 +107,7 @@ impl RxPorts {
             list: Vec::new(),
             ready: ReadyList::default(),
             events,
+            is_changed: false,
             queued: 0,
             unfinished: Vec::new(),
             next_served: 0,
@@ -122,6 +125,7 @@ impl RxPorts {
         let index = self.list.len();
         let source = self.events.add(port.queue.wait_fd(), index);
         self.ready.add(source);
+        self.is_changed = true;
         self.list.push(port);
         self.unfinished.reserve(self.list.len() - self.unfinished.len());
     }
@@ -230,6 +234,7 @@ impl RxPorts {
 
     /// Binds a port to a bridge, with its OpenFlow port number there.
     pub(super) fn bind(&mut self, port: DatapathPort, bridge: BridgeId, number: PortNo) {
+        self.is_changed = true;
         for own in self.list.iter_mut().filter(|own| own.port == port) {
             (own.bridge, own.number) = (bridge, number);
         }
@@ -241,6 +246,7 @@ impl RxPorts {
         let index = self.list.iter().position(|own| own.port == port)?;
         self.events.remove(self.list[index].queue.wait_fd());
         self.ready.swap_remove(index);
+        self.is_changed = true;
         let removed = self.list.swap_remove(index);
         self.queued -= removed.waiting.len();
         // The last port has moved to the index of the removed one.

@@ -91,6 +91,31 @@ fn a_flow_that_the_device_forwards_is_covered() {
     assert_eq!(watch.outcome(), Some(DeviceOutcome::Covered));
 }
 
+/// The same flow is announced to several packet threads, and the device has it once.
+#[test]
+fn a_forecast_behind_another_one_waits_for_a_hit() {
+    for is_hit in [true, false] {
+        let mut rig = Rig::two_tables();
+        let watches = [SHORT, LONG].map(|time| forecast(&mut rig, (1, 9), time));
+        assert_eq!(watches.each_ref().map(DeviceWatch::outcome), [None, None]);
+        if is_hit {
+            send(&mut rig, 1, 9);
+            read_counters(&mut rig);
+            // A hit entry covers the flow for any later forecast.
+            let later = forecast(&mut rig, (1, 9), SHORT);
+            assert_eq!(later.outcome(), Some(DeviceOutcome::Covered));
+        } else {
+            rig.wait(SHORT);
+            (0..2).for_each(|_| read_counters(&mut rig));
+        }
+        for watch in &watches {
+            let outcome = watch.outcome();
+            let is_settled_hit = matches!(outcome, Some(DeviceOutcome::Hit(_)));
+            assert!(outcome.is_some() && is_settled_hit == is_hit, "{outcome:?}");
+        }
+    }
+}
+
 #[test]
 fn a_changed_rule_removes_a_forecast() {
     let mut rig = Rig::two_tables();

@@ -120,7 +120,7 @@ impl<T: OffloadDevice> Rig<T> {
     /// Sends a forecast of a packet, which expires after `time`.
     pub(crate) fn offer_forecast(&mut self, key: &FlowKey, time: Duration) -> DeviceWatch {
         let entry = EntryForecast { source: ForecastSource::Reply, expires: self.now.after(time) };
-        self.offers.offer_forecast(&visible(key), self.now, entry)
+        self.offers.offer_forecast(&visible(key), self.now, entry, None)
     }
 
     pub(crate) fn run_iteration(&mut self) -> bool {

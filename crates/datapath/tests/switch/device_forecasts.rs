@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use shunt_datapath::{
+    Command,
     forecast::{ForecastConfig, ForecastSender},
     offload::{OffloadAgent, OffloadConfig},
 };
@@ -11,7 +12,7 @@ use shunt_gigaflow::ltm::Tag;
 use shunt_testkit::offload::SoftwareDevice;
 
 use super::{
-    forecasts::{IDLE, counts, dump, forecast},
+    forecasts::{IDLE, counts, dump, forecast, frame},
     thread_config,
 };
 use crate::harness::{BRIDGE, Switch, added};
@@ -71,6 +72,30 @@ fn a_late_reading_of_the_device_counts() {
     assert_eq!(counts(&sender).settled(), 0, "the device has the outcome");
     run_device(&mut switch, &mut agent);
     assert_eq!((counts(&sender).hits, counts(&sender).wrong), (1, 0));
+}
+
+/// The device may lose its entries, so those in software stay.
+#[test]
+fn a_flow_that_the_device_forwards_keeps_its_entries() {
+    let (mut switch, mut sender, mut agent) = behind_device();
+    assert!(switch.send(0, 1, &frame([10, 1, 0, 1], 7)));
+    switch.settle();
+    while agent.run_iteration(switch.now) {}
+    assert!(!agent.device().entries().is_empty());
+    switch.controls[0].send(Command::EmptyCaches).unwrap();
+    switch.settle();
+    assert!(dump(&mut switch).is_empty());
+    assert!(sender.send(forecast(&switch, [10, 1, 0, 1])));
+    switch.settle();
+    while agent.run_iteration(switch.now) {}
+    switch.settle();
+    assert!(!dump(&mut switch).is_empty(), "the device has an entry of a packet");
+    assert_eq!((counts(&sender).installed, counts(&sender).covered), (1, 0));
+    switch.wait(IDLE + Duration::from_millis(1));
+    switch.settle();
+    let counts = counts(&sender);
+    assert_eq!((counts.device_covered, counts.wrong, counts.covered), (1, 0, 0));
+    assert!(dump(&mut switch).is_empty());
 }
 
 #[test]

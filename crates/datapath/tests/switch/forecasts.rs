@@ -11,7 +11,7 @@ use std::{
 use shunt_datapath::{
     Command, ThreadConfig,
     command::DumpedEntry,
-    forecast::{ForecastConfig, ForecastSender, Stopwatch, forecast_endpoint},
+    forecast::{ForecastConfig, ForecastRoutes, ForecastSender, Stopwatch, forecast_endpoint},
 };
 use shunt_flow::{
     FieldId, FlowKey, FlowMask, PortNo, SparseKey, SparseMask, testing::packet::PacketBuilder,
@@ -32,7 +32,7 @@ use crate::{
 pub(super) const IDLE: Duration = Duration::from_secs(3);
 
 /// A switch with three ports, and a rule for each of several destinations.
-fn switch(config: ThreadConfig) -> (Switch, ForecastSender) {
+pub(super) fn switch(config: ThreadConfig) -> (Switch, ForecastSender) {
     switch_with(config, || Foresight::new(GovernorConfig::default()))
 }
 
@@ -52,7 +52,7 @@ fn switch_with(
     (switch, sender)
 }
 
-fn frame(target: [u8; 4], source_port: u16) -> Vec<u8> {
+pub(super) fn frame(target: [u8; 4], source_port: u16) -> Vec<u8> {
     PacketBuilder::ipv4([10, 0, 0, 1], target).udp(source_port, 2).build()
 }
 
@@ -313,7 +313,8 @@ fn the_time_of_translations_is_counted() {
     let (config, predictors) =
         (ForecastConfig::default(), Foresight::new(GovernorConfig::default()));
     let control = &mut switch.controls[0];
-    let (thread, mut sender) = forecast_endpoint(config, predictors, control);
+    let routes = ForecastRoutes::default();
+    let (thread, mut sender) = forecast_endpoint(config, predictors, &routes, control);
     // Each look at the clock takes a microsecond.
     let calls = AtomicU64::new(0);
     let clock =
@@ -473,7 +474,7 @@ fn replying(rules: &[&str]) -> (Switch, ForecastSender) {
     (switch, sender.into_iter().next().unwrap())
 }
 
-fn replies(sender: &ForecastSender) -> OutcomeCounts {
+pub(super) fn replies(sender: &ForecastSender) -> OutcomeCounts {
     sender.counters().of(ForecastSource::Reply).counts()
 }
 

@@ -16,6 +16,8 @@ mod counts;
 mod device_forecasts;
 #[path = "egress_queues.rs"]
 mod egress_queues;
+#[path = "forecast_routes.rs"]
+mod forecast_routes;
 #[path = "forecasts.rs"]
 mod forecasts;
 #[path = "invariants.rs"]

@@ -17,7 +17,7 @@ use shunt_datapath::{
     LearnedChange, Packet, PacketThread, Pool, PortError, RxQueue, ThreadConfig, ThreadCounters,
     Waker,
     command::{ThreadPort, ThreadReceiver},
-    forecast::{ForecastConfig, ForecastSender, forecast_endpoint},
+    forecast::{ForecastConfig, ForecastRoutes, ForecastSender, forecast_endpoint},
     metrics::PortTraffic,
     offload::{OffloadEndpoint, OffloadHandle, offload_endpoint},
     packet::ingress_policer::IngressPolicer,
@@ -254,6 +254,12 @@ impl Switch {
         self.hosts.insert(port, far.split(threads).unwrap());
     }
 
+    /// Adds a port with the far ends of its queues, by thread. It replaces a port with its number.
+    pub(crate) fn attach_wired(&mut self, port: u32, opened: &mut dyn Port, far: Vec<Queues>) {
+        self.attach(port, BRIDGE, PortNo::new(port), opened);
+        self.hosts.insert(port, far);
+    }
+
     /// Adds a port of any kind to every thread.
     pub(crate) fn attach(
         &mut self,
@@ -315,8 +321,9 @@ impl Switch {
         config: ForecastConfig,
         predictors: impl Fn() -> Foresight,
     ) -> Vec<ForecastSender> {
+        let routes = ForecastRoutes::default();
         let attach = |control: &mut ControlEnds| {
-            let (thread, sender) = forecast_endpoint(config, predictors(), control);
+            let (thread, sender) = forecast_endpoint(config, predictors(), &routes, control);
             control.send(Command::Forecasts(Some(Box::new(thread)))).unwrap();
             sender
         };

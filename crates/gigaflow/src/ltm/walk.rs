@@ -46,9 +46,9 @@ impl Walk {
         self.slots.last().copied().filter(|_| is_to_rewrite)
     }
 
-    /// The references of the entries that the packet matched.
+    /// Returns the references of the entries that the packet matched, first to last.
     #[inline]
-    pub(super) fn entries(&self) -> impl Iterator<Item = LtmEntryRef> {
+    pub fn entries(&self) -> impl Iterator<Item = LtmEntryRef> {
         let name =
             |(slot, generation): (&u32, &u32)| LtmEntryRef { slot: *slot, generation: *generation };
         self.slots.iter().zip(&self.generations).map(name)

@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use serde::Serialize;
-use shunt_switch::{Announcer, Switch, SwitchError, with_causes};
+use shunt_switch::{SwitchError, with_causes};
 
 use super::{command::commands, methods::DaemonMethods};
 use crate::{
@@ -47,8 +47,12 @@ commands! {
         "Show the outcomes of forecasts: `shuntctl forecast`";
     "shunt/metrics" "[caches|drops|evict|forecast]", 0..=1, Read, show_metrics,
         "Show metrics for Prometheus: `shuntctl metrics`";
-    "shunt/preload" "bridge seconds flow [flow..]", 3..=FLOWS_MAX, Change, preload,
+    "shunt/preload" "id bridge seconds flow [flow..]", 4..=FLOWS_MAX, Change, preload,
         "Make cache entries before packets arrive: `shuntctl preload`";
+    "shunt/preload-read" "id", 1..=1, Read, preload_read,
+        "Return the outcomes of a preload, as JSON";
+    "shunt/preload-start" "", 0..=0, Change, preload_start,
+        "Start a preload, and return its number";
     "shunt/reload" "", 0..=0, Change, reload_file,
         "Load the configuration file again: `shuntctl reload`";
     "shunt/restore" "file", 1..=1, Change, restore, "Restore a saved state: `shuntctl restore`";
@@ -91,11 +95,25 @@ async fn add_port(methods: &DaemonMethods, arguments: &[String]) -> Result<Strin
 }
 
 async fn announce(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
-    announce_flows(&methods.switch, arguments, Announcer::Orchestrator)
+    let AnnouncedWords { bridge, valid, flows } = AnnouncedWords::of(arguments)?;
+    let announced = methods.switch.announce(bridge, &flows, valid);
+    json(&announced.map_err(|error| error.to_string())?)
 }
 
 async fn preload(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
-    announce_flows(&methods.switch, arguments, Announcer::Operator)
+    let Some((id, words)) = arguments.split_first() else { return Err(missing()) };
+    let AnnouncedWords { bridge, valid, flows } = AnnouncedWords::of(words)?;
+    let announced = methods.switch.preload(preload_id(id)?, bridge, &flows, valid);
+    json(&announced.map_err(|error| error.to_string())?)
+}
+
+async fn preload_read(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    let status = methods.switch.preload_status(preload_id(first(arguments))?);
+    json(&status.map_err(|error| error.to_string())?)
+}
+
+async fn preload_start(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
+    Ok(methods.switch.start_preload().to_string())
 }
 
 async fn caches(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
@@ -257,25 +275,34 @@ fn with_entries(error: &SwitchError) -> String {
     with_causes(error) + hint
 }
 
-/// Announces flows for a number of seconds; returns their number.
-fn announce_flows(
-    switch: &Switch,
-    arguments: &[String],
-    announcer: Announcer,
-) -> Result<String, String> {
-    let [bridge, seconds, flows @ ..] = arguments else { return Err(missing()) };
-    let valid = seconds.parse().map(Duration::from_secs);
-    let valid: Duration = valid.map_err(|_| format!("`{seconds}` is not a number of seconds"))?;
-    if valid.is_zero() {
-        return Err("0 seconds would remove the flows at once: give at least 1 second".to_owned());
+/// The words of a call that announces flows.
+struct AnnouncedWords<'a> {
+    bridge: &'a str,
+    /// Time in which the flows are expected.
+    valid: Duration,
+    flows: Vec<&'a str>,
+}
+
+impl<'a> AnnouncedWords<'a> {
+    fn of(words: &'a [String]) -> Result<Self, String> {
+        let [bridge, seconds, flows @ ..] = words else { return Err(missing()) };
+        let valid = seconds.parse().map(Duration::from_secs);
+        let valid: Duration =
+            valid.map_err(|_| format!("`{seconds}` is not a number of seconds"))?;
+        if valid.is_zero() {
+            let error = "0 seconds would remove the flows at once: give at least 1 second";
+            return Err(error.to_owned());
+        }
+        Ok(Self { bridge, valid, flows: flows.iter().map(String::as_str).collect() })
     }
-    let flows: Vec<&str> = flows.iter().map(String::as_str).collect();
-    let announced = switch.announce(bridge, &flows, valid, announcer);
-    json(&announced.map_err(|error| error.to_string())?)
 }
 
 fn json(value: &impl Serialize) -> Result<String, String> {
     serde_json::to_string(value).map_err(|error| error.to_string())
+}
+
+fn preload_id(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("`{text}` is not the number of a preload"))
 }
 
 fn capture_id(text: &str) -> Result<u64, String> {

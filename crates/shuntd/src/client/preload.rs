@@ -1,18 +1,10 @@
 //! `shuntctl preload`: flows of a file or a capture, as the daemon reads them.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::Write,
-    fs::File,
-    io,
-    path::Path,
-    thread::sleep,
-    time::Duration,
+    collections::BTreeSet, fmt::Write, fs::File, io, path::Path, thread::sleep, time::Duration,
 };
 
 use serde::Deserialize;
-use serde_json::Value;
-
 use shunt_flow::hash::split_mix;
 use shunt_pcap::PcapReader;
 
@@ -54,7 +46,7 @@ const MAGICS: [[u8; 4]; 4] = [
     [0xa1, 0xb2, 0x3c, 0x4d],
 ];
 
-/// Sends the flows of a file, and waits until packet threads have handled them.
+/// Sends the flows of a file, and waits until packet threads and the NIC have handled them.
 ///
 /// Equal packets of a capture are sent once.
 pub(crate) fn preload(
@@ -63,18 +55,18 @@ pub(crate) fn preload(
 ) -> Result<PreloadReport, CallError> {
     let flows = flows_of(request).map_err(CallError::Refused)?;
     let flows = share_of(&flows, request.percent);
-    let before = PreloadCounts::read(client)?;
-    let PreloadReply { threads, entries, .. } = send(client, request, &flows)?;
+    let id = client.call("shunt/preload-start", &[])?;
+    let PreloadReply { threads, entries, .. } = send(client, &id, request, &flows)?;
     let mut report =
         PreloadReport { flows: flows.len() as u64, threads, entries, ..PreloadReport::default() };
     let mut waited = Duration::ZERO;
     loop {
-        let counts = PreloadCounts::read(client)?.since(&before);
-        if counts.handled > report.counts.handled {
+        let counts = PreloadCounts::read(client, &id)?;
+        if counts.waiting() < report.counts.waiting() {
             waited = Duration::ZERO;
         }
         report.counts = counts;
-        if report.waiting() == 0 || waited >= STALL_MAX {
+        if report.counts.waiting() == 0 || waited >= STALL_MAX {
             return Ok(report);
         }
         sleep(PAUSE);
@@ -85,6 +77,7 @@ pub(crate) fn preload(
 /// Sends flows in several calls. Waits while the queue of the daemon is full.
 fn send(
     client: &mut RpcClient,
+    id: &str,
     request: PreloadRequest<'_>,
     flows: &[&str],
 ) -> Result<PreloadReply, CallError> {
@@ -98,9 +91,10 @@ fn send(
             bytes <= BYTES_PER_CALL
         };
         let count = left.iter().take(FLOWS_PER_CALL).take_while(fits).count().max(1);
-        let parameters = [&[request.bridge, seconds.as_str()], &left[..count]].concat();
+        let parameters = [&[id, request.bridge, seconds.as_str()], &left[..count]].concat();
         let reply = client.call("shunt/preload", &parameters)?;
-        last = serde_json::from_str(&reply).map_err(|_| CallError::Broken)?;
+        let reply: PreloadReply = serde_json::from_str(&reply).map_err(|_| CallError::Broken)?;
+        last = PreloadReply { threads: reply.threads.max(last.threads), ..reply };
         left = left.get(last.accepted..).unwrap_or_default();
         if last.refused == 0 {
             waited = Duration::ZERO;
@@ -130,14 +124,17 @@ struct PreloadReply {
     entries: u64,
 }
 
-/// The outcomes of preloaded flows, over all packet threads.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The outcomes of the flows, over all packet threads that receive from their ports.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 struct PreloadCounts {
-    handled: u64,
+    sent: u64,
     installed: u64,
     /// Flows that had entries.
     covered: u64,
-    refused: BTreeMap<String, u64>,
+    refused: Vec<(String, u64)>,
+    nic_waiting: u64,
+    nic_accepted: u64,
+    nic_refused: u64,
 }
 
 /// The outcome of a preload.
@@ -151,62 +148,48 @@ pub(crate) struct PreloadReport {
 }
 
 impl PreloadCounts {
-    fn read(client: &mut RpcClient) -> Result<Self, CallError> {
-        let reply = client.call("shunt/forecast", &[])?;
-        let status: Value = serde_json::from_str(&reply).map_err(|_| CallError::Broken)?;
-        let sources = status["sources"].as_array();
-        let mut sources = sources.into_iter().flatten();
-        Ok(sources.find(|own| own["source"] == "preload").map(Self::of).unwrap_or_default())
+    fn read(client: &mut RpcClient, id: &str) -> Result<Self, CallError> {
+        let reply = client.call("shunt/preload-read", &[id])?;
+        serde_json::from_str(&reply).map_err(|_| CallError::Broken)
     }
 
-    fn of(source: &Value) -> Self {
-        let count = |key: &str| source[key].as_u64().unwrap_or_default();
-        let refused = source["refused"].as_array().into_iter().flatten();
-        let refused: BTreeMap<String, u64> = refused
-            .filter_map(|own| Some((own[0].as_str()?.to_owned(), own[1].as_u64()?)))
-            .collect();
-        let (installed, covered) = (count("installed"), count("covered") + count("late"));
-        Self {
-            handled: installed + covered + refused.values().sum::<u64>(),
-            installed,
-            covered,
-            refused,
-        }
+    fn refused_total(&self) -> u64 {
+        self.refused.iter().map(|(_, count)| count).sum()
     }
 
-    fn since(&self, before: &Self) -> Self {
-        let refused = self.refused.iter().map(|(reason, count)| {
-            let earlier = before.refused.get(reason).copied().unwrap_or_default();
-            (reason.clone(), count.saturating_sub(earlier))
-        });
-        Self {
-            handled: self.handled.saturating_sub(before.handled),
-            installed: self.installed.saturating_sub(before.installed),
-            covered: self.covered.saturating_sub(before.covered),
-            refused: refused.filter(|(_, count)| *count > 0).collect(),
-        }
+    /// Returns the number of flows that packet threads have not handled yet.
+    fn waiting_for_threads(&self) -> u64 {
+        self.sent.saturating_sub(self.installed + self.covered + self.refused_total())
+    }
+
+    /// Returns the number of flows that packet threads or the NIC have not handled yet.
+    fn waiting(&self) -> u64 {
+        self.waiting_for_threads() + self.nic_waiting
     }
 }
 
 impl PreloadReport {
-    /// Returns the number of flows that packet threads have not handled yet.
-    fn waiting(&self) -> u64 {
-        (self.flows * self.threads).saturating_sub(self.counts.handled)
-    }
-
     /// Returns the line for standard output.
     pub(crate) fn line(&self) -> String {
         if self.flows == 0 {
             return "0 flows\n".to_owned();
         }
-        let refused: u64 = self.counts.refused.values().sum();
-        format!(
-            "{} on {}: {} installed, {} covered, {refused} refused\n",
+        let PreloadCounts { installed, covered, nic_accepted, nic_refused, .. } = self.counts;
+        let mut line = format!(
+            "{} on {}: {installed} installed, {covered} covered, {} refused\n",
             counted(self.flows, "flow"),
             counted(self.threads, "packet thread"),
-            self.counts.installed,
-            self.counts.covered,
-        )
+            self.counts.refused_total(),
+        );
+        if nic_accepted + nic_refused + self.counts.nic_waiting > 0 {
+            let _ = writeln!(
+                line,
+                "NIC: {nic_accepted} accepted, {nic_refused} refused (`shuntctl caches` has the \
+                 reasons), {} waiting",
+                self.counts.nic_waiting
+            );
+        }
+        line
     }
 
     /// Returns the flows without entries, as an error.
@@ -228,8 +211,8 @@ impl PreloadReport {
             };
             reasons.push(format!("{reason} {count}{mend}"));
         }
-        if self.waiting() > 0 {
-            let waiting = self.waiting();
+        let waiting = self.counts.waiting_for_threads();
+        if waiting > 0 {
             reasons.push(format!(
                 "{waiting} still wait (packets come first: see `shuntctl forecast`)"
             ));
@@ -292,26 +275,31 @@ mod tests {
 
     #[test]
     fn flows_without_an_entry_are_an_error() {
-        let counts = |handled, installed, refused: &[(&str, u64)]| PreloadCounts {
-            handled,
+        let counts = |installed, refused: &[(&str, u64)]| PreloadCounts {
+            sent: 20,
             installed,
-            covered: 0,
             refused: refused.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect(),
+            ..PreloadCounts::default()
         };
         let report = |counts| PreloadReport { flows: 20, threads: 1, entries: 16, counts };
-        let good = report(counts(20, 20, &[]));
+        let good = report(counts(20, &[]));
         assert_eq!(
             good.line(),
             "20 flows on 1 packet thread: 20 installed, 0 covered, 0 refused\n"
         );
         assert!(good.result().is_ok());
-        let full = report(counts(20, 16, &[("forecasts_full", 4)])).result().unwrap_err();
+        let full = report(counts(16, &[("forecasts_full", 4)])).result().unwrap_err();
         assert!(
             full.to_string()
                 .contains("forecasts_full 4 (a packet thread keeps entries of at most 16")
         );
-        let busy = report(counts(19, 19, &[])).result().unwrap_err();
+        let busy = report(counts(19, &[])).result().unwrap_err();
         assert!(busy.to_string().contains("1 still wait"), "{busy}");
+        // Its entries in software stay, so this is no error.
+        let nic = PreloadCounts { nic_accepted: 17, nic_refused: 3, ..counts(20, &[]) };
+        let nic = report(nic);
+        assert!(nic.line().contains("\nNIC: 17 accepted, 3 refused ("), "{}", nic.line());
+        assert!(nic.result().is_ok());
     }
 
     fn request(file: &Path, in_port: Option<&'static str>) -> Result<BTreeSet<String>, String> {

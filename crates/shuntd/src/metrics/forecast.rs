@@ -112,6 +112,7 @@ fn outcomes(text: &mut MetricsText, status: &ForecastStatus) {
             ("covered", own.covered),
             ("wrong", own.wrong),
             ("evicted", own.evicted),
+            ("nic_covered", own.nic_covered),
         ];
         for (outcome, count) in outcomes.into_iter().chain(own.refused.iter().copied()) {
             text.value(&[("source", own.source), ("outcome", outcome)], count);

@@ -47,6 +47,10 @@ pub(crate) fn forecast(status: &Value) -> String {
             let _ = writeln!(text, "refused: {source}, {reason}: {}", count(&refused[1]));
         }
     }
+    for own in sources.iter().filter(|own| count(&own["nic_covered"]) > 0) {
+        let (source, covered) = (word(&own["source"]), count(&own["nic_covered"]));
+        let _ = writeln!(text, "covered by the NIC after the installation: {source}: {covered}");
+    }
     let [observed, missed] = ["observed", "not_observed"].map(|key| count(&status[key]));
     let _ = writeln!(
         text,
@@ -81,10 +85,11 @@ mod tests {
             { "source": "reply", "state": "on", "received": 4, "installed": 3, "hits": 2,
               "late": 0, "covered": 0, "wrong": 0, "evicted": 0, "precision": 1.0,
               "coverage": 0.5, "lead_us": 40, "spent_us": 30, "saved_us": 20_000,
-              "unused_entries": 7, "refused": [["learns", 1]] } ] });
+              "unused_entries": 7, "nic_covered": 5, "refused": [["learns", 1]] } ] });
         let text = forecast(&status);
         let expected = ["100.0 %", "50.0 %", "40 us", "30 us", "20 ms", "7"];
         assert!(expected.iter().all(|word| text.contains(word)), "{text}");
         assert!(text.contains("refused: reply, learns: 1\n"), "{text}");
+        assert!(text.contains("covered by the NIC after the installation: reply: 5\n"), "{text}");
     }
 }

@@ -237,7 +237,7 @@ impl OffloadWorld {
                 clear_hidden_state(&mut key);
                 let expires = self.now.after(Duration::from_secs(1));
                 let entry = EntryForecast { source: ForecastSource::Reply, expires };
-                drop(self.candidates.offer_forecast(&visible(&key), self.now, entry));
+                drop(self.candidates.offer_forecast(&visible(&key), self.now, entry, None));
                 self.seen.push(*key);
             }
             NicEvent::Change(op) => {

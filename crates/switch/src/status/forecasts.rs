@@ -49,6 +49,8 @@ pub struct ForecastSourceStatus {
     pub wrong: u64,
     /// Forecasts with an entry that was evicted without a hit.
     pub evicted: u64,
+    /// Forecasts with an entry without a hit, of flows that the NIC forwards by entries of packets.
+    pub nic_covered: u64,
     /// Forecasts refused, by reason.
     pub refused: Vec<(&'static str, u64)>,
     /// Translations made for forecasts.
@@ -114,6 +116,7 @@ impl ForecastSourceStatus {
             covered: counts.covered,
             wrong: counts.wrong,
             evicted: counts.evicted,
+            nic_covered: counts.device_covered,
             refused: refused.map(|(reason, count)| (reason.name(), count)).collect(),
             translations: counts.translations,
             precision: counts.precision(),

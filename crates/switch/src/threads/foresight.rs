@@ -13,11 +13,16 @@ use std::{
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use shunt_datapath::{
     Command, Waker,
-    forecast::{ForecastCounters, ForecastSender, Stopwatch, forecast_endpoint},
+    forecast::{
+        ForecastCounters, ForecastRoutes, ForecastSender, ForecastTicket, Stopwatch,
+        forecast_endpoint,
+    },
     thread::ControlEnds,
 };
+use shunt_flow::FlowKey;
 use shunt_foresight::{Forecast, ForecastSource, OutcomeCounts, PredictorStatus, SiblingSets};
 use shunt_pipeline::Pipeline;
 
@@ -27,6 +32,7 @@ use crate::{
     threads::{
         clock::DaemonClock,
         predictor_log::PredictorLog,
+        preload_tickets::PreloadTickets,
         sibling_sets::SiblingWatch,
         worker::{SLEEP_MAX_MS, WorkerThread},
     },
@@ -37,24 +43,29 @@ pub(crate) struct ForesightWorker {
     pub(crate) worker: WorkerThread,
     waker: Arc<Waker>,
     announced: mpsc::Sender<AnnouncedFlows>,
-    /// Announced flows that wait for the slowest packet thread.
+    /// Announced flows that wait, once for each packet thread that gets them.
     waiting: Arc<AtomicUsize>,
+    routes: ForecastRoutes,
     counters: Vec<Arc<ForecastCounters>>,
     entries: usize,
+    tickets: Mutex<PreloadTickets>,
 }
 
 /// The flows of one call.
 struct AnnouncedFlows {
     source: ForecastSource,
-    accepted: Vec<Forecast>,
+    /// The flows for each packet thread.
+    accepted: Vec<Vec<Forecast>>,
     /// Number of flows that did not fit.
     refused: usize,
+    ticket: Option<Arc<ForecastTicket>>,
 }
 
 /// The rings of all packet threads, before the thread starts.
 #[derive(Default)]
 pub(crate) struct ForesightRings {
     senders: Vec<ForecastSender>,
+    routes: ForecastRoutes,
 }
 
 /// The state of the thread.
@@ -71,11 +82,11 @@ struct ForesightLoop {
 /// Messages to one packet thread that wait for room in its ring.
 struct ThreadOutbox {
     sender: ForecastSender,
-    forecasts: VecDeque<Forecast>,
+    forecasts: VecDeque<(Forecast, Option<Arc<ForecastTicket>>)>,
     sets: Option<Arc<SiblingSets>>,
 }
 
-/// Maximum number of announced flows that wait for the slowest packet thread.
+/// Maximum number of announced flows that wait, for each packet thread.
 const WAITING_MAX: usize = 65_536;
 
 /// Interval between two checks of the sets of back ends, in milliseconds.
@@ -94,7 +105,8 @@ impl ForesightRings {
         control: &mut ControlEnds,
     ) {
         let predictors = options.foresight(seed);
-        let (thread, sender) = forecast_endpoint(options.thread_config(), predictors, control);
+        let config = options.thread_config();
+        let (thread, sender) = forecast_endpoint(config, predictors, &self.routes, control);
         let thread = thread.with_stopwatch(Stopwatch::new(move || clock.now()));
         // The queue of a new thread is empty.
         let _ = control.send(Command::Forecasts(Some(Box::new(thread))));
@@ -124,32 +136,69 @@ impl ForesightRings {
         let (name, own_waker) = ("shunt-foresight", Arc::clone(&waker));
         let sleep_max = if state.siblings.is_some() { SETS_INTERVAL_MS } else { SLEEP_MAX_MS };
         let worker = WorkerThread::start(name, own_waker, sleep_max, move || state.iterate())?;
-        let entries = options.entries;
-        Ok(ForesightWorker { worker, waker, announced, waiting, counters, entries })
+        Ok(ForesightWorker {
+            worker,
+            waker,
+            announced,
+            waiting,
+            routes: self.routes,
+            counters,
+            entries: options.entries,
+            tickets: Mutex::default(),
+        })
     }
 }
 
 impl ForesightWorker {
-    /// Sends flows to all packet threads, as far as there is room.
+    /// Returns the preloads, by their numbers.
+    pub(crate) const fn tickets(&self) -> &Mutex<PreloadTickets> {
+        &self.tickets
+    }
+
+    /// Sends flows to the packet threads that poll their ports, as far as there is room.
     pub(crate) fn announce(
         &self,
         mut forecasts: Vec<Forecast>,
         source: ForecastSource,
+        ticket: Option<Arc<ForecastTicket>>,
     ) -> Announced {
-        let count = forecasts.len();
-        let fitting = |waiting: usize| count.min(WAITING_MAX.saturating_sub(waiting));
+        let (count, all) = (forecasts.len(), self.counters.len().max(1));
+        let fitting = |waiting: usize| count.min(WAITING_MAX.saturating_sub(waiting / all));
         // The thread of the forecasts subtracts what it has sent; nothing else is ordered by it.
         let before = self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |waiting| {
-            Some(waiting + fitting(waiting))
+            Some(waiting + fitting(waiting) * all)
         });
         let accepted = fitting(before.unwrap_or_else(|waiting| waiting));
         forecasts.truncate(accepted);
+        let (for_threads, threads) = self.by_thread(forecasts);
+        let sent: usize = for_threads.iter().map(Vec::len).sum();
+        self.waiting.fetch_sub(accepted * all - sent, Ordering::Relaxed);
+        ticket.iter().for_each(|ticket| ticket.send(sent as u64));
         let refused = count - accepted;
-        let (threads, entries) = (self.counters.len(), self.entries);
         // A thread that has ended drops the flows.
-        let _ = self.announced.send(AnnouncedFlows { source, accepted: forecasts, refused });
+        let _ =
+            self.announced.send(AnnouncedFlows { source, accepted: for_threads, refused, ticket });
         self.waker.wake();
-        Announced { accepted, refused, threads, entries }
+        Announced { accepted, refused, threads, entries: self.entries }
+    }
+
+    /// Returns the flows for each packet thread, and the greatest number of threads of a flow.
+    fn by_thread(&self, forecasts: Vec<Forecast>) -> (Vec<Vec<Forecast>>, usize) {
+        let mut for_threads = vec![Vec::new(); self.counters.len()];
+        let mut threads_max = 0;
+        for forecast in forecasts {
+            let key = FlowKey::from(&forecast.key);
+            let mut receivers = self.routes.receivers(key.bridge(), key.in_port());
+            if receivers.is_empty() {
+                // A new port that no thread polls yet; or all of them refuse the flow.
+                receivers = (0..for_threads.len()).collect();
+            }
+            threads_max = threads_max.max(receivers.len());
+            for own in receivers.into_iter().filter_map(|thread| for_threads.get_mut(thread)) {
+                own.push(forecast.clone());
+            }
+        }
+        (for_threads, threads_max)
     }
 
     /// Returns the outcomes of the forecasts of an origin, over all packet threads.
@@ -188,10 +237,11 @@ impl ForesightLoop {
 
     fn take_announced(&mut self) -> bool {
         let mut has_taken = false;
-        while let Ok(AnnouncedFlows { source, accepted, refused }) = self.announced.try_recv() {
+        while let Ok(flows) = self.announced.try_recv() {
+            let AnnouncedFlows { source, accepted, refused, ticket } = flows;
             has_taken = true;
-            for own in &mut self.outboxes {
-                own.forecasts.extend(accepted.iter().cloned());
+            for (own, accepted) in self.outboxes.iter_mut().zip(accepted) {
+                own.forecasts.extend(accepted.into_iter().map(|flow| (flow, ticket.clone())));
                 // An operator sends refused flows again, and counts them.
                 if source == ForecastSource::Announced {
                     own.sender.refuse(source, refused as u64);
@@ -219,12 +269,12 @@ impl ForesightLoop {
 
     /// Sends messages while there is room. Returns whether some are left.
     fn send(&mut self) -> bool {
-        let most = |outboxes: &[ThreadOutbox]| {
-            outboxes.iter().map(|own| own.forecasts.len()).max().unwrap_or_default()
+        let all = |outboxes: &[ThreadOutbox]| -> usize {
+            outboxes.iter().map(|own| own.forecasts.len()).sum()
         };
-        let before = most(&self.outboxes);
+        let before = all(&self.outboxes);
         let is_left = self.outboxes.iter_mut().fold(false, |is_left, own| own.send() | is_left);
-        self.waiting.fetch_sub(before - most(&self.outboxes), Ordering::Relaxed);
+        self.waiting.fetch_sub(before - all(&self.outboxes), Ordering::Relaxed);
         if is_left {
             std::thread::sleep(FULL_RING_PAUSE);
         }
@@ -249,9 +299,9 @@ impl ThreadOutbox {
             self.sets = None;
         }
         while self.sender.has_room()
-            && let Some(forecast) = self.forecasts.pop_front()
+            && let Some((forecast, ticket)) = self.forecasts.pop_front()
         {
-            self.sender.send(forecast);
+            self.sender.send_with(forecast, ticket);
         }
         self.sender.wake();
         !self.forecasts.is_empty() || self.sets.is_some()

@@ -6,6 +6,7 @@ pub(crate) mod foresight;
 pub(crate) mod learner;
 pub(crate) mod listener;
 mod predictor_log;
+pub(crate) mod preload_tickets;
 pub(crate) mod publisher;
 mod sibling_sets;
 pub(crate) mod slot;

@@ -38,6 +38,16 @@ pub enum TraceError {
     /// A flow to preload has no ingress port.
     #[error("there is no ingress port: write in_port=PORT before the flow")]
     NoIngress,
+    /// The switch does not know a preload.
+    #[error(
+        "preload {number} is not known: start one first (the daemon keeps the last {kept} preloads)"
+    )]
+    NoSuchPreload {
+        /// Number of the preload.
+        number: u64,
+        /// Number of preloads that are kept.
+        kept: usize,
+    },
     /// One of several announced flows is wrong.
     #[error("flow {number}, `{flow}`: {error}")]
     AnnouncedFlow {

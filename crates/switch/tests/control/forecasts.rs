@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use shunt_flow::testing::packet::PacketBuilder;
 use shunt_switch::{
-    Announcer, Config, EntryStatus, ForecastSourceStatus, TraceError, Why, config::PredictorName,
+    Config, EntryStatus, ForecastSourceStatus, TraceError, Why, config::PredictorName,
 };
+use tokio::time::sleep;
 
 use crate::{
     bench::{Bench, until},
@@ -60,6 +61,35 @@ async fn the_first_packet_of_a_reply_hits() {
         panic!("the entry is valid")
     };
     assert_eq!(why.status.forecast, Some("reply"));
+}
+
+/// The server is behind a port of another packet thread, which gets the forecast.
+#[tokio::test]
+async fn the_first_packet_of_a_reply_hits_on_another_thread() {
+    let mut config = Config::default();
+    config.threads.packet = 2;
+    config.foresight.predictors = vec![PredictorName::Reply];
+    let bench = Bench::of(&config).await;
+    bench.add_bridge("br0").await;
+    let (client, server) = (bench.add_port("p1", 0).await, bench.add_port("p2", 1).await);
+    let rules = [
+        "in_port=p1,udp,tp_dst=53,actions=output:p2",
+        "in_port=p2,udp,tp_src=53,actions=output:p1",
+    ];
+    bench.switch.add_rules("br0", &rules).await.unwrap();
+    client.send(&packet([1, 2], [4000, 53]));
+    server.next_received().await;
+    until(|| source(&bench, "reply").installed == 1).await;
+    server.send(&packet([2, 1], [53, 4000]));
+    client.next_received().await;
+    until(|| source(&bench, "reply").hits == 1).await;
+    assert_eq!(bench.switch.forecasts().upcalls, 1);
+    // An announced flow gets entries on the thread of its port alone.
+    let flow = "in_port=p2,udp,nw_src=10.0.0.7,nw_dst=10.0.0.1,tp_src=54,tp_dst=8";
+    let announced = bench.switch.announce("br0", &[flow], MINUTE).unwrap();
+    assert_eq!((announced.accepted, announced.threads), (1, 1));
+    until(|| source(&bench, "announced").installed == 1).await;
+    assert_eq!(source(&bench, "announced").received, 1);
 }
 
 /// Clients use the addresses of back ends that are in the group of a service.
@@ -121,14 +151,51 @@ async fn a_reply_that_hits_in_the_nic_is_counted() {
     assert_eq!((reply.wrong, reply.evicted, reply.pauses), (0, 0, 0), "{reply:?}");
 }
 
+/// Each packet thread keeps its entries although the NIC forwards the flows.
+#[tokio::test]
+async fn two_preloads_count_their_own_flows() {
+    const FLOWS: u16 = 100;
+    let world = World::predicting(2, &[], |_| ()).await;
+    let ports = || 4000..4000 + FLOWS;
+    let rules: Vec<String> =
+        ports().map(|port| format!("in_port=1,udp,tp_src={port},actions=output:2")).collect();
+    world.add(&rules.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let flow =
+        |port| format!("in_port=1,udp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_src={port},tp_dst=53");
+    let flows: Vec<String> = ports().map(flow).collect();
+    let flows: Vec<&str> = flows.iter().map(String::as_str).collect();
+    let switch = &world.bench.switch;
+    let ids = [(), ()].map(|()| switch.start_preload());
+    for (id, flows) in ids.into_iter().zip(flows.chunks(flows.len() / 2)) {
+        let announced = switch.preload(id, "br0", flows, MINUTE).unwrap();
+        assert_eq!((announced.accepted, announced.threads), (50, 2));
+    }
+    let status = |id| switch.preload_status(id).unwrap();
+    world
+        .until(|| {
+            ids.iter()
+                .map(|id| status(*id))
+                .all(|own| own.installed + own.covered == own.sent && own.nic_waiting == 0)
+        })
+        .await;
+    for own in ids.map(status) {
+        assert_eq!((own.sent, own.installed, own.nic_accepted), (100, 100, 100), "{own:?}");
+    }
+    // No event reports that entries stay.
+    sleep(Duration::from_secs(1)).await;
+    let entries = switch.entries(0).await.entries;
+    let owned = |owner: &str| entries.iter().filter(|own| own.entry.starts_with(owner)).count();
+    assert_eq!(["0.", "1.", "2."].map(owned), [100, 100, 100]);
+}
+
 #[tokio::test]
 async fn announced_flows_hit_with_their_first_packets() {
     let bench = bench().await;
     let (client, server) = (bench.add_port("p1", 0).await, bench.add_port("p2", 0).await);
     bench.switch.add_rules("br0", &["in_port=p1,udp,tp_src=7,actions=output:p2"]).await.unwrap();
     let flow = "in_port=p1,udp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_src=7,tp_dst=8";
-    let count = bench.switch.announce("br0", &[flow], MINUTE, Announcer::Operator);
-    let count = count.unwrap();
+    let id = bench.switch.start_preload();
+    let count = bench.switch.preload(id, "br0", &[flow], MINUTE).unwrap();
     assert_eq!((count.accepted, count.refused, count.threads), (1, 0, 1));
     until(|| bench.switch.forecasts().sources.iter().any(|own| own.installed == 1)).await;
     client.send(&packet([1, 2], [7, 8]));
@@ -141,8 +208,7 @@ async fn announced_flows_hit_with_their_first_packets() {
 async fn bad_announcements_are_refused() {
     let bench = bench().await;
     bench.add_port("p1", 0).await;
-    let announce =
-        |bridge, flow| bench.switch.announce(bridge, &[flow], MINUTE, Announcer::Orchestrator);
+    let announce = |bridge, flow| bench.switch.announce(bridge, &[flow], MINUTE);
     assert!(matches!(announce("br9", "in_port=p1,ip"), Err(TraceError::Switch(_))));
     let message = |flow| announce("br0", flow).unwrap_err().to_string();
     assert!(
@@ -151,4 +217,8 @@ async fn bad_announcements_are_refused() {
     assert!(message("ip").starts_with("flow 1, `ip`: there is no ingress port"));
     assert!(message("in_port=p1,1234").starts_with("flow 1, `in_port=p1,1234`: "));
     assert!(bench.switch.forecasts().sources.iter().all(|own| own.received == 0));
+    let id = bench.switch.start_preload() + 1;
+    let unknown = bench.switch.preload(id, "br0", &["in_port=p1,ip"], MINUTE).unwrap_err();
+    assert!(unknown.to_string().contains("preload 2 is not known: start one first"), "{unknown}");
+    assert!(bench.switch.preload_status(id).is_err());
 }

@@ -5,7 +5,7 @@ use std::{cell::Cell, time::Duration};
 use proptest::{prelude::*, test_runner::TestRunner};
 use shunt_flow::testing::PacketBuilder;
 use shunt_switch::{
-    Announcer, Config, NicTraffic,
+    Config, NicTraffic,
     config::{self, PredictorName},
 };
 use tokio::runtime::Runtime;
@@ -255,12 +255,8 @@ fn packets_are_forwarded_by_the_tables_with_a_nic() {
                     let flows: Vec<String> = packets.iter().map(flow_of).collect();
                     let flows: Vec<&str> = flows.iter().map(String::as_str).collect();
                     // Half of the packets are expected in the first round.
-                    let (valid, who) = (Duration::from_secs(2), Announcer::Operator);
-                    world
-                        .bench
-                        .switch
-                        .announce("br0", &flows[..flows.len() / 2], valid, who)
-                        .unwrap();
+                    let (valid, half) = (Duration::from_secs(2), &flows[..flows.len() / 2]);
+                    world.bench.switch.announce("br0", half, valid).unwrap();
                     let left = leaves(&world, &packets).await;
                     assert_eq!(left, expected, "{change:?}, round {round}");
                     world.settled().await;

@@ -12,6 +12,12 @@ impl Ledger {
         (offloaded.totals().packets > 0).then_some(offloaded.used)
     }
 
+    /// Returns whether a forecast made an entry that has no known hit.
+    pub(in crate::offload) fn is_speculative(&self, entry: LtmEntryRef) -> bool {
+        let offloaded = self.index(entry).and_then(|index| self.offloaded_entries.get(&index));
+        offloaded.is_some_and(|own| own.forecast.is_some() && own.totals().packets == 0)
+    }
+
     /// Returns whether every stage has room, apart from one part in `divisor`.
     ///
     /// All stages count with the capacity of the smallest one, as in the chain of the agent.

@@ -7,14 +7,15 @@ use std::sync::Arc;
 
 use shunt_flow::{FlowKey, PortNo, layout::word};
 use shunt_foresight::{Forecast, ForecastRefusal, ForecastSource};
-use shunt_pipeline::{BridgeId, DatapathAction, DatapathPort, InstallNo, Time};
+use shunt_pipeline::Time;
 
 use crate::{
-    cache::index::Upcall,
+    cache::{EntryRef, index::Upcall},
     forecast::{
-        EntryForecast, FlowObservation, Preloaded, Settled, Settlement, SpeculativeFlow,
-        ThreadForecasts,
+        EntryForecast, FlowObservation, ForecastAccount, Preloaded, Settled, Settlement,
+        SpeculativeFlow, ThreadForecasts, WaitingForecast,
     },
+    offload::OffloadCandidates,
     thread::{PacketThread, receive::RxPorts},
 };
 
@@ -30,6 +31,11 @@ impl PacketThread {
     /// Takes new forecasts, before packets of this iteration install entries.
     pub(in crate::thread) fn take_forecasts(&mut self) {
         if let Some(own) = &mut self.forecasts {
+            if std::mem::take(&mut self.rx_ports.is_changed) {
+                let ports = self.rx_ports.list.iter();
+                let ports = ports.map(|own| (u64::from(own.bridge.number()), own.number));
+                own.inbox.set_ports(ports.collect());
+            }
             own.take_incoming(self.now, self.caches.owner.last_install());
         }
     }
@@ -51,11 +57,12 @@ impl PacketThread {
         while !is_busy
             && self.translations_left > 0
             && count < own.config.per_iteration
-            && let Some((forecast, last)) = own.waiting.pop()
+            && self.candidates.as_ref().is_none_or(OffloadCandidates::has_room_for_forecast)
+            && let Some(waiting) = own.waiting.pop()
         {
-            let (source, start) = (forecast.source, own.stopwatch.now());
-            self.preload(&mut own, forecast, last);
-            own.counters.of(source).spend(own.stopwatch.since(start));
+            let (account, start) = (waiting.account.clone(), own.stopwatch.now());
+            self.preload(&mut own, waiting);
+            account.spend(own.stopwatch.since(start));
             count += 1;
         }
         own.counters.speculative.set(own.speculation.len() as u64);
@@ -65,68 +72,82 @@ impl PacketThread {
     }
 
     /// Translates a forecast, and installs its entries.
-    fn preload(&mut self, own: &mut ThreadForecasts, forecast: Forecast, last: InstallNo) {
-        let counters = Arc::clone(&own.counters);
-        let counters = counters.of(forecast.source);
+    fn preload(&mut self, own: &mut ThreadForecasts, waiting: WaitingForecast) {
+        let WaitingForecast { forecast, last, account } = waiting;
         let end = Time::ZERO.after(forecast.valid_until);
         if end < self.now {
-            return counters.refuse(ForecastRefusal::Expired);
+            return account.refuse(ForecastRefusal::Expired);
         }
         let key = FlowKey::from(&forecast.key);
         if key.words().iter().take(usize::from(word::BRIDGE)).any(|word| *word != 0) {
-            return counters.refuse(ForecastRefusal::HiddenState);
+            return account.refuse(ForecastRefusal::HiddenState);
         }
         if !self.rx_ports.is_ingress(key.bridge(), key.in_port()) {
-            return counters.refuse(ForecastRefusal::NoSuchPort);
+            return own.routes.send((key.bridge(), key.in_port()), forecast, account);
         }
         if own.speculation.len() >= own.config.speculative_max {
             let is_predicted =
                 own.speculation.next_source().is_some_and(ForecastSource::is_predictor);
             // A new announcement is not worth more than an old one.
             if !forecast.source.is_predictor() && !is_predicted {
-                return counters.refuse(ForecastRefusal::ForecastsFull);
+                return account.refuse(ForecastRefusal::ForecastsFull);
             }
             self.evict_speculative(own, 1);
         }
         let (pipeline, version) = (&self.pipeline, self.caches.owner.version());
         let upcall = Upcall { pipeline, key: &key, start: None, version, now: self.now };
-        let spent = match self.caches.preload(upcall, forecast.known.as_ref(), last) {
+        let preloaded = self.caches.preload(upcall, forecast.known.as_ref(), last);
+        let spent = match preloaded {
             Preloaded::Covered { entry, is_new } => {
                 // An entry of another forecast does not mean that the flow came.
                 let is_late = is_new && own.speculation.origin_of(entry).is_none();
-                let outcome = if is_late { &counters.late } else { &counters.covered };
-                outcome.add(1);
+                account.cover(is_late);
                 1
             }
             Preloaded::Refused { reason, translations } => {
-                counters.refuse(reason);
-                counters.translations.add(translations);
+                account.refuse(reason);
+                account.translate(translations);
                 translations.max(1)
             }
             Preloaded::Installed { entries, translations } => {
-                counters.installed.add(1);
-                counters.translations.add(translations);
-                let idle = self.now.after(own.config.idle);
-                let Forecast { key: flow, source, .. } = forecast;
-                let expires = if source.is_predictor() { idle.min(end) } else { end };
-                let device = self.candidates.as_mut().map(|candidates| {
-                    candidates.offer_forecast(&key, self.now, EntryForecast { source, expires })
-                });
-                own.speculation.add(SpeculativeFlow {
-                    made: entries.len(),
-                    entries,
-                    source,
-                    key: flow,
-                    installed: self.now,
-                    expires,
-                    device,
-                });
+                account.translate(translations);
+                self.add_speculative(own, forecast, &key, account, entries);
                 translations
             }
         };
         // More translations than the budget spend all of it.
         let spent = usize::try_from(spent).unwrap_or(usize::MAX);
         self.translations_left = self.translations_left.saturating_sub(spent);
+    }
+
+    /// Offers an installed forecast to the offload device, and watches its entries.
+    fn add_speculative(
+        &mut self,
+        own: &mut ThreadForecasts,
+        forecast: Forecast,
+        key: &FlowKey,
+        account: ForecastAccount,
+        entries: Box<[EntryRef]>,
+    ) {
+        let Forecast { key: flow, source, valid_until, .. } = forecast;
+        let end = Time::ZERO.after(valid_until);
+        let idle = self.now.after(own.config.idle);
+        let expires = if source.is_predictor() { idle.min(end) } else { end };
+        let device = self.candidates.as_mut().map(|candidates| {
+            let entry = EntryForecast { source, expires };
+            candidates.offer_forecast(key, self.now, entry, account.ticket.clone())
+        });
+        // A reader that sees the installed flow sees its offer to the device.
+        account.install();
+        own.speculation.add(SpeculativeFlow {
+            made: entries.len(),
+            entries,
+            account,
+            key: flow,
+            installed: self.now,
+            expires,
+            device,
+        });
     }
 
     /// Examines some installed forecasts. Returns whether one had an outcome.
@@ -180,30 +201,16 @@ impl PacketThread {
     /// Counts the outcome of a forecast; a flow that hit is a new flow.
     fn count_settled(&self, own: &mut ThreadForecasts, settled: &Settled) {
         let Settled { flow, settlement } = settled;
-        let counters = Arc::clone(&own.counters);
-        let counters = counters.of(flow.source);
-        match settlement {
-            Settlement::Hit(lead) => {
-                counters.hits.add(1);
-                // 64 bits of nanoseconds last for 584 years.
-                counters.lead_ns.add(u64::try_from(lead.as_nanos()).unwrap_or(u64::MAX));
-                if own.is_learning() {
-                    let entries = self.caches.owner.entries();
-                    let actions = || flow.entries.iter().map(|entry| entries.actions(entry.slot));
-                    own.observe(FlowObservation {
-                        key: flow.key.clone(),
-                        egress: self.rx_ports.egress_of(actions()),
-                        actions: actions().map(Arc::clone).collect(),
-                        forecast: Some(flow.source),
-                    });
-                }
-            }
-            Settlement::Covered => counters.covered.add(1),
-            Settlement::Wrong => counters.wrong.add(1),
-            Settlement::Evicted => counters.evicted.add(1),
-        }
-        if matches!(settlement, Settlement::Wrong | Settlement::Evicted) {
-            counters.unused_entries.add(flow.made as u64);
+        flow.account.settle(*settlement, flow.made);
+        if matches!(settlement, Settlement::Hit(_)) && own.is_learning() {
+            let entries = self.caches.owner.entries();
+            let actions = || flow.entries.iter().map(|entry| entries.actions(entry.slot));
+            own.observe(FlowObservation {
+                key: flow.key.clone(),
+                egress: self.port_bindings.egress_of(actions()),
+                actions: actions().map(Arc::clone).collect(),
+                forecast: Some(flow.account.source),
+            });
         }
     }
 }
@@ -213,29 +220,5 @@ impl RxPorts {
     fn is_ingress(&self, bridge: u64, number: PortNo) -> bool {
         let mut ports = self.list.iter();
         ports.any(|own| own.number == number && u64::from(own.bridge.number()) == bridge)
-    }
-
-    /// Returns the bridge and the number of the only port of an output.
-    ///
-    /// `None` if there is no output, or several.
-    pub(in crate::thread) fn egress_of<'a>(
-        &self,
-        lists: impl Iterator<Item = &'a Arc<[DatapathAction]>>,
-    ) -> Option<(BridgeId, PortNo)> {
-        let mut egress: Option<DatapathPort> = None;
-        for action in lists.flat_map(|list| list.iter()) {
-            match action {
-                DatapathAction::Output { port, .. } if egress.is_none() => egress = Some(*port),
-                DatapathAction::Output { .. }
-                | DatapathAction::OutputIngress { .. }
-                | DatapathAction::Copy(_)
-                | DatapathAction::Recirculate(_)
-                | DatapathAction::CheckLength { .. } => return None,
-                _ => {}
-            }
-        }
-        let egress = egress?;
-        let port = self.list.iter().find(|own| own.port == egress)?;
-        Some((port.bridge, port.number))
     }
 }

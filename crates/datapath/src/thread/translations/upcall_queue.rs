@@ -328,7 +328,7 @@ impl PacketThread {
             let actions = || traversals.iter().map(|own| &own.actions);
             forecasts.observe(FlowObservation {
                 key: SparseKey::from(&*parsed.key),
-                egress: self.rx_ports.egress_of(actions()),
+                egress: self.port_bindings.egress_of(actions()),
                 actions: actions().map(Arc::clone).collect(),
                 forecast: None,
             });

@@ -1,0 +1,122 @@
+//! Forecasts of flows that arrive on the ports of other packet threads.
+//!
+//! An entry is of use only on the packet thread that receives its packets. The reply to a flow may arrive
+//! on a port that another thread polls. So each thread publishes the ports that it polls, and has an inbox
+//! for the forecasts of the others.
+//!
+//! Packet threads only try the locks. A forecast that finds its inbox locked is refused (`queue_full`).
+//! The outcome of a forecast counts for the predictor that made it, on its own thread.
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use parking_lot::{Mutex, RwLock};
+use shunt_flow::PortNo;
+use shunt_foresight::{Forecast, ForecastRefusal};
+use shunt_pipeline::InstallNo;
+
+use super::{ForecastAccount, ForecastQueue, WaitingForecast};
+use crate::evict::link::Link;
+
+/// The packet threads of a switch, with the ports that each of them polls.
+#[derive(Clone, Debug, Default)]
+pub struct ForecastRoutes(Arc<RwLock<Vec<Arc<ForecastInbox>>>>);
+
+/// A port by the number of its bridge and its number there.
+pub(crate) type IngressPort = (u64, PortNo);
+
+/// The ports of a packet thread, and the forecasts that others made for them.
+#[derive(Debug)]
+pub(crate) struct ForecastInbox {
+    ports: Mutex<BTreeSet<IngressPort>>,
+    forecasts: Mutex<VecDeque<(Forecast, ForecastAccount)>>,
+    /// The length of `forecasts`, for a look without the lock.
+    count: AtomicUsize,
+    link: Arc<Link>,
+}
+
+/// Forecasts that may wait in an inbox.
+const INBOX_MAX: usize = 256;
+
+impl ForecastRoutes {
+    /// Adds a packet thread. Its index is the number of threads before it.
+    pub(crate) fn join(&self, link: &Arc<Link>) -> Arc<ForecastInbox> {
+        let inbox = Arc::new(ForecastInbox {
+            ports: Mutex::default(),
+            forecasts: Mutex::default(),
+            count: AtomicUsize::new(0),
+            link: Arc::clone(link),
+        });
+        self.0.write().push(Arc::clone(&inbox));
+        inbox
+    }
+
+    /// Returns the indexes of the packet threads that poll a port.
+    #[must_use]
+    pub fn receivers(&self, bridge: u64, number: PortNo) -> Vec<usize> {
+        let threads = self.0.read();
+        let polls = |own: &Arc<ForecastInbox>| own.ports.lock().contains(&(bridge, number));
+        let receivers = threads.iter().enumerate().filter(|(_, own)| polls(own));
+        receivers.map(|(index, _)| index).collect()
+    }
+
+    /// Sends a forecast to a packet thread that polls its port, or refuses it.
+    ///
+    /// If several poll it, the first one gets the forecast: the flow may arrive on any of them.
+    pub(crate) fn send(&self, port: IngressPort, forecast: Forecast, account: ForecastAccount) {
+        // Threads are added at the start only.
+        let Some(threads) = self.0.try_read() else {
+            return account.refuse(ForecastRefusal::QueueFull);
+        };
+        match threads.iter().find(|own| own.polls(port)) {
+            Some(receiver) => receiver.push(forecast, account),
+            None => account.refuse(ForecastRefusal::NoSuchPort),
+        }
+    }
+}
+
+impl ForecastInbox {
+    /// Publishes the ports that the thread polls.
+    pub(crate) fn set_ports(&self, ports: BTreeSet<IngressPort>) {
+        // Others hold the lock for a lookup.
+        *self.ports.lock() = ports;
+    }
+
+    fn polls(&self, port: IngressPort) -> bool {
+        let is_listed = self.ports.try_lock().is_some_and(|ports| ports.contains(&port));
+        is_listed && !self.link.is_retired()
+    }
+
+    fn push(&self, forecast: Forecast, account: ForecastAccount) {
+        let inbox = self.forecasts.try_lock().filter(|inbox| inbox.len() < INBOX_MAX);
+        let Some(mut inbox) = inbox else { return account.refuse(ForecastRefusal::QueueFull) };
+        inbox.push_back((forecast, account));
+        self.count.store(inbox.len(), Ordering::Relaxed);
+        drop(inbox);
+        self.link.waker().wake();
+    }
+
+    /// Moves forecasts to the queue of the thread; `last` is its last install.
+    pub(crate) fn take(&self, waiting: &mut ForecastQueue, last: InstallNo) {
+        // Relaxed: the lock orders the contents. A thread that was woken sees the count, by the fences
+        // of the waker.
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let Some(mut inbox) = self.forecasts.try_lock() else { return };
+        for (forecast, account) in inbox.drain(..) {
+            waiting.push(WaitingForecast { forecast, last, account });
+        }
+        self.count.store(0, Ordering::Relaxed);
+    }
+
+    /// Returns whether nothing waits, and nothing is about to be added.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.forecasts.try_lock().is_some_and(|inbox| inbox.is_empty())
+    }
+}

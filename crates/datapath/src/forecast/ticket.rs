@@ -1,0 +1,97 @@
+//! The outcomes of the flows of one preload, over all packet threads and the offload device.
+
+use shunt_foresight::ForecastRefusal;
+
+use super::counters::SharedCounter;
+
+/// Counts the flows of one preload until each has entries or is refused.
+///
+/// A flow counts once for each packet thread that it is sent to. The counters of an origin add up the
+/// flows of all calls, so one of two preloads at a time could not know its own.
+#[derive(Debug, Default)]
+pub struct ForecastTicket {
+    sent: SharedCounter,
+    installed: SharedCounter,
+    covered: SharedCounter,
+    refused: [SharedCounter; ForecastRefusal::COUNT],
+    device_offered: SharedCounter,
+    device_accepted: SharedCounter,
+    device_refused: SharedCounter,
+    device_elsewhere: SharedCounter,
+}
+
+/// The counts of a [`ForecastTicket`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TicketCounts {
+    /// Flows that were sent to packet threads.
+    pub sent: u64,
+    /// Flows with new entries.
+    pub installed: u64,
+    /// Flows that had entries before.
+    pub covered: u64,
+    /// Refused flows, by [`ForecastRefusal`].
+    pub refused: [u64; ForecastRefusal::COUNT],
+    /// Flows with new entries that were also offered to the offload device.
+    pub device_offered: u64,
+    /// Offered flows with entries in the device.
+    pub device_accepted: u64,
+    /// Offered flows without entries in the device.
+    pub device_refused: u64,
+    /// Offered flows of ports that are not behind the device.
+    pub device_elsewhere: u64,
+}
+
+impl ForecastTicket {
+    /// Counts flows that are sent to packet threads.
+    pub fn send(&self, count: u64) {
+        self.sent.add(count);
+    }
+
+    /// Returns the counts.
+    #[must_use]
+    pub fn counts(&self) -> TicketCounts {
+        let mut refused = [0; ForecastRefusal::COUNT];
+        for (count, own) in refused.iter_mut().zip(&self.refused) {
+            *count = own.get();
+        }
+        // The outcomes are read before the flows that are offered: a flow with an outcome was offered.
+        TicketCounts {
+            sent: self.sent.get(),
+            installed: self.installed.get(),
+            covered: self.covered.get(),
+            refused,
+            device_accepted: self.device_accepted.get(),
+            device_refused: self.device_refused.get(),
+            device_elsewhere: self.device_elsewhere.get(),
+            device_offered: self.device_offered.get(),
+        }
+    }
+
+    pub(crate) fn install(&self) {
+        self.installed.add(1);
+    }
+
+    pub(crate) fn cover(&self) {
+        self.covered.add(1);
+    }
+
+    pub(crate) fn refuse(&self, reason: ForecastRefusal) {
+        self.refused[reason as usize].add(1);
+    }
+
+    pub(crate) fn offer_to_device(&self) {
+        self.device_offered.add(1);
+    }
+
+    pub(crate) fn accept_in_device(&self) {
+        self.device_accepted.add(1);
+    }
+
+    pub(crate) fn refuse_in_device(&self) {
+        self.device_refused.add(1);
+    }
+
+    pub(crate) fn skip_device(&self) {
+        self.device_elsewhere.add(1);
+    }
+}

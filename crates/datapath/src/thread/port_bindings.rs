@@ -1,0 +1,42 @@
+//! The bridges and OpenFlow numbers of all ports, also of those that other packet threads receive from.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use shunt_flow::PortNo;
+use shunt_pipeline::{BridgeId, DatapathAction, DatapathPort};
+
+/// The bridge and the number of each port.
+#[derive(Debug, Default)]
+pub(super) struct PortBindings(BTreeMap<DatapathPort, (BridgeId, PortNo)>);
+
+impl PortBindings {
+    pub(super) fn set(&mut self, port: DatapathPort, bridge: BridgeId, number: PortNo) {
+        self.0.insert(port, (bridge, number));
+    }
+
+    pub(super) fn remove(&mut self, port: DatapathPort) {
+        self.0.remove(&port);
+    }
+
+    /// Returns the bridge and the number of the only port of an output.
+    ///
+    /// `None` if there is no output, or several.
+    pub(super) fn egress_of<'a>(
+        &self,
+        lists: impl Iterator<Item = &'a Arc<[DatapathAction]>>,
+    ) -> Option<(BridgeId, PortNo)> {
+        let mut egress: Option<DatapathPort> = None;
+        for action in lists.flat_map(|list| list.iter()) {
+            match action {
+                DatapathAction::Output { port, .. } if egress.is_none() => egress = Some(*port),
+                DatapathAction::Output { .. }
+                | DatapathAction::OutputIngress { .. }
+                | DatapathAction::Copy(_)
+                | DatapathAction::Recirculate(_)
+                | DatapathAction::CheckLength { .. } => return None,
+                _ => {}
+            }
+        }
+        self.0.get(&egress?).copied()
+    }
+}
