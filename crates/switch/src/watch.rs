@@ -22,8 +22,11 @@ use tracing::{error, warn};
 use crate::{
     control::ControlPlane,
     ports::{
-        attacher::CheckScope, learning_packets::send_learning_packets, link_events::LinkEvents,
-        port::BridgePort, registry::BridgeState,
+        attacher::check::CheckScope,
+        learning_packets::send_learning_packets,
+        link_events::{ChangedDevices, LinkEvents},
+        port::BridgePort,
+        registry::BridgeState,
     },
     threads::{data_plane::DataPlane, publisher::log_rules},
     trace::{
@@ -84,35 +87,36 @@ pub(crate) fn start(control: &Arc<ControlPlane>) -> [JoinHandle<()>; 6] {
             let mut interval = upkeep_interval();
             let mut ticks = 0_u32;
             loop {
-                let is_changed = tokio::select! {
-                    _ = interval.tick() => events.is_none(),
+                let changed = tokio::select! {
+                    _ = interval.tick() => events.is_none().then_some(ChangedDevices::Any),
                     changed = next_change(events.as_ref()) => match changed {
-                        Ok(()) => {
-                            // Devices that change together cause one check.
+                        Ok(changed) => {
+                            // The system may finish the change after its first event.
                             sleep(LINK_PAUSE).await;
-                            true
+                            Some(changed)
                         }
                         Err(error) => {
                             warn!(%error, "ports: link events ended");
                             events = None;
-                            true
+                            Some(ChangedDevices::Any)
                         }
                     },
                 };
                 // Events name changed devices. All devices are also checked at intervals, in case one was lost.
                 ticks = ticks.wrapping_add(1);
-                let scope = if ticks.is_multiple_of(TICKS_PER_DEVICE_CHECK) {
-                    CheckScope::Drivers
-                } else if is_changed {
-                    CheckScope::Devices
-                } else {
-                    CheckScope::Threads
+                let scope = match changed.clone() {
+                    _ if ticks.is_multiple_of(TICKS_PER_DEVICE_CHECK) => CheckScope::Drivers,
+                    Some(changed) => CheckScope::Devices(changed),
+                    None => CheckScope::Threads,
                 };
                 let structure = ports.structure().await;
-                structure.ports().check(scope).await;
+                structure.ports().check(&scope).await;
                 structure.follow_link_speeds().await;
-                if is_changed {
-                    structure.ports().check_users();
+                if let Some(changed) = changed {
+                    let is_meant = |port: &BridgePort| {
+                        port.device.is_some_and(|device| changed.contains(device.index))
+                    };
+                    structure.ports().check_users(is_meant).await;
                 }
             }
         }),
@@ -180,7 +184,7 @@ fn link_events() -> Option<LinkEvents> {
 }
 
 /// Waits for the next change of a device; without events forever.
-async fn next_change(events: Option<&LinkEvents>) -> io::Result<()> {
+async fn next_change(events: Option<&LinkEvents>) -> io::Result<ChangedDevices> {
     match events {
         Some(events) => events.changed().await,
         None => std::future::pending().await,

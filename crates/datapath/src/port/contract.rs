@@ -4,7 +4,10 @@ use std::{io, os::fd::BorrowedFd};
 
 use shunt_pipeline::Time;
 
-use super::{HostDeviceSetting, HostDeviceState, LinkMode, PortError, StoredDescriptor};
+use super::{
+    DeviceLosses, DeviceReader, DeviceReading, HostDeviceSetting, HostDeviceState, LinkMode,
+    PortError, StoredDescriptor,
+};
 use crate::{
     metrics::{Counter, RxLoss},
     packet::buffer::{Packet, Pool},
@@ -37,10 +40,13 @@ pub trait Port: Send {
         None
     }
 
-    /// Returns the bridge, bond or team of the system that has the device as a member.
-    ///
-    /// `None` also for a device that may have one, such as a TAP.
-    fn master(&self) -> Option<String> {
+    /// Returns the reason of [`Self::lost`] by a reading of the device.
+    fn lost_by(&self, reading: &DeviceReading) -> Option<String> {
+        reading.lost.clone()
+    }
+
+    /// Returns a reader of the device; `None` without a device of the host.
+    fn device_reader(&self) -> Option<DeviceReader> {
         None
     }
 
@@ -88,7 +94,16 @@ pub trait Port: Send {
     fn mac(&self) -> [u8; 6];
 
     /// Returns the counters of the device, which packet threads do not count.
+    ///
+    /// Those of a TAP are as old as the last [`Self::note_losses`].
     fn counters(&self) -> PortCounters;
+
+    /// Notes the losses of the device.
+    ///
+    /// One request to the system reads those of all devices.
+    fn note_losses(&self, losses: &DeviceLosses) {
+        let _ = losses;
+    }
 
     /// Returns further counters of the device that are not 0.
     ///

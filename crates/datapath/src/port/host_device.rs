@@ -11,7 +11,9 @@ use std::{
 use tracing::warn;
 
 use super::{
-    DeviceWork, ethtool,
+    DeviceWork,
+    error::lost_reason,
+    ethtool, link,
     sys::{self, DeviceName},
 };
 
@@ -46,6 +48,61 @@ pub struct LinkMode {
     pub speed_bps: Option<u64>,
     /// True for full duplex, and false for half duplex.
     pub is_full_duplex: Option<bool>,
+}
+
+/// A reader of a network device of the host, for a thread that may block.
+#[derive(Debug)]
+pub struct DeviceReader {
+    /// A socket in the network namespace of the device.
+    control: OwnedFd,
+    device: DeviceName,
+    index: c_uint,
+}
+
+/// The state of a network device and of its link at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeviceReading {
+    /// State of the device; `None` if it is gone.
+    pub state: Option<HostDeviceState>,
+    /// True if the link is up.
+    pub link_up: bool,
+    /// Speed and duplex mode of the link; `None` if the driver was not asked.
+    pub link_mode: Option<LinkMode>,
+    /// Reason why a port no longer serves the device, such as a new name.
+    pub lost: Option<String>,
+}
+
+impl DeviceReader {
+    /// Makes a reader with a copy of `control`, a socket; `None` without a free descriptor.
+    pub(super) fn new(control: &OwnedFd, device: &DeviceName, index: c_uint) -> Option<Self> {
+        Some(Self { control: control.try_clone().ok()?, device: device.clone(), index })
+    }
+
+    /// Reads the device and its link.
+    ///
+    /// The driver is asked if `last` differs, or has no link mode.
+    #[must_use]
+    pub fn read(&self, last: &DeviceReading) -> DeviceReading {
+        let control = self.control.as_fd();
+        let flags = sys::device_flags(control, &self.device).unwrap_or_default();
+        let wanted = libc::IFF_UP | libc::IFF_RUNNING;
+        let (state, link_up) =
+            (HostDeviceState::read(control, &self.device, self.index), flags & wanted == wanted);
+        let asks_driver =
+            last.link_mode.is_none() || (state, link_up) != (last.state, last.link_up);
+        DeviceReading {
+            state,
+            link_up,
+            link_mode: asks_driver.then(|| LinkMode::read(control, &self.device)),
+            lost: lost_reason(self.device.as_str(), self.index),
+        }
+    }
+
+    /// Returns the bridge, bond or team of the system that has the device as a member.
+    #[must_use]
+    pub fn master(&self) -> Option<String> {
+        link::master(self.index)
+    }
 }
 
 impl HostDeviceState {
@@ -133,6 +190,7 @@ mod tests {
             let (control, device) = (sys::packet_socket().unwrap(), DeviceName::new("a0").unwrap());
             let index = if_nametoindex("a0").unwrap();
             let read = || HostDeviceState::read(control.as_fd(), &device, index);
+            let reader = DeviceReader::new(&control, &device, index).unwrap();
             let mut expected =
                 HostDeviceState { index, is_up: false, mac: [2, 0, 0, 0, 0, 0xa], mtu: 1400 };
             assert_eq!(read(), Some(expected));
@@ -150,7 +208,22 @@ mod tests {
             // A veth has a fixed mode.
             let mode = LinkMode { speed_bps: Some(10_000_000_000), is_full_duplex: Some(true) };
             assert_eq!(LinkMode::read(control.as_fd(), &device), mode);
+            let first = reader.read(&DeviceReading::default());
+            let is_up = DeviceReading {
+                state: Some(expected),
+                link_up: false,
+                link_mode: Some(mode),
+                lost: None,
+            };
+            assert_eq!(first, is_up);
+            assert_eq!(reader.read(&first).link_mode, None, "nothing has changed");
+            ip("link set a0 up");
+            assert_eq!(reader.read(&first).link_mode, Some(mode));
+            ip("link add br0 type bridge");
+            ip("link set a0 master br0");
+            assert_eq!(reader.master().as_deref(), Some("br0"));
             ip("link del a0");
+            assert_eq!(reader.read(&first).lost.as_deref(), Some("the device has vanished"));
             assert_eq!(read(), None);
             assert_eq!(LinkMode::read(control.as_fd(), &device), LinkMode::default());
         });

@@ -4,7 +4,7 @@
 //!
 //! Source: rtnetlink(7), Linux `include/uapi/linux/if_link.h`.
 
-use std::{ffi::c_uint, os::fd::AsRawFd};
+use std::{collections::BTreeMap, ffi::c_uint, os::fd::AsRawFd};
 
 use nix::{
     net::if_::if_indextoname,
@@ -15,15 +15,24 @@ use nix::{
 const IFLA_MASTER: u16 = 10;
 /// Attribute of a link: 1 if it has a carrier.
 const IFLA_CARRIER: u16 = 33;
-/// Attribute of a link: its counters, as `rtnl_link_stats64`.
-const IFLA_STATS64: u16 = 23;
+/// The request for statistics of links, and its answer.
+const RTM_GETSTATS: u16 = 94;
+const RTM_NEWSTATS: u16 = 92;
+/// Attribute of statistics: the counters of a link, as `rtnl_link_stats64`.
+const IFLA_STATS_LINK_64: u16 = 1;
 /// Place of the counter `tx_dropped` among these; each has 8 bytes.
 const TX_DROPPED: usize = 7;
+/// The bit of this attribute in the filter of a request.
+const LINK_64_FILTER: u32 = 1 << (IFLA_STATS_LINK_64 - 1);
 /// Flag of an attribute that has attributes.
 const NESTED: u16 = 0x8000;
 
+/// Length of the header of a message (`nlmsghdr`).
+const MESSAGE_HEADER: usize = 16;
 /// Length of the headers in front of the attributes: `nlmsghdr` and `ifinfomsg`.
-const HEADERS: usize = 16 + 16;
+const HEADERS: usize = MESSAGE_HEADER + 16;
+/// Length of the headers in front of statistics: `nlmsghdr` and `if_stats_msg`.
+const STATS_HEADERS: usize = MESSAGE_HEADER + 12;
 
 /// The answer of the kernel about a device.
 pub(super) struct LinkMessage(Vec<u8>);
@@ -71,14 +80,101 @@ pub(super) fn has_carrier(device: c_uint) -> bool {
     message.is_some_and(|message| message.find_attribute(IFLA_CARRIER) == Some(&[1]))
 }
 
-/// Returns the number of packets that a device could not send since it exists.
+/// The packets that devices could not send since they exist, by their indices.
 ///
-/// `None` if there is no such device.
-pub(super) fn tx_dropped(device: c_uint) -> Option<u64> {
-    let message = LinkMessage::ask(device)?;
-    let counters = message.find_attribute(IFLA_STATS64)?;
+/// A TAP counts here the packets that found a queue of its port full.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeviceLosses(BTreeMap<u32, u64>);
+
+impl DeviceLosses {
+    /// Reads the losses of all devices of the network namespace.
+    ///
+    /// Takes some microseconds for each device. It is empty if the kernel does not answer.
+    #[must_use]
+    pub fn read() -> Self {
+        let mut losses = BTreeMap::new();
+        // An answer that breaks off has the devices up to there.
+        let _ = ask_statistics(None, &mut losses);
+        Self(losses)
+    }
+
+    /// Reads the losses of one device.
+    #[must_use]
+    pub fn of(device: u32) -> Self {
+        let mut losses = BTreeMap::new();
+        let _ = ask_statistics(Some(device), &mut losses);
+        Self(losses)
+    }
+
+    /// Returns the losses of a device; `None` if there was no such device.
+    #[must_use]
+    pub fn find(&self, device: u32) -> Option<u64> {
+        self.0.get(&device).copied()
+    }
+}
+
+/// Asks for the statistics of one device, or of all, and takes all parts of the answer.
+fn ask_statistics(device: Option<u32>, losses: &mut BTreeMap<u32, u64>) -> nix::Result<()> {
+    let (family, protocol) = (AddressFamily::Netlink, SockProtocol::NetlinkRoute);
+    let socket = socket(family, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
+    send(socket.as_raw_fd(), &statistics_request(device), MsgFlags::empty())?;
+    // The kernel fills at most 32 KiB in a part.
+    let mut part = vec![0; 1 << 15];
+    loop {
+        let length = recv(socket.as_raw_fd(), &mut part, MsgFlags::empty())?;
+        let is_last = take_statistics(part.get(..length).unwrap_or_default(), losses);
+        if is_last || device.is_some() {
+            return Ok(());
+        }
+    }
+}
+
+/// Returns the request for the counters of one device, or of all.
+fn statistics_request(device: Option<u32>) -> Vec<u8> {
+    let flags = if device.is_some() { 0 } else { libc::NLM_F_DUMP };
+    let flags = u16::try_from(libc::NLM_F_REQUEST | flags).unwrap_or_default();
+    let mut request = Vec::with_capacity(STATS_HEADERS);
+    // Length, type, flags, sequence number, sender.
+    request.extend(u32::try_from(STATS_HEADERS).unwrap_or_default().to_ne_bytes());
+    request.extend(RTM_GETSTATS.to_ne_bytes());
+    request.extend(flags.to_ne_bytes());
+    request.extend([0; 8]);
+    // Family, index, filter.
+    request.extend([0; 4]);
+    request.extend(device.unwrap_or_default().to_ne_bytes());
+    request.extend(LINK_64_FILTER.to_ne_bytes());
+    request
+}
+
+/// Takes the losses from a part of an answer; returns whether it is the last one.
+fn take_statistics(mut part: &[u8], losses: &mut BTreeMap<u32, u64>) -> bool {
+    if part.is_empty() {
+        return true;
+    }
+    while !part.is_empty() {
+        // Another message is the end (`NLMSG_DONE`), or an error.
+        let Some((message, RTM_NEWSTATS)) = first_message(part) else { return true };
+        losses.extend(loss(message));
+        part = part.get(message.len().next_multiple_of(4)..).unwrap_or_default();
+    }
+    false
+}
+
+/// Returns the first message with its type; `None` if it is not whole.
+fn first_message(part: &[u8]) -> Option<(&[u8], u16)> {
+    let length = usize::try_from(u32::from_ne_bytes(*part.first_chunk()?)).ok()?;
+    let kind = u16::from_ne_bytes(*part.get(4..)?.first_chunk()?);
+    let message = part.get(..length).filter(|message| message.len() >= MESSAGE_HEADER)?;
+    Some((message, kind))
+}
+
+/// Returns the index of the device in a message with its losses.
+fn loss(message: &[u8]) -> Option<(u32, u64)> {
+    let index = u32::from_ne_bytes(*message.get(MESSAGE_HEADER + 4..)?.first_chunk()?);
+    let mut found = attributes(message.get(STATS_HEADERS..)?);
+    let (_, counters) = found.find(|(kind, _)| *kind == IFLA_STATS_LINK_64)?;
     let counter = counters.get(TX_DROPPED * 8..)?.first_chunk()?;
-    Some(u64::from_ne_bytes(*counter))
+    Some((index, u64::from_ne_bytes(*counter)))
 }
 
 /// Returns the attributes in a message: type and value, until the first broken one.
@@ -91,4 +187,90 @@ pub(super) fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> 
         rest = rest.get(length.next_multiple_of(4)..).unwrap_or(&[]);
         Some((kind, value))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::Write,
+        process::{Command, Stdio},
+    };
+
+    use nix::{
+        net::if_::if_nametoindex,
+        sched::{CloneFlags, unshare},
+    };
+
+    use super::*;
+
+    /// Returns a message about the losses of a device.
+    fn message(device: u32, losses: u64) -> Vec<u8> {
+        let counter = |place| if place == TX_DROPPED { losses } else { 9 };
+        let counters: Vec<u8> = (0..25).flat_map(|place| counter(place).to_ne_bytes()).collect();
+        let mut attributes = Vec::new();
+        for (kind, value) in [(7, [1, 2, 3].as_slice()), (IFLA_STATS_LINK_64, counters.as_slice())]
+        {
+            attributes.extend(u16::try_from(4 + value.len()).unwrap().to_ne_bytes());
+            attributes.extend(u16::to_ne_bytes(kind));
+            attributes.extend(value);
+            attributes.resize(attributes.len().next_multiple_of(4), 0);
+        }
+        let mut message = Vec::new();
+        message.extend(u32::try_from(STATS_HEADERS + attributes.len()).unwrap().to_ne_bytes());
+        message.extend(RTM_NEWSTATS.to_ne_bytes());
+        message.extend([0; 10]);
+        message.extend([0; 4]);
+        message.extend(device.to_ne_bytes());
+        message.extend([0; 4]);
+        message.extend(attributes);
+        message
+    }
+
+    #[test]
+    fn losses_are_those_of_whole_messages() {
+        let mut part = [message(3, 70), message(4, 0)].concat();
+        let mut losses = BTreeMap::new();
+        assert!(!take_statistics(&part, &mut losses), "the end is to come");
+        let expected = BTreeMap::from([(3, 70), (4, 0)]);
+        assert_eq!(losses, expected);
+        // `NLMSG_DONE` with its result.
+        part.extend(20_u32.to_ne_bytes());
+        part.extend(3_u16.to_ne_bytes());
+        part.extend([0; 14]);
+        assert!(take_statistics(&part, &mut losses));
+        assert_eq!(losses, expected);
+        for length in 0..part.len() {
+            let mut cut = BTreeMap::new();
+            take_statistics(&part[..length], &mut cut);
+            assert!(cut.iter().all(|(device, own)| expected.get(device) == Some(own)));
+        }
+        // A message that is shorter than its header does not stop the search for ever.
+        assert!(take_statistics(&[0; 64], &mut losses));
+    }
+
+    #[expect(clippy::print_stderr, reason = "a skipped test says so")]
+    #[test]
+    fn one_answer_has_all_devices() {
+        let test = std::thread::spawn(|| {
+            if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
+                eprintln!("SKIPPED: needs CAP_SYS_ADMIN to make a network namespace: {error}");
+                return;
+            }
+            // More devices than one part of an answer has.
+            let count = 160;
+            let pair = |number| format!("link add a{number} type veth peer name b{number}\n");
+            let lines: Vec<String> = (0..count / 2).map(pair).collect();
+            let mut ip =
+                Command::new("ip").args(["-batch", "-"]).stdin(Stdio::piped()).spawn().unwrap();
+            ip.stdin.take().unwrap().write_all(lines.concat().as_bytes()).unwrap();
+            assert!(ip.wait().unwrap().success());
+            let losses = DeviceLosses::read();
+            assert!(losses.0.len() > count, "the loopback device is among them");
+            let index = if_nametoindex("b9").unwrap();
+            assert_eq!(losses.find(index), Some(0));
+            assert_eq!(DeviceLosses::of(index).0, BTreeMap::from([(index, 0)]));
+            assert_eq!(DeviceLosses::of(9999), DeviceLosses::default());
+        });
+        test.join().unwrap();
+    }
 }

@@ -44,8 +44,8 @@ use nix::{
 use shunt_pipeline::DatapathPort;
 
 use super::{
-    Capabilities, DeviceWork, HostDeviceSetting, HostDeviceState, LinkMode, Port, PortCounters,
-    PortError, Queues, RxQueue, RxReport, TxEnd, TxQueue,
+    Capabilities, DeviceLosses, DeviceReader, DeviceWork, HostDeviceSetting, HostDeviceState,
+    LinkMode, Port, PortCounters, PortError, Queues, RxQueue, RxReport, TxEnd, TxQueue,
     claim::DeviceClaim,
     error::{lost_reason, tx_end_of},
     host_device::{change_work, try_mtu},
@@ -309,8 +309,16 @@ impl Port for Tap {
         self.mac
     }
 
+    fn device_reader(&self) -> Option<DeviceReader> {
+        DeviceReader::new(&self.control, &self.device, self.index)
+    }
+
     fn counters(&self) -> PortCounters {
-        PortCounters { rx_dropped: self.loss.read(self.index), tx_dropped: 0 }
+        PortCounters { rx_dropped: self.loss.lost.load(Relaxed), tx_dropped: 0 }
+    }
+
+    fn note_losses(&self, losses: &DeviceLosses) {
+        self.loss.note(losses.find(self.index));
     }
 
     fn stored_descriptors(&self) -> Vec<StoredDescriptor> {
@@ -325,19 +333,15 @@ impl Port for Tap {
 
 impl DeviceLoss {
     fn since_now(device: c_uint) -> Self {
-        Self { before: link::tx_dropped(device).unwrap_or(0), lost: AtomicU64::new(0) }
+        let before = DeviceLosses::of(device).find(device).unwrap_or(0);
+        Self { before, lost: AtomicU64::new(0) }
     }
 
-    /// Returns the number of packets that the device lost since the port was opened.
-    fn read(&self, device: c_uint) -> u64 {
-        match link::tx_dropped(device) {
-            Some(dropped) => {
-                let lost = dropped.saturating_sub(self.before);
-                // A counter that is read later is never smaller.
-                self.lost.fetch_max(lost, Relaxed).max(lost)
-            }
-            None => self.lost.load(Relaxed),
-        }
+    /// Notes the counter of the device; one that has vanished has none.
+    fn note(&self, dropped: Option<u64>) {
+        // A counter that is read later is never smaller.
+        let lost = dropped.map_or(0, |dropped| dropped.saturating_sub(self.before));
+        self.lost.fetch_max(lost, Relaxed);
     }
 }
 

@@ -10,8 +10,8 @@ use std::{io, sync::Arc};
 use shunt_datapath::{
     Packet, Pool, PortError, RxQueue,
     port::{
-        Capabilities, DeviceWork, HostDeviceSetting, HostDeviceState, LinkMode, Port, PortCounters,
-        PortWork, Queues, RxReport, pair::pair,
+        Capabilities, DeviceLosses, DeviceReader, DeviceReading, DeviceWork, HostDeviceSetting,
+        HostDeviceState, LinkMode, Port, PortCounters, PortWork, Queues, RxReport, pair::pair,
     },
 };
 use shunt_pipeline::Time;
@@ -103,8 +103,12 @@ impl Port for Representor {
         self.device.lost()
     }
 
-    fn master(&self) -> Option<String> {
-        self.device.master()
+    fn lost_by(&self, reading: &DeviceReading) -> Option<String> {
+        self.device.lost_by(reading)
+    }
+
+    fn device_reader(&self) -> Option<DeviceReader> {
+        self.device.device_reader()
     }
 
     fn remove_device(&self) -> Result<(), PortError> {
@@ -129,6 +133,10 @@ impl Port for Representor {
 
     fn counters(&self) -> PortCounters {
         self.device.counters()
+    }
+
+    fn note_losses(&self, losses: &DeviceLosses) {
+        self.device.note_losses(losses);
     }
 
     fn driver_counters(&self) -> Vec<(String, u64)> {

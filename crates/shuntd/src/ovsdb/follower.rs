@@ -6,7 +6,7 @@ use shunt_ovsdb::{DatabaseSnapshot, OvsdbServerError, value::RowUuid};
 use shunt_switch::{PortChanges, Switch};
 use tokio::{
     sync::oneshot,
-    time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until},
+    time::{Instant, MissedTickBehavior, interval_at, sleep_until},
 };
 use tracing::warn;
 
@@ -27,6 +27,8 @@ pub(super) struct Follower {
     problem: DatabaseProblem,
     /// Changes of links and devices, which the next report has.
     port_changes: PortChanges,
+    /// The time of the last report because of them.
+    ports_reported: Instant,
     /// The next time at which all statistics are written.
     statistics_due: Instant,
     /// The reason why the last report was refused; empty if it was not.
@@ -44,6 +46,9 @@ const REFRESH_PERIOD: Duration = Duration::from_secs(2);
 /// Other ports may change meanwhile.
 const REPORT_PAUSE: Duration = Duration::from_millis(20);
 
+/// The shortest time between two reports of changed ports: a link may change all the time.
+const PORT_REPORT_PERIOD: Duration = Duration::from_millis(200);
+
 /// The shortest time between reports of statistics, which also is the default.
 const STATISTICS_PERIOD_MIN: Duration = Duration::from_secs(5);
 
@@ -60,6 +65,7 @@ impl Follower {
             switch,
             problem,
             port_changes,
+            ports_reported: Instant::now(),
             statistics_due: Instant::now(),
             refusal: String::new(),
             refused: BTreeMap::new(),
@@ -99,7 +105,9 @@ impl Follower {
                 changed = self.database.changed() => changed?,
                 _ = ticks.tick() => {}
                 () = sleep_until(self.statistics_due) => {}
-                () = ports_changed(&mut self.port_changes) => {}
+                () = ports_changed(&mut self.port_changes, self.ports_reported) => {
+                    self.ports_reported = Instant::now();
+                }
             }
         }
     }
@@ -156,9 +164,10 @@ impl Follower {
 }
 
 /// Waits for a change of a port, and then for ports that change together with it.
-async fn ports_changed(changes: &mut PortChanges) {
+async fn ports_changed(changes: &mut PortChanges, last_report: Instant) {
     changes.changed().await;
-    sleep(REPORT_PAUSE).await;
+    let soon = Instant::now() + REPORT_PAUSE;
+    sleep_until(soon.max(last_report + PORT_REPORT_PERIOD)).await;
 }
 
 /// Returns the time between reports of statistics.

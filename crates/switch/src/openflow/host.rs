@@ -137,7 +137,8 @@ impl Host for BridgeHost {
     }
 
     fn port_statistics(&self) -> Vec<PortStatistics> {
-        let statuses = BridgePortStatus::of_bridge(&self.bridges.lock(), self.bridge, self.now());
+        let statuses =
+            BridgePortStatus::of_bridge(&self.bridges.lock_counted(), self.bridge, self.now());
         let counters = |status: &BridgePortStatus| ReportedPortCounters {
             rx_packets: status.rx_packets,
             tx_packets: status.tx_packets,

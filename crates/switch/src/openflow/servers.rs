@@ -165,7 +165,7 @@ impl OpenFlowServers {
     pub(crate) fn bridge_status(&self, nic: Option<&NicStatus>) -> Vec<BridgeStatus> {
         let now = self.plane.now();
         let bridges = BridgeStatus::of_all(
-            &self.bridges.lock(),
+            &self.bridges.lock_counted(),
             self.plane.pipeline(),
             nic,
             self.plane.now(),

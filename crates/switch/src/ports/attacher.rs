@@ -3,7 +3,9 @@
 //! An opened port is added to the packet threads first and to the tables afterwards. Then the threads
 //! get its receive queues: a packet finds its port in the tables. While packets are held, as during a
 //! restore, the system queues them. A port that is closed leaves the tables first. It leaves the
-//! threads when no packet can be sent to it.
+//! threads when no packet can be sent to it. Module [`check`] finds what changes outside.
+
+pub(crate) mod check;
 
 use std::sync::{
     Arc,
@@ -14,22 +16,19 @@ use shunt_datapath::{
     Command, PortError,
     command::{ThreadPort, ThreadReceiver},
     port::{
-        DescriptorStore, EalOptions, LinkMode, Port, PortWork, Queues, RxQueue, StoredDescriptor,
+        DescriptorStore, EalOptions, LinkMode, Port, Queues, RxQueue, StoredDescriptor,
         open_inheriting,
     },
 };
 use shunt_flow::PortNo;
 use shunt_pipeline::{BridgeId, DatapathPort};
 use tokio::task::{JoinError, JoinHandle, spawn_blocking};
-use tracing::{info, warn};
+use tracing::warn;
 
 use crate::{
     error::{SwitchError, with_causes},
     nic::{NicFront, NicSlot},
-    ports::{
-        bridges::Bridges, device::DeviceChange, device_users::HostAddresses, port::BridgePort,
-        registry::BridgeRegistry,
-    },
+    ports::{bridges::Bridges, port::BridgePort, registry::BridgeRegistry},
     threads::data_plane::{DataPlane, StoppedThreads},
 };
 
@@ -45,17 +44,6 @@ pub(crate) struct PortAttacher {
     /// The options with which DPDK starts.
     dpdk: Arc<EalOptions>,
     seed: u64,
-}
-
-/// The extent of a check of the ports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CheckScope {
-    /// Only what packet threads noted, and ports that may open again.
-    Threads,
-    /// Also the link, the name and the state of each device.
-    Devices,
-    /// Also the speed of each link, which its driver knows.
-    Drivers,
 }
 
 impl PortAttacher {
@@ -96,7 +84,7 @@ impl PortAttacher {
         });
         let results = self.attach_all(ports.collect()).await;
         self.discard_failed(names, &results).await;
-        self.check_users();
+        self.check_users(|port| names.contains(&port.settings.name)).await;
         results
     }
 
@@ -278,15 +266,6 @@ impl PortAttacher {
         Ok(AttachedPort { bridge, number, port, link_mode, receivers })
     }
 
-    /// Warns of new users of the devices of ports, other than the switch.
-    pub(crate) fn check_users(&self) {
-        let addresses = HostAddresses::read();
-        let mut bridges = self.bridges.lock();
-        for port in bridges.iter_mut().flat_map(|bridge| bridge.ports.values_mut()) {
-            port.check_users(&addresses);
-        }
-    }
-
     /// Removes a port from the tables, then from the packet threads, and closes it.
     pub(crate) async fn detach(&self, name: &str) -> Result<(), SwitchError> {
         self.close(name, drop).await
@@ -376,85 +355,6 @@ impl PortAttacher {
             warn!(reason = trouble, "port {name}: down");
             self.take_down(&name, &trouble).await;
         }
-    }
-
-    /// Checks all ports, and their devices if the scope contains them.
-    ///
-    /// Records link changes, closes broken ports, and opens ports when their device returns.
-    pub(crate) async fn check(&self, scope: CheckScope) {
-        let has_threads = !self.plane.living().is_empty();
-        let nic = self.nic.front().filter(|nic| nic.closes_ports().is_some());
-        let now = self.plane.now();
-        let (mut broken, mut closed, mut changed) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut due, mut has_news) = (Vec::new(), false);
-        for bridge in self.bridges.lock().iter_mut() {
-            for port in bridge.ports.values_mut() {
-                if port.is_broken() {
-                    let name = port.settings.name.clone();
-                    broken.push((name, "the device has vanished".to_owned()));
-                } else if let Some(open) = &mut port.open {
-                    let work = open.maintenance(now);
-                    due.extend(work.map(|work| (bridge.id, port.number, work)));
-                    if scope == CheckScope::Threads && !port.settings.kind.has_own_link() {
-                        continue;
-                    }
-                    let name = port.settings.name.clone();
-                    if let Some(reason) = open.lost() {
-                        broken.push((name, reason));
-                        continue;
-                    }
-                    match port.refresh_device(scope == CheckScope::Drivers) {
-                        DeviceChange::None => {}
-                        DeviceChange::Status => has_news = true,
-                        DeviceChange::Description => changed.push((bridge.id, port.number)),
-                    }
-                } else if port.trouble.is_some()
-                    && port.is_reopened()
-                    && has_threads
-                    && !nic.as_ref().is_some_and(|nic| nic.is_nic_port(bridge.id, port.number))
-                {
-                    closed.push((port.settings.name.clone(), bridge.id, port.number));
-                }
-            }
-        }
-        if !changed.is_empty() {
-            self.bridges.publish_ports();
-        }
-        changed.into_iter().for_each(|(id, number)| self.bridges.changed().add(id, number));
-        if has_news {
-            self.bridges.changed().note();
-        }
-        self.maintain(due).await;
-        for (name, reason) in broken {
-            warn!("port {name}: {reason}; down until it returns");
-            self.take_down(&name, &reason).await;
-        }
-        for (name, id, number) in closed {
-            if self.open(&name).await.is_ok() {
-                info!("port {name}: device has returned, up");
-                self.bridges.changed().add(id, number);
-            }
-        }
-    }
-
-    /// Does the work of ports on their devices.
-    ///
-    /// Stores their descriptors again.
-    async fn maintain(&self, due: Vec<(BridgeId, PortNo, PortWork)>) {
-        // The system takes tens of milliseconds for each, most of it to wait.
-        let begin = |(bridge, number, work): (BridgeId, PortNo, PortWork)| {
-            (bridge, number, spawn_blocking(work))
-        };
-        let working: Vec<_> = due.into_iter().map(begin).collect();
-        let mut stored = Vec::new();
-        for (bridge, number, work) in working {
-            let _ = work.await;
-            self.bridges.with_port(bridge, number, |port| {
-                let prefix = port.spec().and_then(|spec| spec.store_prefix());
-                stored.extend(prefix.zip(port.open.as_ref().map(|own| own.stored_descriptors())));
-            });
-        }
-        self.keep(stored).await;
     }
 
     /// Stores descriptors of ports, in place of their former ones.

@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc, thread};
 
 use parking_lot::{Mutex, MutexGuard};
 use shunt_classifier::Version;
-use shunt_datapath::port::PortWork;
+use shunt_datapath::port::{DeviceLosses, PortWork};
 use shunt_flow::PortNo;
 use shunt_pipeline::{BridgeId, Change, DatapathPort, Pipeline, PortConfig, PortInfo};
 use tokio::sync::Notify;
@@ -15,7 +15,10 @@ use crate::{
     error::SwitchError,
     openflow::events::ChangedPorts,
     ports::{
-        bond_events::BondEvent, bonds::ChangedBonds, port::BridgePort, registry::BridgeRegistry,
+        bond_events::BondEvent,
+        bonds::ChangedBonds,
+        port::BridgePort,
+        registry::{BridgeRegistry, BridgeState},
         set_down::DevicesSetDown,
     },
     threads::publisher::Publisher,
@@ -63,6 +66,19 @@ impl Bridges {
     /// Returns the registry. [`Self::publish_ports`] must follow a change of ports.
     pub(crate) fn lock(&self) -> MutexGuard<'_, BridgeRegistry> {
         self.registry.lock()
+    }
+
+    /// Returns the registry, with the counters of devices up to now.
+    ///
+    /// One request to the system reads the losses of all TAPs, before the lock is taken.
+    pub(crate) fn lock_counted(&self) -> MutexGuard<'_, BridgeRegistry> {
+        let has_taps = self.lock().iter().any(|bridge| bridge.taps().next().is_some());
+        let losses = if has_taps { DeviceLosses::read() } else { DeviceLosses::default() };
+        let bridges = self.lock();
+        for tap in bridges.iter().flat_map(BridgeState::taps) {
+            tap.note_losses(&losses);
+        }
+        bridges
     }
 
     /// Returns the number of the bridge with this name.

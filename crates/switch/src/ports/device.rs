@@ -4,7 +4,9 @@
 
 use std::{collections::BTreeSet, io, sync::Arc};
 
-use shunt_datapath::port::{DeviceWork, HostDeviceSetting, LinkMode, Port, PortWork};
+use shunt_datapath::port::{
+    DeviceReading, DeviceWork, HostDeviceSetting, LinkMode, Port, PortWork,
+};
 use shunt_flow::PortNo;
 use shunt_pipeline::BridgeId;
 use tokio::task::spawn_blocking;
@@ -117,23 +119,41 @@ impl BridgePort {
         is_own || self.config.port_down
     }
 
+    /// Returns why the open port no longer serves its device.
+    pub(crate) fn lost(&self) -> Option<String> {
+        self.open.as_ref()?.lost()
+    }
+
+    /// Returns the state of the device at the last check.
+    ///
+    /// Without its link mode if the driver is to be asked.
+    pub(crate) fn last_reading(&self, asks_driver: bool) -> DeviceReading {
+        let link_mode = (!asks_driver).then_some(self.link_mode);
+        DeviceReading { state: self.device, link_up: self.link_up, link_mode, lost: None }
+    }
+
     /// Reads the state of the open device and of its link, and logs what changed.
     ///
     /// The driver is asked only if something changed, or if `asks_driver` is true.
     pub(crate) fn refresh_device(&mut self, asks_driver: bool) -> DeviceChange {
         let Some(open) = &self.open else { return DeviceChange::None };
-        let (name, device, link_up) = (&self.settings.name, open.device_state(), open.link_up());
+        let (state, link_up) = (open.device_state(), open.link_up());
+        let is_asked = asks_driver || (state, link_up) != (self.device, self.link_up);
+        let link_mode = is_asked.then(|| open.link_mode());
+        self.note_device(&DeviceReading { state, link_up, link_mode, lost: None })
+    }
+
+    /// Notes the state of the open device and of its link, and logs what changed.
+    pub(crate) fn note_device(&mut self, reading: &DeviceReading) -> DeviceChange {
+        let (name, link_up) = (&self.settings.name, reading.link_up);
         let mut change = DeviceChange::None;
-        if device != self.device || link_up != self.link_up {
-            self.device = device;
+        if reading.state != self.device || link_up != self.link_up {
+            self.device = reading.state;
             change = DeviceChange::Status;
         }
-        if change == DeviceChange::Status || asks_driver {
-            let link_mode = open.link_mode();
-            if link_mode != self.link_mode {
-                self.link_mode = link_mode;
-                change = DeviceChange::Status;
-            }
+        if let Some(link_mode) = reading.link_mode.filter(|mode| *mode != self.link_mode) {
+            self.link_mode = link_mode;
+            change = DeviceChange::Status;
         }
         if link_up != self.link_up {
             self.link_up = link_up;
@@ -141,7 +161,8 @@ impl BridgePort {
             info!("port {name}: link {}", if link_up { "up" } else { "down" });
             change = DeviceChange::Description;
         }
-        if let Some(mac) = device.map(|device| device.mac).filter(|mac| *mac != self.mac) {
+        let mac = reading.state.map(|device| device.mac).filter(|mac| *mac != self.mac);
+        if let Some(mac) = mac {
             info!(mac = mac_text(mac), "port {name}: the device has another MAC address");
             self.mac = mac;
             change = DeviceChange::Description;
@@ -221,6 +242,14 @@ impl BridgePort {
             Some(work) => Ok(Some(work)),
             None => Err(failed(&self.settings.name, io::ErrorKind::Unsupported.into())),
         }
+    }
+}
+
+impl BridgeState {
+    /// Returns the open TAPs.
+    pub(crate) fn taps(&self) -> impl Iterator<Item = &(dyn Port + 'static)> {
+        let taps = self.ports.values().filter(|port| port.settings.kind == PortType::Tap);
+        taps.filter_map(|tap| tap.open.as_deref())
     }
 }
 

@@ -8,10 +8,9 @@ use std::{
 };
 
 use nix::ifaddrs::getifaddrs;
-use shunt_datapath::port::PortSpec;
 use tracing::warn;
 
-use crate::ports::port::BridgePort;
+use crate::{config::PortType, ports::port::BridgePort};
 
 /// Another user of a device.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,21 +70,23 @@ impl HostAddresses {
 }
 
 impl BridgePort {
-    /// Warns of other users of the device, of each once until it is gone.
+    /// Returns whether packets would be handled twice if the device had other users.
     ///
     /// A TAP may have them, because the switch has its other end.
-    pub(crate) fn check_users(&mut self, addresses: &HostAddresses) {
+    pub(crate) const fn shares_device(&self) -> bool {
+        matches!(self.settings.kind, PortType::AfPacket | PortType::AfXdp)
+    }
+
+    /// Warns of other users of the device, of each once until it is gone.
+    ///
+    /// `master` is the bridge, bond or team of the system that has the device as a member.
+    pub(crate) fn check_users(&mut self, master: Option<String>, addresses: &HostAddresses) {
+        let device = self.settings.device();
         let mut users = BTreeSet::new();
-        if let (
-            Some(open),
-            Some(PortSpec::AfPacket { device, .. } | PortSpec::AfXdp { device, .. }),
-        ) = (&self.open, self.spec())
-        {
-            users.extend(open.master().map(DeviceUser::Master));
-            users.extend(addresses.of(&device).iter().copied().map(DeviceUser::Host));
-            for user in users.difference(&self.users) {
-                user.warn(&self.settings.name, &device);
-            }
+        users.extend(master.map(DeviceUser::Master));
+        users.extend(addresses.of(device).iter().copied().map(DeviceUser::Host));
+        for user in users.difference(&self.users) {
+            user.warn(&self.settings.name, device);
         }
         self.users = users;
     }

@@ -3,6 +3,7 @@
 //! Source: rtnetlink(7), groups `RTNLGRP_LINK`, `RTNLGRP_IPV4_IFADDR` and `RTNLGRP_IPV6_IFADDR`.
 
 use std::{
+    collections::BTreeSet,
     io,
     os::fd::{AsRawFd, OwnedFd},
 };
@@ -19,8 +20,49 @@ const GROUPS: u32 = 1 | 0x10 | 0x100;
 
 /// Length of the receive buffer.
 ///
-/// The content of messages is not used, so they may be truncated.
+/// Only the beginning of a message is used, so long ones may be truncated.
 const BUFFER: usize = 4096;
+
+/// Length of the header of a message (`nlmsghdr`).
+const HEADER: usize = 16;
+
+/// Place of the index of the device behind the header, in `ifinfomsg` and in `ifaddrmsg`.
+const INDEX: usize = 4;
+
+/// The devices that have changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ChangedDevices {
+    /// These devices, by their indices.
+    Named(BTreeSet<u32>),
+    /// Any devices: events were lost, or there are none.
+    Any,
+}
+
+impl ChangedDevices {
+    /// Returns whether a device may have changed.
+    pub(crate) fn contains(&self, index: u32) -> bool {
+        match self {
+            Self::Named(indices) => indices.contains(&index),
+            Self::Any => true,
+        }
+    }
+
+    /// Adds the devices that the messages in `events` name.
+    fn add(&mut self, mut events: &[u8]) {
+        let Self::Named(indices) = self else { return };
+        while let Some((length, index)) = message(events) {
+            indices.insert(index);
+            events = events.get(length.next_multiple_of(4)..).unwrap_or_default();
+        }
+    }
+}
+
+/// Returns the length of the first message, and the index of its device.
+fn message(events: &[u8]) -> Option<(usize, u32)> {
+    let length = usize::try_from(u32::from_ne_bytes(*events.first_chunk()?)).ok()?;
+    let index = u32::from_ne_bytes(*events.get(HEADER + INDEX..)?.first_chunk()?);
+    (length >= HEADER).then_some((length, index))
+}
 
 /// A subscription to the events of all devices in one network namespace.
 pub(crate) struct LinkEvents {
@@ -46,21 +88,22 @@ impl LinkEvents {
     }
 
     /// Waits until a device has changed, and takes all events up to now.
-    ///
-    /// Returns also if events were lost, since then some device has changed.
-    pub(crate) async fn changed(&self) -> io::Result<()> {
+    pub(crate) async fn changed(&self) -> io::Result<ChangedDevices> {
         let mut ready = self.socket.readable().await?;
         let mut buffer = [0; BUFFER];
+        let mut changed = ChangedDevices::Named(BTreeSet::new());
         loop {
             let taken = ready
                 .try_io(|socket| Ok(recv(socket.as_raw_fd(), &mut buffer, MsgFlags::empty())?));
             match taken {
-                Ok(Ok(_)) => {}
+                Ok(Ok(length)) => changed.add(buffer.get(..length).unwrap_or_default()),
                 // The queue of events has overflowed (ENOBUFS).
-                Ok(Err(error)) if error.raw_os_error() == Some(nix::libc::ENOBUFS) => {}
+                Ok(Err(error)) if error.raw_os_error() == Some(nix::libc::ENOBUFS) => {
+                    changed = ChangedDevices::Any;
+                }
                 Ok(Err(error)) => return Err(error),
                 // No event is left.
-                Err(_) => return Ok(()),
+                Err(_) => return Ok(changed),
             }
         }
     }
@@ -70,12 +113,42 @@ impl LinkEvents {
 mod tests {
     use std::process::Command;
 
-    use nix::sched::{CloneFlags, unshare};
+    use nix::{
+        net::if_::if_nametoindex,
+        sched::{CloneFlags, unshare},
+    };
 
     use super::*;
 
     fn ip(arguments: &str) {
         assert!(Command::new("ip").args(arguments.split(' ')).status().unwrap().success());
+    }
+
+    #[test]
+    fn messages_name_their_devices() {
+        let message = |length: u32, index: u32| {
+            let mut bytes = length.to_ne_bytes().to_vec();
+            bytes.resize(HEADER + INDEX, 0);
+            bytes.extend(index.to_ne_bytes());
+            bytes
+        };
+        let devices = |events: &[u8]| {
+            let mut changed = ChangedDevices::Named(BTreeSet::new());
+            changed.add(events);
+            changed
+        };
+        let named = |indices: &[u32]| ChangedDevices::Named(indices.iter().copied().collect());
+        assert_eq!(devices(&[message(24, 3), message(24, 5)].concat()), named(&[3, 5]));
+        // The first one is truncated, or too short to be one.
+        assert_eq!(devices(&message(9000, 3)), named(&[3]));
+        assert_eq!(devices(&message(15, 3)), named(&[]));
+        let whole = message(24, 3);
+        for length in 0..whole.len() {
+            assert_eq!(devices(&whole[..length]), named(&[]), "cut at {length}");
+        }
+        let mut any = ChangedDevices::Any;
+        any.add(&whole);
+        assert!(any.contains(7) && !named(&[3]).contains(7));
     }
 
     #[expect(clippy::print_stderr, reason = "a skipped test says so")]
@@ -94,7 +167,9 @@ mod tests {
                     ip(change);
                     let changed =
                         tokio::time::timeout(std::time::Duration::from_secs(20), events.changed());
-                    changed.await.expect("an event").unwrap();
+                    let lo = if_nametoindex("lo").unwrap();
+                    let changed = changed.await.expect("an event").unwrap();
+                    assert_eq!(changed, ChangedDevices::Named([lo].into()));
                 }
                 let quiet = std::time::Duration::from_millis(50);
                 assert!(tokio::time::timeout(quiet, events.changed()).await.is_err());

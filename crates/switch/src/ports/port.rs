@@ -9,7 +9,10 @@ use shunt_datapath::{
     egress::PortQos,
     metrics::PortTraffic,
     packet::ingress_policer::IngressPolicer,
-    port::{HostDeviceState, LinkMode, Port, PortCounters, PortSpec, RxQueue, tap::TapSettings},
+    port::{
+        DeviceLosses, HostDeviceState, LinkMode, Port, PortCounters, PortSpec, RxQueue,
+        tap::TapSettings,
+    },
 };
 use shunt_flow::PortNo;
 use shunt_pipeline::{DatapathPort, PortConfig, PortInfo, PortKind, Time};
@@ -162,6 +165,9 @@ impl BridgePort {
     /// Takes the device of the port, and keeps its counters.
     pub(crate) fn take_device(&mut self) -> Option<Box<dyn Port>> {
         let open = self.open.take()?;
+        if let Some(device) = self.device.filter(|_| self.settings.kind == PortType::Tap) {
+            open.note_losses(&DeviceLosses::of(device.index));
+        }
         let PortCounters { rx_dropped, tx_dropped } = open.counters();
         self.closed.rx_dropped += rx_dropped;
         self.closed.tx_dropped += tx_dropped;

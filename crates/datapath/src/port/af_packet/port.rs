@@ -20,12 +20,11 @@ use super::{
 use crate::{
     packet::buffer::Pool,
     port::{
-        Capabilities, DeviceWork, HostDeviceSetting, HostDeviceState, LinkMode, Port, PortCounters,
-        PortError, PortWork, Queues,
+        Capabilities, DeviceReader, DeviceWork, HostDeviceSetting, HostDeviceState, LinkMode, Port,
+        PortCounters, PortError, PortWork, Queues,
         claim::{DeviceClaim, refuse_member},
         error::lost_reason,
         host_device::{change_work, try_mtu},
-        link,
         stored::{RefusedDescriptor, StoredDescriptor, accepted},
         sys::{self, DeviceName},
     },
@@ -194,8 +193,8 @@ impl Port for AfPacket {
         lost_reason(self.device.as_str(), self.index)
     }
 
-    fn master(&self) -> Option<String> {
-        link::master(self.index)
+    fn device_reader(&self) -> Option<DeviceReader> {
+        DeviceReader::new(&self.control, &self.device, self.index)
     }
 
     fn mtu(&self) -> Option<u32> {

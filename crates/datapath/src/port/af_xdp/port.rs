@@ -30,14 +30,13 @@ use super::{
 use crate::metrics::RxLoss;
 use crate::packet::buffer::{BURST, Packet, Pool};
 use crate::port::{
-    Capabilities, DeviceWork, HostDeviceSetting, HostDeviceState, LinkMode, Port, PortCounters,
-    PortError, Queues, RxQueue, RxReport, TxEnd, TxQueue,
+    Capabilities, DeviceReader, DeviceReading, DeviceWork, HostDeviceSetting, HostDeviceState,
+    LinkMode, Port, PortCounters, PortError, Queues, RxQueue, RxReport, TxEnd, TxQueue,
     af_packet::PacketTx,
     claim::{DeviceClaim, refuse_member},
     error::lost_reason,
     ethtool,
     host_device::{change_work, try_mtu},
-    link,
     sys::{self, DeviceName},
 };
 
@@ -137,6 +136,15 @@ pub struct AfXdp {
 }
 
 impl AfXdp {
+    /// Returns why the buffers do not hold frames of an MTU; `None` if they do.
+    fn exceeded_by(&self, mtu: u32) -> Option<String> {
+        match chunk_of(&self.device, mtu) {
+            Ok(chunk) if chunk <= self.chunk => None,
+            Ok(_) => Some(format!("the MTU of {} was raised to {mtu}", self.device.as_str())),
+            Err(error) => Some(error.to_string()),
+        }
+    }
+
     /// Opens the device of this name, and sets its MTU if one is given.
     ///
     /// It keeps its own MTU if it refuses the given one.
@@ -320,18 +328,15 @@ impl Port for AfXdp {
 
     fn lost(&self) -> Option<String> {
         let reason = lost_reason(self.device.as_str(), self.index);
-        reason.or_else(|| {
-            let mtu = sys::mtu(self.control.as_fd(), &self.device).ok()?;
-            match chunk_of(&self.device, mtu) {
-                Ok(chunk) if chunk <= self.chunk => None,
-                Ok(_) => Some(format!("the MTU of {} was raised to {mtu}", self.device.as_str())),
-                Err(error) => Some(error.to_string()),
-            }
-        })
+        reason.or_else(|| self.exceeded_by(sys::mtu(self.control.as_fd(), &self.device).ok()?))
     }
 
-    fn master(&self) -> Option<String> {
-        link::master(self.index)
+    fn lost_by(&self, reading: &DeviceReading) -> Option<String> {
+        reading.lost.clone().or_else(|| self.exceeded_by(reading.state?.mtu))
+    }
+
+    fn device_reader(&self) -> Option<DeviceReader> {
+        DeviceReader::new(&self.control, &self.device, self.index)
     }
 
     fn mtu(&self) -> Option<u32> {

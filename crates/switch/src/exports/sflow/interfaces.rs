@@ -33,7 +33,7 @@ pub(crate) fn indices(bridges: &Bridges, bridge: BridgeId) -> InterfaceIndices {
 ///
 /// The drivers of some devices are asked, which may take longer than other system calls.
 pub(super) fn statistics(bridges: &Bridges, bridge: BridgeId) -> Vec<InterfaceStatistics> {
-    let registry = bridges.lock();
+    let registry = bridges.lock_counted();
     let Some(own) = registry.by_id(bridge) else { return Vec::new() };
     let of_port = |port: &BridgePort| Some(port_statistics(port, index(port)?, own.datapath_id));
     own.ports.values().filter_map(of_port).collect()

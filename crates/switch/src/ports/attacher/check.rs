@@ -1,0 +1,218 @@
+//! Checks of ports: links, devices that vanish and return, their other users, and work that is due.
+//!
+//! Devices are read without the lock of the ports, on a thread that may block: a driver may take a while
+//! to answer.
+
+use shunt_datapath::port::{DeviceReader, DeviceReading, PortWork};
+use shunt_flow::PortNo;
+use shunt_pipeline::BridgeId;
+use tokio::task::spawn_blocking;
+use tracing::{info, warn};
+
+use super::PortAttacher;
+use crate::ports::{
+    device::DeviceChange, device_users::HostAddresses, link_events::ChangedDevices,
+    port::BridgePort,
+};
+
+/// The extent of a check of the ports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CheckScope {
+    /// Only what packet threads noted, and ports that may open again.
+    Threads,
+    /// Also the link, the name and the state of these devices.
+    Devices(ChangedDevices),
+    /// Also those of all devices, and the speed of each link, which its driver knows.
+    Drivers,
+}
+
+/// The ports that need something.
+#[derive(Default)]
+struct PortsToCheck {
+    /// Names of broken ports, each with the reason.
+    broken: Vec<(String, String)>,
+    /// Closed ports that may open again.
+    closed: Vec<(String, BridgeId, PortNo)>,
+    /// Work on devices that is due.
+    due: Vec<(BridgeId, PortNo, PortWork)>,
+    /// Devices to read.
+    devices: Vec<DeviceToRead>,
+    /// Ports with another link or address.
+    changed: Vec<(BridgeId, PortNo)>,
+    /// True if the status of a port has changed.
+    has_news: bool,
+}
+
+/// A device to read.
+struct DeviceToRead {
+    bridge: BridgeId,
+    number: PortNo,
+    reader: DeviceReader,
+    /// The state of the device at the last check.
+    last: DeviceReading,
+}
+
+impl CheckScope {
+    /// Returns whether the device of a port is read.
+    ///
+    /// A device without a known index is read in any case.
+    fn has_device_of(&self, port: &BridgePort) -> bool {
+        match self {
+            Self::Threads => false,
+            Self::Devices(changed) => port.device.is_none_or(|own| changed.contains(own.index)),
+            Self::Drivers => true,
+        }
+    }
+}
+
+impl PortsToCheck {
+    fn note(&mut self, bridge: BridgeId, number: PortNo, change: DeviceChange) {
+        match change {
+            DeviceChange::None => {}
+            DeviceChange::Status => self.has_news = true,
+            DeviceChange::Description => self.changed.push((bridge, number)),
+        }
+    }
+}
+
+impl PortAttacher {
+    /// Checks all ports, and their devices if the scope contains them.
+    ///
+    /// Records link changes, closes broken ports, and opens ports when their device returns.
+    /// The caller makes no other change of ports meanwhile.
+    pub(crate) async fn check(&self, scope: &CheckScope) {
+        let mut ports = self.ports_to_check(scope);
+        self.read_devices(&mut ports).await;
+        if !ports.changed.is_empty() {
+            self.bridges.publish_ports();
+        }
+        for (id, number) in ports.changed {
+            self.bridges.changed().add(id, number);
+        }
+        if ports.has_news {
+            self.bridges.changed().note();
+        }
+        self.maintain(ports.due).await;
+        for (name, reason) in ports.broken {
+            warn!("port {name}: {reason}; down until it returns");
+            self.take_down(&name, &reason).await;
+        }
+        for (name, id, number) in ports.closed {
+            if self.open(&name).await.is_ok() {
+                info!("port {name}: device has returned, up");
+                self.bridges.changed().add(id, number);
+            }
+        }
+    }
+
+    /// Finds the ports that need something, and checks those without a device of the host.
+    fn ports_to_check(&self, scope: &CheckScope) -> PortsToCheck {
+        let has_threads = !self.plane.living().is_empty();
+        let nic = self.nic.front().filter(|nic| nic.closes_ports().is_some());
+        let now = self.plane.now();
+        let mut found = PortsToCheck::default();
+        for bridge in self.bridges.lock().iter_mut() {
+            let id = bridge.id;
+            for port in bridge.ports.values_mut() {
+                let number = port.number;
+                if port.is_broken() {
+                    let name = port.settings.name.clone();
+                    found.broken.push((name, "the device has vanished".to_owned()));
+                } else if let Some(open) = &mut port.open {
+                    let work = open.maintenance(now);
+                    found.due.extend(work.map(|work| (id, number, work)));
+                    let is_read = scope.has_device_of(port);
+                    let open = port.open.as_ref().filter(|_| is_read);
+                    let reader = open.and_then(|open| open.device_reader());
+                    // Ports without a reader know their link themselves.
+                    let is_asked = is_read || port.settings.kind.has_own_link();
+                    if let Some(reader) = reader {
+                        let last = port.last_reading(*scope == CheckScope::Drivers);
+                        found.devices.push(DeviceToRead { bridge: id, number, reader, last });
+                    } else if is_asked && let Some(reason) = port.lost() {
+                        found.broken.push((port.settings.name.clone(), reason));
+                    } else if is_asked {
+                        let change = port.refresh_device(*scope == CheckScope::Drivers);
+                        found.note(id, number, change);
+                    }
+                } else if port.trouble.is_some()
+                    && port.is_reopened()
+                    && has_threads
+                    && !nic.as_ref().is_some_and(|nic| nic.is_nic_port(id, number))
+                {
+                    found.closed.push((port.settings.name.clone(), id, number));
+                }
+            }
+        }
+        found
+    }
+
+    /// Reads devices, and notes what changed.
+    async fn read_devices(&self, ports: &mut PortsToCheck) {
+        let devices = std::mem::take(&mut ports.devices);
+        if devices.is_empty() {
+            return;
+        }
+        let read = |own: DeviceToRead| (own.bridge, own.number, own.reader.read(&own.last));
+        let readings = spawn_blocking(move || devices.into_iter().map(read).collect::<Vec<_>>());
+        let Ok(readings) = readings.await else { return };
+        let mut bridges = self.bridges.lock();
+        for (bridge, number, reading) in readings {
+            let Some(port) = bridges.port_mut(bridge, number) else { continue };
+            let Some(open) = &port.open else { continue };
+            match open.lost_by(&reading) {
+                Some(reason) => ports.broken.push((port.settings.name.clone(), reason)),
+                None => {
+                    let change = port.note_device(&reading);
+                    ports.note(bridge, number, change);
+                }
+            }
+        }
+    }
+
+    /// Does the work of ports on their devices.
+    ///
+    /// Stores their descriptors again.
+    async fn maintain(&self, due: Vec<(BridgeId, PortNo, PortWork)>) {
+        // The system takes tens of milliseconds for each, most of it to wait.
+        let begin = |(bridge, number, work): (BridgeId, PortNo, PortWork)| {
+            (bridge, number, spawn_blocking(work))
+        };
+        let working: Vec<_> = due.into_iter().map(begin).collect();
+        let mut stored = Vec::new();
+        for (bridge, number, work) in working {
+            let _ = work.await;
+            self.bridges.with_port(bridge, number, |port| {
+                let prefix = port.spec().and_then(|spec| spec.store_prefix());
+                stored.extend(prefix.zip(port.open.as_ref().map(|own| own.stored_descriptors())));
+            });
+        }
+        self.keep(stored).await;
+    }
+
+    /// Warns of new users of the devices of some ports, other than the switch.
+    pub(crate) async fn check_users(&self, is_meant: impl Fn(&BridgePort) -> bool) {
+        let readers: Vec<_> = {
+            let bridges = self.bridges.lock();
+            let ports = bridges
+                .iter()
+                .flat_map(|bridge| bridge.ports.values().map(move |port| (bridge.id, port)));
+            let meant = ports.filter(|(_, port)| port.shares_device() && is_meant(port));
+            let reader = |(id, port): (BridgeId, &BridgePort)| {
+                Some((id, port.number, port.open.as_ref()?.device_reader()?))
+            };
+            meant.filter_map(reader).collect()
+        };
+        if readers.is_empty() {
+            return;
+        }
+        let read =
+            |(id, number, reader): (BridgeId, PortNo, DeviceReader)| (id, number, reader.master());
+        let work =
+            move || (HostAddresses::read(), readers.into_iter().map(read).collect::<Vec<_>>());
+        let Ok((addresses, masters)) = spawn_blocking(work).await else { return };
+        for (id, number, master) in masters {
+            self.bridges.with_port(id, number, |port| port.check_users(master, &addresses));
+        }
+    }
+}
