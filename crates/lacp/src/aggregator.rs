@@ -63,11 +63,16 @@ impl Aggregator {
         self.step(now);
     }
 
-    /// Removes a member, if it exists. Its partner notices that by a timeout.
-    pub fn remove_member(&mut self, id: MemberId, now: Duration) {
-        self.members.remove(&id);
+    /// Removes a member, if it exists.
+    ///
+    /// Returns its last LACPDU as a frame, unless its link is down or both ends are passive. It states
+    /// that this end no longer uses the link, so the partner leaves the link at once. If the frame is
+    /// not sent, the partner notices the removal by a timeout.
+    pub fn remove_member(&mut self, id: MemberId, now: Duration) -> Option<Vec<u8>> {
+        let member = self.members.remove(&id);
         self.reported.remove(&id);
         self.step(now);
+        member?.last_frame(&self.settings)
     }
 
     /// Takes the state of the link of a member. Other ids are ignored.

@@ -148,6 +148,15 @@ impl AggregatorMember {
         }
     }
 
+    /// Returns the last frame of a removed member, if it may send one.
+    pub(crate) fn last_frame(&self, aggregator: &AggregatorSettings) -> Option<Vec<u8>> {
+        let own = self.actor(aggregator);
+        let actor = LacpInfo { state: own.state.without(LacpState::USE), ..own };
+        let pdu = Lacpdu { actor, partner: *self.receive.partner(), collector_max_delay: 0 };
+        let frame = || SlowFrame::Lacpdu(pdu).emit(self.settings.mac);
+        self.periodic.is_sending().then(frame)
+    }
+
     /// Returns the time of the next step.
     pub(crate) fn deadline(&self, aggregator: &AggregatorSettings) -> Option<Duration> {
         let actor = self.actor(aggregator);

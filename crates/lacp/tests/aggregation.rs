@@ -90,7 +90,7 @@ fn member(port: u16) -> MemberSettings {
 ///
 /// Its system has priority 20, so it does not decide.
 fn partner(system: u8, port: u16) -> LacpInfo {
-    let flags = [LacpState::ACTIVITY, LacpState::AGGREGATION, USES];
+    let flags = [LacpState::ACTIVITY, LacpState::AGGREGATION, LacpState::USE];
     LacpInfo {
         system: SystemId { priority: 20, mac: [system; 6] },
         key: 5,
@@ -99,9 +99,6 @@ fn partner(system: u8, port: u16) -> LacpInfo {
         state: flags.into_iter().fold(LacpState::default(), LacpState::with),
     }
 }
-
-const USES: LacpState =
-    LacpState::SYNCHRONIZATION.with(LacpState::COLLECTING).with(LacpState::DISTRIBUTING);
 
 const THREE: fn() -> [MemberSettings; 3] = || [member(1), member(2), member(3)];
 
@@ -302,6 +299,24 @@ fn removed_and_unknown_members_are_detached() {
     assert_eq!(bond.aggregator.on_frame(id(5), &[], bond.now), Ok(()));
     assert_eq!(bond.enabled(), [1, 2], "the others stay as they are");
     assert_eq!(bond.lead(), Some(id(1)));
+}
+
+#[test]
+fn the_last_lacpdu_of_a_member_states_that_it_leaves() {
+    let mut bond = Bond::new(settings(), &[member(1), member(2)], &[partner(1, 7), partner(1, 8)]);
+    let frame = bond.aggregator.remove_member(id(0), bond.now).unwrap();
+    let actor = LacpInfo {
+        system: settings().system,
+        key: 1,
+        port_priority: MemberSettings::PORT_PRIORITY,
+        port: 1,
+        state: LacpState::ACTIVITY.with(LacpState::TIMEOUT).with(LacpState::AGGREGATION),
+    };
+    let pdu = Lacpdu { actor, partner: partner(1, 7), collector_max_delay: 0 };
+    assert_eq!(SlowFrame::parse(&frame), Ok(SlowFrame::Lacpdu(pdu)));
+    bond.aggregator.on_link(id(1), false, bond.now);
+    assert_eq!(bond.aggregator.remove_member(id(1), bond.now), None, "its link is down");
+    assert_eq!(bond.aggregator.remove_member(id(1), bond.now), None, "it is no member");
 }
 
 #[test]

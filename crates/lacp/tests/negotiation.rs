@@ -303,6 +303,20 @@ fn a_link_that_loses_one_direction_carries_nothing() {
 }
 
 #[test]
+fn a_partner_leaves_the_link_of_a_removed_member_at_once() {
+    let systems = [1, 2].map(|number| settings(number, LacpMode::Active, LacpTime::Slow));
+    let mut network = Network::new(systems, 2, 0);
+    assert_eq!(network.settle(), [[true; 2]; 2]);
+    let now = network.now;
+    let frame = network.ends[0].aggregator.remove_member(id(0), now).unwrap();
+    network.ends[1].aggregator.on_frame(id(0), &frame, now).unwrap();
+    for end in &network.ends {
+        let sends = [0, 1].map(|link| network.sends(end, link));
+        assert_eq!(sends, [false, true], "{}", network.states());
+    }
+}
+
+#[test]
 fn two_passive_ends_stay_silent() {
     let systems = [1, 2].map(|number| settings(number, LacpMode::Passive, LacpTime::Fast));
     let mut network = Network::new(systems, 2, 0);

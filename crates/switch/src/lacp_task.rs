@@ -4,13 +4,14 @@
 
 use std::sync::Arc;
 
-use shunt_pipeline::{PuntReceiver, PuntedPacket, Time};
+use shunt_pipeline::{BridgeId, PuntReceiver, PuntedPacket, Time};
 use tokio::{sync::mpsc, time::sleep};
 use tracing::{debug, info};
 
 use crate::{
     control::ControlPlane,
-    ports::{own_frames::send_frame, registry::BridgeRegistry},
+    ports::{bridges::Bridges, own_frames::send_frame, registry::BridgeRegistry},
+    threads::data_plane::DataPlane,
 };
 
 /// The most frames that are taken before their effects.
@@ -53,6 +54,25 @@ pub(crate) async fn run_lacp(
             send_frame(plane, bridge, port, frame).await;
         }
     }
+}
+
+/// Sends the last LACPDUs of members that are about to leave their bonds.
+///
+/// `leaves` decides by bridge, bond and member. Without these frames the partners would go on sending
+/// on the links until a timeout. Returns when the packet threads have taken the frames.
+pub(crate) async fn leave_partners(
+    plane: &DataPlane,
+    bridges: &Bridges,
+    leaves: impl Fn(BridgeId, &str, &str) -> bool,
+) {
+    let frames = bridges.lock().leave_lacp(leaves, plane.now());
+    if frames.is_empty() {
+        return;
+    }
+    for (bridge, (port, frame)) in frames {
+        send_frame(plane, bridge, port, frame).await;
+    }
+    plane.pull_threads().await;
 }
 
 /// Gives a received frame to the actor of its port. A bond that has gone gets none.

@@ -22,7 +22,7 @@ use crate::{
     control::{ControlPlane, structure::OpenPolicy},
     declarative::DeclarativeChanges,
     error::SwitchError,
-    lacp_task::run_lacp,
+    lacp_task::{leave_partners, run_lacp},
     openflow::{events::ControlReceivers, servers::OpenFlowServers},
     ports::{capture::CapturedPacket, names::BridgeNames, vlans::MacStatus},
     reload::{self, ReloadReport},
@@ -535,10 +535,12 @@ impl Switch {
 
     /// Prepares for the end.
     ///
-    /// Removes the entries of an external NIC as far as it answers soon.
+    /// Has the partners of LACP leave their links, and removes the entries of an external NIC as far as
+    /// it answers soon.
     ///
     /// Call it last, before the switch is dropped: nobody updates these entries afterwards.
     pub async fn stop(&self) {
+        leave_partners(&self.control.plane, &self.control.bridges, |_, _, _| true).await;
         self.control.nic.empty_before_stop().await;
     }
 }

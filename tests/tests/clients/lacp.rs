@@ -169,6 +169,32 @@ fn a_bond_negotiates_with_open_vswitch() {
     }
 }
 
+/// Checks that a removed member takes only its own link from the partner, and this at once.
+///
+/// The partner would notice a timeout only after 90 seconds.
+fn a_removed_member_leaves_the_other_one(
+    daemon: &Daemon,
+    peers: &Peers<'_>,
+    done: &impl Fn(&str) -> String,
+) {
+    let far = || peers.switch.run("ovs-appctl", &["bond/show", "bond1"]);
+    let slow = ["set", "port", "bond1", "other_config:lacp-time=slow"];
+    peers.switch.run("ovs-vsctl", &slow);
+    let both =
+        || ["x1", "x2"].iter().all(|link| far().contains(&format!("member {link}: enabled")));
+    assert!(until(both), "{}", far());
+    let changes = || daemon.log().matches("member p2: LACP").count();
+    let before = changes();
+    done("del-port p1");
+    assert!(until(|| far().contains("member x1: disabled")), "{}", far());
+    assert!(far().contains("member x2: enabled"), "{}", far());
+    assert!(until(|| peers.reaches()), "{}", show(daemon));
+    assert_eq!(changes(), before, "{}", daemon.log());
+    done("add-port br0 p1");
+    assert!(until(both), "{}", far());
+    assert_eq!(changes(), before, "{}", daemon.log());
+}
+
 /// A partner that is added later, the keys of `shuntctl`, and a reload.
 #[test]
 fn shuntctl_adds_a_bond_with_lacp() {
@@ -208,6 +234,7 @@ fn shuntctl_adds_a_bond_with_lacp() {
     ] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
+    a_removed_member_leaves_the_other_one(&daemon, &peers, &done);
     // A frame that is no LACPDU changes nothing.
     let frame = "python3 - <<'END'\n\
         import socket\n\

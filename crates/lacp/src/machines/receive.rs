@@ -75,7 +75,7 @@ impl ReceiveMachine {
             (true, ReceiveState::PortDisabled) => self.expire(now),
             (false, _) => {
                 self.state = ReceiveState::PortDisabled;
-                self.partner.state = self.partner.state.without(PARTNER_USES);
+                self.partner.state = self.partner.state.without(LacpState::USE);
                 self.end = None;
             }
             (true, _) => {}
@@ -95,7 +95,7 @@ impl ReceiveMachine {
         // The standard trusts an individual link even if its end does not name this one. That would
         // be wrong on a link that loses all frames in one direction.
         if !(knows_actor && sends) {
-            self.partner.state = self.partner.state.without(PARTNER_USES);
+            self.partner.state = self.partner.state.without(LacpState::USE);
         }
         (self.state, self.is_recorded) = (ReceiveState::Current, true);
         let is_fast = actor.state.contains(LacpState::TIMEOUT);
@@ -122,7 +122,7 @@ impl ReceiveMachine {
     fn expire(&mut self, now: Duration) {
         self.state = ReceiveState::Expired;
         // The timeout makes this end send each second, so that the partner can answer in time.
-        self.partner.state = self.partner.state.without(PARTNER_USES).with(LacpState::TIMEOUT);
+        self.partner.state = self.partner.state.without(LacpState::USE).with(LacpState::TIMEOUT);
         self.end = Some(now.saturating_add(SHORT_TIMEOUT_TIME));
     }
 }
@@ -137,10 +137,6 @@ impl fmt::Display for ReceiveState {
         })
     }
 }
-
-/// The flags that a partner sets while it uses the link.
-const PARTNER_USES: LacpState =
-    LacpState::SYNCHRONIZATION.with(LacpState::COLLECTING).with(LacpState::DISTRIBUTING);
 
 /// The flags that a partner must know.
 ///

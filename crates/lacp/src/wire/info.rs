@@ -91,6 +91,9 @@ impl LacpState {
     /// The end has not received a LACPDU in time.
     pub const EXPIRED: Self = Self(1 << 7);
 
+    /// The flags that an end sets while it uses the link.
+    pub const USE: Self = Self::SYNCHRONIZATION.with(Self::COLLECTING).with(Self::DISTRIBUTING);
+
     /// The flags with the words that `lacp/show` of Open vSwitch has for them.
     const NAMES: [(Self, &'static str); 8] = [
         (Self::ACTIVITY, "activity"),

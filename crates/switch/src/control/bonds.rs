@@ -10,6 +10,7 @@ use super::structure::Structure;
 use crate::{
     config::{BondOptions, BridgeOptions, PortType},
     error::SwitchError,
+    lacp_task::leave_partners,
     ports::registry::{BridgeState, listed},
 };
 
@@ -71,6 +72,12 @@ impl Structure {
         self.check_bond_names(&before, &after)?;
         after.check().map_err(|error| *error.problem)?;
         self.check_bond_members(&after)?;
+        let stays = |bond: &str, member: &str| {
+            let own = after.bonds.iter().find(|own| own.name == bond && own.lacp.mode().is_some());
+            own.is_some_and(|own| own.members.iter().any(|name| name == member))
+        };
+        let leaves = |own: BridgeId, bond: &str, member: &str| own == id && !stays(bond, member);
+        leave_partners(&self.plane, &self.bridges, leaves).await;
         self.bridges.lock().set_options(id, after.clone())?;
         let names = |own: &BridgeOptions| {
             own.bonds.iter().map(|bond| bond.name.clone()).collect::<BTreeSet<_>>()

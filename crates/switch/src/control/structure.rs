@@ -18,6 +18,7 @@ use crate::{
     config::{self, Config, OffloadOptions, PortType, setting::with_settings},
     error::{SwitchError, with_causes},
     exports::Exporters,
+    lacp_task::leave_partners,
     nic::NicSlot,
     openflow::events::{ControlEvent, SocketsToClose},
     ports::{attacher::PortAttacher, bridges::Bridges, capture::Captures, registry::PortBacking},
@@ -478,6 +479,7 @@ impl Structure {
     ///
     /// Returns what the controllers are to be told.
     async fn take_port_out(&self, name: &str) -> Result<ControlEvent, SwitchError> {
+        leave_partners(&self.plane, &self.bridges, |_, _, member| member == name).await;
         self.ports.remove(name).await?;
         let (id, datapath, last) = {
             let mut bridges = self.bridges.lock();

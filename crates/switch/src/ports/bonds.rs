@@ -12,6 +12,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    num::NonZeroU16,
     sync::Arc,
     time::Duration,
 };
@@ -204,11 +205,12 @@ impl BondState {
 
     /// Follows the ports with the LACP actor, before [`Self::update`].
     ///
-    /// `bridge` is the address of the bridge.
+    /// `bridge` is the address of the bridge, and `taken` has the keys of its other bonds.
     pub(crate) fn follow_lacp(
         &mut self,
         options: &BondOptions,
         bridge: [u8; 6],
+        taken: &BTreeSet<NonZeroU16>,
         port: impl Fn(&str) -> Option<MemberPort>,
         now: Time,
     ) {
@@ -217,7 +219,7 @@ impl BondState {
             return;
         };
         let actor = self.lacp.get_or_insert_with(|| LacpActor::new(options, mode, bridge));
-        actor.follow(options, mode, bridge, port, now);
+        actor.follow(options, mode, bridge, taken, port, now);
     }
 
     /// Returns the LACP actor, if the bond uses LACP.
@@ -382,7 +384,8 @@ mod tests {
                 let number = PortNo::new(if name == "p1" { 1 } else { 2 });
                 Some(MemberPort { number, mac: [2; 6], link_up: links.get(name).copied()? })
             };
-            self.state.follow_lacp(&self.options, [2, 0, 0, 0, 0, 9], port, now);
+            let bridge = [2, 0, 0, 0, 0, 9];
+            self.state.follow_lacp(&self.options, bridge, &BTreeSet::new(), port, now);
             let events = self.state.update(&self.options, |name| links.get(name).copied(), now);
             events.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
         }

@@ -3,7 +3,11 @@
 //! Links, options and received frames go in. Frames to send come out, and the decision which members may
 //! send and receive. The task of `lacp_task.rs` gives it the time. See the crate `shunt_lacp`.
 
-use std::{collections::BTreeMap, num::NonZeroU16, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    num::NonZeroU16,
+    time::Duration,
+};
 
 use shunt_flow::PortNo;
 use shunt_lacp::{
@@ -29,10 +33,10 @@ pub(crate) struct LacpActor {
     aggregator: Aggregator,
     /// The numbers of the members by their names.
     members: BTreeMap<String, PortNo>,
-    /// The member with the port number that is the key of all members.
+    /// The key of all members without their own one, from the first member on.
     ///
-    /// It is another one only when this one is no member any more.
-    key_member: Option<String>,
+    /// It stays when this member goes. Another key would make all others negotiate again.
+    key: Option<NonZeroU16>,
     fallback_ab: bool,
 }
 
@@ -48,17 +52,18 @@ impl LacpActor {
         let settings = settings(options, mode, bridge, NonZeroU16::MIN);
         let fallback_ab = options.lacp_fallback_ab;
         let aggregator = Aggregator::new(settings);
-        Self { aggregator, members: BTreeMap::new(), key_member: None, fallback_ab }
+        Self { aggregator, members: BTreeMap::new(), key: None, fallback_ab }
     }
 
     /// Follows the options, the ports and their links.
     ///
-    /// `bridge` is the address of the bridge.
+    /// `bridge` is the address of the bridge, and `taken` has the keys of its other bonds.
     pub(crate) fn follow(
         &mut self,
         options: &BondOptions,
         mode: LacpMode,
         bridge: [u8; 6],
+        taken: &BTreeSet<NonZeroU16>,
         port: impl Fn(&str) -> Option<MemberPort>,
         now: Time,
     ) {
@@ -71,13 +76,12 @@ impl LacpActor {
                 self.aggregator.remove_member(id(number), now);
             }
         }
-        self.key_member = self.key_member.take().filter(|name| self.members.contains_key(name));
-        if self.key_member.is_none() {
-            self.key_member = ports.first().map(|(name, _)| (*name).clone());
+        if self.key.is_none() && !ports.is_empty() {
+            let ids = ports.iter().map(|(name, port)| port_id(options, name, port.number));
+            self.key = ids.chain(all_keys()).find(|key| !taken.contains(key));
         }
-        let own = self.key_member.as_ref().and_then(|name| Some((name, self.members.get(name)?)));
-        let key = own.map_or(NonZeroU16::MIN, |(name, number)| port_id(options, name, *number));
         self.fallback_ab = options.lacp_fallback_ab;
+        let key = self.key.unwrap_or(NonZeroU16::MIN);
         self.aggregator.set_settings(settings(options, mode, bridge, key), now);
         for (name, port) in ports {
             let member = MemberSettings {
@@ -89,6 +93,24 @@ impl LacpActor {
             self.aggregator.set_member(id(port.number), member, now);
             self.aggregator.on_link(id(port.number), port.link_up, now);
         }
+    }
+
+    /// Removes a member. Returns its last LACPDU, which lets the partner leave the link at once.
+    ///
+    /// The next [`Self::follow`] adds it again, unless its port or its place in the options is gone.
+    pub(crate) fn leave(&mut self, member: &str, now: Time) -> Option<LacpFrame> {
+        let number = self.members.remove(member)?;
+        Some((number, self.aggregator.remove_member(id(number), age(now))?))
+    }
+
+    /// Returns the names of the members.
+    pub(crate) fn member_names(&self) -> Vec<String> {
+        self.members.keys().cloned().collect()
+    }
+
+    /// Returns the key of members without their own one; none before the first member.
+    pub(crate) const fn key(&self) -> Option<NonZeroU16> {
+        self.key
     }
 
     /// Returns whether a port is a member.
@@ -189,6 +211,11 @@ fn port_id(options: &BondOptions, member: &str, number: PortNo) -> NonZeroU16 {
     id.and_then(NonZeroU16::new).unwrap_or(NonZeroU16::MAX)
 }
 
+/// Returns all keys, the lowest first.
+fn all_keys() -> impl Iterator<Item = NonZeroU16> {
+    (1..=u16::MAX).filter_map(NonZeroU16::new)
+}
+
 const fn id(number: PortNo) -> MemberId {
     MemberId(number.number())
 }
@@ -209,6 +236,8 @@ mod tests {
     struct Cables {
         ends: [(BondOptions, LacpActor); 2],
         links: [bool; 2],
+        /// The keys of other bonds of both switches.
+        taken: BTreeSet<NonZeroU16>,
     }
 
     impl Cables {
@@ -225,7 +254,7 @@ mod tests {
                 let actor = LacpActor::new(&options, LacpMode::Active, mac);
                 (options, actor)
             };
-            Self { ends: MACS.map(end), links: [true; 2] }
+            Self { ends: MACS.map(end), links: [true; 2], taken: BTreeSet::new() }
         }
 
         /// Runs both ends, from one second to another.
@@ -242,7 +271,7 @@ mod tests {
                         let link_up = links[number as usize - 1];
                         Some(MemberPort { number: PortNo::new(number), mac, link_up })
                     };
-                    actor.follow(options, LacpMode::Active, mac, port, now);
+                    actor.follow(options, LacpMode::Active, mac, &self.taken, port, now);
                     *out = actor.run(now).0;
                 }
                 let [one, two] = frames;
@@ -276,20 +305,50 @@ mod tests {
     }
 
     #[test]
-    fn a_removed_member_gives_its_key_and_its_partner_up() {
+    fn a_removed_member_leaves_its_key_to_the_others() {
         let mut cables = Cables::new(|options| {
-            options.lacp_port_id.insert("p2".to_owned(), 77);
+            options.lacp_port_id.insert("p1".to_owned(), 77);
             options.lacp_system_id = "02:00:00:00:00:99".to_owned();
         });
         cables.ends[1].0.lacp_system_id.clear();
         cables.run(0..5);
         cables.ends[0].0.members.remove(0);
+        // A member that negotiates again would wait for two seconds.
         cables.run(5..6);
         let (_, actor) = &cables.ends[0];
         assert!(!actor.has(PortNo::new(1)) && actor.has(PortNo::new(2)));
         let status = actor.status();
         assert_eq!((status.settings.key.get(), status.members.len()), (77, 1));
+        assert_eq!(status.members[0].mux, MuxState::CollectingDistributing);
         assert_eq!(status.settings.system.mac, [2, 0, 0, 0, 0, 0x99]);
+        cables.ends[0].0.members.insert(0, "p1".to_owned());
+        cables.run(6..12);
+        assert_eq!(cables.ends[0].1.status().settings.key.get(), 77);
+        assert_eq!(cables.admissions(), [LacpAdmission::All; 2]);
+    }
+
+    #[test]
+    fn the_key_of_a_bond_is_no_key_of_another() {
+        let key = |taken: &[u16]| {
+            let mut cables = Cables::new(|_| ());
+            cables.taken = taken.iter().copied().filter_map(NonZeroU16::new).collect();
+            cables.run(0..1);
+            cables.ends[0].1.key().map(NonZeroU16::get)
+        };
+        assert_eq!([key(&[2]), key(&[1]), key(&[1, 2])], [Some(1), Some(2), Some(3)]);
+    }
+
+    #[test]
+    fn a_member_that_leaves_is_left_by_its_partner() {
+        let mut cables = Cables::new(|_| ());
+        cables.run(0..5);
+        let now = Time::ZERO.after(Duration::from_secs(5));
+        let [(_, own), (_, partner)] = &mut cables.ends;
+        let (number, frame) = own.leave("p1", now).unwrap();
+        partner.receive(number, &frame, now).unwrap();
+        assert!(!partner.distributes("p1") && partner.distributes("p2"));
+        assert_eq!(own.admission("p1", false), LacpAdmission::None);
+        assert_eq!(own.leave("p1", now), None);
     }
 
     #[test]
@@ -306,7 +365,7 @@ mod tests {
                     let number = PortNo::new(if name == "p1" { 1 } else { 2 });
                     Some(MemberPort { number, mac: MACS[0], link_up: true })
                 };
-                actor.follow(options, LacpMode::Active, MACS[0], port, now);
+                actor.follow(options, LacpMode::Active, MACS[0], &BTreeSet::new(), port, now);
                 actor.run(now);
             }
             assert_eq!(actor.admission("p1", false), admission);

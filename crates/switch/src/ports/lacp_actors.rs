@@ -1,12 +1,21 @@
 //! The LACP actors of all bonds, for the task that runs them.
 
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    num::NonZeroU16,
+};
+
 use shunt_flow::PortNo;
 use shunt_lacp::LacpEvent;
 use shunt_pipeline::{BridgeId, Time};
 
-use crate::ports::{
-    lacp::{LacpActor, LacpFrame},
-    registry::BridgeRegistry,
+use crate::{
+    config::BondOptions,
+    ports::{
+        bonds::BondState,
+        lacp::{LacpActor, LacpFrame},
+        registry::BridgeRegistry,
+    },
 };
 
 /// The results of all LACP actors.
@@ -46,6 +55,28 @@ impl BridgeRegistry {
         outputs
     }
 
+    /// Removes members from their LACP actors. Returns their last LACPDUs.
+    ///
+    /// `leaves` decides by bridge, bond and member.
+    pub(crate) fn leave_lacp(
+        &mut self,
+        leaves: impl Fn(BridgeId, &str, &str) -> bool,
+        now: Time,
+    ) -> Vec<(BridgeId, LacpFrame)> {
+        let mut frames = Vec::new();
+        for bridge in self.iter_mut() {
+            let id = bridge.id;
+            for (bond, state) in &mut bridge.bonds {
+                let Some(actor) = state.lacp_mut() else { continue };
+                let names = actor.member_names().into_iter();
+                let leaving = names.filter(|member| leaves(id, bond, member));
+                let last = leaving.filter_map(|member| actor.leave(&member, now));
+                frames.extend(last.map(|frame| (id, frame)));
+            }
+        }
+        frames
+    }
+
     /// Returns the LACP actor of the bond of a port, with the name of the bond.
     pub(crate) fn lacp_actor_mut(
         &mut self,
@@ -58,4 +89,21 @@ impl BridgeRegistry {
             Some((bond.as_str(), actor))
         })
     }
+}
+
+/// Returns the keys of LACP that other bonds of a bridge use.
+///
+/// `all` has the bonds of the bridge, and `states` their states.
+pub(crate) fn other_keys(
+    all: &[BondOptions],
+    states: &BTreeMap<String, BondState>,
+    bond: &str,
+) -> BTreeSet<NonZeroU16> {
+    let others = all.iter().filter(|other| other.name != bond);
+    let keys = others.flat_map(|other| {
+        let own = states.get(&other.name).and_then(BondState::lacp).and_then(LacpActor::key);
+        let of_members = other.lacp_aggregation_key.values();
+        own.into_iter().chain(of_members.filter_map(|key| NonZeroU16::new(*key)))
+    });
+    keys.collect()
 }

@@ -19,7 +19,7 @@ use shunt_pipeline::{DatapathPort, PortConfig, PortInfo, PortKind, Time};
 
 use crate::{
     config::{self, PortType},
-    ports::device_users::DeviceUser,
+    ports::{device_users::DeviceUser, lacp::MemberPort},
 };
 
 /// A port of a bridge.
@@ -76,10 +76,15 @@ impl BridgePort {
 
     /// Returns whether the link of a member is up; `None` if it is closed or disabled.
     ///
-    /// Delays bridge a lost carrier alone. LACP takes `None` for a link that is down: without the port,
-    /// all members could get another key.
+    /// Delays bridge a lost carrier alone.
     pub(crate) fn member_link(&self) -> Option<bool> {
         (self.open.is_some() && !self.config.port_down).then_some(self.link_up)
+    }
+
+    /// Returns the port as a member of LACP. A port that is closed or disabled has no link.
+    pub(crate) fn lacp_member(&self) -> MemberPort {
+        let link_up = self.member_link().unwrap_or(false);
+        MemberPort { number: self.number, mac: self.mac, link_up }
     }
 
     pub(crate) fn new(

@@ -20,7 +20,7 @@ use crate::{
         bond_events::BondEvent,
         bonds::BondState,
         exclusive::ExclusiveResource,
-        lacp::MemberPort,
+        lacp_actors::other_keys,
         numbers::NumberPool,
         port::{BridgePort, free_number},
     },
@@ -67,17 +67,14 @@ impl BridgeState {
             let named = |port: &&BridgePort| port.settings.name == name && port.can_be_member();
             ports.values().find(named)
         };
-        let lacp_port = |name: &str| {
-            let port = find(name)?;
-            let link_up = port.member_link().unwrap_or(false);
-            Some(MemberPort { number: port.number, mac: port.mac, link_up })
-        };
+        let lacp_port = |name: &str| find(name).map(BridgePort::lacp_member);
         let link = |name: &str| find(name)?.member_link();
         let mut changed = Vec::new();
         for options in &settings.bonds {
+            let taken = other_keys(&settings.bonds, bonds, &options.name);
             let new = || BondState::after_restart(last_active.get(&options.name).cloned());
             let state = bonds.entry(options.name.clone()).or_insert_with(new);
-            state.follow_lacp(options, address, lacp_port, now);
+            state.follow_lacp(options, address, &taken, lacp_port, now);
             let events = state.update(options, link, now);
             if state.buckets().is_some() {
                 let all = ports.values().map(|port| (port.settings.name.as_str(), port.number));
