@@ -26,6 +26,7 @@ pub(crate) const TESTS: &[Tool] = &[
     tool("ovs-ofctl", "openvswitch-common"),
     tool("ovs-appctl", "openvswitch-common"),
     tool("ip", "iproute2"),
+    tool("curl", "curl"),
     tool("ethtool", "ethtool"),
     tool("ping", "iputils-ping"),
     tool("iperf3", "iperf3"),

@@ -360,4 +360,7 @@ pub enum CloseReason {
     /// The system failed to read or write.
     #[error("the connection failed: {0}")]
     Transport(std::io::ErrorKind),
+    /// The TLS handshake failed.
+    #[error("the TLS handshake failed: {0}")]
+    Handshake(String),
 }

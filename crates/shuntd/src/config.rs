@@ -10,7 +10,9 @@ use shunt_switch::{Config, ConfigStep, config::PortType};
 use thiserror::Error;
 use toml::de::{DeTable, DeValue};
 
-use crate::{daemon::trace_log, http::HttpOptions, open_vswitch, ovsdb::OvsdbOptions};
+use crate::{
+    daemon::trace_log, http::HttpOptions, open_vswitch, ovsdb::OvsdbOptions, tls::TlsOptions,
+};
 
 /// The content of a configuration file: a switch, and the logging of the daemon.
 #[derive(Debug, Default, Deserialize)]
@@ -22,6 +24,8 @@ pub(crate) struct ConfigFile {
     pub(crate) ovsdb: OvsdbOptions,
     /// The HTTP server.
     pub(crate) http: HttpOptions,
+    /// Key and certificates of OpenFlow connections with TLS.
+    pub(crate) tls: TlsOptions,
     threads: shunt_switch::config::ThreadOptions,
     caches: shunt_switch::config::CacheOptions,
     eviction: shunt_switch::config::EvictionOptions,
@@ -220,6 +224,8 @@ fn understand(text: &str) -> Result<ConfigFile, Mistake> {
     trace_log::check(&file.logging.filter).map_err(|message| senseless(message, &filter))?;
     file.ovsdb.check().map_err(|(message, key)| senseless(message, &key))?;
     file.http.addresses().map_err(|error| senseless(error.message, &error.key))?;
+    file.http.tls().map_err(|(message, keys)| senseless(message, &keys))?;
+    file.tls.check(&file.bridge).map_err(|(message, keys)| senseless(message, &keys))?;
     Ok(file)
 }
 
@@ -457,7 +463,7 @@ mod tests {
             ),
             (
                 "[[bridge]]\nname = \"a\"\ncontrollers = [\"ssl:1.2.3.4\"]\n",
-                "TLS",
+                "needs TLS: set private_key",
                 "\"ssl:1.2.3.4\"",
             ),
             (

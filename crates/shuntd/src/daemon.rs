@@ -25,6 +25,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use miette::{Diagnostic, Report};
 use shunt_ovsdb::client::OvsdbRemote;
 use shunt_switch::{Switch, with_causes};
+use shunt_tls::TlsIdentity;
 use thiserror::Error;
 use tokio::{
     net::{UnixListener, UnixStream},
@@ -355,7 +356,13 @@ async fn serve(
     };
     let (run_dir, seed) = (Some(arguments.run_dir.clone()), random_seed());
     let store = Arc::clone(descriptors);
-    let started = Switch::start_inheriting(&config, run_dir, seed, store).await;
+    let tls = TlsIdentity::default();
+    tls.set(file.tls.files());
+    if let Some(Err(error)) = file.tls.files().map(|files| files.check()) {
+        // The files are read again at each handshake.
+        warn!("tls: {error}; connections with TLS fail until it is mended");
+    }
+    let started = Switch::start_inheriting(&config, run_dir, seed, store, tls).await;
     let switch = Arc::new(started.map_err(|error| DaemonError::Switch(with_causes(&error)))?);
     let Resumed { may_write, loaded, refused } = match (&saved, &arguments.state) {
         (Some(saved), Some(path)) => {

@@ -21,3 +21,4 @@ mod run_dir_links;
 mod setting;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod tls;

@@ -72,7 +72,7 @@ pub use declarative::DeclarativeChanges;
 pub use error::{SwitchError, with_causes};
 pub use nic::{NicStatus, NicTraffic, OperationsStatus, StageFill};
 pub use openflow::{
-    endpoint::{ControllerEndpoint, EndpointError},
+    endpoint::{ControllerEndpoint, EndpointError, Transport},
     events::PortChanges,
 };
 pub use ports::{capture::CapturedPacket, names::BridgeNames, vlans::MacStatus};

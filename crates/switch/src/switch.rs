@@ -15,6 +15,7 @@ use shunt_pipeline::{
     FlowMod, FlowModCommand, Iterative, Modification, Pipeline, RuleFilter, Version,
     text::parse_rule,
 };
+use shunt_tls::TlsIdentity;
 use tokio::task::JoinHandle;
 
 use crate::{
@@ -69,12 +70,14 @@ impl Switch {
         run_dir: Option<PathBuf>,
         seed: u64,
     ) -> Result<Self, SwitchError> {
-        Self::start_inheriting(config, run_dir, seed, Arc::new(NoDescriptorStore)).await
+        let (store, tls) = (Arc::new(NoDescriptorStore), TlsIdentity::default());
+        Self::start_inheriting(config, run_dir, seed, store, tls).await
     }
 
     /// Starts a switch that keeps the queues of its ports for a later process.
     ///
-    /// It takes the queues that an earlier process stored.
+    /// It takes the queues that an earlier process stored. Connections with TLS use the key and the
+    /// certificates of `tls`, which may change later.
     ///
     /// # Errors
     ///
@@ -84,6 +87,7 @@ impl Switch {
         run_dir: Option<PathBuf>,
         seed: u64,
         descriptors: Arc<dyn DescriptorStore>,
+        tls: TlsIdentity,
     ) -> Result<Self, SwitchError> {
         let engine: EngineMaker = match config.eviction.engine {
             EvictionEngine::Direct => {
@@ -103,7 +107,7 @@ impl Switch {
                 return Err(SwitchError::EngineNotBuilt(engine.name()));
             }
         };
-        Self::start_parts(config, run_dir, seed, engine, descriptors).await
+        Self::start_parts(config, run_dir, seed, engine, descriptors, tls).await
     }
 
     /// Starts a switch with an eviction engine of the caller.
@@ -119,7 +123,8 @@ impl Switch {
         seed: u64,
         engine: EngineMaker,
     ) -> Result<Self, SwitchError> {
-        Self::start_parts(config, run_dir, seed, engine, Arc::new(NoDescriptorStore)).await
+        let (store, tls) = (Arc::new(NoDescriptorStore), TlsIdentity::default());
+        Self::start_parts(config, run_dir, seed, engine, store, tls).await
     }
 
     async fn start_parts(
@@ -128,13 +133,14 @@ impl Switch {
         seed: u64,
         engine: EngineMaker,
         descriptors: Arc<dyn DescriptorStore>,
+        tls: TlsIdentity,
     ) -> Result<Self, SwitchError> {
         let (control, receivers) =
             ControlPlane::start(config, run_dir.as_deref(), seed, engine, descriptors)?;
         let ControlReceivers { events, punts: PuntReceivers { packet_ins, lacp_frames } } =
             receivers;
         control.structure().await.apply_nic().await?;
-        let openflow = Arc::new(OpenFlowServers::new(&control, run_dir));
+        let openflow = Arc::new(OpenFlowServers::new(&control, run_dir, tls));
         let mut tasks = vec![
             tokio::spawn(Arc::clone(&openflow).run(events, packet_ins)),
             tokio::spawn(run_lacp(Arc::clone(&control), lacp_frames)),
@@ -147,6 +153,12 @@ impl Switch {
             switch.add_bridge(bridge).await?;
         }
         Ok(switch)
+    }
+
+    /// Returns the key and the certificates of connections with TLS.
+    #[must_use]
+    pub fn tls(&self) -> &TlsIdentity {
+        self.openflow.tls()
     }
 
     /// Adds a bridge and its ports.

@@ -23,6 +23,7 @@ mod ovn;
 mod policing;
 mod sflow;
 mod shuntctl;
+mod tls;
 mod vsctl;
 
 use shunt_tests::daemon::Daemon;

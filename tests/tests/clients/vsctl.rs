@@ -141,9 +141,9 @@ fn vsctl_configures_bridges_and_ports() {
         assert!(error.contains("interface type vxlan is not supported"), "{error}");
         bench.done("del-port nosuch0 -- del-port vx0");
 
-        bench.done("set-controller br0 ptcp:0:127.0.0.1 ssl:192.0.2.1");
-        let listed = bench.done("--columns=status find Controller target=\"ssl:192.0.2.1\"");
-        assert!(listed.contains("ssl:192.0.2.1` needs TLS"), "{listed}");
+        bench.done("set-controller br0 ptcp:0:127.0.0.1 udp:192.0.2.1");
+        let listed = bench.done("--columns=status find Controller target=\"udp:192.0.2.1\"");
+        assert!(listed.contains("udp:192.0.2.1` begins with none of"), "{listed}");
         assert!(bench.done("show").contains("Bridge br0"));
         assert_eq!(
             bench.done("get Open_vSwitch . next_cfg"),

@@ -13,6 +13,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("shunt-dpdk", &[]),
     ("shunt-ovsdb", &[]),
     ("shunt-lacp", &[]),
+    ("shunt-tls", &[]),
     ("shunt-flow", &[]),
     ("shunt-classifier", &["shunt-flow"]),
     ("shunt-nuevomatch", &[]),
@@ -42,7 +43,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "shunt-nic",
         &["shunt-flow", "shunt-pipeline", "shunt-gigaflow", "shunt-p4runtime", "shunt-datapath"],
     ),
-    ("shunt-ofproto", &["shunt-flow", "shunt-pipeline"]),
+    ("shunt-ofproto", &["shunt-flow", "shunt-pipeline", "shunt-tls"]),
     (
         "shunt-switch",
         &[
@@ -58,6 +59,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "shunt-ofproto",
             "shunt-flow-export",
             "shunt-lacp",
+            "shunt-tls",
         ],
     ),
     (
@@ -72,6 +74,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "shunt-nic",
             "shunt-ofproto",
             "shunt-lacp",
+            "shunt-tls",
             "shunt-switch",
         ],
     ),

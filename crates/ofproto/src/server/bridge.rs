@@ -2,6 +2,7 @@
 
 use std::{io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
+use shunt_tls::TlsIdentity;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::broadcast,
@@ -11,7 +12,7 @@ use tokio::{
 use super::{
     ConnectionStatus,
     back_off::BackOff,
-    listening_socket::{ListeningSocket, UnixListenSocket, accept_all},
+    listening_socket::{ByteStream, ListeningSocket, UnixListenSocket, accept_all},
     reconnect_state::{ReconnectAttempts, ReconnectState},
     registry::Registry,
     reliable_events::ReliableEvents,
@@ -20,11 +21,12 @@ use super::{
 use crate::{
     Host,
     connection::{ConnectionConfig, ControllerEvent, PacketInCounts, RoleRegistry, WarningKind},
+    error::CloseReason,
 };
 
 /// Number of packet-ins that may wait for a connection; older ones are dropped.
 const EVENTS_BUFFERED_MAX: usize = 1024;
-/// Time within which a TCP connection must be established.
+/// Time within which a connection must be established, its TLS handshake included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// The OpenFlow server of one bridge: its listeners, controllers and events.
@@ -41,6 +43,13 @@ pub(super) struct ServerState<H> {
     pub(super) events: broadcast::Sender<ControllerEvent>,
     pub(super) reliable_events: ReliableEvents,
     pub(super) registry: Registry,
+}
+
+/// Where a controller is, and how it is reached.
+struct ControllerAddress {
+    address: SocketAddr,
+    /// The identity of a connection with TLS.
+    tls: Option<TlsIdentity>,
 }
 
 /// A listener or a controller; dropping it ends its connections.
@@ -118,16 +127,45 @@ impl<H: Host> OpenFlowServer<H> {
         Ok(self.listen(ListeningSocket::Tcp(TcpListener::bind(address).await?)))
     }
 
+    /// Serves management clients with a certificate at a TCP port (`pssl:`).
+    ///
+    /// # Errors
+    ///
+    /// The address cannot be bound.
+    pub async fn listen_tls(
+        &self,
+        address: SocketAddr,
+        identity: TlsIdentity,
+    ) -> io::Result<ServerEndpoint> {
+        Ok(self.listen(ListeningSocket::Tls(TcpListener::bind(address).await?, identity)))
+    }
+
     /// Connects to a controller (`tcp:`), and reconnects whenever the connection ends.
     #[must_use]
     pub fn connect_tcp(&self, address: SocketAddr, config: ConnectionConfig) -> ServerEndpoint {
+        self.connect(ControllerAddress { address, tls: None }, config)
+    }
+
+    /// Connects to a controller with TLS (`ssl:`), and reconnects whenever the connection ends.
+    ///
+    /// Both sides need a certificate of the authority of `identity`.
+    #[must_use]
+    pub fn connect_tls(
+        &self,
+        address: SocketAddr,
+        config: ConnectionConfig,
+        identity: TlsIdentity,
+    ) -> ServerEndpoint {
+        self.connect(ControllerAddress { address, tls: Some(identity) }, config)
+    }
+
+    fn connect(&self, to: ControllerAddress, config: ConnectionConfig) -> ServerEndpoint {
         let shared = Arc::clone(&self.shared);
         let attempts = Arc::<ReconnectAttempts>::default();
         let task_attempts = Arc::clone(&attempts);
-        let task =
-            tokio::spawn(
-                async move { keep_connected(address, &config, &shared, &task_attempts).await },
-            );
+        let task = tokio::spawn(async move {
+            keep_connected(&to, &config, &shared, &task_attempts).await;
+        });
         ServerEndpoint { task, local_address: None, attempts: Some(attempts) }
     }
 
@@ -169,8 +207,22 @@ impl Drop for ServerEndpoint {
     }
 }
 
+impl ControllerAddress {
+    /// Connects once.
+    async fn connect(&self) -> io::Result<Box<dyn ByteStream>> {
+        let stream = TcpStream::connect(self.address).await?;
+        // `TCP_NODELAY` sends small replies at once. An error of the option only delays replies, so
+        // it is ignored.
+        let _ = stream.set_nodelay(true);
+        let Some(identity) = &self.tls else { return Ok(Box::new(stream)) };
+        let stream = identity.connect(stream).await;
+        let failed = |error: io::Error| io::Error::other(CloseReason::Handshake(error.to_string()));
+        Ok(Box::new(stream.map_err(failed)?))
+    }
+}
+
 async fn keep_connected<H: Host>(
-    address: SocketAddr,
+    to: &ControllerAddress,
     config: &ConnectionConfig,
     shared: &ServerState<H>,
     attempts: &ReconnectAttempts,
@@ -179,7 +231,7 @@ async fn keep_connected<H: Host>(
     let mut back_off = BackOff::new();
     loop {
         attempts.connecting();
-        let (reason, open_for) = connect_once(address, config, shared, attempts).await;
+        let (reason, open_for) = connect_once(to, config, shared, attempts).await;
         let pause = back_off.advance(open_for.unwrap_or_default());
         attempts.waiting(reason.clone(), shared.host.now().after(pause));
         if open_for.is_some() {
@@ -202,20 +254,16 @@ async fn keep_connected<H: Host>(
 ///
 /// Returns why the connection ended, and how long it was open after version negotiation.
 async fn connect_once<H: Host>(
-    address: SocketAddr,
+    to: &ControllerAddress,
     config: &ConnectionConfig,
     shared: &ServerState<H>,
     attempts: &ReconnectAttempts,
 ) -> (String, Option<Duration>) {
-    let connect = TcpStream::connect(address);
-    let stream = match tokio::time::timeout(CONNECT_TIMEOUT, connect).await {
+    let stream = match tokio::time::timeout(CONNECT_TIMEOUT, to.connect()).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return (error.to_string(), None),
         Err(_) => return ("the connection attempt timed out".to_owned(), None),
     };
-    // `TCP_NODELAY` sends small replies at once. An error of the option only delays replies, so it
-    // is ignored.
-    let _ = stream.set_nodelay(true);
     let opened = || {
         attempts.connected();
         tracing::info!(peer = config.peer, "controller connected");

@@ -10,13 +10,18 @@ use std::{
     time::Duration,
 };
 
+use shunt_tls::TlsIdentity;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::{TcpListener, UnixListener, UnixStream},
+    net::{TcpListener, TcpStream, UnixListener, UnixStream},
     task::JoinSet,
 };
 
-use super::{bridge::ServerState, read_interest_stream::ReadInterestStream, serve::serve};
+use super::{
+    bridge::ServerState,
+    read_interest_stream::ReadInterestStream,
+    serve::{ConnectionEnd, serve},
+};
 use crate::{
     Host,
     connection::{BundleQuota, ConnectionConfig, ConnectionKind, WarningKind, WarningRate},
@@ -31,7 +36,14 @@ const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 /// A socket that accepts connections.
 pub(super) enum ListeningSocket {
     Tcp(TcpListener),
+    Tls(TcpListener, TlsIdentity),
     Unix(UnixListenSocket),
+}
+
+/// An accepted stream, perhaps before its TLS handshake.
+enum AcceptedStream {
+    Open(Box<dyn ByteStream>),
+    Tls(TcpStream, TlsIdentity),
 }
 
 /// A listening unix socket, which removes its socket file when it is dropped.
@@ -43,21 +55,27 @@ pub(super) struct UnixListenSocket {
 }
 
 /// A byte stream of any transport.
-trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send {}
+pub(super) trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> ByteStream for S {}
 
 impl ListeningSocket {
-    async fn accept(&self) -> io::Result<(Box<dyn ByteStream>, String)> {
+    async fn accept(&self) -> io::Result<(AcceptedStream, String)> {
         match self {
             Self::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
                 stream.set_nodelay(true)?;
-                Ok((Box::new(stream), format!("tcp:{peer}")))
+                Ok((AcceptedStream::Open(Box::new(stream)), format!("tcp:{peer}")))
+            }
+            Self::Tls(listener, identity) => {
+                let (stream, peer) = listener.accept().await?;
+                stream.set_nodelay(true)?;
+                Ok((AcceptedStream::Tls(stream, identity.clone()), format!("ssl:{peer}")))
             }
             Self::Unix(socket) => {
                 let (stream, _) = socket.listener.accept().await?;
                 let stream = ReadInterestStream::new(stream)?;
-                Ok((Box::new(stream), format!("unix:{}", socket.path.display())))
+                let peer = format!("unix:{}", socket.path.display());
+                Ok((AcceptedStream::Open(Box::new(stream)), peer))
             }
         }
     }
@@ -65,7 +83,7 @@ impl ListeningSocket {
     /// Returns the inactivity probe of accepted connections; zero for none.
     const fn inactivity_probe(&self) -> Duration {
         match self {
-            Self::Tcp(_) => ConnectionConfig::INACTIVITY_PROBE,
+            Self::Tcp(_) | Self::Tls(..) => ConnectionConfig::INACTIVITY_PROBE,
             Self::Unix(_) => Duration::ZERO,
         }
     }
@@ -73,8 +91,18 @@ impl ListeningSocket {
     /// Returns the address of a TCP socket.
     pub(super) fn local_address(&self) -> Option<SocketAddr> {
         match self {
-            Self::Tcp(listener) => listener.local_addr().ok(),
+            Self::Tcp(listener) | Self::Tls(listener, _) => listener.local_addr().ok(),
             Self::Unix(_) => None,
+        }
+    }
+}
+
+impl AcceptedStream {
+    /// Returns the stream after its TLS handshake, if it has one.
+    async fn open(self) -> io::Result<Box<dyn ByteStream>> {
+        match self {
+            Self::Open(stream) => Ok(stream),
+            Self::Tls(stream, identity) => Ok(Box::new(identity.accept(stream).await?)),
         }
     }
 }
@@ -136,8 +164,16 @@ pub(super) async fn accept_all<H: Host>(listener: ListeningSocket, shared: Arc<S
                     config.warnings = Arc::clone(&warnings);
                     config.bundle_quota = Arc::clone(&bundle_quota);
                     let shared = Arc::clone(&shared);
-                    let served = async move { (peer, serve(stream, config, &shared, || ()).await) };
-                    connections.spawn(served);
+                    connections.spawn(async move {
+                        let ended = match stream.open().await {
+                            Ok(stream) => serve(stream, config, &shared, || ()).await,
+                            Err(error) => ConnectionEnd {
+                                reason: CloseReason::Handshake(error.to_string()),
+                                open_for: None,
+                            },
+                        };
+                        (peer, ended)
+                    });
                 }
                 Err(error) => {
                     warn(&|suppressed| {

@@ -9,7 +9,9 @@
 //! | --- | --- | --- |
 //! | [`OpenFlowServer::listen_unix`] | `ovs-ofctl` on `<rundir>/<bridge>.mgmt` | management |
 //! | [`OpenFlowServer::listen_tcp`] | any TCP client (`ptcp:`) | management |
+//! | [`OpenFlowServer::listen_tls`] | a client with a certificate (`pssl:`) | management |
 //! | [`OpenFlowServer::connect_tcp`] | a configured controller (`tcp:`) | controller |
+//! | [`OpenFlowServer::connect_tls`] | a configured controller (`ssl:`) | controller |
 
 mod back_off;
 mod bridge;

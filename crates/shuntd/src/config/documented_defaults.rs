@@ -12,7 +12,7 @@ const PAGE: &str =
 const EXAMPLE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/example.toml"));
 
 /// The sections: heading, a file that omits all keys, and place in its values.
-const SECTIONS: [(&str, &str, &str); 18] = [
+const SECTIONS: [(&str, &str, &str); 19] = [
     ("[[bridge]]", "[[bridge]]", "/bridge/0"),
     ("[[bridge.port]]", "[[bridge]]\n[[bridge.port]]", "/bridge/0/port/0"),
     ("[[bridge.bond]]", "[[bridge]]\n[[bridge.bond]]", "/bridge/0/bond/0"),
@@ -23,6 +23,7 @@ const SECTIONS: [(&str, &str, &str); 18] = [
     ("[logging]", "", "/logging"),
     ("[ovsdb]", "", "/ovsdb"),
     ("[http]", "", "/http"),
+    ("[tls]", "", "/tls"),
     ("[threads]", "[threads]", "/threads"),
     ("[caches]", "[caches]", "/caches"),
     ("[packets]", "[packets]", "/packets"),
@@ -38,8 +39,20 @@ fn values(text: &str) -> Value {
     let file: ConfigFile = toml::from_str(text).unwrap();
     let mut values = serde_json::to_value(file.switch()).unwrap();
     values["logging"] = json!({ "filter": file.logging.filter });
-    let HttpOptions { listen, token_file, window } = file.http;
-    values["http"] = json!({ "listen": listen, "token_file": token_file, "window": window });
+    let HttpOptions { listen, token_file, private_key, certificate, window } = file.http;
+    values["http"] = json!({
+        "listen": listen,
+        "token_file": token_file,
+        "private_key": private_key,
+        "certificate": certificate,
+        "window": window,
+    });
+    let TlsOptions { private_key, certificate, ca_certificate } = file.tls;
+    values["tls"] = json!({
+        "private_key": private_key,
+        "certificate": certificate,
+        "ca_certificate": ca_certificate,
+    });
     let OvsdbOptions { socket, log, remote } = file.ovsdb;
     let remote = remote.map_or_else(String::new, |remote| remote.to_string());
     values["ovsdb"] = json!({ "socket": socket, "log": log, "remote": remote });

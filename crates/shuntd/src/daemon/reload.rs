@@ -15,6 +15,7 @@ use crate::{
     config::{self, ConfigFile},
     http::HttpOptions,
     ovsdb::OvsdbOptions,
+    tls::TlsOptions,
 };
 
 /// The configuration file of a running daemon, as it was loaded last.
@@ -43,6 +44,8 @@ pub(crate) struct LoadedFile {
     ovsdb: OvsdbOptions,
     /// Options of the HTTP server that runs, which only a start changes.
     http: HttpOptions,
+    /// Files of TLS, which only a start changes; their content may change at any time.
+    tls: TlsOptions,
 }
 
 impl Reloader {
@@ -57,8 +60,8 @@ impl Reloader {
         refused: &[String],
         switch: Arc<Switch>,
     ) -> Self {
-        let ConfigFile { logging, ovsdb, http, .. } = file;
-        let loaded = LoadedFile { filter: logging.filter, config, ovsdb, http };
+        let ConfigFile { logging, ovsdb, http, tls, .. } = file;
+        let loaded = LoadedFile { filter: logging.filter, config, ovsdb, http, tls };
         let refused = refused.iter().map(|change| format!("{REFUSED}{change}"));
         let not_in_force = SyncMutex::new(refused.collect());
         Self { path, loaded: Mutex::new(loaded), switch, not_in_force }
@@ -113,6 +116,8 @@ impl Reloader {
         let keys = loaded.ovsdb.keys_that_differ(&file.ovsdb);
         report.at_restart.extend(keys.map(str::to_owned));
         let keys = loaded.http.keys_that_differ(&file.http);
+        report.at_restart.extend(keys.map(str::to_owned));
+        let keys = loaded.tls.keys_that_differ(&file.tls);
         report.at_restart.extend(keys.map(str::to_owned));
         if loaded.filter != file.logging.filter {
             trace_log::set(&file.logging.filter)?;

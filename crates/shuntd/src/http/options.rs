@@ -11,6 +11,9 @@ use serde::{
     de::{self, SeqAccess, Visitor, value::SeqAccessDeserializer},
 };
 use shunt_switch::ConfigStep;
+use shunt_tls::TlsFiles;
+
+use crate::tls::WrongKey;
 
 /// The options of the HTTP server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -21,6 +24,10 @@ pub(crate) struct HttpOptions {
     pub(crate) listen: Vec<String>,
     /// File with the bearer token of clients; without it clients need none.
     pub(crate) token_file: PathBuf,
+    /// File with the private key of the server; without it the server has no TLS.
+    pub(crate) private_key: PathBuf,
+    /// File with the certificate of the server.
+    pub(crate) certificate: PathBuf,
     /// True if `/` is a page that shows the switch live.
     pub(crate) window: bool,
 }
@@ -71,11 +78,34 @@ impl HttpOptions {
         self.token_file.as_path() != Path::new("")
     }
 
+    /// Returns the key and the certificate of the server; `None` if it has no TLS.
+    ///
+    /// # Errors
+    ///
+    /// If only one of the two is set.
+    pub(crate) fn tls(&self) -> Result<Option<TlsFiles>, WrongKey> {
+        let files = [&self.private_key, &self.certificate];
+        match files.map(|file| file.as_os_str().is_empty()) {
+            [true, true] => Ok(None),
+            [false, false] => Ok(Some(TlsFiles {
+                private_key: self.private_key.clone(),
+                certificate: self.certificate.clone(),
+                ca_certificate: None,
+            })),
+            _ => {
+                let message = "TLS needs both `private_key` and `certificate` of [http]".to_owned();
+                Err((message, vec![ConfigStep::Field("http")]))
+            }
+        }
+    }
+
     /// Returns the keys that differ.
     pub(crate) fn keys_that_differ(&self, other: &Self) -> impl Iterator<Item = &'static str> {
         let keys = [
             ("http.listen", self.listen != other.listen),
             ("http.token_file", self.token_file != other.token_file),
+            ("http.private_key", self.private_key != other.private_key),
+            ("http.certificate", self.certificate != other.certificate),
             ("http.window", self.window != other.window),
         ];
         keys.into_iter().filter_map(|(key, differs)| differs.then_some(key))

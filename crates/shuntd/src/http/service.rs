@@ -5,8 +5,10 @@ use std::{convert::Infallible, io, net::SocketAddr, pin::pin, sync::Arc, time::D
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use shunt_switch::Switch;
+use shunt_tls::{TlsError, TlsFiles, TlsIdentity};
 use thiserror::Error;
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     sync::Semaphore,
     task::JoinSet,
@@ -39,6 +41,9 @@ pub(crate) enum HttpStartError {
     /// The token file cannot be used.
     #[error("http.token_file: {0}")]
     Token(#[from] TokenError),
+    /// The key or the certificate cannot be used.
+    #[error("http: {0}")]
+    Tls(#[from] TlsError),
 }
 
 /// Maximum number of connections; further ones are closed at once.
@@ -82,7 +87,7 @@ impl HttpService {
     ///
     /// # Errors
     ///
-    /// If the token file cannot be used.
+    /// If the token file, the key or the certificate cannot be used.
     pub(crate) async fn start(
         options: &HttpOptions,
         switch: &Arc<Switch>,
@@ -96,16 +101,23 @@ impl HttpService {
         }
         let token = options.has_token().then(|| BearerToken::read(&options.token_file));
         let token = token.transpose()?;
+        let tls = options.tls().map_err(|(message, _)| HttpStartError::Options(message))?;
+        let tls = tls.map(server_identity).transpose()?;
         let window = options.window.then(WindowFeed::new);
         let readiness = ReadinessMonitor::new(Arc::clone(switch), Arc::clone(reloader), database);
         let pages = HttpPages::new(Arc::clone(switch), readiness, token, window);
-        let (pages, places) = (Arc::new(pages), Arc::new(Semaphore::new(CONNECTIONS_MAX)));
+        let server = HttpServer {
+            pages: Arc::new(pages),
+            tls,
+            places: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+            has_token: options.has_token(),
+        };
+        let pages = Arc::clone(&server.pages);
         let mut tasks = JoinSet::new();
         for address in addresses {
-            let (pages, places) = (Arc::clone(&pages), Arc::clone(&places));
-            let has_token = options.has_token();
-            match listen(address, has_token).await {
-                Ok(listener) => drop(tasks.spawn(accept(listener, pages, places))),
+            let server = server.clone();
+            match server.listen(address).await {
+                Ok(listener) => drop(tasks.spawn(server.accept(listener))),
                 Err(error) => {
                     warn!(
                         %error,
@@ -113,7 +125,7 @@ impl HttpService {
                         LISTEN_PAUSE.as_secs()
                     );
                     pages.readiness().note_closed_address(address, &error);
-                    tasks.spawn(listen_later(address, has_token, pages, places));
+                    tasks.spawn(server.listen_later(address));
                 }
             }
         }
@@ -129,69 +141,106 @@ impl HttpService {
     }
 }
 
-/// Listens on an address, and logs the port that the system has chosen.
-async fn listen(address: SocketAddr, has_token: bool) -> io::Result<TcpListener> {
-    let listener = TcpListener::bind(address).await?;
-    info!(address = %listener.local_addr()?, token = has_token, "http: ready");
-    Ok(listener)
+/// Returns the identity of a server, whose files can be used now.
+fn server_identity(files: TlsFiles) -> Result<TlsIdentity, TlsError> {
+    let identity = TlsIdentity::default();
+    identity.set(Some(files));
+    identity.check()?;
+    Ok(identity)
 }
 
-/// Tries again to listen on an address, and then serves its connections.
-///
-/// The address of an interface may appear after the daemon, and another program may release a port.
-async fn listen_later(
-    address: SocketAddr,
-    has_token: bool,
+/// What the listeners of the server share.
+#[derive(Clone)]
+struct HttpServer {
     pages: Arc<HttpPages>,
+    /// Key and certificate, if the server has TLS.
+    tls: Option<TlsIdentity>,
+    /// Places of connections.
     places: Arc<Semaphore>,
-) {
-    loop {
-        sleep(LISTEN_PAUSE).await;
-        match listen(address, has_token).await {
-            Ok(listener) => {
-                pages.readiness().note_open_address(address);
-                return accept(listener, pages, places).await;
+    has_token: bool,
+}
+
+impl HttpServer {
+    /// Listens on an address, and logs the port that the system has chosen.
+    async fn listen(&self, address: SocketAddr) -> io::Result<TcpListener> {
+        let listener = TcpListener::bind(address).await?;
+        let (token, tls) = (self.has_token, self.tls.is_some());
+        info!(address = %listener.local_addr()?, token, tls, "http: ready");
+        Ok(listener)
+    }
+
+    /// Tries again to listen on an address, and then serves its connections.
+    ///
+    /// The address of an interface may appear after the daemon, and another program may release a port.
+    async fn listen_later(self, address: SocketAddr) {
+        loop {
+            sleep(LISTEN_PAUSE).await;
+            match self.listen(address).await {
+                Ok(listener) => {
+                    self.pages.readiness().note_open_address(address);
+                    return self.accept(listener).await;
+                }
+                Err(error) => self.pages.readiness().note_closed_address(address, &error),
             }
-            Err(error) => pages.readiness().note_closed_address(address, &error),
         }
     }
-}
 
-/// Serves the connections of a listener.
-async fn accept(listener: TcpListener, pages: Arc<HttpPages>, places: Arc<Semaphore>) {
-    let mut connections = JoinSet::new();
-    let mut last_refused: Option<Instant> = None;
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            Some(_) = connections.join_next() => continue,
-        };
-        match accepted {
-            Ok((stream, peer)) => match Arc::clone(&places).try_acquire_owned() {
-                Ok(place) => {
-                    let pages = Arc::clone(&pages);
-                    connections.spawn(async move {
-                        serve(stream, peer, pages).await;
-                        drop(place);
-                    });
+    /// Serves the connections of a listener.
+    async fn accept(self, listener: TcpListener) {
+        let mut connections = JoinSet::new();
+        let mut last_refused: Option<Instant> = None;
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                Some(_) = connections.join_next() => continue,
+            };
+            match accepted {
+                Ok((stream, peer)) => match Arc::clone(&self.places).try_acquire_owned() {
+                    Ok(place) => {
+                        let server = self.clone();
+                        connections.spawn(async move {
+                            server.serve(stream, peer).await;
+                            drop(place);
+                        });
+                    }
+                    Err(_)
+                        if last_refused
+                            .is_none_or(|last| last.elapsed() > REFUSED_LOG_INTERVAL) =>
+                    {
+                        warn!(
+                            max = CONNECTIONS_MAX,
+                            "http: connection refused, too many connections"
+                        );
+                        last_refused = Some(Instant::now());
+                    }
+                    Err(_) => {}
+                },
+                Err(error) => {
+                    warn!(%error, "http: accept failed");
+                    // Without a free descriptor the next attempt would fail at once.
+                    sleep(ACCEPT_PAUSE).await;
                 }
-                Err(_) if last_refused.is_none_or(|last| last.elapsed() > REFUSED_LOG_INTERVAL) => {
-                    warn!(max = CONNECTIONS_MAX, "http: connection refused, too many connections");
-                    last_refused = Some(Instant::now());
-                }
-                Err(_) => {}
-            },
-            Err(error) => {
-                warn!(%error, "http: accept failed");
-                // Without a free descriptor the next attempt would fail at once.
-                sleep(ACCEPT_PAUSE).await;
             }
+        }
+    }
+
+    /// Serves a connection, with TLS if the server has a certificate.
+    async fn serve(self, stream: TcpStream, peer: SocketAddr) {
+        let stream = StallTimeoutStream::new(stream, WRITE_TIME_MAX);
+        let Some(identity) = &self.tls else { return serve(stream, peer, self.pages).await };
+        match identity.accept(stream).await {
+            Ok(stream) => serve(stream, peer, self.pages).await,
+            Err(error) => debug!(%peer, %error, "http: the TLS handshake failed"),
         }
     }
 }
 
 /// Serves a connection until it closes, sends garbage, or has taken too long.
-async fn serve(stream: TcpStream, peer: SocketAddr, pages: Arc<HttpPages>) {
+async fn serve(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    peer: SocketAddr,
+    pages: Arc<HttpPages>,
+) {
     let service = service_fn(move |request| {
         let pages = Arc::clone(&pages);
         async move { Ok::<_, Infallible>(pages.answer(&request).await) }
@@ -203,7 +252,6 @@ async fn serve(stream: TcpStream, peer: SocketAddr, pages: Arc<HttpPages>) {
         .max_headers(HEADERS_MAX)
         .max_header_size(HEADER_BYTES_MAX)
         .max_buf_size(BUFFER_BYTES_MAX);
-    let stream = StallTimeoutStream::new(stream, WRITE_TIME_MAX);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let served = match timeout(CONNECTION_TIME_MAX, connection.as_mut()).await {
         Ok(served) => served,

@@ -13,11 +13,16 @@ pub(super) const LOCK: &str = "ovs_vswitchd";
 /// The columns that the daemon follows in a foreign database.
 ///
 /// `db_version` and `ovs_version` are not among them: `ovs-ctl` writes them, beside `ovsdb-server`.
-pub(super) const TABLES: [FollowedTable; 11] = [
+pub(super) const TABLES: [FollowedTable; 12] = [
     FollowedTable {
         name: "Open_vSwitch",
-        read: &["bridges", "next_cfg", "other_config"],
+        read: &["bridges", "next_cfg", "other_config", "ssl"],
         written: &["cur_cfg", "datapath_types", "dpdk_initialized", "dpdk_version", "iface_types"],
+    },
+    FollowedTable {
+        name: "SSL",
+        read: &["bootstrap_ca_cert", "ca_cert", "certificate", "private_key"],
+        written: &[],
     },
     FollowedTable {
         name: "Bridge",

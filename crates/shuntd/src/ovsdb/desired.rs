@@ -11,6 +11,7 @@ use shunt_switch::{
     config::{BridgeOptions, LocalPort, PortOptions, PortType, QosOptions},
     with_causes,
 };
+use shunt_tls::TlsFiles;
 
 use super::{
     bonds::{bond, interfaces, setting_without_effect, wrong_system_id},
@@ -18,6 +19,7 @@ use super::{
     mirrors::{DesiredMirrors, mirrors as mirrors_of},
     port_rows::{has_mtu, port_options, set_ingress_policing, set_vlans, unsigned, vlan_mode},
     qos::qos as qos_of,
+    tls,
 };
 
 /// All bridges that the rows describe, and the rows that describe something else.
@@ -39,6 +41,8 @@ pub(super) struct DesiredBridges {
     vhost_folder: PathBuf,
     /// Set while packets and controllers wait for the rules (`flow-restore-wait`).
     pub(super) waits_for_rules: bool,
+    /// Key and certificates of connections with TLS.
+    pub(super) tls: Option<TlsFiles>,
 }
 
 /// A bridge and its ports.
@@ -162,6 +166,7 @@ impl DesiredBridges {
             let parts = parts.filter(|part| matches!(part, Component::Normal(_)));
             state.vhost_folder = Path::new(RUN_FOLDER).join(parts.collect::<PathBuf>());
             state.waits_for_rules |= root.entry("other_config", FLOW_RESTORE_WAIT) == Some("true");
+            state.tls = tls::files(snapshot, root);
             for bridge in root.uuids("bridges").filter_map(|uuid| snapshot.row("Bridge", uuid)) {
                 state.add_bridge(snapshot, bridge);
             }
@@ -261,10 +266,10 @@ impl DesiredBridges {
                 is_new.then_some(endpoint).ok_or_else(repeated)
             });
             match endpoint {
-                Ok(endpoint @ ControllerEndpoint::Connect(_)) => {
+                Ok(endpoint @ ControllerEndpoint::Connect(..)) => {
                     options.controllers.push(endpoint.to_string());
                 }
-                Ok(endpoint @ ControllerEndpoint::Listen(_)) => {
+                Ok(endpoint @ ControllerEndpoint::Listen(..)) => {
                     options.listen.push(endpoint.to_string());
                 }
                 Err(error) => {

@@ -45,14 +45,15 @@ enum KeyEffect {
 }
 
 /// The tables that are searched, each with the word for its rows.
-pub(super) const TABLES: [(&str, &str); 4] = [
+pub(super) const TABLES: [(&str, &str); 5] = [
     ("Open_vSwitch", "Open_vSwitch"),
     ("Bridge", "bridge"),
     ("Port", "port"),
     ("Interface", "interface"),
+    ("SSL", "SSL"),
 ];
 
-const COLUMNS: [IgnoredColumn; 14] = [
+const COLUMNS: [IgnoredColumn; 15] = [
     // A foreign server has its own listeners, so this column is not followed there.
     column(
         "Open_vSwitch",
@@ -82,6 +83,12 @@ const COLUMNS: [IgnoredColumn; 14] = [
         "CFM is not supported: the link state is the carrier",
     ),
     column("Interface", "cfm_flap_count", is_given, "CFM is not supported"),
+    column(
+        "SSL",
+        "bootstrap_ca_cert",
+        is_true,
+        "no CA certificate is taken from a peer: write it to the file of ca_cert",
+    ),
     column("Interface", "lldp", is_enabled, "LLDP is not supported: run an LLDP daemon"),
 ];
 

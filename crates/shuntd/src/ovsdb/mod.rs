@@ -26,6 +26,7 @@ mod reconciler;
 mod report;
 mod row_log;
 mod service;
+mod tls;
 
 pub(crate) use options::OvsdbOptions;
 pub(crate) use problem::DatabaseProblem;

@@ -22,6 +22,7 @@ use super::{
     exports::{ExportLogs, set_exports},
     port_numbers::PortNumbers,
     row_log::RowLog,
+    tls::TlsRow,
 };
 
 /// The bridges and ports that exist because of rows.
@@ -36,6 +37,7 @@ pub(super) struct Reconciler {
     mirror_log: RowLog,
     /// Rows of sFlow, NetFlow and IPFIX that cannot be applied.
     export_logs: ExportLogs,
+    tls: TlsRow,
 }
 
 /// A bridge that exists because of a row.
@@ -66,8 +68,9 @@ pub(super) struct ApplyErrors {
 const NORMAL_RULE: &str = "priority=0,actions=NORMAL";
 
 impl Reconciler {
-    pub(super) const fn new(switch: Arc<Switch>) -> Self {
+    pub(super) fn new(switch: Arc<Switch>) -> Self {
         Self {
+            tls: TlsRow::new(&switch),
             switch,
             applied: BTreeMap::new(),
             waits_for_rules: false,
@@ -92,6 +95,7 @@ impl Reconciler {
             info!("ovsdb: packets of new ports, and controllers: {state}");
             self.switch.hold_packets(self.waits_for_rules).await;
         }
+        self.tls.apply(&self.switch, desired.tls.as_ref());
         let mut mirror_errors = desired.refused_mirrors.clone();
         let mut export_errors = desired.refused_exports.clone();
         self.forget_removed();

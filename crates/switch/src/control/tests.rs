@@ -2,6 +2,7 @@
 
 use shunt_flow::PortNo;
 use shunt_pipeline::{BundleStep, Iterative, PortConfig, Time};
+use shunt_tls::TlsIdentity;
 
 use super::*;
 use crate::{
@@ -32,7 +33,7 @@ fn start(numbers: u32) -> Arc<ControlPlane> {
         ControlPlane::start(&Config::default(), None, 1, engine, store).unwrap();
     *control.bridges.lock() = BridgeRegistry::limited(numbers);
     tokio::spawn(
-        Arc::new(OpenFlowServers::new(&control, None))
+        Arc::new(OpenFlowServers::new(&control, None, TlsIdentity::default()))
             .run(receivers.events, receivers.punts.packet_ins),
     );
     control

@@ -19,7 +19,11 @@ use tracing::{error, info, warn};
 use crate::{
     control::structure::OpenPolicy,
     error::{SwitchError, with_causes},
-    openflow::{endpoint::ControllerEndpoint, events::SocketsToClose, host::BridgeHost},
+    openflow::{
+        endpoint::{ControllerEndpoint, Transport},
+        events::SocketsToClose,
+        host::BridgeHost,
+    },
     status::bridge::{ConnectionSummary, ControllerState},
 };
 
@@ -168,10 +172,10 @@ fn next_attempt(server: &OpenFlowServer<BridgeHost>) -> Time {
 /// Returns whether both sockets listen on one TCP port.
 fn blocks(open: ControllerEndpoint, wanted: ControllerEndpoint) -> bool {
     match (open, wanted) {
-        (ControllerEndpoint::Listen(open), ControllerEndpoint::Listen(wanted)) => {
+        (ControllerEndpoint::Listen(_, open), ControllerEndpoint::Listen(_, wanted)) => {
             open.port() == wanted.port()
         }
-        (ControllerEndpoint::Connect(_), _) | (_, ControllerEndpoint::Connect(_)) => false,
+        (ControllerEndpoint::Connect(..), _) | (_, ControllerEndpoint::Connect(..)) => false,
     }
 }
 
@@ -186,17 +190,24 @@ async fn open_socket(
     name: &str,
 ) -> Result<ServerEndpoint, SwitchError> {
     match endpoint {
-        ControllerEndpoint::Listen(address) => {
+        ControllerEndpoint::Listen(transport, address) => {
             let failed =
                 |source| SwitchError::System { doing: format!("listen on {endpoint}"), source };
-            let socket = server.listen_tcp(address).await.map_err(failed)?;
+            let socket = match transport {
+                Transport::Tcp => server.listen_tcp(address).await,
+                Transport::Tls => server.listen_tls(address, server.host().tls.clone()).await,
+            };
+            let socket = socket.map_err(failed)?;
             info!(%endpoint, "bridge {name}: listening for controllers");
             Ok(socket)
         }
-        ControllerEndpoint::Connect(address) => {
+        ControllerEndpoint::Connect(transport, address) => {
             info!(%endpoint, "bridge {name}: connecting to a controller");
             let peer = ConnectionConfig::new(endpoint.to_string(), ConnectionKind::Controller);
-            Ok(server.connect_tcp(address, peer))
+            Ok(match transport {
+                Transport::Tcp => server.connect_tcp(address, peer),
+                Transport::Tls => server.connect_tls(address, peer, server.host().tls.clone()),
+            })
         }
     }
 }

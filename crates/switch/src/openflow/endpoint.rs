@@ -14,26 +14,30 @@ const OPENFLOW_PORT: u16 = 6653;
 /// The address of a controller, or an address to listen on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ControllerEndpoint {
-    /// `tcp:IP[:PORT]`: connects to a controller.
-    Connect(SocketAddr),
-    /// `ptcp:[PORT][:IP]`: listens for controllers.
-    Listen(SocketAddr),
+    /// `tcp:IP[:PORT]` or `ssl:IP[:PORT]`: connects to a controller.
+    Connect(Transport, SocketAddr),
+    /// `ptcp:[PORT][:IP]` or `pssl:[PORT][:IP]`: listens for controllers.
+    Listen(Transport, SocketAddr),
+}
+
+/// The protocol below OpenFlow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Transport {
+    /// TCP alone.
+    Tcp,
+    /// TLS over TCP.
+    Tls,
 }
 
 /// A reason why a text is not the address of a controller.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EndpointError {
     /// The scheme is unknown.
-    #[error("`{0}` begins with neither `tcp:` nor `ptcp:`: write tcp:IP:PORT or ptcp:PORT:IP")]
+    #[error(
+        "`{0}` begins with none of `tcp:`, `ssl:`, `ptcp:` and `pssl:`: write tcp:IP:PORT or \
+         ptcp:PORT:IP"
+    )]
     Scheme(String),
-    /// The scheme needs TLS.
-    #[error("`{text}` needs TLS, which does not exist yet: write {instead}")]
-    Tls {
-        /// The text.
-        text: String,
-        /// The form without TLS.
-        instead: &'static str,
-    },
     /// The list takes addresses of the other direction.
     #[error("`{text}`: `{list}` takes {wanted}")]
     Direction {
@@ -61,23 +65,25 @@ impl FromStr for ControllerEndpoint {
     type Err = EndpointError;
 
     fn from_str(text: &str) -> Result<Self, EndpointError> {
-        if let Some(rest) = text.strip_prefix("tcp:") {
-            return connect(rest).map(Self::Connect).ok_or_else(|| EndpointError::Address {
-                text: text.to_owned(),
-                wanted: "an address like tcp:127.0.0.1:6653 or tcp:[::1]:6653",
-            });
+        let wrong = |wanted| EndpointError::Address { text: text.to_owned(), wanted };
+        let (scheme, rest) = text.split_once(':').unwrap_or((text, ""));
+        match scheme {
+            "tcp" => connect(rest)
+                .map(|address| Self::Connect(Transport::Tcp, address))
+                .ok_or_else(|| wrong("an address like tcp:127.0.0.1:6653 or tcp:[::1]:6653")),
+            "ssl" => {
+                connect(rest).map(|address| Self::Connect(Transport::Tls, address)).ok_or_else(
+                    || wrong("an address like ssl:192.0.2.1:6653 or ssl:[2001:db8::1]:6653"),
+                )
+            }
+            "ptcp" => listen(rest)
+                .map(|address| Self::Listen(Transport::Tcp, address))
+                .ok_or_else(|| wrong("an address like ptcp:6653 or ptcp:6653:127.0.0.1")),
+            "pssl" => listen(rest)
+                .map(|address| Self::Listen(Transport::Tls, address))
+                .ok_or_else(|| wrong("an address like pssl:6653 or pssl:6653:192.0.2.1")),
+            _ => Err(EndpointError::Scheme(text.to_owned())),
         }
-        if let Some(rest) = text.strip_prefix("ptcp:") {
-            return listen(rest).map(Self::Listen).ok_or_else(|| EndpointError::Address {
-                text: text.to_owned(),
-                wanted: "an address like ptcp:6653 or ptcp:6653:127.0.0.1",
-            });
-        }
-        let tls = [("ssl:", "tcp:IP:PORT"), ("pssl:", "ptcp:PORT")];
-        if let Some((_, instead)) = tls.iter().find(|(scheme, _)| text.starts_with(scheme)) {
-            return Err(EndpointError::Tls { text: text.to_owned(), instead });
-        }
-        Err(EndpointError::Scheme(text.to_owned()))
     }
 }
 
@@ -103,15 +109,25 @@ impl EndpointList {
     ///
     /// The direction is checked first, so that the message shows an address that is valid here.
     pub(crate) fn parse(self, text: &str) -> Result<ControllerEndpoint, EndpointError> {
-        let (other_scheme, wanted) = match self {
-            Self::Controllers => ("ptcp:", "tcp:IP:PORT, such as tcp:127.0.0.1:6653"),
-            Self::Listen => ("tcp:", "ptcp:PORT, such as ptcp:6653"),
+        let (other_schemes, wanted) = match self {
+            Self::Controllers => (["ptcp:", "pssl:"], "tcp:IP:PORT, such as tcp:127.0.0.1:6653"),
+            Self::Listen => (["tcp:", "ssl:"], "ptcp:PORT, such as ptcp:6653"),
         };
-        if text.starts_with(other_scheme) {
+        if other_schemes.iter().any(|scheme| text.starts_with(scheme)) {
             let (text, list) = (text.to_owned(), self.key());
             return Err(EndpointError::Direction { text, list, wanted });
         }
         text.parse()
+    }
+}
+
+impl Transport {
+    /// Returns the scheme of an address to connect to.
+    const fn scheme(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Tls => "ssl",
+        }
     }
 }
 
@@ -138,8 +154,10 @@ fn listen(text: &str) -> Option<SocketAddr> {
 impl fmt::Display for ControllerEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Connect(address) => write!(f, "tcp:{address}"),
-            Self::Listen(address) => write!(f, "ptcp:{}:{}", address.port(), address.ip()),
+            Self::Connect(transport, address) => write!(f, "{}:{address}", transport.scheme()),
+            Self::Listen(transport, address) => {
+                write!(f, "p{}:{}:{}", transport.scheme(), address.port(), address.ip())
+            }
         }
     }
 }
@@ -159,6 +177,10 @@ mod tests {
         check("tcp:127.0.0.1", "tcp:127.0.0.1:6653");
         check("tcp:[::1]:6633", "tcp:[::1]:6633");
         check("tcp:[::1]", "tcp:[::1]:6653");
+        check("ssl:192.0.2.1", "ssl:192.0.2.1:6653");
+        check("ssl:[::1]:6654", "ssl:[::1]:6654");
+        check("pssl:", "pssl:6653:0.0.0.0");
+        check("pssl:6654:10.66.0.2", "pssl:6654:10.66.0.2");
         check("ptcp:", "ptcp:6653:0.0.0.0");
         check("ptcp:6634", "ptcp:6634:0.0.0.0");
         check("ptcp:6634:10.66.0.2", "ptcp:6634:10.66.0.2");
@@ -169,13 +191,14 @@ mod tests {
     fn an_invalid_address_shows_a_valid_one() {
         check(
             "udp:1.2.3.4",
-            "`udp:1.2.3.4` begins with neither `tcp:` nor `ptcp:`: write tcp:IP:PORT or ptcp:PORT:IP",
+            "`udp:1.2.3.4` begins with none of `tcp:`, `ssl:`, `ptcp:` and `pssl:`: write \
+             tcp:IP:PORT or ptcp:PORT:IP",
         );
         check(
-            "ssl:1.2.3.4",
-            "`ssl:1.2.3.4` needs TLS, which does not exist yet: write tcp:IP:PORT",
+            "ssl:localhost",
+            "`ssl:localhost` is not an address like ssl:192.0.2.1:6653 or ssl:[2001:db8::1]:6653",
         );
-        check("pssl:6653", "`pssl:6653` needs TLS, which does not exist yet: write ptcp:PORT");
+        check("pssl:x", "`pssl:x` is not an address like pssl:6653 or pssl:6653:192.0.2.1");
         check(
             "tcp:localhost",
             "`tcp:localhost` is not an address like tcp:127.0.0.1:6653 or tcp:[::1]:6653",
@@ -185,6 +208,10 @@ mod tests {
         assert_eq!(
             in_list(EndpointList::Listen, "tcp:6653"),
             "`tcp:6653`: `listen` takes ptcp:PORT, such as ptcp:6653"
+        );
+        assert_eq!(
+            in_list(EndpointList::Listen, "ssl:6653"),
+            "`ssl:6653`: `listen` takes ptcp:PORT, such as ptcp:6653"
         );
         assert_eq!(
             in_list(EndpointList::Controllers, "ptcp:x"),

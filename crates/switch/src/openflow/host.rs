@@ -21,6 +21,7 @@ use shunt_pipeline::{
     Pipeline, PortConfig, PortInfo, PortKind, RejectedMod, Rule, RuleFilter, Time, Traversal,
     Version,
 };
+use shunt_tls::TlsIdentity;
 use tracing::warn;
 
 use crate::{
@@ -37,6 +38,8 @@ pub(crate) struct BridgeHost {
     pub(crate) config: Arc<Mutex<Config>>,
     pub(crate) bridge: BridgeId,
     pub(crate) paused: Arc<PausedPackets>,
+    /// Key and certificates of connections with TLS.
+    pub(crate) tls: TlsIdentity,
 }
 
 /// `OFPPF_10GB_FD` and `OFPPF_COPPER`, as virtual devices of the kernel report.

@@ -18,6 +18,7 @@ use shunt_ofproto::{
     server::OpenFlowServer,
 };
 use shunt_pipeline::{BridgeId, PortInfo, PuntedPacket};
+use shunt_tls::TlsIdentity;
 use tokio::{
     sync::mpsc,
     time::{MissedTickBehavior, interval},
@@ -50,6 +51,8 @@ pub(crate) struct OpenFlowServers {
     run_dir: Option<PathBuf>,
     servers: Mutex<HashMap<BridgeId, BridgeServer>>,
     packet_ins: PacketInTally,
+    /// Key and certificates of connections with TLS.
+    tls: TlsIdentity,
 }
 
 /// Packet-ins that the listener thread forwarded, by their end.
@@ -61,7 +64,7 @@ struct PacketInTally {
 }
 
 impl OpenFlowServers {
-    pub(crate) fn new(control: &ControlPlane, run_dir: Option<PathBuf>) -> Self {
+    pub(crate) fn new(control: &ControlPlane, run_dir: Option<PathBuf>, tls: TlsIdentity) -> Self {
         Self {
             plane: Arc::clone(&control.plane),
             bridges: Arc::clone(&control.bridges),
@@ -69,7 +72,13 @@ impl OpenFlowServers {
             run_dir,
             servers: Mutex::default(),
             packet_ins: PacketInTally::default(),
+            tls,
         }
+    }
+
+    /// Returns the key and certificates of connections with TLS.
+    pub(crate) const fn tls(&self) -> &TlsIdentity {
+        &self.tls
     }
 
     /// Notifies controllers of events, as long as the switch runs.
@@ -249,6 +258,7 @@ impl OpenFlowServers {
             config: Arc::clone(&self.config),
             bridge: id,
             paused: Arc::clone(&paused),
+            tls: self.tls.clone(),
         };
         let server = Arc::new(OpenFlowServer::new(Arc::new(host)));
         let mut own_socket = None;

@@ -1,0 +1,51 @@
+//! The row of `SSL`: key and certificates of connections with TLS.
+
+use std::path::PathBuf;
+
+use shunt_ovsdb::{DatabaseSnapshot, RowView};
+use shunt_switch::Switch;
+use shunt_tls::TlsFiles;
+use tracing::{info, warn};
+
+/// The files of the row, and those that are in force without it.
+pub(super) struct TlsRow {
+    /// The files of the configuration file.
+    configured: Option<TlsFiles>,
+}
+
+impl TlsRow {
+    /// Remembers the files of the configuration file.
+    pub(super) fn new(switch: &Switch) -> Self {
+        Self { configured: switch.tls().files() }
+    }
+
+    /// Puts the files of a row in force, or those of the configuration file.
+    pub(super) fn apply(&self, switch: &Switch, row: Option<&TlsFiles>) {
+        let wanted = row.or(self.configured.as_ref());
+        if wanted == switch.tls().files().as_ref() {
+            return;
+        }
+        switch.tls().set(wanted.cloned());
+        match (row, switch.tls().check()) {
+            (None, _) => info!("ovsdb: SSL removed"),
+            (Some(files), Ok(())) => {
+                info!(certificate = %files.certificate.display(), "ovsdb: SSL set");
+            }
+            (Some(_), Err(error)) => {
+                // The files are read again at each handshake.
+                warn!("ovsdb: SSL: {error}; connections with TLS fail until it is mended");
+            }
+        }
+    }
+}
+
+/// Returns the files of the row of `SSL` that a row of `Open_vSwitch` has.
+pub(super) fn files(snapshot: &DatabaseSnapshot, root: RowView<'_>) -> Option<TlsFiles> {
+    let row = root.uuids("ssl").find_map(|uuid| snapshot.row("SSL", uuid))?;
+    let path = |column| PathBuf::from(row.string(column).unwrap_or_default());
+    Some(TlsFiles {
+        private_key: path("private_key"),
+        certificate: path("certificate"),
+        ca_certificate: Some(path("ca_cert")),
+    })
+}

@@ -1,0 +1,148 @@
+//! The section `[tls]` of the configuration file.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use shunt_switch::{
+    ConfigStep, ControllerEndpoint, EndpointError, Transport, config::BridgeOptions,
+};
+use shunt_tls::TlsFiles;
+
+/// The files of the key and the certificates of OpenFlow connections with TLS.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct TlsOptions {
+    /// The private key of the switch.
+    pub(crate) private_key: PathBuf,
+    /// The certificate of the switch.
+    pub(crate) certificate: PathBuf,
+    /// The certificates of the authorities that controllers have theirs from.
+    pub(crate) ca_certificate: PathBuf,
+}
+
+/// A key with a wrong value, and why it is wrong.
+pub(crate) type WrongKey = (String, Vec<ConfigStep>);
+
+impl TlsOptions {
+    /// Returns the files; `None` if no key is set.
+    pub(crate) fn files(&self) -> Option<TlsFiles> {
+        let Self { private_key, certificate, ca_certificate } = self.clone();
+        (!is_empty(&private_key)).then_some(TlsFiles {
+            private_key,
+            certificate,
+            ca_certificate: Some(ca_certificate),
+        })
+    }
+
+    /// Checks that all keys are set, or none and no address needs them.
+    ///
+    /// The files are read at each handshake, and not here.
+    ///
+    /// # Errors
+    ///
+    /// The key that is missing, or the address that needs the section.
+    pub(crate) fn check(&self, bridges: &[BridgeOptions]) -> Result<(), WrongKey> {
+        let keys = [
+            ("private_key", is_empty(&self.private_key)),
+            ("certificate", is_empty(&self.certificate)),
+            ("ca_certificate", is_empty(&self.ca_certificate)),
+        ];
+        let missing = keys.iter().find(|(_, is_missing)| *is_missing);
+        match missing {
+            None => Ok(()),
+            Some((key, _)) if keys.iter().any(|(_, is_missing)| !is_missing) => {
+                let message = format!(
+                    "TLS needs `{key}` too: set private_key, certificate and ca_certificate of [tls]"
+                );
+                Err((message, vec![ConfigStep::Field("tls")]))
+            }
+            Some(_) => bridges.iter().enumerate().try_for_each(|(index, bridge)| {
+                check_addresses(index, "controllers", &bridge.controllers)?;
+                check_addresses(index, "listen", &bridge.listen)
+            }),
+        }
+    }
+
+    /// Returns the keys that differ.
+    pub(crate) fn keys_that_differ(&self, other: &Self) -> impl Iterator<Item = &'static str> {
+        let keys = [
+            ("tls.private_key", self.private_key != other.private_key),
+            ("tls.certificate", self.certificate != other.certificate),
+            ("tls.ca_certificate", self.ca_certificate != other.ca_certificate),
+        ];
+        keys.into_iter().filter_map(|(key, differs)| differs.then_some(key))
+    }
+}
+
+/// Refuses addresses with TLS in a list of a bridge.
+fn check_addresses(bridge: usize, list: &'static str, texts: &[String]) -> Result<(), WrongKey> {
+    for (index, text) in texts.iter().enumerate() {
+        let endpoint: Result<ControllerEndpoint, EndpointError> = text.parse();
+        if let Ok(
+            ControllerEndpoint::Connect(Transport::Tls, _)
+            | ControllerEndpoint::Listen(Transport::Tls, _),
+        ) = endpoint
+        {
+            let message = format!(
+                "`{text}` needs TLS: set private_key, certificate and ca_certificate of [tls]"
+            );
+            let steps = [ConfigStep::Field("bridge"), ConfigStep::Index(bridge)];
+            let value = [ConfigStep::Field(list), ConfigStep::Index(index)];
+            return Err((message, [steps, value].concat()));
+        }
+    }
+    Ok(())
+}
+
+fn is_empty(path: &Path) -> bool {
+    path.as_os_str().is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(text: &str) -> TlsOptions {
+        toml::from_str(text).unwrap()
+    }
+
+    const COMPLETE: &str = "private_key = 'k'\ncertificate = 'c'\nca_certificate = 'a'\n";
+
+    #[test]
+    fn all_keys_are_set_or_none() {
+        assert!(options("").check(&[]).is_ok());
+        assert_eq!(options("").files(), None);
+        assert!(options(COMPLETE).check(&[]).is_ok());
+        let files = options(COMPLETE).files().unwrap();
+        assert_eq!(files.ca_certificate.as_deref(), Some(Path::new("a")));
+        let (message, steps) =
+            options("private_key = 'k'\ncertificate = 'c'").check(&[]).unwrap_err();
+        assert!(message.contains("`ca_certificate`"), "{message}");
+        assert_eq!(steps, [ConfigStep::Field("tls")]);
+    }
+
+    #[test]
+    fn an_address_with_tls_needs_the_section() {
+        let bridge = BridgeOptions {
+            controllers: vec!["tcp:192.0.2.1".to_owned(), "ssl:192.0.2.2".to_owned()],
+            ..BridgeOptions::default()
+        };
+        let (message, steps) = options("").check(std::slice::from_ref(&bridge)).unwrap_err();
+        assert!(message.starts_with("`ssl:192.0.2.2` needs TLS"), "{message}");
+        let place = [
+            ConfigStep::Field("bridge"),
+            ConfigStep::Index(0),
+            ConfigStep::Field("controllers"),
+            ConfigStep::Index(1),
+        ];
+        assert_eq!(steps, place);
+        assert!(options(COMPLETE).check(&[bridge]).is_ok());
+    }
+
+    #[test]
+    fn a_changed_key_is_named() {
+        let changed = options(&COMPLETE.replace("'c'", "'d'"));
+        let keys: Vec<_> = options(COMPLETE).keys_that_differ(&changed).collect();
+        assert_eq!(keys, ["tls.certificate"]);
+    }
+}

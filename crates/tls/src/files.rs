@@ -1,0 +1,164 @@
+//! The files of keys and certificates.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use rustls::{
+    ClientConfig, RootCertStore, ServerConfig,
+    crypto::{CryptoProvider, aws_lc_rs},
+    pki_types::{CertificateDer, PrivateKeyDer, pem, pem::PemObject},
+    server::WebPkiClientVerifier,
+};
+use thiserror::Error;
+
+use crate::verify::ChainVerifier;
+
+/// The files of a key and of certificates, in PEM format.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The private key.
+    pub private_key: PathBuf,
+    /// The certificate of the key, and intermediate certificates after it.
+    pub certificate: PathBuf,
+    /// The certificates of the authorities that peers must have theirs from.
+    ///
+    /// A client needs it. A server without it takes clients without certificate.
+    pub ca_certificate: Option<PathBuf>,
+}
+
+/// A reason why no TLS connection can be made.
+#[derive(Debug, Error)]
+pub enum TlsError {
+    /// No files are set.
+    #[error("no private key, certificate and CA certificate are configured for TLS")]
+    NotSet,
+    /// A client has no CA certificate.
+    #[error("no CA certificate is configured for TLS, so no peer can be trusted")]
+    NoAuthority,
+    /// A file cannot be read, or has no object of its kind.
+    #[error("cannot read the {what} {path}: {why}")]
+    Unreadable {
+        /// Kind of the file.
+        what: &'static str,
+        /// Path of the file.
+        path: String,
+        /// Why it cannot be read.
+        why: String,
+    },
+    /// A key or certificate cannot be used.
+    #[error("cannot use the {what} {path}: {why}")]
+    Unusable {
+        /// Kind of the file.
+        what: &'static str,
+        /// Path of the file.
+        path: String,
+        /// Why it cannot be used.
+        why: String,
+    },
+    /// The algorithms of TLS are not available.
+    #[error("TLS cannot be set up: {0}")]
+    SetUp(String),
+}
+
+impl TlsFiles {
+    /// Reads all files, and checks that they can be used.
+    ///
+    /// # Errors
+    ///
+    /// If one of them cannot be read or used.
+    pub fn check(&self) -> Result<(), TlsError> {
+        self.server().map(drop)
+    }
+
+    /// Returns the configuration of connections to servers.
+    pub(crate) fn client(&self) -> Result<ClientConfig, TlsError> {
+        let provider = provider();
+        let roots = self.roots()?.ok_or(TlsError::NoAuthority)?;
+        let verifier = ChainVerifier::new(roots, Arc::clone(&provider));
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| TlsError::SetUp(error.to_string()))?;
+        let (chain, key) = self.identity()?;
+        builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier))
+            .with_client_auth_cert(chain, key)
+            .map_err(|error| self.unusable_key(&error))
+    }
+
+    /// Returns the configuration of connections from clients.
+    pub(crate) fn server(&self) -> Result<ServerConfig, TlsError> {
+        let provider = provider();
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| TlsError::SetUp(error.to_string()))?;
+        let builder = match self.roots()? {
+            Some(roots) => {
+                let verifier =
+                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+                        .build()
+                        .map_err(|error| TlsError::SetUp(error.to_string()))?;
+                builder.with_client_cert_verifier(verifier)
+            }
+            None => builder.with_no_client_auth(),
+        };
+        let (chain, key) = self.identity()?;
+        builder.with_single_cert(chain, key).map_err(|error| self.unusable_key(&error))
+    }
+
+    /// Reads the certificate with its intermediate ones, and the key.
+    fn identity(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
+        let chain = certificates("certificate", &self.certificate)?;
+        let key = PrivateKeyDer::from_pem_file(&self.private_key)
+            .map_err(|error| unreadable("private key", &self.private_key, &error))?;
+        Ok((chain, key))
+    }
+
+    /// Reads the certificates of authorities.
+    fn roots(&self) -> Result<Option<RootCertStore>, TlsError> {
+        let Some(path) = &self.ca_certificate else { return Ok(None) };
+        let what = "CA certificate";
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(what, path)? {
+            roots.add(certificate).map_err(|error| TlsError::Unusable {
+                what,
+                path: path.display().to_string(),
+                why: error.to_string(),
+            })?;
+        }
+        Ok(Some(roots))
+    }
+
+    fn unusable_key(&self, error: &rustls::Error) -> TlsError {
+        TlsError::Unusable {
+            what: "private key",
+            path: self.private_key.display().to_string(),
+            why: format!("{error}; is it the key of {}?", self.certificate.display()),
+        }
+    }
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(aws_lc_rs::default_provider())
+}
+
+/// Reads all certificates of a file; it must have one.
+fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let failed = |error: &pem::Error| unreadable(what, path, error);
+    let found = CertificateDer::pem_file_iter(path).map_err(|error| failed(&error))?;
+    let found: Vec<_> = found.collect::<Result<_, _>>().map_err(|error| failed(&error))?;
+    if found.is_empty() {
+        return Err(failed(&pem::Error::NoItemsFound));
+    }
+    Ok(found)
+}
+
+fn unreadable(what: &'static str, path: &Path, error: &pem::Error) -> TlsError {
+    let why = match error {
+        pem::Error::NoItemsFound => "it has none in PEM format".to_owned(),
+        error => error.to_string(),
+    };
+    TlsError::Unreadable { what, path: path.display().to_string(), why }
+}

@@ -1,0 +1,135 @@
+//! Handshakes of two identities, with certificates of authorities that each test makes.
+
+#![expect(clippy::unwrap_used, reason = "a certificate that cannot be made fails the test")]
+
+use std::{fs, io, path::PathBuf};
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use shunt_tls::{TlsFiles, TlsIdentity};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+
+/// An authority whose files are in a directory of its own.
+struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+    folder: TempDir,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let mut parameters = CertificateParams::new(Vec::new()).unwrap();
+        parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let issuer =
+            CertifiedIssuer::self_signed(parameters, KeyPair::generate().unwrap()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("ca.pem"), issuer.pem()).unwrap();
+        Self { issuer, folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Makes a key and a certificate for a name that is no host name.
+    fn sign(&self, name: &str) -> TlsFiles {
+        let key = KeyPair::generate().unwrap();
+        let parameters = CertificateParams::new(vec![format!("{name}-id")]).unwrap();
+        let certificate = parameters.signed_by(&key, &self.issuer).unwrap();
+        let (private, public) =
+            (self.path(&format!("{name}.key")), self.path(&format!("{name}.pem")));
+        fs::write(&private, key.serialize_pem()).unwrap();
+        fs::write(&public, certificate.pem()).unwrap();
+        TlsFiles {
+            private_key: private,
+            certificate: public,
+            ca_certificate: Some(self.path("ca.pem")),
+        }
+    }
+}
+
+fn identity(files: TlsFiles) -> TlsIdentity {
+    let identity = TlsIdentity::default();
+    identity.set(Some(files));
+    identity
+}
+
+/// Connects a client to a server, and sends bytes both ways.
+async fn talk(client: &TlsIdentity, server: &TlsIdentity) -> io::Result<()> {
+    let (near, far) = duplex(1 << 16);
+    let serve = async {
+        let mut stream = server.accept(far).await?;
+        let mut question = [0; 4];
+        stream.read_exact(&mut question).await?;
+        assert_eq!(&question, b"ping");
+        stream.write_all(b"pong").await?;
+        stream.flush().await
+    };
+    let ask = async {
+        let mut stream = client.connect(near).await?;
+        stream.write_all(b"ping").await?;
+        let mut answer = [0; 4];
+        stream.read_exact(&mut answer).await?;
+        assert_eq!(&answer, b"pong");
+        Ok(())
+    };
+    tokio::try_join!(serve, ask).map(drop)
+}
+
+#[tokio::test]
+async fn both_sides_of_one_authority_trust_each_other() {
+    let authority = Authority::new();
+    let (client, server) =
+        (identity(authority.sign("switch")), identity(authority.sign("controller")));
+    talk(&client, &server).await.unwrap();
+    // A renewed certificate is used without a restart.
+    authority.sign("controller");
+    talk(&client, &server).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_certificate_of_another_authority_is_refused_by_either_side() {
+    let (ours, theirs) = (Authority::new(), Authority::new());
+    let (own, foreign) = (identity(ours.sign("switch")), identity(theirs.sign("controller")));
+    talk(&own, &foreign).await.unwrap_err();
+    // This client trusts the server, which does not trust the client.
+    let mut files = theirs.sign("switch");
+    files.ca_certificate = Some(ours.path("ca.pem"));
+    talk(&identity(files), &identity(ours.sign("controller"))).await.unwrap_err();
+}
+
+#[tokio::test]
+async fn a_server_without_authority_takes_any_client() {
+    let (ours, theirs) = (Authority::new(), Authority::new());
+    let mut server = ours.sign("web");
+    server.ca_certificate = None;
+    let mut client = theirs.sign("browser");
+    client.ca_certificate = Some(ours.path("ca.pem"));
+    talk(&identity(client), &identity(server)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_peer_without_tls_is_refused() {
+    let authority = Authority::new();
+    let (mut near, far) = duplex(1 << 10);
+    near.write_all(b"\x04\x00\x00\x08\x00\x00\x00\x00").await.unwrap();
+    identity(authority.sign("switch")).accept(far).await.unwrap_err();
+}
+
+#[test]
+fn each_file_that_cannot_be_used_is_named() {
+    let authority = Authority::new();
+    let good = authority.sign("switch");
+    good.check().unwrap();
+    let other = authority.sign("other");
+    let refused = |files: &TlsFiles| files.check().unwrap_err().to_string();
+
+    let text = refused(&TlsFiles { private_key: "/nonexistent/key".into(), ..good.clone() });
+    assert!(text.starts_with("cannot read the private key /nonexistent/key: "), "{text}");
+    let text = refused(&TlsFiles { certificate: good.private_key.clone(), ..good.clone() });
+    assert!(text.ends_with("switch.key: it has none in PEM format"), "{text}");
+    let text = refused(&TlsFiles { private_key: other.private_key, ..good.clone() });
+    assert!(text.contains("is it the key of"), "{text}");
+    let text = refused(&TlsFiles { ca_certificate: Some("/nonexistent/ca".into()), ..good });
+    assert!(text.starts_with("cannot read the CA certificate /nonexistent/ca: "), "{text}");
+    assert!(TlsIdentity::default().check().is_err());
+}

@@ -1,0 +1,145 @@
+//! Connections with TLS: `ovs-ofctl` and `curl` as clients, and switches that connect.
+
+use std::{
+    fs,
+    net::{Ipv4Addr, TcpListener},
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use shunt_tests::daemon::{Daemon, error_text, output, text, until};
+use tempfile::TempDir;
+
+use crate::vsctl::Bench;
+
+/// A folder with a CA certificate, and keys and certificates of this CA.
+struct Authority(TempDir);
+
+impl Authority {
+    /// Makes an authority with the keys and certificates `switch` and `controller`.
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut parameters = CertificateParams::new(Vec::new()).expect("parameters");
+        parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("a key");
+        let issuer = CertifiedIssuer::self_signed(parameters, key).expect("a CA certificate");
+        fs::write(folder.path().join("ca.pem"), issuer.pem()).expect("a file");
+        for name in ["switch", "controller"] {
+            let key = KeyPair::generate().expect("a key");
+            let parameters = CertificateParams::new(vec!["127.0.0.1".to_owned()]);
+            let parameters = parameters.expect("parameters");
+            let certificate = parameters.signed_by(&key, &issuer).expect("a certificate");
+            fs::write(folder.path().join(format!("{name}.key")), key.serialize_pem())
+                .expect("a file");
+            fs::write(folder.path().join(format!("{name}.pem")), certificate.pem())
+                .expect("a file");
+        }
+        Self(folder)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Returns the section `[tls]` of a switch.
+    fn section(&self) -> String {
+        let [key, certificate, ca] =
+            ["switch.key", "switch.pem", "ca.pem"].map(|name| self.path(name));
+        format!(
+            "[tls]\nprivate_key = {key:?}\ncertificate = {certificate:?}\nca_certificate = {ca:?}\n"
+        )
+    }
+
+    /// Runs `ovs-ofctl show` at an address, as a controller of this authority.
+    fn show(&self, address: &str) -> Output {
+        let option = |name: &str, file: &str| format!("--{name}={}", self.path(file).display());
+        let mut command = Command::new("ovs-ofctl");
+        command.args(["-O", "OpenFlow13", "--timeout=10"]);
+        command.arg(option("private-key", "controller.key"));
+        command.arg(option("certificate", "controller.pem"));
+        command.arg(option("ca-cert", "ca.pem"));
+        output(command.args(["show", address]))
+    }
+}
+
+/// Returns a TCP port of the loopback address that is free.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    listener.local_addr().expect("an address").port()
+}
+
+#[test]
+fn ovs_ofctl_needs_a_certificate_of_the_authority() {
+    let (ours, theirs, port) = (Authority::new(), Authority::new(), free_port());
+    let bridge = format!("[[bridge]]\nname = \"br0\"\nlisten = [\"pssl:{port}:127.0.0.1\"]\n");
+    let daemon = Daemon::start(&(ours.section() + &bridge));
+    let address = format!("ssl:127.0.0.1:{port}");
+    let shown = text(&ours.show(&address));
+    assert!(shown.contains("OFPT_FEATURES_REPLY"), "{shown}");
+    error_text(&theirs.show(&address));
+    // Without TLS nobody gets an answer.
+    let plain = format!("tcp:127.0.0.1:{port}");
+    let mut command = Command::new("ovs-ofctl");
+    error_text(&output(command.args(["-O", "OpenFlow13", "--timeout=10", "show", &plain])));
+    assert!(until(|| daemon.log().contains("the TLS handshake failed")), "{}", daemon.log());
+    // The switch goes on.
+    text(&ours.show(&address));
+}
+
+#[test]
+fn a_switch_trusts_only_controllers_of_its_authority() {
+    let (ours, theirs, port) = (Authority::new(), Authority::new(), free_port());
+    let listener = format!("[[bridge]]\nname = \"br1\"\nlisten = [\"pssl:{port}:127.0.0.1\"]\n");
+    let _controller = Daemon::start(&(ours.section() + &listener));
+    let caller = format!("[[bridge]]\nname = \"br0\"\ncontrollers = [\"ssl:127.0.0.1:{port}\"]\n");
+    let friend = Daemon::start(&(ours.section() + &caller));
+    assert!(until(|| friend.log().contains("controller connected")), "{}", friend.log());
+    let stranger = Daemon::start(&(theirs.section() + &caller));
+    let shows = |wanted: &str| text(&stranger.shuntctl(&["show"])).contains(wanted);
+    assert!(until(|| shows("TLS handshake failed")), "{}", text(&stranger.shuntctl(&["show"])));
+    assert!(!stranger.log().contains("controller connected"), "{}", stranger.log());
+}
+
+#[test]
+fn set_ssl_of_ovs_vsctl_takes_effect_at_the_next_attempt() {
+    for bench in Bench::both("tls") {
+        let (authority, daemon) = (Authority::new(), bench.start());
+        bench.namespace.run("ip", &["link", "set", "lo", "up"]);
+        bench.done("add-br br0");
+        bench.done("set-controller br0 pssl:6699:127.0.0.1 -- add-br br1");
+        bench.done("set-controller br1 ssl:127.0.0.1:6699");
+        let state = || {
+            bench
+                .done("--columns=status,is_connected find Controller target=\"ssl:127.0.0.1:6699\"")
+        };
+        assert!(until(|| state().contains("no private key")), "{}", state());
+        let files = ["switch.key", "switch.pem", "ca.pem"].map(|name| authority.path(name));
+        let files = files.map(|file| file.display().to_string()).join(" ");
+        bench.done(&format!("set-ssl {files}"));
+        assert!(until(|| daemon.log().contains("ovsdb: SSL set")), "{}", daemon.log());
+        assert!(until(|| state().contains("is_connected        : true")), "{}", state());
+        bench.done("del-ssl");
+        assert!(until(|| daemon.log().contains("ovsdb: SSL removed")), "{}", daemon.log());
+    }
+}
+
+#[test]
+fn the_http_server_speaks_tls() {
+    let (authority, port) = (Authority::new(), free_port());
+    let [key, certificate] = ["switch.key", "switch.pem"].map(|name| authority.path(name));
+    let http = format!(
+        "[http]\nlisten = \"127.0.0.1:{port}\"\nprivate_key = {key:?}\ncertificate = {certificate:?}\n"
+    );
+    let daemon = Daemon::start(&http);
+    let fetch = |address: String, ca: &Path| {
+        let mut command = Command::new("curl");
+        command.args(["--silent", "--show-error", "--max-time", "10", "--cacert"]).arg(ca);
+        output(command.arg(address))
+    };
+    let page = format!("https://127.0.0.1:{port}/healthz");
+    assert_eq!(text(&fetch(page.clone(), &authority.path("ca.pem"))), "ok\n");
+    error_text(&fetch(page, &Authority::new().path("ca.pem")));
+    error_text(&fetch(format!("http://127.0.0.1:{port}/healthz"), &authority.path("ca.pem")));
+    assert!(daemon.log().contains("http: ready"), "{}", daemon.log());
+}
