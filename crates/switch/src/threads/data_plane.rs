@@ -152,7 +152,8 @@ impl DataPlane {
         let changes = changes.helping(&handle);
         let eviction = ThreadSlot::Running(spawn_coordinator(Arc::clone(&handle)).map_err(system)?);
         let counters = threads.iter().map(|ends| Arc::clone(&ends.counters)).collect();
-        let publisher = Arc::new(Publisher::new(Arc::clone(&pipeline), changes, clock));
+        let publisher = Publisher::new(Arc::clone(&pipeline), changes, clock);
+        let publisher = Arc::new(publisher.with_siblings(forecasts.siblings()));
         let rings = threads.iter_mut().filter_map(|ends| ends.learn_requests.take()).collect();
         let learner =
             learner::start(wakers.learner, rings, Arc::clone(&publisher)).map_err(system)?;

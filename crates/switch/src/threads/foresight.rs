@@ -33,6 +33,7 @@ use crate::{
         clock::DaemonClock,
         predictor_log::PredictorLog,
         preload_tickets::PreloadTickets,
+        rule_siblings::RuleSiblings,
         sibling_sets::SiblingWatch,
         worker::{SLEEP_MAX_MS, WorkerThread},
     },
@@ -66,6 +67,8 @@ struct AnnouncedFlows {
 pub(crate) struct ForesightRings {
     senders: Vec<ForecastSender>,
     routes: ForecastRoutes,
+    /// The sets of back ends in rule changes, if a predictor needs them.
+    siblings: Option<Arc<Mutex<RuleSiblings>>>,
 }
 
 /// The state of the thread.
@@ -105,12 +108,20 @@ impl ForesightRings {
         control: &mut ControlEnds,
     ) {
         let predictors = options.foresight(seed);
+        if options.has_siblings() {
+            self.siblings.get_or_insert_default();
+        }
         let config = options.thread_config();
         let (thread, sender) = forecast_endpoint(config, predictors, &self.routes, control);
         let thread = thread.with_stopwatch(Stopwatch::new(move || clock.now()));
         // The queue of a new thread is empty.
         let _ = control.send(Command::Forecasts(Some(Box::new(thread))));
         self.senders.push(sender);
+    }
+
+    /// Returns the sets of back ends in rule changes, if a predictor needs them.
+    pub(crate) fn siblings(&self) -> Option<Arc<Mutex<RuleSiblings>>> {
+        self.siblings.clone()
     }
 
     /// Starts the thread.
@@ -126,7 +137,7 @@ impl ForesightRings {
         let outbox = |sender| ThreadOutbox { sender, forecasts: VecDeque::new(), sets: None };
         let mut state = ForesightLoop {
             outboxes: self.senders.into_iter().map(outbox).collect(),
-            siblings: options.has_siblings().then(|| SiblingWatch::new(pipeline)),
+            siblings: self.siblings.map(|rules| SiblingWatch::new(pipeline, rules)),
             announced: receiver,
             waiting: Arc::clone(&waiting),
             log: PredictorLog::default(),

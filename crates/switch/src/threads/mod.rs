@@ -8,6 +8,7 @@ pub(crate) mod listener;
 mod predictor_log;
 pub(crate) mod preload_tickets;
 pub(crate) mod publisher;
+mod rule_siblings;
 mod sibling_sets;
 pub(crate) mod slot;
 pub(crate) mod worker;

@@ -22,7 +22,7 @@ use tracing::{Level, debug};
 
 use crate::{
     openflow::events::{Removals, RemovedRule},
-    threads::clock::DaemonClock,
+    threads::{clock::DaemonClock, rule_siblings::RuleSiblings},
 };
 
 /// Number of retired rules after which a change reclaims them.
@@ -42,6 +42,8 @@ pub(crate) struct Publisher {
     delayed: AtomicU64,
     /// Number of rules removed or modified since [`Self::take_retired`] returned true.
     retired: AtomicU64,
+    /// The sets of back ends in rule changes, if a predictor needs them.
+    siblings: Option<Arc<Mutex<RuleSiblings>>>,
     clock: DaemonClock,
 }
 
@@ -54,7 +56,14 @@ impl Publisher {
     pub(crate) fn new(pipeline: Arc<Pipeline>, changes: ChangeSender, clock: DaemonClock) -> Self {
         let (changes, removals) = (Mutex::new(changes), Removals::default());
         let [learned, delayed, retired] = [const { AtomicU64::new(0) }; 3];
-        Self { pipeline, changes, removals, learned, delayed, retired, clock }
+        let siblings = None;
+        Self { pipeline, changes, removals, learned, delayed, retired, siblings, clock }
+    }
+
+    /// Finds the sets of back ends in all later changes.
+    #[must_use]
+    pub(crate) fn with_siblings(self, siblings: Option<Arc<Mutex<RuleSiblings>>>) -> Self {
+        Self { siblings, ..self }
     }
 
     /// Returns the tables.
@@ -78,6 +87,7 @@ impl Publisher {
         let change = make(&self.pipeline)?;
         let version = change.version;
         if !change.deltas.is_empty() {
+            self.siblings.iter().for_each(|siblings| siblings.lock().apply(&change.deltas));
             self.send_change(&changes, LearnedChange { change, learn_requests: Vec::new() });
         }
         Ok(version)

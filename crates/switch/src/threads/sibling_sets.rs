@@ -1,16 +1,19 @@
-//! Sets of back ends: the addresses that the buckets of a select group write.
+//! Sets of back ends: addresses that the buckets of a select group write, or that rules added together match.
 //!
 //! A client that talks to one member of such a set is likely to talk to the others.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use shunt_classifier::Version;
 use shunt_flow::FieldId;
 use shunt_foresight::{SiblingSet, SiblingSets};
 use shunt_pipeline::{Action, Bucket, Group, GroupKind, Pipeline};
 
+use super::rule_siblings::RuleSiblings;
+
 /// The fields that identify a back end.
-const ADDRESSES: [FieldId; 2] = [FieldId::Ipv4Dst, FieldId::Ipv6Dst];
+pub(super) const ADDRESSES: [FieldId; 2] = [FieldId::Ipv4Dst, FieldId::Ipv6Dst];
 
 /// Time between two reads of the groups.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -18,8 +21,10 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Finds the sets again after the tables have changed.
 pub(crate) struct SiblingWatch {
     pipeline: Arc<Pipeline>,
-    /// The version of the tables at the last read.
-    seen: Option<Version>,
+    /// The sets of rule changes, which the publisher finds.
+    rules: Arc<Mutex<RuleSiblings>>,
+    /// The version of the tables at the last read, and the number of changes of `rules`.
+    seen: Option<(Version, u64)>,
     next_read: Duration,
     /// The newest sets, and earlier ones that a packet thread may still use.
     ///
@@ -28,8 +33,8 @@ pub(crate) struct SiblingWatch {
 }
 
 impl SiblingWatch {
-    pub(crate) const fn new(pipeline: Arc<Pipeline>) -> Self {
-        Self { pipeline, seen: None, next_read: Duration::ZERO, sets: Vec::new() }
+    pub(crate) const fn new(pipeline: Arc<Pipeline>, rules: Arc<Mutex<RuleSiblings>>) -> Self {
+        Self { pipeline, rules, seen: None, next_read: Duration::ZERO, sets: Vec::new() }
     }
 
     /// Returns the sets of all bridges if they have changed.
@@ -37,11 +42,17 @@ impl SiblingWatch {
     /// Reads the groups once a second at most.
     pub(crate) fn changed(&mut self, now: Duration) -> Option<Arc<SiblingSets>> {
         let version = self.pipeline.version();
-        if now < self.next_read || self.seen == Some(version) {
+        let rules = self.rules.lock();
+        let found = Some((version, rules.changes()));
+        if now < self.next_read || self.seen == found {
             return None;
         }
-        (self.seen, self.next_read) = (Some(version), now + INTERVAL);
-        let sets = Arc::new(SiblingSets::new(sibling_sets(&self.pipeline.all_groups())));
+        (self.seen, self.next_read) = (found, now + INTERVAL);
+        let mut sets: Vec<SiblingSet> = rules.sets().collect();
+        drop(rules);
+        // The last set with an address is used: a group knows best.
+        sets.extend(sibling_sets(&self.pipeline.all_groups()));
+        let sets = Arc::new(SiblingSets::new(sets));
         if self.sets.last().is_some_and(|last| *last == sets) {
             return None;
         }
@@ -64,7 +75,7 @@ fn sibling_sets(groups: &[Arc<Group>]) -> Vec<SiblingSet> {
 }
 
 /// Returns the mask of all bits of a field.
-const fn whole(field: FieldId) -> u128 {
+pub(super) const fn whole(field: FieldId) -> u128 {
     u128::MAX >> (128 - field.width())
 }
 

@@ -103,14 +103,42 @@ async fn a_flow_to_one_back_end_predicts_the_others() {
     let buckets: String =
         (2..5).map(|host| format!(",bucket=mod_nw_dst:10.0.0.{host},output:2")).collect();
     bench.add_groups(&[&format!("group_id=1,type=select{buckets}")]).await;
-    let rules = (2..7).map(|host| format!("in_port=p1,udp,nw_dst=10.0.0.{host},actions=output:p2"));
-    let rules: Vec<String> = rules.collect();
+    // Rules of one priority would be siblings too.
+    let rule =
+        |host: u8| format!("priority={host},in_port=p1,udp,nw_dst=10.0.0.{host},actions=output:p2");
+    let rules: Vec<String> = (2..7).map(rule).collect();
     let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
     bench.switch.add_rules("br0", &rules).await.unwrap();
     until(|| source(&bench, "siblings").items == 3).await;
     client.send(&packet([1, 2], [4000, 53]));
     server.next_received().await;
     // The two other members of the group, and not all five hosts.
+    until(|| source(&bench, "siblings").installed == 2).await;
+    for host in [3, 4] {
+        client.send(&packet([1, host], [4000, 53]));
+        server.next_received().await;
+    }
+    until(|| source(&bench, "siblings").hits == 2).await;
+    assert_eq!(bench.switch.forecasts().upcalls, 1);
+}
+
+/// A controller adds the back ends of a service together.
+#[tokio::test]
+async fn rules_added_together_predict_each_other() {
+    let mut config = Config::default();
+    config.foresight.predictors = vec![PredictorName::Siblings];
+    let bench = Bench::of(&config).await;
+    bench.add_bridge("br0").await;
+    let (client, server) = (bench.add_port("p1", 0).await, bench.add_port("p2", 0).await);
+    let rule = |host: u8| format!("in_port=p1,udp,nw_dst=10.0.0.{host},actions=output:p2");
+    let [first, second, third] = [2, 3, 4].map(rule);
+    bench.switch.add_rules("br0", &[&first, &second, &third]).await.unwrap();
+    // It differs in more than the address.
+    let other = format!("priority=9,{}", rule(9));
+    bench.switch.add_rules("br0", &[&other]).await.unwrap();
+    until(|| source(&bench, "siblings").items == 3).await;
+    client.send(&packet([1, 2], [4000, 53]));
+    server.next_received().await;
     until(|| source(&bench, "siblings").installed == 2).await;
     for host in [3, 4] {
         client.send(&packet([1, host], [4000, 53]));

@@ -1,0 +1,277 @@
+//! Sets of back ends in rule changes: rules added together that differ in the destination alone.
+//!
+//! A controller that adds a service sends the rules of its back ends together, as a bundle or as flow-mods
+//! one after the other. A client that talks to one of them is likely to talk to the others.
+
+use std::{
+    collections::{BTreeMap, HashMap, hash_map::Entry},
+    time::Duration,
+};
+
+use shunt_flow::{FieldId, FlowMask, Match};
+use shunt_foresight::{SiblingSet, SiblingSets};
+use shunt_pipeline::{
+    BridgeId, Delta, Priority, Rule, RuleChange, RuleDelta, RuleId, TableId, Time,
+};
+
+use super::sibling_sets::{ADDRESSES, whole};
+
+/// The sets of the rules in force.
+#[derive(Debug, Default)]
+pub(crate) struct RuleSiblings {
+    /// By the first rule of a set.
+    sets: BTreeMap<RuleId, SiblingRules>,
+    /// The set that has a rule.
+    set_of: BTreeMap<RuleId, RuleId>,
+    /// The rules that later ones may join.
+    open: HashMap<RuleShape, OpenSet>,
+    /// Creation time of the first of them.
+    opened: Time,
+    /// Number of changes of the sets.
+    changes: u64,
+}
+
+/// Rules that differ in one address.
+#[derive(Debug)]
+struct SiblingRules {
+    field: FieldId,
+    values: BTreeMap<RuleId, u128>,
+}
+
+/// All of a rule but one address.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct RuleShape {
+    bridge: BridgeId,
+    table: TableId,
+    priority: Priority,
+    field: FieldId,
+    others: Match,
+}
+
+/// The first rule of a shape, and the number of its rules so far.
+#[derive(Clone, Copy, Debug)]
+struct OpenSet {
+    first: RuleId,
+    value: u128,
+    count: usize,
+}
+
+/// Time within which rules are added together.
+const GATHER_TIME: Duration = Duration::from_secs(1);
+
+/// Maximum number of rules of a set: more are the routes of a network, and no service.
+const MEMBERS_MAX: usize = 64;
+
+/// Maximum number of rules in all sets. Beyond it, the oldest set is forgotten.
+const RULES_MAX: usize = SiblingSets::VALUES_MAX / 2;
+
+/// Maximum number of shapes that rules may join.
+const OPEN_MAX: usize = 4096;
+
+impl RuleSiblings {
+    /// Adds and removes the rules of a change.
+    pub(crate) fn apply(&mut self, deltas: &[Delta]) {
+        for delta in deltas {
+            let Delta::Rule(RuleDelta { rule, change }) = delta else { continue };
+            match change {
+                RuleChange::Added => self.add(rule),
+                RuleChange::Removed(_) => self.remove(rule),
+                RuleChange::Modified(_) => {}
+            }
+        }
+    }
+
+    /// Returns the number of changes of the sets.
+    pub(crate) const fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Returns the sets, with the newest one last.
+    pub(crate) fn sets(&self) -> impl Iterator<Item = SiblingSet> {
+        self.sets.values().map(|set| SiblingSet {
+            field: set.field,
+            values: set.values.values().copied().collect(),
+        })
+    }
+
+    fn add(&mut self, rule: &Rule) {
+        if rule.created.since(self.opened) > GATHER_TIME {
+            self.open.clear();
+            self.opened = rule.created;
+        }
+        for (shape, value) in ADDRESSES.iter().filter_map(|field| shape(rule, *field)) {
+            let (field, is_full) = (shape.field, self.open.len() >= OPEN_MAX);
+            let earlier = match self.open.entry(shape) {
+                Entry::Occupied(mut own) => {
+                    own.get_mut().count += 1;
+                    Some(*own.get())
+                }
+                Entry::Vacant(_) if is_full => None,
+                Entry::Vacant(own) => {
+                    own.insert(OpenSet { first: rule.id, value, count: 1 });
+                    None
+                }
+            };
+            if let Some(earlier) = earlier {
+                self.join(field, earlier, rule.id, value);
+            }
+        }
+    }
+
+    /// Adds a rule to the set of an earlier one.
+    fn join(&mut self, field: FieldId, open: OpenSet, rule: RuleId, value: u128) {
+        let OpenSet { first, value: first_value, count } = open;
+        self.changes += 1;
+        if count > MEMBERS_MAX {
+            return self.forget(first);
+        }
+        let set = self.sets.entry(first).or_insert_with(|| SiblingRules {
+            field,
+            values: BTreeMap::from([(first, first_value)]),
+        });
+        set.values.insert(rule, value);
+        self.set_of.extend([(first, first), (rule, first)]);
+        while self.set_of.len() > RULES_MAX
+            && let Some(oldest) = self.sets.first_key_value().map(|(first, _)| *first)
+        {
+            self.forget(oldest);
+        }
+    }
+
+    fn remove(&mut self, rule: &Rule) {
+        if rule.created >= self.opened {
+            self.open.retain(|_, own| own.first != rule.id);
+        }
+        let Some(first) = self.set_of.remove(&rule.id) else { return };
+        self.changes += 1;
+        if let Some(set) = self.sets.get_mut(&first) {
+            set.values.remove(&rule.id);
+            if set.values.len() < 2 {
+                self.forget(first);
+            }
+        }
+    }
+
+    /// Removes the set of a first rule, if there is one.
+    fn forget(&mut self, first: RuleId) {
+        let Some(set) = self.sets.remove(&first) else { return };
+        for rule in set.values.keys() {
+            self.set_of.remove(rule);
+        }
+    }
+}
+
+/// Returns a rule without an address that it matches as a whole, and this address.
+fn shape(rule: &Rule, field: FieldId) -> Option<(RuleShape, u128)> {
+    let mut mask = FlowMask::from(rule.matching.mask());
+    if mask.field(field) != whole(field) {
+        return None;
+    }
+    mask.remove_bits(field, whole(field));
+    let key = rule.matching.key();
+    let Rule { bridge, table, priority, .. } = *rule;
+    let shape = RuleShape { bridge, table, priority, field, others: Match::new(&key, &mask) };
+    Some((shape, key.field(field)))
+}
+
+#[cfg(test)]
+mod tests {
+    use shunt_flow::text::NoPortNames;
+    use shunt_pipeline::{
+        BridgeSettings, FlowModCommand, Modification, Pipeline, text::parse_rule,
+    };
+
+    use super::*;
+
+    const BRIDGE: BridgeId = BridgeId::new(1);
+
+    /// Tables, and the sets of their changes.
+    struct World {
+        pipeline: Pipeline,
+        siblings: RuleSiblings,
+        now: Time,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let pipeline = Pipeline::new(7);
+            pipeline.add_bridge(BRIDGE, BridgeSettings::default());
+            Self { pipeline, siblings: RuleSiblings::default(), now: Time::ZERO }
+        }
+
+        /// Applies requests as one change.
+        fn apply(&mut self, command: FlowModCommand, rules: &[String]) {
+            let parsed = rules
+                .iter()
+                .map(|rule| Modification::Flow(parse_rule(command, rule, &NoPortNames).unwrap()));
+            let change = self.pipeline.modify(BRIDGE, parsed, self.now).unwrap();
+            self.siblings.apply(&change.deltas);
+        }
+
+        fn add(&mut self, rules: &[String]) {
+            self.apply(FlowModCommand::Add, rules);
+        }
+
+        fn sets(&self) -> Vec<Vec<u128>> {
+            self.siblings.sets().map(|set| set.values).collect()
+        }
+    }
+
+    fn back_ends(hosts: impl IntoIterator<Item = u8>, port: u16) -> Vec<String> {
+        let rule = |host| format!("tcp,nw_dst=0.0.0.{host},tp_dst={port},actions=output:{host}");
+        hosts.into_iter().map(rule).collect()
+    }
+
+    #[test]
+    fn rules_added_together_that_differ_in_an_address_are_siblings() {
+        let mut world = World::new();
+        world.add(&[back_ends(1..=2, 80), back_ends(7..=8, 443), back_ends([9], 22)].concat());
+        // A flow-mod of its own, some milliseconds later.
+        world.now = world.now.after(Duration::from_millis(20));
+        world.add(&back_ends([3], 80));
+        world.now = world.now.after(GATHER_TIME);
+        world.add(&back_ends([4], 80));
+        assert_eq!(world.sets(), [vec![1, 2, 3], vec![7, 8]]);
+        // Neither prefixes nor other priorities are siblings.
+        let prefixes = (1..=3).map(|net| format!("ip,nw_dst=10.{net}.0.0/16,actions=output:1"));
+        world.add(&prefixes.collect::<Vec<_>>());
+        let ranks = (1..=3).map(|at| format!("priority={at},ip,nw_dst=9.0.0.{at},actions=drop"));
+        world.add(&ranks.collect::<Vec<_>>());
+        assert_eq!(world.sets().len(), 2);
+    }
+
+    #[test]
+    fn a_removed_rule_leaves_its_set() {
+        let mut world = World::new();
+        world.add(&back_ends(1..=3, 80));
+        let remove = |host| vec![format!("tcp,nw_dst=0.0.0.{host},tp_dst=80")];
+        world.apply(FlowModCommand::DeleteStrict, &remove(2));
+        assert_eq!(world.sets(), [[1, 3]]);
+        let changes = world.siblings.changes();
+        world.apply(FlowModCommand::DeleteStrict, &remove(1));
+        assert!(world.sets().is_empty() && world.siblings.changes() > changes);
+        assert!(world.siblings.set_of.is_empty());
+        // A rule that is gone is no sibling of a later one.
+        world.add(&back_ends([4], 443));
+        world.apply(FlowModCommand::DeleteStrict, &["tcp,nw_dst=0.0.0.4,tp_dst=443".to_owned()]);
+        world.add(&back_ends([5], 443));
+        assert!(world.sets().is_empty());
+    }
+
+    #[test]
+    fn many_routes_are_no_service() {
+        let mut world = World::new();
+        world.add(&back_ends(0..=u8::MAX, 80));
+        assert!(world.sets().is_empty() && world.siblings.set_of.is_empty());
+    }
+
+    #[test]
+    fn the_oldest_sets_are_forgotten() {
+        let mut world = World::new();
+        for port in 0..5000 {
+            world.now = world.now.after(GATHER_TIME * 2);
+            world.add(&back_ends(1..=2, port));
+        }
+        assert_eq!((world.sets().len(), world.siblings.set_of.len()), (RULES_MAX / 2, RULES_MAX));
+    }
+}
