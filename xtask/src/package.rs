@@ -3,6 +3,7 @@
 
 mod booted_root;
 mod check;
+mod dpdk;
 mod files;
 mod image;
 mod image_check;
@@ -28,6 +29,8 @@ struct PackageOptions {
     is_checked: bool,
     /// True if a container image is built instead of the package.
     is_image: bool,
+    /// True if the package of the daemon with DPDK ports is built too.
+    has_dpdk: bool,
     /// Profile of cargo: `release`, or `dev` for a quick trial.
     profile: String,
     /// Folder of programs that were built before; they are packaged as they are.
@@ -39,6 +42,7 @@ impl PackageOptions {
         let mut options = Self {
             is_checked: false,
             is_image: false,
+            has_dpdk: false,
             profile: "release".to_owned(),
             programs: None,
         };
@@ -49,11 +53,13 @@ impl PackageOptions {
             match word.as_str() {
                 "--check" => options.is_checked = true,
                 "--image" => options.is_image = true,
+                "--dpdk" => options.has_dpdk = true,
                 "--profile" => value()?.clone_into(&mut options.profile),
                 "--programs" => options.programs = Some(value()?.into()),
                 _ => {
                     return Err(TaskError::new(format!(
-                        "unknown option `{word}`: choose --image, --check, --profile NAME or --programs DIR"
+                        "unknown option `{word}`: choose --dpdk, --image, --check, --profile NAME or \
+                         --programs DIR"
                     )));
                 }
             }
@@ -106,9 +112,13 @@ pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
     let manual = step("manual", || man::write_by(&programs))?;
     let package = step("package", || build(&folder, &programs, &manual, REVISION))?;
     println!("{}", package.display());
+    let with_dpdk = options.has_dpdk.then(|| dpdk::build(&options, &folder)).transpose()?;
+    if let Some(package) = &with_dpdk {
+        println!("{}", package.display());
+    }
     if options.is_checked {
         let next = step("next package", || build(&folder, &programs, &manual, REVISION + 1))?;
-        check::check(&folder, &package, &next)?;
+        check::check(&folder, &package, &next, with_dpdk.as_deref())?;
     }
     Ok(())
 }
@@ -149,12 +159,16 @@ fn build(
         &stage,
         &staging::Sources { programs, manual, version: &version, architecture },
     )?;
-    let package = folder.join(format!("shunt_{version}_{architecture}.deb"));
+    pack(&stage, &folder.join(format!("shunt_{version}_{architecture}.deb")))
+}
+
+/// Packs the files of a folder, and returns the package.
+fn pack(stage: &Path, package: &Path) -> Result<PathBuf, TaskError> {
     let mut pack = Command::new("dpkg-deb");
     pack.args(["--root-owner-group", "--uniform-compression", "-Zxz", "--build"]);
     pack.env("SOURCE_DATE_EPOCH", files::commit_time("%ct")?.trim());
-    run(pack.arg(&stage).arg(&package))?;
-    Ok(package)
+    run(pack.arg(stage).arg(package))?;
+    Ok(package.to_owned())
 }
 
 #[cfg(test)]
@@ -172,6 +186,7 @@ mod tests {
         assert_eq!((options.is_checked, options.profile.as_str()), (true, "dev"));
         assert!(!parse(&[]).unwrap().is_checked);
         assert!(parse(&["--image"]).unwrap().is_image);
+        assert!(parse(&["--dpdk"]).unwrap().has_dpdk && !parse(&[]).unwrap().has_dpdk);
         assert!(parse(&["--profile"]).is_err() && parse(&["--chek"]).is_err());
     }
 }

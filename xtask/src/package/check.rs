@@ -5,7 +5,7 @@
 
 use std::{fs, path::Path, process::Command};
 
-use super::booted_root::BootedRoot;
+use super::{booted_root::BootedRoot, dpdk};
 use crate::shell::{TaskError, is_root, output, root, run, step};
 
 /// Packages of the root, apart from the essential ones.
@@ -21,13 +21,19 @@ const FILES: &str = "find / -xdev \\( -path /proc -o -path /sys -o -path /dev -o
                      -o -path /var/log -o -path /var/cache -o -path /var/lib/dpkg -o -path /mnt \
                      -o -path /var/lib/systemd -o -path /var/tmp \\) -prune -o -print | sort";
 
-/// Checks a package, and its upgrade to the next one.
-pub(super) fn check(folder: &Path, package: &Path, next: &Path) -> Result<(), TaskError> {
-    step("lintian", || run(Command::new("lintian").args(["--fail-on", "error"]).arg(package)))?;
+/// Checks a package, its upgrade to the next one, and the package with DPDK ports.
+pub(super) fn check(
+    folder: &Path,
+    package: &Path,
+    next: &Path,
+    with_dpdk: Option<&Path>,
+) -> Result<(), TaskError> {
+    let packages = [Some(package), with_dpdk].into_iter().flatten();
+    step("lintian", || run(Command::new("lintian").args(["--fail-on", "error"]).args(packages)))?;
     step("unit", unit)?;
     let installed = folder.join("root");
     let booted = if is_root() {
-        step("fresh root", || fresh_root(folder, &installed))
+        step("fresh root", || fresh_root(folder, &installed, with_dpdk.is_some()))
             .and_then(|()| step("systemd", || BootedRoot::start(&installed)))
     } else {
         Err(TaskError::new("not root"))
@@ -39,14 +45,19 @@ pub(super) fn check(folder: &Path, package: &Path, next: &Path) -> Result<(), Ta
             return Ok(());
         }
     };
-    for (from, name) in [(package, "first.deb"), (next, "next.deb")] {
-        fs::copy(from, installed.join(name))?;
+    let packages =
+        [(Some(package), "first.deb"), (Some(next), "next.deb"), (with_dpdk, "dpdk.deb")];
+    for (from, name) in packages {
+        from.map(|from| fs::copy(from, installed.join(name))).transpose()?;
     }
     let before = booted.shell(FILES)?;
     step("install", || install(&booted))?;
     step("forward packets", || forward(&booted))?;
     step("watchdog", || watchdog(&booted))?;
     step("eviction engines", || engines(&booted))?;
+    if with_dpdk.is_some() {
+        step("DPDK ports", || dpdk_ports(&booted))?;
+    }
     step("upgrade", || upgrade(&booted))?;
     step("remove", || remove(&booted))?;
     step("purge", || purge(&booted, &before))
@@ -62,14 +73,16 @@ fn unit() -> Result<(), TaskError> {
 }
 
 /// Makes a fresh root. The packages of the distribution are fetched once.
-fn fresh_root(folder: &Path, installed: &Path) -> Result<(), TaskError> {
-    let base = folder.join("base");
+fn fresh_root(folder: &Path, installed: &Path, has_dpdk: bool) -> Result<(), TaskError> {
+    let base = folder.join(if has_dpdk { "base-dpdk" } else { "base" });
     if !base.join("etc/debian_version").exists() {
-        let part = folder.join("base.part");
+        let part = base.with_extension("part");
         if part.exists() {
             fs::remove_dir_all(&part)?;
         }
-        let include = format!("--include={INCLUDED}");
+        let libraries =
+            if has_dpdk { ",librte-meta-net,librte-meta-bus,librte-meta-mempool" } else { "" };
+        let include = format!("--include={INCLUDED}{libraries}");
         let mut make = Command::new("mmdebstrap");
         make.args(["--quiet", "--variant=minbase", &include, SUITE]).arg(&part);
         run(&mut make)?;
@@ -152,6 +165,25 @@ fn engines(booted: &BootedRoot) -> Result<(), TaskError> {
     }
     booted.shell("cp /packaged.toml /etc/shunt/shunt.toml; rm /packaged.toml")?;
     booted.shell("systemctl restart shuntd").map(|_| ())
+}
+
+/// Adds a virtual device of DPDK, and removes the package again.
+fn dpdk_ports(booted: &BootedRoot) -> Result<(), TaskError> {
+    let runs = |program: &str| {
+        booted.until("test $(systemctl is-active shuntd) = active")?;
+        booted
+            .until(&format!("test $(readlink /proc/$(cat /run/shunt/shuntd.pid)/exe) = /{program}"))
+    };
+    let add = "shuntctl add-port br0 null0 type=dpdk devargs=net_null0";
+    booted.shell(&format!("! {add} 2> /dev/null"))?;
+    booted.shell("dpkg --install /dpdk.deb")?;
+    runs(dpdk::PROGRAM)?;
+    booted.until(PING)?;
+    booted.shell(&format!("{add} && shuntctl ports | grep --quiet null0"))?;
+    booted.shell("shuntctl del-port null0")?;
+    booted.shell("dpkg --purge shunt-dpdk")?;
+    runs("usr/sbin/shuntd")?;
+    booted.until(PING).map(|_| ())
 }
 
 fn upgrade(booted: &BootedRoot) -> Result<(), TaskError> {

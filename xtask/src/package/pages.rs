@@ -15,8 +15,14 @@ const RENAMED: [(&str, &str); 3] = [
 ];
 
 /// Files of `docs` that are examples.
-pub(super) const EXAMPLES: [&str; 5] =
-    ["af-xdp.conf", "announce.py", "example.toml", "grafana.json", "ovsdb-server.conf"];
+pub(super) const EXAMPLES: [&str; 6] = [
+    "af-xdp.conf",
+    "announce.py",
+    "dpdk.conf",
+    "example.toml",
+    "grafana.json",
+    "ovsdb-server.conf",
+];
 
 /// Returns the pages of the package by file name, from a repository.
 pub(super) fn pages(root: &Path) -> Result<BTreeMap<String, String>, TaskError> {

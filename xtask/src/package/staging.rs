@@ -1,6 +1,10 @@
 //! The files of the package, in a folder that `dpkg-deb` packs.
 
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use super::{
     files::{commit_time, compress, copy, write_file},
@@ -52,7 +56,7 @@ pub(super) fn write(stage: &Path, sources: &Sources<'_>) -> Result<(), TaskError
     copy(&root().join("CHANGELOG.md"), &stage.join(DOC).join("changelog"), 0o644)?;
     compress(&[stage.join(DOC).join("changelog")])?;
     let changelog = stage.join(DOC).join("changelog.Debian");
-    write_file(&changelog, &changes(sources.version)?, 0o644)?;
+    write_file(&changelog, &changes("shunt", sources.version)?, 0o644)?;
     compress(&[changelog])?;
     let debian = root().join("packaging/debian");
     copy(&debian.join("copyright"), &stage.join(DOC).join("copyright"), 0o644)?;
@@ -61,11 +65,12 @@ pub(super) fn write(stage: &Path, sources: &Sources<'_>) -> Result<(), TaskError
     }
     write_file(&stage.join("DEBIAN/conffiles"), CONFFILES, 0o644)?;
     write_file(&stage.join("DEBIAN/md5sums"), &checksums(stage)?, 0o644)?;
+    let programs = PROGRAMS.map(|(program, folder, _)| stage.join(folder).join(program));
     let control = fs::read_to_string(debian.join("control"))?
         .replace("@VERSION@", sources.version)
         .replace("@ARCHITECTURE@", sources.architecture)
         .replace("@SIZE@", &installed_size(stage)?)
-        .replace("@DEPENDS@", &dependencies(stage)?);
+        .replace("@DEPENDS@", &dependencies(stage, &programs)?);
     write_file(&stage.join("DEBIAN/control"), &control, 0o644)
 }
 
@@ -101,29 +106,31 @@ fn completions(stage: &Path, manual: &Path, program: &str) -> Result<(), TaskErr
     files.iter().try_for_each(|(name, to)| copy(&from.join(name), &share.join(to), 0o644))
 }
 
-fn changes(version: &str) -> Result<String, TaskError> {
+/// Returns the changelog of a package.
+pub(super) fn changes(package: &str, version: &str) -> Result<String, TaskError> {
     let date = commit_time("%aD")?;
     Ok(format!(
-        "shunt ({version}) unstable; urgency=medium\n\n  * Package of this version; its changes are \
+        "{package} ({version}) unstable; urgency=medium\n\n  * Package of this version; its changes are \
          in changelog.gz.\n\n -- The Shunt authors <maintainers@shunt.invalid>  {}\n",
         date.trim()
     ))
 }
 
-fn checksums(stage: &Path) -> Result<String, TaskError> {
-    let files = "find etc lib usr -type f ! -path etc/shunt/shunt.toml -print0 | sort -z | \
+/// Returns the checksums of all files but the configuration.
+pub(super) fn checksums(stage: &Path) -> Result<String, TaskError> {
+    let files = "find * -path DEBIAN -prune -o -type f ! -path etc/shunt/shunt.toml -print0 | sort -z | \
                  xargs -0 md5sum";
     output(Command::new("sh").args(["-c", files]).current_dir(stage))
 }
 
 /// Returns the size of the installed files, in KiB.
-fn installed_size(stage: &Path) -> Result<String, TaskError> {
+pub(super) fn installed_size(stage: &Path) -> Result<String, TaskError> {
     let size = output(Command::new("du").args(["-sk", "--apparent-size"]).arg(stage))?;
     Ok(size.split_whitespace().next().unwrap_or("0").to_owned())
 }
 
-/// Returns the packages of the shared libraries that the programs use.
-fn dependencies(stage: &Path) -> Result<String, TaskError> {
+/// Returns the packages of the shared libraries that these programs use.
+pub(super) fn dependencies(stage: &Path, programs: &[PathBuf]) -> Result<String, TaskError> {
     // The tool reads the control file of a source package, of which only the names matter.
     let source = stage.with_file_name("source");
     write_file(
@@ -132,10 +139,7 @@ fn dependencies(stage: &Path) -> Result<String, TaskError> {
         0o644,
     )?;
     let mut tool = Command::new("dpkg-shlibdeps");
-    tool.arg("-O").current_dir(&source);
-    for (program, folder, _) in PROGRAMS {
-        tool.arg(stage.join(folder).join(program));
-    }
+    tool.arg("-O").current_dir(&source).args(programs);
     let found = output(&mut tool)?;
     let found = found.trim().strip_prefix("shlibs:Depends=").unwrap_or_default();
     if found.is_empty() {
