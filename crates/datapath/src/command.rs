@@ -74,7 +74,9 @@ pub enum Command {
     /// Sample the packets that a bridge receives; `None` ends it.
     Sample(BridgeId, SampleUse, Option<Box<PacketSampler>>),
     /// Count the flows that a bridge receives; `None` ends it.
-    CountFlows(BridgeId, Option<Box<NetflowCache>>),
+    ///
+    /// Returns the previous cache.
+    CountFlows(BridgeId, Option<Box<NetflowCache>>, Reply<Option<Box<NetflowCache>>>),
 }
 
 /// Settings of a packet thread that can be changed while it runs.
@@ -139,7 +141,7 @@ impl fmt::Debug for Command {
             Self::Sample(bridge, protocol, sampler) => {
                 f.debug_tuple("Sample").field(bridge).field(protocol).field(sampler).finish()
             }
-            Self::CountFlows(bridge, cache) => {
+            Self::CountFlows(bridge, cache, _) => {
                 f.debug_tuple("CountFlows").field(bridge).field(cache).finish()
             }
         }

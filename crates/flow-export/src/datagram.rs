@@ -1,6 +1,17 @@
-//! The size of datagrams.
+//! Datagrams and their size.
 
 /// Maximum number of bytes of a datagram.
 ///
 /// It fits a frame of 1500 bytes, with the headers of IPv6 and UDP.
 pub const DATAGRAM_MAX: usize = 1400;
+
+/// An encoded datagram.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExportDatagram {
+    /// The bytes, without the header of UDP.
+    pub bytes: Vec<u8>,
+    /// Number of flows, or of samples of packets, in the datagram.
+    ///
+    /// A collector misses them if the datagram is lost.
+    pub records: u32,
+}

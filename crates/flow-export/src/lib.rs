@@ -27,7 +27,8 @@
 //! );
 //! let datagrams = exporter.take_datagrams(1000);
 //! assert_eq!(datagrams.len(), 1);
-//! assert_eq!(datagrams[0][..4], [0, 0, 0, 5]);
+//! assert_eq!(datagrams[0].bytes[..4], [0, 0, 0, 5]);
+//! assert_eq!(datagrams[0].records, 1);
 //! ```
 
 mod datagram;
@@ -38,4 +39,4 @@ pub mod sflow;
 pub mod testing;
 mod xdr;
 
-pub use datagram::DATAGRAM_MAX;
+pub use datagram::{DATAGRAM_MAX, ExportDatagram};

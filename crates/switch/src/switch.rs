@@ -547,11 +547,13 @@ impl Switch {
 
     /// Prepares for the end.
     ///
-    /// Has the partners of LACP leave their links, and removes the entries of an external NIC as far as
-    /// it answers soon.
+    /// Reports the flows of NetFlow and IPFIX that last, for a few seconds at most. Has the partners of
+    /// LACP leave their links, and removes the entries of an external NIC as far as it answers soon.
     ///
     /// Call it last, before the switch is dropped: nobody updates these entries afterwards.
     pub async fn stop(&self) {
+        // The datagrams may leave by ports of the switch.
+        self.control.exports.stop().await;
         leave_partners(&self.control.plane, &self.control.bridges, |_, _, _| true).await;
         self.control.nic.empty_before_stop().await;
     }

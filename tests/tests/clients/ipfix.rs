@@ -50,7 +50,8 @@ fn collectors_get_the_flows_of_sampled_packets() {
         check_by_tshark(&collectors);
         bench.done("clear bridge br0 ipfix");
         assert!(!show(&daemon).contains("ipfix"), "{}", show(&daemon));
-        assert!(daemon.log().contains("bridge br0: IPFIX stopped"), "{}", daemon.log());
+        let stopped = "bridge br0: IPFIX stopped";
+        assert!(until(|| daemon.log().contains(stopped)), "{}", daemon.log());
         check_stored(&collectors.end(), ports);
     }
 }

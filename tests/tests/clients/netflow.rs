@@ -73,7 +73,8 @@ fn collectors_get_each_flow_of_a_bridge() {
         bench.done("clear bridge br0 netflow");
         assert!(until(|| totals(&records(&collectors)) == pings(2 * PINGS as u64)));
         assert!(!show(&daemon).contains("netflow"), "{}", show(&daemon));
-        assert!(daemon.log().contains("bridge br0: NetFlow stopped"), "{}", daemon.log());
+        let stopped = "bridge br0: NetFlow stopped";
+        assert!(until(|| daemon.log().contains(stopped)), "{}", daemon.log());
         check_sequence(&collectors);
         check_flows(&collectors.end());
     }

@@ -131,6 +131,35 @@ fn a_full_ring_keeps_flows_in_the_cache() {
     assert_eq!((taken(&mut receiver).len(), receiver.lost()), (10, 0));
 }
 
+#[test]
+fn flows_of_a_lost_cache_are_counted() {
+    let (mut cache, receiver) = netflow_cache(BRIDGE, 10, 1);
+    for flow in 0..3 {
+        cache.count(&packet(flow), 10, Time::ZERO).unwrap();
+    }
+    scan(&mut cache, seconds(1));
+    assert_eq!((receiver.flows(), receiver.lost()), (3, 0));
+    drop(cache);
+    assert_eq!((receiver.flows(), receiver.lost()), (0, 3));
+}
+
+/// Also those that were reported before have a last report.
+#[test]
+fn a_cache_that_ends_returns_its_flows() {
+    let (mut cache, mut receiver) = netflow_cache(BRIDGE, 10, 1);
+    receiver.set_active_timeout(Some(Duration::from_secs(1)));
+    for (flow, bytes) in [(1, 10), (2, 20), (1, 30)] {
+        cache.count(&packet(flow), bytes, Time::ZERO).unwrap();
+    }
+    scan(&mut cache, seconds(1));
+    assert_eq!(taken(&mut receiver).len(), 2);
+    cache.count(&packet(2), 5, seconds(2)).unwrap();
+    // The other flow had no packet since its report.
+    let flows: Vec<_> = cache.into_flows().collect();
+    assert_eq!((flows.len(), flows[0].counts.bytes, flows[0].key.source_port), (1, 5, 2));
+    assert_eq!((receiver.flows(), receiver.lost(), receiver.len()), (0, 0, 0));
+}
+
 /// A packet of a flow, or a scan after some seconds.
 #[derive(Clone, Debug)]
 enum Op {

@@ -75,7 +75,9 @@ impl PacketThread {
             Command::Sample(bridge, protocol, sampler) => {
                 self.set_sampler(bridge, protocol, sampler);
             }
-            Command::CountFlows(bridge, cache) => self.netflow.set(bridge, cache),
+            Command::CountFlows(bridge, cache, reply) => {
+                reply(self.netflow.replace(bridge, cache));
+            }
         }
     }
 

@@ -43,10 +43,16 @@ impl NetflowCaches {
         self.0.is_empty()
     }
 
-    /// Replaces the cache of a bridge, and reports the flows of the old one.
-    pub(super) fn set(&mut self, bridge: BridgeId, cache: Option<Box<NetflowCache>>) {
-        self.0.extract_if(.., |own| own.bridge() == bridge).for_each(NetflowCache::end);
+    /// Replaces the cache of a bridge, and returns the old one.
+    pub(super) fn replace(
+        &mut self,
+        bridge: BridgeId,
+        cache: Option<Box<NetflowCache>>,
+    ) -> Option<Box<NetflowCache>> {
+        let position = self.0.iter().position(|own| own.bridge() == bridge);
+        let old = position.map(|position| Box::new(self.0.swap_remove(position)));
         self.0.extend(cache.map(|own| *own));
+        old
     }
 
     /// Checks some flows. Returns whether there was work.

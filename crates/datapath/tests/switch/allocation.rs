@@ -50,7 +50,8 @@ fn check(exact: ExactConfig) {
         .unwrap();
     // Some flows end early to make room.
     let (flows, mut expired) = netflow_cache(BRIDGE, BURST / 2, 1);
-    switch.controls[0].send(Command::CountFlows(BRIDGE, Some(Box::new(flows)))).unwrap();
+    let count = Command::CountFlows(BRIDGE, Some(Box::new(flows)), Box::new(|_| {}));
+    switch.controls[0].send(count).unwrap();
     for mods in [None, Some(rewritten), Some(recirculated)] {
         mods.into_iter().for_each(|changed| switch.apply(&[changed]));
         for warm in [false, true] {

@@ -1,10 +1,14 @@
 //! Flows that a bridge exports: their packets, and their output ports.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::mpsc,
+    time::Duration,
+};
 
 use shunt_datapath::{
     BURST, Command, ThreadConfig,
-    netflow::{ExpiredFlow, NETFLOW_FLOWS_MAX, NetflowReceiver, netflow_cache},
+    netflow::{ExpiredFlow, NETFLOW_FLOWS_MAX, NetflowCache, NetflowReceiver, netflow_cache},
     sample::SampledEgress,
 };
 use shunt_flow::testing::packet::PacketBuilder;
@@ -16,8 +20,19 @@ use crate::harness::{BRIDGE, Switch, added};
 /// Begins to count the flows of a bridge on a thread.
 fn count(switch: &mut Switch, bridge: BridgeId) -> NetflowReceiver {
     let (cache, receiver) = netflow_cache(bridge, NETFLOW_FLOWS_MAX, 5);
-    switch.controls[0].send(Command::CountFlows(bridge, Some(Box::new(cache)))).unwrap();
+    let command = Command::CountFlows(bridge, Some(Box::new(cache)), Box::new(|_| {}));
+    switch.controls[0].send(command).unwrap();
     receiver
+}
+
+/// Ends the count of the flows of a bridge, and returns those that are left.
+fn end(switch: &mut Switch, bridge: BridgeId) -> Vec<ExpiredFlow> {
+    let (sender, caches) = mpsc::channel();
+    let reply = Box::new(move |cache| drop(sender.send(cache)));
+    switch.controls[0].send(Command::CountFlows(bridge, None, reply)).unwrap();
+    switch.settle();
+    let cache: Option<Box<NetflowCache>> = caches.recv().unwrap();
+    cache.map(|own| own.into_flows().collect()).unwrap_or_default()
 }
 
 /// Ends all flows, and returns them.
@@ -105,14 +120,35 @@ fn only_flows_of_the_bridge_are_counted() {
     assert_eq!(expired(&mut switch, &mut of_other), []);
     let flows: Vec<_> = std::iter::from_fn(|| receiver.pop()).collect();
     assert_eq!((flows.len(), flows[0].counts.packets), (1, 1));
-    // The flows until then are reported.
+    // The flows until then are returned.
     assert!(switch.send(0, 1, &flow(1)));
     switch.settle();
-    switch.controls[0].send(Command::CountFlows(BRIDGE, None)).unwrap();
-    assert!(switch.send(0, 1, &flow(1)));
-    switch.settle();
-    let flows = expired(&mut switch, &mut receiver);
+    let flows = end(&mut switch, BRIDGE);
     assert_eq!((flows.len(), flows[0].counts.packets), (1, 1));
+    assert!(switch.send(0, 1, &flow(1)));
+    switch.settle();
+    assert_eq!(expired(&mut switch, &mut receiver), []);
+    assert_eq!((receiver.flows(), receiver.lost()), (0, 0));
+    assert_eq!(end(&mut switch, BRIDGE), []);
+}
+
+/// More flows than the ring holds.
+#[test]
+fn a_cache_that_ends_has_all_flows() {
+    let mut switch = Switch::new(1, 2, super::thread_config());
+    switch.apply(&added(&["actions=drop"]));
+    let mut receiver = count(&mut switch, BRIDGE);
+    let flows: u16 = 20_000;
+    for number in 0..flows {
+        while !switch.send(0, 1, &flow(number)) {
+            switch.settle();
+        }
+    }
+    switch.settle();
+    let ended = end(&mut switch, BRIDGE);
+    let ports: BTreeSet<u16> = ended.iter().map(|own| own.key.source_port).collect();
+    assert_eq!((ended.len(), ports.len()), (usize::from(flows), usize::from(flows)));
+    assert!(receiver.pop().is_none() && receiver.lost() == 0);
 }
 
 /// No packet is missed, also when packets wait for their translation.

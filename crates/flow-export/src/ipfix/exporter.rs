@@ -8,7 +8,7 @@ use super::{
         Element, SAMPLING_ELEMENTS, SAMPLING_SCOPE, SAMPLING_TEMPLATE, TemplateShape, encode,
     },
 };
-use crate::DATAGRAM_MAX;
+use crate::{DATAGRAM_MAX, ExportDatagram};
 
 /// The version of the format.
 const VERSION: u16 = 10;
@@ -49,7 +49,9 @@ pub struct IpfixExporter {
     last_set: Option<(u16, usize)>,
     /// Number of data records in the current message.
     records: u32,
-    full: Vec<Vec<u8>>,
+    /// Number of flows among these records.
+    flows: u32,
+    full: Vec<ExportDatagram>,
 }
 
 impl IpfixExporter {
@@ -63,6 +65,7 @@ impl IpfixExporter {
             sets: Vec::new(),
             last_set: None,
             records: 0,
+            flows: 0,
             full: Vec::new(),
         }
     }
@@ -101,10 +104,11 @@ impl IpfixExporter {
         encode(&mut record, self.domain.point, flow);
         self.add(TemplateShape::of(&flow.key).template(), &record, time);
         self.records += 1;
+        self.flows += 1;
     }
 
     /// Returns all templates and flows that were added, in messages.
-    pub fn take_messages(&mut self, time: u32) -> Vec<Vec<u8>> {
+    pub fn take_messages(&mut self, time: u32) -> Vec<ExportDatagram> {
         self.finish(time);
         mem::take(&mut self.full)
     }
@@ -145,7 +149,7 @@ impl IpfixExporter {
         message.append(&mut self.sets);
         self.last_set = None;
         self.sequence = self.sequence.wrapping_add(mem::take(&mut self.records));
-        self.full.push(message);
+        self.full.push(ExportDatagram { bytes: message, records: mem::take(&mut self.flows) });
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{mem, time::Duration};
 
 use super::record::{NetflowRecord, RECORD_BYTES};
-use crate::DATAGRAM_MAX;
+use crate::{DATAGRAM_MAX, ExportDatagram};
 
 /// The version of the format.
 const VERSION: u16 = 5;
@@ -67,13 +67,13 @@ impl NetflowExporter {
     }
 
     /// Returns all records that were added, in datagrams.
-    pub fn take_datagrams(&mut self, clock: NetflowClock) -> Vec<Vec<u8>> {
+    pub fn take_datagrams(&mut self, clock: NetflowClock) -> Vec<ExportDatagram> {
         let records = mem::take(&mut self.records);
         let datagrams = records.chunks(RECORDS_MAX.into());
         datagrams.map(|records| self.datagram(records, clock)).collect()
     }
 
-    fn datagram(&mut self, records: &[NetflowRecord], clock: NetflowClock) -> Vec<u8> {
+    fn datagram(&mut self, records: &[NetflowRecord], clock: NetflowClock) -> ExportDatagram {
         let count = u16::try_from(records.len()).unwrap_or(RECORDS_MAX);
         // The field ends in the year 2106.
         let seconds = u32::try_from(clock.since_epoch.as_secs()).unwrap_or(u32::MAX);
@@ -91,7 +91,7 @@ impl NetflowExporter {
             record.encode(&mut buffer);
         }
         self.sequence = self.sequence.wrapping_add(count.into());
-        buffer
+        ExportDatagram { bytes: buffer, records: count.into() }
     }
 }
 

@@ -6,7 +6,7 @@ use super::{
     counters::{self, InterfaceStatistics},
     flow::{self, FlowSample, SourceId},
 };
-use crate::{DATAGRAM_MAX, xdr::XdrBuffer};
+use crate::{DATAGRAM_MAX, ExportDatagram, xdr::XdrBuffer};
 
 /// The version of the protocol.
 pub(crate) const VERSION: u32 = 5;
@@ -44,7 +44,9 @@ pub struct SflowExporter {
     counters_sequences: BTreeMap<SourceId, u32>,
     /// Encoded samples of the next datagram, and their number.
     samples: (XdrBuffer, u32),
-    full: Vec<Vec<u8>>,
+    /// Number of packets among these samples.
+    packets: u32,
+    full: Vec<ExportDatagram>,
 }
 
 impl SflowExporter {
@@ -57,6 +59,7 @@ impl SflowExporter {
             flow_sequences: BTreeMap::new(),
             counters_sequences: BTreeMap::new(),
             samples: (XdrBuffer::default(), 0),
+            packets: 0,
             full: Vec::new(),
         }
     }
@@ -76,6 +79,7 @@ impl SflowExporter {
     pub fn add_flow(&mut self, sample: &FlowSample<'_>, uptime_ms: u32) {
         let sequence = next(self.flow_sequences.entry(sample.source).or_default());
         self.add(FLOW_SAMPLE, uptime_ms, |buffer| flow::encode(buffer, sequence, sample));
+        self.packets += 1;
     }
 
     /// Adds the counters of an interface.
@@ -97,7 +101,7 @@ impl SflowExporter {
     }
 
     /// Returns all samples that were added, in datagrams.
-    pub fn take_datagrams(&mut self, uptime_ms: u32) -> Vec<Vec<u8>> {
+    pub fn take_datagrams(&mut self, uptime_ms: u32) -> Vec<ExportDatagram> {
         self.finish(uptime_ms);
         mem::take(&mut self.full)
     }
@@ -139,7 +143,8 @@ impl SflowExporter {
         datagram.push_u32(mem::take(count));
         datagram.push_fixed(samples.bytes());
         samples.clear();
-        self.full.push(datagram.bytes().to_vec());
+        let (bytes, records) = (datagram.bytes().to_vec(), mem::take(&mut self.packets));
+        self.full.push(ExportDatagram { bytes, records });
     }
 
     /// Returns the bytes of a datagram before its samples.

@@ -44,7 +44,7 @@ const NETFLOW: [Metric<NetflowStatus>; 5] = [
     (
         "shunt_netflow_flows_lost_total",
         "counter",
-        "Flows that were lost because they were too many.",
+        "Flows that NetFlow lost: too many, or in datagrams that a collector missed.",
         |own| own.flows_lost.into(),
     ),
     (
@@ -61,7 +61,7 @@ const NETFLOW: [Metric<NetflowStatus>; 5] = [
     ),
 ];
 
-const IPFIX: [Metric<IpfixStatus>; 6] = [
+const IPFIX: [Metric<IpfixStatus>; 7] = [
     (
         "shunt_ipfix_active_flows",
         "gauge",
@@ -78,6 +78,12 @@ const IPFIX: [Metric<IpfixStatus>; 6] = [
         |own| own.samples_dropped.into(),
     ),
     ("shunt_ipfix_flows_total", "counter", "Flows that IPFIX reported.", |own| own.flows.into()),
+    (
+        "shunt_ipfix_flows_lost_total",
+        "counter",
+        "Flows that IPFIX lost in messages that a collector missed.",
+        |own| own.flows_lost.into(),
+    ),
     (
         "shunt_ipfix_messages_total",
         "counter",

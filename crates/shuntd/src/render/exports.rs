@@ -57,7 +57,10 @@ fn ipfix(ipfix: &Value) -> String {
         counted(count(&ipfix["samples"]), "sample"),
         counted(count(&ipfix["messages"]), "message"),
         count(&ipfix["active_flows"]),
-        losses(ipfix, &[("samples_dropped", "sample"), ("messages_lost", "message")]),
+        losses(
+            ipfix,
+            &[("samples_dropped", "sample"), ("flows_lost", "flow"), ("messages_lost", "message")]
+        ),
         trouble(ipfix),
     )
 }
@@ -124,12 +127,13 @@ mod tests {
     fn an_ipfix_exporter_is_shown_with_its_samples() {
         let exporter = json!({"targets": ["192.0.2.1"], "sampling": 64, "obs_domain_id": 1,
             "obs_point_id": 2, "cache_active_timeout": 60, "cache_max_flows": 1000, "flows": 1,
-            "samples": 5, "samples_dropped": 2, "messages": 3, "messages_lost": 0,
+            "samples": 5, "samples_dropped": 2, "flows_lost": 7, "messages": 3, "messages_lost": 1,
             "active_flows": 4, "trouble": null});
         let shown = exports(&json!({"ipfix": exporter}));
         let options = "targets=192.0.2.1 sampling=64 obs_domain_id=1 obs_point_id=2 \
                        cache_active_timeout=60 cache_max_flows=1000";
-        let sent = "sent 1 flow of 5 samples in 3 messages, 4 active, lost 2 samples";
+        let sent = "sent 1 flow of 5 samples in 3 messages, 4 active, lost 2 samples, lost 7 flows, \
+                    lost 1 message";
         assert_eq!(shown, format!("    ipfix ({options}, {sent})\n"));
     }
 }

@@ -1,11 +1,14 @@
 //! The exporters of all bridges and protocols.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use shunt_pipeline::BridgeId;
-use tokio::task::JoinHandle;
+use tokio::{task::JoinHandle, time::timeout};
+use tracing::warn;
 
-use super::{ipfix::IpfixExporters, netflow::NetflowExporters, sflow::SflowAgents};
+use super::{
+    endings::EndingExporters, ipfix::IpfixExporters, netflow::NetflowExporters, sflow::SflowAgents,
+};
 use crate::{
     config::BridgeOptions, ports::bridges::Bridges, status::bridge::BridgeStatus,
     threads::data_plane::DataPlane,
@@ -16,22 +19,28 @@ pub(crate) struct Exporters {
     sflow: Arc<SflowAgents>,
     netflow: Arc<NetflowExporters>,
     ipfix: Arc<IpfixExporters>,
+    /// Exporters that were stopped or replaced.
+    endings: Arc<EndingExporters>,
 }
+
+/// Longest time for the last flows when the daemon ends.
+const STOP_MAX: Duration = Duration::from_secs(5);
 
 impl Exporters {
     pub(crate) fn new(plane: &Arc<DataPlane>, bridges: &Arc<Bridges>, seed: u64) -> Self {
-        let parts = || (Arc::clone(plane), Arc::clone(bridges));
-        let [sflow, netflow, ipfix] = [parts(), parts(), parts()];
+        let endings = Arc::default();
         Self {
-            sflow: Arc::new(SflowAgents::new(sflow.0, sflow.1, seed)),
-            netflow: Arc::new(NetflowExporters::new(netflow.0, netflow.1, seed)),
-            ipfix: Arc::new(IpfixExporters::new(ipfix.0, ipfix.1, seed)),
+            sflow: Arc::new(SflowAgents::new(plane, bridges, &endings, seed)),
+            netflow: Arc::new(NetflowExporters::new(plane, bridges, &endings, seed)),
+            ipfix: Arc::new(IpfixExporters::new(plane, bridges, &endings, seed)),
+            endings,
         }
     }
 
     /// Starts, changes and stops the exporters of a bridge, where its options differ.
     ///
-    /// Returns when every packet thread uses the new options.
+    /// Returns when every packet thread uses the new options. The last flows of exporters that end are
+    /// reported later.
     pub(crate) async fn apply(
         &self,
         bridge: BridgeId,
@@ -57,6 +66,21 @@ impl Exporters {
             tokio::spawn(Arc::clone(&self.netflow).run()),
             tokio::spawn(Arc::clone(&self.ipfix).run()),
         ]
+    }
+
+    /// Stops NetFlow and IPFIX, and waits until all flows are reported.
+    ///
+    /// It waits for a bounded time.
+    pub(crate) async fn stop(&self) {
+        let stop = async {
+            self.netflow.stop_all().await;
+            self.ipfix.stop_all().await;
+            self.endings.finished().await;
+        };
+        if timeout(STOP_MAX, stop).await.is_err() {
+            let seconds = STOP_MAX.as_secs();
+            warn!("not all flows were reported to collectors within {seconds} seconds");
+        }
     }
 
     /// Adds the states of the exporters to the status of a bridge.

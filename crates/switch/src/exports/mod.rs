@@ -1,14 +1,22 @@
 //! Exports to collectors: samples, counters and flows of bridges.
 //!
-//! Packet threads put samples and flows into rings. A task for each protocol takes them, encodes them
-//! into datagrams and sends these over UDP. No packet thread sends a datagram, and no task waits to send.
+//! Packet threads put samples and flows into rings. A task for each protocol takes them and encodes them
+//! into datagrams. A task for each collector sends these over UDP, as fast as the socket takes them. No
+//! packet thread sends a datagram. When datagrams wait for a slow collector, flows wait in their caches.
+//!
+//! Everything that is lost on this way is counted, and the log and `trouble` of the status have the reason.
 
+mod collector;
 mod collectors;
+mod endings;
 mod exporters;
 mod ipfix;
+mod losses;
 mod netflow;
 mod samplers;
+mod sender;
 mod sflow;
 mod task;
+mod totals;
 
 pub(crate) use exporters::Exporters;

@@ -16,8 +16,10 @@ pub struct IpfixStatus {
     pub samples: u64,
     /// Number of sampled packets that were lost because they were too many.
     pub samples_dropped: u64,
-    /// Number of flows that were reported.
+    /// Number of flows that ended, also those that were lost.
     pub flows: u64,
+    /// Number of flows that were lost, counted for each collector that misses them.
+    pub flows_lost: u64,
     /// Number of messages that were sent, counted for each collector.
     pub messages: u64,
     /// Number of messages that could not be sent.

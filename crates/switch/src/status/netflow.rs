@@ -14,9 +14,11 @@ pub struct NetflowStatus {
     pub engine: u8,
     /// Number of flows that last, as of the last second.
     pub active_flows: u64,
-    /// Number of flows that were reported, each time that they were.
+    /// Number of flows that were put into datagrams, each time that they were.
     pub flows: u64,
-    /// Number of flows that were lost because they were too many.
+    /// Number of flows that were lost.
+    ///
+    /// Those that were too many, and those of lost datagrams, counted for each collector.
     pub flows_lost: u64,
     /// Number of datagrams that were sent, counted for each collector.
     pub datagrams: u64,

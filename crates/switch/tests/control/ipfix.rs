@@ -106,8 +106,10 @@ async fn each_sample_is_a_flow_without_a_cache() {
     assert_eq!((shown.samples, shown.samples_dropped, shown.flows), (4, 0, 4));
     bench.switch.set_bridge("br0", &[("ipfix.targets", "")]).await.unwrap();
     assert_eq!(status(&bench), None);
+    until(|| log.lines_with("bridge br0: IPFIX").len() == 2).await;
     let lines = log.lines_with("bridge br0: IPFIX");
-    assert!(matches!(&*lines, [on, off] if on.contains("started") && off.contains("stopped")));
+    let stopped = "stopped flows=4 flows_lost=0";
+    assert!(matches!(&*lines, [on, off] if on.contains("started") && off.contains(stopped)));
 }
 
 #[tokio::test]
@@ -133,9 +135,28 @@ async fn samples_are_collected_into_flows() {
     assert_eq!(flows.into_iter().map(values).collect::<Vec<_>>(), [[1, 2, 5]]);
     until(|| status(&bench).unwrap().samples == 6).await;
     assert_eq!(status(&bench).unwrap().active_flows, 2);
-    // A change of the options ends the others, and begins a new stream.
-    bench.switch.set_bridge("br0", &[("ipfix.obs_point_id", "5")]).await.unwrap();
-    let flows = collector.flows(2).await;
-    assert_eq!(flows.into_iter().map(values).collect::<Vec<_>>(), [[2, 3, 4], [3, 1, 4]]);
-    assert_eq!(collector.templates().await, (0, 0));
+    // A change of the options ends the others, and begins a new stream. Both use a socket of their own.
+    bench.switch.set_bridge("br0", &[("ipfix.obs_domain_id", "5")]).await.unwrap();
+    let (mut ended, mut templates) = (Vec::new(), 0);
+    while ended.len() < 2 || templates < TEMPLATES {
+        let message = collector.receive().await;
+        if message.domain == 5 {
+            assert!(templates > 0 || message.sequence == 0);
+            templates += message.templates;
+        } else {
+            let flows = message.records.into_iter().filter(|own| own.value(2).is_some());
+            ended.extend(flows.map(values));
+        }
+    }
+    assert_eq!(ended, [[2, 3, 4], [3, 1, 4]]);
+    // The counters go on.
+    let shown = status(&bench).unwrap();
+    assert_eq!((shown.samples, shown.flows, shown.flows_lost), (6, 3, 0));
+    assert!(shown.messages >= 4 && shown.options.obs_domain_id == 5, "{shown:?}");
+    // The flows in the cache are reported when the daemon ends.
+    port.send(&tcp(7));
+    until(|| status(&bench).unwrap().samples == 7).await;
+    bench.switch.stop().await;
+    let flows = collector.flows(1).await;
+    assert_eq!(flows.into_iter().map(values).collect::<Vec<_>>(), [[7, 1, 4]]);
 }

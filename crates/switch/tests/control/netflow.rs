@@ -1,6 +1,6 @@
 //! NetFlow of a running switch, with a collector in the test.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shunt_flow::testing::packet::PacketBuilder;
 use shunt_flow_export::testing::{DecodedNetflow, decode_netflow};
@@ -73,10 +73,55 @@ async fn flows_of_all_threads_reach_every_collector() {
     assert_eq!((shown.flows, shown.flows_lost, shown.trouble), (4, 0, None));
     bench.switch.set_bridge("br0", &[("netflow.targets", "")]).await.unwrap();
     assert_eq!(status(&bench), None);
+    until(|| log.lines_with("bridge br0: NetFlow").len() == 3).await;
     let lines = log.lines_with("bridge br0: NetFlow");
-    let ends = ["started", "changed", "stopped"];
-    assert_eq!(lines.len(), 3);
+    let ends = ["started", "changed", "stopped flows=4 flows_lost=0"];
     assert!(lines.iter().zip(ends).all(|(line, end)| line.contains(end)), "{lines:?}");
+}
+
+/// Receives `count` flows of one packet each, and checks that none is missing.
+async fn receive_flows(socket: &UdpSocket, count: u16) {
+    let (mut flows, mut sequence) = (BTreeSet::new(), 0);
+    while flows.len() < usize::from(count) {
+        let DecodedNetflow { header, records } = receive(socket).await;
+        assert_eq!(header.sequence, sequence);
+        sequence += u32::try_from(records.len()).unwrap();
+        for record in records {
+            assert!(record.packets == 1 && flows.insert(record.source_port), "{record:?}");
+        }
+    }
+}
+
+/// More flows than the ring of a thread and the send buffer of a socket hold.
+#[tokio::test]
+async fn all_flows_are_reported_when_netflow_stops() {
+    const FLOWS: u16 = 20_000;
+    let log = Log::capture();
+    let bench = Bench::start(1).await;
+    let port = bench.add_port("p1", 0).await;
+    let (socket, target) = collector().await;
+    bench.switch.set_bridge("br0", &[("netflow.targets", target.as_str())]).await.unwrap();
+    (0..FLOWS).for_each(|number| port.send(&udp(number)));
+    until(|| bench.port("p1").rx_packets == u64::from(FLOWS)).await;
+    bench.switch.set_bridge("br0", &[("netflow.targets", "")]).await.unwrap();
+    receive_flows(&socket, FLOWS).await;
+    let stopped = "bridge br0: NetFlow stopped flows=20000 flows_lost=0";
+    until(|| log.lines_with(stopped).len() == 1).await;
+}
+
+#[tokio::test]
+async fn flows_are_reported_when_the_switch_stops() {
+    let _log = Log::capture();
+    let bench = Bench::start(2).await;
+    let ports = [bench.add_port("p1", 0).await, bench.add_port("p2", 1).await];
+    let (socket, target) = collector().await;
+    bench.switch.set_bridge("br0", &[("netflow.targets", target.as_str())]).await.unwrap();
+    for (port, number) in ports.iter().zip(0..) {
+        port.send(&udp(number));
+    }
+    until(|| bench.port("p1").rx_packets + bench.port("p2").rx_packets == 2).await;
+    bench.switch.stop().await;
+    receive_flows(&socket, 2).await;
 }
 
 #[tokio::test]

@@ -160,10 +160,11 @@ proptest! {
                 exporter.add_templates(time);
             }
             batch.iter().for_each(|flow| exporter.add_flow(flow, time));
-            let (mut records, mut templates) = (Vec::new(), 0);
+            let (mut records, mut templates, mut flows) = (Vec::new(), 0, 0);
             for message in exporter.take_messages(time) {
-                prop_assert!(message.len() <= DATAGRAM_MAX);
-                let decoded = decoder.decode(&message).unwrap();
+                prop_assert!(message.bytes.len() <= DATAGRAM_MAX);
+                let decoded = decoder.decode(&message.bytes).unwrap();
+                flows += message.records;
                 prop_assert_eq!((decoded.time, decoded.domain), (time, domain));
                 prop_assert_eq!(decoded.sequence, sequence);
                 sequence += u32::try_from(decoded.records.len()).unwrap();
@@ -179,6 +180,7 @@ proptest! {
                 rest = flows;
             }
             prop_assert_eq!(rest.len(), batch.len());
+            prop_assert_eq!(usize::try_from(flows).unwrap(), batch.len());
             for (flow, DecodedIpfixRecord { values, .. }) in batch.iter().zip(rest) {
                 prop_assert_eq!(values, &expected(flow, point).into_iter().collect());
             }

@@ -60,8 +60,10 @@ proptest! {
             let since_epoch = Duration::new(1_795_790_074, 447_819_498);
             let mut decoded = Vec::new();
             for datagram in exporter.take_datagrams(NetflowClock { uptime_ms, since_epoch }) {
-                prop_assert!(datagram.len() <= DATAGRAM_MAX);
-                let DecodedNetflow { header, records } = decode_netflow(&datagram).unwrap();
+                let ExportDatagram { bytes, records: count } = datagram;
+                prop_assert!(bytes.len() <= DATAGRAM_MAX);
+                let DecodedNetflow { header, records } = decode_netflow(&bytes).unwrap();
+                prop_assert_eq!(u32::try_from(records.len()).unwrap(), count);
                 prop_assert_eq!(header.uptime_ms, uptime_ms);
                 prop_assert_eq!((header.seconds, header.nanoseconds), (1_795_790_074, 447_819_498));
                 prop_assert_eq!(header.sequence, sequence);
@@ -116,7 +118,7 @@ fn a_record_is_that_of_open_vswitch() {
     let mut recorded = RECORDED.to_vec();
     // Open vSwitch counts datagrams in this field: this was the 24th one.
     recorded[16..20].fill(0);
-    assert_eq!(datagrams, [recorded]);
+    assert_eq!(datagrams, [ExportDatagram { bytes: recorded, records: 1 }]);
 }
 
 /// Its bytes.

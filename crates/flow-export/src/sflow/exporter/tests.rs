@@ -158,10 +158,11 @@ proptest! {
                     Added::Flow { .. } => exporter.add_flow(&sample.flow().unwrap(), uptime),
                 }
             }
-            let mut decoded = Vec::new();
+            let (mut decoded, mut packets) = (Vec::new(), 0);
             for datagram in exporter.take_datagrams(uptime) {
-                prop_assert!(datagram.len() <= DATAGRAM_MAX);
-                let datagram = decode_sflow(&datagram).unwrap();
+                prop_assert!(datagram.bytes.len() <= DATAGRAM_MAX);
+                packets += datagram.records;
+                let datagram = decode_sflow(&datagram.bytes).unwrap();
                 prop_assert_eq!((datagram.address, datagram.sub_agent), (address, sub_agent));
                 last += 1;
                 prop_assert_eq!((datagram.sequence, datagram.uptime_ms), (last, uptime));
@@ -169,6 +170,8 @@ proptest! {
                 decoded.extend(datagram.samples);
             }
             prop_assert_eq!(decoded.len(), batch.len());
+            let expected = batch.iter().filter(|own| matches!(own, Added::Flow { .. })).count();
+            prop_assert_eq!(usize::try_from(packets).unwrap(), expected);
             for (sample, decoded) in batch.iter().zip(&decoded) {
                 let source = match sample {
                     Added::Counters(statistics) => statistics.index,
@@ -210,7 +213,7 @@ fn a_flow_sample_has_the_fields_of_open_vswitch() {
         header: &[0xaa; 128],
     };
     exporter.add_flow(&sample, 0);
-    let datagram = exporter.take_datagrams(0).remove(0);
+    let datagram = exporter.take_datagrams(0).remove(0).bytes;
     let words: Vec<u32> =
         datagram.chunks_exact(4).map(|word| u32::from_be_bytes(word.try_into().unwrap())).collect();
     // Version, address, stream, sequence, uptime, samples; the format and length of the sample.
@@ -228,7 +231,7 @@ fn forgotten_interfaces_begin_again() {
     let statistics = InterfaceStatistics { index: 9, ..Default::default() };
     let sequence = |exporter: &mut SflowExporter| {
         exporter.add_counters(&statistics, 0);
-        decode_sflow(&exporter.take_datagrams(0)[0]).unwrap().samples[0].words[0]
+        decode_sflow(&exporter.take_datagrams(0)[0].bytes).unwrap().samples[0].words[0]
     };
     assert_eq!((sequence(&mut exporter), sequence(&mut exporter)), (1, 2));
     exporter.retain_interfaces(|source| source == SourceId::interface(9));

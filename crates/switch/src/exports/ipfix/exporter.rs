@@ -7,12 +7,19 @@ use shunt_flow_export::ipfix::{
     FlowEndReason, IpfixCache, IpfixDomain, IpfixExporter, IpfixFlow, IpfixLimits,
 };
 use shunt_pipeline::{BridgeId, DatapathPort, PortInfo, Time};
+use tracing::info;
 
-use super::sample::flow_of;
+use super::sample::SampleParser;
 use crate::{
     config::IpfixOptions,
-    exports::collectors::ExportCollectors,
-    exports::sflow::{InterfaceIndices, indices},
+    exports::{
+        collector::TemplateUse,
+        collectors::ExportCollectors,
+        losses::LossLog,
+        sflow::{InterfaceIndices, indices},
+        task::CHUNK,
+        totals::ExportTotals,
+    },
     ports::bridges::Bridges,
     status::ipfix::IpfixStatus,
 };
@@ -23,111 +30,237 @@ pub(super) struct BridgeIpfix {
     options: IpfixOptions,
     collectors: ExportCollectors,
     receivers: Vec<SampleReceiver>,
+    parser: SampleParser,
     exporter: IpfixExporter,
     cache: IpfixCache,
     /// The ports that the tables had when the indices were read.
     ports: Option<Arc<[PortInfo]>>,
     /// The indices of the ports, with those of removed ports.
     indices: InterfaceIndices,
-    /// Time of the next refresh of the sockets.
-    next_refresh: Time,
     /// Time of the next templates.
     next_templates: Time,
-    samples: u64,
-    /// Number of flows that were reported.
-    flows: u64,
+    losses: LossLog,
 }
 
-/// Time between two refreshes of the sockets.
-const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
+/// The time of a round on both clocks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct IpfixClock {
+    /// Time of the clock of the daemon.
+    pub(super) now: Time,
+    /// The same time since 1970.
+    pub(super) unix_time: Duration,
+}
+
+/// The end of an exporter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IpfixEnd {
+    /// IPFIX was switched off.
+    Stopped,
+    /// Another exporter has the new options.
+    Replaced,
+}
 
 /// Time between two transmissions of the templates.
 ///
 /// A collector that starts later understands no flow until then.
 const TEMPLATE_INTERVAL: Duration = Duration::from_secs(60);
 
+/// Flows that are reported in a round because of the active timeout.
+const TIMED_OUT_PER_ROUND: usize = 4096;
+
 /// The interface of a packet without one known output.
 ///
 /// It leaves by none, by several, or by one that is not known.
 const NO_INTERFACE: u32 = 0;
 
+/// The reason of losses in packet threads.
+const TOO_MANY_SAMPLES: &str = "more packets are sampled than can be read; set a higher \
+                                `sampling`";
+
 impl BridgeIpfix {
     /// Creates an exporter, which sends its templates at once.
+    ///
+    /// `totals` are the numbers of the exporter before it. A runtime must be entered.
     pub(super) fn new(
         bridge: BridgeId,
         name: &str,
         options: &IpfixOptions,
-        targets: Vec<SocketAddr>,
+        targets: &[SocketAddr],
         receivers: Vec<SampleReceiver>,
-        now: Time,
+        totals: &Arc<ExportTotals>,
     ) -> Self {
         let domain = IpfixDomain { domain: options.obs_domain_id, point: options.obs_point_id };
         let limits = IpfixLimits {
             active_timeout_ms: milliseconds(options.active_timeout()),
             flows_max: usize::try_from(options.cache_max_flows).unwrap_or(usize::MAX),
         };
+        let owner = format!("bridge {name}: IPFIX");
+        let mut collectors = ExportCollectors::new(owner, TemplateUse::EachSocket, totals);
+        collectors.set(targets);
         Self {
             bridge,
             options: options.clone(),
-            collectors: ExportCollectors::new(format!("bridge {name}: IPFIX"), targets),
+            collectors,
             receivers,
+            parser: SampleParser::default(),
             exporter: IpfixExporter::new(domain, options.sampling),
             cache: IpfixCache::new(limits),
             ports: None,
             indices: InterfaceIndices::new(),
-            next_refresh: now,
-            next_templates: now,
-            samples: 0,
-            flows: 0,
+            next_templates: Time::ZERO,
+            losses: LossLog::default(),
         }
     }
 
     /// Returns the state of the exporter.
-    pub(super) fn status(&self) -> IpfixStatus {
-        let faults = self.collectors.faults();
+    pub(super) fn status(&self, now: Time) -> IpfixStatus {
+        let counts = self.collectors.totals().counts();
+        let mut troubles = self.collectors.troubles();
+        if self.losses.is_recent(now) {
+            troubles.push(format!("samples are lost, because {TOO_MANY_SAMPLES}"));
+        }
         IpfixStatus {
             options: self.options.clone(),
             active_flows: self.cache.len() as u64,
-            samples: self.samples,
-            samples_dropped: self.receivers.iter().map(SampleReceiver::dropped).sum(),
-            flows: self.flows,
-            messages: self.collectors.sent(),
-            messages_lost: self.collectors.lost(),
-            trouble: (!faults.is_empty()).then(|| faults.join("; ")),
+            samples: counts.samples,
+            samples_dropped: counts.samples_dropped + self.dropped(),
+            flows: counts.flows,
+            flows_lost: counts.records_lost,
+            messages: counts.sent,
+            messages_lost: counts.lost,
+            trouble: (!troubles.is_empty()).then(|| troubles.join("; ")),
         }
     }
 
-    /// Collects the samples in the rings, and sends flows that have ended.
+    pub(super) const fn collectors(&self) -> &ExportCollectors {
+        &self.collectors
+    }
+
+    /// Collects the samples in the rings, and reports flows that have ended.
     ///
-    /// `unix_time` is that of `now`.
-    pub(super) fn run(&mut self, bridges: &Bridges, now: Time, unix_time: Duration) {
-        let (seconds, now_ms) = (seconds(unix_time), milliseconds(unix_time));
-        if now >= self.next_refresh {
-            self.next_refresh = now.after(REFRESH_INTERVAL);
-            self.collectors.refresh();
+    /// Flows and samples wait while no collector has room. Returns a line for the log if samples were lost.
+    pub(super) fn run(&mut self, bridges: &Bridges, clock: IpfixClock) -> Option<String> {
+        self.send_templates(clock);
+        self.add_samples(bridges, clock);
+        let now_ms = milliseconds(clock.unix_time);
+        for _ in 0..TIMED_OUT_PER_ROUND / CHUNK {
+            let has_room = self.collectors.has_room();
+            if !has_room || self.report_some(clock, |cache| cache.pop_timed_out(now_ms)) {
+                break;
+            }
         }
-        if now >= self.next_templates {
-            self.next_templates = now.after(TEMPLATE_INTERVAL);
+        let lost = self.losses.note(self.dropped(), clock.now)?;
+        let owner = self.collectors.owner();
+        Some(format!("{owner}: {lost} samples were lost, because {TOO_MANY_SAMPLES}"))
+    }
+
+    /// Prepares for the end, while the ports of the last samples exist.
+    ///
+    /// No sampler is left.
+    pub(super) fn begin_end(&mut self, bridges: &Bridges) {
+        self.follow_ports(bridges);
+        let dropped = self.dropped();
+        self.collectors.totals().add(|totals| totals.samples_dropped += dropped);
+    }
+
+    /// Reports a part of the samples in the rings, and then of all flows.
+    ///
+    /// Returns whether some are left.
+    pub(super) fn report_rest(&mut self, bridges: &Bridges, clock: IpfixClock) -> bool {
+        self.send_templates(clock);
+        if self.receivers.iter().any(|own| !own.is_empty()) {
+            self.add_samples(bridges, clock);
+            return true;
+        }
+        !self.report_some(clock, |cache| cache.pop(FlowEndReason::ForcedEnd))
+    }
+
+    /// Sends the last messages. Flows that are not reported are lost.
+    pub(super) async fn end(self, end: IpfixEnd) {
+        let Self { collectors, cache, .. } = self;
+        let (totals, owner) = (Arc::clone(collectors.totals()), collectors.owner().to_owned());
+        totals.add(|totals| totals.records_lost += cache.len() as u64);
+        collectors.end().await;
+        let counts = totals.counts();
+        let (flows, flows_lost) = (counts.flows, counts.records_lost);
+        match end {
+            IpfixEnd::Stopped => info!(flows, flows_lost, "{owner} stopped"),
+            IpfixEnd::Replaced => {}
+        }
+    }
+
+    /// Sends templates at intervals, and at once by new sockets.
+    fn send_templates(&mut self, clock: IpfixClock) {
+        if clock.now >= self.next_templates || self.collectors.need_templates() {
+            let seconds = seconds(clock.unix_time);
+            self.next_templates = clock.now.after(TEMPLATE_INTERVAL);
             self.exporter.add_templates(seconds);
+            self.collectors.send_templates(self.exporter.take_messages(seconds));
         }
+    }
+
+    /// Adds the samples in the rings to their flows, as far as collectors have room.
+    fn add_samples(&mut self, bridges: &Bridges, clock: IpfixClock) {
         // A port is published before threads receive from it. So these samples are of ports that the
         // list below has, and samples that come later may not be.
+        // Bounded by the current content: a flood of samples must not keep the task.
         let counts: Vec<usize> = self.receivers.iter().map(SampleReceiver::len).collect();
         self.follow_ports(bridges);
-        self.add_samples(&counts, now_ms, seconds);
-        while let Some(flow) = self.cache.pop_timed_out(now_ms) {
-            self.report(&flow, seconds);
+        for (index, mut left) in counts.into_iter().enumerate() {
+            while left > 0 && self.collectors.has_room() {
+                self.add_samples_of(index, left.min(CHUNK), clock);
+                left = left.saturating_sub(CHUNK);
+            }
         }
-        self.send(seconds);
     }
 
-    /// Sends all flows that are not reported yet.
-    pub(super) fn end(&mut self, unix_time: Duration) {
-        let seconds = seconds(unix_time);
-        while let Some(flow) = self.cache.pop(FlowEndReason::ForcedEnd) {
-            self.report(&flow, seconds);
+    /// Adds at most `count` samples of a ring to their flows.
+    fn add_samples_of(&mut self, index: usize, count: usize, clock: IpfixClock) {
+        let (seconds, now_ms) = (seconds(clock.unix_time), milliseconds(clock.unix_time));
+        let (mut samples, mut flows) = (0, 0);
+        for _ in 0..count {
+            let Some(packet) = self.receivers[index].pop() else { break };
+            samples += 1;
+            let egress = match packet.egress {
+                SampledEgress::Port(port) => self.interface(port),
+                SampledEgress::Unknown
+                | SampledEgress::Dropped
+                | SampledEgress::Controller
+                | SampledEgress::Ports(_) => NO_INTERFACE,
+            };
+            let interfaces = [self.interface(packet.ingress), egress];
+            let (key, counts) = self.parser.flow_of(&packet, interfaces, now_ms);
+            if let Some(flow) = self.cache.add(key, counts, now_ms) {
+                self.exporter.add_flow(&flow, seconds);
+                flows += 1;
+            }
         }
-        self.send(seconds);
+        self.collectors.totals().add(|totals| {
+            totals.samples += samples;
+            totals.flows += flows;
+        });
+        self.collectors.send(self.exporter.take_messages(seconds));
+    }
+
+    /// Reports some flows that `pop` takes from the cache.
+    ///
+    /// Returns whether it has taken all.
+    fn report_some(
+        &mut self,
+        clock: IpfixClock,
+        pop: impl Fn(&mut IpfixCache) -> Option<IpfixFlow>,
+    ) -> bool {
+        let seconds = seconds(clock.unix_time);
+        let mut flows = 0;
+        while flows < CHUNK
+            && let Some(flow) = pop(&mut self.cache)
+        {
+            self.exporter.add_flow(&flow, seconds);
+            flows += 1;
+        }
+        self.collectors.totals().add(|totals| totals.flows += flows as u64);
+        self.collectors.send(self.exporter.take_messages(seconds));
+        flows < CHUNK
     }
 
     /// Reads the indices of the ports if the tables have other ports.
@@ -146,43 +279,13 @@ impl BridgeIpfix {
         }
     }
 
-    /// Adds the oldest samples of each ring to their flows.
-    ///
-    /// `counts` bounds them: a flood of samples must not keep the task.
-    fn add_samples(&mut self, counts: &[usize], now_ms: u64, seconds: u32) {
-        for (index, count) in counts.iter().enumerate() {
-            for _ in 0..*count {
-                let Some(packet) = self.receivers[index].pop() else { break };
-                self.samples += 1;
-                let egress = match packet.egress {
-                    SampledEgress::Port(port) => self.interface(port),
-                    SampledEgress::Unknown
-                    | SampledEgress::Dropped
-                    | SampledEgress::Controller
-                    | SampledEgress::Ports(_) => NO_INTERFACE,
-                };
-                let interfaces = [self.interface(packet.ingress), egress];
-                let (key, counts) = flow_of(&packet, interfaces, now_ms);
-                if let Some(flow) = self.cache.add(key, counts, now_ms) {
-                    self.report(&flow, seconds);
-                }
-            }
-        }
+    /// Returns the number of samples that did not fit the rings.
+    fn dropped(&self) -> u64 {
+        self.receivers.iter().map(SampleReceiver::dropped).sum()
     }
 
     fn interface(&self, port: DatapathPort) -> u32 {
         self.indices.get(&port).copied().unwrap_or(NO_INTERFACE)
-    }
-
-    fn report(&mut self, flow: &IpfixFlow, seconds: u32) {
-        self.flows += 1;
-        self.exporter.add_flow(flow, seconds);
-    }
-
-    fn send(&mut self, seconds: u32) {
-        for message in self.exporter.take_messages(seconds) {
-            self.collectors.send(&message);
-        }
     }
 }
 

@@ -1,17 +1,28 @@
 //! The IPFIX exporters of all bridges, and the task that runs them.
 
-use std::{collections::BTreeMap, num::NonZeroU32, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, num::NonZeroU32, sync::Arc};
 
 use parking_lot::Mutex;
 use shunt_datapath::sample::{SampleUse, SamplerConfig};
-use shunt_pipeline::{BridgeId, Time};
-use tokio::sync::Notify;
-use tracing::info;
+use shunt_pipeline::BridgeId;
+use tokio::{
+    sync::Notify,
+    task::{spawn_blocking, yield_now},
+    time::timeout,
+};
+use tracing::{info, warn};
 
-use super::exporter::BridgeIpfix;
+use super::exporter::{BridgeIpfix, IpfixClock, IpfixEnd};
 use crate::{
-    config::IpfixOptions, exports::samplers::set_samplers, exports::task::run_exports,
-    ports::bridges::Bridges, status::ipfix::IpfixStatus, threads::data_plane::DataPlane,
+    config::IpfixOptions,
+    exports::{
+        endings::EndingExporters,
+        samplers::set_samplers,
+        task::{LAST_REPORTS_MAX, run_rounds, unix_time},
+    },
+    ports::bridges::Bridges,
+    status::ipfix::IpfixStatus,
+    threads::data_plane::DataPlane,
 };
 
 /// Bytes of a sampled packet: its headers up to the transport header.
@@ -23,41 +34,49 @@ pub(crate) struct IpfixExporters {
     bridges: Arc<Bridges>,
     seed: u64,
     running: Mutex<BTreeMap<BridgeId, BridgeIpfix>>,
+    endings: Arc<EndingExporters>,
     /// Notified when an exporter starts.
     started: Notify,
 }
 
 impl IpfixExporters {
-    pub(crate) fn new(plane: Arc<DataPlane>, bridges: Arc<Bridges>, seed: u64) -> Self {
-        Self { plane, bridges, seed, running: Mutex::default(), started: Notify::new() }
+    pub(in crate::exports) fn new(
+        plane: &Arc<DataPlane>,
+        bridges: &Arc<Bridges>,
+        endings: &Arc<EndingExporters>,
+        seed: u64,
+    ) -> Self {
+        Self {
+            plane: Arc::clone(plane),
+            bridges: Arc::clone(bridges),
+            seed,
+            running: Mutex::default(),
+            endings: Arc::clone(endings),
+            started: Notify::new(),
+        }
     }
 
     /// Starts, changes or stops the exporter of a bridge.
     ///
     /// An exporter that changes or stops reports its flows. One that changes begins with new sequence
-    /// numbers. Returns when every packet thread samples by the new options.
+    /// numbers, and keeps its counters. Returns when every packet thread samples by the new options.
     pub(crate) async fn apply(&self, bridge: BridgeId, name: &str, options: &IpfixOptions) {
-        let is_running = self.running.lock().contains_key(&bridge);
-        if is_running {
-            set_samplers(&self.plane, bridge, SampleUse::Ipfix, None).await;
-            self.run_exporter(bridge);
-            let before = self.running.lock().remove(&bridge);
-            if let Some(mut before) = before {
-                before.end(self.unix_time(self.plane.now()));
-            }
-        }
         // The options of a bridge are checked before they are applied.
         let rate = NonZeroU32::new(options.sampling).filter(|_| options.is_on());
         let (Some(rate), Ok(targets)) = (rate, options.addresses()) else {
-            if is_running {
-                info!("bridge {name}: IPFIX stopped");
-            }
-            return;
+            return self.stop(bridge).await;
         };
         let config = SamplerConfig { bridge, rate, header_length: HEADER_BYTES, seed: self.seed };
         let receivers = set_samplers(&self.plane, bridge, SampleUse::Ipfix, Some(config)).await;
-        let own = BridgeIpfix::new(bridge, name, options, targets, receivers, self.plane.now());
-        self.running.lock().insert(bridge, own);
+        let totals =
+            self.running.lock().get(&bridge).map(|own| Arc::clone(own.collectors().totals()));
+        let totals = totals.unwrap_or_default();
+        let own = BridgeIpfix::new(bridge, name, options, &targets, receivers, &totals);
+        let before = self.running.lock().insert(bridge, own);
+        let change = if before.is_some() { "changed" } else { "started" };
+        if let Some(before) = before {
+            self.begin_end(before, IpfixEnd::Replaced);
+        }
         self.started.notify_one();
         info!(
             targets = options.targets.join(","),
@@ -66,35 +85,80 @@ impl IpfixExporters {
             obs_point_id = options.obs_point_id,
             cache_active_timeout = options.cache_active_timeout,
             cache_max_flows = options.cache_max_flows,
-            "bridge {name}: IPFIX {}",
-            if is_running { "changed" } else { "started" }
+            "bridge {name}: IPFIX {change}"
         );
+    }
+
+    /// Stops all exporters, whose flows are then reported.
+    pub(crate) async fn stop_all(&self) {
+        let ids: Vec<BridgeId> = self.running.lock().keys().copied().collect();
+        for id in ids {
+            self.stop(id).await;
+        }
+    }
+
+    /// Stops the exporter of a bridge, if it has one; a task reports its flows.
+    async fn stop(&self, bridge: BridgeId) {
+        let is_running = self.running.lock().contains_key(&bridge);
+        if is_running {
+            set_samplers(&self.plane, bridge, SampleUse::Ipfix, None).await;
+            let before = self.running.lock().remove(&bridge);
+            if let Some(before) = before {
+                self.begin_end(before, IpfixEnd::Stopped);
+            }
+        }
+    }
+
+    fn begin_end(&self, mut own: BridgeIpfix, kind: IpfixEnd) {
+        own.begin_end(&self.bridges);
+        let (plane, bridges) = (Arc::clone(&self.plane), Arc::clone(&self.bridges));
+        self.endings.spawn(end(own, kind, plane, bridges));
     }
 
     /// Returns the state of the exporter of a bridge; `None` without one.
     pub(crate) fn status(&self, bridge: BridgeId) -> Option<IpfixStatus> {
-        self.running.lock().get(&bridge).map(BridgeIpfix::status)
-    }
-
-    /// Sends flows, forever.
-    pub(crate) async fn run(self: Arc<Self>) {
-        let is_idle = || self.running.lock().is_empty();
-        let send = || {
-            let ids: Vec<BridgeId> = self.running.lock().keys().copied().collect();
-            ids.into_iter().for_each(|id| self.run_exporter(id));
-        };
-        run_exports(&self.started, is_idle, send).await;
-    }
-
-    /// Collects the samples of a bridge, and sends its flows that have ended.
-    fn run_exporter(&self, bridge: BridgeId) {
         let now = self.plane.now();
-        if let Some(own) = self.running.lock().get_mut(&bridge) {
-            own.run(&self.bridges, now, self.unix_time(now));
-        }
+        self.running.lock().get(&bridge).map(|own| own.status(now))
     }
 
-    fn unix_time(&self, now: Time) -> Duration {
-        self.plane.clock().unix_time_at_zero() + now.since(Time::ZERO)
+    /// Reports flows, forever.
+    pub(crate) async fn run(self: Arc<Self>) {
+        let round = || {
+            let own = Arc::clone(&self);
+            async move {
+                // Many samples take milliseconds, which no task of the runtime should wait for.
+                let lines = spawn_blocking(move || own.run_exporters()).await;
+                lines.unwrap_or_default().iter().for_each(|line| warn!("{line}"));
+            }
+        };
+        run_rounds(&self.started, || self.running.lock().is_empty(), round).await;
     }
+
+    /// Collects the samples of all bridges, and reports flows.
+    ///
+    /// Returns lines for the log.
+    fn run_exporters(&self) -> Vec<String> {
+        let clock = clock(&self.plane);
+        let mut running = self.running.lock();
+        running.values_mut().filter_map(|own| own.run(&self.bridges, clock)).collect()
+    }
+}
+
+fn clock(plane: &DataPlane) -> IpfixClock {
+    let now = plane.now();
+    IpfixClock { now, unix_time: unix_time(plane, now) }
+}
+
+/// Reports all flows of an exporter that was stopped or replaced.
+async fn end(mut own: BridgeIpfix, kind: IpfixEnd, plane: Arc<DataPlane>, bridges: Arc<Bridges>) {
+    let report = async {
+        while own.report_rest(&bridges, clock(&plane)) {
+            // Other tasks run between two parts.
+            yield_now().await;
+            own.collectors().wait_for_room().await;
+        }
+    };
+    // Flows that collectors take too slowly are lost.
+    let _ = timeout(LAST_REPORTS_MAX, report).await;
+    own.end(kind).await;
 }

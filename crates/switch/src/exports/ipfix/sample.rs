@@ -36,40 +36,67 @@ struct SampledFrame<'a> {
     vlan_tci: Option<u16>,
 }
 
-/// Returns the flow of a sampled packet, and its counts.
+/// Parses sampled packets.
 ///
-/// The interfaces are ingress and egress, and `now_ms` is the time of the sample.
-pub(super) fn flow_of(
-    packet: &SampledPacket,
-    interfaces: [u32; 2],
-    now_ms: u64,
-) -> (IpfixFlowKey, IpfixCounts) {
-    let frame = SampledFrame {
-        header: packet.header(),
-        length: packet.frame_length,
-        vlan_tci: packet.vlan_in,
-    };
-    frame.flow(interfaces, now_ms)
+/// An IP packet that is longer than its frame is not parsed, so a frame gets its length back: with zeros
+/// behind the sampled bytes.
+#[derive(Debug, Default)]
+pub(super) struct SampleParser {
+    /// A frame of the greatest length until now.
+    ///
+    /// Between two samples all bytes are zero.
+    frame: Vec<u8>,
+}
+
+impl SampleParser {
+    /// Returns the flow of a sampled packet, and its counts.
+    ///
+    /// The interfaces are ingress and egress, and `now_ms` is the time of the sample.
+    pub(super) fn flow_of(
+        &mut self,
+        packet: &SampledPacket,
+        interfaces: [u32; 2],
+        now_ms: u64,
+    ) -> (IpfixFlowKey, IpfixCounts) {
+        let frame = SampledFrame {
+            header: packet.header(),
+            length: packet.frame_length,
+            vlan_tci: packet.vlan_in,
+        };
+        frame.flow(&self.parse(&frame), interfaces, now_ms)
+    }
+
+    fn parse(&mut self, sampled: &SampledFrame<'_>) -> FlowKey {
+        let (header, mut key) = (sampled.header, FlowKey::ZERO);
+        let length = sampled.length.max(header.len());
+        if self.frame.len() < length {
+            self.frame.resize(length, 0);
+        }
+        self.frame[..header.len()].copy_from_slice(header);
+        extract(&self.frame[..length], VlanLimit::One, &mut key);
+        self.frame[..header.len()].fill(0);
+        key
+    }
 }
 
 impl SampledFrame<'_> {
-    fn flow(&self, [ingress, egress]: [u32; 2], now_ms: u64) -> (IpfixFlowKey, IpfixCounts) {
-        let mut key = FlowKey::ZERO;
-        // An IP packet that is longer than its frame is not parsed, so the frame gets its length back.
-        let mut frame = self.header.to_vec();
-        frame.resize(self.length.max(frame.len()), 0);
-        extract(&frame, VlanLimit::One, &mut key);
-        let network = network(&key);
-        let transport = if network.is_some() { transport(&key) } else { FlowTransport::Other };
+    fn flow(
+        &self,
+        key: &FlowKey,
+        [ingress, egress]: [u32; 2],
+        now_ms: u64,
+    ) -> (IpfixFlowKey, IpfixCounts) {
+        let network = network(key);
+        let transport = if network.is_some() { transport(key) } else { FlowTransport::Other };
         let tag_bytes = if self.vlan_tci.is_some() { TAG_BYTES } else { 0 };
         let ip_bytes = self.length.saturating_sub(ETHERNET_BYTES + tag_bytes);
-        let ttl = if network.is_some() { byte(&key, FieldId::NwTtl) } else { 0 };
-        let is_tcp = network.is_some() && byte(&key, FieldId::IpProto) == TCP;
+        let ttl = if network.is_some() { byte(key, FieldId::NwTtl) } else { 0 };
+        let is_tcp = network.is_some() && byte(key, FieldId::IpProto) == TCP;
         let flow = IpfixFlowKey {
             ingress,
             egress,
-            source_mac: mac(&key, FieldId::EthSrc),
-            destination_mac: mac(&key, FieldId::EthDst),
+            source_mac: mac(key, FieldId::EthSrc),
+            destination_mac: mac(key, FieldId::EthDst),
             vlan_tci: self.vlan_tci,
             ethernet_type: key.eth_type(),
             network,
@@ -81,7 +108,7 @@ impl SampledFrame<'_> {
             frame_bytes: self.length as u64,
             start_ms: now_ms,
             end_ms: now_ms,
-            tcp_flags: if is_tcp { short(&key, FieldId::TcpFlags) } else { 0 },
+            tcp_flags: if is_tcp { short(key, FieldId::TcpFlags) } else { 0 },
             ttl_min: ttl,
             ttl_max: ttl,
         };
@@ -149,10 +176,19 @@ mod tests {
 
     use super::*;
 
-    fn flow(packet: &PacketBuilder, vlan_tci: Option<u16>) -> (IpfixFlowKey, IpfixCounts) {
+    fn flow_by(
+        parser: &mut SampleParser,
+        packet: &PacketBuilder,
+        vlan_tci: Option<u16>,
+    ) -> (IpfixFlowKey, IpfixCounts) {
         let frame = packet.build();
         let (header, length) = (&frame[..frame.len().min(128)], frame.len());
-        SampledFrame { header, length, vlan_tci }.flow([3, 5], 1000)
+        let sampled = SampledFrame { header, length, vlan_tci };
+        sampled.flow(&parser.parse(&sampled), [3, 5], 1000)
+    }
+
+    fn flow(packet: &PacketBuilder, vlan_tci: Option<u16>) -> (IpfixFlowKey, IpfixCounts) {
+        flow_by(&mut SampleParser::default(), packet, vlan_tci)
     }
 
     fn v4(protocol: u8) -> IpfixNetwork {
@@ -221,6 +257,22 @@ mod tests {
         assert_eq!((key.ethernet_type, key.network), (0x88b5, None));
         assert_eq!((counts.ip_bytes, counts.ttl_max, key.transport), (0, 0, FlowTransport::Other));
         let short = SampledFrame { header: &[1, 2, 3], length: 3, vlan_tci: None };
-        assert_eq!(short.flow([1, 2], 0).1.frame_bytes, 3);
+        let key = SampleParser::default().parse(&short);
+        assert_eq!(short.flow(&key, [1, 2], 0).1.frame_bytes, 3);
+    }
+
+    #[test]
+    fn a_sample_does_not_change_later_ones() {
+        let mut parser = SampleParser::default();
+        let packets = [
+            ipv4().tcp(6000, 80).payload(vec![0xff; 60_000]),
+            ipv4().udp(1, 2).fragment(5),
+            PacketBuilder::ethernet(0x88b5),
+            PacketBuilder::ipv6([1; 16], [2; 16]).icmp(8, 3),
+            ipv4().icmp(8, 3),
+        ];
+        for packet in packets.iter().chain(packets.iter().rev()) {
+            assert_eq!(flow_by(&mut parser, packet, None), flow(packet, None));
+        }
     }
 }

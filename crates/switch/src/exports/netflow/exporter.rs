@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
     time::Duration,
 };
 
@@ -13,9 +14,12 @@ use shunt_datapath::{
 use shunt_flow::PortNo;
 use shunt_flow_export::netflow::{NetflowClock, NetflowEngine, NetflowExporter, NetflowRecord};
 use shunt_pipeline::{BridgeId, DatapathPort, Time};
+use tracing::info;
 
 use crate::{
-    config::NetflowOptions, exports::collectors::ExportCollectors, status::netflow::NetflowStatus,
+    config::NetflowOptions,
+    exports::{collector::TemplateUse, collectors::ExportCollectors, losses::LossLog, task::CHUNK},
+    status::netflow::NetflowStatus,
 };
 
 /// The OpenFlow numbers of the ports of all bridges.
@@ -27,18 +31,21 @@ pub(super) struct BridgeNetflow {
     options: NetflowOptions,
     collectors: ExportCollectors,
     receivers: Vec<NetflowReceiver>,
+    /// Receiver that the next round reads first.
+    ///
+    /// So all have their turn when room is short.
+    first_receiver: usize,
     exporter: NetflowExporter,
     /// The ports, with those that were removed.
     ports: PortNumbersByDatapath,
     started: Time,
-    /// Time of the next refresh of sockets and ports.
-    next_refresh: Time,
-    /// Number of flows that were reported.
-    flows: u64,
+    /// Time of the next reading of the ports.
+    next_ports: Time,
+    losses: LossLog,
 }
 
-/// Time between two refreshes of sockets and ports.
-const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
+/// Time between two readings of the ports.
+const PORTS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Output interfaces that are no port, as in Open vSwitch.
 const OUTPUT_DROPPED: u16 = 65_533;
@@ -50,84 +57,149 @@ const OUTPUT_UNKNOWN: u16 = 0;
 /// The IP protocol of ICMP.
 const ICMP: u8 = 1;
 
+/// The reason of losses in packet threads.
+const TOO_MANY_FLOWS: &str = "more flows end than can be reported; sFlow and IPFIX can sample \
+                              packets instead";
+
 impl BridgeNetflow {
-    /// Creates an exporter.
+    /// Creates an exporter without collectors.
     pub(super) fn new(
         bridge: BridgeId,
         name: &str,
         receivers: Vec<NetflowReceiver>,
         now: Time,
     ) -> Self {
+        let owner = format!("bridge {name}: NetFlow");
         Self {
             bridge,
             options: NetflowOptions::default(),
-            collectors: ExportCollectors::new(format!("bridge {name}: NetFlow"), Vec::new()),
+            collectors: ExportCollectors::new(owner, TemplateUse::Never, &Arc::default()),
             receivers,
+            first_receiver: 0,
             exporter: NetflowExporter::default(),
             ports: BTreeMap::new(),
             started: now,
-            next_refresh: now,
-            flows: 0,
+            next_ports: now,
+            losses: LossLog::default(),
         }
     }
 
-    /// Sets the options, and keeps flows and sequence numbers.
-    pub(super) fn set(&mut self, options: &NetflowOptions, targets: Vec<SocketAddr>, now: Time) {
+    /// Sets the options, and keeps flows, sequence numbers and collectors that stay.
+    ///
+    /// A runtime must be entered.
+    pub(super) fn set(&mut self, options: &NetflowOptions, targets: &[SocketAddr]) {
         self.options = options.clone();
-        self.collectors.replace(targets);
+        self.collectors.set(targets);
         self.exporter.set_engine(NetflowEngine { kind: options.engine_type, id: self.engine() });
         for receiver in &self.receivers {
             receiver.set_active_timeout(options.active_timeout());
         }
-        self.next_refresh = now;
     }
 
     /// Returns the state of the exporter.
-    pub(super) fn status(&self) -> NetflowStatus {
-        let faults = self.collectors.faults();
+    pub(super) fn status(&self, now: Time) -> NetflowStatus {
+        let counts = self.collectors.totals().counts();
+        let mut troubles = self.collectors.troubles();
+        if self.losses.is_recent(now) {
+            troubles.push(format!("flows are lost, because {TOO_MANY_FLOWS}"));
+        }
         NetflowStatus {
             options: self.options.clone(),
             engine: self.engine(),
             active_flows: self.receivers.iter().map(NetflowReceiver::flows).sum(),
-            flows: self.flows,
-            flows_lost: self.receivers.iter().map(NetflowReceiver::lost).sum(),
-            datagrams: self.collectors.sent(),
-            datagrams_lost: self.collectors.lost(),
-            trouble: (!faults.is_empty()).then(|| faults.join("; ")),
+            flows: counts.flows,
+            flows_lost: self.lost_by_threads() + counts.records_lost,
+            datagrams: counts.sent,
+            datagrams_lost: counts.lost,
+            trouble: (!troubles.is_empty()).then(|| troubles.join("; ")),
         }
     }
 
-    /// Returns whether [`Self::run`] needs the ports at `now`.
+    /// Returns whether [`Self::set_ports`] is due at `now`.
     pub(super) fn needs_ports(&self, now: Time) -> bool {
-        now >= self.next_refresh
+        now >= self.next_ports
     }
 
-    /// Sends the flows in the rings; `unix_time` is that of `now`.
-    pub(super) fn run(
+    /// Adds ports, or changes their numbers.
+    ///
+    /// Flows of a port that was removed end later: its number stays until it is used again.
+    pub(super) fn set_ports(&mut self, ports: PortNumbersByDatapath, now: Time) {
+        self.ports.extend(ports);
+        self.next_ports = now.after(PORTS_INTERVAL);
+    }
+
+    /// Reports the flows in the rings, as far as collectors have room.
+    ///
+    /// `unix_time` is that of `now`. Returns a line for the log if flows were lost.
+    pub(super) fn run(&mut self, now: Time, unix_time: Duration) -> Option<String> {
+        self.report_ended(self.clock(now, unix_time));
+        let lost = self.losses.note(self.lost_by_threads(), now)?;
+        let owner = self.collectors.owner();
+        Some(format!("{owner}: {lost} flows were lost, because {TOO_MANY_FLOWS}"))
+    }
+
+    /// Reports a part of the flows in the rings, and then of `rest`.
+    ///
+    /// Returns whether some are left.
+    pub(super) fn report_rest(
         &mut self,
-        ports: Option<PortNumbersByDatapath>,
+        rest: &mut impl Iterator<Item = ExpiredFlow>,
         now: Time,
         unix_time: Duration,
-    ) {
-        if let Some(ports) = ports {
-            // Flows of a port that was removed end later: its number stays until it is used again.
-            self.ports.extend(ports);
-            self.next_refresh = now.after(REFRESH_INTERVAL);
-            self.collectors.refresh();
+    ) -> bool {
+        let clock = self.clock(now, unix_time);
+        if self.receivers.iter().any(|own| !own.is_empty()) {
+            self.report_ended(clock);
+            return true;
         }
-        for index in 0..self.receivers.len() {
+        let flows: Vec<ExpiredFlow> = rest.take(CHUNK).collect();
+        self.report(&flows, clock);
+        flows.len() == CHUNK
+    }
+
+    pub(super) const fn collectors(&self) -> &ExportCollectors {
+        &self.collectors
+    }
+
+    /// Sends the last datagrams; `unreported` flows are lost.
+    pub(super) async fn end(self, unreported: usize) {
+        let (totals, owner) = (Arc::clone(self.collectors.totals()), self.collectors.owner());
+        let (owner, by_threads) = (owner.to_owned(), self.lost_by_threads());
+        totals.add(|totals| totals.records_lost += unreported as u64);
+        self.collectors.end().await;
+        let counts = totals.counts();
+        let flows_lost = by_threads + counts.records_lost;
+        info!(flows = counts.flows, flows_lost, "{owner} stopped");
+    }
+
+    fn report_ended(&mut self, clock: NetflowClock) {
+        let count = self.receivers.len();
+        for step in 0..count {
+            let index = (self.first_receiver + step) % count;
             // Bounded by the current content: a flood of flows must not keep the task.
-            for _ in 0..self.receivers[index].len() {
-                let Some(flow) = self.receivers[index].pop() else { break };
-                self.flows += 1;
-                self.exporter.add(&self.record(&flow));
+            let mut left = self.receivers[index].len();
+            while left > 0 && self.collectors.has_room() {
+                let receiver = &mut self.receivers[index];
+                let chunk = (0..left.min(CHUNK)).map_while(|_| receiver.pop());
+                let flows: Vec<ExpiredFlow> = chunk.collect();
+                self.report(&flows, clock);
+                left = left.saturating_sub(CHUNK);
             }
         }
-        let uptime_ms = self.uptime_ms(now);
-        let clock = NetflowClock { uptime_ms, since_epoch: unix_time };
-        for datagram in self.exporter.take_datagrams(clock) {
-            self.collectors.send(&datagram);
+        self.first_receiver = (self.first_receiver + 1) % count.max(1);
+    }
+
+    fn report(&mut self, flows: &[ExpiredFlow], clock: NetflowClock) {
+        for flow in flows {
+            self.exporter.add(&self.record(flow));
         }
+        self.collectors.totals().add(|totals| totals.flows += flows.len() as u64);
+        self.collectors.send(self.exporter.take_datagrams(clock));
+    }
+
+    /// Returns the number of flows that did not leave packet threads.
+    fn lost_by_threads(&self) -> u64 {
+        self.receivers.iter().map(NetflowReceiver::lost).sum()
     }
 
     fn record(&self, flow: &ExpiredFlow) -> NetflowRecord {
@@ -173,6 +245,10 @@ impl BridgeNetflow {
 
     fn engine(&self) -> u8 {
         self.options.engine_of(self.bridge.number())
+    }
+
+    fn clock(&self, now: Time, unix_time: Duration) -> NetflowClock {
+        NetflowClock { uptime_ms: self.uptime_ms(now), since_epoch: unix_time }
     }
 
     /// Returns the milliseconds from the start to a time, which wrap around.

@@ -7,14 +7,24 @@ use shunt_datapath::{
     Command,
     netflow::{NETFLOW_FLOWS_MAX, NetflowCache, netflow_cache},
 };
-use shunt_pipeline::{BridgeId, Time};
-use tokio::sync::Notify;
-use tracing::info;
+use shunt_pipeline::BridgeId;
+use tokio::{
+    sync::Notify,
+    task::{spawn_blocking, yield_now},
+    time::timeout,
+};
+use tracing::{info, warn};
 
 use super::exporter::{BridgeNetflow, PortNumbersByDatapath};
 use crate::{
-    config::NetflowOptions, exports::task::run_exports, ports::bridges::Bridges,
-    status::netflow::NetflowStatus, threads::data_plane::DataPlane,
+    config::NetflowOptions,
+    exports::{
+        endings::EndingExporters,
+        task::{LAST_REPORTS_MAX, run_rounds, unix_time},
+    },
+    ports::bridges::Bridges,
+    status::netflow::NetflowStatus,
+    threads::data_plane::DataPlane,
 };
 
 /// The NetFlow exporters of all bridges.
@@ -23,13 +33,26 @@ pub(crate) struct NetflowExporters {
     bridges: Arc<Bridges>,
     seed: u64,
     running: Mutex<BTreeMap<BridgeId, BridgeNetflow>>,
+    endings: Arc<EndingExporters>,
     /// Notified when an exporter starts.
     started: Notify,
 }
 
 impl NetflowExporters {
-    pub(crate) fn new(plane: Arc<DataPlane>, bridges: Arc<Bridges>, seed: u64) -> Self {
-        Self { plane, bridges, seed, running: Mutex::default(), started: Notify::new() }
+    pub(in crate::exports) fn new(
+        plane: &Arc<DataPlane>,
+        bridges: &Arc<Bridges>,
+        endings: &Arc<EndingExporters>,
+        seed: u64,
+    ) -> Self {
+        Self {
+            plane: Arc::clone(plane),
+            bridges: Arc::clone(bridges),
+            seed,
+            running: Mutex::default(),
+            endings: Arc::clone(endings),
+            started: Notify::new(),
+        }
     }
 
     /// Starts, changes or stops the exporter of a bridge.
@@ -42,14 +65,10 @@ impl NetflowExporters {
         let targets = options.addresses().ok().filter(|_| options.is_on());
         let Some(targets) = targets else {
             if is_running {
-                self.count_flows(bridge, || None).await;
-                self.run_exporter(bridge);
-                self.running.lock().remove(&bridge);
-                info!("bridge {name}: NetFlow stopped");
+                self.stop(bridge).await;
             }
             return;
         };
-        let now = self.plane.now();
         if !is_running {
             let mut receivers = Vec::new();
             self.count_flows(bridge, || {
@@ -59,11 +78,11 @@ impl NetflowExporters {
                 Some(Box::new(cache))
             })
             .await;
-            let own = BridgeNetflow::new(bridge, name, receivers, now);
+            let own = BridgeNetflow::new(bridge, name, receivers, self.plane.now());
             self.running.lock().insert(bridge, own);
         }
         if let Some(own) = self.running.lock().get_mut(&bridge) {
-            own.set(options, targets, now);
+            own.set(options, &targets);
         }
         self.started.notify_one();
         info!(
@@ -77,46 +96,72 @@ impl NetflowExporters {
         );
     }
 
+    /// Stops all exporters, whose flows are then reported.
+    pub(crate) async fn stop_all(&self) {
+        let ids: Vec<BridgeId> = self.running.lock().keys().copied().collect();
+        for id in ids {
+            self.stop(id).await;
+        }
+    }
+
+    /// Stops the exporter of a bridge; a task reports its flows.
+    async fn stop(&self, bridge: BridgeId) {
+        let caches = self.count_flows(bridge, || None).await;
+        // The last flows may be of new ports, which may be removed soon.
+        let ports = self.port_numbers();
+        let before = self.running.lock().remove(&bridge);
+        if let Some(mut own) = before {
+            own.set_ports(ports, self.plane.now());
+            self.endings.spawn(end(own, caches, Arc::clone(&self.plane)));
+        }
+    }
+
     /// Gives every packet thread a cache for the flows of a bridge, or none.
     ///
-    /// Returns when all of them use it.
+    /// Returns their previous caches when all of them use it.
     async fn count_flows(
         &self,
         bridge: BridgeId,
         mut cache: impl FnMut() -> Option<Box<NetflowCache>>,
-    ) {
-        for thread in self.plane.living() {
-            self.plane.send(thread, Command::CountFlows(bridge, cache())).await;
-        }
-        // Threads process commands in order.
-        self.plane.pull_threads().await;
+    ) -> Vec<NetflowCache> {
+        let before = self.plane.ask(|_, reply| Command::CountFlows(bridge, cache(), reply)).await;
+        before.into_iter().flatten().map(|own: Box<NetflowCache>| *own).collect()
     }
 
     /// Returns the state of the exporter of a bridge; `None` without one.
     pub(crate) fn status(&self, bridge: BridgeId) -> Option<NetflowStatus> {
-        self.running.lock().get(&bridge).map(BridgeNetflow::status)
-    }
-
-    /// Sends flows, forever.
-    pub(crate) async fn run(self: Arc<Self>) {
-        let is_idle = || self.running.lock().is_empty();
-        let send = || {
-            let ids: Vec<BridgeId> = self.running.lock().keys().copied().collect();
-            ids.into_iter().for_each(|id| self.run_exporter(id));
-        };
-        run_exports(&self.started, is_idle, send).await;
-    }
-
-    /// Sends the flows of a bridge that have ended.
-    fn run_exporter(&self, bridge: BridgeId) {
         let now = self.plane.now();
-        let unix_time = self.plane.clock().unix_time_at_zero() + now.since(Time::ZERO);
-        let is_due = self.running.lock().get(&bridge).is_some_and(|own| own.needs_ports(now));
+        self.running.lock().get(&bridge).map(|own| own.status(now))
+    }
+
+    /// Reports flows, forever.
+    pub(crate) async fn run(self: Arc<Self>) {
+        let round = || {
+            let own = Arc::clone(&self);
+            async move {
+                // Many flows take milliseconds, which no task of the runtime should wait for.
+                let lines = spawn_blocking(move || own.run_exporters()).await;
+                lines.unwrap_or_default().iter().for_each(|line| warn!("{line}"));
+            }
+        };
+        run_rounds(&self.started, || self.running.lock().is_empty(), round).await;
+    }
+
+    /// Reports the flows of all bridges that have ended; returns lines for the log.
+    fn run_exporters(&self) -> Vec<String> {
+        let now = self.plane.now();
+        let unix_time = unix_time(&self.plane, now);
+        let is_due = self.running.lock().values().any(|own| own.needs_ports(now));
         // The registry is read without the lock of the exporters.
         let ports = is_due.then(|| self.port_numbers());
-        if let Some(own) = self.running.lock().get_mut(&bridge) {
-            own.run(ports, now, unix_time);
-        }
+        let mut running = self.running.lock();
+        let lines = running.values_mut().filter_map(|own| {
+            if let Some(ports) = &ports {
+                own.set_ports(ports.clone(), now);
+            }
+            own.run(now, unix_time)
+        });
+        lines.collect()
     }
 
     fn port_numbers(&self) -> PortNumbersByDatapath {
@@ -124,4 +169,23 @@ impl NetflowExporters {
         let ports = registry.iter().flat_map(|bridge| bridge.ports.values());
         ports.filter_map(|port| Some((port.datapath?, port.number))).collect()
     }
+}
+
+/// Reports all flows of an exporter that was stopped.
+async fn end(mut own: BridgeNetflow, caches: Vec<NetflowCache>, plane: Arc<DataPlane>) {
+    let mut rest = caches.into_iter().flat_map(NetflowCache::into_flows);
+    let report = async {
+        loop {
+            let now = plane.now();
+            if !own.report_rest(&mut rest, now, unix_time(&plane, now)) {
+                break;
+            }
+            // Other tasks run between two parts.
+            yield_now().await;
+            own.collectors().wait_for_room().await;
+        }
+    };
+    // Flows that collectors take too slowly are lost.
+    let _ = timeout(LAST_REPORTS_MAX, report).await;
+    own.end(rest.count()).await;
 }

@@ -18,7 +18,11 @@ use super::{
     readings::{AgentReading, DueReadings, SflowReadings},
 };
 use crate::{
-    config::SflowOptions, exports::collectors::ExportCollectors, ports::bridges::Bridges,
+    config::SflowOptions,
+    exports::{
+        collector::TemplateUse, collectors::ExportCollectors, task::CHUNK, totals::ExportTotals,
+    },
+    ports::bridges::Bridges,
     status::sflow::SflowStatus,
 };
 
@@ -35,37 +39,41 @@ pub(super) struct BridgeSflow {
     /// The indices of the ports, with those of removed ports.
     indices: InterfaceIndices,
     started: Time,
-    /// Time of the next refresh of the agent and the sockets.
+    /// Time of the next refresh of the agent.
     next_refresh: Time,
     /// Time of the next report of counters; `None`: never.
     next_poll: Option<Time>,
-    /// Number of flow samples.
-    samples: u64,
     /// Reason why the configured agent has no address.
     agent_fault: Option<String>,
 }
 
-/// Time between two refreshes of the agent and the sockets.
+/// Time between two refreshes of the agent.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
 impl BridgeSflow {
     /// Creates an agent, which sends counters at once.
+    ///
+    /// `totals` are the numbers of the agent before it. A runtime must be entered.
     pub(super) fn new(
         bridge: BridgeId,
         name: &str,
         options: &SflowOptions,
-        targets: Vec<SocketAddr>,
+        targets: &[SocketAddr],
         receivers: Vec<SampleReceiver>,
+        totals: &Arc<ExportTotals>,
         now: Time,
     ) -> Self {
         // Bridges may have the same address, so each has a number of its own.
         let sub_agent = bridge.number().into();
         let agent = SflowAgent { address: Ipv4Addr::UNSPECIFIED.into(), sub_agent };
+        let owner = format!("bridge {name}: sFlow");
+        let mut collectors = ExportCollectors::new(owner, TemplateUse::Never, totals);
+        collectors.set(targets);
         Self {
             bridge,
             name: name.to_owned(),
             options: options.clone(),
-            collectors: ExportCollectors::new(format!("bridge {name}: sFlow"), targets),
+            collectors,
             receivers,
             exporter: SflowExporter::new(agent),
             ports: None,
@@ -73,23 +81,23 @@ impl BridgeSflow {
             started: now,
             next_refresh: now,
             next_poll: (options.polling > 0).then_some(now),
-            samples: 0,
             agent_fault: None,
         }
     }
 
     /// Returns the state of the agent.
     pub(super) fn status(&self) -> SflowStatus {
-        let faults = self.agent_fault.iter().cloned().chain(self.collectors.faults());
-        let faults: Vec<String> = faults.collect();
+        let troubles = self.agent_fault.iter().cloned().chain(self.collectors.troubles());
+        let troubles: Vec<String> = troubles.collect();
+        let counts = self.collectors.totals().counts();
         SflowStatus {
             options: self.options.clone(),
             agent_address: self.exporter.agent().address.to_string(),
-            samples: self.samples,
-            samples_dropped: self.dropped(),
-            datagrams: self.collectors.sent(),
-            datagrams_lost: self.collectors.lost(),
-            trouble: (!faults.is_empty()).then(|| faults.join("; ")),
+            samples: counts.samples,
+            samples_dropped: counts.samples_dropped + self.dropped(),
+            datagrams: counts.sent,
+            datagrams_lost: counts.lost,
+            trouble: (!troubles.is_empty()).then(|| troubles.join("; ")),
         }
     }
 
@@ -103,16 +111,13 @@ impl BridgeSflow {
 
     /// Sends the samples in the rings, and the counters if they are due.
     pub(super) fn run(&mut self, bridges: &Bridges, readings: SflowReadings, now: Time) {
-        // A port is published before threads receive from it. So these samples are of ports that the
-        // list below has, and samples that come later may not be.
-        let counts: Vec<usize> = self.receivers.iter().map(SampleReceiver::len).collect();
-        self.follow_ports(bridges);
+        // An agent has its address before its first sample.
         if let Some(agent) = readings.agent.filter(|own| own.agent == self.options.agent) {
             self.next_refresh = now.after(REFRESH_INTERVAL);
             self.refresh(agent);
         }
+        self.add_samples(bridges, now);
         let uptime_ms = milliseconds(now.since(self.started));
-        self.add_samples(&counts, uptime_ms);
         if let Some((next, statistics)) = self.next_poll.zip(readings.statistics) {
             let interval = Duration::from_secs(self.options.polling.into());
             // Reports that a busy host delayed are not made up for.
@@ -125,9 +130,34 @@ impl BridgeSflow {
                 statistics.iter().map(|own| SourceId::interface(own.index)).collect();
             self.exporter.retain_interfaces(|source| polled.contains(&source));
         }
-        for datagram in self.exporter.take_datagrams(uptime_ms) {
-            self.collectors.send(&datagram);
+        self.collectors.send(self.exporter.take_datagrams(uptime_ms));
+    }
+
+    pub(super) const fn collectors(&self) -> &ExportCollectors {
+        &self.collectors
+    }
+
+    /// Prepares for the end, while the ports of the last samples exist.
+    ///
+    /// No sampler is left.
+    pub(super) fn begin_end(&mut self, bridges: &Bridges) {
+        self.follow_ports(bridges);
+        let dropped = self.dropped();
+        self.collectors.totals().add(|totals| totals.samples_dropped += dropped);
+    }
+
+    /// Sends a part of the samples in the rings; returns whether some are left.
+    pub(super) fn send_rest(&mut self, bridges: &Bridges, now: Time) -> bool {
+        let is_some_left = self.receivers.iter().any(|own| !own.is_empty());
+        if is_some_left {
+            self.add_samples(bridges, now);
         }
+        is_some_left
+    }
+
+    /// Returns when the last datagrams are sent.
+    pub(super) async fn end(self) {
+        self.collectors.end().await;
     }
 
     /// Reads the indices of the ports if the tables have other ports.
@@ -146,32 +176,47 @@ impl BridgeSflow {
         }
     }
 
-    /// Adds the oldest samples of each ring.
-    ///
-    /// `counts` bounds them: a flood of samples must not keep the task.
-    fn add_samples(&mut self, counts: &[usize], uptime_ms: u32) {
-        for (index, count) in counts.iter().enumerate() {
-            for _ in 0..*count {
-                let Some(packet) = self.receivers[index].pop() else { break };
-                self.samples += 1;
-                let pool = self.receivers.iter().map(SampleReceiver::pool).sum();
-                self.exporter.add_flow(
-                    &FlowSample {
-                        source: SourceId::bridge(),
-                        rate: self.options.sampling,
-                        pool: wrapped(pool),
-                        drops: wrapped(self.dropped()),
-                        input: self.interface(packet.ingress),
-                        output: self.egress(&packet),
-                        vlan_in: SampledTag::of_tci(packet.vlan_in),
-                        vlan_out: SampledTag::of_tci(packet.vlan_out),
-                        frame_length: u32::try_from(packet.frame_length).unwrap_or(u32::MAX),
-                        header: packet.header(),
-                    },
-                    uptime_ms,
-                );
+    /// Sends the samples in the rings, as far as collectors have room.
+    fn add_samples(&mut self, bridges: &Bridges, now: Time) {
+        // A port is published before threads receive from it. So these samples are of ports that the
+        // list below has, and samples that come later may not be.
+        // Bounded by the current content: a flood of samples must not keep the task.
+        let counts: Vec<usize> = self.receivers.iter().map(SampleReceiver::len).collect();
+        self.follow_ports(bridges);
+        let uptime_ms = milliseconds(now.since(self.started));
+        for (index, mut left) in counts.into_iter().enumerate() {
+            while left > 0 && self.collectors.has_room() {
+                self.add_samples_of(index, left.min(CHUNK), uptime_ms);
+                self.collectors.send(self.exporter.take_datagrams(uptime_ms));
+                left = left.saturating_sub(CHUNK);
             }
         }
+    }
+
+    /// Adds at most `count` samples of a ring.
+    fn add_samples_of(&mut self, index: usize, count: usize, uptime_ms: u32) {
+        let mut samples = 0;
+        for _ in 0..count {
+            let Some(packet) = self.receivers[index].pop() else { break };
+            samples += 1;
+            let pool = self.receivers.iter().map(SampleReceiver::pool).sum();
+            self.exporter.add_flow(
+                &FlowSample {
+                    source: SourceId::bridge(),
+                    rate: self.options.sampling,
+                    pool: wrapped(pool),
+                    drops: wrapped(self.dropped()),
+                    input: self.interface(packet.ingress),
+                    output: self.egress(&packet),
+                    vlan_in: SampledTag::of_tci(packet.vlan_in),
+                    vlan_out: SampledTag::of_tci(packet.vlan_out),
+                    frame_length: u32::try_from(packet.frame_length).unwrap_or(u32::MAX),
+                    header: packet.header(),
+                },
+                uptime_ms,
+            );
+        }
+        self.collectors.totals().add(|totals| totals.samples += samples);
     }
 
     fn interface(&self, port: DatapathPort) -> SampledInterface {
@@ -194,9 +239,8 @@ impl BridgeSflow {
         self.receivers.iter().map(SampleReceiver::dropped).sum()
     }
 
-    /// Refreshes the sockets, and the address of the agent.
+    /// Refreshes the address of the agent.
     fn refresh(&mut self, agent: AgentReading) {
-        self.collectors.refresh();
         let (of_agent, fault) = match agent.address {
             None => (None, None),
             Some(Ok(address)) => (Some(address), None),

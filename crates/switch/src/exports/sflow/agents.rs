@@ -7,15 +7,19 @@ use shunt_datapath::sample::{SampleUse, SamplerConfig};
 use shunt_pipeline::BridgeId;
 use tokio::{
     sync::Notify,
-    task::spawn_blocking,
-    time::{MissedTickBehavior, interval},
+    task::{spawn_blocking, yield_now},
+    time::timeout,
 };
 use tracing::info;
 
 use super::{agent::BridgeSflow, readings::SflowReadings};
 use crate::{
     config::SflowOptions,
-    exports::{samplers::set_samplers, task::READ_INTERVAL},
+    exports::{
+        endings::EndingExporters,
+        samplers::set_samplers,
+        task::{LAST_REPORTS_MAX, run_rounds},
+    },
     ports::bridges::Bridges,
     status::sflow::SflowStatus,
     threads::data_plane::DataPlane,
@@ -27,26 +31,41 @@ pub(crate) struct SflowAgents {
     bridges: Arc<Bridges>,
     seed: u64,
     running: Mutex<BTreeMap<BridgeId, BridgeSflow>>,
+    endings: Arc<EndingExporters>,
     /// Notified when an agent starts.
     started: Notify,
 }
 
 impl SflowAgents {
-    pub(crate) fn new(plane: Arc<DataPlane>, bridges: Arc<Bridges>, seed: u64) -> Self {
-        Self { plane, bridges, seed, running: Mutex::default(), started: Notify::new() }
+    pub(in crate::exports) fn new(
+        plane: &Arc<DataPlane>,
+        bridges: &Arc<Bridges>,
+        endings: &Arc<EndingExporters>,
+        seed: u64,
+    ) -> Self {
+        Self {
+            plane: Arc::clone(plane),
+            bridges: Arc::clone(bridges),
+            seed,
+            running: Mutex::default(),
+            endings: Arc::clone(endings),
+            started: Notify::new(),
+        }
     }
 
     /// Starts, changes or stops the agent of a bridge.
     ///
-    /// An agent that changes begins with new sequence numbers. Returns when every packet thread samples
-    /// by the new options.
+    /// An agent that changes begins with new sequence numbers, and keeps its counters. Returns when every
+    /// packet thread samples by the new options.
     pub(crate) async fn apply(&self, bridge: BridgeId, name: &str, options: &SflowOptions) {
-        let before = self.running.lock().remove(&bridge).is_some();
         // The options of a bridge are checked before they are applied.
         let rate = NonZeroU32::new(options.sampling).filter(|_| options.is_on());
         let (Some(rate), Ok(targets)) = (rate, options.addresses()) else {
-            if before {
+            let is_running = self.running.lock().contains_key(&bridge);
+            if is_running {
                 set_samplers(&self.plane, bridge, SampleUse::Sflow, None).await;
+                let before = self.running.lock().remove(&bridge);
+                before.into_iter().for_each(|own| self.begin_end(own));
                 info!("bridge {name}: sFlow stopped");
             }
             return;
@@ -54,8 +73,13 @@ impl SflowAgents {
         let header_length = usize::try_from(options.header).unwrap_or(usize::MAX);
         let config = SamplerConfig { bridge, rate, header_length, seed: self.seed };
         let receivers = set_samplers(&self.plane, bridge, SampleUse::Sflow, Some(config)).await;
-        let own = BridgeSflow::new(bridge, name, options, targets, receivers, self.plane.now());
-        self.running.lock().insert(bridge, own);
+        let totals =
+            self.running.lock().get(&bridge).map(|own| Arc::clone(own.collectors().totals()));
+        let (totals, now) = (totals.unwrap_or_default(), self.plane.now());
+        let own = BridgeSflow::new(bridge, name, options, &targets, receivers, &totals, now);
+        let before = self.running.lock().insert(bridge, own);
+        let change = if before.is_some() { "changed" } else { "started" };
+        before.into_iter().for_each(|own| self.begin_end(own));
         self.started.notify_one();
         info!(
             targets = options.targets.join(","),
@@ -63,8 +87,15 @@ impl SflowAgents {
             sampling = options.sampling,
             polling = options.polling,
             header = options.header,
-            "bridge {name}: sFlow started"
+            "bridge {name}: sFlow {change}"
         );
+    }
+
+    /// Has a task send the last samples of an agent that was stopped or replaced.
+    fn begin_end(&self, mut own: BridgeSflow) {
+        own.begin_end(&self.bridges);
+        let (plane, bridges) = (Arc::clone(&self.plane), Arc::clone(&self.bridges));
+        self.endings.spawn(end(own, plane, bridges));
     }
 
     /// Returns the state of the agent of a bridge; `None` without one.
@@ -74,19 +105,16 @@ impl SflowAgents {
 
     /// Sends samples and counters, forever.
     pub(crate) async fn run(self: Arc<Self>) {
-        let mut interval = interval(READ_INTERVAL);
-        interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            let is_idle = self.running.lock().is_empty();
-            if is_idle {
-                self.started.notified().await;
+        let round = || {
+            let own = Arc::clone(&self);
+            async move {
+                let ids: Vec<BridgeId> = own.running.lock().keys().copied().collect();
+                for id in ids {
+                    own.run_agent(id).await;
+                }
             }
-            interval.tick().await;
-            let ids: Vec<BridgeId> = self.running.lock().keys().copied().collect();
-            for id in ids {
-                self.run_agent(id).await;
-            }
-        }
+        };
+        run_rounds(&self.started, || self.running.lock().is_empty(), round).await;
     }
 
     /// Sends the samples of a bridge, and the counters that are due.
@@ -104,4 +132,18 @@ impl SflowAgents {
             own.run(&self.bridges, readings, now);
         }
     }
+}
+
+/// Sends the last samples of an agent that was stopped or replaced.
+async fn end(mut own: BridgeSflow, plane: Arc<DataPlane>, bridges: Arc<Bridges>) {
+    let send = async {
+        while own.send_rest(&bridges, plane.now()) {
+            // Other tasks run between two parts.
+            yield_now().await;
+            own.collectors().wait_for_room().await;
+        }
+    };
+    // Samples that collectors take too slowly are lost.
+    let _ = timeout(LAST_REPORTS_MAX, send).await;
+    own.end().await;
 }

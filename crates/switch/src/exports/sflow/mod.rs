@@ -1,7 +1,6 @@
 //! sFlow: samples of packets and counters of ports, sent to collectors.
 //!
-//! Packet threads put samples into rings. One task takes them, encodes them into datagrams and sends
-//! these over UDP. No packet thread sends a datagram, and the task never waits to send.
+//! Packet threads put samples into rings. One task takes them and encodes them into datagrams.
 
 mod agent;
 mod agents;

@@ -1,0 +1,335 @@
+//! A collector: the datagrams that wait for it, and the reason if it gets none.
+//!
+//! An exporter pushes datagrams, and a [`CollectorSender`](super::sender::CollectorSender) takes them as
+//! the socket has room. The number of waiting datagrams is bounded. While there is no socket, datagrams are
+//! lost at once: they would be out of date when the collector can be reached.
+
+use std::{
+    collections::VecDeque,
+    io, mem,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use parking_lot::Mutex;
+use shunt_flow_export::ExportDatagram;
+use tokio::sync::Notify;
+use tracing::{info, warn};
+
+use super::totals::ExportTotals;
+
+/// Maximum number of datagrams that wait for a collector, which have 11 MiB.
+///
+/// At 100 Mbit/s they leave in one second.
+const WAITING_MAX: usize = 8192;
+
+/// Number of waiting datagrams at which exporters keep further flows.
+const WAITING_HIGH: usize = WAITING_MAX / 2;
+
+/// Whether the datagrams of a protocol need templates before them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TemplateUse {
+    /// No.
+    Never,
+    /// Each new socket begins with templates.
+    ///
+    /// It is a transport session of its own (RFC 7011, 10.3.7).
+    EachSocket,
+}
+
+/// A collector and the datagrams for it.
+#[derive(Debug)]
+pub(super) struct Collector {
+    pub(super) address: SocketAddr,
+    /// The bridge and the protocol, with which log lines begin.
+    owner: String,
+    templates: TemplateUse,
+    totals: Arc<ExportTotals>,
+    state: Mutex<CollectorState>,
+    /// Notified when the sender has something to do.
+    changed: Notify,
+    /// Notified when there may be room for datagrams again, or templates are needed.
+    progress: Arc<Notify>,
+}
+
+#[derive(Debug, Default)]
+struct CollectorState {
+    waiting: VecDeque<Arc<ExportDatagram>>,
+    /// The local address of the socket; `None` without a socket.
+    local: Option<IpAddr>,
+    fault: Option<CollectorFault>,
+    /// Set while the host of the collector reports that nothing listens.
+    is_refused: bool,
+    /// Set while datagrams wait for templates.
+    needs_templates: bool,
+    overflow: CollectorOverflow,
+    is_closed: bool,
+}
+
+/// Datagrams that were lost because too many were waiting.
+#[derive(Clone, Copy, Debug, Default)]
+struct CollectorOverflow {
+    /// Their number since it began; 0: all datagrams find room.
+    lost: u64,
+    /// Set when it was logged.
+    is_logged: bool,
+}
+
+/// The reason why a collector gets no datagrams.
+#[derive(Debug)]
+pub(super) enum CollectorFault {
+    /// There is no socket. The fault ends when one can be opened.
+    NotOpened(io::Error),
+    /// The socket refused a datagram. The fault ends when a later one is sent.
+    NotSent(io::Error),
+}
+
+impl Collector {
+    /// Creates a collector without a socket.
+    pub(super) fn new(
+        address: SocketAddr,
+        owner: &str,
+        templates: TemplateUse,
+        totals: &Arc<ExportTotals>,
+        progress: &Arc<Notify>,
+    ) -> Self {
+        Self {
+            address,
+            owner: owner.to_owned(),
+            templates,
+            totals: Arc::clone(totals),
+            state: Mutex::default(),
+            changed: Notify::new(),
+            progress: Arc::clone(progress),
+        }
+    }
+
+    /// Adds a datagram, which is lost without a socket or room.
+    pub(super) fn push(&self, datagram: &Arc<ExportDatagram>) {
+        let mut state = self.state.lock();
+        if state.local.is_none() {
+            self.count_lost(datagram);
+        } else if state.waiting.len() >= WAITING_MAX {
+            self.count_lost(datagram);
+            state.overflow.lost += 1;
+        } else {
+            state.waiting.push_back(Arc::clone(datagram));
+        }
+        self.changed.notify_one();
+    }
+
+    /// Adds templates, before all other datagrams if the socket has sent none yet.
+    pub(super) fn push_templates(&self, messages: &[Arc<ExportDatagram>]) {
+        let mut state = self.state.lock();
+        if mem::take(&mut state.needs_templates) {
+            for message in messages.iter().rev() {
+                state.waiting.push_front(Arc::clone(message));
+            }
+            self.changed.notify_one();
+        } else {
+            drop(state);
+            messages.iter().for_each(|message| self.push(message));
+        }
+    }
+
+    /// Returns whether datagrams wait for templates.
+    pub(super) fn needs_templates(&self) -> bool {
+        self.state.lock().needs_templates
+    }
+
+    /// Returns whether exporters may add flows; `None` without a socket.
+    pub(super) fn has_room(&self) -> Option<bool> {
+        let state = self.state.lock();
+        state.local.map(|_| state.waiting.len() < WAITING_HIGH)
+    }
+
+    /// Returns the local address of the socket.
+    pub(super) fn local(&self) -> Option<IpAddr> {
+        self.state.lock().local
+    }
+
+    /// Ends the collector when its datagrams are sent; no more are added.
+    pub(super) fn close(&self) {
+        self.state.lock().is_closed = true;
+        self.changed.notify_one();
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.state.lock().is_closed
+    }
+
+    /// Waits for datagrams that can be sent. Returns false at the end.
+    pub(super) async fn wait(&self) -> bool {
+        loop {
+            {
+                let state = self.state.lock();
+                // No templates come any more at the end.
+                let may_send = !state.needs_templates || state.is_closed;
+                if may_send && !state.waiting.is_empty() {
+                    return true;
+                }
+                if state.is_closed && state.waiting.is_empty() {
+                    return false;
+                }
+            }
+            self.changed.notified().await;
+        }
+    }
+
+    /// Takes the next datagram, if it can be sent.
+    pub(super) fn take(&self) -> Option<Arc<ExportDatagram>> {
+        let mut state = self.state.lock();
+        let may_send = !state.needs_templates || state.is_closed;
+        let taken = if may_send { state.waiting.pop_front() } else { None };
+        if state.waiting.len() < WAITING_HIGH {
+            self.progress.notify_one();
+        }
+        taken
+    }
+
+    /// Returns a datagram that was taken and for which the socket has no room.
+    pub(super) fn put_back(&self, datagram: Arc<ExportDatagram>) {
+        self.state.lock().waiting.push_front(datagram);
+    }
+
+    /// Notes a new socket and its local address.
+    pub(super) fn note_opened(&self, local: IpAddr) {
+        let mut state = self.state.lock();
+        state.local = Some(local);
+        self.ask_for_templates(&mut state);
+    }
+
+    /// Ends the fault if it is that no socket could be opened.
+    pub(super) fn end_open_fault(&self) {
+        let is_ended = {
+            let mut state = self.state.lock();
+            state.fault.take_if(|fault| matches!(fault, CollectorFault::NotOpened(_))).is_some()
+        };
+        self.log_reachable(is_ended);
+    }
+
+    /// Notes that the system took a datagram.
+    pub(super) fn note_sent(&self) {
+        self.totals.add(|totals| totals.sent += 1);
+        let is_ended = self.state.lock().fault.take().is_some();
+        self.log_reachable(is_ended);
+    }
+
+    /// Notes that the host of the collector has refused an earlier datagram.
+    pub(super) fn note_refused(&self) {
+        self.state.lock().is_refused = true;
+    }
+
+    /// Notes that the earlier datagrams were not refused, as far as is known.
+    pub(super) fn note_accepted(&self) {
+        let mut state = self.state.lock();
+        if mem::take(&mut state.is_refused) {
+            // A collector that has started since knows no template.
+            self.ask_for_templates(&mut state);
+        }
+    }
+
+    fn ask_for_templates(&self, state: &mut CollectorState) {
+        state.needs_templates = self.templates == TemplateUse::EachSocket;
+        self.progress.notify_one();
+    }
+
+    /// Notes that the socket was closed for a fault, and logs the first fault.
+    pub(super) fn note_closed(&self, fault: CollectorFault) {
+        let is_new = {
+            let mut state = self.state.lock();
+            (state.local, state.needs_templates) = (None, false);
+            state.fault.replace(fault).is_none()
+        };
+        if let Some(text) = self.fault_text().filter(|_| is_new) {
+            warn!("{}: {text}; trying again each second", self.owner);
+        }
+    }
+
+    /// Returns whether the last datagram could not be sent, or there is no socket.
+    pub(super) fn has_fault(&self) -> bool {
+        self.state.lock().fault.is_some()
+    }
+
+    /// Counts a datagram that was taken and is lost.
+    pub(super) fn count_lost(&self, datagram: &ExportDatagram) {
+        self.totals.add(|totals| {
+            totals.lost += 1;
+            totals.records_lost += u64::from(datagram.records);
+        });
+    }
+
+    /// Counts all waiting datagrams as lost.
+    pub(super) fn lose_waiting(&self) {
+        let waiting = mem::take(&mut self.state.lock().waiting);
+        waiting.iter().for_each(|datagram| self.count_lost(datagram));
+        self.progress.notify_one();
+    }
+
+    /// Logs the begin and the end of an overflow.
+    pub(super) fn log_overflow(&self) {
+        let (overflow, is_over) = {
+            let mut state = self.state.lock();
+            let is_over = state.overflow.lost > 0 && state.waiting.is_empty();
+            let overflow = state.overflow;
+            state.overflow.is_logged = overflow.lost > 0;
+            if is_over {
+                state.overflow = CollectorOverflow::default();
+            }
+            (overflow, is_over)
+        };
+        let (owner, address) = (&self.owner, self.address);
+        if overflow.lost > 0 && !overflow.is_logged {
+            warn!("{owner}: {}", full_text(address));
+        }
+        if is_over {
+            let lost = overflow.lost;
+            info!(lost, "{owner}: collector {address} gets all datagrams again");
+        }
+    }
+
+    /// Returns why the collector does not get all datagrams.
+    pub(super) fn trouble(&self) -> Option<String> {
+        let (overflow, is_refused) = {
+            let state = self.state.lock();
+            (state.overflow, state.is_refused)
+        };
+        let address = self.address;
+        if let Some(text) = self.fault_text() {
+            Some(text)
+        } else if overflow.lost > 0 {
+            Some(full_text(address))
+        } else {
+            is_refused.then(|| {
+                format!("collector {address} refuses datagrams: start a collector at this port")
+            })
+        }
+    }
+
+    fn fault_text(&self) -> Option<String> {
+        let state = self.state.lock();
+        let (CollectorFault::NotOpened(error) | CollectorFault::NotSent(error)) =
+            state.fault.as_ref()?;
+        let address = self.address;
+        let ip = address.ip();
+        Some(format!(
+            "collector {address} cannot be reached: {error}; check the addresses of the host and \
+             `ip route get {ip}`"
+        ))
+    }
+
+    fn log_reachable(&self, is_reachable: bool) {
+        if is_reachable {
+            info!("{}: collector {} is reachable again", self.owner, self.address);
+        }
+    }
+}
+
+/// Returns the text of an overflow.
+fn full_text(address: SocketAddr) -> String {
+    format!(
+        "collector {address} gets datagrams more slowly than they are made: the send buffer is full, \
+         {WAITING_MAX} datagrams wait, and later ones are lost; use a faster link to the collector, or \
+         report less"
+    )
+}

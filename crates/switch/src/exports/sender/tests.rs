@@ -1,0 +1,204 @@
+//! Tests of the sender with the network of the system, each in a namespace of its own.
+
+use std::process::Command;
+
+use nix::sched::{CloneFlags, unshare};
+use tokio::runtime::Builder;
+
+use super::*;
+use crate::exports::{
+    collector::TemplateUse,
+    totals::{ExportCounts, ExportTotals},
+};
+
+/// Runs a test in a network namespace of its own, with the device `d0`.
+#[expect(clippy::print_stderr, reason = "a skipped test says so")]
+fn in_namespace<T: Future<Output = ()>>(test: impl FnOnce() -> T + Send + 'static) {
+    let thread = std::thread::spawn(|| {
+        if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
+            eprintln!("SKIPPED: needs CAP_SYS_ADMIN to make a network namespace: {error}");
+            return;
+        }
+        ip("link add d0 type veth peer name d1");
+        ip("link set d1 up");
+        ip("link set d0 up");
+        Builder::new_current_thread().enable_all().build().unwrap().block_on(test());
+    });
+    thread.join().unwrap();
+}
+
+fn ip(line: &str) {
+    assert!(Command::new("ip").args(line.split(' ')).status().unwrap().success(), "{line}");
+}
+
+/// A collector that nothing answers for.
+const REMOTE: &str = "10.9.0.2:6343";
+
+/// A collector of the same host.
+const LOCAL: &str = "127.0.0.1:6343";
+
+/// A sender without its task: the test runs the steps.
+struct Bench {
+    sender: CollectorSender,
+    collector: Arc<Collector>,
+    totals: Arc<ExportTotals>,
+}
+
+impl Bench {
+    fn new(address: &str, templates: TemplateUse) -> Self {
+        let (totals, owner) = (Arc::default(), "bridge br0: sFlow");
+        let address = address.parse().unwrap();
+        let collector = Collector::new(address, owner, templates, &totals, &Arc::default());
+        let collector = Arc::new(collector);
+        let sender = CollectorSender::new(Arc::clone(&collector));
+        Self { sender, collector, totals }
+    }
+
+    fn push(&self, first: u8) {
+        self.collector.push(&datagram(first));
+    }
+
+    /// Pushes a datagram, and sends it if there is a socket.
+    async fn send(&mut self) {
+        self.push(0);
+        if self.collector.has_room().is_some() {
+            assert!(self.sender.send_some().await);
+        }
+    }
+
+    /// Returns the numbers of sent and lost datagrams, and whether there is a trouble.
+    fn state(&self) -> (u64, u64, bool) {
+        let ExportCounts { sent, lost, records_lost, .. } = self.totals.counts();
+        assert_eq!(records_lost, 3 * lost);
+        (sent, lost, self.collector.trouble().is_some())
+    }
+
+    fn local(&self) -> String {
+        self.collector.local().unwrap().to_string()
+    }
+}
+
+fn datagram(first: u8) -> Arc<ExportDatagram> {
+    Arc::new(ExportDatagram { bytes: vec![first], records: 3 })
+}
+
+#[test]
+fn a_socket_follows_the_address_of_the_host() {
+    in_namespace(|| async {
+        ip("addr add 10.9.0.1/24 dev d0");
+        let mut own = Bench::new(REMOTE, TemplateUse::Never);
+        own.send().await;
+        assert_eq!((own.local().as_str(), own.state()), ("10.9.0.1", (1, 0, false)));
+        // A refresh finds the new address before a datagram is lost.
+        ip("addr del 10.9.0.1/24 dev d0");
+        ip("addr add 10.9.0.11/24 dev d0");
+        own.sender.refresh();
+        own.send().await;
+        assert_eq!((own.local().as_str(), own.state()), ("10.9.0.11", (2, 0, false)));
+        // An unchanged address keeps the socket and its port.
+        let port = |own: &Bench| own.sender.socket.as_ref().unwrap().local_addr().unwrap().port();
+        let before = port(&own);
+        own.sender.refresh();
+        assert_eq!(port(&own), before);
+    });
+}
+
+#[test]
+fn a_refused_datagram_opens_the_socket_again() {
+    in_namespace(|| async {
+        ip("addr add 10.9.0.1/24 dev d0");
+        let mut own = Bench::new(REMOTE, TemplateUse::Never);
+        ip("addr del 10.9.0.1/24 dev d0");
+        ip("addr add 10.9.0.11/24 dev d0");
+        own.push(0);
+        // The datagrams behind it are not lost.
+        own.push(0);
+        assert!(own.sender.send_some().await);
+        assert_eq!((own.local().as_str(), own.state()), ("10.9.0.11", (0, 1, true)));
+        let fault = own.collector.trouble().unwrap();
+        assert!(fault.starts_with("collector 10.9.0.2:6343 cannot be reached: "), "{fault}");
+        // Only a datagram shows that the fault has ended.
+        assert!(own.sender.send_some().await);
+        assert_eq!(own.state(), (1, 1, false));
+    });
+}
+
+#[test]
+fn a_collector_without_a_route_is_tried_again() {
+    in_namespace(|| async {
+        let mut own = Bench::new(REMOTE, TemplateUse::Never);
+        for lost in 1..3 {
+            own.sender.refresh();
+            own.send().await;
+            assert_eq!((own.state(), own.collector.local()), ((0, lost, true), None));
+        }
+        let fault = own.collector.trouble().unwrap();
+        assert!(fault.contains("Network is unreachable"), "{fault}");
+        ip("addr add 10.9.0.1/24 dev d0");
+        own.sender.refresh();
+        assert_eq!(own.state(), (0, 2, false));
+    });
+}
+
+#[test]
+fn each_socket_begins_with_templates() {
+    in_namespace(|| async {
+        let mut own = Bench::new(LOCAL, TemplateUse::EachSocket);
+        own.send().await;
+        assert_eq!(own.state(), (0, 1, true));
+        ip("link set lo up");
+        let listener = StdUdpSocket::bind(LOCAL).unwrap();
+        own.sender.refresh();
+        own.push(1);
+        assert!(own.collector.needs_templates() && own.collector.take().is_none());
+        own.collector.push_templates(&[datagram(8), datagram(9)]);
+        // These are not the first templates of the socket, so they wait behind the datagram.
+        own.collector.push_templates(&[datagram(7)]);
+        assert!(own.sender.send_some().await);
+        let mut received = [0; 4];
+        received.iter_mut().for_each(|first| {
+            listener.recv(std::slice::from_mut(first)).unwrap();
+        });
+        assert_eq!((received, own.state()), ([8, 9, 1, 7], (4, 1, false)));
+    });
+}
+
+#[test]
+fn a_collector_that_starts_later_gets_templates() {
+    in_namespace(|| async {
+        ip("link set lo up");
+        let mut own = Bench::new(LOCAL, TemplateUse::EachSocket);
+        own.collector.push_templates(&[datagram(8)]);
+        while own.collector.trouble().is_none() {
+            own.send().await;
+        }
+        let trouble = own.collector.trouble().unwrap();
+        assert!(trouble.contains("refuses datagrams"), "{trouble}");
+        let _listener = StdUdpSocket::bind(LOCAL).unwrap();
+        while !own.collector.needs_templates() {
+            own.send().await;
+        }
+        assert_eq!(own.collector.trouble(), None);
+    });
+}
+
+#[test]
+fn waiting_datagrams_are_bounded_and_sent_at_the_end() {
+    in_namespace(|| async {
+        ip("link set lo up");
+        let _listener = StdUdpSocket::bind(LOCAL).unwrap();
+        let own = Bench::new(LOCAL, TemplateUse::Never);
+        assert_eq!(own.collector.has_room(), Some(true));
+        for _ in 0..8192 + 3 {
+            own.push(0);
+        }
+        assert_eq!((own.collector.has_room(), own.state()), (Some(false), (0, 3, true)));
+        let trouble = own.collector.trouble().unwrap();
+        assert!(trouble.contains("the send buffer is full"), "{trouble}");
+        own.collector.close();
+        let Bench { sender, collector, totals } = own;
+        sender.run().await;
+        let ExportCounts { sent, lost, .. } = totals.counts();
+        assert_eq!((sent, lost, collector.has_room()), (8192, 3, Some(true)));
+    });
+}
