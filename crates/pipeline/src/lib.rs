@@ -77,7 +77,7 @@ pub use bridges::{
     mirror::{Mirror, MirrorOutput, MirroredPorts},
     output_counter::{OutputCounter, OutputHit},
     port::{PortConfig, PortInfo, PortKind},
-    port_vlans::{PortVlans, VlanMode},
+    port_vlans::{PortVlans, PriorityTags, VlanMode},
     settings::{BridgeSettings, Overflow},
 };
 pub use continuations::continuation::Continuation;

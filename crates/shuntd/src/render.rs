@@ -175,6 +175,10 @@ fn vlans(port: &Value) -> String {
         let trunks: Vec<String> = trunks.iter().map(Value::to_string).collect();
         let _ = write!(text, " trunks={}", trunks.join(","));
     }
+    let priority_tags = word(&port["priority_tags"]);
+    if !["", "never"].contains(&priority_tags) {
+        let _ = write!(text, ", priority_tags={priority_tags}");
+    }
     if port["protected"] == true {
         text.push_str(", protected");
     }
@@ -435,8 +439,11 @@ eviction thread: panicked; restart the daemon
         assert_eq!(port("access", Some(10), &[]), "port 1 p1 (null, up, access tag=10)");
         assert_eq!(port("trunk", None, &[10, 20]), "port 1 p1 (null, up, trunk trunks=10,20)");
         let protected = json!({"name": "p1", "number": 1, "type": "null", "link": "up",
-            "vlan_mode": "access", "tag": 10, "protected": true});
-        assert_eq!(line(protected), "port 1 p1 (null, up, access tag=10, protected)");
+            "vlan_mode": "access", "tag": 10, "priority_tags": "always", "protected": true});
+        assert_eq!(
+            line(protected),
+            "port 1 p1 (null, up, access tag=10, priority_tags=always, protected)"
+        );
     }
 
     #[test]

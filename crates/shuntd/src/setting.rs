@@ -5,8 +5,8 @@ use std::path;
 use shunt_flow::text::nearest_of;
 use shunt_switch::{
     config::{
-        BondOptions, BridgeOptions, MirrorOptions, PortOptions, PortType, PortVlanMode, Repeat,
-        SocketMode, XdpMode,
+        BondOptions, BridgeOptions, MirrorOptions, PortOptions, PortType, PortVlanMode,
+        PriorityTags, Repeat, SocketMode, XdpMode,
     },
     with_causes,
 };
@@ -37,6 +37,7 @@ const PORT_KEYS: &[&str] = &[
     "vlan_mode",
     "tag",
     "trunks",
+    "priority_tags",
     "protected",
     "ingress_policing_rate",
     "ingress_policing_burst",
@@ -64,6 +65,7 @@ const EXAMPLES: &[&str] = &[
     "vlan_mode=trunk",
     "tag=10",
     "trunks=10,20",
+    "priority_tags=if-nonzero",
     "protected=true",
     "ingress_policing_rate=10000",
     "ingress_policing_burst=8000",
@@ -72,7 +74,7 @@ const EXAMPLES: &[&str] = &[
 ];
 
 /// Keys of the VLANs of a port.
-const VLAN_KEYS: &[&str] = &["vlan_mode", "tag", "trunks", "protected"];
+const VLAN_KEYS: &[&str] = &["vlan_mode", "tag", "trunks", "priority_tags", "protected"];
 
 /// Keys of the ingress policing of a port.
 const POLICING_KEYS: &[&str] = &[
@@ -233,6 +235,12 @@ fn set_vlan(port: &mut PortOptions, key: &str, value: &str) -> Result<bool, Stri
         }
         "tag" => port.tag = Some(vlan(value)?),
         "trunks" => port.trunks = value.split(',').map(vlan).collect::<Result<_, _>>()?,
+        "priority_tags" => {
+            let names = PriorityTags::ALL.map(PriorityTags::name);
+            let found = PriorityTags::ALL.into_iter().find(|tags| tags.name() == value);
+            port.priority_tags =
+                found.ok_or_else(|| unknown("value of priority_tags", value, &names))?;
+        }
         "protected" => {
             port.protected =
                 value.parse().map_err(|_| format!("{key}={value}: it is true or false"))?;

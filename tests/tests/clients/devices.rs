@@ -228,8 +228,16 @@ fn settings_without_effect_are_named() {
         bench.done("set bridge br0 flood_vlans=9 other_config:mac-table-size=100");
         bench.done("set bridge br0 other_config:mac-aging-time=60 -- set port p1 protected=true");
         assert_eq!(status("bridge br0"), "{}");
+        bench.done("clear port p1 other_config");
+        bench.done("set port p1 tag=7 other_config:priority-tags=if-nonzero");
+        assert_eq!(status("port p1"), "{}");
         let stats = text(&daemon.ovs_appctl(&["fdb/stats-show", "br0"]));
         assert!(stats.contains("/100"), "{stats}");
-        assert!(show(&daemon).contains("p1 (null, up, protected)"), "{}", show(&daemon));
+        let shown = "p1 (null, up, access tag=7, priority_tags=if-nonzero, protected)";
+        assert!(show(&daemon).contains(shown), "{}", show(&daemon));
+        bench.done("set port p1 other_config:priority-tags=sometimes");
+        assert!(status("port p1").contains("priority-tags"), "{}", status("port p1"));
+        let shown = "p1 (null, up, access tag=7, protected)";
+        assert!(show(&daemon).contains(shown), "{}", show(&daemon));
     }
 }

@@ -128,7 +128,7 @@ impl<'a> Changes<'a> {
         if info.number.number() > PORTS {
             return;
         }
-        let PortVlans { mode, trunks } = &info.vlans;
+        let PortVlans { mode, trunks, priority_tags } = &info.vlans;
         let (vlan_mode, tag) = match *mode {
             VlanMode::Trunk => (config::PortVlanMode::Trunk, None),
             VlanMode::Access(vlan) => (config::PortVlanMode::Access, Some(vlan)),
@@ -140,6 +140,7 @@ impl<'a> Changes<'a> {
             name: port_name(bridge, info.number.number()),
             vlan_mode: Some(vlan_mode),
             tag,
+            priority_tags: *priority_tags,
             protected: info.is_protected,
             trunks: if tag.is_some() && matches!(mode, VlanMode::Access(_)) {
                 Vec::new()

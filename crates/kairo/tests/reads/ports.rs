@@ -6,7 +6,7 @@ use shunt_flow::{FieldId, FlowKey, PortNo, text::NoPortNames};
 use shunt_kairo::Direct;
 use shunt_pipeline::{
     BridgeSettings, Change, Evictor, FlowModCommand, Mirror, MirrorOutput, MirroredPorts,
-    PortConfig, PortInfo, PortKind, PortVlans, Time, VlanMode, text::parse_rule,
+    PortConfig, PortInfo, PortKind, PortVlans, PriorityTags, Time, VlanMode, text::parse_rule,
 };
 
 use crate::{BRIDGE, Kind, PEER, Switch, WHOLE, any_packet, packet};
@@ -303,12 +303,12 @@ fn tagged(port: u32, hosts: [u8; 2]) -> FlowKey {
 }
 
 const fn carries(mode: VlanMode) -> PortVlans {
-    PortVlans { mode, trunks: None }
+    PortVlans { mode, trunks: None, priority_tags: PriorityTags::Never }
 }
 
 /// Returns the settings of a trunk of one VLAN.
 fn only(vlan: u16) -> PortVlans {
-    PortVlans { mode: VlanMode::Trunk, trunks: Some([vlan].into()) }
+    PortVlans { trunks: Some([vlan].into()), ..PortVlans::default() }
 }
 
 /// Returns whether flooded frames of the VLAN are equal with both settings.

@@ -13,6 +13,43 @@ pub struct PortVlans {
     ///
     /// An access port ignores this field.
     pub trunks: Option<BTreeSet<u16>>,
+    /// The tags of frames that are sent without a VLAN id.
+    pub priority_tags: PriorityTags,
+}
+
+/// The frames that a port sends with a priority tag: one with the VLAN id 0 (IEEE 802.1Q, 6.9).
+///
+/// `priority-tags` of `ovs-vswitchd.conf.db(5)`. A trunk that sends a frame of VLAN 0 keeps a priority
+/// that is not 0 in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize, serde::Serialize),
+    serde(rename_all = "kebab-case")
+)]
+pub enum PriorityTags {
+    /// None: the tag of the own VLAN is removed with its priority.
+    #[default]
+    Never,
+    /// Frames with a priority that is not 0.
+    IfNonzero,
+    /// Frames that had a tag.
+    Always,
+}
+
+impl PriorityTags {
+    /// All values.
+    pub const ALL: [Self; 3] = [Self::Never, Self::IfNonzero, Self::Always];
+
+    /// Returns the name, as in `ovs-vswitchd.conf.db(5)`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::IfNonzero => "if-nonzero",
+            Self::Always => "always",
+        }
+    }
 }
 
 /// The tags of frames on the wire of a port.
@@ -77,7 +114,7 @@ mod tests {
     use super::*;
 
     fn port(mode: VlanMode) -> PortVlans {
-        PortVlans { mode, trunks: Some([0, 10, 20].into()) }
+        PortVlans { mode, trunks: Some([0, 10, 20].into()), ..PortVlans::default() }
     }
 
     #[test]
@@ -97,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_native_vlan_replaces_vlan_0() {
-        let all = |mode| PortVlans { mode, trunks: None };
+        let all = |mode| PortVlans { mode, ..PortVlans::default() };
         assert!(!all(VlanMode::NativeTagged(7)).carries(0));
         assert!(all(VlanMode::NativeUntagged(0)).carries(0) && all(VlanMode::Trunk).carries(0));
     }

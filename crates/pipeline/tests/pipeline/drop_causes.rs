@@ -71,9 +71,9 @@ fn normal() -> Switch {
     let switch = Switch::new(&["actions=NORMAL"]);
     let mut all = ports();
     for (port, vlan) in all.iter_mut().zip([5, 6]) {
-        port.vlans = PortVlans { mode: VlanMode::Access(vlan), trunks: None };
+        port.vlans = PortVlans { mode: VlanMode::Access(vlan), ..PortVlans::default() };
     }
-    let only_7 = PortVlans { mode: VlanMode::Trunk, trunks: Some([7].into()) };
+    let only_7 = PortVlans { trunks: Some([7].into()), ..PortVlans::default() };
     all.iter_mut().skip(2).for_each(|port| port.vlans = only_7.clone());
     switch.set_ports(all);
     switch

@@ -55,7 +55,7 @@ fn switch(rules: &[&str], mirrors: &[Mirror]) -> Switch {
 pub(crate) fn with_vlans(switch: &Switch, vlans: [VlanMode; 4]) {
     let mut all = ports();
     for (port, mode) in all.iter_mut().zip(vlans) {
-        port.vlans = PortVlans { mode, trunks: None };
+        port.vlans = PortVlans { mode, ..PortVlans::default() };
     }
     switch.set_ports(all);
 }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use shunt_flow::{FieldId, PortNo, layout::word};
 use shunt_pipeline::{
-    Action, BridgeSettings, DropCause, Object, PortVlans, Refresh, Time, Traversal, VlanMode,
+    Action, BridgeSettings, DropCause, Object, PortVlans, PriorityTags, Refresh, Time, Traversal,
+    VlanMode,
 };
 
 use crate::switch::{BRIDGE, Switch, describe, key, ports};
@@ -26,7 +27,7 @@ fn plain() -> Switch {
 }
 
 fn mode(mode: VlanMode) -> PortVlans {
-    PortVlans { mode, trunks: None }
+    PortVlans { mode, ..PortVlans::default() }
 }
 
 fn at(second: u64) -> Time {
@@ -187,7 +188,7 @@ fn an_access_port_drops_tagged_frames() {
 
 #[test]
 fn a_trunk_sends_and_receives_only_its_vlans() {
-    let trunk = |vlan| PortVlans { mode: VlanMode::Trunk, trunks: Some([vlan].into()) };
+    let trunk = |vlan| PortVlans { trunks: Some([vlan].into()), ..PortVlans::default() };
     let switch = switch([trunk(5), trunk(5), trunk(6), PortVlans::default()]);
     assert_eq!(send(&switch, &tagged(A_TO_B, 0x1005), 1), "2 4 100");
     assert_eq!(send(&switch, &tagged(A_TO_B, 0x1006), 1), "");
@@ -213,6 +214,32 @@ fn a_priority_stays_but_not_on_an_access_port() {
     ]);
     let out = send(&switch, &tagged(A_TO_B, 0x7000), 1);
     assert_eq!(out, "set(vlan_tci=5) 2 pop 3 push(8100,7005) 100");
+}
+
+/// The expected tags are those of Open vSwitch 3.1.
+#[test]
+fn a_priority_tag_replaces_the_tag_of_the_own_vlan() {
+    use PriorityTags::{Always, IfNonzero, Never};
+    let (access, native) = (VlanMode::Access(5), VlanMode::NativeUntagged(5));
+    for (mode, priority_tags, tci, expected) in [
+        (access, Never, 0x7005, "pop 2"),
+        (access, IfNonzero, 0x7005, "pop push(8100,7000) 2"),
+        (access, IfNonzero, 0x1005, "pop 2"),
+        (access, Always, 0x1005, "pop push(8100,1000) 2"),
+        (native, Never, 0x7005, "pop 2"),
+        (native, IfNonzero, 0x7005, "pop push(8100,7000) 2"),
+        (native, Always, 0x1005, "pop push(8100,1000) 2"),
+        (VlanMode::Trunk, Never, 0x1000, "pop 2"),
+        (VlanMode::Trunk, Never, 0x7000, "2"),
+        (VlanMode::Trunk, Always, 0x1000, "2"),
+    ] {
+        let all = PortVlans::default;
+        let own = PortVlans { mode, priority_tags, ..all() };
+        let switch = switch([all(), own, all(), all()]);
+        send(&switch, B_TO_A, 1);
+        let sent = send(&switch, &tagged(A_TO_B, tci), 2);
+        assert_eq!(sent, expected, "{mode:?} {priority_tags:?} {tci:#x}");
+    }
 }
 
 #[test]

@@ -79,7 +79,8 @@ pub(super) enum Command {
         /// xdp_mode=best-effort|native-with-zerocopy|native|generic, path=SOCKET, mode=client|server, rx=FILE, tx=FILE, repeat=once|endless, peer=PORT.
         /// The default type is af_packet.
         /// VLANs: tag=VLAN, trunks=VLAN,VLAN..,
-        /// vlan_mode=access|trunk|native-tagged|native-untagged, protected=true|false.
+        /// vlan_mode=access|trunk|native-tagged|native-untagged,
+        /// priority_tags=never|if-nonzero|always, protected=true|false.
         /// Limits of received packets: the keys of set-policing.
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
@@ -99,7 +100,7 @@ pub(super) enum Command {
         /// Name of the port.
         name: String,
         /// Set vlan_mode=access|trunk|native-tagged|native-untagged, tag=VLAN,
-        /// trunks=VLAN,VLAN.., protected=true|false
+        /// trunks=VLAN,VLAN.., priority_tags=never|if-nonzero|always, protected=true|false
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },

@@ -93,7 +93,10 @@ mod tests {
     use std::collections::BTreeMap;
 
     use shunt_datapath::port::LinkMode;
-    use shunt_switch::{PacketInTotals, config::PortVlanMode};
+    use shunt_switch::{
+        PacketInTotals,
+        config::{PortVlanMode, PriorityTags},
+    };
 
     use super::*;
 
@@ -117,6 +120,7 @@ mod tests {
             vlan_mode: PortVlanMode::Trunk,
             tag: None,
             trunks: Vec::new(),
+            priority_tags: PriorityTags::default(),
             protected: false,
             ingress_policing: BTreeMap::new(),
             qos: None,

@@ -10,7 +10,7 @@ use shunt_switch::{
     ControllerState, ControllerStatus, DropStatus, FlowTableStatus, ForecastSourceStatus,
     ForecastStatus, IpfixStatus, MirrorStatus, NetflowStatus, PacketInTotals, PortDropStatus,
     PortDrops, SflowStatus, TableEvictions, ThreadState, ThreadStatus,
-    config::{BondOptions, MirrorOptions, PortVlanMode},
+    config::{BondOptions, MirrorOptions, PortVlanMode, PriorityTags},
 };
 
 use super::{tests::cache_status, *};
@@ -55,6 +55,7 @@ fn bridge_status() -> BridgeStatus {
         vlan_mode: PortVlanMode::Trunk,
         tag: None,
         trunks: Vec::new(),
+        priority_tags: PriorityTags::default(),
         protected: false,
         ingress_policing: BTreeMap::new(),
         qos: None,

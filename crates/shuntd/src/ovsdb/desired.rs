@@ -8,7 +8,7 @@ use std::{
 use shunt_ovsdb::{DatabaseSnapshot, RowView, value::RowUuid};
 use shunt_switch::{
     ControllerEndpoint, EndpointError,
-    config::{BridgeOptions, LocalPort, PortOptions, PortType, QosOptions},
+    config::{BridgeOptions, LocalPort, PortOptions, PortType, PriorityTags, QosOptions},
     with_causes,
 };
 use shunt_tls::TlsFiles;
@@ -146,6 +146,9 @@ pub(super) fn add_reason(reasons: &mut BTreeMap<RowUuid, String>, row: RowUuid, 
     }
     all.push_str(reason);
 }
+
+const BOND_PRIORITY_TAGS: &str =
+    "other_config:priority-tags has no effect: a bond sends no priority tags, remove it";
 
 /// The key of `ovs-ctl restart`, in `other_config` of `Open_vSwitch`.
 const FLOW_RESTORE_WAIT: &str = "flow-restore-wait";
@@ -334,13 +337,17 @@ impl DesiredBridges {
                 vlans = member.options.clone();
                 (member.options.vlan_mode, member.options.tag) = (None, None);
                 member.options.trunks.clear();
+                member.options.priority_tags = PriorityTags::Never;
                 members.push(member);
             }
         }
         match bond(row, interfaces, &vlans) {
             Ok(bond) => {
                 let without_effect = setting_without_effect(row).map(str::to_owned);
-                for reason in without_effect.into_iter().chain(wrong_system_id(row)) {
+                let has_tags = vlans.priority_tags != PriorityTags::Never;
+                let tags = has_tags.then(|| BOND_PRIORITY_TAGS.to_owned());
+                let reasons = without_effect.into_iter().chain(wrong_system_id(row)).chain(tags);
+                for reason in reasons {
                     interfaces.iter().for_each(|own| self.refuse_setting(own.uuid(), &reason));
                 }
                 let active = row.string("bond_active_slave");

@@ -40,6 +40,8 @@ enum KeyEffect {
     Any,
     /// It has an effect if its value is a number that is not negative.
     Number,
+    /// It has an effect if its value is one of `priority-tags`.
+    PriorityTags,
     /// It has none, for this reason.
     Nothing(&'static str),
 }
@@ -113,12 +115,11 @@ const KEYS: [KnownKey; 12] = [
     key("Bridge", "mac-aging-time", KeyEffect::Number),
     key("Bridge", "mac-table-size", KeyEffect::Number),
     key("Port", "bond-primary", KeyEffect::Any),
-    key(
-        "Port",
-        "priority-tags",
-        KeyEffect::Nothing("frames of VLAN 0 keep a tag only for their priority"),
-    ),
+    key("Port", "priority-tags", KeyEffect::PriorityTags),
 ];
+
+/// The values of `priority-tags`; older versions of Open vSwitch had `true`.
+const PRIORITY_TAGS: [&str; 4] = ["always", "if-nonzero", "never", "true"];
 
 /// The keys of bonds begin with these words; the tables of bonds know them.
 const BOND_WORDS: [&str; 2] = ["bond-", "lacp-"];
@@ -143,6 +144,8 @@ impl KeyEffect {
             Self::Any => None,
             Self::Number if value.parse::<u32>().is_ok() => None,
             Self::Number => Some("its value must be a whole number that is not negative"),
+            Self::PriorityTags if PRIORITY_TAGS.contains(&value) => None,
+            Self::PriorityTags => Some("its value must be always, if-nonzero or never"),
             Self::Nothing(reason) => Some(reason),
         }
     }

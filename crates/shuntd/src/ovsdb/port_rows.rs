@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use shunt_ovsdb::RowView;
-use shunt_switch::config::{PortOptions, PortType, PortVlanMode, SocketMode};
+use shunt_switch::config::{PortOptions, PortType, PortVlanMode, PriorityTags, SocketMode};
 
 /// Sets the limits of a row of `Interface`.
 pub(super) fn set_ingress_policing(options: &mut PortOptions, interface: RowView<'_>) {
@@ -45,6 +45,12 @@ pub(super) fn set_vlans(
     options.vlan_mode = vlan_mode;
     options.tag = tag.filter(|_| vlan_mode != Some(PortVlanMode::Trunk));
     options.trunks = if is_access { Vec::new() } else { trunks.collect() };
+    options.priority_tags = match port.entry("other_config", "priority-tags") {
+        // Older versions of Open vSwitch had the value `true`.
+        Some("if-nonzero" | "true") => PriorityTags::IfNonzero,
+        Some("always") => PriorityTags::Always,
+        _ => PriorityTags::Never,
+    };
     options.protected = port.boolean("protected") == Some(true);
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use shunt_datapath::port::{Repeat, af_xdp::XdpMode, vhost_user::SocketMode};
-use shunt_pipeline::Overflow;
+use shunt_pipeline::{Overflow, PriorityTags};
 
 use crate::config::{
     BondOptions, IpfixOptions, MirrorOptions, NetflowOptions, QosOptions, SflowOptions,
@@ -117,6 +117,8 @@ pub struct PortOptions {
     ///
     /// 0 means untagged frames; empty: all VLANs.
     pub trunks: Vec<u16>,
+    /// Frames that `NORMAL` sends with the tag of VLAN 0.
+    pub priority_tags: PriorityTags,
     /// True if `NORMAL` sends nothing from this port to other protected ones.
     pub protected: bool,
     /// Maximum rate of received bits, in kilobits per second; 0: no limit.

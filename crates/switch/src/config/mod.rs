@@ -47,4 +47,4 @@ pub use shunt_datapath::port::{
     EalOptions, HugePages, Repeat, af_xdp::XdpMode, vhost_user::SocketMode,
 };
 pub use shunt_gigaflow::{ltm::Eviction, partition::PolicyName};
-pub use shunt_pipeline::Overflow;
+pub use shunt_pipeline::{Overflow, PriorityTags};

@@ -107,10 +107,7 @@ impl Bridges {
             (bridge.id, port.number)
         };
         self.with_port(bridge, number, |port| {
-            port.settings.vlan_mode = vlans.vlan_mode;
-            port.settings.tag = vlans.tag;
-            port.settings.trunks = vlans.trunks;
-            port.settings.protected = vlans.protected;
+            port.settings = port.settings.with_vlans_of(&vlans);
         });
         self.publish_ports();
         Ok(())

@@ -78,6 +78,7 @@ impl PortOptions {
             vlan_mode: other.vlan_mode,
             tag: other.tag,
             trunks: other.trunks.clone(),
+            priority_tags: other.priority_tags,
             protected: other.protected,
             ..self.clone()
         }
@@ -86,8 +87,7 @@ impl PortOptions {
     /// Returns whether the VLANs and the protection of both ports are equal.
     #[must_use]
     pub fn has_vlans_of(&self, other: &Self) -> bool {
-        let vlans = |own: &Self| (own.vlan_mode, own.tag, own.trunks.clone(), own.protected);
-        vlans(self) == vlans(other)
+        *self == self.with_vlans_of(other)
     }
 
     /// Returns the field of ingress policing that a patch port has, and why it may not.

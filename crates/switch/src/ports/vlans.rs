@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use shunt_flow::PortNo;
-use shunt_pipeline::{BridgeId, PortVlans, VlanMode};
+use shunt_pipeline::{BridgeId, PortVlans, PriorityTags, VlanMode};
 
 use crate::{
     config::{self, PortOptions},
@@ -45,6 +45,9 @@ impl PortOptions {
             let trunks: Vec<_> = self.trunks.iter().map(u16::to_string).collect();
             text += &format!(" trunks={}", trunks.join(","));
         }
+        if self.priority_tags != PriorityTags::default() {
+            text += &format!(" priority_tags={}", self.priority_tags.name());
+        }
         if self.protected {
             text += " protected=true";
         }
@@ -62,7 +65,7 @@ impl PortOptions {
             config::PortVlanMode::NativeUntagged => VlanMode::NativeUntagged(tag),
         };
         let trunks = (!self.trunks.is_empty()).then(|| self.trunks.iter().copied().collect());
-        PortVlans { mode, trunks }
+        PortVlans { mode, trunks, priority_tags: self.priority_tags }
     }
 }
 
@@ -98,6 +101,10 @@ mod tests {
         assert_eq!((vlans.mode, vlans.trunks), (VlanMode::NativeUntagged(5), Some([6].into())));
         assert_eq!(port.vlans_text(), "vlan_mode=native-untagged tag=5 trunks=6");
         assert_eq!(PortOptions::default().vlans_text(), "vlan_mode=trunk");
+        let tags = PriorityTags::IfNonzero;
+        let port = PortOptions { priority_tags: tags, ..PortOptions::default() };
+        assert_eq!(port.vlans().priority_tags, tags);
+        assert_eq!(port.vlans_text(), "vlan_mode=trunk priority_tags=if-nonzero");
     }
 
     #[test]

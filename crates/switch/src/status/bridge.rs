@@ -11,7 +11,7 @@ use shunt_datapath::{
 };
 use shunt_flow::PortNo;
 use shunt_ofproto::connection::PacketInCounts;
-use shunt_pipeline::{BridgeId, Pipeline, QueueId, Time};
+use shunt_pipeline::{BridgeId, Pipeline, PriorityTags, QueueId, Time};
 
 use crate::{
     config,
@@ -174,6 +174,8 @@ pub struct BridgePortStatus {
     pub tag: Option<u16>,
     /// Further VLANs of the port; empty: all that its mode allows.
     pub trunks: Vec<u16>,
+    /// Frames that `NORMAL` sends with the tag of VLAN 0.
+    pub priority_tags: PriorityTags,
     /// True if `NORMAL` sends nothing from this port to other protected ports.
     pub protected: bool,
     /// Limits of received packets, by their keys; those that are 0 are omitted.
@@ -388,6 +390,7 @@ fn port_status(bridges: &BridgeRegistry, bridge: &str, port: &BridgePort) -> Bri
         vlan_mode: port.settings.effective_vlan_mode(),
         tag: port.settings.tag,
         trunks: port.settings.trunks.clone(),
+        priority_tags: port.settings.priority_tags,
         protected: port.settings.protected,
         ingress_policing: port.settings.ingress_policing_keys().collect(),
         qos: port.settings.qos.clone(),

@@ -3,7 +3,7 @@
 use proptest::{collection::btree_set, option, prelude::*, sample::select};
 
 use super::{BRIDGES, Op};
-use crate::bridges::port_vlans::{PortVlans, VlanMode};
+use crate::bridges::port_vlans::{PortVlans, PriorityTags, VlanMode};
 
 /// VLANs that tags of generated packets name, none, and one that no packet names.
 const VLANS: &[u16] = &[0, 5, 7];
@@ -23,7 +23,12 @@ fn vlans() -> impl Strategy<Value = PortVlans> {
         1 => vlan().prop_map(VlanMode::NativeUntagged),
     ];
     let trunks = option::weighted(0.2, btree_set(vlan(), 0..3));
-    (mode, trunks).prop_map(|(mode, trunks)| PortVlans { mode, trunks })
+    let tags = prop_oneof![4 => Just(PriorityTags::Never), 1 => select(PriorityTags::ALL.to_vec())];
+    (mode, trunks, tags).prop_map(|(mode, trunks, priority_tags)| PortVlans {
+        mode,
+        trunks,
+        priority_tags,
+    })
 }
 
 /// A change of the VLANs in which a bridge learns nothing.

@@ -11,7 +11,7 @@ use crate::{
     bridges::{
         mac_table::MacSighting,
         port::{PortInfo, PortKind},
-        port_vlans::VlanMode,
+        port_vlans::{PriorityTags, VlanMode},
     },
     traversals::traversal::TraversalError,
 };
@@ -124,11 +124,28 @@ impl Walker<'_> {
             VlanMode::NativeUntagged(own) => own == vlan,
             VlanMode::Trunk | VlanMode::NativeTagged(_) => false,
         };
+        let is_kept = |tci: u16| match port.vlans.priority_tags {
+            PriorityTags::Never => !is_access && tci >= 0x2000,
+            PriorityTags::IfNonzero => tci >= 0x2000,
+            PriorityTags::Always => true,
+        };
         let before = self.packet.tags.clone();
         match before.first().copied() {
             None if id != 0 => self.packet.tags.push((0x8100, low(0x1000 | u32::from(id)))),
-            Some(_) if matches!(port.vlans.mode, VlanMode::Access(_)) => self.packet.tags.clear(),
-            Some((_, tci)) if id == 0 && (tci < 0x2000 || is_access) => {
+            Some((_, tci)) if is_access => {
+                if matches!(port.vlans.mode, VlanMode::Access(_)) {
+                    self.packet.tags.clear();
+                } else {
+                    self.packet.tags.remove(0);
+                }
+                let priority = tci & 0xe000;
+                match self.packet.tags.first_mut() {
+                    Some((_, inner)) if is_kept(tci) => *inner = *inner & 0x1fff | priority,
+                    None if is_kept(tci) => self.packet.tags.push((0x8100, 0x1000 | priority)),
+                    _ => {}
+                }
+            }
+            Some((_, tci)) if id == 0 && !is_kept(tci) => {
                 self.packet.tags.remove(0);
             }
             Some((tpid, tci)) => self.packet.tags[0] = (tpid, tci & 0xf000 | id),

@@ -15,7 +15,8 @@
 //!   dropped (`bond.rs`). If the network may send copies back, an address is learned before its packet
 //!   is sent.
 //! * On each port it has the tag of its VLAN or none, as the port requires. A priority stays, in a
-//!   tag of its own if necessary, unless the port removes the tag of its own VLAN.
+//!   tag of its own if necessary, unless the port removes the tag of its own VLAN and sends no
+//!   priority tags.
 
 use std::slice;
 
@@ -26,7 +27,7 @@ use crate::{
     bridges::{
         mac_table::MacSighting,
         port::{PortInfo, PortKind},
-        port_vlans::VlanMode,
+        port_vlans::{PriorityTags, VlanMode},
     },
     learn::learning::Learning,
     translate::{
@@ -264,21 +265,30 @@ pub(super) fn put_tag(egress: &mut Egress<'_, '_>, port: &PortInfo, vlan: u16) {
     let (now, then) = (vlan_id(egress.packet), port.vlans.id_on_wire(vlan));
     let tags = egress.packet.key().words()[VLAN];
     let (is_tagged, has_priority) = (tags & OUTER_PRESENT != 0, tags & OUTER_PRIORITY != 0);
-    // The priority is removed with the tag.
     let loses_tag = is_access(port) || port.vlans.mode == VlanMode::NativeUntagged(vlan);
-    let keeps_priority = has_priority && !loses_tag;
-    let is_tagged_then = then != 0 || keeps_priority;
-    if now != then || is_tagged != is_tagged_then {
-        let saved = egress.packet.save();
-        egress.agenda.push(AgendaStep::RestorePacket(Box::new(saved)));
-        if is_tagged_then {
-            egress.packet.set_tag(FieldId::DlVlan, u128::from(then), 0xfff);
-        } else {
-            egress.packet.pop_vlan();
-            if is_access(port) {
-                egress.packet.pop_vlan();
-            }
-        }
+    let has_priority_tag = match port.vlans.priority_tags {
+        // The priority is removed with the tag.
+        PriorityTags::Never => has_priority && !loses_tag,
+        PriorityTags::IfNonzero => has_priority,
+        PriorityTags::Always => is_tagged,
+    };
+    let is_tagged_then = then != 0 || has_priority_tag;
+    if now == then && is_tagged == is_tagged_then && !(loses_tag && is_tagged) {
+        return;
+    }
+    let saved = egress.packet.save();
+    egress.agenda.push(AgendaStep::RestorePacket(Box::new(saved)));
+    if is_tagged_then && !loses_tag {
+        return egress.packet.set_tag(FieldId::DlVlan, u128::from(then), 0xfff);
+    }
+    egress.packet.pop_vlan();
+    if is_access(port) {
+        egress.packet.pop_vlan();
+    }
+    if is_tagged_then {
+        // The new tag has the usual type, as in Open vSwitch.
+        let priority = (tags & OUTER_PRIORITY) >> 45;
+        egress.packet.set_tag(FieldId::DlVlanPcp, priority.into(), 0x7);
     }
 }
 

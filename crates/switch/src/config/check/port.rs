@@ -5,8 +5,8 @@ use shunt_datapath::port::af_packet::AfPacket;
 use super::{check_mtu, check_name, check_vlan};
 use crate::{
     config::{
-        BondOptions, ConfigError, PortOptions, PortType, PortVlanMode, Repeat, SocketMode, XdpMode,
-        mac::parse_mac,
+        BondOptions, ConfigError, PortOptions, PortType, PortVlanMode, PriorityTags, Repeat,
+        SocketMode, XdpMode, mac::parse_mac,
     },
     error::SwitchError,
 };
@@ -41,6 +41,8 @@ impl PortOptions {
                 (None, None) => "trunks",
             };
             (key, "its VLANs are those of its bond: remove the key, and set it in the bond")
+        } else if self.priority_tags != PriorityTags::default() {
+            ("priority_tags", "a member of a bond sends no priority tags: remove the key")
         } else {
             return None;
         };
