@@ -3,11 +3,12 @@
 mod arguments;
 mod doctor;
 mod preload;
+mod top;
 
 use std::{
     env,
     fs::File,
-    io::{self, IsTerminal, Write},
+    io::{self, Write},
     path::{self, Path},
     process::ExitCode,
     thread::sleep,
@@ -25,13 +26,7 @@ use self::{
 use crate::{
     daemon::{reload::REFUSED, state_file::write_whole},
     open_vswitch,
-    render::{
-        self, caches,
-        drops::drops,
-        evict,
-        forecast::forecast,
-        top::{self, TopSnapshot},
-    },
+    render::{self, caches, drops::drops, evict, forecast::forecast},
     rpc::{CallError, RpcClient},
     run_dir, setting,
 };
@@ -172,7 +167,7 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
             let (in_port, seconds, percent) = (in_port.as_deref(), *seconds, *percent);
             preloaded(client, PreloadRequest { bridge, file, in_port, seconds, percent })
         }
-        Command::Top { interval, count } => top(client, *interval, *count),
+        Command::Top { interval, count } => top::run(client, *interval, *count),
         Command::Capture { source, file, count } => {
             capture(client, source, file.as_deref(), *count)
         }
@@ -316,31 +311,6 @@ fn print(text: &str) {
     let written = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
     if written.is_err() {
         std::process::exit(0);
-    }
-}
-
-/// Clears a terminal, and moves the cursor to its upper left corner.
-const CLEAR: &str = "\x1b[2J\x1b[H";
-
-fn top(client: &mut RpcClient, interval: u64, count: u64) -> Result<(), CallError> {
-    let clear = if io::stdout().is_terminal() { CLEAR } else { "" };
-    let mut before: Option<TopSnapshot> = None;
-    let mut looks = 0;
-    loop {
-        let now = TopSnapshot {
-            bridges: value(&client.call("shunt/show", &[])?),
-            caches: value(&client.call("shunt/caches", &[])?),
-            drops: value(&client.call("shunt/drops", &[])?),
-        };
-        if let Some(before) = &before {
-            print(&format!("{clear}{}", top::top(before, &now, interval)));
-            looks += 1;
-        }
-        if count > 0 && looks >= count {
-            return Ok(());
-        }
-        before = Some(now);
-        sleep(Duration::from_secs(interval));
     }
 }
 

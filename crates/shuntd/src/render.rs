@@ -6,6 +6,7 @@ pub(crate) mod evict;
 pub(crate) mod exports;
 pub(crate) mod forecast;
 pub(crate) mod nic;
+pub(crate) mod screen;
 pub(crate) mod top;
 
 use std::fmt::Write;

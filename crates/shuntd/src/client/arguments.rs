@@ -350,7 +350,10 @@ pub(super) enum Command {
         #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u8).range(1..=100))]
         percent: u8,
     },
-    /// Show packet rates, cache hits and drops until Ctrl-C.
+    /// Show packet rates, caches, drops and evictions until Ctrl-C.
+    ///
+    /// In a terminal it is a screen: `q` ends it, `f` shows the cache entries with most packets, `p`
+    /// stops the updates, arrow keys scroll.
     Top {
         /// Set the time between two updates, in seconds.
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]

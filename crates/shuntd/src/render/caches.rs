@@ -144,13 +144,14 @@ pub(crate) fn caches_in_interval(before: &Value, now: &Value, seconds: u64) -> S
     line(before, now, &format!("in {seconds} s"))
 }
 
-/// Returns the hits of each cache between two snapshots, as shares of the packets.
-fn line(before: &Value, now: &Value, when: &str) -> String {
-    let added = |before: &Value, now: &Value, key: &str| {
-        count(&now[key]).saturating_sub(count(&before[key]))
-    };
+/// Returns what a counter has counted between two snapshots.
+fn added(before: &Value, now: &Value, key: &str) -> u64 {
+    count(&now[key]).saturating_sub(count(&before[key]))
+}
+
+/// Returns the packets between two snapshots that each cache found, and those of the tables.
+pub(super) fn packets_by_cache(before: &Value, now: &Value) -> Vec<(&'static str, u64)> {
     let own = |key: &str| added(before, now, key);
-    let received = own("received");
     let mut parts = vec![("exact match", own("exact_hits"))];
     let is_gigaflow = word(&now["kind"]) == "gigaflow";
     let signature = own("signature_hits");
@@ -171,6 +172,14 @@ fn line(before: &Value, now: &Value, when: &str) -> String {
         parts.push(("tables", own("decided")));
     }
     parts.push(("translated", own("upcalls")));
+    parts
+}
+
+/// Returns the hits of each cache between two snapshots, as shares of the packets.
+fn line(before: &Value, now: &Value, when: &str) -> String {
+    let own = |key: &str| added(before, now, key);
+    let received = own("received");
+    let parts = packets_by_cache(before, now);
     let shares = parts.iter().map(|(name, hits)| format!("{name} {}", percent(*hits, received)));
     let shares = shares.collect::<Vec<_>>().join(", ");
     let traffic = |caches: &Value| caches["nic"]["traffic"].clone();

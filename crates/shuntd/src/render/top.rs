@@ -18,10 +18,12 @@ pub(crate) struct TopSnapshot {
     pub(crate) bridges: Value,
     pub(crate) caches: Value,
     pub(crate) drops: Value,
+    /// Evictions; null where nobody looks at them.
+    pub(crate) evictions: Value,
 }
 
 /// Titles of the table of ports.
-const TITLES: [&str; 11] = [
+pub(super) const TITLES: [&str; 11] = [
     "bridge",
     "port",
     "name",
@@ -58,21 +60,47 @@ pub(crate) fn top(before: &TopSnapshot, now: &TopSnapshot, seconds: u64) -> Stri
     text += &nic_rates(&before.caches["nic"], &now.caches["nic"], rate);
     text.push('\n');
     let mut rows = vec![TITLES.map(str::to_owned).to_vec()];
+    rows.extend(port_rates(before, now, seconds));
+    text + &table(&rows)
+}
+
+/// Returns a row for each port, with its rates in the order of [`TITLES`].
+pub(super) fn port_rates(
+    before: &TopSnapshot,
+    now: &TopSnapshot,
+    seconds: u64,
+) -> Vec<Vec<String>> {
+    let rate = |old: &Value, new: &Value| count(new).saturating_sub(count(old)) / seconds.max(1);
     let old = ports_of(&before.bridges);
-    for port in list(&ports_of(&now.bridges)) {
+    let ports = ports_of(&now.bridges);
+    let rows = list(&ports).iter().map(|port| {
         let earlier = list(&old).iter().find(|own| own["name"] == port["name"]);
         let earlier = earlier.unwrap_or(port);
         let mut row =
             vec![word(&port["bridge"]).to_owned(), number(port), word(&port["name"]).to_owned()];
         row.extend(COUNTERS.map(|key| rate(&earlier[key], &port[key]).to_string()));
         row.push(word(&port["link"]).to_owned());
-        rows.push(row);
-    }
-    text + &table(&rows)
+        row
+    });
+    rows.collect()
 }
 
 /// Returns the losses of the interval by reason, most packets first.
 fn drop_rates(before: &Value, now: &Value, seconds: u64) -> String {
+    let rates = losses_by_reason(before, now, seconds);
+    if rates.is_empty() {
+        return String::new();
+    }
+    let named = rates.iter().map(|(reason, rate)| format!("{reason} {rate}"));
+    format!("dropped/s by reason: {}\n", named.collect::<Vec<_>>().join(", "))
+}
+
+/// Returns the lost packets per second by reason, most packets first.
+pub(super) fn losses_by_reason<'a>(
+    before: &Value,
+    now: &'a Value,
+    seconds: u64,
+) -> Vec<(&'a str, u64)> {
     let earlier = |reason: &str| {
         losses(before).find(|(own, ..)| *own == reason).map_or(0, |(_, packets, _)| packets)
     };
@@ -83,11 +111,7 @@ fn drop_rates(before: &Value, now: &Value, seconds: u64) -> String {
         .filter(|(_, rate)| *rate > 0)
         .collect();
     rates.sort_by_key(|(reason, rate)| (std::cmp::Reverse(*rate), *reason));
-    if rates.is_empty() {
-        return String::new();
-    }
-    let named = rates.iter().map(|(reason, rate)| format!("{reason} {rate}"));
-    format!("dropped/s by reason: {}\n", named.collect::<Vec<_>>().join(", "))
+    rates
 }
 
 #[cfg(test)]
@@ -110,6 +134,7 @@ mod tests {
                     "upcalls": 5, "nic": {"traffic": traffic}}),
                 drops: json!({"dropped": [["rule_without_output", packets / 2], ["metered", 1]],
                     "not_received": [["rx_ring_full", 100 * packets]]}),
+                evictions: Value::Null,
             }
         };
         let shown = top(&look(10), &look(30), 2);
