@@ -141,6 +141,8 @@ reasons! {
         TxRefused = "tx_refused",
         /// The queue of packet-ins to the controllers was full.
         PacketInQueueFull = "packet_in_queue_full",
+        /// A frame for LACP: its port received too many, or the queue was full.
+        LacpFrameRefused = "lacp_frame_refused",
         /// A tag or a label did not fit, or was not there.
         Malformed = "malformed",
         /// No buffer was left for a copy: waiting packets hold all of them.

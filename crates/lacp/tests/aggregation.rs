@@ -250,6 +250,26 @@ fn each_return_of_a_link_is_announced() {
 }
 
 #[test]
+fn a_partner_that_cannot_decide_is_used_once_in_two_seconds() {
+    let mut bond = Bond::new(settings(), &[member(1)], &[partner(1, 7)]);
+    let (mut events, mut enabled) = (0, 0);
+    // It sends 200 LACPDUs in a second, each with other flags than the one before.
+    for count in 0..2000 {
+        let uses = partner(1, 7).state;
+        let state = if count % 2 == 0 { uses.without(LacpState::USE) } else { uses };
+        let actor = LacpInfo { state, ..partner(1, 7) };
+        let partner = bond.aggregator.status().members[0].actor;
+        let frame = SlowFrame::Lacpdu(Lacpdu { actor, partner, collector_max_delay: 0 });
+        bond.aggregator.on_frame(id(0), &frame.emit([4; 6]), bond.now).unwrap();
+        let changes = bond.aggregator.poll(bond.now).events;
+        events += changes.len();
+        enabled += changes.iter().filter(|event| event.mux.is_distributing()).count();
+        bond.now += Duration::from_millis(5);
+    }
+    assert!(enabled <= 5 && events <= 15, "enabled {enabled} times, {events} changes in 10 s");
+}
+
+#[test]
 fn the_flags_show_the_receive_state() {
     let mut bond = Bond::new(settings(), &[member(1)], &[partner(1, 7)]);
     let flags = |bond: &Bond| bond.aggregator.status().members[0].actor.state.to_string();
@@ -257,7 +277,7 @@ fn the_flags_show_the_receive_state() {
     assert_eq!(flags(&bond), enabled);
     bond.partners[0].port = 0;
     bond.run(4);
-    assert_eq!(flags(&bond), "activity timeout aggregation synchronized expired");
+    assert_eq!(flags(&bond), "activity timeout aggregation expired");
     bond.run(3);
     assert_eq!(flags(&bond), "activity timeout aggregation defaulted");
 }

@@ -344,5 +344,6 @@ fn a_settled_pair_sends_as_often_as_its_partner_wants() {
 /// The longest time from the last fault to agreement.
 ///
 /// An end that missed the restart of its partner notices it after 90 and 3 seconds. Its partner may
-/// then wait 30 seconds for the next LACPDU, each end 2 before it attaches a member.
-const CONVERGENCE: Duration = Duration::from_secs(90 + 3 + 2 * 30 + 2 * 2);
+/// then wait 30 seconds for the next LACPDU, each end 2 before it attaches a member, and again 2 after
+/// its partner has left.
+const CONVERGENCE: Duration = Duration::from_secs(90 + 3 + 2 * 30 + 2 * 2 * 2);

@@ -137,7 +137,7 @@ fn a_passive_end_follows_the_recorded_active_one() {
         // The second one names this end.
         (2000, ReceiveState::Current, MuxState::CollectingDistributing),
         // The third one has forgotten it.
-        (12_004, ReceiveState::Current, MuxState::Attached),
+        (12_004, ReceiveState::Current, MuxState::Waiting),
     ];
     assert_eq!(changes, expected);
 }
@@ -152,7 +152,8 @@ fn an_active_end_follows_the_recorded_passive_one() {
         (1, ReceiveState::Current, MuxState::Waiting),
         (2001, ReceiveState::Current, MuxState::CollectingDistributing),
         // The last LACPDU came after six seconds.
-        (9003, ReceiveState::Expired, MuxState::Attached),
+        (9003, ReceiveState::Expired, MuxState::Waiting),
+        (11_003, ReceiveState::Expired, MuxState::Attached),
         (12_003, ReceiveState::Defaulted, MuxState::Detached),
     ];
     assert_eq!(changes, expected);

@@ -4,49 +4,49 @@
 
 use std::sync::Arc;
 
-use shunt_pipeline::{BridgeId, PuntReceiver, PuntedPacket, Time};
-use tokio::{sync::mpsc, time::sleep};
+use shunt_flow::PortNo;
+use shunt_pipeline::{BridgeId, Time};
+use tokio::time::sleep;
 use tracing::{debug, info};
 
 use crate::{
     control::ControlPlane,
-    ports::{bridges::Bridges, own_frames::send_frame, registry::BridgeRegistry},
+    ports::{
+        bridges::Bridges,
+        lacp_inbox::{LacpInbox, PortFrames, WaitingFrames},
+        lacp_log::LacpLog,
+        own_frames::send_frame,
+        registry::BridgeRegistry,
+    },
     threads::data_plane::DataPlane,
 };
 
-/// The most frames that are taken before their effects.
-const FRAMES_AT_ONCE: usize = 64;
-
 /// Runs the LACP actors of all bonds, as long as the switch runs.
-pub(crate) async fn run_lacp(
-    control: Arc<ControlPlane>,
-    mut received: mpsc::Receiver<PuntedPacket>,
-) {
+///
+/// Without the listener thread no frame arrives any more. The actors notice that by their timeouts.
+pub(crate) async fn run_lacp(control: Arc<ControlPlane>, inbox: Arc<LacpInbox>) {
     let (plane, bridges) = (&control.plane, &control.bridges);
-    let mut frames = Vec::new();
-    // Without the listener thread no frame arrives any more. The actors notice that by their timeouts.
-    let mut has_listener = true;
+    let mut log = LacpLog::default();
     loop {
-        let deadline = bridges.lock().next_lacp_deadline();
+        let deadline = bridges.lock().next_lacp_deadline().into_iter().chain(log.deadline()).min();
         let delay = deadline.map(|deadline| deadline.since(plane.now()));
-        tokio::select! {
-            count = received.recv_many(&mut frames, FRAMES_AT_ONCE), if has_listener => {
-                has_listener = count > 0;
-            }
-            () = bridges.lacp_changed().notified() => {}
-            () = sleep(delay.unwrap_or_default()), if delay.is_some() => {}
-        }
+        let received = tokio::select! {
+            frames = inbox.take() => frames,
+            () = bridges.lacp_changed().notified() => WaitingFrames::new(),
+            () = sleep(delay.unwrap_or_default()), if delay.is_some() => WaitingFrames::new(),
+        };
         let now = plane.now();
         let output = {
             let mut bridges = bridges.lock();
-            for frame in frames.drain(..) {
-                take(&mut bridges, &frame, now);
+            for ((bridge, port), frames) in received {
+                take(&mut bridges, (bridge, port), &frames, now);
             }
             bridges.run_lacp(now)
         };
         for (bond, member, event) in &output.events {
-            info!("bond {bond}: member {member}: LACP {event}");
+            log.line(bond, member, *event, now).into_iter().for_each(|line| info!("{line}"));
         }
+        log.summaries(now).into_iter().for_each(|line| info!("{line}"));
         if !output.events.is_empty() {
             bridges.publish_ports();
         }
@@ -75,12 +75,19 @@ pub(crate) async fn leave_partners(
     plane.pull_threads().await;
 }
 
-/// Gives a received frame to the actor of its port. A bond that has gone gets none.
-fn take(bridges: &mut BridgeRegistry, packet: &PuntedPacket, now: Time) {
-    let PuntReceiver::Lacp(port) = packet.punt.receiver else { return };
-    let Some((bond, actor)) = bridges.lacp_actor_mut(packet.punt.bridge, port) else { return };
-    // A partner may send frames of later versions, so this is no event of the switch.
-    if let Err(error) = actor.receive(port, &packet.frame, now) {
-        debug!("bond {bond}: port {port}: ignored a frame: {error}");
+/// Gives the received frames of a port to its actor. A bond that has gone gets none.
+fn take(
+    bridges: &mut BridgeRegistry,
+    (bridge, port): (BridgeId, PortNo),
+    received: &PortFrames,
+    now: Time,
+) {
+    let Some((bond, actor)) = bridges.lacp_actor_mut(bridge, port) else { return };
+    actor.count_refused(port, received.removed);
+    for frame in &received.frames {
+        // A partner may send frames of later versions, so this is no event of the switch.
+        if let Err(error) = actor.receive(port, frame, now) {
+            debug!("bond {bond}: port {port}: ignored a frame: {error}");
+        }
     }
 }

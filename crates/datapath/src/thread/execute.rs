@@ -15,7 +15,9 @@
 use std::sync::Arc;
 
 use shunt_flow::{FieldId, FlowKey, Layers, PortNo, rewrite};
-use shunt_pipeline::{Continuation, DatapathAction, DatapathPort, Punt, QueueId, Time};
+use shunt_pipeline::{
+    Continuation, DatapathAction, DatapathPort, Punt, PuntReceiver, QueueId, Time,
+};
 
 use crate::{
     capture::Taps,
@@ -407,26 +409,38 @@ impl Outputs {
 
     /// Queues a packet for the control plane, with complete checksums and in segments.
     fn punt(&mut self, pool: &mut Pool, packet: Packet, punt: &Arc<Punt>) {
-        if self.packet_ins.is_full(punt.receiver) {
-            return self.drop(pool, packet, DropReason::PacketInQueueFull);
+        let ingress = packet.ingress;
+        let (reason, is_within) = match punt.receiver {
+            PuntReceiver::Controllers => (DropReason::PacketInQueueFull, true),
+            PuntReceiver::Lacp(_) => {
+                (DropReason::LacpFrameRefused, self.takes_slow_protocol(ingress))
+            }
+        };
+        if !is_within || self.packet_ins.is_full(punt.receiver) {
+            return self.drop(pool, packet, reason);
         }
         self.make_room(pool, &packet);
-        let ingress = packet.ingress;
         let finished = virtio::finish(packet, &Capabilities::WIRE, pool, &mut self.wire);
-        if let Some(reason) = self.tally.finish(finished, self.wire.len()) {
-            self.count_forward_drop(ingress, reason);
+        if let Some(refused) = self.tally.finish(finished, self.wire.len()) {
+            self.count_forward_drop(ingress, refused);
         }
         let mut wire = std::mem::take(&mut self.wire);
         for packet in wire.drain(..) {
             if self.packet_ins.push(punt, &packet) {
                 self.tally.punted += 1;
             } else {
-                self.tally.dropped[DropReason::PacketInQueueFull as usize] += 1;
-                self.count_forward_drop(ingress, DropReason::PacketInQueueFull);
+                self.tally.dropped[reason as usize] += 1;
+                self.count_forward_drop(ingress, reason);
             }
             pool.give(packet);
         }
         self.wire = wire;
+    }
+
+    /// Returns whether a port may pass one more frame of slow protocols to the control plane.
+    fn takes_slow_protocol(&mut self, ingress: DatapathPort) -> bool {
+        let (place, now) = (self.place(ingress), self.now);
+        place.is_none_or(|place| self.ports[place.index()].slow_protocols.takes(now))
     }
 
     /// Drops a packet instead of executing its actions.

@@ -25,6 +25,7 @@ mod control;
 mod endpoints;
 pub(crate) mod execute;
 mod flows;
+mod frame_limit;
 mod netflow;
 mod packet_in;
 mod packet_thread;

@@ -13,7 +13,8 @@ use crate::packet::buffer::{Packet, Pool};
 
 /// Places that only protocols use.
 ///
-/// So no flood of packet-ins costs a link its partner.
+/// So no flood of packet-ins costs a link its partner. Each port has a limit of its own
+/// ([`FrameLimit`](super::frame_limit::FrameLimit)), so no flood of one link costs another its partner.
 const PLACES_FOR_PROTOCOLS: usize = 64;
 
 /// Capacity of frames that are used again.

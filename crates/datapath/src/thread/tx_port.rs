@@ -1,10 +1,12 @@
 //! The transmit side of one port: its queue, and the batch of packets to send.
+//!
+//! Also the limit of the frames that it passes to the control plane.
 
 use std::sync::Arc;
 
 use shunt_pipeline::{DatapathPort, Time};
 
-use super::tally::Tally;
+use super::{frame_limit::FrameLimit, tally::Tally};
 use crate::{
     capture::Taps,
     metrics::{DropReason, PortTraffic},
@@ -22,6 +24,8 @@ pub(crate) struct TxPort {
     pub(super) batch: Vec<Packet>,
     /// The quality of service of the packets that are sent.
     pub(super) qos: Option<TxQos>,
+    /// The limit of received frames of slow protocols.
+    pub(super) slow_protocols: FrameLimit,
     /// Set if the port is in the list of ports to flush.
     pub(super) is_unflushed: bool,
 }
@@ -50,7 +54,16 @@ impl TxPort {
         traffic: Arc<PortTraffic>,
     ) -> Self {
         let batch = Vec::with_capacity(BATCH_MAX);
-        Self { port, queue, capabilities, traffic, batch, qos: None, is_unflushed: false }
+        Self {
+            port,
+            queue,
+            capabilities,
+            traffic,
+            batch,
+            qos: None,
+            slow_protocols: FrameLimit::default(),
+            is_unflushed: false,
+        }
     }
 
     /// Puts the port into the list of ports to flush.

@@ -1,10 +1,19 @@
 //! A bond that balances: the network sends copies of broadcasts back, and hosts never get their own.
+//!
+//! Also the frames of LACP that its members pass to the control plane.
 
-use std::{array, collections::BTreeSet, sync::Arc};
+use std::{
+    array,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use shunt_datapath::DropReason;
 use shunt_flow::{PortNo, testing::packet::PacketBuilder};
-use shunt_pipeline::{BondBalance, BondCounters, BondHash, BondMember, LacpAdmission, PortInfo};
+use shunt_pipeline::{
+    BondBalance, BondCounters, BondHash, BondMember, LacpAdmission, PortInfo, PuntReceiver,
+};
 
 use crate::harness::{BRIDGE, Switch, added};
 
@@ -13,6 +22,11 @@ const HOST: u32 = 3;
 
 /// Returns a switch of two threads in which port 1 sends all packets of the bond.
 fn switch() -> Switch {
+    with_lacp(LacpAdmission::Off)
+}
+
+/// Returns the switch of [`switch`] with a decision of LACP.
+fn with_lacp(lacp: LacpAdmission) -> Switch {
     let mut switch = Switch::new(2, 3, super::thread_config());
     let buckets = array::from_fn(|_| Some(PortNo::new(1)));
     let counters = BondCounters::new("b");
@@ -23,7 +37,7 @@ fn switch() -> Switch {
             bond: Arc::from("b"),
             is_active: port.number == PortNo::new(1),
             balance: Some(Arc::clone(&balance)),
-            lacp: LacpAdmission::Off,
+            lacp,
         });
     }
     let change = switch.pipeline.set_ports(BRIDGE, ports).unwrap();
@@ -121,4 +135,39 @@ fn packets_of_the_network_reach_hosts() {
     switch.settle();
     assert_eq!(received_by_host(&mut switch), [broadcast(9)]);
     assert_eq!(learned_at(&switch), (1, BTreeSet::from([PortNo::new(1)])));
+}
+
+/// Returns how many frames for LACP have reached the control plane, by port.
+fn punted(switch: &mut Switch) -> BTreeMap<PortNo, usize> {
+    let mut counts = BTreeMap::new();
+    while let Some(packet) = switch.controls[0].packet_ins.pop() {
+        if let PuntReceiver::Lacp(port) = packet.punt.receiver {
+            *counts.entry(port).or_default() += 1;
+        }
+    }
+    counts
+}
+
+#[test]
+fn a_flood_of_slow_protocols_takes_no_place_of_other_links() {
+    let mut switch = with_lacp(LacpAdmission::All);
+    let mut frame = vec![0; 60];
+    frame[..6].copy_from_slice(&[1, 0x80, 0xc2, 0, 0, 2]);
+    frame[12..14].copy_from_slice(&[0x88, 0x09]);
+    for _ in 0..10 {
+        (0..10).for_each(|_| assert!(switch.send(0, 1, &frame)));
+        switch.settle();
+    }
+    assert!(switch.send(0, 2, &frame));
+    switch.settle();
+    let counts = BTreeMap::from([(PortNo::new(1), 10), (PortNo::new(2), 1)]);
+    assert_eq!(punted(&mut switch), counts);
+    let refused = DropReason::LacpFrameRefused as usize;
+    assert_eq!(switch.counters(0).dropped[refused].get(), 90);
+    assert_eq!(switch.traffic[&1][0].forward_dropped[refused].get(), 90);
+    switch.wait(Duration::from_millis(500));
+    (0..10).for_each(|_| assert!(switch.send(0, 1, &frame)));
+    switch.settle();
+    assert_eq!(punted(&mut switch), BTreeMap::from([(PortNo::new(1), 5)]));
+    assert_eq!(switch.counters(0).unaccounted(), 0);
 }

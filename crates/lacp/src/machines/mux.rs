@@ -6,7 +6,11 @@
 //!
 //! A member waits two seconds before it is attached, so that a link that comes and goes does not carry
 //! frames in between. In the standard, members wait for each other too. Here they do not: a link that
-//! never stays up would keep all others from being attached. Source: IEEE 802.1AX, LACP, mux machine.
+//! never stays up would keep all others from being attached.
+//!
+//! When the partner leaves the link, the member is detached at once, and waits again. In the standard it
+//! stays attached, and each LACPDU of a partner that cannot decide would enable and disable it.
+//! Source: IEEE 802.1AX, LACP, mux machine.
 
 use std::{fmt, time::Duration};
 
@@ -61,10 +65,7 @@ impl MuxMachine {
             (None, _) => MuxState::Detached,
             // No partner will agree, so there is nothing to wait for.
             (Some(Selected::Fallback), _) => MuxState::CollectingDistributing,
-            (Some(Selected::Aggregation(_)), MuxState::Detached) => {
-                self.end = Some(now.saturating_add(AGGREGATE_WAIT_TIME));
-                MuxState::Waiting
-            }
+            (Some(Selected::Aggregation(_)), MuxState::Detached) => self.wait(now),
             (Some(Selected::Aggregation(_)), MuxState::Waiting) => {
                 if self.end.is_some_and(|end| end > now) {
                     return;
@@ -75,8 +76,17 @@ impl MuxMachine {
             (
                 Some(Selected::Aggregation(_)),
                 MuxState::Attached | MuxState::Collecting | MuxState::CollectingDistributing,
-            ) => used(partner),
+            ) => match used(partner) {
+                state if state < self.state => self.wait(now),
+                state => state,
+            },
         };
+    }
+
+    /// Begins the wait before the member is attached.
+    fn wait(&mut self, now: Duration) -> MuxState {
+        self.end = Some(now.saturating_add(AGGREGATE_WAIT_TIME));
+        MuxState::Waiting
     }
 }
 
@@ -164,17 +174,22 @@ mod tests {
             (2001, aggregation(1), LacpState::COLLECTING, MuxState::Attached),
             (2002, aggregation(1), sync, MuxState::Collecting),
             (2003, aggregation(1), collects, MuxState::CollectingDistributing),
-            (2004, aggregation(1), sync, MuxState::Collecting),
-            (2005, aggregation(1), collects, MuxState::CollectingDistributing),
-            (2006, aggregation(1), none, MuxState::Attached),
-            (2007, aggregation(1), collects, MuxState::CollectingDistributing),
-            (2008, aggregation(2), collects, MuxState::Waiting),
-            (2010, None, collects, MuxState::Detached),
-            (2011, aggregation(2), collects, MuxState::Waiting),
-            (4010, aggregation(2), collects, MuxState::Waiting),
-            (4011, aggregation(2), collects, MuxState::CollectingDistributing),
-            (4012, Some(Selected::Fallback), none, MuxState::CollectingDistributing),
-            (4013, aggregation(2), collects, MuxState::Waiting),
+            // The partner leaves the link, and returns too soon.
+            (2004, aggregation(1), sync, MuxState::Waiting),
+            (2005, aggregation(1), collects, MuxState::Waiting),
+            (4003, aggregation(1), none, MuxState::Waiting),
+            (4004, aggregation(1), collects, MuxState::CollectingDistributing),
+            (4005, aggregation(1), none, MuxState::Waiting),
+            (6005, aggregation(1), none, MuxState::Attached),
+            (6006, aggregation(1), sync, MuxState::Collecting),
+            (6007, aggregation(1), none, MuxState::Waiting),
+            (6008, aggregation(2), collects, MuxState::Waiting),
+            (6010, None, collects, MuxState::Detached),
+            (6011, aggregation(2), collects, MuxState::Waiting),
+            (8010, aggregation(2), collects, MuxState::Waiting),
+            (8011, aggregation(2), collects, MuxState::CollectingDistributing),
+            (8012, Some(Selected::Fallback), none, MuxState::CollectingDistributing),
+            (8013, aggregation(2), collects, MuxState::Waiting),
         ] {
             for _again in 0..2 {
                 mux.step(selected, &partner(flags), at(ms));

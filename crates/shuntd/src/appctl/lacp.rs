@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use shunt_lacp::{LacpInfo, LacpMemberStatus, ReceiveState};
-use shunt_switch::{BondLacpStatus, BondStatus, mac_text};
+use shunt_lacp::{LacpInfo, ReceiveState};
+use shunt_switch::{BondLacpStatus, BondMemberLacpStatus, BondStatus, mac_text};
 
 use super::{command::commands, methods::DaemonMethods};
 
@@ -57,7 +57,7 @@ fn state(bond: &BondStatus, status: &BondLacpStatus) -> String {
         settings.key,
         settings.time.name(),
     );
-    for (name, member) in members(bond) {
+    for (name, BondMemberLacpStatus { member, .. }) in members(bond) {
         let actor = member.actor;
         let attached = if member.unselected.is_none() { "attached" } else { "detached" };
         // Writing to a text cannot fail.
@@ -93,14 +93,14 @@ fn end(name: &str, info: &LacpInfo) -> String {
 
 fn counters(bond: &BondStatus, _: &BondLacpStatus) -> String {
     let mut text = format!("---- {} statistics ----\n", bond.options.name);
-    for (name, member) in members(bond) {
+    for (name, BondMemberLacpStatus { member, refused }) in members(bond) {
         let own = member.counters;
         // Writing to a text cannot fail.
         let _ = write!(
             text,
             "\nmember: {name}:\n  TX PDUs: {}\n  RX PDUs: {}\n  RX Bad PDUs: {}\n  \
              RX Marker Request PDUs: {}\n  Link Expired: {}\n  Link Defaulted: {}\n  \
-             Carrier Status Changed: {}\n",
+             Carrier Status Changed: {}\n  RX Refused Frames: {refused}\n",
             own.tx_pdus,
             own.rx_pdus,
             own.rx_bad_pdus,
@@ -114,10 +114,9 @@ fn counters(bond: &BondStatus, _: &BondLacpStatus) -> String {
 }
 
 /// Returns the members with LACP, by name.
-fn members(bond: &BondStatus) -> Vec<(&str, LacpMemberStatus)> {
+fn members(bond: &BondStatus) -> Vec<(&str, BondMemberLacpStatus)> {
     let all = bond.member_status.iter();
-    let mut members: Vec<_> =
-        all.filter_map(|own| Some((own.name.as_str(), own.lacp?.member))).collect();
+    let mut members: Vec<_> = all.filter_map(|own| Some((own.name.as_str(), own.lacp?))).collect();
     members.sort_by_key(|(name, _)| *name);
     members
 }
@@ -138,11 +137,11 @@ mod tests {
     use std::num::NonZeroU16;
 
     use shunt_lacp::{
-        AggregatorSettings, AggregatorStatus, LacpCounters, LacpMode, LacpState, LacpTime,
-        MemberId, MuxState, SystemId,
+        AggregatorSettings, AggregatorStatus, LacpCounters, LacpMemberStatus, LacpMode, LacpState,
+        LacpTime, MemberId, MuxState, SystemId,
     };
     use shunt_switch::{
-        BondMemberLacpStatus, BondMemberStatus,
+        BondMemberStatus,
         config::{BondLacp, BondOptions},
     };
 
@@ -188,7 +187,7 @@ mod tests {
             enabled: true,
             active: true,
             delay_ms: None,
-            lacp: Some(BondMemberLacpStatus { member }),
+            lacp: Some(BondMemberLacpStatus { member, refused: 9 }),
             buckets: Vec::new(),
             mac: [2, 0, 0, 0, 0, 10],
         };
@@ -228,11 +227,11 @@ mod tests {
     }
 
     #[test]
-    fn counters_are_shown_as_open_vswitch_shows_them() {
+    fn counters_are_those_of_open_vswitch_and_refused_frames() {
         let bond = bond();
         let expected = "---- ba statistics ----\n\nmember: a1:\n  TX PDUs: 7\n  RX PDUs: 6\n  \
             RX Bad PDUs: 0\n  RX Marker Request PDUs: 0\n  Link Expired: 0\n  Link Defaulted: 0\n  \
-            Carrier Status Changed: 0\n";
+            Carrier Status Changed: 0\n  RX Refused Frames: 9\n";
         assert_eq!(counters(&bond, bond.lacp_status.as_ref().unwrap()), expected);
     }
 }

@@ -48,7 +48,7 @@ const BOND_MEMBER: [Metric<BondMemberStatus>; 2] = [
     ),
 ];
 
-const BOND_MEMBER_LACP: [Metric<BondMemberLacpStatus>; 4] = [
+const BOND_MEMBER_LACP: [Metric<BondMemberLacpStatus>; 5] = [
     (
         "shunt_bond_member_lacp_current",
         "gauge",
@@ -72,6 +72,12 @@ const BOND_MEMBER_LACP: [Metric<BondMemberLacpStatus>; 4] = [
         "counter",
         "Malformed frames of LACP that a member of a bond received.",
         |own| own.member.counters.rx_bad_pdus.into(),
+    ),
+    (
+        "shunt_bond_member_lacp_refused_total",
+        "counter",
+        "Frames of LACP that a member of a bond received and dropped, because they were too many.",
+        |own| own.refused.into(),
     ),
 ];
 

@@ -77,7 +77,7 @@ fn bridge_status() -> BridgeStatus {
         enabled: true,
         active: true,
         delay_ms: None,
-        lacp: Some(BondMemberLacpStatus { member: lacp_member() }),
+        lacp: Some(BondMemberLacpStatus { member: lacp_member(), refused: 0 }),
         buckets: Vec::new(),
         mac: [0; 6],
     };

@@ -37,6 +37,8 @@ pub(crate) struct LacpActor {
     ///
     /// It stays when this member goes. Another key would make all others negotiate again.
     key: Option<NonZeroU16>,
+    /// Frames of members that were dropped because newer ones had come.
+    refused: BTreeMap<PortNo, u64>,
     fallback_ab: bool,
 }
 
@@ -52,7 +54,8 @@ impl LacpActor {
         let settings = settings(options, mode, bridge, NonZeroU16::MIN);
         let fallback_ab = options.lacp_fallback_ab;
         let aggregator = Aggregator::new(settings);
-        Self { aggregator, members: BTreeMap::new(), key: None, fallback_ab }
+        let (members, refused) = (BTreeMap::new(), BTreeMap::new());
+        Self { aggregator, members, key: None, refused, fallback_ab }
     }
 
     /// Follows the options, the ports and their links.
@@ -76,6 +79,8 @@ impl LacpActor {
                 self.aggregator.remove_member(id(number), now);
             }
         }
+        let members = &self.members;
+        self.refused.retain(|number, _| members.values().any(|own| own == number));
         if self.key.is_none() && !ports.is_empty() {
             let ids = ports.iter().map(|(name, port)| port_id(options, name, port.number));
             self.key = ids.chain(all_keys()).find(|key| !taken.contains(key));
@@ -130,6 +135,20 @@ impl LacpActor {
         now: Time,
     ) -> Result<(), PduError> {
         self.aggregator.on_frame(id(number), frame, age(now))
+    }
+
+    /// Counts frames of a member that were dropped because newer ones had come.
+    pub(crate) fn count_refused(&mut self, number: PortNo, count: u64) {
+        if count > 0 {
+            let own = self.refused.entry(number).or_default();
+            *own = own.saturating_add(count);
+        }
+    }
+
+    /// Returns the number of frames of a member that were dropped because newer ones had come.
+    pub(crate) fn refused(&self, member: &str) -> u64 {
+        let number = self.members.get(member);
+        number.and_then(|number| self.refused.get(number)).copied().unwrap_or_default()
     }
 
     /// Returns the frames to send now, and the changes of members since the last call.

@@ -13,6 +13,8 @@ pub(crate) mod device_users;
 pub(crate) mod exclusive;
 pub(crate) mod lacp;
 pub(crate) mod lacp_actors;
+pub(crate) mod lacp_inbox;
+pub(crate) mod lacp_log;
 pub(crate) mod learning_packets;
 pub(crate) mod link_events;
 pub(crate) mod mirror_trouble;

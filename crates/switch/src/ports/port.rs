@@ -6,6 +6,7 @@ use std::{
 };
 
 use shunt_datapath::{
+    DropReason,
     egress::PortQos,
     metrics::PortTraffic,
     packet::ingress_policer::IngressPolicer,
@@ -79,6 +80,12 @@ impl BridgePort {
     /// Delays bridge a lost carrier alone.
     pub(crate) fn member_link(&self) -> Option<bool> {
         (self.open.is_some() && !self.config.port_down).then_some(self.link_up)
+    }
+
+    /// Returns the number of received frames for LACP that packet threads dropped.
+    pub(crate) fn refused_lacp_frames(&self) -> u64 {
+        let dropped = self.traffic.iter().map(|traffic| &traffic.forward_dropped);
+        dropped.map(|dropped| dropped[DropReason::LacpFrameRefused as usize].get()).sum()
     }
 
     /// Returns the port as a member of LACP. A port that is closed or disabled has no link.

@@ -7,7 +7,7 @@ use shunt_pipeline::Time;
 
 use crate::{
     config::BondOptions,
-    ports::{bonds::BondState, registry::BridgeState},
+    ports::{bonds::BondState, port::BridgePort, registry::BridgeState},
     status::lacp::{BondLacpStatus, BondMemberLacpStatus},
 };
 
@@ -72,15 +72,21 @@ impl BondStatus {
             let member = |name: &String| {
                 let own = state.and_then(|state| state.member(name));
                 let left = own.and_then(|own| own.due).map(|due| due.since(now));
+                let port = bridge.port_named(name);
+                let of_lacp = |lacp: &BondLacpStatus| {
+                    let actor = state?.lacp()?;
+                    let refused = port.map_or(0, BridgePort::refused_lacp_frames);
+                    lacp.member(actor.id_of(name)?, refused.saturating_add(actor.refused(name)))
+                };
                 BondMemberStatus {
                     name: name.clone(),
                     may_enable: own.is_some_and(|own| own.may_enable),
                     enabled: own.is_some_and(|own| own.is_enabled),
                     active: state.is_some_and(|state| state.active() == Some(name.as_str())),
                     delay_ms: left.map(milliseconds),
-                    lacp: lacp.as_ref().and_then(|lacp| lacp.member(state?.lacp()?.id_of(name)?)),
+                    lacp: lacp.as_ref().and_then(of_lacp),
                     buckets: state.map_or_else(Vec::new, |state| buckets_of(state, name)),
-                    mac: bridge.port_named(name).map_or([0; 6], |port| port.mac),
+                    mac: port.map_or([0; 6], |port| port.mac),
                 }
             };
             let rebalance_at = state.and_then(BondState::rebalance_at);

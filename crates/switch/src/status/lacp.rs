@@ -17,6 +17,8 @@ pub struct BondLacpStatus {
 pub struct BondMemberLacpStatus {
     /// State of the member.
     pub member: LacpMemberStatus,
+    /// Received frames that were dropped, because they were too many.
+    pub refused: u64,
 }
 
 impl BondLacpStatus {
@@ -37,10 +39,10 @@ impl BondLacpStatus {
         if self.is_negotiated() { "negotiated" } else { "configured" }
     }
 
-    /// Returns the status of a member.
-    pub(crate) fn member(&self, id: MemberId) -> Option<BondMemberLacpStatus> {
+    /// Returns the status of a member, with the number of its refused frames.
+    pub(crate) fn member(&self, id: MemberId, refused: u64) -> Option<BondMemberLacpStatus> {
         let own = self.aggregator.members.iter().find(|own| own.member == id);
-        own.map(|member| BondMemberLacpStatus { member: *member })
+        own.map(|member| BondMemberLacpStatus { member: *member, refused })
     }
 }
 

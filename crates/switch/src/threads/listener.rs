@@ -1,6 +1,6 @@
 //! The listener thread: forwards packet-ins from packet threads to the OpenFlow servers.
 //!
-//! Frames of LACP come the same way, and go to the task of LACP.
+//! Frames of LACP come the same way, and go to the inbox of the task of LACP.
 //!
 //! Packet threads put packet-ins into bounded rings and wake this thread if it is parked. The
 //! thread passes them to an asynchronous channel. Neither end waits for the other: packets that do
@@ -19,15 +19,13 @@ use shunt_datapath::{Waker, thread::ControlEnds};
 use shunt_pipeline::{PuntReceiver, PuntedPacket};
 use tokio::sync::mpsc;
 
-use crate::threads::worker::{SLEEP_MAX_MS, WorkerThread};
+use crate::{
+    ports::lacp_inbox::LacpInbox,
+    threads::worker::{SLEEP_MAX_MS, WorkerThread},
+};
 
 /// Maximum number of waiting packet-ins, for all bridges together.
 const PACKET_INS_MAX: usize = 4096;
-
-/// Maximum number of waiting frames of LACP.
-///
-/// A member receives one in a second, or fewer.
-const LACP_FRAMES_MAX: usize = 256;
 
 /// The listener thread and its drop counter.
 pub(crate) struct PacketInListener {
@@ -42,8 +40,9 @@ impl PacketInListener {
         threads: Arc<Mutex<Vec<Option<ControlEnds>>>>,
     ) -> io::Result<(Self, PuntReceivers)> {
         let (controllers, packet_ins) = mpsc::channel(PACKET_INS_MAX);
-        let (lacp, lacp_frames) = mpsc::channel(LACP_FRAMES_MAX);
+        let lacp_frames = Arc::<LacpInbox>::default();
         let dropped = Arc::new(AtomicU64::new(0));
+        let lacp = Arc::clone(&lacp_frames);
         let taker = PuntCollector { threads, controllers, lacp, dropped: Arc::clone(&dropped) };
         let worker =
             WorkerThread::start("shunt-listener", waker, SLEEP_MAX_MS, move || taker.take())?;
@@ -61,13 +60,13 @@ pub(crate) struct PuntReceivers {
     /// Packets for controllers.
     pub(crate) packet_ins: mpsc::Receiver<PuntedPacket>,
     /// Frames for the LACP actors of bonds.
-    pub(crate) lacp_frames: mpsc::Receiver<PuntedPacket>,
+    pub(crate) lacp_frames: Arc<LacpInbox>,
 }
 
 struct PuntCollector {
     threads: Arc<Mutex<Vec<Option<ControlEnds>>>>,
     controllers: mpsc::Sender<PuntedPacket>,
-    lacp: mpsc::Sender<PuntedPacket>,
+    lacp: Arc<LacpInbox>,
     dropped: Arc<AtomicU64>,
 }
 
@@ -87,8 +86,9 @@ impl PuntCollector {
                             self.dropped.fetch_add(1, Ordering::Relaxed);
                         }
                     }
-                    // A partner repeats its frames, and too many of them are no loss.
-                    PuntReceiver::Lacp(_) => drop(self.lacp.try_send(packet)),
+                    PuntReceiver::Lacp(port) => {
+                        self.lacp.add(packet.punt.bridge, port, packet.frame);
+                    }
                 }
             }
         }

@@ -1,0 +1,118 @@
+//! The frames of LACP that wait for the task of LACP: the newest of each port.
+//!
+//! A flood on one link takes no place of another link. Of the flooded link the newest frames count, since
+//! each LACPDU replaces what the ones before it said.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    mem,
+};
+
+use parking_lot::Mutex;
+use shunt_flow::PortNo;
+use shunt_pipeline::BridgeId;
+use tokio::sync::Notify;
+
+/// The frames that wait, by port.
+///
+/// Only ports of bonds with LACP have any.
+#[derive(Debug, Default)]
+pub(crate) struct LacpInbox {
+    ports: Mutex<WaitingFrames>,
+    came: Notify,
+}
+
+/// Frames by bridge and port.
+pub(crate) type WaitingFrames = BTreeMap<(BridgeId, PortNo), PortFrames>;
+
+/// The frames of one port, the oldest first.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct PortFrames {
+    pub(crate) frames: VecDeque<Vec<u8>>,
+    /// Number of older frames that were removed.
+    pub(crate) removed: u64,
+}
+
+/// Frames of a port that wait, at most: a second of LACPDUs and marker requests.
+const FRAMES_MAX: usize = 8;
+
+impl LacpInbox {
+    /// Adds a frame that a port received, and wakes the task.
+    pub(crate) fn add(&self, bridge: BridgeId, port: PortNo, frame: Vec<u8>) {
+        let mut ports = self.ports.lock();
+        let own = ports.entry((bridge, port)).or_default();
+        if own.frames.len() >= FRAMES_MAX {
+            own.frames.pop_front();
+            own.removed = own.removed.saturating_add(1);
+        }
+        own.frames.push_back(frame);
+        drop(ports);
+        self.came.notify_one();
+    }
+
+    /// Waits until there are frames, and takes them. Cancelling this call loses none.
+    pub(crate) async fn take(&self) -> WaitingFrames {
+        loop {
+            let frames = mem::take(&mut *self.ports.lock());
+            if !frames.is_empty() {
+                return frames;
+            }
+            self.came.notified().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, thread};
+
+    use tokio::{
+        runtime::Builder,
+        time::{Duration, timeout},
+    };
+
+    use super::*;
+
+    const BRIDGE: BridgeId = BridgeId::new(1);
+
+    #[test]
+    fn the_newest_frames_of_each_port_wait() {
+        let inbox = LacpInbox::default();
+        inbox.add(BRIDGE, PortNo::new(2), vec![7]);
+        for number in 0..20 {
+            inbox.add(BRIDGE, PortNo::new(1), vec![number]);
+        }
+        let runtime = Builder::new_current_thread().build().unwrap();
+        let mut taken = runtime.block_on(inbox.take());
+        let own = taken.remove(&(BRIDGE, PortNo::new(1))).unwrap();
+        assert_eq!(own.frames, (12..20).map(|number| vec![number]).collect::<Vec<_>>());
+        assert_eq!(own.removed, 12);
+        let other = PortFrames { frames: [vec![7]].into(), removed: 0 };
+        assert_eq!(taken, BTreeMap::from([((BRIDGE, PortNo::new(2)), other)]));
+    }
+
+    /// No frame is left behind, however adding and taking interleave.
+    #[test]
+    fn each_frame_is_taken_or_counted() {
+        const EACH: u32 = 2000;
+        let inbox = Arc::new(LacpInbox::default());
+        let senders = (1..=3).map(|port| {
+            let inbox = Arc::clone(&inbox);
+            thread::spawn(move || {
+                for _frame in 0..EACH {
+                    inbox.add(BRIDGE, PortNo::new(port), Vec::new());
+                }
+            })
+        });
+        let senders: Vec<_> = senders.collect();
+        let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+        let mut count = 0;
+        while count < u64::from(3 * EACH) {
+            let taken = runtime.block_on(timeout(Duration::from_secs(20), inbox.take()));
+            let taken = taken.expect("a frame that was added wakes the task");
+            count += taken.values().map(|own| own.frames.len() as u64 + own.removed).sum::<u64>();
+        }
+        senders.into_iter().for_each(|sender| sender.join().unwrap());
+        assert!(inbox.ports.lock().is_empty());
+    }
+}
