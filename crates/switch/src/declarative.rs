@@ -9,7 +9,10 @@ use shunt_pipeline::{FlowMod, FlowModCommand, RuleFilter, text::parse_rule};
 use crate::{
     Switch,
     config::{BridgeOptions, PortOptions},
-    control::{ControlPlane, structure::OpenPolicy},
+    control::{
+        ControlPlane,
+        structure::{OpenPolicy, SettingOrigin},
+    },
     error::SwitchError,
     ports::names::BridgeNames,
 };
@@ -54,7 +57,8 @@ impl DeclarativeChanges<'_> {
         settings: &[(&str, &str)],
     ) -> Result<(), SwitchError> {
         let structure = self.control.structure().await;
-        structure.set_bridge(name, settings, OpenPolicy::Retried).await
+        let (policy, origin) = (OpenPolicy::Retried, SettingOrigin::Database);
+        structure.set_bridge(name, settings, policy, origin).await
     }
 
     /// Adds a port to a bridge.

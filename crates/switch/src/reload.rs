@@ -24,7 +24,7 @@ use self::{
 };
 use crate::{
     config::{BondOptions, BridgeOptions, Config, MirrorOptions, PortOptions, setting},
-    control::structure::{OpenPolicy, Structure, TableFiller},
+    control::structure::{OpenPolicy, SettingOrigin, Structure, TableFiller},
     error::{SwitchError, with_causes},
 };
 
@@ -335,7 +335,8 @@ impl ReloadStep {
             }
             Self::SetMirror { bridge, mirror } => structure.set_mirror(&bridge, mirror).await,
             Self::SetBridge(name, settings) => {
-                structure.set_bridge(&name, &borrowed(&settings), policy).await
+                let origin = SettingOrigin::Operator;
+                structure.set_bridge(&name, &borrowed(&settings), policy, origin).await
             }
             Self::Set(settings) => structure.set(&borrowed(&settings)).await,
         };

@@ -20,7 +20,10 @@ use tokio::task::JoinHandle;
 
 use crate::{
     config::{self, Config, EvictionEngine},
-    control::{ControlPlane, structure::OpenPolicy},
+    control::{
+        ControlPlane,
+        structure::{OpenPolicy, SettingOrigin},
+    },
     declarative::DeclarativeChanges,
     error::SwitchError,
     lacp_task::{leave_partners, run_lacp},
@@ -195,7 +198,8 @@ impl Switch {
         settings: &[(&str, &str)],
     ) -> Result<(), SwitchError> {
         let structure = self.control.structure().await;
-        structure.set_bridge(name, settings, OpenPolicy::Required).await
+        let (policy, origin) = (OpenPolicy::Required, SettingOrigin::Operator);
+        structure.set_bridge(name, settings, policy, origin).await
     }
 
     /// Adds a port to a bridge.

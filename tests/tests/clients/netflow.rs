@@ -66,6 +66,12 @@ fn collectors_get_each_flow_of_a_bridge() {
         assert!(until(|| totals(&records(&collectors)) == expected), "{}", show(&daemon));
         check_records(&collectors);
         check_by_tshark(&collectors);
+        // A wrong value changes nothing.
+        bench.done("set netflow . targets=collector");
+        let kept = "bridge br0 keeps the options in force: netflow.targets[0] = collector";
+        assert!(until(|| daemon.log().contains(kept)), "{}", daemon.log());
+        assert!(show(&daemon).contains("netflow (targets=127.0.0.1:2055"), "{}", show(&daemon));
+        bench.done("set netflow . targets=\"127.0.0.1:2055\"");
         // Flows that last are reported when NetFlow is switched off.
         bench.done("set netflow . active_timeout=600");
         assert!(until(|| show(&daemon).contains("active_timeout=600")), "{}", show(&daemon));

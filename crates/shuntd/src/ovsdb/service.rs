@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_bad_row_of_sflow_sends_no_samples() {
+    async fn a_bad_row_of_sflow_begins_no_samples() {
         let sampling = || ("sampling", Datum::integer(64));
         let rows = ["127.0.0.1:9", "collector"].map(|own| vec![target(own), sampling()]);
         let bridges = bridges_with(("sFlow", "sflow"), rows).await;
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_bad_row_of_ipfix_reports_no_flows() {
+    async fn a_bad_row_of_ipfix_begins_no_reports() {
         let number = |column, value| (column, Datum::integer(value));
         let rows = [
             vec![target("127.0.0.1:9"), number("sampling", 1), number("cache_max_flows", 8)],
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_bad_row_of_netflow_reports_no_flows() {
+    async fn a_bad_row_of_netflow_begins_no_reports() {
         let rows = [
             vec![target("127.0.0.1:9"), ("active_timeout", Datum::integer(-1))],
             vec![target("127.0.0.1"), ("engine_id", Datum::integer(7))],
@@ -379,6 +379,58 @@ mod tests {
             off(),
         ];
         assert_eq!(bridges.map(|own| own.netflow), expected);
+    }
+
+    async fn until(is_true: impl Fn() -> bool) {
+        for _ in 0..2000 {
+            if is_true() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        unreachable!("the rows are applied");
+    }
+
+    #[tokio::test]
+    async fn a_bad_row_keeps_the_exports_in_force() {
+        let folder = tempfile::tempdir().unwrap();
+        let (options, handle) = database(&folder);
+        handle.stop().await;
+        let switch = switch(None).await;
+        let service = OvsdbService::start(&options, &switch).await.unwrap().unwrap();
+        let handle = service.server.clone().unwrap();
+        let root = handle.snapshot().await.unwrap().rows("Open_vSwitch").next().unwrap().uuid();
+        let tables = ["sFlow", "NetFlow", "IPFIX"];
+        let columns = ["sflow", "netflow", "ipfix"];
+        let mut rows = handle.transaction("a bridge that exports");
+        let exports = tables.map(|table| rows.insert(table, [target("127.0.0.1:9")]));
+        let of_bridge = columns.into_iter().zip(exports.map(Datum::uuid));
+        let name = ("name", Datum::string("br0"));
+        let bridge = rows.insert("Bridge", of_bridge.chain([name]));
+        rows.update("Open_vSwitch", root, [("bridges", Datum::uuid(bridge))]);
+        handle.transact(rows).await.unwrap();
+        let running = || switch.running_config().bridges.first().cloned().unwrap_or_default();
+        let targets = || {
+            let BridgeOptions { sflow, netflow, ipfix, .. } = running();
+            [sflow.targets, netflow.targets, ipfix.targets].map(|own| own.join(","))
+        };
+        until(|| targets() == ["127.0.0.1:9"; 3]).await;
+        // The second change is applied after all of the first one.
+        for vlan in [7, 8] {
+            let mut rows = handle.transaction("wrong values");
+            for (table, row) in tables.into_iter().zip(exports) {
+                rows.update(table, row, [target("collector")]);
+            }
+            rows.update("Bridge", bridge, [("flood_vlans", Datum::integer(vlan))]);
+            handle.transact(rows).await.unwrap();
+            until(|| running().flood_vlans.iter().map(|own| i64::from(*own)).eq([vlan])).await;
+        }
+        assert_eq!(targets(), ["127.0.0.1:9"; 3]);
+        let mut rows = handle.transaction("no exports");
+        rows.update("Bridge", bridge, columns.map(|column| (column, Datum::set([]))));
+        handle.transact(rows).await.unwrap();
+        until(|| targets() == [""; 3]).await;
+        OvsdbService::stop(Some(service)).await;
     }
 
     /// The daemon keeps what belongs to ports until it knows the ports.

@@ -51,6 +51,24 @@ pub(crate) enum OpenPolicy {
     Retried,
 }
 
+/// The origin of new settings, for the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SettingOrigin {
+    /// An operator, by a command or a reload.
+    Operator,
+    /// A program that declares the state of the switch.
+    Database,
+}
+
+impl SettingOrigin {
+    const fn set(self) -> &'static str {
+        match self {
+            Self::Operator => "set",
+            Self::Database => "set by the database:",
+        }
+    }
+}
+
 /// Fills the tables of a new bridge, by its name.
 pub(crate) type TableFiller<'a> = dyn FnMut(&str) + Send + 'a;
 
@@ -217,6 +235,7 @@ impl Structure {
         name: &str,
         settings: &[(&str, &str)],
         policy: OpenPolicy,
+        origin: SettingOrigin,
     ) -> Result<(), SwitchError> {
         let (id, before) = {
             let bridges = self.bridges.lock();
@@ -259,7 +278,7 @@ impl Structure {
         self.exports.apply(id, &before, &after).await;
         let changed: Vec<_> =
             settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        info!("bridge {name}: set {}", changed.join(" "));
+        info!("bridge {name}: {} {}", origin.set(), changed.join(" "));
         Ok(())
     }
 

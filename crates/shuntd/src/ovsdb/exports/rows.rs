@@ -26,9 +26,21 @@ pub(in crate::ovsdb) struct RefusedExports {
 /// The rows of the exports of a bridge.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::ovsdb) struct ExportRows {
-    sflow: Option<RowUuid>,
-    netflow: Option<RowUuid>,
-    ipfix: Option<RowUuid>,
+    sflow: ExportRow,
+    netflow: ExportRow,
+    ipfix: ExportRow,
+}
+
+/// The row of an export.
+#[derive(Clone, Copy, Debug, Default)]
+enum ExportRow {
+    /// There is none: the protocol is off.
+    #[default]
+    Absent,
+    /// It has the options.
+    Valid(RowUuid),
+    /// It has a wrong value: the options in force stay.
+    Wrong,
 }
 
 /// The logs of rows that cannot be used or applied.
@@ -41,7 +53,7 @@ pub(in crate::ovsdb) struct ExportLogs {
 
 /// Reads the exports of a bridge into its options, and returns their rows.
 ///
-/// Without a row a protocol is off. It is also off with a row that cannot be used.
+/// Options of a row that cannot be used are left out.
 pub(in crate::ovsdb) fn exports(
     snapshot: &DatabaseSnapshot,
     bridge: RowView<'_>,
@@ -52,39 +64,40 @@ pub(in crate::ovsdb) fn exports(
         |column, table| bridge.uuids(column).next().and_then(|uuid| snapshot.row(table, uuid));
     let mut rows = ExportRows::default();
     if let Some(row) = row("sflow", "sFlow") {
-        let read = sflow::options(row);
-        rows.sflow = accept(bridge, row, read, "sends no samples", &mut refused.sflow)
-            .map(|read| options.sflow = read)
-            .map(|()| row.uuid());
+        let (read, refused) = (sflow::options(row), &mut refused.sflow);
+        rows.sflow = accept(bridge, row, read, &mut options.sflow, refused);
     }
     if let Some(row) = row("netflow", "NetFlow") {
-        let read = netflow::options(row);
-        rows.netflow = accept(bridge, row, read, "reports no flows", &mut refused.netflow)
-            .map(|read| options.netflow = read)
-            .map(|()| row.uuid());
+        let (read, refused) = (netflow::options(row), &mut refused.netflow);
+        rows.netflow = accept(bridge, row, read, &mut options.netflow, refused);
     }
     if let Some(row) = row("ipfix", "IPFIX") {
-        let read = ipfix::options(row);
-        rows.ipfix = accept(bridge, row, read, "reports no flows", &mut refused.ipfix)
-            .map(|read| options.ipfix = read)
-            .map(|()| row.uuid());
+        let (read, refused) = (ipfix::options(row), &mut refused.ipfix);
+        rows.ipfix = accept(bridge, row, read, &mut options.ipfix, refused);
     }
     rows
 }
 
-/// Returns the options of a row, or notes why the row has no effect.
+/// Sets the options of a row, or notes why the row has no effect.
 fn accept<T>(
     bridge: RowView<'_>,
     row: RowView<'_>,
     read: Result<T, String>,
-    effect: &str,
+    options: &mut T,
     refused: &mut RefusedRows,
-) -> Option<T> {
-    let note = |reason| {
-        let bridge = bridge.string("name").unwrap_or_default();
-        refused.insert(row.uuid(), format!("bridge {bridge} {effect}: {reason}"));
-    };
-    read.map_err(note).ok()
+) -> ExportRow {
+    match read {
+        Ok(read) => {
+            *options = read;
+            ExportRow::Valid(row.uuid())
+        }
+        Err(reason) => {
+            let bridge = bridge.string("name").unwrap_or_default();
+            let text = format!("bridge {bridge} keeps the options in force: {reason}");
+            refused.insert(row.uuid(), text);
+            ExportRow::Wrong
+        }
+    }
 }
 
 /// Returns the options if they are valid, or the reason.
@@ -128,21 +141,24 @@ pub(in crate::ovsdb) async fn set_exports(
     rows: ExportRows,
     refused: &mut RefusedExports,
 ) {
-    let mut settings = Vec::new();
-    let bridge = &desired.name;
-    if running.sflow != desired.sflow {
-        settings.push((sflow::settings(&desired.sflow), rows.sflow, &mut refused.sflow));
-    }
-    if running.netflow != desired.netflow {
-        settings.push((netflow::settings(&desired.netflow), rows.netflow, &mut refused.netflow));
-    }
-    if running.ipfix != desired.ipfix {
-        settings.push((ipfix::settings(&desired.ipfix), rows.ipfix, &mut refused.ipfix));
-    }
-    for (settings, row, refused) in settings {
-        let settings: Vec<_> = settings.iter().map(|(key, value)| (*key, value.as_str())).collect();
-        if let Err(error) = switch.declarative().set_bridge(bridge, &settings).await {
-            refused.extend(row.map(|row| (row, with_causes(&error))));
+    let sflow = [&running.sflow, &desired.sflow].map(sflow::settings);
+    let netflow = [&running.netflow, &desired.netflow].map(netflow::settings);
+    let ipfix = [&running.ipfix, &desired.ipfix].map(ipfix::settings);
+    let exports = [
+        (sflow, rows.sflow, &mut refused.sflow),
+        (netflow, rows.netflow, &mut refused.netflow),
+        (ipfix, rows.ipfix, &mut refused.ipfix),
+    ];
+    for ([old, new], row, refused) in exports {
+        let differ = new.iter().zip(&old).filter(|(new, old)| new != old);
+        let settings: Vec<_> = differ.map(|((key, value), _)| (*key, value.as_str())).collect();
+        if matches!(row, ExportRow::Wrong) || settings.is_empty() {
+            continue;
+        }
+        if let Err(error) = switch.declarative().set_bridge(&desired.name, &settings).await
+            && let ExportRow::Valid(row) = row
+        {
+            refused.insert(row, with_causes(&error));
         }
     }
 }
