@@ -89,9 +89,8 @@ fn bond(bond: &Value) -> String {
             (false, true) => "enabled",
             (false, false) => "disabled",
         };
-        let lacp = &member["lacp"]["unselected"];
-        let reason =
-            if lacp.is_string() { format!(" (LACP: {})", word(lacp)) } else { String::new() };
+        let reason = lacp_reason(&member["lacp"]);
+        let reason = reason.map(|reason| format!(" (LACP: {reason})")).unwrap_or_default();
         format!("{} {state}{reason}", word(&member["name"]))
     });
     let lacp = match &bond["lacp_status"] {
@@ -101,6 +100,19 @@ fn bond(bond: &Value) -> String {
     let (name, mode) = (word(&bond["name"]), word(&bond["mode"]));
     let members = members.collect::<Vec<_>>().join(", ");
     format!("    bond {name} ({mode}{lacp}: {members}{})\n", vlans(bond))
+}
+
+/// Returns why LACP does not use a member; none if it does, or without LACP.
+fn lacp_reason(lacp: &Value) -> Option<&str> {
+    let unselected = &lacp["unselected"];
+    if unselected.is_string() {
+        return Some(word(unselected));
+    }
+    match word(&lacp["mux"]) {
+        "waiting" => Some("waits two seconds before it uses the link"),
+        "attached" | "collecting" => Some("waits for the partner to use the link"),
+        _ => None,
+    }
 }
 
 /// Returns a mirror as a line, with the number of its copies.
@@ -376,6 +388,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_member_that_lacp_does_not_use_has_a_reason() {
+        let reason = |lacp: Value| lacp_reason(&lacp).map(str::to_owned);
+        let unselected = reason(json!({"mux": "detached", "unselected": "the link is down"}));
+        assert_eq!(unselected.as_deref(), Some("the link is down"));
+        let attached = reason(json!({"mux": "attached"}));
+        assert_eq!(attached.as_deref(), Some("waits for the partner to use the link"));
+        assert_eq!(reason(json!({"mux": "collecting_distributing"})), None);
+        assert_eq!(reason(Value::Null), None);
+    }
 
     #[test]
     fn a_port_is_shown_with_its_counters_in_columns() {

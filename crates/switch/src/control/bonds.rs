@@ -11,7 +11,10 @@ use crate::{
     config::{BondOptions, BridgeOptions, PortType},
     error::SwitchError,
     lacp_task::leave_partners,
-    ports::registry::{BridgeState, listed},
+    ports::{
+        lacp_actors::check_lacp_number,
+        registry::{BridgeState, listed},
+    },
 };
 
 /// A change of a member of a bond that an operator makes.
@@ -108,9 +111,12 @@ impl Structure {
         Ok(())
     }
 
-    /// Refuses members that are patch ports or ports of other bridges.
+    /// Refuses members that are patch ports or ports of other bridges, or have one number for LACP.
     fn check_bond_members(&self, after: &BridgeOptions) -> Result<(), SwitchError> {
         let bridges = self.bridges.lock();
+        for port in bridges.find(&after.name)?.ports.values() {
+            check_lacp_number(&after.bonds, &port.settings.name, port.number)?;
+        }
         for bond in &after.bonds {
             for member in &bond.members {
                 let Ok((bridge, port)) = bridges.find_port(member) else { continue };

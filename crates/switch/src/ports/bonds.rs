@@ -17,10 +17,8 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::Mutex;
 use shunt_flow::PortNo;
-use shunt_pipeline::{BondBalance, BridgeId, LacpAdmission, Time};
-use tokio::sync::Notify;
+use shunt_pipeline::{BondBalance, LacpAdmission, Time};
 
 use super::{
     bond_buckets::BondBucketTable,
@@ -55,48 +53,6 @@ pub(crate) struct MemberState {
     pub(crate) is_enabled: bool,
     /// Time when the member is enabled or disabled, if `may_enable` stays as it is.
     pub(crate) due: Option<Time>,
-}
-
-/// Bonds that changed.
-///
-/// One task makes delayed changes, another one sends learning packets.
-#[derive(Default)]
-pub(crate) struct ChangedBonds {
-    /// Bonds with another active member, or with buckets that moved.
-    moved: Mutex<BTreeSet<(BridgeId, String)>>,
-    moved_came: Notify,
-    came: Notify,
-}
-
-impl ChangedBonds {
-    /// Notes that bonds changed, and wakes the tasks.
-    ///
-    /// The bonds of `moved` send on other members.
-    pub(crate) fn add(&self, moved: impl IntoIterator<Item = (BridgeId, String)>) {
-        // The time of the next delayed change may be another.
-        self.came.notify_one();
-        let mut waiting = self.moved.lock();
-        waiting.extend(moved);
-        if !waiting.is_empty() {
-            self.moved_came.notify_one();
-        }
-    }
-
-    /// Waits for the next call of [`Self::add`].
-    pub(crate) async fn changed(&self) {
-        self.came.notified().await;
-    }
-
-    /// Waits until bonds have moved, and takes them. Cancelling this call loses none.
-    pub(crate) async fn take_moved(&self) -> BTreeSet<(BridgeId, String)> {
-        loop {
-            let moved = std::mem::take(&mut *self.moved.lock());
-            if !moved.is_empty() {
-                return moved;
-            }
-            self.moved_came.notified().await;
-        }
-    }
 }
 
 impl BondState {
@@ -332,32 +288,8 @@ impl MemberState {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        pin::pin,
-        task::{Context, Waker},
-    };
-
     use super::*;
     use crate::config::{BondLacp, BondMode};
-
-    #[test]
-    fn a_moved_bond_wakes_both_tasks() {
-        let changed = ChangedBonds::default();
-        let mut delays = pin!(changed.changed());
-        let mut moved = pin!(changed.take_moved());
-        let mut context = Context::from_waker(Waker::noop());
-        assert!(delays.as_mut().poll(&mut context).is_pending());
-        assert!(moved.as_mut().poll(&mut context).is_pending());
-        changed.add([]);
-        assert!(delays.as_mut().poll(&mut context).is_ready());
-        assert!(moved.as_mut().poll(&mut context).is_pending(), "none sends on another member");
-        changed.add([(BridgeId::new(1), "bond0".to_owned())]);
-        changed.add([(BridgeId::new(1), "bond1".to_owned())]);
-        let both = ["bond0", "bond1"].map(|bond| (BridgeId::new(1), bond.to_owned()));
-        assert_eq!(moved.as_mut().poll(&mut context), std::task::Poll::Ready(both.into()));
-        // A call that began before the change, or after it, is woken.
-        assert!(pin!(changed.changed()).poll(&mut context).is_ready());
-    }
 
     /// A bond of p1 and p2 with its links, step by step.
     struct Steps {

@@ -16,7 +16,7 @@ use crate::{
     openflow::events::ChangedPorts,
     ports::{
         bond_events::BondEvent,
-        bonds::ChangedBonds,
+        changed_bonds::ChangedBonds,
         port::BridgePort,
         registry::{BridgeRegistry, BridgeState},
         set_down::DevicesSetDown,
@@ -232,6 +232,9 @@ impl Bridges {
                 return change;
             }
             let events = bridges.update_bonds(self.publisher.now());
+            if bridges.uses_lacp() {
+                self.lacp_changed.notify_one();
+            }
             if events.is_empty() {
                 return change;
             }

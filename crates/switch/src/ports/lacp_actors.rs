@@ -1,4 +1,4 @@
-//! The LACP actors of all bonds, for the task that runs them.
+//! The LACP actors of all bonds, for the task that runs them, and numbers that bonds do not share.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,6 +11,7 @@ use shunt_pipeline::{BridgeId, Time};
 
 use crate::{
     config::BondOptions,
+    error::SwitchError,
     ports::{
         bonds::BondState,
         lacp::{LacpActor, LacpFrame},
@@ -106,4 +107,54 @@ pub(crate) fn other_keys(
         own.into_iter().chain(of_members.filter_map(|key| NonZeroU16::new(*key)))
     });
     keys.collect()
+}
+
+/// Returns the port numbers for LACP (`lacp_port_id`) that bonds give to other members than a port.
+pub(crate) fn lacp_port_ids(bonds: &[BondOptions], port: &str) -> BTreeSet<PortNo> {
+    let ids = bonds.iter().filter(|bond| bond.has_lacp()).flat_map(|bond| &bond.lacp_port_id);
+    ids.filter(|(member, _)| *member != port).map(|(_, id)| PortNo::new((*id).into())).collect()
+}
+
+/// Refuses a port number that is also the `lacp_port_id` of another member of a bond.
+///
+/// Only members that have no `lacp_port_id` use their port numbers.
+pub(crate) fn check_lacp_number(
+    bonds: &[BondOptions],
+    port: &str,
+    number: PortNo,
+) -> Result<(), SwitchError> {
+    let uses_number = bonds.iter().any(|bond| {
+        let is_member = bond.members.iter().any(|member| member == port);
+        bond.has_lacp() && is_member && !bond.lacp_port_id.contains_key(port)
+    });
+    if uses_number && lacp_port_ids(bonds, port).contains(&number) {
+        let problem = "another member of a bond has its number as `lacp_port_id`: change that";
+        return Err(SwitchError::PortSetting { port: port.to_owned(), problem });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::BondLacp;
+
+    #[test]
+    fn members_have_different_port_numbers_of_lacp() {
+        let bonds = [BondOptions {
+            name: "b".to_owned(),
+            members: vec!["p1".to_owned(), "p2".to_owned()],
+            lacp: BondLacp::Active,
+            lacp_port_id: [("p2".to_owned(), 1)].into(),
+            ..BondOptions::default()
+        }];
+        let check = |port: &str, number| check_lacp_number(&bonds, port, PortNo::new(number));
+        assert_eq!(lacp_port_ids(&bonds, "p1"), BTreeSet::from([PortNo::new(1)]));
+        assert!(lacp_port_ids(&bonds, "p2").is_empty());
+        assert!(check("p1", 1).is_err(), "p2 has it for LACP");
+        assert!(check("p1", 2).is_ok() && check("p2", 1).is_ok());
+        assert!(check("p3", 1).is_ok(), "it is no member");
+        let without = [BondOptions { lacp: BondLacp::Off, ..bonds[0].clone() }];
+        assert!(check_lacp_number(&without, "p1", PortNo::new(1)).is_ok());
+    }
 }

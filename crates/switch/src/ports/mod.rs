@@ -8,6 +8,7 @@ pub(crate) mod bonds;
 mod bonds_tests;
 pub(crate) mod bridges;
 pub(crate) mod capture;
+pub(crate) mod changed_bonds;
 pub(crate) mod device;
 pub(crate) mod device_users;
 pub(crate) mod exclusive;

@@ -233,7 +233,13 @@ impl BridgePort {
 }
 
 /// Returns the lowest free port number of a bridge.
-pub(crate) fn free_number(ports: &BTreeMap<PortNo, BridgePort>) -> PortNo {
+///
+/// It is none of `reserved`.
+pub(crate) fn free_number(
+    ports: &BTreeMap<PortNo, BridgePort>,
+    reserved: &BTreeSet<PortNo>,
+) -> PortNo {
     let mut numbers = (1..=PortNo::MAX.number()).map(PortNo::new);
-    numbers.find(|number| !ports.contains_key(number)).unwrap_or(PortNo::MAX)
+    let is_free = |number: &PortNo| !ports.contains_key(number) && !reserved.contains(number);
+    numbers.find(is_free).unwrap_or(PortNo::MAX)
 }

@@ -20,7 +20,7 @@ use crate::{
         bond_events::BondEvent,
         bonds::BondState,
         exclusive::ExclusiveResource,
-        lacp_actors::other_keys,
+        lacp_actors::{check_lacp_number, lacp_port_ids, other_keys},
         numbers::NumberPool,
         port::{BridgePort, free_number},
     },
@@ -335,7 +335,10 @@ impl BridgeRegistry {
             return Err(*mistake.problem);
         }
         let wanted = number.or_else(|| (settings.number > 0).then(|| PortNo::new(settings.number)));
-        let number = wanted.unwrap_or_else(|| free_number(ports));
+        let bonds = &self.find(bridge)?.settings.bonds;
+        let reserved = lacp_port_ids(bonds, &settings.name);
+        let number = wanted.unwrap_or_else(|| free_number(ports, &reserved));
+        check_lacp_number(bonds, &settings.name, number)?;
         if let Some(other) = ports.get(&number) {
             let port = other.settings.name.clone();
             return Err(SwitchError::NumberTaken { number: number.number(), port });

@@ -71,6 +71,10 @@ impl BridgeOptions {
             if others().any(|own| own.members.iter().any(|name| bond.members.contains(name))) {
                 return error("members", "a member is in another bond already: remove it from one");
             }
+            if others().any(|own| own.shares_lacp_port_id(bond)) {
+                let problem = "a member of another bond has the same number: change one of them";
+                return error("lacp_port_id", problem);
+            }
             for (at, port) in self.ports.iter().enumerate() {
                 if let Some(error) = port.bond_mistake(bond) {
                     return Err(error.within("ports", at));
@@ -166,7 +170,7 @@ mod tests {
     use std::slice::from_ref;
 
     use super::*;
-    use crate::config::{BondOptions, Config};
+    use crate::config::{BondLacp, BondOptions, Config};
 
     #[test]
     fn a_bridge_without_ids_has_the_same_ones_in_every_run() {
@@ -196,6 +200,7 @@ mod tests {
         };
         let (one, two) = (bond("b1", &["p1", "p2"]), bond("b2", &["p3", "p4"]));
         let port = PortOptions { name: "p1".into(), ..PortOptions::default() };
+        let other_bond = two.clone();
         assert_eq!(check(&[one.clone(), two], from_ref(&port)), "fine");
         let twice = check(&[one.clone(), bond("b2", &["p2", "p3"])], &[]);
         assert!(twice.starts_with("bonds[1].members: bond b2: a member is in another"), "{twice}");
@@ -216,6 +221,13 @@ mod tests {
         assert_eq!(twice("b0"), "fine");
         let same = twice("b1");
         assert!(same.starts_with("bridges[1].bonds[0].name: bond b1: "), "{same}");
+        let with_lacp = |bond: BondOptions, member: &str| BondOptions {
+            lacp: BondLacp::Active,
+            lacp_port_id: [(member.to_owned(), 7)].into(),
+            ..bond
+        };
+        let shared = check(&[with_lacp(one.clone(), "p1"), with_lacp(other_bond, "p3")], &[]);
+        assert!(shared.starts_with("bonds[1].lacp_port_id: bond b2: "), "{shared}");
         let local = check(&[bond("b1", &["p1", "br0"])], &[]);
         assert!(local.starts_with("bonds[0].members: "), "{local}");
         let tagged = check(from_ref(&one), &[PortOptions { tag: Some(5), ..port.clone() }]);
