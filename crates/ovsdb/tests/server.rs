@@ -4,6 +4,7 @@
 
 use std::{
     io::{Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
     os::unix::net::UnixStream,
     path::PathBuf,
 };
@@ -52,12 +53,12 @@ impl Drop for Bench {
     }
 }
 
-struct Client {
-    stream: UnixStream,
+struct Client<S = UnixStream> {
+    stream: S,
     received: Vec<u8>,
 }
 
-impl Client {
+impl<S: Read + Write> Client<S> {
     fn send(&mut self, message: &Value) {
         self.stream.write_all(message.to_string().as_bytes()).unwrap();
     }
@@ -103,6 +104,46 @@ fn garbage_ends_only_its_connection() {
         assert_eq!(client.receive(), None, "{garbage}");
         assert_eq!(healthy.call("echo", &json!([1]))["result"], json!([1]));
     }
+}
+
+#[test]
+fn a_tcp_port_serves_clients_until_it_is_dropped() {
+    let bench = Bench::new(ServerLimits::default());
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let listen = |address| bench.runtime.block_on(async { bench.handle.listen_tcp(address) });
+    let remote = listen(any).unwrap();
+    assert!(listen(remote.address()).is_err(), "the port is in use");
+    let stream = TcpStream::connect(remote.address()).unwrap();
+    let mut client = Client { stream, received: Vec::new() };
+    assert_eq!(client.call("list_dbs", &json!([]))["result"], json!(["Open_vSwitch", "_Server"]));
+    assert_eq!(remote.connections(), 1);
+    let address = remote.address();
+    drop(remote);
+    assert_eq!(client.receive(), None, "the session has ended");
+    // The task of the listener ends with the session, or a moment later.
+    while TcpStream::connect(address).is_ok() {
+        std::thread::yield_now();
+    }
+    // Other sockets go on.
+    assert_eq!(bench.connect().call("echo", &json!([1]))["result"], json!([1]));
+}
+
+#[test]
+fn a_server_connects_to_its_client_again() {
+    let bench = Bench::new(ServerLimits::default());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let remote = bench.runtime.block_on(async { bench.handle.connect_tcp(address) });
+    for _ in 0..2 {
+        let (stream, _) = listener.accept().unwrap();
+        let mut client = Client { stream, received: Vec::new() };
+        assert_eq!(client.call("echo", &json!([1]))["result"], json!([1]));
+        assert_eq!((remote.connections(), remote.last_error()), (1, None));
+    }
+    let (stream, _) = listener.accept().unwrap();
+    drop(remote);
+    let mut client = Client { stream, received: Vec::new() };
+    assert_eq!(client.receive(), None);
 }
 
 #[test]

@@ -11,11 +11,8 @@ use std::{
 };
 
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{
-        UnixListener, UnixStream,
-        unix::{OwnedReadHalf, OwnedWriteHalf},
-    },
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream, UnixListener},
     sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch},
 };
 
@@ -28,9 +25,9 @@ use super::{
 use crate::framing::JsonFramer;
 
 /// The state that all connections of a server share.
-struct Connections {
+#[derive(Debug)]
+pub(super) struct Connections {
     events: mpsc::Sender<ServerEvent>,
-    stopped: watch::Receiver<()>,
     limits: ServerLimits,
     next: AtomicU64,
     /// One permit for each client.
@@ -56,16 +53,36 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Maximum time that a new client waits for the permit of an idle client.
 const PLACE_WAIT: Duration = Duration::from_secs(1);
 
-/// Starts the tasks that accept clients. The tasks end with the server.
+/// A socket on which clients connect.
+pub(super) enum ClientListener {
+    Unix(PathBuf, UnixListener),
+    Tcp(TcpListener),
+}
+
+/// The two directions of a connection.
+pub(super) struct ClientStream {
+    reader: Box<dyn AsyncRead + Send + Unpin>,
+    writer: Box<dyn AsyncWrite + Send + Unpin>,
+}
+
+/// The end and the number of the connections of a remote.
+///
+/// They end when the sender is dropped.
+#[derive(Clone)]
+pub(super) struct RemoteScope {
+    pub(super) closed: watch::Receiver<()>,
+    pub(super) connections: Arc<AtomicUsize>,
+}
+
+/// Starts the tasks that accept clients of Unix sockets. The tasks end with the server.
 pub(super) fn accept_clients(
     listeners: Vec<(PathBuf, UnixListener)>,
     events: &mpsc::Sender<ServerEvent>,
     stopped: &watch::Receiver<()>,
     limits: ServerLimits,
-) {
+) -> Arc<Connections> {
     let connections = Arc::new(Connections {
         events: events.clone(),
-        stopped: stopped.clone(),
         limits,
         next: AtomicU64::new(1),
         clients: Arc::new(Semaphore::new(limits.clients)),
@@ -73,13 +90,48 @@ pub(super) fn accept_clients(
         messages: Arc::new(Semaphore::new(MESSAGES_MAX)),
     });
     for (path, listener) in listeners {
-        tokio::spawn(accept(Arc::clone(&connections), path, listener));
+        let scope = RemoteScope { closed: stopped.clone(), connections: Arc::default() };
+        let listener = ClientListener::Unix(path, listener);
+        tokio::spawn(accept(Arc::clone(&connections), listener, scope));
+    }
+    connections
+}
+
+impl ClientListener {
+    async fn accept(&self) -> io::Result<ClientStream> {
+        match self {
+            Self::Unix(_, listener) => {
+                let (reader, writer) = listener.accept().await?.0.into_split();
+                Ok(ClientStream { reader: Box::new(reader), writer: Box::new(writer) })
+            }
+            Self::Tcp(listener) => ClientStream::of_tcp(listener.accept().await?.0),
+        }
+    }
+
+    /// Returns its name in the log.
+    fn name(&self) -> String {
+        match self {
+            Self::Unix(path, _) => format!("socket {}", path.display()),
+            Self::Tcp(listener) => match listener.local_addr() {
+                Ok(address) => format!("ptcp:{}:{}", address.port(), address.ip()),
+                Err(_) => "ptcp".to_owned(),
+            },
+        }
+    }
+}
+
+impl ClientStream {
+    /// Takes a connection, on which no message waits for others.
+    pub(super) fn of_tcp(stream: TcpStream) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        let (reader, writer) = stream.into_split();
+        Ok(Self { reader: Box::new(reader), writer: Box::new(writer) })
     }
 }
 
 impl Connections {
     /// Returns a permit for a new client: a free permit, or that of an idle client.
-    async fn place(&self) -> Option<OwnedSemaphorePermit> {
+    pub(super) async fn place(&self) -> Option<OwnedSemaphorePermit> {
         if let Ok(permit) = Arc::clone(&self.clients).try_acquire_owned() {
             return Some(permit);
         }
@@ -94,44 +146,56 @@ impl Connections {
     }
 }
 
-async fn accept(connections: Arc<Connections>, path: PathBuf, listener: UnixListener) {
-    let mut stopped = connections.stopped.clone();
+/// Serves the clients of a socket until its connections end.
+pub(super) async fn accept(
+    connections: Arc<Connections>,
+    listener: ClientListener,
+    mut scope: RemoteScope,
+) {
+    let name = listener.name();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            _ = stopped.changed() => return,
+            _ = scope.closed.changed() => return,
         };
         match accepted {
-            Ok((stream, _)) => match connections.place().await {
+            Ok(stream) => match connections.place().await {
                 Some(permit) => {
-                    tokio::spawn(serve(Arc::clone(&connections), stream, permit));
+                    tokio::spawn(serve(Arc::clone(&connections), stream, permit, scope.clone()));
                 }
                 None => {
                     let limit = connections.limits.clients;
                     tracing::warn!(
                         target: "shunt_ovsdb",
                         limit,
-                        "socket {}: refused a client, because {limit} are connected and none is idle",
-                        path.display()
+                        "{name}: refused a client, because {limit} are connected and none is idle"
                     );
                 }
             },
             Err(error) => {
-                tracing::warn!(target: "shunt_ovsdb", %error, "socket {}: {error}", path.display());
+                tracing::warn!(target: "shunt_ovsdb", %error, "{name}: {error}");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
 }
 
-async fn serve(connections: Arc<Connections>, stream: UnixStream, permit: OwnedSemaphorePermit) {
+/// Serves a client until it or the server ends the connection.
+pub(super) async fn serve(
+    connections: Arc<Connections>,
+    stream: ClientStream,
+    permit: OwnedSemaphorePermit,
+    mut scope: RemoteScope,
+) {
     let client = ClientId(connections.next.fetch_add(1, Ordering::Relaxed));
     let (outbox, queue) = Outbox::new(connections.limits.queued_bytes);
     let (end, ended) = oneshot::channel();
     if connections.events.send(ServerEvent::Connected(client, outbox, end)).await.is_err() {
         return;
     }
-    let (reader, writer) = stream.into_split();
+    let ClientStream { reader, writer } = stream;
+    // Relaxed: the count guards no other memory.
+    scope.connections.fetch_add(1, Ordering::Relaxed);
     let mut partial = PartialBytes { connections: &connections, taken: 0 };
     tokio::select! {
         reason = read(&mut partial, client, reader) => {
@@ -142,7 +206,9 @@ async fn serve(connections: Arc<Connections>, stream: UnixStream, permit: OwnedS
         _ = write(writer, queue) => {}
         // The server drops the sender, and never sends a value.
         _ = ended => {}
+        _ = scope.closed.changed() => {}
     }
+    scope.connections.fetch_sub(1, Ordering::Relaxed);
     drop(partial);
     // If the server has ended, the session has ended, too.
     let _ = connections.events.send(ServerEvent::Disconnected(client)).await;
@@ -154,7 +220,7 @@ async fn serve(connections: Arc<Connections>, stream: UnixStream, permit: OwnedS
 async fn read(
     partial: &mut PartialBytes<'_>,
     client: ClientId,
-    mut reader: OwnedReadHalf,
+    mut reader: Box<dyn AsyncRead + Send + Unpin>,
 ) -> Option<String> {
     let connections = partial.connections;
     let mut framer = JsonFramer::new(connections.limits.message_bytes);
@@ -181,7 +247,10 @@ async fn read(
     }
 }
 
-async fn write(mut writer: OwnedWriteHalf, mut queue: ClientQueue) -> io::Result<()> {
+async fn write(
+    mut writer: Box<dyn AsyncWrite + Send + Unpin>,
+    mut queue: ClientQueue,
+) -> io::Result<()> {
     while let Some(message) = queue.next().await {
         writer.write_all(&message).await?;
         queue.written(message.len());

@@ -2,7 +2,8 @@
 
 use std::{
     fs::File,
-    io::Read as _,
+    io::{self, Read as _},
+    net::SocketAddr,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
@@ -15,7 +16,8 @@ use tokio::{
 
 use super::{
     ChangeSubscription, ServerConfig,
-    connection::accept_clients,
+    connection::{Connections, accept_clients},
+    remote::ServerRemote,
     run::{ServerEvent, run_server},
     server_core::ServerCore,
     subscription::PendingChanges,
@@ -130,9 +132,8 @@ impl Server {
             })
             .map_err(OvsdbServerError::Thread)?;
         let uuids = Arc::new(Mutex::new(UuidGenerator::new(owner_seed)));
-        let handle = OvsdbHandle { events, stopped, uuids };
-        accept_clients(listeners, &handle.events, &handle.stopped, config.limits);
-        Ok(handle)
+        let connections = accept_clients(listeners, &events, &stopped, config.limits);
+        Ok(OvsdbHandle { events, stopped, uuids, connections })
     }
 }
 
@@ -154,6 +155,7 @@ pub struct OvsdbHandle {
     events: mpsc::Sender<ServerEvent>,
     stopped: watch::Receiver<()>,
     uuids: Arc<Mutex<UuidGenerator>>,
+    connections: Arc<Connections>,
 }
 
 impl OvsdbHandle {
@@ -195,6 +197,25 @@ impl OvsdbHandle {
         let pending = Arc::new(PendingChanges::default());
         self.send(ServerEvent::Subscribe(Arc::clone(&pending))).await?;
         Ok(ChangeSubscription::new(pending, self.clone()))
+    }
+
+    /// Listens for clients at a TCP port. Sessions end when the result is dropped.
+    ///
+    /// Any client that reaches the port may change the database.
+    ///
+    /// # Errors
+    ///
+    /// If the port cannot be used.
+    pub fn listen_tcp(&self, address: SocketAddr) -> io::Result<ServerRemote> {
+        ServerRemote::listen(&self.connections, address)
+    }
+
+    /// Connects to a client that listens at a TCP port, and again when the connection ends.
+    ///
+    /// The session ends when the result is dropped.
+    #[must_use]
+    pub fn connect_tcp(&self, address: SocketAddr) -> ServerRemote {
+        ServerRemote::connect(&self.connections, address)
     }
 
     /// Stops the server: sessions end, and the sockets are removed.

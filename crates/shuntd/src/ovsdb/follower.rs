@@ -14,6 +14,7 @@ use super::{
     database::{DatabaseRows, SwitchDatabase},
     desired::DesiredBridges,
     ignored::{IgnoredLog, ignored_settings},
+    managers::Managers,
     problem::DatabaseProblem,
     reconciler::{ApplyErrors, Reconciler},
     report::{RowReport, StatisticsColumns},
@@ -23,6 +24,7 @@ use super::{
 pub(super) struct Follower {
     database: SwitchDatabase,
     reconciler: Reconciler,
+    managers: Managers,
     switch: Arc<Switch>,
     problem: DatabaseProblem,
     /// Changes of links and devices, which the next report has.
@@ -59,8 +61,10 @@ impl Follower {
         problem: DatabaseProblem,
     ) -> Self {
         let port_changes = switch.port_changes();
+        let managers = Managers::new(&database);
         Self {
             database,
+            managers,
             reconciler: Reconciler::new(Arc::clone(&switch)),
             switch,
             problem,
@@ -114,6 +118,7 @@ impl Follower {
 
     /// Applies the rows, and writes the results into them.
     async fn update(&mut self, rows: &DatabaseSnapshot) -> Result<(), OvsdbServerError> {
+        self.managers.update(rows);
         let desired = DesiredBridges::of(rows);
         let errors = self.reconciler.apply(&desired).await;
         self.log_refused(rows, &errors);
@@ -134,6 +139,7 @@ impl Follower {
             bridges: &bridges,
             errors: &errors,
             ignored: &ignored,
+            managers: &self.managers,
             statistics,
             transaction: &mut transaction,
         };

@@ -55,14 +55,7 @@ pub(super) const TABLES: [(&str, &str); 5] = [
     ("SSL", "SSL"),
 ];
 
-const COLUMNS: [IgnoredColumn; 15] = [
-    // A foreign server has its own listeners, so this column is not followed there.
-    column(
-        "Open_vSwitch",
-        "manager_options",
-        is_given,
-        "the embedded server listens at its socket alone",
-    ),
+const COLUMNS: [IgnoredColumn; 14] = [
     column("Bridge", "auto_attach", is_given, "Auto Attach is not supported"),
     column("Bridge", "datapath_type", is_other_datapath, "there is one datapath: use netdev"),
     column("Bridge", "flow_tables", is_given, "limit tables by `shuntctl set-br` and table_rules"),

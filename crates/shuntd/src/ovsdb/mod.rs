@@ -16,6 +16,7 @@ mod exports;
 mod follower;
 mod host_system;
 mod ignored;
+mod managers;
 mod mirrors;
 mod options;
 mod port_numbers;

@@ -15,6 +15,7 @@ use shunt_switch::{
 use super::{
     bonds::interfaces,
     ignored::{self, IgnoredSettings},
+    managers::{Managers, manager_rows},
     mirrors::mirrors,
     reconciler::ApplyErrors,
 };
@@ -25,6 +26,7 @@ pub(super) struct RowReport<'a> {
     pub(super) bridges: &'a [BridgeStatus],
     pub(super) errors: &'a ApplyErrors,
     pub(super) ignored: &'a IgnoredSettings,
+    pub(super) managers: &'a Managers,
     pub(super) statistics: StatisticsColumns,
     pub(super) transaction: &'a mut RowTransaction,
 }
@@ -69,6 +71,7 @@ impl RowReport<'_> {
                 self.ignored(table, row);
             }
         }
+        self.manager_states();
         for row in snapshot.rows("Bridge") {
             let bridge = row.string("name").and_then(|name| bridges.get(name)).copied();
             if let Some(bridge) = bridge {
@@ -149,6 +152,18 @@ impl RowReport<'_> {
             .collect();
         let entries = entries.iter().map(|(setting, text)| (*setting, text.as_str()));
         self.set(table, row, "status", Datum::string_map(entries));
+    }
+
+    /// Adds the states of the managers of the embedded server.
+    fn manager_states(&mut self) {
+        for row in manager_rows(self.snapshot) {
+            let status = row.string("target").and_then(|target| self.managers.status(target));
+            if let Some(status) = status {
+                let entries = status.entries.iter().map(|(key, value)| (*key, value.as_str()));
+                self.set("Manager", row, "status", Datum::string_map(entries));
+                self.set("Manager", row, "is_connected", Datum::boolean(status.is_connected));
+            }
+        }
     }
 
     fn controllers(&mut self, bridge: RowView<'_>, status: &BridgeStatus) {
