@@ -5,7 +5,8 @@ use std::mem;
 use super::{
     flow::IpfixFlow,
     template::{
-        Element, SAMPLING_ELEMENTS, SAMPLING_SCOPE, SAMPLING_TEMPLATE, TemplateShape, encode,
+        ENTERPRISE_BIT, Element, SAMPLING_ELEMENTS, SAMPLING_SCOPE, SAMPLING_TEMPLATE,
+        TemplateShape, VARIABLE_LENGTH, VIRTUAL_ID, encode,
     },
 };
 use crate::{DATAGRAM_MAX, ExportDatagram};
@@ -41,6 +42,8 @@ pub struct IpfixExporter {
     domain: IpfixDomain,
     /// One packet in this number is sampled.
     sampling: u32,
+    /// Text of each record that names the observation point; empty: none.
+    virtual_id: Vec<u8>,
     /// Number of data records in all messages before; it wraps around.
     sequence: u32,
     /// The sets of the current message.
@@ -55,12 +58,16 @@ pub struct IpfixExporter {
 }
 
 impl IpfixExporter {
+    /// Maximum number of bytes of [`Self::with_virtual_id`].
+    pub const VIRTUAL_ID_MAX: usize = 254;
+
     /// Creates an exporter; the sequence number begins with 0.
     #[must_use]
     pub const fn new(domain: IpfixDomain, sampling: u32) -> Self {
         Self {
             domain,
             sampling,
+            virtual_id: Vec::new(),
             sequence: 0,
             sets: Vec::new(),
             last_set: None,
@@ -70,6 +77,15 @@ impl IpfixExporter {
         }
     }
 
+    /// Adds a text to each record: `virtualObsID` of VMware.
+    ///
+    /// Open vSwitch calls it `virtual_obs_id`. Bytes after the first [`Self::VIRTUAL_ID_MAX`] are left out.
+    #[must_use]
+    pub fn with_virtual_id(mut self, id: &str) -> Self {
+        self.virtual_id = id.bytes().take(Self::VIRTUAL_ID_MAX).collect();
+        self
+    }
+
     /// Adds all templates, and the options record with the rate of the sampling.
     ///
     /// A collector needs them before the first flow, and again at intervals. `time` is in seconds since
@@ -77,10 +93,17 @@ impl IpfixExporter {
     pub fn add_templates(&mut self, time: u32) {
         for shape in TemplateShape::all() {
             let elements = shape.elements();
+            let has_virtual_id = !self.virtual_id.is_empty();
             let mut template = Vec::new();
             push_u16(&mut template, shape.template());
-            push_u16(&mut template, length(elements.len()));
+            push_u16(&mut template, length(elements.len() + usize::from(has_virtual_id)));
             push_elements(&mut template, &elements);
+            if has_virtual_id {
+                let (enterprise, number) = VIRTUAL_ID;
+                push_u16(&mut template, ENTERPRISE_BIT | number);
+                push_u16(&mut template, VARIABLE_LENGTH);
+                template.extend_from_slice(&enterprise.to_be_bytes());
+            }
             self.add(TEMPLATE_SET, &template, time);
         }
         let mut template = Vec::new();
@@ -102,6 +125,11 @@ impl IpfixExporter {
     pub fn add_flow(&mut self, flow: &IpfixFlow, time: u32) {
         let mut record = Vec::new();
         encode(&mut record, self.domain.point, flow);
+        // A short value of variable length begins with its length (RFC 7011, 7).
+        if let Some(length) = u8::try_from(self.virtual_id.len()).ok().filter(|own| *own > 0) {
+            record.push(length);
+            record.extend_from_slice(&self.virtual_id);
+        }
         self.add(TemplateShape::of(&flow.key).template(), &record, time);
         self.records += 1;
         self.flows += 1;

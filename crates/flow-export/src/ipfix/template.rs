@@ -36,6 +36,17 @@ pub(super) const SAMPLING_TEMPLATE: u16 = TEMPLATE_MIN + 18;
 /// The elements of the options record, after its scope.
 pub(super) const SAMPLING_ELEMENTS: [Element; 2] = [(34, 4), (35, 1)];
 
+/// The enterprise and number of `virtualObsID`, an element of VMware.
+///
+/// It has a variable length, and follows the other elements of a record.
+pub(super) const VIRTUAL_ID: (u32, u16) = (6876, 898);
+
+/// The bit of the number of an element that an enterprise has defined.
+pub(super) const ENTERPRISE_BIT: u16 = 0x8000;
+
+/// The length in a template of an element of variable length.
+pub(super) const VARIABLE_LENGTH: u16 = 65_535;
+
 /// The scope of the options record: `observationDomainId`.
 pub(super) const SAMPLING_SCOPE: Element = (149, 4);
 

@@ -7,7 +7,17 @@ use super::reader::{half, take, word};
 /// A decoder, which keeps the templates of earlier messages.
 #[derive(Clone, Debug, Default)]
 pub struct IpfixDecoder {
-    templates: BTreeMap<u16, Vec<(u16, u16)>>,
+    templates: BTreeMap<u16, Vec<TemplateElement>>,
+}
+
+/// An element of a template.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct TemplateElement {
+    number: u16,
+    /// 65535: each value begins with its length.
+    length: u16,
+    /// 0: defined by IANA.
+    enterprise: u32,
 }
 
 /// A decoded message.
@@ -32,6 +42,8 @@ pub struct DecodedIpfixRecord {
     pub template: u16,
     /// The elements and their values, which have at most 128 bits.
     pub values: BTreeMap<u16, u128>,
+    /// The values of elements of enterprises, by enterprise and number.
+    pub of_enterprises: BTreeMap<(u32, u16), Vec<u8>>,
 }
 
 impl DecodedIpfixRecord {
@@ -80,24 +92,33 @@ impl IpfixDecoder {
         }
         let mut elements = Vec::new();
         for _ in 0..count {
-            let (element, length) = (half(rest)?, half(rest)?);
-            // Neither elements of enterprises nor values of variable length are sent.
-            if element >= 0x8000 || length == 0 || length > 16 {
+            let (number, length) = (half(rest)?, half(rest)?);
+            let enterprise = if number >= 0x8000 { word(rest)? } else { 0 };
+            // Only elements of enterprises have a variable length.
+            let is_possible = if enterprise == 0 { length <= 16 } else { length == 65_535 };
+            if length == 0 || !is_possible {
                 return None;
             }
-            elements.push((element, length));
+            elements.push(TemplateElement { number: number & 0x7fff, length, enterprise });
         }
         let known = self.templates.insert(template, elements.clone());
         known.is_none_or(|known| known == elements).then_some(())
     }
 
     fn record(&self, template: u16, rest: &mut &[u8]) -> Option<DecodedIpfixRecord> {
-        let mut values = BTreeMap::new();
-        for (element, length) in self.templates.get(&template)? {
-            let bytes = take(rest, usize::from(*length))?;
-            let value = bytes.iter().fold(0, |value, byte| value << 8 | u128::from(*byte));
-            values.insert(*element, value);
+        let (mut values, mut of_enterprises) = (BTreeMap::new(), BTreeMap::new());
+        for element in self.templates.get(&template)? {
+            let TemplateElement { number, length, enterprise } = *element;
+            if enterprise == 0 {
+                let bytes = take(rest, usize::from(length))?;
+                let value = bytes.iter().fold(0, |value, byte| value << 8 | u128::from(*byte));
+                values.insert(number, value);
+            } else {
+                let length = usize::from(*take(rest, 1)?.first()?);
+                let bytes = take(rest, length).filter(|_| length < 255)?;
+                of_enterprises.insert((enterprise, number), bytes.to_vec());
+            }
         }
-        Some(DecodedIpfixRecord { template, values })
+        Some(DecodedIpfixRecord { template, values, of_enterprises })
     }
 }

@@ -13,7 +13,7 @@ pub(super) const LOCK: &str = "ovs_vswitchd";
 /// The columns that the daemon follows in a foreign database.
 ///
 /// `db_version` and `ovs_version` are not among them: `ovs-ctl` writes them, beside `ovsdb-server`.
-pub(super) const TABLES: [FollowedTable; 12] = [
+pub(super) const TABLES: [FollowedTable; 13] = [
     FollowedTable {
         name: "Open_vSwitch",
         read: &["bridges", "next_cfg", "other_config", "ssl"],
@@ -131,11 +131,13 @@ pub(super) const TABLES: [FollowedTable; 12] = [
             "cache_max_flows",
             "obs_domain_id",
             "obs_point_id",
+            "other_config",
             "sampling",
             "targets",
         ],
         written: &[],
     },
+    FollowedTable { name: "Flow_Sample_Collector_Set", read: &["ipfix"], written: &[] },
     FollowedTable {
         name: "NetFlow",
         read: &["active_timeout", "add_id_to_interface", "engine_id", "engine_type", "targets"],

@@ -44,18 +44,24 @@ enum KeyEffect {
     PriorityTags,
     /// It has none, for this reason.
     Nothing(&'static str),
+    /// The switch always does what this value asks for.
+    ///
+    /// Another value has no effect, for this reason.
+    Always(&'static str, &'static str),
 }
 
 /// The tables that are searched, each with the word for its rows.
-pub(super) const TABLES: [(&str, &str); 5] = [
+pub(super) const TABLES: [(&str, &str); 7] = [
     ("Open_vSwitch", "Open_vSwitch"),
     ("Bridge", "bridge"),
     ("Port", "port"),
     ("Interface", "interface"),
     ("SSL", "SSL"),
+    ("IPFIX", "IPFIX"),
+    ("Flow_Sample_Collector_Set", "Flow_Sample_Collector_Set"),
 ];
 
-const COLUMNS: [IgnoredColumn; 14] = [
+const COLUMNS: [IgnoredColumn; 15] = [
     column("Bridge", "auto_attach", is_given, "Auto Attach is not supported"),
     column("Bridge", "datapath_type", is_other_datapath, "there is one datapath: use netdev"),
     column("Bridge", "flow_tables", is_given, "limit tables by `shuntctl set-br` and table_rules"),
@@ -85,12 +91,18 @@ const COLUMNS: [IgnoredColumn; 14] = [
         "no CA certificate is taken from a peer: write it to the file of ca_cert",
     ),
     column("Interface", "lldp", is_enabled, "LLDP is not supported: run an LLDP daemon"),
+    column(
+        "Flow_Sample_Collector_Set",
+        "ipfix",
+        is_given,
+        "no rule can have the action sample: set ipfix of the bridge",
+    ),
 ];
 
 const NO_SPANNING_TREE: &str =
     "no spanning tree is computed: a loop of links stays a loop, remove it";
 
-const KEYS: [KnownKey; 12] = [
+const KEYS: [KnownKey; 16] = [
     // DPDK starts with the first port that needs it.
     key("Open_vSwitch", "dpdk-init", KeyEffect::Any),
     key("Open_vSwitch", "flow-restore-wait", KeyEffect::Any),
@@ -107,9 +119,19 @@ const KEYS: [KnownKey; 12] = [
     key("Bridge", "hwaddr", KeyEffect::Any),
     key("Bridge", "mac-aging-time", KeyEffect::Number),
     key("Bridge", "mac-table-size", KeyEffect::Number),
+    key("IPFIX", "enable-input-sampling", KeyEffect::Always("true", ONE_FLOW)),
+    key("IPFIX", "enable-output-sampling", KeyEffect::Always("false", ONE_FLOW)),
+    key(
+        "IPFIX",
+        "enable-tunnel-sampling",
+        KeyEffect::Always("false", "there are no tunnels to report"),
+    ),
+    key("IPFIX", "virtual_obs_id", KeyEffect::Any),
     key("Port", "bond-primary", KeyEffect::Any),
     key("Port", "priority-tags", KeyEffect::PriorityTags),
 ];
+
+const ONE_FLOW: &str = "a packet is sampled once, when it is received, with both interfaces";
 
 /// The values of `priority-tags`; older versions of Open vSwitch had `true`.
 const PRIORITY_TAGS: [&str; 4] = ["always", "if-nonzero", "never", "true"];
@@ -140,6 +162,8 @@ impl KeyEffect {
             Self::PriorityTags if PRIORITY_TAGS.contains(&value) => None,
             Self::PriorityTags => Some("its value must be always, if-nonzero or never"),
             Self::Nothing(reason) => Some(reason),
+            Self::Always(own, _) if own == value => None,
+            Self::Always(_, reason) => Some(reason),
         }
     }
 }

@@ -45,8 +45,12 @@ fn netflow(netflow: &Value) -> String {
 }
 
 fn ipfix(ipfix: &Value) -> String {
+    let virtual_id = match word(&ipfix["virtual_obs_id"]) {
+        "" => String::new(),
+        id => format!(" virtual_obs_id={id}"),
+    };
     format!(
-        "    ipfix (targets={} sampling={} obs_domain_id={} obs_point_id={} cache_active_timeout={} cache_max_flows={}, sent {} of {} in {}, {} active{}{})\n",
+        "    ipfix (targets={} sampling={} obs_domain_id={} obs_point_id={}{virtual_id} cache_active_timeout={} cache_max_flows={}, sent {} of {} in {}, {} active{}{})\n",
         targets(ipfix),
         count(&ipfix["sampling"]),
         count(&ipfix["obs_domain_id"]),
@@ -125,7 +129,7 @@ mod tests {
 
     #[test]
     fn an_ipfix_exporter_is_shown_with_its_samples() {
-        let exporter = json!({"targets": ["192.0.2.1"], "sampling": 64, "obs_domain_id": 1,
+        let mut exporter = json!({"targets": ["192.0.2.1"], "sampling": 64, "obs_domain_id": 1,
             "obs_point_id": 2, "cache_active_timeout": 60, "cache_max_flows": 1000, "flows": 1,
             "samples": 5, "samples_dropped": 2, "flows_lost": 7, "messages": 3, "messages_lost": 1,
             "active_flows": 4, "trouble": null});
@@ -135,5 +139,8 @@ mod tests {
         let sent = "sent 1 flow of 5 samples in 3 messages, 4 active, lost 2 samples, lost 7 flows, \
                     lost 1 message";
         assert_eq!(shown, format!("    ipfix ({options}, {sent})\n"));
+        exporter["virtual_obs_id"] = json!("vm7");
+        let shown = exports(&json!({"ipfix": exporter}));
+        assert!(shown.contains("obs_point_id=2 virtual_obs_id=vm7 cache"), "{shown}");
     }
 }

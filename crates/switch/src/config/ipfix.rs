@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use serde::{Deserialize, Serialize};
+use shunt_flow_export::ipfix::IpfixExporter;
 
 use super::collectors::CollectorKey;
 use crate::{config::ConfigError, error::SwitchError};
@@ -19,6 +20,8 @@ pub struct IpfixOptions {
     pub obs_domain_id: u32,
     /// Observation point in the records.
     pub obs_point_id: u32,
+    /// Text in each record that names the observation point; empty: none.
+    pub virtual_obs_id: String,
     /// Seconds that samples are collected into a flow; 0: each sample is a flow.
     pub cache_active_timeout: u32,
     /// Maximum number of flows that are not reported yet; 0: each sample is a flow.
@@ -32,6 +35,7 @@ impl Default for IpfixOptions {
             sampling: 400,
             obs_domain_id: 0,
             obs_point_id: 0,
+            virtual_obs_id: String::new(),
             cache_active_timeout: 0,
             cache_max_flows: 0,
         }
@@ -85,7 +89,10 @@ impl IpfixOptions {
         let is_possible = timeout <= TIMEOUT_MAX;
         range("ipfix.cache_active_timeout", timeout.to_string(), is_possible, "from 0 to 4200")?;
         let is_possible = flows <= FLOWS_MAX;
-        range("ipfix.cache_max_flows", flows.to_string(), is_possible, "from 0 to 1048576")
+        range("ipfix.cache_max_flows", flows.to_string(), is_possible, "from 0 to 1048576")?;
+        let id = &self.virtual_obs_id;
+        let is_possible = id.len() <= IpfixExporter::VIRTUAL_ID_MAX;
+        range("ipfix.virtual_obs_id", id.clone(), is_possible, "at most 254 bytes")
     }
 }
 
@@ -109,6 +116,9 @@ mod tests {
         assert!(text.ends_with("it must be from 0 to 4200"), "{text}");
         let text = check(IpfixOptions { cache_max_flows: 1 << 21, ..on() });
         assert!(text.ends_with("it must be from 0 to 1048576"), "{text}");
+        let virtual_obs_id = "a".repeat(255);
+        let text = check(IpfixOptions { virtual_obs_id, ..on() });
+        assert!(text.ends_with("it must be at most 254 bytes"), "{text}");
         let text = check(IpfixOptions { targets: vec!["x".into()], ..on() });
         assert!(text.starts_with("ipfix.targets[0] = x: it must be an IP address"), "{text}");
     }

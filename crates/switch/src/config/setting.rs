@@ -53,6 +53,7 @@ settings! {
         ipfix.obs_point_id: number(),
         ipfix.sampling: number(),
         ipfix.targets: texts(),
+        ipfix.virtual_obs_id: text(),
         listen: texts(),
         mac: text(),
         mac_ageing_s: number(),

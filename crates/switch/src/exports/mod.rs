@@ -17,6 +17,8 @@ mod samplers;
 mod sender;
 mod sflow;
 mod task;
+#[cfg(test)]
+mod tests;
 mod totals;
 
 pub(crate) use exporters::Exporters;

@@ -1,5 +1,7 @@
 //! Tests of the exporter, with a slow decoder.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -149,9 +151,14 @@ proptest! {
         domain: u32,
         point: u32,
         sampling: u32,
+        virtual_id in prop_oneof![Just(String::new()), "[a-z]{1,3}", "[a-z]{254}"],
         batches in prop::collection::vec((any::<bool>(), prop::collection::vec(flow(), 0..40)), 0..4),
     ) {
-        let mut exporter = IpfixExporter::new(IpfixDomain { domain, point }, sampling);
+        let domain_and_point = IpfixDomain { domain, point };
+        let exporter = IpfixExporter::new(domain_and_point, sampling);
+        let mut exporter = exporter.with_virtual_id(&virtual_id);
+        let ids = [virtual_id].into_iter().filter(|own| !own.is_empty());
+        let ids: BTreeMap<_, _> = ids.map(|own| ((6876, 898), own.into_bytes())).collect();
         let mut decoder = IpfixDecoder::default();
         let mut sequence = 0;
         for (round, ((again, batch), time)) in batches.iter().zip(1_795_790_113..).enumerate() {
@@ -181,8 +188,10 @@ proptest! {
             }
             prop_assert_eq!(rest.len(), batch.len());
             prop_assert_eq!(usize::try_from(flows).unwrap(), batch.len());
-            for (flow, DecodedIpfixRecord { values, .. }) in batch.iter().zip(rest) {
+            for (flow, record) in batch.iter().zip(rest) {
+                let DecodedIpfixRecord { values, of_enterprises, .. } = record;
                 prop_assert_eq!(values, &expected(flow, point).into_iter().collect());
+                prop_assert_eq!(of_enterprises, &ids);
             }
         }
     }

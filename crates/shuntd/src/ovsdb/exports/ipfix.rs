@@ -14,6 +14,7 @@ pub(super) fn options(row: RowView<'_>) -> Result<IpfixOptions, String> {
         sampling: word("sampling", defaults.sampling)?,
         obs_domain_id: word("obs_domain_id", defaults.obs_domain_id)?,
         obs_point_id: word("obs_point_id", defaults.obs_point_id)?,
+        virtual_obs_id: row.entry("other_config", "virtual_obs_id").unwrap_or_default().to_owned(),
         cache_active_timeout: word("cache_active_timeout", defaults.cache_active_timeout)?,
         cache_max_flows: word("cache_max_flows", defaults.cache_max_flows)?,
     };
@@ -27,6 +28,7 @@ pub(super) fn settings(options: &IpfixOptions) -> Vec<(&'static str, String)> {
         sampling,
         obs_domain_id,
         obs_point_id,
+        virtual_obs_id,
         cache_active_timeout,
         cache_max_flows,
     } = options;
@@ -35,6 +37,7 @@ pub(super) fn settings(options: &IpfixOptions) -> Vec<(&'static str, String)> {
         ("ipfix.sampling", sampling.to_string()),
         ("ipfix.obs_domain_id", obs_domain_id.to_string()),
         ("ipfix.obs_point_id", obs_point_id.to_string()),
+        ("ipfix.virtual_obs_id", virtual_obs_id.clone()),
         ("ipfix.cache_active_timeout", cache_active_timeout.to_string()),
         ("ipfix.cache_max_flows", cache_max_flows.to_string()),
     ]

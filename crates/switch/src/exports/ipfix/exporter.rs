@@ -103,7 +103,8 @@ impl BridgeIpfix {
             collectors,
             receivers,
             parser: SampleParser::default(),
-            exporter: IpfixExporter::new(domain, options.sampling),
+            exporter: IpfixExporter::new(domain, options.sampling)
+                .with_virtual_id(&options.virtual_obs_id),
             cache: IpfixCache::new(limits),
             ports: None,
             indices: InterfaceIndices::new(),

@@ -83,6 +83,7 @@ impl IpfixExporters {
             sampling = options.sampling,
             obs_domain_id = options.obs_domain_id,
             obs_point_id = options.obs_point_id,
+            virtual_obs_id = options.virtual_obs_id,
             cache_active_timeout = options.cache_active_timeout,
             cache_max_flows = options.cache_max_flows,
             "bridge {name}: IPFIX {change}"
