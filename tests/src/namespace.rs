@@ -64,6 +64,11 @@ impl Namespace {
         other.run("ip", &["link", "set", other_device, "up"]);
     }
 
+    /// Moves a device to another namespace.
+    pub fn give(&self, device: &str, other: &Self) {
+        self.run("ip", &["link", "set", device, "netns", &other.name]);
+    }
+
     /// Returns the number of ICMP echo requests received in this namespace.
     ///
     /// It counts pings only, not the ARP packets that kernels exchange to check a neighbour.

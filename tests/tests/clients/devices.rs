@@ -1,6 +1,10 @@
 //! Devices of ports: their state in the database and in OpenFlow, and the commands that change it.
 
-use shunt_tests::daemon::{Daemon, text, until};
+use shunt_tests::{
+    daemon::{Daemon, text, until},
+    namespace::namespace_or_skip,
+    traffic::ping,
+};
 
 use crate::vsctl::{Bench, show};
 
@@ -119,6 +123,34 @@ fn a_device_comes_up_after_a_killed_daemon() {
         let down = "port v1: the device v1 is down";
         assert!(until(|| daemon.log().contains(down)), "{}", daemon.log());
         assert!(!is_up("v1"), "the operator has set it down");
+    }
+}
+
+/// The queues of an internal port stay with its device, as those of a container or of Neutron's agents.
+#[test]
+fn an_internal_port_forwards_in_another_namespace() {
+    for bench in Bench::both("devices") {
+        let daemon = bench.start();
+        let Some(container) = namespace_or_skip("container") else { return };
+        bench.done("add-br br0 -- add-port br0 t1 -- set interface t1 type=internal");
+        ip(&bench, "addr add 10.69.9.1/24 dev br0");
+        bench.namespace.give("t1", &container);
+        container.run("ip", &["link", "set", "t1", "address", "02:00:00:00:00:59"]);
+        container.run("ip", &["addr", "add", "10.69.9.2/24", "dev", "t1"]);
+        container.run("ip", &["link", "set", "t1", "up"]);
+        assert!(ping(&container, "10.69.9.1"), "{}", daemon.log());
+        // A check of all devices leaves it there.
+        ip(&bench, "link add v1 type veth peer name e1");
+        bench.done("add-port br0 v1");
+        assert!(ping(&bench.namespace, "10.69.9.2"), "{}", daemon.log());
+        assert_eq!(bench.done("get interface t1 error ofport"), "[]\n1");
+        assert!(!daemon.log().contains("vanished"), "{}", daemon.log());
+
+        // The device ends with its namespace, and the switch makes another one.
+        drop(container);
+        let is_back = || ip(&bench, "link").contains(" t1: ");
+        assert!(until(is_back), "{}", daemon.log());
+        assert_eq!(bench.done("get interface t1 ofport"), "1");
     }
 }
 

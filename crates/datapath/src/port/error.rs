@@ -230,13 +230,18 @@ pub(super) fn tx_end_of(error: &io::Error, gone: &[Errno], without_buffers: TxEn
 
 /// Returns the reason why a device is lost: it was removed or renamed.
 pub(super) fn lost_reason(device: &str, index: c_uint) -> Option<String> {
-    let name = if_indextoname(index).ok().and_then(|name| name.into_string().ok());
-    // `nix` returns an empty name if there is no device with this number.
-    match name.filter(|name| !name.is_empty()) {
+    match device_name(index) {
         Some(name) if name == device => None,
         Some(name) => Some(format!("the device {device} was renamed to {name}")),
         None => Some("the device has vanished".to_owned()),
     }
+}
+
+/// Returns the name of a device in the network namespace of the thread.
+pub(super) fn device_name(index: c_uint) -> Option<String> {
+    let name = if_indextoname(index).ok().and_then(|name| name.into_string().ok());
+    // `nix` returns an empty name if there is no device with this number.
+    name.filter(|name| !name.is_empty())
 }
 
 #[cfg(test)]

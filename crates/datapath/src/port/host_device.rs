@@ -4,15 +4,23 @@
 
 use std::{
     ffi::c_uint,
+    fs::File,
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::Arc,
+    thread,
+};
+
+use nix::{
+    sched::{CloneFlags, setns},
+    sys::socket::{AddressFamily, SockFlag, SockType, socket},
 };
 
 use tracing::warn;
 
 use super::{
     DeviceWork,
-    error::lost_reason,
+    error::{device_name, lost_reason},
     ethtool, link,
     sys::{self, DeviceName},
 };
@@ -20,7 +28,7 @@ use super::{
 /// The state of a network device of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostDeviceState {
-    /// Index in the network namespace of the port.
+    /// Index in the network namespace of the port; 0 for a TAP that was moved to another one.
     pub index: u32,
     /// True if the device is set up (`IFF_UP`).
     pub is_up: bool,
@@ -57,6 +65,8 @@ pub struct DeviceReader {
     control: OwnedFd,
     device: DeviceName,
     index: c_uint,
+    /// A queue of a TAP, which stays with it in any network namespace.
+    queue: Option<Arc<File>>,
 }
 
 /// The state of a network device and of its link at one moment.
@@ -75,7 +85,34 @@ pub struct DeviceReading {
 impl DeviceReader {
     /// Makes a reader with a copy of `control`, a socket; `None` without a free descriptor.
     pub(super) fn new(control: &OwnedFd, device: &DeviceName, index: c_uint) -> Option<Self> {
-        Some(Self { control: control.try_clone().ok()?, device: device.clone(), index })
+        Some(Self {
+            control: control.try_clone().ok()?,
+            device: device.clone(),
+            index,
+            queue: None,
+        })
+    }
+
+    /// Returns the reader of a TAP, with one of its queues.
+    pub(super) fn with_queue(self, queue: Option<Arc<File>>) -> Self {
+        Self { queue, ..self }
+    }
+
+    /// Returns the name of a TAP that was moved to another network namespace.
+    ///
+    /// Packets pass as before: its queues stay with it.
+    pub(super) fn name_elsewhere(&self) -> Option<String> {
+        let queue = self.queue.as_ref().filter(|_| device_name(self.index).is_none())?;
+        sys::tun_of_queue(queue.as_fd()).ok().map(|(name, _)| name)
+    }
+
+    fn read_elsewhere(&self) -> Option<DeviceReading> {
+        let name = self.name_elsewhere()?;
+        let namespace = sys::namespace_of_tun(self.queue.as_ref()?.as_fd());
+        let read = namespace.and_then(|namespace| state_in(namespace, &name));
+        // A queue of this process gives the device its carrier.
+        let (state, link_up) = read.map_or((None, true), |(state, link_up)| (Some(state), link_up));
+        Some(DeviceReading { state, link_up, link_mode: None, lost: None })
     }
 
     /// Reads the device and its link.
@@ -83,6 +120,9 @@ impl DeviceReader {
     /// The driver is asked if `last` differs, or has no link mode.
     #[must_use]
     pub fn read(&self, last: &DeviceReading) -> DeviceReading {
+        if let Some(reading) = self.read_elsewhere() {
+            return reading;
+        }
         let control = self.control.as_fd();
         let flags = sys::device_flags(control, &self.device).unwrap_or_default();
         let wanted = libc::IFF_UP | libc::IFF_RUNNING;
@@ -127,6 +167,30 @@ impl LinkMode {
     pub(super) fn read(control: BorrowedFd<'_>, device: &DeviceName) -> Self {
         ethtool::link_mode(control, device).unwrap_or_default()
     }
+}
+
+/// Reads a device of another network namespace, and whether its link is up.
+///
+/// A thread that enters a namespace stays there, so one is made for this.
+fn state_in(namespace: OwnedFd, name: &str) -> io::Result<(HostDeviceState, bool)> {
+    let device = DeviceName::new(name).map_err(io::Error::other)?;
+    let read = move || -> io::Result<(HostDeviceState, bool)> {
+        setns(namespace, CloneFlags::CLONE_NEWNET)?;
+        let (family, kind) = (AddressFamily::Unix, SockType::Datagram);
+        let control = socket(family, kind, SockFlag::SOCK_CLOEXEC, None)?;
+        let control = control.as_fd();
+        let flags = sys::device_flags(control, &device)?;
+        let state = HostDeviceState {
+            index: 0,
+            is_up: flags & libc::IFF_UP != 0,
+            mac: sys::hardware_address(control, &device)?,
+            mtu: sys::mtu(control, &device)?,
+        };
+        let wanted = libc::IFF_UP | libc::IFF_RUNNING;
+        Ok((state, flags & wanted == wanted))
+    };
+    let reader = thread::Builder::new().name("shunt-netns".to_owned()).spawn(read)?;
+    reader.join().unwrap_or_else(|_| Err(io::Error::other("the thread panicked")))
 }
 
 /// Sets the MTU of a device that is being opened, if one is given.

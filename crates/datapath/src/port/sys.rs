@@ -10,7 +10,7 @@ use std::{
     ffi::{c_char, c_int, c_short, c_uint, c_ushort},
     io,
     mem::{size_of, zeroed},
-    os::fd::{AsRawFd, BorrowedFd, OwnedFd},
+    os::fd::{AsRawFd, BorrowedFd, FromRawFd as _, OwnedFd},
     ptr,
 };
 
@@ -162,6 +162,16 @@ pub(super) fn tun_of_queue(fd: BorrowedFd<'_>) -> io::Result<(String, c_int)> {
     // SAFETY: the request answers in this field of the union, which was zero before.
     let flags = unsafe { request.ifr_ifru.ifru_flags };
     Ok((String::from_utf8_lossy(&name).into_owned(), c_int::from(flags) & 0xffff))
+}
+
+/// Returns the network namespace of the device of a queue of a TUN or TAP.
+///
+/// Needs `CAP_NET_ADMIN` there.
+pub(super) fn namespace_of_tun(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    // SAFETY: the request passes no memory.
+    let namespace = checked(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNGETDEVNETNS) })?;
+    // SAFETY: the kernel has made this descriptor for the request, so nothing else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(namespace) })
 }
 
 /// Returns the number that identifies the network namespace of a socket.

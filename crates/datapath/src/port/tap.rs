@@ -15,6 +15,8 @@
 //!
 //! The host drops packets that find their queue full. The device counts them, not the port.
 //!
+//! The device may be moved to another network namespace, as that of a container. Its queues stay with it.
+//!
 //! A process can inherit the queues of an earlier one ([`StoredDescriptor`]).
 //! The device then never loses its carrier.
 //!
@@ -281,7 +283,9 @@ impl Port for Tap {
     }
 
     fn lost(&self) -> Option<String> {
-        lost_reason(self.device.as_str(), self.index)
+        let reason = lost_reason(self.device.as_str(), self.index)?;
+        let elsewhere = self.device_reader().and_then(|reader| reader.name_elsewhere());
+        elsewhere.is_none().then_some(reason)
     }
 
     fn remove_device(&self) -> Result<(), PortError> {
@@ -310,7 +314,8 @@ impl Port for Tap {
     }
 
     fn device_reader(&self) -> Option<DeviceReader> {
-        DeviceReader::new(&self.control, &self.device, self.index)
+        let reader = DeviceReader::new(&self.control, &self.device, self.index)?;
+        Some(reader.with_queue(self.queues.first().map(|queue| Arc::clone(&queue.file))))
     }
 
     fn counters(&self) -> PortCounters {

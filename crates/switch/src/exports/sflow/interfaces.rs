@@ -42,7 +42,7 @@ pub(super) fn statistics(bridges: &Bridges, bridge: BridgeId) -> Vec<InterfaceSt
 /// Returns the index of a port.
 fn index(port: &BridgePort) -> Option<u32> {
     let datapath = port.datapath?;
-    match port.device.filter(|_| port.open.is_some()) {
+    match port.device.filter(|device| port.open.is_some() && device.index > 0) {
         Some(device) => Some(device.index),
         None if has_device(port) => None,
         None => Some(OWN_INDEX_FIRST + datapath.number()),

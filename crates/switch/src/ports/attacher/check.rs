@@ -55,11 +55,13 @@ struct DeviceToRead {
 impl CheckScope {
     /// Returns whether the device of a port is read.
     ///
-    /// A device without a known index is read in any case.
+    /// A device without a known index is read in any case, also one in another network namespace.
     fn has_device_of(&self, port: &BridgePort) -> bool {
         match self {
             Self::Threads => false,
-            Self::Devices(changed) => port.device.is_none_or(|own| changed.contains(own.index)),
+            Self::Devices(changed) => {
+                port.device.is_none_or(|own| own.index == 0 || changed.contains(own.index))
+            }
             Self::Drivers => true,
         }
     }
