@@ -5,8 +5,8 @@ use std::{io, os::fd::BorrowedFd};
 use shunt_pipeline::Time;
 
 use super::{
-    DeviceLosses, DeviceReader, DeviceReading, HostDeviceSetting, HostDeviceState, LinkMode,
-    PortError, StoredDescriptor,
+    DeviceLosses, DeviceReader, DeviceReading, HostDevice, HostDeviceSetting, HostDeviceState,
+    LinkMode, PortError, StoredDescriptor,
 };
 use crate::{
     metrics::{Counter, RxLoss},
@@ -35,9 +35,16 @@ pub trait Port: Send {
         None
     }
 
+    /// Returns the device of the host that the port serves.
+    ///
+    /// By default, the methods about a device ask this one.
+    fn host_device(&self) -> Option<&HostDevice> {
+        None
+    }
+
     /// Returns the reason why the port no longer serves its device, such as a new name.
     fn lost(&self) -> Option<String> {
-        None
+        self.host_device()?.lost()
     }
 
     /// Returns the reason of [`Self::lost`] by a reading of the device.
@@ -47,7 +54,7 @@ pub trait Port: Send {
 
     /// Returns a reader of the device; `None` without a device of the host.
     fn device_reader(&self) -> Option<DeviceReader> {
-        None
+        self.host_device()?.reader()
     }
 
     /// Lets a device that outlives its port disappear when the port closes.
@@ -70,22 +77,21 @@ pub trait Port: Send {
     ///
     /// `None` if the port must be opened again for it, or has no such device.
     fn change_device(&self, setting: HostDeviceSetting) -> Option<DeviceWork> {
-        let _ = setting;
-        None
+        self.host_device()?.change_work(setting)
     }
 
     /// Returns the state of the device; `None` without a device of the host.
     ///
     /// It costs three system calls.
     fn device_state(&self) -> Option<HostDeviceState> {
-        None
+        self.host_device()?.state()
     }
 
     /// Returns the speed and the duplex mode of the link.
     ///
     /// The driver answers, which may take longer than other system calls.
     fn link_mode(&self) -> LinkMode {
-        LinkMode::default()
+        self.host_device().map_or_else(LinkMode::default, HostDevice::link_mode)
     }
 
     /// Returns the MAC address; a locally administered one if the port has no device.

@@ -58,13 +58,22 @@ pub struct LinkMode {
     pub is_full_duplex: Option<bool>,
 }
 
+/// A network device of the host that a port serves.
+#[derive(Debug)]
+pub struct HostDevice {
+    /// A socket for requests about the device.
+    ///
+    /// It is in the network namespace in which it was opened, and receives nothing.
+    pub(super) control: OwnedFd,
+    pub(super) name: DeviceName,
+    /// Index of the device when it was opened.
+    pub(super) index: c_uint,
+}
+
 /// A reader of a network device of the host, for a thread that may block.
 #[derive(Debug)]
 pub struct DeviceReader {
-    /// A socket in the network namespace of the device.
-    control: OwnedFd,
-    device: DeviceName,
-    index: c_uint,
+    device: HostDevice,
     /// A queue of a TAP, which stays with it in any network namespace.
     queue: Option<Arc<File>>,
 }
@@ -82,17 +91,69 @@ pub struct DeviceReading {
     pub lost: Option<String>,
 }
 
-impl DeviceReader {
-    /// Makes a reader with a copy of `control`, a socket; `None` without a free descriptor.
-    pub(super) fn new(control: &OwnedFd, device: &DeviceName, index: c_uint) -> Option<Self> {
-        Some(Self {
-            control: control.try_clone().ok()?,
-            device: device.clone(),
-            index,
-            queue: None,
+impl HostDevice {
+    /// Returns the reason why the device is no longer the one that was opened.
+    pub(super) fn lost(&self) -> Option<String> {
+        lost_reason(self.name.as_str(), self.index)
+    }
+
+    /// Returns whether the device is set up and its link is up.
+    pub(super) fn link_up(&self) -> bool {
+        let wanted = libc::IFF_UP | libc::IFF_RUNNING;
+        let flags = sys::device_flags(self.control.as_fd(), &self.name).unwrap_or_default();
+        flags & wanted == wanted
+    }
+
+    /// Returns the MTU; `None` if the device is gone.
+    pub(super) fn mtu(&self) -> Option<u32> {
+        sys::mtu(self.control.as_fd(), &self.name).ok()
+    }
+
+    /// Reads the state; `None` if the device is gone.
+    pub(super) fn state(&self) -> Option<HostDeviceState> {
+        let control = self.control.as_fd();
+        let flags = sys::device_flags(control, &self.name).ok()?;
+        Some(HostDeviceState {
+            index: self.index,
+            is_up: flags & libc::IFF_UP != 0,
+            mac: sys::hardware_address(control, &self.name).ok()?,
+            mtu: sys::mtu(control, &self.name).ok()?,
         })
     }
 
+    /// Asks the driver for the speed and the duplex mode of the link.
+    pub(super) fn link_mode(&self) -> LinkMode {
+        ethtool::link_mode(self.control.as_fd(), &self.name).unwrap_or_default()
+    }
+
+    /// Returns a reader for another thread; `None` without a free descriptor.
+    pub(super) fn reader(&self) -> Option<DeviceReader> {
+        Some(DeviceReader { device: self.try_clone()?, queue: None })
+    }
+
+    /// Returns work that changes the device; `None` without a free descriptor.
+    ///
+    /// All settings need the lock of the kernel for devices. Setting a device down also waits until no
+    /// processor of the host sends by it.
+    pub(super) fn change_work(&self, setting: HostDeviceSetting) -> Option<DeviceWork> {
+        let device = self.try_clone()?;
+        Some(Box::new(move || {
+            let (control, name) = (device.control.as_fd(), &device.name);
+            match setting {
+                HostDeviceSetting::Up(is_up) => set_up(control, name, is_up),
+                HostDeviceSetting::Mac(mac) => sys::set_hardware_address(control, name, mac),
+                HostDeviceSetting::Mtu(mtu) => sys::set_mtu(control, name, mtu),
+            }
+        }))
+    }
+
+    fn try_clone(&self) -> Option<Self> {
+        let control = self.control.try_clone().ok()?;
+        Some(Self { control, name: self.name.clone(), index: self.index })
+    }
+}
+
+impl DeviceReader {
     /// Returns the reader of a TAP, with one of its queues.
     pub(super) fn with_queue(self, queue: Option<Arc<File>>) -> Self {
         Self { queue, ..self }
@@ -102,7 +163,7 @@ impl DeviceReader {
     ///
     /// Packets pass as before: its queues stay with it.
     pub(super) fn name_elsewhere(&self) -> Option<String> {
-        let queue = self.queue.as_ref().filter(|_| device_name(self.index).is_none())?;
+        let queue = self.queue.as_ref().filter(|_| device_name(self.device.index).is_none())?;
         sys::tun_of_queue(queue.as_fd()).ok().map(|(name, _)| name)
     }
 
@@ -123,49 +184,18 @@ impl DeviceReader {
         if let Some(reading) = self.read_elsewhere() {
             return reading;
         }
-        let control = self.control.as_fd();
-        let flags = sys::device_flags(control, &self.device).unwrap_or_default();
-        let wanted = libc::IFF_UP | libc::IFF_RUNNING;
-        let (state, link_up) =
-            (HostDeviceState::read(control, &self.device, self.index), flags & wanted == wanted);
+        let device = &self.device;
+        let (state, link_up) = (device.state(), device.link_up());
         let asks_driver =
             last.link_mode.is_none() || (state, link_up) != (last.state, last.link_up);
-        DeviceReading {
-            state,
-            link_up,
-            link_mode: asks_driver.then(|| LinkMode::read(control, &self.device)),
-            lost: lost_reason(self.device.as_str(), self.index),
-        }
+        let link_mode = asks_driver.then(|| device.link_mode());
+        DeviceReading { state, link_up, link_mode, lost: device.lost() }
     }
 
     /// Returns the bridge, bond or team of the system that has the device as a member.
     #[must_use]
     pub fn master(&self) -> Option<String> {
-        link::master(self.index)
-    }
-}
-
-impl HostDeviceState {
-    /// Reads the state by `control`, a socket; `None` if the device is gone.
-    pub(super) fn read(
-        control: BorrowedFd<'_>,
-        device: &DeviceName,
-        index: c_uint,
-    ) -> Option<Self> {
-        let flags = sys::device_flags(control, device).ok()?;
-        Some(Self {
-            index,
-            is_up: flags & libc::IFF_UP != 0,
-            mac: sys::hardware_address(control, device).ok()?,
-            mtu: sys::mtu(control, device).ok()?,
-        })
-    }
-}
-
-impl LinkMode {
-    /// Asks the driver of a device by `control`, a socket.
-    pub(super) fn read(control: BorrowedFd<'_>, device: &DeviceName) -> Self {
-        ethtool::link_mode(control, device).unwrap_or_default()
+        link::master(self.device.index)
     }
 }
 
@@ -173,21 +203,15 @@ impl LinkMode {
 ///
 /// A thread that enters a namespace stays there, so one is made for this.
 fn state_in(namespace: OwnedFd, name: &str) -> io::Result<(HostDeviceState, bool)> {
-    let device = DeviceName::new(name).map_err(io::Error::other)?;
+    let name = DeviceName::new(name).map_err(io::Error::other)?;
     let read = move || -> io::Result<(HostDeviceState, bool)> {
         setns(namespace, CloneFlags::CLONE_NEWNET)?;
         let (family, kind) = (AddressFamily::Unix, SockType::Datagram);
         let control = socket(family, kind, SockFlag::SOCK_CLOEXEC, None)?;
-        let control = control.as_fd();
-        let flags = sys::device_flags(control, &device)?;
-        let state = HostDeviceState {
-            index: 0,
-            is_up: flags & libc::IFF_UP != 0,
-            mac: sys::hardware_address(control, &device)?,
-            mtu: sys::mtu(control, &device)?,
-        };
-        let wanted = libc::IFF_UP | libc::IFF_RUNNING;
-        Ok((state, flags & wanted == wanted))
+        // The switch knows no index there.
+        let device = HostDevice { control, name, index: 0 };
+        let state = device.state().ok_or(io::ErrorKind::NotFound)?;
+        Ok((state, device.link_up()))
     };
     let reader = thread::Builder::new().name("shunt-netns".to_owned()).spawn(read)?;
     reader.join().unwrap_or_else(|_| Err(io::Error::other("the thread panicked")))
@@ -202,23 +226,6 @@ pub(super) fn try_mtu(control: BorrowedFd<'_>, device: &DeviceName, mtu: Option<
         let name = device.as_str();
         warn!(%error, "device {name}: the MTU {mtu} is refused, it keeps its own (needs CAP_NET_ADMIN)");
     }
-}
-
-/// Returns work that changes a device by a copy of `control`, a socket.
-///
-/// All settings need the lock of the kernel for devices. Setting a device down also waits until no
-/// processor of the host sends by it.
-pub(super) fn change_work(
-    control: &OwnedFd,
-    device: &DeviceName,
-    setting: HostDeviceSetting,
-) -> Option<DeviceWork> {
-    let (control, device) = (control.try_clone().ok()?, device.clone());
-    Some(Box::new(move || match setting {
-        HostDeviceSetting::Up(is_up) => set_up(control.as_fd(), &device, is_up),
-        HostDeviceSetting::Mac(mac) => sys::set_hardware_address(control.as_fd(), &device, mac),
-        HostDeviceSetting::Mtu(mtu) => sys::set_mtu(control.as_fd(), &device, mtu),
-    }))
 }
 
 fn set_up(control: BorrowedFd<'_>, device: &DeviceName, is_up: bool) -> io::Result<()> {
@@ -251,14 +258,15 @@ mod tests {
                 assert!(Command::new("ip").args(line.split(' ')).status().unwrap().success());
             };
             ip("link add a0 address 02:00:00:00:00:0a mtu 1400 type veth peer name b0");
-            let (control, device) = (sys::packet_socket().unwrap(), DeviceName::new("a0").unwrap());
+            let (control, name) = (sys::packet_socket().unwrap(), DeviceName::new("a0").unwrap());
             let index = if_nametoindex("a0").unwrap();
-            let read = || HostDeviceState::read(control.as_fd(), &device, index);
-            let reader = DeviceReader::new(&control, &device, index).unwrap();
+            let device = HostDevice { control, name, index };
+            let read = || device.state();
+            let reader = device.reader().unwrap();
             let mut expected =
                 HostDeviceState { index, is_up: false, mac: [2, 0, 0, 0, 0, 0xa], mtu: 1400 };
             assert_eq!(read(), Some(expected));
-            let change = |setting| change_work(&control, &device, setting).unwrap()();
+            let change = |setting| device.change_work(setting).unwrap()();
             for is_up in [true, true, false] {
                 change(HostDeviceSetting::Up(is_up)).unwrap();
                 expected.is_up = is_up;
@@ -271,7 +279,7 @@ mod tests {
             assert_eq!(read(), Some(expected));
             // A veth has a fixed mode.
             let mode = LinkMode { speed_bps: Some(10_000_000_000), is_full_duplex: Some(true) };
-            assert_eq!(LinkMode::read(control.as_fd(), &device), mode);
+            assert_eq!(device.link_mode(), mode);
             let first = reader.read(&DeviceReading::default());
             let is_up = DeviceReading {
                 state: Some(expected),
@@ -289,7 +297,7 @@ mod tests {
             ip("link del a0");
             assert_eq!(reader.read(&first).lost.as_deref(), Some("the device has vanished"));
             assert_eq!(read(), None);
-            assert_eq!(LinkMode::read(control.as_fd(), &device), LinkMode::default());
+            assert_eq!(device.link_mode(), LinkMode::default());
         });
         test.join().unwrap();
     }

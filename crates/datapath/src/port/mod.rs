@@ -41,7 +41,9 @@ pub use contract::{
     TxQueue,
 };
 pub use error::PortError;
-pub use host_device::{DeviceReader, DeviceReading, HostDeviceSetting, HostDeviceState, LinkMode};
+pub use host_device::{
+    DeviceReader, DeviceReading, HostDevice, HostDeviceSetting, HostDeviceState, LinkMode,
+};
 pub use link::DeviceLosses;
 pub use shunt_dpdk::{
     DpdkError, DpdkState, EalOptions, HugePageSize, HugePages, device_name, huge_page_sizes,

@@ -46,11 +46,11 @@ use nix::{
 use shunt_pipeline::DatapathPort;
 
 use super::{
-    Capabilities, DeviceLosses, DeviceReader, DeviceWork, HostDeviceSetting, HostDeviceState,
-    LinkMode, Port, PortCounters, PortError, Queues, RxQueue, RxReport, TxEnd, TxQueue,
+    Capabilities, DeviceLosses, DeviceReader, HostDevice, Port, PortCounters, PortError, Queues,
+    RxQueue, RxReport, TxEnd, TxQueue,
     claim::DeviceClaim,
-    error::{lost_reason, tx_end_of},
-    host_device::{change_work, try_mtu},
+    error::tx_end_of,
+    host_device::try_mtu,
     link,
     stored::{RefusedDescriptor, StoredDescriptor, accepted, copy},
     sys::{self, DeviceName},
@@ -68,16 +68,12 @@ const HEADER: usize = VirtioHeader::ENCODED_WITH_BUFFERS;
 
 /// A TAP device.
 pub struct Tap {
-    device: DeviceName,
-    index: c_uint,
+    device: HostDevice,
     mac: [u8; 6],
     /// Set if the device outlives the port.
     is_persistent: bool,
     /// Keeps other switches away from the device.
     _claim: DeviceClaim,
-    /// A socket for requests about the device.
-    /// It is in the network namespace in which it was opened.
-    control: OwnedFd,
     /// The inherited queues, or the one that created the device.
     ///
     /// From [`Port::split`] on, one for each packet thread.
@@ -132,55 +128,52 @@ impl Tap {
         settings: TapSettings,
         inherited: Vec<StoredDescriptor>,
     ) -> Result<Self, PortError> {
-        let device = DeviceName::new(device)?;
+        let name = DeviceName::new(device)?;
         // A device that does not exist yet is claimed when it is created.
-        let existing = if_nametoindex(device.as_str()).ok();
-        let claim = existing.map(|index| DeviceClaim::take("tap", &device, index)).transpose()?;
-        let inherited =
-            accepted(device.as_str(), inherited, |stored| check_queue(&stored.fd, &device));
+        let existing = if_nametoindex(name.as_str()).ok();
+        let claim = existing.map(|index| DeviceClaim::take("tap", &name, index)).transpose()?;
+        let inherited = accepted(name.as_str(), inherited, |stored| check_queue(&stored.fd, &name));
         let mut queues: Vec<_> = inherited.into_iter().map(OpenQueue::inherited).collect();
         if queues.is_empty() {
             if existing.is_some_and(is_held) {
-                return Err(PortError::InUse { name: device.as_str().to_owned() });
+                return Err(PortError::InUse { name: name.as_str().to_owned() });
             }
-            queues.push(OpenQueue::open(&device)?);
+            queues.push(OpenQueue::open(&name)?);
         }
         let first = Arc::clone(&queues[0].file);
         let failing = |doing| {
-            let name = device.as_str();
+            let name = name.as_str();
             move |source| PortError::device(doing, name, NEEDS, source)
         };
         let failed = failing("bring up");
         let control = socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)
             .map_err(|errno| failed(errno.into()))?;
-        let index = if_nametoindex(device.as_str()).map_err(|errno| failed(errno.into()))?;
+        let index = if_nametoindex(name.as_str()).map_err(|errno| failed(errno.into()))?;
         let claim = match claim {
             Some(claim) => claim,
-            None => DeviceClaim::take("tap", &device, index)?,
+            None => DeviceClaim::take("tap", &name, index)?,
         };
-        let mut mac = sys::hardware_address(control.as_fd(), &device).map_err(failed)?;
+        let mut mac = sys::hardware_address(control.as_fd(), &name).map_err(failed)?;
         if let Some(wanted) = settings.mac.filter(|wanted| *wanted != mac) {
             let failed = failing("set the MAC address of");
-            sys::set_hardware_address(control.as_fd(), &device, wanted).map_err(failed)?;
+            sys::set_hardware_address(control.as_fd(), &name, wanted).map_err(failed)?;
             mac = wanted;
         }
-        try_mtu(control.as_fd(), &device, settings.mtu);
+        try_mtu(control.as_fd(), &name, settings.mtu);
         if settings.persistent {
             sys::set_tun_persistent(first.as_fd(), true).map_err(failing("keep"))?;
         }
-        let flags = sys::device_flags(control.as_fd(), &device).map_err(failed)?;
+        let flags = sys::device_flags(control.as_fd(), &name).map_err(failed)?;
         if flags & libc::IFF_UP == 0 {
             let flags = flags | libc::IFF_UP;
-            sys::set_device_flags(control.as_fd(), &device, flags).map_err(failed)?;
+            sys::set_device_flags(control.as_fd(), &name, flags).map_err(failed)?;
         }
         let is_persistent = settings.persistent;
         Ok(Self {
-            device,
-            index,
+            device: HostDevice { control, name, index },
             mac,
             is_persistent,
             _claim: claim,
-            control,
             queues,
             is_split: false,
             loss: DeviceLoss::since_now(index),
@@ -259,13 +252,13 @@ impl Port for Tap {
     }
 
     fn split(&mut self, threads: u16) -> Result<Vec<Queues>, PortError> {
-        let name = self.device.as_str();
+        let name = self.device.name.as_str();
         if self.is_split {
             return Err(PortError::AlreadySplit { name: name.to_owned() });
         }
         self.is_split = true;
         for _ in self.queues.len()..threads.into() {
-            self.queues.push(OpenQueue::open(&self.device)?);
+            self.queues.push(OpenQueue::open(&self.device.name)?);
         }
         self.queues.truncate(threads.into());
         let queues = self.queues.iter().map(|OpenQueue { file, .. }| {
@@ -277,13 +270,15 @@ impl Port for Tap {
     }
 
     fn link_up(&self) -> bool {
-        let wanted = libc::IFF_UP | libc::IFF_RUNNING;
-        sys::device_flags(self.control.as_fd(), &self.device)
-            .is_ok_and(|flags| flags & wanted == wanted)
+        self.device.link_up()
+    }
+
+    fn host_device(&self) -> Option<&HostDevice> {
+        Some(&self.device)
     }
 
     fn lost(&self) -> Option<String> {
-        let reason = lost_reason(self.device.as_str(), self.index)?;
+        let reason = self.device.lost()?;
         let elsewhere = self.device_reader().and_then(|reader| reader.name_elsewhere());
         elsewhere.is_none().then_some(reason)
     }
@@ -292,21 +287,9 @@ impl Port for Tap {
         if !self.is_persistent {
             return Ok(());
         }
-        let failed = |source| PortError::device("remove", self.device.as_str(), NEEDS, source);
+        let failed = |source| PortError::device("remove", self.device.name.as_str(), NEEDS, source);
         // The device disappears with its last queue.
-        sys::set_tun_persistent(queue(&self.device)?.as_fd(), false).map_err(failed)
-    }
-
-    fn change_device(&self, setting: HostDeviceSetting) -> Option<DeviceWork> {
-        change_work(&self.control, &self.device, setting)
-    }
-
-    fn device_state(&self) -> Option<HostDeviceState> {
-        HostDeviceState::read(self.control.as_fd(), &self.device, self.index)
-    }
-
-    fn link_mode(&self) -> LinkMode {
-        LinkMode::read(self.control.as_fd(), &self.device)
+        sys::set_tun_persistent(queue(&self.device.name)?.as_fd(), false).map_err(failed)
     }
 
     fn mac(&self) -> [u8; 6] {
@@ -314,8 +297,8 @@ impl Port for Tap {
     }
 
     fn device_reader(&self) -> Option<DeviceReader> {
-        let reader = DeviceReader::new(&self.control, &self.device, self.index)?;
-        Some(reader.with_queue(self.queues.first().map(|queue| Arc::clone(&queue.file))))
+        let queue = self.queues.first().map(|queue| Arc::clone(&queue.file));
+        self.device.reader().map(|reader| reader.with_queue(queue))
     }
 
     fn counters(&self) -> PortCounters {
@@ -323,13 +306,13 @@ impl Port for Tap {
     }
 
     fn note_losses(&self, losses: &DeviceLosses) {
-        self.loss.note(losses.find(self.index));
+        self.loss.note(losses.find(self.device.index));
     }
 
     fn stored_descriptors(&self) -> Vec<StoredDescriptor> {
         let queues = self.queues.iter().enumerate();
         let stored = queues.filter_map(|(number, OpenQueue { file, stored_name })| {
-            let name = format!("tap/{}/{number:04}", self.device.as_str());
+            let name = format!("tap/{}/{number:04}", self.device.name.as_str());
             copy(name, &**file, stored_name.as_deref())
         });
         stored.collect()

@@ -1,10 +1,6 @@
 //! The port of a network device.
 
-use std::{
-    ffi::{c_int, c_uint},
-    os::fd::{AsFd, OwnedFd},
-    sync::Arc,
-};
+use std::{ffi::c_int, os::fd::AsFd, sync::Arc};
 
 use nix::net::if_::if_nametoindex;
 use shunt_pipeline::Time;
@@ -20,11 +16,9 @@ use super::{
 use crate::{
     packet::buffer::Pool,
     port::{
-        Capabilities, DeviceReader, DeviceWork, HostDeviceSetting, HostDeviceState, LinkMode, Port,
-        PortCounters, PortError, PortWork, Queues,
+        Capabilities, HostDevice, Port, PortCounters, PortError, PortWork, Queues,
         claim::{DeviceClaim, refuse_member},
-        error::lost_reason,
-        host_device::{change_work, try_mtu},
+        host_device::try_mtu,
         stored::{RefusedDescriptor, StoredDescriptor, accepted},
         sys::{self, DeviceName},
     },
@@ -34,14 +28,10 @@ const NEEDS: &str = "CAP_NET_RAW";
 
 /// A network device of the host.
 pub struct AfPacket {
-    device: DeviceName,
-    index: c_uint,
+    device: HostDevice,
     mac: [u8; 6],
     /// Keeps other switches away from the device.
     _claim: DeviceClaim,
-    /// A socket for requests about the device; it receives nothing.
-    /// It is in the network namespace in which it was opened.
-    control: OwnedFd,
     /// Number of slots of a receive ring; `None`: the default.
     rx_slots: Option<u32>,
     /// The sockets that an earlier process stored, until the queues are created.
@@ -72,21 +62,21 @@ impl AfPacket {
         rx_slots: Option<u32>,
         inherited: Vec<StoredDescriptor>,
     ) -> Result<Self, PortError> {
-        let device = DeviceName::new(device)?;
-        let failed = |source| PortError::device("open", device.as_str(), NEEDS, source);
+        let name = DeviceName::new(device)?;
+        let failed = |source| PortError::device("open", name.as_str(), NEEDS, source);
         let control = sys::packet_socket().map_err(failed)?;
-        let index = if_nametoindex(device.as_str()).map_err(|errno| failed(errno.into()))?;
-        let mac = sys::hardware_address(control.as_fd(), &device).map_err(failed)?;
-        refuse_member(&device, index)?;
-        let claim = DeviceClaim::take("af_packet", &device, index)?;
-        try_mtu(control.as_fd(), &device, mtu);
-        let sockets = None;
-        Ok(Self { device, index, mac, _claim: claim, control, rx_slots, inherited, sockets })
+        let index = if_nametoindex(name.as_str()).map_err(|errno| failed(errno.into()))?;
+        let mac = sys::hardware_address(control.as_fd(), &name).map_err(failed)?;
+        refuse_member(&name, index)?;
+        let claim = DeviceClaim::take("af_packet", &name, index)?;
+        try_mtu(control.as_fd(), &name, mtu);
+        let device = HostDevice { control, name, index };
+        Ok(Self { device, mac, _claim: claim, rx_slots, inherited, sockets: None })
     }
 
     /// Returns the sockets that an earlier process stored; `None` without a whole set.
     fn inherit(&mut self, threads: u16) -> Option<Arc<RxSockets>> {
-        let device = self.device.as_str();
+        let device = self.device.name.as_str();
         let inherited = std::mem::take(&mut self.inherited);
         let inherited = accepted(device, inherited, |stored| self.check_inherited(stored));
         let (sockets, rings): (Vec<_>, Vec<_>) =
@@ -123,8 +113,8 @@ impl AfPacket {
         }
         // Devices of two namespaces may have one number. Linux before 5.14 has no such option.
         let namespace = |fd| sys::namespace_of_socket(fd).ok();
-        if sys::bound_device(fd)? != Some(self.index)
-            || namespace(fd) != namespace(self.control.as_fd())
+        if sys::bound_device(fd)? != Some(self.device.index)
+            || namespace(fd) != namespace(self.device.control.as_fd())
         {
             return Err(RefusedDescriptor::Device);
         }
@@ -142,8 +132,8 @@ impl AfPacket {
     }
 
     fn settings(&self) -> RxSettings {
-        let device = self.device.as_str().to_owned();
-        RxSettings { device, index: self.index, slots: self.rx_slots }
+        let device = self.device.name.as_str().to_owned();
+        RxSettings { device, index: self.device.index, slots: self.rx_slots }
     }
 }
 
@@ -164,17 +154,17 @@ impl Port for AfPacket {
 
     fn split(&mut self, threads: u16) -> Result<Vec<Queues>, PortError> {
         if self.sockets.is_some() {
-            return Err(PortError::AlreadySplit { name: self.device.as_str().to_owned() });
+            return Err(PortError::AlreadySplit { name: self.device.name.as_str().to_owned() });
         }
         let sockets = match self.inherit(threads) {
             Some(sockets) => sockets,
             None => RxSockets::open(self.settings(), threads).map_err(|source| {
-                PortError::device("receive from", self.device.as_str(), NEEDS, source)
+                PortError::device("receive from", self.device.name.as_str(), NEEDS, source)
             })?,
         };
         let queues = sockets.queues().iter().map(|queue| {
             let socket = &queue.socket.socket;
-            let rx = PacketRx::new(socket, &queue.shared, self.device.as_str());
+            let rx = PacketRx::new(socket, &queue.shared, self.device.name.as_str());
             let tx = PacketTx::new(Arc::clone(socket));
             Queues { rx: Some(Box::new(rx)), tx: Box::new(tx) }
         });
@@ -184,33 +174,15 @@ impl Port for AfPacket {
     }
 
     fn link_up(&self) -> bool {
-        let wanted = libc::IFF_UP | libc::IFF_RUNNING;
-        sys::device_flags(self.control.as_fd(), &self.device)
-            .is_ok_and(|flags| flags & wanted == wanted)
+        self.device.link_up()
     }
 
-    fn lost(&self) -> Option<String> {
-        lost_reason(self.device.as_str(), self.index)
-    }
-
-    fn device_reader(&self) -> Option<DeviceReader> {
-        DeviceReader::new(&self.control, &self.device, self.index)
+    fn host_device(&self) -> Option<&HostDevice> {
+        Some(&self.device)
     }
 
     fn mtu(&self) -> Option<u32> {
-        sys::mtu(self.control.as_fd(), &self.device).ok()
-    }
-
-    fn change_device(&self, setting: HostDeviceSetting) -> Option<DeviceWork> {
-        change_work(&self.control, &self.device, setting)
-    }
-
-    fn device_state(&self) -> Option<HostDeviceState> {
-        HostDeviceState::read(self.control.as_fd(), &self.device, self.index)
-    }
-
-    fn link_mode(&self) -> LinkMode {
-        LinkMode::read(self.control.as_fd(), &self.device)
+        self.device.mtu()
     }
 
     fn mac(&self) -> [u8; 6] {

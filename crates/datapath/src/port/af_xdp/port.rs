@@ -1,7 +1,6 @@
 //! The port of a network device, and its two queues.
 
 use std::{
-    ffi::c_uint,
     fmt, io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
@@ -30,13 +29,12 @@ use super::{
 use crate::metrics::RxLoss;
 use crate::packet::buffer::{BURST, Packet, Pool};
 use crate::port::{
-    Capabilities, DeviceReader, DeviceReading, DeviceWork, HostDeviceSetting, HostDeviceState,
-    LinkMode, Port, PortCounters, PortError, Queues, RxQueue, RxReport, TxEnd, TxQueue,
+    Capabilities, DeviceReading, DeviceWork, HostDevice, HostDeviceSetting, Port, PortCounters,
+    PortError, Queues, RxQueue, RxReport, TxEnd, TxQueue,
     af_packet::PacketTx,
     claim::{DeviceClaim, refuse_member},
-    error::lost_reason,
     ethtool,
-    host_device::{change_work, try_mtu},
+    host_device::try_mtu,
     sys::{self, DeviceName},
 };
 
@@ -117,18 +115,14 @@ impl XdpMode {
 
 /// A network device of the host, by AF_XDP sockets.
 pub struct AfXdp {
-    device: DeviceName,
-    index: c_uint,
+    /// The device. Its socket keeps it promiscuous.
+    device: HostDevice,
     mac: [u8; 6],
     mode: XdpMode,
     /// Size of the chunks, which holds a frame of the MTU.
     chunk: u32,
     /// Keeps other switches away from the device.
     _claim: DeviceClaim,
-    /// A packet socket for requests about the device.
-    ///
-    /// It receives nothing, and keeps the device promiscuous.
-    control: OwnedFd,
     /// Longest frame that the device sends, updated with the MTU.
     frame_max: Arc<AtomicU32>,
     /// The sockets of the queues, and the program that redirects to them.
@@ -138,9 +132,9 @@ pub struct AfXdp {
 impl AfXdp {
     /// Returns why the buffers do not hold frames of an MTU; `None` if they do.
     fn exceeded_by(&self, mtu: u32) -> Option<String> {
-        match chunk_of(&self.device, mtu) {
+        match chunk_of(&self.device.name, mtu) {
             Ok(chunk) if chunk <= self.chunk => None,
-            Ok(_) => Some(format!("the MTU of {} was raised to {mtu}", self.device.as_str())),
+            Ok(_) => Some(format!("the MTU of {} was raised to {mtu}", self.device.name.as_str())),
             Err(error) => Some(error.to_string()),
         }
     }
@@ -154,39 +148,30 @@ impl AfXdp {
     /// If there is no such device, if it has another user, if its MTU is too large for AF_XDP, or
     /// if the daemon lacks a capability.
     pub fn open(device: &str, mtu: Option<u32>, mode: XdpMode) -> Result<Self, PortError> {
-        let device = DeviceName::new(device)?;
-        let failed = |source| PortError::device("open", device.as_str(), NEEDS, source);
+        let name = DeviceName::new(device)?;
+        let failed = |source| PortError::device("open", name.as_str(), NEEDS, source);
         let control = sys::packet_socket().map_err(failed)?;
-        let index = if_nametoindex(device.as_str()).map_err(|errno| failed(errno.into()))?;
-        let mac = sys::hardware_address(control.as_fd(), &device).map_err(failed)?;
-        refuse_member(&device, index)?;
+        let index = if_nametoindex(name.as_str()).map_err(|errno| failed(errno.into()))?;
+        let mac = sys::hardware_address(control.as_fd(), &name).map_err(failed)?;
+        refuse_member(&name, index)?;
         // Packet sockets and AF_XDP would both receive the frames.
-        let claim = DeviceClaim::take("af_packet", &device, index)?;
-        try_mtu(control.as_fd(), &device, mtu);
+        let claim = DeviceClaim::take("af_packet", &name, index)?;
+        try_mtu(control.as_fd(), &name, mtu);
         sys::make_promiscuous(control.as_fd(), index).map_err(failed)?;
-        let mtu = sys::mtu(control.as_fd(), &device).map_err(failed)?;
-        let chunk = chunk_of(&device, mtu)?;
+        let mtu = sys::mtu(control.as_fd(), &name).map_err(failed)?;
+        let chunk = chunk_of(&name, mtu)?;
         let frame_max = Arc::new(AtomicU32::new(mtu + HEADER_MAX));
-        Ok(Self {
-            device,
-            index,
-            mac,
-            mode,
-            chunk,
-            _claim: claim,
-            control,
-            frame_max,
-            attached: None,
-        })
+        let device = HostDevice { control, name, index };
+        Ok(Self { device, mac, mode, chunk, _claim: claim, frame_max, attached: None })
     }
 
     /// Attaches the program and opens a socket for each receive queue, in one mode.
     fn attach(&self, queues: u32, mode: XdpMode) -> io::Result<(Vec<XdpSocket>, XdpProgram)> {
-        let program = XdpProgram::attach(self.index, queues, mode.attachment())?;
+        let program = XdpProgram::attach(self.device.index, queues, mode.attachment())?;
         let mut sockets = Vec::new();
         for queue in 0..queues {
             let socket = XdpSocket::open(
-                DeviceQueue { device: self.index, queue },
+                DeviceQueue { device: self.device.index, queue },
                 self.chunk,
                 mode.transfer(),
             )?;
@@ -219,8 +204,8 @@ impl AfXdp {
         let mut works: Vec<_> = working.map(|other| other.name()).collect();
         works.push(XdpMode::BestEffort.name());
         PortError::XdpMode {
-            name: self.device.as_str().to_owned(),
-            driver: ethtool::driver(self.control.as_fd(), &self.device)
+            name: self.device.name.as_str().to_owned(),
+            driver: ethtool::driver(self.device.control.as_fd(), &self.device.name)
                 .unwrap_or_else(|_| "unknown".to_owned()),
             mode: mode.name(),
             works: works.join(" or "),
@@ -229,9 +214,9 @@ impl AfXdp {
 
     /// Converts an error of attaching, by the person who can solve the problem.
     fn refused(&self, error: io::Error) -> PortError {
-        let name = self.device.as_str();
+        let name = self.device.name.as_str();
         let is_held = matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST));
-        match attached_program(self.index).filter(|_| is_held) {
+        match attached_program(self.device.index).filter(|_| is_held) {
             Some(program) => PortError::XdpAttached { name: name.to_owned(), program },
             None if error.raw_os_error() == Some(libc::ENOBUFS) => {
                 PortError::LockedMemory { name: name.to_owned() }
@@ -268,16 +253,16 @@ impl Port for AfXdp {
     }
 
     fn split(&mut self, threads: u16) -> Result<Vec<Queues>, PortError> {
-        let name = self.device.as_str();
+        let name = self.device.name.as_str();
         if self.attached.is_some() {
             return Err(PortError::AlreadySplit { name: name.to_owned() });
         }
         let failed = |source| PortError::device("receive from", name, NEEDS, source);
         let queue_count =
-            ethtool::rx_queues(self.control.as_fd(), &self.device).unwrap_or(1).max(1);
+            ethtool::rx_queues(self.device.control.as_fd(), &self.device.name).unwrap_or(1).max(1);
         let (sockets, program, mode) = self.attach_best(queue_count)?;
         info!(device = name, %mode, queues = queue_count, "AF_XDP port attached");
-        let is_veth = ethtool::driver(self.control.as_fd(), &self.device)
+        let is_veth = ethtool::driver(self.device.control.as_fd(), &self.device.name)
             .is_ok_and(|driver| driver == "veth");
         if is_veth {
             warn!(
@@ -305,7 +290,7 @@ impl Port for AfXdp {
                     Box::new(XdpTx { sender, frame_max, end: TxEnd::Full })
                 }
                 // More threads than queues: the others send by packet sockets.
-                None => Box::new(PacketTx::open(self.index).map_err(failed)?),
+                None => Box::new(PacketTx::open(self.device.index).map_err(failed)?),
             };
             let rx = match receivers.is_empty() {
                 true => None,
@@ -321,26 +306,23 @@ impl Port for AfXdp {
     }
 
     fn link_up(&self) -> bool {
-        let wanted = libc::IFF_UP | libc::IFF_RUNNING;
-        sys::device_flags(self.control.as_fd(), &self.device)
-            .is_ok_and(|flags| flags & wanted == wanted)
+        self.device.link_up()
+    }
+
+    fn host_device(&self) -> Option<&HostDevice> {
+        Some(&self.device)
     }
 
     fn lost(&self) -> Option<String> {
-        let reason = lost_reason(self.device.as_str(), self.index);
-        reason.or_else(|| self.exceeded_by(sys::mtu(self.control.as_fd(), &self.device).ok()?))
+        self.device.lost().or_else(|| self.exceeded_by(self.device.mtu()?))
     }
 
     fn lost_by(&self, reading: &DeviceReading) -> Option<String> {
         reading.lost.clone().or_else(|| self.exceeded_by(reading.state?.mtu))
     }
 
-    fn device_reader(&self) -> Option<DeviceReader> {
-        DeviceReader::new(&self.control, &self.device, self.index)
-    }
-
     fn mtu(&self) -> Option<u32> {
-        let mtu = sys::mtu(self.control.as_fd(), &self.device).ok()?;
+        let mtu = self.device.mtu()?;
         self.frame_max.store(mtu.saturating_add(HEADER_MAX), Relaxed);
         Some(mtu)
     }
@@ -348,15 +330,7 @@ impl Port for AfXdp {
     fn change_device(&self, setting: HostDeviceSetting) -> Option<DeviceWork> {
         // Buffers have the size of the MTU.
         let is_possible = !matches!(setting, HostDeviceSetting::Mtu(_));
-        is_possible.then(|| change_work(&self.control, &self.device, setting))?
-    }
-
-    fn device_state(&self) -> Option<HostDeviceState> {
-        HostDeviceState::read(self.control.as_fd(), &self.device, self.index)
-    }
-
-    fn link_mode(&self) -> LinkMode {
-        LinkMode::read(self.control.as_fd(), &self.device)
+        is_possible.then(|| self.device.change_work(setting))?
     }
 
     fn mac(&self) -> [u8; 6] {
