@@ -14,6 +14,13 @@ pub fn ping(from: &Namespace, to: &str) -> bool {
     output(from.command("ping").args(arguments)).status.success()
 }
 
+/// Sends one ping; returns whether it was answered within a second.
+#[must_use]
+pub fn ping_once(from: &Namespace, to: &str) -> bool {
+    let arguments = ["-q", "-c", "1", "-W", "1", to];
+    output(from.command("ping").args(arguments)).status.success()
+}
+
 /// Runs one TCP stream of a second from `client` to `server`.
 ///
 /// Returns its rate in Mbit/s.

@@ -3,9 +3,10 @@
 use shunt_tests::{
     daemon::{Daemon, text, until},
     namespace::{Namespace, namespace_or_skip},
+    traffic::ping_once,
 };
 
-use crate::vsctl::{Bench, show};
+use crate::vsctl::{Bench, bond_line, show};
 
 /// A host at the port `p3`, and a Linux bridge behind the ports `p1` and `p2`.
 struct Hosts {
@@ -32,8 +33,7 @@ fn hosts(middle: &Namespace) -> Option<Hosts> {
 impl Hosts {
     /// Returns whether the network answers a ping of the host.
     fn reaches(&self) -> bool {
-        let arguments = ["-q", "-c", "1", "-W", "1", "10.68.1.2"];
-        self.host.command("ping").args(arguments).output().is_ok_and(|ping| ping.status.success())
+        ping_once(&self.host, "10.68.1.2")
     }
 
     fn set_link(&self, link: &str, state: &str) {
@@ -61,11 +61,6 @@ impl Hosts {
     }
 }
 
-fn bond_line(daemon: &Daemon) -> String {
-    let shown = show(daemon);
-    shown.lines().find(|line| line.contains(" bond ")).unwrap_or_default().trim().to_owned()
-}
-
 /// Checks that pings go on when the active member loses its link.
 fn pings_survive_a_lost_link(daemon: &Daemon, hosts: &Hosts) {
     assert!(until(|| hosts.reaches()), "{}", show(daemon));
@@ -82,14 +77,20 @@ fn pings_survive_a_lost_link(daemon: &Daemon, hosts: &Hosts) {
 }
 
 /// Checks that a bond that the switch refuses leaves another one as it is.
+///
+/// Its members were ports before. Without their bond they would close a loop, so they are removed.
 fn a_refused_bond_has_no_ports(bench: &Bench, daemon: &Daemon, hosts: &Hosts) {
     let ports = "-- set interface n1 type=null -- set interface n2 type=null";
-    let arguments = format!("--no-wait add-bond br0 n1 n1 n2 {ports}");
-    bench.done(&arguments);
+    bench.done(&format!("add-port br0 n1 -- add-port br0 n2 {ports}"));
+    assert!(show(daemon).contains("n2"), "{}", show(daemon));
+    let plain = "del-port br0 n1 -- del-port br0 n2";
+    bench.done(&format!("--no-wait {plain} -- add-bond br0 n1 n1 n2 {ports}"));
     for name in ["n1", "n2"] {
         let error = || bench.done(&format!("get interface {name} error"));
         let is_named = || error().contains("bond n1: a member has the same name");
         assert!(until(is_named), "{}", error());
+        let removed = format!("port {name}: removed, because its bond was refused: bond n1");
+        assert!(until(|| daemon.log().contains(&removed)), "{}", daemon.log());
     }
     assert!(!show(daemon).contains("n2"), "{}", show(daemon));
     assert!(bond_line(daemon).contains("bond0"), "{}", show(daemon));

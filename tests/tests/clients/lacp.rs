@@ -4,9 +4,10 @@ use shunt_tests::{
     daemon::{Daemon, text, until},
     namespace::{Namespace, namespace_or_skip},
     open_vswitch::OpenVSwitch,
+    traffic::ping_once,
 };
 
-use crate::vsctl::{Bench, show};
+use crate::vsctl::{Bench, bond_line, show};
 
 /// A host at the port `p3`, and Open vSwitch behind the ports `p1` and `p2`.
 struct Peers<'a> {
@@ -41,8 +42,7 @@ fn peers<'a>(middle: &Namespace, host: &'a Namespace, network: &'a Namespace) ->
 impl Peers<'_> {
     /// Returns whether Open vSwitch answers a ping of the host.
     fn reaches(&self) -> bool {
-        let arguments = ["-q", "-c", "1", "-W", "1", "10.69.1.2"];
-        self.host.command("ping").args(arguments).output().is_ok_and(|ping| ping.status.success())
+        ping_once(self.host, "10.69.1.2")
     }
 
     /// Returns the number of packets that Open vSwitch has received on a link.
@@ -73,11 +73,6 @@ fn is_negotiated(daemon: &Daemon) -> bool {
     let shown = lacp(daemon);
     let state = "actor state: activity timeout aggregation synchronized collecting distributing\n";
     shown.contains("  status: active negotiated\n") && shown.matches(state).count() == 2
-}
-
-fn bond_line(daemon: &Daemon) -> String {
-    let shown = show(daemon);
-    shown.lines().find(|line| line.contains(" bond ")).unwrap_or_default().trim().to_owned()
 }
 
 /// Checks that a pulled link leaves the bond at once, and comes back.

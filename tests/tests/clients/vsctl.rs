@@ -9,6 +9,7 @@ use shunt_tests::{
     daemon::{Daemon, output, text, until},
     namespace::{Namespace, namespace_or_skip, skipped},
     ovsdb_server::OvsdbServer,
+    traffic::ping_once,
 };
 use tempfile::TempDir;
 
@@ -114,6 +115,12 @@ pub(crate) fn show(daemon: &Daemon) -> String {
     String::from_utf8_lossy(&daemon.shuntctl(&["show"]).stdout).into_owned()
 }
 
+/// Returns the line of `shuntctl show` about the only bond; empty without a bond.
+pub(crate) fn bond_line(daemon: &Daemon) -> String {
+    let shown = show(daemon);
+    shown.lines().find(|line| line.contains(" bond ")).unwrap_or_default().trim().to_owned()
+}
+
 /// Clients such as OpenStack Neutron connect over TCP.
 #[test]
 fn a_manager_lets_clients_connect_over_tcp() {
@@ -187,10 +194,7 @@ fn flow_restore_wait_holds_packets_and_controllers() {
         let Some(host) = namespace_or_skip("wait") else { continue };
         host.connect("eth0", &bench.namespace, "p1");
         host.run("ip", &["addr", "add", "10.68.1.1/24", "dev", "eth0"]);
-        let ping = || {
-            let arguments = ["-q", "-c", "1", "-W", "1", "10.68.1.2"];
-            output(host.command("ping").args(arguments)).status.success()
-        };
+        let ping = || ping_once(&host, "10.68.1.2");
         let daemon = bench.start();
         bench.done("add-br br0 -- add-port br0 p1 -- set-controller br0 tcp:127.0.0.1:1");
         bench.namespace.run("ip", &["addr", "add", "10.68.1.2/24", "dev", "br0"]);
