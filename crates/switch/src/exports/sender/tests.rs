@@ -28,7 +28,19 @@ fn in_namespace<T: Future<Output = ()>>(test: impl FnOnce() -> T + Send + 'stati
 }
 
 fn ip(line: &str) {
-    assert!(Command::new("ip").args(line.split(' ')).status().unwrap().success(), "{line}");
+    assert!(is_done("ip", line), "{line}");
+}
+
+fn is_done(program: &str, line: &str) -> bool {
+    Command::new(program).args(line.split(' ')).status().unwrap().success()
+}
+
+/// Returns the bytes that a device of the namespace has received.
+fn received_bytes(device: &str) -> usize {
+    let text = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
+    let counters =
+        text.lines().find_map(|line| line.trim().strip_prefix(device)?.strip_prefix(':'));
+    counters.unwrap().split_whitespace().next().unwrap().parse().unwrap()
 }
 
 /// A collector that nothing answers for.
@@ -179,6 +191,38 @@ fn a_collector_that_starts_later_gets_templates() {
             own.send().await;
         }
         assert_eq!(own.collector.trouble(), None);
+    });
+}
+
+/// More datagrams than the send buffer holds, and faster than the link.
+#[test]
+#[expect(clippy::print_stderr, reason = "a skipped test says so")]
+fn a_slow_link_loses_no_datagram() {
+    const DATAGRAMS: usize = 2000;
+    in_namespace(|| async {
+        ip("addr add 10.9.0.1/24 dev d0");
+        ip("neigh add 10.9.0.2 lladdr 02:00:00:00:00:02 dev d0");
+        if !is_done("tc", "qdisc add dev d0 root tbf rate 50mbit burst 20kb limit 10mb") {
+            eprintln!("SKIPPED: needs tc and the queueing discipline tbf");
+            return;
+        }
+        let Bench { sender, collector, totals } = Bench::new(REMOTE, TemplateUse::Never);
+        let datagram = Arc::new(ExportDatagram { bytes: vec![7; 1400], records: 3 });
+        (0..DATAGRAMS).for_each(|_| collector.push(&datagram));
+        collector.close();
+        sender.run().await;
+        let ExportCounts { sent, lost, .. } = totals.counts();
+        assert_eq!((sent, lost), (DATAGRAMS as u64, 0));
+        // With the headers of UDP, IPv4 and Ethernet. Other frames are shorter than a datagram.
+        let expected = DATAGRAMS * (1400 + 8 + 20 + 14);
+        for _ in 0..1000 {
+            if received_bytes("d1") >= expected {
+                break;
+            }
+            // Some datagrams are still in the queue of the device.
+            sleep(Duration::from_millis(10)).await;
+        }
+        assert!(received_bytes("d1") >= expected, "{} of {expected}", received_bytes("d1"));
     });
 }
 
