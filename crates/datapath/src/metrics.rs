@@ -99,6 +99,8 @@ reasons! {
         LearnedOnIngressPort = "learned_on_ingress_port",
         /// `NORMAL`: it is flooded, and its VLAN has no other port.
         FloodWithoutPorts = "flood_without_ports",
+        /// `NORMAL`: multicast snooping knows no other port that wants it.
+        MulticastWithoutReceiver = "multicast_without_receiver",
         /// The translation nested resubmits, patch ports, buckets or clones too deep.
         RecursionTooDeep = "recursion_too_deep",
         /// The translation took too many table lookups.
@@ -141,6 +143,8 @@ reasons! {
         TxRefused = "tx_refused",
         /// The queue of packet-ins to the controllers was full.
         PacketInQueueFull = "packet_in_queue_full",
+        /// The queue of messages for multicast snooping was full.
+        SnoopingQueueFull = "snooping_queue_full",
         /// A frame for LACP: its port received too many, or the queue was full.
         LacpFrameRefused = "lacp_frame_refused",
         /// A tag or a label did not fit, or was not there.

@@ -75,6 +75,8 @@ pub use bridges::{
     bond::{BondBalance, BondBuckets, BondCounters, BondHash, BondMember, LacpAdmission},
     mac_table::{MacEntry, MacSighting},
     mirror::{Mirror, MirrorOutput, MirroredPorts},
+    multicast::{MulticastEvent, MulticastFlooding, MulticastSighting, MulticastSnooping},
+    multicast_table::MulticastEntry,
     output_counter::{OutputCounter, OutputHit},
     port::{PortConfig, PortInfo, PortKind},
     port_vlans::{PortVlans, PriorityTags, VlanMode},
@@ -113,7 +115,10 @@ pub use tables::{
 pub use time::Time;
 pub use traversals::{
     datapath_action::{DatapathAction, Punt, PuntReceiver, PuntedPacket},
-    drop_cause::{DropCause, NotedDecision, TranslationNote},
+    drop_cause::{
+        DropCause, MulticastDecision, MulticastFloodReason, MulticastOutputReason, NotedDecision,
+        TranslationNote,
+    },
     sub_traversal::{LimitUse, NotedTraversal, PartitionPoint, SubTraversal},
     traversal::{GroupHit, Refresh, Traversal, TraversalError, Visit},
 };

@@ -6,6 +6,7 @@
 //! threads can translate by older versions meanwhile.
 
 mod contents;
+mod learned;
 mod sub_traversals;
 pub(crate) mod training;
 mod translations;
@@ -27,7 +28,6 @@ use crate::{
     action::Action,
     bridges::{
         bridge::{VersionedBridge, VersionedBridges},
-        mac_table::MacEntry,
         output_counter::OutputCounter,
         port::PortInfo,
         settings::BridgeSettings,
@@ -316,6 +316,11 @@ impl Pipeline {
                     bridge.into_iter().for_each(|bridge| batch.learn_mac(bridge, sighting));
                     Ok(())
                 }
+                Learning::Multicast(sighting) => {
+                    let bridge = bridges.get_mut(&sighting.bridge);
+                    bridge.into_iter().for_each(|bridge| batch.learn_multicast(bridge, sighting));
+                    Ok(())
+                }
             };
             if learned.is_err() {
                 self.learn_status.count_refused();
@@ -325,26 +330,6 @@ impl Pipeline {
         let (deltas, next_rule) = batch.finish();
         control.next_rule = next_rule;
         self.publish(control, before.next(), deltas)
-    }
-
-    /// Returns the MAC addresses that NORMAL has learned in a bridge, by VLAN.
-    #[must_use]
-    pub fn macs(&self, id: BridgeId) -> Vec<Arc<MacEntry>> {
-        let bridges = self.bridges.read();
-        let version = self.version();
-        bridges.get(&id).map_or_else(Vec::new, |own| own.macs.iter(version).cloned().collect())
-    }
-
-    /// Removes all learned MAC addresses of a bridge.
-    pub fn flush_macs(&self, id: BridgeId) -> Change {
-        let control = self.control.lock();
-        let version = self.version().next();
-        let mut batch = UpdateBatch::new(version, Time::ZERO, control.next_rule);
-        if let Some(bridge) = self.bridges.write().get_mut(&id) {
-            batch.flush_macs(id, bridge);
-        }
-        let (deltas, _) = batch.finish();
-        self.publish(control, version, deltas)
     }
 
     /// Returns whether packets that arrive on a bridge can cause learn requests.
@@ -387,6 +372,7 @@ impl Pipeline {
         }
         for (id, bridge) in &mut *self.bridges.write() {
             batch.expire_macs(*id, bridge);
+            batch.expire_multicast(*id, bridge);
         }
         let (deltas, _) = batch.finish();
         self.publish(control, version, deltas)

@@ -134,6 +134,7 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
         }
         Command::DelMirror { bridge, name } => silent(client, "shunt/del-mirror", &[bridge, name]),
         Command::Macs { bridge } => printed(client, "fdb/show", &[bridge]),
+        Command::Mdb { bridge } => printed(client, "mdb/show", &[bridge]),
         Command::Reload => reload(client),
         Command::Save { file } => save(client, file.as_deref()),
         Command::Restore { file } => restore(client, file),

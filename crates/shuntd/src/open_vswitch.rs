@@ -49,7 +49,16 @@ const WORDS: &[(&[&str], &str)] = &[
     (&["ofport", "ofport_request"], "use `number`"),
     (&["other_config", "external_ids", "options"], "remove it: every option has a key of its own"),
     (&["stp_enable", "rstp_enable"], TREE),
-    (&["mcast_snooping_enable"], "multicast snooping does not exist yet"),
+    (&["mcast-snooping-aging-time"], "the key of a bridge is `mcast_snooping_ageing_s`"),
+    (&["mcast-snooping-table-size"], "the key of a bridge is `mcast_snooping_entries`"),
+    (
+        &["mcast-snooping-disable-flood-unregistered"],
+        "the key of a bridge is `mcast_snooping_disable_flood_unregistered`",
+    ),
+    (
+        &["mcast-snooping-flood", "mcast-snooping-flood-reports"],
+        "the keys of a port are `mcast_snooping_flood` and `mcast_snooping_flood_reports`",
+    ),
     (&["ipfix"], "the keys are `ipfix.targets`, `ipfix.sampling` and `ipfix.cache_active_timeout`"),
     (&["netflow"], "the keys are `netflow.targets` and `netflow.active_timeout`"),
     (&["sflow"], "the keys are `sflow.targets`, `sflow.sampling` and `sflow.polling`"),

@@ -12,7 +12,7 @@ pub(crate) mod top;
 use std::fmt::Write;
 
 use serde_json::Value;
-use shunt_switch::MacStatus;
+use shunt_switch::{MacStatus, MulticastEntryStatus};
 
 use crate::render::{exports::exports, nic::nic_line};
 
@@ -263,6 +263,19 @@ pub(crate) fn macs(macs: &[MacStatus]) -> String {
             entry.vlan,
             entry.age.as_secs()
         );
+    }
+    text
+}
+
+/// Returns a multicast table in the format of `ovs-appctl mdb/show`.
+pub(crate) fn multicast(entries: &[MulticastEntryStatus]) -> String {
+    let mut text = " port  VLAN  GROUP                Age\n".to_owned();
+    for entry in entries {
+        let (port, vlan, age) = (entry.port.to_string(), entry.vlan, entry.age.as_secs());
+        let _ = match entry.group {
+            Some(group) => writeln!(text, "{port:>5}  {vlan:>4}  {group}         {age:>3}"),
+            None => writeln!(text, "{port:>5}  {vlan:>4}  querier             {age:>3}"),
+        };
     }
     text
 }

@@ -39,6 +39,8 @@ const PORT_KEYS: &[&str] = &[
     "trunks",
     "priority_tags",
     "protected",
+    "mcast_snooping_flood",
+    "mcast_snooping_flood_reports",
     "ingress_policing_rate",
     "ingress_policing_burst",
     "ingress_policing_kpkts_rate",
@@ -67,14 +69,24 @@ const EXAMPLES: &[&str] = &[
     "trunks=10,20",
     "priority_tags=if-nonzero",
     "protected=true",
+    "mcast_snooping_flood=true",
+    "mcast_snooping_flood_reports=true",
     "ingress_policing_rate=10000",
     "ingress_policing_burst=8000",
     "ingress_policing_kpkts_rate=100",
     "ingress_policing_kpkts_burst=16",
 ];
 
-/// Keys of the VLANs of a port.
-const VLAN_KEYS: &[&str] = &["vlan_mode", "tag", "trunks", "priority_tags", "protected"];
+/// Keys of a port that `NORMAL` uses.
+const VLAN_KEYS: &[&str] = &[
+    "vlan_mode",
+    "tag",
+    "trunks",
+    "priority_tags",
+    "protected",
+    "mcast_snooping_flood",
+    "mcast_snooping_flood_reports",
+];
 
 /// Keys of the ingress policing of a port.
 const POLICING_KEYS: &[&str] = &[
@@ -241,13 +253,17 @@ fn set_vlan(port: &mut PortOptions, key: &str, value: &str) -> Result<bool, Stri
             port.priority_tags =
                 found.ok_or_else(|| unknown("value of priority_tags", value, &names))?;
         }
-        "protected" => {
-            port.protected =
-                value.parse().map_err(|_| format!("{key}={value}: it is true or false"))?;
-        }
+        "protected" => port.protected = flag(key, value)?,
+        "mcast_snooping_flood" => port.mcast_snooping_flood = flag(key, value)?,
+        "mcast_snooping_flood_reports" => port.mcast_snooping_flood_reports = flag(key, value)?,
         _ => return Ok(false),
     }
     Ok(true)
+}
+
+/// Parses `true` or `false`.
+fn flag(key: &str, value: &str) -> Result<bool, String> {
+    value.parse().map_err(|_| format!("{key}={value}: it is true or false"))
 }
 
 /// Parses the ingress policing of a port from words.

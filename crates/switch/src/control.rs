@@ -23,6 +23,7 @@ use crate::{
     control::{mirror_log::MirrorLog, structure::Structure},
     error::SwitchError,
     exports::Exporters,
+    multicast_task::MulticastCounters,
     nic::NicSlot,
     openflow::events::{ControlReceivers, EVENTS_MAX},
     ports::{attacher::PortAttacher, bridges::Bridges, capture::Captures},
@@ -68,6 +69,8 @@ pub(crate) struct ControlPlane {
     pub(crate) captures: Arc<Captures>,
     /// Samples and flows for collectors.
     pub(crate) exports: Arc<Exporters>,
+    /// Messages that multicast snooping has read.
+    pub(crate) multicast: MulticastCounters,
     /// Settings in force, without the bridges.
     pub(crate) config: Arc<Mutex<Config>>,
     /// Number of completed runs of the periodic upkeep.
@@ -119,9 +122,17 @@ impl ControlPlane {
             mirror_log: MirrorLog::default(),
             events,
         });
-        let upkeep_runs = AtomicU64::default();
-        let control =
-            Self { plane, bridges, nic, captures, exports, config, upkeep_runs, structure };
+        let control = Self {
+            plane,
+            bridges,
+            nic,
+            captures,
+            exports,
+            multicast: MulticastCounters::default(),
+            config,
+            upkeep_runs: AtomicU64::default(),
+            structure,
+        };
         Ok((Arc::new(control), ControlReceivers { events: receiver, punts }))
     }
 

@@ -48,6 +48,8 @@ mod error;
 mod exports;
 mod lacp_task;
 mod mirrors;
+mod multicast;
+mod multicast_task;
 mod nic;
 mod openflow;
 mod ports;
@@ -70,6 +72,7 @@ pub use datapath_flows::{
 };
 pub use declarative::DeclarativeChanges;
 pub use error::{SwitchError, with_causes};
+pub use multicast::MulticastEntryStatus;
 pub use nic::{NicStatus, NicTraffic, OperationsStatus, StageFill};
 pub use openflow::{
     endpoint::{ControllerEndpoint, EndpointError, Transport},

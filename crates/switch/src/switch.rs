@@ -27,6 +27,7 @@ use crate::{
     declarative::DeclarativeChanges,
     error::SwitchError,
     lacp_task::{leave_partners, run_lacp},
+    multicast_task::run_multicast,
     openflow::{events::ControlReceivers, servers::OpenFlowServers},
     ports::{capture::CapturedPacket, names::BridgeNames, vlans::MacStatus},
     reload::{self, ReloadReport},
@@ -140,13 +141,14 @@ impl Switch {
     ) -> Result<Self, SwitchError> {
         let (control, receivers) =
             ControlPlane::start(config, run_dir.as_deref(), seed, engine, descriptors)?;
-        let ControlReceivers { events, punts: PuntReceivers { packet_ins, lacp_frames } } =
-            receivers;
+        let ControlReceivers { events, punts } = receivers;
+        let PuntReceivers { packet_ins, lacp_frames, multicast_messages } = punts;
         control.structure().await.apply_nic().await?;
         let openflow = Arc::new(OpenFlowServers::new(&control, run_dir, tls));
         let mut tasks = vec![
             tokio::spawn(Arc::clone(&openflow).run(events, packet_ins)),
             tokio::spawn(run_lacp(Arc::clone(&control), lacp_frames)),
+            tokio::spawn(run_multicast(Arc::clone(&control), multicast_messages)),
             tokio::spawn(Arc::clone(&openflow).notify_removed()),
         ];
         tasks.extend(watch::start(&control));

@@ -13,8 +13,8 @@ use shunt_flow::{
     text::{format_match, parse_match},
 };
 use shunt_pipeline::{
-    BridgeId, BridgeSettings, DatapathPort, FlowModCommand, Modification, Pipeline, PortConfig,
-    PortInfo, PortKind, Time, Traversal, text::parse_rule,
+    BridgeId, BridgeSettings, DatapathPort, FlowModCommand, Modification, MulticastFlooding,
+    Pipeline, PortConfig, PortInfo, PortKind, Time, Traversal, text::parse_rule,
 };
 use shunt_switch::{
     BridgeNames,
@@ -188,6 +188,7 @@ fn port(number: u32, case: &Case) -> PortInfo {
         mac: [0; 6],
         vlans: vlans.map(PortOptions::vlans).unwrap_or_default(),
         bond: None,
+        multicast: MulticastFlooding::default(),
         name,
     }
 }

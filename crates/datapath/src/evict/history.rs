@@ -77,6 +77,8 @@ reasons! {
         Meter = "meter",
         /// A MAC address was learned, moved or forgotten.
         Mac = "mac",
+        /// The ports of a multicast group, or of multicast routers, changed.
+        Multicast = "multicast",
         /// The fields that tables can read after a partition point changed.
         Live = "live",
         /// The result of a `learn` lookup changed.
@@ -104,6 +106,7 @@ impl EvictedBy {
                 Object::Group(..) => Self::Group,
                 Object::Meter(..) => Self::Meter,
                 Object::Mac(..) => Self::Mac,
+                Object::MulticastGroup(..) | Object::MulticastRouters(..) => Self::Multicast,
                 Object::Live(_) => Self::Live,
                 Object::Learned(..) => Self::Learned,
             },

@@ -412,6 +412,7 @@ impl Outputs {
         let ingress = packet.ingress;
         let (reason, is_within) = match punt.receiver {
             PuntReceiver::Controllers => (DropReason::PacketInQueueFull, true),
+            PuntReceiver::Multicast { .. } => (DropReason::SnoopingQueueFull, true),
             PuntReceiver::Lacp(_) => {
                 (DropReason::LacpFrameRefused, self.takes_slow_protocol(ingress))
             }

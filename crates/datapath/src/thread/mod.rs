@@ -22,6 +22,7 @@
 //! until the next version is adopted.
 
 mod control;
+mod drop_reason;
 mod endpoints;
 pub(crate) mod execute;
 mod flows;

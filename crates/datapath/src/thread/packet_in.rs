@@ -17,6 +17,11 @@ use crate::packet::buffer::{Packet, Pool};
 /// ([`FrameLimit`](super::frame_limit::FrameLimit)), so no flood of one link costs another its partner.
 const PLACES_FOR_PROTOCOLS: usize = 64;
 
+/// Places of these that only LACP uses.
+///
+/// A host may send reports of multicast groups at any rate, and a partner sends few frames.
+const PLACES_FOR_LACP: usize = 32;
+
 /// Capacity of frames that are used again.
 const FRAME_KEPT: usize = Pool::SMALL;
 
@@ -47,6 +52,7 @@ impl PacketInSender {
     pub(crate) fn is_full(&self, receiver: PuntReceiver) -> bool {
         let kept = match receiver {
             PuntReceiver::Controllers => PLACES_FOR_PROTOCOLS,
+            PuntReceiver::Multicast { .. } => PLACES_FOR_LACP,
             PuntReceiver::Lacp(_) => 0,
         };
         self.packets.slots() <= kept
@@ -119,8 +125,13 @@ mod tests {
         let controllers = punt(PuntReceiver::Controllers);
         assert!(sender.push(&controllers, &packet) && sender.push(&controllers, &packet));
         assert!(!sender.push(&controllers, &packet), "the queue is full for controllers");
+        let multicast = punt(PuntReceiver::Multicast { port: PortNo::new(1), vlan: 0 });
+        for _place in 0..PLACES_FOR_PROTOCOLS - PLACES_FOR_LACP {
+            assert!(sender.push(&multicast, &packet));
+        }
+        assert!(!sender.push(&multicast, &packet), "the rest is for LACP");
         let lacp = punt(PuntReceiver::Lacp(PortNo::new(1)));
-        for _place in 0..PLACES_FOR_PROTOCOLS {
+        for _place in 0..PLACES_FOR_LACP {
             assert!(sender.push(&lacp, &packet));
         }
         assert!(!sender.push(&lacp, &packet));

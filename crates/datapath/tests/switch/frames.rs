@@ -32,6 +32,11 @@ pub(crate) fn frame_of(key: &FlowKey) -> Vec<u8> {
             let packet = PacketBuilder::ipv4(from, to).ttl(byte(FieldId::NwTtl)).fragment(fragment);
             let packet = packet.tos(byte(FieldId::IpDscp) << 2);
             match byte(FieldId::IpProto) {
+                // A message of IGMP has its type where ICMP has it.
+                2 => {
+                    let kind = byte(FieldId::IcmpType);
+                    packet.protocol(2).payload([kind, 0, 0, 0, 0, 0, 0, 0])
+                }
                 6 => packet.tcp(ports.0, ports.1).tcp_flags(number(FieldId::TcpFlags)),
                 _ => packet.udp(ports.0, ports.1),
             }
@@ -159,6 +164,8 @@ pub(crate) fn normalize(op: &mut Op) {
             }
         }
         Op::SetFloodVlans(..)
+        | Op::SetSnooping(..)
+        | Op::Snoop(_)
         | Op::SetPorts(..)
         | Op::LearnFrom(_)
         | Op::Reclaim

@@ -30,7 +30,9 @@ pub(crate) fn assert_same(effects: &PacketEffects, ends: &PacketCopies, context:
                 let max_len = max_len.map_or(usize::MAX, |length| length as usize);
                 sent.entry(*port).or_default().push((*length, max_len, words));
             }
-            Outcome::Punted(..) | Outcome::ToLacp(..) => punted.push(outcome.clone()),
+            Outcome::Punted(..) | Outcome::ToLacp(..) | Outcome::ToSnooping(..) => {
+                punted.push(outcome.clone());
+            }
         }
     }
     assert!(sent.keys().eq(ends.sent.keys()), "{context}");

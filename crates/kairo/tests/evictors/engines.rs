@@ -172,6 +172,8 @@ const fn name_of(op: &Op) -> &'static str {
         Op::SetPorts(..) => "ports",
         Op::SetMirrors(..) => "mirrors",
         Op::SetFloodVlans(..) => "flood VLANs",
+        Op::SetSnooping(..) => "snooping",
+        Op::Snoop(_) => "snooped",
         Op::Expire(_) => "expired",
         Op::LearnFrom(_) => "learned from",
         Op::Reclaim => "reclaimed",

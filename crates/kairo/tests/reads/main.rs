@@ -14,6 +14,7 @@
 mod addresses;
 mod groups;
 mod learning;
+mod multicast;
 mod ports;
 
 use std::sync::Arc;
@@ -93,6 +94,8 @@ kinds! {
         a_moved_source_evicts,
         an_aged_out_source_evicts,
     ];
+    MulticastGroup: [a_first_member_evicts, a_further_member_evicts, a_member_that_leaves_evicts];
+    MulticastRouters: [a_new_router_port_evicts, an_aged_out_router_port_evicts];
     Live: [newly_readable_hidden_state_evicts];
     Learned: [a_deleted_learned_rule_evicts, a_changed_number_of_learned_rules_evicts];
 }
@@ -201,6 +204,7 @@ fn every_kind_of_read_is_removed_by_its_tests() {
         include_str!("groups.rs"),
         include_str!("addresses.rs"),
         include_str!("learning.rs"),
+        include_str!("multicast.rs"),
     ];
     let all: Vec<&str> =
         sources.iter().flat_map(|source| source.split("#[test]\nfn ").skip(1)).collect();

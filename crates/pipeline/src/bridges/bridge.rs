@@ -3,11 +3,13 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use shunt_classifier::Version;
+use shunt_flow::PortNo;
 
 use super::{
     mac_table::MacTable,
     mirror::Mirror,
     mirror_table::MirrorTable,
+    multicast_table::MulticastTable,
     output_counter::OutputCounter,
     port::PortInfo,
     port_table::PortTable,
@@ -49,6 +51,7 @@ pub(crate) struct VersionedBridge {
     /// The eviction order of tables that were full once, while the bridge evicts rules.
     evictable: BTreeMap<TableId, Evictable>,
     pub(crate) macs: MacTable,
+    pub(crate) multicast: MulticastTable,
     /// Masks and instructions that rules share.
     pub(crate) interner: Interner,
 }
@@ -68,6 +71,7 @@ impl VersionedBridge {
             liveness: Liveness::new(),
             evictable: BTreeMap::new(),
             macs: MacTable::default(),
+            multicast: MulticastTable::default(),
             interner: Interner::new(seed),
         }
     }
@@ -85,6 +89,11 @@ impl VersionedBridge {
         if has_new_mirrors {
             let old = std::mem::take(&mut self.mirror_counters);
             self.mirror_counters = counters(&settings, old);
+        }
+        // Every translation reads the settings, so this needs no deltas of its own.
+        match settings.multicast {
+            Some(snooping) => drop(self.multicast.limit(snooping.groups_max.max(1), version)),
+            None => drop(self.multicast.retain(version, |_| false)),
         }
         self.settings.set(Arc::new(settings), version);
         // A bridge that begins has no ports yet.
@@ -125,18 +134,20 @@ impl VersionedBridge {
             MirrorTable::new(mirrors.unwrap_or_default(), &self.mirror_counters, ports)
         });
         let before = self.ports.at(version).cloned();
-        // The port of an address may have lost its VLAN, is now in another bond, or is now reserved
-        // for a mirror. A translation that reads the address reads the port and the bridge too, so
-        // this needs no delta of its own.
-        self.macs.forget_if(version, |entry| {
-            let before = before.as_ref().and_then(|before| before.find(entry.port));
+        // The port of an address or a group may have lost its VLAN, is now in another bond, or is now
+        // reserved for a mirror. A translation that reads the address or group reads the port and the
+        // bridge too, so this needs no delta of its own.
+        let is_changed = |number: PortNo| {
+            let before = before.as_ref().and_then(|before| before.find(number));
             let is_same = |now: &PortInfo| {
                 before.is_some_and(|before| {
                     before.vlans == now.vlans && before.bond_name() == now.bond_name()
                 })
             };
-            !ports.find(entry.port).is_some_and(is_same) || ports.mirrors.is_output(entry.port)
-        });
+            !ports.find(number).is_some_and(is_same) || ports.mirrors.is_output(number)
+        };
+        self.macs.forget_if(version, |entry| is_changed(entry.port));
+        self.multicast.retain(version, |entry| !is_changed(entry.port));
         self.ports.set(Arc::new(ports), version);
     }
 
@@ -159,6 +170,7 @@ impl VersionedBridge {
         self.groups.end_all(version);
         self.meters.end_all(version);
         self.macs.forget_if(version, |_| true);
+        self.multicast.retain(version, |_| false);
     }
 
     /// Returns a table that holds rules or has held some.
@@ -274,6 +286,7 @@ impl VersionedBridge {
         self.meters.reclaim(oldest);
         self.learn_index.reclaim(oldest);
         self.macs.reclaim(oldest);
+        self.multicast.reclaim(oldest);
         self.liveness.reclaim(oldest);
         self.tables.values_mut().for_each(|table| table.reclaim(oldest));
         self.interner.reclaim();
@@ -285,6 +298,7 @@ impl VersionedBridge {
             && self.groups.is_empty()
             && self.meters.is_empty()
             && self.macs.is_empty()
+            && self.multicast.is_empty()
             && self.tables.values().all(RuleTable::is_empty)
     }
 }

@@ -1,4 +1,4 @@
-//! Bridges: settings, ports, bonds, mirrors, and the MAC table of NORMAL.
+//! Bridges: settings, ports, bonds, mirrors, and the MAC table and multicast table of NORMAL.
 
 pub(crate) mod bond;
 pub(crate) mod bridge;
@@ -6,6 +6,8 @@ pub(crate) mod mac_ages;
 pub(crate) mod mac_table;
 pub(crate) mod mirror;
 pub(crate) mod mirror_table;
+pub(crate) mod multicast;
+pub(crate) mod multicast_table;
 pub(crate) mod output_counter;
 pub(crate) mod port;
 pub(crate) mod port_table;

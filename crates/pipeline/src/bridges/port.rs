@@ -4,7 +4,7 @@
 
 use shunt_flow::PortNo;
 
-use super::{bond::BondMember, port_vlans::PortVlans};
+use super::{bond::BondMember, multicast::MulticastFlooding, port_vlans::PortVlans};
 use crate::id::{BridgeId, DatapathPort};
 
 /// The properties of a port that the tables use.
@@ -28,6 +28,8 @@ pub struct PortInfo {
     pub bond: Option<BondMember>,
     /// True if NORMAL sends nothing from this port to other protected ports.
     pub is_protected: bool,
+    /// Multicast packets that leave here unconditionally, if the bridge snoops.
+    pub multicast: MulticastFlooding,
 }
 
 impl PortInfo {
@@ -47,6 +49,7 @@ impl PortInfo {
             vlans: PortVlans::default(),
             bond: None,
             is_protected: false,
+            multicast: MulticastFlooding::default(),
         }
     }
 

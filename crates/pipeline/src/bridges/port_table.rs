@@ -27,6 +27,31 @@ pub(crate) struct PortTable {
     /// Then some frames go to the LACP actor of their port.
     pub(crate) has_lacp: bool,
     pub(crate) mirrors: MirrorTable,
+    /// The ports on which multicast packets leave unconditionally.
+    ///
+    /// Only a bridge that snoops uses them.
+    pub(crate) flooded: FloodedPorts,
+}
+
+/// Ports on which multicast packets leave unconditionally.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct FloodedPorts {
+    /// The ports for packets.
+    pub(crate) packets: Vec<PortNo>,
+    /// The ports for reports of hosts.
+    pub(crate) reports: Vec<PortNo>,
+}
+
+impl FloodedPorts {
+    fn of(ports: &[PortInfo]) -> Self {
+        let with = |is: fn(&PortInfo) -> bool| {
+            ports.iter().filter(|port| is(port)).map(|port| port.number).collect()
+        };
+        Self {
+            packets: with(|port| port.multicast.packets),
+            reports: with(|port| port.multicast.reports),
+        }
+    }
 }
 
 impl PortTable {
@@ -47,6 +72,7 @@ impl PortTable {
             has_lacp: ports.iter().any(PortInfo::has_lacp),
             filters_egress: ports.iter().any(|port| !port.may_send()),
             receives_copies: ports.iter().any(PortInfo::receives_copies),
+            flooded: FloodedPorts::of(&ports),
             ports: ports.into(),
         }
     }
@@ -57,7 +83,8 @@ impl PortTable {
 
     /// Returns the objects that change when this table replaces `before`.
     ///
-    /// At least the list of all ports changes. Mirrors and the use of LACP are a part of the bridge.
+    /// At least the list of all ports changes. Mirrors, the use of LACP and the ports that get all multicast
+    /// packets are a part of the bridge.
     pub(crate) fn changed_from(&self, before: Option<&Self>, bridge: BridgeId) -> Vec<Object> {
         let mut objects = vec![Object::Ports(bridge)];
         let filters = |own: &Self| (own.filters_ingress, own.filters_egress);
@@ -65,7 +92,9 @@ impl PortTable {
             objects.push(Object::PortFilters(bridge));
         }
         if before.is_some_and(|before| {
-            before.mirrors != self.mirrors || before.has_lacp != self.has_lacp
+            before.mirrors != self.mirrors
+                || before.has_lacp != self.has_lacp
+                || before.flooded != self.flooded
         }) {
             objects.push(Object::Bridge(bridge));
         }

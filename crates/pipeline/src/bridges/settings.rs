@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use super::mirror::Mirror;
+use super::{mirror::Mirror, multicast::MulticastSnooping};
 use crate::id::TableId;
 
 /// The settings of a bridge.
@@ -27,6 +27,8 @@ pub struct BridgeSettings {
     ///
     /// Those of equal names share a counter.
     pub mirrors: Vec<Mirror>,
+    /// Multicast snooping by NORMAL; `None`: multicast packets are flooded.
+    pub multicast: Option<MulticastSnooping>,
 }
 
 impl Default for BridgeSettings {
@@ -39,6 +41,7 @@ impl Default for BridgeSettings {
             macs_max: 8192,
             flood_vlans: BTreeSet::new(),
             mirrors: Vec::new(),
+            multicast: None,
         }
     }
 }

@@ -179,6 +179,8 @@ impl Learners {
             | Object::PortFilters(_)
             | Object::Meter(..)
             | Object::Mac(..)
+            | Object::MulticastGroup(..)
+            | Object::MulticastRouters(..)
             | Object::Live(_)
             | Object::Learned(..) => false,
         }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use shunt_classifier::Version;
 
 use crate::{
-    bridges::{bridge::VersionedBridge, mac_table::MacSighting},
+    bridges::{bridge::VersionedBridge, mac_table::MacSighting, multicast::MulticastSighting},
     id::{BridgeId, Cookie},
     tables::{
         flow_mod::{FlowMod, FlowModError, TableSelector},
@@ -30,6 +30,10 @@ pub enum Learning {
     Rule(Box<LearnedRule>),
     /// The port of a MAC address, by NORMAL.
     Mac(MacSighting),
+    /// The content of a message of IGMP or MLD.
+    ///
+    /// No translation makes it: control reads the message that NORMAL has punted.
+    Multicast(MulticastSighting),
 }
 
 impl Learning {
@@ -120,7 +124,7 @@ impl LearnedRule {
                     && self.request.matching == other.request.matching
                     && self != &**other
             }
-            Learning::Mac(_) => false,
+            Learning::Mac(_) | Learning::Multicast(_) => false,
         }
     }
 

@@ -6,9 +6,11 @@ mod groups;
 mod labels;
 mod learn;
 mod mirror;
+mod multicast;
 mod normal;
+mod op;
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
 use proptest::{
     collection::vec,
@@ -19,14 +21,15 @@ use proptest::{
 use shunt_classifier::Priority;
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo, layout::word};
 
-pub use self::mirror::mirrors;
+pub use self::{
+    mirror::mirrors,
+    multicast::{multicast_packet, sighting},
+    op::Op,
+};
 use super::visible;
 use crate::{
     action::{Action, ControllerAction, PacketInReason, Subfield},
-    bridges::{
-        mirror::Mirror,
-        port::{PortConfig, PortInfo, PortKind},
-    },
+    bridges::port::{PortConfig, PortInfo, PortKind},
     id::{BridgeId, Cookie, DatapathPort, TableId},
     tables::{
         flow_mod::{FlowMod, FlowModCommand, TableSelector},
@@ -41,30 +44,6 @@ use crate::{
 /// The bridges of generated worlds: both have ports, and patches to each other.
 pub const BRIDGES: [BridgeId; 2] = [BridgeId::new(1), BridgeId::new(2)];
 
-/// A change of a world.
-#[derive(Clone, Debug)]
-pub enum Op {
-    /// Flow-mods, as one version.
-    Apply(BridgeId, Vec<FlowMod>),
-    /// Requests for rules, groups and meters, as one version.
-    Modify(BridgeId, Vec<Modification>),
-    /// A bundle, as one version.
-    Commit(BridgeId, Vec<BundleStep>),
-    /// Sets the ports of a bridge.
-    SetPorts(BridgeId, Vec<PortInfo>),
-    /// Sets the mirrors of a bridge.
-    SetMirrors(BridgeId, Vec<Mirror>),
-    /// Sets the VLANs of a bridge in which NORMAL learns nothing.
-    SetFloodVlans(BridgeId, BTreeSet<u16>),
-    /// Removes the rules with timeouts that have passed at this moment.
-    /// All other operations happen at time zero.
-    Expire(Time),
-    /// Learns the rules that the learn actions of this packet make.
-    LearnFrom(Box<FlowKey>),
-    /// Reclaims everything that only older versions see.
-    Reclaim,
-}
-
 /// Generates the operations that build a world.
 ///
 /// First come the ports of both bridges, then groups and meters, then rules, mirrors, and the packets
@@ -73,9 +52,11 @@ pub fn world() -> impl Strategy<Value = Vec<Op>> {
     let built = prop_oneof![2 => plain_world(), 2 => labels::world(), 1 => goto_world()];
     // Boxed, because the value would be on the stack of each test.
     let [one, two] = BRIDGES.map(mirror::first);
-    (built.boxed(), one, two, vec(packet(), 0..6)).prop_map(
-        |(mut world, one, two, learning_keys)| {
+    let snooping = BRIDGES.map(multicast::first);
+    (built.boxed(), one, two, snooping, vec(packet(), 0..6)).prop_map(
+        |(mut world, one, two, snooping, learning_keys)| {
             world.extend([one, two].concat());
+            world.extend(snooping.concat());
             world.extend(learning_keys.into_iter().map(|key| Op::LearnFrom(Box::new(key))));
             world
         },
@@ -146,7 +127,7 @@ pub fn op() -> impl Strategy<Value = Op> {
         8 => mods.prop_map(|(id, mods)| Op::Apply(id, mods)),
         5 => groups::op(),
         1 => new_ports.prop_map(|(id, ports)| Op::SetPorts(id, ports)),
-        1 => prop_oneof![2 => mirror::op(), 1 => normal::op()],
+        2 => prop_oneof![2 => mirror::op(), 1 => normal::op(), 3 => multicast::op()],
         3 => packet().prop_map(|key| Op::LearnFrom(Box::new(key))),
         1 => Just(Op::Reclaim),
     ]
@@ -207,11 +188,13 @@ pub fn ports(id: BridgeId) -> impl Strategy<Value = Vec<PortInfo>> {
         let to_patch = (to, 4u32..7)
             .prop_map(|(bridge, port)| PortKind::Patch { bridge, port: PortNo::new(port) });
         let kind = prop_oneof![5 => to_patch, 1 => Just(PortKind::Unbound)];
-        (Just(number), kind, config(), normal::settings()).prop_map(
-            move |(number, kind, config, (vlans, is_protected))| PortInfo {
+        let settings = (normal::settings(), multicast::flooding());
+        (Just(number), kind, config(), settings).prop_map(
+            move |(number, kind, config, ((vlans, is_protected), multicast))| PortInfo {
                 vlans,
                 bond: None,
                 is_protected,
+                multicast,
                 number: PortNo::new(number),
                 name: format!("p{number}"),
                 kind: kinds((number, kind)),
@@ -259,7 +242,7 @@ pub fn packet() -> impl Strategy<Value = FlowKey> {
         key.set_in_port(PortNo::new(port));
         key
     });
-    labels::labelled(bond::few_for_lacp(packet))
+    labels::labelled(multicast::few_for_groups(bond::few_for_lacp(packet)))
 }
 
 /// A packet that agrees with `key` under `mask`.

@@ -162,6 +162,10 @@ impl Twin {
                         let now = place(ports, *own);
                         now.is_some() && now == place(&old, *own)
                     });
+                    bridge.keep_multicast_ports(|own| {
+                        let now = place(ports, own);
+                        now.is_some() && now == place(&old, own)
+                    });
                     bridge.forget_mirror_outputs();
                 }
                 self.pipeline.set_ports(*id, ports.clone()).ok()
@@ -175,6 +179,17 @@ impl Twin {
                 bridge.flood_vlans.clone_from(vlans);
                 settings.flood_vlans.clone_from(vlans);
             }),
+            Op::SetSnooping(id, snooping) => self.set_bridge(*id, |bridge, settings| {
+                bridge.snooping = *snooping;
+                settings.multicast = *snooping;
+                if snooping.is_none() {
+                    bridge.keep_multicast_ports(|_| false);
+                }
+            }),
+            Op::Snoop(sighting) => {
+                let change = self.learn(&[Learning::Multicast(*sighting)], Time::ZERO);
+                Some(change).filter(|change| !change.deltas.is_empty())
+            }
             Op::LearnFrom(key) => {
                 let execution = self.execute(&self.translate(key), key);
                 assert_alike(&execution.effects, &self.world.translate(key), key);
@@ -320,6 +335,8 @@ fn one_by_one(op: &Op) -> Vec<Op> {
         | Op::SetPorts(..)
         | Op::SetMirrors(..)
         | Op::SetFloodVlans(..)
+        | Op::SetSnooping(..)
+        | Op::Snoop(_)
         | Op::Expire(_)
         | Op::LearnFrom(_)
         | Op::Reclaim => Vec::new(),

@@ -4,6 +4,7 @@ mod registry;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
     sync::Arc,
     time::Duration,
 };
@@ -17,6 +18,7 @@ use crate::{
     bridges::{
         mac_table::MacSighting,
         mirror::Mirror,
+        multicast::MulticastSnooping,
         port::{PortConfig, PortInfo, PortKind},
     },
     groups::group::GroupMod,
@@ -76,6 +78,12 @@ pub struct WorldBridge {
     pub mirrors: Vec<Mirror>,
     /// The VLANs in which NORMAL learns nothing.
     pub flood_vlans: BTreeSet<u16>,
+    /// Multicast snooping, if the bridge does it.
+    pub snooping: Option<MulticastSnooping>,
+    /// The ports that want each group of each VLAN; they leave no group by age.
+    pub members: BTreeMap<(u16, IpAddr), BTreeSet<PortNo>>,
+    /// The ports of each VLAN with multicast routers.
+    pub routers: BTreeMap<u16, BTreeSet<PortNo>>,
 }
 
 /// The state of a bridge that requests change.
@@ -188,6 +196,12 @@ impl World {
         for one in learned {
             let one = match one {
                 LearnEffect::Rule(rule) => rule,
+                LearnEffect::Multicast(seen) => {
+                    if let Some(bridge) = self.bridges.get_mut(&seen.bridge) {
+                        bridge.snoop(seen);
+                    }
+                    continue;
+                }
                 LearnEffect::Mac(seen) => {
                     self.learn_mac(seen, now);
                     continue;

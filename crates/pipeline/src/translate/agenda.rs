@@ -29,6 +29,7 @@ use shunt_flow::PortNo;
 use super::{
     actions::{
         mirror::{MirrorCopies, MirrorFlood},
+        multicast::MulticastOutputs,
         normal::NormalFlood,
         output::Flood,
     },
@@ -65,6 +66,8 @@ pub(super) enum AgendaStep<'a> {
     Flood(Flood<'a>),
     /// The rest of a flood by NORMAL.
     NormalFlood(NormalFlood<'a>),
+    /// The rest of the ports of a multicast packet.
+    Multicast(MulticastOutputs<'a>),
     /// The rest of the copies for mirrors.
     Mirror(MirrorCopies<'a>),
     /// The rest of a flood of a copy for a mirror.
@@ -167,6 +170,7 @@ impl<'a> Agenda<'a> {
             | AgendaStep::Buckets(_)
             | AgendaStep::Flood(_)
             | AgendaStep::NormalFlood(_)
+            | AgendaStep::Multicast(_)
             | AgendaStep::Mirror(_)
             | AgendaStep::MirrorFlood(_)
             | AgendaStep::Walk

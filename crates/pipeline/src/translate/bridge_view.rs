@@ -3,7 +3,7 @@
 //! Every method that finds an object by name records the read. So a translation can use no object
 //! without depending on it. Tables are the exception: their lookups are recorded as visits.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use shunt_classifier::Version;
 use shunt_flow::PortNo;
@@ -14,9 +14,11 @@ use crate::{
         bridge::{VersionedBridge, VersionedBridges},
         mac_table::MacEntry,
         mirror_table::{MirrorSet, MirrorTable},
+        multicast::MulticastSnooping,
+        multicast_table::{MulticastKey, MulticastPorts},
         output_counter::OutputHit,
         port::PortInfo,
-        port_table::PortTable,
+        port_table::{FloodedPorts, PortTable},
     },
     continuations::{continuation::Continuations, liveness::ReadableFields},
     groups::group::Group,
@@ -120,6 +122,20 @@ impl<'a> BridgeView<'a> {
         self.state.settings(self.version).is_some_and(|own| own.flood_vlans.contains(&vlan))
     }
 
+    /// Returns how NORMAL snoops multicast packets; `None` if it floods them.
+    ///
+    /// The settings are a part of the bridge, which every recorded view has read.
+    pub(super) fn snooping(self) -> Option<MulticastSnooping> {
+        self.state.settings(self.version)?.multicast
+    }
+
+    /// Returns the ports on which multicast packets leave unconditionally.
+    ///
+    /// They are a part of the bridge, which every recorded view has read.
+    pub(super) fn flooded(self) -> &'a FloodedPorts {
+        &self.ports.flooded
+    }
+
     /// Returns whether some port is a member of a bond with LACP.
     ///
     /// This is a part of the bridge, which every recorded view has read.
@@ -188,5 +204,26 @@ impl<'a> BridgeView<'a> {
     ) -> Option<&'a Arc<MacEntry>> {
         recorder.read(Object::Mac(self.id, vlan, mac));
         self.state.macs.find(vlan, mac, self.version)
+    }
+
+    /// Returns the ports that want a multicast group of a VLAN.
+    pub(super) fn multicast_group(
+        self,
+        vlan: u16,
+        group: IpAddr,
+        recorder: &mut Recorder,
+    ) -> Option<&'a Arc<MulticastPorts>> {
+        recorder.read(Object::MulticastGroup(self.id, vlan, group));
+        self.state.multicast.find(MulticastKey::Group(vlan, group), self.version)
+    }
+
+    /// Returns the ports of a VLAN with multicast routers.
+    pub(super) fn multicast_routers(
+        self,
+        vlan: u16,
+        recorder: &mut Recorder,
+    ) -> Option<&'a Arc<MulticastPorts>> {
+        recorder.read(Object::MulticastRouters(self.id, vlan));
+        self.state.multicast.find(MulticastKey::Routers(vlan), self.version)
     }
 }

@@ -97,6 +97,7 @@ impl<'a> Nesting<'_, 'a> {
                 | AgendaStep::Buckets(_)
                 | AgendaStep::Flood(_)
                 | AgendaStep::NormalFlood(_)
+                | AgendaStep::Multicast(_)
                 | AgendaStep::Mirror(_)
                 | AgendaStep::MirrorFlood(_)
                 | AgendaStep::Walk

@@ -11,10 +11,10 @@
 //! back. Lookups and depth are summed up along a chain of recirculations, and the length of the
 //! chain is bounded.
 
-use shunt_flow::{FieldId, Match, field::Prerequisite, rewrite::TtlCopy};
+use shunt_flow::{FieldId, Match, PortNo, field::Prerequisite, rewrite::TtlCopy};
 
 use super::{
-    action_state::ActionState, agenda::AgendaStep, limits::LimitCounters,
+    action_state::ActionState, agenda::AgendaStep, bridge_view::BridgeView, limits::LimitCounters,
     rule_context::RunningRule, working_packet::WorkingPacket,
 };
 use crate::{
@@ -77,16 +77,18 @@ pub(super) fn thawed_steps(steps: &[FrozenStep]) -> Vec<AgendaStep<'_>> {
 impl AgendaStep<'_> {
     /// Returns whether the step needs headers after the Ethernet type, or a decision
     /// by them.
-    pub(super) fn needs_headers(&self) -> bool {
+    pub(super) fn needs_headers(&self, bridge: BridgeView<'_>) -> bool {
+        let needed = |action: &Action| needs_headers(action, bridge);
         match self {
-            Self::Actions(rest) => rest.as_slice().first().is_some_and(needs_headers),
-            Self::Set(rest) => rest.as_slice().first().is_some_and(|action| needs_headers(action)),
+            Self::Actions(rest) => rest.as_slice().first().is_some_and(needed),
+            Self::Set(rest) => rest.as_slice().first().is_some_and(|action| needed(action)),
             Self::Instructions(instructions) => instructions.goto.is_some(),
             Self::Walk | Self::LookUp { .. } => true,
             Self::ActionSet(_)
             | Self::Buckets(_)
             | Self::Flood(_)
             | Self::NormalFlood(_)
+            | Self::Multicast(_)
             | Self::Mirror(_)
             | Self::MirrorFlood(_)
             | Self::EndVisit
@@ -101,9 +103,11 @@ impl AgendaStep<'_> {
 
 /// Returns whether an action needs headers after the Ethernet type, or a decision
 /// by them.
-fn needs_headers(action: &Action) -> bool {
+fn needs_headers(action: &Action, bridge: BridgeView<'_>) -> bool {
     match action {
-        Action::Output { port, .. } => *port == shunt_flow::PortNo::TABLE,
+        // Multicast snooping looks for groups, and for messages about them.
+        Action::Output { port: PortNo::NORMAL, .. } => bridge.snooping().is_some(),
+        Action::Output { port, .. } => *port == PortNo::TABLE,
         Action::SetField { field, .. } => is_behind_link(*field),
         Action::Load { target: bits, .. } | Action::Push(bits) | Action::Pop(bits) => {
             is_behind_link(bits.field)
@@ -216,6 +220,7 @@ fn frozen_step(step: &AgendaStep<'_>, names_rule: bool) -> Option<FrozenStep> {
         | AgendaStep::Buckets(_)
         | AgendaStep::Flood(_)
         | AgendaStep::NormalFlood(_)
+        | AgendaStep::Multicast(_)
         | AgendaStep::Mirror(_)
         | AgendaStep::MirrorFlood(_) => return None,
     })

@@ -18,6 +18,7 @@ use super::{
         lacp::goes_to_lacp,
         learn::learn,
         mirror::{mirror_copies, mirror_flood, mirror_received},
+        multicast::multicast_outputs,
         multipath::multipath,
         normal::normal_flood,
         output::Egress,
@@ -243,7 +244,7 @@ impl<'a> Translation<'a> {
     }
 
     fn run_step(&mut self, step: AgendaStep<'a>) -> Result<(), TraversalError> {
-        if self.packet.has_uncovered_headers() && step.needs_headers() {
+        if self.packet.has_uncovered_headers() && step.needs_headers(self.state.bridge) {
             self.agenda.push(step);
             return self.recirculate(None);
         }
@@ -273,6 +274,7 @@ impl<'a> Translation<'a> {
             }
             AgendaStep::Flood(flood) => self.egress().flood(flood)?,
             AgendaStep::NormalFlood(flood) => normal_flood(&mut self.egress(), flood)?,
+            AgendaStep::Multicast(outputs) => multicast_outputs(&mut self.egress(), outputs)?,
             AgendaStep::Mirror(copies) => mirror_copies(&mut self.egress(), copies)?,
             AgendaStep::MirrorFlood(flood) => mirror_flood(&mut self.egress(), flood)?,
             AgendaStep::Walk => self.walk()?,
@@ -284,9 +286,7 @@ impl<'a> Translation<'a> {
             }
             AgendaStep::EnterPeer { bridge, port } => self.enter_peer_bridge(bridge, port)?,
             AgendaStep::RestorePacket(saved) => self.packet.restore(*saved)?,
-            AgendaStep::Restore(saved) | AgendaStep::Leave(saved) => {
-                self.nesting().restore(*saved)?;
-            }
+            AgendaStep::Restore(own) | AgendaStep::Leave(own) => self.nesting().restore(*own)?,
         }
         Ok(())
     }

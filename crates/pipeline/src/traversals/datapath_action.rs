@@ -144,6 +144,13 @@ pub enum PuntReceiver {
     Controllers,
     /// The LACP actor of the bond of this port.
     Lacp(PortNo),
+    /// Multicast snooping, for a message of IGMP or MLD.
+    Multicast {
+        /// The port on which the message arrived.
+        port: PortNo,
+        /// The VLAN of the message; 0: without a tag.
+        vlan: u16,
+    },
 }
 
 /// The metadata of a packet-in.

@@ -3,6 +3,8 @@
 //! A traversal has the cause of the last decision of its translation. So the cause is known for
 //! each cache entry, and a hit does not compute it.
 
+use std::net::IpAddr;
+
 use shunt_flow::PortNo;
 
 use crate::{
@@ -56,6 +58,8 @@ pub enum DropCause {
     LearnedOnIngressPort,
     /// NORMAL: the VLAN of a flooded packet has no other port.
     FloodWithoutPorts,
+    /// NORMAL: multicast snooping knows no other port that wants the packet.
+    MulticastWithoutReceiver,
     /// The TTL is used up.
     TtlExpired,
     /// The group does not exist, or has no live bucket.
@@ -161,6 +165,74 @@ pub enum NotedDecision {
         /// True if the destination is a group address.
         is_group: bool,
     },
+    /// NORMAL: multicast snooping decides.
+    Multicast(MulticastDecision),
+}
+
+/// A decision of multicast snooping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MulticastDecision {
+    /// The packet is flooded.
+    Flood {
+        /// The VLAN of the packet.
+        vlan: u16,
+        /// The reason.
+        reason: MulticastFloodReason,
+    },
+    /// A report goes to the ports of multicast routers.
+    Report {
+        /// The VLAN of the packet.
+        vlan: u16,
+    },
+    /// Hosts have reported this group.
+    Group {
+        /// The group.
+        group: IpAddr,
+        /// The VLAN of the packet.
+        vlan: u16,
+    },
+    /// No host has reported this group, and the bridge does not flood it.
+    Unregistered {
+        /// The group.
+        group: IpAddr,
+        /// The VLAN of the packet.
+        vlan: u16,
+    },
+    /// The packet is for this port.
+    Output {
+        /// The port.
+        port: PortNo,
+        /// The reason.
+        reason: MulticastOutputReason,
+    },
+    /// No other port wants the packet.
+    WithoutReceiver,
+}
+
+/// Why a bridge that snoops floods a multicast packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MulticastFloodReason {
+    /// A query of IGMP or MLD.
+    Query,
+    /// Another message of IGMP.
+    OtherIgmp,
+    /// The destination is in 224.0.0.0/24, or is ff02::1.
+    LinkLocal,
+    /// No host has reported the group.
+    Unregistered,
+}
+
+/// Why a multicast packet leaves on a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MulticastOutputReason {
+    /// A host there has reported the group.
+    Member,
+    /// A multicast router is there.
+    Router,
+    /// The port gets the packets of all groups.
+    Flooded,
+    /// The port gets all reports.
+    FloodedReports,
 }
 
 impl NotedDecision {
@@ -188,11 +260,25 @@ impl NotedDecision {
                 DropCause::LearnedOnIngressPort
             }
             Self::Flood { .. } => DropCause::FloodWithoutPorts,
+            Self::Multicast(decision) => return decision.drop_cause(),
             Self::Learned { .. }
             | Self::BondMemberChosen(_)
             | Self::LacpFrame(_)
             | Self::Mirrored { .. }
             | Self::CopyNotSent { .. } => return None,
         })
+    }
+}
+
+impl MulticastDecision {
+    const fn drop_cause(self) -> Option<DropCause> {
+        match self {
+            Self::Flood { .. } => Some(DropCause::FloodWithoutPorts),
+            Self::WithoutReceiver => Some(DropCause::MulticastWithoutReceiver),
+            Self::Report { .. }
+            | Self::Group { .. }
+            | Self::Unregistered { .. }
+            | Self::Output { .. } => None,
+        }
     }
 }

@@ -176,6 +176,8 @@ impl UpdateBatch {
                     | Object::Port(..)
                     | Object::PortFilters(_)
                     | Object::Mac(..)
+                    | Object::MulticastGroup(..)
+                    | Object::MulticastRouters(..)
                     | Object::Learned(..),
                 ) => {}
             }

@@ -1,6 +1,6 @@
 //! Deltas: the changes of a version.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use shunt_flow::PortNo;
 
@@ -74,6 +74,10 @@ pub enum Object {
     Meter(BridgeId, MeterId),
     /// The port of a MAC address of a VLAN, or its absence.
     Mac(BridgeId, u16, [u8; 6]),
+    /// The ports that want a multicast group of a VLAN, or their absence.
+    MulticastGroup(BridgeId, u16, IpAddr),
+    /// The ports of a VLAN with multicast routers, or their absence.
+    MulticastRouters(BridgeId, u16),
     /// The hidden state that the tables of a bridge can read: names of continuations
     /// contain it.
     Live(BridgeId),

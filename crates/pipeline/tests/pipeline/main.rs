@@ -17,6 +17,7 @@ mod learn;
 mod masks;
 mod meters;
 mod mirrors;
+mod multicast;
 mod normal;
 mod outputs;
 mod ovn;

@@ -3,11 +3,13 @@
 //! A consulted bit that is missing in the mask makes cache entries for packets that need another
 //! result.
 
+use std::net::Ipv6Addr;
+
 use shunt_flow::{FieldId, FlowKey, PortNo, layout::word};
 use shunt_pipeline::{
     Action, BondCounters, ControllerAction, GroupCommand, GroupKind, HashFields, LacpAdmission,
-    MeterId, Mirror, MirrorOutput, MultipathAction, MultipathAlgorithm, Object, PacketInReason,
-    PortConfig, Selection, Subfield, Time, Traversal, VlanMode,
+    MeterId, Mirror, MirrorOutput, MulticastSnooping, MultipathAction, MultipathAlgorithm, Object,
+    PacketInReason, PortConfig, Selection, Subfield, Time, Traversal, VlanMode,
 };
 
 use crate::{
@@ -16,6 +18,7 @@ use crate::{
     dependencies::{NORMAL, assert_reads, assert_whole, consulted_bits, run, run_key},
     learn::learn,
     mirrors::{mirror, set as set_mirrors, with_vlans},
+    multicast,
     switch::{BRIDGE, Switch, key},
 };
 
@@ -447,4 +450,26 @@ fn a_frame_for_lacp_consults_its_type_address_and_port() {
     let other = switch.translate("ip,in_port=1");
     assert_whole(&other, &[FieldId::EthType]);
     assert_eq!(consulted_bits(&other, FieldId::EthDst), 0);
+}
+
+#[test]
+fn a_multicast_packet_consults_its_group() {
+    let switch = multicast::switch(MulticastSnooping::default());
+    let masked = |key: &FlowKey| switch.pipeline.translate(key, switch.pipeline.version());
+    let group = masked(&multicast::packet(1, multicast::GROUP));
+    assert_whole(&group, &[FieldId::EthType, FieldId::IpProto, FieldId::Ipv4Dst]);
+    assert_eq!(consulted_bits(&group, FieldId::TcpSrc), 0);
+    let report = masked(&multicast::message(1, multicast::GROUP, 0x16));
+    assert_whole(&report, &[FieldId::EthType, FieldId::IpProto, FieldId::IcmpType]);
+    assert_eq!(consulted_bits(&report, FieldId::Ipv4Dst), 0);
+    let group_v6 = Ipv6Addr::new(0xff1e, 0, 0, 0, 0, 0, 0, 1);
+    let group = masked(&multicast::packet_v6(1, group_v6, None));
+    assert_whole(&group, &[FieldId::EthType, FieldId::IpProto, FieldId::Ipv6Dst]);
+    let report = masked(&multicast::packet_v6(1, group_v6, Some(131)));
+    assert_whole(&report, &[FieldId::IpProto, FieldId::Icmpv6Type]);
+    let other = masked(&key("arp,in_port=1,dl_dst=01:00:5e:01:01:01"));
+    assert_whole(&other, &[FieldId::EthType]);
+    assert_eq!(consulted_bits(&other, FieldId::IpProto), 0);
+    let unicast = masked(&key("udp,in_port=1,dl_src=02:00:00:00:00:0a,dl_dst=02:00:00:00:00:0b"));
+    assert_eq!(consulted_bits(&unicast, FieldId::IpProto), 0);
 }

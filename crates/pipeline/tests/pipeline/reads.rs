@@ -5,7 +5,7 @@
 use shunt_flow::{FieldId, PortNo, layout::word};
 use shunt_pipeline::{
     Action, BundleAction, BundleAlgorithm, FlowModCommand, GroupId, GroupKind, HashFields,
-    MeterCommand, MeterId, Object, PortConfig, Time,
+    MeterCommand, MeterId, MulticastSnooping, Object, PortConfig, Time,
 };
 
 use crate::{
@@ -13,6 +13,7 @@ use crate::{
     build::{add_group, bucket, drop_band, group, meter_mod, output, rule, watching},
     dependencies::{NORMAL, assert_reads, assert_whole, run},
     learn::learn,
+    multicast,
     patches::{PEER, pair},
     switch::{BRIDGE, Switch, key},
 };
@@ -212,4 +213,20 @@ fn a_learn_limit_reads_the_number_of_rules() {
         shunt_pipeline::Delta::Rule(_) => false,
     });
     assert!(named, "{:?} reports {:?}", traversal.reads, change.deltas);
+}
+
+#[test]
+fn a_multicast_packet_reads_its_group_and_the_routers() {
+    let snooping = MulticastSnooping { floods_unregistered: false, ..MulticastSnooping::default() };
+    let switch = multicast::switch(snooping);
+    let packet = multicast::packet(1, multicast::GROUP);
+    let group = Object::MulticastGroup(BRIDGE, 0, multicast::GROUP.into());
+    for _ in 0..2 {
+        let traversal = switch.pipeline.translate(&packet, switch.pipeline.version());
+        assert_reads(&traversal, group);
+        assert_reads(&traversal, Object::MulticastRouters(BRIDGE, 0));
+        multicast::learn(&switch, 2, multicast::join(multicast::GROUP));
+    }
+    let traversal = switch.pipeline.translate(&packet, switch.pipeline.version());
+    assert_reads(&traversal, Object::Port(BRIDGE, PortNo::new(2)));
 }

@@ -8,7 +8,6 @@ commands! {
     "autoattach/status" "[bridge]", 0..=1, Read, empty, "Always empty: no auto-attach";
     "bfd/show" "[interface]", 0..=1, Read, bfd, "Always empty: no BFD";
     "cfm/show" "[interface]", 0..=1, Read, cfm, "Always empty: no CFM";
-    "mdb/show" "bridge", 1..=1, Read, mdb, "Always refused: no multicast snooping";
     "rstp/show" "[bridge]", 0..=1, Read, rstp, "Always empty: no spanning tree";
     "stp/show" "[bridge]", 0..=1, Read, stp, "Always empty: no spanning tree";
     "tnl/arp/show" "", 0..=0, Read, neighbours, "Always empty: no tunnels";
@@ -31,12 +30,6 @@ async fn bfd(_: &DaemonMethods, arguments: &[String]) -> Result<String, String> 
 
 async fn cfm(_: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     none_of(arguments, "no such CFM object")
-}
-
-async fn mdb(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
-    let is_bridge = methods.switch.bridges().iter().any(|bridge| arguments.contains(&bridge.name));
-    let error = if is_bridge { "multicast snooping is disabled" } else { "no such bridge" };
-    Err(error.to_owned())
 }
 
 async fn rstp(_: &DaemonMethods, arguments: &[String]) -> Result<String, String> {

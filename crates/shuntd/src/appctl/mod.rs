@@ -14,6 +14,7 @@ mod dpctl;
 mod dpif;
 mod fdb;
 mod lacp;
+mod mdb;
 mod memory;
 mod methods;
 mod odp_flow;

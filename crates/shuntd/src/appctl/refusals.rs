@@ -103,7 +103,6 @@ const REFUSALS: &[(&[&str], &str)] = &[
         "static MAC addresses do not exist: add a rule with `dl_dst` before `NORMAL`",
     ),
     (&["fdb/stats-clear"], "counters only grow: compare two answers of fdb/stats-show"),
-    (&["mdb/flush"], "multicast snooping does not exist"),
     (
         &["ofproto/trace-packet-out"],
         "use `ofproto/trace`, and for a packet-out `ovs-ofctl -O OpenFlow13 packet-out`",

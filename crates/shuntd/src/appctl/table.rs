@@ -3,7 +3,7 @@
 use shunt_flow::text::nearest_of;
 
 use super::{
-    absent, bond, bridge, command::AppctlCommand, coverage, dpctl, dpif, fdb, lacp, memory,
+    absent, bond, bridge, command::AppctlCommand, coverage, dpctl, dpif, fdb, lacp, mdb, memory,
     ofproto, own, pmd, process, qos, refusals, settings, upcall, vlog,
 };
 
@@ -17,6 +17,7 @@ const GROUPS: &[&[AppctlCommand]] = &[
     dpif::COMMANDS,
     fdb::COMMANDS,
     lacp::COMMANDS,
+    mdb::COMMANDS,
     memory::COMMANDS,
     ofproto::COMMANDS,
     own::COMMANDS,

@@ -44,7 +44,8 @@ pub(super) enum Command {
         /// Set controllers=tcp:IP:PORT,.., listen=ptcp:PORT:IP,.., datapath_id=ID,
         /// mac=ADDRESS, local=none|tap, mtu=BYTES, table_rules=N,
         /// table_overflow=refuse|evict, mac_ageing_s=SECONDS, mac_entries=N,
-        /// flood_vlans=VLAN,VLAN..
+        /// flood_vlans=VLAN,VLAN.., mcast_snooping_enable=true|false, mcast_snooping_ageing_s=SECONDS,
+        /// mcast_snooping_entries=N, mcast_snooping_disable_flood_unregistered=true|false
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
@@ -59,7 +60,8 @@ pub(super) enum Command {
         name: String,
         /// Set controllers=tcp:IP:PORT,.., listen=ptcp:PORT:IP,.., datapath_id=ID,
         /// mac=ADDRESS, table_rules=N, table_overflow=refuse|evict, mac_ageing_s=SECONDS, mac_entries=N,
-        /// flood_vlans=VLAN,VLAN..
+        /// flood_vlans=VLAN,VLAN.., mcast_snooping_enable=true|false, mcast_snooping_ageing_s=SECONDS,
+        /// mcast_snooping_entries=N, mcast_snooping_disable_flood_unregistered=true|false
         #[arg(value_name = "KEY=VALUE", required = true)]
         settings: Vec<String>,
     },
@@ -80,7 +82,8 @@ pub(super) enum Command {
         /// The default type is af_packet.
         /// VLANs: tag=VLAN, trunks=VLAN,VLAN..,
         /// vlan_mode=access|trunk|native-tagged|native-untagged,
-        /// priority_tags=never|if-nonzero|always, protected=true|false.
+        /// priority_tags=never|if-nonzero|always, protected=true|false,
+        /// mcast_snooping_flood=true|false, mcast_snooping_flood_reports=true|false.
         /// Limits of received packets: the keys of set-policing.
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
@@ -100,7 +103,8 @@ pub(super) enum Command {
         /// Name of the port.
         name: String,
         /// Set vlan_mode=access|trunk|native-tagged|native-untagged, tag=VLAN,
-        /// trunks=VLAN,VLAN.., priority_tags=never|if-nonzero|always, protected=true|false
+        /// trunks=VLAN,VLAN.., priority_tags=never|if-nonzero|always, protected=true|false,
+        /// mcast_snooping_flood=true|false, mcast_snooping_flood_reports=true|false
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
@@ -202,6 +206,11 @@ pub(super) enum Command {
     },
     /// Show the MAC addresses that NORMAL has learned in a bridge.
     Macs {
+        /// Name of the bridge.
+        bridge: String,
+    },
+    /// Show the multicast groups and router ports that a bridge has learned.
+    Mdb {
         /// Name of the bridge.
         bridge: String,
     },

@@ -187,6 +187,7 @@ impl DesiredBridges {
         };
         // A wrong address must not cost a bridge its ports and rules.
         set_mac_table(&mut options, row);
+        set_snooping(&mut options, row);
         let with_mac = BridgeOptions { mac: text("hwaddr"), ..options.clone() };
         let wrong_mac = match with_mac.mac() {
             Ok(_) => {
@@ -478,4 +479,17 @@ fn set_mac_table(options: &mut BridgeOptions, bridge: RowView<'_>) {
     options.flood_vlans = bridge.integers("flood_vlans").filter_map(vlan).collect();
     options.mac_entries =
         entries.and_then(|entries| usize::try_from(entries).ok()).unwrap_or_default();
+}
+
+/// Reads the settings of multicast snooping, as [`set_mac_table`].
+fn set_snooping(options: &mut BridgeOptions, bridge: RowView<'_>) {
+    let number = |key| bridge.entry("other_config", key)?.parse::<u32>().ok().filter(|n| *n > 0);
+    options.mcast_snooping_enable = bridge.boolean("mcast_snooping_enable") == Some(true);
+    let seconds = number("mcast-snooping-aging-time").map(|seconds| seconds.clamp(15, 3600));
+    options.mcast_snooping_ageing_s = seconds.unwrap_or_default();
+    let entries = number("mcast-snooping-table-size").map(|entries| entries.clamp(10, 1_000_000));
+    options.mcast_snooping_entries =
+        entries.and_then(|entries| usize::try_from(entries).ok()).unwrap_or_default();
+    let strict = bridge.entry("other_config", "mcast-snooping-disable-flood-unregistered");
+    options.mcast_snooping_disable_flood_unregistered = strict == Some("true");
 }

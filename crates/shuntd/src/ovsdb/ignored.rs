@@ -61,11 +61,10 @@ pub(super) const TABLES: [(&str, &str); 7] = [
     ("Flow_Sample_Collector_Set", "Flow_Sample_Collector_Set"),
 ];
 
-const COLUMNS: [IgnoredColumn; 15] = [
+const COLUMNS: [IgnoredColumn; 14] = [
     column("Bridge", "auto_attach", is_given, "Auto Attach is not supported"),
     column("Bridge", "datapath_type", is_other_datapath, "there is one datapath: use netdev"),
     column("Bridge", "flow_tables", is_given, "limit tables by `shuntctl set-br` and table_rules"),
-    column("Bridge", "mcast_snooping_enable", is_true, "multicast frames are flooded"),
     column(
         "Bridge",
         "protocols",
@@ -102,7 +101,7 @@ const COLUMNS: [IgnoredColumn; 15] = [
 const NO_SPANNING_TREE: &str =
     "no spanning tree is computed: a loop of links stays a loop, remove it";
 
-const KEYS: [KnownKey; 16] = [
+const KEYS: [KnownKey; 21] = [
     // DPDK starts with the first port that needs it.
     key("Open_vSwitch", "dpdk-init", KeyEffect::Any),
     key("Open_vSwitch", "flow-restore-wait", KeyEffect::Any),
@@ -119,6 +118,9 @@ const KEYS: [KnownKey; 16] = [
     key("Bridge", "hwaddr", KeyEffect::Any),
     key("Bridge", "mac-aging-time", KeyEffect::Number),
     key("Bridge", "mac-table-size", KeyEffect::Number),
+    key("Bridge", "mcast-snooping-aging-time", KeyEffect::Number),
+    key("Bridge", "mcast-snooping-disable-flood-unregistered", KeyEffect::Any),
+    key("Bridge", "mcast-snooping-table-size", KeyEffect::Number),
     key("IPFIX", "enable-input-sampling", KeyEffect::Always("true", ONE_FLOW)),
     key("IPFIX", "enable-output-sampling", KeyEffect::Always("false", ONE_FLOW)),
     key(
@@ -128,6 +130,8 @@ const KEYS: [KnownKey; 16] = [
     ),
     key("IPFIX", "virtual_obs_id", KeyEffect::Any),
     key("Port", "bond-primary", KeyEffect::Any),
+    key("Port", "mcast-snooping-flood", KeyEffect::Any),
+    key("Port", "mcast-snooping-flood-reports", KeyEffect::Any),
     key("Port", "priority-tags", KeyEffect::PriorityTags),
 ];
 

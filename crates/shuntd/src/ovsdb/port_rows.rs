@@ -30,7 +30,7 @@ pub(super) fn vlan_mode(port: RowView<'_>) -> Result<Option<PortVlanMode>, Strin
     })
 }
 
-/// Sets the VLANs and the protection of a row of `Port`.
+/// Sets the VLANs, the protection and the multicast flooding of a row of `Port`.
 ///
 /// As in Open vSwitch, a trunk port ignores its tag, and an access port its trunks.
 pub(super) fn set_vlans(
@@ -52,6 +52,9 @@ pub(super) fn set_vlans(
         _ => PriorityTags::Never,
     };
     options.protected = port.boolean("protected") == Some(true);
+    let is_set = |key| port.entry("other_config", key) == Some("true");
+    options.mcast_snooping_flood = is_set("mcast-snooping-flood");
+    options.mcast_snooping_flood_reports = is_set("mcast-snooping-flood-reports");
 }
 
 /// Reads the type of a port, and the options that its type has.

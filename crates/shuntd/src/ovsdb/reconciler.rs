@@ -342,6 +342,13 @@ fn changed_settings(old: &BridgeOptions, new: &BridgeOptions) -> Vec<(&'static s
             ("mac", bridge.mac.clone()),
             ("mac_ageing_s", bridge.mac_ageing_s.to_string()),
             ("mac_entries", bridge.mac_entries.to_string()),
+            ("mcast_snooping_ageing_s", bridge.mcast_snooping_ageing_s.to_string()),
+            (
+                "mcast_snooping_disable_flood_unregistered",
+                bridge.mcast_snooping_disable_flood_unregistered.to_string(),
+            ),
+            ("mcast_snooping_enable", bridge.mcast_snooping_enable.to_string()),
+            ("mcast_snooping_entries", bridge.mcast_snooping_entries.to_string()),
         ]
     };
     pairs(new)

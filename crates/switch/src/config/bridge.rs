@@ -38,6 +38,14 @@ pub struct BridgeOptions {
     pub mac_entries: usize,
     /// VLANs in which `NORMAL` learns no MAC addresses, and floods every packet.
     pub flood_vlans: Vec<u16>,
+    /// True if `NORMAL` sends multicast packets only to ports that want them.
+    pub mcast_snooping_enable: bool,
+    /// Seconds without a report after which a port leaves a multicast group; 0: 300.
+    pub mcast_snooping_ageing_s: u32,
+    /// Maximum number of multicast groups; 0: 2048.
+    pub mcast_snooping_entries: usize,
+    /// True if packets of groups that no host has reported are not flooded.
+    pub mcast_snooping_disable_flood_unregistered: bool,
     /// Ports of the bridge.
     #[serde(rename = "port")]
     pub ports: Vec<PortOptions>,
@@ -121,6 +129,12 @@ pub struct PortOptions {
     pub priority_tags: PriorityTags,
     /// True if `NORMAL` sends nothing from this port to other protected ones.
     pub protected: bool,
+    /// True if the packets of all multicast groups leave on the port.
+    ///
+    /// Only a bridge with `mcast_snooping_enable` uses this key and the next.
+    pub mcast_snooping_flood: bool,
+    /// True if the reports of all hosts leave on the port.
+    pub mcast_snooping_flood_reports: bool,
     /// Maximum rate of received bits, in kilobits per second; 0: no limit.
     pub ingress_policing_rate: u32,
     /// Burst above this rate in kilobits; 0: 8000.

@@ -15,6 +15,7 @@ mod ipfix;
 mod lacp;
 pub(crate) mod mac;
 mod mirror;
+mod multicast;
 mod netflow;
 mod qos;
 pub(crate) mod setting;

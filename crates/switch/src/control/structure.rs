@@ -567,5 +567,6 @@ pub(super) fn bridge_settings(settings: &config::BridgeOptions) -> BridgeSetting
         },
         flood_vlans: settings.flood_vlans.iter().copied().collect(),
         mirrors: settings.mirrors.iter().map(config::MirrorOptions::mirror).collect(),
+        multicast: settings.snooping(),
     }
 }

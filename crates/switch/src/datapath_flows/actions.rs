@@ -8,6 +8,7 @@ use super::{
     key::{arp, ethernet, mpls, network, transport},
     numbering::DatapathPorts,
 };
+use crate::trace::actions::slow_path;
 
 /// A writer of the actions of one entry.
 pub(super) struct ActionWriter<'a> {
@@ -104,7 +105,7 @@ fn push_vlan(tpid: u16, tci: u16) -> String {
 
 fn userspace(punt: &Punt) -> String {
     if punt.receiver != PuntReceiver::Controllers {
-        return "userspace(pid=0,slow_path(lacp))".to_owned();
+        return format!("userspace(pid=0,slow_path({}))", slow_path(punt.receiver));
     }
     // OpenFlow 1.4 numbers the reasons in the order of `ALL`.
     let reason = PacketInReason::ALL.iter().position(|own| *own == punt.reason).unwrap_or_default();

@@ -59,8 +59,8 @@ impl PortOptions {
 
     /// Returns these options with those of `other` that change while the port is open.
     ///
-    /// They are the VLANs, the protection, the limits of ingress policing, the quality of service, and the MTU and the MAC
-    /// address of some types of ports.
+    /// They are the VLANs, the protection, the flooding of multicast packets, the limits of ingress policing,
+    /// and the quality of service. Some types of ports have the MTU and the MAC address as well.
     #[must_use]
     pub fn with_runtime_keys_of(&self, other: &Self) -> Self {
         Self {
@@ -71,7 +71,9 @@ impl PortOptions {
         }
     }
 
-    /// Returns these options with the VLANs and the protection of `other`.
+    /// Returns these options with the VLANs of `other`.
+    ///
+    /// Its protection and its multicast flooding are taken too.
     #[must_use]
     pub fn with_vlans_of(&self, other: &Self) -> Self {
         Self {
@@ -80,11 +82,15 @@ impl PortOptions {
             trunks: other.trunks.clone(),
             priority_tags: other.priority_tags,
             protected: other.protected,
+            mcast_snooping_flood: other.mcast_snooping_flood,
+            mcast_snooping_flood_reports: other.mcast_snooping_flood_reports,
             ..self.clone()
         }
     }
 
-    /// Returns whether the VLANs and the protection of both ports are equal.
+    /// Returns whether the VLANs of both ports are equal.
+    ///
+    /// So must be their protection and their multicast flooding.
     #[must_use]
     pub fn has_vlans_of(&self, other: &Self) -> bool {
         *self == self.with_vlans_of(other)

@@ -228,6 +228,7 @@ impl BridgePort {
             vlans: self.settings.vlans(),
             bond: None,
             is_protected: self.settings.protected,
+            multicast: self.settings.multicast_flooding(),
         }
     }
 }

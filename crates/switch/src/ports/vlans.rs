@@ -51,6 +51,12 @@ impl PortOptions {
         if self.protected {
             text += " protected=true";
         }
+        if self.mcast_snooping_flood {
+            text += " mcast_snooping_flood=true";
+        }
+        if self.mcast_snooping_flood_reports {
+            text += " mcast_snooping_flood_reports=true";
+        }
         text
     }
 

@@ -1,6 +1,7 @@
 //! The listener thread: forwards packet-ins from packet threads to the OpenFlow servers.
 //!
-//! Frames of LACP come the same way, and go to the inbox of the task of LACP.
+//! Frames of LACP come the same way, and go to the inbox of the task of LACP. Messages of IGMP and MLD go to
+//! the task of multicast snooping.
 //!
 //! Packet threads put packet-ins into bounded rings and wake this thread if it is parked. The
 //! thread passes them to an asynchronous channel. Neither end waits for the other: packets that do
@@ -27,6 +28,9 @@ use crate::{
 /// Maximum number of waiting packet-ins, for all bridges together.
 const PACKET_INS_MAX: usize = 4096;
 
+/// Maximum number of waiting messages of IGMP and MLD.
+const MULTICAST_MESSAGES_MAX: usize = 1024;
+
 /// The listener thread and its drop counter.
 pub(crate) struct PacketInListener {
     pub(crate) worker: WorkerThread,
@@ -40,13 +44,16 @@ impl PacketInListener {
         threads: Arc<Mutex<Vec<Option<ControlEnds>>>>,
     ) -> io::Result<(Self, PuntReceivers)> {
         let (controllers, packet_ins) = mpsc::channel(PACKET_INS_MAX);
+        let (multicast, multicast_messages) = mpsc::channel(MULTICAST_MESSAGES_MAX);
         let lacp_frames = Arc::<LacpInbox>::default();
         let dropped = Arc::new(AtomicU64::new(0));
         let lacp = Arc::clone(&lacp_frames);
-        let taker = PuntCollector { threads, controllers, lacp, dropped: Arc::clone(&dropped) };
+        let taker =
+            PuntCollector { threads, controllers, lacp, multicast, dropped: Arc::clone(&dropped) };
         let worker =
             WorkerThread::start("shunt-listener", waker, SLEEP_MAX_MS, move || taker.take())?;
-        Ok((Self { worker, dropped }, PuntReceivers { packet_ins, lacp_frames }))
+        let receivers = PuntReceivers { packet_ins, lacp_frames, multicast_messages };
+        Ok((Self { worker, dropped }, receivers))
     }
 
     /// Returns the number of packet-ins that were dropped.
@@ -61,12 +68,15 @@ pub(crate) struct PuntReceivers {
     pub(crate) packet_ins: mpsc::Receiver<PuntedPacket>,
     /// Frames for the LACP actors of bonds.
     pub(crate) lacp_frames: Arc<LacpInbox>,
+    /// Messages of IGMP and MLD for multicast snooping.
+    pub(crate) multicast_messages: mpsc::Receiver<PuntedPacket>,
 }
 
 struct PuntCollector {
     threads: Arc<Mutex<Vec<Option<ControlEnds>>>>,
     controllers: mpsc::Sender<PuntedPacket>,
     lacp: Arc<LacpInbox>,
+    multicast: mpsc::Sender<PuntedPacket>,
     dropped: Arc<AtomicU64>,
 }
 
@@ -89,6 +99,8 @@ impl PuntCollector {
                     PuntReceiver::Lacp(port) => {
                         self.lacp.add(packet.punt.bridge, port, packet.frame);
                     }
+                    // Hosts report their groups again after the next query.
+                    PuntReceiver::Multicast { .. } => drop(self.multicast.try_send(packet)),
                 }
             }
         }

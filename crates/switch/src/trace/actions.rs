@@ -105,7 +105,7 @@ impl<'a> Actions<'a> {
                 format!("{}{}in_port", set_queue(*queue), cut(max_len))
             }
             DatapathAction::Punt(punt) if punt.receiver != PuntReceiver::Controllers => {
-                "userspace(slow_path(lacp))".to_owned()
+                format!("userspace(slow_path({}))", slow_path(punt.receiver))
             }
             DatapathAction::Punt(punt) => {
                 let pause = if punt.continuation.is_some() { ",pause" } else { "" };
@@ -146,6 +146,16 @@ impl<'a> Actions<'a> {
     fn resume(&mut self, packet: &TracedPacket, continuation: &Arc<Continuation>, reason: String) {
         let (packet, continuation) = (packet.clone(), Arc::clone(continuation));
         self.ahead.push_back(TraceContinuation { packet, continuation, reason });
+    }
+}
+
+/// Returns the word for the receiver of a packet in the control plane.
+pub(crate) const fn slow_path(receiver: PuntReceiver) -> &'static str {
+    match receiver {
+        PuntReceiver::Controllers => "controller",
+        PuntReceiver::Lacp(_) => "lacp",
+        // As Open vSwitch, for messages of IGMP and MLD.
+        PuntReceiver::Multicast { .. } => "action",
     }
 }
 

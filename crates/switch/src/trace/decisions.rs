@@ -5,6 +5,7 @@ use shunt_pipeline::{
     BondHash, Mirror, MirrorOutput, NotedDecision, Pipeline, TranslationNote, VlanMode,
 };
 
+use super::multicast::multicast;
 use crate::ports::names::BridgeNames;
 
 /// Returns the decisions of one visit; `None`: those without a visit.
@@ -88,6 +89,7 @@ fn text(decision: NotedDecision, names: &BridgeNames) -> Option<String> {
             let is = if is_group { "a group address" } else { "unknown" };
             format!("NORMAL: the destination is {is}: flooded in VLAN {vlan}")
         }
+        NotedDecision::Multicast(own) => multicast(own, port),
     })
 }
 

@@ -304,6 +304,8 @@ impl<'a> Tracer<'a> {
                 let port = name.unwrap_or_else(|| sighting.port.to_string());
                 format!("{mac} is at port {port} in VLAN {}", sighting.vlan)
             }
+            // No translation has it.
+            Learning::Multicast(sighting) => format!("{sighting:?}"),
         }
     }
 }

@@ -6,6 +6,7 @@ pub(crate) mod error;
 pub(crate) mod explain;
 pub(crate) mod flow;
 pub(crate) mod missing_ports;
+pub(crate) mod multicast;
 pub(crate) mod packet;
 pub(crate) mod partition;
 pub(crate) mod preload;

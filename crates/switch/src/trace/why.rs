@@ -285,6 +285,12 @@ impl<'a> EntryReader<'a> {
                 let mac = mac.map(|byte| format!("{byte:02x}")).join(":");
                 format!("the port of MAC address {mac} in VLAN {vlan} of {}", name(bridge))
             }
+            Object::MulticastGroup(bridge, vlan, group) => {
+                format!("the ports of multicast group {group} in VLAN {vlan} of {}", name(bridge))
+            }
+            Object::MulticastRouters(bridge, vlan) => {
+                format!("the ports with multicast routers in VLAN {vlan} of {}", name(bridge))
+            }
             Object::Live(bridge) => format!(
                 "the set of registers and metadata fields that tables of {} match",
                 name(bridge)

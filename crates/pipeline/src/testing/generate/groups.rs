@@ -75,6 +75,12 @@ pub(super) fn change_of(object: Object) -> Option<BoxedStrategy<Op>> {
             let meter = meter_mod(MeterCommand::Modify, id.number());
             modify(bridge, meter.prop_map(Modification::Meter).boxed())
         }
+        Object::MulticastGroup(bridge, vlan, group) => {
+            Some(super::multicast::change_of_group(bridge, vlan, group))
+        }
+        Object::MulticastRouters(bridge, vlan) => {
+            Some(super::multicast::change_of_routers(bridge, vlan))
+        }
         Object::Bridge(_)
         | Object::Ports(_)
         | Object::Port(..)

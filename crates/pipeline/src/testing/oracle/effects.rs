@@ -66,6 +66,10 @@ pub enum Outcome {
     Punted(Punted, Vec<u64>),
     /// A frame to the LACP actor of a port, with these header words.
     ToLacp(BridgeId, PortNo, Vec<u64>),
+    /// A message of IGMP or MLD, with these header words.
+    ///
+    /// It arrived on a port in a VLAN.
+    ToSnooping(BridgeId, PortNo, u16, Vec<u64>),
 }
 
 /// The content of a packet-in.
@@ -95,6 +99,9 @@ impl Outcome {
         match punt.receiver {
             PuntReceiver::Controllers => Self::Punted(Punted::of(punt), headers),
             PuntReceiver::Lacp(port) => Self::ToLacp(punt.bridge, port, headers),
+            PuntReceiver::Multicast { port, vlan } => {
+                Self::ToSnooping(punt.bridge, port, vlan, headers)
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo, text::NoPortNames};
 use super::walker::Walker;
 use crate::{
     action::{Action, LearnAction, LearnSource, LearnTarget, Subfield},
-    bridges::mac_table::MacSighting,
+    bridges::{mac_table::MacSighting, multicast::MulticastSighting},
     id::{BridgeId, RuleId},
     learn::learning::Learning,
     tables::{
@@ -23,6 +23,10 @@ pub enum LearnEffect {
     Rule(Box<RuleToLearn>),
     /// The location of a MAC address.
     Mac(MacSighting),
+    /// The content of a message of IGMP or MLD.
+    ///
+    /// No packet learns it by itself.
+    Multicast(MulticastSighting),
 }
 
 /// A rule that a packet makes.
@@ -68,6 +72,7 @@ impl LearnEffect {
                 limit: rule.limit,
             })),
             Learning::Mac(sighting) => Self::Mac(*sighting),
+            Learning::Multicast(sighting) => Self::Multicast(*sighting),
         }
     }
 }
@@ -114,7 +119,7 @@ impl Walker<'_> {
                     && other.request.matching == learned.request.matching
                     && **other != learned
             }
-            LearnEffect::Mac(_) => false,
+            LearnEffect::Mac(_) | LearnEffect::Multicast(_) => false,
         };
         let is_overtaken = self.halves.has_learned(is_other);
         let known = old.filter(|rule| !is_overtaken && learned.changes_nothing(rule));

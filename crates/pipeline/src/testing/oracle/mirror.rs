@@ -24,11 +24,12 @@ impl WorldBridge {
         })
     }
 
-    /// Forgets the addresses at outputs of mirrors.
+    /// Forgets the addresses and groups at outputs of mirrors.
     pub(in crate::testing) fn forget_mirror_outputs(&mut self) {
         let outputs = self.ports.iter().filter(|port| self.is_mirror_output(port));
         let outputs: Vec<_> = outputs.map(|port| port.number).collect();
         self.macs.retain(|_, (port, _)| !outputs.contains(port));
+        self.keep_multicast_ports(|port| !outputs.contains(&port));
     }
 
     /// Returns the ports, at most one, on which copies to a port or bond leave.

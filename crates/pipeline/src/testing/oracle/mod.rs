@@ -11,6 +11,7 @@ mod hash;
 mod labels;
 mod learn;
 mod mirror;
+mod multicast;
 mod normal;
 mod packet;
 mod packet_in;

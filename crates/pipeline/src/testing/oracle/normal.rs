@@ -78,11 +78,17 @@ impl Walker<'_> {
                 return Ok(());
             }
         }
+        if target[0] & 1 == 1
+            && target != [0xff; 6]
+            && let Some(class) = self.multicast_class()
+        {
+            return self.snoop(&class, target, vlan);
+        }
         self.send_to(target, vlan)
     }
 
     /// Sends to the port of an address, or to all ports of the VLAN.
-    fn send_to(&mut self, target: [u8; 6], vlan: u16) -> Result<(), TraversalError> {
+    pub(super) fn send_to(&mut self, target: [u8; 6], vlan: u16) -> Result<(), TraversalError> {
         let own = &self.world.bridges[&self.id()];
         let ingress = self.packet.key.in_port();
         let is_here = |port: &PortNo| own.logical(*port) == own.logical(ingress);
@@ -158,7 +164,7 @@ impl Walker<'_> {
 }
 
 /// Returns the VLAN in the tag of frames of a VLAN on a port; 0: no tag.
-fn id_on_wire(port: &PortInfo, vlan: u16) -> u16 {
+pub(super) fn id_on_wire(port: &PortInfo, vlan: u16) -> u16 {
     match port.vlans.mode {
         VlanMode::Access(_) => 0,
         VlanMode::NativeUntagged(own) if own == vlan => 0,

@@ -343,7 +343,7 @@ impl<'w> Walker<'w> {
             if self.has_exited {
                 return Ok(true);
             }
-            if looks_at_headers(action) {
+            if looks_at_headers(action) || self.is_snooped(action) {
                 self.need_headers()?;
             }
             match action {

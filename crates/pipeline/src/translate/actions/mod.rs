@@ -9,6 +9,7 @@ pub(super) mod hash;
 pub(super) mod lacp;
 pub(super) mod learn;
 pub(super) mod mirror;
+pub(super) mod multicast;
 pub(super) mod multipath;
 pub(super) mod normal;
 pub(super) mod output;

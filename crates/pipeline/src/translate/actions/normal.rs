@@ -9,6 +9,7 @@
 //! * The source address is learned; if it is known on this port, hits refresh it.
 //! * The packet goes to the port of its destination address, or is flooded to every port of its
 //!   VLAN; never to its ingress port.
+//! * With multicast snooping, multicast packets go to the ports that want them (`multicast.rs`).
 //! * In some VLANs of the bridge no address is learned, and every packet is flooded.
 //! * A packet that arrives on a protected port leaves on no other protected port.
 //! * The members of a bond are one port. One of them sends, and some packets that arrive on others are
@@ -22,7 +23,10 @@ use std::slice;
 
 use shunt_flow::{FieldId, PortNo};
 
-use super::output::Egress;
+use super::{
+    multicast::{forward, multicast_packet},
+    output::Egress,
+};
 use crate::{
     bridges::{
         mac_table::MacSighting,
@@ -92,6 +96,13 @@ pub(super) fn normal(egress: &mut Egress<'_, '_>) -> Result<(), TraversalError> 
             return Ok(());
         }
     }
+    if target & GROUP_ADDRESS != 0
+        && target != BROADCAST
+        && let Some(snooping) = egress.bridge.snooping()
+        && let Some(packet) = multicast_packet(egress.packet)
+    {
+        return forward(egress, snooping, packet, vlan, arrived);
+    }
     let known = match is_flooded {
         true => None,
         false => egress.bridge.find_mac(vlan, bytes(target), &mut egress.packet.recorder),
@@ -104,13 +115,19 @@ pub(super) fn normal(egress: &mut Egress<'_, '_>) -> Result<(), TraversalError> 
         Some(port) => send_learned(egress, port, vlan, arrived),
         None => {
             egress.note(NotedDecision::Flood { vlan, is_group: target & GROUP_ADDRESS != 0 });
-            let rest = egress.bridge.all_ports(&mut egress.packet.recorder).iter();
-            let is_protected = arrived.is_some_and(|port| port.is_protected);
-            let flood = NormalFlood { rest, ingress, is_protected, vlan };
-            egress.agenda.push(AgendaStep::NormalFlood(flood));
+            flood(egress, vlan, arrived);
             Ok(())
         }
     }
+}
+
+/// Floods the packet in its VLAN, but not to its ingress port.
+pub(super) fn flood(egress: &mut Egress<'_, '_>, vlan: u16, arrived: Option<&PortInfo>) {
+    let ingress = egress.packet.in_port();
+    let rest = egress.bridge.all_ports(&mut egress.packet.recorder).iter();
+    let is_protected = arrived.is_some_and(|port| port.is_protected);
+    let flood = NormalFlood { rest, ingress, is_protected, vlan };
+    egress.agenda.push(AgendaStep::NormalFlood(flood));
 }
 
 /// Sends to the port of a learned address, or to a member of its bond.
@@ -130,11 +147,21 @@ fn send_learned(
     }
     egress.note(NotedDecision::Learned { port: number, vlan });
     let is_protected = arrived.is_some_and(|own| own.is_protected);
+    send_on(egress, is_protected, port, vlan)
+}
+
+/// Sends on a port, or on a member of its bond, unless both ports are protected.
+pub(super) fn send_on(
+    egress: &mut Egress<'_, '_>,
+    is_protected: bool,
+    port: &PortInfo,
+    vlan: u16,
+) -> Result<(), TraversalError> {
     let Some(bond) = &port.bond else {
         return send_unless_protected(egress, is_protected, port, vlan);
     };
     let Some((member, hit)) = egress.bond_sender(bond, port.vlans.id_on_wire(vlan)) else {
-        egress.note(NotedDecision::BondWithoutMember(number));
+        egress.note(NotedDecision::BondWithoutMember(port.number));
         return Ok(());
     };
     egress.note(NotedDecision::BondMemberChosen(member.number));
@@ -144,7 +171,7 @@ fn send_learned(
     send_unless_protected(egress, is_protected, member, vlan)
 }
 
-/// Sends to the port of a learned address, unless both ports are protected.
+/// Sends on a port, unless both ports are protected.
 fn send_unless_protected(
     egress: &mut Egress<'_, '_>,
     is_protected: bool,

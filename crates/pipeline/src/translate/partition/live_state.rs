@@ -140,6 +140,7 @@ fn live_bits(state: &ActionState<'_>, agenda: &Agenda<'_>, table: TableId) -> Fl
             AgendaStep::Buckets(_)
             | AgendaStep::Flood(_)
             | AgendaStep::NormalFlood(_)
+            | AgendaStep::Multicast(_)
             | AgendaStep::Mirror(_)
             | AgendaStep::MirrorFlood(_)
             | AgendaStep::Walk

@@ -211,6 +211,18 @@ const EXEMPTIONS: &[Exemption] = &[
         "FieldId::EthDst",
         "a_frame_for_lacp_consults_its_type_address_and_port",
     ),
+    // Few bridges snoop, and few packets have a multicast address.
+    exempt("actions/multicast.rs", "consult(field", "a_multicast_packet_consults_its_group"),
+    exempt(
+        "translate/bridge_view.rs",
+        "Object::MulticastGroup(self.id",
+        "a_multicast_packet_reads_its_group_and_the_routers",
+    ),
+    exempt(
+        "translate/bridge_view.rs",
+        "Object::MulticastRouters(self.id",
+        "a_multicast_packet_reads_its_group_and_the_routers",
+    ),
     // Few bridges have bonds, and few of their packets go to a learned address.
     exempt(
         "translate/bridge_view.rs",

@@ -199,6 +199,7 @@ fn features(traversal: &Traversal) -> Vec<Feature> {
         match learning {
             Learning::Rule(_) => add(F::LearnRule, Some(F::LearnLater)),
             Learning::Mac(_) => add(F::LearnMac, None),
+            Learning::Multicast(_) => panic!("no translation learns from a message"),
         }
     }
     for refresh in &traversal.refreshes {

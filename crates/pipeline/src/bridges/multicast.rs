@@ -1,0 +1,75 @@
+//! Multicast snooping: its settings, and the content of messages.
+//!
+//! Hosts report the multicast groups that they receive (IGMP, MLD), and routers query them. With
+//! snooping, NORMAL sends the packets of a group to the ports that want them, instead of to all
+//! (RFC 4541). This crate does not read the messages: see [`MulticastSighting`].
+
+use std::{fmt, net::IpAddr, time::Duration};
+
+use shunt_flow::PortNo;
+
+use crate::id::BridgeId;
+
+/// The settings of a bridge that snoops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MulticastSnooping {
+    /// Time without a report after which a port leaves a group.
+    pub ageing: Duration,
+    /// The most groups, at least 1.
+    pub groups_max: usize,
+    /// True if packets of a group that no port wants are flooded.
+    ///
+    /// Else they go to the ports of multicast routers.
+    pub floods_unregistered: bool,
+}
+
+impl MulticastSnooping {
+    /// Time without a query after which a port has no multicast router.
+    pub const ROUTER_AGEING: Duration = Duration::from_secs(180);
+}
+
+impl Default for MulticastSnooping {
+    fn default() -> Self {
+        Self { ageing: Duration::from_secs(300), groups_max: 2048, floods_unregistered: true }
+    }
+}
+
+/// Multicast packets that leave on a port unconditionally.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MulticastFlooding {
+    /// True for the packets of all groups. Then nothing is learned on the port.
+    pub packets: bool,
+    /// True for the reports of hosts. Then a leave has no effect on the port.
+    pub reports: bool,
+}
+
+/// The content of a message of IGMP or MLD, with the port on which it arrived.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct MulticastSighting {
+    /// The bridge.
+    pub bridge: BridgeId,
+    /// The VLAN; 0: frames without a tag.
+    pub vlan: u16,
+    /// The port on which the message arrived.
+    pub port: PortNo,
+    /// The event at the port.
+    pub event: MulticastEvent,
+}
+
+/// An event at a port of a bridge that snoops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MulticastEvent {
+    /// A host wants a group, or still wants it.
+    Join(IpAddr),
+    /// A host does not want a group any more.
+    Leave(IpAddr),
+    /// A multicast router has sent a query.
+    Query,
+}
+
+impl fmt::Debug for MulticastSighting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { bridge, vlan, port, event } = self;
+        write!(f, "{event:?} in VLAN {vlan} at port {port} of bridge {bridge}")
+    }
+}

@@ -1,0 +1,385 @@
+//! The multicast table of NORMAL: the ports that want each group of each VLAN, and router ports.
+//!
+//! Control fills it from messages of IGMP and MLD (see [`MulticastSighting`]). A port
+//! leaves a group after the ageing time of the bridge without a report, and is no router port after
+//! [`MulticastSnooping::ROUTER_AGEING`] without a query. The entries of a port are removed when the
+//! port is removed or its VLANs change. A full table evicts the group with the oldest report.
+//!
+//! A report of a port that is known prolongs its time, and makes no version.
+
+use std::{
+    collections::BTreeMap,
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use shunt_classifier::Version;
+use shunt_flow::PortNo;
+
+use super::{
+    bridge::VersionedBridge,
+    multicast::{MulticastEvent, MulticastSighting, MulticastSnooping},
+    port::PortInfo,
+};
+use crate::{
+    id::BridgeId,
+    time::Time,
+    update::batch::UpdateBatch,
+    versions::{
+        delta::{Delta, Object},
+        versioned::Versioned,
+    },
+};
+
+/// An entry of the multicast table: a port of a group, or a router port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MulticastEntry {
+    /// The VLAN; 0: frames without a tag.
+    pub vlan: u16,
+    /// The group; `None`: a multicast router is behind the port.
+    pub group: Option<IpAddr>,
+    /// The port.
+    pub port: PortNo,
+    /// Time of the last report, or of the last query.
+    pub seen: Time,
+}
+
+/// The ports of a group or of a VLAN, the one that was added last at the end.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MulticastPorts {
+    ports: Vec<(PortNo, Arc<AtomicU64>)>,
+}
+
+/// A part of the table that changes as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum MulticastKey {
+    /// The ports of a group in a VLAN.
+    Group(u16, IpAddr),
+    /// The ports of multicast routers in a VLAN.
+    Routers(u16),
+}
+
+/// The groups and router ports of a bridge, at every retained version.
+#[derive(Default)]
+pub(crate) struct MulticastTable {
+    entries: BTreeMap<MulticastKey, Versioned<MulticastPorts>>,
+    /// The groups that the newest version sees, by the number of their last report.
+    by_report: BTreeMap<u64, MulticastKey>,
+    /// The keys of `by_report`.
+    last_reports: BTreeMap<MulticastKey, u64>,
+    next_report: u64,
+}
+
+impl MulticastPorts {
+    /// Returns the ports.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = PortNo> {
+        self.ports.iter().map(|(port, _)| *port)
+    }
+
+    fn seen(seen: &AtomicU64) -> Time {
+        Time::from_nanoseconds(seen.load(Ordering::Relaxed))
+    }
+}
+
+impl MulticastTable {
+    /// Returns the ports of a group, or of routers.
+    pub(crate) fn find(&self, key: MulticastKey, version: Version) -> Option<&Arc<MulticastPorts>> {
+        self.entries.get(&key)?.at(version)
+    }
+
+    /// Returns all entries: the groups by their last report, then the router ports.
+    pub(crate) fn entries(&self, version: Version) -> Vec<MulticastEntry> {
+        let routers = self.entries.range(MulticastKey::Routers(0)..).map(|(key, _)| key);
+        let keys = self.by_report.values().chain(routers);
+        let of_key = |key: &MulticastKey| {
+            let (vlan, group) = match *key {
+                MulticastKey::Group(vlan, group) => (vlan, Some(group)),
+                MulticastKey::Routers(vlan) => (vlan, None),
+            };
+            let ports = self.find(*key, version).map(|own| own.ports.as_slice());
+            let entry = |(port, seen): &(PortNo, Arc<AtomicU64>)| MulticastEntry {
+                vlan,
+                group,
+                port: *port,
+                seen: MulticastPorts::seen(seen),
+            };
+            let mut entries: Vec<_> = ports.unwrap_or_default().iter().map(entry).collect();
+            entries.sort_by_key(|entry| entry.seen);
+            entries
+        };
+        keys.flat_map(of_key).collect()
+    }
+
+    /// Adds a port, or prolongs its time. Returns the changed keys.
+    ///
+    /// `same` are the ports of its bond, or the port alone: at most one of them is in the table. A full
+    /// table evicts groups.
+    fn add(
+        &mut self,
+        key: MulticastKey,
+        port: PortNo,
+        same: &[PortNo],
+        groups_max: usize,
+        version: Version,
+        now: Time,
+    ) -> Vec<MulticastKey> {
+        let known = self.find(key, version).map(Arc::clone);
+        let own = known.as_ref().and_then(|known| {
+            known.ports.iter().find(|(own, _)| same.contains(own)).map(|(_, seen)| seen)
+        });
+        if let Some(seen) = own {
+            seen.fetch_max(now.nanoseconds(), Ordering::Relaxed);
+            self.touch(key);
+            return Vec::new();
+        }
+        let mut changed = Vec::new();
+        if known.is_none() && matches!(key, MulticastKey::Group(..)) {
+            changed = self.limit(groups_max.saturating_sub(1), version);
+        }
+        let mut ports = known.map(|known| MulticastPorts::clone(&known)).unwrap_or_default();
+        ports.ports.push((port, Arc::new(AtomicU64::new(now.nanoseconds()))));
+        self.entries.entry(key).or_insert_with(Versioned::new).set(Arc::new(ports), version);
+        self.touch(key);
+        changed.push(key);
+        changed
+    }
+
+    /// Evicts the groups with the oldest reports, down to a number.
+    ///
+    /// Returns the changed keys.
+    pub(crate) fn limit(&mut self, groups_max: usize, version: Version) -> Vec<MulticastKey> {
+        let mut changed = Vec::new();
+        while self.by_report.len() > groups_max {
+            let Some((_, oldest)) = self.by_report.first_key_value() else { break };
+            let oldest = *oldest;
+            self.forget(oldest, version);
+            changed.push(oldest);
+        }
+        changed
+    }
+
+    /// Keeps the ports for which `is_kept` is true. Returns the changed keys.
+    pub(crate) fn retain(
+        &mut self,
+        version: Version,
+        is_kept: impl Fn(&MulticastEntry) -> bool,
+    ) -> Vec<MulticastKey> {
+        let keys: Vec<MulticastKey> = self.entries.keys().copied().collect();
+        keys.into_iter().filter(|key| self.retain_in(*key, version, &is_kept)).collect()
+    }
+
+    /// As [`Self::retain`], for one key; returns whether it changed.
+    fn retain_in(
+        &mut self,
+        key: MulticastKey,
+        version: Version,
+        is_kept: impl Fn(&MulticastEntry) -> bool,
+    ) -> bool {
+        let Some(known) = self.find(key, version) else { return false };
+        let (vlan, group) = match key {
+            MulticastKey::Group(vlan, group) => (vlan, Some(group)),
+            MulticastKey::Routers(vlan) => (vlan, None),
+        };
+        let stays = |(port, seen): &&(PortNo, Arc<AtomicU64>)| {
+            is_kept(&MulticastEntry { vlan, group, port: *port, seen: MulticastPorts::seen(seen) })
+        };
+        let kept: Vec<_> = known.ports.iter().filter(stays).cloned().collect();
+        if kept.len() == known.ports.len() {
+            return false;
+        }
+        if kept.is_empty() {
+            self.forget(key, version);
+        } else if let Some(own) = self.entries.get_mut(&key) {
+            own.set(Arc::new(MulticastPorts { ports: kept }), version);
+        }
+        true
+    }
+
+    /// Notes a report of a group: it is evicted after all others.
+    fn touch(&mut self, key: MulticastKey) {
+        if let MulticastKey::Routers(_) = key {
+            return;
+        }
+        if let Some(last) = self.last_reports.insert(key, self.next_report) {
+            self.by_report.remove(&last);
+        }
+        self.by_report.insert(self.next_report, key);
+        self.next_report += 1;
+    }
+
+    fn forget(&mut self, key: MulticastKey, version: Version) {
+        if let Some(entry) = self.entries.get_mut(&key) {
+            entry.end(version);
+        }
+        if let Some(last) = self.last_reports.remove(&key) {
+            self.by_report.remove(&last);
+        }
+    }
+
+    pub(crate) fn reclaim(&mut self, oldest: Version) {
+        self.entries.values_mut().for_each(|entry| entry.reclaim(oldest));
+        self.entries.retain(|_, entry| !entry.is_empty());
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+impl UpdateBatch {
+    /// Learns from a message.
+    ///
+    /// Nothing is learned if its port, bridge or VLAN was removed meanwhile.
+    pub(crate) fn learn_multicast(
+        &mut self,
+        bridge: &mut VersionedBridge,
+        sighting: &MulticastSighting,
+    ) {
+        let MulticastSighting { bridge: id, vlan, port, event } = *sighting;
+        let snooping = bridge.settings(self.version).and_then(|own| own.multicast);
+        let Some(MulticastSnooping { groups_max, .. }) = snooping else { return };
+        let Some(ports) = bridge.ports(self.version) else { return };
+        let Some(own) = ports.find(port) else { return };
+        if !own.vlans.carries(vlan) || ports.mirrors.is_output(port) || own.multicast.packets {
+            return;
+        }
+        let keeps_groups = own.multicast.reports;
+        let is_same = |other: &&PortInfo| other.is_one_with(own);
+        let same: Vec<PortNo> =
+            ports.ports().iter().filter(is_same).map(|other| other.number).collect();
+        let (version, now) = (self.version, self.now);
+        let routers = MulticastKey::Routers(vlan);
+        let table = &mut bridge.multicast;
+        let is_router = table
+            .find(routers, version)
+            .is_some_and(|known| known.numbers().any(|own| same.contains(&own)));
+        let changed = match event {
+            MulticastEvent::Query => table.add(routers, port, &same, usize::MAX, version, now),
+            // The port has the packets of all groups already.
+            MulticastEvent::Join(_) if is_router => Vec::new(),
+            MulticastEvent::Join(group) => {
+                let key = MulticastKey::Group(vlan, group);
+                table.add(key, port, &same, groups_max, version, now)
+            }
+            // More hosts may be behind the port.
+            MulticastEvent::Leave(_) if keeps_groups => Vec::new(),
+            MulticastEvent::Leave(group) => {
+                let key = MulticastKey::Group(vlan, group);
+                let stays = |entry: &MulticastEntry| !same.contains(&entry.port);
+                table.retain_in(key, version, stays).then_some(key).into_iter().collect()
+            }
+        };
+        self.push_multicast(id, changed);
+    }
+
+    /// Removes the ports without a report or query in time.
+    pub(crate) fn expire_multicast(&mut self, id: BridgeId, bridge: &mut VersionedBridge) {
+        let snooping = bridge.settings(self.version).and_then(|own| own.multicast);
+        let Some(MulticastSnooping { ageing, .. }) = snooping else { return };
+        let now = self.now;
+        let changed = bridge.multicast.retain(self.version, |entry| {
+            let time =
+                if entry.group.is_some() { ageing } else { MulticastSnooping::ROUTER_AGEING };
+            entry.seen.after(time) > now
+        });
+        self.push_multicast(id, changed);
+    }
+
+    /// Removes all groups and router ports.
+    pub(crate) fn flush_multicast(&mut self, id: BridgeId, bridge: &mut VersionedBridge) {
+        let changed = bridge.multicast.retain(self.version, |_| false);
+        self.push_multicast(id, changed);
+    }
+
+    fn push_multicast(&mut self, bridge: BridgeId, changed: Vec<MulticastKey>) {
+        for key in changed {
+            self.push(Delta::Changed(match key {
+                MulticastKey::Group(vlan, group) => Object::MulticastGroup(bridge, vlan, group),
+                MulticastKey::Routers(vlan) => Object::MulticastRouters(bridge, vlan),
+            }));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{net::Ipv4Addr, time::Duration};
+
+    use super::*;
+
+    const GROUPS_MAX: usize = 2;
+
+    fn key(last: u8) -> MulticastKey {
+        MulticastKey::Group(0, IpAddr::V4(Ipv4Addr::new(239, 0, 0, last)))
+    }
+
+    fn at(second: u64) -> Time {
+        Time::ZERO.after(Duration::from_secs(second))
+    }
+
+    fn add(table: &mut MulticastTable, key: MulticastKey, port: u32, second: u64) -> usize {
+        let (port, version) = (PortNo::new(port), Version::new(second + 1));
+        table.add(key, port, &[port], GROUPS_MAX, version, at(second)).len()
+    }
+
+    fn groups(table: &MulticastTable, version: u64) -> Vec<(u8, u32)> {
+        let entries = table.entries(Version::new(version)).into_iter();
+        let last = |entry: &MulticastEntry| match entry.group {
+            Some(IpAddr::V4(group)) => group.octets()[3],
+            _ => 0,
+        };
+        entries.map(|entry| (last(&entry), entry.port.number())).collect()
+    }
+
+    #[test]
+    fn a_known_port_makes_no_change() {
+        let mut table = MulticastTable::default();
+        assert_eq!(add(&mut table, key(1), 1, 1), 1);
+        assert_eq!(add(&mut table, key(1), 1, 2), 0, "known already");
+        assert_eq!(add(&mut table, key(1), 2, 3), 1);
+        assert_eq!(groups(&table, 4), [(1, 1), (1, 2)]);
+        let old = table.find(key(1), Version::new(2)).unwrap();
+        assert_eq!(old.numbers().collect::<Vec<_>>(), [PortNo::new(1)], "an older version");
+    }
+
+    #[test]
+    fn a_full_table_evicts_the_group_with_the_oldest_report() {
+        let mut table = MulticastTable::default();
+        add(&mut table, key(1), 1, 1);
+        add(&mut table, key(2), 1, 2);
+        add(&mut table, key(1), 1, 3);
+        assert_eq!(add(&mut table, key(3), 1, 4), 2);
+        assert_eq!(groups(&table, 5), [(1, 1), (3, 1)]);
+        assert_eq!(table.limit(1, Version::new(6)), [key(1)]);
+        assert_eq!(groups(&table, 6), [(3, 1)]);
+    }
+
+    #[test]
+    fn router_ports_are_not_counted_as_groups() {
+        let mut table = MulticastTable::default();
+        for vlan in 0..3 {
+            add(&mut table, MulticastKey::Routers(vlan), 4, 1);
+        }
+        add(&mut table, key(1), 1, 2);
+        add(&mut table, key(2), 1, 3);
+        assert_eq!(groups(&table, 4), [(1, 1), (2, 1), (0, 4), (0, 4), (0, 4)]);
+    }
+
+    #[test]
+    fn a_group_ends_with_its_last_port() {
+        let mut table = MulticastTable::default();
+        add(&mut table, key(1), 1, 1);
+        add(&mut table, key(1), 2, 2);
+        let without = |port: u32| move |entry: &MulticastEntry| entry.port != PortNo::new(port);
+        assert_eq!(table.retain(Version::new(4), without(1)), [key(1)]);
+        assert_eq!(table.retain(Version::new(5), without(1)), []);
+        assert!(table.find(key(1), Version::new(5)).is_some());
+        assert_eq!(table.retain(Version::new(6), without(2)), [key(1)]);
+        assert!(table.find(key(1), Version::new(6)).is_none() && groups(&table, 6).is_empty());
+        table.reclaim(Version::new(6));
+        assert!(table.is_empty());
+    }
+}

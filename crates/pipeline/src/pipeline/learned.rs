@@ -1,0 +1,58 @@
+//! The tables that packets fill: MAC addresses, and multicast groups with router ports.
+
+use std::sync::Arc;
+
+use super::{Change, Pipeline};
+use crate::{
+    bridges::{bridge::VersionedBridge, mac_table::MacEntry, multicast_table::MulticastEntry},
+    id::BridgeId,
+    time::Time,
+    update::batch::UpdateBatch,
+};
+
+impl Pipeline {
+    /// Returns the MAC addresses that NORMAL has learned in a bridge, by VLAN.
+    #[must_use]
+    pub fn macs(&self, id: BridgeId) -> Vec<Arc<MacEntry>> {
+        let bridges = self.bridges.read();
+        let version = self.version();
+        bridges.get(&id).map_or_else(Vec::new, |own| own.macs.iter(version).cloned().collect())
+    }
+
+    /// Removes all learned MAC addresses of a bridge.
+    pub fn flush_macs(&self, id: BridgeId) -> Change {
+        self.flush(id, |batch, bridge| batch.flush_macs(id, bridge))
+    }
+
+    /// Returns the multicast table of a bridge.
+    ///
+    /// First come the groups, by their last report, then the router ports.
+    ///
+    /// Empty without multicast snooping.
+    #[must_use]
+    pub fn multicast(&self, id: BridgeId) -> Vec<MulticastEntry> {
+        let bridges = self.bridges.read();
+        let version = self.version();
+        bridges.get(&id).map_or_else(Vec::new, |own| own.multicast.entries(version))
+    }
+
+    /// Removes all multicast groups and router ports of a bridge.
+    pub fn flush_multicast(&self, id: BridgeId) -> Change {
+        self.flush(id, |batch, bridge| batch.flush_multicast(id, bridge))
+    }
+
+    fn flush(
+        &self,
+        id: BridgeId,
+        flush: impl FnOnce(&mut UpdateBatch, &mut VersionedBridge),
+    ) -> Change {
+        let control = self.control.lock();
+        let version = self.version().next();
+        let mut batch = UpdateBatch::new(version, Time::ZERO, control.next_rule);
+        if let Some(bridge) = self.bridges.write().get_mut(&id) {
+            flush(&mut batch, bridge);
+        }
+        let (deltas, _) = batch.finish();
+        self.publish(control, version, deltas)
+    }
+}

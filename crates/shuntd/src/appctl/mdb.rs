@@ -1,0 +1,30 @@
+//! The multicast table of a bridge: groups, and ports with multicast routers.
+
+use shunt_switch::with_causes;
+
+use super::{command::commands, methods::DaemonMethods};
+use crate::render;
+
+commands! {
+    "mdb/flush" "[bridge]", 0..=1, Change, flush,
+        "Remove the learned multicast groups of a bridge, or of all bridges";
+    "mdb/show" "bridge", 1..=1, Read, show, "List the learned multicast groups and router ports";
+}
+
+/// The answer for a bridge that does not snoop, as that of Open vSwitch.
+const DISABLED: &str = "multicast snooping is disabled";
+
+async fn flush(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    let bridge = arguments.first().map(String::as_str);
+    match methods.switch.flush_multicast(bridge).await {
+        Ok(true) => Ok("table successfully flushed".to_owned()),
+        Ok(false) => Err(DISABLED.to_owned()),
+        Err(error) => Err(with_causes(&error)),
+    }
+}
+
+async fn show(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    let bridge = arguments.first().map_or("", String::as_str);
+    let entries = methods.switch.multicast(bridge).map_err(|error| with_causes(&error))?;
+    entries.map(|entries| render::multicast(&entries)).ok_or_else(|| DISABLED.to_owned())
+}

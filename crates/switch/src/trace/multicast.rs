@@ -1,0 +1,50 @@
+//! Decisions of multicast snooping, as text.
+
+use shunt_flow::PortNo;
+use shunt_pipeline::{MulticastDecision, MulticastFloodReason, MulticastOutputReason};
+
+/// Returns a decision as text. `named` returns the number and the name of a port.
+pub(super) fn multicast(decision: MulticastDecision, named: impl Fn(PortNo) -> String) -> String {
+    match decision {
+        MulticastDecision::Flood { vlan, reason } => {
+            format!("NORMAL: {}: flooded in VLAN {vlan}", flooded(reason))
+        }
+        MulticastDecision::Report { vlan } => format!(
+            "NORMAL: a report or leave of IGMP or MLD, for multicast snooping and routers in VLAN {vlan}"
+        ),
+        MulticastDecision::Group { group, vlan } => {
+            format!("NORMAL: hosts have reported multicast group {group} in VLAN {vlan}")
+        }
+        MulticastDecision::Unregistered { group, vlan } => format!(
+            "NORMAL: no host has reported multicast group {group} in VLAN {vlan}, and it is not flooded"
+        ),
+        MulticastDecision::Output { port, reason } => {
+            format!("NORMAL: sent to {}: {}", named(port), wanted(reason))
+        }
+        MulticastDecision::WithoutReceiver => {
+            "NORMAL: no other port wants the multicast packet: not sent".to_owned()
+        }
+    }
+}
+
+/// Returns the reason to flood a packet.
+const fn flooded(reason: MulticastFloodReason) -> &'static str {
+    match reason {
+        MulticastFloodReason::Query => "a query of IGMP or MLD, which multicast snooping reads",
+        MulticastFloodReason::OtherIgmp => "a message of IGMP that is no query and no report",
+        MulticastFloodReason::LinkLocal => "the destination is a multicast group of the link",
+        MulticastFloodReason::Unregistered => "no host has reported the multicast group",
+    }
+}
+
+/// Returns the reason to send a packet to a port.
+const fn wanted(reason: MulticastOutputReason) -> &'static str {
+    match reason {
+        MulticastOutputReason::Member => "a host there has reported the group",
+        MulticastOutputReason::Router => "a multicast router is there",
+        MulticastOutputReason::Flooded => "it gets all groups by mcast_snooping_flood",
+        MulticastOutputReason::FloodedReports => {
+            "it gets all reports by mcast_snooping_flood_reports"
+        }
+    }
+}
