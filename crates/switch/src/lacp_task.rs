@@ -75,7 +75,9 @@ pub(crate) async fn leave_partners(
     plane.pull_threads().await;
 }
 
-/// Gives the received frames of a port to its actor. A bond that has gone gets none.
+/// Gives the received frames of a port to its actor.
+///
+/// A bond that has gone gets none.
 fn take(
     bridges: &mut BridgeRegistry,
     (bridge, port): (BridgeId, PortNo),

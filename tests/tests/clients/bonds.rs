@@ -185,7 +185,7 @@ fn the_active_member_survives_a_restart() {
     }
 }
 
-/// The configuration of a bridge with the ports of [`hosts`] and a bond in this mode.
+/// Returns the configuration of the ports of [`hosts`] with a bond.
 fn configuration(mode: &str) -> String {
     let port = |name: &str| format!("[[bridge.port]]\nname = \"{name}\"\n");
     format!(
@@ -197,7 +197,7 @@ fn configuration(mode: &str) -> String {
     )
 }
 
-/// Sends broadcasts of 300 addresses, and prints how many came back before a ping did.
+/// Sends broadcasts of 300 addresses, and prints how many came back.
 const BROADCASTS: &str = "python3 - <<'END'\n\
     import socket, subprocess, time\n\
     own = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x88b5))\n\

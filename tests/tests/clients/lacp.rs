@@ -164,9 +164,9 @@ fn a_bond_negotiates_with_open_vswitch() {
     }
 }
 
-/// Checks that a removed member takes only its own link from the partner, and this at once.
+/// Checks that a removed member takes only its own link from the partner.
 ///
-/// The partner would notice a timeout only after 90 seconds.
+/// It does so at once. The partner would notice a timeout only after 90 seconds.
 fn a_removed_member_leaves_the_other_one(
     daemon: &Daemon,
     peers: &Peers<'_>,

@@ -386,10 +386,16 @@ impl EvictionCoordinator {
             }
             self.owners[last].evictions.push(entry);
         }
-        for owner in &mut self.owners {
-            let evictions = std::mem::take(&mut owner.evictions);
-            let evictions = if evictions.is_empty() { Vec::new() } else { vec![evictions] };
-            owner.post(Invalidation { version, evictions, seq: owner.seq, learned: owner.learned });
+        // Owners with a queue that waits for its learn request come last. So the copy of a packet of
+        // this queue, which the network sends back, finds the version posted to its owner.
+        for is_waiting in [false, true] {
+            let is_next = |owner: &&mut OwnerState| (owner.learned > owner.notified) == is_waiting;
+            for owner in self.owners.iter_mut().filter(is_next) {
+                let evictions = std::mem::take(&mut owner.evictions);
+                let evictions = if evictions.is_empty() { Vec::new() } else { vec![evictions] };
+                let (seq, learned) = (owner.seq, owner.learned);
+                owner.post(Invalidation { version, evictions, seq, learned });
+            }
         }
     }
 

@@ -438,7 +438,7 @@ impl Outputs {
         self.wire = wire;
     }
 
-    /// Returns whether a port may pass one more frame of slow protocols to the control plane.
+    /// Returns whether a port may pass on one more frame of slow protocols.
     fn takes_slow_protocol(&mut self, ingress: DatapathPort) -> bool {
         let (place, now) = (self.place(ingress), self.now);
         place.is_none_or(|place| self.ports[place.index()].slow_protocols.takes(now))

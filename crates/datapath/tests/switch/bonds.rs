@@ -17,7 +17,9 @@ use shunt_pipeline::{
 
 use crate::harness::{BRIDGE, Switch, added};
 
-/// The port of the host; ports 1 and 2 are the bond, and port 1 is its active member.
+/// The port of the host.
+///
+/// Ports 1 and 2 are the bond, and port 1 is its active member.
 const HOST: u32 = 3;
 
 /// Returns a switch of two threads in which port 1 sends all packets of the bond.
@@ -86,7 +88,7 @@ fn an_address_is_learned_before_its_packet_is_sent() {
     assert_eq!(switch.counters(0).unaccounted(), 0);
 }
 
-/// The copy reaches the other thread before that has adopted any version with the address.
+/// The copy reaches a thread that has no version with the address.
 #[test]
 fn a_copy_waits_until_the_address_of_its_host_is_learned() {
     for [host, copy] in [[0, 1], [1, 0]] {

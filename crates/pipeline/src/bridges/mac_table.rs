@@ -258,7 +258,7 @@ impl UpdateBatch {
     }
 }
 
-/// Returns whether a sighting on a bond may be of a frame that the network has sent back.
+/// Returns whether a sighting may be of a frame that came back on a bond.
 ///
 /// This is the rule of `Egress::is_admitted` for packets. It is applied again here, because the address
 /// may have been learned on another port since the packet was translated.

@@ -249,7 +249,9 @@ fn announcement(port: u32) -> String {
     )
 }
 
-/// Learns the addresses of packets that were all translated before. Returns the port of b.
+/// Learns the addresses of packets that are all translated before.
+///
+/// Returns the port of b.
 fn learned_together(switch: &Switch, packets: &[&str]) -> Option<PortNo> {
     let translated = packets.iter().flat_map(|packet| switch.translate(packet).learnings);
     let learnings: Vec<_> = translated.collect();
@@ -360,7 +362,7 @@ proptest! {
         }
     }
 
-    /// Addresses of packets that were translated together are learned as the oracle expects.
+    /// Packets of one version are learned as the oracle expects.
     #[test]
     fn sightings_of_one_version_equal_the_oracle(
         ports in generate::bonded_ports(generate::BRIDGES[0]),

@@ -127,7 +127,7 @@ impl BondOptions {
         Ok(())
     }
 
-    /// Returns whether a member of each of two bonds has the same configured port number.
+    /// Returns whether members of two bonds have the same configured port number.
     pub(super) fn shares_lacp_port_id(&self, other: &Self) -> bool {
         let is_own = |id: &u16| self.lacp_port_id.values().any(|own| own == id);
         self.has_lacp() && other.has_lacp() && other.lacp_port_id.values().any(is_own)

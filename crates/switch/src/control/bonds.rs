@@ -111,7 +111,9 @@ impl Structure {
         Ok(())
     }
 
-    /// Refuses members that are patch ports or ports of other bridges, or have one number for LACP.
+    /// Refuses members that are patch ports or ports of other bridges.
+    ///
+    /// Also refuses members with one port number for LACP.
     fn check_bond_members(&self, after: &BridgeOptions) -> Result<(), SwitchError> {
         let bridges = self.bridges.lock();
         for port in bridges.find(&after.name)?.ports.values() {

@@ -100,9 +100,9 @@ impl LacpActor {
         }
     }
 
-    /// Removes a member. Returns its last LACPDU, which lets the partner leave the link at once.
+    /// Removes a member, and returns its last LACPDU.
     ///
-    /// The next [`Self::follow`] adds it again, unless its port or its place in the options is gone.
+    /// It lets the partner leave the link at once. The next [`Self::follow`] adds it again, unless its port or its place in the options is gone.
     pub(crate) fn leave(&mut self, member: &str, now: Time) -> Option<LacpFrame> {
         let number = self.members.remove(member)?;
         Some((number, self.aggregator.remove_member(id(number), age(now))?))
@@ -145,7 +145,9 @@ impl LacpActor {
         }
     }
 
-    /// Returns the number of frames of a member that were dropped because newer ones had come.
+    /// Returns the number of refused frames of a member.
+    ///
+    /// They were dropped because newer ones had come.
     pub(crate) fn refused(&self, member: &str) -> u64 {
         let number = self.members.get(member);
         number.and_then(|number| self.refused.get(number)).copied().unwrap_or_default()

@@ -109,13 +109,13 @@ pub(crate) fn other_keys(
     keys.collect()
 }
 
-/// Returns the port numbers for LACP (`lacp_port_id`) that bonds give to other members than a port.
+/// Returns the `lacp_port_id` of all members other than a port.
 pub(crate) fn lacp_port_ids(bonds: &[BondOptions], port: &str) -> BTreeSet<PortNo> {
     let ids = bonds.iter().filter(|bond| bond.has_lacp()).flat_map(|bond| &bond.lacp_port_id);
     ids.filter(|(member, _)| *member != port).map(|(_, id)| PortNo::new((*id).into())).collect()
 }
 
-/// Refuses a port number that is also the `lacp_port_id` of another member of a bond.
+/// Refuses a port number that is the `lacp_port_id` of another member.
 ///
 /// Only members that have no `lacp_port_id` use their port numbers.
 pub(crate) fn check_lacp_number(

@@ -30,7 +30,9 @@ const LINES_MAX: u32 = 40;
 const PERIOD: Duration = Duration::from_secs(60);
 
 impl LacpLog {
-    /// Returns the line of a change; none if the member has had all lines of its period.
+    /// Returns the line of a change.
+    ///
+    /// `None` if the member has had all lines of its period.
     pub(crate) fn line(
         &mut self,
         bond: &str,
@@ -50,7 +52,9 @@ impl LacpLog {
         Some(format!("bond {bond}: member {member}: LACP {event}"))
     }
 
-    /// Ends the periods that are over. Returns a line for each member with changes that had none.
+    /// Ends the periods that are over.
+    ///
+    /// Returns a line for each member with changes that had none.
     pub(crate) fn summaries(&mut self, now: Time) -> Vec<String> {
         let ended = self.members.extract_if(.., |_, own| own.end <= now);
         let line = |((bond, member), own): ((String, String), LoggedMember)| {

@@ -88,7 +88,9 @@ impl BridgePort {
         dropped.map(|dropped| dropped[DropReason::LacpFrameRefused as usize].get()).sum()
     }
 
-    /// Returns the port as a member of LACP. A port that is closed or disabled has no link.
+    /// Returns the port as a member of LACP.
+    ///
+    /// A port that is closed or disabled has no link.
     pub(crate) fn lacp_member(&self) -> MemberPort {
         let link_up = self.member_link().unwrap_or(false);
         MemberPort { number: self.number, mac: self.mac, link_up }
