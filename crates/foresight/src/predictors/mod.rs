@@ -5,6 +5,7 @@ mod flow_ends;
 pub(crate) mod oracle;
 pub(crate) mod periodic;
 pub(crate) mod reply;
+mod scan_hand;
 pub(crate) mod siblings;
 mod source_ports;
 pub(crate) mod successor;

@@ -7,9 +7,9 @@
 //! Linux was a client with a step of 2 until version 5.17. Since then Linux adds a random number
 //! for TCP, so its source ports are not certain.
 
-use std::{collections::BTreeMap, ops::Bound, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
-use super::flow_ends::FlowEnds;
+use super::{flow_ends::FlowEnds, scan_hand::ScanHand};
 
 /// The last source port of each client to each service.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(super) struct SourcePortTable {
     sequences: BTreeMap<ClientService, PortSequence>,
     capacity: usize,
     /// The last client and service that were considered for removal.
-    hand: Option<ClientService>,
+    hand: ScanHand<ClientService>,
 }
 
 /// A client and the service that it calls.
@@ -53,7 +53,7 @@ const CANDIDATES_MAX: usize = 8;
 
 impl SourcePortTable {
     pub(super) fn new(capacity: usize) -> Self {
-        Self { sequences: BTreeMap::new(), capacity: capacity.max(1), hand: None }
+        Self { sequences: BTreeMap::new(), capacity: capacity.max(1), hand: ScanHand::new() }
     }
 
     /// Returns the number of remembered pairs of client and service.
@@ -102,20 +102,17 @@ impl SourcePortTable {
         if self.sequences.len() < self.capacity {
             return;
         }
-        let from = self.hand.map_or(Bound::Unbounded, Bound::Excluded);
-        let after = self.sequences.range((from, Bound::Unbounded)).map(|(client, _)| *client);
-        let candidates: Vec<ClientService> =
-            after.chain(self.sequences.keys().copied()).take(CANDIDATES_MAX).collect();
-        for client in &candidates {
-            self.hand = Some(*client);
-            let sequence = self.sequences.get_mut(client);
+        for _ in 0..CANDIDATES_MAX {
+            let Some(client) = self.hand.advance(&self.sequences) else { return };
+            let sequence = self.sequences.get_mut(&client);
             if sequence.is_some_and(|own| !std::mem::take(&mut own.is_used)) {
-                self.sequences.remove(client);
+                self.sequences.remove(&client);
                 return;
             }
         }
-        if let Some(first) = candidates.first() {
-            self.sequences.remove(first);
+        // All of them were used lately.
+        if let Some(client) = self.hand.advance(&self.sequences) {
+            self.sequences.remove(&client);
         }
     }
 }

@@ -21,7 +21,6 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    ops::Bound,
     time::Duration,
 };
 
@@ -30,6 +29,7 @@ use shunt_flow::{FieldId, FlowKey, FlowMask, SparseKey, SparseMask};
 use super::{
     due::DueForecasts,
     flow_ends::{FlowEnds, FlowService},
+    scan_hand::ScanHand,
     source_ports::SourcePortTable,
 };
 use crate::{
@@ -48,7 +48,7 @@ pub struct SuccessorTable {
     due: DueForecasts,
     capacity: usize,
     /// The last service that was considered for removal, by age or for room.
-    hand: Option<FlowService>,
+    hand: ScanHand<FlowService>,
 }
 
 /// A recent flow that later flows may follow.
@@ -158,7 +158,7 @@ impl SuccessorTable {
             source_ports: SourcePortTable::new(capacity),
             due: DueForecasts::new(DUE_MAX),
             capacity: capacity.max(1),
-            hand: None,
+            hand: ScanHand::new(),
         }
     }
 
@@ -248,14 +248,9 @@ impl SuccessorTable {
 
     /// Removes the next service, if it is old. Each new flow examines one.
     fn forget_old(&mut self, now: Duration) {
-        let from = self.hand.map_or(Bound::Unbounded, Bound::Excluded);
-        let next = self.services.range((from, Bound::Unbounded)).next();
-        let Some((service, followers)) = next.or_else(|| self.services.first_key_value()) else {
-            return;
-        };
-        let (service, is_old) = (*service, now.saturating_sub(followers.used) >= AGE_MAX);
-        self.hand = Some(service);
-        if is_old {
+        let Some(service) = self.hand.advance(&self.services) else { return };
+        let followers = self.services.get(&service);
+        if followers.is_some_and(|own| now.saturating_sub(own.used) >= AGE_MAX) {
             self.services.remove(&service);
         }
     }
@@ -265,13 +260,10 @@ impl SuccessorTable {
         if self.services.len() < self.capacity {
             return;
         }
-        let from = self.hand.map_or(Bound::Unbounded, Bound::Excluded);
-        let after = self.services.range((from, Bound::Unbounded));
-        let candidates = after.chain(self.services.iter()).take(CANDIDATES_MAX);
-        let candidates: Vec<(FlowService, Duration)> =
-            candidates.map(|(service, followers)| (*service, followers.used)).collect();
-        self.hand = candidates.last().map(|(service, _)| *service);
-        if let Some((service, _)) = candidates.into_iter().min_by_key(|(_, used)| *used) {
+        let services = &self.services;
+        let candidates = (0..CANDIDATES_MAX).filter_map(|_| self.hand.advance(services));
+        let used = |service: &FlowService| services.get(service).map(|followers| followers.used);
+        if let Some(service) = candidates.min_by_key(used) {
             self.services.remove(&service);
         }
     }
