@@ -294,8 +294,17 @@ pub const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "foresight-predictors",
         title: "Foresight: predictors at run time",
-        what: "First packets that miss, their latency, and CPU, by predictor, for four workloads",
+        what: "First packets that miss, their latency, and CPU, by predictor, for six workloads",
         run: foresight::predictors::run,
+        ..OWN
+    },
+    Experiment {
+        name: "foresight-run-time",
+        title: "Foresight: predictors on coflows, by the share that is predictable",
+        what: "Share of the misses that perfect forecasts save, of generated and recorded coflows",
+        source: "workload of E. Stahl et al., On the Benefits of Predictable Traffic in Virtual \
+                 Switches, section 4",
+        run: foresight::run_time::run,
         ..OWN
     },
     Experiment {

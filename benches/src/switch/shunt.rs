@@ -146,10 +146,11 @@ fn caches(setup: &Setup) -> String {
 
 /// Returns the section of forecasts, which older builds do not know.
 fn foresight(setup: &Setup) -> String {
-    if setup.predictors.is_empty() && !setup.forecasts {
+    if setup.predictors.is_none() && !setup.forecasts {
         return String::new();
     }
-    let mut text = format!("[foresight]\npredictors = {:?}\n", setup.predictors);
+    let predictors = setup.predictors.unwrap_or_default();
+    let mut text = format!("[foresight]\npredictors = {predictors:?}\n");
     if setup.forecasts {
         text.push_str("entries = 1000000\n");
     }

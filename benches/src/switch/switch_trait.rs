@@ -32,8 +32,8 @@ pub struct Setup {
     pub nic: bool,
     /// Entries of each of Shunt's four LTM stages; `None` for a megaflow cache.
     pub ltm_entries_max: Option<u32>,
-    /// Shunt's predictors of flows.
-    pub predictors: &'static [&'static str],
+    /// Shunt's predictors of flows; `None`: those of its default configuration.
+    pub predictors: Option<&'static [&'static str]>,
     /// True if Shunt has room for forecasts of all flows.
     pub forecasts: bool,
     /// Shunt's `caches.idle_ms`; `None` for the default.

@@ -91,6 +91,16 @@ pub enum TrafficError {
     Distribution(#[from] DistributionError),
 }
 
+/// A line of a coflow trace that is not in its format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {problem}")]
+pub struct CoflowTraceError {
+    /// Number of the line, from 1 on.
+    pub line: usize,
+    /// The problem.
+    pub problem: &'static str,
+}
+
 /// A file that cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {doing} {path}: {cause}{}{left}", advice(cause))]
@@ -285,6 +295,14 @@ pub enum WorkloadError {
         path: String,
         /// The error.
         problem: Box<ParameterError>,
+    },
+    /// A coflow trace that cannot be parsed.
+    #[error("{path}: {problem}")]
+    CoflowTrace {
+        /// The file.
+        path: String,
+        /// The error.
+        problem: CoflowTraceError,
     },
     /// A dump that cannot be parsed.
     #[error("{path}: {problem}")]

@@ -42,8 +42,8 @@ pub mod workload;
 pub use classbench::{FilterRequestError, ParameterError, TextError};
 pub use distribution::{Exponential, LogNormal, WeightedIndices, Zipf};
 pub use error::{
-    DistributionError, FrameError, LiveError, NameError, NameProblem, OutputError, TrafficError,
-    WorkloadError,
+    CoflowTraceError, DistributionError, FrameError, LiveError, NameError, NameProblem,
+    OutputError, TrafficError, WorkloadError,
 };
 pub use input::InputError;
 pub use nearest::UnknownName;

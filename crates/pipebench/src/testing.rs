@@ -11,6 +11,7 @@ use crate::{
     name::WorkloadName,
     pipeline_file::{PipelineDescription, PipelineFile, picture},
     populate::{RuleForm, SwitchDump, TraversalSelection, populate},
+    traffic::CoflowTrace,
     workload::capture_statistics,
     workload::draw_flows_of_dump,
 };
@@ -149,6 +150,24 @@ pub fn fuzz_capture(data: &[u8]) {
     // A readable capture has statistics.
     if let Ok(rows) = capture_statistics("fuzz", data) {
         assert!(rows.iter().all(|row| row.value.is_finite()));
+    }
+}
+
+/// Parses any text as a trace of coflows.
+///
+/// It is refused with its line, or has coflows in order.
+///
+/// # Panics
+///
+/// If an invariant is violated.
+pub fn fuzz_coflow_trace(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    match CoflowTrace::parse(text) {
+        Ok(trace) => {
+            assert!(trace.coflows().is_sorted_by_key(|coflow| coflow.arrival_ms));
+            assert!(trace.coflows().iter().all(|coflow| coflow.pairs() > 0));
+        }
+        Err(error) => assert!(error.line <= text.lines().count().max(1)),
     }
 }
 

@@ -8,7 +8,8 @@ use std::path::Path;
 
 use shunt_flow::testing::replay;
 use shunt_pipebench::testing::{
-    fuzz_capture, fuzz_dump, fuzz_filters, fuzz_name, fuzz_parameters, fuzz_pipeline,
+    fuzz_capture, fuzz_coflow_trace, fuzz_dump, fuzz_filters, fuzz_name, fuzz_parameters,
+    fuzz_pipeline,
 };
 
 fn check(target: &str, fuzz: fn(&[u8])) {
@@ -39,6 +40,11 @@ fn every_dump_is_refused_or_has_tables() {
 #[test]
 fn every_capture_is_refused_or_read() {
     check("workload_capture", fuzz_capture);
+}
+
+#[test]
+fn every_coflow_trace_is_refused_or_read() {
+    check("coflow_trace", fuzz_coflow_trace);
 }
 
 #[test]

@@ -15,18 +15,18 @@ use crate::{
 };
 
 /// Shares of the associated flows that are predicted, in percent.
-const COFLOWINESS: [u32; 7] = [0, 10, 25, 50, 75, 90, 100];
+pub(super) const COFLOWINESS: [u32; 7] = [0, 10, 25, 50, 75, 90, 100];
 
 /// A distribution of flow sizes, with the traffic that has it.
-struct SizeDistribution {
-    title: &'static str,
+pub(super) struct SizeDistribution {
+    pub(super) title: &'static str,
     name: &'static str,
     flows: u32,
     packets: u32,
-    gap_ns: u64,
+    pub(super) gap_ns: u64,
 }
 
-const DISTRIBUTIONS: [SizeDistribution; 2] = [
+pub(super) const DISTRIBUTIONS: [SizeDistribution; 2] = [
     SizeDistribution {
         title: "Google search",
         name: "search",
@@ -50,7 +50,20 @@ const CPU: &str = "CPU of the switch for a packet";
 const LOST: &str = "packets lost";
 
 /// Ports: the clients, and eight pods.
-const PORTS: u32 = 9;
+pub(super) const PORTS: u32 = 9;
+
+impl SizeDistribution {
+    /// Returns the name of the workload with a share of predictable flows, in percent.
+    pub(super) fn workload(&self, share: u32, scale: u32) -> String {
+        format!(
+            "coflow:low:{}:coflowiness={}:sizes={}:packets={}",
+            self.flows / scale,
+            f64::from(share) / 100.0,
+            self.name,
+            self.packets / scale,
+        )
+    }
+}
 
 /// Runs both distributions with all shares.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
@@ -62,14 +75,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     for distribution in &DISTRIBUTIONS {
         for share in shares {
             let scale = if run.is_quick { 10 } else { 1 };
-            let name = format!(
-                "coflow:low:{}:coflowiness={}:sizes={}:packets={}",
-                distribution.flows / scale,
-                f64::from(*share) / 100.0,
-                distribution.name,
-                distribution.packets / scale,
-            );
-            let coflows = Coflows::new(&name, distribution.gap_ns);
+            let coflows = Coflows::new(&distribution.workload(*share, scale), distribution.gap_ns);
             let title = format!("{}, {share} % predicted", distribution.title);
             let mut measured: Vec<Vec<Measured>> = contenders.iter().map(|_| Vec::new()).collect();
             for _ in 0..rounds {
@@ -89,9 +95,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
 fn measure(contender: &Contender, folder: &std::path::Path, coflows: &Coflows) -> Measured {
     let setup = Setup { keeps_entries: true, forecasts: true, ..Setup::default() };
     let lab = Lab::new(contender, folder, PORTS, &coflows.rules, &setup);
-    let predicted: Vec<_> =
-        coflows.predicted.iter().map(|index| coflows.plan.flows[*index].clone()).collect();
-    lab.preload(&predicted);
+    lab.preload(&coflows.predicted_flows());
     lab.measure(&coflows.plan)
 }
 

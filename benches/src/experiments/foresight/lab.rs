@@ -63,6 +63,8 @@ pub(super) struct Measured {
     total_us: f64,
     packets: u64,
     sent: u64,
+    /// Nanoseconds from the start of the plan to the last arrival.
+    last_ns: u64,
     /// Nanoseconds that all threads of the switch ran.
     run_ns: f64,
     /// The forecasts of the run; null for another switch.
@@ -88,6 +90,18 @@ impl Measured {
     /// Returns the CPU time of the switch for a packet, in nanoseconds.
     pub(super) fn cpu(&self) -> f64 {
         self.run_ns / self.packets.max(1) as f64
+    }
+
+    /// Returns the packets that arrived in a second.
+    pub(super) fn throughput(&self) -> f64 {
+        1e9 * self.packets as f64 / self.last_ns.max(1) as f64
+    }
+
+    /// Returns the time that packet threads spent on forecasts, for each new flow, in nanoseconds.
+    pub(super) fn spent(&self) -> f64 {
+        let sources = self.forecasts["sources"].as_array().into_iter().flatten();
+        let us: f64 = sources.filter_map(|own| own["spent_us"].as_f64()).sum();
+        1e3 * us / self.first.len().max(1) as f64
     }
 
     /// Returns the share of packets that did not arrive.
@@ -310,6 +324,7 @@ impl Generator<'_> {
         let us = now.saturating_sub(sent) as f64 / 1e3;
         let is_first = !std::mem::replace(&mut arrived[usize::from(is_reply)], true);
         self.measured.packets += 1;
+        self.measured.last_ns = now;
         self.measured.total_us += us;
         if is_first {
             self.measured.first.push(us);

@@ -4,4 +4,5 @@ pub(crate) mod coflows;
 pub(crate) mod gigaflow;
 mod lab;
 pub(crate) mod predictors;
+pub(crate) mod run_time;
 mod traffic;

@@ -122,7 +122,7 @@ pub(super) struct Coflows {
     pub(super) plan: Plan,
     pub(super) rules: Vec<String>,
     /// Indices of the predictable flows.
-    pub(super) predicted: Vec<usize>,
+    predicted: Vec<usize>,
 }
 
 impl Coflows {
@@ -147,6 +147,11 @@ impl Coflows {
             .map(|(packet, number)| PlannedPacket { time_ns: number * gap_ns, flow: packet.flow });
         let plan = Plan { flows: flows.collect(), packets: packets.collect() };
         Self { plan, rules, predicted: known.collect() }
+    }
+
+    /// Returns the predictable flows.
+    pub(super) fn predicted_flows(&self) -> Vec<PlannedFlow> {
+        self.predicted.iter().map(|index| self.plan.flows[*index].clone()).collect()
     }
 }
 
@@ -249,20 +254,12 @@ pub(super) fn call_graph(requests: u32, gap_ns: u64) -> Plan {
 /// Rounds of a collective operation, in which each host sends to all others.
 ///
 /// Each round uses the same addresses and ports, because training keeps its queue pairs.
-pub(super) fn collectives(rounds: u32, round_ns: u64) -> Plan {
-    const PORT: u16 = 4791;
+pub(super) fn all_to_all(rounds: u32, round_ns: u64) -> Plan {
     let mut flows = Vec::new();
     let mut peers = Vec::new();
     for host in 0..HOSTS {
         for step in 1..HOSTS {
-            let peer = (host + step) % HOSTS;
-            let source = u16::try_from(49_152 + host * HOSTS + peer).unwrap_or_default();
-            let ends = FlowAddresses {
-                source: address(host),
-                destination: address(peer),
-                ports: [source, PORT],
-            };
-            flows.push(PlannedFlow::new(host as usize, ends));
+            flows.push(queue_pair(host, (host + step) % HOSTS));
             peers.push((host, step));
         }
     }
@@ -270,13 +267,46 @@ pub(super) fn collectives(rounds: u32, round_ns: u64) -> Plan {
     for round in 0..rounds {
         let begin = u64::from(round) * round_ns;
         for (flow, (host, step)) in (0..).zip(&peers) {
-            for packet in 0..32 {
-                let time_ns = begin + u64::from(*step) * 2_000_000 + packet * 40_000;
-                packets.push(PlannedPacket { time_ns: time_ns + u64::from(*host) * 1000, flow });
+            let begin = begin + u64::from(*step) * STEP_NS + u64::from(*host) * 1000;
+            packets.extend(chunk(flow, begin, 32));
+        }
+    }
+    Plan::of(flows, packets)
+}
+
+/// Rounds of a ring, in which each host sends to the next one.
+///
+/// As in ring all-reduce, a round has two steps for each host but one. In each step a host sends the chunk
+/// that it received in the step before.
+pub(super) fn ring(rounds: u32, round_ns: u64) -> Plan {
+    let flows = (0..HOSTS).map(|host| queue_pair(host, (host + 1) % HOSTS)).collect();
+    let mut packets = Vec::new();
+    for round in 0..rounds {
+        for step in 0..2 * (HOSTS - 1) {
+            let begin = u64::from(round) * round_ns + u64::from(step) * STEP_NS;
+            for host in 0..HOSTS {
+                packets.extend(chunk(host, begin + u64::from(host) * 1000, 16));
             }
         }
     }
     Plan::of(flows, packets)
+}
+
+/// Nanoseconds between two steps of a collective operation.
+const STEP_NS: u64 = 2_000_000;
+
+/// Returns the flow of a pair of hosts.
+fn queue_pair(host: u32, peer: u32) -> PlannedFlow {
+    const PORT: u16 = 4791;
+    let source = u16::try_from(49_152 + host * HOSTS + peer).unwrap_or_default();
+    let (from, to) = (address(host), address(peer));
+    let ends = FlowAddresses { source: from, destination: to, ports: [source, PORT] };
+    PlannedFlow::new(host as usize, ends)
+}
+
+/// Returns the packets of one step of a flow.
+fn chunk(flow: u32, begin: u64, count: u64) -> impl Iterator<Item = PlannedPacket> {
+    (0..count).map(move |packet| PlannedPacket { time_ns: begin + packet * 40_000, flow })
 }
 
 /// Packets without structure: each is the only one of its flow.

@@ -46,7 +46,7 @@ pub const KEYS: &[NameKey] = &[
         ..key("seed", "a number", "seed of the random numbers of the workload")
     },
     NameKey {
-        is_for: |source| *source != SourceName::Coflow,
+        is_for: SourceName::has_filters,
         set: |name, value| positive(value, RULES_MAX).map(|rules| name.rules = rules),
         show: |name| count(name.rules.into()),
         ..key(
@@ -141,7 +141,7 @@ pub const KEYS: &[NameKey] = &[
         ..key("active", "1 to 10m, or all", "flows that are active at a time")
     },
     NameKey {
-        is_for: |source| *source != SourceName::Coflow,
+        is_for: SourceName::has_filters,
         set: |name, value| arrival(value).map(|arrival| name.arrival = Some(arrival)),
         show: |name| {
             name.arrival.map_or_else(String::new, |arrival| {
@@ -178,6 +178,19 @@ pub const KEYS: &[NameKey] = &[
         },
         show: |name| hundredths(name.coflowiness.into()),
         ..key("coflowiness", "0 to 1", "share of the associated flows that are predicted")
+    },
+    NameKey {
+        is_for: |source| *source == SourceName::Coflow,
+        set: |name, value| (!value.is_empty()).then(|| name.trace = Some(value.to_owned())),
+        show: |name| name.trace.clone().unwrap_or_default(),
+        ..key("trace", "a file", "recorded coflows, as of `coflow-benchmark`: sizes, times, racks")
+    },
+    NameKey {
+        words: CollectivePattern::WORDS,
+        is_for: |source| *source == SourceName::Collective,
+        set: |name, value| CollectivePattern::find(value).map(|pattern| name.pattern = pattern),
+        show: |name| name.pattern.word().to_owned(),
+        ..key("pattern", "all-to-all or ring", "hosts to which a host sends")
     },
 ];
 

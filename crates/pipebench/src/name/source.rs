@@ -13,6 +13,8 @@ pub enum SourceName {
     ClassBench(FilterName),
     /// A cluster with coflows.
     Coflow,
+    /// Hosts that exchange data in rounds.
+    Collective,
 }
 
 /// The source of filters.
@@ -51,9 +53,16 @@ pub const SOURCES: &[SourceWord] = &[
     SourceWord { word: "classbench-ipc", what: "one table of an IP chain" },
     SourceWord { word: "classbench-of", what: "one table of a switch with OpenFlow" },
     SourceWord { word: "coflow", what: "a cluster with UDP flows in coflows" },
+    SourceWord { word: "collective", what: "hosts that exchange data in rounds" },
 ];
 
 impl SourceName {
+    /// Returns whether the rules and flows come from filters.
+    #[must_use]
+    pub const fn has_filters(&self) -> bool {
+        !matches!(self, Self::Coflow | Self::Collective)
+    }
+
     /// Parses a word of [`SOURCES`], or a path.
     #[must_use]
     pub fn find(word: &str) -> Option<Self> {
@@ -64,12 +73,11 @@ impl SourceName {
             });
         }
         let source = SOURCES.iter().find(|source| source.word == word)?;
-        if source.word == "coflow" {
-            return Some(Self::Coflow);
-        }
-        Some(match source.word.strip_prefix("classbench-") {
-            Some(filters) => Self::ClassBench(FilterName::find(filters)?),
-            None => Self::Pipeline(source.word),
+        Some(match (source.word, source.word.strip_prefix("classbench-")) {
+            ("coflow", _) => Self::Coflow,
+            ("collective", _) => Self::Collective,
+            (_, Some(filters)) => Self::ClassBench(FilterName::find(filters)?),
+            (word, None) => Self::Pipeline(word),
         })
     }
 }
@@ -106,6 +114,7 @@ impl fmt::Display for SourceName {
             }
             Self::ClassBench(filters) => write!(f, "classbench-{filters}"),
             Self::Coflow => f.write_str("coflow"),
+            Self::Collective => f.write_str("collective"),
         }
     }
 }

@@ -5,7 +5,7 @@ use proptest::{option, prelude::*, sample::select};
 use super::*;
 use crate::{
     populate::RuleForm,
-    traffic::{FlowSizes, Gaps, Locality, PacketSizes, UpdateKind},
+    traffic::{CollectivePattern, FlowSizes, Gaps, Locality, PacketSizes, UpdateKind},
 };
 
 fn sources() -> impl Strategy<Value = SourceName> {
@@ -37,7 +37,8 @@ fn names() -> impl Strategy<Value = WorkloadName> {
     let base = (sources(), any::<bool>(), 1_u32..10_000_000, any::<u64>(), 0_u8..=100);
     (base, rules, traffic, changes).prop_map(|(base, rules, traffic, changes)| {
         let usual = WorkloadName::of(base.0);
-        let is_coflow = usual.source == SourceName::Coflow;
+        let (is_coflow, has_filters) =
+            (usual.source == SourceName::Coflow, usual.source.has_filters());
         let is_pipeline =
             matches!(usual.source, SourceName::Pipeline(_) | SourceName::PipelineFile(_));
         WorkloadName {
@@ -45,7 +46,7 @@ fn names() -> impl Strategy<Value = WorkloadName> {
             flows: base.2,
             seed: base.3,
             coflowiness: if is_coflow { base.4 } else { 0 },
-            rules: if is_coflow { usual.rules } else { rules.0 },
+            rules: if has_filters { rules.0 } else { usual.rules },
             filters: FilterName::find(if is_pipeline { rules.1 } else { "of" }).unwrap(),
             terminals: if is_pipeline && rules.2 { Terminals::All } else { Terminals::Output },
             form: if is_pipeline && rules.0 % 2 == 0 { RuleForm::Real } else { RuleForm::Plain },
@@ -55,8 +56,13 @@ fn names() -> impl Strategy<Value = WorkloadName> {
             packets: traffic.3,
             rate: traffic.4,
             active: changes.0,
-            arrival: changes.1.filter(|_| !is_coflow),
+            arrival: changes.1.filter(|_| has_filters),
             updates: changes.2,
+            trace: (is_coflow && rules.2).then(|| "traces/mine.txt".to_owned()),
+            pattern: match usual.source {
+                SourceName::Collective if rules.2 => CollectivePattern::Ring,
+                _ => usual.pattern,
+            },
             source: usual.source,
         }
     })

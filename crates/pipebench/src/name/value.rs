@@ -10,7 +10,7 @@ use super::{
 use crate::{
     Seed,
     populate::RuleForm,
-    traffic::{FlowSizes, Gaps, Locality, PacketSizes, UpdateKind, published},
+    traffic::{CollectivePattern, FlowSizes, Gaps, Locality, PacketSizes, UpdateKind, published},
 };
 
 /// The parsed name of a workload.
@@ -54,6 +54,10 @@ pub struct WorkloadName {
     pub updates: Option<RuleUpdates>,
     /// Percentage of the associated flows of coflows that are predicted.
     pub coflowiness: u8,
+    /// File of recorded coflows.
+    pub trace: Option<String>,
+    /// Hosts to which a host of a collective operation sends.
+    pub pattern: CollectivePattern,
 }
 
 /// Traversals of a pipeline that get rules and flows.
@@ -88,25 +92,31 @@ impl WorkloadName {
     #[must_use]
     pub fn of(source: SourceName) -> Self {
         let coflows = &published().coflows;
-        let is_coflow = source == SourceName::Coflow;
+        let has_filters = source.has_filters();
         Self {
-            source,
             locality: Locality::High,
-            flows: if is_coflow { coflows.flows } else { 100_000 },
+            flows: if source == SourceName::Coflow { coflows.flows } else { 100_000 },
             seed: 1,
             rules: 10_000,
             filters: FilterName::OpenFlow,
             terminals: Terminals::Output,
             form: RuleForm::Plain,
             packets: None,
-            sizes: if is_coflow { FlowSizes::Hadoop } else { FlowSizes::Caida },
-            bytes: PacketSizes::Fixed(if is_coflow { coflows.frame_bytes } else { 64 }),
-            gaps: if is_coflow { Gaps::Poisson } else { Gaps::Caida },
+            sizes: match source {
+                SourceName::Coflow => FlowSizes::Hadoop,
+                SourceName::Collective => FlowSizes::Fixed,
+                _ => FlowSizes::Caida,
+            },
+            bytes: PacketSizes::Fixed(if has_filters { 64 } else { coflows.frame_bytes }),
+            gaps: if has_filters { Gaps::Caida } else { Gaps::Poisson },
             rate: None,
             active: None,
             arrival: None,
             updates: None,
             coflowiness: 0,
+            trace: None,
+            pattern: CollectivePattern::AllToAll,
+            source,
         }
     }
 

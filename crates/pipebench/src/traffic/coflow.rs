@@ -9,13 +9,15 @@
 //! *Coflowiness* is the share of the associated flows of each coflow that have a common endpoint
 //! with its base flow, and are therefore predictable; the others have none. The sizes of coflows
 //! were not published: here the k-th coflow has a share of 1 / k of the flows.
+//!
+//! A [`CoflowTrace`] gives sizes, arrivals and machines of its coflows instead.
 
 use std::{collections::HashSet, ops::Range};
 
 use shunt_flow::{FieldId, FlowKey, PortNo};
 
 use super::{
-    TrafficLength,
+    CoflowTrace, RecordedCoflow, TrafficLength,
     flow::{CoflowRole, Flow},
     published::{Coflows, published},
     schedule::Appearance,
@@ -25,6 +27,8 @@ use crate::{RandomStream, Seed, TrafficError, Zipf, traffic::Locality};
 
 /// Number of sending machines, as in the trace of the published workload.
 const MACHINES: u32 = 3000;
+/// Number of machines of a rack: the trace has 150 racks.
+const MACHINES_PER_RACK: u32 = 20;
 /// 10.0.0.0: the first machine has the address after it.
 const MACHINES_FROM: u32 = 0x0a00_0000;
 /// 2.0.0.0: the first service has the address after it.
@@ -64,6 +68,8 @@ fn published_coflows() -> &'static Coflows {
 
 /// Generates flows in coflows, with the published proportion of coflows to flows.
 ///
+/// A trace gives the coflows, scaled to this number of flows.
+///
 /// # Errors
 ///
 /// If there are not that many distinct flows.
@@ -71,13 +77,18 @@ pub fn coflows(
     flows: u32,
     coflowiness: f64,
     locality: Locality,
+    trace: Option<&CoflowTrace>,
     seed: Seed,
 ) -> Result<Vec<Flow>, TrafficError> {
     let published = published_coflows();
     let count = u64::from(flows) * u64::from(published.coflows) / u64::from(published.flows);
     let count = usize::try_from(count).unwrap_or(usize::MAX).max(1);
     let mut stream = seed.stream("coflows");
-    let mut sizes = FlowSizes::Zipf { hundredths: 100 }.draw(count, &mut stream)?;
+    let mut sizes = match trace {
+        Some(trace) => trace.coflows().iter().map(RecordedCoflow::pairs).collect(),
+        None => FlowSizes::Zipf { hundredths: 100 }.draw(count, &mut stream)?,
+    };
+    let count = sizes.len();
     if !scale_to_packets(&mut sizes, flows.into()) {
         return Err(TrafficError::Packets { flows: count, packets: flows.into() });
     }
@@ -85,17 +96,22 @@ pub fn coflows(
         Locality::High => Zipf::new(MACHINES, 1.0)?,
         Locality::Low => Zipf::new(MACHINES, 0.0)?,
     };
-    let mut maker = Maker { stream, machines, seen: HashSet::default(), wanted: flows };
+    let mut recorded = trace.into_iter().flat_map(CoflowTrace::coflows);
+    let seen = HashSet::default();
+    let mut maker = Maker { stream, machines, recorded: None, seen, wanted: flows };
     let mut all = Vec::new();
     for (coflow, size) in (0..).zip(sizes) {
+        maker.recorded = recorded.next();
         maker.coflow(coflow, size, coflowiness, &mut all)?;
     }
     Ok(all)
 }
 
-struct Maker {
+struct Maker<'a> {
     stream: RandomStream,
     machines: Zipf,
+    /// The racks of the current coflow, if there is a trace.
+    recorded: Option<&'a RecordedCoflow>,
     seen: HashSet<(Endpoints, u16), foldhash::fast::FixedState>,
     wanted: u32,
 }
@@ -108,7 +124,7 @@ struct Endpoints {
     port: u16,
 }
 
-impl Maker {
+impl Maker<'_> {
     fn coflow(
         &mut self,
         coflow: u32,
@@ -130,8 +146,25 @@ impl Maker {
         Ok(())
     }
 
-    /// Returns a random machine, service, and port other than that of base flows.
+    /// Returns a machine and a service of the coflow, and a port other than that of base flows.
+    ///
+    /// Without a trace they are random.
     fn endpoints(&mut self) -> Endpoints {
+        let Some(RecordedCoflow { mappers, reducers, .. }) = self.recorded else {
+            return self.any_endpoints();
+        };
+        let mapper = chosen(&mut self.stream, mappers) % (MACHINES / MACHINES_PER_RACK);
+        let machine = mapper * MACHINES_PER_RACK + below(&mut self.stream, MACHINES_PER_RACK);
+        let service = chosen(&mut self.stream, reducers) % published_coflows().pods;
+        Endpoints {
+            machine: MACHINES_FROM + 1 + machine,
+            service: SERVICES_FROM + 1 + service,
+            ..self.any_endpoints()
+        }
+    }
+
+    /// Returns a random machine, service, and port other than that of base flows.
+    fn any_endpoints(&mut self) -> Endpoints {
         let Coflows { pods, ports, base_port, .. } = *published_coflows();
         let machine = u32::try_from(self.machines.sample(&mut self.stream)).unwrap_or(0);
         let service = 1 + below(&mut self.stream, pods);
@@ -153,7 +186,7 @@ impl Maker {
     /// Returns endpoints, none of which is in `base`.
     fn disjoint_endpoints(&mut self, base: Endpoints) -> Endpoints {
         loop {
-            let endpoints = self.endpoints();
+            let endpoints = self.any_endpoints();
             if endpoints.machine != base.machine && endpoints.service != base.service {
                 return endpoints;
             }
@@ -201,21 +234,28 @@ fn key(endpoints: Endpoints, source_port: u16) -> FlowKey {
 
 /// Places flows within the traffic.
 ///
-/// Each coflow has a random place, with its base flow first, and its associated flows after the
-/// first packet of the base flow.
+/// Each coflow has a random place, or that of its arrival in a trace. Its base flow is first, and its
+/// associated flows are after the first packet of the base flow.
 #[must_use]
 pub fn place_coflows(
     flows: &[Flow],
     packets: &[u32],
     course: &TrafficLength,
+    trace: Option<&CoflowTrace>,
     seed: Seed,
 ) -> Vec<Appearance> {
     let mut stream = seed.stream("place coflows");
+    let last_ms = trace.map_or(0, CoflowTrace::last_arrival_ms).max(1);
+    let mut arrivals = trace.into_iter().flat_map(CoflowTrace::coflows);
     let length = course.ticks / COFLOW_SHARE;
     let (mut begin, mut follow) = (0, 0);
     let mut place = |(index, (flow, packets)): (u32, (&Flow, &u32))| {
         if let CoflowRole::Base { .. } = flow.role {
-            begin = stream.below(course.ticks.saturating_sub(length).saturating_add(1));
+            let room = course.ticks.saturating_sub(length);
+            begin = match arrivals.next() {
+                Some(coflow) => part(room, coflow.arrival_ms, last_ms),
+                None => stream.below(room.saturating_add(1)),
+            };
             let base = length / BASE_SHARE;
             // The first packet is within the first slot: after it, no associated packet precedes
             // it.
@@ -227,6 +267,18 @@ pub fn place_coflows(
         room.place(index, *packets, follow, &mut stream)
     };
     (0..).zip(flows.iter().zip(packets)).map(&mut place).collect()
+}
+
+/// Returns `numerator / denominator` of a number.
+fn part(number: u64, numerator: u64, denominator: u64) -> u64 {
+    let part = u128::from(number) * u128::from(numerator) / u128::from(denominator);
+    u64::try_from(part).unwrap_or(u64::MAX)
+}
+
+/// Returns a random element of a list that is not empty.
+fn chosen(stream: &mut RandomStream, list: &[u32]) -> u32 {
+    let index = stream.below(list.len() as u64);
+    usize::try_from(index).ok().and_then(|index| list.get(index).copied()).unwrap_or_default()
 }
 
 fn below(stream: &mut RandomStream, bound: u32) -> u32 {
@@ -254,7 +306,7 @@ mod tests {
     use crate::traffic::{Gaps, PacketSizes, Schedule};
 
     fn made(coflowiness: f64) -> Vec<Flow> {
-        coflows(20_000, coflowiness, Locality::Low, Seed::new(1)).unwrap()
+        coflows(20_000, coflowiness, Locality::Low, None, Seed::new(1)).unwrap()
     }
 
     fn endpoints(flow: &Flow) -> (u128, u128) {
@@ -307,7 +359,7 @@ mod tests {
         let flows = made(0.25);
         let packets: Vec<u32> = (0..20_000).map(|index| 1 + index % 7).collect();
         let course = TrafficLength::of(packets.iter().map(|count| u64::from(*count)).sum(), None);
-        let placed = place_coflows(&flows, &packets, &course, Seed::new(1));
+        let placed = place_coflows(&flows, &packets, &course, None, Seed::new(1));
         let gaps = Gaps::Constant.sampler(1000).unwrap();
         let lengths = PacketSizes::Fixed(64).sampler().unwrap();
         let mut begun = BTreeMap::new();
@@ -324,13 +376,33 @@ mod tests {
     fn machines_share_high_locality_unevenly_and_low_evenly() {
         let busiest = |locality| {
             let mut flows_of = BTreeMap::new();
-            for flow in coflows(20_000, 0.0, locality, Seed::new(1)).unwrap() {
+            for flow in coflows(20_000, 0.0, locality, None, Seed::new(1)).unwrap() {
                 *flows_of.entry(endpoints(&flow).0).or_insert(0_u32) += 1;
             }
             flows_of.into_values().max().unwrap()
         };
         let [high, low] = [Locality::High, Locality::Low].map(busiest);
         assert!(high > 5 * low, "{high} and {low} flows of the busiest machine");
+    }
+
+    #[test]
+    fn a_trace_gives_sizes_places_and_racks() {
+        let trace =
+            CoflowTrace::parse("150 2\n1 0 1 7 3 1:1 2:1 3:1\n2 900 3 10 11 12 3 1:1 2:1 3:1\n");
+        let trace = trace.unwrap();
+        let flows = coflows(1000, 1.0, Locality::Low, Some(&trace), Seed::new(1)).unwrap();
+        let bases: Vec<usize> = (0..flows.len())
+            .filter(|index| matches!(flows[*index].role, CoflowRole::Base { .. }))
+            .collect();
+        // Three pairs, and nine.
+        assert_eq!((flows.len(), bases), (1000, vec![0, 200]));
+        let rack = |flow: &Flow| (endpoints(flow).0 - u128::from(MACHINES_FROM) - 1) / 20;
+        assert!(flows[..200].iter().all(|flow| rack(flow) == 7));
+        assert!(flows[200..].iter().all(|flow| (10..=12).contains(&rack(flow))));
+        let course = TrafficLength::of(1000, None);
+        let placed = place_coflows(&flows, &[1; 1000], &course, Some(&trace), Seed::new(1));
+        let room = course.ticks - course.ticks / COFLOW_SHARE;
+        assert_eq!([placed[0].from, placed[200].from], [0, room]);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Traffic: the flows, their sizes, and the order and times of their packets.
 
 mod coflow;
+mod coflow_trace;
+mod collective;
 mod flow;
 mod frame;
 mod gaps;
@@ -11,6 +13,8 @@ mod sizes;
 mod updates;
 
 pub use coflow::{coflow_rules, coflows, place_coflows};
+pub use coflow_trace::{CoflowTrace, RecordedCoflow};
+pub use collective::{CollectivePattern, collective_flows, collective_rules};
 pub use flow::{CoflowRole, Flow};
 pub use frame::{CHECK_SEQUENCE, FRAME_MAX, FRAME_MIN, write_frame};
 pub use gaps::{GapSampler, Gaps};

@@ -12,8 +12,9 @@ use crate::{
     populate::PopulationCounts,
     statistics::FlowOrigin,
     traffic::{
-        Appearance, Flow, GapSampler, LengthSampler, Schedule, TrafficLength, UpdatePlan,
-        coflow_rules, coflows, place_coflows, scale_to_packets,
+        Appearance, CoflowTrace, Flow, GapSampler, LengthSampler, Schedule, TrafficLength,
+        UpdatePlan, coflow_rules, coflows, collective_flows, collective_rules, place_coflows,
+        scale_to_packets,
     },
 };
 
@@ -55,12 +56,13 @@ impl Workload {
     /// If a file of the name cannot be read, or the rules give too few flows.
     pub fn of(name: &WorkloadName, progress: &Progress) -> Result<Self, WorkloadError> {
         check_packets(name)?;
+        let trace = name.trace.as_deref().map(CoflowTrace::read).transpose()?;
         let RulesAndFlows { rules, classes, filled, left_out, flows } =
-            RulesAndFlows::of(name, progress)?;
+            RulesAndFlows::of(name, trace.as_ref(), progress)?;
         progress.advance(1);
         let packets = sizes(name)?;
         let total: u64 = packets.iter().map(|count| u64::from(*count)).sum();
-        let appearances = place(name, &flows, &packets, total);
+        let appearances = place(name, trace.as_ref(), &flows, &packets, total);
         progress.advance(1);
         let gaps = name.gaps.sampler(name.rate_wanted()).map_err(TrafficError::from)?;
         let lengths = name.bytes.sampler().map_err(TrafficError::from)?;
@@ -171,12 +173,17 @@ struct RulesAndFlows {
 }
 
 impl RulesAndFlows {
-    fn of(name: &WorkloadName, progress: &Progress) -> Result<Self, WorkloadError> {
+    fn of(
+        name: &WorkloadName,
+        trace: Option<&CoflowTrace>,
+        progress: &Progress,
+    ) -> Result<Self, WorkloadError> {
         let material = match &name.source {
             SourceName::ClassBench(filters) => Material::of_filters(filters, name, progress)?,
             SourceName::Pipeline(word) => Material::of_builtin(word, name, progress)?,
             SourceName::PipelineFile(path) => Material::of_file(path, name, progress)?,
-            SourceName::Coflow => return Ok(Self::of_coflows(name)?),
+            SourceName::Coflow => return Ok(Self::of_coflows(name, trace)?),
+            SourceName::Collective => return Ok(Self::of_collective(name)),
         };
         let count = usize::try_from(name.flows_total()).unwrap_or(usize::MAX);
         let mut stream = name.seed_of().stream("flows");
@@ -186,14 +193,23 @@ impl RulesAndFlows {
         Ok(Self { rules, classes, filled, left_out, flows })
     }
 
-    fn of_coflows(name: &WorkloadName) -> Result<Self, TrafficError> {
-        let rule = |text| RuleLine { table: 0, text };
-        let rules = coflow_rules().into_iter().map(rule).collect();
+    fn of_coflows(name: &WorkloadName, trace: Option<&CoflowTrace>) -> Result<Self, TrafficError> {
         let coflowiness = f64::from(name.coflowiness) / 100.0;
         let seed = name.seed_of().child("flows");
-        let flows = coflows(name.flows, coflowiness, name.locality, seed)?;
-        let classes = vec![FlowOrigin { name: "services".to_owned(), table_ids: None }];
-        Ok(Self { rules, classes, filled: None, left_out: Vec::new(), flows })
+        let flows = coflows(name.flows, coflowiness, name.locality, trace, seed)?;
+        Ok(Self::of_one_table(coflow_rules(), "services", flows))
+    }
+
+    fn of_collective(name: &WorkloadName) -> Self {
+        let flows = collective_flows(name.flows, name.pattern);
+        Self::of_one_table(collective_rules(), "hosts", flows)
+    }
+
+    /// Creates rules of one table, and flows of one class.
+    fn of_one_table(rules: Vec<String>, class: &str, flows: Vec<Flow>) -> Self {
+        let rules = rules.into_iter().map(|text| RuleLine { table: 0, text }).collect();
+        let classes = vec![FlowOrigin { name: class.to_owned(), table_ids: None }];
+        Self { rules, classes, filled: None, left_out: Vec::new(), flows }
     }
 }
 
@@ -225,10 +241,16 @@ fn sizes(name: &WorkloadName) -> Result<Vec<u32>, TrafficError> {
 }
 
 /// Places the packets of each flow in the traffic.
-fn place(name: &WorkloadName, flows: &[Flow], packets: &[u32], total: u64) -> Vec<Appearance> {
+fn place(
+    name: &WorkloadName,
+    trace: Option<&CoflowTrace>,
+    flows: &[Flow],
+    packets: &[u32],
+    total: u64,
+) -> Vec<Appearance> {
     let course = TrafficLength::of(total, name.active);
     if name.source == SourceName::Coflow {
-        return place_coflows(flows, packets, &course, name.seed_of());
+        return place_coflows(flows, packets, &course, trace, name.seed_of());
     }
     let mut stream = name.seed_of().stream("place");
     // Initial flows span the whole traffic, so a share of the traffic is the same share of their
