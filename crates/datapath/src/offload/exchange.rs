@@ -38,6 +38,9 @@ impl<T: OffloadDevice> OffloadAgent<T> {
                 {
                     self.pipeline.credit(&traversal, hits.packets, hits.bytes, self.now);
                     self.owner.touch(own.into(), self.now);
+                    if self.large_flows.note(own, hits.packets, self.now) {
+                        self.gigaflow.ltm_mut().set_large(own, true, self.now);
+                    }
                     self.status.packets += hits.packets;
                     self.status.bytes += hits.bytes;
                 }
@@ -106,6 +109,9 @@ impl<T: OffloadDevice> OffloadAgent<T> {
     pub(super) fn read_counters(&mut self) -> bool {
         let finished = self.reading.finish();
         if let Some(read) = finished {
+            for entry in self.large_flows.finish(self.now) {
+                self.gigaflow.ltm_mut().set_large(entry, false, self.now);
+            }
             self.ledger.retry_refused();
             if read.is_complete && self.capabilities.counts {
                 self.to_remove.extend(self.ledger.idle(read.began_at, self.config.max_idle));
@@ -131,6 +137,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
             tickets.push(ticket);
         }
         self.reading.begin(self.now, tickets);
+        self.large_flows.begin(self.now);
         true
     }
 }

@@ -141,6 +141,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         while let Some(reclaimed) = self.owner.entries_mut().reclaim() {
             let entry = LtmEntryRef::from(reclaimed.reference);
             self.gigaflow.ltm_mut().forget(entry);
+            self.large_flows.forget(entry);
             // A lost device must not restore entries that are removed now.
             if self.judge.is_lost()
                 && let Some(index) = self.ledger.index(entry)

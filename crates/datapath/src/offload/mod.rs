@@ -48,6 +48,12 @@
 //! reading that takes too long holds up nobody, and does not make the device stale: versions wait
 //! for removals only.
 //!
+//! # Large flows
+//!
+//! Packet threads offer flows that miss, and one packet in 128, so a large flow is offered again and again.
+//! A full stage keeps new entries and used ones apart ([`Eviction`](shunt_gigaflow::ltm::Eviction)). The
+//! counters tell which entries have large flows; these are evicted last.
+//!
 //! # Forecasts
 //!
 //! A candidate can be a [forecast](crate::forecast). Its entries are inserted like any other, and are
@@ -68,6 +74,7 @@ mod status;
 
 mod drain;
 mod judge;
+mod large_flows;
 mod ledger;
 mod pace;
 mod pending_traversals;

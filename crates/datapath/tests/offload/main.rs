@@ -10,6 +10,7 @@ mod counts;
 mod forecasts;
 mod harness;
 mod invariants;
+mod large_flows;
 mod room;
 mod rules;
 mod runner;

@@ -395,6 +395,21 @@ impl Ltm {
         }
     }
 
+    /// Sets whether the flows of an entry are large, as far as the owner of the chain knows.
+    ///
+    /// A full stage evicts entries of large flows last, as long as they are no more than half of it.
+    pub fn set_large(&mut self, entry: LtmEntryRef, is_large: bool, now: Time) {
+        let slot = entry.slot;
+        if self.stage_entries.named(slot) != Some(entry) || !self.victims.depends_on_use() {
+            return;
+        }
+        let was_large = self.stage_entries.class(slot) == Some(UseClass::Large);
+        if was_large != is_large {
+            let class = if is_large { UseClass::Large } else { UseClass::Used };
+            self.stage_entries.put_last(slot, now, class);
+        }
+    }
+
     /// Returns the last use of the entry that a stage would evict next.
     #[must_use]
     pub fn oldest_use(&mut self, store: &impl Store, stage: StageId) -> Option<Time> {
@@ -422,8 +437,7 @@ impl Ltm {
     /// Returns the number of entries of a stage.
     #[must_use]
     pub fn len(&self, stage: StageId) -> usize {
-        self.stage_entries.count(stage, UseClass::New)
-            + self.stage_entries.count(stage, UseClass::Used)
+        self.stage_entries.len(stage)
     }
 
     /// Returns the number of entries of all stages.
@@ -510,7 +524,7 @@ impl Ltm {
             if !store.is_live(name) {
                 self.unlink(slot);
             } else if self.victims.depends_on_use() && used > stage_entry.placed {
-                self.stage_entries.put_last(slot, used, UseClass::Used);
+                self.stage_entries.put_last(slot, used, class.after_use());
             } else {
                 return;
             }

@@ -39,13 +39,31 @@ pub(super) enum UseClass {
     New,
     /// Entries that were used since they were made.
     Used,
+    /// Entries of large flows, as far as the owner of the chain knows.
+    Large,
 }
 
 impl UseClass {
-    pub(super) const fn other(self) -> Self {
+    /// All classes.
+    pub(super) const ALL: [Self; Self::COUNT] = [Self::New, Self::Used, Self::Large];
+
+    /// Number of classes.
+    const COUNT: usize = 3;
+
+    /// Returns all classes in the order in which they are searched, with this one first.
+    pub(super) const fn then_others(self) -> [Self; Self::COUNT] {
         match self {
-            Self::New => Self::Used,
-            Self::Used => Self::New,
+            Self::New => [Self::New, Self::Used, Self::Large],
+            Self::Used => [Self::Used, Self::New, Self::Large],
+            Self::Large => [Self::Large, Self::Used, Self::New],
+        }
+    }
+
+    /// Returns the class of an entry of this class after a use.
+    pub(super) const fn after_use(self) -> Self {
+        match self {
+            Self::New | Self::Used => Self::Used,
+            Self::Large => Self::Large,
         }
     }
 }
@@ -55,7 +73,7 @@ impl UseClass {
 pub(super) struct StageEntries {
     /// The entries by their slots in the store.
     slots: Vec<EntrySlot>,
-    /// Two orders per stage, one for each [`UseClass`].
+    /// The orders of each stage, one for each [`UseClass`].
     orders: Vec<StageOrder>,
 }
 
@@ -80,12 +98,23 @@ const NONE: u32 = u32::MAX;
 impl StageEntries {
     pub(super) fn new(stages_count: u8) -> Self {
         let order = StageOrder { oldest: NONE, newest: NONE, count: 0 };
-        Self { orders: vec![order; 2 * usize::from(stages_count)], ..Self::default() }
+        Self { orders: vec![order; UseClass::COUNT * usize::from(stages_count)], ..Self::default() }
     }
 
     /// Number of entries of a stage and class.
     pub(super) fn count(&self, stage: StageId, class: UseClass) -> usize {
         self.orders.get(order_of(stage, class)).map_or(0, |order| order.count)
+    }
+
+    /// Returns the number of entries of a stage.
+    pub(super) fn len(&self, stage: StageId) -> usize {
+        UseClass::ALL.into_iter().map(|class| self.count(stage, class)).sum()
+    }
+
+    /// Returns the class of the entry in a slot.
+    pub(super) fn class(&self, slot: u32) -> Option<UseClass> {
+        let held = self.slots.get(slot as usize)?;
+        held.stage_entry.as_ref().map(|_| held.class)
     }
 
     #[inline]
@@ -186,5 +215,5 @@ impl StageEntries {
 }
 
 const fn order_of(stage: StageId, class: UseClass) -> usize {
-    2 * stage.index() + class as usize
+    UseClass::COUNT * stage.index() + class as usize
 }

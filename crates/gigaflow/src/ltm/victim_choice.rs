@@ -15,6 +15,8 @@ pub(super) struct VictimChoice {
     eviction: Eviction,
     /// Number of new entries of a stage that are not evicted before used entries.
     new_max: usize,
+    /// Number of entries of large flows of a stage that are evicted after all others.
+    large_max: usize,
     /// Serial number of the newest outdated entry; older entries are outdated too.
     outdated: u64,
     /// The sub-traversals that were evicted recently, for `second-use`.
@@ -27,11 +29,15 @@ const SHARING_SAMPLE: usize = 8;
 /// A stage reserves one entry in `NEW_SHARE` for entries that were not used yet.
 const NEW_SHARE: usize = 8;
 
+/// Large flows have at most one entry in `LARGE_SHARE` for themselves.
+const LARGE_SHARE: usize = 2;
+
 impl VictimChoice {
     pub(super) fn new(eviction: Eviction, capacity: Capacity, seed: u64) -> Self {
         Self {
             eviction,
             new_max: (capacity.stage_entries_max / NEW_SHARE).max(1),
+            large_max: capacity.stage_entries_max / LARGE_SHARE,
             outdated: 0,
             ghosts: GhostQueue::new(capacity, seed),
         }
@@ -65,11 +71,22 @@ impl VictimChoice {
         }
     }
 
-    /// Returns the class to evict from, so that new entries keep one eighth of a stage.
+    /// Returns the class to evict from.
+    ///
+    /// New entries keep one eighth of a stage, and those of large flows up to a half.
     pub(super) fn class_to_evict(&self, entries: &StageEntries, stage: StageId) -> UseClass {
-        let [new, used] = [UseClass::New, UseClass::Used].map(|class| entries.count(stage, class));
-        let is_new = used == 0 || (self.eviction == Eviction::SecondUse && new > self.new_max);
-        if is_new { UseClass::New } else { UseClass::Used }
+        let [new, used, large] = UseClass::ALL.map(|class| entries.count(stage, class));
+        if self.eviction == Eviction::SecondUse && new > self.new_max {
+            UseClass::New
+        } else if large > self.large_max {
+            UseClass::Large
+        } else if used > 0 {
+            UseClass::Used
+        } else if new > 0 || large == 0 {
+            UseClass::New
+        } else {
+            UseClass::Large
+        }
     }
 
     /// Returns the slot of the entry that a stage evicts, if an entry may be evicted.
@@ -83,9 +100,11 @@ impl VictimChoice {
     ) -> Option<u32> {
         let is_free = |(slot, _): &(u32, &StageEntry)| kept.iter().all(|kept| kept.slot != *slot);
         let first = self.class_to_evict(entries, stage);
-        let classes = [first, first.other()];
-        let mut oldest =
-            classes.into_iter().flat_map(|class| entries.oldest(stage, class)).filter(is_free);
+        let mut oldest = first
+            .then_others()
+            .into_iter()
+            .flat_map(|class| entries.oldest(stage, class))
+            .filter(is_free);
         let victim = match self.eviction {
             Eviction::Never => {
                 oldest.next().filter(|(_, stage_entry)| stage_entry.made <= self.outdated)

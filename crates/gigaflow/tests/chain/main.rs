@@ -8,6 +8,7 @@ mod credits;
 mod duel;
 mod harness;
 mod invariants;
+mod large;
 mod mixed;
 mod sharing;
 mod tags;

@@ -1,0 +1,48 @@
+//! A full device keeps the entries of large flows, also in pauses between bursts.
+
+use shunt_pipeline::testing::visible;
+use shunt_testkit::offload::SoftwareDevice;
+
+use crate::harness::{Rig, START, config, packet, world};
+
+/// A rule for each of many hosts, in a device with eight entries.
+fn small() -> Rig<SoftwareDevice> {
+    let hosts: Vec<_> = (0..60_u8)
+        .map(|host| format!("table=0,priority=1,ip,nw_dst=10.0.0.{host},actions=output:2"))
+        .collect();
+    let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
+    Rig::new(&world(&hosts), config(), SoftwareDevice::new(1, 8))
+}
+
+/// Sends packets to host 0, and one to each of the others; then the counters are read.
+fn send(rig: &mut Rig<SoftwareDevice>, to_first: usize) {
+    for host in 0..8 {
+        let count = if host == 0 { to_first } else { 1 };
+        for _ in 0..count {
+            rig.device().send(START, &visible(&packet(1, host)), 60);
+        }
+    }
+    for _ in 0..2 {
+        rig.wait(config().count_every);
+        rig.settle();
+    }
+}
+
+/// Returns the number of new flows after which host 0 has no entry; at most 40.
+fn new_flows_survived(packets_to_first: usize) -> u8 {
+    let mut rig = small();
+    rig.fill(&(0..8).map(|host| (1, host)).collect::<Vec<_>>());
+    // The first reading has no mean to compare with.
+    (0..2).for_each(|_| send(&mut rig, packets_to_first));
+    let news = (8..48).take_while(|host| {
+        rig.fill(&[(1, *host)]);
+        rig.hits(&packet(1, 0))
+    });
+    u8::try_from(news.count()).unwrap()
+}
+
+#[test]
+fn a_large_flow_stays_in_a_full_device() {
+    assert_eq!(new_flows_survived(200), 40);
+    assert!(new_flows_survived(1) < 40, "a small flow leaves for new ones");
+}
