@@ -1,6 +1,6 @@
 //! NetFlow of real frames, read by collectors that others wrote.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
 use shunt_flow_export::{
     netflow::NetflowRecord,
@@ -163,4 +163,25 @@ fn a_flow_is_reported_when_it_ends() {
     let expected = (("10.68.1.1".to_owned(), 0x201, 0x3fd), (5, 5 * u64::from(PING_BYTES)));
     assert_eq!(totals(&records), BTreeMap::from([expected]));
     assert_eq!(datagrams(&collectors)[0].header.engine.id, 1);
+}
+
+#[test]
+fn flows_are_reported_when_the_daemon_ends() {
+    let Some(middle) = namespace_or_skip("netflow") else { return };
+    let Some(hosts) = hosts(&middle, "netflow") else { return };
+    let Some(collectors) = Collectors::start_or_skip(&middle, &NFCAPD) else { return };
+    let port = |name: &str| format!("[[bridge.port]]\nname = \"{name}\"\n");
+    let file = format!(
+        "[[bridge]]\nname = \"br0\"\n{}{}[bridge.netflow]\ntargets = [\"127.0.0.1\"]\n",
+        port("p1"),
+        port("p2")
+    );
+    let start = |program: &Path| middle.command(&program.to_string_lossy());
+    let mut daemon = Daemon::start_with(&file, start);
+    connect_ports(&daemon);
+    hosts.ping(PINGS, "0.02");
+    assert!(records(&collectors).is_empty(), "the flows last");
+    daemon.start_next("TERM", start);
+    assert!(until(|| totals(&records(&collectors)) == pings(PINGS as u64)), "{}", daemon.log());
+    check_sequence(&collectors);
 }
