@@ -48,6 +48,31 @@ const FIRST_MEDIAN: &str = "median latency of the first packet of a flow";
 const ALL: &str = "mean latency of a packet";
 const CPU: &str = "CPU of the switch for a packet";
 const LOST: &str = "packets lost";
+const FIRST_LEFT: &str = "mean latency of the first packet, of that without forecasts";
+const CPU_LEFT: &str = "CPU of the switch, of that without forecasts";
+
+/// Published values with forecasts, in percent of those without.
+struct PublishedShare {
+    distribution: &'static str,
+    /// Percentage of the flows with forecasts.
+    share: u32,
+    latency: Option<f64>,
+    cpu: Option<f64>,
+}
+
+/// The values that the text of the paper names: abstract and section 5.
+const PUBLISHED: [PublishedShare; 5] = [
+    PublishedShare { distribution: "search", share: 25, latency: Some(70.0), cpu: None },
+    PublishedShare { distribution: "search", share: 100, latency: None, cpu: Some(0.14) },
+    PublishedShare { distribution: "hadoop", share: 25, latency: Some(76.0), cpu: Some(88.0) },
+    PublishedShare { distribution: "hadoop", share: 50, latency: None, cpu: Some(50.0) },
+    PublishedShare { distribution: "hadoop", share: 100, latency: None, cpu: Some(0.14) },
+];
+
+const WHY_LATENCY: &str = "published at a million packets per second, where packets wait for each \
+                           other; here most of the latency is the wake-up of the switch";
+const WHY_CPU: &str = "published for the threads that handle misses alone; here for all threads, which \
+                       poll and forward";
 
 /// Ports: the clients, and eight pods.
 pub(super) const PORTS: u32 = 9;
@@ -73,6 +98,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     run.begin(DISTRIBUTIONS.len() * shares.len() * rounds * contenders.len());
     let mut rows = Vec::new();
     for distribution in &DISTRIBUTIONS {
+        let mut without = Vec::new();
         for share in shares {
             let scale = if run.is_quick { 10 } else { 1 };
             let coflows = Coflows::new(&distribution.workload(*share, scale), distribution.gap_ns);
@@ -85,6 +111,12 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
                 }
             }
             rows.extend(rows_of(&title, &contenders, &measured));
+            let ours = measured.into_iter().next().unwrap_or_default();
+            if *share == 0 {
+                without = ours;
+            } else {
+                rows.extend(relative_rows(&title, distribution, *share, &without, &ours));
+            }
         }
     }
     // The main metric first.
@@ -97,6 +129,30 @@ fn measure(contender: &Contender, folder: &std::path::Path, coflows: &Coflows) -
     let lab = Lab::new(contender, folder, PORTS, &coflows.rules, &setup);
     lab.preload(&coflows.predicted_flows());
     lab.measure(&coflows.plan)
+}
+
+/// Returns Shunt's latency and CPU in percent of those without forecasts, beside the published ones.
+fn relative_rows(
+    title: &str,
+    distribution: &SizeDistribution,
+    share: u32,
+    without: &[Measured],
+    own: &[Measured],
+) -> [Row; 2] {
+    let mut published = PUBLISHED.iter();
+    let published =
+        published.find(|known| known.distribution == distribution.name && known.share == share);
+    let row = |metric, value: fn(&Measured) -> f64| {
+        let pairs = own.iter().zip(without);
+        let parts = pairs.map(|(own, without)| 100.0 * value(own) / value(without).max(1.0));
+        Row { ours: Samples(parts.collect()), ..Row::new(title, metric, "%") }
+    };
+    [
+        row(FIRST_LEFT, Measured::first_mean)
+            .beside_published(published.and_then(|known| known.latency), WHY_LATENCY),
+        row(CPU_LEFT, Measured::cpu)
+            .beside_published(published.and_then(|known| known.cpu), WHY_CPU),
+    ]
 }
 
 fn rows_of(title: &str, contenders: &[Contender], measured: &[Vec<Measured>]) -> [Row; 5] {
