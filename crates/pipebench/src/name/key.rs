@@ -7,7 +7,9 @@ use super::{
 };
 use crate::{
     populate::RuleForm,
-    traffic::{FlowSizes, Gaps, PACKET_MAX, PACKET_MIN, PacketSizes, UpdateKind},
+    traffic::{
+        CollectivePattern, FlowSizes, Gaps, PACKET_MAX, PACKET_MIN, PacketSizes, UpdateKind,
+    },
 };
 
 /// A key that a name can have.

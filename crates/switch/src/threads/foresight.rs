@@ -205,8 +205,10 @@ impl ForesightWorker {
                 receivers = (0..for_threads.len()).collect();
             }
             threads_max = threads_max.max(receivers.len());
-            for own in receivers.into_iter().filter_map(|thread| for_threads.get_mut(thread)) {
-                own.push(forecast.clone());
+            for thread in receivers {
+                if let Some(own) = for_threads.get_mut(thread) {
+                    own.push(forecast.clone());
+                }
             }
         }
         (for_threads, threads_max)
