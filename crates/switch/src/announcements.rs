@@ -19,7 +19,7 @@ pub struct Announced {
     pub accepted: usize,
     /// Flows that did not fit the queue.
     pub refused: usize,
-    /// Packet threads that receive from the ports of the flows, and make entries for them.
+    /// Packet threads that make entries, as they receive from the ports of the flows.
     ///
     /// The greatest number, if it differs between flows.
     pub threads: usize,

@@ -131,7 +131,9 @@ fn measure(contender: &Contender, folder: &std::path::Path, coflows: &Coflows) -
     lab.measure(&coflows.plan)
 }
 
-/// Returns Shunt's latency and CPU in percent of those without forecasts, beside the published ones.
+/// Returns latency and CPU in percent of those without forecasts.
+///
+/// The published values are beside them.
 fn relative_rows(
     title: &str,
     distribution: &SizeDistribution,

@@ -97,7 +97,9 @@ impl Measured {
         1e9 * self.packets as f64 / self.last_ns.max(1) as f64
     }
 
-    /// Returns the time that packet threads spent on forecasts, for each new flow, in nanoseconds.
+    /// Returns the time of packet threads for forecasts.
+    ///
+    /// In nanoseconds for each new flow.
     pub(super) fn spent(&self) -> f64 {
         let sources = self.forecasts["sources"].as_array().into_iter().flatten();
         let us: f64 = sources.filter_map(|own| own["spent_us"].as_f64()).sum();

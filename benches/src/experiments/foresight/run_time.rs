@@ -16,7 +16,7 @@ use crate::{
     switch::{Contender, Setup},
 };
 
-/// Environment variable with the path of a recorded trace, in the format of `coflow-benchmark`.
+/// Environment variable with the path of a trace of `coflow-benchmark`.
 const TRACE: &str = "SHUNT_COFLOW_TRACE";
 
 /// The names of the runs, and their predictors.
@@ -129,7 +129,7 @@ fn rows_of(title: &str, measured: &[Vec<Measured>]) -> Vec<Row> {
     rows
 }
 
-/// Returns the misses that predictors save, in percent of those that perfect forecasts save.
+/// Returns the misses that predictors save, of those that perfect forecasts save.
 ///
 /// It is empty if perfect forecasts save none.
 fn gain(measured: &[Vec<Measured>], choice: usize) -> Samples {

@@ -150,7 +150,9 @@ impl ThreadForecasts {
         self.next_due.map_or(Duration::MAX, |due| due.saturating_sub(since_start(now)))
     }
 
-    /// Takes messages from the ring and the inbox; `last` is the last install of the thread.
+    /// Takes messages from the ring and the inbox.
+    ///
+    /// `last` is the last install of the thread.
     pub(crate) fn take_incoming(&mut self, now: Time, last: InstallNo) {
         self.inbox.take(&mut self.waiting, last);
         while self.waiting.takes_announced()

@@ -23,7 +23,7 @@ pub(super) struct LargeFlows {
     /// The time at which the current reading began, and its time after the one before.
     began_at: Time,
     interval: Duration,
-    /// Entries with hits in the current reading, and the sum of their packets in a second.
+    /// Entries with hits in the current reading, and the sum of their rates.
     entries: u64,
     rates: u64,
 }
@@ -90,7 +90,7 @@ mod tests {
         LtmEntryRef { slot, generation: 0 }
     }
 
-    /// Reads the hits of entries from 0 on; returns the new large ones, and the former ones.
+    /// Reads the hits of entries from 0 on; returns the new and the former large ones.
     fn read(flows: &mut LargeFlows, now: Time, packets: &[u64]) -> [Vec<u32>; 2] {
         flows.begin(now);
         let hits = (0..).zip(packets).filter(|(_, packets)| **packets > 0);

@@ -91,7 +91,7 @@ fn a_flow_that_the_device_forwards_is_covered() {
     assert_eq!(watch.outcome(), Some(DeviceOutcome::Covered));
 }
 
-/// The same flow is announced to several packet threads, and the device has it once.
+/// A flow is announced to several packet threads, and the device has it once.
 #[test]
 fn a_forecast_behind_another_one_waits_for_a_hit() {
     for is_hit in [true, false] {

@@ -14,7 +14,7 @@ fn small() -> Rig<SoftwareDevice> {
     Rig::new(&world(&hosts), config(), SoftwareDevice::new(1, 8))
 }
 
-/// Sends packets to host 0, and one to each of the others; then the counters are read.
+/// Sends packets to host 0, one to each other host, and reads the counters.
 fn send(rig: &mut Rig<SoftwareDevice>, to_first: usize) {
     for host in 0..8 {
         let count = if host == 0 { to_first } else { 1 };

@@ -254,7 +254,9 @@ impl Switch {
         self.hosts.insert(port, far.split(threads).unwrap());
     }
 
-    /// Adds a port with the far ends of its queues, by thread. It replaces a port with its number.
+    /// Adds a port with the far ends of its queues, by thread.
+    ///
+    /// It replaces a port with its number.
     pub(crate) fn attach_wired(&mut self, port: u32, opened: &mut dyn Port, far: Vec<Queues>) {
         self.attach(port, BRIDGE, PortNo::new(port), opened);
         self.hosts.insert(port, far);

@@ -395,7 +395,7 @@ impl Ltm {
         }
     }
 
-    /// Sets whether the flows of an entry are large, as far as the owner of the chain knows.
+    /// Sets whether the flows of an entry are large, as the owner of the chain knows.
     ///
     /// A full stage evicts entries of large flows last, as long as they are no more than half of it.
     pub fn set_large(&mut self, entry: LtmEntryRef, is_large: bool, now: Time) {

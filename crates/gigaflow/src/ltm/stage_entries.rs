@@ -50,7 +50,7 @@ impl UseClass {
     /// Number of classes.
     const COUNT: usize = 3;
 
-    /// Returns all classes in the order in which they are searched, with this one first.
+    /// Returns all classes in the order of a search that begins with this one.
     pub(super) const fn then_others(self) -> [Self; Self::COUNT] {
         match self {
             Self::New => [Self::New, Self::Used, Self::Large],

@@ -146,7 +146,7 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// Returns a machine and a service of the coflow, and a port other than that of base flows.
+    /// Returns a machine and a service of the coflow, and a port of no base flow.
     ///
     /// Without a trace they are random.
     fn endpoints(&mut self) -> Endpoints {

@@ -46,7 +46,9 @@ const MAGICS: [[u8; 4]; 4] = [
     [0xa1, 0xb2, 0x3c, 0x4d],
 ];
 
-/// Sends the flows of a file, and waits until packet threads and the NIC have handled them.
+/// Sends the flows of a file, and waits until they are handled.
+///
+/// Packet threads and the NIC handle them.
 ///
 /// Equal packets of a capture are sent once.
 pub(crate) fn preload(
@@ -124,7 +126,7 @@ struct PreloadReply {
     entries: u64,
 }
 
-/// The outcomes of the flows, over all packet threads that receive from their ports.
+/// The outcomes of the flows, once for each packet thread that gets them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 struct PreloadCounts {
     sent: u64,

@@ -49,7 +49,7 @@ pub struct ForecastSourceStatus {
     pub wrong: u64,
     /// Forecasts with an entry that was evicted without a hit.
     pub evicted: u64,
-    /// Forecasts with an entry without a hit, of flows that the NIC forwards by entries of packets.
+    /// Forecasts that were not hit, as the NIC has entries of packets for the flow.
     pub nic_covered: u64,
     /// Forecasts refused, by reason.
     pub refused: Vec<(&'static str, u64)>,

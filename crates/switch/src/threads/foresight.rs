@@ -166,7 +166,7 @@ impl ForesightWorker {
         &self.tickets
     }
 
-    /// Sends flows to the packet threads that poll their ports, as far as there is room.
+    /// Sends flows to the packet threads of their ports, as far as there is room.
     pub(crate) fn announce(
         &self,
         mut forecasts: Vec<Forecast>,
@@ -193,7 +193,7 @@ impl ForesightWorker {
         Announced { accepted, refused, threads, entries: self.entries }
     }
 
-    /// Returns the flows for each packet thread, and the greatest number of threads of a flow.
+    /// Returns the flows for each packet thread, and the most threads of a flow.
     fn by_thread(&self, forecasts: Vec<Forecast>) -> (Vec<Vec<Forecast>>, usize) {
         let mut for_threads = vec![Vec::new(); self.counters.len()];
         let mut threads_max = 0;

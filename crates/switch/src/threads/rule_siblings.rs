@@ -59,7 +59,7 @@ struct OpenSet {
 /// Time within which rules are added together.
 const GATHER_TIME: Duration = Duration::from_secs(1);
 
-/// Maximum number of rules of a set: more are the routes of a network, and no service.
+/// Maximum number of rules of a set: more are routes, and no service.
 const MEMBERS_MAX: usize = 64;
 
 /// Maximum number of rules in all sets. Beyond it, the oldest set is forgotten.

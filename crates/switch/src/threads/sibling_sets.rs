@@ -23,7 +23,7 @@ pub(crate) struct SiblingWatch {
     pipeline: Arc<Pipeline>,
     /// The sets of rule changes, which the publisher finds.
     rules: Arc<Mutex<RuleSiblings>>,
-    /// The version of the tables at the last read, and the number of changes of `rules`.
+    /// The version of the tables at the last read, and the changes of `rules`.
     seen: Option<(Version, u64)>,
     next_read: Duration,
     /// The newest sets, and earlier ones that a packet thread may still use.

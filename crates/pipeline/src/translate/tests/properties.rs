@@ -144,7 +144,9 @@ fn generated_switches_reach_every_feature() {
     assert!(rare.is_empty(), "{rare:?} of {counts:?}");
 }
 
-/// The coverage of bonds, which `a_bonded_bridge_equals_the_oracle` compares with the oracle.
+/// Packets of generated bonds use their buckets.
+///
+/// `a_bonded_bridge_equals_the_oracle` compares them with the oracle.
 ///
 /// In the worlds above, buckets forward few packets: two sevenths of the worlds have bonds, half of these
 /// balance, and NORMAL must choose such a bond.
@@ -193,7 +195,9 @@ features! {
     Mirrored, ReservedPort,
 }
 
-/// Returns the number of buckets of bonds that forward a traversal; the name of one has a space.
+/// Returns the number of buckets of bonds that forward a traversal.
+///
+/// The name of a bucket has a space.
 fn buckets(traversal: &Traversal) -> usize {
     traversal.output_hits.iter().filter(|hit| hit.name().contains(' ')).count()
 }
