@@ -20,7 +20,9 @@ use shunt_switch::{
 };
 use tokio::time::timeout;
 
-pub(crate) use self::{drops::drops, forecast::forecast, open_metrics::open_metrics};
+pub(crate) use self::{
+    bridges::multicast, drops::drops, forecast::forecast, open_metrics::open_metrics,
+};
 use self::{
     families::{
         CACHES, CHAIN, EVICT, NIC, NIC_OPERATIONS, NIC_RULE_SPACE, NIC_STAGE, NIC_TRAFFIC,
@@ -40,6 +42,7 @@ const EVICTION_TIME_MAX: Duration = Duration::from_secs(2);
 pub(crate) async fn all(switch: &Switch) -> String {
     let mut text = threads::threads(&switch.threads(), &threads::cpu_times());
     text += &bridges::bridges(&switch.bridges(), &switch.tables());
+    text += &multicast(switch.multicast_messages());
     text += &caches(&switch.caches());
     text += &drops(&switch.drops());
     text += &forecast(&switch.forecasts());

@@ -76,6 +76,7 @@ pub(crate) fn show(bridges: &Value) -> String {
         }
         text.extend(list(&bridge["bonds"]).iter().map(bond));
         text.extend(list(&bridge["mirrors"]).iter().map(mirror));
+        text.push_str(&snooping(&bridge["multicast"]));
         text.push_str(&exports(bridge));
     }
     text
@@ -148,6 +149,18 @@ fn mirror(mirror: &Value) -> String {
     format!("    mirror {name} ({parts}, copied {copied}{trouble})\n")
 }
 
+/// Returns multicast snooping as a line; empty if it is disabled.
+fn snooping(multicast: &Value) -> String {
+    if !multicast.is_object() {
+        return String::new();
+    }
+    format!(
+        "    multicast snooping ({}, {})\n",
+        counted(count(&multicast["multicast_groups"]), "group"),
+        counted(count(&multicast["router_ports"]), "router port")
+    )
+}
+
 /// Returns the number of rules; a bridge without rules forwards nothing.
 fn rules(count: u64) -> String {
     match count {
@@ -194,6 +207,11 @@ fn vlans(port: &Value) -> String {
     }
     if port["protected"] == true {
         text.push_str(", protected");
+    }
+    for key in ["mcast_snooping_flood", "mcast_snooping_flood_reports"] {
+        if port[key] == true {
+            let _ = write!(text, ", {key}");
+        }
     }
     text
 }

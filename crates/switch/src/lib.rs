@@ -55,6 +55,7 @@ mod openflow;
 mod ports;
 mod reload;
 mod saved_counts;
+mod saved_learned;
 mod saved_state;
 mod status;
 mod switch;
@@ -72,7 +73,7 @@ pub use datapath_flows::{
 };
 pub use declarative::DeclarativeChanges;
 pub use error::{SwitchError, with_causes};
-pub use multicast::MulticastEntryStatus;
+pub use multicast::{MulticastEntryStatus, MulticastMessages};
 pub use nic::{NicStatus, NicTraffic, OperationsStatus, StageFill};
 pub use openflow::{
     endpoint::{ControllerEndpoint, EndpointError, Transport},
@@ -80,7 +81,8 @@ pub use openflow::{
 };
 pub use ports::{capture::CapturedPacket, names::BridgeNames, vlans::MacStatus};
 pub use reload::ReloadReport;
-pub use saved_counts::{SavedCount, SavedCounts, SavedMac};
+pub use saved_counts::{SavedCount, SavedCounts};
+pub use saved_learned::{SavedMac, SavedMulticast};
 pub use saved_state::{SavedState, SavedTables};
 pub use status::{
     bond::{BondBucketStatus, BondMemberStatus, BondStatus},
@@ -95,6 +97,7 @@ pub use status::{
     ipfix::IpfixStatus,
     lacp::{BondLacpStatus, BondMemberLacpStatus},
     mirror::MirrorStatus,
+    multicast::MulticastStatus,
     netflow::NetflowStatus,
     sflow::SflowStatus,
     table::FlowTableStatus,

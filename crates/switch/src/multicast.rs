@@ -22,6 +22,15 @@ pub struct MulticastEntryStatus {
     pub age: Duration,
 }
 
+/// Numbers of messages of IGMP and MLD on bridges that snoop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MulticastMessages {
+    /// Messages that were read.
+    pub read: u64,
+    /// Messages that were ignored, for example because of their checksum.
+    pub ignored: u64,
+}
+
 impl Switch {
     /// Returns the multicast table of a bridge.
     ///
@@ -71,8 +80,8 @@ impl Switch {
 
     /// Returns the numbers of messages that snooping has read, and has ignored.
     #[must_use]
-    pub fn multicast_messages(&self) -> [u64; 2] {
+    pub fn multicast_messages(&self) -> MulticastMessages {
         let counters = &self.control.multicast;
-        [counters.read(), counters.ignored()]
+        MulticastMessages { read: counters.read(), ignored: counters.ignored() }
     }
 }

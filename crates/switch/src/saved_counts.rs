@@ -1,12 +1,11 @@
-//! Saved counters of rules, groups and meters, and the saved MAC table of a bridge.
+//! Saved counters of rules, groups and meters.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use shunt_flow::{PortNo, text::NoPortNames};
+use shunt_flow::text::NoPortNames;
 use shunt_pipeline::{
-    BridgeContents, BridgeId, Group, Learning, MacSighting, Meter, PacketTotals, Pipeline, Rule,
-    Time,
+    BridgeContents, BridgeId, Group, Meter, PacketTotals, Pipeline, Rule, Time,
     text::{RuleFormat, format_group, format_meter, format_rule},
 };
 
@@ -18,18 +17,6 @@ pub struct SavedCount(pub u64, pub u64);
 ///
 /// Those at zero are left out. A group is followed by its buckets, and a meter by its bands.
 pub type SavedCounts = BTreeMap<String, Vec<SavedCount>>;
-
-/// A learned MAC address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct SavedMac {
-    /// VLAN; 0: frames without a tag.
-    pub vlan: u16,
-    /// The address.
-    pub mac: [u8; 6],
-    /// Number of the port on which the address was learned.
-    pub port: u32,
-}
 
 impl From<PacketTotals> for SavedCount {
     fn from(PacketTotals { packets, bytes }: PacketTotals) -> Self {
@@ -92,29 +79,4 @@ pub(crate) fn restore_counts(pipeline: &Pipeline, id: BridgeId, counts: &SavedCo
         let totals = |count: &SavedCount| PacketTotals { packets: count.0, bytes: count.1 };
         meter.credit(totals(total), &bands.iter().map(totals).collect::<Vec<_>>());
     }
-}
-
-/// Returns the learned MAC addresses of a bridge.
-pub(crate) fn saved_macs(pipeline: &Pipeline, id: BridgeId) -> Vec<SavedMac> {
-    let macs = pipeline.macs(id);
-    macs.iter()
-        .map(|own| SavedMac { vlan: own.vlan, mac: own.mac, port: own.port.number() })
-        .collect()
-}
-
-/// Returns the requests that learn saved MAC addresses.
-pub(crate) fn learnings(bridge: BridgeId, macs: &[SavedMac]) -> Vec<Learning> {
-    macs.iter()
-        .map(|SavedMac { vlan, mac, port }| {
-            let port = PortNo::new(*port);
-            Learning::Mac(MacSighting {
-                bridge,
-                vlan: *vlan,
-                mac: *mac,
-                port,
-                is_announcement: false,
-                precedes_packet: false,
-            })
-        })
-        .collect()
 }

@@ -1,8 +1,8 @@
 //! The state of a switch that survives its end: bridges, ports, settings, rules, groups and meters.
 //!
 //! Rules, groups and meters are texts in the syntax of `ovs-ofctl`, with port numbers, so an operator
-//! can read and edit them. Their counters and learned MAC addresses are saved too. The age of rules is
-//! not: timeouts begin again.
+//! can read and edit them. Their counters, learned MAC addresses and multicast groups are saved too. The
+//! age of rules is not: timeouts begin again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use shunt_flow::text::NoPortNames;
 use shunt_pipeline::{
     Action, BridgeContents, BridgeId, FlowModCommand, Group, GroupCommand, GroupId, GroupKind,
-    GroupMod, Learning, Meter, MeterCommand, Modification, ModificationError, Pipeline,
-    RejectedMod, Selection,
+    GroupMod, Meter, MeterCommand, Modification, ModificationError, Pipeline, RejectedMod,
+    Selection,
     text::{
         RuleTextError, format_group, format_meter, format_rule, parse_group_mod, parse_meter_mod,
         parse_rule,
@@ -28,8 +28,10 @@ use crate::{
     ports::registry::BridgeRegistry,
     reload::{ReloadReport, reload, resumed},
     saved_counts::{
-        FORMAT, SavedCount, SavedCounts, SavedMac, group_counts, learnings, meter_counts,
-        restore_counts, rule_counts, saved_macs,
+        FORMAT, SavedCount, SavedCounts, group_counts, meter_counts, restore_counts, rule_counts,
+    },
+    saved_learned::{
+        SavedMac, SavedMulticast, learnings, restore_learned, saved_macs, saved_multicast,
     },
     switch::Switch,
 };
@@ -67,13 +69,17 @@ pub struct SavedTables {
     /// Learned MAC addresses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub macs: Vec<SavedMac>,
+    /// Learned multicast groups, and ports with multicast routers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub multicast: Vec<SavedMulticast>,
 }
 
 impl SavedState {
     /// The format that this build writes. It also reads earlier ones.
     ///
-    /// Format 2 has counters and MAC addresses, format 3 the active members of bonds.
-    pub const FORMAT: u32 = 3;
+    /// Format 2 has counters and MAC addresses, format 3 the active members of bonds, and format 4
+    /// multicast groups.
+    pub const FORMAT: u32 = 4;
 
     /// Returns the configuration with which a switch starts that resumes this state.
     ///
@@ -235,22 +241,11 @@ pub(crate) async fn restore(
         // A bridge that was refused has its reason in the report.
         let Ok(id) = control.bridges.id(&saved.bridge) else { continue };
         restore_counts(control.plane.pipeline(), id, &saved.counts);
-        restore_macs(control, &learnings(id, &saved.macs));
+        restore_learned(control, &learnings(id, saved));
     }
     report.applied.extend(tables.applied);
     report.refused.extend(tables.refused);
     Ok(report)
-}
-
-/// Adds saved MAC addresses to the table of `NORMAL`.
-fn restore_macs(control: &ControlPlane, learnings: &[Learning]) {
-    if learnings.is_empty() {
-        return;
-    }
-    let now = control.plane.now();
-    let learn = |pipeline: &Pipeline| Ok::<_, SwitchError>(pipeline.learn(learnings, now));
-    // The change itself never fails.
-    let _ = control.plane.publisher().change(learn);
 }
 
 /// Replaces the tables of a bridge, and adds the result to a report.
@@ -412,6 +407,7 @@ pub(crate) fn saved_tables(pipeline: &Pipeline, id: BridgeId, name: &str) -> Sav
         rules: rules.collect(),
         counts,
         macs: saved_macs(pipeline, id),
+        multicast: saved_multicast(pipeline, id),
     }
 }
 

@@ -17,6 +17,7 @@ mod foreign_database;
 mod ipfix;
 mod lacp;
 mod mirrors;
+mod multicast;
 mod netflow;
 mod ofctl;
 mod ovn;

@@ -2,7 +2,7 @@
 
 use shunt_switch::{
     BondMemberLacpStatus, BondMemberStatus, BridgePortStatus, BridgeStatus, ControllerState,
-    FlowTableStatus, MirrorStatus, PacketInTotals,
+    FlowTableStatus, MirrorStatus, MulticastMessages, MulticastStatus, PacketInTotals,
 };
 
 use super::{
@@ -93,6 +93,21 @@ const MIRROR: [Metric<MirrorStatus>; 2] = [
     ),
 ];
 
+const MULTICAST: [Metric<MulticastStatus>; 2] = [
+    (
+        "shunt_bridge_multicast_groups",
+        "gauge",
+        "Multicast groups that a bridge with snooping has learned, counted in each VLAN.",
+        |own| own.multicast_groups.into(),
+    ),
+    (
+        "shunt_bridge_multicast_router_ports",
+        "gauge",
+        "Ports of a bridge with snooping that have multicast routers, counted in each VLAN.",
+        |own| own.router_ports.into(),
+    ),
+];
+
 const TABLE: [Metric<FlowTableStatus>; 3] = [
     (
         "shunt_table_rules",
@@ -132,6 +147,10 @@ pub(crate) fn bridges(bridges: &[BridgeStatus], tables: &[FlowTableStatus]) -> S
         .iter()
         .flat_map(|bridge| bridge.mirrors.iter().map(|own| (mirror_labels(bridge, own), own)));
     text.families(&mirrors.collect::<Vec<_>>(), &MIRROR);
+    let snooping = bridges
+        .iter()
+        .filter_map(|own| Some((vec![("bridge", own.name.as_str())], own.multicast.as_ref()?)));
+    text.families(&snooping.collect::<Vec<_>>(), &MULTICAST);
     exports(&mut text, bridges);
     let numbers: Vec<String> = tables.iter().map(|own| own.table.to_string()).collect();
     let tables: Vec<_> = tables
@@ -142,6 +161,20 @@ pub(crate) fn bridges(bridges: &[BridgeStatus], tables: &[FlowTableStatus]) -> S
         })
         .collect();
     text.families(&tables, &TABLE);
+    text.into_text()
+}
+
+/// Returns the metrics of messages that multicast snooping reads.
+pub(crate) fn multicast(messages: MulticastMessages) -> String {
+    let mut text = MetricsText::default();
+    text.family(
+        "shunt_multicast_messages_total",
+        "counter",
+        "Messages of IGMP and MLD on bridges with snooping, by their result: read or ignored.",
+    );
+    for (result, count) in [("read", messages.read), ("ignored", messages.ignored)] {
+        text.value(&[("result", result)], count);
+    }
     text.into_text()
 }
 

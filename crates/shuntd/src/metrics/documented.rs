@@ -8,8 +8,9 @@ use shunt_lacp::{LacpCounters, LacpInfo, LacpMemberStatus, MemberId, MuxState, R
 use shunt_switch::{
     BondMemberLacpStatus, BondMemberStatus, BondStatus, BridgePortStatus, BridgeStatus,
     ControllerState, ControllerStatus, DropStatus, FlowTableStatus, ForecastSourceStatus,
-    ForecastStatus, IpfixStatus, MirrorStatus, NetflowStatus, PacketInTotals, PortDropStatus,
-    PortDrops, SflowStatus, TableEvictions, ThreadState, ThreadStatus,
+    ForecastStatus, IpfixStatus, MirrorStatus, MulticastMessages, MulticastStatus, NetflowStatus,
+    PacketInTotals, PortDropStatus, PortDrops, SflowStatus, TableEvictions, ThreadState,
+    ThreadStatus,
     config::{BondOptions, MirrorOptions, PortVlanMode, PriorityTags},
 };
 
@@ -57,6 +58,8 @@ fn bridge_status() -> BridgeStatus {
         trunks: Vec::new(),
         priority_tags: PriorityTags::default(),
         protected: false,
+        mcast_snooping_flood: false,
+        mcast_snooping_flood_reports: false,
         ingress_policing: BTreeMap::new(),
         qos: None,
         htb: None,
@@ -102,6 +105,7 @@ fn bridge_status() -> BridgeStatus {
         ports: vec![port],
         bonds: vec![bond],
         mirrors: vec![mirror],
+        multicast: Some(MulticastStatus::default()),
         sflow: Some(SflowStatus::default()),
         netflow: Some(NetflowStatus::default()),
         ipfix: Some(IpfixStatus::default()),
@@ -152,6 +156,7 @@ fn every_family() -> String {
             &BTreeMap::from([("packet-0".to_owned(), 1_500_000_000)]),
         ),
         bridges::bridges(&[bridge_status()], &[table(0), table(1)]),
+        multicast(MulticastMessages::default()),
         caches(&cache_status()),
         super::drops(&drops),
         forecast(&forecast_status()),

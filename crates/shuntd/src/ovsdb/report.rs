@@ -333,6 +333,7 @@ mod tests {
             ports: Vec::new(),
             bonds: Vec::new(),
             mirrors: Vec::new(),
+            multicast: None,
             sflow: None,
             netflow: None,
             ipfix: None,

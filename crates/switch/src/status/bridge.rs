@@ -21,8 +21,8 @@ use crate::{
         registry::{BridgeRegistry, BridgeState},
     },
     status::{
-        bond::BondStatus, ipfix::IpfixStatus, mirror::MirrorStatus, netflow::NetflowStatus,
-        sflow::SflowStatus,
+        bond::BondStatus, ipfix::IpfixStatus, mirror::MirrorStatus, multicast::MulticastStatus,
+        netflow::NetflowStatus, sflow::SflowStatus,
     },
 };
 
@@ -49,6 +49,8 @@ pub struct BridgeStatus {
     pub bonds: Vec<BondStatus>,
     /// Mirrors, in configured order.
     pub mirrors: Vec<MirrorStatus>,
+    /// Multicast snooping, if it is enabled.
+    pub multicast: Option<MulticastStatus>,
     /// The sFlow agent, if there is one.
     pub sflow: Option<SflowStatus>,
     /// The NetFlow exporter, if there is one.
@@ -178,6 +180,10 @@ pub struct BridgePortStatus {
     pub priority_tags: PriorityTags,
     /// True if `NORMAL` sends nothing from this port to other protected ports.
     pub protected: bool,
+    /// True if the packets of all multicast groups leave on the port.
+    pub mcast_snooping_flood: bool,
+    /// True if the reports of all hosts leave on the port.
+    pub mcast_snooping_flood_reports: bool,
     /// Limits of received packets, by their keys; those that are 0 are omitted.
     pub ingress_policing: BTreeMap<&'static str, u32>,
     /// Quality of service of sent packets.
@@ -252,6 +258,7 @@ impl BridgeStatus {
                     .collect(),
                 bonds: BondStatus::of_bridge(bridge, now),
                 mirrors: MirrorStatus::of_bridge(bridge, pipeline),
+                multicast: MulticastStatus::of_bridge(pipeline, bridge.id),
                 sflow: None,
                 netflow: None,
                 ipfix: None,
@@ -392,6 +399,8 @@ fn port_status(bridges: &BridgeRegistry, bridge: &str, port: &BridgePort) -> Bri
         trunks: port.settings.trunks.clone(),
         priority_tags: port.settings.priority_tags,
         protected: port.settings.protected,
+        mcast_snooping_flood: port.settings.mcast_snooping_flood,
+        mcast_snooping_flood_reports: port.settings.mcast_snooping_flood_reports,
         ingress_policing: port.settings.ingress_policing_keys().collect(),
         qos: port.settings.qos.clone(),
         htb: port.htb(),

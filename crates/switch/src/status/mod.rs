@@ -9,6 +9,7 @@ pub(crate) mod forecasts;
 pub(crate) mod ipfix;
 pub(crate) mod lacp;
 pub(crate) mod mirror;
+pub(crate) mod multicast;
 pub(crate) mod netflow;
 pub(crate) mod sflow;
 pub(crate) mod table;

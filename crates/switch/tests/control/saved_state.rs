@@ -108,9 +108,9 @@ async fn a_state_that_is_not_valid_changes_nothing() {
     let switch = filled().await;
     let before = switch.save();
     let mut later = before.clone();
-    later.format = 4;
+    later.format = 5;
     let error = switch.restore(&later).await.unwrap_err().to_string();
-    assert!(error.contains("has format 4, and this version reads formats up to 3"), "{error}");
+    assert!(error.contains("has format 5, and this version reads formats up to 4"), "{error}");
     let mut wrong = before.clone();
     wrong.tables[0].rules.push("actions=ouptut:1".into());
     wrong.config.caches.idle_ms = 1;

@@ -1,0 +1,84 @@
+//! The saved tables that packets fill: MAC addresses, and multicast groups with router ports.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+use shunt_flow::PortNo;
+use shunt_pipeline::{
+    BridgeId, Learning, MacSighting, MulticastEvent, MulticastSighting, Pipeline,
+};
+
+use crate::{control::ControlPlane, error::SwitchError, saved_state::SavedTables};
+
+/// A learned MAC address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct SavedMac {
+    /// VLAN; 0: frames without a tag.
+    pub vlan: u16,
+    /// The address.
+    pub mac: [u8; 6],
+    /// Number of the port on which the address was learned.
+    pub port: u32,
+}
+
+/// A port of a learned multicast group, or a port with a multicast router.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct SavedMulticast {
+    /// VLAN; 0: frames without a tag.
+    pub vlan: u16,
+    /// The group; `None`: a multicast router is behind the port.
+    pub group: Option<IpAddr>,
+    /// Number of the port.
+    pub port: u32,
+}
+
+/// Returns the learned MAC addresses of a bridge.
+pub(crate) fn saved_macs(pipeline: &Pipeline, id: BridgeId) -> Vec<SavedMac> {
+    let macs = pipeline.macs(id);
+    macs.iter()
+        .map(|own| SavedMac { vlan: own.vlan, mac: own.mac, port: own.port.number() })
+        .collect()
+}
+
+/// Returns the learned multicast groups and router ports of a bridge.
+pub(crate) fn saved_multicast(pipeline: &Pipeline, id: BridgeId) -> Vec<SavedMulticast> {
+    let entries = pipeline.multicast(id);
+    entries
+        .iter()
+        .map(|own| SavedMulticast { vlan: own.vlan, group: own.group, port: own.port.number() })
+        .collect()
+}
+
+/// Returns the requests that learn what a bridge had learned before.
+pub(crate) fn learnings(bridge: BridgeId, saved: &SavedTables) -> Vec<Learning> {
+    let mac = |SavedMac { vlan, mac, port }: &SavedMac| {
+        Learning::Mac(MacSighting {
+            bridge,
+            vlan: *vlan,
+            mac: *mac,
+            port: PortNo::new(*port),
+            is_announcement: false,
+            precedes_packet: false,
+        })
+    };
+    let multicast = |SavedMulticast { vlan, group, port }: &SavedMulticast| {
+        let event = group.map_or(MulticastEvent::Query, MulticastEvent::Join);
+        let port = PortNo::new(*port);
+        Learning::Multicast(MulticastSighting { bridge, vlan: *vlan, port, event })
+    };
+    // The router ports come last. Otherwise their groups would be refused.
+    saved.macs.iter().map(mac).chain(saved.multicast.iter().map(multicast)).collect()
+}
+
+/// Learns saved MAC addresses and multicast groups.
+pub(crate) fn restore_learned(control: &ControlPlane, learnings: &[Learning]) {
+    if learnings.is_empty() {
+        return;
+    }
+    let now = control.plane.now();
+    let learn = |pipeline: &Pipeline| Ok::<_, SwitchError>(pipeline.learn(learnings, now));
+    // The change itself never fails.
+    let _ = control.plane.publisher().change(learn);
+}

@@ -1,0 +1,257 @@
+//! Multicast snooping with hosts that join groups, beside Open vSwitch.
+
+use std::{
+    io::{BufRead, BufReader},
+    process::{Child, Command, Stdio},
+};
+
+use shunt_tests::{
+    daemon::{Daemon, text, until},
+    namespace::{Namespace, namespace_or_skip, skipped},
+    open_vswitch::OpenVSwitch,
+};
+
+use crate::vsctl::{Bench, show};
+
+/// Joins a group at an address, until standard input ends.
+const JOIN: &str = "
+import socket, sys
+group, own = map(socket.inet_aton, sys.argv[1:])
+member = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+member.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, group + own)
+print('joined', flush=True)
+sys.stdin.read()
+";
+
+/// Sends 50 packets to a group, then 50 broadcasts.
+const SEND: &str = "
+import socket, sys
+group, own, everyone = sys.argv[1:]
+sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+sender.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(own))
+sender.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+for target in [group, everyone]:
+    for _ in range(50):
+        sender.sendto(b'x', (target, 5000))
+";
+
+/// Sends a query of IGMPv2, which hosts answer within a tenth of a second.
+const QUERY: &str = "
+import socket, sys
+router = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_IGMP)
+router.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(sys.argv[1]))
+router.sendto(bytes.fromhex('1101eefe00000000'), ('224.0.0.1', 0))
+";
+
+/// Number of packets of each kind that [`SEND`] sends.
+const PACKETS: u64 = 50;
+
+/// Four hosts, 10.70.1.1 to 10.70.1.4, at the ports `p1` to `p4` of a switch.
+struct Hosts([Namespace; 4]);
+
+/// A host that has joined a group. It leaves when dropped.
+struct Member(Child);
+
+/// The switch between the hosts.
+trait Middle {
+    /// Runs `ovs-vsctl` with these words.
+    fn vsctl(&self, line: &str);
+    /// Returns the answer of `ovs-appctl`.
+    fn appctl(&self, arguments: &[&str]) -> String;
+    /// Number of times that packets may be sent until they go where they should.
+    fn attempts(&self) -> usize;
+}
+
+impl Hosts {
+    /// Connects four hosts to the namespace of a switch.
+    fn connect(middle: &Namespace) -> Option<Self> {
+        let host = |number: usize| {
+            let host = namespace_or_skip("mcast")?;
+            host.connect("eth0", middle, &format!("p{number}"));
+            let address = format!("{}/24", address(number));
+            host.run("ip", &["addr", "add", &address, "brd", "+", "dev", "eth0"]);
+            Some(host)
+        };
+        Some(Self([host(1)?, host(2)?, host(3)?, host(4)?]))
+    }
+
+    /// Makes a host join a group by a version of IGMP.
+    fn join(&self, number: usize, group: &str, version: u8) -> Member {
+        let host = &self.0[number - 1];
+        let force = format!("echo {version} > /proc/sys/net/ipv4/conf/eth0/force_igmp_version");
+        host.run("sh", &["-c", &force]);
+        let mut command = host.command("python3");
+        command.args(["-c", JOIN, group, &address(number)]);
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = child.expect("python3 runs");
+        let mut line = String::new();
+        let joined = child.stdout.take().expect("a pipe");
+        BufReader::new(joined).read_line(&mut line).expect("a line");
+        assert_eq!(line, "joined\n");
+        Member(child)
+    }
+
+    /// Sends a query from a host.
+    fn query(&self, number: usize) {
+        self.0[number - 1].run("python3", &["-c", QUERY, &address(number)]);
+    }
+
+    /// Sends packets of host 4 to a group, and checks the hosts that receive them.
+    #[track_caller]
+    fn receive(&self, middle: &impl Middle, group: &str, expected: &[usize]) {
+        let mut counts = Vec::new();
+        let is_right = (0..middle.attempts()).any(|_| {
+            let before = self.received();
+            self.0[3].run("python3", &["-c", SEND, group, &address(4), "10.70.1.255"]);
+            until(|| {
+                let now = self.received();
+                counts = now.iter().zip(&before).map(|(now, before)| now - before).collect();
+                are_right(&counts, expected)
+            })
+        });
+        assert!(is_right, "{group}: {counts:?}, expected {expected:?}");
+    }
+
+    /// Returns the number of packets that each of the first three hosts has received.
+    fn received(&self) -> Vec<u64> {
+        let of_host = |host: &Namespace| {
+            let path = "/sys/class/net/eth0/statistics/rx_packets";
+            host.run("cat", &[path]).trim().parse().expect("a number")
+        };
+        self.0.iter().take(3).map(of_host).collect()
+    }
+}
+
+/// Returns whether these hosts have received the packets of a group.
+///
+/// Each host receives the broadcasts, and those that want the group receive twice as much.
+fn are_right(counts: &[u64], expected: &[usize]) -> bool {
+    let is_right = |(number, count): (usize, &u64)| match expected.contains(&number) {
+        true => *count >= 2 * PACKETS,
+        false => (PACKETS..2 * PACKETS).contains(count),
+    };
+    (1..).zip(counts).all(is_right)
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
+
+impl Middle for (&Bench, &Daemon) {
+    fn vsctl(&self, line: &str) {
+        self.0.done(line);
+    }
+
+    fn appctl(&self, arguments: &[&str]) -> String {
+        text(&self.1.ovs_appctl(arguments))
+    }
+
+    fn attempts(&self) -> usize {
+        1
+    }
+}
+
+impl Middle for OpenVSwitch<'_> {
+    fn vsctl(&self, line: &str) {
+        self.run("ovs-vsctl", &line.split_whitespace().collect::<Vec<_>>());
+    }
+
+    fn appctl(&self, arguments: &[&str]) -> String {
+        self.run("ovs-appctl", arguments)
+    }
+
+    /// Its cache entries follow a change after some time.
+    fn attempts(&self) -> usize {
+        3
+    }
+}
+
+fn address(number: usize) -> String {
+    format!("10.70.1.{number}")
+}
+
+/// Returns the lines of `mdb/show` without the age, in order.
+fn mdb(middle: &impl Middle) -> Vec<String> {
+    let shown = middle.appctl(&["mdb/show", "br0"]);
+    let fields = |line: &str| line.split_whitespace().take(3).collect::<Vec<_>>().join(" ");
+    let mut lines: Vec<String> = shown.lines().map(fields).collect();
+    assert_eq!(lines.remove(0), "port VLAN GROUP", "{shown}");
+    lines.sort();
+    lines
+}
+
+/// Checks that a switch has learned exactly these entries.
+#[track_caller]
+fn learns(middle: &impl Middle, expected: &[&str]) {
+    assert!(until(|| mdb(middle) == expected), "{:?}, expected {expected:?}", mdb(middle));
+}
+
+/// Runs hosts at a switch, which must behave as Open vSwitch does.
+fn snoop(middle: &impl Middle, hosts: &Hosts) {
+    let ports = (1..=4).map(|number| {
+        format!("-- add-port br0 p{number} -- set interface p{number} ofport_request={number}")
+    });
+    let ports: Vec<String> = ports.collect();
+    middle.vsctl(&format!(
+        "add-br br0 -- set bridge br0 datapath_type=netdev mcast_snooping_enable=true {}",
+        ports.join(" ")
+    ));
+    hosts.receive(middle, "239.1.1.1", &[1, 2, 3]);
+    learns(middle, &[]);
+    let members = [
+        hosts.join(1, "239.1.1.1", 1),
+        hosts.join(1, "239.1.1.2", 2),
+        hosts.join(2, "239.1.1.3", 3),
+    ];
+    let groups = ["1 0 239.1.1.1", "1 0 239.1.1.2", "2 0 239.1.1.3"];
+    learns(middle, &groups);
+    hosts.receive(middle, "239.1.1.1", &[1]);
+    hosts.receive(middle, "239.1.1.3", &[2]);
+    hosts.receive(middle, "239.1.1.9", &[1, 2, 3]);
+    hosts.query(3);
+    learns(middle, &[&groups[..], &["3 0 querier"]].concat());
+    hosts.receive(middle, "239.1.1.2", &[1, 3]);
+    middle.vsctl("set bridge br0 other_config:mcast-snooping-disable-flood-unregistered=true");
+    hosts.receive(middle, "239.1.1.9", &[3]);
+    hosts.receive(middle, "224.0.0.9", &[1, 2, 3]);
+    middle.vsctl("set port p2 other_config:mcast-snooping-flood=true");
+    hosts.receive(middle, "239.1.1.9", &[2, 3]);
+    middle.vsctl("remove port p2 other_config mcast-snooping-flood");
+    hosts.receive(middle, "239.1.1.9", &[3]);
+    // Version 2 has a leave.
+    let [by_report, by_leave, by_record] = members;
+    drop(by_leave);
+    learns(middle, &["1 0 239.1.1.1", "2 0 239.1.1.3", "3 0 querier"]);
+    hosts.receive(middle, "239.1.1.2", &[3]);
+    assert_eq!(middle.appctl(&["mdb/flush", "br0"]), "table successfully flushed\n");
+    learns(middle, &[]);
+    drop((by_report, by_record));
+    middle.vsctl("set bridge br0 mcast_snooping_enable=false");
+    hosts.receive(middle, "239.1.1.9", &[1, 2, 3]);
+}
+
+#[test]
+fn hosts_join_groups_as_at_open_vswitch() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        return skipped("python3 is missing: apt-get install python3");
+    }
+    let Some(middle) = namespace_or_skip("mcast") else { return };
+    let (Some(rival), Some(hosts)) = (OpenVSwitch::start_or_skip(&middle), Hosts::connect(&middle))
+    else {
+        return;
+    };
+    snoop(&rival, &hosts);
+    for bench in Bench::both("mcast") {
+        let Some(hosts) = Hosts::connect(&bench.namespace) else { continue };
+        let daemon = bench.start();
+        snoop(&(&bench, &daemon), &hosts);
+        let status = bench.done("get bridge br0 status");
+        assert!(!status.contains("no effect"), "{status}");
+        assert!(!show(&daemon).contains("multicast snooping"), "{}", show(&daemon));
+        let log = daemon.log();
+        assert!(log.contains("bridge br0: port p3: a multicast router is there vlan=0"), "{log}");
+    }
+}
