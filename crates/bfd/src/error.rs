@@ -1,0 +1,76 @@
+//! Errors of received frames and packets.
+
+use std::{error::Error, fmt};
+
+/// The reason why a received frame or packet was ignored.
+///
+/// Source: RFC 5880, 6.8.6; RFC 5881, 5.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BfdError {
+    /// The frame is no IPv4 packet of UDP to port 3784.
+    NotBfd,
+    /// The frame, a header or the packet ends too early.
+    Short {
+        /// Length in bytes.
+        length: usize,
+        /// Length that is needed.
+        needed: usize,
+    },
+    /// The checksum of the IPv4 header is wrong.
+    HeaderChecksum,
+    /// The packet has passed a router, or comes from one that pretends not to be.
+    Ttl(u8),
+    /// The packet has another version than 1.
+    Version(u8),
+    /// The field Length is longer than the UDP payload.
+    Length {
+        /// Length in the packet.
+        length: u8,
+        /// Length of the payload.
+        payload: usize,
+    },
+    /// The field Detect Mult is zero.
+    ZeroMultiplier,
+    /// The Multipoint bit is set.
+    Multipoint,
+    /// The field My Discriminator is zero.
+    ZeroDiscriminator,
+    /// The field Your Discriminator is zero in the state `init` or `up`.
+    MissingDiscriminator,
+    /// The packet is for another session, or for one of an earlier time.
+    UnknownDiscriminator(u32),
+    /// The packet is authenticated, and sessions have no authentication.
+    Authenticated,
+}
+
+impl fmt::Display for BfdError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotBfd => f.write_str("not BFD: it needs IPv4 and the UDP port 3784"),
+            Self::Short { length, needed } => {
+                write!(f, "{length} bytes are too short: it needs {needed} bytes")
+            }
+            Self::HeaderChecksum => f.write_str("the checksum of the IPv4 header is wrong"),
+            Self::Ttl(ttl) => write!(f, "the TTL is {ttl}: packets of a neighbor have 255"),
+            Self::Version(version) => write!(f, "the version is {version}: it must be 1"),
+            Self::Length { length, payload } => {
+                write!(f, "the packet has a length of {length} bytes in a payload of {payload}")
+            }
+            Self::ZeroMultiplier => f.write_str("the detection multiplier is zero"),
+            Self::Multipoint => f.write_str("the multipoint bit is set"),
+            Self::ZeroDiscriminator => f.write_str("the discriminator of the sender is zero"),
+            Self::MissingDiscriminator => {
+                f.write_str("the discriminator of this end is zero, although the sender knows it")
+            }
+            Self::UnknownDiscriminator(found) => {
+                write!(f, "the discriminator {found:#x} is not that of the session")
+            }
+            Self::Authenticated => {
+                f.write_str("the packet is authenticated: switch authentication off at the sender")
+            }
+        }
+    }
+}
+
+impl Error for BfdError {}

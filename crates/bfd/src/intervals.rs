@@ -1,0 +1,98 @@
+//! The intervals of this end, and the Poll Sequence that changes them.
+//!
+//! Both ends compute with the intervals of both. A change is sent in packets at once, with the flag Poll,
+//! until the other end answers with Final. An interval that makes the other end expire sooner, or this end,
+//! is used from that answer on: until then the other end may still send by the old one.
+//!
+//! Source: RFC 5880, 6.5 and 6.8.3.
+
+use std::time::Duration;
+
+use crate::state::BfdState;
+
+/// The intervals of an end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct IntervalPair {
+    /// `bfd.DesiredMinTxInterval`.
+    pub(crate) desired_min_tx: Duration,
+    /// `bfd.RequiredMinRxInterval`.
+    pub(crate) required_min_rx: Duration,
+}
+
+/// The intervals of this end: those in packets, and those in use.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PolledIntervals {
+    /// Intervals in the packets.
+    pub(crate) advertised: IntervalPair,
+    /// Intervals for the times of sending and expiry.
+    pub(crate) used: IntervalPair,
+    is_polling: bool,
+}
+
+impl PolledIntervals {
+    /// Returns whether a Poll Sequence is in progress.
+    pub(crate) const fn is_polling(&self) -> bool {
+        self.is_polling
+    }
+
+    /// Follows the intervals that the settings and the state ask for.
+    ///
+    /// A Poll Sequence in progress is finished first: its answer would be ambiguous.
+    pub(crate) fn follow(&mut self, wanted: IntervalPair, state: BfdState) {
+        if !state.is_connected() {
+            // Nobody answers, and nobody computes with the old values.
+            *self = Self { advertised: wanted, used: wanted, is_polling: false };
+            return;
+        }
+        if self.is_polling || wanted == self.advertised {
+            return;
+        }
+        (self.advertised, self.is_polling) = (wanted, true);
+        self.used = if state == BfdState::Up {
+            IntervalPair {
+                desired_min_tx: self.used.desired_min_tx.min(wanted.desired_min_tx),
+                required_min_rx: self.used.required_min_rx.max(wanted.required_min_rx),
+            }
+        } else {
+            wanted
+        };
+    }
+
+    /// Takes a Final of the other end.
+    pub(crate) const fn on_final(&mut self) {
+        if self.is_polling {
+            (self.used, self.is_polling) = (self.advertised, false);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(desired_min_tx: u64, required_min_rx: u64) -> IntervalPair {
+        let ms = Duration::from_millis;
+        IntervalPair { desired_min_tx: ms(desired_min_tx), required_min_rx: ms(required_min_rx) }
+    }
+
+    #[test]
+    fn slower_sending_and_faster_expiry_wait_for_the_answer() {
+        let mut own = PolledIntervals::default();
+        own.follow(pair(1000, 300), BfdState::Down);
+        assert!(!own.is_polling() && own.used == pair(1000, 300));
+        own.follow(pair(100, 300), BfdState::Up);
+        assert!(own.is_polling() && own.used == pair(100, 300), "faster sending is used at once");
+        own.on_final();
+        own.follow(pair(500, 50), BfdState::Up);
+        assert!(own.is_polling());
+        assert_eq!((own.advertised, own.used), (pair(500, 50), pair(100, 300)));
+        own.follow(pair(600, 700), BfdState::Up);
+        assert_eq!(own.advertised, pair(500, 50), "one sequence after the other");
+        own.on_final();
+        assert!(!own.is_polling() && own.used == pair(500, 50));
+        own.follow(pair(600, 700), BfdState::Up);
+        assert_eq!((own.advertised, own.used), (pair(600, 700), pair(500, 700)));
+        own.follow(pair(1000, 700), BfdState::Down);
+        assert!(!own.is_polling() && own.used == pair(1000, 700), "the session has ended");
+    }
+}

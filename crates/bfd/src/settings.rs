@@ -1,0 +1,45 @@
+//! Settings of a session, with the names and defaults of Open vSwitch.
+
+use std::{num::NonZeroU8, time::Duration};
+
+/// The settings of a session.
+///
+/// Intervals have whole microseconds, and at most 4294 seconds fit a packet: longer ones are cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BfdSettings {
+    /// Least time between two sent packets, once the session is up (`min_tx`).
+    pub min_tx: Duration,
+    /// Least time between two packets that this end can receive (`min_rx`).
+    pub min_rx: Duration,
+    /// Value of `min_rx` while few packets arrive (`decay_min_rx`).
+    ///
+    /// It has no effect if it is less than `min_rx`.
+    pub decay_min_rx: Option<Duration>,
+    /// Packets in a row that the other end may miss (`mult`).
+    pub multiplier: NonZeroU8,
+    /// States to the other end that the path behind this end has failed (`cpath_down`).
+    pub cpath_down: bool,
+    /// Received packets of any kind keep the path in use (`forwarding_if_rx`).
+    pub forwarding_if_rx: bool,
+}
+
+impl BfdSettings {
+    /// Returns `decay_min_rx` if it has an effect.
+    pub(crate) fn decay(&self) -> Option<Duration> {
+        self.decay_min_rx.filter(|own| !own.is_zero() && *own >= self.min_rx)
+    }
+}
+
+impl Default for BfdSettings {
+    /// Returns the defaults of Open vSwitch.
+    fn default() -> Self {
+        Self {
+            min_tx: Duration::from_millis(100),
+            min_rx: Duration::from_secs(1),
+            decay_min_rx: None,
+            multiplier: NonZeroU8::MIN.saturating_add(2),
+            cpath_down: false,
+            forwarding_if_rx: false,
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The flags of a control packet.
+
+use std::fmt;
+
+/// The flags of a control packet.
+///
+/// ```
+/// use shunt_bfd::BfdFlags;
+///
+/// let flags = BfdFlags::POLL.with(BfdFlags::DEMAND);
+/// assert!(flags.contains(BfdFlags::POLL) && !flags.contains(BfdFlags::FINAL));
+/// assert_eq!(flags.to_string(), "demand poll");
+/// assert_eq!(BfdFlags::default().to_string(), "none");
+/// ```
+///
+/// Source: RFC 5880, 4.1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct BfdFlags(u8);
+
+impl BfdFlags {
+    /// Reserved for packets from one system to many.
+    pub const MULTIPOINT: Self = Self(1);
+    /// The sender needs no packets at intervals.
+    pub const DEMAND: Self = Self(1 << 1);
+    /// The packet has an authentication section.
+    pub const AUTHENTICATION: Self = Self(1 << 2);
+    /// The session of the sender survives its control plane.
+    pub const CONTROL_PLANE_INDEPENDENT: Self = Self(1 << 3);
+    /// The packet answers one with [`POLL`](Self::POLL).
+    pub const FINAL: Self = Self(1 << 4);
+    /// The sender asks for an answer at once.
+    pub const POLL: Self = Self(1 << 5);
+
+    /// The flags with the words that `bfd/show` of Open vSwitch has for them.
+    const NAMES: [(Self, &'static str); 6] = [
+        (Self::MULTIPOINT, "multipoint"),
+        (Self::DEMAND, "demand"),
+        (Self::AUTHENTICATION, "auth"),
+        (Self::CONTROL_PLANE_INDEPENDENT, "ctl"),
+        (Self::FINAL, "final"),
+        (Self::POLL, "poll"),
+    ];
+
+    /// Returns the flags in the lowest six bits.
+    #[must_use]
+    pub const fn from_bits(bits: u8) -> Self {
+        Self(bits & 0x3f)
+    }
+
+    /// Returns the bits in a packet.
+    #[must_use]
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// Returns whether all of `flags` are set.
+    #[must_use]
+    pub const fn contains(self, flags: Self) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+
+    /// Returns the flags with those of `flags` set.
+    #[must_use]
+    pub const fn with(self, flags: Self) -> Self {
+        Self(self.0 | flags.0)
+    }
+}
+
+impl fmt::Display for BfdFlags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::default() {
+            return f.write_str("none");
+        }
+        let set = Self::NAMES.iter().filter(|(flag, _)| self.contains(*flag));
+        for (position, (_, name)) in set.enumerate() {
+            if position > 0 {
+                f.write_str(" ")?;
+            }
+            f.write_str(name)?;
+        }
+        Ok(())
+    }
+}

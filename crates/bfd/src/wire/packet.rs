@@ -1,0 +1,189 @@
+//! The control packet.
+//!
+//! Source: RFC 5880, 4.1 (format) and 6.8.6 (checks of a received packet).
+
+use std::num::{NonZeroU8, NonZeroU32};
+
+use crate::{
+    error::BfdError,
+    state::{BfdDiagnostic, BfdState},
+    wire::{flags::BfdFlags, octets::BfdOctets},
+};
+
+/// A control packet without authentication.
+///
+/// Intervals are in microseconds, as on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ControlPacket {
+    /// Reason of the last change of the sender's session.
+    pub diagnostic: BfdDiagnostic,
+    /// State of the sender's session.
+    pub state: BfdState,
+    /// Flags, without those of authentication and of multipoint sessions.
+    pub flags: BfdFlags,
+    /// Detection multiplier of the sender.
+    pub multiplier: NonZeroU8,
+    /// Number of the session that the sender chose.
+    pub my_discriminator: NonZeroU32,
+    /// Number of the session that the receiver chose; 0 if the sender does not know it.
+    pub your_discriminator: u32,
+    /// Least time between two packets that the sender wants.
+    pub desired_min_tx_us: u32,
+    /// Least time between two packets that the sender can receive; 0: it wants none.
+    pub required_min_rx_us: u32,
+    /// Least time between two Echo packets that the sender returns; 0: never.
+    pub required_min_echo_rx_us: u32,
+}
+
+impl ControlPacket {
+    /// Parses the payload of a UDP datagram.
+    ///
+    /// Octets behind the packet are ignored.
+    ///
+    /// # Errors
+    ///
+    /// The first reason of RFC 5880, 6.8.6 to discard the packet that does not depend on a session.
+    pub fn parse(payload: &[u8]) -> Result<Self, BfdError> {
+        let mut octets = BfdOctets::new(payload);
+        let short = BfdError::Short { length: payload.len(), needed: PACKET_BYTES };
+        let [version_diagnostic, state_flags, multiplier, length] =
+            octets.take().map_err(|_| short)?;
+        let version = version_diagnostic >> 5;
+        if version != VERSION {
+            return Err(BfdError::Version(version));
+        }
+        let flags = BfdFlags::from_bits(state_flags);
+        let is_authenticated = flags.contains(BfdFlags::AUTHENTICATION);
+        let needed = if is_authenticated { AUTHENTICATED_BYTES } else { PACKET_BYTES };
+        if usize::from(length) < needed {
+            return Err(BfdError::Short { length: length.into(), needed });
+        }
+        if usize::from(length) > payload.len() {
+            return Err(BfdError::Length { length, payload: payload.len() });
+        }
+        let multiplier = NonZeroU8::new(multiplier).ok_or(BfdError::ZeroMultiplier)?;
+        if flags.contains(BfdFlags::MULTIPOINT) {
+            return Err(BfdError::Multipoint);
+        }
+        let my_discriminator =
+            NonZeroU32::new(octets.take_u32()?).ok_or(BfdError::ZeroDiscriminator)?;
+        let your_discriminator = octets.take_u32()?;
+        let state = BfdState::from_bits(state_flags >> 6);
+        if your_discriminator == 0 && state.is_connected() {
+            return Err(BfdError::MissingDiscriminator);
+        }
+        if is_authenticated {
+            return Err(BfdError::Authenticated);
+        }
+        Ok(Self {
+            diagnostic: BfdDiagnostic::from_bits(version_diagnostic),
+            state,
+            flags,
+            multiplier,
+            my_discriminator,
+            your_discriminator,
+            desired_min_tx_us: octets.take_u32()?,
+            required_min_rx_us: octets.take_u32()?,
+            required_min_echo_rx_us: octets.take_u32()?,
+        })
+    }
+
+    /// Returns the octets of the packet.
+    #[must_use]
+    pub fn emit(&self) -> [u8; PACKET_BYTES] {
+        let word = |[a, b, c, d]: [u8; 4]| u32::from_be_bytes([a, b, c, d]);
+        let first = word([
+            (VERSION << 5) | self.diagnostic.bits(),
+            (self.state.bits() << 6) | self.flags.bits(),
+            self.multiplier.get(),
+            LENGTH,
+        ]);
+        let words = [
+            first,
+            self.my_discriminator.get(),
+            self.your_discriminator,
+            self.desired_min_tx_us,
+            self.required_min_rx_us,
+            self.required_min_echo_rx_us,
+        ];
+        let mut octets = [0; PACKET_BYTES];
+        for (chunk, word) in octets.chunks_exact_mut(4).zip(words) {
+            chunk.copy_from_slice(&word.to_be_bytes());
+        }
+        octets
+    }
+}
+
+/// The length of a packet without authentication.
+pub const PACKET_BYTES: usize = 24;
+
+/// The value of the field Length.
+const LENGTH: u8 = 24;
+
+/// The least length of a packet with authentication.
+const AUTHENTICATED_BYTES: usize = 26;
+
+/// The version of the protocol.
+const VERSION: u8 = 1;
+
+const _: () = assert!(LENGTH as usize == PACKET_BYTES);
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::{any_packet, packet};
+
+    proptest! {
+        #[test]
+        fn an_emitted_packet_parses_back(packet in any_packet()) {
+            let mut octets = packet.emit().to_vec();
+            prop_assert_eq!(ControlPacket::parse(&octets), Ok(packet));
+            octets.extend([0xee; 9]);
+            prop_assert_eq!(ControlPacket::parse(&octets), Ok(packet), "octets behind it");
+        }
+
+        #[test]
+        fn a_cut_packet_is_refused(packet in any_packet(), length in 0..PACKET_BYTES) {
+            prop_assert!(ControlPacket::parse(&packet.emit()[..length]).is_err());
+        }
+    }
+
+    #[test]
+    fn each_wrong_octet_has_its_error() {
+        for (changes, expected) in [
+            (&[(0, 0)][..], "the version is 0: it must be 1"),
+            (&[(0, 0x5f)], "the version is 2: it must be 1"),
+            (&[(3, 23)], "23 bytes are too short: it needs 24 bytes"),
+            (&[(1, 0xc4), (3, 25)], "25 bytes are too short: it needs 26 bytes"),
+            (&[(3, 25)], "the packet has a length of 25 bytes in a payload of 24"),
+            (&[(2, 0)], "the detection multiplier is zero"),
+            (&[(1, 0xc1)], "the multipoint bit is set"),
+            (&[(7, 0)], "the discriminator of the sender is zero"),
+            (&[(11, 0)], "the discriminator of this end is zero, although the sender knows it"),
+            // The first of several reasons.
+            (&[(0, 0), (2, 0), (7, 0)], "the version is 0: it must be 1"),
+            (&[(2, 0), (1, 0xc1)], "the detection multiplier is zero"),
+        ] {
+            let mut octets = packet(BfdState::Up, 1, 2).emit();
+            for (position, octet) in changes {
+                octets[*position] = *octet;
+            }
+            let error = ControlPacket::parse(&octets).unwrap_err();
+            assert_eq!(error.to_string(), expected, "{changes:?}");
+        }
+        let mut authenticated = packet(BfdState::Up, 1, 2).emit().to_vec();
+        authenticated.extend([1, 4, 0, 0]);
+        (authenticated[1], authenticated[3]) = (0xc4, 28);
+        assert_eq!(ControlPacket::parse(&authenticated), Err(BfdError::Authenticated));
+    }
+
+    #[test]
+    fn a_sender_that_is_down_need_not_know_the_session() {
+        for state in [BfdState::AdminDown, BfdState::Down] {
+            let own = packet(state, 1, 0);
+            assert_eq!(ControlPacket::parse(&own.emit()), Ok(own));
+        }
+    }
+}

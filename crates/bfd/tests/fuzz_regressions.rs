@@ -1,0 +1,25 @@
+//! Seeds and past findings of the fuzz target, and any other octets.
+#![cfg(feature = "testing")]
+
+use std::{fs, path::Path};
+
+use proptest::prelude::*;
+use shunt_bfd::testing::fuzz_bfd;
+
+#[test]
+fn fuzz_regressions() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/fuzz/bfd");
+    let mut count = 0;
+    for file in fs::read_dir(folder).unwrap() {
+        fuzz_bfd(&fs::read(file.unwrap().path()).unwrap());
+        count += 1;
+    }
+    assert!(count > 0, "the target has seeds");
+}
+
+proptest! {
+    #[test]
+    fn any_octets_keep_the_promises(data in prop::collection::vec(any::<u8>(), 0..2000)) {
+        fuzz_bfd(&data);
+    }
+}
