@@ -40,6 +40,7 @@ pub(crate) const TESTS: &[Tool] = &[
     tool("dpdk-testpmd", "dpdk-dev"),
     tool("python3", "python3-venv"),
     tool("/usr/lib/openvswitch-switch/ovs-vswitchd", "openvswitch-switch"),
+    tool("/usr/lib/frr/bfdd", "frr"),
 ];
 
 /// Programs of the Linux guest.

@@ -106,7 +106,7 @@ fn settings(octet: u8) -> BfdSettings {
         min_tx: interval(1, 100, 3000),
         min_rx: interval(2, 50, 2000),
         decay_min_rx: (octet & 4 != 0).then_some(Duration::from_secs(4)),
-        multiplier: NonZeroU8::new(1 + (octet >> 6)).unwrap_or(NonZeroU8::MIN),
+        multiplier: NonZeroU8::MIN.saturating_add(octet >> 6),
         cpath_down: octet & 8 != 0,
         forwarding_if_rx: octet & 16 != 0,
     }

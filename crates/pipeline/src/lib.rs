@@ -78,7 +78,7 @@ pub use bridges::{
     multicast::{MulticastEvent, MulticastFlooding, MulticastSighting, MulticastSnooping},
     multicast_table::MulticastEntry,
     output_counter::{OutputCounter, OutputHit},
-    port::{PortConfig, PortInfo, PortKind},
+    port::{PortBfd, PortConfig, PortInfo, PortKind},
     port_vlans::{PortVlans, PriorityTags, VlanMode},
     settings::{BridgeSettings, Overflow},
 };

@@ -123,6 +123,7 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
         Command::SetPolicing { name, settings } => {
             change(client, "shunt/set-policing", name, settings)
         }
+        Command::SetBfd { name, settings } => change(client, "shunt/set-bfd", name, settings),
         Command::SetQos { name, settings } => change(client, "shunt/set-qos", name, settings),
         Command::SetVlans { name, settings } => change(client, "shunt/set-vlans", name, settings),
         Command::AddBond { bridge, name, settings } => {

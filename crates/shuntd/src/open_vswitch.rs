@@ -74,6 +74,16 @@ const WORDS: &[(&[&str], &str)] = &[
         "the keys of a bond are `lacp_port_id`, `lacp_port_priority` and `lacp_aggregation_key`, each with a number for each member",
     ),
     (&["linux-hfsc", "linux-sfq", "linux-codel", "linux-fq_codel"], "use `linux-htb`"),
+    (
+        &[
+            "bfd_local_src_mac",
+            "bfd_local_dst_mac",
+            "bfd_remote_dst_mac",
+            "bfd_src_ip",
+            "bfd_dst_ip",
+        ],
+        "the keys of `bfd` have these names without `bfd_`",
+    ),
     (&["qos"], "run `shuntctl set-qos`, or set it in the configuration file"),
 ];
 

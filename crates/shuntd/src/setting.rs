@@ -11,8 +11,10 @@ use shunt_switch::{
     with_causes,
 };
 
+mod bfd;
 mod qos;
 
+pub(crate) use bfd::bfd;
 pub(crate) use qos::qos;
 
 use crate::open_vswitch;
@@ -45,6 +47,7 @@ const PORT_KEYS: &[&str] = &[
     "ingress_policing_burst",
     "ingress_policing_kpkts_rate",
     "ingress_policing_kpkts_burst",
+    "bfd.enable",
 ];
 
 /// A word for each key.
@@ -75,6 +78,7 @@ const EXAMPLES: &[&str] = &[
     "ingress_policing_burst=8000",
     "ingress_policing_kpkts_rate=100",
     "ingress_policing_kpkts_burst=16",
+    "bfd.enable=true",
 ];
 
 /// Keys of a port that `NORMAL` uses.
@@ -134,7 +138,9 @@ pub(crate) fn port(name: &str, words: &[String]) -> Result<PortOptions, String> 
             "tx" => port.tx = value.into(),
             "repeat" => port.repeat = repeat(value)?,
             "peer" => value.clone_into(&mut port.peer),
-            _ if set_vlan(&mut port, key, value)? || set_policing(&mut port, key, value)? => {}
+            _ if set_vlan(&mut port, key, value)?
+                || set_policing(&mut port, key, value)?
+                || bfd::set_bfd(&mut port, key, value)? => {}
             _ => return Err(unknown("key", key, PORT_KEYS)),
         }
     }

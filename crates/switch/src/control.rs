@@ -31,6 +31,7 @@ use crate::{
     trace::{explain::Tracer, why::EntryReader},
 };
 
+mod bfd;
 pub(crate) mod bonds;
 mod limits;
 mod mirror_log;
@@ -98,7 +99,7 @@ impl ControlPlane {
         let (events, receiver) = mpsc::channel(EVENTS_MAX);
 
         let plane = Arc::new(plane);
-        let bridges = Arc::new(Bridges::new(Arc::clone(plane.publisher()), run_dir));
+        let bridges = Arc::new(Bridges::new(Arc::clone(plane.publisher()), run_dir, seed));
         let nic = Arc::new(NicSlot::new(Arc::clone(&plane), Arc::clone(&bridges), seed));
         let captures = Arc::new(Captures::new(Arc::clone(&plane)));
         let exports = Arc::new(Exporters::new(&plane, &bridges, seed));

@@ -13,8 +13,8 @@ use crate::{
     control::ControlPlane,
     ports::{
         bridges::Bridges,
-        lacp_inbox::{LacpInbox, PortFrames, WaitingFrames},
-        lacp_log::LacpLog,
+        change_log::ChangeLog,
+        frame_inbox::{FrameInbox, PortFrames, WaitingFrames},
         own_frames::send_frame,
         registry::BridgeRegistry,
     },
@@ -24,9 +24,9 @@ use crate::{
 /// Runs the LACP actors of all bonds, as long as the switch runs.
 ///
 /// Without the listener thread no frame arrives any more. The actors notice that by their timeouts.
-pub(crate) async fn run_lacp(control: Arc<ControlPlane>, inbox: Arc<LacpInbox>) {
+pub(crate) async fn run_lacp(control: Arc<ControlPlane>, inbox: Arc<FrameInbox>) {
     let (plane, bridges) = (&control.plane, &control.bridges);
-    let mut log = LacpLog::default();
+    let mut log = ChangeLog::default();
     loop {
         let deadline = bridges.lock().next_lacp_deadline().into_iter().chain(log.deadline()).min();
         let delay = deadline.map(|deadline| deadline.since(plane.now()));
@@ -44,7 +44,8 @@ pub(crate) async fn run_lacp(control: Arc<ControlPlane>, inbox: Arc<LacpInbox>) 
             bridges.run_lacp(now)
         };
         for (bond, member, event) in &output.events {
-            log.line(bond, member, *event, now).into_iter().for_each(|line| info!("{line}"));
+            let owner = format!("bond {bond}: member {member}: LACP");
+            log.line(&owner, *event, now).into_iter().for_each(|line| info!("{line}"));
         }
         log.summaries(now).into_iter().for_each(|line| info!("{line}"));
         if !output.events.is_empty() {

@@ -39,6 +39,8 @@
 //! with another eviction engine.
 
 mod announcements;
+mod bfd;
+mod bfd_thread;
 mod bonds;
 pub mod config;
 mod control;
@@ -85,6 +87,7 @@ pub use saved_counts::{SavedCount, SavedCounts};
 pub use saved_learned::{SavedMac, SavedMulticast};
 pub use saved_state::{SavedState, SavedTables};
 pub use status::{
+    bfd::BfdPortStatus,
     bond::{BondBucketStatus, BondMemberStatus, BondStatus},
     bridge::{
         BridgePortStatus, BridgeStatus, ConnectionSummary, ControllerState, ControllerStatus,

@@ -136,6 +136,7 @@ enum ReloadStep {
     SetVlans(PortOptions),
     SetPolicing(PortOptions),
     SetQos(PortOptions),
+    SetBfd(PortOptions),
     SetBonds { bridge: String, bonds: Vec<BondOptions> },
     SetDevice(PortOptions),
     RemoveMirror { bridge: String, name: String },
@@ -325,6 +326,7 @@ impl ReloadStep {
             Self::SetVlans(port) => structure.set_vlans(port).await,
             Self::SetPolicing(port) => structure.set_ingress_policing(&port).await,
             Self::SetQos(port) => structure.set_qos(&port).await,
+            Self::SetBfd(port) => structure.set_bfd(&port),
             Self::SetBonds { bridge, bonds } => structure.set_bonds(&bridge, bonds).await,
             Self::SetDevice(port) => structure.set_device(&port).await,
             Self::RemoveMirror { bridge, name } => {
@@ -363,6 +365,7 @@ impl ReloadStep {
             | Self::SetVlans(_)
             | Self::SetPolicing(_)
             | Self::SetQos(_)
+            | Self::SetBfd(_)
             | Self::SetBonds { .. }
             | Self::SetDevice(_)
             | Self::RemoveMirror { .. }
@@ -390,6 +393,7 @@ impl ReloadStep {
             | Self::SetVlans(PortOptions { name, .. })
             | Self::SetPolicing(PortOptions { name, .. })
             | Self::SetQos(PortOptions { name, .. })
+            | Self::SetBfd(PortOptions { name, .. })
             | Self::SetDevice(PortOptions { name, .. }) => {
                 let Some((bridge, port)) = find_port(before, name) else { return };
                 for own in &mut config.bridges {
@@ -434,6 +438,7 @@ impl ReloadStep {
             Self::SetVlans(port) => format!("port {}: VLANs set: {}", port.name, port.vlans_text()),
             Self::SetPolicing(port) => format!("port {}: ingress policing set", port.name),
             Self::SetQos(port) => format!("port {}: QoS set", port.name),
+            Self::SetBfd(port) => format!("port {}: BFD set", port.name),
             Self::SetBonds { bridge, .. } => format!("bridge {bridge}: bonds set"),
             Self::SetDevice(port) => format!("port {}: MTU and MAC address set", port.name),
             Self::RemoveMirror { bridge, name } => format!("mirror {name}: removed from {bridge}"),
@@ -480,6 +485,7 @@ fn port_steps(old: &PortOptions, new: &PortOptions) -> impl Iterator<Item = Relo
         (old.ingress_policing() != new.ingress_policing())
             .then(|| ReloadStep::SetPolicing(new.clone())),
         (old.qos != new.qos).then(|| ReloadStep::SetQos(new.clone())),
+        (old.bfd != new.bfd).then(|| ReloadStep::SetBfd(new.clone())),
         ((old.mtu, &old.mac) != (new.mtu, &new.mac)).then(|| ReloadStep::SetDevice(new.clone())),
     ];
     steps.into_iter().flatten()

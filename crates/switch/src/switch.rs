@@ -19,6 +19,7 @@ use shunt_tls::TlsIdentity;
 use tokio::task::JoinHandle;
 
 use crate::{
+    bfd_thread::BfdThread,
     config::{self, Config, EvictionEngine},
     control::{
         ControlPlane,
@@ -57,6 +58,7 @@ pub struct Switch {
     pub(crate) control: Arc<ControlPlane>,
     openflow: Arc<OpenFlowServers>,
     tasks: Vec<JoinHandle<()>>,
+    bfd: BfdThread,
 }
 
 impl Switch {
@@ -142,7 +144,7 @@ impl Switch {
         let (control, receivers) =
             ControlPlane::start(config, run_dir.as_deref(), seed, engine, descriptors)?;
         let ControlReceivers { events, punts } = receivers;
-        let PuntReceivers { packet_ins, lacp_frames, multicast_messages } = punts;
+        let PuntReceivers { packet_ins, lacp_frames, bfd_packets, multicast_messages } = punts;
         control.structure().await.apply_nic().await?;
         let openflow = Arc::new(OpenFlowServers::new(&control, run_dir, tls));
         let mut tasks = vec![
@@ -153,7 +155,8 @@ impl Switch {
         ];
         tasks.extend(watch::start(&control));
         tasks.extend(control.exports.spawn());
-        let switch = Self { control, openflow, tasks };
+        let bfd = BfdThread::start(Arc::clone(&control), bfd_packets)?;
+        let switch = Self { control, openflow, tasks, bfd };
         for bridge in &config.bridges {
             switch.add_bridge(bridge).await?;
         }
@@ -568,6 +571,7 @@ impl Switch {
 impl Drop for Switch {
     fn drop(&mut self) {
         self.tasks.iter().for_each(JoinHandle::abort);
+        self.bfd.stop();
         self.control.plane.stop();
         self.control.bridges.close_devices();
     }

@@ -46,6 +46,9 @@ const TICKS_PER_DEVICE_CHECK: u32 = 20;
 /// Pause between the report of a changed device and the check of the ports.
 const LINK_PAUSE: Duration = Duration::from_millis(2);
 
+/// Least time between two publications of ports for BFD.
+const FLAP_PAUSE: Duration = Duration::from_millis(10);
+
 /// Interval between two checks of a NIC.
 const NIC_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -53,14 +56,15 @@ const NIC_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 ///
 /// No task waits for another: rules must expire while a port opens, and requests may wait for a
 /// thread that ended.
-pub(crate) fn start(control: &Arc<ControlPlane>) -> [JoinHandle<()>; 6] {
+pub(crate) fn start(control: &Arc<ControlPlane>) -> [JoinHandle<()>; 7] {
     let (upkeep, threads, ports) = (Arc::clone(control), Arc::clone(control), Arc::clone(control));
     let (bonds, moved) = (Arc::clone(control), Arc::clone(control));
-    let admin = Arc::clone(control);
+    let (admin, sessions) = (Arc::clone(control), Arc::clone(control));
     [
         tokio::spawn(async move { watch_bonds(&bonds).await }),
         tokio::spawn(async move { send_for_moved_bonds(&moved).await }),
         tokio::spawn(async move { watch_controllers(&admin).await }),
+        tokio::spawn(async move { watch_bfd(&sessions).await }),
         tokio::spawn(async move {
             let mut interval = upkeep_interval();
             let mut without_rules = BTreeSet::new();
@@ -168,6 +172,22 @@ async fn watch_controllers(control: &ControlPlane) {
     loop {
         let ports = control.bridges.admin_changes().take().await;
         control.bridges.follow_controllers(ports).await;
+    }
+}
+
+/// Publishes ports with BFD sessions that came up or went down.
+///
+/// Controllers are notified.
+async fn watch_bfd(control: &ControlPlane) {
+    let bridges = &control.bridges;
+    loop {
+        let ports = bridges.bfd().flapped().take().await;
+        bridges.publish_ports();
+        for (bridge, number) in ports {
+            bridges.changed().add(bridge, number);
+        }
+        // A broken partner must not keep the tables changing without end.
+        sleep(FLAP_PAUSE).await;
     }
 }
 

@@ -8,6 +8,7 @@
 
 mod appctl;
 mod bad_input;
+mod bfd;
 mod bonds;
 mod changed_values;
 mod devices;

@@ -414,7 +414,12 @@ impl Outputs {
             PuntReceiver::Controllers => (DropReason::PacketInQueueFull, true),
             PuntReceiver::Multicast { .. } => (DropReason::SnoopingQueueFull, true),
             PuntReceiver::Lacp(_) => {
-                (DropReason::LacpFrameRefused, self.takes_slow_protocol(ingress))
+                let is_within = self.passes(ingress, |port, now| port.slow_protocols.takes(now));
+                (DropReason::LacpFrameRefused, is_within)
+            }
+            PuntReceiver::Bfd(_) => {
+                let is_within = self.passes(ingress, |port, now| port.bfd.takes(now));
+                (DropReason::BfdPacketRefused, is_within)
             }
         };
         if !is_within || self.packet_ins.is_full(punt.receiver) {
@@ -438,10 +443,14 @@ impl Outputs {
         self.wire = wire;
     }
 
-    /// Returns whether a port may pass on one more frame of slow protocols.
-    fn takes_slow_protocol(&mut self, ingress: DatapathPort) -> bool {
+    /// Returns whether a port may pass one more frame of a protocol to the control plane.
+    fn passes(
+        &mut self,
+        ingress: DatapathPort,
+        takes: impl FnOnce(&mut TxPort, Time) -> bool,
+    ) -> bool {
         let (place, now) = (self.place(ingress), self.now);
-        place.is_none_or(|place| self.ports[place.index()].slow_protocols.takes(now))
+        place.is_none_or(|place| takes(&mut self.ports[place.index()], now))
     }
 
     /// Drops a packet instead of executing its actions.

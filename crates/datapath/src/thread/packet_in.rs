@@ -15,12 +15,12 @@ use crate::packet::buffer::{Packet, Pool};
 ///
 /// So no flood of packet-ins costs a link its partner. Each port has a limit of its own
 /// ([`FrameLimit`](super::frame_limit::FrameLimit)), so no flood of one link costs another its partner.
-const PLACES_FOR_PROTOCOLS: usize = 64;
+const PLACES_FOR_PROTOCOLS: usize = 256;
 
-/// Places of these that only LACP uses.
+/// Places of these that only LACP and BFD use.
 ///
 /// A host may send reports of multicast groups at any rate, and a partner sends few frames.
-const PLACES_FOR_LACP: usize = 32;
+const PLACES_FOR_PARTNERS: usize = 224;
 
 /// Capacity of frames that are used again.
 const FRAME_KEPT: usize = Pool::SMALL;
@@ -52,8 +52,8 @@ impl PacketInSender {
     pub(crate) fn is_full(&self, receiver: PuntReceiver) -> bool {
         let kept = match receiver {
             PuntReceiver::Controllers => PLACES_FOR_PROTOCOLS,
-            PuntReceiver::Multicast { .. } => PLACES_FOR_LACP,
-            PuntReceiver::Lacp(_) => 0,
+            PuntReceiver::Multicast { .. } => PLACES_FOR_PARTNERS,
+            PuntReceiver::Lacp(_) | PuntReceiver::Bfd(_) => 0,
         };
         self.packets.slots() <= kept
     }
@@ -126,12 +126,12 @@ mod tests {
         assert!(sender.push(&controllers, &packet) && sender.push(&controllers, &packet));
         assert!(!sender.push(&controllers, &packet), "the queue is full for controllers");
         let multicast = punt(PuntReceiver::Multicast { port: PortNo::new(1), vlan: 0 });
-        for _place in 0..PLACES_FOR_PROTOCOLS - PLACES_FOR_LACP {
+        for _place in 0..PLACES_FOR_PROTOCOLS - PLACES_FOR_PARTNERS {
             assert!(sender.push(&multicast, &packet));
         }
-        assert!(!sender.push(&multicast, &packet), "the rest is for LACP");
+        assert!(!sender.push(&multicast, &packet), "the rest is for LACP and BFD");
         let lacp = punt(PuntReceiver::Lacp(PortNo::new(1)));
-        for _place in 0..PLACES_FOR_LACP {
+        for _place in 0..PLACES_FOR_PARTNERS {
             assert!(sender.push(&lacp, &packet));
         }
         assert!(!sender.push(&lacp, &packet));

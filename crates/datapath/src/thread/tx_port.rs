@@ -1,12 +1,15 @@
 //! The transmit side of one port: its queue, and the batch of packets to send.
 //!
-//! Also the limit of the frames that it passes to the control plane.
+//! Also the limits of the frames that it passes to the control plane.
 
 use std::sync::Arc;
 
 use shunt_pipeline::{DatapathPort, Time};
 
-use super::{frame_limit::FrameLimit, tally::Tally};
+use super::{
+    frame_limit::{BfdLimit, SlowProtocolLimit},
+    tally::Tally,
+};
 use crate::{
     capture::Taps,
     metrics::{DropReason, PortTraffic},
@@ -25,7 +28,9 @@ pub(crate) struct TxPort {
     /// The quality of service of the packets that are sent.
     pub(super) qos: Option<TxQos>,
     /// The limit of received frames of slow protocols.
-    pub(super) slow_protocols: FrameLimit,
+    pub(super) slow_protocols: SlowProtocolLimit,
+    /// The limit of received packets of BFD.
+    pub(super) bfd: BfdLimit,
     /// Set if the port is in the list of ports to flush.
     pub(super) is_unflushed: bool,
 }
@@ -61,7 +66,8 @@ impl TxPort {
             traffic,
             batch,
             qos: None,
-            slow_protocols: FrameLimit::default(),
+            slow_protocols: SlowProtocolLimit::default(),
+            bfd: BfdLimit::default(),
             is_unflushed: false,
         }
     }

@@ -4,6 +4,8 @@
 
 #[path = "actions.rs"]
 mod actions;
+#[path = "bfd.rs"]
+mod bfd;
 #[path = "bonds.rs"]
 mod bonds;
 #[path = "conjunctions.rs"]

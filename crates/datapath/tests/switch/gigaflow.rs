@@ -4,6 +4,8 @@
 mod actions;
 #[path = "allocation.rs"]
 mod allocation;
+#[path = "bfd.rs"]
+mod bfd;
 #[path = "bonds.rs"]
 mod bonds;
 #[path = "candidates.rs"]

@@ -30,7 +30,10 @@ pub(crate) fn assert_same(effects: &PacketEffects, ends: &PacketCopies, context:
                 let max_len = max_len.map_or(usize::MAX, |length| length as usize);
                 sent.entry(*port).or_default().push((*length, max_len, words));
             }
-            Outcome::Punted(..) | Outcome::ToLacp(..) | Outcome::ToSnooping(..) => {
+            Outcome::Punted(..)
+            | Outcome::ToLacp(..)
+            | Outcome::ToBfd(..)
+            | Outcome::ToSnooping(..) => {
                 punted.push(outcome.clone());
             }
         }

@@ -115,7 +115,10 @@ impl Bench {
         self.tally.left += usize::from(!expected.outcomes.is_empty());
         let port = |outcome: &Outcome| match outcome {
             Outcome::Sent(port, ..) => Some(port.number()),
-            Outcome::Punted(..) | Outcome::ToLacp(..) | Outcome::ToSnooping(..) => None,
+            Outcome::Punted(..)
+            | Outcome::ToLacp(..)
+            | Outcome::ToBfd(..)
+            | Outcome::ToSnooping(..) => None,
         };
         Sent { is_hit, entries, ports: expected.outcomes.iter().filter_map(port).collect() }
     }

@@ -35,6 +35,8 @@ pub struct PortDescription {
     pub config: PortConfig,
     /// True if the link is up.
     pub link_up: bool,
+    /// True if the port carries packets, so that a bucket that watches it is live.
+    pub is_live: bool,
     /// Features of the link.
     pub link: LinkFeatures,
 }
@@ -49,6 +51,7 @@ impl PortDescription {
             name: port.name.clone(),
             config: port.config,
             link_up: port.link_up,
+            is_live: port.is_live(),
             link,
         }
     }

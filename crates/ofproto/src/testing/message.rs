@@ -310,13 +310,15 @@ fn any_port() -> impl Strategy<Value = PortDescription> {
             speed_max_kbps,
         },
     );
-    (any::<u32>(), any::<[u8; 6]>(), "[a-z0-9]{0,15}", any_config(), any::<bool>(), link).prop_map(
-        |(number, mac, name, config, link_up, link)| PortDescription {
+    let state = any::<(bool, bool)>();
+    (any::<u32>(), any::<[u8; 6]>(), "[a-z0-9]{0,15}", any_config(), state, link).prop_map(
+        |(number, mac, name, config, (link_up, is_live), link)| PortDescription {
             number: PortNo::new(number),
             mac,
             name,
             config,
             link_up,
+            is_live,
             link,
         },
     )

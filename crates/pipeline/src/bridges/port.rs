@@ -30,6 +30,17 @@ pub struct PortInfo {
     pub is_protected: bool,
     /// Multicast packets that leave here unconditionally, if the bridge snoops.
     pub multicast: MulticastFlooding,
+    /// The BFD session of the port.
+    pub bfd: Option<PortBfd>,
+}
+
+/// The BFD session of a port, as the tables see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortBfd {
+    /// Destination address of the packets that the session takes; `None`: any.
+    pub destination: Option<[u8; 6]>,
+    /// True if the session lets the port be used. Otherwise the port is not live.
+    pub is_forwarding: bool,
 }
 
 impl PortInfo {
@@ -50,6 +61,7 @@ impl PortInfo {
             bond: None,
             is_protected: false,
             multicast: MulticastFlooding::default(),
+            bfd: None,
         }
     }
 

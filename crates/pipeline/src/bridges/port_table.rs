@@ -22,10 +22,8 @@ pub(crate) struct PortTable {
     active_members: BTreeMap<Arc<str>, usize>,
     /// True if frames may come back on some port: see [`PortInfo::receives_copies`].
     pub(crate) receives_copies: bool,
-    /// True if some port is a member of a bond with LACP.
-    ///
-    /// Then some frames go to the LACP actor of their port.
-    pub(crate) has_lacp: bool,
+    /// The protocols that some port has.
+    pub(crate) protocols: PortProtocols,
     pub(crate) mirrors: MirrorTable,
     /// The ports on which multicast packets leave unconditionally.
     ///
@@ -54,6 +52,32 @@ impl FloodedPorts {
     }
 }
 
+/// The protocols of ports.
+///
+/// Their frames go to the control plane, and not to the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PortProtocols {
+    /// Some port is a member of a bond with LACP.
+    pub(crate) lacp: bool,
+    /// Some port has a BFD session.
+    pub(crate) bfd: bool,
+}
+
+impl PortProtocols {
+    /// Returns the protocols of these ports.
+    fn of(ports: &[PortInfo]) -> Self {
+        Self {
+            lacp: ports.iter().any(PortInfo::has_lacp),
+            bfd: ports.iter().any(|port| port.bfd.is_some()),
+        }
+    }
+
+    /// Returns whether some port has a protocol.
+    pub(crate) const fn any(self) -> bool {
+        self.lacp || self.bfd
+    }
+}
+
 impl PortTable {
     /// Sorts ports by number. `mirrors` finds the ports of the mirrors.
     pub(crate) fn new(
@@ -69,7 +93,7 @@ impl PortTable {
             active_members: ports.iter().enumerate().filter_map(active).collect(),
             mirrors: mirrors(&ports),
             filters_ingress: ports.iter().any(|port| !port.may_receive()),
-            has_lacp: ports.iter().any(PortInfo::has_lacp),
+            protocols: PortProtocols::of(&ports),
             filters_egress: ports.iter().any(|port| !port.may_send()),
             receives_copies: ports.iter().any(PortInfo::receives_copies),
             flooded: FloodedPorts::of(&ports),
@@ -83,8 +107,8 @@ impl PortTable {
 
     /// Returns the objects that change when this table replaces `before`.
     ///
-    /// At least the list of all ports changes. Mirrors, the use of LACP and the ports that get all multicast
-    /// packets are a part of the bridge.
+    /// At least the list of all ports changes. Mirrors, protocols and the ports that get all multicast packets
+    /// are a part of the bridge.
     pub(crate) fn changed_from(&self, before: Option<&Self>, bridge: BridgeId) -> Vec<Object> {
         let mut objects = vec![Object::Ports(bridge)];
         let filters = |own: &Self| (own.filters_ingress, own.filters_egress);
@@ -93,7 +117,7 @@ impl PortTable {
         }
         if before.is_some_and(|before| {
             before.mirrors != self.mirrors
-                || before.has_lacp != self.has_lacp
+                || before.protocols != self.protocols
                 || before.flooded != self.flooded
         }) {
             objects.push(Object::Bridge(bridge));
@@ -109,7 +133,7 @@ impl PortTable {
 
     /// Returns whether each packet that arrives goes to the tables, and nowhere else.
     ///
-    /// With LACP some frames do not; see [`Self::has_lacp`].
+    /// With protocols some frames do not; see [`Self::protocols`].
     pub(crate) fn has_plain_ingress(&self) -> bool {
         !self.filters_ingress && self.mirrors.is_empty()
     }
@@ -134,9 +158,15 @@ impl PortInfo {
 
     /// Returns whether the port carries packets.
     ///
-    /// Groups that watch the port and actions that choose among ports use this.
-    pub(crate) const fn is_live(&self) -> bool {
-        self.link_up && !self.config.port_down
+    /// Groups that watch the port, actions that choose among ports, and controllers use this
+    /// (`OFPPS_LIVE`).
+    #[must_use]
+    pub const fn is_live(&self) -> bool {
+        let is_forwarding = match self.bfd {
+            Some(session) => session.is_forwarding,
+            None => true,
+        };
+        self.link_up && !self.config.port_down && is_forwarding
     }
 
     /// Returns whether packets are sent on this port.

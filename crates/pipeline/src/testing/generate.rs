@@ -1,5 +1,6 @@
 //! Generators of few tables, fields and values, so that rules overlap and packets match them.
 
+mod bfd;
 mod bond;
 mod conjunction;
 mod groups;
@@ -192,22 +193,20 @@ pub fn ports(id: BridgeId) -> impl Strategy<Value = Vec<PortInfo>> {
         (Just(number), kind, config(), settings).prop_map(
             move |(number, kind, config, ((vlans, is_protected), multicast))| PortInfo {
                 vlans,
-                bond: None,
                 is_protected,
                 multicast,
-                number: PortNo::new(number),
                 name: format!("p{number}"),
-                kind: kinds((number, kind)),
                 config,
-                link_up: true,
                 mac: [2, 0, 0, 0, 0, 1],
+                ..PortInfo::new(PortNo::new(number), kinds((number, kind)))
             },
         )
     };
     (1u32..=4).prop_flat_map(move |last| {
         let numbers = (1..=last.max(3)).chain((last > 3).then_some(5));
         let ports = numbers.chain([PortNo::LOCAL.number()]).map(port).collect::<Vec<_>>();
-        ports.prop_flat_map(groups::with_links).prop_flat_map(bond::few_bonded)
+        let ports = ports.prop_flat_map(groups::with_links).prop_flat_map(bond::few_bonded);
+        ports.prop_flat_map(bfd::few_with_bfd)
     })
 }
 
@@ -242,7 +241,8 @@ pub fn packet() -> impl Strategy<Value = FlowKey> {
         key.set_in_port(PortNo::new(port));
         key
     });
-    labels::labelled(multicast::few_for_groups(bond::few_for_lacp(packet)))
+    let packet = multicast::few_for_groups(bond::few_for_lacp(packet));
+    labels::labelled(bfd::few_for_bfd(packet))
 }
 
 /// A packet that agrees with `key` under `mask`.

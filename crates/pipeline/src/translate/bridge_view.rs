@@ -18,7 +18,7 @@ use crate::{
         multicast_table::{MulticastKey, MulticastPorts},
         output_counter::OutputHit,
         port::PortInfo,
-        port_table::{FloodedPorts, PortTable},
+        port_table::{FloodedPorts, PortProtocols, PortTable},
     },
     continuations::{continuation::Continuations, liveness::ReadableFields},
     groups::group::Group,
@@ -136,11 +136,11 @@ impl<'a> BridgeView<'a> {
         &self.ports.flooded
     }
 
-    /// Returns whether some port is a member of a bond with LACP.
+    /// Returns the protocols of the ports.
     ///
-    /// This is a part of the bridge, which every recorded view has read.
-    pub(super) fn has_lacp(self) -> bool {
-        self.ports.has_lacp
+    /// They are a part of the bridge, which every recorded view has read.
+    pub(super) const fn protocols(self) -> PortProtocols {
+        self.ports.protocols
     }
 
     /// Returns whether a port is reserved for the copies of a mirror.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use shunt_flow::FlowKey;
 
 use super::{
-    actions::lacp::is_slow_protocol,
+    actions::protocols::may_be_of_protocol,
     agenda::AgendaStep,
     bridge_view::{BridgeView, TablesAtVersion},
     lookup::{find_unrecorded, is_altered},
@@ -70,7 +70,7 @@ fn batch(
             *rule = find_unrecorded(first, key, tables.version);
         }
     }
-    let has_lacp = view.is_some_and(BridgeView::has_lacp);
+    let has_protocols = view.is_some_and(|view| view.protocols().any());
     let view = view.filter(|_| !first.is_some_and(RuleTable::has_clauses));
     // A loop of its own, so that the cache misses of all packets overlap.
     let mut visits = [0; LOOKUP_MAX];
@@ -85,7 +85,7 @@ fn batch(
         let mut recorder = HitRecorder { counts: hits, slots: &mut decision.hits };
         let plain = view
             .filter(|_| key.bridge() == number && !is_altered(key, None))
-            .filter(|_| !(has_lacp && is_slow_protocol(key)))
+            .filter(|_| !(has_protocols && may_be_of_protocol(key)))
             .and_then(|view| run_plain(view, key, rule, &mut recorder, &mut decision.actions));
         match plain {
             Some(drop_cause) => decision.drop_cause = drop_cause,

@@ -15,7 +15,6 @@ use super::{
         bundle::bundle,
         fin_timeout::fin_timeout,
         group::{self, meter},
-        lacp::goes_to_lacp,
         learn::learn,
         mirror::{mirror_copies, mirror_flood, mirror_received},
         multicast::multicast_outputs,
@@ -24,6 +23,7 @@ use super::{
         output::Egress,
         packet_in::{self, PacketInRequest},
         packet_length::check_length,
+        protocols::goes_to_protocol,
         ttl::{dec_mpls_ttl, dec_ttl},
     },
     agenda::{Agenda, AgendaStep},
@@ -204,7 +204,7 @@ impl<'a> Translation<'a> {
                 return Ok(());
             }
         }
-        if bridge.has_lacp() && goes_to_lacp(&mut self.packet, bridge)? {
+        if bridge.protocols().any() && goes_to_protocol(&mut self.packet, bridge)? {
             return Ok(());
         }
         if self.arrives_reserved() {

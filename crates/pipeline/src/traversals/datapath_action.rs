@@ -144,6 +144,8 @@ pub enum PuntReceiver {
     Controllers,
     /// The LACP actor of the bond of this port.
     Lacp(PortNo),
+    /// The BFD session of this port.
+    Bfd(PortNo),
     /// Multicast snooping, for a message of IGMP or MLD.
     Multicast {
         /// The port on which the message arrived.

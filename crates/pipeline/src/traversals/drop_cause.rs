@@ -86,6 +86,8 @@ pub enum NotedDecision {
     MirrorOutputPort(PortNo),
     /// The frame goes to the LACP actor of the bond of this port.
     LacpFrame(PortNo),
+    /// The packet goes to the BFD session of this port.
+    BfdPacket(PortNo),
     /// A mirror copies the packet.
     Mirrored {
         /// Index of the mirror among those of its bridge.
@@ -264,6 +266,7 @@ impl NotedDecision {
             Self::Learned { .. }
             | Self::BondMemberChosen(_)
             | Self::LacpFrame(_)
+            | Self::BfdPacket(_)
             | Self::Mirrored { .. }
             | Self::CopyNotSent { .. } => return None,
         })

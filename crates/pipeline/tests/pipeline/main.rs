@@ -2,6 +2,7 @@
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod bfd;
 mod bonds;
 mod build;
 mod conjunction;

@@ -13,6 +13,7 @@ use shunt_pipeline::{
 };
 
 use crate::{
+    bfd::{BFD_PACKET, with_bfd},
     bonds::{LACP_FRAME, balanced, with_lacp},
     build::{add_group, group, group_mod, output, rule, weighted},
     dependencies::{NORMAL, assert_reads, assert_whole, consulted_bits, run, run_key},
@@ -472,4 +473,34 @@ fn a_multicast_packet_consults_its_group() {
     assert_eq!(consulted_bits(&other, FieldId::IpProto), 0);
     let unicast = masked(&key("udp,in_port=1,dl_src=02:00:00:00:00:0a,dl_dst=02:00:00:00:00:0b"));
     assert_eq!(consulted_bits(&unicast, FieldId::IpProto), 0);
+}
+
+#[test]
+fn a_bfd_packet_consults_its_protocol_port_and_address() {
+    let switch = Switch::of_actions(&[output(3)]);
+    switch.set_ports(with_bfd(Some([0x00, 0x23, 0x20, 0x00, 0x00, 0x01]), true));
+    assert_whole(
+        &switch.translate(BFD_PACKET),
+        &[FieldId::EthType, FieldId::IpProto, FieldId::UdpDst, FieldId::InPort, FieldId::EthDst],
+    );
+    let other = switch.translate(&BFD_PACKET.replace("00:01", "00:03"));
+    assert_eq!(consulted_bits(&other, FieldId::EthDst), 2, "one bit differs");
+    assert_whole(&other, &[FieldId::UdpDst, FieldId::InPort]);
+}
+
+#[test]
+fn a_packet_to_another_port_consults_one_bit_for_bfd() {
+    let switch = Switch::of_actions(&[output(3)]);
+    switch.set_ports(with_bfd(None, true));
+    for (port, bit) in [(3785, 1), (53, 1 << 11), (4789, 1 << 12), (50_000, 1 << 15)] {
+        let other = switch.translate(&BFD_PACKET.replace("3784", &format!("{port}")));
+        assert_whole(&other, &[FieldId::EthType, FieldId::IpProto]);
+        assert_eq!(consulted_bits(&other, FieldId::UdpDst), bit, "port {port}");
+        assert_eq!(consulted_bits(&other, FieldId::InPort), 0);
+    }
+    let tcp = switch.translate("tcp,in_port=1,tp_dst=3784");
+    assert_whole(&tcp, &[FieldId::EthType, FieldId::IpProto]);
+    assert_eq!(consulted_bits(&tcp, FieldId::TcpDst), 0);
+    let arp = switch.translate("arp,in_port=1");
+    assert_eq!(consulted_bits(&arp, FieldId::IpProto), 0);
 }

@@ -6,7 +6,6 @@ commands! {
     "autoattach/show-isid" "[bridge]", 0..=1, Read, empty, "Always empty: no auto-attach";
     "autoattach/statistics" "[bridge]", 0..=1, Read, empty, "Always empty: no auto-attach";
     "autoattach/status" "[bridge]", 0..=1, Read, empty, "Always empty: no auto-attach";
-    "bfd/show" "[interface]", 0..=1, Read, bfd, "Always empty: no BFD";
     "cfm/show" "[interface]", 0..=1, Read, cfm, "Always empty: no CFM";
     "rstp/show" "[bridge]", 0..=1, Read, rstp, "Always empty: no spanning tree";
     "stp/show" "[bridge]", 0..=1, Read, stp, "Always empty: no spanning tree";
@@ -22,10 +21,6 @@ async fn empty(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
 /// Returns nothing, or the error for the name of an object.
 fn none_of(arguments: &[String], error: &str) -> Result<String, String> {
     if arguments.is_empty() { Ok(String::new()) } else { Err(error.to_owned()) }
-}
-
-async fn bfd(_: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
-    none_of(arguments, "no such bfd object")
 }
 
 async fn cfm(_: &DaemonMethods, arguments: &[String]) -> Result<String, String> {

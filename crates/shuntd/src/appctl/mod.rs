@@ -6,6 +6,7 @@
 //! are in [`refusals`], each with what to do instead.
 
 mod absent;
+mod bfd;
 mod bond;
 mod bridge;
 mod command;

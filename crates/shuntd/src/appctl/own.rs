@@ -57,6 +57,8 @@ commands! {
         "Load the configuration file again: `shuntctl reload`";
     "shunt/restore" "file", 1..=1, Change, restore, "Restore a saved state: `shuntctl restore`";
     "shunt/save" "", 0..=0, Read, save, "Return the state of the switch: `shuntctl save`";
+    "shunt/set-bfd" "port [key=value..]", 1..=WORDS_MAX, Change, set_bfd,
+        "Set the BFD session of a port: `shuntctl set-bfd`";
     "shunt/set-bridge" "name key=value [key=value..]", 2..=WORDS_MAX, Change, set_bridge,
         "Change a bridge: `shuntctl set-br`";
     "shunt/set-policing" "port [key=value..]", 1..=WORDS_MAX, Change, set_policing,
@@ -208,6 +210,11 @@ async fn restore(methods: &DaemonMethods, arguments: &[String]) -> Result<String
 
 async fn save(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
     StateFile::of(&methods.switch, methods.reloader.loaded().await).text()
+}
+
+async fn set_bfd(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    let Some((name, words)) = arguments.split_first() else { return Err(missing()) };
+    done(methods.switch.set_bfd(&setting::bfd(name, words)?).await)
 }
 
 async fn set_bridge(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {

@@ -13,7 +13,6 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 }
 
 const REFUSALS: &[(&[&str], &str)] = &[
-    (&["bfd/set-forwarding"], "BFD does not exist"),
     (&["cfm/set-fault"], "CFM does not exist"),
     (
         &["dpctl/add-dp", "dpctl/del-dp", "dpctl/set-if"],

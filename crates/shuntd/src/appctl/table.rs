@@ -3,13 +3,14 @@
 use shunt_flow::text::nearest_of;
 
 use super::{
-    absent, bond, bridge, command::AppctlCommand, coverage, dpctl, dpif, fdb, lacp, mdb, memory,
-    ofproto, own, pmd, process, qos, refusals, settings, upcall, vlog,
+    absent, bfd, bond, bridge, command::AppctlCommand, coverage, dpctl, dpif, fdb, lacp, mdb,
+    memory, ofproto, own, pmd, process, qos, refusals, settings, upcall, vlog,
 };
 
 /// The commands of all modules.
 const GROUPS: &[&[AppctlCommand]] = &[
     absent::COMMANDS,
+    bfd::COMMANDS,
     bond::COMMANDS,
     bridge::COMMANDS,
     coverage::COMMANDS,

@@ -84,7 +84,7 @@ pub(super) enum Command {
         /// vlan_mode=access|trunk|native-tagged|native-untagged,
         /// priority_tags=never|if-nonzero|always, protected=true|false,
         /// mcast_snooping_flood=true|false, mcast_snooping_flood_reports=true|false.
-        /// Limits of received packets: the keys of set-policing.
+        /// Limits of received packets: the keys of set-policing. BFD: bfd.KEY with the keys of set-bfd.
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
@@ -138,6 +138,22 @@ pub(super) enum Command {
         name: String,
         /// Set type=linux-htb|egress-policer|linux-noop, cir=BYTES_PER_SECOND, cbs=BYTES,
         /// max_rate=BITS_PER_SECOND, queue.ID.min_rate|max_rate|burst|priority=N.
+        #[arg(value_name = "KEY=VALUE")]
+        settings: Vec<String>,
+    },
+    /// Set the BFD session of a port, which notices that its link passes no packets.
+    ///
+    /// `set-bfd eth1 enable=true`, `set-bfd eth1 min_tx_ms=300 min_rx_ms=300 dst_ip=192.0.2.2`.
+    ///
+    /// Bonds and fast-failover groups use a port only while its session is forwarding. Omitted keys are
+    /// reset to their defaults. Without any key the port has no session. `show` has its state.
+    SetBfd {
+        /// Name of the port.
+        name: String,
+        /// Set min_tx_ms=MS, min_rx_ms=MS, decay_min_rx_ms=MS, mult=NUMBER,
+        /// enable=true|false, forwarding_if_rx=true|false, cpath_down=true|false, check_tnl_key=true|false, oam=true|false.
+        ///
+        /// Addresses: local_src_mac=MAC, local_dst_mac=MAC, remote_dst_mac=MAC, src_ip=IP, dst_ip=IP.
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },

@@ -15,6 +15,7 @@ const EXAMPLE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../d
 const SECTIONS: [(&str, &str, &str); 19] = [
     ("[[bridge]]", "[[bridge]]", "/bridge/0"),
     ("[[bridge.port]]", "[[bridge]]\n[[bridge.port]]", "/bridge/0/port/0"),
+    ("[bridge.port.bfd]", "[[bridge]]\n[[bridge.port]]\n[bridge.port.bfd]", "/bridge/0/port/0/bfd"),
     ("[[bridge.bond]]", "[[bridge]]\n[[bridge.bond]]", "/bridge/0/bond/0"),
     ("[[bridge.mirror]]", "[[bridge]]\n[[bridge.mirror]]", "/bridge/0/mirror/0"),
     ("[bridge.sflow]", "[[bridge]]", "/bridge/0/sflow"),

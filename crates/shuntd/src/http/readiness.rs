@@ -126,6 +126,7 @@ mod tests {
             mcast_snooping_flood_reports: false,
             ingress_policing: BTreeMap::new(),
             qos: None,
+            bfd: None,
             htb: None,
             queues: Vec::new(),
             rx_packets: 0,

@@ -1,8 +1,10 @@
 //! The metrics of bridges, ports, controllers and tables.
 
+use shunt_bfd::BfdState;
 use shunt_switch::{
-    BondMemberLacpStatus, BondMemberStatus, BridgePortStatus, BridgeStatus, ControllerState,
-    FlowTableStatus, MirrorStatus, MulticastMessages, MulticastStatus, PacketInTotals,
+    BfdPortStatus, BondMemberLacpStatus, BondMemberStatus, BridgePortStatus, BridgeStatus,
+    ControllerState, FlowTableStatus, MirrorStatus, MulticastMessages, MulticastStatus,
+    PacketInTotals,
 };
 
 use super::{
@@ -34,6 +36,39 @@ const PORT: [Metric<BridgePortStatus>; 5] = [
         own.tx_packets.into()
     }),
     ("shunt_port_sent_bytes_total", "counter", "Bytes sent on a port.", |own| own.tx_bytes.into()),
+];
+
+const PORT_BFD: [Metric<BfdPortStatus>; 6] = [
+    ("shunt_port_bfd_up", "gauge", "1 if the BFD session of a port is up, else 0.", |own| {
+        u64::from(own.session.state == BfdState::Up).into()
+    }),
+    (
+        "shunt_port_bfd_forwarding",
+        "gauge",
+        "1 if the BFD session of a port lets it be used, else 0.",
+        |own| u64::from(own.session.forwarding).into(),
+    ),
+    (
+        "shunt_port_bfd_flaps_total",
+        "counter",
+        "Changes of the use of a port by its BFD session.",
+        |own| own.session.flap_count.into(),
+    ),
+    (
+        "shunt_port_bfd_received_total",
+        "counter",
+        "BFD packets that a session received and used.",
+        |own| own.session.counters.rx_packets.into(),
+    ),
+    ("shunt_port_bfd_sent_total", "counter", "BFD packets that a session sent.", |own| {
+        own.session.counters.tx_packets.into()
+    }),
+    (
+        "shunt_port_bfd_refused_total",
+        "counter",
+        "BFD packets that a session received and refused: malformed, or of another session.",
+        |own| own.session.counters.rx_bad_packets.into(),
+    ),
 ];
 
 const BOND_MEMBER: [Metric<BondMemberStatus>; 2] = [
@@ -138,6 +173,9 @@ pub(crate) fn bridges(bridges: &[BridgeStatus], tables: &[FlowTableStatus]) -> S
     port_info(&mut text, &ports);
     let ports: Vec<_> = ports.into_iter().map(|port| (port_labels(port), port)).collect();
     text.families(&ports, &PORT);
+    let sessions =
+        ports.iter().filter_map(|(labels, own)| Some((labels.clone(), own.bfd.as_ref()?)));
+    text.families(&sessions.collect::<Vec<_>>(), &PORT_BFD);
     let members: Vec<_> = bridges.iter().flat_map(bond_members).collect();
     let with_lacp =
         members.iter().filter_map(|(labels, own)| Some((labels.clone(), own.lacp.as_ref()?)));

@@ -1,16 +1,21 @@
 //! The pages name exactly the metrics that exist: docs/metrics.md and the dashboard.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    num::NonZeroU32,
+    time::Duration,
+};
 
 use serde_json::Value;
+use shunt_bfd::{BfdSession, BfdSettings};
 use shunt_datapath::port::LinkMode;
 use shunt_lacp::{LacpCounters, LacpInfo, LacpMemberStatus, MemberId, MuxState, ReceiveState};
 use shunt_switch::{
-    BondMemberLacpStatus, BondMemberStatus, BondStatus, BridgePortStatus, BridgeStatus,
-    ControllerState, ControllerStatus, DropStatus, FlowTableStatus, ForecastSourceStatus,
-    ForecastStatus, IpfixStatus, MirrorStatus, MulticastMessages, MulticastStatus, NetflowStatus,
-    PacketInTotals, PortDropStatus, PortDrops, SflowStatus, TableEvictions, ThreadState,
-    ThreadStatus,
+    BfdPortStatus, BondMemberLacpStatus, BondMemberStatus, BondStatus, BridgePortStatus,
+    BridgeStatus, ControllerState, ControllerStatus, DropStatus, FlowTableStatus,
+    ForecastSourceStatus, ForecastStatus, IpfixStatus, MirrorStatus, MulticastMessages,
+    MulticastStatus, NetflowStatus, PacketInTotals, PortDropStatus, PortDrops, SflowStatus,
+    TableEvictions, ThreadState, ThreadStatus,
     config::{BondOptions, MirrorOptions, PortVlanMode, PriorityTags},
 };
 
@@ -34,6 +39,12 @@ fn lacp_member() -> LacpMemberStatus {
         partner: LacpInfo::default(),
         counters: LacpCounters::default(),
     }
+}
+
+fn bfd_session() -> BfdPortStatus {
+    let now = Duration::ZERO;
+    let session = BfdSession::new(BfdSettings::default(), NonZeroU32::MIN, 0, now);
+    BfdPortStatus { session: session.status(now), now }
 }
 
 fn bridge_status() -> BridgeStatus {
@@ -62,6 +73,7 @@ fn bridge_status() -> BridgeStatus {
         mcast_snooping_flood_reports: false,
         ingress_policing: BTreeMap::new(),
         qos: None,
+        bfd: Some(bfd_session()),
         htb: None,
         queues: Vec::new(),
         rx_packets: 1,

@@ -89,6 +89,7 @@ pub(super) const TABLES: [FollowedTable; 13] = [
         ],
         written: &[
             "admin_state",
+            "bfd_status",
             "duplex",
             "error",
             "ifindex",

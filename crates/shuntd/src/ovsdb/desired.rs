@@ -8,12 +8,15 @@ use std::{
 use shunt_ovsdb::{DatabaseSnapshot, RowView, value::RowUuid};
 use shunt_switch::{
     ControllerEndpoint, EndpointError,
-    config::{BridgeOptions, LocalPort, PortOptions, PortType, PriorityTags, QosOptions},
+    config::{
+        BfdOptions, BridgeOptions, LocalPort, PortOptions, PortType, PriorityTags, QosOptions,
+    },
     with_causes,
 };
 use shunt_tls::TlsFiles;
 
 use super::{
+    bfd::bfd as bfd_of,
     bonds::{bond, interfaces, setting_without_effect, wrong_system_id},
     exports::{ExportRows, RefusedExports, exports as exports_of},
     mirrors::{DesiredMirrors, mirrors as mirrors_of},
@@ -307,6 +310,10 @@ impl DesiredBridges {
                 let reason = "local ports have no QoS: set it on the other ports of the bridge";
                 self.refuse_setting(interface.uuid(), reason);
             }
+            if bfd_of(*interface).0.is_some() {
+                let reason = "local ports have no BFD: set it on the ports to other switches";
+                self.refuse_setting(interface.uuid(), reason);
+            }
             return;
         }
         if let Some(mode @ ("active" | "passive")) = port.string("lacp") {
@@ -390,6 +397,7 @@ impl DesiredBridges {
             set_ingress_policing(&mut options, interface);
         }
         (options.qos, kept.qos) = self.qos(snapshot, port, interface);
+        options.bfd = self.bfd(interface, options.kind);
         let refused_vlans = match vlan_mode(port) {
             Ok(mode) => {
                 set_vlans(&mut options, mode, port);
@@ -448,6 +456,20 @@ impl DesiredBridges {
         };
         self.refuse_setting(interface.uuid(), &reason);
         (None, true)
+    }
+
+    /// Returns the BFD session of a port, and notes its settings without effect.
+    fn bfd(&mut self, interface: RowView<'_>, kind: PortType) -> Option<BfdOptions> {
+        let (session, reasons) = bfd_of(interface);
+        if kind == PortType::Patch && session.is_some() {
+            let reason = "patch ports have no BFD: their peers are in the same switch";
+            self.refuse_setting(interface.uuid(), reason);
+            return None;
+        }
+        for reason in reasons {
+            self.refuse_setting(interface.uuid(), &reason);
+        }
+        session
     }
 
     /// Notes a setting that a port does not have.

@@ -75,7 +75,6 @@ const COLUMNS: [IgnoredColumn; 14] = [
     column("Bridge", "stp_enable", is_true, NO_SPANNING_TREE),
     column("Port", "cvlans", is_given, "dot1q-tunnel is not supported"),
     column("Port", "mac", is_given, "set mac of the interface"),
-    column("Interface", "bfd", is_enabled, "BFD is not supported: the link state is the carrier"),
     column(
         "Interface",
         "cfm_mpid",

@@ -8,6 +8,7 @@
 //! rows. `cur_cfg` is written in the same transaction as `ofport` and `error`, because clients wait
 //! for it.
 
+mod bfd;
 mod bonds;
 mod columns;
 mod database;

@@ -502,6 +502,9 @@ async fn set_ports(
         if port.qos != old.qos {
             set = set.and(switch.set_qos(old).await);
         }
+        if port.bfd != old.bfd {
+            set = set.and(switch.set_bfd(old).await);
+        }
         let is_device_other = !old.mac.is_empty() && switch.has_other_mac(&port.name);
         if port.mac != old.mac || is_device_other {
             set = set.and(switch.set_mac(&port.name, &old.mac).await);

@@ -13,6 +13,7 @@ use shunt_switch::{
 };
 
 use super::{
+    bfd::bfd_status,
     bonds::interfaces,
     ignored::{self, IgnoredSettings},
     managers::{Managers, manager_rows},
@@ -139,6 +140,7 @@ impl RowReport<'_> {
             let counters = port.map_or_else(Datum::empty, statistics);
             self.set("Interface", row, "statistics", counters);
         }
+        self.set("Interface", row, "bfd_status", bfd_status(port));
         for (column, value) in device_columns(port) {
             self.set("Interface", row, column, value);
         }

@@ -7,7 +7,7 @@ use shunt_datapath::port::{Repeat, af_xdp::XdpMode, vhost_user::SocketMode};
 use shunt_pipeline::{Overflow, PriorityTags};
 
 use crate::config::{
-    BondOptions, IpfixOptions, MirrorOptions, NetflowOptions, QosOptions, SflowOptions,
+    BfdOptions, BondOptions, IpfixOptions, MirrorOptions, NetflowOptions, QosOptions, SflowOptions,
 };
 
 /// The options of a bridge.
@@ -145,6 +145,8 @@ pub struct PortOptions {
     pub ingress_policing_kpkts_burst: u32,
     /// Quality of service of sent packets.
     pub qos: Option<QosOptions>,
+    /// BFD session with the system at the other end of the link.
+    pub bfd: Option<BfdOptions>,
 }
 
 /// The VLAN mode of a port (`vlan_mode` of `ovs-vswitchd.conf.db(5)`).

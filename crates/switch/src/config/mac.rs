@@ -8,11 +8,7 @@ use crate::error::SwitchError;
 ///
 /// If the text is anything else, with the name of its setting.
 pub(crate) fn parse_mac(setting: &'static str, text: &str) -> Result<[u8; 6], SwitchError> {
-    let is_hexadecimal = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    // Number parsing would also accept a sign.
-    let octet = |text: &str| u8::from_str_radix(text, 16).ok().filter(|_| is_hexadecimal(text));
-    let octets: Option<Vec<u8>> = text.split(':').map(octet).collect();
-    let octets = octets.and_then(|octets| <[u8; 6]>::try_from(octets).ok());
+    let octets = parse_any_mac(text);
     // An address with the group bit, or without any bit, is of no port (IEEE 802).
     let usable = octets.filter(|octets| octets[0] & 1 == 0 && *octets != [0; 6]);
     usable.ok_or_else(|| SwitchError::Range {
@@ -20,6 +16,15 @@ pub(crate) fn parse_mac(setting: &'static str, text: &str) -> Result<[u8; 6], Sw
         value: text.to_owned(),
         range: "six octets of a unicast address, like 02:00:00:00:00:01",
     })
+}
+
+/// Reads any MAC address, also one of a group: six octets with colons.
+pub(crate) fn parse_any_mac(text: &str) -> Option<[u8; 6]> {
+    let is_hexadecimal = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    // Number parsing would also accept a sign.
+    let octet = |text: &str| u8::from_str_radix(text, 16).ok().filter(|_| is_hexadecimal(text));
+    let octets: Option<Vec<u8>> = text.split(':').map(octet).collect();
+    octets.and_then(|octets| <[u8; 6]>::try_from(octets).ok())
 }
 
 /// Returns the text of a MAC address.

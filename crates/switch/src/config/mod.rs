@@ -3,6 +3,7 @@
 //! All types are plain values. The daemon reads them from TOML; a program that embeds the switch
 //! builds them itself. [`Config::check`] checks the rules that the types cannot express.
 
+mod bfd;
 mod bond;
 mod bridge;
 mod caches;
@@ -22,6 +23,7 @@ pub(crate) mod setting;
 mod sflow;
 mod switch;
 
+pub use bfd::BfdOptions;
 pub use bond::{BondMode, BondOptions};
 pub use bridge::{BridgeOptions, LocalPort, NAME_BYTES_MAX, PortOptions, PortType, PortVlanMode};
 pub use caches::{

@@ -113,7 +113,7 @@ impl BondState {
         }
     }
 
-    /// Follows the options and the links.
+    /// Follows the options, and the links with their BFD sessions.
     ///
     /// `link_up` returns `None` for a port that does not exist, or cannot be a member.
     pub(crate) fn update(

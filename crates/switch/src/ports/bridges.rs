@@ -15,6 +15,7 @@ use crate::{
     error::SwitchError,
     openflow::events::ChangedPorts,
     ports::{
+        bfd::sessions::BfdSessions,
         bond_events::BondEvent,
         changed_bonds::ChangedBonds,
         port::BridgePort,
@@ -44,10 +45,12 @@ pub(crate) struct Bridges {
     changed_bonds: ChangedBonds,
     /// Notified when the members of bonds, their links or options may have changed.
     lacp_changed: Notify,
+    /// BFD sessions of ports.
+    bfd: BfdSessions,
 }
 
 impl Bridges {
-    pub(crate) fn new(publisher: Arc<Publisher>, run_dir: Option<&Path>) -> Self {
+    pub(crate) fn new(publisher: Arc<Publisher>, run_dir: Option<&Path>, seed: u64) -> Self {
         let (registry, publishing) = (Mutex::default(), Mutex::default());
         let (changed, admin_changes) = (ChangedPorts::default(), ChangedPorts::default());
         let (changed_bonds, lacp_changed) = (ChangedBonds::default(), Notify::new());
@@ -60,6 +63,7 @@ impl Bridges {
             set_down: Arc::new(DevicesSetDown::read(run_dir)),
             changed_bonds,
             lacp_changed,
+            bfd: BfdSessions::new(seed),
         }
     }
 
@@ -142,12 +146,13 @@ impl Bridges {
 
     /// Publishes all port lists that differ from those in the tables.
     ///
-    /// Bonds follow the links first, so the version without a link has the next active member.
+    /// Bonds follow the links and BFD first, so the version without a link has the next active member.
     pub(crate) fn publish_ports(&self) {
         // The list that is published last must be the newest.
         let _publishing = self.publishing.lock();
         let infos = {
             let mut bridges = self.lock();
+            bridges.update_bfd(&self.bfd, self.publisher.now());
             let events = bridges.update_bonds(self.publisher.now());
             if !events.is_empty() {
                 self.note_bond_events(events);
@@ -191,6 +196,11 @@ impl Bridges {
     /// Returns the notification for the task of LACP.
     pub(crate) const fn lacp_changed(&self) -> &Notify {
         &self.lacp_changed
+    }
+
+    /// Returns the BFD sessions of ports.
+    pub(crate) const fn bfd(&self) -> &BfdSessions {
+        &self.bfd
     }
 
     /// Changes the tables and the OpenFlow port configuration, in order.

@@ -1,6 +1,7 @@
 //! Bridges and their ports: names, numbers, devices, VLANs, rate limits, and captures.
 
 pub(crate) mod attacher;
+pub(crate) mod bfd;
 pub(crate) mod bond_buckets;
 pub(crate) mod bond_events;
 pub(crate) mod bonds;
@@ -8,14 +9,14 @@ pub(crate) mod bonds;
 mod bonds_tests;
 pub(crate) mod bridges;
 pub(crate) mod capture;
+pub(crate) mod change_log;
 pub(crate) mod changed_bonds;
 pub(crate) mod device;
 pub(crate) mod device_users;
 pub(crate) mod exclusive;
+pub(crate) mod frame_inbox;
 pub(crate) mod lacp;
 pub(crate) mod lacp_actors;
-pub(crate) mod lacp_inbox;
-pub(crate) mod lacp_log;
 pub(crate) mod learning_packets;
 pub(crate) mod link_events;
 pub(crate) mod mirror_trouble;

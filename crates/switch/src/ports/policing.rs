@@ -60,11 +60,12 @@ impl PortOptions {
     /// Returns these options with those of `other` that change while the port is open.
     ///
     /// They are the VLANs, the protection, the flooding of multicast packets, the limits of ingress policing,
-    /// and the quality of service. Some types of ports have the MTU and the MAC address as well.
+    /// the quality of service, and the BFD session. Some types of ports have the MTU and the MAC address as well.
     #[must_use]
     pub fn with_runtime_keys_of(&self, other: &Self) -> Self {
         Self {
             qos: other.qos.clone(),
+            bfd: other.bfd.clone(),
             mac: other.mac.clone(),
             mtu: if self.has_runtime_mtu() { other.mtu } else { self.mtu },
             ..self.with_vlans_of(other).with_ingress_policing_of(other)

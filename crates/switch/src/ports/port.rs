@@ -20,7 +20,7 @@ use shunt_pipeline::{DatapathPort, PortConfig, PortInfo, PortKind, Time};
 
 use crate::{
     config::{self, PortType},
-    ports::{device_users::DeviceUser, lacp::MemberPort},
+    ports::{bfd::port_session::PortSession, device_users::DeviceUser, lacp::MemberPort},
 };
 
 /// A port of a bridge.
@@ -47,6 +47,8 @@ pub(crate) struct BridgePort {
     pub(crate) policer: Option<Arc<IngressPolicer>>,
     /// Quality of service of sent packets, which all packet threads share.
     pub(crate) egress_qos: Option<PortQos>,
+    /// BFD session of the port, as of the last publication of ports.
+    pub(crate) bfd: Option<Arc<PortSession>>,
     /// Port configuration set by controllers.
     pub(crate) config: PortConfig,
     /// Hardware address.
@@ -117,6 +119,7 @@ impl BridgePort {
             traffic,
             policer,
             egress_qos: None,
+            bfd: None,
             config: PortConfig::default(),
             mac: [0; 6],
             configured_mac,
@@ -231,6 +234,7 @@ impl BridgePort {
             bond: None,
             is_protected: self.settings.protected,
             multicast: self.settings.multicast_flooding(),
+            bfd: self.bfd.as_ref().map(|session| session.info()),
         }
     }
 }

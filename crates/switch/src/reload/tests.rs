@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::{
-    config::{CacheKind, LocalPort, OffloadKind, PortType, PortVlanMode, QosOptions, QosType},
+    config::{
+        BfdOptions, CacheKind, LocalPort, OffloadKind, PortType, PortVlanMode, QosOptions, QosType,
+    },
     switch::Switch,
 };
 
@@ -103,11 +105,15 @@ fn ipfix_changes_without_a_new_bridge() {
 #[test]
 fn limits_change_without_a_new_port() {
     let qos = Some(QosOptions { cir: 1000, cbs: 100, ..QosOptions::new(QosType::EgressPolicer) });
-    let limited = PortOptions { ingress_policing_rate: 1000, qos, ..port("p1") };
+    let bfd = Some(BfdOptions::default());
+    let limited = PortOptions { ingress_policing_rate: 1000, qos, bfd, ..port("p1") };
     let before = config(&[bridge("br0", &[port("p1")])]);
     let after = config(&[bridge("br0", std::slice::from_ref(&limited))]);
     let steps = plan(&before, &after).steps;
-    assert_eq!(steps, [ReloadStep::SetPolicing(limited.clone()), ReloadStep::SetQos(limited)]);
+    let [policing, qos] = [limited.clone(), limited.clone()];
+    let expected =
+        [ReloadStep::SetPolicing(policing), ReloadStep::SetQos(qos), ReloadStep::SetBfd(limited)];
+    assert_eq!(steps, expected);
     let mut undone = after;
     steps.iter().for_each(|step| step.undo(&before, &mut undone));
     assert_eq!(undone, before);

@@ -21,8 +21,8 @@ use crate::{
         registry::{BridgeRegistry, BridgeState},
     },
     status::{
-        bond::BondStatus, ipfix::IpfixStatus, mirror::MirrorStatus, multicast::MulticastStatus,
-        netflow::NetflowStatus, sflow::SflowStatus,
+        bfd::BfdPortStatus, bond::BondStatus, ipfix::IpfixStatus, mirror::MirrorStatus,
+        multicast::MulticastStatus, netflow::NetflowStatus, sflow::SflowStatus,
     },
 };
 
@@ -188,6 +188,9 @@ pub struct BridgePortStatus {
     pub ingress_policing: BTreeMap<&'static str, u32>,
     /// Quality of service of sent packets.
     pub qos: Option<config::QosOptions>,
+    /// State of the BFD session; `None` without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bfd: Option<BfdPortStatus>,
     /// Rates of `linux-htb` that are in force.
     #[serde(skip)]
     pub htb: Option<HtbOptions>,
@@ -254,7 +257,7 @@ impl BridgeStatus {
                 ports: bridge
                     .ports
                     .values()
-                    .map(|port| port_status(bridges, &bridge.settings.name, port))
+                    .map(|port| port_status(bridges, &bridge.settings.name, port, now))
                     .collect(),
                 bonds: BondStatus::of_bridge(bridge, now),
                 mirrors: MirrorStatus::of_bridge(bridge, pipeline),
@@ -305,7 +308,7 @@ impl BridgePortStatus {
     ) -> Vec<(Self, Duration)> {
         let Some(bridge) = bridges.by_id(id) else { return Vec::new() };
         let status = |port: &BridgePort| {
-            (port_status(bridges, &bridge.settings.name, port), now.since(port.added))
+            (port_status(bridges, &bridge.settings.name, port, now), now.since(port.added))
         };
         bridge.ports.values().map(status).collect()
     }
@@ -364,7 +367,12 @@ impl PortTotals {
     }
 }
 
-fn port_status(bridges: &BridgeRegistry, bridge: &str, port: &BridgePort) -> BridgePortStatus {
+fn port_status(
+    bridges: &BridgeRegistry,
+    bridge: &str,
+    port: &BridgePort,
+    now: Time,
+) -> BridgePortStatus {
     let drops = port_drops(port);
     let totals = PortTotals::with_drops(port, &drops);
     let link = match &port.trouble {
@@ -403,6 +411,7 @@ fn port_status(bridges: &BridgeRegistry, bridge: &str, port: &BridgePort) -> Bri
         mcast_snooping_flood_reports: port.settings.mcast_snooping_flood_reports,
         ingress_policing: port.settings.ingress_policing_keys().collect(),
         qos: port.settings.qos.clone(),
+        bfd: port.bfd.as_ref().map(|session| session.status(now)),
         htb: port.htb(),
         queues: port.queue_counts().map(EgressQueueStatus::of).collect(),
         rx_packets: totals.rx_packets,

@@ -1,5 +1,6 @@
 //! The status of a switch: plain values that programs read as JSON and people read as tables.
 
+pub(crate) mod bfd;
 pub(crate) mod bond;
 pub(crate) mod bridge;
 pub(crate) mod caches;

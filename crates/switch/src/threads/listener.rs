@@ -1,7 +1,7 @@
 //! The listener thread: forwards packet-ins from packet threads to the OpenFlow servers.
 //!
-//! Frames of LACP come the same way, and go to the inbox of the task of LACP. Messages of IGMP and MLD go to
-//! the task of multicast snooping.
+//! Frames of LACP and packets of BFD come the same way, and go to the inboxes of these protocols. Messages of
+//! IGMP and MLD go to the task of multicast snooping.
 //!
 //! Packet threads put packet-ins into bounded rings and wake this thread if it is parked. The
 //! thread passes them to an asynchronous channel. Neither end waits for the other: packets that do
@@ -21,7 +21,7 @@ use shunt_pipeline::{PuntReceiver, PuntedPacket};
 use tokio::sync::mpsc;
 
 use crate::{
-    ports::lacp_inbox::LacpInbox,
+    ports::frame_inbox::FrameInbox,
     threads::worker::{SLEEP_MAX_MS, WorkerThread},
 };
 
@@ -45,14 +45,19 @@ impl PacketInListener {
     ) -> io::Result<(Self, PuntReceivers)> {
         let (controllers, packet_ins) = mpsc::channel(PACKET_INS_MAX);
         let (multicast, multicast_messages) = mpsc::channel(MULTICAST_MESSAGES_MAX);
-        let lacp_frames = Arc::<LacpInbox>::default();
+        let [lacp_frames, bfd_packets] = [(); 2].map(|()| Arc::<FrameInbox>::default());
         let dropped = Arc::new(AtomicU64::new(0));
-        let lacp = Arc::clone(&lacp_frames);
-        let taker =
-            PuntCollector { threads, controllers, lacp, multicast, dropped: Arc::clone(&dropped) };
+        let taker = PuntCollector {
+            threads,
+            controllers,
+            lacp: Arc::clone(&lacp_frames),
+            bfd: Arc::clone(&bfd_packets),
+            multicast,
+            dropped: Arc::clone(&dropped),
+        };
         let worker =
             WorkerThread::start("shunt-listener", waker, SLEEP_MAX_MS, move || taker.take())?;
-        let receivers = PuntReceivers { packet_ins, lacp_frames, multicast_messages };
+        let receivers = PuntReceivers { packet_ins, lacp_frames, bfd_packets, multicast_messages };
         Ok((Self { worker, dropped }, receivers))
     }
 
@@ -67,7 +72,9 @@ pub(crate) struct PuntReceivers {
     /// Packets for controllers.
     pub(crate) packet_ins: mpsc::Receiver<PuntedPacket>,
     /// Frames for the LACP actors of bonds.
-    pub(crate) lacp_frames: Arc<LacpInbox>,
+    pub(crate) lacp_frames: Arc<FrameInbox>,
+    /// Packets for the BFD sessions of ports.
+    pub(crate) bfd_packets: Arc<FrameInbox>,
     /// Messages of IGMP and MLD for multicast snooping.
     pub(crate) multicast_messages: mpsc::Receiver<PuntedPacket>,
 }
@@ -75,7 +82,8 @@ pub(crate) struct PuntReceivers {
 struct PuntCollector {
     threads: Arc<Mutex<Vec<Option<ControlEnds>>>>,
     controllers: mpsc::Sender<PuntedPacket>,
-    lacp: Arc<LacpInbox>,
+    lacp: Arc<FrameInbox>,
+    bfd: Arc<FrameInbox>,
     multicast: mpsc::Sender<PuntedPacket>,
     dropped: Arc<AtomicU64>,
 }
@@ -98,6 +106,9 @@ impl PuntCollector {
                     }
                     PuntReceiver::Lacp(port) => {
                         self.lacp.add(packet.punt.bridge, port, packet.frame);
+                    }
+                    PuntReceiver::Bfd(port) => {
+                        self.bfd.add(packet.punt.bridge, port, packet.frame);
                     }
                     // Hosts report their groups again after the next query.
                     PuntReceiver::Multicast { .. } => drop(self.multicast.try_send(packet)),

@@ -154,6 +154,7 @@ pub(crate) const fn slow_path(receiver: PuntReceiver) -> &'static str {
     match receiver {
         PuntReceiver::Controllers => "controller",
         PuntReceiver::Lacp(_) => "lacp",
+        PuntReceiver::Bfd(_) => "bfd",
         // As Open vSwitch, for messages of IGMP and MLD.
         PuntReceiver::Multicast { .. } => "action",
     }

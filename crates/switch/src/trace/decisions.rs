@@ -32,6 +32,7 @@ fn text(decision: NotedDecision, names: &BridgeNames) -> Option<String> {
             format!("{}: reserved for the copies of a mirror, dropped", port(own))
         }
         NotedDecision::LacpFrame(own) => for_lacp(&port(own), &bond(own)?),
+        NotedDecision::BfdPacket(own) => for_bfd(&port(own)),
         NotedDecision::Mirrored { mirror } => mirrored(names.mirror(mirror)?),
         NotedDecision::CopyNotSent { mirror, port: own } => {
             not_copied(names.mirror(mirror)?, &port(own))
@@ -127,6 +128,11 @@ fn learned_on_ingress(port: &str, bond: Option<String>, vlan: u16) -> String {
 /// Returns a frame for the LACP actor of a bond as text.
 fn for_lacp(port: &str, bond: &str) -> String {
     format!("{port}: a frame of slow protocols, for LACP of {bond} alone")
+}
+
+/// Returns a packet for a BFD session as text.
+fn for_bfd(port: &str) -> String {
+    format!("{port}: a packet of BFD, for the session of the port alone")
 }
 
 /// Returns a packet that a member of a bond does not take as text.

@@ -8,6 +8,7 @@
 )]
 
 mod bench;
+mod bfd;
 mod bonds;
 mod bridge_settings;
 mod captures;

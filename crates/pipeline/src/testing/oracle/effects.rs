@@ -70,6 +70,8 @@ pub enum Outcome {
     ///
     /// It arrived on a port in a VLAN.
     ToSnooping(BridgeId, PortNo, u16, Vec<u64>),
+    /// A packet to the BFD session of a port, with these header words.
+    ToBfd(BridgeId, PortNo, Vec<u64>),
 }
 
 /// The content of a packet-in.
@@ -102,6 +104,7 @@ impl Outcome {
             PuntReceiver::Multicast { port, vlan } => {
                 Self::ToSnooping(punt.bridge, port, vlan, headers)
             }
+            PuntReceiver::Bfd(port) => Self::ToBfd(punt.bridge, port, headers),
         }
     }
 

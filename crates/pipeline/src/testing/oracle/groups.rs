@@ -63,7 +63,7 @@ impl Walker<'_> {
     }
 
     fn is_up(&self, port: PortNo) -> bool {
-        self.port(port).is_some_and(|port| port.link_up && !port.config.port_down)
+        self.port(port).is_some_and(|port| self.is_usable(port))
     }
 
     /// Chooses a bucket by weighted hash.

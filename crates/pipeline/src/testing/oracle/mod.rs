@@ -2,6 +2,7 @@
 //!
 //! It shares no code with the translation that it tests.
 
+mod bfd;
 mod bond;
 mod conjunction;
 mod effects;

@@ -145,6 +145,10 @@ impl<'w> Walker<'w> {
             self.punt_to_lacp();
             return Ok(());
         }
+        if self.goes_to_bfd(key) {
+            self.punt_to_bfd();
+            return Ok(());
+        }
         if self.is_reserved(key) {
             return Ok(());
         }

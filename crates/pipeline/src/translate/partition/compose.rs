@@ -87,7 +87,7 @@ pub(in crate::translate) fn begins_plain(
     let ports = bridge.ports(tables.version);
     let begins = match start {
         None => {
-            ports.is_some_and(|own| own.has_plain_ingress() && !own.has_lacp)
+            ports.is_some_and(|own| own.has_plain_ingress() && !own.protocols.any())
                 && key.words()[..BRIDGE].iter().all(|word| *word == 0)
         }
         Some(start) => match start.frozen().steps.last() {

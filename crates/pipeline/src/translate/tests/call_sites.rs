@@ -200,16 +200,31 @@ const EXEMPTIONS: &[Exemption] = &[
         "consult_word(VLAN, INNER_ID)",
         "a_copy_for_a_vlan_consults_the_inner_tag",
     ),
-    // Few bridges have bonds with LACP, and few packets are of slow protocols.
+    // Few bridges have bonds with LACP or ports with BFD, and few packets are of these protocols.
     exempt(
-        "actions/lacp.rs",
+        "actions/protocols.rs",
         "FieldId::EthType",
         "a_frame_for_lacp_consults_its_type_address_and_port",
     ),
     exempt(
-        "actions/lacp.rs",
+        "actions/protocols.rs",
         "FieldId::EthDst",
         "a_frame_for_lacp_consults_its_type_address_and_port",
+    ),
+    exempt(
+        "actions/protocols.rs",
+        "FieldId::IpProto",
+        "a_bfd_packet_consults_its_protocol_port_and_address",
+    ),
+    exempt(
+        "actions/protocols.rs",
+        "consult(field, 1 << bit)",
+        "a_packet_to_another_port_consults_one_bit_for_bfd",
+    ),
+    exempt(
+        "actions/protocols.rs",
+        "consult(field, u128::MAX)",
+        "a_bfd_packet_consults_its_protocol_port_and_address",
     ),
     // Few bridges snoop, and few packets have a multicast address.
     exempt("actions/multicast.rs", "consult(field", "a_multicast_packet_consults_its_group"),

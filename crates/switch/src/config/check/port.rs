@@ -73,6 +73,7 @@ impl PortOptions {
             self.vlan_problem(),
             self.policing_problem(),
             self.qos_problem(),
+            self.bfd_problem(),
             self.wrong_value(),
             self.problem(),
         ];

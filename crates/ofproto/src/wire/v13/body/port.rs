@@ -64,7 +64,8 @@ pub(in crate::wire::v13) fn read_port(
     };
     let config = read_config(config);
     let link_up = state & LINK_DOWN == 0;
-    Ok(PortDescription { number, mac, name, config, link_up, link })
+    let is_live = state & LIVE != 0;
+    Ok(PortDescription { number, mac, name, config, link_up, is_live, link })
 }
 
 /// Writes an `ofp_port`.
@@ -75,12 +76,8 @@ pub(in crate::wire::v13) fn put_port(out: &mut Vec<u8>, port: &PortDescription) 
     out.put_u16(0);
     super::super::text::put_text(out, &port.name, NAME_LEN);
     out.put_u32(config_bits(port.config));
-    out.put_u32(match (port.link_up, port.config.port_down) {
-        (false, _) => LINK_DOWN,
-        // A port with `port_down` is not live, so a bucket that watches the port is not live.
-        (true, true) => 0,
-        (true, false) => LIVE,
-    });
+    let down = if port.link_up { 0 } else { LINK_DOWN };
+    out.put_u32(down | if port.is_live { LIVE } else { 0 });
     let link = &port.link;
     let features = [link.current, link.advertised, link.supported, link.peer];
     features.iter().for_each(|bits| out.put_u32(*bits));
@@ -144,24 +141,25 @@ pub(in crate::wire::v13) fn put_mod(out: &mut Vec<u8>, port_mod: &PortMod) {
 
 #[cfg(test)]
 mod tests {
+    use shunt_pipeline::{PortBfd, PortInfo};
+
     use super::*;
 
     #[test]
-    fn an_administratively_down_port_is_not_live() {
-        let state = |link_up, port_down| {
-            let port = PortDescription {
-                number: PortNo::new(1),
-                mac: [0; 6],
-                name: String::new(),
-                config: PortConfig { port_down, ..PortConfig::default() },
-                link_up,
-                link: LinkFeatures::default(),
-            };
+    fn a_port_is_live_if_it_carries_packets() {
+        let state = |change: &dyn Fn(&mut PortInfo)| {
+            let mut port = PortInfo::datapath(1);
+            change(&mut port);
             let mut out = Vec::new();
-            put_port(&mut out, &port);
+            put_port(&mut out, &PortDescription::of(&port, LinkFeatures::default()));
             u32::from_be_bytes([out[36], out[37], out[38], out[39]])
         };
-        let states = [state(true, false), state(true, true), state(false, false)];
-        assert_eq!(states, [LIVE, 0, LINK_DOWN]);
+        assert_eq!(state(&|_| ()), LIVE);
+        assert_eq!(state(&|port| port.config.port_down = true), 0);
+        assert_eq!(state(&|port| port.link_up = false), LINK_DOWN);
+        let up = PortBfd { destination: None, is_forwarding: true };
+        assert_eq!(state(&|port| port.bfd = Some(up)), LIVE);
+        let down = PortBfd { is_forwarding: false, ..up };
+        assert_eq!(state(&|port| port.bfd = Some(down)), 0, "the session is down");
     }
 }

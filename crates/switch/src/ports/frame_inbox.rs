@@ -1,7 +1,7 @@
-//! The frames of LACP that wait for the task of LACP: the newest of each port.
+//! The frames of a protocol that wait for the task of the protocol: the newest of each port.
 //!
 //! A flood on one link takes no place of another link. Of the flooded link the newest frames count, since
-//! each LACPDU replaces what the ones before it said.
+//! each LACPDU, and each packet of BFD, replaces what the ones before it said.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -15,9 +15,9 @@ use tokio::sync::Notify;
 
 /// The frames that wait, by port.
 ///
-/// Only ports of bonds with LACP have any.
+/// Only ports with the protocol have any.
 #[derive(Debug, Default)]
-pub(crate) struct LacpInbox {
+pub(crate) struct FrameInbox {
     ports: Mutex<WaitingFrames>,
     came: Notify,
 }
@@ -36,7 +36,7 @@ pub(crate) struct PortFrames {
 /// Frames of a port that wait, at most: a second of LACPDUs and marker requests.
 const FRAMES_MAX: usize = 8;
 
-impl LacpInbox {
+impl FrameInbox {
     /// Adds a frame that a port received, and wakes the task.
     pub(crate) fn add(&self, bridge: BridgeId, port: PortNo, frame: Vec<u8>) {
         let mut ports = self.ports.lock();
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn the_newest_frames_of_each_port_wait() {
-        let inbox = LacpInbox::default();
+        let inbox = FrameInbox::default();
         inbox.add(BRIDGE, PortNo::new(2), vec![7]);
         for number in 0..20 {
             inbox.add(BRIDGE, PortNo::new(1), vec![number]);
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn each_frame_is_taken_or_counted() {
         const EACH: u32 = 2000;
-        let inbox = Arc::new(LacpInbox::default());
+        let inbox = Arc::new(FrameInbox::default());
         let senders = (1..=3).map(|port| {
             let inbox = Arc::clone(&inbox);
             thread::spawn(move || {

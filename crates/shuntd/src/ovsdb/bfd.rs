@@ -1,0 +1,67 @@
+//! The BFD session of a port as the rows of a database describe it, and its status as a column.
+
+use shunt_ovsdb::{RowView, value::Datum};
+use shunt_switch::{BridgePortStatus, config::BfdOptions, with_causes};
+
+/// The keys of the column `bfd`, with those of the configuration.
+const KEYS: [(&str, &str); 13] = [
+    ("bfd_dst_ip", "dst_ip"),
+    ("bfd_local_dst_mac", "local_dst_mac"),
+    ("bfd_local_src_mac", "local_src_mac"),
+    ("bfd_remote_dst_mac", "remote_dst_mac"),
+    ("bfd_src_ip", "src_ip"),
+    ("check_tnl_key", "check_tnl_key"),
+    ("cpath_down", "cpath_down"),
+    ("forwarding_if_rx", "forwarding_if_rx"),
+    ("min_rx", "min_rx_ms"),
+    // Its least value is that of `min_rx`.
+    ("decay_min_rx", "decay_min_rx_ms"),
+    ("min_tx", "min_tx_ms"),
+    ("mult", "mult"),
+    ("oam", "oam"),
+];
+
+/// Reads the session of a row of `Interface`; `None` if it has none.
+///
+/// Also returns the reasons of entries without effect: their keys have the defaults, as in Open vSwitch.
+pub(super) fn bfd(interface: RowView<'_>) -> (Option<BfdOptions>, Vec<String>) {
+    let entries = interface.string_map("bfd");
+    if !entries.get("enable").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
+        return (None, Vec::new());
+    }
+    let mut options = BfdOptions::default();
+    let mut reasons = Vec::new();
+    for (key, own) in KEYS {
+        let Some(value) = entries.get(key).copied() else { continue };
+        // As in Open vSwitch, the least interval is a millisecond.
+        let is_zero = own.ends_with("_ms") && own != "decay_min_rx_ms" && value == "0";
+        let value = if is_zero { "1" } else { value };
+        let mut changed = options.clone();
+        let set = changed.set(own, value).map_err(|error| with_causes(&error));
+        match set.and_then(|_| changed.check().map_err(str::to_owned)) {
+            Ok(()) => options = changed,
+            Err(problem) => reasons.push(format!("bfd:{key} has no effect: {problem}")),
+        }
+    }
+    for key in entries.keys() {
+        if *key != "enable" && !KEYS.iter().any(|(known, _)| known == key) {
+            reasons.push(format!("bfd:{key} has no effect: Shunt does not have this key"));
+        }
+    }
+    (Some(options), reasons)
+}
+
+/// Returns the column `bfd_status` of a port, empty without a session.
+pub(super) fn bfd_status(port: Option<&BridgePortStatus>) -> Datum {
+    let Some(status) = port.and_then(|port| port.bfd) else { return Datum::string_map([]) };
+    let own = status.session;
+    let flap_count = own.flap_count.to_string();
+    Datum::string_map([
+        ("diagnostic", own.diagnostic.text()),
+        ("flap_count", flap_count.as_str()),
+        ("forwarding", if own.forwarding { "true" } else { "false" }),
+        ("remote_diagnostic", own.remote.diagnostic.text()),
+        ("remote_state", own.remote.state.name()),
+        ("state", own.state.name()),
+    ])
+}

@@ -1,0 +1,191 @@
+//! All BFD sessions of the switch, for the thread that runs them.
+
+use std::{
+    num::NonZeroU32,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use parking_lot::Mutex;
+use shunt_bfd::BfdAddresses;
+use shunt_pipeline::Time;
+use tokio::sync::Notify;
+
+use crate::{
+    openflow::events::ChangedPorts,
+    ports::{
+        bfd::port_session::{PortSession, SessionNumbers},
+        port::BridgePort,
+        registry::BridgeRegistry,
+    },
+};
+
+/// The sessions of all ports, and the wake-ups between their threads.
+pub(crate) struct BfdSessions {
+    all: Mutex<SessionLists>,
+    /// Notified when sessions come or go, or get other settings.
+    changed: Notify,
+    /// Ports with another value of `forwarding`, for the tables and for controllers.
+    flapped: ChangedPorts,
+    seed: u64,
+    /// Number of sessions that were made.
+    made: AtomicU32,
+}
+
+/// The sessions, and those that end.
+#[derive(Default)]
+struct SessionLists {
+    /// The sessions of all ports, replaced as a whole.
+    current: Arc<[Arc<PortSession>]>,
+    /// Sessions without a port that have a last packet to send.
+    ended: Vec<Arc<PortSession>>,
+}
+
+impl BfdSessions {
+    /// Returns no sessions.
+    ///
+    /// The seed makes their discriminators differ from those of an earlier run.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            all: Mutex::default(),
+            changed: Notify::new(),
+            flapped: ChangedPorts::default(),
+            seed,
+            made: AtomicU32::new(0),
+        }
+    }
+
+    /// Returns the sessions of all ports.
+    ///
+    /// It is the same list until sessions come or go.
+    pub(crate) fn current(&self) -> Arc<[Arc<PortSession>]> {
+        Arc::clone(&self.all.lock().current)
+    }
+
+    /// Takes the sessions that have ended since the last call.
+    pub(crate) fn take_ended(&self) -> Vec<Arc<PortSession>> {
+        std::mem::take(&mut self.all.lock().ended)
+    }
+
+    /// Wakes the thread of BFD: settings have changed.
+    pub(crate) fn notify(&self) {
+        self.changed.notify_one();
+    }
+
+    /// Returns the notification for the thread of BFD.
+    pub(crate) const fn changed(&self) -> &Notify {
+        &self.changed
+    }
+
+    /// Returns the ports with another value of `forwarding`.
+    pub(crate) const fn flapped(&self) -> &ChangedPorts {
+        &self.flapped
+    }
+
+    /// Returns numbers for a new session.
+    fn numbers(&self) -> SessionNumbers {
+        let made = self.made.fetch_add(1, Ordering::Relaxed);
+        let seed = self.seed.wrapping_add(u64::from(made) << 32);
+        let [.., a, b, c, d] = self.seed.to_be_bytes();
+        // An odd factor: different counts have different products, for four billion sessions.
+        let product = u32::from_be_bytes([a, b, c, d]).wrapping_add(made).wrapping_mul(SPREAD);
+        let discriminator = NonZeroU32::new(product).unwrap_or(NonZeroU32::MAX);
+        let ports = made % SOURCE_PORTS;
+        let port = u16::try_from(ports).unwrap_or_default();
+        let source_port = BfdAddresses::FIRST_SOURCE_PORT.saturating_add(port);
+        SessionNumbers { discriminator, source_port, seed }
+    }
+
+    /// Replaces the list of sessions. Those that it has no more send a last packet.
+    ///
+    /// Returns whether some of them have ended.
+    fn set_current(&self, current: Vec<Arc<PortSession>>, now: Time) -> bool {
+        let mut all = self.all.lock();
+        let is_same = |(old, new): (&Arc<PortSession>, &Arc<PortSession>)| Arc::ptr_eq(old, new);
+        if all.current.len() == current.len() && all.current.iter().zip(&current).all(is_same) {
+            return false;
+        }
+        let before = std::mem::replace(&mut all.current, current.into());
+        let is_current =
+            |own: &&Arc<PortSession>| all.current.iter().any(|other| Arc::ptr_eq(own, other));
+        let (_, ended): (Vec<_>, Vec<_>) = before.iter().partition(is_current);
+        let ended: Vec<_> = ended.into_iter().map(Arc::clone).collect();
+        for own in &ended {
+            own.shut_down(now);
+        }
+        let has_ended = !ended.is_empty();
+        all.ended.extend(ended);
+        has_ended
+    }
+}
+
+impl BridgeRegistry {
+    /// Makes the sessions of all ports follow their options.
+    pub(crate) fn update_bfd(&mut self, sessions: &BfdSessions, now: Time) {
+        let mut current = Vec::new();
+        for bridge in self.iter_mut() {
+            let id = bridge.id;
+            for port in bridge.ports.values_mut() {
+                let Some(options) = port.settings.bfd_session() else {
+                    port.bfd = None;
+                    continue;
+                };
+                let session = match &port.bfd {
+                    Some(session) => {
+                        session.follow(options, port.mac, now);
+                        Arc::clone(session)
+                    }
+                    None => {
+                        let numbers = sessions.numbers();
+                        Arc::new(PortSession::new(id, port, options, numbers, now))
+                    }
+                };
+                current.push(Arc::clone(&session));
+                port.bfd = Some(session);
+            }
+        }
+        let is_used = !current.is_empty();
+        let has_ended = sessions.set_current(current, now);
+        if is_used || has_ended {
+            sessions.notify();
+        }
+    }
+}
+
+impl BridgePort {
+    /// Returns whether a member of a bond may be used.
+    ///
+    /// `None` if it is closed or disabled.
+    ///
+    /// Its link is up, and its BFD session is forwarding.
+    pub(crate) fn member_is_usable(&self) -> Option<bool> {
+        let is_forwarding = self.bfd.as_ref().is_none_or(|session| session.is_forwarding());
+        self.member_link().map(|is_up| is_up && is_forwarding)
+    }
+}
+
+/// An odd number with mixed bits: that of the golden ratio.
+const SPREAD: u32 = 0x9e37_79b1;
+
+/// Number of source ports of RFC 5881, from the first one on.
+const SOURCE_PORTS: u32 = 16_384;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn numbers_of_sessions_differ() {
+        let sessions = BfdSessions::new(0xffff_ffff_0000_0000);
+        let all: Vec<_> =
+            std::iter::repeat_with(|| sessions.numbers()).take(SOURCE_PORTS as usize).collect();
+        let discriminators: BTreeSet<_> = all.iter().map(|own| own.discriminator).collect();
+        let ports: BTreeSet<_> = all.iter().map(|own| own.source_port).collect();
+        assert_eq!((discriminators.len(), ports.len()), (all.len(), all.len()));
+        assert_eq!((ports.first(), ports.last()), (Some(&49_152), Some(&u16::MAX)));
+    }
+}

@@ -1,0 +1,330 @@
+//! BFD sessions of ports with Open vSwitch, and with the daemon of FRR.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Child, Stdio},
+};
+
+use shunt_tests::{
+    daemon::{Daemon, error_text, text, until},
+    namespace::{Namespace, namespace_or_skip, skipped},
+    open_vswitch::OpenVSwitch,
+};
+use tempfile::TempDir;
+
+use crate::vsctl::{Bench, show};
+
+/// Open vSwitch behind the ports `p1` and `p2`: the links `x1` and `x2` are in bridges of their own.
+struct Partner<'a> {
+    namespace: &'a Namespace,
+    switch: OpenVSwitch<'a>,
+}
+
+/// The session of a port of Open vSwitch, which expires after 600 ms.
+const SESSION: &str = "bfd:enable=true bfd:min_tx=200 bfd:min_rx=200";
+
+impl<'a> Partner<'a> {
+    fn start(middle: &Namespace, namespace: &'a Namespace) -> Option<Self> {
+        for (link, port) in [("x1", "p1"), ("x2", "p2")] {
+            namespace.connect(link, middle, port);
+        }
+        let switch = OpenVSwitch::start_or_skip(namespace)?;
+        let partner = Self { namespace, switch };
+        for (bridge, link) in [("far1", "x1"), ("far2", "x2")] {
+            partner.vsctl(&format!(
+                "add-br {bridge} -- set bridge {bridge} datapath_type=netdev \
+                 -- add-port {bridge} {link} -- set interface {link} {SESSION}"
+            ));
+        }
+        Some(partner)
+    }
+
+    fn vsctl(&self, line: &str) -> String {
+        self.switch.run("ovs-vsctl", &line.split_whitespace().collect::<Vec<_>>())
+    }
+
+    /// Returns an entry of `bfd_status` of a link.
+    fn status(&self, link: &str, key: &str) -> String {
+        let line = format!("--if-exists get interface {link} bfd_status:{key}");
+        self.vsctl(&line).trim().trim_matches('"').to_owned()
+    }
+
+    /// Stops or continues the process of Open vSwitch, while its links stay up.
+    fn signal(&self, signal: &str) {
+        self.namespace.run("kill", &[signal, &self.switch.process("ovs-vswitchd")]);
+    }
+}
+
+/// Returns an entry of `bfd_status` of a port.
+fn status(bench: &Bench, port: &str, key: &str) -> String {
+    let line = format!("--if-exists get interface {port} bfd_status:{key}");
+    bench.done(&line).trim_matches('"').to_owned()
+}
+
+fn bond_line(daemon: &Daemon) -> String {
+    let shown = show(daemon);
+    shown.lines().find(|line| line.contains(" bond ")).unwrap_or_default().trim().to_owned()
+}
+
+/// Checks that both sessions are up at both ends, and that the bond uses `p1`.
+fn both_are_up(bench: &Bench, daemon: &Daemon, partner: &Partner<'_>) {
+    for (port, link) in [("p1", "x1"), ("p2", "x2")] {
+        let is_up = || {
+            let own = ["state", "remote_state", "forwarding"].map(|key| status(bench, port, key));
+            own == ["up", "up", "true"] && partner.status(link, "state") == "up"
+        };
+        assert!(until(is_up), "{port}: {}\n{}", show(daemon), daemon.log());
+    }
+    let line = "bond bond0 (active-backup: p1 active, p2 enabled)";
+    assert!(until(|| bond_line(daemon) == line), "{}", bond_line(daemon));
+}
+
+/// Checks that a session that ends at the other end moves the bond.
+fn a_session_without_a_partner_leaves_the_bond(
+    bench: &Bench,
+    daemon: &Daemon,
+    partner: &Partner<'_>,
+) {
+    partner.vsctl("set interface x1 bfd:enable=false");
+    let line = "bond bond0 (active-backup: p1 disabled, p2 active)";
+    assert!(until(|| bond_line(daemon) == line), "{}", bond_line(daemon));
+    let expired = "port p1: BFD state up -> down, Control Detection Time Expired";
+    assert!(daemon.log().contains(expired), "{}", daemon.log());
+    let reason = || status(bench, "p1", "diagnostic");
+    assert!(until(|| reason() == "Control Detection Time Expired"), "{}", reason());
+    assert_eq!(bench.done("get interface p1 link_state"), "up");
+    let shown = show(daemon);
+    assert!(shown.contains("bfd down (Control Detection Time Expired)"), "{shown}");
+    partner.vsctl("set interface x1 bfd:enable=true");
+    // The primary member is active again.
+    both_are_up(bench, daemon, partner);
+}
+
+/// Checks that a silent partner takes both sessions down, while the links stay up.
+fn a_silent_partner_takes_sessions_down(bench: &Bench, daemon: &Daemon, partner: &Partner<'_>) {
+    let live = || text(&daemon.ovs_ofctl("br0", "dump-ports-desc", &[])).matches("LIVE").count();
+    let before = live();
+    partner.signal("-STOP");
+    let line = "bond bond0 (active-backup: p1 disabled, p2 disabled)";
+    assert!(until(|| bond_line(daemon) == line), "{}", bond_line(daemon));
+    assert!(until(|| live() + 2 == before), "{before} ports were live, and now {}", live());
+    partner.signal("-CONT");
+    both_are_up(bench, daemon, partner);
+    assert!(until(|| live() == before), "{before} ports were live, and now {}", live());
+}
+
+/// Checks the states that an operator sets at either end.
+fn operators_decide(bench: &Bench, daemon: &Daemon, partner: &Partner<'_>) {
+    partner.vsctl("set interface x1 bfd:cpath_down=true");
+    let cause = || status(bench, "p1", "remote_diagnostic");
+    assert!(until(|| cause() == "Concatenated Path Down"), "{}", cause());
+    assert!(until(|| status(bench, "p1", "forwarding") == "false"), "{}", show(daemon));
+    assert_eq!(status(bench, "p1", "state"), "up");
+    partner.vsctl("set interface x1 bfd:cpath_down=false");
+    assert!(until(|| status(bench, "p1", "forwarding") == "true"), "{}", show(daemon));
+    bench.done("set interface p1 bfd:cpath_down=true");
+    assert!(until(|| partner.status("x1", "forwarding") == "false"), "{}", show(daemon));
+    bench.done("remove interface p1 bfd cpath_down");
+    assert!(until(|| partner.status("x1", "forwarding") == "true"), "{}", show(daemon));
+    let appctl = |arguments: &[&str]| text(&daemon.ovs_appctl(arguments));
+    assert_eq!(appctl(&["bfd/set-forwarding", "p2", "false"]), "OK\n");
+    assert!(until(|| bond_line(daemon).contains("p2 disabled")), "{}", show(daemon));
+    assert_eq!(appctl(&["bfd/set-forwarding", "normal"]), "OK\n");
+    assert!(until(|| bond_line(daemon).contains("p2 enabled")), "{}", show(daemon));
+    // A session that ends here sends a last packet.
+    bench.done("set interface p2 bfd:enable=false");
+    let reason = || partner.status("x2", "diagnostic");
+    assert!(until(|| reason() == "Neighbor Signaled Session Down"), "{}", reason());
+    assert!(until(|| bench.done("get interface p2 bfd_status") == "{}"), "{}", show(daemon));
+    bench.done("set interface p2 bfd:enable=true");
+    both_are_up(bench, daemon, partner);
+}
+
+#[test]
+fn sessions_with_open_vswitch_decide_about_a_bond() {
+    for bench in Bench::both("bfd") {
+        let Some(far) = namespace_or_skip("bfd") else { return };
+        let Some(partner) = Partner::start(&bench.namespace, &far) else { return };
+        let daemon = bench.start();
+        bench.done(&format!(
+            "add-br br0 -- add-bond br0 bond0 p1 p2 bond_mode=active-backup \
+             other_config:bond-primary=p1 \
+             -- set interface p1 {SESSION} -- set interface p2 {SESSION}"
+        ));
+        both_are_up(&bench, &daemon, &partner);
+        let trace = text(&daemon.ovs_appctl(&[
+            "ofproto/trace",
+            "br0",
+            "in_port=p1,udp,nw_ttl=255,tp_dst=3784",
+        ]));
+        assert!(trace.contains("userspace(slow_path(bfd))"), "{trace}");
+        assert!(trace.contains("for the session of the port alone"), "{trace}");
+        let shown = text(&daemon.ovs_appctl(&["bfd/show", "p1"]));
+        for part in [
+            "  Forwarding: true\n",
+            "  TX Interval: Approx 200ms\n",
+            "  Local Session State: up\n",
+            "  Local Minimum TX Interval: 200ms\n",
+            "  Remote Minimum RX Interval: 200ms\n",
+            "  Remote Detect Multiplier: 3\n",
+        ] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+        a_session_without_a_partner_leaves_the_bond(&bench, &daemon, &partner);
+        a_silent_partner_takes_sessions_down(&bench, &daemon, &partner);
+        operators_decide(&bench, &daemon, &partner);
+        // New intervals leave the session up.
+        let flaps = status(&bench, "p1", "flap_count");
+        bench.done("set interface p1 bfd:min_tx=300 bfd:min_rx=400 bfd:mult=5");
+        partner.vsctl("set interface x1 bfd:min_tx=500 bfd:min_rx=600");
+        let shown = || text(&daemon.ovs_appctl(&["bfd/show", "p1"]));
+        let is_new = || {
+            shown().contains("TX Interval: Approx 600ms\n  RX Interval: Approx 500ms\n")
+                && shown().contains("Local Flags: none")
+        };
+        assert!(until(is_new), "{}", shown());
+        assert_eq!(status(&bench, "p1", "flap_count"), flaps, "{}", daemon.log());
+        bench.done("set interface p1 bfd:mult=many bfd:nosuch=1");
+        let error = || bench.done("get interface p1 error");
+        let is_named = || {
+            error().contains("bfd:mult has no effect: mult = many: it must be 1 to 255")
+                && error().contains("bfd:nosuch has no effect")
+        };
+        assert!(until(is_named), "{}", error());
+        let unknown = daemon.ovs_appctl(&["bfd/show", "nosuch"]);
+        assert!(error_text(&unknown).contains("no such bfd object"));
+    }
+}
+
+/// The daemons of FRR, with their files in a folder.
+struct Frr<'a> {
+    namespace: &'a Namespace,
+    folder: TempDir,
+    daemons: Vec<Child>,
+}
+
+/// Folder of the daemons of FRR.
+const FRR: &str = "/usr/lib/frr";
+
+impl<'a> Frr<'a> {
+    /// Starts `zebra` and `bfdd` with a configuration, or prints that they are not installed.
+    fn start_or_skip(namespace: &'a Namespace, configuration: &str) -> Option<Self> {
+        if !Path::new(FRR).join("bfdd").exists() {
+            skipped("FRR is not installed: apt-get install frr");
+            return None;
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join("frr.conf"), configuration).expect("a file");
+        let mut frr = Self { namespace, folder, daemons: Vec::new() };
+        let socket = frr.path("zserv");
+        let control = vec!["--bfdctl".to_owned(), frr.path("bfdd.sock")];
+        for (daemon, more) in [("zebra", Vec::new()), ("bfdd", control)] {
+            let mut command = namespace.command(&format!("{FRR}/{daemon}"));
+            command.args(["-u", "root", "-g", "root", "-z", &socket, "-A", "127.0.0.1"]);
+            command.args(["--vty_socket", &frr.path(""), "-i", &frr.path(daemon)]);
+            command.args(["-f", &frr.path("frr.conf"), "--log", "stdout"]).args(more);
+            let log = fs::File::create(frr.path(&format!("{daemon}.log"))).expect("a file");
+            command.stdout(log).stderr(Stdio::null());
+            frr.daemons.push(command.spawn().expect("the daemon starts"));
+            let vty = frr.path(&format!("{daemon}.vty"));
+            assert!(until(|| Path::new(&vty).exists()), "{daemon} has no socket");
+        }
+        Some(frr)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+
+    /// Returns the output of commands of `bfdd`.
+    fn vtysh(&self, commands: &[&str]) -> String {
+        let mut command = self.namespace.command("vtysh");
+        command.args(["--vty_socket", &self.path(""), "-d", "bfdd"]);
+        for own in commands {
+            command.args(["-c", own]);
+        }
+        text(&shunt_tests::daemon::output(&mut command))
+    }
+
+    fn peers(&self) -> String {
+        self.vtysh(&["show bfd peers"])
+    }
+}
+
+impl Drop for Frr<'_> {
+    fn drop(&mut self) {
+        for daemon in &mut self.daemons {
+            // One that has ended already needs no signal.
+            let _ = daemon.kill();
+            let _ = daemon.wait();
+        }
+    }
+}
+
+/// The session of FRR with the switch, which expires after 600 ms.
+const FRR_SESSION: &str = "bfd\n peer 192.0.2.1 local-address 192.0.2.2 interface x1\n  \
+    detect-multiplier 3\n  receive-interval 200\n  transmit-interval 200\n exit\nexit\n";
+
+#[test]
+fn a_session_with_frr_comes_up_and_expires() {
+    let (Some(middle), Some(far)) = (namespace_or_skip("bfd"), namespace_or_skip("bfd")) else {
+        return;
+    };
+    far.connect("x1", &middle, "p1");
+    far.run("ip", &["addr", "add", "192.0.2.2/24", "dev", "x1"]);
+    let mac = |namespace: &Namespace, device: &str| {
+        let path = format!("/sys/class/net/{device}/address");
+        namespace.run("cat", &[&path]).trim().to_owned()
+    };
+    // The switch answers no ARP requests for the address of its session.
+    let neighbor = ["neigh", "add", "192.0.2.1", "lladdr", &mac(&middle, "p1"), "dev", "x1"];
+    far.run("ip", &neighbor);
+    let Some(mut frr) = Frr::start_or_skip(&far, FRR_SESSION) else { return };
+    let file = "[[bridge]]\nname = \"br0\"\n[[bridge.port]]\nname = \"p1\"\n";
+    let daemon = Daemon::start_with(file, |program| middle.command(&program.to_string_lossy()));
+    let destination = format!("local_dst_mac={}", mac(&far, "x1"));
+    text(&daemon.shuntctl(&[
+        "set-bfd",
+        "p1",
+        "min_tx_ms=200",
+        "min_rx_ms=200",
+        "src_ip=192.0.2.1",
+        "dst_ip=192.0.2.2",
+        &destination,
+    ]));
+    let is_up = || show(&daemon).contains("bfd up") && frr.peers().contains("Status: up");
+    assert!(until(is_up), "{}\n{}", show(&daemon), frr.peers());
+    let shown = || text(&daemon.ovs_appctl(&["bfd/show", "p1"]));
+    let is_fast = || {
+        shown().contains("TX Interval: Approx 200ms\n  RX Interval: Approx 200ms\n")
+            && shown().contains("Local Flags: none")
+    };
+    assert!(until(is_fast), "{}", shown());
+    let peer = "peer 192.0.2.1 local-address 192.0.2.2 interface x1";
+    frr.vtysh(&["configure terminal", "bfd", peer, "shutdown"]);
+    let down = "bfd down (Neighbor Signaled Session Down)";
+    assert!(until(|| show(&daemon).contains(down)), "{}", show(&daemon));
+    assert!(shown().contains("Remote Session State: admin_down"), "{}", shown());
+    frr.vtysh(&["configure terminal", "bfd", peer, "no shutdown"]);
+    let is_up = || show(&daemon).contains("bfd up") && frr.peers().contains("Status: up");
+    assert!(until(is_up), "{}\n{}", show(&daemon), frr.peers());
+    text(&daemon.shuntctl(&["set-bfd", "p1"]));
+    let ended = || frr.peers().contains("Status: down");
+    assert!(until(ended), "{}", frr.peers());
+    text(&daemon.shuntctl(&[
+        "set-bfd",
+        "p1",
+        "min_tx_ms=200",
+        "min_rx_ms=200",
+        "src_ip=192.0.2.1",
+        "dst_ip=192.0.2.2",
+        &destination,
+    ]));
+    let is_up = || show(&daemon).contains("bfd up");
+    assert!(until(is_up), "{}", show(&daemon));
+    // The partner ends without a word.
+    let _ = frr.daemons.pop().map(|mut bfdd| bfdd.kill().and_then(|()| bfdd.wait()));
+    let expired = "bfd down (Control Detection Time Expired)";
+    assert!(until(|| show(&daemon).contains(expired)), "{}", show(&daemon));
+}
