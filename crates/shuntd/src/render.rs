@@ -1,5 +1,6 @@
 //! Tables for the values of the daemon.
 
+pub(crate) mod bfd;
 pub(crate) mod caches;
 pub(crate) mod drops;
 pub(crate) mod evict;
@@ -14,7 +15,7 @@ use std::fmt::Write;
 use serde_json::Value;
 use shunt_switch::{MacStatus, MulticastEntryStatus};
 
-use crate::render::{exports::exports, nic::nic_line};
+use crate::render::{bfd::bfd_state, exports::exports, nic::nic_line};
 
 /// Header of a capture file with nanosecond timestamps.
 pub(crate) const PCAP_HEADER: [u8; 24] =
@@ -237,21 +238,7 @@ fn limits(port: &Value) -> String {
             let _ = write!(text, " queues={}", queues.join(","));
         }
     }
-    text + &bfd(&port["bfd"])
-}
-
-/// Returns the state of a BFD session; empty without one.
-fn bfd(session: &Value) -> String {
-    let Some(state) = session["state"].as_str() else { return String::new() };
-    let forwarding = match (state, session["forwarding"] == true) {
-        ("up", false) => ", not forwarding",
-        ("up", true) | (_, false) => "",
-        (_, true) => ", forwarding",
-    };
-    let reason = Some(word(&session["diagnostic"]));
-    let reason = reason.filter(|text| state != "up" && *text != "No Diagnostic");
-    let reason = reason.map_or_else(String::new, |text| format!(" ({text})"));
-    format!(", bfd {state}{reason}{forwarding}")
+    text + &bfd_state(&port["bfd"])
 }
 
 /// Returns packet-ins by their result; `None` if there were none.
@@ -528,27 +515,6 @@ eviction thread: panicked; restart the daemon
         assert!(
             shown.contains(&format!("tag=5, {limits}, qos egress-policer cir=1000 cbs=500)")),
             "{shown}"
-        );
-    }
-
-    #[test]
-    fn a_port_shows_its_bfd_session() {
-        let line = |state: &str, forwarding: bool, diagnostic: &str| {
-            let session =
-                json!({"state": state, "forwarding": forwarding, "diagnostic": diagnostic});
-            let port =
-                json!({"name": "p1", "number": 1, "type": "null", "link": "up", "bfd": session});
-            let shown = show(&json!([{"name": "br0", "rules": 0, "ports": [port]}]));
-            shown.lines().nth(1).unwrap().trim().to_owned()
-        };
-        let expired = "Control Detection Time Expired";
-        assert_eq!(line("up", true, expired), "port 1 p1 (null, up, bfd up)");
-        assert_eq!(line("up", false, expired), "port 1 p1 (null, up, bfd up, not forwarding)");
-        let down = format!("port 1 p1 (null, up, bfd down ({expired}))");
-        assert_eq!(line("down", false, expired), down);
-        assert_eq!(
-            line("init", true, "No Diagnostic"),
-            "port 1 p1 (null, up, bfd init, forwarding)"
         );
     }
 
