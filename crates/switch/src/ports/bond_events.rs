@@ -41,30 +41,33 @@ pub(crate) enum BondEvent {
     Rebalanced(usize),
 }
 
-/// The part of a member that changed.
+/// The parts of a member that can change: its link, and those named here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MemberCause {
-    /// Its link.
-    Link,
-    /// Its link, or the use of the link by the partner.
-    LinkOrLacp,
+pub(crate) struct MemberCause {
+    /// The use of the link by a partner of LACP.
+    lacp: bool,
+    /// The BFD session of the port.
+    bfd: bool,
 }
 
 impl MemberCause {
     /// Returns what can change a member of a bond.
-    pub(crate) const fn of(options: &BondOptions) -> Self {
-        match options.lacp {
-            BondLacp::Off => Self::Link,
-            BondLacp::Active | BondLacp::Passive => Self::LinkOrLacp,
-        }
+    pub(crate) const fn of(options: &BondOptions, has_bfd: bool) -> Self {
+        let lacp = match options.lacp {
+            BondLacp::Off => false,
+            BondLacp::Active | BondLacp::Passive => true,
+        };
+        Self { lacp, bfd: has_bfd }
     }
 }
 
 impl fmt::Display for MemberCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Link => "its link",
-            Self::LinkOrLacp => "its link or LACP",
+            Self { lacp: false, bfd: false } => "its link",
+            Self { lacp: true, bfd: false } => "its link or LACP",
+            Self { lacp: false, bfd: true } => "its link or BFD",
+            Self { lacp: true, bfd: true } => "its link, LACP or BFD",
         })
     }
 }

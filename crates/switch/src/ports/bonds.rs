@@ -44,6 +44,14 @@ pub(crate) struct BondState {
     lacp: Option<LacpActor>,
 }
 
+/// The link of a member of a bond, with its BFD session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MemberLink {
+    /// True if the link is up, and the session lets the port be used.
+    pub(crate) is_up: bool,
+    pub(crate) has_bfd: bool,
+}
+
 /// The state of a member of a bond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MemberState {
@@ -115,22 +123,25 @@ impl BondState {
 
     /// Follows the options, and the links with their BFD sessions.
     ///
-    /// `link_up` returns `None` for a port that does not exist, or cannot be a member.
+    /// `link` returns `None` for a port that does not exist, or cannot be a member.
     pub(crate) fn update(
         &mut self,
         options: &BondOptions,
-        link_up: impl Fn(&str) -> Option<bool>,
+        link: impl Fn(&str) -> Option<MemberLink>,
         now: Time,
     ) -> Vec<BondEvent> {
         let mut events = Vec::new();
         let lacp = &self.lacp;
-        let is_usable = |name: &String| options.members.contains(name) && link_up(name).is_some();
+        let is_usable = |name: &String| options.members.contains(name) && link(name).is_some();
         self.members.retain(|name, _| is_usable(name));
         for name in &options.members {
-            let Some(link_up) = link_up(name) else { continue };
-            let may_enable = link_up && lacp.as_ref().is_none_or(|own| own.distributes(name));
+            let Some(MemberLink { is_up, has_bfd }) = link(name) else { continue };
+            let may_enable = is_up && lacp.as_ref().is_none_or(|own| own.distributes(name));
             match self.members.get_mut(name) {
-                Some(member) => events.extend(member.follow(name, may_enable, options, now)),
+                Some(member) => {
+                    let cause = MemberCause::of(options, has_bfd);
+                    events.extend(member.follow(name, may_enable, cause, options, now));
+                }
                 None => {
                     let member = MemberState { may_enable, is_enabled: may_enable, due: None };
                     self.members.insert(name.clone(), member);
@@ -255,17 +266,18 @@ impl BondState {
 }
 
 impl MemberState {
-    /// Follows the link and LACP.
+    /// Follows the link, LACP and BFD.
     fn follow(
         &mut self,
         name: &str,
         may_enable: bool,
+        cause: MemberCause,
         options: &BondOptions,
         now: Time,
     ) -> Option<BondEvent> {
         let is_changed = self.may_enable != may_enable;
         self.may_enable = may_enable;
-        let (member, cause) = (name.to_owned(), MemberCause::of(options));
+        let member = name.to_owned();
         if may_enable == self.is_enabled && is_changed {
             if self.due.take().is_some() {
                 return Some(BondEvent::Kept { member, is_up: may_enable, cause });
@@ -296,6 +308,7 @@ mod tests {
         options: BondOptions,
         state: BondState,
         links: BTreeMap<&'static str, bool>,
+        has_bfd: bool,
     }
 
     impl Steps {
@@ -303,7 +316,7 @@ mod tests {
             let members = vec!["p1".to_owned(), "p2".to_owned()];
             let options = BondOptions { name: "b".into(), members, ..options };
             let links = BTreeMap::from([("p1", true), ("p2", true)]);
-            let mut steps = Self { options, state: BondState::default(), links };
+            let mut steps = Self { options, state: BondState::default(), links, has_bfd: false };
             assert_eq!(steps.at(0), "active member is now p1");
             steps
         }
@@ -318,7 +331,9 @@ mod tests {
             };
             let bridge = [2, 0, 0, 0, 0, 9];
             self.state.follow_lacp(&self.options, bridge, &BTreeSet::new(), port, now);
-            let events = self.state.update(&self.options, |name| links.get(name).copied(), now);
+            let has_bfd = self.has_bfd;
+            let link = |name: &str| Some(MemberLink { is_up: *links.get(name)?, has_bfd });
+            let events = self.state.update(&self.options, link, now);
             events.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
         }
 
@@ -338,6 +353,14 @@ mod tests {
         let last = "member p1 disabled; no active member, all members are disabled";
         assert_eq!(bond.link("p1", false).at(4), last);
         assert_eq!(bond.link("p2", true).at(5), "member p2 enabled; active member is now p2");
+    }
+
+    #[test]
+    fn a_delay_names_the_session_of_the_member() {
+        let mut bond = Steps::new(BondOptions { downdelay_ms: 10, ..BondOptions::default() });
+        bond.has_bfd = true;
+        let waits = "member p1 will be disabled if its link or BFD stays down for 10 ms";
+        assert_eq!(bond.link("p1", false).at(1), waits);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use shunt_pipeline::Time;
 
-use super::bonds::BondState;
+use super::bonds::{BondState, MemberLink};
 use crate::config::BondOptions;
 
 const MEMBERS: [&str; 3] = ["p1", "p2", "p3"];
@@ -121,7 +121,8 @@ struct BondAndModel {
 impl BondAndModel {
     fn update(&mut self, at_ms: u64) {
         let (links, now) = (&self.links, Time::ZERO.after(Duration::from_millis(at_ms)));
-        self.state.update(&self.options, |name| links.get(name).copied(), now);
+        let link = |name: &str| Some(MemberLink { is_up: *links.get(name)?, has_bfd: false });
+        self.state.update(&self.options, link, now);
     }
 
     fn apply(&mut self, op: BondOp) {

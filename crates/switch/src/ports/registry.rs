@@ -68,14 +68,14 @@ impl BridgeState {
             ports.values().find(named)
         };
         let lacp_port = |name: &str| find(name).map(BridgePort::lacp_member);
-        let usable = |name: &str| find(name)?.member_is_usable();
+        let link = |name: &str| find(name)?.member_with_bfd();
         let mut changed = Vec::new();
         for options in &settings.bonds {
             let taken = other_keys(&settings.bonds, bonds, &options.name);
             let new = || BondState::after_restart(last_active.get(&options.name).cloned());
             let state = bonds.entry(options.name.clone()).or_insert_with(new);
             state.follow_lacp(options, address, &taken, lacp_port, now);
-            let events = state.update(options, usable, now);
+            let events = state.update(options, link, now);
             if state.buckets().is_some() {
                 let all = ports.values().map(|port| (port.settings.name.as_str(), port.number));
                 let is_member = |(name, _): &(&str, PortNo)| {

@@ -17,6 +17,7 @@ use crate::{
     openflow::events::ChangedPorts,
     ports::{
         bfd::port_session::{PortSession, SessionNumbers},
+        bonds::MemberLink,
         port::BridgePort,
         registry::BridgeRegistry,
     },
@@ -155,14 +156,13 @@ impl BridgeRegistry {
 }
 
 impl BridgePort {
-    /// Returns whether a member of a bond may be used.
+    /// Returns the link of a member of a bond, which is up only if its session is forwarding.
     ///
-    /// `None` if it is closed or disabled.
-    ///
-    /// Its link is up, and its BFD session is forwarding.
-    pub(crate) fn member_is_usable(&self) -> Option<bool> {
+    /// `None` if the port is closed or disabled.
+    pub(crate) fn member_with_bfd(&self) -> Option<MemberLink> {
         let is_forwarding = self.bfd.as_ref().is_none_or(|session| session.is_forwarding());
-        self.member_link().map(|is_up| is_up && is_forwarding)
+        let is_up = self.member_link()? && is_forwarding;
+        Some(MemberLink { is_up, has_bfd: self.bfd.is_some() })
     }
 }
 
