@@ -9,6 +9,7 @@ mod datapath_flows;
 mod doctor;
 mod evict;
 mod http;
+mod multicast;
 mod nic;
 mod ports;
 mod reload;

@@ -23,6 +23,7 @@ mod forecasts;
 mod ipfix;
 mod log;
 mod mirrors;
+mod multicast;
 mod netflow;
 mod nic;
 mod nic_forwarding;

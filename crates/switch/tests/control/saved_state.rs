@@ -4,7 +4,7 @@ use shunt_pipeline::{
     GroupCommand, MeterCommand, Modification,
     text::{parse_group_mod, parse_meter_mod},
 };
-use shunt_switch::{Config, SavedCount, SavedMac, SavedState, Switch, config};
+use shunt_switch::{Config, SavedCount, SavedMac, SavedMulticast, SavedState, Switch, config};
 
 fn null(name: &str, number: u32) -> config::PortOptions {
     let kind = config::PortType::Null;
@@ -83,6 +83,25 @@ async fn counts_and_macs_are_restored() {
     let old: SavedState = serde_json::from_value(old).unwrap();
     assert_eq!(other.restore(&old).await.unwrap().refused, [""; 0]);
     assert!(other.save().tables[0].counts.is_empty());
+}
+
+#[tokio::test]
+async fn multicast_groups_and_routers_are_restored() {
+    let switch = filled().await;
+    switch.add_port("br1", null("q2", 0)).await.unwrap();
+    switch.set_bridge("br1", &[("mcast_snooping_enable", "true")]).await.unwrap();
+    let mut saved = switch.save();
+    let entry = |group: Option<&str>, port| {
+        let group = group.map(|text| text.parse().unwrap());
+        SavedMulticast { vlan: 0, group, port }
+    };
+    saved.tables[1].multicast =
+        vec![entry(Some("239.1.1.1"), 1), entry(Some("ff05::7"), 1), entry(None, 2)];
+    let text = serde_json::to_string(&saved).unwrap();
+    let read: SavedState = serde_json::from_str(&text).unwrap();
+    let other = Switch::start(&Config::default(), None, 2).await.unwrap();
+    assert_eq!(other.restore(&read).await.unwrap().refused, [""; 0]);
+    assert_eq!(other.save(), saved);
 }
 
 #[tokio::test]

@@ -1,0 +1,206 @@
+//! Multicast snooping: messages of hosts and routers decide where packets of groups go.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use shunt_flow::testing::PacketBuilder;
+use shunt_multicast::testing::{igmp_frame, mld_frame};
+use shunt_switch::{
+    Config, MulticastMessages, Switch,
+    config::{CacheKind, PortOptions},
+};
+
+use crate::{
+    bench::{Bench, FarEnd, frame, in_time, until},
+    nic::{World, add_ports},
+};
+
+const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
+const OTHER: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 2);
+const ALL_HOSTS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
+const ALL_ROUTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 2);
+
+/// The type of a report of IGMPv2.
+const REPORT: u8 = 0x16;
+/// The type of a leave of IGMPv2.
+const LEAVE: u8 = 0x17;
+
+/// Returns a frame with the source MAC of the host at a port.
+fn from(port: u8, mut frame: Vec<u8>) -> Vec<u8> {
+    frame[11] = port;
+    frame
+}
+
+/// Returns a message of IGMPv2 about a group.
+fn message(port: u8, destination: Ipv4Addr, kind: u8, group: Ipv4Addr) -> Vec<u8> {
+    let message = [&[kind, 0, 0, 0], &group.octets()[..]].concat();
+    from(port, igmp_frame(Ipv4Addr::new(10, 0, 0, port), destination, &message))
+}
+
+/// Returns a query of a router at a port.
+fn query(port: u8) -> Vec<u8> {
+    message(port, ALL_HOSTS, 0x11, Ipv4Addr::UNSPECIFIED)
+}
+
+/// Returns a packet of the host at port 1 to a group.
+fn packet(group: Ipv4Addr) -> Vec<u8> {
+    let [_, b, c, d] = group.octets();
+    let packet = PacketBuilder::ipv4([10, 0, 0, 1], group.octets()).udp(7, 1);
+    packet.macs([2, 0, 0, 0, 0, 1], [1, 0, 0x5e, b & 0x7f, c, d]).build()
+}
+
+/// Returns a frame of the host at port 1 that all ports get.
+fn broadcast() -> Vec<u8> {
+    let mut frame = from(1, frame(9));
+    frame[..6].fill(0xff);
+    frame
+}
+
+async fn snoop(switch: &Switch) {
+    switch.add_rules("br0", &["actions=NORMAL"]).await.unwrap();
+    switch.set_bridge("br0", &[("mcast_snooping_enable", "true")]).await.unwrap();
+}
+
+/// Returns the entries of the table, each as group, VLAN and port.
+fn table(switch: &Switch) -> Vec<String> {
+    let entries = switch.multicast("br0").unwrap().unwrap();
+    let shown = entries.iter().map(|own| match own.group {
+        Some(group) => format!("{group} {} {}", own.vlan, own.port.number()),
+        None => format!("router {} {}", own.vlan, own.port.number()),
+    });
+    shown.collect()
+}
+
+async fn learns(switch: &Switch, expected: &[&str]) {
+    until(|| table(switch) == expected).await;
+}
+
+/// Returns whether a port gets a frame before the next broadcast.
+async fn gets(end: &FarEnd, frame: &[u8]) -> bool {
+    let mut is_there = false;
+    loop {
+        let received = end.next_received().await;
+        if received == broadcast() {
+            return is_there;
+        }
+        is_there |= received == frame;
+    }
+}
+
+/// Sends packets to a group into port 1, until ports 2 and 3 get them as they should.
+///
+/// Packet threads follow a new version after some packets.
+async fn goes_to(ends: &[FarEnd; 3], group: Ipv4Addr, expected: [bool; 2]) {
+    let attempts = async {
+        loop {
+            ends[0].send(&packet(group));
+            ends[0].send(&broadcast());
+            if [gets(&ends[1], &packet(group)).await, gets(&ends[2], &packet(group)).await]
+                == expected
+            {
+                return;
+            }
+        }
+    };
+    in_time(attempts).await;
+}
+
+/// Lets hosts and a router speak.
+async fn play(switch: &Switch, ends: &[FarEnd; 3]) {
+    snoop(switch).await;
+    goes_to(ends, GROUP, [true, true]).await;
+    ends[1].send(&message(2, GROUP, REPORT, GROUP));
+    learns(switch, &["239.1.1.1 0 2"]).await;
+    goes_to(ends, GROUP, [true, false]).await;
+    ends[2].send(&query(3));
+    learns(switch, &["239.1.1.1 0 2", "router 0 3"]).await;
+    goes_to(ends, GROUP, [true, true]).await;
+    goes_to(ends, OTHER, [true, true]).await;
+    let strictly = [("mcast_snooping_disable_flood_unregistered", "true")];
+    switch.set_bridge("br0", &strictly).await.unwrap();
+    goes_to(ends, OTHER, [false, true]).await;
+    ends[1].send(&message(2, ALL_ROUTERS, LEAVE, GROUP));
+    learns(switch, &["router 0 3"]).await;
+    goes_to(ends, GROUP, [false, true]).await;
+    assert_eq!(switch.multicast_messages(), MulticastMessages { read: 3, ignored: 0 });
+    assert!(switch.flush_multicast(Some("br0")).await.unwrap());
+    assert!(table(switch).is_empty());
+    goes_to(ends, GROUP, [false, false]).await;
+    switch.set_bridge("br0", &[("mcast_snooping_enable", "false")]).await.unwrap();
+    goes_to(ends, GROUP, [true, true]).await;
+    assert_eq!(switch.multicast("br0").unwrap(), None);
+    assert!(!switch.flush_multicast(Some("br0")).await.unwrap());
+    assert!(switch.flush_multicast(None).await.unwrap());
+}
+
+#[tokio::test]
+async fn messages_direct_the_packets_of_a_group() {
+    for kind in [CacheKind::Megaflow, CacheKind::Gigaflow, CacheKind::Flows] {
+        let mut config = Config::default();
+        config.threads.packet = 1;
+        config.caches.kind = kind;
+        config.caches.verify_one_in = 1;
+        let bench = Bench::of(&config).await;
+        bench.add_bridge("br0").await;
+        let ends = add_ports(&bench.switch).await;
+        play(&bench.switch, &ends).await;
+    }
+}
+
+#[tokio::test]
+async fn messages_direct_the_packets_behind_a_nic() {
+    let world = World::of(1, |_| ()).await;
+    play(&world.bench.switch, &world.ends).await;
+}
+
+/// A message of MLD in the VLAN of its port, and one with a wrong checksum.
+#[tokio::test]
+async fn messages_belong_to_the_vlan_of_their_port() {
+    let bench = Bench::start(1).await;
+    let ends = add_ports(&bench.switch).await;
+    snoop(&bench.switch).await;
+    let vlan = PortOptions { name: "p3".to_owned(), tag: Some(10), ..PortOptions::default() };
+    bench.switch.set_vlans(vlan).await.unwrap();
+    let source = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 3);
+    let [reports, group] = [0x16, 7].map(|last| Ipv6Addr::new(0xff05, 0, 0, 0, 0, 0, 0, last));
+    // A record of version 2 that excludes no source.
+    let message = [&[143, 0, 0, 0, 0, 0, 0, 1, 4, 0, 0, 0], &group.octets()[..]].concat();
+    let report = from(3, mld_frame(source, reports, &message));
+    let mut broken = report.clone();
+    *broken.last_mut().unwrap() ^= 1;
+    let counts = |read, ignored| MulticastMessages { read, ignored };
+    ends[2].send(&broken);
+    until(|| bench.switch.multicast_messages() == counts(0, 1)).await;
+    assert!(table(&bench.switch).is_empty());
+    ends[2].send(&report);
+    learns(&bench.switch, &["ff05::7 10 3"]).await;
+    assert_eq!(bench.switch.multicast_messages(), counts(1, 1));
+    let status = bench.switch.bridges().remove(0).multicast.unwrap();
+    assert_eq!((status.multicast_groups, status.router_ports), (1, 0));
+    bench.switch.remove_port("p3").await.unwrap();
+    assert!(table(&bench.switch).is_empty());
+}
+
+#[tokio::test]
+async fn a_trace_shows_why_a_port_gets_a_group() {
+    let bench = Bench::start(1).await;
+    let ends = add_ports(&bench.switch).await;
+    snoop(&bench.switch).await;
+    let decisions = || {
+        let flow = "in_port=p1,udp,dl_src=02:00:00:00:00:01,dl_dst=01:00:5e:01:01:01,\
+                    nw_dst=239.1.1.1";
+        let text = bench.switch.trace("br0", flow).unwrap().to_text();
+        let lines = text.lines().filter_map(|line| line.trim().strip_prefix("-> "));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let flooded = "NORMAL: no host has reported the multicast group: flooded in VLAN 0";
+    assert_eq!(decisions(), [flooded]);
+    ends[1].send(&message(2, GROUP, REPORT, GROUP));
+    ends[2].send(&query(3));
+    learns(&bench.switch, &["239.1.1.1 0 2", "router 0 3"]).await;
+    let expected = [
+        "NORMAL: hosts have reported multicast group 239.1.1.1 in VLAN 0",
+        "NORMAL: sent to port 2 (p2): a host there has reported the group",
+        "NORMAL: sent to port 3 (p3): a multicast router is there",
+    ];
+    assert_eq!(decisions(), expected);
+}
