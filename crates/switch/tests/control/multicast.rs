@@ -86,7 +86,7 @@ async fn gets(end: &FarEnd, frame: &[u8]) -> bool {
     }
 }
 
-/// Sends packets to a group into port 1, until ports 2 and 3 get them as they should.
+/// Sends packets of a group into port 1 until ports 2 and 3 get them as expected.
 ///
 /// Packet threads follow a new version after some packets.
 async fn goes_to(ends: &[FarEnd; 3], group: Ipv4Addr, expected: [bool; 2]) {
