@@ -47,6 +47,7 @@ pub(in crate::translate) struct MulticastOutputs<'a> {
 }
 
 /// A packet to a multicast address, as snooping distinguishes them.
+#[derive(Clone, Copy)]
 pub(super) enum MulticastPacket {
     /// A report or a leave of a host.
     Report,
