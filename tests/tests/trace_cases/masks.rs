@@ -13,8 +13,8 @@ use shunt_flow::{
     text::{format_match, parse_match},
 };
 use shunt_pipeline::{
-    BridgeId, BridgeSettings, DatapathPort, FlowModCommand, Modification, MulticastFlooding,
-    Pipeline, PortConfig, PortInfo, PortKind, Time, Traversal, text::parse_rule,
+    BridgeId, BridgeSettings, FlowModCommand, Modification, Pipeline, PortConfig, PortInfo, Time,
+    Traversal, text::parse_rule,
 };
 use shunt_switch::{
     BridgeNames,
@@ -180,16 +180,12 @@ fn port(number: u32, case: &Case) -> PortInfo {
         case.port_mods.iter().any(|[port, change]| *port == name && change == "no-flood");
     let vlans = case.vlans.iter().find(|port| port.name == name);
     PortInfo {
-        is_protected: false,
-        number: PortNo::new(number),
-        kind: PortKind::Datapath(DatapathPort::new(number)),
         config: PortConfig { no_flood, ..PortConfig::default() },
         link_up: !case.down.contains(&number),
         mac: [0; 6],
         vlans: vlans.map(PortOptions::vlans).unwrap_or_default(),
-        bond: None,
-        multicast: MulticastFlooding::default(),
         name,
+        ..PortInfo::datapath(number)
     }
 }
 
