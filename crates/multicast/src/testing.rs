@@ -140,7 +140,7 @@ fn plainly(message: &[u8], is_mld: bool, has_source: bool) -> Option<MembershipM
                 };
                 let Some(sources) = number(at.saturating_add(2)) else { break };
                 let Some(group) = group(at.saturating_add(4)) else { break };
-                if kind == 1 && sources == 0 || kind == 3 && sources == 0 {
+                if sources == 0 && [1, 3].contains(&kind) {
                     records.extend(known(group, Membership::Leave));
                 } else if (1..=6).contains(&kind) {
                     records.extend(known(group, Membership::Join));

@@ -27,7 +27,7 @@ fn mld(kind: u8, group: Ipv6Addr) -> Vec<u8> {
 fn report(records: &[(u8, u8, IpAddr)]) -> Vec<u8> {
     let is_mld = records.iter().any(|(_, _, group)| group.is_ipv6());
     let kind = if is_mld { 143 } else { 0x22 };
-    let count = u8::try_from(records.len()).unwrap();
+    let count = u8::try_from(records.len()).unwrap_or(u8::MAX);
     let mut message = vec![kind, 0, 0, 0, 0, 0, 0, count];
     for (kind, sources, group) in records {
         message.extend([*kind, 1, 0, *sources]);
