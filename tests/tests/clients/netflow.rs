@@ -181,7 +181,7 @@ fn flows_are_reported_when_the_daemon_ends() {
     connect_ports(&daemon);
     hosts.ping(PINGS, "0.02");
     assert!(records(&collectors).is_empty(), "the flows last");
-    daemon.start_next("TERM", start);
+    daemon.start_next("-TERM", start);
     assert!(until(|| totals(&records(&collectors)) == pings(PINGS as u64)), "{}", daemon.log());
     check_sequence(&collectors);
 }
