@@ -19,6 +19,7 @@ use crate::{
     offload::OffloadCandidates,
     packet::ingress_policer::IngressPolicer,
     port::{Capabilities, Queues, RxQueue},
+    rule_sample::RuleSampler,
     sample::{PacketSampler, SampleUse},
 };
 
@@ -73,6 +74,8 @@ pub enum Command {
     StopCapture(u64, Reply<u64>),
     /// Sample the packets that a bridge receives; `None` ends it.
     Sample(BridgeId, SampleUse, Option<Box<PacketSampler>>),
+    /// Sample the packets for which rules ask; `None` ends it.
+    SampleByRules(Option<Box<RuleSampler>>),
     /// Count the flows that a bridge receives; `None` ends it.
     ///
     /// Returns the previous cache.
@@ -141,6 +144,7 @@ impl fmt::Debug for Command {
             Self::Sample(bridge, protocol, sampler) => {
                 f.debug_tuple("Sample").field(bridge).field(protocol).field(sampler).finish()
             }
+            Self::SampleByRules(sampler) => f.debug_tuple("SampleByRules").field(sampler).finish(),
             Self::CountFlows(bridge, cache, _) => {
                 f.debug_tuple("CountFlows").field(bridge).field(cache).finish()
             }

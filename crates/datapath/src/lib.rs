@@ -21,6 +21,8 @@ mod histogram;
 pub mod metrics;
 pub mod netflow;
 mod reasons;
+#[cfg(not(loom))]
+pub mod rule_sample;
 pub mod sample;
 mod sync;
 

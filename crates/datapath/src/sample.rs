@@ -168,18 +168,11 @@ impl PacketSampler {
 
     /// Puts a sample of a packet into the ring, which must have room.
     pub(crate) fn push(&mut self, packet: &Packet, vlan_in: Option<u16>, fate: SampledFate) {
-        let frame = packet.frame();
-        let length = self.header_length.min(frame.len());
-        let mut header = [0; SAMPLE_HEADER_MAX];
-        header[..length].copy_from_slice(&frame[..length]);
         let sample = SampledPacket {
-            ingress: packet.ingress,
             egress: fate.egress,
             vlan_in,
             vlan_out: fate.vlan_out,
-            frame_length: packet.len(),
-            header,
-            header_length: length,
+            ..SampledPacket::of(packet, self.header_length)
         };
         let pushed = self.packets.push(sample);
         debug_assert!(pushed.is_ok(), "only this end fills the ring");
@@ -227,6 +220,25 @@ impl SampleReceiver {
 }
 
 impl SampledPacket {
+    /// Returns the first bytes of a packet, without tags and output ports.
+    ///
+    /// `header_length` is at most [`SAMPLE_HEADER_MAX`].
+    pub(crate) fn of(packet: &Packet, header_length: usize) -> Self {
+        let frame = packet.frame();
+        let length = header_length.min(frame.len());
+        let mut header = [0; SAMPLE_HEADER_MAX];
+        header[..length].copy_from_slice(&frame[..length]);
+        Self {
+            ingress: packet.ingress,
+            egress: SampledEgress::Unknown,
+            vlan_in: None,
+            vlan_out: None,
+            frame_length: packet.len(),
+            header,
+            header_length: length,
+        }
+    }
+
     /// Returns the first bytes of the frame.
     #[must_use]
     pub fn header(&self) -> &[u8] {

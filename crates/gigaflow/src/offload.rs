@@ -336,7 +336,12 @@ impl OffloadCapabilities {
 impl Effects {
     fn include(self, rule: &LtmRule) -> bool {
         let is_executed = |action: &DatapathAction| {
-            !matches!(action, DatapathAction::Recirculate(_) | DatapathAction::CheckLength { .. })
+            !matches!(
+                action,
+                DatapathAction::Recirculate(_)
+                    | DatapathAction::CheckLength { .. }
+                    | DatapathAction::Sample(_)
+            )
         };
         match self {
             Self::All => rule.actions.iter().all(is_executed),

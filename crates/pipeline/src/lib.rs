@@ -114,7 +114,7 @@ pub use tables::{
 };
 pub use time::Time;
 pub use traversals::{
-    datapath_action::{DatapathAction, Punt, PuntReceiver, PuntedPacket},
+    datapath_action::{DatapathAction, Punt, PuntReceiver, PuntedPacket, SampleRequest},
     drop_cause::{
         DropCause, MulticastDecision, MulticastFloodReason, MulticastOutputReason, NotedDecision,
         TranslationNote,

@@ -290,6 +290,7 @@ fn toml_key(field: &'static str) -> &'static str {
         "bonds" => "bond",
         "ports" => "port",
         "mirrors" => "mirror",
+        "collector_sets" => "collector_set",
         field => field,
     }
 }

@@ -33,6 +33,7 @@ use crate::{
 
 mod bfd;
 pub(crate) mod bonds;
+mod collector_sets;
 mod limits;
 mod mirror_log;
 mod mirrors;

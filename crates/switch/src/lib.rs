@@ -42,6 +42,7 @@ mod announcements;
 mod bfd;
 mod bfd_thread;
 mod bonds;
+mod collector_sets;
 pub mod config;
 mod control;
 mod datapath_flows;
@@ -95,6 +96,7 @@ pub use status::{
     },
     caches::{CacheStatus, DropStatus, PortDropStatus, PuntedTotals},
     chain::{GigaflowStatus, NotPartitioned, RuleSpaceStatus, StageStatus},
+    collector_set::CollectorSetStatus,
     evictions::{EntryOwnerStatus, EvictionStatus, LatencyStatus, TableEvictions},
     forecasts::{ForecastSourceStatus, ForecastStatus},
     ipfix::IpfixStatus,

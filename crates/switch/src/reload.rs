@@ -8,7 +8,9 @@
 //! last run (`resumed`).
 
 mod bonds;
+mod collector_sets;
 mod keys;
+mod mirrors;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,7 +22,9 @@ use tracing::warn;
 
 use self::{
     bonds::{kept_bonds, removals_of_bonds, setting_of_bonds},
+    collector_sets::CollectorSetsChange,
     keys::keys_that_differ,
+    mirrors::mirror_steps,
 };
 use crate::{
     config::{BondOptions, BridgeOptions, Config, MirrorOptions, PortOptions, setting},
@@ -141,6 +145,7 @@ enum ReloadStep {
     SetDevice(PortOptions),
     RemoveMirror { bridge: String, name: String },
     SetMirror { bridge: String, mirror: MirrorOptions },
+    SetCollectorSets(CollectorSetsChange),
     SetBridge(String, Vec<(&'static str, String)>),
     Set(Vec<(&'static str, String)>),
 }
@@ -336,6 +341,7 @@ impl ReloadStep {
                 }
             }
             Self::SetMirror { bridge, mirror } => structure.set_mirror(&bridge, mirror).await,
+            Self::SetCollectorSets(change) => change.apply(structure).await,
             Self::SetBridge(name, settings) => {
                 let origin = SettingOrigin::Operator;
                 structure.set_bridge(&name, &borrowed(&settings), policy, origin).await
@@ -370,6 +376,7 @@ impl ReloadStep {
             | Self::SetDevice(_)
             | Self::RemoveMirror { .. }
             | Self::SetMirror { .. }
+            | Self::SetCollectorSets(_)
             | Self::SetBridge(..)
             | Self::Set(_) => false,
         }
@@ -419,6 +426,7 @@ impl ReloadStep {
                     own.mirrors.extend(old.cloned());
                 }
             }
+            Self::SetCollectorSets(change) => change.undo(before, config),
             Self::SetBridge(name, settings) => {
                 let Some(old) = before.bridges.iter().find(|old| old.name == *name) else { return };
                 if let Some(own) = config.bridges.iter_mut().find(|own| own.name == *name) {
@@ -445,6 +453,7 @@ impl ReloadStep {
             Self::SetMirror { bridge, mirror } => {
                 format!("mirror {}: set on {bridge}", mirror.name)
             }
+            Self::SetCollectorSets(change) => change.description(),
             Self::SetBridge(name, settings) => format!("bridge {name}: {}", words(settings)),
             Self::Set(settings) => words(settings),
         }
@@ -521,10 +530,12 @@ fn plan(before: &Config, after: &Config) -> ReloadPlan {
             Some(old) => {
                 plan.steps.extend(setting_of_bonds(name, &old.bonds, &bridge.bonds));
                 plan.steps.extend(mirror_steps(name, &old.mirrors, &bridge.mirrors));
+                plan.steps.extend(CollectorSetsChange::step(old, bridge));
                 let without_lists = |own: &BridgeOptions| BridgeOptions {
                     ports: Vec::new(),
                     bonds: Vec::new(),
                     mirrors: Vec::new(),
+                    collector_sets: Vec::new(),
                     ..own.clone()
                 };
                 let [old, new] = [*old, *bridge].map(without_lists);
@@ -559,20 +570,6 @@ fn plan(before: &Config, after: &Config) -> ReloadPlan {
         plan.steps.push(ReloadStep::Set(settings));
     }
     plan
-}
-
-/// Returns the steps from the mirrors of a bridge to others.
-fn mirror_steps(bridge: &str, old: &[MirrorOptions], new: &[MirrorOptions]) -> Vec<ReloadStep> {
-    let is_gone = |own: &&MirrorOptions| !new.iter().any(|other| other.name == own.name);
-    let removed = old
-        .iter()
-        .filter(is_gone)
-        .map(|own| ReloadStep::RemoveMirror { bridge: bridge.to_owned(), name: own.name.clone() });
-    let set = new
-        .iter()
-        .filter(|own| !old.contains(own))
-        .map(|own| ReloadStep::SetMirror { bridge: bridge.to_owned(), mirror: own.clone() });
-    removed.chain(set).collect()
 }
 
 fn bridges(config: &Config) -> BTreeMap<&str, &BridgeOptions> {

@@ -92,13 +92,14 @@ impl SavedState {
 
     /// Returns this state with the changed keys of the configuration file.
     ///
-    /// Bridges, ports, bonds and mirrors are still those of the state.
+    /// Bridges and their lists, such as ports, are still those of the state.
     pub(crate) fn with_file(&self, loaded: &Config, file: &Config) -> Self {
         let mut config = resumed(&self.config, loaded, file);
         for (own, saved) in config.bridges.iter_mut().zip(&self.config.bridges) {
             own.ports.clone_from(&saved.ports);
             own.bonds.clone_from(&saved.bonds);
             own.mirrors.clone_from(&saved.mirrors);
+            own.collector_sets.clone_from(&saved.collector_sets);
         }
         Self { config, ..self.clone() }
     }

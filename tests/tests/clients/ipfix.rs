@@ -1,7 +1,7 @@
 //! IPFIX of real frames, read by collectors that others wrote.
 
 use shunt_flow_export::testing::{DecodedIpfixRecord, IpfixDecoder};
-use shunt_tests::daemon::until;
+use shunt_tests::daemon::{text, until};
 
 use crate::{
     exports::{CollectorProgram, Collectors, PING_BYTES, PINGS, connect_ports, hosts, index_of},
@@ -112,4 +112,38 @@ fn check_stored(stored: &[String], [p1, p2]: [u32; 2]) {
         }
     }
     assert_eq!((requests, replies), (PINGS, PINGS), "{stored:?}");
+}
+
+#[test]
+fn collectors_get_the_packets_that_rules_sample() {
+    for bench in Bench::both("sample") {
+        let Some(hosts) = hosts(&bench.namespace, "sample") else { return };
+        let Some(collectors) = Collectors::start_or_skip(&bench.namespace, &NFCAPD) else { return };
+        let daemon = bench.start();
+        bench.done("add-br br0 -- set bridge br0 fail_mode=secure");
+        bench.done("add-port br0 p1 -- add-port br0 p2");
+        bench.done(
+            "-- --id=@b get bridge br0 -- --id=@i create ipfix targets=\"127.0.0.1:4739\" -- create \
+             Flow_Sample_Collector_Set id=5 bridge=@b ipfix=@i",
+        );
+        let shown = "collector-set 5 (targets=127.0.0.1:4739";
+        assert!(until(|| show(&daemon).contains(shown)), "{}", show(&daemon));
+        let sample =
+            "sample(probability=65535,collector_set_id=5,obs_domain_id=11,obs_point_id=22)";
+        let rule = format!("in_port=p1,actions={sample},output:p2");
+        for rule in [rule.as_str(), "in_port=p2,actions=output:p1"] {
+            text(&daemon.ovs_ofctl("br0", "add-flow", &[rule]));
+        }
+        hosts.ping(PINGS, "0.02");
+        assert!(until(|| flows(&collectors).len() == PINGS), "{}", show(&daemon));
+        let p1 = index_of(&bench.namespace, "p1");
+        for flow in flows(&collectors) {
+            let value = |element| flow.value(element).expect("the element");
+            assert_eq!((value(138), value(2), value(61)), (22, 1, 0));
+            assert_eq!((value(10), value(14)), (p1.into(), 0));
+            assert_eq!((value(8), value(12)), (0x0a44_0101, 0x0a44_0102));
+        }
+        let stored = collectors.end();
+        assert_eq!(stored.len(), PINGS, "{stored:?}");
+    }
 }

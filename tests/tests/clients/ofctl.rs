@@ -157,7 +157,6 @@ fn missing_objects_are_refused_with_the_right_error() {
         ("ip,actions=ct(commit)", "OFPBAC_BAD_VENDOR_TYPE"),
         ("ip,actions=ct(commit,nat(src=10.0.0.1))", "OFPBAC_BAD_VENDOR_TYPE"),
         ("ip,actions=ct_clear", "OFPBAC_BAD_VENDOR_TYPE"),
-        ("actions=sample(probability=1,collector_set_id=1)", "OFPBAC_BAD_VENDOR_TYPE"),
         ("actions=set_field:1->tun_metadata0", "OFPBAC_BAD_SET_TYPE"),
     ] {
         let words = error_text(&daemon.ovs_ofctl("br0", "add-flow", &[rule]));

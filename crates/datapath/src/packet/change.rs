@@ -74,7 +74,8 @@ pub(crate) fn change(
         | DatapathAction::Meter(_)
         | DatapathAction::Copy(_)
         | DatapathAction::Recirculate(_)
-        | DatapathAction::CheckLength { .. } => true,
+        | DatapathAction::CheckLength { .. }
+        | DatapathAction::Sample(_) => true,
     }
 }
 

@@ -75,6 +75,7 @@ impl PacketThread {
             Command::Sample(bridge, protocol, sampler) => {
                 self.set_sampler(bridge, protocol, sampler);
             }
+            Command::SampleByRules(sampler) => self.outputs.rule_samples.set(sampler),
             Command::CountFlows(bridge, cache, reply) => {
                 reply(self.netflow.replace(bridge, cache));
             }

@@ -12,7 +12,7 @@
 //! ports of a flood never causes loss: a port loses its own copies only, when its own queue is full.
 //! Checksums and segments that a port cannot make are made when a packet enters its batch.
 
-use std::sync::Arc;
+use std::{iter, sync::Arc};
 
 use shunt_flow::{FieldId, FlowKey, Layers, PortNo, rewrite};
 use shunt_pipeline::{
@@ -31,6 +31,7 @@ use crate::{
         virtio,
     },
     port::Capabilities,
+    rule_sample::RuleSamples,
     thread::{
         packet_in::PacketInSender,
         tally::Tally,
@@ -54,6 +55,7 @@ pub(crate) struct Outputs {
     pub(crate) now: Time,
     pub(crate) tally: Tally,
     pub(crate) taps: Taps,
+    pub(crate) rule_samples: RuleSamples,
 }
 
 /// The parsed headers of a packet.
@@ -128,6 +130,7 @@ impl Outputs {
             now: Time::ZERO,
             tally: Tally::new(),
             taps: Taps::new(),
+            rule_samples: RuleSamples::NONE,
         }
     }
 
@@ -236,6 +239,7 @@ impl Outputs {
             } else {
                 cause()
             };
+            self.rule_samples.take(&mut actions(), &packet);
             return self.refuse(pool, packet, reason);
         }
         let was_recirculated = parsed.key.field(FieldId::RecircId) != 0;
@@ -289,15 +293,17 @@ impl Outputs {
                     return true;
                 }
                 has_emitted |= self.emit(pool, copy, action, &parsed);
-            } else if let DatapathAction::Copy(inner) = action {
-                meter::count(inner.iter(), self.now, packet.len());
+            } else if matches!(action, DatapathAction::Copy(_) | DatapathAction::Sample(_)) {
+                meter::count(iter::once(action), self.now, packet.len());
+                self.rule_samples.take(&mut iter::once(action), &packet);
             } else if !change(&mut packet, action, &mut parsed) {
                 self.drop(pool, packet, DropReason::Malformed);
                 return has_emitted;
             }
         }
-        // Later actions send nothing, but their meters count the packet.
+        // Later actions send nothing, but their meters count the packet, and their samples have it.
         meter::count(actions().skip(last + 1), self.now, packet.len());
+        self.rule_samples.take(&mut actions().skip(last + 1), &packet);
         if let Some(length) = max_len(last_action) {
             packet.truncate(length);
         }
@@ -366,7 +372,8 @@ impl Outputs {
             | DatapathAction::PushVlan { .. }
             | DatapathAction::PopVlan
             | DatapathAction::PushMpls { .. }
-            | DatapathAction::PopMpls { .. } => self.drop(pool, packet, DropReason::Malformed),
+            | DatapathAction::PopMpls { .. }
+            | DatapathAction::Sample(_) => self.drop(pool, packet, DropReason::Malformed),
         }
         true
     }
@@ -536,7 +543,8 @@ fn emits(action: &DatapathAction, ingress: DatapathPort) -> bool {
         | DatapathAction::PushVlan { .. }
         | DatapathAction::PopVlan
         | DatapathAction::PushMpls { .. }
-        | DatapathAction::PopMpls { .. } => false,
+        | DatapathAction::PopMpls { .. }
+        | DatapathAction::Sample(_) => false,
     }
 }
 

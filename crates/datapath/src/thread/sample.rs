@@ -114,7 +114,7 @@ impl EgressScan {
                     self.is_undecided = true;
                 }
                 DatapathAction::Copy(inner) => self.read_copy(inner, key),
-                DatapathAction::Meter(_) => {}
+                DatapathAction::Meter(_) | DatapathAction::Sample(_) => {}
                 DatapathAction::SetHeader(_)
                 | DatapathAction::PushVlan { .. }
                 | DatapathAction::PopVlan

@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 
 use shunt_datapath::{
     BURST, Command, ThreadConfig,
+    rule_sample::{CollectorSetId, RuleSample, rule_sampler},
     sample::{
         SampleReceiver, SampleUse, SampledEgress, SampledPacket, SamplerConfig, packet_sampler,
     },
@@ -133,6 +134,51 @@ fn only_packets_of_the_bridge_are_sampled() {
     send(&mut switch);
     assert_eq!((taken(&mut newer).len(), newer.pool()), (0, 2));
     assert_eq!(taken(&mut other_protocol).len(), 1);
+}
+
+/// Rules sample packets as they are there, also those that are dropped.
+#[test]
+fn rules_sample_packets_for_their_collectors() {
+    let mut switch = Switch::new(1, 3, super::thread_config());
+    let sample = |set: u32| {
+        format!("sample(probability=65535,collector_set_id={set},obs_domain_id=2,obs_point_id=3)")
+    };
+    let (one, other) = (sample(1), sample(9));
+    let rules = [
+        format!("udp,tp_src=1,actions={one},output:2"),
+        format!("udp,tp_src=2,actions=output:2,{one}"),
+        format!("udp,tp_src=3,actions={one}"),
+        format!("udp,tp_src=4,actions={other},output:2"),
+        format!("udp,tp_src=5,actions=output:3,mod_vlan_vid:9,{one},output:2"),
+        format!("udp,tp_src=6,actions=clone({one}),output:2"),
+    ];
+    switch.apply(&added(&rules.each_ref().map(String::as_str)));
+    let set = CollectorSetId { bridge: BRIDGE, number: 1 };
+    let (sampler, mut receiver) = rule_sampler(vec![set], 5);
+    switch.controls[0].send(Command::SampleByRules(Some(Box::new(sampler)))).unwrap();
+    for round in 0..3 {
+        for (number, expected) in (1..).zip([1, 1, 1, 0, 1, 1]) {
+            let frame = flow(number);
+            assert!(switch.send(0, 1, &frame));
+            switch.settle();
+            let samples: Vec<_> = std::iter::from_fn(|| receiver.pop()).collect();
+            assert_eq!(samples.len(), expected, "flow {number}, round {round}");
+            for RuleSample { request, packet } in samples {
+                let action = &request.action;
+                assert_eq!((request.bridge, packet.ingress), (BRIDGE, DatapathPort::new(1)));
+                assert_eq!((action.observation_domain_id, action.observation_point_id), (2, 3));
+                let is_tagged = number == 5;
+                assert_eq!(packet.frame_length, frame.len() + if is_tagged { 4 } else { 0 });
+                assert_eq!(packet.header()[12..14] == [0x81, 0], is_tagged, "flow {number}");
+            }
+            drop((switch.receive(0, 2), switch.receive(0, 3)));
+        }
+    }
+    switch.controls[0].send(Command::SampleByRules(None)).unwrap();
+    assert!(switch.send(0, 1, &flow(1)));
+    switch.settle();
+    assert!(receiver.is_empty() && receiver.dropped() == 0);
+    assert_eq!(switch.counters(0).unaccounted(), 0);
 }
 
 /// Samples of new flows leave all translations of an iteration to the packets.

@@ -83,10 +83,12 @@ impl IpfixCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ipfix::FlowTransport;
+    use crate::ipfix::{FlowDirection, FlowTransport, ObservationPoint};
 
     fn key(number: u32) -> IpfixFlowKey {
         IpfixFlowKey {
+            observed_at: ObservationPoint::default(),
+            direction: FlowDirection::Ingress,
             ingress: number,
             egress: 0,
             source_mac: [2; 6],

@@ -25,23 +25,15 @@ const OPTIONS_TEMPLATE_SET: u16 = 3;
 /// The algorithm of a random choice of packets (`samplingAlgorithm`).
 const RANDOM_SAMPLING: u8 = 2;
 
-/// The identity of the exporter in its messages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct IpfixDomain {
-    /// Observation domain (`observationDomainId`).
-    pub domain: u32,
-    /// Observation point in the domain (`observationPointId`).
-    pub point: u32,
-}
-
-/// Encodes flows into messages.
+/// Encodes the flows of an observation domain into messages.
 ///
 /// Memory is bounded by the flows that are added between two calls of [`Self::take_messages`].
 #[derive(Clone, Debug)]
 pub struct IpfixExporter {
-    domain: IpfixDomain,
-    /// One packet in this number is sampled.
-    sampling: u32,
+    /// Observation domain (`observationDomainId`).
+    domain: u32,
+    /// One packet in this number is sampled; `None`: at several rates.
+    sampling: Option<u32>,
     /// Text of each record that names the observation point; empty: none.
     virtual_id: Vec<u8>,
     /// Number of data records in all messages before; it wraps around.
@@ -63,7 +55,7 @@ impl IpfixExporter {
 
     /// Creates an exporter; the sequence number begins with 0.
     #[must_use]
-    pub const fn new(domain: IpfixDomain, sampling: u32) -> Self {
+    pub const fn new(domain: u32, sampling: Option<u32>) -> Self {
         Self {
             domain,
             sampling,
@@ -106,6 +98,13 @@ impl IpfixExporter {
             }
             self.add(TEMPLATE_SET, &template, time);
         }
+        if let Some(sampling) = self.sampling {
+            self.add_sampling(sampling, time);
+        }
+    }
+
+    /// Adds the options record with the rate of the sampling, and its template.
+    fn add_sampling(&mut self, sampling: u32, time: u32) {
         let mut template = Vec::new();
         push_u16(&mut template, SAMPLING_TEMPLATE);
         // The scope is one of the elements.
@@ -114,17 +113,17 @@ impl IpfixExporter {
         push_elements(&mut template, &[SAMPLING_SCOPE]);
         push_elements(&mut template, &SAMPLING_ELEMENTS);
         self.add(OPTIONS_TEMPLATE_SET, &template, time);
-        let mut record = self.domain.domain.to_be_bytes().to_vec();
-        record.extend_from_slice(&self.sampling.to_be_bytes());
+        let mut record = self.domain.to_be_bytes().to_vec();
+        record.extend_from_slice(&sampling.to_be_bytes());
         record.push(RANDOM_SAMPLING);
         self.add(SAMPLING_TEMPLATE, &record, time);
         self.records += 1;
     }
 
-    /// Adds a flow.
+    /// Adds a flow, which is one of this domain.
     pub fn add_flow(&mut self, flow: &IpfixFlow, time: u32) {
         let mut record = Vec::new();
-        encode(&mut record, self.domain.point, flow);
+        encode(&mut record, flow);
         // A short value of variable length begins with its length (RFC 7011, 7).
         if let Some(length) = u8::try_from(self.virtual_id.len()).ok().filter(|own| *own > 0) {
             record.push(length);
@@ -171,7 +170,7 @@ impl IpfixExporter {
         let mut message = Vec::with_capacity(HEADER_BYTES + self.sets.len());
         push_u16(&mut message, VERSION);
         push_u16(&mut message, length(HEADER_BYTES + self.sets.len()));
-        for field in [time, self.sequence, self.domain.domain] {
+        for field in [time, self.sequence, self.domain] {
             message.extend_from_slice(&field.to_be_bytes());
         }
         message.append(&mut self.sets);

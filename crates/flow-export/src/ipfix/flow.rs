@@ -5,6 +5,10 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 /// The fields that the packets of a flow have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct IpfixFlowKey {
+    /// Place where the packets were observed.
+    pub observed_at: ObservationPoint,
+    /// Direction in which the packets passed it (`flowDirection`).
+    pub direction: FlowDirection,
     /// Interface that received the packets (`ingressInterface`).
     pub ingress: u32,
     /// Interface that sent the packets (`egressInterface`).
@@ -23,6 +27,25 @@ pub struct IpfixFlowKey {
     pub network: Option<IpfixNetwork>,
     /// The header behind it.
     pub transport: FlowTransport,
+}
+
+/// A place where packets are observed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ObservationPoint {
+    /// Observation domain (`observationDomainId`).
+    pub domain: u32,
+    /// Observation point in the domain (`observationPointId`).
+    pub point: u32,
+}
+
+/// The direction in which packets pass an observation point.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FlowDirection {
+    /// The packets are received.
+    #[default]
+    Ingress,
+    /// The packets are sent.
+    Egress,
 }
 
 /// The fields of an IP header.

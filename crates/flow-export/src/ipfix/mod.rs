@@ -5,7 +5,8 @@
 //! intervals, because a collector may start later, and datagrams may be lost.
 //!
 //! The elements of a record are those of IANA's registry (RFC 7012). An *options record* has the rate of
-//! the sampling, so a collector can compute the numbers of all packets.
+//! the sampling, so a collector can compute the numbers of all packets. There is none if packets are
+//! sampled at several rates.
 
 mod cache;
 mod exporter;
@@ -13,5 +14,8 @@ mod flow;
 mod template;
 
 pub use cache::{IpfixCache, IpfixLimits};
-pub use exporter::{IpfixDomain, IpfixExporter};
-pub use flow::{FlowEndReason, FlowTransport, IpfixCounts, IpfixFlow, IpfixFlowKey, IpfixNetwork};
+pub use exporter::IpfixExporter;
+pub use flow::{
+    FlowDirection, FlowEndReason, FlowTransport, IpfixCounts, IpfixFlow, IpfixFlowKey,
+    IpfixNetwork, ObservationPoint,
+};

@@ -1,6 +1,6 @@
 //! Templates: the elements of the records of each kind of flow.
 
-use super::flow::{FlowTransport, IpfixFlow, IpfixFlowKey, IpfixNetwork};
+use super::flow::{FlowDirection, FlowTransport, IpfixFlow, IpfixFlowKey, IpfixNetwork};
 
 /// An information element: its number in IANA's registry and its length in bytes.
 pub(super) type Element = (u16, u16);
@@ -186,11 +186,13 @@ impl TemplateShape {
 }
 
 /// Appends the record of a flow, in the order of [`TemplateShape::elements`].
-pub(super) fn encode(buffer: &mut Vec<u8>, observation_point: u32, flow: &IpfixFlow) {
+pub(super) fn encode(buffer: &mut Vec<u8>, flow: &IpfixFlow) {
     let IpfixFlow { key, counts, end_reason } = flow;
-    let ingress_direction = 0;
-    buffer.extend_from_slice(&observation_point.to_be_bytes());
-    buffer.push(ingress_direction);
+    buffer.extend_from_slice(&key.observed_at.point.to_be_bytes());
+    buffer.push(match key.direction {
+        FlowDirection::Ingress => 0,
+        FlowDirection::Egress => 1,
+    });
     buffer.extend_from_slice(&key.ingress.to_be_bytes());
     buffer.extend_from_slice(&key.egress.to_be_bytes());
     buffer.extend_from_slice(&key.source_mac);

@@ -72,7 +72,7 @@ pub struct NatRange {
 /// The arguments of a `sample` action (`nx_action_sample2`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SampleAction {
-    /// Number of packets to sample out of 65536.
+    /// Number of packets to sample out of 65535.
     pub probability: u16,
     /// Number of the set of collectors that receive the samples.
     pub collector_set_id: u32,

@@ -175,9 +175,7 @@ pub enum Action {
     CtClear,
     /// `nat(..)` (`NXAST_NAT`), inside `ct`; refused like [`Action::Ct`].
     Nat(Box<NatAction>),
-    /// `sample(..)` (`NXAST_SAMPLE3`).
-    ///
-    /// A pipeline refuses rules with it, because there is no collector of samples yet.
+    /// `sample(..)` (`NXAST_SAMPLE3`): sample the packet for collectors.
     Sample(Box<SampleAction>),
 }
 
@@ -189,7 +187,6 @@ impl Action {
             Self::Ct(_) => Some("ct: connection tracking is not supported"),
             Self::CtClear => Some("ct_clear: connection tracking is not supported"),
             Self::Nat(_) => Some("nat: connection tracking is not supported"),
-            Self::Sample(_) => Some("sample: packet sampling is not supported"),
             _ => None,
         }
     }

@@ -138,6 +138,7 @@ impl<'p> Execution<'p> {
             | DatapathAction::PopVlan
             | DatapathAction::PushMpls { .. }
             | DatapathAction::PopMpls { .. } => change(action, frame),
+            DatapathAction::Sample(_) => {}
         }
         Rest::Runs
     }

@@ -24,6 +24,7 @@ use super::{
         packet_in::{self, PacketInRequest},
         packet_length::check_length,
         protocols::goes_to_protocol,
+        sample::sample,
         ttl::{dec_mpls_ttl, dec_ttl},
     },
     agenda::{Agenda, AgendaStep},
@@ -355,9 +356,8 @@ impl<'a> Translation<'a> {
                 fin_timeout(packet, requests, rule.rule, *idle, *hard)?;
             }
             Action::CheckPktLarger { length, target } => self.check_length(*length, *target)?,
-            // `check_action` refuses these actions. A change that accepts one must translate it
-            // here.
-            Action::Ct(_) | Action::CtClear | Action::Nat(_) | Action::Sample(_) => {
+            Action::Sample(action) => sample(packet, *bridge, action)?,
+            Action::Ct(_) | Action::CtClear | Action::Nat(_) => {
                 debug_assert!(false, "{action:?} was accepted, but is not translated");
             }
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo, layout::word};
 
 use crate::{
-    action::PacketInReason,
+    action::{PacketInReason, SampleAction},
     continuations::continuation::Continuation,
     id::{BridgeId, Cookie, DatapathPort, QueueId, TableId},
     meters::meter::Meter,
@@ -83,6 +83,10 @@ pub enum DatapathAction {
         /// The continuation after a frame of at most `length` bytes.
         other: Arc<Continuation>,
     },
+    /// Copy the headers of the packet as it is now for collectors, at random.
+    ///
+    /// The packet is neither sent nor changed.
+    Sample(Arc<SampleRequest>),
 }
 
 impl DatapathAction {
@@ -134,6 +138,15 @@ impl DatapathAction {
         }
         false
     }
+}
+
+/// A sample that a rule asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SampleRequest {
+    /// The bridge of the rule, which has the set of collectors.
+    pub bridge: BridgeId,
+    /// The action of the rule.
+    pub action: SampleAction,
 }
 
 /// The receiver of a packet that leaves for the control plane.

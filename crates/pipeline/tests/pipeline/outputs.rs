@@ -18,6 +18,17 @@ fn an_output_to_a_missing_port_is_left_out() {
 }
 
 #[test]
+fn a_sample_has_the_packet_as_it_is_there() {
+    let switch = Switch::new(&[
+        "actions=sample(probability=7,collector_set_id=5),mod_dl_dst:02:00:00:00:00:09,\
+         sample(probability=1,collector_set_id=6),output:2",
+    ]);
+    let actions = switch.run("in_port=1");
+    assert!(actions.starts_with("sample(5) set("), "{actions}");
+    assert!(actions.ends_with(") sample(6) 2"), "{actions}");
+}
+
+#[test]
 fn the_ingress_port_is_decided_at_execution() {
     let switch = Switch::new(&["actions=output:1,output:2"]);
     let traversal = switch.translate("in_port=1");

@@ -161,6 +161,7 @@ pub(crate) fn describe(actions: &[DatapathAction]) -> String {
         DatapathAction::PopMpls { ethertype } => format!("pop({ethertype:x})"),
         DatapathAction::Recirculate(_) => "recirculate".to_owned(),
         DatapathAction::CheckLength { length, .. } => format!("larger({length})"),
+        DatapathAction::Sample(request) => format!("sample({})", request.action.collector_set_id),
     };
     actions.iter().map(describe_action).collect::<Vec<_>>().join(" ")
 }

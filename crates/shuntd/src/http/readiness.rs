@@ -167,6 +167,7 @@ mod tests {
             sflow: None,
             netflow: None,
             ipfix: None,
+            collector_sets: Vec::new(),
         };
         let missing = missing(&[bridge], &["port x: refused".to_owned()]);
         let expected = [

@@ -12,10 +12,10 @@ use shunt_datapath::port::LinkMode;
 use shunt_lacp::{LacpCounters, LacpInfo, LacpMemberStatus, MemberId, MuxState, ReceiveState};
 use shunt_switch::{
     BfdPortStatus, BondMemberLacpStatus, BondMemberStatus, BondStatus, BridgePortStatus,
-    BridgeStatus, ControllerState, ControllerStatus, DropStatus, FlowTableStatus,
-    ForecastSourceStatus, ForecastStatus, IpfixStatus, MirrorStatus, MulticastMessages,
-    MulticastStatus, NetflowStatus, PacketInTotals, PortDropStatus, PortDrops, SflowStatus,
-    TableEvictions, ThreadState, ThreadStatus,
+    BridgeStatus, CollectorSetStatus, ControllerState, ControllerStatus, DropStatus,
+    FlowTableStatus, ForecastSourceStatus, ForecastStatus, IpfixStatus, MirrorStatus,
+    MulticastMessages, MulticastStatus, NetflowStatus, PacketInTotals, PortDropStatus, PortDrops,
+    SflowStatus, TableEvictions, ThreadState, ThreadStatus,
     config::{BondOptions, MirrorOptions, PortVlanMode, PriorityTags},
 };
 
@@ -121,6 +121,7 @@ fn bridge_status() -> BridgeStatus {
         sflow: Some(SflowStatus::default()),
         netflow: Some(NetflowStatus::default()),
         ipfix: Some(IpfixStatus::default()),
+        collector_sets: vec![CollectorSetStatus::default()],
     }
 }
 

@@ -1,6 +1,6 @@
 //! The metrics of sFlow, NetFlow and IPFIX.
 
-use shunt_switch::{BridgeStatus, IpfixStatus, NetflowStatus, SflowStatus};
+use shunt_switch::{BridgeStatus, CollectorSetStatus, IpfixStatus, NetflowStatus, SflowStatus};
 
 use super::text::{Metric, MetricsText};
 
@@ -98,11 +98,64 @@ const IPFIX: [Metric<IpfixStatus>; 7] = [
     ),
 ];
 
+const COLLECTOR_SET: [Metric<CollectorSetStatus>; 6] = [
+    (
+        "shunt_collector_set_active_flows",
+        "gauge",
+        "Flows of packets that rules sampled and that are not reported yet.",
+        |own| own.active_flows.into(),
+    ),
+    (
+        "shunt_collector_set_samples_total",
+        "counter",
+        "Packets that rules sampled for a set of collectors.",
+        |own| own.samples.into(),
+    ),
+    (
+        "shunt_collector_set_flows_total",
+        "counter",
+        "Flows that a set of collectors was sent.",
+        |own| own.flows.into(),
+    ),
+    (
+        "shunt_collector_set_flows_lost_total",
+        "counter",
+        "Flows in messages that a collector of a set missed.",
+        |own| own.flows_lost.into(),
+    ),
+    (
+        "shunt_collector_set_messages_total",
+        "counter",
+        "IPFIX messages to a set of collectors that were sent, counted for each collector.",
+        |own| own.messages.into(),
+    ),
+    (
+        "shunt_collector_set_messages_lost_total",
+        "counter",
+        "IPFIX messages to a set of collectors that could not be sent.",
+        |own| own.messages_lost.into(),
+    ),
+];
+
 /// Adds the metrics of the exporters of all bridges.
 pub(super) fn exports(text: &mut MetricsText, bridges: &[BridgeStatus]) {
     add(text, bridges, |own| own.sflow.as_ref(), &SFLOW);
     add(text, bridges, |own| own.netflow.as_ref(), &NETFLOW);
     add(text, bridges, |own| own.ipfix.as_ref(), &IPFIX);
+    add_collector_sets(text, bridges);
+}
+
+fn add_collector_sets(text: &mut MetricsText, bridges: &[BridgeStatus]) {
+    let sets = bridges.iter().flat_map(|bridge| {
+        let name = bridge.name.as_str();
+        bridge.collector_sets.iter().map(move |own| (name, own.options.id.to_string(), own))
+    });
+    let sets: Vec<_> = sets.collect();
+    let labelled: Vec<_> = sets
+        .iter()
+        .map(|(bridge, id, own)| (vec![("bridge", *bridge), ("set", id.as_str())], *own))
+        .collect();
+    text.families(&labelled, &COLLECTOR_SET);
 }
 
 fn add<T>(

@@ -138,7 +138,11 @@ pub(super) const TABLES: [FollowedTable; 13] = [
         ],
         written: &[],
     },
-    FollowedTable { name: "Flow_Sample_Collector_Set", read: &["ipfix"], written: &[] },
+    FollowedTable {
+        name: "Flow_Sample_Collector_Set",
+        read: &["bridge", "id", "ipfix"],
+        written: &[],
+    },
     FollowedTable {
         name: "NetFlow",
         read: &["active_timeout", "add_id_to_interface", "engine_id", "engine_type", "targets"],

@@ -18,7 +18,10 @@ use shunt_tls::TlsFiles;
 use super::{
     bfd::bfd as bfd_of,
     bonds::{bond, interfaces, setting_without_effect, wrong_system_id},
-    exports::{ExportRows, RefusedExports, exports as exports_of},
+    exports::{
+        DesiredCollectorSets, ExportRows, RefusedExports, collector_sets as collector_sets_of,
+        exports as exports_of,
+    },
     mirrors::{DesiredMirrors, mirrors as mirrors_of},
     port_rows::{has_mtu, port_options, set_ingress_policing, set_vlans, unsigned, vlan_mode},
     qos::qos as qos_of,
@@ -65,6 +68,8 @@ pub(super) struct DesiredBridge {
     pub(super) mirrors: DesiredMirrors,
     /// Rows of sFlow, NetFlow and IPFIX.
     pub(super) exports: ExportRows,
+    /// Sets of collectors for the packets that rules sample.
+    pub(super) collector_sets: DesiredCollectorSets,
     /// Addresses of active members by the last report, by the names of their bonds.
     pub(super) last_active: BTreeMap<String, String>,
 }
@@ -213,6 +218,8 @@ impl DesiredBridges {
         let mirrors;
         (options.mirrors, mirrors) = mirrors_of(snapshot, row, &mut self.refused_mirrors);
         let exports = exports_of(snapshot, row, &mut options, &mut self.refused_exports);
+        let refused = &mut self.refused_exports.collector_sets;
+        let collector_sets = collector_sets_of(snapshot, row, refused);
         let mut bridge = DesiredBridge {
             options,
             kept: KeptSettings { mac: wrong_mac.is_some(), ..KeptSettings::default() },
@@ -221,6 +228,7 @@ impl DesiredBridges {
             ports: BTreeMap::new(),
             mirrors,
             exports,
+            collector_sets,
             last_active: BTreeMap::new(),
         };
         for port in row.uuids("ports").filter_map(|uuid| snapshot.row("Port", uuid)) {

@@ -51,17 +51,16 @@ enum KeyEffect {
 }
 
 /// The tables that are searched, each with the word for its rows.
-pub(super) const TABLES: [(&str, &str); 7] = [
+pub(super) const TABLES: [(&str, &str); 6] = [
     ("Open_vSwitch", "Open_vSwitch"),
     ("Bridge", "bridge"),
     ("Port", "port"),
     ("Interface", "interface"),
     ("SSL", "SSL"),
     ("IPFIX", "IPFIX"),
-    ("Flow_Sample_Collector_Set", "Flow_Sample_Collector_Set"),
 ];
 
-const COLUMNS: [IgnoredColumn; 14] = [
+const COLUMNS: [IgnoredColumn; 13] = [
     column("Bridge", "auto_attach", is_given, "Auto Attach is not supported"),
     column("Bridge", "datapath_type", is_other_datapath, "there is one datapath: use netdev"),
     column("Bridge", "flow_tables", is_given, "limit tables by `shuntctl set-br` and table_rules"),
@@ -89,12 +88,6 @@ const COLUMNS: [IgnoredColumn; 14] = [
         "no CA certificate is taken from a peer: write it to the file of ca_cert",
     ),
     column("Interface", "lldp", is_enabled, "LLDP is not supported: run an LLDP daemon"),
-    column(
-        "Flow_Sample_Collector_Set",
-        "ipfix",
-        is_given,
-        "no rule can have the action sample: set ipfix of the bridge",
-    ),
 ];
 
 const NO_SPANNING_TREE: &str =

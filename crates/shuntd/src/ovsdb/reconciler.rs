@@ -19,7 +19,7 @@ use tracing::{info, warn};
 use super::{
     bonds::keep_active_members,
     desired::{DesiredBridge, DesiredBridges, NormalRule, add_reason},
-    exports::{ExportLogs, set_exports},
+    exports::{ExportLogs, set_collector_sets, set_exports},
     port_numbers::PortNumbers,
     row_log::RowLog,
     tls::TlsRow,
@@ -131,6 +131,8 @@ impl Reconciler {
             if let Some(running) = running_bridge(&self.switch, name) {
                 let (new, rows) = (&bridge.options, bridge.exports);
                 set_exports(&self.switch, &running, new, rows, &mut export_errors).await;
+                let (sets, refused) = (&bridge.collector_sets, &mut export_errors.collector_sets);
+                set_collector_sets(&self.switch, &running, sets, refused).await;
             }
         }
         self.mirror_log.update(mirror_errors);

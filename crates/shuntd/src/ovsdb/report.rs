@@ -339,6 +339,7 @@ mod tests {
             sflow: None,
             netflow: None,
             ipfix: None,
+            collector_sets: Vec::new(),
         }
     }
 

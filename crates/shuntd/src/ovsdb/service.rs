@@ -177,8 +177,8 @@ mod tests {
     use shunt_switch::{
         Config,
         config::{
-            BridgeOptions, IpfixOptions, MirrorOptions, NetflowOptions, PortOptions, PortType,
-            SflowOptions,
+            BridgeOptions, CollectorSetOptions, IpfixOptions, MirrorOptions, NetflowOptions,
+            PortOptions, PortType, SflowOptions,
         },
     };
 
@@ -430,6 +430,51 @@ mod tests {
         rows.update("Bridge", bridge, columns.map(|column| (column, Datum::set([]))));
         handle.transact(rows).await.unwrap();
         until(|| targets() == [""; 3]).await;
+        OvsdbService::stop(Some(service)).await;
+    }
+
+    #[tokio::test]
+    async fn sets_of_collectors_follow_their_rows() {
+        let folder = tempfile::tempdir().unwrap();
+        let (options, handle) = database(&folder);
+        handle.stop().await;
+        let switch = switch(None).await;
+        let service = OvsdbService::start(&options, &switch).await.unwrap().unwrap();
+        let handle = service.server.clone().unwrap();
+        let root = handle.snapshot().await.unwrap().rows("Open_vSwitch").next().unwrap().uuid();
+        let mut rows = handle.transaction("a bridge with collectors");
+        let flows_max = ("cache_max_flows", Datum::integer(8));
+        let ipfix = rows.insert("IPFIX", [target("127.0.0.1:9"), flows_max]);
+        let bridge = rows.insert("Bridge", [("name", Datum::string("br0"))]);
+        let columns = [
+            ("id", Datum::integer(7)),
+            ("bridge", Datum::uuid(bridge)),
+            ("ipfix", Datum::uuid(ipfix)),
+        ];
+        let set = rows.insert("Flow_Sample_Collector_Set", columns);
+        rows.update("Open_vSwitch", root, [("bridges", Datum::uuid(bridge))]);
+        handle.transact(rows).await.unwrap();
+        let running = || switch.running_config().bridges.first().cloned().unwrap_or_default();
+        let expected = CollectorSetOptions {
+            id: 7,
+            targets: vec!["127.0.0.1:9".into()],
+            cache_max_flows: 8,
+            ..CollectorSetOptions::default()
+        };
+        until(|| running().collector_sets == [expected.clone()]).await;
+        // The second change is applied after all of the first one.
+        for vlan in [7, 8] {
+            let mut rows = handle.transaction("a wrong value");
+            rows.update("IPFIX", ipfix, [target("collector")]);
+            rows.update("Bridge", bridge, [("flood_vlans", Datum::integer(vlan))]);
+            handle.transact(rows).await.unwrap();
+            until(|| running().flood_vlans.iter().map(|own| i64::from(*own)).eq([vlan])).await;
+        }
+        assert_eq!(running().collector_sets, [expected]);
+        let mut rows = handle.transaction("no collectors");
+        rows.delete("Flow_Sample_Collector_Set", set);
+        handle.transact(rows).await.unwrap();
+        until(|| running().collector_sets.is_empty()).await;
         OvsdbService::stop(Some(service)).await;
     }
 

@@ -10,7 +10,33 @@ use super::{count, counted, list, word};
 pub(crate) fn exports(bridge: &Value) -> String {
     let exporters = [("sflow", sflow as fn(&Value) -> _), ("netflow", netflow), ("ipfix", ipfix)];
     let running = exporters.into_iter().filter(|(key, _)| bridge[key].is_object());
-    running.map(|(key, line)| line(&bridge[key])).collect()
+    let lines = running.map(|(key, line)| line(&bridge[key]));
+    lines.chain(list(&bridge["collector_sets"]).iter().map(collector_set)).collect()
+}
+
+fn collector_set(set: &Value) -> String {
+    format!(
+        "    collector-set {} (targets={}{} cache_active_timeout={} cache_max_flows={}, sent {} of {} in {}, {} active{}{})\n",
+        count(&set["id"]),
+        targets(set),
+        virtual_id(set),
+        count(&set["cache_active_timeout"]),
+        count(&set["cache_max_flows"]),
+        counted(count(&set["flows"]), "flow"),
+        counted(count(&set["samples"]), "sample"),
+        counted(count(&set["messages"]), "message"),
+        count(&set["active_flows"]),
+        losses(set, &[("flows_lost", "flow"), ("messages_lost", "message")]),
+        trouble(set),
+    )
+}
+
+/// Returns the text in each record; empty if there is none.
+fn virtual_id(exporter: &Value) -> String {
+    match word(&exporter["virtual_obs_id"]) {
+        "" => String::new(),
+        id => format!(" virtual_obs_id={id}"),
+    }
 }
 
 fn sflow(sflow: &Value) -> String {
@@ -45,16 +71,13 @@ fn netflow(netflow: &Value) -> String {
 }
 
 fn ipfix(ipfix: &Value) -> String {
-    let virtual_id = match word(&ipfix["virtual_obs_id"]) {
-        "" => String::new(),
-        id => format!(" virtual_obs_id={id}"),
-    };
     format!(
-        "    ipfix (targets={} sampling={} obs_domain_id={} obs_point_id={}{virtual_id} cache_active_timeout={} cache_max_flows={}, sent {} of {} in {}, {} active{}{})\n",
+        "    ipfix (targets={} sampling={} obs_domain_id={} obs_point_id={}{} cache_active_timeout={} cache_max_flows={}, sent {} of {} in {}, {} active{}{})\n",
         targets(ipfix),
         count(&ipfix["sampling"]),
         count(&ipfix["obs_domain_id"]),
         count(&ipfix["obs_point_id"]),
+        virtual_id(ipfix),
         count(&ipfix["cache_active_timeout"]),
         count(&ipfix["cache_max_flows"]),
         counted(count(&ipfix["flows"]), "flow"),
@@ -125,6 +148,17 @@ mod tests {
         let shown = exports(&json!({"netflow": exporter}));
         assert!(shown.contains("engine_id=1 add_id_to_interface, sent"), "{shown}");
         assert!(shown.ends_with("7 active, lost 3 flows)\n"), "{shown}");
+    }
+
+    #[test]
+    fn a_set_of_collectors_is_shown_with_its_samples() {
+        let set = json!({"id": 7, "targets": ["192.0.2.1"], "virtual_obs_id": "", "flows": 1,
+            "cache_active_timeout": 60, "cache_max_flows": 9, "samples": 5, "flows_lost": 0,
+            "messages": 3, "messages_lost": 1, "active_flows": 4, "trouble": null});
+        let shown = exports(&json!({"collector_sets": [set]}));
+        let options = "targets=192.0.2.1 cache_active_timeout=60 cache_max_flows=9";
+        let sent = "sent 1 flow of 5 samples in 3 messages, 4 active, lost 1 message";
+        assert_eq!(shown, format!("    collector-set 7 ({options}, {sent})\n"));
     }
 
     #[test]

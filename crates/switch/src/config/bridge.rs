@@ -7,7 +7,8 @@ use shunt_datapath::port::{Repeat, af_xdp::XdpMode, vhost_user::SocketMode};
 use shunt_pipeline::{Overflow, PriorityTags};
 
 use crate::config::{
-    BfdOptions, BondOptions, IpfixOptions, MirrorOptions, NetflowOptions, QosOptions, SflowOptions,
+    BfdOptions, BondOptions, CollectorSetOptions, IpfixOptions, MirrorOptions, NetflowOptions,
+    QosOptions, SflowOptions,
 };
 
 /// The options of a bridge.
@@ -61,6 +62,9 @@ pub struct BridgeOptions {
     pub netflow: NetflowOptions,
     /// Flows of sampled packets, for collectors.
     pub ipfix: IpfixOptions,
+    /// Sets of collectors for the packets that rules sample.
+    #[serde(rename = "collector_set")]
+    pub collector_sets: Vec<CollectorSetOptions>,
 }
 
 /// The device behind the local port of a bridge.

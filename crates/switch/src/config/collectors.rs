@@ -6,7 +6,7 @@ use crate::{config::ConfigError, error::SwitchError};
 
 /// The key with the collectors of a protocol.
 pub(super) struct CollectorKey {
-    /// Section of the bridge.
+    /// Section of the bridge; empty: the key is one of an element of a list.
     pub(super) section: &'static str,
     /// Section and key.
     pub(super) setting: &'static str,
@@ -29,7 +29,8 @@ impl CollectorKey {
     pub(super) fn check(&self, targets: &[String]) -> Result<(), ConfigError> {
         for (index, target) in targets.iter().enumerate() {
             self.address(target).map_err(|problem| {
-                ConfigError::of_element("targets", index, problem).under(self.section)
+                let error = ConfigError::of_element("targets", index, problem);
+                if self.section.is_empty() { error } else { error.under(self.section) }
             })?;
         }
         let count = targets.len();

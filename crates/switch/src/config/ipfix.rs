@@ -51,8 +51,8 @@ const COLLECTORS: CollectorKey = CollectorKey {
 };
 
 /// The largest values of the cache.
-const TIMEOUT_MAX: u32 = 4200;
-const FLOWS_MAX: u32 = 1 << 20;
+pub(super) const CACHE_TIMEOUT_MAX: u32 = 4200;
+pub(super) const CACHE_FLOWS_MAX: u32 = 1 << 20;
 
 impl IpfixOptions {
     /// Returns whether flows are exported.
@@ -86,9 +86,9 @@ impl IpfixOptions {
         let (range, sampling) = (ConfigError::check_range, self.sampling);
         range("ipfix.sampling", sampling.to_string(), sampling > 0, "from 1 to 4294967295")?;
         let (timeout, flows) = (self.cache_active_timeout, self.cache_max_flows);
-        let is_possible = timeout <= TIMEOUT_MAX;
+        let is_possible = timeout <= CACHE_TIMEOUT_MAX;
         range("ipfix.cache_active_timeout", timeout.to_string(), is_possible, "from 0 to 4200")?;
-        let is_possible = flows <= FLOWS_MAX;
+        let is_possible = flows <= CACHE_FLOWS_MAX;
         range("ipfix.cache_max_flows", flows.to_string(), is_possible, "from 0 to 1048576")?;
         let id = &self.virtual_obs_id;
         let is_possible = id.len() <= IpfixExporter::VIRTUAL_ID_MAX;

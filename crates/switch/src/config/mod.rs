@@ -8,6 +8,7 @@ mod bond;
 mod bridge;
 mod caches;
 mod check;
+mod collector_set;
 mod collectors;
 mod endpoints;
 mod error;
@@ -30,6 +31,7 @@ pub use caches::{
     CacheKind, CacheOptions, GigaflowOptions, MegaflowLookup, OffloadKind, OffloadOptions,
     StalePolicy,
 };
+pub use collector_set::CollectorSetOptions;
 pub use error::{ConfigError, ConfigPath, ConfigStep};
 pub use foresight::{ForesightOptions, PredictorName};
 pub use ipfix::IpfixOptions;

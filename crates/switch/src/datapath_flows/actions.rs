@@ -8,7 +8,7 @@ use super::{
     key::{arp, ethernet, mpls, network, transport},
     numbering::DatapathPorts,
 };
-use crate::trace::actions::slow_path;
+use crate::trace::actions::{sample_text, slow_path};
 
 /// A writer of the actions of one entry.
 pub(super) struct ActionWriter<'a> {
@@ -77,6 +77,7 @@ impl ActionWriter<'_> {
                 let (larger, other) = (recirc(larger.id()), recirc(other.id()));
                 parts.push(format!("check_pkt_len(size={length},gt({larger}),le({other}))"));
             }
+            DatapathAction::Sample(request) => parts.push(sample_text(&request.action)),
         }
     }
 }

@@ -7,7 +7,10 @@ use tokio::{task::JoinHandle, time::timeout};
 use tracing::warn;
 
 use super::{
-    endings::EndingExporters, ipfix::IpfixExporters, netflow::NetflowExporters, sflow::SflowAgents,
+    endings::EndingExporters,
+    ipfix::{CollectorSets, IpfixExporters},
+    netflow::NetflowExporters,
+    sflow::SflowAgents,
 };
 use crate::{
     config::BridgeOptions, ports::bridges::Bridges, status::bridge::BridgeStatus,
@@ -19,6 +22,7 @@ pub(crate) struct Exporters {
     sflow: Arc<SflowAgents>,
     netflow: Arc<NetflowExporters>,
     ipfix: Arc<IpfixExporters>,
+    collector_sets: Arc<CollectorSets>,
     /// Exporters that were stopped or replaced.
     endings: Arc<EndingExporters>,
 }
@@ -33,6 +37,7 @@ impl Exporters {
             sflow: Arc::new(SflowAgents::new(plane, bridges, &endings, seed)),
             netflow: Arc::new(NetflowExporters::new(plane, bridges, &endings, seed)),
             ipfix: Arc::new(IpfixExporters::new(plane, bridges, &endings, seed)),
+            collector_sets: Arc::new(CollectorSets::new(plane, bridges, &endings, seed)),
             endings,
         }
     }
@@ -57,14 +62,18 @@ impl Exporters {
         if after.ipfix != before.ipfix {
             self.ipfix.apply(bridge, name, &after.ipfix).await;
         }
+        if after.collector_sets != before.collector_sets {
+            self.collector_sets.apply(bridge, name, &after.collector_sets).await;
+        }
     }
 
     /// Starts the tasks, which run forever.
-    pub(crate) fn spawn(&self) -> [JoinHandle<()>; 3] {
+    pub(crate) fn spawn(&self) -> [JoinHandle<()>; 4] {
         [
             tokio::spawn(Arc::clone(&self.sflow).run()),
             tokio::spawn(Arc::clone(&self.netflow).run()),
             tokio::spawn(Arc::clone(&self.ipfix).run()),
+            tokio::spawn(Arc::clone(&self.collector_sets).run()),
         ]
     }
 
@@ -75,6 +84,7 @@ impl Exporters {
         let stop = async {
             self.netflow.stop_all().await;
             self.ipfix.stop_all().await;
+            self.collector_sets.stop_all().await;
             self.endings.finished().await;
         };
         if timeout(STOP_MAX, stop).await.is_err() {
@@ -88,5 +98,6 @@ impl Exporters {
         status.sflow = self.sflow.status(bridge);
         status.netflow = self.netflow.status(bridge);
         status.ipfix = self.ipfix.status(bridge);
+        status.collector_sets = self.collector_sets.status(bridge);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::{
     Switch,
-    config::{BridgeOptions, Config},
+    config::{BridgeOptions, CollectorSetOptions, Config},
     saved_state::SavedState,
 };
 
@@ -39,10 +39,23 @@ fn config(bridge: &BridgeOptions) -> Config {
     Config { bridges: vec![bridge.clone()], ..Config::default() }
 }
 
+/// Returns a bridge with all exports.
+fn exporting() -> BridgeOptions {
+    let set = CollectorSetOptions {
+        id: 7,
+        targets: vec!["127.0.0.5:9".into()],
+        cache_active_timeout: 8,
+        cache_max_flows: 9,
+        virtual_obs_id: "vm9".into(),
+    };
+    BridgeOptions { collector_sets: vec![set], ..bridge().with_settings(&VALUES).unwrap() }
+}
+
 /// Returns the options of the exports of a running bridge.
 fn exports(switch: &Switch) -> BridgeOptions {
-    let BridgeOptions { sflow, netflow, ipfix, .. } = switch.running_config().bridges.remove(0);
-    BridgeOptions { sflow, netflow, ipfix, ..bridge() }
+    let BridgeOptions { sflow, netflow, ipfix, collector_sets, .. } =
+        switch.running_config().bridges.remove(0);
+    BridgeOptions { sflow, netflow, ipfix, collector_sets, ..bridge() }
 }
 
 #[test]
@@ -60,8 +73,9 @@ fn each_key_of_exports_has_another_value() {
 #[tokio::test]
 async fn a_saved_state_has_all_keys_of_exports() {
     let switch = Switch::start(&config(&bridge()), None, 1).await.unwrap();
+    let expected = exporting();
     switch.set_bridge("br0", &VALUES).await.unwrap();
-    let expected = bridge().with_settings(&VALUES).unwrap();
+    switch.set_collector_sets("br0", expected.collector_sets.clone()).await.unwrap();
     assert_eq!(exports(&switch), expected);
     let saved = serde_json::to_string(&switch.save()).unwrap();
     let saved: SavedState = serde_json::from_str(&saved).unwrap();
@@ -74,11 +88,12 @@ async fn a_saved_state_has_all_keys_of_exports() {
     assert_eq!(shown.sflow.unwrap().options, expected.sflow);
     assert_eq!(shown.netflow.unwrap().options, expected.netflow);
     assert_eq!(shown.ipfix.unwrap().options, expected.ipfix);
+    assert_eq!(shown.collector_sets[0].options, expected.collector_sets[0]);
 }
 
 #[tokio::test]
 async fn a_reload_changes_all_keys_of_exports() {
-    let (before, after) = (bridge(), bridge().with_settings(&VALUES).unwrap());
+    let (before, after) = (bridge(), exporting());
     let switch = Switch::start(&config(&before), None, 1).await.unwrap();
     for (old, new) in [(&before, &after), (&after, &before)] {
         let report = switch.reload(&config(old), &config(new)).await;
@@ -87,4 +102,5 @@ async fn a_reload_changes_all_keys_of_exports() {
     }
     let shown = switch.bridges().remove(0);
     assert_eq!((shown.sflow, shown.netflow, shown.ipfix), (None, None, None));
+    assert_eq!(shown.collector_sets, []);
 }

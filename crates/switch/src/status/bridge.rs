@@ -21,8 +21,9 @@ use crate::{
         registry::{BridgeRegistry, BridgeState},
     },
     status::{
-        bfd::BfdPortStatus, bond::BondStatus, ipfix::IpfixStatus, mirror::MirrorStatus,
-        multicast::MulticastStatus, netflow::NetflowStatus, sflow::SflowStatus,
+        bfd::BfdPortStatus, bond::BondStatus, collector_set::CollectorSetStatus,
+        ipfix::IpfixStatus, mirror::MirrorStatus, multicast::MulticastStatus,
+        netflow::NetflowStatus, sflow::SflowStatus,
     },
 };
 
@@ -57,6 +58,8 @@ pub struct BridgeStatus {
     pub netflow: Option<NetflowStatus>,
     /// The IPFIX exporter, if there is one.
     pub ipfix: Option<IpfixStatus>,
+    /// Sets of collectors for the packets that rules sample, by their numbers.
+    pub collector_sets: Vec<CollectorSetStatus>,
 }
 
 /// The status of a controller, or of an address to listen on.
@@ -265,6 +268,7 @@ impl BridgeStatus {
                 sflow: None,
                 netflow: None,
                 ipfix: None,
+                collector_sets: Vec::new(),
             };
             (bridge.id, status)
         };

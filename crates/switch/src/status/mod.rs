@@ -5,6 +5,7 @@ pub(crate) mod bond;
 pub(crate) mod bridge;
 pub(crate) mod caches;
 pub(crate) mod chain;
+pub(crate) mod collector_set;
 pub(crate) mod evictions;
 pub(crate) mod forecasts;
 pub(crate) mod ipfix;

@@ -8,7 +8,10 @@ use std::{collections::VecDeque, sync::Arc};
 use shunt_flow::{
     FieldId, FlowKey, FlowMask, Match, field::Access, prerequisite, text::format_value,
 };
-use shunt_pipeline::{Continuation, DatapathAction, DatapathPort, Meter, PuntReceiver, QueueId};
+use shunt_pipeline::{
+    Continuation, DatapathAction, DatapathPort, Meter, PuntReceiver, QueueId, SampleAction,
+    SampleDirection,
+};
 
 use crate::{
     ports::{port::BridgePort, registry::BridgeRegistry},
@@ -140,6 +143,7 @@ impl<'a> Actions<'a> {
                     "check_pkt_len(size={length},gt(recirc({larger:#x})),le(recirc({other:#x})))"
                 )
             }
+            DatapathAction::Sample(request) => sample_text(&request.action),
         }
     }
 
@@ -196,4 +200,24 @@ const TAG: usize = 4;
 /// Returns the text of an egress queue; empty for the default queue.
 fn set_queue(queue: QueueId) -> String {
     if queue == QueueId::DEFAULT { String::new() } else { format!("set_queue({queue}),") }
+}
+
+/// Returns a sample as `ovs-appctl dpctl/dump-flows` shows it.
+pub(crate) fn sample_text(action: &SampleAction) -> String {
+    let percent = f64::from(action.probability) / f64::from(u16::MAX) * 100.0;
+    let port = action.sampling_port.map(|port| format!(",output_port={}", port.number()));
+    let direction = match action.direction {
+        None => "",
+        Some(SampleDirection::Ingress) => ",ingress",
+        Some(SampleDirection::Egress) => ",egress",
+    };
+    format!(
+        "sample(sample={percent:.1}%,actions(userspace(flow_sample(probability={},\
+         collector_set_id={},obs_domain_id={},obs_point_id={}{}{direction}))))",
+        action.probability,
+        action.collector_set_id,
+        action.observation_domain_id,
+        action.observation_point_id,
+        port.unwrap_or_default()
+    )
 }

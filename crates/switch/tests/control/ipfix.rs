@@ -1,8 +1,10 @@
 //! IPFIX of a running switch, with a collector in the test.
 
+use std::collections::BTreeMap;
+
 use shunt_flow::testing::packet::PacketBuilder;
 use shunt_flow_export::testing::{DecodedIpfix, DecodedIpfixRecord, IpfixDecoder};
-use shunt_switch::IpfixStatus;
+use shunt_switch::{IpfixStatus, config::CollectorSetOptions};
 use tokio::net::UdpSocket;
 
 use crate::{
@@ -159,4 +161,46 @@ async fn samples_are_collected_into_flows() {
     bench.switch.stop().await;
     let flows = collector.flows(1).await;
     assert_eq!(flows.into_iter().map(values).collect::<Vec<_>>(), [[7, 1, 4]]);
+}
+
+/// A rule samples the packets that it matches, for its collectors.
+#[tokio::test]
+async fn rules_sample_packets_for_their_collectors() {
+    let log = Log::capture();
+    let bench = Bench::start(2).await;
+    let ports = [bench.add_port("p1", 0).await, bench.add_port("p2", 1).await];
+    let mut collector = FlowCollector::bind().await;
+    let (id, targets) = (7, vec![collector.target.clone()]);
+    let set = CollectorSetOptions { id, targets, ..CollectorSetOptions::default() };
+    bench.switch.set_collector_sets("br0", vec![set]).await.unwrap();
+    let sample = "sample(probability=65535,collector_set_id=7,obs_domain_id=3,obs_point_id=4";
+    let rules = [
+        format!("in_port=p1,actions={sample}),output:p2"),
+        format!("in_port=p2,actions={sample},sampling_port=p1),output:p1"),
+    ];
+    bench.switch.add_rules("br0", &rules.each_ref().map(String::as_str)).await.unwrap();
+    for (port, number) in ports.iter().zip(1..) {
+        port.send(&tcp(number));
+    }
+    let mut flows = BTreeMap::new();
+    while flows.len() < 2 {
+        let message = collector.receive().await;
+        assert_eq!(message.domain, 3);
+        let values = |own: DecodedIpfixRecord| {
+            let value = |element| own.value(element).unwrap();
+            (value(7), [138, 2, 61, 10, 14].map(value))
+        };
+        flows.extend(message.records.into_iter().map(values));
+    }
+    // Point, packets, direction, ingress and egress interface.
+    let [first, second] = [1, 2].map(|number| flows[&number]);
+    assert_eq!((first[..3].to_vec(), second[..3].to_vec()), (vec![4, 1, 0], vec![4, 1, 1]));
+    assert_eq!((first[4], second[4]), (0, first[3]), "p1 is sampled as an egress port");
+    assert!(first[3] != 0 && second[3] != 0 && first[3] != second[3]);
+    let shown = bench.switch.bridges().remove(0).collector_sets.remove(0);
+    assert_eq!((shown.samples, shown.flows, shown.flows_lost), (2, 2, 0));
+    bench.switch.set_collector_sets("br0", Vec::new()).await.unwrap();
+    assert_eq!(bench.switch.bridges()[0].collector_sets, []);
+    let stopped = "bridge br0: collector set 7: stopped flows=2 flows_lost=0";
+    until(|| log.lines_with(stopped).len() == 1).await;
 }

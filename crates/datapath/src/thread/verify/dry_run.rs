@@ -38,6 +38,8 @@ pub(super) struct DryRun<'a> {
 enum ActionEffect {
     /// A meter is applied.
     Metered(DatapathAction),
+    /// The frame may be sampled.
+    Sampled { action: DatapathAction, frame: Vec<u8> },
     /// The frame is output or punted.
     Emitted { action: DatapathAction, frame: Vec<u8> },
     /// Actions run on a copy.
@@ -137,6 +139,10 @@ impl<'a> DryRun<'a> {
                     }
                 }
                 DatapathAction::Meter(_) => effects.push(ActionEffect::Metered(action.clone())),
+                DatapathAction::Sample(_) => effects.push(ActionEffect::Sampled {
+                    action: action.clone(),
+                    frame: packet.frame().to_vec(),
+                }),
                 DatapathAction::Copy(list) => {
                     let copied = self.effects(&mut list.iter(), packet, parsed)?;
                     effects.push(ActionEffect::Copied(copied));

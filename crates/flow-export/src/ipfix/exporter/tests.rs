@@ -6,7 +6,10 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    ipfix::{FlowEndReason, FlowTransport, IpfixCounts, IpfixFlowKey, IpfixNetwork},
+    ipfix::{
+        FlowDirection, FlowEndReason, FlowTransport, IpfixCounts, IpfixFlowKey, IpfixNetwork,
+        ObservationPoint,
+    },
     testing::{DecodedIpfixRecord, IpfixDecoder},
 };
 
@@ -36,7 +39,7 @@ fn transport() -> impl Strategy<Value = FlowTransport> {
 
 fn flow() -> impl Strategy<Value = IpfixFlow> {
     let key = (
-        any::<[u32; 2]>(),
+        any::<([u32; 3], bool)>(),
         any::<[[u8; 6]; 2]>(),
         any::<Option<u16>>(),
         any::<u16>(),
@@ -50,11 +53,18 @@ fn flow() -> impl Strategy<Value = IpfixFlow> {
     ];
     (key, any::<[u64; 5]>(), any::<u16>(), any::<[u8; 2]>(), reason).prop_map(
         |(key, counts, tcp_flags, [ttl_min, ttl_max], end_reason)| {
-            let ([ingress, egress], macs, vlan_tci, ethernet_type, network, transport) = key;
+            let (observed, macs, vlan_tci, ethernet_type, network, transport) = key;
+            let ([ingress, egress, point], is_egress) = observed;
             let [source_mac, destination_mac] = macs;
             let [packets, ip_bytes, frame_bytes, start_ms, end_ms] = counts;
             IpfixFlow {
                 key: IpfixFlowKey {
+                    observed_at: ObservationPoint { domain: 0, point },
+                    direction: if is_egress {
+                        FlowDirection::Egress
+                    } else {
+                        FlowDirection::Ingress
+                    },
                     ingress,
                     egress,
                     source_mac,
@@ -85,11 +95,11 @@ fn number(bytes: &[u8]) -> u128 {
 }
 
 /// Returns the elements that the record of a flow must have, with their values.
-fn expected(flow: &IpfixFlow, point: u32) -> Vec<(u16, u128)> {
+fn expected(flow: &IpfixFlow) -> Vec<(u16, u128)> {
     let IpfixFlow { key, counts, end_reason } = flow;
     let mut values = vec![
-        (138, point.into()),
-        (61, 0),
+        (138, key.observed_at.point.into()),
+        (61, if key.direction == FlowDirection::Egress { 1 } else { 0 }),
         (10, key.ingress.into()),
         (14, key.egress.into()),
         (56, number(&key.source_mac)),
@@ -149,14 +159,11 @@ proptest! {
     #[test]
     fn messages_have_every_flow(
         domain: u32,
-        point: u32,
-        sampling: u32,
+        sampling: Option<u32>,
         virtual_id in prop_oneof![Just(String::new()), "[a-z]{1,3}", "[a-z]{254}"],
         batches in prop::collection::vec((any::<bool>(), prop::collection::vec(flow(), 0..40)), 0..4),
     ) {
-        let domain_and_point = IpfixDomain { domain, point };
-        let exporter = IpfixExporter::new(domain_and_point, sampling);
-        let mut exporter = exporter.with_virtual_id(&virtual_id);
+        let mut exporter = IpfixExporter::new(domain, sampling).with_virtual_id(&virtual_id);
         let ids = [virtual_id].into_iter().filter(|own| !own.is_empty());
         let ids: BTreeMap<_, _> = ids.map(|own| ((6876, 898), own.into_bytes())).collect();
         let mut decoder = IpfixDecoder::default();
@@ -178,9 +185,10 @@ proptest! {
                 templates += decoded.templates;
                 records.extend(decoded.records);
             }
-            prop_assert_eq!(templates, if has_templates { 15 } else { 0 });
+            let has_options = has_templates && sampling.is_some();
+            prop_assert_eq!(templates, if has_templates { 14 + usize::from(has_options) } else { 0 });
             let mut rest = records.as_slice();
-            if has_templates {
+            if let Some(sampling) = sampling.filter(|_| has_options) {
                 let (options, flows) = records.split_first().unwrap();
                 let values = [(149, domain.into()), (34, sampling.into()), (35, 2)];
                 prop_assert_eq!(&options.values, &values.into_iter().collect());
@@ -190,7 +198,7 @@ proptest! {
             prop_assert_eq!(usize::try_from(flows).unwrap(), batch.len());
             for (flow, record) in batch.iter().zip(rest) {
                 let DecodedIpfixRecord { values, of_enterprises, .. } = record;
-                prop_assert_eq!(values, &expected(flow, point).into_iter().collect());
+                prop_assert_eq!(values, &expected(flow).into_iter().collect());
                 prop_assert_eq!(of_enterprises, &ids);
             }
         }

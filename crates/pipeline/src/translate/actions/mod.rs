@@ -15,5 +15,6 @@ pub(super) mod output;
 pub(super) mod packet_in;
 pub(super) mod packet_length;
 pub(super) mod protocols;
+pub(super) mod sample;
 pub(super) mod stack;
 pub(super) mod ttl;

@@ -1,8 +1,10 @@
 //! sFlow, NetFlow and IPFIX as the rows of a bridge describe them.
 
+mod collector_sets;
 mod ipfix;
 mod netflow;
 mod rows;
 mod sflow;
 
+pub(super) use collector_sets::{DesiredCollectorSets, collector_sets, set_collector_sets};
 pub(super) use rows::{ExportLogs, ExportRows, RefusedExports, exports, set_exports};

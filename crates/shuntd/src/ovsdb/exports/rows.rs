@@ -13,7 +13,7 @@ use super::{ipfix, netflow, sflow};
 use crate::ovsdb::row_log::RowLog;
 
 /// The reasons why rows of a table have no effect.
-type RefusedRows = BTreeMap<RowUuid, String>;
+pub(in crate::ovsdb) type RefusedRows = BTreeMap<RowUuid, String>;
 
 /// The rows of exports that cannot be used, with the reason, by their table.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +21,7 @@ pub(in crate::ovsdb) struct RefusedExports {
     sflow: RefusedRows,
     netflow: RefusedRows,
     ipfix: RefusedRows,
+    pub(in crate::ovsdb) collector_sets: RefusedRows,
 }
 
 /// The rows of the exports of a bridge.
@@ -49,6 +50,7 @@ pub(in crate::ovsdb) struct ExportLogs {
     sflow: RowLog,
     netflow: RowLog,
     ipfix: RowLog,
+    collector_sets: RowLog,
 }
 
 /// Reads the exports of a bridge into its options, and returns their rows.
@@ -170,6 +172,7 @@ impl ExportLogs {
             sflow: RowLog::new("sFlow"),
             netflow: RowLog::new("NetFlow"),
             ipfix: RowLog::new("IPFIX"),
+            collector_sets: RowLog::new("Flow_Sample_Collector_Set"),
         }
     }
 
@@ -178,5 +181,6 @@ impl ExportLogs {
         self.sflow.update(refused.sflow);
         self.netflow.update(refused.netflow);
         self.ipfix.update(refused.ipfix);
+        self.collector_sets.update(refused.collector_sets);
     }
 }

@@ -5,7 +5,8 @@ use std::{collections::HashMap, fs, sync::LazyLock};
 use super::{check_mtu, check_name, check_vlan};
 use crate::{
     config::{
-        BridgeOptions, ConfigError, LocalPort, MirrorOptions, PortOptions, PortType, mac::parse_mac,
+        BridgeOptions, CollectorSetOptions, ConfigError, LocalPort, MirrorOptions, PortOptions,
+        PortType, mac::parse_mac,
     },
     error::SwitchError,
     openflow::endpoint::EndpointList,
@@ -42,7 +43,26 @@ impl BridgeOptions {
         self.sflow.check()?;
         self.netflow.check()?;
         self.ipfix.check()?;
+        self.check_collector_sets()?;
         self.check_mirrors()
+    }
+
+    /// Checks the sets of collectors, each alone and for its number.
+    fn check_collector_sets(&self) -> Result<(), ConfigError> {
+        let sets = &self.collector_sets;
+        for (index, set) in sets.iter().enumerate() {
+            let is_repeated = sets.iter().take(index).any(|other| other.id == set.id);
+            let unique = "a number that no other set of the bridge has";
+            let (limit, id) = (CollectorSetOptions::COUNT_MAX, set.id.to_string());
+            let range = ConfigError::check_range;
+            let checked = set.check().and_then(|()| range("id", id, !is_repeated, unique));
+            let checked = checked.and_then(|()| {
+                let is_possible = index < limit;
+                range("id", set.id.to_string(), is_possible, "one of at most 64 sets of a bridge")
+            });
+            checked.map_err(|error| error.within("collector_sets", index))?;
+        }
+        Ok(())
     }
 
     /// Checks the bonds, each alone, for its name and for its members.
@@ -235,6 +255,20 @@ mod tests {
         let patch = PortOptions { kind: PortType::Patch, peer: "q".into(), ..port };
         let patch = check(&[one], &[patch]);
         assert!(patch.starts_with("ports[0].type: port p1: a patch port"), "{patch}");
+    }
+
+    #[test]
+    fn the_numbers_of_collector_sets_are_unique() {
+        let set =
+            |id| CollectorSetOptions { id, targets: vec!["::1".into()], ..Default::default() };
+        let check = |ids: std::ops::Range<u32>, more: Option<u32>| {
+            let collector_sets = ids.chain(more).map(set).collect();
+            BridgeOptions { name: "br0".into(), collector_sets, ..BridgeOptions::default() }.check()
+        };
+        assert!(check(0..64, None).is_ok());
+        let error = check(0..2, Some(1)).unwrap_err();
+        assert_eq!(error.path.to_string(), "collector_sets[2].id");
+        assert!(check(0..65, None).is_err());
     }
 
     #[test]

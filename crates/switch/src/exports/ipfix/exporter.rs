@@ -4,12 +4,13 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use shunt_datapath::sample::{SampleReceiver, SampledEgress};
 use shunt_flow_export::ipfix::{
-    FlowEndReason, IpfixCache, IpfixDomain, IpfixExporter, IpfixFlow, IpfixLimits,
+    FlowDirection, FlowEndReason, IpfixCache, IpfixExporter, IpfixFlow, IpfixLimits,
+    ObservationPoint,
 };
 use shunt_pipeline::{BridgeId, DatapathPort, PortInfo, Time};
 use tracing::info;
 
-use super::sample::SampleParser;
+use super::sample::{SampleObservation, SampleParser};
 use crate::{
     config::IpfixOptions,
     exports::{
@@ -63,7 +64,7 @@ pub(super) enum IpfixEnd {
 /// Time between two transmissions of the templates.
 ///
 /// A collector that starts later understands no flow until then.
-const TEMPLATE_INTERVAL: Duration = Duration::from_secs(60);
+pub(super) const TEMPLATE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Flows that are reported in a round because of the active timeout.
 const TIMED_OUT_PER_ROUND: usize = 4096;
@@ -71,7 +72,7 @@ const TIMED_OUT_PER_ROUND: usize = 4096;
 /// The interface of a packet without one known output.
 ///
 /// It leaves by none, by several, or by one that is not known.
-const NO_INTERFACE: u32 = 0;
+pub(super) const NO_INTERFACE: u32 = 0;
 
 /// The reason of losses in packet threads.
 const TOO_MANY_SAMPLES: &str = "more packets are sampled than can be read; set a higher \
@@ -89,7 +90,6 @@ impl BridgeIpfix {
         receivers: Vec<SampleReceiver>,
         totals: &Arc<ExportTotals>,
     ) -> Self {
-        let domain = IpfixDomain { domain: options.obs_domain_id, point: options.obs_point_id };
         let limits = IpfixLimits {
             active_timeout_ms: milliseconds(options.active_timeout()),
             flows_max: usize::try_from(options.cache_max_flows).unwrap_or(usize::MAX),
@@ -103,7 +103,7 @@ impl BridgeIpfix {
             collectors,
             receivers,
             parser: SampleParser::default(),
-            exporter: IpfixExporter::new(domain, options.sampling)
+            exporter: IpfixExporter::new(options.obs_domain_id, Some(options.sampling))
                 .with_virtual_id(&options.virtual_obs_id),
             cache: IpfixCache::new(limits),
             ports: None,
@@ -229,8 +229,12 @@ impl BridgeIpfix {
                 | SampledEgress::Controller
                 | SampledEgress::Ports(_) => NO_INTERFACE,
             };
-            let interfaces = [self.interface(packet.ingress), egress];
-            let (key, counts) = self.parser.flow_of(&packet, interfaces, now_ms);
+            let observation = SampleObservation {
+                observed_at: self.observed_at(),
+                direction: FlowDirection::Ingress,
+                interfaces: [self.interface(packet.ingress), egress],
+            };
+            let (key, counts) = self.parser.flow_of(&packet, &observation, now_ms);
             if let Some(flow) = self.cache.add(key, counts, now_ms) {
                 self.exporter.add_flow(&flow, seconds);
                 flows += 1;
@@ -280,6 +284,11 @@ impl BridgeIpfix {
         }
     }
 
+    const fn observed_at(&self) -> ObservationPoint {
+        let IpfixOptions { obs_domain_id, obs_point_id, .. } = self.options;
+        ObservationPoint { domain: obs_domain_id, point: obs_point_id }
+    }
+
     /// Returns the number of samples that did not fit the rings.
     fn dropped(&self) -> u64 {
         self.receivers.iter().map(SampleReceiver::dropped).sum()
@@ -291,10 +300,10 @@ impl BridgeIpfix {
 }
 
 /// Returns the seconds of a time; the field of messages ends in the year 2106.
-fn seconds(time: Duration) -> u32 {
+pub(super) fn seconds(time: Duration) -> u32 {
     u32::try_from(time.as_secs()).unwrap_or(u32::MAX)
 }
 
-fn milliseconds(time: Duration) -> u64 {
+pub(super) fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -145,7 +145,7 @@ impl IpfixExporters {
     }
 }
 
-fn clock(plane: &DataPlane) -> IpfixClock {
+pub(super) fn clock(plane: &DataPlane) -> IpfixClock {
     let now = plane.now();
     IpfixClock { now, unix_time: unix_time(plane, now) }
 }

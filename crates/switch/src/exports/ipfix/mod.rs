@@ -3,8 +3,11 @@
 //! Packet threads put samples into rings. One task takes them, collects them into flows, and encodes
 //! these into messages.
 
+mod collector_set;
+mod collector_sets;
 mod exporter;
 mod exporters;
 mod sample;
 
+pub(crate) use collector_sets::CollectorSets;
 pub(crate) use exporters::IpfixExporters;

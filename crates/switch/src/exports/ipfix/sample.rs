@@ -7,7 +7,9 @@ use shunt_flow::{
     FieldId, FlowKey,
     extract::{VlanLimit, extract},
 };
-use shunt_flow_export::ipfix::{FlowTransport, IpfixCounts, IpfixFlowKey, IpfixNetwork};
+use shunt_flow_export::ipfix::{
+    FlowDirection, FlowTransport, IpfixCounts, IpfixFlowKey, IpfixNetwork, ObservationPoint,
+};
 
 /// Ethernet types, and IP protocols.
 const IPV4: u16 = 0x0800;
@@ -17,6 +19,9 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ICMPV6: u8 = 58;
 const SCTP: u8 = 132;
+
+/// The bit of a TCI in a key that is set if there is a tag.
+const TAG_PRESENT: u16 = 0x1000;
 
 /// The bit of `nw_frag` that is set in fragments without a transport header.
 const LATER_FRAGMENT: u8 = 2;
@@ -36,6 +41,15 @@ struct SampledFrame<'a> {
     vlan_tci: Option<u16>,
 }
 
+/// The place where a packet was sampled, and its interfaces.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SampleObservation {
+    pub(super) observed_at: ObservationPoint,
+    pub(super) direction: FlowDirection,
+    /// Indices of the ingress and the egress interface.
+    pub(super) interfaces: [u32; 2],
+}
+
 /// Parses sampled packets.
 ///
 /// An IP packet that is longer than its frame is not parsed, so a frame gets its length back: with zeros
@@ -51,11 +65,11 @@ pub(super) struct SampleParser {
 impl SampleParser {
     /// Returns the flow of a sampled packet, and its counts.
     ///
-    /// The interfaces are ingress and egress, and `now_ms` is the time of the sample.
+    /// `now_ms` is the time of the sample.
     pub(super) fn flow_of(
         &mut self,
         packet: &SampledPacket,
-        interfaces: [u32; 2],
+        observation: &SampleObservation,
         now_ms: u64,
     ) -> (IpfixFlowKey, IpfixCounts) {
         let frame = SampledFrame {
@@ -63,7 +77,24 @@ impl SampleParser {
             length: packet.frame_length,
             vlan_tci: packet.vlan_in,
         };
-        frame.flow(&self.parse(&frame), interfaces, now_ms)
+        frame.flow(&self.parse(&frame), observation, now_ms)
+    }
+
+    /// Returns the flow of a packet that a rule has sampled, and its counts.
+    ///
+    /// Its tag is the one that the frame has.
+    pub(super) fn flow_by_rule(
+        &mut self,
+        packet: &SampledPacket,
+        observation: &SampleObservation,
+        now_ms: u64,
+    ) -> (IpfixFlowKey, IpfixCounts) {
+        let (header, length) = (packet.header(), packet.frame_length);
+        let frame = SampledFrame { header, length, vlan_tci: None };
+        let key = self.parse(&frame);
+        let tci = short(&key, FieldId::VlanTci);
+        let vlan_tci = (tci & TAG_PRESENT != 0).then_some(tci);
+        SampledFrame { vlan_tci, ..frame }.flow(&key, observation, now_ms)
     }
 
     fn parse(&mut self, sampled: &SampledFrame<'_>) -> FlowKey {
@@ -83,9 +114,11 @@ impl SampledFrame<'_> {
     fn flow(
         &self,
         key: &FlowKey,
-        [ingress, egress]: [u32; 2],
+        observation: &SampleObservation,
         now_ms: u64,
     ) -> (IpfixFlowKey, IpfixCounts) {
+        let SampleObservation { observed_at, direction, interfaces: [ingress, egress] } =
+            *observation;
         let network = network(key);
         let transport = if network.is_some() { transport(key) } else { FlowTransport::Other };
         let tag_bytes = if self.vlan_tci.is_some() { TAG_BYTES } else { 0 };
@@ -93,6 +126,8 @@ impl SampledFrame<'_> {
         let ttl = if network.is_some() { byte(key, FieldId::NwTtl) } else { 0 };
         let is_tcp = network.is_some() && byte(key, FieldId::IpProto) == TCP;
         let flow = IpfixFlowKey {
+            observed_at,
+            direction,
             ingress,
             egress,
             source_mac: mac(key, FieldId::EthSrc),
@@ -176,6 +211,12 @@ mod tests {
 
     use super::*;
 
+    const OBSERVATION: SampleObservation = SampleObservation {
+        observed_at: ObservationPoint { domain: 7, point: 9 },
+        direction: FlowDirection::Egress,
+        interfaces: [3, 5],
+    };
+
     fn flow_by(
         parser: &mut SampleParser,
         packet: &PacketBuilder,
@@ -184,7 +225,7 @@ mod tests {
         let frame = packet.build();
         let (header, length) = (&frame[..frame.len().min(128)], frame.len());
         let sampled = SampledFrame { header, length, vlan_tci };
-        sampled.flow(&parser.parse(&sampled), [3, 5], 1000)
+        sampled.flow(&parser.parse(&sampled), &OBSERVATION, 1000)
     }
 
     fn flow(packet: &PacketBuilder, vlan_tci: Option<u16>) -> (IpfixFlowKey, IpfixCounts) {
@@ -206,6 +247,10 @@ mod tests {
         let length = packet.build().len() as u64;
         let (key, counts) = flow(&packet, None);
         assert_eq!((key.ingress, key.egress, key.ethernet_type), (3, 5, 0x0800));
+        assert_eq!(
+            (key.observed_at, key.direction),
+            (OBSERVATION.observed_at, FlowDirection::Egress)
+        );
         assert_eq!(key.network, Some(v4(6)));
         assert_eq!(key.transport, FlowTransport::Ports { source: 6000, destination: 80 });
         let expected = IpfixCounts {
@@ -258,7 +303,7 @@ mod tests {
         assert_eq!((counts.ip_bytes, counts.ttl_max, key.transport), (0, 0, FlowTransport::Other));
         let short = SampledFrame { header: &[1, 2, 3], length: 3, vlan_tci: None };
         let key = SampleParser::default().parse(&short);
-        assert_eq!(short.flow(&key, [1, 2], 0).1.frame_bytes, 3);
+        assert_eq!(short.flow(&key, &OBSERVATION, 0).1.frame_bytes, 3);
     }
 
     #[test]

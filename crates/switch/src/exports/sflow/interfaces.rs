@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use shunt_datapath::port::LinkMode;
+use shunt_flow::PortNo;
 use shunt_flow_export::sflow::{InterfaceStatistics, LinkDuplex};
 use shunt_pipeline::{BridgeId, DatapathPort};
 
@@ -27,6 +28,13 @@ pub(crate) fn indices(bridges: &Bridges, bridge: BridgeId) -> InterfaceIndices {
     let registry = bridges.lock();
     let ports = registry.by_id(bridge).into_iter().flat_map(|own| own.ports.values());
     ports.filter_map(|port| Some((port.datapath?, index(port)?))).collect()
+}
+
+/// Returns the indices of the ports of a bridge by their numbers.
+pub(crate) fn indices_by_number(bridges: &Bridges, bridge: BridgeId) -> BTreeMap<PortNo, u32> {
+    let registry = bridges.lock();
+    let ports = registry.by_id(bridge).into_iter().flat_map(|own| own.ports.values());
+    ports.filter_map(|port| Some((port.number, index(port)?))).collect()
 }
 
 /// Reads the counters of the ports that have an index, by their numbers.

@@ -8,4 +8,4 @@ mod interfaces;
 mod readings;
 
 pub(crate) use agents::SflowAgents;
-pub(crate) use interfaces::{InterfaceIndices, indices};
+pub(crate) use interfaces::{InterfaceIndices, indices, indices_by_number};

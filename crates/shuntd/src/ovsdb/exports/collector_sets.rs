@@ -1,0 +1,92 @@
+//! The table `Flow_Sample_Collector_Set`.
+
+use std::collections::BTreeMap;
+
+use shunt_ovsdb::{DatabaseSnapshot, RowView, value::RowUuid};
+use shunt_switch::{
+    Switch,
+    config::{BridgeOptions, CollectorSetOptions},
+    with_causes,
+};
+
+use super::rows::{RefusedRows, WORDS, checked, number};
+
+/// The sets of collectors of a bridge, by their numbers.
+#[derive(Debug, Default)]
+pub(in crate::ovsdb) struct DesiredCollectorSets(BTreeMap<u32, DesiredCollectorSet>);
+
+/// A set of collectors.
+#[derive(Debug)]
+struct DesiredCollectorSet {
+    row: RowUuid,
+    /// `None` with a wrong value: the options in force stay.
+    options: Option<CollectorSetOptions>,
+}
+
+/// Reads the sets of collectors of a bridge, and notes rows that cannot be used.
+///
+/// A row without an `ipfix` is no set.
+pub(in crate::ovsdb) fn collector_sets(
+    snapshot: &DatabaseSnapshot,
+    bridge: RowView<'_>,
+    refused: &mut RefusedRows,
+) -> DesiredCollectorSets {
+    let mut sets = DesiredCollectorSets::default();
+    for set in snapshot.rows("Flow_Sample_Collector_Set") {
+        let is_own = set.uuids("bridge").any(|own| own == bridge.uuid());
+        let ipfix = set.uuids("ipfix").next().and_then(|uuid| snapshot.row("IPFIX", uuid));
+        let Some(ipfix) = ipfix.filter(|_| is_own) else { continue };
+        let (row, name) = (set.uuid(), bridge.string("name").unwrap_or_default());
+        let id = match number(set, "id", 0, WORDS) {
+            Ok(id) => id,
+            Err(reason) => {
+                refused.insert(row, format!("bridge {name} does not have the set: {reason}"));
+                continue;
+            }
+        };
+        let options = match options(ipfix, id) {
+            Ok(options) => Some(options),
+            Err(reason) => {
+                let text = format!("bridge {name} keeps collector set {id} as it is: {reason}");
+                refused.insert(row, text);
+                None
+            }
+        };
+        sets.0.insert(id, DesiredCollectorSet { row, options });
+    }
+    sets
+}
+
+/// Reads the row of `IPFIX` of a set, or returns the reason why it cannot be used.
+fn options(row: RowView<'_>, id: u32) -> Result<CollectorSetOptions, String> {
+    let options = CollectorSetOptions {
+        id,
+        targets: row.strings("targets").map(str::to_owned).collect(),
+        cache_active_timeout: number(row, "cache_active_timeout", 0, WORDS)?,
+        cache_max_flows: number(row, "cache_max_flows", 0, WORDS)?,
+        virtual_obs_id: row.entry("other_config", "virtual_obs_id").unwrap_or_default().to_owned(),
+    };
+    checked(options, CollectorSetOptions::check)
+}
+
+/// Sets the sets of collectors of a bridge if they differ.
+///
+/// Notes the rows if they are refused.
+pub(in crate::ovsdb) async fn set_collector_sets(
+    switch: &Switch,
+    running: &BridgeOptions,
+    desired: &DesiredCollectorSets,
+    refused: &mut RefusedRows,
+) {
+    let in_force = |id: u32| running.collector_sets.iter().find(|own| own.id == id).cloned();
+    let sets = desired.0.iter();
+    let sets: Vec<_> =
+        sets.filter_map(|(id, own)| own.options.clone().or_else(|| in_force(*id))).collect();
+    if sets == running.collector_sets {
+        return;
+    }
+    if let Err(error) = switch.set_collector_sets(&running.name, sets).await {
+        let rows = desired.0.values().map(|own| (own.row, with_causes(&error)));
+        refused.extend(rows);
+    }
+}
