@@ -372,7 +372,7 @@ pub(crate) fn ports(bridges: &Value) -> String {
             port["forward_dropped"].to_string(),
             port["tx_packets"].to_string(),
             port["tx_dropped"].to_string(),
-            word(&port["link"]).to_owned(),
+            word(&port["link"]).to_owned() + &bfd_state(&port["bfd"]),
         ]);
     }
     table(&rows)

@@ -91,8 +91,7 @@ impl ControlPacket {
     /// Returns the octets of the packet.
     #[must_use]
     pub fn emit(&self) -> [u8; PACKET_BYTES] {
-        let word = |[a, b, c, d]: [u8; 4]| u32::from_be_bytes([a, b, c, d]);
-        let first = word([
+        let first = u32::from_be_bytes([
             (VERSION << 5) | self.diagnostic.bits(),
             (self.state.bits() << 6) | self.flags.bits(),
             self.multiplier.get(),
