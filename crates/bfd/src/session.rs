@@ -286,6 +286,8 @@ impl BfdSession {
             if self.state.is_connected() {
                 self.set_state(BfdState::Down, BfdDiagnostic::TIME_EXPIRED);
             }
+            // A packet that follows may lead on from here, and finds the intervals of this state.
+            self.step(now);
         }
     }
 
