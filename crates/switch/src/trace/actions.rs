@@ -205,19 +205,23 @@ fn set_queue(queue: QueueId) -> String {
 /// Returns a sample as `ovs-appctl dpctl/dump-flows` shows it.
 pub(crate) fn sample_text(action: &SampleAction) -> String {
     let percent = f64::from(action.probability) / f64::from(u16::MAX) * 100.0;
-    let port = action.sampling_port.map(|port| format!(",output_port={}", port.number()));
+    let port = action.sampling_port.map(|port| format!(",sampling_port={}", port.number()));
     let direction = match action.direction {
         None => "",
         Some(SampleDirection::Ingress) => ",ingress",
         Some(SampleDirection::Egress) => ",egress",
     };
-    format!(
-        "sample(sample={percent:.1}%,actions(userspace(flow_sample(probability={},\
-         collector_set_id={},obs_domain_id={},obs_point_id={}{}{direction}))))",
+    let always = format!(
+        "userspace(pid=0,flow_sample(probability={},collector_set_id={},obs_domain_id={},\
+         obs_point_id={}{}{direction}))",
         action.probability,
         action.collector_set_id,
         action.observation_domain_id,
         action.observation_point_id,
         port.unwrap_or_default()
-    )
+    );
+    match action.probability {
+        u16::MAX => always,
+        _ => format!("sample(sample={percent:.1}%,actions({always}))"),
+    }
 }

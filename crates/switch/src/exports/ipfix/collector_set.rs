@@ -119,7 +119,7 @@ impl CollectorSetIpfix {
         self.send_templates(clock);
     }
 
-    /// Adds a sample to its flow.
+    /// Adds a sample to its flow, unless its sampling port does not exist.
     pub(super) fn add(
         &mut self,
         sample: &RuleSample,
@@ -128,7 +128,9 @@ impl CollectorSetIpfix {
     ) {
         let RuleSample { request, packet } = sample;
         let ingress = self.interfaces.by_port.get(&packet.ingress).copied();
-        let observation = self.interfaces.observation(&request.action, ingress);
+        let Some(observation) = self.interfaces.observation(&request.action, ingress) else {
+            return;
+        };
         let now_ms = milliseconds(clock.unix_time);
         let (key, counts) = parser.flow_by_rule(packet, &observation, now_ms);
         self.collectors.totals().add(|totals| totals.samples += 1);
@@ -236,20 +238,28 @@ impl SetInterfaces {
 
     /// Returns the place of a sample of a packet that a port with this index received.
     ///
-    /// As in Open vSwitch, a sampling port other than the ingress port is the egress port.
-    fn observation(&self, action: &SampleAction, ingress: Option<u32>) -> SampleObservation {
-        let sampling = action.sampling_port.and_then(|port| self.by_number.get(&port).copied());
+    /// As in Open vSwitch, a sampling port other than the ingress port is the egress port, and there is
+    /// no sample if it does not exist.
+    fn observation(
+        &self,
+        action: &SampleAction,
+        ingress: Option<u32>,
+    ) -> Option<SampleObservation> {
+        let sampling = match action.sampling_port {
+            Some(port) => Some(*self.by_number.get(&port)?),
+            None => None,
+        };
         let egress = sampling.filter(|own| Some(*own) != ingress);
         let direction = match (action.direction, egress) {
             (Some(SampleDirection::Ingress), _) | (None, None) => FlowDirection::Ingress,
             (Some(SampleDirection::Egress), _) | (None, Some(_)) => FlowDirection::Egress,
         };
         let (domain, point) = (action.observation_domain_id, action.observation_point_id);
-        SampleObservation {
+        Some(SampleObservation {
             observed_at: ObservationPoint { domain, point },
             direction,
             interfaces: [ingress, egress].map(|own| own.unwrap_or(NO_INTERFACE)),
-        }
+        })
     }
 }
 
@@ -257,6 +267,7 @@ impl SetInterfaces {
 mod tests {
     use super::*;
 
+    /// The values are those that Open vSwitch 3.1 reports.
     #[test]
     fn another_sampling_port_is_the_egress_port() {
         let interfaces = SetInterfaces {
@@ -272,16 +283,16 @@ mod tests {
                 sampling_port: sampling_port.map(PortNo::new),
                 direction,
             };
-            let observation = interfaces.observation(&action, Some(11));
+            let observation = interfaces.observation(&action, Some(11))?;
             assert_eq!(observation.observed_at, ObservationPoint { domain: 3, point: 4 });
-            (observation.interfaces, observation.direction)
+            Some((observation.interfaces, observation.direction))
         };
         let (ingress, egress) = (FlowDirection::Ingress, FlowDirection::Egress);
-        assert_eq!(observed(None, None), ([11, 0], ingress));
-        assert_eq!(observed(Some(1), None), ([11, 0], ingress));
-        assert_eq!(observed(Some(2), None), ([11, 22], egress));
-        assert_eq!(observed(Some(9), None), ([11, 0], ingress), "no such port");
-        assert_eq!(observed(Some(2), Some(SampleDirection::Ingress)), ([11, 22], ingress));
-        assert_eq!(observed(None, Some(SampleDirection::Egress)), ([11, 0], egress));
+        assert_eq!(observed(None, None), Some(([11, 0], ingress)));
+        assert_eq!(observed(Some(1), None), Some(([11, 0], ingress)));
+        assert_eq!(observed(Some(2), None), Some(([11, 22], egress)));
+        assert_eq!(observed(Some(9), None), None, "no such port");
+        assert_eq!(observed(Some(2), Some(SampleDirection::Ingress)), Some(([11, 22], ingress)));
+        assert_eq!(observed(Some(1), Some(SampleDirection::Egress)), Some(([11, 0], egress)));
     }
 }
