@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    os::unix::fs::PermissionsExt as _,
     path::Path,
     process::{Child, Stdio},
 };
@@ -215,13 +216,15 @@ impl<'a> Frr<'a> {
             return None;
         }
         let folder = tempfile::tempdir().expect("a folder");
+        // The daemons change to a user of their own.
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).expect("a folder");
         fs::write(folder.path().join("frr.conf"), configuration).expect("a file");
         let mut frr = Self { namespace, folder, daemons: Vec::new() };
         let socket = frr.path("zserv");
         let control = vec!["--bfdctl".to_owned(), frr.path("bfdd.sock")];
         for (daemon, more) in [("zebra", Vec::new()), ("bfdd", control)] {
             let mut command = namespace.command(&format!("{FRR}/{daemon}"));
-            command.args(["-u", "root", "-g", "root", "-z", &socket, "-A", "127.0.0.1"]);
+            command.args(["-z", &socket, "-A", "127.0.0.1"]);
             command.args(["--vty_socket", &frr.path(""), "-i", &frr.path(daemon)]);
             command.args(["-f", &frr.path("frr.conf"), "--log", "stdout"]).args(more);
             let log = fs::File::create(frr.path(&format!("{daemon}.log"))).expect("a file");
