@@ -287,17 +287,12 @@ fn a_session_with_frr_comes_up_and_expires() {
     let file = "[[bridge]]\nname = \"br0\"\n[[bridge.port]]\nname = \"p1\"\n";
     let daemon = Daemon::start_with(file, |program| middle.command(&program.to_string_lossy()));
     let destination = format!("local_dst_mac={}", mac(&far, "x1"));
-    text(&daemon.shuntctl(&[
-        "set-bfd",
-        "p1",
-        "min_tx_ms=200",
-        "min_rx_ms=200",
-        "src_ip=192.0.2.1",
-        "dst_ip=192.0.2.2",
-        &destination,
-    ]));
-    let is_up = || show(&daemon).contains("bfd up") && frr.peers().contains("Status: up");
-    assert!(until(is_up), "{}\n{}", show(&daemon), frr.peers());
+    let addresses = ["src_ip=192.0.2.1", "dst_ip=192.0.2.2", &destination];
+    let session = [&["set-bfd", "p1", "min_tx_ms=200", "min_rx_ms=200"][..], &addresses].concat();
+    text(&daemon.shuntctl(&session));
+    let is_up =
+        |frr: &Frr<'_>| show(&daemon).contains("bfd up") && frr.peers().contains("Status: up");
+    assert!(until(|| is_up(&frr)), "{}\n{}", show(&daemon), frr.peers());
     let shown = || text(&daemon.ovs_appctl(&["bfd/show", "p1"]));
     let is_fast = || {
         shown().contains("TX Interval: Approx 200ms\n  RX Interval: Approx 200ms\n")
@@ -310,22 +305,12 @@ fn a_session_with_frr_comes_up_and_expires() {
     assert!(until(|| show(&daemon).contains(down)), "{}", show(&daemon));
     assert!(shown().contains("Remote Session State: admin_down"), "{}", shown());
     frr.vtysh(&["configure terminal", "bfd", peer, "no shutdown"]);
-    let is_up = || show(&daemon).contains("bfd up") && frr.peers().contains("Status: up");
-    assert!(until(is_up), "{}\n{}", show(&daemon), frr.peers());
+    assert!(until(|| is_up(&frr)), "{}\n{}", show(&daemon), frr.peers());
+    // The switch ends the session by a last packet.
     text(&daemon.shuntctl(&["set-bfd", "p1"]));
-    let ended = || frr.peers().contains("Status: down");
-    assert!(until(ended), "{}", frr.peers());
-    text(&daemon.shuntctl(&[
-        "set-bfd",
-        "p1",
-        "min_tx_ms=200",
-        "min_rx_ms=200",
-        "src_ip=192.0.2.1",
-        "dst_ip=192.0.2.2",
-        &destination,
-    ]));
-    let is_up = || show(&daemon).contains("bfd up");
-    assert!(until(is_up), "{}", show(&daemon));
+    assert!(until(|| frr.peers().contains("Status: down")), "{}", frr.peers());
+    text(&daemon.shuntctl(&session));
+    assert!(until(|| is_up(&frr)), "{}\n{}", show(&daemon), frr.peers());
     // The partner ends without a word.
     let _ = frr.daemons.pop().map(|mut bfdd| bfdd.kill().and_then(|()| bfdd.wait()));
     let expired = "bfd down (Control Detection Time Expired)";
