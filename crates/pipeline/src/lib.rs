@@ -119,6 +119,7 @@ pub use traversals::{
         DropCause, MulticastDecision, MulticastFloodReason, MulticastOutputReason, NotedDecision,
         TranslationNote,
     },
+    explanation::Explanation,
     sub_traversal::{LimitUse, NotedTraversal, PartitionPoint, SubTraversal},
     traversal::{GroupHit, Refresh, Traversal, TraversalError, Visit},
 };

@@ -50,6 +50,8 @@ impl Features {
     pub const PORT_STATS: u32 = 1 << 2;
     /// Group statistics (`OFPC_GROUP_STATS`).
     pub const GROUP_STATS: u32 = 1 << 3;
+    /// Queue statistics (`OFPC_QUEUE_STATS`).
+    pub const QUEUE_STATS: u32 = 1 << 6;
 
     /// Returns the features that every bridge of this switch has.
     #[must_use]
@@ -62,7 +64,8 @@ impl Features {
             capabilities: Self::FLOW_STATS
                 | Self::TABLE_STATS
                 | Self::PORT_STATS
-                | Self::GROUP_STATS,
+                | Self::GROUP_STATS
+                | Self::QUEUE_STATS,
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     bridges::bridge::VersionedBridges,
     continuations::continuation::Continuation,
     translate::{self, TablesAtVersion},
-    traversals::{drop_cause::TranslationNote, traversal::Traversal},
+    traversals::{explanation::Explanation, traversal::Traversal},
 };
 
 impl Pipeline {
@@ -91,7 +91,7 @@ impl Pipeline {
         translate::resume(self.tables(&bridges, self.version()), key, continuation)
     }
 
-    /// Translates a packet, and returns the decisions that rules do not show.
+    /// Translates a packet, and explains the translation.
     ///
     /// As [`Self::translate_at_newest_version`] does, from the arrival or from a continuation.
     #[must_use]
@@ -99,7 +99,7 @@ impl Pipeline {
         &self,
         key: &FlowKey,
         start: Option<&Arc<Continuation>>,
-    ) -> (Traversal, Vec<TranslationNote>) {
+    ) -> Explanation {
         let bridges = self.bridges.read();
         translate::explained(self.tables(&bridges, self.version()), key, start)
     }

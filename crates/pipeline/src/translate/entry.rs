@@ -15,7 +15,7 @@ use crate::{
     continuations::continuation::Continuation,
     id::BridgeId,
     traversals::{
-        drop_cause::TranslationNote,
+        explanation::Explanation,
         traversal::{Traversal, TraversalError},
     },
 };
@@ -44,20 +44,21 @@ pub(crate) fn resume(
     Traversal { continuation: Some(Arc::clone(continuation)), ..traversal }
 }
 
-/// Translates a packet, and returns the decisions that rules do not show.
+/// Translates a packet, and explains the translation.
 pub(crate) fn explained(
     tables: TablesAtVersion<'_>,
     key: &FlowKey,
     start: Option<&Arc<Continuation>>,
-) -> (Traversal, Vec<TranslationNote>) {
-    let mut notes = Vec::new();
+) -> Explanation {
+    let (mut notes, mut last) = (Vec::new(), key.clone());
     let traversal = translate(tables, key, |translation| {
         translation.recorder().keep_notes();
         let result = translation.begin(start);
         notes = translation.recorder().take_notes();
+        last.clone_from(translation.key());
         result
     });
-    (Traversal { continuation: start.cloned(), ..traversal }, notes)
+    Explanation { traversal: Traversal { continuation: start.cloned(), ..traversal }, notes, last }
 }
 
 /// Runs a translation, and returns its traversal.

@@ -170,6 +170,11 @@ impl<'a> Translation<'a> {
         self.run()
     }
 
+    /// Returns the key of the packet, for an explanation.
+    pub(super) const fn key(&self) -> &FlowKey {
+        self.packet.key()
+    }
+
     /// Returns the record so far.
     pub(super) const fn recorder(&mut self) -> &mut Recorder {
         &mut self.packet.recorder

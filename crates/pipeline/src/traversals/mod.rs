@@ -2,5 +2,6 @@
 
 pub(crate) mod datapath_action;
 pub(crate) mod drop_cause;
+pub(crate) mod explanation;
 pub(crate) mod sub_traversal;
 pub(crate) mod traversal;

@@ -2,7 +2,7 @@
 
 use shunt_flow::layout::word;
 use shunt_pipeline::{
-    Action, DropCause, GroupKind, NotedDecision, PortConfig, PortVlans, Time, VlanMode,
+    Action, DropCause, Explanation, GroupKind, NotedDecision, PortConfig, PortVlans, Time, VlanMode,
 };
 
 use crate::{
@@ -20,8 +20,8 @@ fn cause(switch: &Switch, packet: &str) -> DropCause {
 
 /// Returns the noted decisions of a packet, each with the index of its visit.
 fn decisions(switch: &Switch, packet: &str) -> Vec<(Option<usize>, NotedDecision)> {
-    let (_, notes) = switch.pipeline.explain_at_newest_version(&key(packet), None);
-    notes.into_iter().map(|note| (note.visit, note.decision)).collect()
+    let explained = switch.pipeline.explain_at_newest_version(&key(packet), None);
+    explained.notes.into_iter().map(|note| (note.visit, note.decision)).collect()
 }
 
 #[test]
@@ -85,7 +85,8 @@ fn normal_names_the_cause() {
     let port = shunt_flow::PortNo::new(1);
     let mut tagged = key(A_TO_B);
     tagged.words_mut()[usize::from(word::VLAN)] = 0x8100_1005 << 32;
-    let (traversal, notes) = switch.pipeline.explain_at_newest_version(&tagged, None);
+    let Explanation { traversal, notes, .. } =
+        switch.pipeline.explain_at_newest_version(&tagged, None);
     let mode = VlanMode::Access(5);
     assert_eq!(traversal.drop_cause, DropCause::VlanNotAllowed);
     assert_eq!(notes[0].decision, NotedDecision::VlanNotAllowed { port, vlan: 5, mode });

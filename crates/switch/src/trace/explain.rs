@@ -13,7 +13,7 @@ use shunt_flow::{
 };
 use shunt_foresight::Forecast;
 use shunt_pipeline::{
-    BridgeId, Continuation, GroupHit, Learning, Meter, Pipeline, Rule, TableSelector,
+    BridgeId, Continuation, Explanation, GroupHit, Learning, Meter, Pipeline, Rule, TableSelector,
     TranslationNote, Traversal, Visit,
     text::{format_actions, format_meter},
 };
@@ -122,26 +122,29 @@ impl<'a> Tracer<'a> {
         id: BridgeId,
         caches: TracedCaches<'_>,
     ) -> Result<Trace, TablesChanged> {
-        let (traversal, notes) = self.pipeline.explain_at_newest_version(&packet.key, None);
+        let Explanation { traversal, notes, last } =
+            self.pipeline.explain_at_newest_version(&packet.key, None);
         let mut ahead = VecDeque::new();
         let cache = SubTraversalCache::of_threads(caches.threads);
         let sub_traversals = self.explain_in(cache.as_ref(), &packet.key, None, &traversal)?;
         let nic = caches.nic.and_then(|nic| SubTraversalCache::of_nic(nic, &packet.key));
         let nic_sub_traversals = self.explain_in(nic.as_ref(), &packet.key, None, &traversal)?;
+        let final_flow = self.final_flow(&packet.key, &last, id);
         let own = self.explain(&traversal, &notes, packet, id, &mut ahead);
-        let mut trace = Trace { sub_traversals, nic_sub_traversals, ..own };
+        let mut trace = Trace { final_flow, sub_traversals, nic_sub_traversals, ..own };
         while trace.resumed.len() < RESUMED_MAX
             && let Some(TraceContinuation { packet, continuation, reason }) = ahead.pop_front()
         {
             let packet = packet.entering(&continuation);
             let bridge = u16::try_from(packet.key.bridge()).map_or(id, BridgeId::new);
-            let (traversal, notes) =
+            let Explanation { traversal, notes, last } =
                 self.pipeline.explain_at_newest_version(&packet.key, Some(&continuation));
             let recirculation = Some(TraceRecirculation { id: continuation.id(), reason });
             let sub_traversals =
                 self.explain_in(cache.as_ref(), &packet.key, Some(&continuation), &traversal)?;
+            let final_flow = self.final_flow(&packet.key, &last, bridge);
             let resumed = self.explain(&traversal, &notes, packet, bridge, &mut ahead);
-            trace.resumed.push(Trace { recirculation, sub_traversals, ..resumed });
+            trace.resumed.push(Trace { recirculation, final_flow, sub_traversals, ..resumed });
         }
         Ok(trace)
     }
@@ -171,8 +174,8 @@ impl<'a> Tracer<'a> {
     /// These are the ones of a translation of its first packet, which decides the same.
     pub(crate) fn explain_valid(&self, traversal: &Traversal, id: BridgeId) -> Trace {
         let key = (&traversal.key).into();
-        let (_, mut notes) =
-            self.pipeline.explain_at_newest_version(&key, traversal.continuation.as_ref());
+        let mut notes =
+            self.pipeline.explain_at_newest_version(&key, traversal.continuation.as_ref()).notes;
         // A sub-traversal ends before the later visits.
         notes.retain(|note| note.visit.is_none_or(|visit| visit < traversal.visits.len()));
         let packet = TracedPacket::new(key, None, self.vlan_limit);
@@ -202,6 +205,7 @@ impl<'a> Tracer<'a> {
             groups: self.explain_groups(&bridges, traversal),
             meters: meters.iter().map(|meter| explain_meter(meter)).collect(),
             learnings: traversal.learnings.iter().map(|own| self.explain_learning(own)).collect(),
+            final_flow: None,
             megaflow: describe(&(&traversal.key).into(), without_bridge(traversal), &names),
             sub_traversals: None,
             nic_sub_traversals: None,
@@ -211,6 +215,12 @@ impl<'a> Tracer<'a> {
             error: traversal.error.map(|error| error.to_string()),
             resumed: Vec::new(),
         }
+    }
+
+    /// Describes the fields of a packet after all rules.
+    fn final_flow(&self, first: &FlowKey, last: &FlowKey, id: BridgeId) -> Option<String> {
+        let names = BridgeNames::new(self.pipeline, id);
+        Some(if first == last { "unchanged".to_owned() } else { format_key(last, &names) })
     }
 
     /// Describes the lookups, each with the conjunctions that were tried before it.

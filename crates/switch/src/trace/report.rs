@@ -25,6 +25,10 @@ pub struct Trace {
     pub meters: Vec<String>,
     /// Rules and MAC addresses that the packet would make the switch learn.
     pub learnings: Vec<String>,
+    /// Fields of the packet after all rules, or `unchanged`, as in Open vSwitch.
+    ///
+    /// `None` for a cache entry.
+    pub final_flow: Option<String>,
     /// Megaflow: the match of all packets that take the same traversal.
     pub megaflow: String,
     /// Sub-traversals in a Gigaflow cache, for this type of cache.
@@ -149,6 +153,7 @@ impl Trace {
         text.extend(self.learnings.iter().map(|learning| format!("Learns: {learning}\n")));
         let actions = if self.actions.is_empty() { "drop".into() } else { self.actions.join(",") };
         let megaflow = if self.megaflow.is_empty() { "any packet" } else { &self.megaflow };
+        text.extend(self.final_flow.as_ref().map(|flow| format!("Final flow: {flow}\n")));
         text += &format!("Megaflow: {megaflow}\n");
         let has = |word: &str| self.actions.iter().any(|action| action.contains(word));
         for (word, carrier) in

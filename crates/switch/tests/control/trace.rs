@@ -29,7 +29,8 @@ fn trace(bench: &Bench, flow: &str) -> String {
 /// The lines of the packet's fields and of the bridge are left out.
 fn shown(trace: &Trace) -> String {
     let text = trace.to_text();
-    let lines = text.lines().filter(|line| !line.starts_with("Flow: "));
+    let is_flow = |line: &&str| line.starts_with("Flow: ") || line.starts_with("Final flow: ");
+    let lines = text.lines().filter(|line| !is_flow(line));
     let text: String = lines.map(|line| format!("{line}\n")).collect();
     text.replace("\nbridge(\"br0\")\n-------------\n", "")
 }

@@ -17,7 +17,7 @@ use crate::{
     message::TableStatistics,
     wire::{
         ByteReader, Short,
-        v13::{action::STANDARD, length, property, text::put_text},
+        v13::{action::STANDARD, length, property},
     },
 };
 
@@ -104,7 +104,8 @@ pub(super) fn put_features(out: &mut Vec<u8>, table: TableId) {
     let length_at = length::reserve(out);
     out.put_u8(table.number());
     out.put_bytes(0, 5);
-    put_text(out, &format!("table{table}"), NAME_LEN);
+    // No name: tools would show it in place of the number.
+    out.put_bytes(0, NAME_LEN);
     out.put_u64(u64::MAX);
     out.put_u64(u64::MAX);
     out.put_u32(0);
