@@ -4,11 +4,12 @@ use crate::shell::{TaskError, cargo, root, run};
 
 /// Runs the models with a separate target folder: `--cfg loom` rebuilds everything.
 pub(crate) fn run_command(_: &[String]) -> Result<(), TaskError> {
-    // The other tests of nuevomatch and pipeline have no model.
+    // The other tests of nuevomatch, pipeline and memif have no model.
     let models = [
         &["shunt-datapath", "--lib"][..],
         &["shunt-nuevomatch", "--lib", "live::twins"],
         &["shunt-pipeline", "--lib", "token_bucket::models"],
+        &["shunt-memif", "--lib", "doorbell::models"],
     ];
     models.into_iter().try_for_each(|model| {
         let arguments = [&["test", "--release", "--package"], model].concat();

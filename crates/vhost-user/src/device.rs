@@ -8,15 +8,9 @@
 //!
 //! Source: vhost-user protocol, "Ring states" and "Front-end message types".
 
-use std::{
-    collections::BTreeMap,
-    fs::{self, File},
-    io::{self, Write},
-    os::fd::{AsRawFd, OwnedFd},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, fs::File, os::fd::OwnedFd, sync::Arc};
 
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use shunt_shared_memory::{accept_event, notify};
 
 use crate::{
     error::{ProtocolError, RingError},
@@ -83,7 +77,7 @@ impl VhostDevice {
             VhostRequest::SetMemTable(regions) => {
                 let mut memory = GuestMemory::default();
                 for (region, file) in regions.into_iter().zip(descriptors) {
-                    memory.add(region, file)?;
+                    memory.add(region, &file)?;
                 }
                 self.set_memory(memory);
             }
@@ -156,7 +150,7 @@ impl VhostDevice {
     ) -> Result<(), ProtocolError> {
         let mut memory = GuestMemory::clone(&self.memory);
         for file in descriptors {
-            memory.add(region, file)?;
+            memory.add(region, &file)?;
         }
         self.set_memory(memory);
         Ok(())
@@ -243,7 +237,7 @@ impl VhostDevice {
     pub(crate) fn fail(&mut self, failure: QueueFailure) -> bool {
         let Some(vring) = self.vrings.get_mut(&failure.queue) else { return false };
         if let Some(error) = &vring.error {
-            let _ = (&**error).write(&1_u64.to_ne_bytes());
+            notify(error);
         }
         vring.base = failure.base.unwrap_or(vring.base);
         vring.failure.replace(failure.error).is_none()
@@ -288,9 +282,6 @@ fn number(number: u64) -> Result<Option<VhostReply>, ProtocolError> {
 }
 
 /// Returns the event descriptor of a message; `None` if its reader is to poll.
-///
-/// A worker reads and writes events, and must never wait. So only an eventfd is accepted, and it is
-/// set to non-blocking.
 fn event(
     vring: VringDescriptor,
     descriptors: Vec<OwnedFd>,
@@ -298,15 +289,5 @@ fn event(
     let Some(event) = descriptors.into_iter().next().filter(|_| vring.has_descriptor) else {
         return Ok(None);
     };
-    let target = fs::read_link(format!("/proc/self/fd/{}", event.as_raw_fd()))?;
-    if target.as_os_str() != EVENT_FD {
-        return Err(ProtocolError::NotAnEventFd(target.display().to_string()));
-    }
-    let flags = fcntl(&event, FcntlArg::F_GETFL).map_err(io::Error::from)?;
-    let flags = OFlag::from_bits_retain(flags) | OFlag::O_NONBLOCK;
-    fcntl(&event, FcntlArg::F_SETFL(flags)).map_err(io::Error::from)?;
-    Ok(Some(Arc::new(File::from(event))))
+    Ok(Some(Arc::new(accept_event(event)?)))
 }
-
-/// The name of an eventfd in `/proc`.
-const EVENT_FD: &str = "anon_inode:[eventfd]";

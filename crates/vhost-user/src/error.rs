@@ -2,6 +2,8 @@
 
 use std::{io, path::PathBuf};
 
+use shunt_shared_memory::EventError;
+
 use crate::memory::MemoryError;
 
 /// A reason why a back-end does not start.
@@ -42,8 +44,8 @@ pub(crate) enum ProtocolError {
     Unsupported(u32),
     #[error("request {request} came with {given} descriptors, not with {expected}")]
     Descriptors { request: u32, given: usize, expected: usize },
-    #[error("the descriptor for notifications is {0}, not an eventfd")]
-    NotAnEventFd(String),
+    #[error(transparent)]
+    Event(#[from] EventError),
     #[error("queue {queue} does not exist: the device has {max} queues")]
     NoSuchQueue { queue: u32, max: u16 },
     #[error("features {0:#x} were not offered")]

@@ -11,7 +11,6 @@
 
 use std::{
     fs::File,
-    io::{Read, Write},
     sync::{
         Arc,
         atomic::{
@@ -21,11 +20,9 @@ use std::{
     },
 };
 
-use nix::sys::{
-    epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags},
-    eventfd::{EfdFlags, EventFd},
-};
+use nix::sys::eventfd::{EfdFlags, EventFd};
 use parking_lot::{Mutex, MutexGuard};
+use shunt_shared_memory::{WakeSet, notify, reset};
 
 use crate::{
     error::RingError,
@@ -37,7 +34,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct DeviceQueues {
     slots: Box<[Mutex<Option<RunningQueue>>]>,
-    workers: Box<[WorkerEvents]>,
+    /// The events that wake each worker: changes of its queues, and kicks of the guest.
+    workers: Box<[WakeSet]>,
     /// Features that the guest accepted.
     features: AtomicU64,
     /// Number of pairs up to the last pair from which frames are taken.
@@ -72,25 +70,11 @@ pub(crate) struct QueueFailure {
     pub(crate) base: Option<u16>,
 }
 
-/// The events that wake a worker.
-#[derive(Debug)]
-struct WorkerEvents {
-    /// Readable while `wake` or the kick descriptor of a queue is readable.
-    epoll: Epoll,
-    /// Set by the control thread after it has changed a queue of the worker.
-    wake: EventFd,
-}
-
 impl DeviceQueues {
     /// Creates a device without running queues.
     pub(crate) fn new(workers: u16) -> nix::Result<Self> {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
-        let worker = |_| {
-            let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-            let wake = EventFd::from_flags(flags)?;
-            epoll.add(&wake, EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
-            Ok(WorkerEvents { epoll, wake })
-        };
+        let worker = |_| WakeSet::new();
         Ok(Self {
             slots: (0..QUEUES_MAX).map(|_| Mutex::new(None)).collect(),
             workers: (0..workers.max(1)).map(worker).collect::<nix::Result<_>>()?,
@@ -131,7 +115,7 @@ impl DeviceQueues {
         change: impl FnOnce(Option<RunningQueue>) -> Option<RunningQueue>,
     ) {
         let Some(slot) = self.slots.get(usize::from(queue)) else { return };
-        let events = self.events(queue / 2);
+        let events = self.wake_set(queue / 2);
         let kick = |queue: &Option<RunningQueue>| queue.as_ref().and_then(|own| own.kick.clone());
         {
             let mut slot = slot.lock();
@@ -146,22 +130,18 @@ impl DeviceQueues {
             };
             if is_from_guest(queue) && !is_same {
                 if let Some(kick) = before {
-                    // The epoll set may lack the kick descriptor, because the system refused to add
-                    // it.
-                    let _ = events.epoll.delete(&kick);
+                    events.remove(&*kick);
                 }
-                let event = EpollEvent::new(EpollFlags::EPOLLIN, 1);
-                let is_added = after.is_none_or(|kick| events.epoll.add(&kick, event).is_ok());
+                let is_added = after.is_none_or(|kick| events.add(&*kick));
                 if let Some(running) = slot.as_mut().filter(|_| !is_added) {
-                    // The system refuses a descriptor that another queue has in the epoll set. This
-                    // queue is polled instead.
+                    // The system refuses a descriptor that another queue has in the set. This queue is
+                    // polled instead.
                     running.kick = None;
                 }
             }
         }
         self.count_pairs();
-        // The counter is full only if the worker has been woken before.
-        let _ = events.wake.write(1);
+        events.wake();
     }
 
     /// Publishes the number of pairs in operation.
@@ -187,19 +167,11 @@ impl DeviceQueues {
         self.pairs_to_guest.load(Acquire)
     }
 
-    /// Returns the events of the worker of a pair.
-    fn events(&self, pair: u16) -> &WorkerEvents {
+    /// Returns the events that wake the worker of a pair.
+    ///
+    /// Worker `w` has pair `w` among others.
+    pub(crate) fn wake_set(&self, pair: u16) -> &WakeSet {
         &self.workers[usize::from(pair) % self.workers.len()]
-    }
-
-    /// Returns the event set of a worker.
-    pub(crate) fn epoll(&self, worker: u16) -> &Epoll {
-        &self.events(worker).epoll
-    }
-
-    /// Resets the wake event of a worker.
-    pub(crate) fn clear_wake(&self, worker: u16) {
-        let _ = self.events(worker).wake.read();
     }
 
     /// Stops a queue because its guest broke a rule; the worker holds the lock `slot`.
@@ -214,8 +186,8 @@ impl DeviceQueues {
         let base = broken.as_ref().map(|running| running.ring.next());
         let kick = broken.and_then(|running| running.kick);
         if let Some(kick) = kick.filter(|_| is_from_guest(queue)) {
-            // A kick descriptor that stays in the epoll set would wake the worker for ever.
-            let _ = self.events(queue / 2).epoll.delete(&kick);
+            // A kick descriptor that stays in the set would wake the worker for ever.
+            self.wake_set(queue / 2).remove(&*kick);
         }
         self.report(QueueFailure { queue, error, base });
     }
@@ -251,16 +223,14 @@ impl RunningQueue {
     /// Notifies the guest.
     pub(crate) fn notify(&self) {
         if let Some(call) = &self.call {
-            // The counter of the event is full only if the guest has not read earlier
-            // notifications.
-            let _ = (&**call).write(&1_u64.to_ne_bytes());
+            notify(call);
         }
     }
 
     /// Resets the kick event of the guest.
     pub(crate) fn clear_kick(&self) {
         if let Some(kick) = &self.kick {
-            let _ = (&**kick).read(&mut [0; 8]);
+            reset(kick);
         }
     }
 }

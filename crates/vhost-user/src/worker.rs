@@ -100,7 +100,7 @@ impl FrameReceiver {
     /// The descriptor is reliable after a poll with `may_have_more` unset.
     #[must_use]
     pub fn wait_fd(&self) -> BorrowedFd<'_> {
-        self.queues.epoll(self.worker).0.as_fd()
+        self.queues.wake_set(self.worker).as_fd()
     }
 
     /// Returns the number of queues that belong to the worker.
@@ -132,7 +132,7 @@ impl FrameReceiver {
     /// Requests kicks from the guest; returns whether a queue must still be polled.
     fn request_kicks(&mut self) -> bool {
         self.waits_for_kicks = true;
-        self.queues.clear_wake(self.worker);
+        self.queues.wake_set(self.worker).clear_wake();
         let mut must_poll = false;
         // The queues are counted again: the control thread may have started a queue before the wake
         // event was cleared.

@@ -9,7 +9,9 @@ use shunt_tests::repository::{metadata, read, root};
 const EDGES: &[(&str, &[&str])] = &[
     ("shunt-pcap", &[]),
     ("shunt-flow-export", &[]),
-    ("shunt-vhost-user", &[]),
+    ("shunt-shared-memory", &[]),
+    ("shunt-vhost-user", &["shunt-shared-memory"]),
+    ("shunt-memif", &["shunt-shared-memory"]),
     ("shunt-dpdk", &[]),
     ("shunt-ovsdb", &[]),
     ("shunt-lacp", &[]),
@@ -32,6 +34,7 @@ const EDGES: &[(&str, &[&str])] = &[
         &[
             "shunt-pcap",
             "shunt-vhost-user",
+            "shunt-memif",
             "shunt-dpdk",
             "shunt-flow",
             "shunt-classifier",
@@ -98,7 +101,9 @@ const TEST_KIT: &str = "shunt-testkit";
 const WITHOUT_RUNTIME: &[&str] = &[
     "shunt-pcap",
     "shunt-flow-export",
+    "shunt-shared-memory",
     "shunt-vhost-user",
+    "shunt-memif",
     "shunt-dpdk",
     "shunt-lacp",
     "shunt-multicast",

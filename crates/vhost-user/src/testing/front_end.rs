@@ -9,8 +9,9 @@ use std::{
     time::Duration,
 };
 
+use shunt_shared_memory::send_with_descriptors;
+
 use super::TestGuest;
-use crate::message_socket::send_with_descriptors;
 
 /// The connection of a front-end to a back-end.
 #[derive(Debug)]
@@ -58,7 +59,7 @@ impl TestFrontEnd {
         let length = u32::try_from(payload.len()).unwrap();
         let header = [request, 1 | flags, length].into_iter().flat_map(u32::to_le_bytes);
         let bytes: Vec<u8> = header.chain(payload.iter().copied()).collect();
-        send_with_descriptors(&self.stream, &bytes, descriptors)
+        send_with_descriptors(&self.stream, &bytes, descriptors).map(drop)
     }
 
     /// Receives the number in a reply.

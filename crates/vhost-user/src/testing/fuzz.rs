@@ -1,10 +1,6 @@
 //! Functions for fuzz targets, which accept any bytes.
 
-use std::{
-    fs::File,
-    os::fd::{AsFd, OwnedFd},
-    sync::Arc,
-};
+use std::{fs::File, os::fd::OwnedFd, sync::Arc};
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
@@ -98,8 +94,7 @@ pub fn fuzz_ring(mut data: &[u8]) {
     }
     let mut memory = GuestMemory::default();
     for region in guest.regions() {
-        let Ok(file) = guest.file.as_fd().try_clone_to_owned() else { return };
-        if memory.add(region, file).is_err() {
+        if memory.add(region, &guest.file).is_err() {
             return;
         }
     }

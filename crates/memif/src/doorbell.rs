@@ -1,0 +1,117 @@
+//! The words of a ring by which its sides wake each other.
+//!
+//! A receiver that wants to sleep clears a flag in the ring, and looks at the index again. A sender
+//! stores the index, and looks at the flag. Each has a full fence between both steps, so either the
+//! receiver sees the index, or the sender sees the cleared flag and notifies the receiver.
+
+#[cfg(loom)]
+use loom::sync::atomic::{Ordering::SeqCst, fence};
+#[cfg(not(loom))]
+use std::sync::atomic::{Ordering::SeqCst, fence};
+
+/// A word of a ring that one side stores and the other loads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RingWord {
+    /// Flags, which the receiver stores.
+    Flags,
+    /// The index that the client stores.
+    Head,
+    /// The index that the server stores.
+    Tail,
+}
+
+/// The words of a ring.
+pub(crate) trait RingWords {
+    /// Loads a word (`Acquire`).
+    fn load(&self, word: RingWord) -> u16;
+
+    /// Stores a word (`Release`).
+    fn store(&self, word: RingWord, value: u16);
+}
+
+/// The flag of a ring with a receiver that needs no notifications.
+///
+/// `MEMIF_RING_FLAG_MASK_INT` in the protocol.
+const MASK_INTERRUPTS: u16 = 1;
+
+/// Asks the sender for notifications, or asks it to omit them.
+///
+/// After a request, the receiver must look at the index again before it sleeps.
+pub(crate) fn set_interrupts(words: &impl RingWords, are_wanted: bool) {
+    words.store(RingWord::Flags, if are_wanted { 0 } else { MASK_INTERRUPTS });
+    if are_wanted {
+        // Partner: the fence of `publish`.
+        fence(SeqCst);
+    }
+}
+
+/// Publishes an index; returns whether the receiver wants a notification.
+pub(crate) fn publish(words: &impl RingWords, index: RingWord, value: u16) -> bool {
+    words.store(index, value);
+    // Partner: the fence of `set_interrupts`.
+    fence(SeqCst);
+    words.load(RingWord::Flags) & MASK_INTERRUPTS == 0
+}
+
+/// A model of both sides, for loom. The memory of a real ring belongs to two processes.
+#[cfg(all(test, loom))]
+mod models {
+    use loom::{
+        sync::{
+            Arc,
+            atomic::{
+                AtomicBool, AtomicU16,
+                Ordering::{Acquire, Release},
+            },
+        },
+        thread,
+    };
+
+    use super::*;
+
+    #[derive(Default)]
+    struct ModelWords {
+        flags: AtomicU16,
+        head: AtomicU16,
+    }
+
+    impl ModelWords {
+        fn word(&self, word: RingWord) -> &AtomicU16 {
+            match word {
+                RingWord::Flags => &self.flags,
+                RingWord::Head | RingWord::Tail => &self.head,
+            }
+        }
+    }
+
+    impl RingWords for ModelWords {
+        fn load(&self, word: RingWord) -> u16 {
+            self.word(word).load(Acquire)
+        }
+
+        fn store(&self, word: RingWord, value: u16) {
+            self.word(word).store(value, Release);
+        }
+    }
+
+    #[test]
+    fn a_receiver_sees_the_frame_or_is_notified() {
+        loom::model(|| {
+            let words = Arc::new(ModelWords::default());
+            set_interrupts(&*words, false);
+            let is_notified = Arc::new(AtomicBool::new(false));
+            let sender = {
+                let (words, is_notified) = (Arc::clone(&words), Arc::clone(&is_notified));
+                thread::spawn(move || {
+                    if publish(&*words, RingWord::Head, 1) {
+                        is_notified.store(true, Release);
+                    }
+                })
+            };
+            set_interrupts(&*words, true);
+            let is_seen = words.load(RingWord::Head) == 1;
+            sender.join().unwrap();
+            assert!(is_seen || is_notified.load(Acquire), "the receiver would sleep for ever");
+        });
+    }
+}

@@ -1,0 +1,148 @@
+//! Errors, by the side that must correct them: operator or peer.
+
+use std::io;
+
+use shunt_shared_memory::{EventError, MapError};
+
+/// A reason why an interface does not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MemifError {
+    /// Another program listens at the socket.
+    #[error("{socket} belongs to another program, which listens there: choose another socket")]
+    InUse {
+        /// The socket.
+        socket: String,
+    },
+    /// Another interface of this process has the same number.
+    #[error("id {id} at {socket} is the {role} of another port: choose another id")]
+    IdInUse {
+        /// The socket.
+        socket: String,
+        /// The number of the interface.
+        id: u32,
+        /// The role of both.
+        role: &'static str,
+    },
+    /// The secret is too long.
+    #[error("a secret has at most 24 bytes, not {0}")]
+    SecretTooLong(usize),
+    /// Rings and buffers do not fit into one region.
+    #[error(
+        "rings and buffers take {bytes} bytes, and a client has at most 4 GiB: lower rsize, bsize or queues"
+    )]
+    TooLarge {
+        /// Their length.
+        bytes: u64,
+    },
+    /// A setting is out of its range.
+    #[error("{setting} is {value}: it must be {range}")]
+    Range {
+        /// The name of the setting.
+        setting: &'static str,
+        /// Its value.
+        value: u64,
+        /// The permitted values.
+        range: &'static str,
+    },
+    /// The operating system refused a system call.
+    #[error("cannot {doing} {socket}")]
+    System {
+        /// The attempted action, as a verb.
+        doing: &'static str,
+        /// The socket.
+        socket: String,
+        /// The error of the operating system.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// A reason for which a connection is closed.
+///
+/// A message breaks the protocol or cannot be executed, or the connection has ended.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum MemifProtocolError {
+    #[error("a message has {0} bytes, not 128")]
+    Length(usize),
+    #[error("a message has the unknown type {0}")]
+    UnknownType(u16),
+    #[error("the message {0} was not expected")]
+    Unexpected(&'static str),
+    #[error("the message {0} came without its descriptor")]
+    NoDescriptor(&'static str),
+    #[error("the peer has the versions {min:#x} to {max:#x}, not 0x200")]
+    Version { min: u16, max: u16 },
+    #[error("there is no server with id {0} at this socket")]
+    NoSuchInterface(u32),
+    #[error("id {0} is connected to another client")]
+    AlreadyConnected(u32),
+    #[error("mode {0} is not supported: use ethernet, which is mode 0")]
+    Mode(u8),
+    #[error("the secret of the client is wrong")]
+    Secret,
+    #[error("region {index} was added, and the next is {next} of at most {max}")]
+    Region { index: u16, next: usize, max: usize },
+    #[error("ring {index} does not exist, or was added before: there are at most {max}")]
+    Ring { index: u16, max: u16 },
+    #[error("the rings that were added have no number {0}")]
+    MissingRing(u16),
+    #[error(transparent)]
+    Map(#[from] MapError),
+    #[error(transparent)]
+    Event(#[from] EventError),
+    #[error(transparent)]
+    Rule(#[from] MemifRingError),
+    #[error("the peer has disconnected: {0}")]
+    Disconnected(String),
+    #[error("the peer closed the connection")]
+    Closed,
+    #[error("the peer has not connected within two seconds")]
+    Slow,
+    #[error("the connection failed: {0}")]
+    Connection(#[from] io::Error),
+}
+
+/// A rule of rings that a peer broke; the connection is then closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MemifRingError {
+    /// The size of the ring is not supported.
+    #[error("a ring has 2^{0} descriptors: there must be at most 2^14")]
+    Size(u8),
+    /// The ring is not in its region.
+    #[error(
+        "a ring at byte {offset} of region {region} is outside of the region, or at an odd byte"
+    )]
+    Place {
+        /// The number of the region.
+        region: u16,
+        /// The first byte of the ring.
+        offset: u32,
+    },
+    /// The ring does not begin with the number of rings.
+    #[error("a ring begins with {0:#x} instead of the number of memif rings")]
+    Cookie(u32),
+    /// The peer moved an index beyond the ring.
+    #[error("the peer announced {announced} descriptors of a ring that has {size}")]
+    Index {
+        /// The number of announced descriptors.
+        announced: u16,
+        /// The number of descriptors of the ring.
+        size: u16,
+    },
+    /// A buffer is not in a region.
+    #[error(
+        "a buffer of {length} bytes at byte {offset} of region {region} is outside of its region"
+    )]
+    Buffer {
+        /// The number of the region.
+        region: u16,
+        /// The first byte of the buffer.
+        offset: u32,
+        /// The length of the buffer.
+        length: u32,
+    },
+    /// A frame does not end.
+    #[error("a frame has more than {0} descriptors")]
+    LongChain(u16),
+}

@@ -1,0 +1,32 @@
+//! The state of an interface, as operators see it.
+
+use std::fmt;
+
+/// The state of the link to the other side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MemifLink {
+    /// The other side is not connected.
+    Waiting {
+        /// The reason why it is not.
+        reason: String,
+    },
+    /// Frames pass.
+    Up,
+}
+
+impl MemifLink {
+    /// Returns whether frames pass.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        *self == Self::Up
+    }
+}
+
+impl fmt::Display for MemifLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Waiting { reason } => write!(f, "no peer is connected: {reason}"),
+            Self::Up => f.write_str("up"),
+        }
+    }
+}

@@ -1,0 +1,542 @@
+//! Rings of frames in shared memory.
+//!
+//! A ring has descriptors, and two indices that only grow: *head* and *tail*, modulo 2^16. The client
+//! owns all buffers and stores the head, the server stores the tail. So the ring to the server works
+//! like a queue: the client fills buffers and moves the head, and the server returns them by the tail.
+//! In the ring to the client, the client offers empty buffers by the head, and the server fills them
+//! and moves the tail.
+//!
+//! The peer may write to the memory at any moment. Each index and each descriptor is copied once, and
+//! only the copy is checked and used. The own index is a field of the ring, and never read back. A
+//! client takes the places of its own buffers from its own layout, and never from the memory.
+//!
+//! A frame may take several descriptors; all but the last have the flag `NEXT`.
+//!
+//! Source: memif protocol, version 2.0 (`memif_ring_t`, `memif_desc_t`).
+
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects))]
+
+use std::sync::Arc;
+
+use shunt_shared_memory::SharedMapping;
+
+use crate::{
+    MemifSink,
+    doorbell::{self, RingWord, RingWords},
+    error::MemifRingError,
+    message::RingMessage,
+};
+
+/// The number at the start of every ring.
+pub(crate) const COOKIE: u32 = 0x03E3_1F20;
+
+/// The largest binary logarithm of the size of a ring.
+pub(crate) const LOG2_SIZE_MAX: u8 = 14;
+
+/// Offset of the first descriptor in a ring, in bytes.
+const DESCRIPTORS: usize = 128;
+
+/// Returns the offset of a word in a ring, in bytes.
+const fn offset_of(word: RingWord) -> usize {
+    match word {
+        RingWord::Flags => 4,
+        RingWord::Head => 6,
+        RingWord::Tail => 64,
+    }
+}
+
+/// Length of a descriptor.
+const DESCRIPTOR_BYTES: usize = 16;
+
+/// The flag of a descriptor that is not the last of its frame.
+///
+/// `MEMIF_DESC_FLAG_NEXT` in the protocol.
+const NEXT: u16 = 1;
+
+/// The regions of a connection.
+pub(crate) type Regions = Arc<[SharedMapping]>;
+
+/// The owner of the buffers of a ring, which is the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BufferOwner {
+    /// This side: the buffers of the ring follow each other in region 0.
+    Own {
+        /// First byte of the first buffer.
+        offset: u32,
+        /// Length of each buffer.
+        length: u32,
+    },
+    /// The other side: descriptors name the buffers.
+    Peer,
+}
+
+/// A descriptor, as it was copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct MemifDescriptor {
+    flags: u16,
+    region: u16,
+    length: u32,
+    offset: u32,
+}
+
+impl MemifDescriptor {
+    fn parse(bytes: [u8; DESCRIPTOR_BYTES]) -> Self {
+        let [f0, f1, r0, r1, l0, l1, l2, l3, o0, o1, o2, o3, ..] = bytes;
+        Self {
+            flags: u16::from_ne_bytes([f0, f1]),
+            region: u16::from_ne_bytes([r0, r1]),
+            length: u32::from_ne_bytes([l0, l1, l2, l3]),
+            offset: u32::from_ne_bytes([o0, o1, o2, o3]),
+        }
+    }
+
+    fn encode(self) -> [u8; DESCRIPTOR_BYTES] {
+        let [f0, f1] = self.flags.to_ne_bytes();
+        let [r0, r1] = self.region.to_ne_bytes();
+        let [l0, l1, l2, l3] = self.length.to_ne_bytes();
+        let [o0, o1, o2, o3] = self.offset.to_ne_bytes();
+        [f0, f1, r0, r1, l0, l1, l2, l3, o0, o1, o2, o3, 0, 0, 0, 0]
+    }
+}
+
+/// A range of bytes that was checked against its region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct BufferPart {
+    region: u16,
+    offset: u32,
+    length: u32,
+}
+
+/// The words and descriptors of a ring.
+#[derive(Debug)]
+pub(crate) struct RingMemory {
+    regions: Regions,
+    /// The number of the region that has the ring.
+    region: u16,
+    /// First byte of the ring in the region.
+    start: usize,
+    /// Number of descriptors, a power of two.
+    size: u16,
+    owner: BufferOwner,
+}
+
+impl RingMemory {
+    /// Opens a ring that has been initialised.
+    ///
+    /// # Errors
+    ///
+    /// If the ring is not in its region, or is not a ring.
+    pub(crate) fn open(
+        regions: Regions,
+        message: &RingMessage,
+        owner: BufferOwner,
+    ) -> Result<Self, MemifRingError> {
+        let RingMessage { region, offset, log2_size, .. } = *message;
+        let size = 1_u16.checked_shl(log2_size.into()).filter(|_| log2_size <= LOG2_SIZE_MAX);
+        let size = size.ok_or(MemifRingError::Size(log2_size))?;
+        let place = MemifRingError::Place { region, offset };
+        let start = usize::try_from(offset).map_err(|_| place)?;
+        let length = ring_bytes(log2_size);
+        let mapping = regions.get(usize::from(region)).ok_or(place)?;
+        let is_inside = start.checked_add(length).is_some_and(|end| end <= mapping.length());
+        if !is_inside || !mapping.is_aligned(start, size_of::<u16>()) {
+            return Err(place);
+        }
+        let mut cookie = [0; 4];
+        let is_read = mapping.read(start, &mut cookie);
+        debug_assert!(is_read, "the ring lies in its region");
+        if u32::from_ne_bytes(cookie) != COOKIE {
+            return Err(MemifRingError::Cookie(u32::from_ne_bytes(cookie)));
+        }
+        Ok(Self { regions, region, start, size, owner })
+    }
+
+    fn mapping(&self) -> Option<&SharedMapping> {
+        self.regions.get(usize::from(self.region))
+    }
+
+    /// Returns the place of a descriptor in the region of the ring.
+    #[inline]
+    fn descriptor_place(&self, slot: u16) -> usize {
+        let index = usize::from(slot & self.mask());
+        let offset = index.saturating_mul(DESCRIPTOR_BYTES).saturating_add(DESCRIPTORS);
+        self.start.saturating_add(offset)
+    }
+
+    #[inline]
+    fn descriptor(&self, slot: u16) -> MemifDescriptor {
+        let mut bytes = [0; DESCRIPTOR_BYTES];
+        let place = self.descriptor_place(slot);
+        let is_read = self.mapping().is_some_and(|mapping| mapping.read(place, &mut bytes));
+        debug_assert!(is_read, "the descriptor lies in its region");
+        MemifDescriptor::parse(bytes)
+    }
+
+    #[inline]
+    fn set_descriptor(&self, slot: u16, descriptor: MemifDescriptor) {
+        let place = self.descriptor_place(slot);
+        let bytes = descriptor.encode();
+        let is_written = self.mapping().is_some_and(|mapping| mapping.write(place, &bytes));
+        debug_assert!(is_written, "the descriptor lies in its region");
+    }
+
+    #[inline]
+    const fn mask(&self) -> u16 {
+        self.size.wrapping_sub(1)
+    }
+
+    /// Returns the buffer of a slot, and the flags of its descriptor.
+    ///
+    /// # Errors
+    ///
+    /// If the buffer is not in its region, or longer than it was offered.
+    #[inline]
+    fn buffer(&self, slot: u16) -> Result<(BufferPart, u16), MemifRingError> {
+        let MemifDescriptor { flags, region, length, offset } = self.descriptor(slot);
+        let outside = MemifRingError::Buffer { region, offset, length };
+        let part = match self.owner {
+            BufferOwner::Own { length: whole, .. } => {
+                let own = self.own_buffer(slot);
+                if length > whole {
+                    return Err(outside);
+                }
+                BufferPart { length, ..own }
+            }
+            BufferOwner::Peer => {
+                let room = self.regions.get(usize::from(region)).map_or(0, SharedMapping::length);
+                let end = u64::from(offset).saturating_add(length.into());
+                if usize::try_from(end).map_or(true, |end| end > room) {
+                    return Err(outside);
+                }
+                BufferPart { region, offset, length }
+            }
+        };
+        Ok((part, flags))
+    }
+
+    /// Returns the whole own buffer of a slot.
+    #[inline]
+    fn own_buffer(&self, slot: u16) -> BufferPart {
+        let BufferOwner::Own { offset, length } = self.owner else {
+            return BufferPart { region: 0, offset: 0, length: 0 };
+        };
+        let index = u32::from(slot & self.mask());
+        // The layout ends below 4 GiB.
+        let offset = offset.saturating_add(index.saturating_mul(length));
+        BufferPart { region: 0, offset, length }
+    }
+
+    /// Gives a slot of an own ring its whole empty buffer.
+    #[inline]
+    fn offer(&self, slot: u16) {
+        let BufferPart { region, offset, length } = self.own_buffer(slot);
+        self.set_descriptor(slot, MemifDescriptor { flags: 0, region, length, offset });
+    }
+
+    #[inline]
+    fn region_of(&self, part: BufferPart) -> Option<(&SharedMapping, usize)> {
+        let mapping = self.regions.get(usize::from(part.region))?;
+        Some((mapping, usize::try_from(part.offset).ok()?))
+    }
+
+    /// Prefetches the buffer of a slot; the descriptor is only a hint.
+    #[inline]
+    fn prefetch(&self, slot: u16) {
+        if let Ok((part, _)) = self.buffer(slot)
+            && let Some((mapping, offset)) = self.region_of(part)
+        {
+            mapping.prefetch(offset, usize::try_from(part.length).unwrap_or_default());
+        }
+    }
+
+    /// Returns the number of descriptors between two indices.
+    ///
+    /// # Errors
+    ///
+    /// If there are more than the ring has.
+    #[inline]
+    const fn announced(&self, from: u16, to: u16) -> Result<u16, MemifRingError> {
+        let announced = to.wrapping_sub(from);
+        if announced > self.size {
+            return Err(MemifRingError::Index { announced, size: self.size });
+        }
+        Ok(announced)
+    }
+}
+
+/// The words are in the region, as [`RingMemory::open`] has checked.
+impl RingWords for RingMemory {
+    #[inline]
+    fn load(&self, word: RingWord) -> u16 {
+        let place = self.start.saturating_add(offset_of(word));
+        self.mapping().and_then(|mapping| mapping.load(place)).unwrap_or_default()
+    }
+
+    #[inline]
+    fn store(&self, word: RingWord, value: u16) {
+        let place = self.start.saturating_add(offset_of(word));
+        let is_stored = self.mapping().is_some_and(|mapping| mapping.store(place, value));
+        debug_assert!(is_stored, "the word lies in its region");
+    }
+}
+
+/// Returns the length of a ring, in bytes.
+pub(crate) fn ring_bytes(log2_size: u8) -> usize {
+    let descriptors = 2_usize.saturating_pow(log2_size.min(LOG2_SIZE_MAX).into());
+    descriptors.saturating_mul(DESCRIPTOR_BYTES).saturating_add(DESCRIPTORS)
+}
+
+/// The side of a ring that receives frames.
+#[derive(Debug)]
+pub(crate) struct ReceiveRing {
+    memory: RingMemory,
+    /// The slot of the next frame.
+    next: u16,
+    /// The slot that is returned next.
+    returned: u16,
+    /// The parts of the next frame that were read.
+    chain: Vec<BufferPart>,
+}
+
+impl ReceiveRing {
+    /// Starts to receive; a client offers all of its buffers.
+    pub(crate) fn start(memory: RingMemory) -> Self {
+        let next = match memory.owner {
+            BufferOwner::Own { .. } => 0,
+            // A server continues where it would have been.
+            BufferOwner::Peer => memory.load(RingWord::Tail),
+        };
+        let mut ring = Self { memory, next, returned: next, chain: Vec::new() };
+        ring.set_interrupts(false);
+        if let BufferOwner::Own { .. } = ring.memory.owner {
+            (0..ring.memory.size).for_each(|slot| ring.memory.offer(slot));
+            ring.memory.store(RingWord::Head, ring.memory.size);
+        }
+        ring
+    }
+
+    /// Asks the sender for notifications, or asks it to omit them.
+    ///
+    /// After a request, frames that were sent before it may need another look.
+    pub(crate) fn set_interrupts(&mut self, are_wanted: bool) {
+        doorbell::set_interrupts(&self.memory, are_wanted);
+    }
+
+    /// Moves at most `max` frames to `sink`, and returns their buffers to the sender.
+    ///
+    /// Returns the number of frames, including refused frames, and the rule that the sender broke
+    /// after these frames.
+    pub(crate) fn take_frames(
+        &mut self,
+        max: usize,
+        sink: &mut impl MemifSink,
+    ) -> (usize, Result<(), MemifRingError>) {
+        let mut taken = 0;
+        let result = self.take_into(max, sink, &mut taken);
+        self.return_buffers();
+        (taken, result)
+    }
+
+    fn take_into(
+        &mut self,
+        max: usize,
+        sink: &mut impl MemifSink,
+        taken: &mut usize,
+    ) -> Result<(), MemifRingError> {
+        let end = match self.memory.owner {
+            BufferOwner::Own { .. } => self.memory.load(RingWord::Tail),
+            BufferOwner::Peer => self.memory.load(RingWord::Head),
+        };
+        let announced = self.memory.announced(self.next, end)?;
+        for ahead in (0..announced).take(max) {
+            self.memory.prefetch(self.next.wrapping_add(ahead));
+        }
+        while *taken < max && self.read_chain(end)? {
+            self.deliver(sink);
+            self.chain.clear();
+            *taken = taken.saturating_add(1);
+        }
+        Ok(())
+    }
+
+    /// Reads further parts of the next frame; returns false if it is not whole.
+    ///
+    /// The parts that were read stay in the chain, so none is read twice. The caller has checked `end`.
+    fn read_chain(&mut self, end: u16) -> Result<bool, MemifRingError> {
+        let announced = end.wrapping_sub(self.next);
+        loop {
+            let read = u16::try_from(self.chain.len()).unwrap_or(u16::MAX);
+            if read >= announced {
+                break;
+            }
+            let slot = self.next.wrapping_add(read);
+            let (part, flags) = self.memory.buffer(slot)?;
+            self.chain.push(part);
+            if flags & NEXT == 0 {
+                self.next = slot.wrapping_add(1);
+                return Ok(true);
+            }
+        }
+        // The rest of a frame may follow, if the ring has room for it.
+        if self.chain.len() >= usize::from(self.memory.size) {
+            return Err(MemifRingError::LongChain(self.memory.size));
+        }
+        Ok(false)
+    }
+
+    /// Copies the frame of the current chain.
+    fn deliver(&self, sink: &mut impl MemifSink) {
+        let total =
+            self.chain.iter().fold(0, |total: u64, part| total.saturating_add(part.length.into()));
+        let length = usize::try_from(total).unwrap_or(usize::MAX);
+        let Some(mut rest) =
+            Some(length).filter(|length| *length > 0).and_then(|length| sink.buffer(length))
+        else {
+            return;
+        };
+        for part in &self.chain {
+            let length = usize::try_from(part.length).unwrap_or(usize::MAX).min(rest.len());
+            let (to, behind) = rest.split_at_mut(length);
+            let place = self.memory.region_of(*part);
+            let is_read = place.is_some_and(|(mapping, offset)| mapping.read(offset, to));
+            debug_assert!(is_read, "a part lies in its region");
+            rest = behind;
+        }
+        sink.take();
+    }
+
+    fn return_buffers(&mut self) {
+        if self.returned == self.next {
+            return;
+        }
+        match self.memory.owner {
+            BufferOwner::Own { .. } => {
+                let mut slot = self.returned;
+                while slot != self.next {
+                    self.memory.offer(slot);
+                    slot = slot.wrapping_add(1);
+                }
+                self.memory.store(RingWord::Head, self.next.wrapping_add(self.memory.size));
+            }
+            BufferOwner::Peer => self.memory.store(RingWord::Tail, self.next),
+        }
+        self.returned = self.next;
+    }
+}
+
+/// The result of sending a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MemifPut {
+    /// The frame is in the ring.
+    Done,
+    /// The ring has no room at present.
+    Full,
+    /// The frame is longer than all buffers of the ring.
+    Refused,
+}
+
+/// The side of a ring that sends frames.
+#[derive(Debug)]
+pub(crate) struct TransmitRing {
+    memory: RingMemory,
+    /// The slot of the next frame.
+    next: u16,
+    /// The slot that was published last.
+    published: u16,
+    /// Number of slots that are free since the last look.
+    free: u16,
+    /// The parts of the current frame.
+    chain: Vec<BufferPart>,
+}
+
+impl TransmitRing {
+    /// Starts to send.
+    pub(crate) fn start(memory: RingMemory) -> Self {
+        let next = match memory.owner {
+            BufferOwner::Own { .. } => 0,
+            BufferOwner::Peer => memory.load(RingWord::Tail),
+        };
+        Self { memory, next, published: next, free: 0, chain: Vec::new() }
+    }
+
+    /// Looks for room for the next `frames` frames.
+    ///
+    /// # Errors
+    ///
+    /// If the receiver broke a rule.
+    pub(crate) fn look(&mut self, frames: usize) -> Result<(), MemifRingError> {
+        self.free = match self.memory.owner {
+            BufferOwner::Own { .. } => {
+                let used = self.memory.announced(self.memory.load(RingWord::Tail), self.next)?;
+                self.memory.size.saturating_sub(used)
+            }
+            BufferOwner::Peer => {
+                self.memory.announced(self.next, self.memory.load(RingWord::Head))?
+            }
+        };
+        if self.memory.owner == BufferOwner::Peer {
+            for ahead in (0..self.free).take(frames) {
+                self.memory.prefetch(self.next.wrapping_add(ahead));
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies a frame into the next free buffers.
+    ///
+    /// # Errors
+    ///
+    /// If the receiver broke a rule.
+    pub(crate) fn put_frame(&mut self, frame: &[u8]) -> Result<MemifPut, MemifRingError> {
+        self.chain.clear();
+        let mut left = u32::try_from(frame.len()).unwrap_or(u32::MAX);
+        while left > 0 {
+            let count = u16::try_from(self.chain.len()).unwrap_or(u16::MAX);
+            if count >= self.free {
+                let is_whole_ring = count >= self.memory.size;
+                return Ok(if is_whole_ring { MemifPut::Refused } else { MemifPut::Full });
+            }
+            let slot = self.next.wrapping_add(count);
+            let whole = match self.memory.owner {
+                BufferOwner::Own { .. } => self.memory.own_buffer(slot),
+                BufferOwner::Peer => self.memory.buffer(slot)?.0,
+            };
+            let length = whole.length.min(left);
+            self.chain.push(BufferPart { length, ..whole });
+            left = left.saturating_sub(length);
+        }
+        let mut rest = frame;
+        let mut parts = self.chain.iter().peekable();
+        while let Some(part) = parts.next() {
+            let length = usize::try_from(part.length).unwrap_or(usize::MAX).min(rest.len());
+            let (from, behind) = rest.split_at(length);
+            let place = self.memory.region_of(*part);
+            let is_written = place.is_some_and(|(mapping, offset)| mapping.write(offset, from));
+            debug_assert!(is_written, "a part lies in its region");
+            let flags = if parts.peek().is_some() { NEXT } else { 0 };
+            let BufferPart { region, offset, length } = *part;
+            self.memory
+                .set_descriptor(self.next, MemifDescriptor { flags, region, length, offset });
+            self.next = self.next.wrapping_add(1);
+            self.free = self.free.saturating_sub(1);
+            rest = behind;
+        }
+        Ok(MemifPut::Done)
+    }
+
+    /// Publishes the frames since the last call.
+    ///
+    /// Returns whether the receiver wants a notification.
+    pub(crate) fn publish(&mut self) -> bool {
+        if self.published == self.next {
+            return false;
+        }
+        self.published = self.next;
+        let is_server = self.memory.owner == BufferOwner::Peer;
+        let index = if is_server { RingWord::Tail } else { RingWord::Head };
+        doorbell::publish(&self.memory, index, self.next)
+    }
+}
+
+#[cfg(test)]
+mod tests;

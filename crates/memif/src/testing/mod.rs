@@ -1,0 +1,8 @@
+//! Both sides of rings in one process, and functions for fuzz targets.
+#![expect(clippy::expect_used, reason = "memory that cannot be set up fails the test")]
+
+mod fuzz;
+mod pair;
+
+pub use fuzz::{fuzz_messages, fuzz_ring};
+pub(crate) use pair::{RingFrames, RingPair};

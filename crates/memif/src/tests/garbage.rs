@@ -1,0 +1,231 @@
+//! Peers that break the protocol lose their connection, and nothing else happens.
+
+use std::{
+    fs::File,
+    os::{
+        fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+        unix::net::UnixListener,
+    },
+    path::Path,
+};
+
+use nix::sys::{
+    eventfd::{EfdFlags, EventFd},
+    memfd::{MFdFlags, memfd_create},
+    socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, listen, socket},
+};
+use shunt_shared_memory::{SharedMapping, receive_with_descriptors, send_with_descriptors};
+
+use super::{await_links, await_reason, options, socket as socket_path, start, until};
+use crate::{
+    MemifInterface, MemifRole,
+    message::{InitMessage, MemifMessage, RingDirection, RingMessage, VERSION},
+    ring::COOKIE,
+};
+
+/// A client without any checks.
+struct RawPeer(OwnedFd);
+
+impl RawPeer {
+    fn connect(path: &Path) -> Self {
+        let own =
+            socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None).unwrap();
+        connect(own.as_raw_fd(), &UnixAddr::new(path).unwrap()).unwrap();
+        Self(own)
+    }
+
+    fn send(&self, message: &MemifMessage, descriptor: Option<BorrowedFd<'_>>) {
+        // The other side may have closed the connection.
+        let _ = send_with_descriptors(&self.0, &message.encode(), descriptor.as_slice());
+    }
+
+    /// Receives a message; `None` at the end of the connection.
+    fn receive(&self) -> Option<MemifMessage> {
+        let mut bytes = [0; 128];
+        let received = receive_with_descriptors(&self.0, &mut bytes).ok()?;
+        (received.length > 0).then(|| MemifMessage::parse(&bytes).unwrap())
+    }
+
+    /// Returns the reason for which the other side disconnects.
+    fn refusal(&self) -> String {
+        loop {
+            match self.receive() {
+                Some(MemifMessage::Disconnect { reason, .. }) => return reason,
+                Some(_) => {}
+                None => return "no reason".to_owned(),
+            }
+        }
+    }
+
+    /// Chooses the interface, and adds a region with room for small rings.
+    fn start(&self) -> File {
+        self.send(&init(), None);
+        let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+        let file = File::from(memfd_create(c"garbage", flags).unwrap());
+        file.set_len(4096).unwrap();
+        let region = SharedMapping::new(&file, 0, 4096).unwrap();
+        for ring in [0, 512] {
+            assert!(region.write(ring, &COOKIE.to_ne_bytes()));
+        }
+        self.send(&MemifMessage::AddRegion { index: 0, size: 4096 }, Some(file.as_fd()));
+        file
+    }
+}
+
+fn init() -> MemifMessage {
+    let (version, name) = (VERSION, "garbage".to_owned());
+    MemifMessage::Init(InitMessage { version, id: 0, mode: 0, secret: [0; 24], name })
+}
+
+fn event() -> EventFd {
+    EventFd::from_flags(EfdFlags::EFD_CLOEXEC).unwrap()
+}
+
+const RING: RingMessage = RingMessage {
+    direction: RingDirection::ToServer,
+    index: 0,
+    region: 0,
+    offset: 0,
+    log2_size: 3,
+};
+
+/// Checks that a server still serves a client that obeys.
+fn serves(server: &MemifInterface, path: &Path) {
+    let (client, _) = start(options(path, MemifRole::Client));
+    await_links(&[server, &client]);
+    drop(client);
+    assert!(until(|| !server.link().is_up()), "{}", server.link());
+}
+
+#[test]
+fn a_server_refuses_messages_that_break_the_protocol() {
+    let (_folder, path) = socket_path();
+    let (server, _) = start(options(&path, MemifRole::Server));
+    let connect = MemifMessage::Connect { name: String::new() };
+    let ring = |message| MemifMessage::AddRing(message);
+    let mode = match init() {
+        MemifMessage::Init(init) => MemifMessage::Init(InitMessage { mode: 1, ..init }),
+        other => other,
+    };
+    type PeerAction<'a> = &'a dyn Fn(&RawPeer);
+    let cases: [(&str, PeerAction<'_>); 11] = [
+        ("the message CONNECT was not expected", &|peer| peer.send(&connect, None)),
+        ("mode 1 is not supported", &|peer| peer.send(&mode, None)),
+        ("a message has 3 bytes, not 128", &|peer| {
+            send_with_descriptors(&peer.0, b"abc", &[]).unwrap();
+        }),
+        ("a message has the unknown type 65535", &|peer| {
+            send_with_descriptors(&peer.0, &[0xff; 128], &[]).unwrap();
+        }),
+        ("the message ADD_REGION came without its descriptor", &|peer| {
+            peer.start();
+            peer.send(&MemifMessage::AddRegion { index: 1, size: 4096 }, None);
+        }),
+        ("region 2 was added, and the next is 1", &|peer| {
+            let file = peer.start();
+            peer.send(&MemifMessage::AddRegion { index: 2, size: 4096 }, Some(file.as_fd()));
+        }),
+        ("a memory region ends at byte 8192 of a file with 4096 bytes", &|peer| {
+            let file = peer.start();
+            peer.send(&MemifMessage::AddRegion { index: 1, size: 8192 }, Some(file.as_fd()));
+        }),
+        ("not an eventfd", &|peer| {
+            let file = peer.start();
+            peer.send(&ring(RING), Some(file.as_fd()));
+        }),
+        ("ring 64 does not exist", &|peer| {
+            peer.start();
+            peer.send(&ring(RingMessage { index: 64, ..RING }), Some(event().as_fd()));
+        }),
+        ("the rings that were added have no number 0", &|peer| {
+            peer.start();
+            peer.send(&ring(RingMessage { index: 1, ..RING }), Some(event().as_fd()));
+            peer.send(&connect, None);
+        }),
+        ("a ring at byte 4095 of region 0 is outside", &|peer| {
+            peer.start();
+            peer.send(&ring(RingMessage { offset: 4095, ..RING }), Some(event().as_fd()));
+            peer.send(&connect, None);
+        }),
+    ];
+    for (reason, act) in cases {
+        let peer = RawPeer::connect(&path);
+        act(&peer);
+        let refusal = peer.refusal();
+        assert!(refusal.contains(reason), "{refusal}, not {reason}");
+        assert_eq!(peer.receive(), None, "the connection is closed");
+    }
+    serves(&server, &path);
+}
+
+/// A client could end the process by shortening its file.
+#[test]
+fn a_file_that_can_be_shortened_is_refused() {
+    let (_folder, path) = socket_path();
+    let (_server, _) = start(options(&path, MemifRole::Server));
+    let peer = RawPeer::connect(&path);
+    peer.send(&init(), None);
+    let file = File::from(memfd_create(c"garbage", MFdFlags::MFD_CLOEXEC).unwrap());
+    file.set_len(4096).unwrap();
+    peer.send(&MemifMessage::AddRegion { index: 0, size: 4096 }, Some(file.as_fd()));
+    let refusal = peer.refusal();
+    assert!(refusal.contains("seal the file with F_SEAL_SHRINK"), "{refusal}");
+}
+
+#[test]
+fn a_rule_that_is_broken_in_a_ring_ends_the_connection() {
+    let (_folder, path) = socket_path();
+    let (server, mut worker) = start(options(&path, MemifRole::Server));
+    let peer = RawPeer::connect(&path);
+    let file = peer.start();
+    peer.send(&MemifMessage::AddRing(RING), Some(event().as_fd()));
+    let to_client = RingMessage { direction: RingDirection::ToClient, offset: 512, ..RING };
+    peer.send(&MemifMessage::AddRing(to_client), Some(event().as_fd()));
+    peer.send(&MemifMessage::Connect { name: "garbage".to_owned() }, None);
+    await_links(&[&server]);
+    let region = SharedMapping::new(&file, 0, 4096).unwrap();
+    assert!(region.write(6, &1000_u16.to_ne_bytes()));
+    worker.receiver.receive(32, &mut super::TestFrames::default());
+    await_reason(&server, "the peer announced 1000 descriptors of a ring that has 8");
+    assert!(peer.refusal().contains("announced 1000 descriptors"));
+    serves(&server, &path);
+}
+
+/// A client that says nothing holds no interface, and is closed after a while.
+#[test]
+fn a_client_that_is_silent_is_closed() {
+    let (_folder, path) = socket_path();
+    let (server, _) = start(options(&path, MemifRole::Server));
+    let silent: Vec<RawPeer> = (0..10).map(|_| RawPeer::connect(&path)).collect();
+    serves(&server, &path);
+    for peer in silent {
+        assert!(peer.refusal().contains("has not connected within two seconds"));
+    }
+}
+
+#[test]
+fn a_client_refuses_a_server_that_breaks_the_protocol() {
+    let (_folder, path) = socket_path();
+    let own =
+        socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None).unwrap();
+    bind(own.as_raw_fd(), &UnixAddr::new(&path).unwrap()).unwrap();
+    listen(&own, Backlog::new(8).unwrap()).unwrap();
+    let listener = UnixListener::from(own);
+    let (client, _) = start(options(&path, MemifRole::Client));
+    let cases = [
+        (MemifMessage::Ack, "the message ACK was not expected"),
+        (MemifMessage::Connected { name: String::new() }, "CONNECTED was not expected"),
+        (crate::session::disconnect("no\x1b"), "the peer has disconnected: no?"),
+    ];
+    for (message, reason) in cases {
+        let (stream, _) = listener.accept().unwrap();
+        RawPeer(stream.into()).send(&message, None);
+        await_reason(&client, reason);
+    }
+    let (stream, _) = listener.accept().unwrap();
+    let peer = RawPeer(stream.into());
+    let MemifMessage::Hello(hello) = crate::session::hello() else { unreachable!() };
+    let old = crate::message::HelloMessage { version_max: 0x100, version_min: 0x100, ..hello };
+    peer.send(&MemifMessage::Hello(old), None);
+    assert!(peer.refusal().contains("the peer has the versions 0x100 to 0x100, not 0x200"));
+}

@@ -1,0 +1,73 @@
+//! Tests of whole interfaces: both roles in one process, and peers that break the protocol.
+#![expect(clippy::disallowed_methods, reason = "real threads and a real socket need a real clock")]
+
+mod garbage;
+mod two_sides;
+
+use std::{
+    path::{Path, PathBuf},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use tempfile::TempDir;
+
+use crate::{MemifInterface, MemifOptions, MemifRole, MemifSink, MemifWorker};
+
+/// A folder with a socket.
+fn socket() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("memif.sock");
+    (folder, path)
+}
+
+fn options(socket: &Path, role: MemifRole) -> MemifOptions {
+    MemifOptions { role, ring_log2: 6, ..MemifOptions::new(socket) }
+}
+
+/// Starts an interface with one worker.
+fn start(options: MemifOptions) -> (MemifInterface, MemifWorker) {
+    let (interface, mut workers) = MemifInterface::start(options, 1).unwrap();
+    (interface, workers.remove(0))
+}
+
+/// Waits for a condition, twenty seconds at most; returns whether it holds.
+fn until(mut condition: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !condition() {
+        if Instant::now() > deadline {
+            return false;
+        }
+        sleep(Duration::from_millis(1));
+    }
+    true
+}
+
+fn await_links(interfaces: &[&MemifInterface]) {
+    let are_up = || interfaces.iter().all(|interface| interface.link().is_up());
+    assert!(until(are_up), "{:?}", interfaces.iter().map(|own| own.link()).collect::<Vec<_>>());
+}
+
+/// Waits until the text of a link contains words.
+fn await_reason(interface: &MemifInterface, words: &str) {
+    let has_words = || interface.link().to_string().contains(words);
+    assert!(until(has_words), "{}", interface.link());
+}
+
+/// A sink that keeps all frames.
+#[derive(Debug, Default)]
+struct TestFrames {
+    buffer: Vec<u8>,
+    frames: Vec<Vec<u8>>,
+}
+
+impl MemifSink for TestFrames {
+    fn buffer(&mut self, length: usize) -> Option<&mut [u8]> {
+        self.buffer.resize(length, 0);
+        Some(&mut self.buffer)
+    }
+
+    fn take(&mut self) {
+        self.frames.push(self.buffer.clone());
+    }
+}

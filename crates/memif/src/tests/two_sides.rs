@@ -1,0 +1,231 @@
+//! A server and a client, which exchange frames.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+
+use super::{TestFrames, await_links, await_reason, options, socket, start, until};
+use crate::{MemifInterface, MemifOptions, MemifRole, MemifSecret, MemifSendEnd, MemifWorker};
+
+/// Sends frames from one worker to the other, and checks that they arrive in order.
+fn exchange(sender: &mut MemifWorker, receiver: &mut MemifWorker) {
+    let frames: Vec<Vec<u8>> =
+        (1..200_u8).map(|number| vec![number; 60 * usize::from(number)]).collect();
+    let mut received = TestFrames::default();
+    let mut sent = 0;
+    let is_complete = until(|| {
+        let next = frames[sent..].iter().map(Vec::as_slice).take(8);
+        let result = sender.sender.send(next);
+        sent += result.frames;
+        receiver.receiver.receive(32, &mut received);
+        received.frames.len() >= frames.len()
+    });
+    assert!(is_complete, "{sent} sent, {} received", received.frames.len());
+    assert!(received.frames == frames, "the frames arrive unchanged and in order");
+}
+
+#[test]
+fn frames_pass_both_ways() {
+    for buffer_bytes in [64, 2048] {
+        let (_folder, path) = socket();
+        let (server, mut at_server) = start(options(&path, MemifRole::Server));
+        let client =
+            MemifOptions { buffer_bytes, ring_log2: 9, ..options(&path, MemifRole::Client) };
+        let (client, mut at_client) = start(client);
+        await_links(&[&server, &client]);
+        exchange(&mut at_client, &mut at_server);
+        exchange(&mut at_server, &mut at_client);
+    }
+}
+
+#[test]
+fn a_client_that_starts_first_waits_for_its_server() {
+    let (_folder, path) = socket();
+    let (client, mut at_client) = start(options(&path, MemifRole::Client));
+    await_reason(&client, "No such file or directory");
+    assert_eq!(at_client.sender.send([&[1; 60][..]]).end, MemifSendEnd::Full);
+    for _ in 0..3 {
+        let (server, mut at_server) = start(options(&path, MemifRole::Server));
+        await_links(&[&server, &client]);
+        exchange(&mut at_client, &mut at_server);
+        drop(server);
+        // The reason is soon that of the next attempt.
+        assert!(until(|| !client.link().is_up()), "{}", client.link());
+        assert!(!path.exists(), "a server removes its socket");
+    }
+}
+
+#[test]
+fn a_server_takes_one_client_after_the_other() {
+    let (_folder, path) = socket();
+    let (server, mut at_server) = start(options(&path, MemifRole::Server));
+    for _ in 0..3 {
+        let (client, mut at_client) = start(options(&path, MemifRole::Client));
+        await_links(&[&server, &client]);
+        exchange(&mut at_server, &mut at_client);
+        drop(client);
+        await_reason(&server, "the port was closed");
+    }
+}
+
+#[test]
+fn interfaces_share_a_socket_by_their_numbers() {
+    let (_folder, path) = socket();
+    let both = [0, 7].map(|id| {
+        let server = MemifOptions { id, ..options(&path, MemifRole::Server) };
+        let client = MemifOptions { role: MemifRole::Client, ..server.clone() };
+        (start(server), start(client))
+    });
+    for ((server, mut at_server), (client, mut at_client)) in both {
+        await_links(&[&server, &client]);
+        exchange(&mut at_client, &mut at_server);
+    }
+    let twice = MemifOptions { id: 3, ..options(&path, MemifRole::Server) };
+    let _first = start(twice.clone());
+    let error = MemifInterface::start(twice, 1).unwrap_err().to_string();
+    assert!(error.contains("id 3 at ") && error.contains("the server of another port"), "{error}");
+    let other = MemifOptions { id: 9, ..options(&path, MemifRole::Client) };
+    let (lost, _) = start(other);
+    await_reason(&lost, "there is no server with id 9");
+}
+
+#[test]
+fn a_secret_must_be_the_same() {
+    let (_folder, path) = socket();
+    let secret = |text: &str| MemifSecret::new(text.to_owned());
+    let server = MemifOptions { secret: secret("abc"), ..options(&path, MemifRole::Server) };
+    assert!(!format!("{server:?}").contains("abc"), "the text of options has no secret");
+    let (_server, _) = start(server);
+    for wrong in ["", "abd", "abcd"] {
+        let wrong = MemifOptions { secret: secret(wrong), ..options(&path, MemifRole::Client) };
+        let (client, _) = start(wrong);
+        await_reason(&client, "the secret of the client is wrong");
+    }
+    let right = MemifOptions { secret: secret("abc"), ..options(&path, MemifRole::Client) };
+    let (client, _) = start(right);
+    await_links(&[&client]);
+}
+
+#[test]
+fn abstract_sockets_need_no_file() {
+    let name = format!("@shunt-memif-{}", std::process::id());
+    let path = std::path::Path::new(&name);
+    let (server, mut at_server) = start(options(path, MemifRole::Server));
+    let (client, mut at_client) = start(options(path, MemifRole::Client));
+    await_links(&[&server, &client]);
+    exchange(&mut at_client, &mut at_server);
+}
+
+#[test]
+fn a_socket_of_another_program_is_refused() {
+    let (_folder, path) = socket();
+    std::fs::write(&path, "content").unwrap();
+    let error = MemifInterface::start(options(&path, MemifRole::Server), 1).unwrap_err();
+    assert!(error.to_string().starts_with("cannot listen at "), "{error}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "content", "the file stays");
+    let error = MemifInterface::start(options("/x".repeat(90).as_ref(), MemifRole::Client), 1);
+    assert!(error.unwrap_err().to_string().starts_with("cannot use /x"), "it is too long");
+}
+
+/// Workers share rings, with more rings or with more workers.
+#[test]
+fn rings_are_spread_over_workers() {
+    for (queues, workers) in [(3, 2), (1, 3)] {
+        let (_folder, path) = socket();
+        let server = options(&path, MemifRole::Server);
+        let (server, mut at_server) = MemifInterface::start(server, workers).unwrap();
+        let client = MemifOptions { queues, ..options(&path, MemifRole::Client) };
+        let (client, mut at_client) = MemifInterface::start(client, workers).unwrap();
+        await_links(&[&server, &client]);
+        for worker in &mut at_client {
+            assert_eq!(worker.sender.send([&[1; 60][..]]).frames, 1);
+        }
+        let mut received = TestFrames::default();
+        let all = usize::from(workers);
+        let has_all = || {
+            at_server.iter_mut().for_each(|worker| {
+                worker.receiver.receive(32, &mut received);
+            });
+            received.frames.len() == all
+        };
+        assert!(until(has_all), "{queues} queues, {workers} workers");
+    }
+}
+
+/// Number of frames to a worker that sleeps.
+const FRAMES: usize = 2000;
+
+/// A worker sleeps while nothing arrives, and each frame wakes it.
+#[test]
+fn a_sleeping_worker_is_woken_by_each_frame() {
+    let (_folder, path) = socket();
+    let (server, mut at_server) = start(options(&path, MemifRole::Server));
+    let (client, mut at_client) = start(options(&path, MemifRole::Client));
+    await_links(&[&server, &client]);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let received = scope.spawn(|| {
+            let events = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).unwrap();
+            let event = EpollEvent::new(EpollFlags::EPOLLIN, 0);
+            events.add(at_server.receiver.wait_fd(), event).unwrap();
+            let mut received = TestFrames::default();
+            while received.frames.len() < FRAMES {
+                let polled = at_server.receiver.receive(32, &mut received);
+                if polled.may_have_more {
+                    continue;
+                }
+                let timeout = EpollTimeout::from(20_000_u16);
+                let count = events.wait(&mut [EpollEvent::empty()], timeout).unwrap();
+                assert_eq!(count, 1, "a frame wakes the worker");
+            }
+            is_over.store(true, Relaxed);
+            received.frames
+        });
+        for number in 0..FRAMES {
+            let frame = [&number.to_ne_bytes()[..], &[0; 60]].concat();
+            while at_client.sender.send([&frame[..]]).frames == 0 && !is_over.load(Relaxed) {
+                std::thread::yield_now();
+            }
+            if number % 64 == 0 {
+                // The receiver falls asleep now and then.
+                std::thread::sleep(std::time::Duration::from_micros(300));
+            }
+        }
+        let frames = received.join().unwrap();
+        for (number, frame) in frames.iter().enumerate() {
+            assert_eq!(frame[..8], number.to_ne_bytes(), "frames are in order");
+        }
+    });
+}
+
+/// Interfaces come and go under load; neither side is disturbed.
+#[test]
+fn a_side_may_vanish_under_load() {
+    let (_folder, path) = socket();
+    let (server, mut at_server) = start(options(&path, MemifRole::Server));
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut received = TestFrames::default();
+            while !is_over.load(Relaxed) {
+                at_server.receiver.receive(32, &mut received);
+                at_server.sender.send([&[1; 60][..]; 4]);
+                received.frames.clear();
+            }
+        });
+        for _ in 0..20 {
+            let (client, mut at_client) = start(options(&path, MemifRole::Client));
+            await_links(&[&client]);
+            let mut received = TestFrames::default();
+            let has_frames = until(|| {
+                at_client.sender.send([&[2; 60][..]; 4]);
+                at_client.receiver.receive(32, &mut received);
+                received.frames.len() > 100
+            });
+            drop(client);
+            is_over.store(!has_frames, Relaxed);
+        }
+        is_over.store(true, Relaxed);
+    });
+    await_reason(&server, "the port was closed");
+}

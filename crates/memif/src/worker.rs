@@ -1,0 +1,245 @@
+//! The receiver and the sender of an interface, for a thread that moves frames.
+
+use std::{
+    os::fd::{AsFd, BorrowedFd},
+    sync::Arc,
+};
+
+use crate::{queues::InterfaceQueues, ring::MemifPut};
+
+/// The receiver and the sender of one worker, which is a thread that moves frames.
+#[derive(Debug)]
+pub struct MemifWorker {
+    /// Takes frames from the peer.
+    pub receiver: MemifReceiver,
+    /// Sends frames to the peer.
+    pub sender: MemifSender,
+}
+
+impl MemifWorker {
+    pub(crate) fn new(queues: &Arc<InterfaceQueues>, worker: u16) -> Self {
+        let receiver = MemifReceiver {
+            queues: Arc::clone(queues),
+            worker,
+            turn: 0,
+            idle_polls: 0,
+            waits_for_events: false,
+        };
+        Self { receiver, sender: MemifSender { queues: Arc::clone(queues), worker } }
+    }
+}
+
+/// A consumer of frames.
+pub trait MemifSink {
+    /// Returns the memory for a frame of `length` bytes; `None` refuses the frame.
+    fn buffer(&mut self, length: usize) -> Option<&mut [u8]>;
+
+    /// Takes the frame that was copied into the last buffer.
+    fn take(&mut self);
+}
+
+/// Takes frames from the rings that belong to one worker.
+#[derive(Debug)]
+pub struct MemifReceiver {
+    queues: Arc<InterfaceQueues>,
+    worker: u16,
+    /// The ring of this worker to poll first.
+    turn: u16,
+    /// Number of polls since the last frame.
+    idle_polls: u32,
+    /// Set while the peer is asked for notifications.
+    waits_for_events: bool,
+}
+
+/// Number of polls without a frame before the peer is asked for notifications.
+///
+/// A notification costs the peer a system call. A peer that sends without a pause should not need it.
+const IDLE_POLLS: u32 = 64;
+
+/// Number of further polls without a frame before the worker may sleep.
+///
+/// A peer may store an index, and look for the request before the processor makes the index visible:
+/// `net_memif` and libmemif have no fence between both. Its index is visible after these polls.
+const SETTLE_POLLS: u32 = 64;
+
+/// The result of a poll.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemifPoll {
+    /// Number of frames that were taken, including refused frames.
+    pub frames: usize,
+    /// Unset if [`MemifReceiver::wait_fd`] becomes readable for the next frame.
+    pub may_have_more: bool,
+}
+
+impl MemifReceiver {
+    /// Takes at most `max` frames; never waits.
+    ///
+    /// The rings of this worker are polled in turn.
+    pub fn receive(&mut self, max: usize, sink: &mut impl MemifSink) -> MemifPoll {
+        if self.waits_for_events && self.clear_events() {
+            // The control thread has changed the rings.
+            self.set_interrupts(false);
+            self.idle_polls = 0;
+        }
+        let own = self.own_queues();
+        let (mut frames, mut is_contended) = (0, false);
+        for step in 0..own {
+            let queue = self.queue((self.turn.wrapping_add(step)) % own);
+            match self.take(queue, max - frames, sink) {
+                Some(taken) => frames += taken,
+                None => is_contended = true,
+            }
+        }
+        self.turn = self.turn.wrapping_add(1);
+        if frames > 0 || is_contended {
+            if self.waits_for_events {
+                self.set_interrupts(false);
+            }
+            self.idle_polls = 0;
+            return MemifPoll { frames, may_have_more: true };
+        }
+        self.idle_polls = self.idle_polls.saturating_add(1);
+        if self.idle_polls >= IDLE_POLLS && !self.waits_for_events {
+            self.set_interrupts(true);
+            self.idle_polls = IDLE_POLLS;
+        }
+        let may_sleep = self.idle_polls >= IDLE_POLLS + SETTLE_POLLS && self.are_watched();
+        MemifPoll { frames, may_have_more: !may_sleep }
+    }
+
+    /// Returns a descriptor that is readable while frames may wait.
+    ///
+    /// The descriptor is reliable after a poll with `may_have_more` unset.
+    #[must_use]
+    pub fn wait_fd(&self) -> BorrowedFd<'_> {
+        self.queues.wake_set(self.worker).as_fd()
+    }
+
+    /// Returns the number of rings that belong to the worker.
+    fn own_queues(&self) -> u16 {
+        self.queues.receive_count().saturating_sub(self.worker).div_ceil(self.queues.workers())
+    }
+
+    fn queue(&self, turn: u16) -> u16 {
+        self.worker + turn * self.queues.workers()
+    }
+
+    /// Takes frames from a ring; `None` if the control thread has locked it.
+    fn take(&self, queue: u16, max: usize, sink: &mut impl MemifSink) -> Option<usize> {
+        let mut slot = self.queues.try_receive(queue)?;
+        let Some(running) = slot.as_mut() else { return Some(0) };
+        let (taken, result) = running.ring.take_frames(max, sink);
+        if let Err(error) = result {
+            self.queues.fail_receive(&mut slot, queue, error);
+        }
+        Some(taken)
+    }
+
+    /// Resets the events that wake this worker.
+    ///
+    /// Frames that were announced before are found by the next poll. Returns whether the control
+    /// thread has changed the rings.
+    fn clear_events(&self) -> bool {
+        let is_changed = self.queues.wake_set(self.worker).clear_wake();
+        for queue in (0..self.own_queues()).map(|turn| self.queue(turn)) {
+            let slot = self.queues.try_receive(queue);
+            if let Some(running) = slot.as_ref().and_then(|slot| slot.as_ref()) {
+                running.clear_event();
+            }
+        }
+        is_changed
+    }
+
+    /// Asks the peer for notifications, or asks it to omit them.
+    fn set_interrupts(&mut self, are_wanted: bool) {
+        self.waits_for_events = are_wanted;
+        if are_wanted {
+            // Rings that start from now on set the wake event again.
+            self.clear_events();
+        }
+        for queue in (0..self.own_queues()).map(|turn| self.queue(turn)) {
+            let mut slot = self.queues.try_receive(queue);
+            if let Some(running) = slot.as_mut().and_then(|slot| slot.as_mut()) {
+                running.ring.set_interrupts(are_wanted);
+            }
+        }
+    }
+
+    /// Returns whether the events of all rings wake this worker.
+    fn are_watched(&self) -> bool {
+        (0..self.own_queues()).all(|turn| {
+            let slot = self.queues.try_receive(self.queue(turn));
+            slot.is_some_and(|slot| slot.as_ref().is_none_or(|running| running.is_watched()))
+        })
+    }
+}
+
+/// Sends frames to the peer.
+#[derive(Debug)]
+pub struct MemifSender {
+    queues: Arc<InterfaceQueues>,
+    worker: u16,
+}
+
+/// The result of sending several frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemifSentFrames {
+    /// Number of frames that were copied to the ring.
+    pub frames: usize,
+    /// Reason why no more frames were sent.
+    pub end: MemifSendEnd,
+}
+
+/// Reason why no more frames were sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemifSendEnd {
+    /// All frames were sent.
+    All,
+    /// The ring has no room, or no peer is connected.
+    Full,
+    /// The next frame is longer than all buffers of the ring.
+    Refused,
+    /// Another worker sends by the ring, or the control thread changes it.
+    Busy,
+}
+
+impl MemifSender {
+    /// Sends frames; never waits.
+    pub fn send<'a>(
+        &mut self,
+        frames: impl IntoIterator<Item = &'a [u8], IntoIter: ExactSizeIterator>,
+    ) -> MemifSentFrames {
+        let Some(queue) = self.worker.checked_rem(self.queues.transmit_count()) else {
+            return MemifSentFrames { frames: 0, end: MemifSendEnd::Full };
+        };
+        let Some(mut slot) = self.queues.try_transmit(queue) else {
+            return MemifSentFrames { frames: 0, end: MemifSendEnd::Busy };
+        };
+        let Some(running) = slot.as_mut() else {
+            return MemifSentFrames { frames: 0, end: MemifSendEnd::Full };
+        };
+        let frames = frames.into_iter();
+        let mut sent = MemifSentFrames { frames: 0, end: MemifSendEnd::All };
+        let mut result = running.ring.look(frames.len());
+        if result.is_ok() {
+            for frame in frames {
+                match running.ring.put_frame(frame) {
+                    Ok(MemifPut::Done) => {
+                        sent.frames += 1;
+                        continue;
+                    }
+                    Ok(MemifPut::Full) => sent.end = MemifSendEnd::Full,
+                    Ok(MemifPut::Refused) => sent.end = MemifSendEnd::Refused,
+                    Err(error) => result = Err(error),
+                }
+                break;
+            }
+        }
+        running.publish();
+        if let Err(error) = result {
+            sent.end = MemifSendEnd::Full;
+            self.queues.fail_transmit(&mut slot, error);
+        }
+        sent
+    }
+}

@@ -1,0 +1,35 @@
+//! Memory and descriptors that another process shares over a Unix socket.
+//!
+//! The protocols of vhost-user and of memif pass files and eventfds, and put their rings and buffers
+//! into these files. This crate has the parts that both need, and all unsafe code for them:
+//!
+//! - [`SharedMapping`] is a mapped part of a file, which the other process may write at any moment.
+//! - [`send_with_descriptors`] and [`receive_with_descriptors`] pass bytes with descriptors.
+//! - [`accept_event`] takes an eventfd of the other process.
+//! - [`WakeSet`] wakes a thread that waits for events of several queues.
+//!
+//! ```
+//! use std::fs::File;
+//!
+//! use nix::sys::memfd::{MFdFlags, memfd_create};
+//! use shunt_shared_memory::SharedMapping;
+//!
+//! let file = File::from(memfd_create(c"example", MFdFlags::MFD_CLOEXEC)?);
+//! file.set_len(4096)?;
+//! let mapping = SharedMapping::new(&file, 0, 4096)?;
+//! assert!(mapping.write(100, b"four"));
+//! assert!(!mapping.write(4093, b"four"), "the mapping ends");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod descriptors;
+mod event;
+mod mapping;
+mod wake_set;
+
+pub use descriptors::{
+    DESCRIPTORS_MAX, ReceivedBytes, receive_with_descriptors, send_with_descriptors,
+};
+pub use event::{EventError, accept_event, notify, reset};
+pub use mapping::{MapError, SharedMapping};
+pub use wake_set::WakeSet;

@@ -1,0 +1,315 @@
+//! A part of a file that is mapped, and that another process may write.
+//!
+//! The other process may write at any moment. So no Rust reference points into the memory: values are
+//! copied out once, and only the copies are checked and used. Words that both sides access as a whole
+//! are atomics. Every access is checked against the mapping, which exists as long as its value.
+//!
+//! A mapping does not keep the other process from truncating the file. The system then ends this
+//! process with `SIGBUS`, unless the file is sealed ([`SharedMapping::sealed`]).
+#![expect(unsafe_code, reason = "memory shared with another process")]
+
+use std::{
+    fs::File,
+    io,
+    os::{
+        fd::{AsFd, AsRawFd, BorrowedFd},
+        unix::fs::MetadataExt,
+    },
+    ptr::{self, NonNull},
+    sync::atomic::{
+        AtomicU16,
+        Ordering::{Acquire, Release},
+    },
+};
+
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+
+/// A mapped part of a file, which dropping the value unmaps.
+#[derive(Debug)]
+pub struct SharedMapping {
+    /// First mapped byte.
+    address: NonNull<u8>,
+    /// Number of mapped bytes, a multiple of the page size.
+    mapped: usize,
+    /// First byte of the part in the mapping.
+    start: usize,
+    /// Length of the part.
+    length: usize,
+}
+
+// SAFETY: the mapping is not bound to the thread that made it.
+unsafe impl Send for SharedMapping {}
+// SAFETY: the value gives no reference to the memory away. It copies bytes, and accesses words that
+// both sides share as atomics.
+unsafe impl Sync for SharedMapping {}
+
+/// A reason why a part of a file is not mapped.
+#[derive(Debug, thiserror::Error)]
+pub enum MapError {
+    /// The part is empty, or longer than half of the address space.
+    #[error("a memory region of {0} bytes is empty or too long")]
+    Length(u64),
+    /// The file ends before the part does.
+    #[error("a memory region ends at byte {end} of a file with {length} bytes")]
+    ShortFile {
+        /// The end of the part in the file.
+        end: u64,
+        /// The length of the file.
+        length: u64,
+    },
+    /// The other process could truncate the file.
+    #[error(
+        "a memory region is in a file that its owner can shorten: seal the file with F_SEAL_SHRINK"
+    )]
+    NotSealed,
+    /// The system refused to map the file.
+    #[error("a memory region cannot be mapped: {0}")]
+    System(#[from] io::Error),
+}
+
+/// Maximum length of a mapping: 2^46 bytes, half of the address space of a process.
+const LENGTH_MAX: u64 = 1 << 46;
+
+/// Bytes of the smallest page.
+const PAGE: u64 = 4096;
+
+/// Bytes of a line of the processor's caches.
+#[cfg(target_arch = "x86_64")]
+const LINE: usize = 64;
+
+/// Maximum number of bytes that are prefetched.
+#[cfg(target_arch = "x86_64")]
+const PREFETCHED: usize = 2 * LINE;
+
+impl SharedMapping {
+    /// Maps `length` bytes of a file from the byte `offset` on.
+    ///
+    /// # Errors
+    ///
+    /// If the file is shorter, or the system refuses.
+    pub fn new(file: &impl AsFd, offset: u64, length: u64) -> Result<Self, MapError> {
+        let file = file.as_fd();
+        let (end, block) = checked_end(file, offset, length)?;
+        let too_long = || MapError::Length(length);
+        let file_start = offset / block * block;
+        let whole = (end - file_start).checked_next_multiple_of(block).ok_or_else(too_long)?;
+        let mapped = usize::try_from(whole).map_err(|_| too_long())?;
+        let start = usize::try_from(offset - file_start).map_err(|_| too_long())?;
+        let length = usize::try_from(length).map_err(|_| too_long())?;
+        let file_start = libc::off_t::try_from(file_start).map_err(|_| too_long())?;
+        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+        let descriptor = file.as_raw_fd();
+        // SAFETY: the system chooses the address, so no existing memory is replaced.
+        let address =
+            unsafe { libc::mmap(ptr::null_mut(), mapped, access, flags, descriptor, file_start) };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error().into());
+        }
+        let address = NonNull::new(address.cast()).ok_or_else(too_long)?;
+        Ok(Self { address, mapped, start, length })
+    }
+
+    /// Maps the first `length` bytes of a file that nobody can shorten.
+    ///
+    /// A file in memory that is not sealed against this yet gets the seal.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::new`], and if the file cannot be sealed.
+    pub fn sealed(file: &impl AsFd, length: u64) -> Result<Self, MapError> {
+        let has_seal = || {
+            let seals = fcntl(file.as_fd(), FcntlArg::F_GET_SEALS);
+            seals.is_ok_and(|seals| {
+                SealFlag::from_bits_retain(seals).contains(SealFlag::F_SEAL_SHRINK)
+            })
+        };
+        if !has_seal() {
+            // The owner may have forbidden further seals: the check below finds that.
+            let _ = fcntl(file.as_fd(), FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK));
+        }
+        if !has_seal() {
+            return Err(MapError::NotSealed);
+        }
+        Self::new(file, 0, length)
+    }
+
+    /// Returns the length, in bytes.
+    #[inline]
+    #[must_use]
+    pub const fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Returns whether `alignment` divides the address of a byte.
+    #[must_use]
+    pub fn is_aligned(&self, offset: usize, alignment: usize) -> bool {
+        let first = self.place(offset, 0);
+        first.is_some_and(|first| first.addr().get().is_multiple_of(alignment))
+    }
+
+    /// Returns the address of bytes; `None` if they are not all in the mapping.
+    #[inline]
+    fn place(&self, offset: usize, length: usize) -> Option<NonNull<u8>> {
+        let end = offset.checked_add(length)?;
+        if end > self.length {
+            return None;
+        }
+        // SAFETY: `new` has mapped `length` bytes from `start` on, and the bytes lie in this part.
+        Some(unsafe { self.address.add(self.start + offset) })
+    }
+
+    /// Copies bytes out; returns false if they are not all in the mapping.
+    #[inline]
+    #[must_use]
+    pub fn read(&self, offset: usize, to: &mut [u8]) -> bool {
+        let Some(from) = self.place(offset, to.len()) else { return false };
+        // SAFETY: `place` has checked that as many bytes are mapped. No reference of this process
+        // is into the mapping, so the areas do not overlap. A process that writes meanwhile changes
+        // only bytes, for which every value is valid.
+        unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to.as_mut_ptr(), to.len()) };
+        true
+    }
+
+    /// Copies bytes in; returns false if they are not all in the mapping.
+    #[inline]
+    #[must_use]
+    pub fn write(&self, offset: usize, from: &[u8]) -> bool {
+        let Some(to) = self.place(offset, from.len()) else { return false };
+        // SAFETY: as in `read`, and the mapping is writable.
+        unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), from.len()) };
+        true
+    }
+
+    /// Prefetches the first bytes of a range into the processor cache.
+    #[inline]
+    pub fn prefetch(&self, offset: usize, length: usize) {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(first) = self.place(offset, length.min(PREFETCHED)) {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+
+            for line in (0..length.min(PREFETCHED)).step_by(LINE) {
+                let line = first.as_ptr().wrapping_add(line).cast();
+                // SAFETY: SSE is in every x86-64 processor, and a hint never faults.
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(line) };
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = (offset, length);
+    }
+
+    /// Loads an aligned word (`Acquire`), in the byte order of this machine.
+    ///
+    /// The other side stores it after the bytes that it announces.
+    #[inline]
+    #[must_use]
+    pub fn load(&self, offset: usize) -> Option<u16> {
+        Some(self.word(offset)?.load(Acquire))
+    }
+
+    /// Stores an aligned word (`Release`), in the byte order of this machine.
+    ///
+    /// The other side loads it before the bytes that it announces.
+    #[inline]
+    #[must_use]
+    pub fn store(&self, offset: usize, value: u16) -> bool {
+        self.word(offset).map(|word| word.store(value, Release)).is_some()
+    }
+
+    /// Returns an aligned 16-bit word that both sides access as a whole.
+    #[inline]
+    fn word(&self, offset: usize) -> Option<&AtomicU16> {
+        let address = self.place(offset, size_of::<u16>())?.cast::<u16>();
+        if !address.is_aligned() {
+            return None;
+        }
+        // SAFETY: `place` has checked that the word is mapped, it is aligned, and the mapping
+        // exists as long as `self`. This process makes no other reference to the mapping.
+        Some(unsafe { AtomicU16::from_ptr(address.as_ptr()) })
+    }
+}
+
+/// Returns the end of a part in its file, and the size of the blocks of the file.
+fn checked_end(file: BorrowedFd<'_>, offset: u64, length: u64) -> Result<(u64, u64), MapError> {
+    let end = offset.checked_add(length).filter(|_| (1..=LENGTH_MAX).contains(&length));
+    let end = end.ok_or(MapError::Length(length))?;
+    let metadata = File::from(file.try_clone_to_owned()?).metadata()?;
+    if metadata.is_file() && metadata.len() < end {
+        return Err(MapError::ShortFile { end, length: metadata.len() });
+    }
+    // A file of huge pages is mapped in whole huge pages, which are the blocks of the file.
+    let block = Some(metadata.blksize()).filter(|block| block.is_power_of_two());
+    Ok((end, block.unwrap_or(PAGE).max(PAGE)))
+}
+
+impl Drop for SharedMapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's own, and nothing refers to it any more.
+        unsafe { libc::munmap(self.address.as_ptr().cast(), self.mapped) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::sys::memfd::{MFdFlags, memfd_create};
+
+    use super::*;
+
+    fn file(length: u64, flags: MFdFlags) -> File {
+        let file = File::from(memfd_create(c"mapping", flags).unwrap());
+        file.set_len(length).unwrap();
+        file
+    }
+
+    #[test]
+    fn a_part_has_its_own_bounds() {
+        let file = file(0x2800, MFdFlags::MFD_CLOEXEC);
+        let (whole, part) = (
+            SharedMapping::new(&file, 0, 0x2800).unwrap(),
+            SharedMapping::new(&file, 0x800, 0x2000).unwrap(),
+        );
+        assert_eq!(part.length(), 0x2000);
+        assert!(part.write(0x1ffc, b"four"));
+        for outside in [0x1ffd, 0x2000, usize::MAX] {
+            assert!(!part.write(outside, b"four"), "{outside}");
+            assert!(!part.read(outside, &mut [0; 4]), "{outside}");
+        }
+        let mut bytes = [0; 4];
+        assert!(whole.read(0x27fc, &mut bytes));
+        assert_eq!(&bytes, b"four");
+    }
+
+    #[test]
+    fn a_word_is_aligned_and_inside() {
+        let mapping = SharedMapping::new(&file(64, MFdFlags::MFD_CLOEXEC), 0, 64).unwrap();
+        assert!(mapping.store(2, 0x0102));
+        assert_eq!(mapping.load(2), Some(0x0102));
+        assert_eq!(mapping.load(3), None, "it is not aligned");
+        assert_eq!(mapping.load(64), None);
+        assert!(mapping.is_aligned(8, 8) && !mapping.is_aligned(4, 8));
+    }
+
+    #[test]
+    fn a_part_beyond_the_file_is_refused() {
+        let file = file(0x2800, MFdFlags::MFD_CLOEXEC);
+        let refused = |offset, length| match SharedMapping::new(&file, offset, length) {
+            Ok(_) => "fine".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(refused(0, 0x2800), "fine");
+        let expected = "a memory region ends at byte 10241 of a file with 10240 bytes";
+        assert_eq!(refused(1, 0x2800), expected);
+        for (offset, length) in [(0, 0), (u64::MAX, 1), (0, u64::MAX)] {
+            assert!(refused(offset, length).contains("is empty or too long"));
+        }
+    }
+
+    #[test]
+    fn a_sealed_file_cannot_be_shortened() {
+        let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+        let sealable = file(0x2000, flags);
+        SharedMapping::sealed(&sealable, 0x2000).unwrap();
+        sealable.set_len(0x1000).unwrap_err();
+        let other = file(0x2000, MFdFlags::MFD_CLOEXEC);
+        assert!(matches!(SharedMapping::sealed(&other, 0x2000), Err(MapError::NotSealed)));
+    }
+}
