@@ -5,7 +5,7 @@ use std::path;
 use shunt_flow::text::nearest_of;
 use shunt_switch::{
     config::{
-        BondOptions, BridgeOptions, MirrorOptions, PortOptions, PortType, PortVlanMode,
+        BondOptions, BridgeOptions, MemifRole, MirrorOptions, PortOptions, PortType, PortVlanMode,
         PriorityTags, Repeat, SocketMode, XdpMode,
     },
     with_causes,
@@ -32,6 +32,12 @@ const PORT_KEYS: &[&str] = &[
     "queues",
     "path",
     "mode",
+    "socket",
+    "id",
+    "role",
+    "secret",
+    "rsize",
+    "bsize",
     "rx",
     "tx",
     "repeat",
@@ -63,6 +69,12 @@ const EXAMPLES: &[&str] = &[
     "queues=4",
     "path=/run/guest1.sock",
     "mode=server",
+    "socket=/run/memif.sock",
+    "id=0",
+    "role=server",
+    "secret=word",
+    "rsize=10",
+    "bsize=2048",
     "rx=in.pcap",
     "tx=out.pcap",
     "repeat=endless",
@@ -138,6 +150,7 @@ pub(crate) fn port(name: &str, words: &[String]) -> Result<PortOptions, String> 
             "tx" => port.tx = value.into(),
             "repeat" => port.repeat = repeat(value)?,
             "peer" => value.clone_into(&mut port.peer),
+            _ if set_memif(&mut port, key, value)? => {}
             _ if set_vlan(&mut port, key, value)?
                 || set_policing(&mut port, key, value)?
                 || bfd::set_bfd(&mut port, key, value)? => {}
@@ -303,7 +316,7 @@ fn set_policing(port: &mut PortOptions, key: &str, value: &str) -> Result<bool, 
 }
 
 /// Keys with paths as values.
-const PATH_KEYS: &[&str] = &["rx", "tx", "path"];
+const PATH_KEYS: &[&str] = &["rx", "tx", "path", "socket"];
 
 /// Makes the path in a word absolute.
 ///
@@ -314,6 +327,8 @@ const PATH_KEYS: &[&str] = &["rx", "tx", "path"];
 /// If the absolute path is unknown or not valid text.
 pub(crate) fn resolved(word: &str) -> Result<String, String> {
     match word.split_once('=') {
+        // The name of an abstract socket is no path.
+        Some(("socket", name)) if name.starts_with('@') => Ok(word.to_owned()),
         Some((key, path)) if PATH_KEYS.contains(&key) && !path.is_empty() => {
             let whole = path::absolute(path).map_err(|error| format!("{word}: {error}"))?;
             let text =
@@ -367,6 +382,35 @@ fn socket_mode(value: &str) -> Result<SocketMode, String> {
         "server" => Ok(SocketMode::Server),
         _ => Err(unknown("value of mode", value, &["client", "server"])),
     }
+}
+
+/// Sets a key that only memif ports have; returns false for another key.
+fn set_memif(port: &mut PortOptions, key: &str, value: &str) -> Result<bool, String> {
+    match key {
+        "socket" => port.socket = value.into(),
+        "id" => {
+            let wrong = |_| format!("id={value}: the number of an interface is 0 to 4294967295");
+            port.id = value.parse().map_err(wrong)?;
+        }
+        "role" => {
+            port.role = match value {
+                "client" => MemifRole::Client,
+                "server" => MemifRole::Server,
+                _ => return Err(unknown("value of role", value, &["client", "server"])),
+            };
+        }
+        "secret" => value.clone_into(&mut port.secret),
+        "rsize" => {
+            let wrong = |_| format!("rsize={value}: a ring has 2^1 to 2^14 descriptors: 1 to 14");
+            port.rsize = value.parse().map_err(wrong)?;
+        }
+        "bsize" => {
+            let wrong = |_| format!("bsize={value}: a buffer has 64 to 65535 bytes");
+            port.bsize = value.parse().map_err(wrong)?;
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
 }
 
 fn repeat(value: &str) -> Result<Repeat, String> {
@@ -430,6 +474,11 @@ mod tests {
         let guest = port("g1", &words("type=vhost_user path=/run/g1.sock mode=server")).unwrap();
         assert_eq!((guest.kind, guest.mode), (PortType::VhostUser, SocketMode::Server));
         assert_eq!(guest.path.to_str(), Some("/run/g1.sock"));
+        let text = "type=memif socket=@vpp id=7 role=server secret=s rsize=9 bsize=4096";
+        let memif = port("m1", &words(text)).unwrap();
+        assert_eq!((memif.kind, memif.id, memif.role), (PortType::Memif, 7, MemifRole::Server));
+        assert_eq!((memif.secret.as_str(), memif.rsize, memif.bsize), ("s", 9, 4096));
+        assert_eq!(resolved("socket=@vpp").as_deref(), Ok("socket=@vpp"));
         let port = port("in", &words("type=pcap rx=a.pcap repeat=endless number=4")).unwrap();
         assert_eq!((port.kind, port.repeat, port.number), (PortType::Pcap, Repeat::Endless, 4));
         assert_eq!(port.rx.to_str(), Some("a.pcap"));

@@ -167,6 +167,9 @@ pub enum PortError {
     /// The socket of a virtual machine is not usable.
     #[error(transparent)]
     VhostUser(#[from] shunt_vhost_user::BackendError),
+    /// The socket or a setting of a memif port is not usable.
+    #[error(transparent)]
+    Memif(#[from] shunt_memif::MemifError),
     /// DPDK or its device is not usable.
     #[error(transparent)]
     Dpdk(#[from] shunt_dpdk::DpdkError),

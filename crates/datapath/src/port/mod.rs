@@ -11,6 +11,7 @@
 //! | [`af_packet`] | of a network device | carried | `CAP_NET_RAW` |
 //! | [`af_xdp`] | of a network device | | `CAP_NET_RAW`, `CAP_NET_ADMIN`, `CAP_BPF` |
 //! | [`vhost_user`] | of a virtual machine | carried | access to a socket |
+//! | [`memif`] | of another program | | access to a socket |
 //! | `dpdk` | of a driver of DPDK | those of the device | the feature `dpdk` |
 //! | [`tap`] | to and from the host's own stack | carried | `CAP_NET_ADMIN` |
 
@@ -27,6 +28,7 @@ pub mod af_packet;
 pub mod af_xdp;
 #[cfg(feature = "dpdk")]
 pub mod dpdk;
+pub mod memif;
 pub mod null;
 pub mod pair;
 pub mod pcap;

@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 
 use shunt_dpdk::EalOptions;
+use shunt_memif::MemifOptions;
 
 use super::{
     Port, PortError, StoredDescriptor,
     af_packet::AfPacket,
     af_xdp::{AfXdp, XdpMode},
+    memif::Memif,
     null::Null,
     pcap::Pcap,
     tap::{Tap, TapSettings},
@@ -62,6 +64,8 @@ pub enum PortSpec {
         /// The side that listens at the path.
         mode: SocketMode,
     },
+    /// A memory interface to another program.
+    Memif(MemifOptions),
     /// A device of DPDK.
     Dpdk {
         /// The devargs: its name, and the arguments of its driver.
@@ -125,6 +129,7 @@ pub fn open_inheriting(
         PortSpec::AfXdp { device, mtu, mode } => Box::new(AfXdp::open(device, *mtu, *mode)?),
         PortSpec::Tap { device, settings } => Box::new(Tap::open(device, *settings, inherited)?),
         PortSpec::VhostUser { path, mode } => Box::new(VhostUser::new(path, *mode, seed)),
+        PortSpec::Memif(options) => Box::new(Memif::new(options.clone(), seed)?),
         #[cfg(feature = "dpdk")]
         PortSpec::Dpdk { devargs, rx_queues, mtu } => {
             Box::new(super::dpdk::Dpdk::open(devargs, *rx_queues, *mtu, dpdk, seed)?)

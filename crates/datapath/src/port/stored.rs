@@ -66,7 +66,8 @@ impl PortSpec {
     /// Returns the prefix of the names of its descriptors.
     ///
     /// `None` if they cannot be stored: the XDP program of an AF_XDP port and its frames belong to one
-    /// process, and a hypervisor sends its descriptors again. A device of DPDK has no descriptors.
+    /// process. A hypervisor, and the peer of a memif port, send their descriptors again. A device of DPDK
+    /// has no descriptors.
     #[must_use]
     pub fn store_prefix(&self) -> Option<String> {
         match self {
@@ -76,6 +77,7 @@ impl PortSpec {
             | Self::Pcap { .. }
             | Self::AfXdp { .. }
             | Self::VhostUser { .. }
+            | Self::Memif(_)
             | Self::Dpdk { .. } => None,
         }
     }

@@ -1,9 +1,14 @@
 //! The options of a port as its rows in `Port` and `Interface` describe them.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    str::FromStr,
+};
 
 use shunt_ovsdb::RowView;
-use shunt_switch::config::{PortOptions, PortType, PortVlanMode, PriorityTags, SocketMode};
+use shunt_switch::config::{
+    MemifRole, PortOptions, PortType, PortVlanMode, PriorityTags, SocketMode,
+};
 
 /// Sets the limits of a row of `Interface`.
 pub(super) fn set_ingress_policing(options: &mut PortOptions, interface: RowView<'_>) {
@@ -71,12 +76,13 @@ pub(super) fn port_options(
         "internal" | "tap" => PortType::Tap,
         "afxdp" => PortType::AfXdp,
         "dpdkvhostuserclient" | "dpdkvhostuser" => PortType::VhostUser,
+        "memif" => PortType::Memif,
         "dpdk" => PortType::Dpdk,
         "null" => PortType::Null,
         "patch" => PortType::Patch,
         other => {
             return Err(format!(
-                "interface type {other} is not supported: use system, internal, tap, afxdp, dpdk, dpdkvhostuserclient, patch or null"
+                "interface type {other} is not supported: use system, internal, tap, afxdp, dpdk, dpdkvhostuserclient, memif, patch or null"
             ));
         }
     };
@@ -86,16 +92,19 @@ pub(super) fn port_options(
     }
     let (path, mode) = vhost_socket(interface, vhost_folder)?;
     let (devargs, queues) = if kind == PortType::Dpdk { dpdk_device(interface)? } else { ("", 0) };
+    let own = match kind {
+        PortType::Memif => memif_options(interface)?,
+        _ => PortOptions { queues, ..PortOptions::default() },
+    };
     Ok(PortOptions {
         name: interface.string("name").unwrap_or_default().to_owned(),
         number: unsigned(interface.integer("ofport_request")),
         kind,
         peer: if kind == PortType::Patch { peer.to_owned() } else { String::new() },
         devargs: devargs.to_owned(),
-        queues,
         path,
         mode,
-        ..PortOptions::default()
+        ..own
     })
 }
 
@@ -134,13 +143,47 @@ fn dpdk_device<'a>(interface: RowView<'a>) -> Result<(&'a str, u16), String> {
                     net_null0, or a PCI address, such as 0000:01:00.0"
             .to_owned());
     }
-    let queues = match interface.entry("options", "n_rxq") {
-        None => 0,
-        Some(text) => text.parse().map_err(|_| {
-            format!("options:n_rxq {text} is not a number of queues: use 1 to 65535")
-        })?,
-    };
+    let queues = number_option(interface, "n_rxq", "a number of queues: use 1 to 65535")?;
     Ok((devargs, queues))
+}
+
+/// Reads the options of a memif port, which have the names of `net_memif`.
+fn memif_options(interface: RowView<'_>) -> Result<PortOptions, String> {
+    let option = |key| interface.entry("options", key).unwrap_or_default();
+    let socket = option("socket");
+    if !socket.starts_with(['/', '@']) {
+        return Err(
+            "a memif port needs options:socket: an absolute path, or @ and the name of an \
+                    abstract socket"
+                .to_owned(),
+        );
+    }
+    let role = match option("role") {
+        "" | "client" => MemifRole::Client,
+        "server" => MemifRole::Server,
+        other => return Err(format!("options:role {other} is unknown: use client or server")),
+    };
+    Ok(PortOptions {
+        socket: socket.into(),
+        role,
+        secret: option("secret").to_owned(),
+        id: number_option(interface, "id", "a number of an interface: use 0 to 4294967295")?,
+        rsize: number_option(interface, "rsize", "a binary logarithm: use 1 to 14")?,
+        bsize: number_option(interface, "bsize", "a length of buffers: use 64 to 65535")?,
+        queues: number_option(interface, "n_rxq", "a number of queues: use 1 to 64")?,
+        ..PortOptions::default()
+    })
+}
+
+/// Returns an option with a number; 0 if it is absent.
+fn number_option<T: Default + FromStr>(
+    interface: RowView<'_>,
+    key: &str,
+    meaning: &str,
+) -> Result<T, String> {
+    let text = interface.entry("options", key);
+    let wrong = |text| format!("options:{key} {text} is not {meaning}");
+    text.map_or_else(|| Ok(T::default()), |text| text.parse().map_err(|_| wrong(text)))
 }
 
 /// Returns whether a port of a type has an MTU to set.

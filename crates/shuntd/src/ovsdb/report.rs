@@ -45,8 +45,17 @@ pub(super) enum StatisticsColumns {
 const LOCAL_NUMBER: i64 = 65534;
 
 /// The interface types that can be a port in any build; `dpdk` needs its feature.
-const INTERFACE_TYPES: [&str; 8] =
-    ["afxdp", "dpdkvhostuser", "dpdkvhostuserclient", "internal", "null", "patch", "system", "tap"];
+const INTERFACE_TYPES: [&str; 9] = [
+    "afxdp",
+    "dpdkvhostuser",
+    "dpdkvhostuserclient",
+    "internal",
+    "memif",
+    "null",
+    "patch",
+    "system",
+    "tap",
+];
 
 /// The largest number that is not reserved (`OFPP_MAX`).
 ///

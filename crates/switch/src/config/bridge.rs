@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use shunt_datapath::port::{Repeat, af_xdp::XdpMode, vhost_user::SocketMode};
+use shunt_datapath::port::{Repeat, af_xdp::XdpMode, memif::MemifRole, vhost_user::SocketMode};
 use shunt_pipeline::{Overflow, PriorityTags};
 
 use crate::config::{
@@ -105,8 +105,22 @@ pub struct PortOptions {
     pub xdp_mode: XdpMode,
     /// Device of DPDK and the arguments of its driver, for `dpdk`.
     pub devargs: String,
-    /// Number of receive queues, for `dpdk`; 0: one for each packet thread.
+    /// Number of receive queues for `dpdk`; 0: one for each packet thread.
+    ///
+    /// For a client of `memif` the number of rings in each direction; 0: one.
     pub queues: u16,
+    /// Socket, for `memif`: an absolute path, or `@` and an abstract name.
+    pub socket: PathBuf,
+    /// Number of the interface at its socket, for `memif`.
+    pub id: u32,
+    /// Side of the switch at the socket, for `memif`.
+    pub role: MemifRole,
+    /// Secret that both sides know, for `memif`; empty: none.
+    pub secret: String,
+    /// Binary logarithm of the size of a ring, for a client of `memif`; 0: 10.
+    pub rsize: u8,
+    /// Length of a buffer in bytes, for a client of `memif`; 0: 2048.
+    pub bsize: u16,
     /// Path of the socket, for `vhost_user`.
     pub path: PathBuf,
     /// Side of the switch at the socket, for `vhost_user`.
@@ -205,6 +219,8 @@ pub enum PortType {
     Tap,
     /// The network card of a virtual machine.
     VhostUser,
+    /// A memory interface to another program of the host.
+    Memif,
     /// A network card or a virtual device, by a driver of DPDK.
     Dpdk,
     /// No device.
@@ -215,7 +231,7 @@ pub enum PortType {
 
 impl PortType {
     /// The types that a configuration can name: all but `Unbound`.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Null,
         Self::Pcap,
         Self::Patch,
@@ -223,6 +239,7 @@ impl PortType {
         Self::AfXdp,
         Self::Tap,
         Self::VhostUser,
+        Self::Memif,
         Self::Dpdk,
     ];
 
@@ -238,8 +255,8 @@ impl PortType {
     pub(crate) const fn spreads_packets(self) -> bool {
         match self {
             Self::AfPacket | Self::Tap => true,
-            // The device or the guest chooses the queue, so the packets of a closed one are lost.
-            Self::AfXdp | Self::VhostUser | Self::Dpdk => false,
+            // The device or the other side chooses the queue, so the packets of a closed one are lost.
+            Self::AfXdp | Self::VhostUser | Self::Memif | Self::Dpdk => false,
             Self::Null | Self::Pcap | Self::Patch | Self::Unbound => false,
         }
     }
@@ -253,6 +270,7 @@ impl PortType {
             | Self::AfXdp
             | Self::Tap
             | Self::VhostUser
+            | Self::Memif
             | Self::Dpdk
             | Self::Null => true,
             Self::Pcap | Self::Patch | Self::Unbound => false,
@@ -268,6 +286,7 @@ impl PortType {
             | Self::Patch
             | Self::Tap
             | Self::VhostUser
+            | Self::Memif
             | Self::Dpdk
             | Self::Unbound => false,
         }
@@ -278,7 +297,7 @@ impl PortType {
     /// The link of such a port is read at every check.
     pub(crate) const fn has_own_link(self) -> bool {
         match self {
-            Self::VhostUser | Self::Dpdk => true,
+            Self::VhostUser | Self::Memif | Self::Dpdk => true,
             Self::Null
             | Self::Pcap
             | Self::Patch
@@ -298,6 +317,7 @@ impl PortType {
             | Self::AfXdp
             | Self::Tap
             | Self::VhostUser
+            | Self::Memif
             | Self::Dpdk => true,
             Self::Patch | Self::Unbound => false,
         }
@@ -314,6 +334,7 @@ impl PortType {
             Self::AfXdp => "af_xdp",
             Self::Tap => "tap",
             Self::VhostUser => "vhost_user",
+            Self::Memif => "memif",
             Self::Dpdk => "dpdk",
             Self::Unbound => "unbound",
         }

@@ -49,7 +49,7 @@ pub use switch::{
 };
 // Words of the file that name a variant of the same enumeration in an engine.
 pub use shunt_datapath::port::{
-    EalOptions, HugePages, Repeat, af_xdp::XdpMode, vhost_user::SocketMode,
+    EalOptions, HugePages, Repeat, af_xdp::XdpMode, memif::MemifRole, vhost_user::SocketMode,
 };
 pub use shunt_gigaflow::{ltm::Eviction, partition::PolicyName};
 pub use shunt_pipeline::{Overflow, PriorityTags};

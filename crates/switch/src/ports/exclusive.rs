@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf, absolute},
 };
 
-use shunt_datapath::port::device_name;
+use shunt_datapath::port::{device_name, memif::MemifRole};
 
 use crate::{
     config::{PortOptions, PortType},
@@ -27,6 +27,15 @@ pub(crate) enum ExclusiveResource {
     DpdkDevice(String),
     /// A capture file for writing, or a socket.
     File(PathBuf),
+    /// An interface at a memif socket, which other interfaces share.
+    Memif {
+        /// The socket.
+        socket: PathBuf,
+        /// The number of the interface.
+        id: u32,
+        /// The side of the switch.
+        role: MemifRole,
+    },
 }
 
 impl ExclusiveResource {
@@ -40,6 +49,12 @@ impl ExclusiveResource {
                 Some(("tx", Self::File(place(&port.tx))))
             }
             PortType::VhostUser => Some(("path", Self::File(place(&port.path)))),
+            PortType::Memif => {
+                // An abstract socket is no file.
+                let is_file = port.socket.is_absolute();
+                let socket = if is_file { place(&port.socket) } else { port.socket.clone() };
+                Some(("id", Self::Memif { socket, id: port.id, role: port.role }))
+            }
             PortType::Dpdk => {
                 let device = device_name(&port.devargs).to_owned();
                 Some(("devargs", Self::DpdkDevice(device)))
@@ -61,6 +76,9 @@ impl fmt::Display for ExclusiveResource {
             Self::DpdkDevice(name) => write!(f, "DPDK device {name}"),
             Self::Device(name) => write!(f, "device {name}"),
             Self::File(path) => write!(f, "file {}", path.display()),
+            Self::Memif { socket, id, role } => {
+                write!(f, "memif {} with id {id} at {}", role.name(), socket.display())
+            }
         }
     }
 }

@@ -12,6 +12,7 @@ use shunt_datapath::{
     packet::ingress_policer::IngressPolicer,
     port::{
         DeviceLosses, HostDeviceState, LinkMode, Port, PortCounters, PortSpec, RxQueue,
+        memif::{MemifOptions, MemifSecret},
         tap::TapSettings,
     },
 };
@@ -170,6 +171,7 @@ impl BridgePort {
             PortType::VhostUser => {
                 PortSpec::VhostUser { path: settings.path.clone(), mode: settings.mode }
             }
+            PortType::Memif => PortSpec::Memif(memif_options(settings)),
             PortType::Dpdk => PortSpec::Dpdk {
                 devargs: settings.devargs.clone(),
                 rx_queues: (settings.queues > 0).then_some(settings.queues),
@@ -236,6 +238,22 @@ impl BridgePort {
             multicast: self.settings.multicast_flooding(),
             bfd: self.bfd.as_ref().map(|session| session.info()),
         }
+    }
+}
+
+/// Returns the settings of a memif port.
+fn memif_options(settings: &config::PortOptions) -> MemifOptions {
+    let rsize = Some(settings.rsize).filter(|rsize| *rsize > 0);
+    let bsize = Some(settings.bsize).filter(|bsize| *bsize > 0);
+    MemifOptions {
+        socket: settings.socket.clone(),
+        id: settings.id,
+        role: settings.role,
+        secret: MemifSecret::new(settings.secret.clone()),
+        ring_log2: rsize.unwrap_or(MemifOptions::RING_LOG2),
+        buffer_bytes: bsize.unwrap_or(MemifOptions::BUFFER_BYTES),
+        queues: settings.queues.max(1),
+        name: settings.name.clone(),
     }
 }
 

@@ -1,12 +1,15 @@
 //! Checks of the options of a port: its keys, and the ranges of their values.
 
-use shunt_datapath::port::af_packet::AfPacket;
+use shunt_datapath::port::{
+    af_packet::AfPacket,
+    memif::{MemifOptions, QUEUES_MAX},
+};
 
 use super::{check_mtu, check_name, check_vlan};
 use crate::{
     config::{
-        BondOptions, ConfigError, PortOptions, PortType, PortVlanMode, PriorityTags, Repeat,
-        SocketMode, XdpMode, mac::parse_mac,
+        BondOptions, ConfigError, MemifRole, PortOptions, PortType, PortVlanMode, PriorityTags,
+        Repeat, SocketMode, XdpMode, mac::parse_mac,
     },
     error::SwitchError,
 };
@@ -116,11 +119,42 @@ impl PortOptions {
                 "path",
                 "a vhost_user port needs `path`, the absolute path of the socket of its virtual machine",
             )),
+            PortType::Memif => self.wrong_memif_value(),
             PortType::Dpdk if self.devargs.is_empty() => Some((
                 "devargs",
                 "a dpdk port needs `devargs`: a driver with a number, such as net_null0, or a PCI address, such as 0000:01:00.0",
             )),
             _ => None,
+        }
+    }
+
+    /// Returns the first field of a memif port with a value that cannot work.
+    fn wrong_memif_value(&self) -> Option<(&'static str, &'static str)> {
+        let is_name =
+            self.socket.to_str().is_some_and(|name| name.len() > 1 && name.starts_with('@'));
+        let of_client =
+            [("rsize", self.rsize > 0), ("bsize", self.bsize > 0), ("queues", self.queues > 0)];
+        let mut given = of_client.into_iter().filter(|(_, is_given)| *is_given);
+        if !self.socket.is_absolute() && !is_name {
+            let needed = "a memif port needs `socket`: an absolute path, or @ and the name of an abstract socket";
+            Some(("socket", needed))
+        } else if self.secret.len() > MemifOptions::SECRET_BYTES {
+            Some(("secret", "`secret` has at most 24 bytes"))
+        } else if self.rsize > MemifOptions::RING_LOG2_MAX {
+            Some((
+                "rsize",
+                "`rsize` is the binary logarithm of a number of descriptors: at most 14",
+            ))
+        } else if self.bsize != 0 && self.bsize < MemifOptions::BUFFER_BYTES_MIN {
+            Some(("bsize", "`bsize` is the length of a buffer: 64 to 65535 bytes, or 0 for 2048"))
+        } else if self.queues > QUEUES_MAX {
+            Some(("queues", "a memif port has at most 64 `queues`"))
+        } else if self.role == MemifRole::Server {
+            let excess =
+                "the client chooses `rsize`, `bsize` and `queues`: remove them from the server";
+            given.next().map(|(key, _)| (key, excess))
+        } else {
+            None
         }
     }
 
@@ -135,6 +169,9 @@ impl PortOptions {
         if self.mode != SocketMode::default() && self.kind != PortType::VhostUser {
             return Some(("mode", "only a vhost_user port has `mode`: remove it"));
         }
+        if self.role != MemifRole::default() && self.kind != PortType::Memif {
+            return Some(("role", "only a memif port has `role`: remove it"));
+        }
         let given = [
             ("device", !self.device.is_empty()),
             ("mac", !self.mac.is_empty()),
@@ -146,6 +183,11 @@ impl PortOptions {
             ("path", !self.path.as_os_str().is_empty()),
             ("devargs", !self.devargs.is_empty()),
             ("queues", self.queues > 0),
+            ("socket", !self.socket.as_os_str().is_empty()),
+            ("id", self.id > 0),
+            ("secret", !self.secret.is_empty()),
+            ("rsize", self.rsize > 0),
+            ("bsize", self.bsize > 0),
         ];
         let (known, excess): (&[&str], _) = match self.kind {
             PortType::Patch => (&["peer"], "a patch port has no key but `peer`"),
@@ -169,6 +211,10 @@ impl PortOptions {
             PortType::VhostUser => {
                 (&["path"], "a vhost_user port has no keys but `path` and `mode`")
             }
+            PortType::Memif => (
+                &["socket", "id", "secret", "rsize", "bsize", "queues"],
+                "a memif port has no keys but `socket`, `id`, `role`, `secret`, `rsize`, `bsize` and `queues`",
+            ),
             PortType::Dpdk => (
                 &["devargs", "queues", "mtu"],
                 "a dpdk port has no keys but `devargs`, `queues` and `mtu`",
@@ -235,6 +281,27 @@ mod tests {
         assert!(
             vhost("guest.sock", SocketMode::Client).contains("the absolute path of the socket")
         );
+        let memif = |socket: &str, port: PortOptions| {
+            error_text(PortOptions { kind: PortType::Memif, socket: socket.into(), ..port })
+        };
+        let client = PortOptions { id: 7, rsize: 14, queues: 64, ..PortOptions::default() };
+        assert_eq!(memif("/run/memif.sock", client.clone()), "fine");
+        assert_eq!(memif("@memif", client.clone()), "fine");
+        assert!(memif("memif.sock", client.clone()).contains("a memif port needs `socket`"));
+        let server = PortOptions { role: MemifRole::Server, ..client };
+        assert!(memif("@memif", server).contains("the client chooses `rsize`"));
+        let wrong = [
+            PortOptions { rsize: 15, ..PortOptions::default() },
+            PortOptions { bsize: 63, ..PortOptions::default() },
+            PortOptions { queues: 65, ..PortOptions::default() },
+            PortOptions { secret: "s".repeat(25), ..PortOptions::default() },
+            PortOptions { mtu: 1500, ..PortOptions::default() },
+        ];
+        for port in wrong {
+            assert_ne!(memif("@memif", port.clone()), "fine", "{port:?}");
+        }
+        let role = PortOptions { role: MemifRole::Server, ..PortOptions::default() };
+        assert!(error_text(role).contains("only a memif port has `role`"));
         let dpdk = |devargs: &str, device: &str| {
             let (devargs, device) = (devargs.to_owned(), device.to_owned());
             error_text(PortOptions { kind: PortType::Dpdk, devargs, device, ..Default::default() })

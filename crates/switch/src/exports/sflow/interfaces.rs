@@ -65,6 +65,7 @@ const fn has_device(port: &BridgePort) -> bool {
         | PortType::Pcap
         | PortType::Patch
         | PortType::VhostUser
+        | PortType::Memif
         | PortType::Dpdk
         | PortType::Unbound => false,
     }
