@@ -9,4 +9,5 @@ pub mod open_vswitch;
 pub mod ovsdb_server;
 pub mod prose;
 pub mod repository;
+pub mod testpmd;
 pub mod traffic;

@@ -127,6 +127,45 @@ fn a_dpdk_port_is_the_guest_of_a_vhost_user_port() {
     assert!(capture::read(&fs::read(&written).unwrap_or_default()) == sent);
 }
 
+/// DPDK's memif driver is at a memif port of the same switch, in both roles.
+#[test]
+fn a_dpdk_port_is_the_peer_of_a_memif_port() {
+    for (own, driver) in [("server", "client"), ("client", "server")] {
+        let Some(daemon) = start("") else { return };
+        let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
+        let [input, written, socket] =
+            ["in.pcap", "out.pcap", "memif.sock"].map(|name| folder.path().join(name));
+        // The ring has 1024 slots, and nothing slows the reader of the file down.
+        let sent = frames(500);
+        fs::write(&input, capture::written(sent.clone())).unwrap_or_else(|error| panic!("{error}"));
+        // From the file to DPDK, from its memif to ours, and to the file.
+        for rule in ["in_port=4,actions=output:2", "in_port=1,actions=output:3"] {
+            add_rule(&daemon, rule);
+        }
+        let (place, role) = (format!("socket={}", socket.display()), format!("role={own}"));
+        let device = format!("net_memif0,role={driver},{place},socket-abstract=no,id=3");
+        let add_own = || {
+            let words = ["add-port", "br0", "own", "type=memif", "number=1", &place, &role, "id=3"];
+            text(&daemon.shuntctl(&words));
+        };
+        let add = |name: &str, number: &str, devargs: &str| {
+            let devargs = format!("devargs={devargs}");
+            text(&daemon.shuntctl(&["add-port", "br0", name, "type=dpdk", number, &devargs]));
+        };
+        // The driver of a client connects once, so its server starts first.
+        add_own();
+        add("peer", "number=2", &device);
+        let is_up = || ["own", "peer"].iter().all(|name| port(&daemon, name)["link"] == "up");
+        assert!(until(is_up), "{}\n{}", port(&daemon, "own"), daemon.log());
+        add("out", "number=3", &format!("net_pcap3,tx_pcap={}", written.display()));
+        add("in", "number=4", &format!("net_pcap2,rx_pcap={}", input.display()));
+        let arrived = || count(&daemon, "out", "tx_packets") == 500;
+        assert!(until(arrived), "{}\n{}", port(&daemon, "own"), daemon.log());
+        text(&daemon.shuntctl(&["del-port", "out"]));
+        assert!(capture::read(&fs::read(&written).unwrap_or_default()) == sent, "{own}");
+    }
+}
+
 /// Starts the daemon in a namespace that is connected with one of a host.
 fn host_and_switch() -> Option<(Namespace, Namespace, Daemon)> {
     let program = program()?;

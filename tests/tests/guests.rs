@@ -7,17 +7,15 @@
 
 use std::{
     fs,
-    io::{Read, Write},
     path::{Path, PathBuf},
-    process::{Child, ChildStdin, Command, Stdio},
-    sync::{Arc, Mutex, PoisonError},
-    thread::spawn,
+    process::Command,
 };
 
 use serde_json::Value;
 use shunt_tests::{
     daemon::{Daemon, text, until},
     namespace::skipped,
+    testpmd::Testpmd,
 };
 use tempfile::TempDir;
 
@@ -33,81 +31,18 @@ enum Listener {
     Switch,
 }
 
-/// A guest with two cards.
-struct Guest {
-    process: Child,
-    input: ChildStdin,
-    output: Arc<Mutex<String>>,
-}
-
-impl Guest {
-    /// Starts a guest; its first prompt is awaited by [`Self::await_prompt`].
-    fn start(folder: &Path, listener: Listener, options: &str) -> Self {
-        let mut command = Command::new("dpdk-testpmd");
-        // Two threads on any CPUs: one for commands, one for frames.
-        command.args(["--lcores", "0,1", "--no-huge", "--no-shconf", "-m", "256", "--no-pci"]);
-        command.arg("--no-telemetry");
-        let server = if listener == Listener::Guest { ",server=1" } else { "" };
-        for card in [0, 1] {
-            let path = socket(folder, card);
-            if listener == Listener::Guest {
-                // A guest that was killed has left it, and DPDK does not replace it.
-                let _ = fs::remove_file(&path);
-            }
-            let path = path.display();
-            command.arg(format!("--vdev=net_virtio_user{card},path={path}{server}{options}"));
+/// Starts a guest with two cards; `Testpmd::await_prompt` waits for it.
+fn start_guest(folder: &Path, listener: Listener, options: &str) -> Testpmd {
+    let server = if listener == Listener::Guest { ",server=1" } else { "" };
+    let devices = [0, 1].map(|card| {
+        let path = socket(folder, card);
+        if listener == Listener::Guest {
+            // A guest that was killed has left it, and DPDK does not replace it.
+            let _ = fs::remove_file(&path);
         }
-        command.args(["--", "-i", "--total-num-mbufs=4096", "--forward-mode=io"]);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut process = command.spawn().unwrap_or_else(|error| panic!("dpdk-testpmd: {error}"));
-        let input = process.stdin.take().unwrap_or_else(|| panic!("it is piped"));
-        let mut printed = process.stdout.take().unwrap_or_else(|| panic!("it is piped"));
-        let output = Arc::new(Mutex::new(String::new()));
-        let kept = Arc::clone(&output);
-        spawn(move || {
-            let mut bytes = [0; 4096];
-            while let Ok(count @ 1..) = printed.read(&mut bytes) {
-                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-                kept.push_str(&String::from_utf8_lossy(&bytes[..count]));
-            }
-        });
-        Self { process, input, output }
-    }
-
-    fn printed(&self) -> String {
-        self.output.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn await_prompt(&self) {
-        let is_there = || self.printed().trim_end().ends_with("testpmd>");
-        assert!(until(is_there), "no prompt: {}", self.printed());
-    }
-
-    /// Runs a command; returns its output.
-    fn run(&mut self, command: &str) -> String {
-        self.output.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        writeln!(self.input, "{command}").unwrap_or_else(|error| panic!("{command}: {error}"));
-        self.await_prompt();
-        self.printed()
-    }
-
-    /// Returns the numbers of received and sent frames of each card.
-    fn counts(&mut self) -> Vec<(u64, u64)> {
-        let printed = self.run("show port stats all");
-        let numbers = |name: &str| -> Vec<u64> {
-            let behind = printed.split(name).skip(1);
-            let words = behind.filter_map(|rest| rest.split_whitespace().next());
-            words.filter_map(|word| word.parse().ok()).collect()
-        };
-        numbers("RX-packets:").into_iter().zip(numbers("TX-packets:")).collect()
-    }
-}
-
-impl Drop for Guest {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+        format!("net_virtio_user{card},path={}{server}{options}", path.display())
+    });
+    Testpmd::start(&devices)
 }
 
 fn socket(folder: &Path, card: u32) -> PathBuf {
@@ -124,7 +59,7 @@ struct Switch {
 impl Switch {
     /// Starts a switch; `None` without the program of the guest.
     fn start(listener: Listener, threads: u16) -> Option<Self> {
-        if Command::new("dpdk-testpmd").arg("--version").output().is_err() {
+        if !Testpmd::is_installed() {
             skipped("vhost-user ports need dpdk-testpmd, of the package dpdk-dev");
             return None;
         }
@@ -156,8 +91,8 @@ impl Switch {
         self.add_rules();
     }
 
-    fn start_guest(&self, options: &str) -> Guest {
-        let guest = Guest::start(self.folder.path(), self.listener, options);
+    fn start_guest(&self, options: &str) -> Testpmd {
+        let guest = start_guest(self.folder.path(), self.listener, options);
         guest.await_prompt();
         self.await_links("up");
         guest
@@ -183,7 +118,7 @@ impl Switch {
     }
 
     /// Lets frames circle for some rounds, and compares the counters of both sides.
-    fn exchange(&self, guest: &mut Guest) {
+    fn exchange(&self, guest: &mut Testpmd) {
         let before = self.ports();
         guest.run("clear port stats all");
         guest.run("start tx_first 1");

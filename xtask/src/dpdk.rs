@@ -14,7 +14,7 @@ pub(crate) const VARIABLE: &str = "SHUNT_DPDK_PROGRAMS";
 const PROGRAMS: [&str; 2] = ["shuntd", "shuntctl"];
 
 /// The network drivers that the tests use, which DPDK loads at run time.
-const DRIVERS: [&str; 7] = ["null", "pcap", "ring", "tap", "af_packet", "vhost", "virtio"];
+const DRIVERS: [&str; 8] = ["null", "pcap", "ring", "tap", "af_packet", "vhost", "virtio", "memif"];
 
 /// The oldest release of libdpdk that compiles.
 const OLDEST: &str = "22.11";

@@ -187,6 +187,12 @@ pub(crate) const SUITES: &[Suite] = &[
     )
     .with_tools(),
     Suite::own(
+        "memif",
+        "memif ports with DPDK's net_memif in both roles: counted frames, restarts of both sides",
+        &["--package", "shunt-tests", "--test", "memif"],
+    )
+    .with_tools(),
+    Suite::own(
         "linux_guest",
         "a Linux guest in QEMU at a vhost-user port: TCP with offloads, a killed switch",
         &["--package", "shunt-tests", "--test", "linux_guest"],

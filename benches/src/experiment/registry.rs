@@ -113,6 +113,15 @@ pub const EXPERIMENTS: &[Experiment] = &[
         ..OWN
     },
     Experiment {
+        name: "ports-memif",
+        title: "Frames between two memory interfaces",
+        what: "CPU cycles per packet between two memif ports, on one core, against OVS-DPDK",
+        source: "own experiment, against the rival",
+        has_rival: true,
+        run: guest_ports::run_memif,
+        ..OWN
+    },
+    Experiment {
         name: "pipeline",
         title: "Pipeline: misses and rule changes",
         what: "Translation, flow set-up, flow-mods and memory, by number of tables, action and \

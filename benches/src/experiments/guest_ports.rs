@@ -1,9 +1,9 @@
-//! Frames between two cards of a guest, through a switch with one packet thread.
+//! Frames between two devices of another program, through a switch with one packet thread.
 //!
-//! The guest is DPDK's virtio driver in `dpdk-testpmd`, with two cards at two vhost-user ports. It forwards
-//! from each card to the other without a look at the frames, and the switch does so by two L4 rules. Frames
-//! circle, so the slower of the two sets the rate. The switch copies each frame twice and classifies it, and
-//! has one CPU; the guest has the other.
+//! The program is `dpdk-testpmd`. Its devices are two cards of a guest at two vhost-user ports, or two
+//! memory interfaces at two memif ports. It forwards from each device to the other without a look at the
+//! frames, and the switch does so by two L4 rules. Frames circle, so the slower of the two sets the rate. The
+//! switch copies each frame twice and classifies it, and has one CPU; the program has the other.
 
 use std::{
     fs,
@@ -29,26 +29,64 @@ const BURSTS: usize = 8;
 /// Time for the guest to start, and for the switch to connect to it.
 const START: Duration = Duration::from_secs(4);
 
-/// Measures Shunt and OVS-DPDK with each length of frames.
+/// Measures Shunt and OVS-DPDK between vhost-user ports.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
+    measure_all(run, "between vhost-user ports", vhost_user)
+}
+
+/// Measures Shunt and OVS-DPDK between memif ports.
+pub(crate) fn run_memif(run: &mut Run) -> Vec<Row> {
+    measure_all(run, "between memif ports", memif)
+}
+
+/// A device of the program, and the port at its other end.
+struct Connection {
+    device: String,
+    port: PortSpec,
+    /// The socket at which the device listens.
+    socket: PathBuf,
+}
+
+fn vhost_user(folder: &Path, number: u32) -> Connection {
+    let socket = folder.join(format!("card{number}.sock"));
+    let path = socket.display();
+    let device = format!("net_virtio_user{number},path={path},server=1,queue_size=1024");
+    Connection { device, port: PortSpec::Guest(socket.clone()), socket }
+}
+
+/// Returns one of several interfaces that share a socket.
+fn memif(folder: &Path, id: u32) -> Connection {
+    let socket = folder.join("memif.sock");
+    let path = socket.display();
+    let device = format!("net_memif{id},role=server,id={id},socket={path},socket-abstract=no");
+    Connection { device, port: PortSpec::Memif { socket: socket.clone(), id }, socket }
+}
+
+fn measure_all(run: &mut Run, title: &str, connect: fn(&Path, u32) -> Connection) -> Vec<Row> {
     if Command::new("dpdk-testpmd").arg("--version").output().is_err() {
-        println!("the guest is dpdk-testpmd, of the Debian package dpdk-dev: SKIPPED");
+        println!("the other side is dpdk-testpmd, of the Debian package dpdk-dev: SKIPPED");
         return Vec::new();
     }
     let rival = Contender::OpenVSwitchDpdk.if_installed();
     let contenders: Vec<Contender> =
         [Some(Contender::ours()), rival].into_iter().flatten().collect();
-    rows_by_length(run, "between vhost-user ports", &contenders, measure)
+    let measure = |contender: &Contender, folder: &Path, length, seconds| {
+        let connections = [0, 1].map(|number| connect(folder, number));
+        measure(contender, folder, connections, length, seconds)
+    };
+    rows_by_length(run, title, &contenders, measure)
 }
 
-fn measure(contender: &Contender, folder: &Path, length: u16, seconds: u64) -> Sample {
-    let sockets = ["card0.sock", "card1.sock"].map(|name| folder.join(name));
-    let mut guest = Guest::start(&sockets);
-    let setup = Setup {
-        ports: sockets.iter().cloned().map(PortSpec::Guest).collect(),
-        cpu: Some(FORWARDING_CPU),
-        ..Setup::default()
-    };
+fn measure(
+    contender: &Contender,
+    folder: &Path,
+    connections: [Connection; 2],
+    length: u16,
+    seconds: u64,
+) -> Sample {
+    let mut guest = Guest::start(&connections);
+    let ports = connections.into_iter().map(|own| own.port).collect();
+    let setup = Setup { ports, cpu: Some(FORWARDING_CPU), ..Setup::default() };
     let switch = contender.start(folder, &setup);
     for rule in RULES {
         switch.ofctl(&[], "add-flow", &[rule]);
@@ -62,26 +100,32 @@ fn measure(contender: &Contender, folder: &Path, length: u16, seconds: u64) -> S
     sample
 }
 
-/// A guest with two cards. It listens at their sockets.
+/// A program with two devices. It listens at their sockets.
 struct Guest(Child);
 
 impl Guest {
-    fn start(sockets: &[PathBuf; 2]) -> Self {
+    fn start(connections: &[Connection; 2]) -> Self {
         let mut command = Command::new("dpdk-testpmd");
         // Two threads on the CPU that the switch does not use: one for commands, one for frames.
         command.args(["--lcores", "0@0,1@0", "--no-huge", "--no-shconf", "-m", "256", "--no-pci"]);
         command.arg("--no-telemetry");
-        for (card, path) in sockets.iter().enumerate() {
-            // The guest of the round before has left it.
-            let _ = fs::remove_file(path);
-            let path = path.display();
-            let device = format!("net_virtio_user{card},path={path},server=1,queue_size=1024");
+        for Connection { device, socket, .. } in connections {
+            // The program of the round before has left it.
+            let _ = fs::remove_file(socket);
             command.arg(format!("--vdev={device}"));
         }
         command.args(["--", "-i", "--total-num-mbufs=8192", "--forward-mode=io"]);
         command.args(["--txd=1024", "--rxd=1024"]);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        Self(command.spawn().unwrap_or_else(|error| panic!("dpdk-testpmd: {error}")))
+        let guest = Self(command.spawn().unwrap_or_else(|error| panic!("dpdk-testpmd: {error}")));
+        // A client of the driver `net_memif` connects once, when its switch starts.
+        for _ in 0..100 {
+            if connections.iter().all(|own| own.socket.exists()) {
+                break;
+            }
+            sleep(Duration::from_millis(100));
+        }
+        guest
     }
 
     fn command(&mut self, words: &str) {

@@ -212,6 +212,11 @@ fn port_words(port: &PortSpec, number: u32) -> Vec<String> {
             let path = format!("options:vhost-server-path={}", path.display());
             (format!("port{number}"), vec!["type=dpdkvhostuserclient".to_owned(), path])
         }
+        PortSpec::Memif { socket, id } => {
+            let socket = socket.display();
+            let device = format!("role=client,id={id},socket={socket},socket-abstract=no");
+            (format!("port{number}"), dpdk(number, "net_memif", &device))
+        }
         PortSpec::Null => (format!("port{number}"), dpdk(number, "net_null", "no-rx=1")),
         PortSpec::Capture(file) => {
             let file = format!("rx_pcap={},infinite_rx=1", file.display());

@@ -178,6 +178,9 @@ fn configuration(setup: &Setup) -> String {
             PortSpec::Null => "type = \"null\"".to_owned(),
             PortSpec::Tap(name) => format!("type = \"tap\"\ndevice = \"{name}\""),
             PortSpec::Guest(path) => format!("type = \"vhost_user\"\npath = {path:?}"),
+            PortSpec::Memif { socket, id } => {
+                format!("type = \"memif\"\nsocket = {socket:?}\nid = {id}")
+            }
             PortSpec::Device(name) => format!("type = \"af_packet\"\ndevice = \"{name}\""),
         };
         let _ =

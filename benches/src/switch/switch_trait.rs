@@ -71,6 +71,13 @@ pub enum PortSpec {
     Tap(String),
     /// The card of a guest that listens at a socket (vhost-user).
     Guest(PathBuf),
+    /// A memory interface at the socket of its server (memif).
+    Memif {
+        /// The socket.
+        socket: PathBuf,
+        /// The number of the interface.
+        id: u32,
+    },
 }
 
 /// A running switch; it ends when dropped.

@@ -281,6 +281,35 @@ fn a_vhost_user_port_waits_for_its_hypervisor() {
     }
 }
 
+/// Two memif ports of one switch are connected with each other.
+#[test]
+fn memif_ports_connect_by_socket_and_number() {
+    for bench in Bench::both("memif") {
+        let daemon = bench.start();
+        bench.done("add-br br0");
+        bench.vsctl("add-port br0 m1 -- set Interface m1 type=memif");
+        let error = bench.done("get Interface m1 error");
+        assert!(error.contains("a memif port needs options:socket"), "{error}");
+        let socket = daemon.run_dir().join("memif.sock");
+        let socket = format!("options:socket={} options:id=4", socket.display());
+        bench.done(&format!("set Interface m1 {socket} options:rsize=9"));
+        bench.done("wait-until Interface m1 error=[]");
+        assert_eq!(bench.done("get Interface m1 link_state"), "down");
+        bench.vsctl("add-port br0 m2 -- set Interface m2 type=memif options:role=master");
+        bench.done(&format!("set Interface m2 {socket}"));
+        let error = bench.done("get Interface m2 error");
+        assert!(error.contains("options:role master is unknown: use client or server"), "{error}");
+        bench.done("set Interface m2 options:role=server");
+        for port in ["m1", "m2"] {
+            bench.done(&format!("wait-until Interface {port} link_state=up"));
+        }
+        let shown = text(&daemon.ovs_appctl(&["dpif/show"]));
+        assert_eq!(shown.matches("(memif)").count(), 2, "{shown}");
+        let types = bench.done("get Open_vSwitch . iface_types");
+        assert!(types.contains("memif"), "{types}");
+    }
+}
+
 /// Requested numbers come first, then the numbers of before, and then free ones.
 #[test]
 fn port_numbers_do_not_depend_on_names() {
