@@ -8,13 +8,14 @@ use shunt_datapath::{
     cache::{CacheConfig, ExactConfig},
     netflow::netflow_cache,
     port::{PortSpec, Repeat, open},
+    rule_sample::{CollectorSetId, rule_sampler},
     sample::{SampleUse, SamplerConfig, packet_sampler},
 };
 use shunt_flow::{FieldId, Match, PortNo, testing::packet::PacketBuilder};
 use shunt_pipeline::{
     Action, Bucket, GroupCommand, GroupId, GroupKind, GroupMod, MeterBand, MeterBandKind,
-    MeterCommand, MeterConfig, MeterId, MeterMod, MeterUnit, Modification, PortInfo, Selection,
-    Subfield,
+    MeterCommand, MeterConfig, MeterId, MeterMod, MeterUnit, Modification, PortInfo, SampleAction,
+    Selection, Subfield,
 };
 
 use super::{
@@ -34,7 +35,15 @@ fn check(exact: ExactConfig) {
     let mut switch = Switch::new(1, 4, ThreadConfig { caches, ..super::thread_config() });
     let set =
         Action::SetField { field: FieldId::EthSrc, value: 5, mask: FieldId::EthSrc.value_max() };
-    let rewritten = rule(2, Match::any(), vec![output(2), set, output(3), output(4)]);
+    let sample = Action::Sample(Box::new(SampleAction {
+        probability: 30_000,
+        collector_set_id: 1,
+        observation_domain_id: 2,
+        observation_point_id: 3,
+        sampling_port: None,
+        direction: None,
+    }));
+    let rewritten = rule(2, Match::any(), vec![output(2), set, sample, output(3), output(4)]);
     let target = Subfield { field: FieldId::Reg0, offset: 0, width: 1 };
     let check = Action::CheckPktLarger { length: 9, target };
     let push = Action::PushMpls { ethertype: 0x8847 };
@@ -48,6 +57,9 @@ fn check(exact: ExactConfig) {
     switch.controls[0]
         .send(Command::Sample(BRIDGE, SampleUse::Sflow, Some(Box::new(sampler))))
         .unwrap();
+    let set = CollectorSetId { bridge: BRIDGE, number: 1 };
+    let (sampler, sampled_by_rule) = rule_sampler(vec![set], 1);
+    switch.controls[0].send(Command::SampleByRules(Some(Box::new(sampler)))).unwrap();
     // Some flows end early to make room.
     let (flows, mut expired) = netflow_cache(BRIDGE, BURST / 2, 1);
     let count = Command::CountFlows(BRIDGE, Some(Box::new(flows)), Box::new(|_| {}));
@@ -66,7 +78,7 @@ fn check(exact: ExactConfig) {
             }
         }
     }
-    assert!(samples.len() > 100);
+    assert!(samples.len() > 100 && sampled_by_rule.len() > 100);
     assert!(expired.len() > 100 && expired.pop().is_some());
     assert_eq!(switch.counters(0).unaccounted(), 0);
 }
