@@ -82,19 +82,29 @@ struct CacheTotals {
     decided: u64,
     hits: u64,
     verified: u64,
+    /// Threads of worlds, and those with five decisions of the tables for each hit.
+    threads: u64,
+    by_tables: u64,
 }
 
 impl CacheTotals {
     fn add(&mut self, counters: &ThreadCounters) {
-        self.decided += counters.decided.get();
-        self.hits += counters.megaflow.hits.get();
+        let (decided, hits) = (counters.decided.get(), counters.megaflow.hits.get());
+        self.decided += decided;
+        self.hits += hits;
         self.verified += counters.verified.get();
+        self.threads += 1;
+        self.by_tables += u64::from(decided >= 5 * hits);
     }
 
     /// Checks that the tables decided most packets, and that caches decided some.
+    ///
+    /// In one world of four a cache replaces the tables for long and hits often. A few such worlds have
+    /// most of all hits, so the worlds are judged one by one.
     fn judge(&self) {
-        let Self { decided, hits, verified } = *self;
-        assert!(decided > 2 * hits && hits > 100 && verified > 1000, "{self:?}");
+        let Self { decided, hits, verified, threads, by_tables } = *self;
+        assert!(decided > hits && hits > 100 && verified > 1000, "{self:?}");
+        assert!(by_tables * 5 > threads * 3, "{self:?}");
     }
 }
 

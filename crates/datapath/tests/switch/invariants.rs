@@ -80,7 +80,7 @@ fn judge_forecasts(counts: &OutcomeCounts) {
         return;
     }
     let reasons = [ForecastRefusal::Learns, ForecastRefusal::NoRoom, ForecastRefusal::UnknownBits];
-    assert!(hits > 10 && [late, covered, wrong, evicted].iter().all(|own| *own > 0), "{counts:?}");
+    assert!(hits > 20 && [late, covered, wrong, evicted].iter().all(|own| *own > 0), "{counts:?}");
     assert!(reasons.iter().all(|reason| refused(*reason) > 0), "{counts:?}");
 }
 
