@@ -164,9 +164,15 @@ impl Switch {
 
 #[test]
 fn a_guest_that_listens_survives_a_killed_switch() {
+    for options in ["", ",packed_vq=1"] {
+        check_kills(options);
+    }
+}
+
+fn check_kills(options: &str) {
     let Some(mut switch) = Switch::start(Listener::Guest, 1) else { return };
     switch.await_links("down: no hypervisor is connected: ");
-    let mut guest = switch.start_guest("");
+    let mut guest = switch.start_guest(options);
     switch.exchange(&mut guest);
     for _ in 0..2 {
         switch.kill();
@@ -176,7 +182,7 @@ fn a_guest_that_listens_survives_a_killed_switch() {
     // The guest ends, and another starts.
     drop(guest);
     switch.await_links("down: no hypervisor is connected: ");
-    let mut guest = switch.start_guest("");
+    let mut guest = switch.start_guest(options);
     switch.exchange(&mut guest);
     let log = switch.daemon.log();
     let attempts = log.matches("Connection refused").count();
@@ -199,7 +205,13 @@ fn a_switch_that_listens_serves_one_guest_after_the_other() {
 
 #[test]
 fn rings_of_every_kind_carry_frames() {
-    for options in [",mrg_rxbuf=0,in_order=0", ",queue_size=1024", ",queues=2"] {
+    let split = [",mrg_rxbuf=0,in_order=0", ",queue_size=1024", ",queues=2"];
+    let packed = [
+        ",packed_vq=1,mrg_rxbuf=0,in_order=0",
+        ",packed_vq=1,queue_size=1024",
+        ",packed_vq=1,queues=2",
+    ];
+    for options in split.into_iter().chain(packed) {
         let Some(switch) = Switch::start(Listener::Guest, 2) else { return };
         let mut guest = switch.start_guest(options);
         switch.exchange(&mut guest);

@@ -106,7 +106,7 @@ fn header(virtio: VirtioHeader) -> NetHeader {
 
 #[test]
 fn offloads_of_a_guest_are_those_of_the_packet() {
-    let mut setup = Setup::new(1, VirtioFeatures::OFFERED);
+    let mut setup = Setup::new(1, TestGuest::SPLIT);
     let frame = tcp();
     let layout = BufferLayout { parts: vec![12, 1000, frame.len() - 1000], is_indirect: true };
     assert!(setup.guest.send(0, header(TSO), &frame, &layout));
@@ -123,7 +123,7 @@ fn offloads_of_a_guest_are_those_of_the_packet() {
 
 #[test]
 fn a_guest_is_not_trusted_about_checksums() {
-    let mut setup = Setup::new(1, VirtioFeatures::OFFERED);
+    let mut setup = Setup::new(1, TestGuest::SPLIT);
     let valid = VirtioHeader { data_valid: true, ..VirtioHeader::default() };
     let outside = VirtioHeader { needs_checksum: true, checksum_start: 60, ..valid };
     for virtio in [valid, outside] {
@@ -152,7 +152,7 @@ fn a_guest_without_offloads_gets_complete_frames() {
 
 #[test]
 fn packets_without_a_buffer_are_refused() {
-    let mut setup = Setup::new(1, VirtioFeatures::OFFERED);
+    let mut setup = Setup::new(1, TestGuest::SPLIT);
     let packets = [(); 3].map(|()| setup.packet(&[1; 60], VirtioHeader::default()));
     setup.offer(2);
     assert_eq!(setup.queues[0].tx.tx(&packets), 2);
@@ -162,7 +162,7 @@ fn packets_without_a_buffer_are_refused() {
 /// Two threads send into one queue, and neither waits for the other.
 #[test]
 fn threads_that_share_a_queue_lose_nothing() {
-    let mut setup = Setup::new(2, VirtioFeatures::OFFERED);
+    let mut setup = Setup::new(2, TestGuest::SPLIT);
     let numbers = 0..2000_u32;
     let (mut first, mut second) = (setup.queues.remove(0).tx, setup.queues.remove(0).tx);
     let (go, done) = (Barrier::new(3), AtomicUsize::new(0));

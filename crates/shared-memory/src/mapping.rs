@@ -17,7 +17,7 @@ use std::{
     },
     ptr::{self, NonNull},
     sync::atomic::{
-        AtomicU16,
+        AtomicU8, AtomicU16, AtomicU32, AtomicU64,
         Ordering::{Acquire, Release},
     },
 };
@@ -77,9 +77,8 @@ const PAGE: u64 = 4096;
 #[cfg(target_arch = "x86_64")]
 const LINE: usize = 64;
 
-/// Maximum number of bytes that are prefetched.
-#[cfg(target_arch = "x86_64")]
-const PREFETCHED: usize = 2 * LINE;
+/// Number of bytes that are prefetched of a range of unknown use.
+const PREFETCHED: usize = 128;
 
 impl SharedMapping {
     /// Maps `length` bytes of a file from the byte `offset` on.
@@ -183,14 +182,39 @@ impl SharedMapping {
     /// Prefetches the first bytes of a range into the processor cache.
     #[inline]
     pub fn prefetch(&self, offset: usize, length: usize) {
+        self.prefetch_to_read(offset, length.min(PREFETCHED));
+    }
+
+    /// Prefetches a whole range, to read it.
+    #[inline]
+    pub fn prefetch_to_read(&self, offset: usize, length: usize) {
         #[cfg(target_arch = "x86_64")]
-        if let Some(first) = self.place(offset, length.min(PREFETCHED)) {
+        if let Some(first) = self.place(offset, length) {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 
-            for line in (0..length.min(PREFETCHED)).step_by(LINE) {
+            for line in (0..length).step_by(LINE) {
                 let line = first.as_ptr().wrapping_add(line).cast();
                 // SAFETY: SSE is in every x86-64 processor, and a hint never faults.
                 unsafe { _mm_prefetch::<_MM_HINT_T0>(line) };
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = (offset, length);
+    }
+
+    /// Prefetches a whole range, to write it.
+    ///
+    /// Where the processor can, it takes the range away from other processors.
+    #[inline]
+    pub fn prefetch_to_write(&self, offset: usize, length: usize) {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(first) = self.place(offset, length) {
+            use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+
+            for line in (0..length).step_by(LINE) {
+                let line = first.as_ptr().wrapping_add(line).cast();
+                // SAFETY: as in `prefetch_to_read`.
+                unsafe { _mm_prefetch::<_MM_HINT_ET0>(line) };
             }
         }
         #[cfg(not(target_arch = "x86_64"))]
@@ -203,7 +227,10 @@ impl SharedMapping {
     #[inline]
     #[must_use]
     pub fn load(&self, offset: usize) -> Option<u16> {
-        Some(self.word(offset)?.load(Acquire))
+        let word = self.word::<u16>(offset)?;
+        // SAFETY: `word` has checked that the word is mapped and aligned, and the mapping exists as
+        // long as `self`. This process makes no other reference to the mapping.
+        Some(unsafe { AtomicU16::from_ptr(word.as_ptr()) }.load(Acquire))
     }
 
     /// Stores an aligned word (`Release`), in the byte order of this machine.
@@ -212,19 +239,58 @@ impl SharedMapping {
     #[inline]
     #[must_use]
     pub fn store(&self, offset: usize, value: u16) -> bool {
-        self.word(offset).map(|word| word.store(value, Release)).is_some()
+        let Some(word) = self.word::<u16>(offset) else { return false };
+        // SAFETY: as in `load`.
+        unsafe { AtomicU16::from_ptr(word.as_ptr()) }.store(value, Release);
+        true
     }
 
-    /// Returns an aligned 16-bit word that both sides access as a whole.
+    /// Stores an aligned word of 32 bits, as [`Self::store`].
     #[inline]
-    fn word(&self, offset: usize) -> Option<&AtomicU16> {
-        let address = self.place(offset, size_of::<u16>())?.cast::<u16>();
-        if !address.is_aligned() {
-            return None;
-        }
-        // SAFETY: `place` has checked that the word is mapped, it is aligned, and the mapping
-        // exists as long as `self`. This process makes no other reference to the mapping.
-        Some(unsafe { AtomicU16::from_ptr(address.as_ptr()) })
+    #[must_use]
+    pub fn store_u32(&self, offset: usize, value: u32) -> bool {
+        let Some(word) = self.word::<u32>(offset) else { return false };
+        // SAFETY: as in `load`.
+        unsafe { AtomicU32::from_ptr(word.as_ptr()) }.store(value, Release);
+        true
+    }
+
+    /// Loads an aligned word of 64 bits, as [`Self::load`].
+    #[inline]
+    #[must_use]
+    pub fn load_u64(&self, offset: usize) -> Option<u64> {
+        let word = self.word::<u64>(offset)?;
+        // SAFETY: as in `load`.
+        Some(unsafe { AtomicU64::from_ptr(word.as_ptr()) }.load(Acquire))
+    }
+
+    /// Stores an aligned word of 64 bits, as [`Self::store`].
+    #[inline]
+    #[must_use]
+    pub fn store_u64(&self, offset: usize, value: u64) -> bool {
+        let Some(word) = self.word::<u64>(offset) else { return false };
+        // SAFETY: as in `load`.
+        unsafe { AtomicU64::from_ptr(word.as_ptr()) }.store(value, Release);
+        true
+    }
+
+    /// Sets bits of a byte that the other side may exchange meanwhile (`Release`).
+    ///
+    /// Returns false if the byte is not in the mapping.
+    #[inline]
+    #[must_use]
+    pub fn set_bits(&self, offset: usize, bits: u8) -> bool {
+        let Some(byte) = self.word::<u8>(offset) else { return false };
+        // SAFETY: as in `load`.
+        unsafe { AtomicU8::from_ptr(byte.as_ptr()) }.fetch_or(bits, Release);
+        true
+    }
+
+    /// Returns the address of an aligned word that both sides access as a whole.
+    #[inline]
+    fn word<T>(&self, offset: usize) -> Option<NonNull<T>> {
+        let address = self.place(offset, size_of::<T>())?.cast::<T>();
+        address.is_aligned().then_some(address)
     }
 }
 
@@ -286,6 +352,15 @@ mod tests {
         assert_eq!(mapping.load(3), None, "it is not aligned");
         assert_eq!(mapping.load(64), None);
         assert!(mapping.is_aligned(8, 8) && !mapping.is_aligned(4, 8));
+        assert!(mapping.store_u32(4, 0x0506_0708) && !mapping.store_u32(2, 0));
+        assert!(mapping.store_u64(8, 7) && !mapping.store_u64(4, 0));
+        assert_eq!((mapping.load_u64(8), mapping.load_u64(4)), (Some(7), None));
+        assert!(mapping.set_bits(63, 1) && mapping.set_bits(63, 4) && !mapping.set_bits(64, 1));
+        let mut bytes = [0; 4];
+        assert!(mapping.read(60, &mut bytes));
+        assert_eq!(bytes, [0, 0, 0, 5]);
+        assert!(mapping.read(4, &mut bytes));
+        assert_eq!(bytes, 0x0506_0708_u32.to_ne_bytes());
     }
 
     #[test]

@@ -5,11 +5,12 @@
 //! middle of a message therefore delays no other device.
 
 use std::{
-    fs, io,
+    fs::{self, Permissions},
+    io,
     os::{
         fd::{AsRawFd, OwnedFd},
         unix::{
-            fs::FileTypeExt,
+            fs::{FileTypeExt, PermissionsExt},
             net::{UnixListener, UnixStream},
         },
     },
@@ -125,6 +126,9 @@ impl Drop for Backend {
         }
     }
 }
+
+/// Rights of the socket of a server: its user and its group may connect.
+const SOCKET_MODE: u32 = 0o660;
 
 /// Bytes of the stack of a control thread.
 const STACK_BYTES: usize = 256 << 10;
@@ -309,9 +313,10 @@ fn obey(device: &mut VhostDevice, socket: &mut MessageSocket) -> Result<(), Prot
             if needs_reply {
                 socket.reply(number, VhostReply::Number(1))?;
             }
-            // The reply has notified the front-end that the request is not supported, so the
-            // connection stays.
-            let is_known = needs_reply && matches!(error, ProtocolError::Unsupported(_));
+            // The reply has notified the front-end that the request is not supported or the value
+            // is not valid, so the connection stays.
+            let is_refused = matches!(error, ProtocolError::Unsupported(_) | ProtocolError::Mtu(_));
+            let is_known = needs_reply && is_refused;
             if is_known { Ok(()) } else { Err(error) }
         }
     }
@@ -331,6 +336,8 @@ fn listen(path: &Path) -> Result<UnixListener, BackendError> {
         |source| BackendError::System { doing: "listen at", path: path.to_owned(), source };
     let bind = || -> io::Result<UnixListener> {
         let listener = UnixListener::bind(path)?;
+        // A hypervisor has another user, and may be in the group of the daemon.
+        fs::set_permissions(path, Permissions::from_mode(SOCKET_MODE))?;
         listener.set_nonblocking(true)?;
         Ok(listener)
     };

@@ -15,10 +15,11 @@ use shunt_shared_memory::{accept_event, notify};
 use crate::{
     error::{ProtocolError, RingError},
     features::{PROTOCOL_OFFERED, QUEUE_PAIRS_MAX, VirtioFeatures},
-    memory::GuestMemory,
+    memory::{DirtyLog, GuestMemory},
     message::{RegionMessage, VhostReply, VhostRequest, VringAddress, VringDescriptor},
-    queues::{DeviceQueues, QUEUES_MAX, QueueFailure, RunningQueue},
-    split_ring::SplitRing,
+    net_queue::GuestLimits,
+    queues::{DeviceQueues, QUEUES_MAX, QueueFailure, RunningQueue, is_from_guest},
+    ring::{Direction, QueueSettings, Virtqueue},
 };
 
 /// The device as one front-end sees it.
@@ -27,6 +28,9 @@ pub(crate) struct VhostDevice {
     queues: Arc<DeviceQueues>,
     features: VirtioFeatures,
     memory: Arc<GuestMemory>,
+    /// The log of changed pages, which is used with `VHOST_F_LOG_ALL`.
+    log: Option<Arc<DirtyLog>>,
+    mtu: Option<u16>,
     vrings: BTreeMap<u16, Vring>,
 }
 
@@ -35,8 +39,8 @@ pub(crate) struct VhostDevice {
 struct Vring {
     size: u32,
     address: Option<VringAddress>,
-    /// The available index at which a stopped queue continues.
-    base: u16,
+    /// The position at which a stopped queue continues.
+    base: u32,
     is_started: bool,
     is_enabled: bool,
     kick: Option<Arc<File>>,
@@ -47,8 +51,8 @@ struct Vring {
 
 impl VhostDevice {
     pub(crate) fn new(queues: Arc<DeviceQueues>) -> Self {
-        let features = VirtioFeatures::default();
-        Self { queues, features, memory: Arc::default(), vrings: BTreeMap::new() }
+        let (features, memory) = (VirtioFeatures::default(), Arc::default());
+        Self { queues, features, memory, log: None, mtu: None, vrings: BTreeMap::new() }
     }
 
     /// Handles a request of the front-end; returns the reply, if the request has one.
@@ -74,13 +78,15 @@ impl VhostDevice {
             }
             VhostRequest::SetOwner => {}
             VhostRequest::ResetOwner => self.stop(),
-            VhostRequest::SetMemTable(regions) => {
-                let mut memory = GuestMemory::default();
-                for (region, file) in regions.into_iter().zip(descriptors) {
-                    memory.add(region, &file)?;
-                }
-                self.set_memory(memory);
+            VhostRequest::SetMemTable(regions) => self.set_regions(regions, descriptors)?,
+            VhostRequest::SetLogBase { length, offset } => {
+                self.set_log(length, offset, descriptors)?;
+                return Ok(Some(VhostReply::Empty));
             }
+            // The front-end looks into the log by itself, and needs no event.
+            VhostRequest::SetLogFd => {}
+            VhostRequest::SendRarp { mac } => self.queues.announce(mac),
+            VhostRequest::NetSetMtu(mtu) => self.set_mtu(mtu)?,
             VhostRequest::AddMemReg(region) => self.add_region(region, descriptors)?,
             VhostRequest::RemMemReg(region) => {
                 let mut memory = GuestMemory::clone(&self.memory);
@@ -93,12 +99,7 @@ impl VhostDevice {
                 vring.address = Some(address);
                 self.restart(queue);
             }
-            VhostRequest::SetVringBase { queue, base } => {
-                // A split virtqueue has indexes of 16 bits.
-                #[expect(clippy::cast_possible_truncation, reason = "the index wraps at 16 bits")]
-                let base = base as u16;
-                self.vring(queue)?.1.base = base;
-            }
+            VhostRequest::SetVringBase { queue, base } => self.vring(queue)?.1.base = base,
             VhostRequest::GetVringBase { queue } => return self.stop_vring(queue),
             VhostRequest::SetVringKick(vring) => {
                 let kick = event(vring, descriptors)?;
@@ -139,7 +140,20 @@ impl VhostDevice {
         }
         self.features = features;
         self.queues.set_features(features);
-        self.restart_all();
+        self.apply_log();
+        Ok(())
+    }
+
+    fn set_regions(
+        &mut self,
+        regions: Vec<RegionMessage>,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<(), ProtocolError> {
+        let mut memory = GuestMemory::default();
+        for (region, file) in regions.into_iter().zip(descriptors) {
+            memory.add(region, &file)?;
+        }
+        self.set_memory(memory);
         Ok(())
     }
 
@@ -157,6 +171,7 @@ impl VhostDevice {
     }
 
     /// Replaces the memory of the guest.
+    ///
     /// When the function returns, no queue uses the old memory.
     fn set_memory(&mut self, memory: GuestMemory) {
         self.memory = Arc::new(memory);
@@ -166,7 +181,39 @@ impl VhostDevice {
                 !matches!(error, RingError::Unmapped { .. } | RingError::Buffer { .. })
             });
         }
+        self.apply_log();
+    }
+
+    /// Replaces the log of changed pages.
+    ///
+    /// When the function returns, no queue uses the old log.
+    fn set_log(
+        &mut self,
+        length: u64,
+        offset: u64,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<(), ProtocolError> {
+        for file in descriptors {
+            self.log = Some(Arc::new(DirtyLog::new(&file, length, offset)?));
+        }
+        self.apply_log();
+        Ok(())
+    }
+
+    /// Restarts all queues; with the log, if the front-end has requested that.
+    fn apply_log(&mut self) {
+        let is_logged = self.features.contains(VirtioFeatures::LOG_ALL);
+        let mut memory = GuestMemory::clone(&self.memory);
+        memory.set_log(self.log.clone().filter(|_| is_logged));
+        self.memory = Arc::new(memory);
         self.restart_all();
+    }
+
+    fn set_mtu(&mut self, mtu: u64) -> Result<(), ProtocolError> {
+        let bytes = u16::try_from(mtu).ok().filter(|bytes| *bytes >= MTU_MIN);
+        self.mtu = Some(bytes.ok_or(ProtocolError::Mtu(mtu))?);
+        self.restart_all();
+        Ok(())
     }
 
     fn restart_all(&mut self) {
@@ -181,14 +228,21 @@ impl VhostDevice {
         let address = vring.address.filter(|_| is_ready && !self.memory.is_empty());
         let mut failure = None;
         self.queues.change(queue, |before| {
-            drop(before);
+            vring.base = before.map_or(vring.base, |running| running.ring.base());
             let memory = Arc::clone(&self.memory);
-            match SplitRing::new(memory, address?, vring.size, self.features) {
+            let settings = QueueSettings {
+                address: address?,
+                size: vring.size,
+                direction: direction(queue),
+                features: self.features,
+                base: vring.base,
+            };
+            match Virtqueue::new(memory, settings) {
                 Ok(ring) => {
                     let is_enabled = vring.is_effective(self.features);
                     let running = RunningQueue {
                         ring,
-                        features: self.features,
+                        limits: GuestLimits::new(self.features, self.mtu),
                         is_enabled,
                         kick: vring.kick.clone(),
                         call: vring.call.clone(),
@@ -221,16 +275,16 @@ impl VhostDevice {
         });
     }
 
-    /// Stops a queue; replies with the index at which the queue continues.
+    /// Stops a queue; replies with the position at which the queue continues.
     fn stop_vring(&mut self, queue: u32) -> Result<Option<VhostReply>, ProtocolError> {
         let queues = Arc::clone(&self.queues);
         let (number, vring) = self.vring(queue)?;
         (vring.is_started, vring.kick, vring.failure) = (false, None, None);
         queues.change(number, |running| {
-            vring.base = running.map_or(vring.base, |running| running.ring.next());
+            vring.base = running.map_or(vring.base, |running| running.ring.base());
             None
         });
-        Ok(Some(VhostReply::VringState { queue, base: vring.base.into() }))
+        Ok(Some(VhostReply::VringState { queue, base: vring.base }))
     }
 
     /// Records that a worker stopped a queue; returns whether the failure is new.
@@ -256,7 +310,7 @@ impl VhostDevice {
         for (queue, vring) in &mut self.vrings {
             vring.is_started = false;
             self.queues.change(*queue, |running| {
-                vring.base = running.map_or(vring.base, |running| running.ring.next());
+                vring.base = running.map_or(vring.base, |running| running.ring.base());
                 None
             });
         }
@@ -275,6 +329,14 @@ impl Drop for VhostDevice {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// The smallest MTU of IPv4, in bytes (RFC 791).
+const MTU_MIN: u16 = 68;
+
+/// Returns the direction of the data in the buffers of a queue.
+pub(crate) const fn direction(queue: u16) -> Direction {
+    if is_from_guest(queue) { Direction::FromGuest } else { Direction::ToGuest }
 }
 
 fn number(number: u64) -> Result<Option<VhostReply>, ProtocolError> {

@@ -50,6 +50,8 @@ pub(crate) enum ProtocolError {
     NoSuchQueue { queue: u32, max: u16 },
     #[error("features {0:#x} were not offered")]
     NotOffered(u64),
+    #[error("an MTU of {0} bytes is not between 68 and 65535")]
+    Mtu(u64),
     #[error(transparent)]
     Memory(#[from] MemoryError),
     #[error("the front-end closed the connection")]
@@ -62,12 +64,15 @@ pub(crate) enum ProtocolError {
 
 /// A rule of virtqueues that a guest broke; the queue is then stopped.
 ///
-/// Source: Virtual I/O Device 1.2, 2.7.
+/// Source: Virtual I/O Device 1.2, 2.7 and 2.8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RingError {
     /// The size of the queue is not a power of two, or too large.
     #[error("its size is {0}: it must be a power of two up to 32768")]
     Size(u32),
+    /// The size of a packed queue is zero or too large.
+    #[error("its size is {0}: it must be from 1 to 32768")]
+    PackedSize(u32),
     /// A part of the queue is not in the memory of the guest.
     #[error("its {part} at {address:#x} is outside the memory of the guest")]
     Unmapped {

@@ -16,6 +16,8 @@ impl VirtioFeatures {
     pub const CSUM: Self = Self(1);
     /// The guest accepts incomplete checksums (`VIRTIO_NET_F_GUEST_CSUM`).
     pub const GUEST_CSUM: Self = Self(1 << 1);
+    /// The device has a maximum length of frames (`VIRTIO_NET_F_MTU`).
+    pub const MTU: Self = Self(1 << 3);
     /// The guest accepts unsegmented TCP over IPv4 (`VIRTIO_NET_F_GUEST_TSO4`).
     pub const GUEST_TSO4: Self = Self(1 << 7);
     /// The guest accepts unsegmented TCP over IPv6 (`VIRTIO_NET_F_GUEST_TSO6`).
@@ -38,6 +40,10 @@ impl VirtioFeatures {
     pub const GUEST_ANNOUNCE: Self = Self(1 << 21);
     /// The device has several queue pairs (`VIRTIO_NET_F_MQ`).
     pub const MQ: Self = Self(1 << 22);
+    /// The back-end logs the pages that it changes (`VHOST_F_LOG_ALL`).
+    ///
+    /// The front-end sets the feature during a migration, and a guest never has it.
+    pub const LOG_ALL: Self = Self(1 << 26);
     /// Descriptors may be in an indirect table (`VIRTIO_F_INDIRECT_DESC`).
     pub const INDIRECT_DESC: Self = Self(1 << 28);
     /// Both sides request notifications by a ring index (`VIRTIO_F_EVENT_IDX`).
@@ -46,6 +52,8 @@ impl VirtioFeatures {
     pub const PROTOCOL_FEATURES: Self = Self(1 << 30);
     /// The device follows version 1 of the standard (`VIRTIO_F_VERSION_1`).
     pub const VERSION_1: Self = Self(1 << 32);
+    /// Queues are packed virtqueues (`VIRTIO_F_RING_PACKED`).
+    pub const RING_PACKED: Self = Self(1 << 34);
     /// The guest accepts unsegmented UDP over IPv4 (`VIRTIO_NET_F_GUEST_USO4`).
     pub const GUEST_USO4: Self = Self(1 << 54);
     /// The guest accepts unsegmented UDP over IPv6 (`VIRTIO_NET_F_GUEST_USO6`).
@@ -56,6 +64,7 @@ impl VirtioFeatures {
     /// The features that every back-end offers.
     pub const OFFERED: Self = Self::CSUM
         .with(Self::GUEST_CSUM)
+        .with(Self::MTU)
         .with(Self::GUEST_TSO4)
         .with(Self::GUEST_TSO6)
         .with(Self::GUEST_ECN)
@@ -67,10 +76,12 @@ impl VirtioFeatures {
         .with(Self::CTRL_RX)
         .with(Self::GUEST_ANNOUNCE)
         .with(Self::MQ)
+        .with(Self::LOG_ALL)
         .with(Self::INDIRECT_DESC)
         .with(Self::EVENT_IDX)
         .with(Self::PROTOCOL_FEATURES)
         .with(Self::VERSION_1)
+        .with(Self::RING_PACKED)
         .with(Self::GUEST_USO4)
         .with(Self::GUEST_USO6)
         .with(Self::HOST_USO);
@@ -115,16 +126,28 @@ impl fmt::Display for VirtioFeatures {
 
 /// The protocol has several queue pairs (`VHOST_USER_PROTOCOL_F_MQ`).
 const PROTOCOL_MQ: u64 = 1;
+/// The pages that the back-end changes are logged in shared memory.
+///
+/// `VHOST_USER_PROTOCOL_F_LOG_SHMFD`.
+const PROTOCOL_LOG_SHMFD: u64 = 1 << 1;
+/// The back-end announces a migrated guest (`VHOST_USER_PROTOCOL_F_RARP`).
+const PROTOCOL_RARP: u64 = 1 << 2;
 /// Messages may request an acknowledgement (`VHOST_USER_PROTOCOL_F_REPLY_ACK`).
 const PROTOCOL_REPLY_ACK: u64 = 1 << 3;
+/// A message has the MTU of the guest (`VHOST_USER_PROTOCOL_F_NET_MTU`).
+const PROTOCOL_NET_MTU: u64 = 1 << 4;
 /// Memory regions are added one by one.
 ///
 /// `VHOST_USER_PROTOCOL_F_CONFIGURE_MEM_SLOTS`.
 const PROTOCOL_CONFIGURE_MEM_SLOTS: u64 = 1 << 15;
 
 /// The features of the protocol that every back-end offers.
-pub(crate) const PROTOCOL_OFFERED: u64 =
-    PROTOCOL_MQ | PROTOCOL_REPLY_ACK | PROTOCOL_CONFIGURE_MEM_SLOTS;
+pub(crate) const PROTOCOL_OFFERED: u64 = PROTOCOL_MQ
+    | PROTOCOL_LOG_SHMFD
+    | PROTOCOL_RARP
+    | PROTOCOL_REPLY_ACK
+    | PROTOCOL_NET_MTU
+    | PROTOCOL_CONFIGURE_MEM_SLOTS;
 
 /// The maximum number of queue pairs of a device.
 pub const QUEUE_PAIRS_MAX: u16 = 64;

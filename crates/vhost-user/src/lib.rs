@@ -10,8 +10,9 @@
 //!   wait and allocate nothing when warm. Several queue pairs of a guest are spread over the workers.
 //! - Between guests, checksums are not completed and packets not segmented: each frame keeps its
 //!   `virtio_net_hdr` ([`NetHeader`]).
+//! - Queues have the split or the packed layout, as the guest chooses.
 //! - A back-end that is killed loses and repeats no frame in the queues: the next back-end
-//!   continues at the index in the guest's memory.
+//!   continues at the position that the memory of the guest has.
 //! - A guest that breaks a rule of virtqueues loses only its queue: every index, length and address
 //!   is copied once, and the copy is checked.
 //!
@@ -48,6 +49,7 @@
 //!
 //! Source: vhost-user protocol (QEMU documentation, "Vhost-user Protocol"); Virtual I/O Device 1.2.
 
+mod announcement;
 mod backend;
 mod device;
 mod error;
@@ -58,7 +60,7 @@ mod message;
 mod message_socket;
 mod net_queue;
 mod queues;
-mod split_ring;
+mod ring;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 #[cfg(test)]

@@ -51,15 +51,16 @@ impl MessageHeader {
     /// Returns the header and the payload of a reply.
     pub(crate) fn reply(request: u32, reply: VhostReply) -> Vec<u8> {
         let payload = match reply {
-            VhostReply::Number(number) => number.to_le_bytes(),
-            VhostReply::VringState { queue, base } => {
-                let [[a, b, c, d], [e, f, g, h]] = [queue, base].map(u32::to_le_bytes);
-                [a, b, c, d, e, f, g, h]
+            VhostReply::Number(number) => number,
+            VhostReply::VringState { queue, base } => u64::from(queue) | u64::from(base) << 32,
+            VhostReply::Empty => {
+                let header = [request, Self::VERSION | Self::REPLY, 0];
+                return header.into_iter().flat_map(u32::to_le_bytes).collect();
             }
         };
         let header = [request, Self::VERSION | Self::REPLY, 8];
         let bytes = header.into_iter().flat_map(u32::to_le_bytes);
-        bytes.chain(payload).collect()
+        bytes.chain(payload.to_le_bytes()).collect()
     }
 }
 
@@ -91,6 +92,8 @@ pub(crate) enum VhostRequest {
     SetOwner,
     ResetOwner,
     SetMemTable(Vec<RegionMessage>),
+    SetLogBase { length: u64, offset: u64 },
+    SetLogFd,
     SetVringNum { queue: u32, size: u32 },
     SetVringAddr { queue: u32, address: VringAddress },
     SetVringBase { queue: u32, base: u32 },
@@ -102,6 +105,8 @@ pub(crate) enum VhostRequest {
     SetProtocolFeatures(u64),
     GetQueueNum,
     SetVringEnable { queue: u32, is_enabled: bool },
+    SendRarp { mac: [u8; 6] },
+    NetSetMtu(u64),
     GetMaxMemSlots,
     AddMemReg(RegionMessage),
     RemMemReg(RegionMessage),
@@ -152,7 +157,7 @@ impl VhostRequest {
             Self::SetVringKick(vring) | Self::SetVringCall(vring) | Self::SetVringErr(vring) => {
                 vring.has_descriptor as usize
             }
-            Self::AddMemReg(_) => 1,
+            Self::SetLogBase { .. } | Self::SetLogFd | Self::AddMemReg(_) => 1,
             _ => 0,
         }
     }
@@ -163,8 +168,10 @@ impl VhostRequest {
 pub(crate) enum VhostReply {
     /// A number; as an acknowledgement, 0 is success.
     Number(u64),
-    /// The index at which a stopped queue continues.
+    /// The position at which a stopped queue continues.
     VringState { queue: u32, base: u32 },
+    /// Nothing but the number of the request.
+    Empty,
 }
 
 /// The fields of a payload, in order.
@@ -179,6 +186,8 @@ impl PayloadFields<'_> {
             3 => Some(VhostRequest::SetOwner),
             4 => Some(VhostRequest::ResetOwner),
             5 => self.regions().map(VhostRequest::SetMemTable),
+            6 => self.log(),
+            7 => Some(VhostRequest::SetLogFd),
             8 => self.pair().map(|(queue, size)| VhostRequest::SetVringNum { queue, size }),
             9 => self.address(),
             10 => self.pair().map(|(queue, base)| VhostRequest::SetVringBase { queue, base }),
@@ -193,6 +202,11 @@ impl PayloadFields<'_> {
                 queue,
                 is_enabled: enabled != 0,
             }),
+            19 => self.u64().map(|number| {
+                let [mac @ .., _, _] = number.to_le_bytes();
+                VhostRequest::SendRarp { mac }
+            }),
+            20 => self.u64().map(VhostRequest::NetSetMtu),
             36 => Some(VhostRequest::GetMaxMemSlots),
             37 => self.padded_region().map(VhostRequest::AddMemReg),
             38 => self.padded_region().map(VhostRequest::RemMemReg),
@@ -236,6 +250,10 @@ impl PayloadFields<'_> {
         let (count, _padding) = self.pair()?;
         let count = usize::try_from(count).ok().filter(|count| *count <= REGIONS_PER_MESSAGE)?;
         (0..count).map(|_| self.region()).collect()
+    }
+
+    fn log(&mut self) -> Option<VhostRequest> {
+        Some(VhostRequest::SetLogBase { length: self.u64()?, offset: self.u64()? })
     }
 
     fn address(&mut self) -> Option<VhostRequest> {
@@ -309,6 +327,19 @@ mod tests {
         let bytes = MessageHeader::reply(11, VhostReply::VringState { queue: 1, base: 0x102 });
         let expected = [11, 0, 0, 0, 5, 0, 0, 0, 8, 0, 0, 0, 1, 0, 0, 0, 2, 1, 0, 0];
         assert_eq!(bytes, expected);
+        let bytes = MessageHeader::reply(6, VhostReply::Empty);
+        assert_eq!(bytes, [6, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn messages_of_a_migration_are_parsed() {
+        let log: Vec<u8> = [5_u64, 7].into_iter().flat_map(u64::to_le_bytes).collect();
+        let parsed = VhostRequest::parse(6, &log).unwrap();
+        assert_eq!(parsed, VhostRequest::SetLogBase { length: 5, offset: 7 });
+        assert_eq!(parsed.descriptors(), 1);
+        assert_eq!(VhostRequest::parse(7, &[]).unwrap().descriptors(), 1);
+        let parsed = VhostRequest::parse(19, &[1, 2, 3, 4, 5, 6, 7, 8]).unwrap();
+        assert_eq!(parsed, VhostRequest::SendRarp { mac: [1, 2, 3, 4, 5, 6] });
     }
 
     proptest! {

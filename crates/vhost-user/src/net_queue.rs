@@ -7,7 +7,7 @@
 use crate::{
     error::RingError,
     features::VirtioFeatures,
-    split_ring::{Direction, SplitRing},
+    ring::{Direction, VirtqueueLayout},
 };
 
 /// The header in front of a frame: `struct virtio_net_hdr_v1`, little-endian.
@@ -61,13 +61,13 @@ impl FrameSink for DiscardingSink {
 /// Returns the number of frames, including refused frames, and the rule that the guest broke after
 /// these frames.
 pub(crate) fn take_frames(
-    ring: &mut SplitRing,
+    ring: &mut impl VirtqueueLayout,
     features: VirtioFeatures,
     max: usize,
     sink: &mut impl FrameSink,
 ) -> (usize, Result<(), RingError>) {
     let header_length = header_length(features);
-    ring.read_ahead(max, Direction::FromGuest);
+    ring.read_ahead(max, Direction::FromGuest, 0);
     for taken in 0..max {
         ring.begin_frame();
         let length = match ring.chain_length(0, Direction::FromGuest) {
@@ -77,12 +77,12 @@ pub(crate) fn take_frames(
         };
         let length = length.checked_sub(header_length).filter(|length| *length > 0);
         if let Some(buffer) = length.and_then(|length| sink.buffer(length)) {
-            ring.copy_out(header_length, buffer);
+            ring.chains().copy_out(header_length, buffer);
             let mut header = NetHeader::default();
-            ring.copy_out(0, header.split_at_mut(header_length).0);
+            ring.chains().copy_out(0, header.split_at_mut(header_length).0);
             sink.take(header);
         }
-        ring.put_used(0);
+        ring.put_used(1, 0);
     }
     (max, Ok(()))
 }
@@ -100,20 +100,71 @@ pub(crate) enum FramePut {
     Refused,
 }
 
+/// The limits of a guest for the frames that it receives.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GuestLimits {
+    pub(crate) features: VirtioFeatures,
+    /// Maximum length of a frame that is not to be segmented, without its header.
+    pub(crate) frame_max: usize,
+}
+
+impl GuestLimits {
+    /// Length of an Ethernet header with two VLAN tags, which an MTU does not count.
+    const ETHERNET_MAX: usize = 22;
+
+    /// Returns the limits of a guest with an MTU, if the front-end has set one.
+    pub(crate) fn new(features: VirtioFeatures, mtu: Option<u16>) -> Self {
+        let mtu = mtu.filter(|_| features.contains(VirtioFeatures::MTU));
+        let frame_max =
+            mtu.map_or(usize::MAX, |mtu| usize::from(mtu).saturating_add(Self::ETHERNET_MAX));
+        Self { features, frame_max }
+    }
+}
+
+/// Copies frames into the buffers of a guest, until one is not sent.
+///
+/// Returns the number of sent frames, and the result of the last one.
+pub(crate) fn put_frames<'a>(
+    ring: &mut impl VirtqueueLayout,
+    limits: GuestLimits,
+    frames: impl ExactSizeIterator<Item = (NetHeader, &'a [u8])>,
+) -> (usize, Result<FramePut, RingError>) {
+    let mut frames = frames.peekable();
+    // The frames of a burst usually have similar lengths.
+    let length = frames.peek().map_or(0, |(_, frame)| frame.len());
+    ring.read_ahead(frames.len(), Direction::ToGuest, length.saturating_add(HEADER_MAX));
+    let mut sent = 0_usize;
+    for (header, frame) in frames {
+        match put_frame(ring, limits, header, frame) {
+            Ok(FramePut::Done) => sent = sent.saturating_add(1),
+            result => return (sent, result),
+        }
+    }
+    (sent, Ok(FramePut::Done))
+}
+
+/// Length of the longest header in front of a frame.
+const HEADER_MAX: usize = size_of::<NetHeader>();
+
 /// Copies a frame into the next buffers of a guest.
 ///
 /// # Errors
 ///
 /// If the guest broke a rule.
-pub(crate) fn put_frame(
-    ring: &mut SplitRing,
-    features: VirtioFeatures,
+fn put_frame(
+    ring: &mut impl VirtqueueLayout,
+    limits: GuestLimits,
     header: NetHeader,
     frame: &[u8],
 ) -> Result<FramePut, RingError> {
+    let GuestLimits { features, frame_max } = limits;
     let Some(mut header) = accepted_header(header, features) else {
         return Ok(FramePut::Refused);
     };
+    let [_, segmentation, ..] = header;
+    if frame.len() > frame_max && segmentation == 0 {
+        return Ok(FramePut::Refused);
+    }
     let header_length = header_length(features);
     let needed = frame.len().saturating_add(header_length);
     let (mut room, mut count) = (0_usize, 0_u16);
@@ -131,15 +182,9 @@ pub(crate) fn put_frame(
     let [.., low, high] = &mut header;
     [*low, *high] = count.to_le_bytes();
     let chains = usize::from(count);
-    ring.copy_in(chains, 0, header.split_at(header_length).0);
-    ring.copy_in(chains, header_length, frame);
-    let mut left = needed;
-    for _ in 0..count {
-        let written = left.min(ring.next_length());
-        left = left.saturating_sub(written);
-        debug_assert!(u32::try_from(written).is_ok(), "a frame has at most 64 KiB");
-        ring.put_used(u32::try_from(written).unwrap_or(u32::MAX));
-    }
+    ring.chains().copy_in(chains, 0, header.split_at(header_length).0);
+    ring.chains().copy_in(chains, header_length, frame);
+    ring.put_used(count, needed);
     Ok(FramePut::Done)
 }
 

@@ -15,7 +15,7 @@ use std::{
         Arc,
         atomic::{
             AtomicU16, AtomicU64,
-            Ordering::{Acquire, Release},
+            Ordering::{AcqRel, Acquire, Release},
         },
     },
 };
@@ -27,7 +27,8 @@ use shunt_shared_memory::{WakeSet, notify, reset};
 use crate::{
     error::RingError,
     features::{QUEUE_PAIRS_MAX, VirtioFeatures},
-    split_ring::SplitRing,
+    net_queue::{FramePut, FrameSink, GuestLimits, NetHeader, put_frames, take_frames},
+    ring::Virtqueue,
 };
 
 /// The queues of a device.
@@ -42,6 +43,8 @@ pub(crate) struct DeviceQueues {
     pairs_from_guest: AtomicU16,
     /// Number of leading pairs into which frames are sent.
     pairs_to_guest: AtomicU16,
+    /// The MAC address that the first worker is to announce, if any.
+    announced: AtomicU64,
     /// Queues that workers stopped since the control thread last took the failures.
     failures: Mutex<Vec<QueueFailure>>,
     /// Readable while `failures` has entries.
@@ -51,8 +54,8 @@ pub(crate) struct DeviceQueues {
 /// A queue in operation.
 #[derive(Debug)]
 pub(crate) struct RunningQueue {
-    pub(crate) ring: SplitRing,
-    pub(crate) features: VirtioFeatures,
+    pub(crate) ring: Virtqueue,
+    pub(crate) limits: GuestLimits,
     /// Unset while frames to the guest are refused and frames from it discarded.
     pub(crate) is_enabled: bool,
     /// The eventfd that the guest writes when it offers buffers.
@@ -66,8 +69,8 @@ pub(crate) struct RunningQueue {
 pub(crate) struct QueueFailure {
     pub(crate) queue: u16,
     pub(crate) error: RingError,
-    /// The index at which the queue continues; `None` if it has never run.
-    pub(crate) base: Option<u16>,
+    /// The position at which the queue continues; `None` if it has never run.
+    pub(crate) base: Option<u32>,
 }
 
 impl DeviceQueues {
@@ -81,6 +84,7 @@ impl DeviceQueues {
             features: AtomicU64::new(0),
             pairs_from_guest: AtomicU16::new(0),
             pairs_to_guest: AtomicU16::new(0),
+            announced: AtomicU64::new(NO_ADDRESS),
             failures: Mutex::default(),
             failed: EventFd::from_flags(flags)?,
         })
@@ -174,6 +178,27 @@ impl DeviceQueues {
         &self.workers[usize::from(pair) % self.workers.len()]
     }
 
+    /// Has the first worker announce a guest that has moved to this host.
+    pub(crate) fn announce(&self, mac: [u8; 6]) {
+        let [a, b, c, d, e, f] = mac;
+        self.announced.store(u64::from_le_bytes([a, b, c, d, e, f, 0, 0]), Release);
+        self.wake_set(0).wake();
+    }
+
+    /// Returns whether the worker has a guest to announce.
+    pub(crate) fn has_announcement(&self, worker: u16) -> bool {
+        worker == 0 && self.announced.load(Acquire) != NO_ADDRESS
+    }
+
+    /// Takes the MAC address of a guest to announce.
+    pub(crate) fn take_announcement(&self, worker: u16) -> Option<[u8; 6]> {
+        if !self.has_announcement(worker) {
+            return None;
+        }
+        let [mac @ .., _, _] = self.announced.swap(NO_ADDRESS, AcqRel).to_le_bytes();
+        Some(mac)
+    }
+
     /// Stops a queue because its guest broke a rule; the worker holds the lock `slot`.
     #[cold]
     pub(crate) fn break_queue(
@@ -183,7 +208,7 @@ impl DeviceQueues {
         error: RingError,
     ) {
         let broken = slot.take();
-        let base = broken.as_ref().map(|running| running.ring.next());
+        let base = broken.as_ref().map(|running| running.ring.base());
         let kick = broken.and_then(|running| running.kick);
         if let Some(kick) = kick.filter(|_| is_from_guest(queue)) {
             // A kick descriptor that stays in the set would wake the worker for ever.
@@ -213,6 +238,30 @@ impl DeviceQueues {
 }
 
 impl RunningQueue {
+    /// Moves at most `max` frames from the guest to `sink`, as [`take_frames`].
+    pub(crate) fn take(
+        &mut self,
+        max: usize,
+        sink: &mut impl FrameSink,
+    ) -> (usize, Result<(), RingError>) {
+        let features = self.limits.features;
+        match &mut self.ring {
+            Virtqueue::Split(ring) => take_frames(ring, features, max, sink),
+            Virtqueue::Packed(ring) => take_frames(ring, features, max, sink),
+        }
+    }
+
+    /// Copies frames into the buffers of the guest, as [`put_frames`].
+    pub(crate) fn put<'a>(
+        &mut self,
+        frames: impl ExactSizeIterator<Item = (NetHeader, &'a [u8])>,
+    ) -> (usize, Result<FramePut, RingError>) {
+        match &mut self.ring {
+            Virtqueue::Split(ring) => put_frames(ring, self.limits, frames),
+            Virtqueue::Packed(ring) => put_frames(ring, self.limits, frames),
+        }
+    }
+
     /// Publishes returned buffers, and notifies the guest if it requested that.
     pub(crate) fn publish(&mut self) {
         if self.ring.publish() {
@@ -242,5 +291,8 @@ pub(crate) const fn is_from_guest(queue: u16) -> bool {
 
 /// The maximum number of queues of a device.
 pub(crate) const QUEUES_MAX: u16 = 2 * QUEUE_PAIRS_MAX;
+
+/// No MAC address, which has 48 bits.
+const NO_ADDRESS: u64 = u64::MAX;
 
 const _: () = assert!(QUEUES_MAX <= 1 << 8, "a message names a queue by eight bits");

@@ -6,11 +6,10 @@ use std::{
 };
 
 use crate::{
-    error::RingError,
+    announcement::announcement,
     features::VirtioFeatures,
-    net_queue::{DiscardingSink, FramePut, FrameSink, NetHeader, put_frame, take_frames},
+    net_queue::{DiscardingSink, FramePut, FrameSink, NetHeader},
     queues::DeviceQueues,
-    split_ring::Direction,
 };
 
 /// The receiver and the sender of one worker, which is a thread that moves frames.
@@ -79,6 +78,12 @@ impl FrameReceiver {
             }
         }
         let (mut frames, mut is_contended) = (0, false);
+        if max > 0
+            && let Some(mac) = self.queues.take_announcement(self.worker)
+        {
+            announce(mac, sink);
+            frames += 1;
+        }
         for step in 0..own {
             let queue = self.queue((self.turn.wrapping_add(step)) % own);
             match self.take(queue, max - frames, sink) {
@@ -118,9 +123,9 @@ impl FrameReceiver {
         let mut slot = self.queues.try_queue(queue)?;
         let Some(running) = slot.as_mut() else { return Some(0) };
         let (taken, result) = if running.is_enabled {
-            take_frames(&mut running.ring, running.features, max, sink)
+            running.take(max, sink)
         } else {
-            take_frames(&mut running.ring, running.features, max, &mut DiscardingSink)
+            running.take(max, &mut DiscardingSink)
         };
         running.publish();
         if let Err(error) = result {
@@ -133,7 +138,7 @@ impl FrameReceiver {
     fn request_kicks(&mut self) -> bool {
         self.waits_for_kicks = true;
         self.queues.wake_set(self.worker).clear_wake();
-        let mut must_poll = false;
+        let mut must_poll = self.queues.has_announcement(self.worker);
         // The queues are counted again: the control thread may have started a queue before the wake
         // event was cleared.
         for queue in (0..self.own_queues()).map(|turn| self.queue(turn)) {
@@ -217,29 +222,26 @@ impl FrameSender {
         let Some(running) = slot.as_mut().filter(|running| running.is_enabled) else {
             return SentFrames { frames: 0, end: SendEnd::Full };
         };
-        let mut sent = SentFrames { frames: 0, end: SendEnd::All };
-        let mut broken: Option<RingError> = None;
-        let frames = frames.into_iter();
-        running.ring.read_ahead(frames.len(), Direction::ToGuest);
-        for (header, frame) in frames {
-            match put_frame(&mut running.ring, running.features, header, frame) {
-                Ok(FramePut::Done) => {
-                    sent.frames += 1;
-                    continue;
-                }
-                Ok(FramePut::Full) => sent.end = SendEnd::Full,
-                Ok(FramePut::Refused) => sent.end = SendEnd::Refused,
-                Err(error) => {
-                    sent.end = SendEnd::Full;
-                    broken = Some(error);
-                }
-            }
-            break;
-        }
+        let (frames, result) = running.put(frames.into_iter());
         running.publish();
-        if let Some(error) = broken {
-            self.queues.break_queue(&mut slot, queue, error);
-        }
-        sent
+        let end = match result {
+            Ok(FramePut::Done) => SendEnd::All,
+            Ok(FramePut::Full) => SendEnd::Full,
+            Ok(FramePut::Refused) => SendEnd::Refused,
+            Err(error) => {
+                self.queues.break_queue(&mut slot, queue, error);
+                SendEnd::Full
+            }
+        };
+        SentFrames { frames, end }
+    }
+}
+
+/// Passes the announcement of a guest to `sink`, as if the guest had sent it.
+fn announce(mac: [u8; 6], sink: &mut impl FrameSink) {
+    let frame = announcement(mac);
+    if let Some(buffer) = sink.buffer(frame.len()) {
+        buffer.copy_from_slice(&frame);
+        sink.take(NetHeader::default());
     }
 }

@@ -5,7 +5,7 @@
 use std::{fs, path::Path};
 
 use proptest::prelude::*;
-use shunt_vhost_user::testing::{fuzz_messages, fuzz_ring};
+use shunt_vhost_user::testing::{fuzz_messages, fuzz_packed_ring, fuzz_ring};
 
 fn replay(target: &str, check: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/fuzz").join(target);
@@ -21,6 +21,7 @@ fn replay(target: &str, check: fn(&[u8])) {
 fn fuzz_regressions() {
     replay("vhost_messages", fuzz_messages);
     replay("vhost_ring", fuzz_ring);
+    replay("vhost_packed_ring", fuzz_packed_ring);
 }
 
 /// Generates a message with the length that its request needs.
@@ -43,5 +44,24 @@ proptest! {
     #[test]
     fn any_memory_is_used_or_refused(data in prop::collection::vec(any::<u8>(), 0..400)) {
         fuzz_ring(&data);
+        fuzz_packed_ring(&data);
+    }
+
+    /// The changes hit flags of descriptors, and events.
+    #[test]
+    fn any_descriptors_are_used_or_refused(
+        changes in prop::collection::vec((0_u8..4, 0_u8..10, any::<u8>(), any::<u8>()), 0..60),
+    ) {
+        let changes = changes.into_iter().flat_map(|(control, place, low, high)| {
+            let offset = match place {
+                slot @ 0..8 => 16 * u16::from(slot) + 14,
+                area => 0x2000 + 0x1000 * u16::from(area % 2) + 2,
+            };
+            let [first, second] = offset.to_le_bytes();
+            // Half of the flags have no other bits than those of the standard.
+            let low = if control & 2 == 0 { low & 0x87 } else { low };
+            [control, first, second, 2, low, high & 0x80]
+        });
+        fuzz_packed_ring(&changes.collect::<Vec<u8>>());
     }
 }

@@ -6,14 +6,14 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use super::{BufferLayout, TestGuest};
 use crate::{
-    FrameSink, NetHeader, Worker,
-    device::VhostDevice,
+    FrameSink, NetHeader, RingError, Worker,
+    device::{VhostDevice, direction},
     features::VirtioFeatures,
     memory::GuestMemory,
     message::{MessageHeader, VhostRequest},
-    net_queue::{put_frame, take_frames},
-    queues::DeviceQueues,
-    split_ring::{Direction, SplitRing},
+    net_queue::GuestLimits,
+    queues::{DeviceQueues, RunningQueue},
+    ring::{QueueSettings, Virtqueue},
 };
 
 /// A sink that counts frames and checks their lengths.
@@ -77,15 +77,27 @@ fn guest_file() -> Option<OwnedFd> {
     Some(file.into())
 }
 
-/// Moves frames through queues after the guest has overwritten parts of them.
+/// Moves frames through split queues after the guest has overwritten parts of them.
 ///
 /// The data are changes of the memory of a queue: the offset, the length and the bytes of each.
 ///
 /// # Panics
 ///
 /// Panics if a property of the device does not hold.
-pub fn fuzz_ring(mut data: &[u8]) {
-    let features = VirtioFeatures::OFFERED;
+pub fn fuzz_ring(data: &[u8]) {
+    fuzz_queues(TestGuest::SPLIT, data);
+}
+
+/// Moves frames through packed queues, as [`fuzz_ring`].
+///
+/// # Panics
+///
+/// Panics if a property of the device does not hold.
+pub fn fuzz_packed_ring(data: &[u8]) {
+    fuzz_queues(TestGuest::PACKED, data);
+}
+
+fn fuzz_queues(features: VirtioFeatures, mut data: &[u8]) {
     let mut guest = TestGuest::new(1, 8, features);
     for length in [70, 1500, 64] {
         guest.offer_buffer(0, &BufferLayout::whole(length));
@@ -99,25 +111,41 @@ pub fn fuzz_ring(mut data: &[u8]) {
         }
     }
     let memory = Arc::new(memory);
-    let open = |queue| SplitRing::new(Arc::clone(&memory), TestGuest::address(queue), 8, features);
+    let open = |queue| -> Result<RunningQueue, RingError> {
+        let settings = QueueSettings {
+            address: TestGuest::address(queue),
+            size: guest.size.into(),
+            direction: direction(queue),
+            features,
+            base: 0,
+        };
+        let ring = Virtqueue::new(Arc::clone(&memory), settings)?;
+        let limits = GuestLimits::new(features, None);
+        Ok(RunningQueue { ring, limits, is_enabled: true, kick: None, call: None })
+    };
     let (Ok(mut to_guest), Ok(mut from_guest)) = (open(0), open(1)) else { return };
     loop {
         let mut sink = CountingSink::default();
-        let (taken, result) = take_frames(&mut from_guest, features, 32, &mut sink);
+        let (taken, result) = from_guest.take(32, &mut sink);
         assert!(sink.frames <= taken && taken <= 32, "no frame is taken twice");
         from_guest.publish();
-        to_guest.read_ahead(2, Direction::ToGuest);
-        let put = put_frame(&mut to_guest, features, NetHeader::default(), &[3; 700]);
+        let (sent, put) = to_guest.put([(NetHeader::default(), &[3; 700][..]); 2].into_iter());
+        assert!(sent <= 2, "no frame is sent twice");
         to_guest.publish();
-        let kick = from_guest.request_kick();
+        let kick = from_guest.ring.request_kick();
         if result.is_err() || put.is_err() || kick.is_err() {
             return;
         }
-        let Some(([queue, low, high, length], rest)) = data.split_first_chunk() else { return };
+        let Some(([control, low, high, length], rest)) = data.split_first_chunk() else { return };
         let (bytes, behind) = rest.split_at(rest.len().min((*length).into()));
         // The offset is within the rings and the tables, which are the first 32 KiB.
         let offset = u16::from_le_bytes([*low, *high]) & 0x7fff;
-        guest.corrupt((*queue % 2).into(), offset.into(), bytes);
+        guest.corrupt((*control % 2).into(), offset.into(), bytes);
         data = behind;
+        if control & 2 != 0 {
+            // The back-end is killed, and another back-end starts.
+            let (Ok(first), Ok(second)) = (open(0), open(1)) else { return };
+            (to_guest, from_guest) = (first, second);
+        }
     }
 }

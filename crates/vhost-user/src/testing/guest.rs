@@ -1,7 +1,7 @@
 //! The memory and the virtio driver of a guest for tests.
 //!
 //! The driver reads and writes the file behind the memory, so it shares no code with the device,
-//! which maps the file. Memory has two regions that are adjacent in the guest and far apart in the
+//! which maps the file. The guest has split or packed rings, by its features. Memory has two regions that are adjacent in the guest and far apart in the
 //! front-end. The border between the regions divides the first buffer of the first queue.
 
 use std::{collections::BTreeMap, fs::File, os::unix::fs::FileExt};
@@ -31,18 +31,22 @@ pub struct TestGuest {
 pub(crate) struct DriverQueue {
     pub(crate) kick: EventFd,
     pub(crate) call: EventFd,
-    free: Vec<u16>,
-    chains: BTreeMap<u16, DriverChain>,
-    offered: u16,
-    seen: u16,
+    /// Descriptors that no chain has; of a packed ring, numbers that no chain has.
+    pub(super) free: Vec<u16>,
+    /// Chains that are offered to the device and not yet returned, by their number.
+    pub(super) chains: BTreeMap<u16, DriverChain>,
+    /// Number of offered chains; of a packed ring, of their descriptors.
+    pub(super) offered: u32,
+    /// Number of chains that were taken back; of a packed ring, of their descriptors.
+    pub(super) seen: u32,
 }
 
 /// A chain that is offered to the device and not yet returned.
 #[derive(Debug)]
-struct DriverChain {
-    descriptors: Vec<u16>,
+pub(super) struct DriverChain {
+    pub(super) descriptors: Vec<u16>,
     /// Address and length of each part.
-    parts: Vec<(u64, usize)>,
+    pub(super) parts: Vec<(u64, usize)>,
 }
 
 /// The form of a buffer.
@@ -72,8 +76,10 @@ pub type ReceivedFrame = (NetHeader, Vec<u8>);
 const GUEST_BASE: u64 = 0x4000_0000;
 const USER_BASES: [u64; 2] = [0x7f00_0000_0000, 0x7e00_0000_0000];
 const QUEUE_BYTES: u64 = 0x1_0000;
-const AVAILABLE: u64 = 0x2000;
-const USED: u64 = 0x3000;
+/// The available ring; of a packed ring, the driver area.
+pub(super) const AVAILABLE: u64 = 0x2000;
+/// The used ring; of a packed ring, the device area.
+pub(super) const USED: u64 = 0x3000;
 const TABLES: u64 = 0x4000;
 const TABLE_BYTES: u64 = 0x200;
 const DATA: u64 = 0x10_0000;
@@ -83,6 +89,11 @@ const SLOT: u64 = 0x2_0000;
 const BORDER: u64 = DATA + 0x400;
 
 impl TestGuest {
+    /// All features of a guest with split rings.
+    pub const SPLIT: VirtioFeatures = Self::PACKED.without(VirtioFeatures::RING_PACKED);
+    /// All features of a guest with packed rings.
+    pub const PACKED: VirtioFeatures = VirtioFeatures::OFFERED.without(VirtioFeatures::LOG_ALL);
+
     /// Creates a guest with queue pairs; each queue has `size` descriptors, at most 32.
     ///
     /// # Panics
@@ -105,6 +116,10 @@ impl TestGuest {
         let guest = Self { file, features, size, queues };
         guest.file.set_len(guest.length()).unwrap();
         guest
+    }
+
+    pub(super) const fn is_packed(&self) -> bool {
+        self.features.contains(VirtioFeatures::RING_PACKED)
     }
 
     fn length(&self) -> u64 {
@@ -134,17 +149,17 @@ impl TestGuest {
         self.file.write_all_at(bytes, address - GUEST_BASE).unwrap();
     }
 
-    fn read(&self, address: u64, length: usize) -> Vec<u8> {
+    pub(super) fn read(&self, address: u64, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];
         self.file.read_exact_at(&mut bytes, address - GUEST_BASE).unwrap();
         bytes
     }
 
-    fn read_u16(&self, address: u64) -> u16 {
+    pub(super) fn read_u16(&self, address: u64) -> u16 {
         u16::from_le_bytes(self.read(address, 2).try_into().unwrap())
     }
 
-    fn read_u32(&self, address: u64) -> u32 {
+    pub(super) fn read_u32(&self, address: u64) -> u32 {
         u32::from_le_bytes(self.read(address, 4).try_into().unwrap())
     }
 
@@ -182,13 +197,13 @@ impl TestGuest {
     }
 
     fn offer(&mut self, queue: u16, layout: &BufferLayout, bytes: Option<&[u8]>) -> bool {
-        let own = usize::from(queue);
         let wanted = if layout.is_indirect { 1 } else { layout.parts.len() };
-        if self.queues[own].free.len() < wanted {
-            return false;
-        }
-        let descriptors: Vec<u16> =
-            (0..wanted).filter_map(|_| self.queues[own].free.pop()).collect();
+        let descriptors = if self.is_packed() {
+            self.packed_descriptors(queue, wanted)
+        } else {
+            self.split_descriptors(queue, wanted)
+        };
+        let Some(descriptors) = descriptors else { return false };
         let mut within = 0;
         let parts: Vec<(u64, usize)> = layout
             .parts
@@ -210,104 +225,52 @@ impl TestGuest {
             self.write(*address, part);
             rest = behind;
         }
-        self.write_descriptors(queue, &descriptors, &parts, layout.is_indirect);
-        let base = Self::base(queue);
-        let offered = self.queues[own].offered;
-        let entry = u64::from(offered % self.size);
-        self.write(base + AVAILABLE + 4 + 2 * entry, &descriptors[0].to_le_bytes());
-        self.write(base + AVAILABLE + 2, &offered.wrapping_add(1).to_le_bytes());
-        let head = descriptors[0];
-        let state = &mut self.queues[own];
-        state.chains.insert(head, DriverChain { descriptors, parts });
-        state.offered = offered.wrapping_add(1);
-        self.kick(queue);
+        let chain = DriverChain { descriptors, parts };
+        let is_wanted = if self.is_packed() {
+            self.offer_packed(queue, chain, layout.is_indirect)
+        } else {
+            self.offer_split(queue, chain, layout.is_indirect)
+        };
+        if is_wanted {
+            self.queues[usize::from(queue)].kick.write(1).unwrap();
+        }
         true
     }
 
-    fn write_descriptors(
-        &self,
-        queue: u16,
-        descriptors: &[u16],
-        parts: &[(u64, usize)],
-        is_indirect: bool,
-    ) {
-        let (next, write, indirect) = (1_u16, 2, 4);
-        let direction = if queue.is_multiple_of(2) { write } else { 0 };
-        let record = |(address, length): (u64, usize), flags: u16, following: u16| {
-            let mut bytes = address.to_le_bytes().to_vec();
-            bytes.extend(u32::try_from(length).unwrap().to_le_bytes());
-            bytes.extend(flags.to_le_bytes());
-            bytes.extend(following.to_le_bytes());
-            bytes
-        };
-        let base = Self::base(queue);
-        let table = base + TABLES + TABLE_BYTES * u64::from(descriptors[0]);
-        for (index, part) in parts.iter().enumerate() {
-            let flags = if index + 1 < parts.len() { direction | next } else { direction };
-            let following = if is_indirect {
-                u16::try_from(index + 1).unwrap()
-            } else {
-                descriptors.get(index + 1).copied().unwrap_or_default()
-            };
-            let place = if is_indirect {
-                table + 16 * index as u64
-            } else {
-                base + 16 * u64::from(descriptors[index])
-            };
-            self.write(place, &record(*part, flags, following));
-        }
-        if is_indirect {
-            let entry = record((table, 16 * parts.len()), indirect, 0);
-            self.write(base + 16 * u64::from(descriptors[0]), &entry);
-        }
+    /// Returns the address of the indirect table of a descriptor.
+    pub(super) fn table(queue: u16, descriptor: u16) -> u64 {
+        Self::base(queue) + TABLES + TABLE_BYTES * u64::from(descriptor)
     }
 
-    /// Kicks the device if it requested a kick.
-    fn kick(&self, queue: u16) {
-        let base = Self::base(queue);
-        let state = &self.queues[usize::from(queue)];
-        let is_wanted = if self.features.contains(VirtioFeatures::EVENT_IDX) {
-            let wanted = self.read_u16(base + USED + 4 + 8 * u64::from(self.size));
-            wanted == state.offered.wrapping_sub(1)
-        } else {
-            self.read_u16(base + USED) & 1 == 0
-        };
-        if is_wanted {
-            state.kick.write(1).unwrap();
-        }
+    /// Returns the flag of buffers that the device writes.
+    pub(super) fn direction(queue: u16) -> u16 {
+        const WRITE: u16 = 2;
+        if queue.is_multiple_of(2) { WRITE } else { 0 }
     }
 
     /// Takes the buffers that the device returned; returns the written bytes of each.
     fn take_returned(&mut self, queue: u16) -> Vec<Vec<u8>> {
-        let base = Self::base(queue) + USED;
-        let index = self.read_u16(base + 2);
         let mut returned = Vec::new();
-        while self.queues[usize::from(queue)].seen != index {
-            let seen = self.queues[usize::from(queue)].seen;
-            let entry = base + 4 + 8 * u64::from(seen % self.size);
-            let (head, written) = (self.read_u32(entry), self.read_u32(entry + 4));
-            let state = &mut self.queues[usize::from(queue)];
-            state.seen = seen.wrapping_add(1);
-            let chain = state.chains.remove(&u16::try_from(head).unwrap());
-            let chain = chain.expect("the device returns a chain that it has");
-            state.free.extend(chain.descriptors);
+        while let Some((chain, written)) = self.next_returned(queue) {
             let bytes =
-                chain.parts.iter().flat_map(|(address, length)| self.file_bytes(*address, *length));
+                chain.parts.iter().flat_map(|(address, length)| self.read(*address, *length));
             let mut bytes: Vec<u8> = bytes.collect();
             assert!(written as usize <= bytes.len(), "the device wrote no more than fits");
             bytes.truncate(written as usize);
             returned.push(bytes);
         }
         if self.features.contains(VirtioFeatures::EVENT_IDX) {
-            // The driver requests a notification for the next buffer.
-            let place = Self::base(queue) + AVAILABLE + 4 + 2 * u64::from(self.size);
-            self.write(place, &index.to_le_bytes());
+            if self.is_packed() {
+                self.request_packed_call(queue);
+            } else {
+                self.request_split_call(queue);
+            }
         }
         returned
     }
 
-    fn file_bytes(&self, address: u64, length: usize) -> Vec<u8> {
-        self.read(address, length)
+    fn next_returned(&mut self, queue: u16) -> Option<(DriverChain, u32)> {
+        if self.is_packed() { self.next_packed(queue) } else { self.next_split(queue) }
     }
 
     /// Takes the frames that the device has put into receive buffers.
@@ -349,13 +312,27 @@ impl TestGuest {
     /// Suppresses notifications from the device, or requests them.
     /// The flag has an effect only without `VIRTIO_F_EVENT_IDX`.
     pub fn suppress_calls(&self, queue: u16, is_suppressed: bool) {
-        self.write(Self::base(queue) + AVAILABLE, &u16::from(is_suppressed).to_le_bytes());
+        let offset = if self.is_packed() { 2 } else { 0 };
+        let flags = u16::from(is_suppressed).to_le_bytes();
+        self.write(Self::base(queue) + AVAILABLE + offset, &flags);
     }
 
     /// Writes bytes into the memory of a queue, as a broken guest.
     ///
-    /// The first 16 bytes of each descriptor come first, the available ring at 0x2000.
+    /// The descriptors, of 16 bytes each, come first, the available ring at 0x2000.
     pub fn corrupt(&self, queue: u16, offset: u64, bytes: &[u8]) {
         self.write(Self::base(queue) + offset, bytes);
+    }
+
+    /// Returns a descriptor of a queue, as bytes.
+    #[cfg(test)]
+    pub(crate) fn descriptor(&self, queue: u16, index: u16) -> Vec<u8> {
+        self.read(Self::base(queue) + 16 * u64::from(index), 16)
+    }
+
+    /// Returns the contents of the whole memory.
+    #[cfg(test)]
+    pub(crate) fn contents(&self) -> Vec<u8> {
+        self.read(GUEST_BASE, usize::try_from(self.length()).unwrap())
     }
 }

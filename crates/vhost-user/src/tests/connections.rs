@@ -1,10 +1,13 @@
 //! Tests of back-ends with front-ends at a socket.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     os::{
         fd::AsFd,
-        unix::net::{UnixListener, UnixStream},
+        unix::{
+            fs::PermissionsExt,
+            net::{UnixListener, UnixStream},
+        },
     },
     path::Path,
     thread::sleep,
@@ -13,7 +16,7 @@ use std::{
 
 use super::KeptFrames;
 use crate::{
-    Backend, BackendError, GuestLink, NetHeader, SocketMode, VirtioFeatures, Worker,
+    Backend, BackendError, GuestLink, NetHeader, SocketMode, Worker,
     testing::{BufferLayout, MessageOrder, TestFrontEnd, TestGuest},
 };
 
@@ -44,18 +47,27 @@ fn accepted(listener: &UnixListener) -> TestFrontEnd {
 }
 
 fn guest() -> TestGuest {
-    TestGuest::new(1, 8, VirtioFeatures::OFFERED)
+    TestGuest::new(1, 8, TestGuest::SPLIT)
+}
+
+fn packed_guest() -> TestGuest {
+    TestGuest::new(1, 8, TestGuest::PACKED)
 }
 
 #[test]
 fn a_client_connects_again_after_each_side_restarts() {
+    for guest in [guest(), packed_guest()] {
+        check_client(guest);
+    }
+}
+
+fn check_client(mut guest: TestGuest) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("guest.sock");
     let start = || Backend::start(&path, SocketMode::Client, 1).unwrap();
     let (mut backend, mut workers) = start();
     await_link(&backend, "waiting", |link| link.to_string().contains("No such file"));
     let listener = UnixListener::bind(&path).unwrap();
-    let mut guest = guest();
     for (round, order) in
         [MessageOrder::Qemu, MessageOrder::Dpdk].into_iter().cycle().take(4).enumerate()
     {
@@ -102,6 +114,7 @@ fn a_server_listens_again_after_each_side_restarts() {
     let start = || Backend::start(&path, SocketMode::Server, 1).unwrap();
     let (mut backend, mut workers) = start();
     let mut guest = guest();
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
     for round in 0..3 {
         let mut front_end = TestFrontEnd::new(UnixStream::connect(&path).unwrap());
         front_end.start(&guest, MessageOrder::Qemu).unwrap();
@@ -152,7 +165,7 @@ fn a_guest_that_breaks_a_rule_goes_down_until_it_restarts() {
     workers[0].receiver.receive(32, &mut KeptFrames::default());
     await_link(&backend, "stopped", |link| link.to_string().contains("queue 1 was stopped"));
     // The driver of the guest starts again, with empty queues.
-    let mut second = TestGuest::new(1, 8, VirtioFeatures::OFFERED);
+    let mut second = TestGuest::new(1, 8, TestGuest::SPLIT);
     for queue in [0, 1] {
         front_end.stop_queue(queue).unwrap();
     }
@@ -189,5 +202,7 @@ fn wrong_messages_end_the_connection_alone() {
     }
     let (_backend, mut workers, mut front_end) = served(&folder, &guest);
     assert_eq!(front_end.ask(200, &[], &[]).unwrap(), 1, "who asks learns of it");
+    assert_eq!(front_end.ask(20, &67_u64.to_le_bytes(), &[]).unwrap(), 1, "the MTU is too small");
+    assert_eq!(front_end.ask(20, &1500_u64.to_le_bytes(), &[]).unwrap(), 0);
     exchange(&mut guest, &mut workers[0]);
 }

@@ -39,9 +39,12 @@ fn is_readable(worker: &Worker) -> bool {
     epoll.wait(&mut [EpollEvent::empty()], EpollTimeout::ZERO).unwrap() > 0
 }
 
+const PLAIN: VirtioFeatures = VirtioFeatures::VERSION_1;
+const PLAIN_PACKED: VirtioFeatures = PLAIN.with(VirtioFeatures::RING_PACKED);
+
 #[test]
 fn a_worker_sleeps_until_the_guest_kicks() {
-    for features in [VirtioFeatures::VERSION_1, VirtioFeatures::OFFERED] {
+    for features in [PLAIN, PLAIN_PACKED, TestGuest::SPLIT, TestGuest::PACKED] {
         let (queues, mut guest) = device(1, 1, features);
         let mut worker = Worker::new(&queues, 0);
         let _device = attached(&queues, &guest);
@@ -59,21 +62,23 @@ fn a_worker_sleeps_until_the_guest_kicks() {
 
 #[test]
 fn a_guest_kicks_only_a_worker_that_sleeps() {
-    let (queues, mut guest) = device(1, 1, VirtioFeatures::OFFERED);
-    let mut worker = Worker::new(&queues, 0);
-    let _device = attached(&queues, &guest);
-    for _ in 0..3 {
+    for features in [TestGuest::SPLIT, TestGuest::PACKED] {
+        let (queues, mut guest) = device(1, 1, features);
+        let mut worker = Worker::new(&queues, 0);
+        let _device = attached(&queues, &guest);
+        for _ in 0..3 {
+            send(&mut guest, 0);
+        }
+        let _ = guest.take_kicks(1);
+        assert_eq!(worker.receiver.receive(32, &mut KeptFrames::default()).frames, 3);
         send(&mut guest, 0);
+        assert_eq!(guest.take_kicks(1), 0, "the worker polls");
     }
-    let _ = guest.take_kicks(1);
-    assert_eq!(worker.receiver.receive(32, &mut KeptFrames::default()).frames, 3);
-    send(&mut guest, 0);
-    assert_eq!(guest.take_kicks(1), 0, "the worker polls");
 }
 
 #[test]
 fn a_guest_that_runs_is_known_without_a_kick() {
-    let (queues, mut guest) = device(1, 1, VirtioFeatures::OFFERED);
+    let (queues, mut guest) = device(1, 1, TestGuest::SPLIT);
     send(&mut guest, 0);
     guest.offer_buffer(0, &BufferLayout::whole(2000));
     let _ = (guest.take_kicks(0), guest.take_kicks(1));
@@ -87,19 +92,42 @@ fn a_guest_that_runs_is_known_without_a_kick() {
 
 #[test]
 fn the_guest_is_called_only_if_it_wants_that() {
-    let (queues, mut guest) = device(1, 1, VirtioFeatures::VERSION_1);
-    let mut worker = Worker::new(&queues, 0);
-    let _device = attached(&queues, &guest);
-    let _ = guest.take_calls(0);
-    let mut calls = |is_suppressed| {
-        guest.suppress_calls(0, is_suppressed);
-        guest.offer_buffer(0, &BufferLayout::whole(100));
-        let sent = worker.sender.send([(NetHeader::default(), &[1; 60][..])]);
-        assert_eq!(sent.frames, 1);
+    for features in [PLAIN, PLAIN_PACKED] {
+        let (queues, mut guest) = device(1, 1, features);
+        let mut worker = Worker::new(&queues, 0);
+        let _device = attached(&queues, &guest);
+        let _ = guest.take_calls(0);
+        let mut calls = |is_suppressed| {
+            guest.suppress_calls(0, is_suppressed);
+            guest.offer_buffer(0, &BufferLayout::whole(100));
+            let sent = worker.sender.send([(NetHeader::default(), &[1; 60][..])]);
+            assert_eq!(sent.frames, 1);
+            guest.take_received(0);
+            guest.take_calls(0)
+        };
+        assert_eq!((calls(false), calls(true), calls(false)), (1, 0, 1));
+    }
+}
+
+/// With event indexes a guest that looks late is called once.
+#[test]
+fn a_guest_is_called_once_until_it_looks() {
+    for features in [TestGuest::SPLIT, TestGuest::PACKED] {
+        let (queues, mut guest) = device(1, 1, features);
+        let mut worker = Worker::new(&queues, 0);
+        let _device = attached(&queues, &guest);
         guest.take_received(0);
-        guest.take_calls(0)
-    };
-    assert_eq!((calls(false), calls(true), calls(false)), (1, 0, 1));
+        let _ = guest.take_calls(0);
+        for _ in 0..5 {
+            for buffers in 1..=4 {
+                guest.offer_buffer(0, &BufferLayout::whole(100));
+                let sent = worker.sender.send([(NetHeader::default(), &[1; 60][..])]);
+                assert_eq!(sent.frames, 1);
+                assert_eq!(guest.take_calls(0), u64::from(buffers == 1));
+            }
+            assert_eq!(guest.take_received(0).len(), 4);
+        }
+    }
 }
 
 #[test]
@@ -126,7 +154,7 @@ fn an_offload_that_was_not_negotiated_is_refused() {
     let checksum = VirtioFeatures::VERSION_1.with(VirtioFeatures::GUEST_CSUM);
     assert_eq!(ends(checksum), ([false, true, true, true, true, true], 2));
     let offered = [false, false, false, false, false, true];
-    assert_eq!(ends(VirtioFeatures::OFFERED), (offered, 2));
+    assert_eq!(ends(TestGuest::SPLIT), (offered, 2));
 }
 
 /// The header of an old driver has ten bytes; the test guest uses twelve.
@@ -150,7 +178,7 @@ fn the_header_of_an_old_driver_is_shorter() {
 
 #[test]
 fn pairs_are_spread_over_workers() {
-    let (queues, mut guest) = device(3, 2, VirtioFeatures::OFFERED);
+    let (queues, mut guest) = device(3, 2, TestGuest::SPLIT);
     let mut workers = [0, 1].map(|worker| Worker::new(&queues, worker));
     let _device = attached(&queues, &guest);
     (0..3).for_each(|pair| send(&mut guest, pair));
@@ -167,7 +195,7 @@ fn pairs_are_spread_over_workers() {
 
 #[test]
 fn a_disabled_queue_discards_what_the_guest_sends() {
-    let (queues, mut guest) = device(1, 1, VirtioFeatures::OFFERED);
+    let (queues, mut guest) = device(1, 1, TestGuest::SPLIT);
     let mut worker = Worker::new(&queues, 0);
     let mut device = attached(&queues, &guest);
     for queue in [0, 1] {
@@ -185,7 +213,7 @@ fn a_disabled_queue_discards_what_the_guest_sends() {
 
 #[test]
 fn a_stopped_queue_goes_on_at_its_base() {
-    let (queues, mut guest) = device(1, 1, VirtioFeatures::OFFERED);
+    let (queues, mut guest) = device(1, 1, TestGuest::SPLIT);
     let mut worker = Worker::new(&queues, 0);
     let mut device = attached(&queues, &guest);
     (0..3).for_each(|_| send(&mut guest, 0));
@@ -197,7 +225,7 @@ fn a_stopped_queue_goes_on_at_its_base() {
 
 /// Overwrites bytes of a queue; returns the rule that this breaks.
 fn broken(queue: u16, offset: u64, bytes: &[u8]) -> RingError {
-    let (queues, mut guest) = device(1, 1, VirtioFeatures::OFFERED);
+    let (queues, mut guest) = device(1, 1, TestGuest::SPLIT);
     let mut worker = Worker::new(&queues, 0);
     let mut device = attached(&queues, &guest);
     send(&mut guest, 0);
@@ -223,7 +251,7 @@ fn broken(queue: u16, offset: u64, bytes: &[u8]) -> RingError {
 #[test]
 fn a_frame_has_a_bounded_number_of_descriptors() {
     let queues = Arc::new(DeviceQueues::new(1).unwrap());
-    let mut guest = TestGuest::new(1, 128, VirtioFeatures::OFFERED);
+    let mut guest = TestGuest::new(1, 128, TestGuest::SPLIT);
     let mut worker = Worker::new(&queues, 0);
     let _device = attached(&queues, &guest);
     while guest.offer_buffer(0, &BufferLayout::whole(100)) {}
@@ -239,7 +267,7 @@ fn a_frame_has_a_bounded_number_of_descriptors() {
 /// A hypervisor may unplug memory and plug it again while frames pass.
 #[test]
 fn a_queue_goes_on_when_its_memory_is_back() {
-    let (queues, mut guest) = device(1, 1, VirtioFeatures::OFFERED);
+    let (queues, mut guest) = device(1, 1, TestGuest::SPLIT);
     let mut worker = Worker::new(&queues, 0);
     let mut device = attached(&queues, &guest);
     let [_, region] = guest.regions();
@@ -264,7 +292,7 @@ fn a_stopped_queue_has_a_position() {
     };
     let expected = Some(VhostReply::VringState { queue: 1, base: 1 });
     for request in [VhostRequest::ResetOwner, VhostRequest::SetOwner] {
-        let (queues, mut guest) = device(1, 1, VirtioFeatures::OFFERED);
+        let (queues, mut guest) = device(1, 1, TestGuest::SPLIT);
         let mut worker = Worker::new(&queues, 0);
         let mut device = attached(&queues, &guest);
         send(&mut guest, 0);
@@ -284,7 +312,7 @@ fn a_stopped_queue_has_a_position() {
 /// A message without a kick descriptor requests that the queue is polled.
 #[test]
 fn a_queue_without_a_kick_is_polled() {
-    let (queues, mut guest) = device(1, 1, VirtioFeatures::OFFERED);
+    let (queues, mut guest) = device(1, 1, TestGuest::SPLIT);
     let mut worker = Worker::new(&queues, 0);
     let mut device = attached(&queues, &guest);
     let vring = VringDescriptor { queue: 1, has_descriptor: false };
@@ -337,7 +365,7 @@ fn a_guest_that_breaks_a_rule_loses_its_queue() {
 
 #[test]
 fn frames_in_front_of_a_broken_chain_pass() {
-    let (queues, mut guest) = device(1, 1, VirtioFeatures::OFFERED);
+    let (queues, mut guest) = device(1, 1, TestGuest::SPLIT);
     let mut worker = Worker::new(&queues, 0);
     let _device = attached(&queues, &guest);
     (0..3).for_each(|_| send(&mut guest, 0));
@@ -359,7 +387,7 @@ fn frames_in_front_of_a_broken_chain_pass() {
 
 #[test]
 fn a_frame_without_a_header_is_refused_alone() {
-    let (queues, mut guest) = device(1, 1, VirtioFeatures::OFFERED);
+    let (queues, mut guest) = device(1, 1, TestGuest::SPLIT);
     let mut worker = Worker::new(&queues, 0);
     let _device = attached(&queues, &guest);
     send(&mut guest, 0);
@@ -373,7 +401,7 @@ fn a_frame_without_a_header_is_refused_alone() {
 
 #[test]
 fn a_queue_outside_the_memory_is_named() {
-    let (queues, guest) = device(1, 1, VirtioFeatures::OFFERED);
+    let (queues, guest) = device(1, 1, TestGuest::SPLIT);
     let mut device = attached(&queues, &guest);
     let mut address = TestGuest::address(0);
     address.used += 1;

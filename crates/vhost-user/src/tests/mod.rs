@@ -2,7 +2,9 @@
 
 mod connections;
 mod guests;
+mod migration;
 mod moves;
+mod packed_rings;
 
 use std::{
     os::fd::{AsFd, OwnedFd},

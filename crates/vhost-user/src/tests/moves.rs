@@ -214,9 +214,10 @@ proptest! {
     /// The property holds with every set of ring features, and through restarts.
     #[test]
     fn frames_arrive_once_and_in_order(
-        steps in steps(), merges: bool, has_events: bool, has_indirect: bool,
+        steps in steps(), is_packed: bool, merges: bool, has_events: bool, has_indirect: bool,
     ) {
         let optional = [
+            (is_packed, VirtioFeatures::RING_PACKED),
             (merges, VirtioFeatures::MRG_RXBUF),
             (has_events, VirtioFeatures::EVENT_IDX),
             (has_indirect, VirtioFeatures::INDIRECT_DESC),
@@ -228,7 +229,7 @@ proptest! {
 
 #[test]
 fn indexes_wrap_at_16_bits() {
-    for features in [PLAIN, VirtioFeatures::OFFERED] {
+    for features in [PLAIN, TestGuest::SPLIT, TestGuest::PACKED] {
         let mut model = Model::new(features);
         let _device = attached(&model.queues, &model.guest);
         for _ in 0..70_000 / 8 {
@@ -247,11 +248,13 @@ fn indexes_wrap_at_16_bits() {
 
 #[test]
 fn a_large_packet_takes_several_buffers() {
-    let mut model = Model::new(VirtioFeatures::OFFERED);
-    let _device = attached(&model.queues, &model.guest);
-    for length in [2000, 100, 60_000, 10_000] {
-        model.run(Step::GuestOffers { length, cuts: vec![1000], is_indirect: false });
+    for features in [TestGuest::SPLIT, TestGuest::PACKED] {
+        let mut model = Model::new(features);
+        let _device = attached(&model.queues, &model.guest);
+        for length in [2000, 100, 60_000, 10_000] {
+            model.run(Step::GuestOffers { length, cuts: vec![1000], is_indirect: false });
+        }
+        model.send(&[65_000]);
+        model.look();
     }
-    model.send(&[65_000]);
-    model.look();
 }

@@ -13,12 +13,15 @@ use std::{os::fd::AsFd, sync::Arc};
 
 use shunt_shared_memory::{MapError, SharedMapping};
 
+use super::dirty_log::DirtyLog;
 use crate::message::RegionMessage;
 
 /// The mapped memory regions of a guest.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GuestMemory {
     regions: Vec<MappedRegion>,
+    /// The log of the pages that this process changes, while the guest is migrated.
+    log: Option<Arc<DirtyLog>>,
 }
 
 #[derive(Clone, Debug)]
@@ -108,6 +111,11 @@ impl GuestMemory {
         Ok(())
     }
 
+    /// Replaces the log of changed pages.
+    pub(crate) fn set_log(&mut self, log: Option<Arc<DirtyLog>>) {
+        self.log = log;
+    }
+
     /// Returns the longest range at a guest address, at most `length` bytes.
     #[inline]
     pub(crate) fn find(&self, address: u64, length: usize) -> Option<GuestRange> {
@@ -162,31 +170,87 @@ impl GuestMemory {
     #[inline]
     #[must_use]
     pub(crate) fn write(&self, range: GuestRange, offset: usize, from: &[u8]) -> bool {
-        let place = self.place(range, offset, from.len());
-        place.is_some_and(|(mapping, offset)| mapping.write(offset, from))
+        self.change(range, offset, from.len(), |mapping, offset| mapping.write(offset, from))
     }
 
-    /// Prefetches the first bytes of a range into the processor cache.
+    /// Changes bytes of a range, and marks them in the log if there is one.
     #[inline]
-    pub(crate) fn prefetch(&self, range: GuestRange) {
-        if let Some((mapping, offset)) = self.place(range, 0, range.length) {
-            mapping.prefetch(offset, range.length);
+    fn change(
+        &self,
+        range: GuestRange,
+        offset: usize,
+        length: usize,
+        change: impl FnOnce(&SharedMapping, usize) -> bool,
+    ) -> bool {
+        let Some((mapping, place)) = self.place(range, offset, length) else { return false };
+        let is_changed = change(mapping, place);
+        if let Some(log) = &self.log
+            && let Some(region) = self.regions.get(range.region)
+        {
+            log.mark(region.message.guest_address.saturating_add(place as u64), length);
+        }
+        is_changed
+    }
+
+    /// Prefetches the first bytes of a range, to read them.
+    #[inline]
+    pub(crate) fn prefetch_to_read(&self, range: GuestRange, length: usize) {
+        let length = length.min(range.length);
+        if let Some((mapping, offset)) = self.place(range, 0, length) {
+            mapping.prefetch_to_read(offset, length);
         }
     }
 
-    /// Loads a ring index (`Acquire`); the guest stores it after its ring entries.
+    /// Prefetches the first bytes of a range, to write them.
     #[inline]
-    pub(crate) fn load_index(&self, range: GuestRange, offset: usize) -> Option<u16> {
+    pub(crate) fn prefetch_to_write(&self, range: GuestRange, length: usize) {
+        let length = length.min(range.length);
+        if let Some((mapping, offset)) = self.place(range, 0, length) {
+            mapping.prefetch_to_write(offset, length);
+        }
+    }
+
+    /// Loads a ring index or flags (`Acquire`).
+    ///
+    /// The guest stores them after the entries that they announce.
+    #[inline]
+    pub(crate) fn load_u16(&self, range: GuestRange, offset: usize) -> Option<u16> {
         let (mapping, offset) = self.place(range, offset, size_of::<u16>())?;
         mapping.load(offset).map(u16::from_le)
     }
 
-    /// Stores a ring index (`Release`); the guest loads it before the ring entries.
+    /// Stores a ring index or flags (`Release`).
     #[inline]
     #[must_use]
-    pub(crate) fn store_index(&self, range: GuestRange, offset: usize, value: u16) -> bool {
-        let place = self.place(range, offset, size_of::<u16>());
-        place.is_some_and(|(mapping, offset)| mapping.store(offset, value.to_le()))
+    pub(crate) fn store_u16(&self, range: GuestRange, offset: usize, value: u16) -> bool {
+        self.change(range, offset, size_of::<u16>(), |mapping, offset| {
+            mapping.store(offset, value.to_le())
+        })
+    }
+
+    /// Stores an event suppression structure as a whole (`Release`).
+    #[inline]
+    #[must_use]
+    pub(crate) fn store_u32(&self, range: GuestRange, offset: usize, value: u32) -> bool {
+        self.change(range, offset, size_of::<u32>(), |mapping, offset| {
+            mapping.store_u32(offset, value.to_le())
+        })
+    }
+
+    /// Loads the half of a descriptor that has its flags (`Acquire`).
+    #[inline]
+    pub(crate) fn load_u64(&self, range: GuestRange, offset: usize) -> Option<u64> {
+        let (mapping, offset) = self.place(range, offset, size_of::<u64>())?;
+        mapping.load_u64(offset).map(u64::from_le)
+    }
+
+    /// Stores the half of a descriptor that has its flags (`Release`).
+    #[inline]
+    #[must_use]
+    pub(crate) fn store_u64(&self, range: GuestRange, offset: usize, value: u64) -> bool {
+        self.change(range, offset, size_of::<u64>(), |mapping, offset| {
+            mapping.store_u64(offset, value.to_le())
+        })
     }
 
     /// Returns whether `alignment` divides the address of a range.
@@ -205,7 +269,7 @@ fn has_addresses(message: &RegionMessage) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
+    use std::{fs::File, os::unix::fs::FileExt};
 
     use nix::sys::memfd::{MFdFlags, memfd_create};
 
@@ -248,12 +312,39 @@ mod tests {
         let mut memory = GuestMemory::default();
         memory.add(REGION, &file(0x2800)).unwrap();
         let range = memory.find(0x10_0000, 64).unwrap();
-        assert!(memory.store_index(range, 2, 0x0102));
+        assert!(memory.store_u16(range, 2, 0x0102));
         let mut bytes = [0; 2];
         assert!(memory.read(range, 2, &mut bytes));
-        assert_eq!((bytes, memory.load_index(range, 2)), ([2, 1], Some(0x0102)));
-        assert_eq!(memory.load_index(range, 3), None, "it is not aligned");
-        assert_eq!(memory.load_index(range, 64), None);
+        assert_eq!((bytes, memory.load_u16(range, 2)), ([2, 1], Some(0x0102)));
+        assert_eq!(memory.load_u16(range, 3), None, "it is not aligned");
+        assert_eq!(memory.load_u16(range, 64), None);
+    }
+
+    #[test]
+    fn every_write_is_marked_in_the_log() {
+        let log = file(16);
+        let mut memory = GuestMemory::default();
+        memory.add(RegionMessage { guest_address: 0x1000, ..REGION }, &file(0x2800)).unwrap();
+        memory.set_log(Some(Arc::new(DirtyLog::new(&log, 16, 0).unwrap())));
+        let marks = || {
+            let mut bytes = [0; 1];
+            log.read_exact_at(&mut bytes, 0).unwrap();
+            log.write_all_at(&[0], 0).unwrap();
+            bytes[0]
+        };
+        let range = memory.find(0x1ff8, 64).unwrap();
+        assert!(memory.write(range, 0, &[1; 8]));
+        assert_eq!(marks(), 0b10);
+        assert!(memory.write(range, 0, &[1; 9]));
+        assert_eq!(marks(), 0b110);
+        assert!(memory.store_u16(range, 8, 1));
+        assert_eq!(marks(), 0b100);
+        assert!(memory.store_u32(range, 0, 1));
+        assert_eq!(marks(), 0b10);
+        assert!(memory.store_u64(range, 8, 1));
+        assert_eq!(marks(), 0b100);
+        assert!(memory.read(range, 0, &mut [0; 64]));
+        assert_eq!((marks(), memory.load_u64(range, 8)), (0, Some(1)));
     }
 
     #[test]
