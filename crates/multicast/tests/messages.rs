@@ -166,7 +166,7 @@ fn broken_frames_of_mld_are_refused_with_their_reason() {
 fn extension_headers_are_skipped() {
     let frame = mld(131, GROUP6);
     let plain = MembershipMessage::parse(&frame);
-    let mut other = frame.clone();
+    let mut other = frame;
     // Destination options of 16 octets after the hop-by-hop header.
     other[54] = 60;
     let options = [58, 1, 1, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];

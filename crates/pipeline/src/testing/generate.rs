@@ -38,7 +38,7 @@ use crate::{
         rule_filter::RuleFilter,
     },
     time::Time,
-    update::{bundle::BundleStep, modification::Modification},
+    update::bundle::BundleStep,
     versions::delta::Object,
 };
 

@@ -132,44 +132,14 @@ impl Twin {
                 let applied = self.pipeline.modify(*id, mods.clone(), Time::ZERO);
                 self.compare(*id, mods, applied)
             }
-            Op::Commit(id, steps) => {
-                let expected = self.world.commit(*id, steps, Time::ZERO);
-                let applied = self.pipeline.commit(*id, steps.iter().map(shown), Time::ZERO);
-                let (all_effects, expected) = match expected {
-                    Ok(all_effects) => (all_effects, Ok(())),
-                    Err(error) => (Vec::new(), Err(error)),
-                };
-                if let Ok((_, traversals)) = &applied {
-                    self.agree_on_packets(steps, traversals, &all_effects);
-                }
-                agreed(applied.map(|(change, _)| change), expected)
-            }
+            Op::Commit(id, steps) => self.commit(*id, steps),
             Op::Expire(now) => {
                 self.world.expire(*now);
                 let change = self.pipeline.expire(*now);
                 self.agree_on_rules();
                 Some(change).filter(|change| !change.deltas.is_empty())
             }
-            Op::SetPorts(id, ports) => {
-                if let Some(bridge) = self.world.bridges.get_mut(id) {
-                    let old = std::mem::replace(&mut bridge.ports, ports.clone());
-                    let place = |all: &[PortInfo], number| {
-                        let own = all.iter().find(|port| port.number == number);
-                        let bond = |port: &PortInfo| Some(port.bond.as_ref()?.bond.clone());
-                        own.map(|port| (port.vlans.clone(), bond(port)))
-                    };
-                    bridge.macs.retain(|_, (own, _)| {
-                        let now = place(ports, *own);
-                        now.is_some() && now == place(&old, *own)
-                    });
-                    bridge.keep_multicast_ports(|own| {
-                        let now = place(ports, own);
-                        now.is_some() && now == place(&old, own)
-                    });
-                    bridge.forget_mirror_outputs();
-                }
-                self.pipeline.set_ports(*id, ports.clone()).ok()
-            }
+            Op::SetPorts(id, ports) => self.set_ports(*id, ports),
             Op::SetMirrors(id, mirrors) => self.set_bridge(*id, |bridge, settings| {
                 bridge.mirrors.clone_from(mirrors);
                 bridge.forget_mirror_outputs();
@@ -202,6 +172,42 @@ impl Twin {
                 None
             }
         }
+    }
+
+    /// Commits a bundle in the world and in the pipeline.
+    fn commit(&mut self, id: BridgeId, steps: &[BundleStep]) -> Option<Change> {
+        let expected = self.world.commit(id, steps, Time::ZERO);
+        let applied = self.pipeline.commit(id, steps.iter().map(shown), Time::ZERO);
+        let (all_effects, expected) = match expected {
+            Ok(all_effects) => (all_effects, Ok(())),
+            Err(error) => (Vec::new(), Err(error)),
+        };
+        if let Ok((_, traversals)) = &applied {
+            self.agree_on_packets(steps, traversals, &all_effects);
+        }
+        agreed(applied.map(|(change, _)| change), expected)
+    }
+
+    /// Replaces the ports of a bridge in the world and in the pipeline.
+    fn set_ports(&mut self, id: BridgeId, ports: &Arc<[PortInfo]>) -> Option<Change> {
+        if let Some(bridge) = self.world.bridges.get_mut(&id) {
+            let old = std::mem::replace(&mut bridge.ports, ports.clone());
+            let place = |all: &[PortInfo], number| {
+                let own = all.iter().find(|port| port.number == number);
+                let bond = |port: &PortInfo| Some(port.bond.as_ref()?.bond.clone());
+                own.map(|port| (port.vlans.clone(), bond(port)))
+            };
+            bridge.macs.retain(|_, (own, _)| {
+                let now = place(ports, *own);
+                now.is_some() && now == place(&old, *own)
+            });
+            bridge.keep_multicast_ports(|own| {
+                let now = place(ports, own);
+                now.is_some() && now == place(&old, own)
+            });
+            bridge.forget_mirror_outputs();
+        }
+        self.pipeline.set_ports(id, ports.clone()).ok()
     }
 
     /// Changes the settings of a bridge in the world and in the pipeline.
