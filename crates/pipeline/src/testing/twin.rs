@@ -189,9 +189,9 @@ impl Twin {
     }
 
     /// Replaces the ports of a bridge in the world and in the pipeline.
-    fn set_ports(&mut self, id: BridgeId, ports: &Arc<[PortInfo]>) -> Option<Change> {
+    fn set_ports(&mut self, id: BridgeId, ports: &[PortInfo]) -> Option<Change> {
         if let Some(bridge) = self.world.bridges.get_mut(&id) {
-            let old = std::mem::replace(&mut bridge.ports, ports.clone());
+            let old = std::mem::replace(&mut bridge.ports, ports.to_vec());
             let place = |all: &[PortInfo], number| {
                 let own = all.iter().find(|port| port.number == number);
                 let bond = |port: &PortInfo| Some(port.bond.as_ref()?.bond.clone());
@@ -207,7 +207,7 @@ impl Twin {
             });
             bridge.forget_mirror_outputs();
         }
-        self.pipeline.set_ports(id, ports.clone()).ok()
+        self.pipeline.set_ports(id, ports.to_vec()).ok()
     }
 
     /// Changes the settings of a bridge in the world and in the pipeline.
