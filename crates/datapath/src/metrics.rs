@@ -147,6 +147,7 @@ reasons! {
         SnoopingQueueFull = "snooping_queue_full",
         /// A frame for LACP: its port received too many, or the queue was full.
         LacpFrameRefused = "lacp_frame_refused",
+        /// A packet for BFD: its port received too many, or the queue was full.
         BfdPacketRefused = "bfd_packet_refused",
         /// A tag or a label did not fit, or was not there.
         Malformed = "malformed",

@@ -8,7 +8,6 @@ use std::{
     collections::{BTreeMap, VecDeque},
     fmt,
     sync::Arc,
-    time::Duration,
 };
 
 use shunt_classifier::Version;
@@ -244,6 +243,8 @@ fn explain(
 #[cfg(not(loom))]
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const fn entry(slot: u32) -> EntryId {
