@@ -44,6 +44,8 @@ impl VirtioFeatures {
     ///
     /// The front-end sets the feature during a migration, and a guest never has it.
     pub const LOG_ALL: Self = Self(1 << 26);
+    /// A header may share its descriptor with data (`VIRTIO_F_ANY_LAYOUT`).
+    pub const ANY_LAYOUT: Self = Self(1 << 27);
     /// Descriptors may be in an indirect table (`VIRTIO_F_INDIRECT_DESC`).
     pub const INDIRECT_DESC: Self = Self(1 << 28);
     /// Both sides request notifications by a ring index (`VIRTIO_F_EVENT_IDX`).
@@ -54,6 +56,8 @@ impl VirtioFeatures {
     pub const VERSION_1: Self = Self(1 << 32);
     /// Queues are packed virtqueues (`VIRTIO_F_RING_PACKED`).
     pub const RING_PACKED: Self = Self(1 << 34);
+    /// The device returns buffers in the offered order (`VIRTIO_F_IN_ORDER`).
+    pub const IN_ORDER: Self = Self(1 << 35);
     /// The guest accepts unsegmented UDP over IPv4 (`VIRTIO_NET_F_GUEST_USO4`).
     pub const GUEST_USO4: Self = Self(1 << 54);
     /// The guest accepts unsegmented UDP over IPv6 (`VIRTIO_NET_F_GUEST_USO6`).
@@ -77,11 +81,13 @@ impl VirtioFeatures {
         .with(Self::GUEST_ANNOUNCE)
         .with(Self::MQ)
         .with(Self::LOG_ALL)
+        .with(Self::ANY_LAYOUT)
         .with(Self::INDIRECT_DESC)
         .with(Self::EVENT_IDX)
         .with(Self::PROTOCOL_FEATURES)
         .with(Self::VERSION_1)
         .with(Self::RING_PACKED)
+        .with(Self::IN_ORDER)
         .with(Self::GUEST_USO4)
         .with(Self::GUEST_USO6)
         .with(Self::HOST_USO);
