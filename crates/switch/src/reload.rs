@@ -328,7 +328,7 @@ impl ReloadStep {
                 removed => removed,
             },
             Self::AddBridge(bridge) => structure.create_bridge(&bridge, policy, fill).await,
-            Self::SetVlans(port) => structure.set_vlans(port).await,
+            Self::SetVlans(port) => structure.set_vlans(&port).await,
             Self::SetPolicing(port) => structure.set_ingress_policing(&port).await,
             Self::SetQos(port) => structure.set_qos(&port).await,
             Self::SetBfd(port) => structure.set_bfd(&port),

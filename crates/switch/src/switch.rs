@@ -322,7 +322,7 @@ impl Switch {
     /// # Errors
     ///
     /// If the port or a VLAN does not exist.
-    pub async fn set_vlans(&self, port: config::PortOptions) -> Result<(), SwitchError> {
+    pub async fn set_vlans(&self, port: &config::PortOptions) -> Result<(), SwitchError> {
         self.control.structure().await.set_vlans(port).await
     }
 

@@ -150,7 +150,7 @@ impl<'a> Changes<'a> {
             ..config::PortOptions::default()
         };
         // A mode may refuse a list of VLANs.
-        let _ = self.runtime.block_on(self.switch.set_vlans(port));
+        let _ = self.runtime.block_on(self.switch.set_vlans(&port));
     }
 
     /// Removes every rule, group, meter, mirror and MAC address.

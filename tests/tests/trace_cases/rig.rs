@@ -86,7 +86,7 @@ impl Rig {
     /// Sets the VLANs of ports.
     pub(crate) fn set_vlans(&self, ports: &[config::PortOptions]) {
         for port in ports {
-            let set = self.runtime.block_on(self.switch.set_vlans(port.clone()));
+            let set = self.runtime.block_on(self.switch.set_vlans(port));
             set.unwrap_or_else(|error| panic!("{}: {error}", port.name));
         }
     }

@@ -249,7 +249,7 @@ mod tests {
     #[test]
     #[expect(clippy::print_stderr, reason = "a skipped test says so")]
     fn a_device_is_read_and_set() {
-        let test = std::thread::spawn(|| {
+        let test = thread::spawn(|| {
             if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
                 eprintln!("SKIPPED: needs CAP_SYS_ADMIN to make a network namespace: {error}");
                 return;

@@ -234,7 +234,7 @@ async fn set_qos(methods: &DaemonMethods, arguments: &[String]) -> Result<String
 
 async fn set_vlans(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let Some((name, words)) = arguments.split_first() else { return Err(missing()) };
-    done(methods.switch.set_vlans(setting::vlans(name, words)?).await)
+    done(methods.switch.set_vlans(&setting::vlans(name, words)?).await)
 }
 
 async fn show(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {

@@ -496,7 +496,7 @@ async fn set_ports(
         *old = options;
         let mut set = Ok(());
         if !port.has_vlans_of(old) {
-            set = switch.set_vlans(old.clone()).await;
+            set = switch.set_vlans(old).await;
         }
         if port.ingress_policing() != old.ingress_policing() {
             set = set.and(switch.set_ingress_policing(old).await);

@@ -522,7 +522,7 @@ impl Structure {
     /// Sets the VLANs and the protection of a port to those of `port`.
     ///
     /// Returns when no packet uses the old ones.
-    pub(crate) async fn set_vlans(&self, port: config::PortOptions) -> Result<(), SwitchError> {
+    pub(crate) async fn set_vlans(&self, port: &config::PortOptions) -> Result<(), SwitchError> {
         let (name, vlans) = (port.name.clone(), port.vlans_text());
         let mistake = self.bridges.lock().bond_of(&name).and_then(|bond| port.bond_mistake(bond));
         if let Some(mistake) = mistake {

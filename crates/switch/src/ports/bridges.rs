@@ -103,7 +103,7 @@ impl Bridges {
     /// Sets the VLANs and the protection of a port to those of `vlans`.
     ///
     /// Other options are ignored.
-    pub(crate) fn set_vlans(&self, vlans: PortOptions) -> Result<(), SwitchError> {
+    pub(crate) fn set_vlans(&self, vlans: &PortOptions) -> Result<(), SwitchError> {
         vlans.check()?;
         let (bridge, number) = {
             let bridges = self.lock();
@@ -111,7 +111,7 @@ impl Bridges {
             (bridge.id, port.number)
         };
         self.with_port(bridge, number, |port| {
-            port.settings = port.settings.with_vlans_of(&vlans);
+            port.settings = port.settings.with_vlans_of(vlans);
         });
         self.publish_ports();
         Ok(())

@@ -159,7 +159,7 @@ async fn messages_belong_to_the_vlan_of_their_port() {
     let ends = add_ports(&bench.switch).await;
     snoop(&bench.switch).await;
     let vlan = PortOptions { name: "p3".to_owned(), tag: Some(10), ..PortOptions::default() };
-    bench.switch.set_vlans(vlan).await.unwrap();
+    bench.switch.set_vlans(&vlan).await.unwrap();
     let source = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 3);
     let [reports, group] = [0x16, 7].map(|last| Ipv6Addr::new(0xff05, 0, 0, 0, 0, 0, 0, last));
     // A record of version 2 that excludes no source.

@@ -195,7 +195,7 @@ async fn the_log_has_the_new_vlans_of_a_port() {
     let bench = Bench::start(1).await;
     bench.add_port("p1", 0).await;
     let vlans = PortOptions { name: "p1".to_owned(), tag: Some(9), ..PortOptions::default() };
-    bench.switch.set_vlans(vlans).await.unwrap();
+    bench.switch.set_vlans(&vlans).await.unwrap();
     let lines = log.lines_with("VLANs set");
     assert!(lines.len() == 1 && lines[0].ends_with(": vlan_mode=access tag=9"), "{lines:?}");
 }

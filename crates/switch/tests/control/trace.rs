@@ -111,7 +111,7 @@ fn lines_with(text: &str, words: &[&str]) -> Vec<String> {
 async fn a_trace_explains_normal() {
     let bench = bench(&["actions=NORMAL"]).await;
     let vlans = PortOptions { name: "p1".to_owned(), tag: Some(10), ..PortOptions::default() };
-    bench.switch.set_vlans(vlans).await.unwrap();
+    bench.switch.set_vlans(&vlans).await.unwrap();
     let lines = |flow: &str| lines_with(&trace(&bench, flow), &["->", "Drop reason"]);
     let from_1 = "in_port=p1,dl_src=02:00:00:00:00:01";
     assert_eq!(
