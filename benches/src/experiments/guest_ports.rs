@@ -62,7 +62,11 @@ fn memif(folder: &Path, id: u32) -> Connection {
     Connection { device, port: PortSpec::Memif { socket: socket.clone(), id }, socket }
 }
 
-fn measure_all(run: &mut Run, title: &'static str, connect: fn(&Path, u32) -> Connection) -> Vec<Row> {
+fn measure_all(
+    run: &mut Run,
+    title: &'static str,
+    connect: fn(&Path, u32) -> Connection,
+) -> Vec<Row> {
     if Command::new("dpdk-testpmd").arg("--version").output().is_err() {
         println!("the other side is dpdk-testpmd, of the Debian package dpdk-dev: SKIPPED");
         return Vec::new();

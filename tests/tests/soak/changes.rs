@@ -82,9 +82,14 @@ impl<'a> Changes<'a> {
                 let settings = [("flood_vlans", vlans.as_str())];
                 self.runtime.block_on(self.switch.set_bridge(&bridge, &settings)).is_ok()
             }
+            Op::SetSnooping(id, snooping) => {
+                let (bridge, is_on) = (bridge_name(id.number()), snooping.is_some().to_string());
+                let settings = [("mcast_snooping_enable", is_on.as_str())];
+                self.runtime.block_on(self.switch.set_bridge(&bridge, &settings)).is_ok()
+            }
             // Packets trigger learning, and the switch expires and reclaims by itself; bundles are
             // not generated.
-            Op::LearnFrom(_) | Op::Reclaim | Op::Expire(_) | Op::Commit(..) => false,
+            Op::LearnFrom(_) | Op::Snoop(_) | Op::Reclaim | Op::Expire(_) | Op::Commit(..) => false,
         };
         self.versions.fetch_add(u64::from(made), Ordering::Relaxed);
     }

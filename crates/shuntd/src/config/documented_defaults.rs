@@ -12,7 +12,7 @@ const PAGE: &str =
 const EXAMPLE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/example.toml"));
 
 /// The sections: heading, a file that omits all keys, and place in its values.
-const SECTIONS: [(&str, &str, &str); 20] = [
+const SECTIONS: [(&str, &str, &str); 21] = [
     ("[[bridge]]", "[[bridge]]", "/bridge/0"),
     ("[[bridge.port]]", "[[bridge]]\n[[bridge.port]]", "/bridge/0/port/0"),
     ("[bridge.port.bfd]", "[[bridge]]\n[[bridge.port]]\n[bridge.port.bfd]", "/bridge/0/port/0/bfd"),

@@ -174,7 +174,7 @@ fn every_family() -> String {
         super::drops(&drops),
         forecast(&forecast_status()),
         evict(&evictions),
-        super::memory(&BTreeMap::from([("anonymous", 1)])),
+        memory(&BTreeMap::from([("anonymous", 1)])),
     ]
     .concat()
 }
