@@ -25,7 +25,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use miette::{Diagnostic, Report};
 use shunt_ovsdb::client::OvsdbRemote;
 use shunt_switch::{Switch, with_causes};
-use shunt_tls::TlsIdentity;
+use shunt_tls::{TlsFiles, TlsIdentity};
 use thiserror::Error;
 use tokio::{
     net::{UnixListener, UnixStream},
@@ -356,12 +356,7 @@ async fn serve(
     };
     let (run_dir, seed) = (Some(arguments.run_dir.clone()), random_seed());
     let store = Arc::clone(descriptors);
-    let tls = TlsIdentity::default();
-    tls.set(file.tls.files());
-    if let Some(Err(error)) = file.tls.files().map(|files| files.check()) {
-        // The files are read again at each handshake.
-        warn!("tls: {error}; connections with TLS fail until it is mended");
-    }
+    let tls = tls_identity(&file);
     let started = Switch::start_inheriting(&config, run_dir, seed, store, tls).await;
     let switch = Arc::new(started.map_err(|error| DaemonError::Switch(with_causes(&error)))?);
     let Resumed { may_write, loaded, refused } = match (&saved, &arguments.state) {
@@ -423,6 +418,18 @@ async fn serve(
     }
     switch.stop().await;
     Ok(())
+}
+
+/// Returns the key and the certificates of connections with TLS.
+fn tls_identity(file: &ConfigFile) -> TlsIdentity {
+    let identity = TlsIdentity::default();
+    let files = file.tls.files();
+    if let Some(Err(error)) = files.as_ref().map(TlsFiles::check) {
+        // The files are read again at each handshake.
+        warn!("tls: {error}; connections with TLS fail until it is mended");
+    }
+    identity.set(files);
+    identity
 }
 
 /// Discards stored descriptors that no port has taken.

@@ -47,8 +47,8 @@ fn bfd_session() -> BfdPortStatus {
     BfdPortStatus { session: session.status(now), now }
 }
 
-fn bridge_status() -> BridgeStatus {
-    let port = BridgePortStatus {
+fn port_status() -> BridgePortStatus {
+    BridgePortStatus {
         bridge: "br0".to_owned(),
         name: "p1".to_owned(),
         number: 1,
@@ -85,7 +85,10 @@ fn bridge_status() -> BridgeStatus {
         tx_dropped: 6,
         drops: Vec::new(),
         driver_counters: BTreeMap::new(),
-    };
+    }
+}
+
+fn bridge_status() -> BridgeStatus {
     let member = BondMemberStatus {
         name: "p1".to_owned(),
         may_enable: true,
@@ -114,7 +117,7 @@ fn bridge_status() -> BridgeStatus {
         packet_ins: PacketInTotals { delivered: 7, ..PacketInTotals::default() },
         rules: 8,
         nic: None,
-        ports: vec![port],
+        ports: vec![port_status()],
         bonds: vec![bond],
         mirrors: vec![mirror],
         multicast: Some(MulticastStatus::default()),

@@ -53,11 +53,8 @@ pub(crate) fn caches(caches: &Value) -> String {
     if hits("decided") > 0 {
         line("tables", hits("decided"), &format!("{}, without a cache", share(hits("decided"))));
     }
-    line(
-        "translated",
-        hits("upcalls"),
-        &(share(hits("upcalls")) + &set_up(&caches["set_up_time"])),
-    );
+    let set_up = share(hits("upcalls")) + &set_up(&caches["set_up_time"]);
+    line("translated", hits("upcalls"), &set_up);
     let masks = counted(hits("masks"), "mask");
     let probes = caches["probes"].as_f64().unwrap_or_default();
     let remark = if chain.is_null() {
@@ -66,13 +63,7 @@ pub(crate) fn caches(caches: &Value) -> String {
         format!("{masks}, {}", counted(own("tags"), "tag"))
     };
     line("entries", hits("entries"), &remark);
-    for (name, key, remark) in [
-        ("evicted", "evicted", "stale after a change"),
-        ("install conflicts", "install_conflicts", "dropped: rules changed during the install"),
-        ("expired", "expired", "without a hit for caches.idle_ms"),
-        ("not cached: cache full", "refused_full", ""),
-        ("not cached: queue full", "refused_ring", "queue to the eviction thread"),
-    ] {
+    for (name, key, remark) in REMOVED {
         line(name, hits(key), remark);
     }
     if hits("verified") > 0 {
@@ -88,6 +79,15 @@ pub(crate) fn caches(caches: &Value) -> String {
     }
     text
 }
+
+/// Counters of removed and refused entries: title, key and remark.
+const REMOVED: [(&str, &str, &str); 5] = [
+    ("evicted", "evicted", "stale after a change"),
+    ("install conflicts", "install_conflicts", "dropped: rules changed during the install"),
+    ("expired", "expired", "without a hit for caches.idle_ms"),
+    ("not cached: cache full", "refused_full", ""),
+    ("not cached: queue full", "refused_ring", "queue to the eviction thread"),
+];
 
 /// The remark on hits of a type of cache that is not in use any more.
 const EARLIER_KIND: &str = "before caches.kind changed";
