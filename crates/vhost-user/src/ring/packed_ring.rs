@@ -266,3 +266,59 @@ impl VirtqueueLayout for PackedRing {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{BufferLayout, TestGuest};
+
+    fn opened(guest: &TestGuest, queue: u16) -> PackedRing {
+        let mut memory = GuestMemory::default();
+        for region in guest.regions() {
+            memory.add(region, &guest.file).unwrap();
+        }
+        let settings = QueueSettings {
+            address: TestGuest::address(queue),
+            size: guest.size.into(),
+            direction: Direction::ToGuest,
+            features: guest.features,
+            base: 0,
+        };
+        PackedRing::new(Arc::new(memory), settings).unwrap()
+    }
+
+    /// The guest takes all chains of a frame when it sees the first one.
+    #[test]
+    fn the_first_chain_of_a_frame_is_published_last() {
+        let mut guest = TestGuest::new(1, 8, TestGuest::PACKED);
+        let mut ring = opened(&guest, 0);
+        for _ in 0..5 {
+            assert!(guest.offer_buffer(0, &BufferLayout::whole(100)));
+        }
+        ring.read_ahead(5, Direction::ToGuest, 0);
+        ring.put_used(2, 150);
+        ring.put_used(3, 250);
+        let order: Vec<_> =
+            ring.used.iter().map(|used| (used.position.slot, used.written)).collect();
+        assert_eq!(order, [(1, 50), (0, 100), (4, 50), (3, 100), (2, 100)]);
+        assert!(guest.take_received(0).is_empty());
+    }
+
+    #[test]
+    fn a_request_for_kicks_finds_what_was_offered_before() {
+        let mut guest = TestGuest::new(1, 8, TestGuest::PACKED);
+        let mut ring = opened(&guest, 0);
+        for _ in 0..20 {
+            assert!(!ring.request_kick());
+            let _ = guest.take_kicks(0);
+            assert!(guest.offer_buffer(0, &BufferLayout::whole(100)));
+            assert_eq!(guest.take_kicks(0), 1);
+            assert!(ring.request_kick());
+            ring.suppress_kicks();
+            assert!(ring.read_next(Direction::ToGuest).unwrap());
+            ring.put_used(1, 12);
+            ring.publish();
+            assert_eq!(guest.take_received(0).len(), 1);
+        }
+    }
+}

@@ -130,6 +130,29 @@ fn a_guest_is_called_once_until_it_looks() {
     }
 }
 
+/// A guest may request a notification for a later buffer than the next one.
+#[test]
+fn a_guest_is_called_at_the_buffer_that_it_names() {
+    // The event index of the split ring, and the driver area of the packed ring.
+    let events =
+        [(TestGuest::SPLIT, 0x2014, vec![3, 0]), (TestGuest::PACKED, 0x2000, vec![3, 0x80, 2, 0])];
+    for (features, offset, event) in events {
+        let (queues, mut guest) = device(1, 1, features);
+        let mut worker = Worker::new(&queues, 0);
+        let _device = attached(&queues, &guest);
+        guest.corrupt(0, offset, &event);
+        let _ = guest.take_calls(0);
+        let calls: Vec<u64> = (0..6)
+            .map(|_| {
+                guest.offer_buffer(0, &BufferLayout::whole(100));
+                worker.sender.send([(NetHeader::default(), &[1; 60][..])]);
+                guest.take_calls(0)
+            })
+            .collect();
+        assert_eq!(calls, [0, 0, 0, 1, 0, 0]);
+    }
+}
+
 #[test]
 fn an_offload_that_was_not_negotiated_is_refused() {
     let partial: NetHeader = [1, 0, 0, 0, 0, 0, 34, 0, 16, 0, 0, 0];

@@ -5,6 +5,7 @@ mod guests;
 mod migration;
 mod moves;
 mod packed_rings;
+mod threads;
 
 use std::{
     os::fd::{AsFd, OwnedFd},
