@@ -2,6 +2,7 @@
 //!
 //! QEMU emulates the processor, so the test needs no hardware for virtual machines. The guest repeats rounds
 //! of a ping, a download and an upload over TCP, through the local port of a bridge with `NORMAL`.
+//! Meanwhile the switch is killed, or QEMU moves the guest to another port.
 
 #![expect(clippy::panic, reason = "a test that cannot be set up has failed")]
 #![expect(clippy::disallowed_methods, reason = "the rounds of a guest take real time")]
@@ -9,6 +10,8 @@
 use std::{
     env,
     fs::{self, File},
+    io::{BufRead, BufReader, Write},
+    os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{Mutex, PoisonError},
@@ -17,7 +20,7 @@ use std::{
 };
 
 use shunt_tests::{
-    daemon::{Daemon, text},
+    daemon::{Daemon, text, until},
     namespace::{Namespace, namespace_or_skip, skipped},
 };
 use tempfile::TempDir;
@@ -68,36 +71,77 @@ impl Drop for Running {
     }
 }
 
-/// A switch in a namespace, a guest at its port, and a peer in the namespace.
+/// A switch in a namespace, guests at its ports, and a peer in the namespace.
 struct Setup {
     daemon: Daemon,
     folder: TempDir,
+    files: PathBuf,
     middle: Namespace,
-    _guest: Running,
+    /// The last guest runs; those before it have moved to its port.
+    guests: Vec<Running>,
     _peer: Running,
 }
 
 impl Setup {
-    /// Starts a guest; its card has further options of QEMU.
-    fn start(files: &Path, options: &str) -> Option<Self> {
+    /// Starts a switch with two ports, and a guest at the first one.
+    ///
+    /// The card of the guest has further options of QEMU.
+    fn start(options: &str) -> Option<Self> {
+        let Some(files) = env::var_os("SHUNT_LINUX_GUEST").map(PathBuf::from) else {
+            skipped("a Linux guest needs its files: run `cargo xtask test linux_guest`");
+            return None;
+        };
         let middle = namespace_or_skip("a Linux guest")?;
         let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
-        let socket = folder.path().join("guest.sock");
-        let mut qemu = qemu(files, &socket, options);
-        let guest = Running::start(&mut qemu, &folder.path().join("console"));
-        let configuration = format!(
-            "[[bridge]]\nname = \"br0\"\nlocal = \"tap\"\n[[bridge.port]]\nname = \"vm1\"\n\
-             type = \"vhost_user\"\npath = {socket:?}\n"
-        );
+        let mut configuration = "[[bridge]]\nname = \"br0\"\nlocal = \"tap\"\n".to_owned();
+        for guest in [1, 2] {
+            let socket = folder.path().join(format!("guest{guest}.sock"));
+            configuration += &format!(
+                "[[bridge.port]]\nname = \"vm{guest}\"\ntype = \"vhost_user\"\npath = {socket:?}\n"
+            );
+        }
         let daemon = Daemon::start_with(&configuration, |program| {
             middle.command(&program.to_string_lossy())
         });
         let mut python = middle.command("python3");
         let peer = Running::start(python.args(["-c", PEER]), &folder.path().join("peer"));
-        let setup = Self { daemon, folder, middle, _guest: guest, _peer: peer };
+        let guests = Vec::new();
+        let mut setup = Self { daemon, folder, files, middle, guests, _peer: peer };
         setup.add_rule();
         setup.middle.run("ip", &["addr", "add", "10.66.3.1/24", "dev", "br0"]);
+        setup.start_guest(options, &[]);
         Some(setup)
+    }
+
+    /// Starts a guest at the next port.
+    fn start_guest(&mut self, options: &str, arguments: &[&str]) {
+        let guest = self.guests.len() + 1;
+        let mut command = qemu(&self.files, self.folder.path(), guest, options);
+        let console = self.folder.path().join(format!("console{guest}"));
+        self.guests.push(Running::start(command.args(arguments), &console));
+    }
+
+    /// Moves the running guest to the second port, as QEMU moves it to another host.
+    fn migrate(&mut self, options: &str) {
+        let socket = self.folder.path().join("migration.sock");
+        let address = format!("unix:{}", socket.display());
+        self.start_guest(options, &["-incoming", &address]);
+        assert!(until(|| socket.exists()), "{}", self.console());
+        let monitor = self.folder.path().join("monitor1.sock");
+        let monitor = UnixStream::connect(monitor).unwrap_or_else(|error| panic!("{error}"));
+        monitor.set_read_timeout(Some(PATIENCE)).unwrap_or_else(|error| panic!("{error}"));
+        let requests = [
+            r#"{"execute": "qmp_capabilities"}"#.to_owned(),
+            format!(r#"{{"execute": "migrate", "arguments": {{"uri": "{address}"}}}}"#),
+        ];
+        for request in requests {
+            writeln!(&monitor, "{request}").unwrap_or_else(|error| panic!("{error}"));
+        }
+        let lines = BufReader::new(&monitor).lines().map_while(Result::ok);
+        let is_reply = |line: &String| line.contains(r#""return""#) || line.contains(r#""error""#);
+        let replies: Vec<String> = lines.filter(is_reply).take(2).collect();
+        let is_accepted = replies.iter().all(|reply| reply.contains(r#""return""#));
+        assert!(is_accepted && replies.len() == 2, "{replies:?}");
     }
 
     fn add_rule(&self) {
@@ -108,9 +152,18 @@ impl Setup {
         fs::read_to_string(self.folder.path().join(file)).unwrap_or_default()
     }
 
-    /// Returns the whole lines of the guest about its rounds.
+    /// Returns the output of the running guest.
+    fn console(&self) -> String {
+        self.output(&format!("console{}", self.guests.len()))
+    }
+
+    fn uploads(&self) -> usize {
+        self.output("peer").matches(UPLOAD).count()
+    }
+
+    /// Returns the whole lines of the running guest about its rounds.
     fn rounds(&self) -> Vec<String> {
-        let console = self.output("console");
+        let console = self.console();
         let whole = console.split_inclusive('\n').filter(|line| line.ends_with('\n'));
         let lines = whole.filter_map(|line| line.split_once("GUEST round "));
         lines.map(|(_, round)| round.trim().to_owned()).collect()
@@ -142,7 +195,7 @@ impl Setup {
                 Instant::now() < deadline && wrong <= wrong_max,
                 "a download has {}\n{}\n{}",
                 expected(),
-                self.output("console"),
+                self.console(),
                 self.daemon.log()
             );
             sleep(Duration::from_millis(100));
@@ -150,7 +203,9 @@ impl Setup {
     }
 }
 
-fn qemu(files: &Path, socket: &Path, options: &str) -> Command {
+/// Returns the command of a guest, with its number.
+fn qemu(files: &Path, folder: &Path, guest: usize, options: &str) -> Command {
+    let socket = |name: &str| folder.join(format!("{name}{guest}.sock")).display().to_string();
     let mut command = Command::new("qemu-system-x86_64");
     command.args(["-machine", "q35,accel=tcg", "-m", "256", "-display", "none"]);
     command.args(["-monitor", "none", "-serial", "stdio", "-no-reboot"]);
@@ -158,7 +213,8 @@ fn qemu(files: &Path, socket: &Path, options: &str) -> Command {
     command.args(["-numa", "node,memdev=mem"]);
     command.arg("-kernel").arg(files.join("vmlinuz")).arg("-initrd").arg(files.join("initrd.gz"));
     command.args(["-append", "console=ttyS0 panic=-1 mitigations=off quiet"]);
-    let chardev = format!("socket,id=c0,path={},server=on,wait=off", socket.display());
+    command.arg("-qmp").arg(format!("unix:{},server=on,wait=off", socket("monitor")));
+    let chardev = format!("socket,id=c0,path={},server=on,wait=off", socket("guest"));
     command.args(["-chardev", &chardev, "-netdev", "vhost-user,id=n0,chardev=c0,queues=1"]);
     // QEMU 7.2 has a fault with MSI-X and vhost-user without KVM.
     let card = "virtio-net-pci,netdev=n0,mac=02:00:00:00:00:02,mq=off,vectors=0";
@@ -181,22 +237,30 @@ fn tcp_over_packed_rings_survives_a_killed_switch() {
 }
 
 fn check_kill(options: &str) {
-    let Some(files) = env::var_os("SHUNT_LINUX_GUEST").map(PathBuf::from) else {
-        skipped("a Linux guest needs its files: run `cargo xtask test linux_guest`");
-        return;
-    };
     let _guest = ONE_GUEST.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(mut setup) = Setup::start(&files, options) else { return };
-    let uploads = |setup: &Setup| setup.output("peer").matches(UPLOAD).count();
+    let Some(mut setup) = Setup::start(options) else { return };
     setup.await_rounds(2, 0);
-    let before = uploads(&setup);
+    let before = setup.uploads();
     assert!(before >= 2, "{}", setup.output("peer"));
     let Setup { daemon, middle, .. } = &mut setup;
     daemon.start_next("-KILL", |program| middle.command(&program.to_string_lossy()));
     setup.add_rule();
     // The kill may break a round.
     setup.await_rounds(2, 1);
-    assert!(uploads(&setup) > before, "{}", setup.output("peer"));
+    assert!(setup.uploads() > before, "{}", setup.output("peer"));
     let shown = text(&setup.daemon.shuntctl(&["ports", "--json"]));
     assert!(shown.contains("\"up\""), "{shown}");
+}
+
+/// The switch marks the pages that it changes while QEMU copies the memory of the guest.
+#[test]
+fn tcp_of_a_linux_guest_survives_its_migration() {
+    let _guest = ONE_GUEST.lock().unwrap_or_else(PoisonError::into_inner);
+    let options = ",packed=on";
+    let Some(mut setup) = Setup::start(options) else { return };
+    setup.await_rounds(1, 0);
+    let before = setup.uploads();
+    setup.migrate(options);
+    setup.await_rounds(2, 0);
+    assert!(setup.uploads() > before, "{}", setup.output("peer"));
 }
