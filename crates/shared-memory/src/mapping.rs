@@ -204,7 +204,8 @@ impl SharedMapping {
 
     /// Prefetches a whole range, to write it.
     ///
-    /// Where the processor can, it takes the range away from other processors.
+    /// In a build for processors with PREFETCHW, the hint also takes the range from the caches of
+    /// other processors. Other builds prefetch as to read.
     #[inline]
     pub fn prefetch_to_write(&self, offset: usize, length: usize) {
         #[cfg(target_arch = "x86_64")]
