@@ -58,12 +58,13 @@ pub(crate) fn preload(
     let flows = flows_of(request).map_err(CallError::Refused)?;
     let flows = share_of(&flows, request.percent);
     let id = client.call("shunt/preload-start", &[])?;
-    let PreloadReply { threads, entries, .. } = send(client, &id, request, &flows)?;
+    let id = id.trim();
+    let PreloadReply { threads, entries, .. } = send(client, id, request, &flows)?;
     let mut report =
         PreloadReport { flows: flows.len() as u64, threads, entries, ..PreloadReport::default() };
     let mut waited = Duration::ZERO;
     loop {
-        let counts = PreloadCounts::read(client, &id)?;
+        let counts = PreloadCounts::read(client, id)?;
         if counts.waiting() < report.counts.waiting() {
             waited = Duration::ZERO;
         }
