@@ -5,12 +5,12 @@
 
 use std::{
     sync::Arc,
-    thread::{Builder, JoinHandle},
+    thread::{Builder, JoinHandle, panicking},
 };
 
 use shunt_pipeline::Time;
 use tokio::{sync::Notify, time::sleep};
-use tracing::{debug, info};
+use tracing::{debug, error, info};
 
 use crate::{
     control::ControlPlane,
@@ -46,6 +46,7 @@ impl BfdThread {
         let stop = Arc::new(Notify::new());
         let stopped = Arc::clone(&stop);
         let run = move || {
+            let _watch = PanicWatch(&control);
             runtime.block_on(async {
                 tokio::select! {
                     () = run_bfd(&control, &inbox) => {}
@@ -63,6 +64,21 @@ impl BfdThread {
         if let Some(handle) = self.handle.take() {
             // A panic of the thread is logged already.
             let _ = handle.join();
+        }
+    }
+}
+
+/// Takes the ports with BFD out of use if the thread panics.
+///
+/// Nobody would notice any more that their paths fail.
+struct PanicWatch<'a>(&'a ControlPlane);
+
+impl Drop for PanicWatch<'_> {
+    fn drop(&mut self) {
+        if panicking() {
+            error!("BFD thread: panicked; ports with BFD are out of use, restart the switch");
+            self.0.bridges.bfd().abandon();
+            self.0.bridges.changed().note();
         }
     }
 }

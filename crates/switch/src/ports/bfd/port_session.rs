@@ -108,6 +108,13 @@ impl PortSession {
         self.state.lock().session.force_forwarding(is_forwarding);
     }
 
+    /// Takes the port out of use: nobody runs the session any more.
+    pub(crate) fn abandon(&self) {
+        let mut state = self.state.lock();
+        state.session.force_forwarding(Some(false));
+        state.is_forwarding = false;
+    }
+
     /// Takes a frame that the port received.
     ///
     /// # Errors
@@ -176,4 +183,37 @@ impl PortSession {
 /// Returns the time since the start of the clock.
 const fn age(now: Time) -> Duration {
     now.since(Time::ZERO)
+}
+
+#[cfg(test)]
+mod tests {
+    use shunt_bfd::BfdAddresses;
+
+    use super::*;
+
+    #[test]
+    fn a_session_that_nobody_runs_takes_its_port_out_of_use() {
+        let options = BfdOptions::default();
+        let settings = options.settings();
+        let session = PortSession {
+            bridge: BridgeId::new(0),
+            number: PortNo::new(1),
+            name: "p1".to_owned(),
+            traffic: Vec::new(),
+            source_port: BfdAddresses::FIRST_SOURCE_PORT,
+            state: Mutex::new(PortSessionState {
+                session: BfdSession::new(settings, NonZeroU32::MIN, 0, Duration::ZERO),
+                options,
+                mac: [2; 6],
+                is_forwarding: false,
+                reported: BothEnds::default(),
+            }),
+        };
+        session.force_forwarding(Some(true));
+        assert_eq!(session.run(Time::ZERO).forwarding, Some(true));
+        assert!(session.is_forwarding() && session.info().is_forwarding);
+        session.abandon();
+        assert!(!session.is_forwarding() && !session.info().is_forwarding);
+        assert!(!session.status(Time::ZERO).session.forwarding);
+    }
 }

@@ -85,6 +85,14 @@ impl BfdSessions {
         &self.flapped
     }
 
+    /// Takes the ports of all sessions out of use: nobody runs the sessions any more.
+    pub(crate) fn abandon(&self) {
+        for own in self.current().iter() {
+            own.abandon();
+            self.flapped.add(own.bridge, own.number);
+        }
+    }
+
     /// Returns numbers for a new session.
     fn numbers(&self) -> SessionNumbers {
         let made = self.made.fetch_add(1, Ordering::Relaxed);
@@ -156,7 +164,7 @@ impl BridgeRegistry {
 }
 
 impl BridgePort {
-    /// Returns the link of a member of a bond, which is up only if its session is forwarding.
+    /// Returns the link of a member of a bond: up only if its session is forwarding.
     ///
     /// `None` if the port is closed or disabled.
     pub(crate) fn member_with_bfd(&self) -> Option<MemberLink> {
