@@ -31,7 +31,8 @@ impl Structure {
         self.bridges.lock().set_options(id, after.clone())?;
         self.exports.apply(id, &before, &after).await;
         let numbers: Vec<_> = after.collector_sets.iter().map(|own| own.id.to_string()).collect();
-        info!("bridge {bridge}: sets of collectors: {}", numbers.join(", "));
+        let numbers = if numbers.is_empty() { "none".to_owned() } else { numbers.join(", ") };
+        info!("bridge {bridge}: sets of collectors: {numbers}");
         Ok(())
     }
 }
