@@ -52,8 +52,22 @@ pub(crate) fn assert_same(effects: &PacketEffects, ends: &PacketCopies, context:
         let action = DatapathAction::Punt(Arc::clone(&packet_in.punt));
         execute(&[action], &key_of(&packet_in.frame), None)
     });
-    assert_eq!(came.collect::<Vec<_>>(), punted, "{context}");
+    let mut came: Vec<Outcome> = came.collect();
+    // A port passes on only some frames of LACP and BFD in a second, and drops the others.
+    let limited = |all: &[Outcome]| all.iter().filter(|outcome| is_limited(outcome)).count();
+    let refused = limited(&punted).saturating_sub(limited(&came));
+    if refused > 0 {
+        punted.retain(|outcome| !is_limited(outcome));
+        came.retain(|outcome| !is_limited(outcome));
+    }
+    assert_eq!(came, punted, "{context}");
     // A meter drops copies too, and packets of which a copy was sent before.
-    let is_more = effects.was_metered && ends.dropped > effects.dropped;
-    assert!(ends.dropped == effects.dropped || is_more, "{context}");
+    let dropped = effects.dropped + refused;
+    let is_more = effects.was_metered && ends.dropped > dropped;
+    assert!(ends.dropped == dropped || is_more, "{context}");
+}
+
+/// Returns whether a port passes on only some of these packets in a second.
+const fn is_limited(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::ToLacp(..) | Outcome::ToBfd(..))
 }
