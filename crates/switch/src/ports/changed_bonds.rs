@@ -100,7 +100,8 @@ mod tests {
         let runtime = Builder::new_current_thread().enable_time().build().unwrap();
         let mut taken = BTreeSet::new();
         while taken.len() < 3 * EACH {
-            let moved = runtime.block_on(timeout(Duration::from_secs(20), changed.take_moved()));
+            let soon = async { timeout(Duration::from_secs(20), changed.take_moved()).await };
+            let moved = runtime.block_on(soon);
             taken.extend(moved.expect("a bond that was added wakes the task"));
         }
         adders.into_iter().for_each(|adder| adder.join().unwrap());

@@ -108,7 +108,8 @@ mod tests {
         let runtime = Builder::new_current_thread().enable_time().build().unwrap();
         let mut count = 0;
         while count < u64::from(3 * EACH) {
-            let taken = runtime.block_on(timeout(Duration::from_secs(20), inbox.take()));
+            let soon = async { timeout(Duration::from_secs(20), inbox.take()).await };
+            let taken = runtime.block_on(soon);
             let taken = taken.expect("a frame that was added wakes the task");
             count += taken.values().map(|own| own.frames.len() as u64 + own.removed).sum::<u64>();
         }
