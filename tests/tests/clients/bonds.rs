@@ -89,7 +89,7 @@ fn a_refused_bond_has_no_ports(bench: &Bench, daemon: &Daemon, hosts: &Hosts) {
         let error = || bench.done(&format!("get interface {name} error"));
         let is_named = || error().contains("bond n1: a member has the same name");
         assert!(until(is_named), "{}", error());
-        let removed = format!("port {name}: removed, because its bond was refused: bond n1");
+        let removed = format!("port {name}: removed by OVSDB");
         assert!(until(|| daemon.log().contains(&removed)), "{}", daemon.log());
     }
     assert!(!show(daemon).contains("n2"), "{}", show(daemon));
