@@ -110,9 +110,12 @@ impl VictimChoice {
                 oldest.next().filter(|(_, stage_entry)| stage_entry.made <= self.outdated)
             }
             Eviction::LeastRecent | Eviction::SecondUse => oldest.next(),
-            Eviction::LeastShared => oldest
-                .take(SHARING_SAMPLE)
-                .min_by_key(|(_, stage_entry)| (stage_entry.shares, stage_entry.made)),
+            Eviction::LeastShared => {
+                oldest.take(SHARING_SAMPLE).min_by_key(|(slot, stage_entry)| {
+                    let is_of_other = entries.class(*slot) != Some(first);
+                    (is_of_other, stage_entry.shares, stage_entry.made)
+                })
+            }
         };
         victim.map(|(slot, _)| slot)
     }
