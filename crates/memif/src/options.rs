@@ -93,6 +93,8 @@ pub struct MemifOptions {
     pub buffer_bytes: u16,
     /// Number of rings in each direction, for a client.
     pub queues: u16,
+    /// Set if a server accepts a file that its client could shorten, and so end this process.
+    pub allow_unsealed: bool,
     /// The name of the interface, which the other side may show.
     pub name: String,
 }
@@ -124,6 +126,7 @@ impl MemifOptions {
             ring_log2: Self::RING_LOG2,
             buffer_bytes: Self::BUFFER_BYTES,
             queues: 1,
+            allow_unsealed: false,
             name: "shunt".to_owned(),
         }
     }

@@ -109,6 +109,7 @@ pub(crate) fn check_init(
 #[derive(Debug, Default)]
 pub(crate) struct MemifServerSession {
     name: String,
+    allow_unsealed: bool,
     regions: Vec<SharedMapping>,
     /// Rings by number, each with its event.
     to_server: BTreeMap<u16, (RingMessage, File)>,
@@ -117,9 +118,10 @@ pub(crate) struct MemifServerSession {
 }
 
 impl MemifServerSession {
-    /// Creates the session of an interface with a name.
-    pub(crate) fn new(name: String) -> Self {
-        Self { name, ..Self::default() }
+    /// Creates the session of an interface.
+    pub(crate) fn new(options: &MemifOptions) -> Self {
+        let (name, allow_unsealed) = (options.name.clone(), options.allow_unsealed);
+        Self { name, allow_unsealed, ..Self::default() }
     }
 
     /// Handles a message of the client.
@@ -162,7 +164,11 @@ impl MemifServerSession {
         if usize::from(index) != next || next >= REGIONS_MAX {
             return Err(MemifProtocolError::Region { index, next, max: REGIONS_MAX });
         }
-        self.regions.push(SharedMapping::sealed(file, size)?);
+        let mapping = match self.allow_unsealed {
+            true => SharedMapping::new(file, 0, size),
+            false => SharedMapping::sealed(file, size),
+        };
+        self.regions.push(mapping?);
         Ok(())
     }
 

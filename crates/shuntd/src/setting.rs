@@ -38,6 +38,7 @@ const PORT_KEYS: &[&str] = &[
     "secret",
     "rsize",
     "bsize",
+    "allow_unsealed",
     "rx",
     "tx",
     "repeat",
@@ -75,6 +76,7 @@ const EXAMPLES: &[&str] = &[
     "secret=word",
     "rsize=10",
     "bsize=2048",
+    "allow_unsealed=true",
     "rx=in.pcap",
     "tx=out.pcap",
     "repeat=endless",
@@ -407,6 +409,10 @@ fn set_memif(port: &mut PortOptions, key: &str, value: &str) -> Result<bool, Str
         "bsize" => {
             let wrong = |_| format!("bsize={value}: a buffer has 64 to 65535 bytes");
             port.bsize = value.parse().map_err(wrong)?;
+        }
+        "allow_unsealed" => {
+            let wrong = |_| format!("allow_unsealed={value}: use true or false");
+            port.allow_unsealed = value.parse().map_err(wrong)?;
         }
         _ => return Ok(false),
     }

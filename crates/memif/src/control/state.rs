@@ -398,7 +398,7 @@ impl MemifState {
         }
         let Some(connection) = self.connections.get_mut(&token) else { return Ok(()) };
         connection.socket.send(&MemifMessage::Ack, None)?;
-        let session = MemifServerSession::new(interface.options.name.clone());
+        let session = MemifServerSession::new(&interface.options);
         connection.peer = PeerSession::Server { interface: *interface_token, session };
         interface.connection = Some(token);
         Ok(())

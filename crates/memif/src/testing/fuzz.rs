@@ -52,7 +52,7 @@ pub fn fuzz_messages(data: &[u8]) {
     let mut workers = [0, 1].map(|worker| MemifWorker::new(&queues, worker));
     let options = MemifOptions { ring_log2: 2, queues: 2, ..MemifOptions::new(Path::new("@fuzz")) };
     let mut session = match role % 2 {
-        0 => FuzzedSession::Server(MemifServerSession::new("fuzz".to_owned())),
+        0 => FuzzedSession::Server(MemifServerSession::new(&options)),
         _ => FuzzedSession::Client(Box::new(MemifClientSession::new(options))),
     };
     while let Some(([kind, length], rest)) = data.split_first_chunk() {

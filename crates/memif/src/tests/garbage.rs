@@ -18,7 +18,7 @@ use shunt_shared_memory::{SharedMapping, receive_with_descriptors, send_with_des
 
 use super::{await_links, await_reason, options, socket as socket_path, start, until};
 use crate::{
-    MemifInterface, MemifRole,
+    MemifInterface, MemifOptions, MemifRole,
     message::{InitMessage, MemifMessage, RingDirection, RingMessage, VERSION},
     ring::COOKIE,
 };
@@ -170,6 +170,19 @@ fn a_file_that_can_be_shortened_is_refused() {
     peer.send(&MemifMessage::AddRegion { index: 0, size: 4096 }, Some(file.as_fd()));
     let refusal = peer.refusal();
     assert!(refusal.contains("seal the file with F_SEAL_SHRINK"), "{refusal}");
+
+    let trusting =
+        MemifOptions { id: 1, allow_unsealed: true, ..options(&path, MemifRole::Server) };
+    let (_trusting, _) = start(trusting);
+    let peer = RawPeer::connect(&path);
+    let MemifMessage::Init(init) = init() else { unreachable!() };
+    peer.send(&MemifMessage::Init(InitMessage { id: 1, ..init }), None);
+    peer.send(&MemifMessage::AddRegion { index: 0, size: 4096 }, Some(file.as_fd()));
+    assert!(matches!(peer.receive(), Some(MemifMessage::Hello(_))));
+    assert_eq!(
+        [peer.receive(), peer.receive()],
+        [Some(MemifMessage::Ack), Some(MemifMessage::Ack)]
+    );
 }
 
 #[test]

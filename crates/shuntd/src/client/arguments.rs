@@ -78,7 +78,7 @@ pub(super) enum Command {
         name: String,
         /// Set type=af_packet|af_xdp|tap|dpdk|vhost_user|memif|pcap|patch|null, number=N,
         /// device=NAME, mac=ADDRESS, mtu=BYTES, rx_slots=N, devargs=DEVICE[,ARGUMENTS], queues=N,
-        /// xdp_mode=best-effort|native-with-zerocopy|native|generic, path=SOCKET, mode=client|server, socket=SOCKET, id=N, role=client|server, secret=WORD, rsize=N, bsize=BYTES, rx=FILE, tx=FILE, repeat=once|endless, peer=PORT.
+        /// xdp_mode=best-effort|native-with-zerocopy|native|generic, path=SOCKET, mode=client|server, socket=SOCKET, id=N, role=client|server, secret=WORD, rsize=N, bsize=BYTES, allow_unsealed=true|false, rx=FILE, tx=FILE, repeat=once|endless, peer=PORT.
         /// The default type is af_packet.
         /// VLANs: tag=VLAN, trunks=VLAN,VLAN..,
         /// vlan_mode=access|trunk|native-tagged|native-untagged,

@@ -166,6 +166,7 @@ fn memif_options(interface: RowView<'_>) -> Result<PortOptions, String> {
     Ok(PortOptions {
         socket: socket.into(),
         role,
+        allow_unsealed: option("allow_unsealed") == "true",
         secret: option("secret").to_owned(),
         id: number_option(interface, "id", "a number of an interface: use 0 to 4294967295")?,
         rsize: number_option(interface, "rsize", "a binary logarithm: use 1 to 14")?,

@@ -121,6 +121,8 @@ pub struct PortOptions {
     pub rsize: u8,
     /// Length of a buffer in bytes, for a client of `memif`; 0: 2048.
     pub bsize: u16,
+    /// True if a server of `memif` accepts memory that its client could shorten.
+    pub allow_unsealed: bool,
     /// Path of the socket, for `vhost_user`.
     pub path: PathBuf,
     /// Side of the switch at the socket, for `vhost_user`.

@@ -253,6 +253,7 @@ fn memif_options(settings: &config::PortOptions) -> MemifOptions {
         ring_log2: rsize.unwrap_or(MemifOptions::RING_LOG2),
         buffer_bytes: bsize.unwrap_or(MemifOptions::BUFFER_BYTES),
         queues: settings.queues.max(1),
+        allow_unsealed: settings.allow_unsealed,
         name: settings.name.clone(),
     }
 }

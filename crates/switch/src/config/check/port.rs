@@ -153,6 +153,8 @@ impl PortOptions {
             let excess =
                 "the client chooses `rsize`, `bsize` and `queues`: remove them from the server";
             given.next().map(|(key, _)| (key, excess))
+        } else if self.allow_unsealed {
+            Some(("allow_unsealed", "a client has its own memory: remove `allow_unsealed`"))
         } else {
             None
         }
@@ -188,6 +190,7 @@ impl PortOptions {
             ("secret", !self.secret.is_empty()),
             ("rsize", self.rsize > 0),
             ("bsize", self.bsize > 0),
+            ("allow_unsealed", self.allow_unsealed),
         ];
         let (known, excess): (&[&str], _) = match self.kind {
             PortType::Patch => (&["peer"], "a patch port has no key but `peer`"),
@@ -212,8 +215,8 @@ impl PortOptions {
                 (&["path"], "a vhost_user port has no keys but `path` and `mode`")
             }
             PortType::Memif => (
-                &["socket", "id", "secret", "rsize", "bsize", "queues"],
-                "a memif port has no keys but `socket`, `id`, `role`, `secret`, `rsize`, `bsize` and `queues`",
+                &["socket", "id", "secret", "rsize", "bsize", "queues", "allow_unsealed"],
+                "a memif port has no keys but `socket`, `id`, `role`, `secret`, `rsize`, `bsize`, `queues` and `allow_unsealed`",
             ),
             PortType::Dpdk => (
                 &["devargs", "queues", "mtu"],
@@ -296,6 +299,7 @@ mod tests {
             PortOptions { queues: 65, ..PortOptions::default() },
             PortOptions { secret: "s".repeat(25), ..PortOptions::default() },
             PortOptions { mtu: 1500, ..PortOptions::default() },
+            PortOptions { allow_unsealed: true, ..PortOptions::default() },
         ];
         for port in wrong {
             assert_ne!(memif("@memif", port.clone()), "fine", "{port:?}");
