@@ -53,7 +53,9 @@ pub(crate) fn publish(words: &impl RingWords, index: RingWord, value: u16) -> bo
     words.load(RingWord::Flags) & MASK_INTERRUPTS == 0
 }
 
-/// A model of both sides, for loom. The memory of a real ring belongs to two processes.
+/// A model of both sides, for loom.
+///
+/// The memory of a real ring belongs to two processes.
 #[cfg(all(test, loom))]
 mod models {
     use loom::{

@@ -62,6 +62,23 @@ pub(super) fn set_vlans(
     options.mcast_snooping_flood_reports = is_set("mcast-snooping-flood-reports");
 }
 
+/// Returns the interface types that are ports of a type.
+///
+/// An empty type is `system`, as in Open vSwitch.
+pub(super) const fn interface_types(kind: PortType) -> &'static [&'static str] {
+    match kind {
+        PortType::AfPacket => &["system"],
+        PortType::Tap => &["internal", "tap"],
+        PortType::AfXdp => &["afxdp"],
+        PortType::VhostUser => &["dpdkvhostuserclient", "dpdkvhostuser"],
+        PortType::Memif => &["memif"],
+        PortType::Dpdk => &["dpdk"],
+        PortType::Null => &["null"],
+        PortType::Patch => &["patch"],
+        PortType::Pcap | PortType::Unbound => &[],
+    }
+}
+
 /// Reads the type of a port, and the options that its type has.
 ///
 /// # Errors
@@ -71,21 +88,13 @@ pub(super) fn port_options(
     interface: RowView<'_>,
     vhost_folder: &Path,
 ) -> Result<PortOptions, String> {
-    let kind = match interface.string("type").unwrap_or_default() {
-        "" | "system" => PortType::AfPacket,
-        "internal" | "tap" => PortType::Tap,
-        "afxdp" => PortType::AfXdp,
-        "dpdkvhostuserclient" | "dpdkvhostuser" => PortType::VhostUser,
-        "memif" => PortType::Memif,
-        "dpdk" => PortType::Dpdk,
-        "null" => PortType::Null,
-        "patch" => PortType::Patch,
-        other => {
-            return Err(format!(
-                "interface type {other} is not supported: use system, internal, tap, afxdp, dpdk, dpdkvhostuserclient, memif, patch or null"
-            ));
-        }
-    };
+    let name = interface.string("type").filter(|name| !name.is_empty()).unwrap_or("system");
+    let kind = PortType::ALL.into_iter().find(|kind| interface_types(*kind).contains(&name));
+    let kind = kind.ok_or_else(|| {
+        format!(
+            "interface type {name} is not supported: use system, internal, tap, afxdp, dpdk, dpdkvhostuserclient, memif, patch or null"
+        )
+    })?;
     let peer = interface.entry("options", "peer").unwrap_or_default();
     if kind == PortType::Patch && peer.is_empty() {
         return Err("a patch port needs options:peer: name the port at the other end".to_owned());
@@ -189,7 +198,15 @@ fn number_option<T: Default + FromStr>(
 
 /// Returns whether a port of a type has an MTU to set.
 pub(super) const fn has_mtu(kind: PortType) -> bool {
-    matches!(kind, PortType::AfPacket | PortType::AfXdp | PortType::Tap | PortType::Dpdk)
+    match kind {
+        PortType::AfPacket | PortType::AfXdp | PortType::Tap | PortType::Dpdk => true,
+        PortType::VhostUser
+        | PortType::Memif
+        | PortType::Null
+        | PortType::Pcap
+        | PortType::Patch
+        | PortType::Unbound => false,
+    }
 }
 
 /// Returns a number of OVSDB, 0 if it is absent or out of range.

@@ -9,7 +9,7 @@ use shunt_ovsdb::{
 };
 use shunt_switch::{
     BondMemberStatus, BondStatus, BridgePortStatus, BridgeStatus, ControllerEndpoint,
-    ControllerState, ControllerStatus, MirrorStatus, mac_text,
+    ControllerState, ControllerStatus, MirrorStatus, config::PortType, mac_text,
 };
 
 use super::{
@@ -18,6 +18,7 @@ use super::{
     ignored::{self, IgnoredSettings},
     managers::{Managers, manager_rows},
     mirrors::mirrors,
+    port_rows::interface_types,
     reconciler::ApplyErrors,
 };
 
@@ -43,19 +44,6 @@ pub(super) enum StatisticsColumns {
 
 /// The number of the local port of a bridge, as OVSDB has it.
 const LOCAL_NUMBER: i64 = 65534;
-
-/// The interface types that can be a port in any build; `dpdk` needs its feature.
-const INTERFACE_TYPES: [&str; 9] = [
-    "afxdp",
-    "dpdkvhostuser",
-    "dpdkvhostuserclient",
-    "internal",
-    "memif",
-    "null",
-    "patch",
-    "system",
-    "tap",
-];
 
 /// The largest number that is not reserved (`OFPP_MAX`).
 ///
@@ -98,11 +86,11 @@ impl RowReport<'_> {
     pub(super) fn finish(&mut self) {
         let version = self.snapshot.schema().version();
         let dpdk = DpdkState::read();
-        let built = (dpdk != DpdkState::NotBuilt).then_some("dpdk");
-        let interface_types = || INTERFACE_TYPES.into_iter().chain(built);
+        let is_built = |kind: &PortType| *kind != PortType::Dpdk || dpdk != DpdkState::NotBuilt;
+        let built = || PortType::ALL.into_iter().filter(&is_built);
         for root in self.snapshot.rows("Open_vSwitch") {
             for (column, value) in [
-                ("iface_types", Datum::strings(interface_types())),
+                ("iface_types", Datum::strings(built().flat_map(interface_types).copied())),
                 ("datapath_types", Datum::strings(["netdev", "system"])),
                 ("db_version", Datum::string(version)),
                 ("ovs_version", Datum::string(env!("CARGO_PKG_VERSION"))),
