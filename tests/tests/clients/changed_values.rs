@@ -67,6 +67,27 @@ fn vsctl_changes_a_mac_address_of_a_running_device() {
     }
 }
 
+/// A table has the limit of its row in `Flow_Table`, at run time.
+#[test]
+fn a_flow_table_has_its_limit() {
+    for bench in Bench::both("tables") {
+        let daemon = bench.start();
+        bench.done("add-br br0");
+        let add = |rule: &str| daemon.ovs_ofctl("br0", "add-flow", &[rule]).status.success();
+        assert!(add("table=1,priority=1,idle_timeout=900,actions=drop"));
+        bench.done("-- --id=@t create flow_table flow_limit=1 -- set bridge br0 flow_tables:1=@t");
+        assert!(!add("table=1,priority=2,actions=drop"), "the table is full");
+        assert!(add("table=2,priority=2,actions=drop"), "another one is not");
+        let id = bench.done("get bridge br0 flow_tables:1");
+        bench.done(&format!("set flow_table {id} overflow_policy=evict"));
+        assert!(add("table=1,priority=3,actions=drop"), "the rule with a timeout is evicted");
+        assert!(!add("table=1,priority=4,actions=drop"), "no rule with a timeout is left");
+        bench.done("clear bridge br0 flow_tables");
+        assert!(add("table=1,priority=4,actions=drop"));
+        assert_eq!(bench.done("get bridge br0 status"), "{}");
+    }
+}
+
 /// A wrong value leaves the one that is in force, and all reasons are in the row.
 #[test]
 fn wrong_values_keep_those_in_force() {

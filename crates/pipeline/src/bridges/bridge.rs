@@ -6,14 +6,9 @@ use shunt_classifier::Version;
 use shunt_flow::PortNo;
 
 use super::{
-    mac_table::MacTable,
-    mirror::Mirror,
-    mirror_table::MirrorTable,
-    multicast_table::MulticastTable,
-    output_counter::OutputCounter,
-    port::PortInfo,
-    port_table::PortTable,
-    settings::{BridgeSettings, Overflow},
+    mac_table::MacTable, mirror::Mirror, mirror_table::MirrorTable,
+    multicast_table::MulticastTable, output_counter::OutputCounter, port::PortInfo,
+    port_table::PortTable, settings::BridgeSettings,
 };
 use crate::{
     continuations::liveness::Liveness,
@@ -81,7 +76,7 @@ impl VersionedBridge {
     }
 
     pub(crate) fn set_settings(&mut self, settings: BridgeSettings, version: Version) {
-        if settings.overflow == Overflow::Refuse {
+        if !settings.evicts() {
             self.evictable.clear();
         }
         let before = self.settings.at(version).map(|before| before.mirrors.as_slice());

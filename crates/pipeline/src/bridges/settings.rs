@@ -17,6 +17,8 @@ pub struct BridgeSettings {
     pub rules_max: BTreeMap<TableId, usize>,
     /// The handling of additions to a full table.
     pub overflow: Overflow,
+    /// The tables with another handling.
+    pub table_overflow: BTreeMap<TableId, Overflow>,
     /// Time without a frame after which NORMAL removes a MAC address.
     pub mac_ageing: Duration,
     /// The most MAC addresses that NORMAL learns, at least 1.
@@ -37,6 +39,7 @@ impl Default for BridgeSettings {
             name: String::new(),
             rules_max: BTreeMap::new(),
             overflow: Overflow::Refuse,
+            table_overflow: BTreeMap::new(),
             mac_ageing: Duration::from_secs(300),
             macs_max: 8192,
             flood_vlans: BTreeSet::new(),
@@ -70,5 +73,16 @@ impl BridgeSettings {
     pub fn rules_max(&self, table: TableId) -> usize {
         // Without an entry there is no limit.
         self.rules_max.get(&table).copied().unwrap_or(usize::MAX)
+    }
+
+    /// Returns the handling of additions to `table` when it is full.
+    #[must_use]
+    pub fn overflow(&self, table: TableId) -> Overflow {
+        self.table_overflow.get(&table).copied().unwrap_or(self.overflow)
+    }
+
+    /// Returns whether rules are evicted from some table when it is full.
+    pub(crate) fn evicts(&self) -> bool {
+        self.table_overflow.values().chain([&self.overflow]).any(|own| *own == Overflow::Evict)
     }
 }

@@ -238,7 +238,7 @@ impl UpdateBatch {
         table: TableId,
     ) -> Result<(), FlowModError> {
         let Some(settings) = bridge.settings(self.version) else { return Ok(()) };
-        let (rules_max, overflow) = (settings.rules_max(table), settings.overflow);
+        let (rules_max, overflow) = (settings.rules_max(table), settings.overflow(table));
         let rules_count = bridge.table(table).map_or(0, RuleTable::rules_count);
         let surplus = (rules_count + 1).saturating_sub(rules_max);
         if surplus == 0 {

@@ -13,7 +13,7 @@ pub(super) const LOCK: &str = "ovs_vswitchd";
 /// The columns that the daemon follows in a foreign database.
 ///
 /// `db_version` and `ovs_version` are not among them: `ovs-ctl` writes them, beside `ovsdb-server`.
-pub(super) const TABLES: [FollowedTable; 13] = [
+pub(super) const TABLES: [FollowedTable; 14] = [
     FollowedTable {
         name: "Open_vSwitch",
         read: &["bridges", "next_cfg", "other_config", "ssl"],
@@ -109,6 +109,7 @@ pub(super) const TABLES: [FollowedTable; 13] = [
         read: &["target"],
         written: &["is_connected", "role", "status"],
     },
+    FollowedTable { name: "Flow_Table", read: &["flow_limit", "overflow_policy"], written: &[] },
     FollowedTable { name: "QoS", read: &["other_config", "queues", "type"], written: &[] },
     FollowedTable { name: "Queue", read: &["dscp", "other_config"], written: &[] },
     FollowedTable {

@@ -195,6 +195,7 @@ impl DesiredBridges {
         };
         // A wrong address must not cost a bridge its ports and rules.
         set_mac_table(&mut options, row);
+        options.table_limits = table_limits(snapshot, row);
         set_snooping(&mut options, row);
         let with_mac = BridgeOptions { mac: text("hwaddr"), ..options.clone() };
         let wrong_mac = match with_mac.mac() {
@@ -496,6 +497,22 @@ impl DesiredBridges {
         }
     }
 }
+
+/// Returns the limits of the tables of a bridge.
+fn table_limits(snapshot: &DatabaseSnapshot, bridge: RowView<'_>) -> Vec<String> {
+    let limit = |(table, row): (i64, RowUuid)| {
+        let row = snapshot.row("Flow_Table", row)?;
+        // Other tables are hidden in Open vSwitch, and do not exist here.
+        let rules = row.integer("flow_limit").filter(|_| (0..=TABLE_MAX).contains(&table))?;
+        // Without a policy a full table refuses rules.
+        let policy = row.string("overflow_policy").unwrap_or("refuse");
+        Some(format!("{table}:{rules}:{policy}"))
+    };
+    bridge.numbered_uuids("flow_tables").filter_map(limit).collect()
+}
+
+/// The largest number of a table.
+const TABLE_MAX: i64 = 254;
 
 /// Reads the settings of the MAC table.
 ///

@@ -60,10 +60,9 @@ pub(super) const TABLES: [(&str, &str); 6] = [
     ("IPFIX", "IPFIX"),
 ];
 
-const COLUMNS: [IgnoredColumn; 12] = [
+const COLUMNS: [IgnoredColumn; 11] = [
     column("Bridge", "auto_attach", is_given, "Auto Attach is not supported"),
     column("Bridge", "datapath_type", is_other_datapath, "there is one datapath: use netdev"),
-    column("Bridge", "flow_tables", is_given, "limit tables by `shuntctl set-br` and table_rules"),
     column(
         "Bridge",
         "protocols",

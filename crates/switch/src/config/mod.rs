@@ -23,6 +23,7 @@ mod qos;
 pub(crate) mod setting;
 mod sflow;
 mod switch;
+mod table_limit;
 
 pub use bfd::BfdOptions;
 pub use bond::{BondMode, BondOptions};

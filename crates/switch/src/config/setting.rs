@@ -72,6 +72,7 @@ settings! {
         sflow.polling: number(),
         sflow.sampling: number(),
         sflow.targets: texts(),
+        table_limits: texts(),
         table_overflow: word("refuse or evict"),
         table_rules: number(),
     }

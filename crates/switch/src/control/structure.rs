@@ -553,10 +553,18 @@ pub(super) fn bridge_settings(settings: &config::BridgeOptions) -> BridgeSetting
     let defaults = BridgeSettings::default();
     let limit = settings.table_rules;
     let tables = (0..TableId::COUNT).filter_map(TableId::new).filter(|_| limit > 0);
+    let tables = tables.map(|table| (table, limit));
+    // They were checked.
+    let limits = settings.table_limits().unwrap_or_default();
+    let own = limits.iter().map(|(table, own)| (*table, own.rules));
     BridgeSettings {
         name: settings.name.clone(),
-        rules_max: tables.map(|table| (table, limit)).collect(),
+        rules_max: tables.chain(own).collect(),
         overflow: settings.table_overflow,
+        table_overflow: limits
+            .iter()
+            .filter_map(|(table, own)| Some((*table, own.overflow?)))
+            .collect(),
         mac_ageing: match settings.mac_ageing_s {
             0 => defaults.mac_ageing,
             seconds => Duration::from_secs(seconds.into()),

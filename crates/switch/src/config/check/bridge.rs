@@ -24,6 +24,7 @@ impl BridgeOptions {
         for vlan in &self.flood_vlans {
             check_vlan("flood_vlans", *vlan)?;
         }
+        self.table_limits().map_err(|problem| ConfigError::at("table_limits", problem))?;
         check_mtu(self.mtu).map_err(|problem| ConfigError::at("mtu", problem))?;
         if self.mtu > 0 && self.local == LocalPort::None {
             let (value, range) = (self.mtu.to_string(), "absent unless `local = \"tap\"`");

@@ -1,0 +1,77 @@
+//! Limits of single tables, as text.
+
+use std::collections::BTreeMap;
+
+use shunt_pipeline::{Overflow, TableId};
+
+use super::BridgeOptions;
+use crate::error::SwitchError;
+
+/// The limit of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TableLimit {
+    /// The most rules of the table.
+    pub(crate) rules: usize,
+    /// The handling of additions to the full table; `None`: as for the other tables.
+    pub(crate) overflow: Option<Overflow>,
+}
+
+impl BridgeOptions {
+    /// Returns the limits of single tables.
+    ///
+    /// # Errors
+    ///
+    /// If a text is not a limit, or a table has two.
+    pub(crate) fn table_limits(&self) -> Result<BTreeMap<TableId, TableLimit>, SwitchError> {
+        let mut limits = BTreeMap::new();
+        for text in &self.table_limits {
+            let parsed = parse(text).filter(|(table, _)| !limits.contains_key(table));
+            let (table, limit) = parsed.ok_or_else(|| SwitchError::Range {
+                setting: "table_limits",
+                value: text.clone(),
+                range: "TABLE:RULES, TABLE:RULES:refuse or TABLE:RULES:evict, once for each table",
+            })?;
+            limits.insert(table, limit);
+        }
+        Ok(limits)
+    }
+}
+
+fn parse(text: &str) -> Option<(TableId, TableLimit)> {
+    let mut parts = text.split(':');
+    let table = TableId::new(parts.next()?.parse().ok()?)?;
+    let rules = parts.next()?.parse().ok()?;
+    let overflow = match parts.next() {
+        None => None,
+        Some("refuse") => Some(Overflow::Refuse),
+        Some("evict") => Some(Overflow::Evict),
+        Some(_) => return None,
+    };
+    parts.next().is_none().then_some((table, TableLimit { rules, overflow }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_has_a_table_and_rules() {
+        let limits = |texts: &[&str]| {
+            let table_limits = texts.iter().map(|text| (*text).to_owned()).collect();
+            BridgeOptions { table_limits, ..BridgeOptions::default() }.table_limits()
+        };
+        let read = limits(&["0:1", "254:50:evict", "7:0:refuse"]).unwrap();
+        let expected =
+            [(0, 1, None), (7, 0, Some(Overflow::Refuse)), (254, 50, Some(Overflow::Evict))];
+        let expected = expected.map(|(table, rules, overflow)| {
+            (TableId::new(table).unwrap(), TableLimit { rules, overflow })
+        });
+        assert_eq!(read, BTreeMap::from(expected));
+        assert_eq!(limits(&[]).unwrap(), BTreeMap::new());
+        for wrong in ["", "1", "255:1", "1:-1", "1:1:drop", "1:1:evict:1", "a:1"] {
+            let error = limits(&[wrong]).unwrap_err().to_string();
+            assert!(error.starts_with("table_limits"), "{error}");
+        }
+        assert!(limits(&["1:1", "1:2"]).is_err());
+    }
+}
