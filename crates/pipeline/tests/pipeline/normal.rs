@@ -216,7 +216,7 @@ fn a_priority_stays_but_not_on_an_access_port() {
     assert_eq!(out, "set(vlan_tci=5) 2 pop 3 push(8100,7005) 100");
 }
 
-/// The expected tags are those of Open vSwitch 3.1.
+/// The expected tags are those of `ovs-vswitchd.conf.db(5)`.
 #[test]
 fn a_priority_tag_replaces_the_tag_of_the_own_vlan() {
     use PriorityTags::{Always, IfNonzero, Never};
