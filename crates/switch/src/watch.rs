@@ -21,6 +21,7 @@ use tracing::{error, warn};
 
 use crate::{
     control::ControlPlane,
+    multicast_task::log_expired_routers,
     ports::{
         attacher::check::CheckScope,
         learning_packets::send_learning_packets,
@@ -223,6 +224,7 @@ async fn run_upkeep(control: &ControlPlane) {
     let expire = |pipeline: &Pipeline| {
         let change = pipeline.expire(now);
         log_rules(pipeline, &change, "timeout");
+        log_expired_routers(pipeline, &change);
         Ok::<_, Infallible>(change)
     };
     let Ok(_) = plane.publisher().change(expire);
