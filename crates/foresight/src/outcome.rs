@@ -22,7 +22,7 @@ pub struct OutcomeCounts {
     pub wrong: u64,
     /// Number of entries evicted without a hit, by a change or for other entries.
     pub evicted: u64,
-    /// Number of installed entries without a hit of flows that an offload device forwards.
+    /// Number of entries without a hit of flows that an offload device forwards.
     ///
     /// The device has entries of packets for them, so the forecast was neither wrong nor needed.
     pub device_covered: u64,

@@ -33,7 +33,9 @@ pub(super) struct PendingForecasts {
 struct PendingForecast {
     /// The entries without a known hit that decide its outcome.
     entries: Vec<LtmEntryRef>,
-    /// Set if other forecasts made these entries, for the same flow or one that shares them.
+    /// Set if other forecasts made these entries.
+    ///
+    /// They were for the same flow, or for one that shares the entries.
     is_shared: bool,
     forecast: DeviceForecast,
 }
