@@ -55,6 +55,8 @@ fn an_output_to_a_bond_reads_its_active_member() {
     let from_bond = switch.translate("in_port=2,dl_src=02:00:00:00:00:0a,dl_dst=02:00:00:00:00:0b");
     switch.pipeline.learn(&from_bond.learnings, Time::ZERO);
     let to_bond = "in_port=3,dl_src=02:00:00:00:00:0b,dl_dst=02:00:00:00:00:0a";
+    // A packet that learns its source address reads all ports.
+    switch.pipeline.learn(&switch.translate(to_bond).learnings, Time::ZERO);
     for (active, read) in [(1, Object::Port(BRIDGE, PortNo::new(1))), (0, Object::Ports(BRIDGE))] {
         switch.set_ports(bonded(active));
         let traversal = switch.translate(to_bond);
@@ -226,6 +228,8 @@ fn a_multicast_packet_reads_its_group_and_the_routers() {
         assert_reads(&traversal, group);
         assert_reads(&traversal, Object::MulticastRouters(BRIDGE, 0));
         multicast::learn(&switch, 2, multicast::join(multicast::GROUP));
+        // A packet that learns its source address reads all ports.
+        switch.pipeline.learn(&traversal.learnings, Time::ZERO);
     }
     let traversal = switch.pipeline.translate(&packet, switch.pipeline.version());
     assert_reads(&traversal, Object::Port(BRIDGE, PortNo::new(2)));
