@@ -252,7 +252,7 @@ fn check_kill(options: &str) {
     assert!(shown.contains("\"up\""), "{shown}");
 }
 
-/// The switch marks the pages that it changes while QEMU copies the memory of the guest.
+/// The switch marks changed pages while QEMU copies the memory of the guest.
 #[test]
 fn tcp_of_a_linux_guest_survives_its_migration() {
     let _guest = ONE_GUEST.lock().unwrap_or_else(PoisonError::into_inner);

@@ -24,7 +24,7 @@ pub(crate) enum Virtqueue {
     Packed(PackedRing),
 }
 
-/// What a front-end has set about a queue.
+/// The settings of a queue, which the front-end has sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueSettings {
     pub(crate) address: VringAddress,
