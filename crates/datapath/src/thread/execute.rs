@@ -450,7 +450,7 @@ impl Outputs {
         self.wire = wire;
     }
 
-    /// Returns whether a port may pass one more frame of a protocol to the control plane.
+    /// Returns whether a port may pass one more frame to the control plane.
     fn passes(
         &mut self,
         ingress: DatapathPort,

@@ -1,10 +1,10 @@
 //! The MAC table of NORMAL: the port on which each address of each VLAN was last seen.
 //!
-//! Packets fill it (see [`crate::Learning`]); the newest sighting wins. Only a sighting that may be of
-//! a copy does not: a bond that balances gets copies of frames back from the network, and they have the
-//! addresses of hosts on other ports. An address expires after the ageing time of the bridge without a
-//! frame. The addresses of a port are removed when the port is removed or its VLANs change. A full
-//! table evicts an address of the port that has most (see [`Ages`]).
+//! Packets fill it (see [`crate::Learning`]); the newest sighting wins. A sighting that may be of a
+//! copy does not win: a bond that balances gets copies of frames back from the network. Their
+//! addresses may be of hosts on other ports. An address expires after the ageing time of the bridge
+//! without a frame. The addresses of a port are removed when the port is removed or its VLANs
+//! change. A full table evicts an address of the port that has most (see [`Ages`]).
 
 use std::{
     collections::BTreeMap,

@@ -30,11 +30,11 @@ pub(in crate::thread) struct WaitingPacket {
     pub(in crate::thread) flow: u32,
     /// Start of the iteration that received it.
     pub(in crate::thread) since: Time,
-    /// Whether its source address has been requested.
+    /// Its choice between waiting for its source address and leaving at once.
     pub(in crate::thread) source: SourceLearning,
 }
 
-/// Whether a packet may wait until its source address is learned.
+/// The choice between waiting for a source address and leaving at once.
 ///
 /// See [`Learning::precede_packet`](shunt_pipeline::Learning::precede_packet).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
