@@ -402,6 +402,8 @@ mod tests {
             "vlan_mode" => "access",
             "eviction.asynchronous"
             | "lacp_fallback_ab"
+            | "mcast_snooping_disable_flood_unregistered"
+            | "mcast_snooping_enable"
             | "netflow.add_id_to_interface"
             | "select_all" => "true",
             "eviction.repair" => "on",
@@ -461,7 +463,7 @@ mod tests {
         let known: BTreeSet<_> = options.as_object().unwrap().keys().map(String::as_str).collect();
         let keys = BRIDGE_KEYS.iter().chain(BRIDGE_START_KEYS);
         let fields = keys.map(|key| key.split('.').next().unwrap());
-        let own = ["name", "port", "bond", "mirror"].into_iter().chain(fields);
+        let own = ["name", "port", "bond", "mirror", "collector_set"].into_iter().chain(fields);
         assert_eq!(own.collect::<BTreeSet<_>>(), known);
     }
 

@@ -26,7 +26,7 @@ const WAITING_MAX: usize = 8192;
 /// Number of waiting datagrams at which exporters keep further flows.
 const WAITING_HIGH: usize = WAITING_MAX / 2;
 
-/// Whether the datagrams of a protocol need templates before them.
+/// The need of a protocol for templates before its datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TemplateUse {
     /// No.

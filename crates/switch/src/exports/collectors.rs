@@ -121,7 +121,7 @@ impl ExportCollectors {
 
     /// Ends the collectors, and returns when they have got their datagrams.
     ///
-    /// What a collector does not take in a few seconds is lost, and counted.
+    /// Datagrams that a collector does not take in a few seconds are lost, and counted.
     pub(super) async fn end(mut self) {
         self.list.iter().for_each(|own| own.collector.close());
         for own in &mut self.list {

@@ -116,7 +116,7 @@ impl CollectorSets {
         self.started.notify_one();
     }
 
-    /// Stops all exporters, whose flows are then reported.
+    /// Stops all exporters; their flows are then reported.
     pub(crate) async fn stop_all(&self) {
         self.set_samplers(&[]).await;
         self.run_exporters();

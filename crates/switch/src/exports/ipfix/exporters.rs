@@ -90,7 +90,7 @@ impl IpfixExporters {
         );
     }
 
-    /// Stops all exporters, whose flows are then reported.
+    /// Stops all exporters; their flows are then reported.
     pub(crate) async fn stop_all(&self) {
         let ids: Vec<BridgeId> = self.running.lock().keys().copied().collect();
         for id in ids {

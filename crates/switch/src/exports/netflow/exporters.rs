@@ -96,7 +96,7 @@ impl NetflowExporters {
         );
     }
 
-    /// Stops all exporters, whose flows are then reported.
+    /// Stops all exporters; their flows are then reported.
     pub(crate) async fn stop_all(&self) {
         let ids: Vec<BridgeId> = self.running.lock().keys().copied().collect();
         for id in ids {
