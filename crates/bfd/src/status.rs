@@ -10,13 +10,13 @@ use crate::{
 /// The state of a session: the content of `bfd/show` and of `bfd_status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BfdStatus {
-    /// Whether the path may be used.
+    /// True if the path may be used.
     pub forwarding: bool,
     /// Number of changes of `forwarding`.
     pub flap_count: u64,
     /// Detection multiplier that packets state.
     pub multiplier: u8,
-    /// Whether packets state that the path behind this end has failed.
+    /// True if packets state that the path behind this end has failed.
     pub cpath_down: bool,
     /// Time between two sent packets; `None` if none are sent at intervals.
     pub tx_interval: Option<Duration>,

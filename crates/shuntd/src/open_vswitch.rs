@@ -26,6 +26,9 @@ const WORDS: &[(&[&str], &str)] = &[
     (&["internal"], "set `local = \"tap\"` in the bridge, or the port type `tap`"),
     (&["system", "veth"], "the port type of a network device is `af_packet`"),
     (&["vxlan", "geneve", "gre", "ip6gre", "erspan", "gtpu", "stt", "lisp", "bareudp"], TUNNEL),
+    (&["min_tx"], "the key is `min_tx_ms`, in milliseconds"),
+    (&["min_rx"], "the key is `min_rx_ms`, in milliseconds"),
+    (&["decay_min_rx"], "the key is `decay_min_rx_ms`, in milliseconds"),
     (&["dpdk-devargs"], "the key is `devargs`, of a port of type `dpdk`"),
     (&["n_rxq"], "the key is `queues`, of a port of type `dpdk`"),
     (

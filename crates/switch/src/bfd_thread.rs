@@ -1,7 +1,7 @@
 //! The thread of BFD: gives sessions their packets and the time, and sends their packets.
 //!
 //! A session with intervals of 100 ms expires after 300 ms. So it has a thread of its own: no change of
-//! bridges, ports or rules runs there, and none of their locks is taken but that of the tables to send.
+//! bridges, ports or rules runs there. Of their locks, only that of the tables is taken, to send.
 
 use std::{
     sync::Arc,

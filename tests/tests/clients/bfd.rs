@@ -16,7 +16,9 @@ use tempfile::TempDir;
 
 use crate::vsctl::{Bench, show};
 
-/// Open vSwitch behind the ports `p1` and `p2`: the links `x1` and `x2` are in bridges of their own.
+/// Open vSwitch behind the ports `p1` and `p2`.
+///
+/// Its links `x1` and `x2` are in bridges of their own.
 struct Partner<'a> {
     namespace: &'a Namespace,
     switch: OpenVSwitch<'a>,
@@ -209,7 +211,7 @@ struct Frr<'a> {
 const FRR: &str = "/usr/lib/frr";
 
 impl<'a> Frr<'a> {
-    /// Starts `zebra` and `bfdd` with a configuration, or prints that they are not installed.
+    /// Starts `zebra` and `bfdd`, or prints that they are not installed.
     fn start_or_skip(namespace: &'a Namespace, configuration: &str) -> Option<Self> {
         if !Path::new(FRR).join("bfdd").exists() {
             skipped("FRR is not installed: apt-get install frr");

@@ -56,6 +56,7 @@ mod tests {
         assert_eq!([pass(5100, 6100), pass(6100, 10_100)], [10, 40]);
         assert_eq!(pass(60_000, 60_050), 10, "no more after a pause");
     }
+
     #[test]
     fn a_port_passes_two_thousand_packets_of_bfd_in_a_second() {
         let mut limit = BfdLimit::default();

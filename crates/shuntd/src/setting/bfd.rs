@@ -55,7 +55,8 @@ mod tests {
         assert_eq!(bfd("p", &[]).unwrap().bfd, None);
         assert_eq!(bfd("p", &words("enable=true")).unwrap().bfd, Some(BfdOptions::default()));
         let error_text = |text: &str| bfd("p", &words(text)).unwrap_err();
-        assert!(error_text("min_tx=300").contains("did you mean `min_tx_ms`?"));
+        assert!(error_text("min_tx=300").ends_with("the key is `min_tx_ms`, in milliseconds"));
+        assert!(error_text("min_tx_s=300").contains("did you mean `min_tx_ms`?"));
         assert_eq!(error_text("mult=many"), "mult = many: it must be 1 to 255");
         let port = super::super::port("p", &words("type=null bfd.min_rx_ms=50")).unwrap();
         assert_eq!(port.bfd.map(|own| own.min_rx_ms), Some(50));

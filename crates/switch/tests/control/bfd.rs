@@ -1,6 +1,6 @@
 //! BFD sessions of ports: two ports of one switch, with a cable of the test between them.
 
-use shunt_bfd::{BfdDiagnostic, BfdState};
+use shunt_bfd::{BfdDiagnostic, BfdState, BfdStatus};
 use shunt_switch::{
     BfdPortStatus,
     config::{BfdOptions, PortOptions},
@@ -70,7 +70,7 @@ impl Cable {
         self.carry_until(|| is_up("p1") && is_up("p2")).await;
     }
 
-    /// Returns the port on which a packet leaves that arrives on `p2`: the index of its end.
+    /// Returns the index of the end at which a packet leaves that arrives on `p2`.
     fn output(&self) -> Option<usize> {
         self.ends[1].send(&frame(7));
         [2, 3].into_iter().find(|end| self.ends[*end].all_received().contains(&frame(7)))
@@ -90,8 +90,9 @@ async fn a_session_decides_about_its_port() {
     until(|| cable.output() == Some(3)).await;
     cable.come_up().await;
     cable.carry_until(|| cable.output() == Some(2)).await;
-    let own = cable.session("p1").session;
-    assert!(own.forwarding && own.remote.state == BfdState::Up);
+    // The other end says so in a later packet.
+    let is_known = |own: BfdStatus| own.forwarding && own.remote.state == BfdState::Up;
+    cable.carry_until(|| is_known(cable.session("p1").session)).await;
     assert_eq!(cable.bench.port("p1").link, "up");
     // No packet of BFD has reached the rule.
     assert!(cable.ends[2].all_received().iter().all(|frame| frame.len() == 60));
