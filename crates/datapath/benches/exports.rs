@@ -18,7 +18,7 @@ use shunt_datapath::{
     sample::{SampleReceiver, SampleUse, SamplerConfig, packet_sampler},
 };
 
-use crate::wired::{BRIDGE, WiredThread};
+use crate::wired::packet_thread::{BRIDGE, WiredThread};
 
 /// Flows of a round: few, and more than the exact-match cache holds.
 const SIZES: [u16; 2] = [64, 8192];

@@ -15,7 +15,7 @@ use std::time::Duration;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use shunt_datapath::{Repair, ThreadConfig};
 
-use crate::wired::WiredThread;
+use crate::wired::packet_thread::WiredThread;
 
 /// Flows of a round.
 const SIZES: [(&str, u16); 2] = [("few", 16), ("many", 2048)];
