@@ -240,7 +240,7 @@ pub struct ThreadCounters {
     pub decided: Counter,
     /// Packets that missed and were translated.
     pub upcalls: Counter,
-    /// Set-up times: from the receipt of a packet that missed until it was translated and executed.
+    /// Times from the receipt of a packet that missed until it was executed.
     ///
     /// The time begins with the poll loop iteration that received the packet. Packets that another
     /// translation served while they waited are not counted.

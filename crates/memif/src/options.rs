@@ -93,7 +93,9 @@ pub struct MemifOptions {
     pub buffer_bytes: u16,
     /// Number of rings in each direction, for a client.
     pub queues: u16,
-    /// Set if a server accepts a file that its client could shorten, and so end this process.
+    /// Set if a server accepts a file that its client could shorten.
+    ///
+    /// A shortened file ends this process.
     pub allow_unsealed: bool,
     /// The name of the interface, which the other side may show.
     pub name: String,

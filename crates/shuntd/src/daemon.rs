@@ -86,7 +86,7 @@ struct Arguments {
     /// the state file and the database must be the user's.
     #[arg(long, value_name = "USER")]
     user: Option<Account>,
-    /// Change files only below this directory, the run directory and that of the state file.
+    /// Change files only below DIR, the run directory and that of the state file.
     ///
     /// May be given several times. Capture files, and the sockets of vhost-user ports that listen, are
     /// such files. Needs Linux 5.13 with Landlock.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use shunt_switch::{
-    ConfigStep, ControllerEndpoint, EndpointError, Transport, config::BridgeOptions,
+    ConfigStep, ControllerEndpoint, ControllerTransport, EndpointError, config::BridgeOptions,
 };
 use shunt_tls::TlsFiles;
 
@@ -79,8 +79,8 @@ fn check_addresses(bridge: usize, list: &'static str, texts: &[String]) -> Resul
     for (index, text) in texts.iter().enumerate() {
         let endpoint: Result<ControllerEndpoint, EndpointError> = text.parse();
         if let Ok(
-            ControllerEndpoint::Connect(Transport::Tls, _)
-            | ControllerEndpoint::Listen(Transport::Tls, _),
+            ControllerEndpoint::Connect(ControllerTransport::Tls, _)
+            | ControllerEndpoint::Listen(ControllerTransport::Tls, _),
         ) = endpoint
         {
             let message = format!(

@@ -79,7 +79,7 @@ pub use error::{SwitchError, with_causes};
 pub use multicast::{MulticastEntryStatus, MulticastMessages};
 pub use nic::{NicStatus, NicTraffic, OperationsStatus, StageFill};
 pub use openflow::{
-    endpoint::{ControllerEndpoint, EndpointError, Transport},
+    endpoint::{ControllerEndpoint, ControllerTransport, EndpointError},
     events::PortChanges,
 };
 pub use ports::{capture::CapturedPacket, names::BridgeNames, vlans::MacStatus};

@@ -5,7 +5,7 @@
 //! - A [`TlsIdentity`] is shared by all connections. Its files are read at each handshake, so that a
 //!   renewed certificate needs no restart.
 //! - As in Open vSwitch, both sides show a certificate, and the name in it is not compared with the
-//!   address of the peer. Who has a certificate of the CA is trusted.
+//!   address of the peer. Every peer with a certificate of the CA is trusted.
 //! - A server without CA file takes clients without certificate, as web servers do.
 //!
 //! ```

@@ -4,12 +4,12 @@
 
 use std::{fs, io, path::PathBuf};
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use shunt_tls::{TlsFiles, TlsIdentity};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
 
-/// An authority whose files are in a directory of its own.
+/// An authority, with its files in a directory.
 struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     folder: TempDir,
@@ -18,6 +18,7 @@ struct Authority {
 impl Authority {
     fn new() -> Self {
         let mut parameters = CertificateParams::new(Vec::new()).unwrap();
+        parameters.distinguished_name.push(DnType::CommonName, "Test CA");
         parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let issuer =
             CertifiedIssuer::self_signed(parameters, KeyPair::generate().unwrap()).unwrap();
@@ -33,7 +34,8 @@ impl Authority {
     /// Makes a key and a certificate for a name that is no host name.
     fn sign(&self, name: &str) -> TlsFiles {
         let key = KeyPair::generate().unwrap();
-        let parameters = CertificateParams::new(vec![format!("{name}-id")]).unwrap();
+        let mut parameters = CertificateParams::new(vec![format!("{name}-id")]).unwrap();
+        parameters.distinguished_name.push(DnType::CommonName, name);
         let certificate = parameters.signed_by(&key, &self.issuer).unwrap();
         let (private, public) =
             (self.path(&format!("{name}.key")), self.path(&format!("{name}.pem")));

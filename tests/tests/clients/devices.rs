@@ -126,7 +126,9 @@ fn a_device_comes_up_after_a_killed_daemon() {
     }
 }
 
-/// The queues of an internal port stay with its device, as those of a container or of Neutron's agents.
+/// The queues of an internal port stay with its device.
+///
+/// It may be in the namespace of a container, or of an agent of Neutron.
 #[test]
 fn an_internal_port_forwards_in_another_namespace() {
     for bench in Bench::both("devices") {

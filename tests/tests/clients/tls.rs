@@ -7,7 +7,7 @@ use std::{
     process::{Command, Output},
 };
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use shunt_tests::daemon::{Daemon, error_text, output, text, until};
 use tempfile::TempDir;
 
@@ -21,6 +21,8 @@ impl Authority {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let mut parameters = CertificateParams::new(Vec::new()).expect("parameters");
+        // Two certificates with one name would be one that signed itself.
+        parameters.distinguished_name.push(DnType::CommonName, "Test CA");
         parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().expect("a key");
         let issuer = CertifiedIssuer::self_signed(parameters, key).expect("a CA certificate");
@@ -28,7 +30,8 @@ impl Authority {
         for name in ["switch", "controller"] {
             let key = KeyPair::generate().expect("a key");
             let parameters = CertificateParams::new(vec!["127.0.0.1".to_owned()]);
-            let parameters = parameters.expect("parameters");
+            let mut parameters = parameters.expect("parameters");
+            parameters.distinguished_name.push(DnType::CommonName, name);
             let certificate = parameters.signed_by(&key, &issuer).expect("a certificate");
             fs::write(folder.path().join(format!("{name}.key")), key.serialize_pem())
                 .expect("a file");

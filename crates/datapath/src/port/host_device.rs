@@ -28,7 +28,7 @@ use super::{
 /// The state of a network device of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostDeviceState {
-    /// Index in the network namespace of the port; 0 for a TAP that was moved to another one.
+    /// Index in the network namespace of the port; 0 for a TAP that was moved.
     pub index: u32,
     /// True if the device is set up (`IFF_UP`).
     pub is_up: bool,

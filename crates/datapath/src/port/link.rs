@@ -113,7 +113,7 @@ impl DeviceLosses {
     }
 }
 
-/// Asks for the statistics of one device, or of all, and takes all parts of the answer.
+/// Asks for the statistics of one device or of all, and takes the whole answer.
 fn ask_statistics(device: Option<u32>, losses: &mut BTreeMap<u32, u64>) -> nix::Result<()> {
     let (family, protocol) = (AddressFamily::Netlink, SockProtocol::NetlinkRoute);
     let socket = socket(family, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;

@@ -146,7 +146,7 @@ impl<H: Host> OpenFlowServer<H> {
         self.connect(ControllerAddress { address, tls: None }, config)
     }
 
-    /// Connects to a controller with TLS (`ssl:`), and reconnects whenever the connection ends.
+    /// Connects to a controller with TLS (`ssl:`), and reconnects when it ends.
     ///
     /// Both sides need a certificate of the authority of `identity`.
     #[must_use]

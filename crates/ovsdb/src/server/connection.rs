@@ -74,7 +74,9 @@ pub(super) struct RemoteScope {
     pub(super) connections: Arc<AtomicUsize>,
 }
 
-/// Starts the tasks that accept clients of Unix sockets. The tasks end with the server.
+/// Starts the tasks that accept clients of Unix sockets.
+///
+/// The tasks end with the server.
 pub(super) fn accept_clients(
     listeners: Vec<(PathBuf, UnixListener)>,
     events: &mpsc::Sender<ServerEvent>,

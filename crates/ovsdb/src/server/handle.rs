@@ -210,7 +210,7 @@ impl OvsdbHandle {
         ServerRemote::listen(&self.connections, address)
     }
 
-    /// Connects to a client that listens at a TCP port, and again when the connection ends.
+    /// Connects to a client that listens at a TCP port, and reconnects to it.
     ///
     /// The session ends when the result is dropped.
     #[must_use]

@@ -18,7 +18,9 @@ use tokio::{
 
 use super::connection::{ClientListener, ClientStream, Connections, RemoteScope, accept, serve};
 
-/// A TCP port on which a server listens, or to which it connects, until this is dropped.
+/// A TCP port on which a server listens, or to which it connects.
+///
+/// It ends when this is dropped.
 #[derive(Debug)]
 pub struct ServerRemote {
     /// The address of the server or, if it connects, of the client.

@@ -17,7 +17,7 @@ pub struct PortVlans {
     pub priority_tags: PriorityTags,
 }
 
-/// The frames that a port sends with a priority tag: one with the VLAN id 0 (IEEE 802.1Q, 6.9).
+/// The frames that a port sends with a priority tag, of VLAN 0 (IEEE 802.1Q, 6.9).
 ///
 /// `priority-tags` of `ovs-vswitchd.conf.db(5)`. A trunk that sends a frame of VLAN 0 keeps a priority
 /// that is not 0 in any case.

@@ -147,13 +147,9 @@ impl<'a> Translation<'a> {
         &mut self,
         start: Option<&'a Arc<Continuation>>,
     ) -> Result<(), TraversalError> {
-        match start {
-            None => self.receive(),
-            Some(continuation) => {
-                self.thaw(continuation);
-                self.run()
-            }
-        }
+        let Some(continuation) = start else { return self.receive() };
+        self.thaw(continuation);
+        self.run()
     }
 
     /// Runs the actions of a packet-out.
@@ -210,10 +206,8 @@ impl<'a> Translation<'a> {
                 return Ok(());
             }
         }
-        if bridge.protocols().any() && goes_to_protocol(&mut self.packet, bridge)? {
-            return Ok(());
-        }
-        if self.arrives_reserved() {
+        let is_taken = bridge.protocols().any() && goes_to_protocol(&mut self.packet, bridge)?;
+        if is_taken || self.arrives_reserved() {
             return Ok(());
         }
         self.agenda.push(AgendaStep::Walk);

@@ -1,7 +1,7 @@
-//! What the daemon gives up for itself: system calls (seccomp) and directories (Landlock).
+//! Rights that the daemon gives up: system calls (seccomp) and directories (Landlock).
 //!
-//! An attacker who runs code in the daemon, by a flaw in a parser, can then start no program and
-//! change no file outside its directories. systemd's unit does more: see docs/install.md.
+//! An attacker may run code in the daemon by a flaw in a parser. This code can then start no program,
+//! and change no file outside the directories of the daemon. systemd's unit does more: see docs/install.md.
 
 use std::path::{Path, PathBuf};
 

@@ -141,7 +141,7 @@ impl HttpService {
     }
 }
 
-/// Returns the identity of a server, whose files can be used now.
+/// Returns the identity of a server, and checks its files.
 fn server_identity(files: TlsFiles) -> Result<TlsIdentity, TlsError> {
     let identity = TlsIdentity::default();
     identity.set(Some(files));
@@ -149,7 +149,7 @@ fn server_identity(files: TlsFiles) -> Result<TlsIdentity, TlsError> {
     Ok(identity)
 }
 
-/// What the listeners of the server share.
+/// The state that the listeners of the server share.
 #[derive(Clone)]
 struct HttpServer {
     pages: Arc<HttpPages>,

@@ -48,7 +48,9 @@ const REFRESH_PERIOD: Duration = Duration::from_secs(2);
 /// Other ports may change meanwhile.
 const REPORT_PAUSE: Duration = Duration::from_millis(20);
 
-/// The shortest time between two reports of changed ports: a link may change all the time.
+/// The shortest time between two reports of changed ports.
+///
+/// A link may change all the time.
 const PORT_REPORT_PERIOD: Duration = Duration::from_millis(200);
 
 /// The shortest time between reports of statistics, which also is the default.

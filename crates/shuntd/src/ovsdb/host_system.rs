@@ -6,7 +6,7 @@ use std::fs;
 
 /// The name and the version of an operating system.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct HostSystem {
+pub(super) struct SystemRelease {
     /// Its identifier, such as `debian`.
     pub(super) kind: String,
     /// Its version, such as `12`.
@@ -19,7 +19,7 @@ const FILES: [&str; 2] = ["/etc/os-release", "/usr/lib/os-release"];
 /// The value of a column of which the system is not known, as `ovs-ctl` writes it.
 const UNKNOWN: &str = "unknown";
 
-impl HostSystem {
+impl SystemRelease {
     /// Reads the description of the host.
     pub(super) fn read() -> Self {
         let text = FILES.iter().find_map(|file| fs::read_to_string(file).ok());
@@ -32,7 +32,9 @@ impl HostSystem {
     }
 }
 
-/// Returns the value of a line `KEY=VALUE`, without quotation marks; `None` if it is missing or empty.
+/// Returns the value of a line `KEY=VALUE`, without quotation marks.
+///
+/// `None` if it is missing or empty.
 fn find_value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     let line = |line: &'a str| line.trim().strip_prefix(key)?.strip_prefix('=');
     let value = text.lines().find_map(line)?.trim_matches(['"', '\'']);
@@ -46,7 +48,7 @@ mod tests {
     #[test]
     fn the_values_have_no_quotation_marks() {
         let read = |text| {
-            let HostSystem { kind, version } = HostSystem::of(text);
+            let SystemRelease { kind, version } = SystemRelease::of(text);
             [kind, version]
         };
         let debian = "NAME=\"Debian GNU/Linux\"\nVERSION_ID=\"12\"\nVERSION=\"12\"\nID=debian\n";

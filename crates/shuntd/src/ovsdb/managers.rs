@@ -8,7 +8,7 @@ use std::{
 };
 
 use shunt_ovsdb::{DatabaseSnapshot, OvsdbHandle, RowView, ServerRemote};
-use shunt_switch::{ControllerEndpoint, Transport};
+use shunt_switch::{ControllerEndpoint, ControllerTransport};
 use tracing::{info, warn};
 
 use super::database::SwitchDatabase;
@@ -128,13 +128,13 @@ fn target_of(target: &str) -> Result<ManagerTarget, String> {
         )
     };
     match target.parse::<ControllerEndpoint>().map_err(|_| wrong())? {
-        ControllerEndpoint::Listen(Transport::Tcp, mut address) => {
+        ControllerEndpoint::Listen(ControllerTransport::Tcp, mut address) => {
             if matches!(target, "ptcp" | "ptcp:") || target.starts_with("ptcp::") {
                 address.set_port(OVSDB_PORT);
             }
             Ok(ManagerTarget::Listen(address))
         }
-        ControllerEndpoint::Connect(Transport::Tcp, mut address) => {
+        ControllerEndpoint::Connect(ControllerTransport::Tcp, mut address) => {
             let rest = target.strip_prefix("tcp:").unwrap_or_default();
             if rest.parse::<SocketAddr>().is_err() {
                 address.set_port(OVSDB_PORT);

@@ -16,7 +16,7 @@ use tracing::{error, info, warn};
 
 use super::{
     DatabaseProblem, OvsdbOptions, database::SwitchDatabase, follower::Follower,
-    host_system::HostSystem,
+    host_system::SystemRelease,
 };
 
 /// The embedded OVSDB server of the daemon, or its client of a foreign server.
@@ -114,11 +114,13 @@ impl OvsdbService {
     }
 }
 
-/// Writes the system of the host into the row of `Open_vSwitch`, which it adds to a new database.
+/// Writes the system of the host into the row of `Open_vSwitch`.
+///
+/// It adds the row to a new database.
 ///
 /// Beside `ovsdb-server`, `ovs-ctl` does this at each start.
 async fn write_root(handle: &OvsdbHandle) -> Result<(), OvsdbServerError> {
-    let HostSystem { kind, version } = HostSystem::read();
+    let SystemRelease { kind, version } = SystemRelease::read();
     let columns =
         || [("system_type", Datum::string(&kind)), ("system_version", Datum::string(&version))];
     let snapshot = handle.snapshot().await?;
@@ -252,7 +254,7 @@ mod tests {
         let service = OvsdbService::start(&options, &switch(None).await).await.unwrap().unwrap();
         let rows = service.server.as_ref().unwrap().snapshot().await.unwrap();
         let root = rows.rows("Open_vSwitch").next().unwrap();
-        let HostSystem { kind, version } = HostSystem::read();
+        let SystemRelease { kind, version } = SystemRelease::read();
         assert_eq!(root.string("system_type"), Some(kind.as_str()));
         assert_eq!(root.string("system_version"), Some(version.as_str()));
         OvsdbService::stop(Some(service)).await;

@@ -31,7 +31,7 @@ const BAR_WIDTH: u64 = 20;
 /// Keys in the last line.
 const KEYS: &str = "q quit   p pause   f top flows   up, down, page up, page down: scroll";
 
-/// What the lower part of the screen shows.
+/// The content of the lower part of the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum LowerPart {
     /// The ports with their rates.

@@ -1,4 +1,4 @@
-//! What the daemon gives up for itself: system calls, directories, and the rights of root.
+//! Rights that the daemon gives up: system calls, directories, and those of root.
 
 use std::{
     fs,

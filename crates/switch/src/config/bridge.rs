@@ -33,7 +33,7 @@ pub struct BridgeOptions {
     pub table_rules: usize,
     /// Behaviour when a rule is added to a full table.
     pub table_overflow: Overflow,
-    /// Limits of single tables, as `TABLE:RULES`, `TABLE:RULES:refuse` or `TABLE:RULES:evict`.
+    /// Limits of single tables, as `TABLE:RULES[:refuse|:evict]`.
     pub table_limits: Vec<String>,
     /// Seconds without a frame after which `NORMAL` forgets a MAC address; 0: 300.
     pub mac_ageing_s: u32,

@@ -20,7 +20,7 @@ use crate::{
     control::structure::OpenPolicy,
     error::{SwitchError, with_causes},
     openflow::{
-        endpoint::{ControllerEndpoint, Transport},
+        endpoint::{ControllerEndpoint, ControllerTransport},
         events::SocketsToClose,
         host::BridgeHost,
     },
@@ -194,8 +194,10 @@ async fn open_socket(
             let failed =
                 |source| SwitchError::System { doing: format!("listen on {endpoint}"), source };
             let socket = match transport {
-                Transport::Tcp => server.listen_tcp(address).await,
-                Transport::Tls => server.listen_tls(address, server.host().tls.clone()).await,
+                ControllerTransport::Tcp => server.listen_tcp(address).await,
+                ControllerTransport::Tls => {
+                    server.listen_tls(address, server.host().tls.clone()).await
+                }
             };
             let socket = socket.map_err(failed)?;
             info!(%endpoint, "bridge {name}: listening for controllers");
@@ -205,8 +207,10 @@ async fn open_socket(
             info!(%endpoint, "bridge {name}: connecting to a controller");
             let peer = ConnectionConfig::new(endpoint.to_string(), ConnectionKind::Controller);
             Ok(match transport {
-                Transport::Tcp => server.connect_tcp(address, peer),
-                Transport::Tls => server.connect_tls(address, peer, server.host().tls.clone()),
+                ControllerTransport::Tcp => server.connect_tcp(address, peer),
+                ControllerTransport::Tls => {
+                    server.connect_tls(address, peer, server.host().tls.clone())
+                }
             })
         }
     }

@@ -15,14 +15,14 @@ const OPENFLOW_PORT: u16 = 6653;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ControllerEndpoint {
     /// `tcp:IP[:PORT]` or `ssl:IP[:PORT]`: connects to a controller.
-    Connect(Transport, SocketAddr),
+    Connect(ControllerTransport, SocketAddr),
     /// `ptcp:[PORT][:IP]` or `pssl:[PORT][:IP]`: listens for controllers.
-    Listen(Transport, SocketAddr),
+    Listen(ControllerTransport, SocketAddr),
 }
 
 /// The protocol below OpenFlow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Transport {
+pub enum ControllerTransport {
     /// TCP alone.
     Tcp,
     /// TLS over TCP.
@@ -69,18 +69,18 @@ impl FromStr for ControllerEndpoint {
         let (scheme, rest) = text.split_once(':').unwrap_or((text, ""));
         match scheme {
             "tcp" => connect(rest)
-                .map(|address| Self::Connect(Transport::Tcp, address))
+                .map(|address| Self::Connect(ControllerTransport::Tcp, address))
                 .ok_or_else(|| wrong("an address like tcp:127.0.0.1:6653 or tcp:[::1]:6653")),
-            "ssl" => {
-                connect(rest).map(|address| Self::Connect(Transport::Tls, address)).ok_or_else(
-                    || wrong("an address like ssl:192.0.2.1:6653 or ssl:[2001:db8::1]:6653"),
-                )
-            }
+            "ssl" => connect(rest)
+                .map(|address| Self::Connect(ControllerTransport::Tls, address))
+                .ok_or_else(|| {
+                    wrong("an address like ssl:192.0.2.1:6653 or ssl:[2001:db8::1]:6653")
+                }),
             "ptcp" => listen(rest)
-                .map(|address| Self::Listen(Transport::Tcp, address))
+                .map(|address| Self::Listen(ControllerTransport::Tcp, address))
                 .ok_or_else(|| wrong("an address like ptcp:6653 or ptcp:6653:127.0.0.1")),
             "pssl" => listen(rest)
-                .map(|address| Self::Listen(Transport::Tls, address))
+                .map(|address| Self::Listen(ControllerTransport::Tls, address))
                 .ok_or_else(|| wrong("an address like pssl:6653 or pssl:6653:192.0.2.1")),
             _ => Err(EndpointError::Scheme(text.to_owned())),
         }
@@ -121,7 +121,7 @@ impl EndpointList {
     }
 }
 
-impl Transport {
+impl ControllerTransport {
     /// Returns the scheme of an address to connect to.
     const fn scheme(self) -> &'static str {
         match self {

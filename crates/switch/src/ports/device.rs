@@ -267,7 +267,7 @@ impl Bridges {
         self.change_device(name, change, setting).await
     }
 
-    /// Sets the MAC address of a port; returns whether it or the device had another one.
+    /// Sets the MAC address of a port; returns whether that was a change.
     pub(crate) async fn set_mac(&self, name: &str, mac: &str) -> Result<bool, SwitchError> {
         if self.lock().find_port(name)?.1.number == PortNo::LOCAL {
             let problem = "the address of a local port is `mac` of its bridge: set it there";

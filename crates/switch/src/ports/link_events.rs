@@ -26,7 +26,7 @@ const BUFFER: usize = 4096;
 /// Length of the header of a message (`nlmsghdr`).
 const HEADER: usize = 16;
 
-/// Place of the index of the device behind the header, in `ifinfomsg` and in `ifaddrmsg`.
+/// Place of the device index behind the header, in `ifinfomsg` and `ifaddrmsg`.
 const INDEX: usize = 4;
 
 /// The devices that have changed.

@@ -41,7 +41,7 @@ pub struct CacheStatus {
     pub decided: u64,
     /// Packets that missed and were translated.
     pub upcalls: u64,
-    /// Set-up times: from the receipt of a packet that missed until it was translated and executed.
+    /// Times from the receipt of a packet that missed until it was executed.
     pub set_up_time: LatencyStatus,
     /// Number of entries.
     pub entries: u64,

@@ -107,7 +107,7 @@ impl PortAttacher {
         }
     }
 
-    /// Finds the ports that need something, and checks those without a device of the host.
+    /// Finds the ports that need something, and checks those without a device.
     fn ports_to_check(&self, scope: &CheckScope) -> PortsToCheck {
         let has_threads = !self.plane.living().is_empty();
         let nic = self.nic.front().filter(|nic| nic.closes_ports().is_some());
