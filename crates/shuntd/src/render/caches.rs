@@ -149,7 +149,7 @@ fn added(before: &Value, now: &Value, key: &str) -> u64 {
     count(&now[key]).saturating_sub(count(&before[key]))
 }
 
-/// Returns the packets that each cache, or the tables, decided between two snapshots.
+/// Returns the packets that each cache or the tables decided in between.
 pub(super) fn packets_by_cache(before: &Value, now: &Value) -> Vec<(&'static str, u64)> {
     let own = |key: &str| added(before, now, key);
     let mut parts = vec![("exact match", own("exact_hits"))];
