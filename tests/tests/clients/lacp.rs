@@ -235,14 +235,14 @@ fn shuntctl_adds_a_bond_with_lacp() {
         import socket\n\
         own = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)\n\
         own.bind(('x1', 0))\n\
-        for length in range(14, 122, 12):\n    \
+        for length in range(14, 122, 18):\n    \
             own.send(bytes.fromhex('0180c2000002020000000001880901') + b'\\xff' * length)\n\
         END";
     network.run("bash", &["-c", frame]);
     let stats = || text(&daemon.ovs_appctl(&["lacp/show-stats", "bond0"]));
-    assert!(until(|| stats().contains("RX Bad PDUs: 9\n")), "{}", stats());
+    assert!(until(|| stats().contains("RX Bad PDUs: 6\n")), "{}", stats());
     // A flood on one link takes no place of the other one.
-    network.run("bash", &["-c", &frame.replace("122, 12", "1014, 1")]);
+    network.run("bash", &["-c", &frame.replace("122, 18", "1014, 1")]);
     let refused = || {
         let stats = stats();
         let count = stats.lines().find_map(|line| line.strip_prefix("  RX Refused Frames: "));

@@ -32,7 +32,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
 /// The OpenFlow server of one bridge: its listeners, controllers and events.
 #[derive(Debug)]
 pub struct OpenFlowServer<H> {
-    shared: Arc<ServerState<H>>,
+    pub(super) shared: Arc<ServerState<H>>,
 }
 
 /// The state that the connections of a bridge share.

@@ -35,6 +35,8 @@ pub(super) struct ConnectionEnd {
 enum TaskEvent {
     Read(std::io::Result<usize>),
     Wrote(std::io::Result<usize>),
+    /// A stream with TLS keeps written bytes until it is flushed.
+    Flushed(std::io::Result<()>),
     Event(Result<ControllerEvent, RecvError>),
     Notice(Result<ControllerEvent, Lagged>),
     WaitOver,
@@ -57,7 +59,7 @@ pub(super) async fn serve<H: Host>(
     let reliable_events = shared.reliable_events.subscribe();
     let (mut buffer, mut pending_event) = (vec![0; READ_LEN], None::<ControllerEvent>);
     let mut waiting: Option<WaitFuture<'_>> = None;
-    let (mut opened, mut opened_at) = (Some(opened), None);
+    let (mut opened, mut opened_at, mut is_unflushed) = (Some(opened), None, false);
     let reason = loop {
         let step = connection.process(host, host.now());
         entry.update(connection.status());
@@ -78,12 +80,14 @@ pub(super) async fn serve<H: Host>(
         let _delivered =
             pending_event.take_if(|event| connection.notify_reliable(event, host.now()));
         let output = connection.poll_output();
+        is_unflushed |= output.is_some();
         let sleep = connection.poll_timeout().map_or(SLEEP_MAX, |time| time.since(host.now()));
         let task_event = tokio::select! {
             read = reader.read(&mut buffer), if step == ConnectionStep::Idle => TaskEvent::Read(read),
             wrote = writer.write(output.unwrap_or_default()), if output.is_some() => {
                 TaskEvent::Wrote(wrote)
             }
+            flushed = writer.flush(), if is_unflushed && output.is_none() => TaskEvent::Flushed(flushed),
             event = events.recv() => TaskEvent::Event(event),
             pending_event = reliable_events.next(pending_event.is_none()) => TaskEvent::Notice(pending_event),
             () = finish_wait(&mut waiting), if waiting.is_some() => TaskEvent::WaitOver,
@@ -92,9 +96,10 @@ pub(super) async fn serve<H: Host>(
         let now = host.now();
         match task_event {
             TaskEvent::Read(Ok(0)) | TaskEvent::Wrote(Ok(0)) => break CloseReason::PeerClosed,
-            TaskEvent::Read(Err(error)) | TaskEvent::Wrote(Err(error)) => {
-                break CloseReason::Transport(error.kind());
-            }
+            TaskEvent::Read(Err(error))
+            | TaskEvent::Wrote(Err(error))
+            | TaskEvent::Flushed(Err(error)) => break CloseReason::Transport(error.kind()),
+            TaskEvent::Flushed(Ok(())) => is_unflushed = false,
             TaskEvent::Read(Ok(count)) => {
                 connection.receive(buffer.get(..count).unwrap_or_default(), now);
             }
@@ -115,9 +120,8 @@ pub(super) async fn serve<H: Host>(
         }
     };
     entry.update(connection.status());
-    let open_for = opened_at.map(|since: Time| host.now().since(since));
     flush_output(&mut connection, &mut writer).await;
-    ConnectionEnd { reason, open_for }
+    ConnectionEnd { reason, open_for: opened_at.map(|since: Time| host.now().since(since)) }
 }
 
 fn wait_for<H: Host>(wait: Wait, host: &H) -> WaitFuture<'_> {

@@ -8,10 +8,11 @@ use tokio::{
     net::{TcpListener, TcpStream, UnixStream},
 };
 
-use super::{OpenFlowServer, ReconnectState};
+use super::{OpenFlowServer, ReconnectState, serve::serve};
 use crate::{
     Host,
     connection::{ConnectionConfig, ConnectionKind, ControllerEvent},
+    error::CloseReason,
     message::{
         Hello, Message, PacketOut, PortStatus, PortStatusReason, RoleMessage, RoleName, Xid,
     },
@@ -75,6 +76,23 @@ async fn garbage_harms_only_the_connection_that_sends_it() {
     let features = good.request(&Message::FeaturesRequest).await;
     assert_eq!(features, Some(Message::FeaturesReply(host.features())));
     drop(silent);
+}
+
+/// A stream with TLS keeps bytes that the socket does not take at once, as this buffer does.
+#[tokio::test]
+async fn a_reply_leaves_a_stream_that_keeps_bytes() {
+    let (host, server) = bridge();
+    let (near, far) = tokio::io::duplex(64);
+    let shared = Arc::clone(&server.shared);
+    let config = ConnectionConfig::new("buffered", ConnectionKind::Management);
+    let served = tokio::spawn(async move {
+        serve(tokio::io::BufStream::new(far), config, &shared, || ()).await.reason
+    });
+    let mut client = TestClient::connect(near).await;
+    let features = client.request(&Message::FeaturesRequest).await;
+    assert_eq!(features, Some(Message::FeaturesReply(host.features())));
+    drop(client);
+    assert_eq!(served.await.unwrap(), CloseReason::PeerClosed);
 }
 
 #[tokio::test]

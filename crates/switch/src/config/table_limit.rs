@@ -60,15 +60,15 @@ mod tests {
             let table_limits = texts.iter().map(|text| (*text).to_owned()).collect();
             BridgeOptions { table_limits, ..BridgeOptions::default() }.table_limits()
         };
-        let read = limits(&["0:1", "254:50:evict", "7:0:refuse"]).unwrap();
+        let read = limits(&["0:1", "253:50:evict", "7:0:refuse"]).unwrap();
         let expected =
-            [(0, 1, None), (7, 0, Some(Overflow::Refuse)), (254, 50, Some(Overflow::Evict))];
+            [(0, 1, None), (7, 0, Some(Overflow::Refuse)), (253, 50, Some(Overflow::Evict))];
         let expected = expected.map(|(table, rules, overflow)| {
             (TableId::new(table).unwrap(), TableLimit { rules, overflow })
         });
         assert_eq!(read, BTreeMap::from(expected));
         assert_eq!(limits(&[]).unwrap(), BTreeMap::new());
-        for wrong in ["", "1", "255:1", "1:-1", "1:1:drop", "1:1:evict:1", "a:1"] {
+        for wrong in ["", "1", "254:1", "1:-1", "1:1:drop", "1:1:evict:1", "a:1"] {
             let error = limits(&[wrong]).unwrap_err().to_string();
             assert!(error.starts_with("table_limits"), "{error}");
         }
