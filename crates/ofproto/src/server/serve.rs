@@ -84,10 +84,7 @@ pub(super) async fn serve<H: Host>(
         let sleep = connection.poll_timeout().map_or(SLEEP_MAX, |time| time.since(host.now()));
         let task_event = tokio::select! {
             read = reader.read(&mut buffer), if step == ConnectionStep::Idle => TaskEvent::Read(read),
-            wrote = writer.write(output.unwrap_or_default()), if output.is_some() => {
-                TaskEvent::Wrote(wrote)
-            }
-            flushed = writer.flush(), if is_unflushed && output.is_none() => TaskEvent::Flushed(flushed),
+            sent = send(&mut writer, output), if output.is_some() || is_unflushed => sent,
             event = events.recv() => TaskEvent::Event(event),
             pending_event = reliable_events.next(pending_event.is_none()) => TaskEvent::Notice(pending_event),
             () = finish_wait(&mut waiting), if waiting.is_some() => TaskEvent::WaitOver,
@@ -122,6 +119,14 @@ pub(super) async fn serve<H: Host>(
     entry.update(connection.status());
     flush_output(&mut connection, &mut writer).await;
     ConnectionEnd { reason, open_for: opened_at.map(|since: Time| host.now().since(since)) }
+}
+
+/// Writes output, or flushes what was written before.
+async fn send(writer: &mut (impl AsyncWrite + Unpin), output: Option<&[u8]>) -> TaskEvent {
+    match output {
+        Some(bytes) => TaskEvent::Wrote(writer.write(bytes).await),
+        None => TaskEvent::Flushed(writer.flush().await),
+    }
 }
 
 fn wait_for<H: Host>(wait: Wait, host: &H) -> WaitFuture<'_> {
