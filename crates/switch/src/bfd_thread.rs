@@ -1,7 +1,8 @@
 //! The thread of BFD: gives sessions their packets and the time, and sends their packets.
 //!
 //! A session with intervals of 100 ms expires after 300 ms. So it has a thread of its own: no change of
-//! bridges, ports or rules runs there. Of their locks, only that of the tables is taken, to send.
+//! bridges, ports or rules runs there. Of their locks, only that of the tables is taken, to send:
+//! the removal of 100,000 rules holds it for half a second.
 
 use std::{
     sync::Arc,

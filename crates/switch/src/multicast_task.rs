@@ -3,9 +3,12 @@
 //! NORMAL punts the messages with their port and VLAN. All messages that wait change the multicast tables
 //! as one version.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use shunt_flow::{PortNo, text::PortNames};
@@ -14,13 +17,16 @@ use shunt_pipeline::{
     BridgeId, Change, Delta, Learning, MulticastEvent, MulticastSighting, Object, Pipeline,
     PuntReceiver, PuntedPacket,
 };
-use tokio::sync::mpsc;
-use tracing::{debug, info};
+use tokio::{sync::mpsc, task::yield_now};
+use tracing::{Level, debug, enabled, info};
 
 use crate::{control::ControlPlane, error::SwitchError, ports::names::BridgeNames};
 
 /// The most messages that are taken for one version.
 const MESSAGES_AT_ONCE: usize = 64;
+
+/// The most records of messages that change the tables in one version.
+const RECORDS_AT_ONCE: usize = 256;
 
 /// Numbers of messages of IGMP and MLD.
 #[derive(Debug, Default)]
@@ -54,8 +60,10 @@ pub(crate) async fn run_multicast(
         let sightings = messages.drain(..);
         let sightings = sightings.flat_map(|own| read(pipeline, &control.multicast, &own));
         let sightings: Vec<MulticastSighting> = sightings.collect();
-        if !sightings.is_empty() {
-            learn(&control, &sightings);
+        for some in sightings.chunks(RECORDS_AT_ONCE) {
+            learn(&control, some);
+            // A host may send thousands of records: other tasks run between them.
+            yield_now().await;
         }
     }
 }
@@ -98,7 +106,7 @@ fn learn(control: &ControlPlane, sightings: &[MulticastSighting]) {
     let plane = &control.plane;
     let learnings: Vec<_> = sightings.iter().copied().map(Learning::Multicast).collect();
     let now = plane.now();
-    let mut changed = Vec::new();
+    let mut changed = BTreeSet::new();
     let learned = plane.publisher().change(|pipeline| {
         let change = pipeline.learn(&learnings, now);
         changed.extend(change.deltas.iter().filter_map(|delta| match delta {
@@ -118,6 +126,10 @@ fn learn(control: &ControlPlane, sightings: &[MulticastSighting]) {
             }
         };
         if !changed.contains(&object) {
+            continue;
+        }
+        let is_shown = matches!(event, MulticastEvent::Query) || enabled!(Level::DEBUG);
+        if !is_shown {
             continue;
         }
         let (bridge, port) = names(plane.pipeline(), bridge, port);
