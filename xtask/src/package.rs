@@ -112,15 +112,16 @@ pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
     let manual = step("manual", || man::write_by(&programs))?;
     let package = step("package", || build(&folder, &programs, &manual, REVISION))?;
     println!("{}", package.display());
+    let next = options
+        .is_checked
+        .then(|| step("next package", || build(&folder, &programs, &manual, REVISION + 1)));
+    let next = next.transpose()?;
+    // This build replaces the daemon in the folder of the programs, so it comes last.
     let with_dpdk = options.has_dpdk.then(|| dpdk::build(&options, &folder)).transpose()?;
     if let Some(package) = &with_dpdk {
         println!("{}", package.display());
     }
-    if options.is_checked {
-        let next = step("next package", || build(&folder, &programs, &manual, REVISION + 1))?;
-        check::check(&folder, &package, &next, with_dpdk.as_deref())?;
-    }
-    Ok(())
+    next.map_or(Ok(()), |next| check::check(&folder, &package, &next, with_dpdk.as_deref()))
 }
 
 /// Builds the container image, and with `--check` runs it.

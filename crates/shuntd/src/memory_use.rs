@@ -27,7 +27,9 @@ fn by_use(maps: &str, engine: u64) -> BTreeMap<&'static str, u64> {
             let size: u64 = size.trim().trim_end_matches("kB").trim().parse().unwrap_or(0);
             *uses.entry(current).or_default() += size;
         } else if is_mapping(line) {
-            current = use_of(line.split_whitespace().nth(5).unwrap_or_default());
+            let mut words = line.split_whitespace();
+            let is_shared = words.nth(1).is_some_and(|rights| rights.ends_with('s'));
+            current = use_of(words.nth(3).unwrap_or_default(), is_shared);
         }
     }
     let anonymous: &mut u64 = uses.entry(ANONYMOUS).or_default();
@@ -46,8 +48,11 @@ fn is_mapping(line: &str) -> bool {
 }
 
 /// Returns the use of a mapping by its name (proc(5)).
-fn use_of(name: &str) -> &'static str {
+///
+/// Memory that is shared with other programs is that of virtual machines, memif clients and DPDK.
+fn use_of(name: &str, is_shared: bool) -> &'static str {
     match name {
+        _ if name.starts_with('/') && is_shared => "shared-memory",
         "" | "[heap]" => ANONYMOUS,
         "[stack]" => "main-stack",
         _ if name.starts_with("[anon") => ANONYMOUS,
@@ -67,12 +72,15 @@ mod tests {
         let maps = "55d0-55d1 r-xp 00000000 08:01 1 /usr/sbin/shuntd\nSize: 8 kB\nRss: 300 kB\n\
                     7f00-7f01 rw-p 00000000 00:00 0\nRss:  5000 kB\n\
                     7f02-7f03 rw-s 00000000 00:08 9 socket:[77]\nRss: 1024 kB\n\
+                    7f04-7f05 rw-s 00000000 00:01 5 /memfd:guest (deleted)\nRss: 2048 kB\n\
                     7ffc-7ffd rw-p 00000000 00:00 0 [stack]\nRss: 12 kB\n";
         let uses = by_use(maps, 700);
         assert_eq!(uses[ANONYMOUS], 4300);
         assert_eq!(uses["eviction-engine"], 700);
         assert_eq!(uses["packet-rings"], 1024);
-        assert_eq!(uses.values().sum::<u64>(), 300 + 5000 + 1024 + 12);
+        assert_eq!(uses["shared-memory"], 2048);
+        assert_eq!(uses["program-and-libraries"], 300);
+        assert_eq!(uses.values().sum::<u64>(), 300 + 5000 + 1024 + 2048 + 12);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The files of keys and certificates.
 
 use std::{
+    fs,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -14,6 +15,9 @@ use rustls::{
 use thiserror::Error;
 
 use crate::verify::ChainVerifier;
+
+/// Maximum length of a file of keys or certificates.
+const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// The files of a key and of certificates, in PEM format.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,11 +85,14 @@ impl TlsFiles {
             .with_safe_default_protocol_versions()
             .map_err(|error| TlsError::SetUp(error.to_string()))?;
         let (chain, key) = self.identity()?;
-        builder
+        let mut config = builder
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier))
             .with_client_auth_cert(chain, key)
-            .map_err(|error| self.unusable_key(&error))
+            .map_err(|error| self.unusable_key(&error))?;
+        // Servers are known by their address, so there is no name to send.
+        config.enable_sni = false;
+        Ok(config)
     }
 
     /// Returns the configuration of connections from clients.
@@ -111,6 +118,7 @@ impl TlsFiles {
     /// Reads the certificate with its intermediate ones, and the key.
     fn identity(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
         let chain = certificates("certificate", &self.certificate)?;
+        check_file("private key", &self.private_key)?;
         let key = PrivateKeyDer::from_pem_file(&self.private_key)
             .map_err(|error| unreadable("private key", &self.private_key, &error))?;
         Ok((chain, key))
@@ -146,6 +154,7 @@ fn provider() -> Arc<CryptoProvider> {
 
 /// Reads all certificates of a file; it must have one.
 fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    check_file(what, path)?;
     let failed = |error: &pem::Error| unreadable(what, path, error);
     let found = CertificateDer::pem_file_iter(path).map_err(|error| failed(&error))?;
     let found: Vec<_> = found.collect::<Result<_, _>>().map_err(|error| failed(&error))?;
@@ -153,6 +162,20 @@ fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'s
         return Err(failed(&pem::Error::NoItemsFound));
     }
     Ok(found)
+}
+
+/// Refuses what is no file of a key or certificate: its reading might have no end.
+fn check_file(what: &'static str, path: &Path) -> Result<(), TlsError> {
+    let refused =
+        |why: String| TlsError::Unreadable { what, path: path.display().to_string(), why };
+    let found = fs::metadata(path).map_err(|error| refused(error.to_string()))?;
+    if !found.is_file() {
+        return Err(refused("it is not a regular file".to_owned()));
+    }
+    if found.len() > FILE_BYTES_MAX {
+        return Err(refused(format!("it has more than {FILE_BYTES_MAX} bytes")));
+    }
+    Ok(())
 }
 
 fn unreadable(what: &'static str, path: &Path, error: &pem::Error) -> TlsError {

@@ -133,5 +133,7 @@ fn each_file_that_cannot_be_used_is_named() {
     assert!(text.contains("is it the key of"), "{text}");
     let text = refused(&TlsFiles { ca_certificate: Some("/nonexistent/ca".into()), ..good });
     assert!(text.starts_with("cannot read the CA certificate /nonexistent/ca: "), "{text}");
+    let folder = TlsFiles { private_key: "/".into(), ..authority.sign("switch") };
+    assert!(refused(&folder).ends_with("it is not a regular file"), "{}", refused(&folder));
     assert!(TlsIdentity::default().check().is_err());
 }

@@ -383,7 +383,7 @@ pub(super) enum Command {
     /// stops the updates, arrow keys scroll.
     Top {
         /// Set the time between two updates, in seconds.
-        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=86400))]
         interval: u64,
         /// End after this number of updates; 0: never.
         #[arg(long, default_value_t = 0)]

@@ -2,7 +2,7 @@
 
 use std::{
     fs, io,
-    os::unix::fs::{DirBuilderExt, MetadataExt, chown},
+    os::unix::fs::{DirBuilderExt, MetadataExt, lchown},
     path::Path,
 };
 
@@ -126,9 +126,12 @@ fn give_run_dir(folder: &Path, name: &str, user: Uid, group: Gid) -> Result<(), 
             folder: folder.display().to_string(),
         }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let made = fs::DirBuilder::new().recursive(true).mode(RUN_DIR_MODE).create(folder);
-            made.and_then(|()| chown(folder, Some(user.as_raw()), Some(group.as_raw())))
-                .map_err(failed("create the run directory"))
+            let made = folder.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| {
+                fs::DirBuilder::new().mode(RUN_DIR_MODE).create(folder)?;
+                // A link in its place is not followed.
+                lchown(folder, Some(user.as_raw()), Some(group.as_raw()))
+            });
+            made.map_err(failed("create the run directory"))
         }
         Err(error) => Err(failed("read the run directory")(error)),
     }

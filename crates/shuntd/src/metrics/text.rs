@@ -1,6 +1,6 @@
 //! The text format of Prometheus.
 
-use std::fmt;
+use std::{fmt, ops::RangeInclusive};
 
 use shunt_switch::LatencyStatus;
 
@@ -25,6 +25,9 @@ pub(super) struct MetricsText {
     text: String,
     family: &'static str,
 }
+
+/// Bounds of histograms as powers of two, in nanoseconds: 1 us to 17 s.
+const BOUNDS: RangeInclusive<u32> = 10..=34;
 
 impl MetricsText {
     /// Returns the text.
@@ -78,12 +81,14 @@ impl MetricsText {
     }
 
     /// Adds a histogram of times.
+    ///
+    /// Its bounds are always the same: Prometheus compares series over time.
     pub(super) fn histogram(&mut self, name: &'static str, help: &str, times: &LatencyStatus) {
         self.family(name, "histogram", help);
-        let mut below = 0;
-        for (bound, count) in &times.buckets {
-            below += count;
-            self.sample("_bucket", &[("le", &seconds(*bound))], below);
+        for bound in BOUNDS.map(|power| 1 << power) {
+            let below = times.buckets.iter().filter(|(own, _)| *own <= bound);
+            let below: u64 = below.map(|(_, count)| count).sum();
+            self.sample("_bucket", &[("le", &seconds(bound))], below);
         }
         self.sample("_bucket", &[("le", "+Inf")], times.count);
         self.sample("_sum", &[], seconds(times.sum_ns));

@@ -512,7 +512,7 @@ fn table_limits(snapshot: &DatabaseSnapshot, bridge: RowView<'_>) -> Vec<String>
 }
 
 /// The largest number of a table.
-const TABLE_MAX: i64 = 254;
+const TABLE_MAX: i64 = 253;
 
 /// Reads the settings of the MAC table.
 ///

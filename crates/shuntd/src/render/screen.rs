@@ -94,8 +94,13 @@ impl TopScreen {
     }
 
     /// Stops or goes on to take snapshots.
-    pub(crate) const fn toggle_pause(&mut self) {
+    ///
+    /// The first interval after a pause begins with its end.
+    pub(crate) fn toggle_pause(&mut self) {
         self.is_paused = !self.is_paused;
+        if !self.is_paused {
+            self.snapshots = [None, None];
+        }
     }
 
     /// Returns whether no snapshots are taken.

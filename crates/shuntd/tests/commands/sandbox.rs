@@ -9,7 +9,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use crate::{Daemon, errors, shuntd};
+use crate::{Daemon, errors, shuntctl, shuntd, until};
 
 /// The user and the group `nobody` of Debian.
 const NOBODY: u32 = 65_534;
@@ -93,6 +93,25 @@ fn the_run_directory_of_another_user_is_refused_with_advice() {
     assert!(text.contains("belongs to another user"), "{text}");
     assert!(text.contains("chown -R nobody"), "{text}");
     assert!(text.replace("│ ", "").contains(&path.to_string()), "{text}");
+}
+
+#[test]
+fn a_run_directory_is_created_for_the_user() {
+    if !nix::unistd::geteuid().is_root() {
+        skipped("only root can become another user");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let run_dir = folder.path().join("parent/run");
+    let mut daemon = shuntd(&run_dir).args(["--user", "nobody"]).spawn().unwrap();
+    let answers = || shuntctl(&run_dir, &["show"]).status.success();
+    let is_up = until(answers);
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+    assert!(is_up);
+    let owner = |path: &Path| fs::metadata(path).unwrap().uid();
+    assert_eq!((owner(&run_dir), owner(run_dir.parent().unwrap())), (NOBODY, 0));
 }
 
 #[test]
