@@ -83,6 +83,8 @@ pub(crate) enum MemifProtocolError {
     Secret,
     #[error("region {index} was added, and the next is {next} of at most {max}")]
     Region { index: u16, next: usize, max: usize },
+    #[error("the regions of the client have {0} bytes, more than 4 GiB")]
+    RegionsBytes(u64),
     #[error("ring {index} does not exist, or was added before: there are at most {max}")]
     Ring { index: u16, max: u16 },
     #[error("the rings that were added have no number {0}")]
@@ -142,6 +144,9 @@ pub enum MemifRingError {
         /// The length of the buffer.
         length: u32,
     },
+    /// A buffer that is offered for frames is too short.
+    #[error("the peer offers a buffer of {0} bytes: there must be at least 64")]
+    ShortBuffer(u32),
     /// A frame does not end.
     #[error("a frame has more than {0} descriptors")]
     LongChain(u16),

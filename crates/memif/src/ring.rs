@@ -53,6 +53,11 @@ const DESCRIPTOR_BYTES: usize = 16;
 /// `MEMIF_DESC_FLAG_NEXT` in the protocol.
 const NEXT: u16 = 1;
 
+/// The minimum length of a buffer that a peer offers, in bytes.
+///
+/// It limits the number of buffers that a frame takes, and so the time that a peer can cost.
+const OFFERED_BYTES_MIN: u32 = 64;
+
 /// The regions of a connection.
 pub(crate) type Regions = Arc<[SharedMapping]>;
 
@@ -501,6 +506,9 @@ impl TransmitRing {
                 BufferOwner::Own { .. } => self.memory.own_buffer(slot),
                 BufferOwner::Peer => self.memory.buffer(slot)?.0,
             };
+            if self.memory.owner == BufferOwner::Peer && whole.length < OFFERED_BYTES_MIN {
+                return Err(MemifRingError::ShortBuffer(whole.length));
+            }
             let length = whole.length.min(left);
             self.chain.push(BufferPart { length, ..whole });
             left = left.saturating_sub(length);

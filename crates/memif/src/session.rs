@@ -46,6 +46,11 @@ const PROGRAM: &str = "shunt";
 /// A client that shares its whole memory has many.
 const REGIONS_MAX: usize = 256;
 
+/// The maximum length of all regions of a client together, in bytes.
+///
+/// Pages that the client has never touched count for the switch once it uses them.
+const REGIONS_BYTES_MAX: u64 = 4 << 30;
+
 /// The rings of a connection that is complete.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectedRings {
@@ -111,6 +116,8 @@ pub(crate) struct MemifServerSession {
     name: String,
     allow_unsealed: bool,
     regions: Vec<SharedMapping>,
+    /// Length of all regions, in bytes.
+    regions_bytes: u64,
     /// Rings by number, each with its event.
     to_server: BTreeMap<u16, (RingMessage, File)>,
     to_client: BTreeMap<u16, (RingMessage, File)>,
@@ -164,11 +171,16 @@ impl MemifServerSession {
         if usize::from(index) != next || next >= REGIONS_MAX {
             return Err(MemifProtocolError::Region { index, next, max: REGIONS_MAX });
         }
+        let bytes = self.regions_bytes.saturating_add(size);
+        if bytes > REGIONS_BYTES_MAX {
+            return Err(MemifProtocolError::RegionsBytes(bytes));
+        }
         let mapping = match self.allow_unsealed {
             true => SharedMapping::new(file, 0, size),
             false => SharedMapping::sealed(file, size),
         };
         self.regions.push(mapping?);
+        self.regions_bytes = bytes;
         Ok(())
     }
 

@@ -6,11 +6,16 @@
 //! Source: unix(7).
 
 use std::{
-    fmt, fs,
+    fmt,
+    fs::{self, Permissions},
     io::{self, ErrorKind},
     os::{
         fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
-        unix::{ffi::OsStrExt, fs::FileTypeExt, net::UnixListener},
+        unix::{
+            ffi::OsStrExt,
+            fs::{FileTypeExt, PermissionsExt},
+            net::UnixListener,
+        },
     },
     path::{Path, PathBuf},
 };
@@ -87,6 +92,10 @@ impl MemifAddress {
     fn bind(&self) -> io::Result<UnixListener> {
         let own = new_socket()?;
         bind(own.as_raw_fd(), &self.to_unix()?)?;
+        if self.abstract_name().is_none() {
+            // A client has another user, and may be in the group of the daemon.
+            fs::set_permissions(&self.0, Permissions::from_mode(SOCKET_MODE))?;
+        }
         listen(&own, Backlog::new(BACKLOG)?)?;
         Ok(own.into())
     }
@@ -105,6 +114,9 @@ impl fmt::Display for MemifAddress {
         self.0.display().fmt(f)
     }
 }
+
+/// The mode of a socket file: the user and the group of the daemon connect.
+const SOCKET_MODE: u32 = 0o660;
 
 /// Maximum number of clients that wait to be accepted.
 const BACKLOG: i32 = 32;

@@ -3,10 +3,15 @@
 use std::{
     fs::{self, File},
     io::{self, Read, Write},
-    os::fd::{AsRawFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, OwnedFd},
 };
 
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::{
+    fcntl::{FcntlArg, OFlag, fcntl},
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+};
+
+use crate::read_at_once::read_at_once;
 
 /// A reason why a descriptor cannot be used for notifications.
 #[derive(Debug, thiserror::Error)]
@@ -24,8 +29,11 @@ const EVENT_FD: &str = "anon_inode:[eventfd]";
 
 /// Takes an eventfd of another process, and sets it to non-blocking.
 ///
-/// Threads that move frames read and write events, and must never wait. Reading or writing another
-/// kind of file could block, so it is refused.
+/// Threads that move frames read and write events, and must not wait. Reading or writing another kind
+/// of file could block, so it is refused.
+///
+/// The other process shares the flags of the eventfd, and may clear `O_NONBLOCK` again. So [`reset`]
+/// does not rely on the flag, and [`notify`] does so only in a race.
 ///
 /// # Errors
 ///
@@ -42,18 +50,39 @@ pub fn accept_event(descriptor: OwnedFd) -> Result<File, EventError> {
 }
 
 /// Sets an event.
+///
+/// A full counter is left as it is. The call waits only if the other process has cleared
+/// `O_NONBLOCK`, and fills the counter within this call.
 pub fn notify(mut event: &File) {
     // The counter is full only if the other side has not read earlier notifications.
-    let _ = event.write(&1_u64.to_ne_bytes());
+    if is_ready(event, PollFlags::POLLOUT) {
+        let _ = event.write(&1_u64.to_ne_bytes());
+    }
 }
 
 /// Resets an event.
+///
+/// The call never waits, whatever the flags of the eventfd are. On systems without `RWF_NOWAIT` for
+/// eventfds it waits if the other process reads the event within this call.
 pub fn reset(mut event: &File) {
-    let _ = event.read(&mut [0; 8]);
+    let mut counter = [0; 8];
+    let Err(error) = read_at_once(event, &mut counter) else { return };
+    if error.kind() != io::ErrorKind::WouldBlock && is_ready(event, PollFlags::POLLIN) {
+        let _ = event.read(&mut counter);
+    }
+}
+
+/// Returns whether a request would not wait at this moment.
+fn is_ready(event: &File, request: PollFlags) -> bool {
+    let mut polled = [PollFd::new(event.as_fd(), request)];
+    let count = poll(&mut polled, PollTimeout::ZERO);
+    count.is_ok() && polled.iter().any(|event| event.any().unwrap_or(false))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{sync::mpsc, thread, time::Duration};
+
     use nix::{
         sys::{
             eventfd::{EfdFlags, EventFd},
@@ -78,5 +107,36 @@ mod tests {
             let error = accept_event(other).unwrap_err().to_string();
             assert!(error.ends_with("not an eventfd"), "{error}");
         }
+    }
+
+    /// Runs a function in another thread, and checks that it returns.
+    fn returns(function: impl FnOnce() + Send + 'static) {
+        let (sender, receiver) = mpsc::channel();
+        thread::spawn(move || {
+            function();
+            sender.send(()).unwrap();
+        });
+        receiver.recv_timeout(Duration::from_secs(20)).unwrap();
+    }
+
+    #[test]
+    fn a_peer_that_makes_its_event_block_stops_nobody() {
+        let own = EventFd::from_flags(EfdFlags::EFD_CLOEXEC).unwrap();
+        let passed = own.as_fd().try_clone_to_owned().unwrap();
+        let event = accept_event(passed).unwrap();
+        fcntl(&own, FcntlArg::F_SETFL(OFlag::O_RDWR)).unwrap();
+        let flags = OFlag::from_bits_retain(fcntl(&event, FcntlArg::F_GETFL).unwrap());
+        assert!(!flags.contains(OFlag::O_NONBLOCK), "both share the flags");
+        let unset = event.try_clone().unwrap();
+        returns(move || reset(&unset));
+        // The greatest value of the counter.
+        own.write(u64::MAX - 1).unwrap();
+        let full = event.try_clone().unwrap();
+        returns(move || notify(&full));
+        assert_eq!(own.read().unwrap(), u64::MAX - 1);
+        notify(&event);
+        assert!(is_ready(&event, PollFlags::POLLIN), "it is set");
+        reset(&event);
+        assert!(!is_ready(&event, PollFlags::POLLIN), "it is reset");
     }
 }

@@ -25,6 +25,7 @@
 mod descriptors;
 mod event;
 mod mapping;
+mod read_at_once;
 mod wake_set;
 
 pub use descriptors::{

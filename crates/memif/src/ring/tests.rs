@@ -163,6 +163,21 @@ fn a_buffer_outside_of_its_region_is_refused() {
     }
 }
 
+#[test]
+fn a_short_buffer_for_frames_is_refused() {
+    for length in [0, 1, 63, 64] {
+        let mut pair = RingPair::new(3, 64);
+        let short = MemifDescriptor { flags: 0, region: 0, length, offset: 1024 };
+        corrupt(&pair, 1, DESCRIPTORS, &short.encode());
+        pair.server_sends.look(1).unwrap();
+        let expected = match length {
+            64 => Ok(MemifPut::Done),
+            _ => Err(MemifRingError::ShortBuffer(length)),
+        };
+        assert_eq!(pair.server_sends.put_frame(&[1; 60]), expected);
+    }
+}
+
 /// A client uses its own places, whatever the server writes into descriptors.
 #[test]
 fn a_server_cannot_move_the_buffers_of_a_client() {

@@ -108,7 +108,7 @@ fn a_server_refuses_messages_that_break_the_protocol() {
         other => other,
     };
     type PeerAction<'a> = &'a dyn Fn(&RawPeer);
-    let cases: [(&str, PeerAction<'_>); 11] = [
+    let cases: [(&str, PeerAction<'_>); 13] = [
         ("the message CONNECT was not expected", &|peer| peer.send(&connect, None)),
         ("mode 1 is not supported", &|peer| peer.send(&mode, None)),
         ("a message has 3 bytes, not 128", &|peer| {
@@ -128,6 +128,14 @@ fn a_server_refuses_messages_that_break_the_protocol() {
         ("a memory region ends at byte 8192 of a file with 4096 bytes", &|peer| {
             let file = peer.start();
             peer.send(&MemifMessage::AddRegion { index: 1, size: 8192 }, Some(file.as_fd()));
+        }),
+        ("the regions of the client have 4294971392 bytes, more than 4 GiB", &|peer| {
+            let file = peer.start();
+            peer.send(&MemifMessage::AddRegion { index: 1, size: 4 << 30 }, Some(file.as_fd()));
+        }),
+        ("bytes, more than 4 GiB", &|peer| {
+            let file = peer.start();
+            peer.send(&MemifMessage::AddRegion { index: 1, size: u64::MAX }, Some(file.as_fd()));
         }),
         ("not an eventfd", &|peer| {
             let file = peer.start();

@@ -1,6 +1,9 @@
 //! A server and a client, which exchange frames.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::{
+    os::unix::fs::PermissionsExt,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+};
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
@@ -114,6 +117,14 @@ fn abstract_sockets_need_no_file() {
     let (client, mut at_client) = start(options(path, MemifRole::Client));
     await_links(&[&server, &client]);
     exchange(&mut at_client, &mut at_server);
+}
+
+#[test]
+fn the_group_of_the_daemon_may_connect() {
+    let (_folder, path) = socket();
+    let _server = start(options(&path, MemifRole::Server));
+    let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o660);
 }
 
 #[test]
