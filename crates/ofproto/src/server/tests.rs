@@ -78,7 +78,7 @@ async fn garbage_harms_only_the_connection_that_sends_it() {
     drop(silent);
 }
 
-/// A stream with TLS keeps bytes that the socket does not take at once, as this buffer does.
+/// A stream with TLS keeps bytes that the socket does not take, as this buffer.
 #[tokio::test]
 async fn a_reply_leaves_a_stream_that_keeps_bytes() {
     let (host, server) = bridge();
