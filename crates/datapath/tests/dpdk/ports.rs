@@ -168,8 +168,7 @@ fn threads_share_a_queue_without_losing_count() {
     let file = fs::read(file.path()).unwrap();
     let records: Vec<_> = file[24..].chunks(16 + 60).map(|record| &record[16..]).collect();
     assert_eq!(taken, records.len() as u64 + lost);
-    // How many find room depends on the load of the machine.
-    assert!(records.len() > EACH as usize / 4, "many packets are written: {}", records.len());
+    assert!(records.len() > EACH as usize, "most packets are written: {}", records.len());
     for thread in 0..4 {
         let of_thread = records.iter().filter(|frame| frame[0] == thread);
         let numbers: Vec<_> = of_thread.map(|frame| &frame[4..8]).collect();
