@@ -2,7 +2,7 @@
 //!
 //! A session with intervals of 100 ms expires after 300 ms. So it has a thread of its own: no change of
 //! bridges, ports or rules runs there. Of their locks, only that of the tables is taken, to send:
-//! the removal of 100,000 rules holds it for half a second.
+//! the removal of tens of thousands of rules holds it for tenths of a second.
 
 use std::{
     sync::Arc,
