@@ -28,15 +28,17 @@ const PAGE: isize = 10;
 ///
 /// Standard output and input must be a terminal for the screen.
 pub(super) fn run(client: &mut RpcClient, interval: u64, count: u64) -> Result<(), CallError> {
+    #[expect(clippy::disallowed_methods, reason = "the time of a person at a terminal")]
+    let start = Instant::now();
     if count == 0 && io::stdout().is_terminal() && io::stdin().is_terminal() {
-        return on_screen(client, interval);
+        return on_screen(client, Duration::from_secs(interval), start);
     }
     let mut before: Option<TopSnapshot> = None;
     let mut looks = 0;
     loop {
-        let now = snapshot(client)?;
+        let now = snapshot(client, start)?;
         if let Some(before) = &before {
-            print(&top(before, &now, interval));
+            print(&top(before, &now));
             looks += 1;
         }
         if count > 0 && looks >= count {
@@ -47,8 +49,10 @@ pub(super) fn run(client: &mut RpcClient, interval: u64, count: u64) -> Result<(
     }
 }
 
-fn snapshot(client: &mut RpcClient) -> Result<TopSnapshot, CallError> {
+/// Takes a snapshot without the evictions, with the time since `start`.
+fn snapshot(client: &mut RpcClient, start: Instant) -> Result<TopSnapshot, CallError> {
     Ok(TopSnapshot {
+        taken: start.elapsed(),
         bridges: value(&client.call("shunt/show", &[])?),
         caches: value(&client.call("shunt/caches", &[])?),
         drops: value(&client.call("shunt/drops", &[])?),
@@ -56,48 +60,63 @@ fn snapshot(client: &mut RpcClient) -> Result<TopSnapshot, CallError> {
     })
 }
 
+/// Returns the cache entries with most packets.
+fn top_flows(client: &mut RpcClient) -> Result<Value, CallError> {
+    Ok(value(&client.call("shunt/entries", &[FLOWS])?))
+}
+
 /// Shows a screen until a key ends it.
-fn on_screen(client: &mut RpcClient, interval: u64) -> Result<(), CallError> {
-    let broken = |error: io::Error| CallError::Refused(format!("cannot use the terminal: {error}"));
+fn on_screen(client: &mut RpcClient, interval: Duration, start: Instant) -> Result<(), CallError> {
     let mut terminal = ratatui::try_init().map_err(broken)?;
-    let shown = show(client, interval, &mut terminal);
+    let shown = show(client, interval, start, &mut terminal);
     ratatui::restore();
     shown
 }
 
+/// Returns the error of a terminal that cannot be used.
+fn broken(error: io::Error) -> CallError {
+    CallError::Refused(format!("cannot use the terminal: {error}"))
+}
+
 fn show(
     client: &mut RpcClient,
-    interval: u64,
+    interval: Duration,
+    start: Instant,
     terminal: &mut ratatui::DefaultTerminal,
 ) -> Result<(), CallError> {
-    let broken = |error: io::Error| CallError::Refused(format!("cannot use the terminal: {error}"));
-    let interval_time = Duration::from_secs(interval);
-    let mut screen = TopScreen::new(interval);
-    #[expect(clippy::disallowed_methods, reason = "the time of a person at a terminal")]
-    let now = Instant::now;
-    let mut next = now();
+    let mut screen = TopScreen::default();
+    let mut next = Duration::ZERO;
     loop {
-        if now() >= next {
+        if start.elapsed() >= next {
             if !screen.is_paused() {
+                let taken = snapshot(client, start)?;
                 let evictions = value(&client.call("shunt/evict", &[])?);
-                let taken = TopSnapshot { evictions, ..snapshot(client)? };
-                let flows = match screen.lower() {
-                    LowerPart::Flows => value(&client.call("shunt/entries", &[FLOWS])?),
-                    LowerPart::Ports => Value::Null,
-                };
-                screen.add(taken, flows);
+                screen.add(TopSnapshot { evictions, ..taken });
+                if screen.lower() == LowerPart::Flows {
+                    screen.set_flows(top_flows(client)?);
+                }
             }
-            next += interval_time;
+            next += interval;
+            if next <= start.elapsed() {
+                // Slow answers leave out updates: a busy daemon gets no more questions for them.
+                next = start.elapsed() + interval;
+            }
         }
         terminal.draw(|frame| screen.draw(frame)).map_err(broken)?;
-        if !event::poll(next.saturating_duration_since(now())).map_err(broken)? {
+        if !event::poll(next.saturating_sub(start.elapsed())).map_err(broken)? {
             continue;
         }
         if let Event::Key(key) = event::read().map_err(broken)?
             && key.kind == KeyEventKind::Press
-            && is_end(&mut screen, key)
         {
-            return Ok(());
+            let lower = screen.lower();
+            if is_end(&mut screen, key) {
+                return Ok(());
+            }
+            // At once: the next update may be far away, and a pause has none.
+            if lower != screen.lower() && screen.lower() == LowerPart::Flows {
+                screen.set_flows(top_flows(client)?);
+            }
         }
     }
 }
@@ -124,7 +143,7 @@ mod tests {
 
     #[test]
     fn keys_change_the_screen_or_end_it() {
-        let mut screen = TopScreen::new(1);
+        let mut screen = TopScreen::default();
         let mut press = |code, modifiers| is_end(&mut screen, KeyEvent::new(code, modifiers));
         let none = KeyModifiers::NONE;
         assert!(press(KeyCode::Char('q'), none));

@@ -1,6 +1,6 @@
 //! Tables of cache counters.
 
-use std::fmt::Write;
+use std::{fmt::Write, time::Duration};
 
 use serde_json::Value;
 
@@ -140,8 +140,9 @@ pub(crate) fn caches_line(caches: &Value) -> String {
 }
 
 /// Returns the changes of the cache counters between two snapshots, in one line.
-pub(crate) fn caches_in_interval(before: &Value, now: &Value, seconds: u64) -> String {
-    line(before, now, &format!("in {seconds} s"))
+pub(crate) fn caches_in_interval(before: &Value, now: &Value, elapsed: Duration) -> String {
+    let nanoseconds = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+    line(before, now, &format!("in {}", duration(nanoseconds)))
 }
 
 /// Returns what a counter has counted between two snapshots.
@@ -256,9 +257,9 @@ mod tests {
         let before = json!({"received": 100, "exact_hits": 0, "upcalls": 100, "evicted": 6});
         let now = json!({"received": 110, "exact_hits": 10, "upcalls": 100, "entries": 1,
             "evicted": 7});
-        let expected = "10 packets in 2 s: exact match 100.0 %, megaflow   0.0 %, \
+        let expected = "10 packets in 2.0 s: exact match 100.0 %, megaflow   0.0 %, \
                         translated   0.0 %; 1 entry, 1 evicted\n";
-        assert_eq!(caches_in_interval(&before, &now, 2), expected);
+        assert_eq!(caches_in_interval(&before, &now, Duration::from_secs(2)), expected);
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub(crate) fn entries(entries: &Value) -> String {
         return NO_ENTRIES.to_owned();
     }
     let rest = if total > shown {
-        format!("{} more; --count 0 shows all\n", total - shown)
+        format!("{} more: `shuntctl entries --count 0` shows all\n", total - shown)
     } else {
         String::new()
     };

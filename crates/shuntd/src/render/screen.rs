@@ -1,6 +1,6 @@
 //! The screen of `top` in a terminal: rates over time, caches, losses, evictions and ports.
 
-use std::collections::VecDeque;
+use std::{cmp::Reverse, collections::VecDeque, time::Duration};
 
 use ratatui::{
     Frame,
@@ -13,23 +13,42 @@ use serde_json::Value;
 
 use super::{
     caches::packets_by_cache,
-    count, counted,
-    drops::total,
-    evict, list, percent, ports_of,
-    top::{TITLES, TopSnapshot, losses_by_reason, port_rates},
+    count, counted, evict, list, percent, ports_of,
+    top::{TITLES, TopSnapshot, losses_by_reason, per_second_at_least, port_rates},
 };
 
 /// Number of intervals of which the screen shows the rates.
 const HISTORY: usize = 120;
 
-/// Lines of the panels above the ports.
+/// Lines of a row of panels above the ports.
 const PANEL_LINES: u16 = 9;
+
+/// Lines of each row of panels where they are two by two.
+const LOW_PANEL_LINES: u16 = 5;
+
+/// Width from which all four panels are in one row.
+const FOUR_PANELS_WIDTH: u16 = 120;
+
+/// Height from which there are panels.
+const PANELS_HEIGHT: u16 = 20;
 
 /// Width of the bar of a cache that finds all packets.
 const BAR_WIDTH: u64 = 20;
 
+/// Width of the name and the share before a bar.
+const SHARE_WIDTH: u64 = 21;
+
 /// Keys in the last line.
 const KEYS: &str = "q quit   p pause   f top flows   up, down, page up, page down: scroll";
+
+/// Keys in the last line of a narrow terminal.
+const SHORT_KEYS: &str = "q quit  p pause  f flows  up, down";
+
+/// Columns of the table of ports by their importance, as indices of [`TITLES`].
+const BY_IMPORTANCE: [usize; 11] = [2, 3, 7, 10, 5, 6, 9, 4, 8, 0, 1];
+
+/// Space between two columns.
+const COLUMN_SPACING: u16 = 2;
 
 /// The content of the lower part of the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,8 +67,6 @@ pub(crate) struct TopScreen {
     snapshots: [Option<TopSnapshot>; 2],
     /// Received packets per second, oldest first.
     received: VecDeque<u64>,
-    /// Time between two snapshots.
-    seconds: u64,
     /// The cache entries of the last look.
     flows: Value,
     lower: LowerPart,
@@ -59,24 +76,21 @@ pub(crate) struct TopScreen {
 }
 
 impl TopScreen {
-    /// Creates a screen of snapshots that are `seconds` apart.
-    pub(crate) fn new(seconds: u64) -> Self {
-        Self { seconds: seconds.max(1), ..Self::default() }
-    }
-
-    /// Adds a snapshot, with the cache entries if [`Self::lower`] shows them.
-    pub(crate) fn add(&mut self, now: TopSnapshot, flows: Value) {
-        self.flows = flows;
+    /// Adds a snapshot.
+    pub(crate) fn add(&mut self, now: TopSnapshot) {
         let [_, last] = std::mem::take(&mut self.snapshots);
         if let Some(last) = &last {
-            let key = "received";
-            let packets = count(&now.caches[key]).saturating_sub(count(&last.caches[key]));
-            self.received.push_back(packets / self.seconds);
+            self.received.push_back(now.received_rate(last));
             if self.received.len() > HISTORY {
                 self.received.pop_front();
             }
         }
         self.snapshots = [last, Some(now)];
+    }
+
+    /// Replaces the cache entries, which [`LowerPart::Flows`] shows.
+    pub(crate) fn set_flows(&mut self, flows: Value) {
+        self.flows = flows;
     }
 
     /// Returns what the lower part shows.
@@ -120,19 +134,28 @@ impl TopScreen {
 
     /// Draws the screen.
     pub(crate) fn draw(&self, frame: &mut Frame<'_>) {
+        let area = frame.area();
+        let panel_lines = match (area.width, area.height) {
+            (_, ..PANELS_HEIGHT) => 0,
+            (..FOUR_PANELS_WIDTH, _) => 2 * LOW_PANEL_LINES,
+            _ => PANEL_LINES,
+        };
         let [head, panels, lower, keys] = Layout::vertical([
             Constraint::Length(1),
-            Constraint::Length(PANEL_LINES),
+            Constraint::Length(panel_lines),
             Constraint::Min(3),
             Constraint::Length(1),
         ])
-        .areas(frame.area());
-        frame.render_widget(Paragraph::new(KEYS).style(Style::new().dim()), keys);
+        .areas(area);
+        let all_keys = if usize::from(area.width) < KEYS.len() { SHORT_KEYS } else { KEYS };
+        frame.render_widget(Paragraph::new(all_keys).style(Style::new().dim()), keys);
         let [Some(before), Some(now)] = &self.snapshots else {
             return frame.render_widget(Paragraph::new("waits for the first interval"), head);
         };
         frame.render_widget(Paragraph::new(self.head(before, now)).style(BOLD), head);
-        self.draw_panels(frame, panels, before, now);
+        if panel_lines > 0 {
+            self.draw_panels(frame, panels, before, now);
+        }
         match self.lower {
             LowerPart::Ports => self.draw_ports(frame, lower, before, now),
             LowerPart::Flows => self.draw_flows(frame, lower),
@@ -142,12 +165,12 @@ impl TopScreen {
     fn head(&self, before: &TopSnapshot, now: &TopSnapshot) -> String {
         let bridges = counted(list(&now.bridges).len() as u64, "bridge");
         let ports = counted(list(&ports_of(&now.bridges)).len() as u64, "port");
-        let received = self.received.back().copied().unwrap_or_default();
-        let lost = total(&now.drops).saturating_sub(total(&before.drops)) / self.seconds;
-        let paused = if self.is_paused { "   paused" } else { "" };
+        let (received, lost) = (now.received_rate(before), now.loss_rate(before));
+        let paused = if self.is_paused { "paused   " } else { "" };
         let version = env!("CARGO_PKG_VERSION");
+        // A narrow terminal cuts the end.
         format!(
-            "shunt {version}   {bridges}, {ports}   {received} packets/s received   {lost} dropped/s{paused}"
+            "{paused}{received} packets/s received, {lost} dropped/s   {bridges}, {ports}   shunt {version}"
         )
     }
 
@@ -158,18 +181,20 @@ impl TopScreen {
         before: &TopSnapshot,
         now: &TopSnapshot,
     ) {
-        let [received, caches, drops, evictions] =
-            Layout::horizontal([Constraint::Ratio(1, 4); 4]).areas(area);
+        let [received, caches, drops, evictions] = panel_areas(area);
         // The newest values are at the right end.
         let width = usize::from(received.width.saturating_sub(2));
         let shown = self.received.iter().skip(self.received.len().saturating_sub(width));
         let chart = Sparkline::default().data(shown.copied().collect::<Vec<_>>());
         frame.render_widget(chart.block(Block::bordered().title("received packets/s")), received);
-        frame.render_widget(panel("packets by cache", caches_lines(before, now)), caches);
-        let losses = losses_by_reason(&before.drops, &now.drops, self.seconds);
+        let bar_width = u64::from(caches.width.saturating_sub(2)).saturating_sub(SHARE_WIDTH);
+        let shares = caches_lines(before, now, bar_width.min(BAR_WIDTH));
+        frame.render_widget(panel("packets by cache", shares), caches);
+        let elapsed = now.since(before);
+        let losses = losses_by_reason(&before.drops, &now.drops, elapsed);
         frame.render_widget(panel("dropped/s by reason", numbered(&losses)), drops);
-        let evicted = evictions_by_cause(&before.evictions, &now.evictions);
-        frame.render_widget(panel("evicted, by cause", numbered(&evicted)), evictions);
+        let evicted = evictions_by_cause(&before.evictions, &now.evictions, elapsed);
+        frame.render_widget(panel("evicted/s by cause", numbered(&evicted)), evictions);
     }
 
     fn draw_ports(
@@ -179,19 +204,21 @@ impl TopScreen {
         before: &TopSnapshot,
         now: &TopSnapshot,
     ) {
-        let rows = port_rates(before, now, self.seconds);
-        let widths: Vec<Constraint> = TITLES
-            .iter()
-            .enumerate()
-            .map(|(column, title)| {
-                let longest = rows.iter().filter_map(|row| row.get(column)).map(String::len).max();
-                let width = longest.unwrap_or_default().max(title.len());
-                Constraint::Length(u16::try_from(width).unwrap_or(u16::MAX))
-            })
-            .collect();
-        let shown = rows.into_iter().skip(self.first).map(Row::new);
-        let table = Table::new(shown, widths).header(Row::new(TITLES).style(BOLD));
-        frame.render_widget(table.column_spacing(2).block(Block::bordered().title("ports")), area);
+        let mut rows = vec![TITLES.map(str::to_owned).to_vec()];
+        rows.extend(port_rates(before, now));
+        let columns = shown_columns(&rows, area.width.saturating_sub(2));
+        let title = match TITLES.len().saturating_sub(columns.len()) {
+            0 => "ports".to_owned(),
+            hidden => format!("ports, without {}", counted(hidden as u64, "column")),
+        };
+        let widths = columns.iter().map(|(_, width)| Constraint::Length(*width));
+        let mut shown = rows.iter().map(|row| {
+            Row::new(columns.iter().filter_map(|(column, _)| row.get(*column).cloned()))
+        });
+        let header = shown.next().unwrap_or_default().style(BOLD);
+        let table = Table::new(shown.skip(self.first), widths).header(header);
+        let block = Block::bordered().title(title);
+        frame.render_widget(table.column_spacing(COLUMN_SPACING).block(block), area);
     }
 
     fn draw_flows(&self, frame: &mut Frame<'_>, area: Rect) {
@@ -208,25 +235,62 @@ impl TopScreen {
 /// The style of titles, which does not depend on colours.
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 
+/// Returns the areas of four panels: in one row, or two by two in a narrow terminal.
+fn panel_areas(area: Rect) -> [Rect; 4] {
+    if area.width >= FOUR_PANELS_WIDTH {
+        return Layout::horizontal([Constraint::Ratio(1, 4); 4]).areas(area);
+    }
+    let [upper, lower]: [Rect; 2] = Layout::vertical([Constraint::Ratio(1, 2); 2]).areas(area);
+    let halves = Layout::horizontal([Constraint::Ratio(1, 2); 2]);
+    let [first, second]: [Rect; 2] = halves.areas(upper);
+    let [third, fourth]: [Rect; 2] = halves.areas(lower);
+    [first, second, third, fourth]
+}
+
+/// Returns the columns that fit into a width, with their own widths.
+///
+/// `rows` begin with the titles. A column that does not fit makes room for less important ones.
+fn shown_columns(rows: &[Vec<String>], width: u16) -> Vec<(usize, u16)> {
+    let mut room = width;
+    let mut shown = Vec::new();
+    for column in BY_IMPORTANCE {
+        let longest = rows.iter().filter_map(|row| row.get(column)).map(String::len).max();
+        let own = u16::try_from(longest.unwrap_or_default()).unwrap_or(u16::MAX);
+        let spacing = if shown.is_empty() { 0 } else { COLUMN_SPACING };
+        if let Some(left) = room.checked_sub(own.saturating_add(spacing)) {
+            room = left;
+            shown.push((column, own));
+        }
+    }
+    shown.sort_unstable();
+    shown
+}
+
 fn panel(title: &'static str, lines: Vec<String>) -> Paragraph<'static> {
     let lines: Vec<Line<'_>> = lines.into_iter().map(Line::raw).collect();
     Paragraph::new(lines).block(Block::bordered().title(title))
 }
 
 /// Returns the share of each cache in the packets of the interval, with a bar.
-fn caches_lines(before: &TopSnapshot, now: &TopSnapshot) -> Vec<String> {
+///
+/// `bar_width` is the width of the bar of a cache that finds all packets.
+fn caches_lines(before: &TopSnapshot, now: &TopSnapshot, bar_width: u64) -> Vec<String> {
     let parts = packets_by_cache(&before.caches, &now.caches);
     let all: u64 = parts.iter().map(|(_, packets)| packets).sum();
     let line = |(name, packets): &(&str, u64)| {
-        let bar = (packets * BAR_WIDTH).checked_div(all).unwrap_or_default();
+        let bar = packets.saturating_mul(bar_width).checked_div(all).unwrap_or_default();
         let bar = "#".repeat(usize::try_from(bar).unwrap_or_default());
         format!("{name:<12} {} {bar}", percent(*packets, all))
     };
     parts.iter().map(line).collect()
 }
 
-/// Returns the evictions between two snapshots by cause, most entries first.
-fn evictions_by_cause<'a>(before: &Value, now: &'a Value) -> Vec<(&'a str, u64)> {
+/// Returns the evicted entries per second by cause, most entries first.
+fn evictions_by_cause<'a>(
+    before: &Value,
+    now: &'a Value,
+    elapsed: Duration,
+) -> Vec<(&'a str, u64)> {
     let pairs = |value: &'a Value| {
         list(&value["by_cause"])
             .iter()
@@ -237,10 +301,12 @@ fn evictions_by_cause<'a>(before: &Value, now: &'a Value) -> Vec<(&'a str, u64)>
         own.map_or(0, |pair| count(&pair[1]))
     };
     let mut evicted: Vec<_> = pairs(now)
-        .map(|(cause, entries)| (cause, entries.saturating_sub(earlier(cause))))
+        .map(|(cause, entries)| {
+            (cause, per_second_at_least(entries.saturating_sub(earlier(cause)), elapsed))
+        })
         .filter(|(_, entries)| *entries > 0)
         .collect();
-    evicted.sort_by_key(|(cause, entries)| (std::cmp::Reverse(*entries), *cause));
+    evicted.sort_by_key(|(cause, entries)| (Reverse(*entries), *cause));
     evicted
 }
 
@@ -259,13 +325,15 @@ mod tests {
 
     use super::*;
 
-    fn snapshot(packets: u64) -> TopSnapshot {
+    /// Returns a snapshot at a second of the test.
+    fn snapshot(second: u64, packets: u64) -> TopSnapshot {
         let port = |name: &str, number| {
             json!({"bridge": "br0", "name": name, "number": number, "link": "up",
                 "rx_packets": packets, "rx_bytes": 60 * packets, "rx_dropped": 0,
                 "forward_dropped": 0, "tx_packets": 0, "tx_bytes": 0, "tx_dropped": 0})
         };
         TopSnapshot {
+            taken: Duration::from_secs(second),
             bridges: json!([{"ports": [port("p1", 1), port("p2", 2)]}]),
             caches: json!({"received": packets, "exact_hits": packets / 2,
                 "megaflow_hits": packets / 2, "upcalls": 0, "entries": 1, "gigaflow": null}),
@@ -276,13 +344,18 @@ mod tests {
 
     /// Returns the lines of a drawn screen.
     fn drawn(screen: &TopScreen) -> Vec<String> {
-        let mut terminal = Terminal::new(TestBackend::new(140, 20)).unwrap();
+        drawn_in(screen, 140, 20)
+    }
+
+    /// Returns the lines of a screen that is drawn in a terminal of some size.
+    fn drawn_in(screen: &TopScreen, width: u16, height: u16) -> Vec<String> {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal.draw(|frame| screen.draw(frame)).unwrap();
         let cells = terminal.backend().buffer().content();
         let line = |line: &[ratatui::buffer::Cell]| -> String {
             line.iter().map(ratatui::buffer::Cell::symbol).collect()
         };
-        cells.chunks(140).map(|cells| line(cells).trim_end().to_owned()).collect()
+        cells.chunks(usize::from(width)).map(|cells| line(cells).trim_end().to_owned()).collect()
     }
 
     fn has(lines: &[String], wanted: &str) {
@@ -291,15 +364,16 @@ mod tests {
 
     #[test]
     fn the_screen_shows_what_happened_in_the_interval() {
-        let mut screen = TopScreen::new(2);
-        screen.add(snapshot(100), Value::Null);
+        let mut screen = TopScreen::default();
+        screen.add(snapshot(0, 100));
         has(&drawn(&screen), "waits for the first interval");
-        screen.add(snapshot(300), Value::Null);
+        screen.add(snapshot(2, 300));
         let lines = drawn(&screen);
-        has(&lines, "1 bridge, 2 ports   100 packets/s received   10 dropped/s");
+        has(&lines, "100 packets/s received, 10 dropped/s   1 bridge, 2 ports");
         has(&lines, "exact match   50.0 % ##########");
         has(&lines, "        10 metered");
-        has(&lines, "        40 rule_added");
+        has(&lines, "evicted/s by cause");
+        has(&lines, "        20 rule_added");
         has(&lines, "br0     1     p1    100");
         has(&lines, "br0     2     p2    100");
         has(&lines, "q quit");
@@ -308,9 +382,9 @@ mod tests {
 
     #[test]
     fn ports_scroll_to_the_last_one_and_back() {
-        let mut screen = TopScreen::new(1);
-        screen.add(snapshot(1), Value::Null);
-        screen.add(snapshot(2), Value::Null);
+        let mut screen = TopScreen::default();
+        screen.add(snapshot(1, 1));
+        screen.add(snapshot(2, 2));
         screen.scroll(10);
         let lines = drawn(&screen);
         assert!(!lines.iter().any(|line| line.contains(" p1 ")), "{}", lines.join("\n"));
@@ -321,13 +395,14 @@ mod tests {
 
     #[test]
     fn flows_take_the_place_of_ports() {
-        let mut screen = TopScreen::new(1);
+        let mut screen = TopScreen::default();
         screen.toggle_flows();
         assert_eq!(screen.lower(), LowerPart::Flows);
         let flows = json!({"total": 1, "entries": [{"entry": "0.1.2", "packets": 7, "bytes": 420,
             "idle_ms": 3, "actions": ["output:p2"], "megaflow": "in_port=p1"}]});
-        screen.add(snapshot(1), Value::Null);
-        screen.add(snapshot(2), flows);
+        screen.add(snapshot(1, 1));
+        screen.add(snapshot(2, 2));
+        screen.set_flows(flows);
         let lines = drawn(&screen);
         has(&lines, "0.1.2");
         has(&lines, "output:p2");
@@ -336,12 +411,68 @@ mod tests {
 
     #[test]
     fn a_small_terminal_is_no_fault() {
-        let mut screen = TopScreen::new(1);
-        screen.add(snapshot(1), Value::Null);
-        screen.add(snapshot(2), Value::Null);
+        let mut screen = TopScreen::default();
+        screen.add(snapshot(1, 1));
+        screen.add(snapshot(2, 2));
         for (width, height) in [(1, 1), (10, 3), (40, 12), (300, 100)] {
             let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
             terminal.draw(|frame| screen.draw(frame)).unwrap();
         }
+    }
+
+    /// The answer of a busy daemon is late, and its packets are those of a longer time.
+    #[test]
+    fn a_late_snapshot_does_not_raise_the_rates() {
+        let mut screen = TopScreen::default();
+        screen.add(snapshot(0, 0));
+        screen.add(snapshot(60, 6_000));
+        has(&drawn(&screen), "100 packets/s received, 10 dropped/s");
+        has(&drawn(&screen), "br0     1     p1    100 ");
+    }
+
+    #[test]
+    fn a_pause_is_in_no_rate() {
+        let mut screen = TopScreen::default();
+        screen.add(snapshot(0, 0));
+        screen.add(snapshot(1, 10));
+        screen.toggle_pause();
+        has(&drawn(&screen), "paused   10 packets/s received");
+        screen.toggle_pause();
+        screen.add(snapshot(60, 50_000));
+        has(&drawn(&screen), "waits for the first interval");
+        screen.add(snapshot(61, 50_020));
+        has(&drawn(&screen), "20 packets/s received");
+    }
+
+    #[test]
+    fn a_terminal_of_80_columns_has_all_panels() {
+        let mut screen = TopScreen::default();
+        screen.add(snapshot(0, 0));
+        screen.add(snapshot(1, 100));
+        let lines = drawn_in(&screen, 80, 24);
+        for title in ["received packets/s", "packets by cache", "dropped/s by reason"] {
+            has(&lines, title);
+        }
+        has(&lines, "exact match   50.0 % ########");
+        has(&lines, "        10 metered");
+        has(&lines, "        20 rule_added");
+        has(&lines, "ports, without 4 columns");
+        has(
+            &lines,
+            "port  name  rx packets/s  rx dropped/s  forward dropped/s  tx packets/s  link",
+        );
+        has(&lines, KEYS);
+    }
+
+    #[test]
+    fn a_small_terminal_has_the_rates_of_ports() {
+        let mut screen = TopScreen::default();
+        screen.add(snapshot(0, 0));
+        screen.add(snapshot(1, 100));
+        let lines = drawn_in(&screen, 40, 10);
+        has(&lines, "100 packets/s received, 10 dropped/s");
+        has(&lines, "name  rx packets/s  tx packets/s  link");
+        has(&lines, "p2    100           0             up");
+        has(&lines, SHORT_KEYS);
     }
 }

@@ -1,6 +1,6 @@
 //! The updates of `top`: rates between two snapshots of the daemon.
 
-use std::fmt::Write;
+use std::{fmt::Write, time::Duration};
 
 use serde_json::Value;
 
@@ -15,6 +15,8 @@ use super::{
 
 /// The values that `top` compares.
 pub(crate) struct TopSnapshot {
+    /// When it was taken, since any fixed time.
+    pub(crate) taken: Duration,
     pub(crate) bridges: Value,
     pub(crate) caches: Value,
     pub(crate) drops: Value,
@@ -48,29 +50,61 @@ const COUNTERS: [&str; 7] = [
     "tx_dropped",
 ];
 
+impl TopSnapshot {
+    /// Returns the time since an earlier snapshot.
+    ///
+    /// Rates are per second of this time, and not of the interval that the operator asked for: a busy
+    /// daemon answers later.
+    pub(super) const fn since(&self, before: &Self) -> Duration {
+        self.taken.saturating_sub(before.taken)
+    }
+
+    /// Returns the received packets per second since an earlier snapshot.
+    pub(super) fn received_rate(&self, before: &Self) -> u64 {
+        rate(&before.caches["received"], &self.caches["received"], self.since(before))
+    }
+
+    /// Returns the lost packets per second since an earlier snapshot.
+    pub(super) fn loss_rate(&self, before: &Self) -> u64 {
+        per_second(total(&self.drops).saturating_sub(total(&before.drops)), self.since(before))
+    }
+}
+
+/// Returns the rate of a number of events, rounded down.
+pub(super) fn per_second(events: u64, elapsed: Duration) -> u64 {
+    let per_second = u128::from(events) * 1_000_000_000 / elapsed.as_nanos().max(1);
+    u64::try_from(per_second).unwrap_or(u64::MAX)
+}
+
+/// Returns the rate of a number of events, rounded up: events that happen are not shown as none.
+pub(super) fn per_second_at_least(events: u64, elapsed: Duration) -> u64 {
+    let per_second = (u128::from(events) * 1_000_000_000).div_ceil(elapsed.as_nanos().max(1));
+    u64::try_from(per_second).unwrap_or(u64::MAX)
+}
+
+/// Returns the rate of a counter between two values.
+fn rate(old: &Value, new: &Value, elapsed: Duration) -> u64 {
+    per_second(count(new).saturating_sub(count(old)), elapsed)
+}
+
 /// Returns one update of `top`.
-pub(crate) fn top(before: &TopSnapshot, now: &TopSnapshot, seconds: u64) -> String {
-    let seconds = seconds.max(1);
-    let rate = |old: &Value, new: &Value| count(new).saturating_sub(count(old)) / seconds;
-    let mut text = caches_in_interval(&before.caches, &now.caches, seconds);
-    let lost = total(&now.drops).saturating_sub(total(&before.drops)) / seconds;
-    let received = rate(&before.caches["received"], &now.caches["received"]);
+pub(crate) fn top(before: &TopSnapshot, now: &TopSnapshot) -> String {
+    let elapsed = now.since(before);
+    let mut text = caches_in_interval(&before.caches, &now.caches, elapsed);
+    let (received, lost) = (now.received_rate(before), now.loss_rate(before));
     let _ = writeln!(text, "{received} packets/s received, {lost} dropped/s");
-    text += &drop_rates(&before.drops, &now.drops, seconds);
-    text += &nic_rates(&before.caches["nic"], &now.caches["nic"], rate);
+    text += &drop_rates(&before.drops, &now.drops, elapsed);
+    text +=
+        &nic_rates(&before.caches["nic"], &now.caches["nic"], |old, new| rate(old, new, elapsed));
     text.push('\n');
     let mut rows = vec![TITLES.map(str::to_owned).to_vec()];
-    rows.extend(port_rates(before, now, seconds));
+    rows.extend(port_rates(before, now));
     text + &table(&rows)
 }
 
 /// Returns a row for each port, with its rates in the order of [`TITLES`].
-pub(super) fn port_rates(
-    before: &TopSnapshot,
-    now: &TopSnapshot,
-    seconds: u64,
-) -> Vec<Vec<String>> {
-    let rate = |old: &Value, new: &Value| count(new).saturating_sub(count(old)) / seconds.max(1);
+pub(super) fn port_rates(before: &TopSnapshot, now: &TopSnapshot) -> Vec<Vec<String>> {
+    let elapsed = now.since(before);
     let old = ports_of(&before.bridges);
     let ports = ports_of(&now.bridges);
     let rows = list(&ports).iter().map(|port| {
@@ -78,7 +112,7 @@ pub(super) fn port_rates(
         let earlier = earlier.unwrap_or(port);
         let mut row =
             vec![word(&port["bridge"]).to_owned(), number(port), word(&port["name"]).to_owned()];
-        row.extend(COUNTERS.map(|key| rate(&earlier[key], &port[key]).to_string()));
+        row.extend(COUNTERS.map(|key| rate(&earlier[key], &port[key], elapsed).to_string()));
         row.push(word(&port["link"]).to_owned());
         row
     });
@@ -86,8 +120,8 @@ pub(super) fn port_rates(
 }
 
 /// Returns the losses of the interval by reason, most packets first.
-fn drop_rates(before: &Value, now: &Value, seconds: u64) -> String {
-    let rates = losses_by_reason(before, now, seconds);
+fn drop_rates(before: &Value, now: &Value, elapsed: Duration) -> String {
+    let rates = losses_by_reason(before, now, elapsed);
     if rates.is_empty() {
         return String::new();
     }
@@ -99,14 +133,14 @@ fn drop_rates(before: &Value, now: &Value, seconds: u64) -> String {
 pub(super) fn losses_by_reason<'a>(
     before: &Value,
     now: &'a Value,
-    seconds: u64,
+    elapsed: Duration,
 ) -> Vec<(&'a str, u64)> {
     let earlier = |reason: &str| {
         losses(before).find(|(own, ..)| *own == reason).map_or(0, |(_, packets, _)| packets)
     };
     let mut rates: Vec<(&str, u64)> = losses(now)
         .map(|(reason, packets, _)| {
-            (reason, packets.saturating_sub(earlier(reason)).div_ceil(seconds))
+            (reason, per_second_at_least(packets.saturating_sub(earlier(reason)), elapsed))
         })
         .filter(|(_, rate)| *rate > 0)
         .collect();
@@ -122,13 +156,14 @@ mod tests {
 
     #[test]
     fn top_has_the_rates_of_ports_threads_and_a_nic() {
-        let look = |packets: u64| {
+        let look = |packets: u64, taken: Duration| {
             let port = json!({"bridge": "br0", "name": "p1", "number": 1, "link": "up",
                 "rx_packets": packets, "rx_bytes": 60 * packets, "rx_dropped": 100 * packets,
                 "forward_dropped": 2 * packets,
                 "tx_packets": 0, "tx_bytes": 0, "tx_dropped": packets / 5});
             let traffic = json!({"received": 3 * packets, "hits": 2 * packets, "dropped": []});
             TopSnapshot {
+                taken,
                 bridges: json!([{"ports": [port]}]),
                 caches: json!({"received": packets, "exact_hits": packets - 5, "entries": 1,
                     "upcalls": 5, "nic": {"traffic": traffic}}),
@@ -137,9 +172,9 @@ mod tests {
                 evictions: Value::Null,
             }
         };
-        let shown = top(&look(10), &look(30), 2);
+        let shown = top(&look(10, Duration::ZERO), &look(30, Duration::from_secs(2)));
         let expected = "\
-nic hits 100.0 % of 40 packets; 20 packets in 2 s: exact match 100.0 %, megaflow   0.0 %, translated   0.0 %; 1 entry, 0 evicted
+nic hits 100.0 % of 40 packets; 20 packets in 2.0 s: exact match 100.0 %, megaflow   0.0 %, translated   0.0 %; 1 entry, 0 evicted
 10 packets/s received, 1005 dropped/s
 dropped/s by reason: rx_ring_full 1000, rule_without_output 5
 30 packets/s received by the NIC, 20 hits/s in the NIC
@@ -148,5 +183,15 @@ bridge  port  name  rx packets/s  rx bytes/s  rx dropped/s  forward dropped/s  t
 br0     1     p1    10            600         1000          20                 0             0           2             up
 ";
         assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn rates_are_per_second_of_the_measured_time() {
+        assert_eq!(per_second(3_000, Duration::from_secs(60)), 50);
+        assert_eq!(per_second(3, Duration::from_millis(1_500)), 2);
+        assert_eq!(per_second(1, Duration::from_secs(2)), 0);
+        assert_eq!(per_second_at_least(1, Duration::from_secs(2)), 1);
+        assert_eq!(per_second_at_least(0, Duration::from_secs(2)), 0);
+        assert_eq!(per_second(u64::MAX, Duration::ZERO), u64::MAX);
     }
 }
