@@ -62,5 +62,8 @@ pub mod value;
 pub use database::{DatabaseSnapshot, RowView};
 pub use error::{DatabaseSchemaError, ErrorTag, LogError, OvsdbServerError, TransactionError};
 pub use framing::{FramingError, JsonFramer};
-pub use server::{ChangeSubscription, OvsdbHandle, Server, ServerConfig, ServerRemote};
+pub use server::{
+    ChangeSubscription, OvsdbHandle, RemoteTimes, RemoteTransport, Server, ServerConfig,
+    ServerRemote,
+};
 pub use transaction::RowTransaction;

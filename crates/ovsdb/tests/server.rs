@@ -7,11 +7,12 @@ use std::{
     net::{SocketAddr, TcpListener, TcpStream},
     os::unix::net::UnixStream,
     path::PathBuf,
+    time::Duration,
 };
 
 use serde_json::{Value, json};
 use shunt_ovsdb::{
-    OvsdbHandle, Server, ServerConfig,
+    OvsdbHandle, RemoteTimes, RemoteTransport, Server, ServerConfig, ServerRemote,
     schema::open_vswitch,
     server::ServerLimits,
     value::{Atom, Datum},
@@ -106,24 +107,42 @@ fn garbage_ends_only_its_connection() {
     }
 }
 
+/// An address with a port that the system chooses.
+const ANY_PORT: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
+
+/// Times with a probe after a few milliseconds.
+const SHORT_PROBES: RemoteTimes = RemoteTimes {
+    probe_interval: Some(Duration::from_millis(5)),
+    backoff_max: Duration::from_millis(5),
+};
+
+impl Bench {
+    fn listen(&self, address: SocketAddr, times: RemoteTimes) -> std::io::Result<ServerRemote> {
+        let _runtime = self.runtime.enter();
+        self.handle.listen_tcp(address, RemoteTransport::Tcp, times)
+    }
+
+    fn connect_to(&self, listener: &TcpListener, times: RemoteTimes) -> ServerRemote {
+        let _runtime = self.runtime.enter();
+        self.handle.connect_tcp(listener.local_addr().unwrap(), RemoteTransport::Tcp, times)
+    }
+}
+
 #[test]
-fn a_tcp_port_serves_clients_until_it_is_dropped() {
+fn a_tcp_port_serves_clients_until_it_is_closed() {
     let bench = Bench::new(ServerLimits::default());
-    let any = SocketAddr::from(([127, 0, 0, 1], 0));
-    let listen = |address| bench.runtime.block_on(async { bench.handle.listen_tcp(address) });
-    let remote = listen(any).unwrap();
-    assert!(listen(remote.address()).is_err(), "the port is in use");
-    let stream = TcpStream::connect(remote.address()).unwrap();
+    let remote = bench.listen(ANY_PORT.into(), RemoteTimes::default()).unwrap();
+    let address = remote.address();
+    assert!(bench.listen(address, RemoteTimes::default()).is_err(), "the port is in use");
+    let stream = TcpStream::connect(address).unwrap();
     let mut client = Client { stream, received: Vec::new() };
     assert_eq!(client.call("list_dbs", &json!([]))["result"], json!(["Open_vSwitch", "_Server"]));
-    assert_eq!(remote.connections(), 1);
-    let address = remote.address();
-    drop(remote);
+    assert_eq!(remote.status().connections, 1);
+    bench.runtime.block_on(remote.close());
+    // The port is free at once, though the session may end a moment later.
+    let next = bench.listen(address, RemoteTimes::default()).unwrap();
     assert_eq!(client.receive(), None, "the session has ended");
-    // The task of the listener ends with the session, or a moment later.
-    while TcpStream::connect(address).is_ok() {
-        std::thread::yield_now();
-    }
+    assert_eq!(next.status().connections, 0);
     // Other sockets go on.
     assert_eq!(bench.connect().call("echo", &json!([1]))["result"], json!([1]));
 }
@@ -131,19 +150,56 @@ fn a_tcp_port_serves_clients_until_it_is_dropped() {
 #[test]
 fn a_server_connects_to_its_client_again() {
     let bench = Bench::new(ServerLimits::default());
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let remote = bench.runtime.block_on(async { bench.handle.connect_tcp(address) });
-    for _ in 0..2 {
+    let listener = TcpListener::bind(SocketAddr::from(ANY_PORT)).unwrap();
+    let remote = bench.connect_to(&listener, SHORT_PROBES);
+    remote.set_times(RemoteTimes { probe_interval: None, ..SHORT_PROBES });
+    for number in 0..3 {
         let (stream, _) = listener.accept().unwrap();
         let mut client = Client { stream, received: Vec::new() };
-        assert_eq!(client.call("echo", &json!([1]))["result"], json!([1]));
-        assert_eq!((remote.connections(), remote.last_error()), (1, None));
+        // The first session may have begun before the times changed.
+        let mut answer = client.call("echo", &json!([1]));
+        while answer["method"] == "echo" {
+            answer = client.receive().unwrap();
+        }
+        assert_eq!(answer["result"], json!([1]));
+        let status = remote.status();
+        assert_eq!((status.connections, status.last_error, status.is_connecting), (1, None, false));
+        assert_eq!(
+            (status.since_connect.is_some(), status.since_disconnect.is_some()),
+            (true, number > 0)
+        );
     }
     let (stream, _) = listener.accept().unwrap();
     drop(remote);
     let mut client = Client { stream, received: Vec::new() };
     assert_eq!(client.receive(), None);
+}
+
+/// A host that loses its power closes no connection.
+#[test]
+fn a_client_that_answers_no_probe_is_left() {
+    let bench = Bench::new(ServerLimits::default());
+    let listener = TcpListener::bind(SocketAddr::from(ANY_PORT)).unwrap();
+    let remote = bench.connect_to(&listener, SHORT_PROBES);
+    let (stream, _) = listener.accept().unwrap();
+    let mut silent = Client { stream, received: Vec::new() };
+    let probe = silent.receive().unwrap();
+    assert_eq!(probe, json!({"id": "echo", "method": "echo", "params": []}));
+    assert_eq!(silent.receive(), None);
+    // It connects again, and has the reason meanwhile.
+    let (stream, _) = listener.accept().unwrap();
+    drop(stream);
+    let listening = bench.listen(ANY_PORT.into(), SHORT_PROBES).unwrap();
+    let stream = TcpStream::connect(listening.address()).unwrap();
+    let mut silent = Client { stream, received: Vec::new() };
+    assert_eq!(silent.receive().unwrap()["method"], "echo");
+    assert_eq!(silent.receive(), None);
+    while listening.status().connections > 0 {
+        std::thread::yield_now();
+    }
+    let reason = listening.status().last_error.unwrap();
+    assert_eq!(reason, "no answer to an inactivity probe within 0.005 s");
+    drop(remote);
 }
 
 #[test]

@@ -17,6 +17,7 @@ mod forecasts;
 mod foreign_database;
 mod ipfix;
 mod lacp;
+mod managers;
 mod mirrors;
 mod multicast;
 mod netflow;

@@ -14,11 +14,11 @@ use tempfile::TempDir;
 use crate::vsctl::Bench;
 
 /// A folder with a CA certificate, and keys and certificates of this CA.
-struct Authority(TempDir);
+pub(crate) struct Authority(TempDir);
 
 impl Authority {
     /// Makes an authority with the keys and certificates `switch` and `controller`.
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let mut parameters = CertificateParams::new(Vec::new()).expect("parameters");
         // Two certificates with one name would be one that signed itself.
@@ -41,7 +41,7 @@ impl Authority {
         Self(folder)
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 

@@ -121,31 +121,6 @@ pub(crate) fn bond_line(daemon: &Daemon) -> String {
     shown.lines().find(|line| line.contains(" bond ")).unwrap_or_default().trim().to_owned()
 }
 
-/// Clients such as OpenStack Neutron connect over TCP.
-#[test]
-fn a_manager_lets_clients_connect_over_tcp() {
-    for bench in Bench::both("manager") {
-        if matches!(bench.database, Database::Foreign(_)) {
-            // Managers are those of `ovsdb-server`.
-            continue;
-        }
-        let _daemon = bench.start();
-        bench.namespace.run("ip", &["link", "set", "lo", "up"]);
-        bench.done("add-br br0 -- set-manager ptcp:6640:127.0.0.1");
-        let names = bench.namespace.run("ovs-vsctl", &["--db=tcp:127.0.0.1:6640", "list-br"]);
-        assert_eq!(names.trim(), "br0");
-        let managers = || bench.done("list Manager");
-        assert!(managers().contains("bound_port=\"6640\""), "{}", managers());
-        bench.done("set-manager ssl:127.0.0.1:6640");
-        let reason = "is no target of the embedded server";
-        assert!(managers().contains(reason), "{}", managers());
-        // The port is free again, at once or at the next attempt.
-        bench.done("set-manager ptcp:6640");
-        let is_bound = || managers().contains("bound_port=\"6640\"");
-        assert!(until(is_bound), "{}", managers());
-    }
-}
-
 /// Each command returns when the switch has done what it asks for.
 #[test]
 fn vsctl_configures_bridges_and_ports() {

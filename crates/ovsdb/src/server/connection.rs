@@ -1,24 +1,30 @@
 //! Sockets and connections of clients.
 
 use std::{
+    convert::Infallible,
     io,
+    net::SocketAddr,
     path::PathBuf,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
+use shunt_tls::TlsIdentity;
 use tokio::{
-    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split},
     net::{TcpListener, TcpStream, UnixListener},
     sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch},
+    time::timeout,
 };
 
 use super::{
     ServerLimits,
     outbox::{ClientQueue, Outbox},
+    probe::{PROBE, RemoteTimes, probe},
+    remote::{RemoteHistory, RemoteTransport},
     run::ServerEvent,
     server_core::ClientId,
 };
@@ -57,6 +63,13 @@ const PLACE_WAIT: Duration = Duration::from_secs(1);
 pub(super) enum ClientListener {
     Unix(PathBuf, UnixListener),
     Tcp(TcpListener),
+    Tls(TcpListener, TlsIdentity),
+}
+
+/// An accepted connection, perhaps before its TLS handshake.
+enum AcceptedClient {
+    Open(ClientStream),
+    Tls(TcpStream, TlsIdentity),
 }
 
 /// The two directions of a connection.
@@ -65,13 +78,13 @@ pub(super) struct ClientStream {
     writer: Box<dyn AsyncWrite + Send + Unpin>,
 }
 
-/// The end and the number of the connections of a remote.
-///
-/// They end when the sender is dropped.
+/// The end, the history and the times of the connections of a remote.
 #[derive(Clone)]
 pub(super) struct RemoteScope {
+    /// The connections end when the sender is dropped.
     pub(super) closed: watch::Receiver<()>,
-    pub(super) connections: Arc<AtomicUsize>,
+    pub(super) history: Arc<RemoteHistory>,
+    pub(super) times: watch::Receiver<RemoteTimes>,
 }
 
 /// Starts the tasks that accept clients of Unix sockets.
@@ -92,7 +105,8 @@ pub(super) fn accept_clients(
         messages: Arc::new(Semaphore::new(MESSAGES_MAX)),
     });
     for (path, listener) in listeners {
-        let scope = RemoteScope { closed: stopped.clone(), connections: Arc::default() };
+        let (_, times) = watch::channel(RemoteTimes::WITHOUT_PROBES);
+        let scope = RemoteScope { closed: stopped.clone(), history: Arc::default(), times };
         let listener = ClientListener::Unix(path, listener);
         tokio::spawn(accept(Arc::clone(&connections), listener, scope));
     }
@@ -100,34 +114,76 @@ pub(super) fn accept_clients(
 }
 
 impl ClientListener {
-    async fn accept(&self) -> io::Result<ClientStream> {
+    async fn accept(&self) -> io::Result<AcceptedClient> {
         match self {
             Self::Unix(_, listener) => {
                 let (reader, writer) = listener.accept().await?.0.into_split();
-                Ok(ClientStream { reader: Box::new(reader), writer: Box::new(writer) })
+                let (reader, writer) = (Box::new(reader), Box::new(writer));
+                Ok(AcceptedClient::Open(ClientStream { reader, writer }))
             }
-            Self::Tcp(listener) => ClientStream::of_tcp(listener.accept().await?.0),
+            Self::Tcp(listener) => {
+                let (stream, _) = listener.accept().await?;
+                ClientStream::of_tcp(stream).map(AcceptedClient::Open)
+            }
+            Self::Tls(listener, identity) => {
+                let (stream, _) = listener.accept().await?;
+                stream.set_nodelay(true)?;
+                Ok(AcceptedClient::Tls(stream, identity.clone()))
+            }
         }
     }
 
     /// Returns its name in the log.
     fn name(&self) -> String {
+        let (scheme, listener) = match self {
+            Self::Unix(path, _) => return format!("socket {}", path.display()),
+            Self::Tcp(listener) => ("ptcp", listener),
+            Self::Tls(listener, _) => ("pssl", listener),
+        };
+        match listener.local_addr() {
+            Ok(address) => format!("{scheme}:{}:{}", address.port(), address.ip()),
+            Err(_) => scheme.to_owned(),
+        }
+    }
+}
+
+impl AcceptedClient {
+    /// Returns the stream after its TLS handshake, if it has one.
+    async fn open(self) -> io::Result<ClientStream> {
         match self {
-            Self::Unix(path, _) => format!("socket {}", path.display()),
-            Self::Tcp(listener) => match listener.local_addr() {
-                Ok(address) => format!("ptcp:{}:{}", address.port(), address.ip()),
-                Err(_) => "ptcp".to_owned(),
-            },
+            Self::Open(stream) => Ok(stream),
+            Self::Tls(stream, identity) => {
+                let (reader, writer) = split(identity.accept(stream).await?);
+                Ok(ClientStream { reader: Box::new(reader), writer: Box::new(writer) })
+            }
         }
     }
 }
 
 impl ClientStream {
     /// Takes a connection, on which no message waits for others.
-    pub(super) fn of_tcp(stream: TcpStream) -> io::Result<Self> {
+    fn of_tcp(stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         let (reader, writer) = stream.into_split();
         Ok(Self { reader: Box::new(reader), writer: Box::new(writer) })
+    }
+
+    /// Connects to a client that listens. A TLS handshake has a limit of its own.
+    pub(super) async fn connect(
+        address: SocketAddr,
+        transport: &RemoteTransport,
+        time_max: Duration,
+    ) -> io::Result<Self> {
+        let late = |_| io::Error::from(io::ErrorKind::TimedOut);
+        let stream = timeout(time_max, TcpStream::connect(address)).await.map_err(late)??;
+        match transport {
+            RemoteTransport::Tcp => Self::of_tcp(stream),
+            RemoteTransport::Tls(identity) => {
+                stream.set_nodelay(true)?;
+                let (reader, writer) = split(identity.connect(stream).await?);
+                Ok(Self { reader: Box::new(reader), writer: Box::new(writer) })
+            }
+        }
     }
 }
 
@@ -152,18 +208,36 @@ impl Connections {
 pub(super) async fn accept(
     connections: Arc<Connections>,
     listener: ClientListener,
-    mut scope: RemoteScope,
+    scope: RemoteScope,
 ) {
+    let mut closed = scope.closed.clone();
+    tokio::select! {
+        never = accept_all(connections, listener, scope) => match never {},
+        // The sender is dropped, and never sends a value.
+        _ = closed.changed() => {}
+    }
+}
+
+async fn accept_all(
+    connections: Arc<Connections>,
+    listener: ClientListener,
+    scope: RemoteScope,
+) -> Infallible {
     let name = listener.name();
+    let failed_handshake = Arc::new(Mutex::new(String::new()));
     loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            _ = scope.closed.changed() => return,
-        };
-        match accepted {
-            Ok(stream) => match connections.place().await {
+        match listener.accept().await {
+            Ok(client) => match connections.place().await {
                 Some(permit) => {
-                    tokio::spawn(serve(Arc::clone(&connections), stream, permit, scope.clone()));
+                    let (connections, scope) = (Arc::clone(&connections), scope.clone());
+                    let (name, last) = (name.clone(), Arc::clone(&failed_handshake));
+                    tokio::spawn(async move {
+                        match open(client, &scope).await {
+                            Some(Ok(stream)) => serve(connections, stream, permit, scope).await,
+                            Some(Err(error)) => log_handshake(&name, &error, &last),
+                            None => {}
+                        }
+                    });
                 }
                 None => {
                     let limit = connections.limits.clients;
@@ -182,6 +256,25 @@ pub(super) async fn accept(
     }
 }
 
+/// Returns the stream of a client after its handshake; `None` if its socket is closed.
+async fn open(client: AcceptedClient, scope: &RemoteScope) -> Option<io::Result<ClientStream>> {
+    let mut closed = scope.closed.clone();
+    tokio::select! {
+        opened = client.open() => Some(opened),
+        _ = closed.changed() => None,
+    }
+}
+
+/// Logs a failed handshake, unless the one before it failed for the same reason.
+fn log_handshake(name: &str, error: &io::Error, last: &Mutex<String>) {
+    let reason = error.to_string();
+    let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+    if *last != reason {
+        tracing::warn!(target: "shunt_ovsdb", reason, "{name}: TLS with a client failed: {reason}");
+        *last = reason;
+    }
+}
+
 /// Serves a client until it or the server ends the connection.
 pub(super) async fn serve(
     connections: Arc<Connections>,
@@ -196,21 +289,25 @@ pub(super) async fn serve(
         return;
     }
     let ClientStream { reader, writer } = stream;
-    // Relaxed: the count guards no other memory.
-    scope.connections.fetch_add(1, Ordering::Relaxed);
+    scope.history.note_connected();
     let mut partial = PartialBytes { connections: &connections, taken: 0 };
-    tokio::select! {
-        reason = read(&mut partial, client, reader) => {
-            if let Some(reason) = reason {
-                tracing::warn!(target: "shunt_ovsdb", client = client.0, "client {}: disconnected: {reason}", client.0);
-            }
+    let (received, silence) = watch::channel(());
+    let (probes, requested) = mpsc::channel(1);
+    let reason = tokio::select! {
+        reason = read(&mut partial, client, reader, received) => reason,
+        _ = write(writer, queue, requested) => None,
+        interval = probe(silence, scope.times.clone(), probes) => {
+            Some(format!("no answer to an inactivity probe within {} s", interval.as_secs_f64()))
         }
-        _ = write(writer, queue) => {}
         // The server drops the sender, and never sends a value.
-        _ = ended => {}
-        _ = scope.closed.changed() => {}
+        _ = ended => None,
+        _ = scope.closed.changed() => None,
+    };
+    if let Some(reason) = &reason {
+        tracing::warn!(target: "shunt_ovsdb", client = client.0, "client {}: disconnected: {reason}", client.0);
     }
-    scope.connections.fetch_sub(1, Ordering::Relaxed);
+    let reason = reason.unwrap_or_else(|| "the connection has ended".to_owned());
+    scope.history.note_disconnected(reason);
     drop(partial);
     // If the server has ended, the session has ended, too.
     let _ = connections.events.send(ServerEvent::Disconnected(client)).await;
@@ -223,6 +320,7 @@ async fn read(
     partial: &mut PartialBytes<'_>,
     client: ClientId,
     mut reader: Box<dyn AsyncRead + Send + Unpin>,
+    received: watch::Sender<()>,
 ) -> Option<String> {
     let connections = partial.connections;
     let mut framer = JsonFramer::new(connections.limits.message_bytes);
@@ -232,6 +330,7 @@ async fn read(
             Ok(0) | Err(_) => return None,
             Ok(count) => count,
         };
+        received.send_replace(());
         framer.push(bytes.get(..count).unwrap_or_default());
         loop {
             let message = match framer.next_message() {
@@ -249,15 +348,24 @@ async fn read(
     }
 }
 
+/// Writes the messages of a queue, and probes when they are requested.
 async fn write(
     mut writer: Box<dyn AsyncWrite + Send + Unpin>,
     mut queue: ClientQueue,
+    mut probes: mpsc::Receiver<()>,
 ) -> io::Result<()> {
-    while let Some(message) = queue.next().await {
-        writer.write_all(&message).await?;
-        queue.written(message.len());
+    loop {
+        tokio::select! {
+            message = queue.next() => {
+                let Some(message) = message else { return Ok(()) };
+                writer.write_all(&message).await?;
+                queue.written(message.len());
+            }
+            Some(()) = probes.recv() => writer.write_all(PROBE).await?,
+        }
+        // TLS keeps bytes that the socket has not taken.
+        writer.flush().await?;
     }
-    Ok(())
 }
 
 /// The share of a client in the number of bytes of incomplete messages.

@@ -17,7 +17,8 @@ use tokio::{
 use super::{
     ChangeSubscription, ServerConfig,
     connection::{Connections, accept_clients},
-    remote::ServerRemote,
+    probe::RemoteTimes,
+    remote::{RemoteTransport, ServerRemote},
     run::{ServerEvent, run_server},
     server_core::ServerCore,
     subscription::PendingChanges,
@@ -201,21 +202,31 @@ impl OvsdbHandle {
 
     /// Listens for clients at a TCP port. Sessions end when the result is dropped.
     ///
-    /// Any client that reaches the port may change the database.
+    /// With plain TCP, any client that reaches the port may change the database.
     ///
     /// # Errors
     ///
     /// If the port cannot be used.
-    pub fn listen_tcp(&self, address: SocketAddr) -> io::Result<ServerRemote> {
-        ServerRemote::listen(&self.connections, address)
+    pub fn listen_tcp(
+        &self,
+        address: SocketAddr,
+        transport: RemoteTransport,
+        times: RemoteTimes,
+    ) -> io::Result<ServerRemote> {
+        ServerRemote::listen(&self.connections, address, transport, times)
     }
 
     /// Connects to a client that listens at a TCP port, and reconnects to it.
     ///
     /// The session ends when the result is dropped.
     #[must_use]
-    pub fn connect_tcp(&self, address: SocketAddr) -> ServerRemote {
-        ServerRemote::connect(&self.connections, address)
+    pub fn connect_tcp(
+        &self,
+        address: SocketAddr,
+        transport: RemoteTransport,
+        times: RemoteTimes,
+    ) -> ServerRemote {
+        ServerRemote::connect(&self.connections, address, transport, times)
     }
 
     /// Stops the server: sessions end, and the sockets are removed.

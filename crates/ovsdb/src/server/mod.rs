@@ -1,4 +1,4 @@
-//! The server: sessions of clients on a Unix socket or over TCP, and the handle of the owner.
+//! The server: sessions of clients on a Unix socket, over TCP or TLS, and the handle of the owner.
 //!
 //! One thread owns the databases, and changes are thus made one after another. The thread never
 //! waits for a client: replies and updates go to a queue of each client, and a client with a full
@@ -11,6 +11,7 @@ mod handle;
 mod json_bytes;
 mod lock_table;
 mod outbox;
+mod probe;
 mod remote;
 mod requests;
 mod run;
@@ -20,6 +21,7 @@ mod subscription;
 pub use config::{ServerClock, ServerConfig, ServerLimits};
 pub use handle::{OvsdbHandle, Server};
 pub use outbox::{ClientQueue, Outbox};
-pub use remote::ServerRemote;
+pub use probe::RemoteTimes;
+pub use remote::{RemoteStatus, RemoteTransport, ServerRemote};
 pub use server_core::{ClientId, Disconnect, ServerCore};
 pub use subscription::{ChangeSubscription, ChangedRow, ClientChanges};

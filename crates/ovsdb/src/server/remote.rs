@@ -3,20 +3,31 @@
 use std::{
     io,
     net::SocketAddr,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
+use shunt_tls::TlsIdentity;
 use tokio::{
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     sync::watch,
-    time::sleep,
+    task::JoinHandle,
+    time::{Instant, sleep},
 };
 
-use super::connection::{ClientListener, ClientStream, Connections, RemoteScope, accept, serve};
+use super::{
+    connection::{ClientListener, ClientStream, Connections, RemoteScope, accept, serve},
+    probe::RemoteTimes,
+};
+
+/// The protocol below OVSDB.
+#[derive(Clone, Debug)]
+pub enum RemoteTransport {
+    /// TCP alone, which others can read and change.
+    Tcp,
+    /// TLS over TCP, with the key and the certificates of the server.
+    Tls(TlsIdentity),
+}
 
 /// A TCP port on which a server listens, or to which it connects.
 ///
@@ -25,37 +36,91 @@ use super::connection::{ClientListener, ClientStream, Connections, RemoteScope, 
 pub struct ServerRemote {
     /// The address of the server or, if it connects, of the client.
     address: SocketAddr,
-    connections: Arc<AtomicUsize>,
-    last_error: Arc<Mutex<Option<String>>>,
+    history: Arc<RemoteHistory>,
+    times: watch::Sender<RemoteTimes>,
     /// Ends the tasks and the sessions when it is dropped.
-    _closing: watch::Sender<()>,
+    closing: watch::Sender<()>,
+    task: JoinHandle<()>,
 }
 
-/// Time between two attempts to connect.
-const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// The state of a remote, for its owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemoteStatus {
+    /// Number of connected clients.
+    pub connections: usize,
+    /// Set while the server tries to connect.
+    pub is_connecting: bool,
+    /// Time since the last client has connected; `None` if none has.
+    pub since_connect: Option<Duration>,
+    /// Time since the last session has ended; `None` if none has.
+    pub since_disconnect: Option<Duration>,
+    /// Why the last attempt to connect failed, or the last session ended.
+    ///
+    /// `None` while a client is connected.
+    pub last_error: Option<String>,
+}
+
+/// The connections of a remote so far.
+#[derive(Debug, Default)]
+pub(super) struct RemoteHistory(Mutex<RemoteRecord>);
+
+#[derive(Debug, Default)]
+struct RemoteRecord {
+    connections: usize,
+    is_connecting: bool,
+    connected: Option<Instant>,
+    disconnected: Option<Instant>,
+    last_error: Option<String>,
+}
+
+/// Pause after the first failed attempt to connect. Each further pause is twice as long.
+const BACKOFF_MIN: Duration = Duration::from_secs(1);
+
+/// Maximum time to establish a TCP connection.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(8);
 
 impl ServerRemote {
-    pub(super) fn listen(connections: &Arc<Connections>, address: SocketAddr) -> io::Result<Self> {
+    pub(super) fn listen(
+        connections: &Arc<Connections>,
+        address: SocketAddr,
+        transport: RemoteTransport,
+        times: RemoteTimes,
+    ) -> io::Result<Self> {
         let listener = std::net::TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
-        let (remote, scope) = Self::new(listener.local_addr()?);
-        let listener = ClientListener::Tcp(TcpListener::from_std(listener)?);
-        tokio::spawn(accept(Arc::clone(connections), listener, scope));
-        Ok(remote)
+        let address = listener.local_addr()?;
+        let listener = TcpListener::from_std(listener)?;
+        let listener = match transport {
+            RemoteTransport::Tcp => ClientListener::Tcp(listener),
+            RemoteTransport::Tls(identity) => ClientListener::Tls(listener, identity),
+        };
+        let connections = Arc::clone(connections);
+        Ok(Self::start(address, times, |scope| tokio::spawn(accept(connections, listener, scope))))
     }
 
-    pub(super) fn connect(connections: &Arc<Connections>, address: SocketAddr) -> Self {
-        let (remote, scope) = Self::new(address);
-        let last_error = Arc::clone(&remote.last_error);
-        tokio::spawn(keep_connected(Arc::clone(connections), address, last_error, scope));
-        remote
+    pub(super) fn connect(
+        connections: &Arc<Connections>,
+        address: SocketAddr,
+        transport: RemoteTransport,
+        times: RemoteTimes,
+    ) -> Self {
+        let connections = Arc::clone(connections);
+        Self::start(address, times, |scope| {
+            tokio::spawn(keep_connected(connections, address, transport, scope))
+        })
     }
 
-    fn new(address: SocketAddr) -> (Self, RemoteScope) {
+    /// Starts the task of a remote.
+    fn start(
+        address: SocketAddr,
+        times: RemoteTimes,
+        spawn: impl FnOnce(RemoteScope) -> JoinHandle<()>,
+    ) -> Self {
         let (closing, closed) = watch::channel(());
-        let (connections, last_error) = (Arc::default(), Arc::default());
-        let scope = RemoteScope { closed, connections: Arc::clone(&connections) };
-        (Self { address, connections, last_error, _closing: closing }, scope)
+        let (times, watched) = watch::channel(times);
+        let history = Arc::new(RemoteHistory::default());
+        let task = spawn(RemoteScope { closed, history: Arc::clone(&history), times: watched });
+        Self { address, history, times, closing, task }
     }
 
     /// Returns the address of the server or, if it connects, of the client.
@@ -64,17 +129,66 @@ impl ServerRemote {
         self.address
     }
 
-    /// Returns the number of connected clients.
+    /// Returns the state of the remote.
     #[must_use]
-    pub fn connections(&self) -> usize {
-        // Relaxed: the count guards no other memory.
-        self.connections.load(Ordering::Relaxed)
+    pub fn status(&self) -> RemoteStatus {
+        let record = self.history.lock();
+        let since = |moment: Option<Instant>| moment.map(|moment| moment.elapsed());
+        RemoteStatus {
+            connections: record.connections,
+            is_connecting: record.is_connecting,
+            since_connect: since(record.connected),
+            since_disconnect: since(record.disconnected),
+            last_error: record.last_error.clone(),
+        }
     }
 
-    /// Returns why the last attempt to connect failed, or the last session ended.
-    #[must_use]
-    pub fn last_error(&self) -> Option<String> {
-        self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Changes the times, also of connections that exist.
+    pub fn set_times(&self, times: RemoteTimes) {
+        self.times.send_if_modified(|own| std::mem::replace(own, times) != times);
+    }
+
+    /// Ends the remote. Afterwards, another remote can listen on its port.
+    pub async fn close(self) {
+        let Self { closing, task, .. } = self;
+        drop(closing);
+        // A task that has panicked has dropped its socket as well.
+        let _ = task.await;
+    }
+}
+
+impl RemoteHistory {
+    /// Records that a client has connected.
+    pub(super) fn note_connected(&self) {
+        let mut record = self.lock();
+        record.connections = record.connections.saturating_add(1);
+        record.is_connecting = false;
+        record.connected = Some(Instant::now());
+        record.last_error = None;
+    }
+
+    /// Records the end of the session of a client, with its reason.
+    pub(super) fn note_disconnected(&self, reason: String) {
+        let mut record = self.lock();
+        record.connections = record.connections.saturating_sub(1);
+        record.disconnected = Some(Instant::now());
+        if record.connections == 0 {
+            record.last_error = Some(reason);
+        }
+    }
+
+    fn note_connecting(&self) {
+        self.lock().is_connecting = true;
+    }
+
+    fn note_failed(&self, reason: String) {
+        let mut record = self.lock();
+        record.is_connecting = false;
+        record.last_error = Some(reason);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, RemoteRecord> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -82,31 +196,32 @@ impl ServerRemote {
 async fn keep_connected(
     connections: Arc<Connections>,
     address: SocketAddr,
-    last_error: Arc<Mutex<Option<String>>>,
+    transport: RemoteTransport,
     mut scope: RemoteScope,
 ) {
-    let note = |error: Option<String>| {
-        *last_error.lock().unwrap_or_else(PoisonError::into_inner) = error;
-    };
+    let history = Arc::clone(&scope.history);
+    let mut pause = BACKOFF_MIN;
     loop {
+        history.note_connecting();
         let connected = tokio::select! {
-            connected = TcpStream::connect(address) => connected.and_then(ClientStream::of_tcp),
+            connected = ClientStream::connect(address, &transport, CONNECT_TIME_MAX) => connected,
             _ = scope.closed.changed() => return,
         };
         match connected {
             Ok(stream) => match connections.place().await {
                 Some(permit) => {
-                    note(None);
+                    pause = BACKOFF_MIN;
                     serve(Arc::clone(&connections), stream, permit, scope.clone()).await;
-                    note(Some("the connection has ended".to_owned()));
                 }
-                None => note(Some("too many clients are connected".to_owned())),
+                None => history.note_failed("too many clients are connected".to_owned()),
             },
-            Err(error) => note(Some(error.to_string())),
+            Err(error) => history.note_failed(error.to_string()),
         }
+        let backoff_max = scope.times.borrow().backoff_max;
         tokio::select! {
-            () = sleep(RETRY_PAUSE) => {}
+            () = sleep(pause.min(backoff_max)) => {}
             _ = scope.closed.changed() => return,
         }
+        pause = pause.saturating_mul(2).min(backoff_max);
     }
 }

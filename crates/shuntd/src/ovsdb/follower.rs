@@ -63,7 +63,7 @@ impl Follower {
         problem: DatabaseProblem,
     ) -> Self {
         let port_changes = switch.port_changes();
-        let managers = Managers::new(&database);
+        let managers = Managers::new(&database, switch.tls().clone());
         Self {
             database,
             managers,
@@ -120,7 +120,7 @@ impl Follower {
 
     /// Applies the rows, and writes the results into them.
     async fn update(&mut self, rows: &DatabaseSnapshot) -> Result<(), OvsdbServerError> {
-        self.managers.update(rows);
+        self.managers.update(rows).await;
         let desired = DesiredBridges::of(rows);
         let errors = self.reconciler.apply(&desired).await;
         self.log_refused(rows, &errors);

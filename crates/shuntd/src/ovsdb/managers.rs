@@ -3,12 +3,16 @@
 //! A foreign server has managers of its own.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, btree_map::Entry},
     net::SocketAddr,
+    time::Duration,
 };
 
-use shunt_ovsdb::{DatabaseSnapshot, OvsdbHandle, RowView, ServerRemote};
+use shunt_ovsdb::{
+    DatabaseSnapshot, OvsdbHandle, RemoteTimes, RemoteTransport, RowView, ServerRemote,
+};
 use shunt_switch::{ControllerEndpoint, ControllerTransport};
+use shunt_tls::TlsIdentity;
 use tracing::{info, warn};
 
 use super::database::SwitchDatabase;
@@ -17,6 +21,8 @@ use super::database::SwitchDatabase;
 pub(super) struct Managers {
     /// The embedded server; `None` with a foreign one.
     server: Option<OvsdbHandle>,
+    /// The key and the certificates of managers with TLS.
+    tls: TlsIdentity,
     /// The remotes by the targets of their rows, or the reasons why there is none.
     remotes: BTreeMap<String, Result<ServerRemote, String>>,
 }
@@ -29,77 +35,102 @@ pub(super) struct ManagerStatus {
     pub(super) entries: BTreeMap<&'static str, String>,
 }
 
-/// A target that the server can use.
-#[derive(Debug, PartialEq, Eq)]
-enum ManagerTarget {
-    Listen(SocketAddr),
-    Connect(SocketAddr),
-}
-
 /// The port of OVSDB, assigned by IANA.
 const OVSDB_PORT: u16 = 6640;
 
+/// The shortest time of a row, as in `ovsdb-server`.
+const TIME_MIN: Duration = Duration::from_secs(1);
+
+/// The beginning of the keys in `status` that have a time.
+const TIME_KEYS: &str = "sec_since_";
+
 impl Managers {
-    pub(super) fn new(database: &SwitchDatabase) -> Self {
+    pub(super) fn new(database: &SwitchDatabase, tls: TlsIdentity) -> Self {
         let server = match database {
             SwitchDatabase::Embedded { handle, .. } => Some(handle.clone()),
             SwitchDatabase::Foreign { .. } => None,
         };
-        Self { server, remotes: BTreeMap::new() }
+        Self { server, tls, remotes: BTreeMap::new() }
     }
 
     /// Starts and ends remotes, so that they are those of the rows.
     ///
     /// A port that cannot be used is tried again by the next call.
-    pub(super) fn update(&mut self, rows: &DatabaseSnapshot) {
+    pub(super) async fn update(&mut self, rows: &DatabaseSnapshot) {
         let Some(server) = &self.server else { return };
-        let targets: BTreeSet<&str> =
-            manager_rows(rows).filter_map(|row| row.string("target")).collect();
-        self.remotes.retain(|target, _| {
-            let stays = targets.contains(target.as_str());
-            if !stays {
-                info!("manager {target}: removed");
+        let wanted: BTreeMap<&str, RemoteTimes> = manager_rows(rows)
+            .filter_map(|row| Some((row.string("target")?, remote_times(row))))
+            .collect();
+        // A removed listener must be closed before another one can have its port.
+        let gone = self.remotes.extract_if(.., |target, _| !wanted.contains_key(target.as_str()));
+        for (target, remote) in gone.collect::<Vec<_>>() {
+            if let Ok(remote) = remote {
+                remote.close().await;
             }
-            stays
-        });
-        for target in targets {
-            let last = self.remotes.get(target);
-            if matches!(last, Some(Ok(_))) {
-                continue;
+            info!("manager {target}: removed");
+        }
+        for (target, times) in wanted {
+            let mut entry = match self.remotes.entry(target.to_owned()) {
+                Entry::Vacant(entry) => {
+                    let started = start(server, &self.tls, target, times);
+                    log_start(target, &started);
+                    entry.insert(started);
+                    continue;
+                }
+                Entry::Occupied(entry) => entry,
+            };
+            match entry.get() {
+                Ok(remote) => remote.set_times(times),
+                Err(last) => {
+                    let started = start(server, &self.tls, target, times);
+                    if started.as_ref().err() != Some(last) {
+                        log_start(target, &started);
+                    }
+                    *entry.get_mut() = started;
+                }
             }
-            let remote = start(server, target);
-            match &remote {
-                Ok(_) => info!("manager {target}: added"),
-                Err(reason) if last.is_some_and(|last| last.as_ref().err() == Some(reason)) => {}
-                Err(reason) => warn!("manager {target}: {reason}"),
-            }
-            self.remotes.insert(target.to_owned(), remote);
         }
     }
 
     /// Returns the state of the manager with a target; `None` with a foreign server.
     pub(super) fn status(&self, target: &str) -> Option<ManagerStatus> {
-        let mut entries = BTreeMap::new();
-        let is_connected = match self.remotes.get(target)? {
-            Ok(remote) => {
-                let connections = remote.connections();
-                if let Ok(ManagerTarget::Listen(_)) = target_of(target) {
-                    entries.insert("bound_port", remote.address().port().to_string());
-                    entries.insert("n_connections", connections.to_string());
-                } else {
-                    let state = if connections > 0 { "ACTIVE" } else { "BACKOFF" };
-                    entries.insert("state", state.to_owned());
-                    entries.extend(remote.last_error().map(|error| ("last_error", error)));
-                }
-                connections > 0
-            }
+        let remote = match self.remotes.get(target)? {
+            Ok(remote) => remote,
             Err(reason) => {
-                entries.insert("state", "VOID".to_owned());
-                entries.insert("last_error", reason.clone());
-                false
+                let entries = [("state", "VOID".to_owned()), ("last_error", reason.clone())];
+                return Some(ManagerStatus { is_connected: false, entries: entries.into() });
             }
         };
+        let status = remote.status();
+        let is_connected = status.connections > 0;
+        let mut entries = BTreeMap::new();
+        if matches!(endpoint(target), Ok(ControllerEndpoint::Listen(..))) {
+            entries.insert("bound_port", remote.address().port().to_string());
+        } else {
+            let state = match (is_connected, status.is_connecting) {
+                (true, _) => "ACTIVE",
+                (false, true) => "CONNECTING",
+                (false, false) => "BACKOFF",
+            };
+            entries.insert("state", state.to_owned());
+            entries.extend(status.last_error.map(|error| ("last_error", error)));
+        }
+        // As in Open vSwitch, one client is not counted.
+        if status.connections > 1 {
+            entries.insert("n_connections", status.connections.to_string());
+        }
+        let seconds = |time: Duration| time.as_secs().to_string();
+        entries.extend(status.since_connect.map(|time| ("sec_since_connect", seconds(time))));
+        entries.extend(status.since_disconnect.map(|time| ("sec_since_disconnect", seconds(time))));
         Some(ManagerStatus { is_connected, entries })
+    }
+}
+
+impl ManagerStatus {
+    /// Returns whether a row has another state, apart from the times in it.
+    pub(super) fn differs_from(&self, row: RowView<'_>) -> bool {
+        let mut states = self.entries.iter().filter(|(key, _)| !key.starts_with(TIME_KEYS));
+        states.any(|(key, value)| row.entry("status", key) != Some(value.as_str()))
     }
 }
 
@@ -110,63 +141,130 @@ pub(super) fn manager_rows(rows: &DatabaseSnapshot) -> impl Iterator<Item = RowV
     ids.filter_map(move |id| rows.row("Manager", id))
 }
 
-fn start(server: &OvsdbHandle, target: &str) -> Result<ServerRemote, String> {
-    match target_of(target)? {
-        ManagerTarget::Connect(address) => Ok(server.connect_tcp(address)),
-        ManagerTarget::Listen(address) => {
-            let failed = |error| format!("cannot listen on {address}, retrying: {error}");
-            server.listen_tcp(address).map_err(failed)
+/// Returns the times of the row of a manager. Those that it lacks are those of `ovsdb-server`.
+fn remote_times(row: RowView<'_>) -> RemoteTimes {
+    let default = RemoteTimes::default();
+    let time = |column| {
+        let number = row.integer(column)?;
+        Some(Duration::from_millis(u64::try_from(number).unwrap_or_default()))
+    };
+    RemoteTimes {
+        probe_interval: match row.integer("inactivity_probe") {
+            Some(0) => None,
+            _ => time("inactivity_probe").or(default.probe_interval).map(|own| own.max(TIME_MIN)),
+        },
+        backoff_max: time("max_backoff").unwrap_or(default.backoff_max).max(TIME_MIN),
+    }
+}
+
+fn start(
+    server: &OvsdbHandle,
+    tls: &TlsIdentity,
+    target: &str,
+    times: RemoteTimes,
+) -> Result<ServerRemote, String> {
+    let below = |transport| match transport {
+        ControllerTransport::Tcp => RemoteTransport::Tcp,
+        ControllerTransport::Tls => RemoteTransport::Tls(tls.clone()),
+    };
+    match endpoint(target)? {
+        ControllerEndpoint::Connect(transport, address) => {
+            Ok(server.connect_tcp(address, below(transport), times))
         }
+        ControllerEndpoint::Listen(transport, address) => {
+            let failed = |error| format!("cannot listen on {address}, retrying: {error}");
+            server.listen_tcp(address, below(transport), times).map_err(failed)
+        }
+    }
+}
+
+fn log_start(target: &str, started: &Result<ServerRemote, String>) {
+    match started {
+        Ok(_) => info!("manager {target}: added"),
+        Err(reason) => warn!("manager {target}: {reason}"),
     }
 }
 
 /// Reads a target. Without a port it has that of OVSDB.
-fn target_of(target: &str) -> Result<ManagerTarget, String> {
-    let wrong = || {
+fn endpoint(target: &str) -> Result<ControllerEndpoint, String> {
+    let wrong = |_| {
         format!(
-            "`{target}` is no target of the embedded server: use ptcp:[PORT][:IP] or tcp:IP[:PORT]"
+            "`{target}` is no target of the embedded server: use ptcp:[PORT][:IP], tcp:IP[:PORT], \
+             pssl:[PORT][:IP] or ssl:IP[:PORT]"
         )
     };
-    match target.parse::<ControllerEndpoint>().map_err(|_| wrong())? {
-        ControllerEndpoint::Listen(ControllerTransport::Tcp, mut address) => {
-            if matches!(target, "ptcp" | "ptcp:") || target.starts_with("ptcp::") {
+    let mut endpoint: ControllerEndpoint = target.parse().map_err(wrong)?;
+    let (_, rest) = target.split_once(':').unwrap_or((target, ""));
+    match &mut endpoint {
+        ControllerEndpoint::Listen(_, address) => {
+            if rest.is_empty() || rest.starts_with(':') {
                 address.set_port(OVSDB_PORT);
             }
-            Ok(ManagerTarget::Listen(address))
         }
-        ControllerEndpoint::Connect(ControllerTransport::Tcp, mut address) => {
-            let rest = target.strip_prefix("tcp:").unwrap_or_default();
+        ControllerEndpoint::Connect(_, address) => {
             if rest.parse::<SocketAddr>().is_err() {
                 address.set_port(OVSDB_PORT);
             }
-            Ok(ManagerTarget::Connect(address))
         }
-        _ => Err(wrong()),
     }
+    Ok(endpoint)
 }
 
 #[cfg(test)]
 mod tests {
+    use shunt_ovsdb::{Server, ServerConfig, schema, value::Datum};
+
     use super::*;
 
     #[test]
     fn targets_have_the_port_of_ovsdb() {
-        use ManagerTarget::{Connect, Listen};
-        let address = |text: &str| text.parse::<SocketAddr>().unwrap();
         for (target, expected) in [
-            ("ptcp:", Listen(address("0.0.0.0:6640"))),
-            ("ptcp:7000", Listen(address("0.0.0.0:7000"))),
-            ("ptcp:6640:127.0.0.1", Listen(address("127.0.0.1:6640"))),
-            ("ptcp::127.0.0.1", Listen(address("127.0.0.1:6640"))),
-            ("tcp:192.0.2.1", Connect(address("192.0.2.1:6640"))),
-            ("tcp:192.0.2.1:6653", Connect(address("192.0.2.1:6653"))),
-            ("tcp:[2001:db8::1]", Connect(address("[2001:db8::1]:6640"))),
-            ("tcp:[2001:db8::1]:7000", Connect(address("[2001:db8::1]:7000"))),
+            ("ptcp:", "ptcp:6640:0.0.0.0"),
+            ("ptcp:7000", "ptcp:7000:0.0.0.0"),
+            ("ptcp:6640:127.0.0.1", "ptcp:6640:127.0.0.1"),
+            ("ptcp::127.0.0.1", "ptcp:6640:127.0.0.1"),
+            ("pssl:", "pssl:6640:0.0.0.0"),
+            ("tcp:192.0.2.1", "tcp:192.0.2.1:6640"),
+            ("ssl:192.0.2.1", "ssl:192.0.2.1:6640"),
+            ("tcp:192.0.2.1:6653", "tcp:192.0.2.1:6653"),
+            ("tcp:[2001:db8::1]", "tcp:[2001:db8::1]:6640"),
+            ("tcp:[2001:db8::1]:7000", "tcp:[2001:db8::1]:7000"),
         ] {
-            assert_eq!(target_of(target), Ok(expected), "{target}");
+            assert_eq!(endpoint(target).unwrap().to_string(), expected);
         }
-        for target in ["ssl:192.0.2.1", "pssl:", "punix:/run/a", "unix:/run/a", "tcp:host", ""] {
-            assert!(target_of(target).is_err(), "{target}");
+        for target in ["punix:/run/a", "unix:/run/a", "tcp:host", ""] {
+            assert!(endpoint(target).is_err(), "{target}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_changed_address_takes_the_port_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let server = Server::open(schema::open_vswitch(), None, ServerConfig::default()).unwrap();
+        let handle = server.listen(&folder.path().join("db.sock")).unwrap().start().unwrap();
+        let database = SwitchDatabase::embedded(handle.clone()).await.unwrap();
+        let mut managers = Managers::new(&database, TlsIdentity::default());
+        // The port is a free one: the first manager lets the system choose it.
+        let mut rows = handle.transaction("a manager");
+        let manager = rows.insert("Manager", [("target", Datum::string("ptcp:0:127.0.0.1"))]);
+        rows.insert("Open_vSwitch", [("manager_options", Datum::uuid(manager))]);
+        handle.transact(rows).await.unwrap();
+        managers.update(&handle.snapshot().await.unwrap()).await;
+        let port = managers.status("ptcp:0:127.0.0.1").unwrap().entries["bound_port"].clone();
+        for address in ["0.0.0.0", "127.0.0.1", "0.0.0.0"] {
+            let target = format!("ptcp:{port}:{address}");
+            let mut rows = handle.transaction("another address");
+            let columns =
+                [("target", Datum::string(&target)), ("inactivity_probe", Datum::integer(0))];
+            rows.update("Manager", manager, columns);
+            handle.transact(rows).await.unwrap();
+            let rows = handle.snapshot().await.unwrap();
+            managers.update(&rows).await;
+            let status = managers.status(&target).unwrap();
+            assert_eq!(status.entries, [("bound_port", port.clone())].into());
+            let row = manager_rows(&rows).next().unwrap();
+            assert_eq!(remote_times(row).probe_interval, None);
+        }
+        handle.stop().await;
     }
 }

@@ -154,12 +154,16 @@ impl RowReport<'_> {
     }
 
     /// Adds the states of the managers of the embedded server.
+    ///
+    /// Their times grow all the time, and are written with a new state or with statistics.
     fn manager_states(&mut self) {
         for row in manager_rows(self.snapshot) {
             let status = row.string("target").and_then(|target| self.managers.status(target));
             if let Some(status) = status {
-                let entries = status.entries.iter().map(|(key, value)| (*key, value.as_str()));
-                self.set("Manager", row, "status", Datum::string_map(entries));
+                if self.statistics == StatisticsColumns::All || status.differs_from(row) {
+                    let entries = status.entries.iter().map(|(key, value)| (*key, value.as_str()));
+                    self.set("Manager", row, "status", Datum::string_map(entries));
+                }
                 self.set("Manager", row, "is_connected", Datum::boolean(status.is_connected));
             }
         }

@@ -1,0 +1,72 @@
+//! Managers of the embedded server: remotes over TCP and TLS, with `ovs-vsctl` as their client.
+
+use shunt_tests::daemon::{Daemon, until};
+
+use crate::{
+    tls::Authority,
+    vsctl::{Bench, Database},
+};
+
+/// Returns a bench with the embedded server; with `ovsdb-server` managers are its own.
+fn embedded(label: &str) -> Option<(Bench, Daemon)> {
+    let mut benches = Bench::both(label).into_iter();
+    let bench = benches.find(|bench| matches!(bench.database, Database::Embedded(_)))?;
+    let daemon = bench.start();
+    bench.namespace.run("ip", &["link", "set", "lo", "up"]);
+    Some((bench, daemon))
+}
+
+fn managers(bench: &Bench) -> String {
+    bench.done("--columns=status,is_connected list Manager")
+}
+
+/// Clients such as `OpenStack` Neutron connect over TCP.
+#[test]
+fn a_manager_lets_clients_connect_over_tcp() {
+    let Some((bench, daemon)) = embedded("manager") else { return };
+    bench.done("add-br br0 -- set-manager ptcp:6640:127.0.0.1");
+    let names = bench.namespace.run("ovs-vsctl", &["--db=tcp:127.0.0.1:6640", "list-br"]);
+    assert_eq!(names.trim(), "br0");
+    assert!(managers(&bench).contains("bound_port=\"6640\""), "{}", managers(&bench));
+    // Another address has the same port at once.
+    for target in ["ptcp:6640", "ptcp:6640:127.0.0.1", "ptcp:6640"] {
+        bench.done(&format!("set-manager {target}"));
+        assert!(managers(&bench).contains("bound_port=\"6640\""), "{}", managers(&bench));
+    }
+    assert!(!daemon.log().contains("cannot listen"), "{}", daemon.log());
+    bench.done("set-manager punix:/tmp/db.sock");
+    let reason = "is no target of the embedded server";
+    assert!(managers(&bench).contains(reason), "{}", managers(&bench));
+}
+
+#[test]
+fn a_manager_with_tls_trusts_its_authority() {
+    let Some((bench, daemon)) = embedded("mgr-tls") else { return };
+    let [ours, theirs] = [Authority::new(), Authority::new()];
+    let files = ["switch.key", "switch.pem", "ca.pem"].map(|name| ours.path(name));
+    let files = files.map(|file| file.display().to_string()).join(" ");
+    bench.done(&format!("set-ssl {files} -- add-br br0 -- set-manager pssl:6640:127.0.0.1"));
+    let list = |authority: &Authority, database: &str| {
+        let option =
+            |name: &str, file: &str| format!("--{name}={}", authority.path(file).display());
+        let mut command = bench.namespace.command("ovs-vsctl");
+        command.arg(option("private-key", "controller.key"));
+        command.arg(option("certificate", "controller.pem"));
+        command.arg(option("ca-cert", "ca.pem"));
+        command.args([&format!("--db={database}"), "--timeout=10", "list-br"]);
+        command.output().expect("ovs-vsctl runs")
+    };
+    let listed = list(&ours, "ssl:127.0.0.1:6640");
+    assert_eq!(listed.stdout, b"br0\n", "{listed:?}");
+    assert!(!list(&theirs, "ssl:127.0.0.1:6640").status.success());
+    let failed = "pssl:6640:127.0.0.1: TLS with a client failed";
+    assert!(until(|| daemon.log().contains(failed)), "{}", daemon.log());
+    // The server connects to a client that listens.
+    bench.done("set-manager ssl:127.0.0.1:6641");
+    bench.done("set Manager ssl:127.0.0.1:6641 max_backoff=1000");
+    assert!(until(|| managers(&bench).contains("state=BACKOFF")), "{}", managers(&bench));
+    let listed = list(&ours, "pssl:6641:127.0.0.1");
+    assert_eq!(listed.stdout, b"br0\n", "{listed:?}");
+    let has_times = || managers(&bench).contains("sec_since_connect");
+    assert!(until(has_times), "{}", managers(&bench));
+}
