@@ -25,7 +25,7 @@ pub use oracle::{
 };
 pub use sub_traversals::{merged, traversals};
 pub use twin::{Twin, bridge_with_rules};
-pub use world::{World, WorldBridge};
+pub use world::{SeenPorts, World, WorldBridge};
 
 #[cfg(test)]
 pub(crate) use drawing::{cases, draw, runner};

@@ -165,7 +165,7 @@ pub(crate) fn normalize(op: &mut Op) {
         }
         Op::SetFloodVlans(..)
         | Op::SetSnooping(..)
-        | Op::Snoop(_)
+        | Op::Snoop(..)
         | Op::SetPorts(..)
         | Op::LearnFrom(_)
         | Op::Reclaim

@@ -173,7 +173,7 @@ const fn name_of(op: &Op) -> &'static str {
         Op::SetMirrors(..) => "mirrors",
         Op::SetFloodVlans(..) => "flood VLANs",
         Op::SetSnooping(..) => "snooping",
-        Op::Snoop(_) => "snooped",
+        Op::Snoop(..) => "snooped",
         Op::Expire(_) => "expired",
         Op::LearnFrom(_) => "learned from",
         Op::Reclaim => "reclaimed",

@@ -94,7 +94,13 @@ kinds! {
         a_moved_source_evicts,
         an_aged_out_source_evicts,
     ];
-    MulticastGroup: [a_first_member_evicts, a_further_member_evicts, a_member_that_leaves_evicts];
+    MulticastGroup: [
+        a_first_member_evicts,
+        a_further_member_evicts,
+        a_member_that_leaves_evicts,
+        an_aged_out_member_evicts,
+        a_group_evicted_by_a_full_table_evicts,
+    ];
     MulticastRouters: [a_new_router_port_evicts, an_aged_out_router_port_evicts];
     Live: [newly_readable_hidden_state_evicts];
     Learned: [a_deleted_learned_rule_evicts, a_changed_number_of_learned_rules_evicts];

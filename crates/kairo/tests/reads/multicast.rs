@@ -15,10 +15,13 @@ use crate::{BRIDGE, Kind, Switch, any_packet};
 
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
 
-/// Returns a switch that floods no group which hosts have not reported.
+/// Time after which a port leaves a group.
+const AGEING: Duration = Duration::from_secs(20);
+
+/// Returns a switch with one group at most. It floods no group which hosts have not reported.
 fn snooping() -> Switch {
     let switch = Switch::new();
-    let snooping = MulticastSnooping { floods_unregistered: false, ..MulticastSnooping::default() };
+    let snooping = MulticastSnooping { ageing: AGEING, groups_max: 1, floods_unregistered: false };
     let settings = BridgeSettings { multicast: Some(snooping), ..BridgeSettings::default() };
     switch.0.set_settings(BRIDGE, settings).unwrap();
     switch.add("actions=normal");
@@ -72,6 +75,24 @@ fn a_member_that_leaves_evicts() {
     learn(&switch, 2, JOIN);
     let entry = known(&switch);
     switch.assert_needed(entry, Kind::MulticastGroup, |switch| vec![learn(switch, 2, LEAVE)]);
+}
+
+#[test]
+fn an_aged_out_member_evicts() {
+    let switch = snooping();
+    learn(&switch, 2, JOIN);
+    let entry = known(&switch);
+    let then = Time::ZERO.after(AGEING);
+    switch.assert_needed(entry, Kind::MulticastGroup, |switch| vec![switch.0.expire(then)]);
+}
+
+#[test]
+fn a_group_evicted_by_a_full_table_evicts() {
+    let switch = snooping();
+    learn(&switch, 2, JOIN);
+    let entry = known(&switch);
+    let other = MulticastEvent::Join(Ipv4Addr::new(239, 1, 1, 2).into());
+    switch.assert_needed(entry, Kind::MulticastGroup, |switch| vec![learn(switch, 3, other)]);
 }
 
 #[test]

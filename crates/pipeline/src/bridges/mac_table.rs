@@ -4,7 +4,7 @@
 //! copy does not win: a bond that balances gets copies of frames back from the network. Their
 //! addresses may be of hosts on other ports. An address expires after the ageing time of the bridge
 //! without a frame. The addresses of a port are removed when the port is removed or its VLANs
-//! change. A full table evicts an address of the port that has most (see [`Ages`]).
+//! change. A full table evicts an address of the port that has most (see [`LearnedAges`]).
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +19,9 @@ use std::{
 use shunt_classifier::Version;
 use shunt_flow::PortNo;
 
-use super::{bridge::VersionedBridge, mac_ages::Ages, port::PortInfo, port_table::PortTable};
+use super::{
+    bridge::VersionedBridge, learned_ages::LearnedAges, port::PortInfo, port_table::PortTable,
+};
 use crate::{
     id::BridgeId,
     time::Time,
@@ -118,7 +120,7 @@ pub(crate) type MacKey = (u16, [u8; 6]);
 pub(crate) struct MacTable {
     entries: BTreeMap<MacKey, Versioned<MacEntry>>,
     /// The addresses that the newest version sees.
-    ages: Ages,
+    ages: LearnedAges<MacKey>,
 }
 
 impl MacTable {

@@ -2,7 +2,7 @@
 
 pub(crate) mod bond;
 pub(crate) mod bridge;
-pub(crate) mod mac_ages;
+pub(crate) mod learned_ages;
 pub(crate) mod mac_table;
 pub(crate) mod mirror;
 pub(crate) mod mirror_table;

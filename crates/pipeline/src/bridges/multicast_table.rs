@@ -3,7 +3,12 @@
 //! Control fills it from messages of IGMP and MLD (see [`MulticastSighting`]). A port
 //! leaves a group after the ageing time of the bridge without a report, and is no router port after
 //! [`MulticastSnooping::ROUTER_AGEING`] without a query. The entries of a port are removed when the
-//! port is removed or its VLANs change. A full table evicts the group with the oldest report.
+//! port is removed or its VLANs change.
+//!
+//! A group counts for its first port: the one that has been in it longest. A full table takes the
+//! first port with the most groups out of the one that it reported longest ago (see [`LearnedAges`]),
+//! until there is a place. So the groups of a host end only by reports of others if it has more of
+//! them than they have.
 //!
 //! A report of a port that is known prolongs its time, and makes no version.
 
@@ -21,8 +26,8 @@ use shunt_flow::PortNo;
 
 use super::{
     bridge::VersionedBridge,
+    learned_ages::LearnedAges,
     multicast::{MulticastEvent, MulticastSighting, MulticastSnooping},
-    port::PortInfo,
 };
 use crate::{
     id::BridgeId,
@@ -66,11 +71,8 @@ pub(crate) enum MulticastKey {
 #[derive(Default)]
 pub(crate) struct MulticastTable {
     entries: BTreeMap<MulticastKey, Versioned<MulticastPorts>>,
-    /// The groups that the newest version sees, by the number of their last report.
-    by_report: BTreeMap<u64, MulticastKey>,
-    /// The keys of `by_report`.
-    last_reports: BTreeMap<MulticastKey, u64>,
-    next_report: u64,
+    /// The groups that the newest version sees, each at its first port.
+    ages: LearnedAges<MulticastKey>,
 }
 
 impl MulticastPorts {
@@ -79,8 +81,31 @@ impl MulticastPorts {
         self.ports.iter().map(|(port, _)| *port)
     }
 
+    /// Returns the port that was added first, and when it was seen.
+    fn first(&self) -> Option<(PortNo, Time)> {
+        self.ports.first().map(|(port, seen)| (*port, Self::seen(seen)))
+    }
+
+    /// Returns the ports under a key, those that were seen longest ago first.
+    fn entries(&self, key: MulticastKey) -> Vec<MulticastEntry> {
+        let entry = |(port, seen): &(PortNo, Arc<AtomicU64>)| key.entry(*port, Self::seen(seen));
+        let mut entries: Vec<_> = self.ports.iter().map(entry).collect();
+        entries.sort_by_key(|entry| entry.seen);
+        entries
+    }
+
     fn seen(seen: &AtomicU64) -> Time {
         Time::from_nanoseconds(seen.load(Ordering::Relaxed))
+    }
+}
+
+impl MulticastKey {
+    fn entry(self, port: PortNo, seen: Time) -> MulticastEntry {
+        let (vlan, group) = match self {
+            Self::Group(vlan, group) => (vlan, Some(group)),
+            Self::Routers(vlan) => (vlan, None),
+        };
+        MulticastEntry { vlan, group, port, seen }
     }
 }
 
@@ -92,25 +117,13 @@ impl MulticastTable {
 
     /// Returns all entries: the groups by their last report, then the router ports.
     pub(crate) fn entries(&self, version: Version) -> Vec<MulticastEntry> {
-        let routers = self.entries.range(MulticastKey::Routers(0)..).map(|(key, _)| key);
-        let keys = self.by_report.values().chain(routers);
-        let of_key = |key: &MulticastKey| {
-            let (vlan, group) = match *key {
-                MulticastKey::Group(vlan, group) => (vlan, Some(group)),
-                MulticastKey::Routers(vlan) => (vlan, None),
-            };
-            let ports = self.find(*key, version).map(|own| own.ports.as_slice());
-            let entry = |(port, seen): &(PortNo, Arc<AtomicU64>)| MulticastEntry {
-                vlan,
-                group,
-                port: *port,
-                seen: MulticastPorts::seen(seen),
-            };
-            let mut entries: Vec<_> = ports.unwrap_or_default().iter().map(entry).collect();
-            entries.sort_by_key(|entry| entry.seen);
-            entries
+        let of_key = |(key, own): (&MulticastKey, &Versioned<MulticastPorts>)| {
+            own.at(version).map(|ports| ports.entries(*key))
         };
-        keys.flat_map(of_key).collect()
+        let mut all: Vec<Vec<MulticastEntry>> = self.entries.iter().filter_map(of_key).collect();
+        // The last entry of a group has its last report.
+        all.sort_by_key(|entries| entries.last().map(|last| (last.group.is_none(), last.seen)));
+        all.concat()
     }
 
     /// Adds a port, or prolongs its time. Returns the changed keys.
@@ -132,31 +145,33 @@ impl MulticastTable {
         });
         if let Some(seen) = own {
             seen.fetch_max(now.nanoseconds(), Ordering::Relaxed);
-            self.touch(key);
             return Vec::new();
         }
         let mut changed = Vec::new();
         if known.is_none() && matches!(key, MulticastKey::Group(..)) {
             changed = self.limit(groups_max.saturating_sub(1), version);
+            self.ages.add(key, port, now);
         }
         let mut ports = known.map(|known| MulticastPorts::clone(&known)).unwrap_or_default();
         ports.ports.push((port, Arc::new(AtomicU64::new(now.nanoseconds()))));
         self.entries.entry(key).or_insert_with(Versioned::new).set(Arc::new(ports), version);
-        self.touch(key);
         changed.push(key);
         changed
     }
 
-    /// Evicts the groups with the oldest reports, down to a number.
+    /// Takes ports out of groups until there are at most `groups_max` groups.
     ///
-    /// Returns the changed keys.
+    /// Returns the changed keys. Logarithmic in the number of groups for each port that is taken out.
     pub(crate) fn limit(&mut self, groups_max: usize, version: Version) -> Vec<MulticastKey> {
         let mut changed = Vec::new();
-        while self.by_report.len() > groups_max {
-            let Some((_, oldest)) = self.by_report.first_key_value() else { break };
-            let oldest = *oldest;
-            self.forget(oldest, version);
-            changed.push(oldest);
+        while self.ages.len() > groups_max {
+            let entries = &self.entries;
+            let first = |key: MulticastKey| entries.get(&key)?.at(version)?.first();
+            let oldest = self.ages.oldest(|key| first(key).map(|(_, seen)| seen));
+            let place = oldest.and_then(|key| Some((key, first(key)?.0)));
+            let Some((key, port)) = place else { break };
+            self.retain_in(key, version, |entry| entry.port != port);
+            changed.push(key);
         }
         changed
     }
@@ -167,8 +182,17 @@ impl MulticastTable {
         version: Version,
         is_kept: impl Fn(&MulticastEntry) -> bool,
     ) -> Vec<MulticastKey> {
-        let keys: Vec<MulticastKey> = self.entries.keys().copied().collect();
-        keys.into_iter().filter(|key| self.retain_in(*key, version, &is_kept)).collect()
+        let is_changed = |(key, own): &(&MulticastKey, &Versioned<MulticastPorts>)| {
+            let ports = own.at(version).map(|own| own.ports.as_slice()).unwrap_or_default();
+            let mut entries = ports.iter().map(|(port, seen)| (*port, MulticastPorts::seen(seen)));
+            entries.any(|(port, seen)| !is_kept(&key.entry(port, seen)))
+        };
+        let changed = self.entries.iter().filter(is_changed).map(|(key, _)| *key);
+        let changed: Vec<MulticastKey> = changed.collect();
+        for key in &changed {
+            self.retain_in(*key, version, &is_kept);
+        }
+        changed
     }
 
     /// As [`Self::retain`], for one key; returns whether it changed.
@@ -179,44 +203,27 @@ impl MulticastTable {
         is_kept: impl Fn(&MulticastEntry) -> bool,
     ) -> bool {
         let Some(known) = self.find(key, version) else { return false };
-        let (vlan, group) = match key {
-            MulticastKey::Group(vlan, group) => (vlan, Some(group)),
-            MulticastKey::Routers(vlan) => (vlan, None),
-        };
         let stays = |(port, seen): &&(PortNo, Arc<AtomicU64>)| {
-            is_kept(&MulticastEntry { vlan, group, port: *port, seen: MulticastPorts::seen(seen) })
+            is_kept(&key.entry(*port, MulticastPorts::seen(seen)))
         };
         let kept: Vec<_> = known.ports.iter().filter(stays).cloned().collect();
         if kept.len() == known.ports.len() {
             return false;
         }
-        if kept.is_empty() {
-            self.forget(key, version);
-        } else if let Some(own) = self.entries.get_mut(&key) {
-            own.set(Arc::new(MulticastPorts { ports: kept }), version);
+        let (before, kept) = (known.first(), MulticastPorts { ports: kept });
+        let now = kept.first();
+        if let Some(own) = self.entries.get_mut(&key) {
+            if now.is_some() {
+                own.set(Arc::new(kept), version);
+            } else {
+                own.end(version);
+            }
+        }
+        if matches!(key, MulticastKey::Group(..)) && now != before {
+            self.ages.remove(key);
+            now.into_iter().for_each(|(port, seen)| self.ages.add(key, port, seen));
         }
         true
-    }
-
-    /// Notes a report of a group: it is evicted after all others.
-    fn touch(&mut self, key: MulticastKey) {
-        if let MulticastKey::Routers(_) = key {
-            return;
-        }
-        if let Some(last) = self.last_reports.insert(key, self.next_report) {
-            self.by_report.remove(&last);
-        }
-        self.by_report.insert(self.next_report, key);
-        self.next_report += 1;
-    }
-
-    fn forget(&mut self, key: MulticastKey, version: Version) {
-        if let Some(entry) = self.entries.get_mut(&key) {
-            entry.end(version);
-        }
-        if let Some(last) = self.last_reports.remove(&key) {
-            self.by_report.remove(&last);
-        }
     }
 
     pub(crate) fn reclaim(&mut self, oldest: Version) {
@@ -247,9 +254,13 @@ impl UpdateBatch {
             return;
         }
         let keeps_groups = own.multicast.reports;
-        let is_same = |other: &&PortInfo| other.is_one_with(own);
-        let same: Vec<PortNo> =
-            ports.ports().iter().filter(is_same).map(|other| other.number).collect();
+        let same: Vec<PortNo> = match own.bond {
+            None => vec![port],
+            Some(_) => {
+                let same = ports.ports().iter().filter(|other| other.is_one_with(own));
+                same.map(|other| other.number).collect()
+            }
+        };
         let (version, now) = (self.version, self.now);
         let routers = MulticastKey::Routers(vlan);
         let table = &mut bridge.multicast;
@@ -355,6 +366,28 @@ mod tests {
         assert_eq!(groups(&table, 5), [(1, 1), (3, 1)]);
         assert_eq!(table.limit(1, Version::new(6)), [key(1)]);
         assert_eq!(groups(&table, 6), [(3, 1)]);
+    }
+
+    #[test]
+    fn a_port_with_many_groups_evicts_its_own() {
+        let mut table = MulticastTable::default();
+        add(&mut table, key(1), 1, 1);
+        for last in 2..9 {
+            add(&mut table, key(last), 2, last.into());
+        }
+        assert_eq!(groups(&table, 9), [(1, 1), (8, 2)]);
+    }
+
+    #[test]
+    fn a_shared_group_counts_for_its_first_port() {
+        let mut table = MulticastTable::default();
+        add(&mut table, key(1), 2, 1);
+        add(&mut table, key(1), 1, 2);
+        add(&mut table, key(2), 2, 3);
+        assert_eq!(add(&mut table, key(3), 3, 4), 3, "port 2 loses both, and port 1 stays");
+        assert_eq!(groups(&table, 5), [(1, 1), (3, 3)]);
+        assert_eq!(table.limit(0, Version::new(6)).len(), 2);
+        assert!(groups(&table, 6).is_empty());
     }
 
     #[test]

@@ -24,7 +24,7 @@ use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo, layout::word};
 
 pub use self::{
     mirror::mirrors,
-    multicast::{multicast_packet, sighting},
+    multicast::{message, multicast_packet, snooping},
     op::Op,
 };
 use super::visible;

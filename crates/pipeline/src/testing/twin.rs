@@ -137,6 +137,7 @@ impl Twin {
                 self.world.expire(*now);
                 let change = self.pipeline.expire(*now);
                 self.agree_on_rules();
+                self.agree_on_groups();
                 Some(change).filter(|change| !change.deltas.is_empty())
             }
             Op::SetPorts(id, ports) => self.set_ports(*id, ports),
@@ -152,12 +153,14 @@ impl Twin {
             Op::SetSnooping(id, snooping) => self.set_bridge(*id, |bridge, settings| {
                 bridge.snooping = *snooping;
                 settings.multicast = *snooping;
-                if snooping.is_none() {
-                    bridge.keep_multicast_ports(|_| false);
+                match snooping {
+                    Some(snooping) => bridge.limit_groups(snooping.groups_max.max(1)),
+                    None => bridge.keep_multicast_ports(|_| false),
                 }
             }),
-            Op::Snoop(sighting) => {
-                let change = self.learn(&[Learning::Multicast(*sighting)], Time::ZERO);
+            Op::Snoop(sighting, now) => {
+                let change = self.learn(&[Learning::Multicast(*sighting)], *now);
+                self.agree_on_groups();
                 Some(change).filter(|change| !change.deltas.is_empty())
             }
             Op::LearnFrom(key) => {
@@ -252,6 +255,16 @@ impl Twin {
         }
     }
 
+    /// Checks that the pipeline and the oracle have the same multicast groups and router ports.
+    fn agree_on_groups(&self) {
+        for (id, bridge) in &self.world.bridges {
+            let entries = self.pipeline.multicast(*id).into_iter();
+            let own: BTreeSet<_> =
+                entries.map(|own| (own.vlan, own.group, own.port, own.seen)).collect();
+            assert_eq!(own, bridge.multicast(), "of bridge {id}");
+        }
+    }
+
     fn compare(
         &mut self,
         id: BridgeId,
@@ -342,7 +355,7 @@ fn one_by_one(op: &Op) -> Vec<Op> {
         | Op::SetMirrors(..)
         | Op::SetFloodVlans(..)
         | Op::SetSnooping(..)
-        | Op::Snoop(_)
+        | Op::Snoop(..)
         | Op::Expire(_)
         | Op::LearnFrom(_)
         | Op::Reclaim => Vec::new(),

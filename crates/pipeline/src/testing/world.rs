@@ -80,11 +80,14 @@ pub struct WorldBridge {
     pub flood_vlans: BTreeSet<u16>,
     /// Multicast snooping, if the bridge does it.
     pub snooping: Option<MulticastSnooping>,
-    /// The ports that want each group of each VLAN; they leave no group by age.
-    pub members: BTreeMap<(u16, IpAddr), BTreeSet<PortNo>>,
+    /// The ports that want each group of each VLAN.
+    pub members: BTreeMap<(u16, IpAddr), SeenPorts>,
     /// The ports of each VLAN with multicast routers.
-    pub routers: BTreeMap<u16, BTreeSet<PortNo>>,
+    pub routers: BTreeMap<u16, SeenPorts>,
 }
+
+/// Ports in the order in which they were added, with the time of their last message.
+pub type SeenPorts = Vec<(PortNo, Time)>;
 
 /// The state of a bridge that requests change.
 struct Tables {
@@ -174,7 +177,7 @@ impl World {
         Ok(())
     }
 
-    /// Removes the rules with timeouts that have passed.
+    /// Removes the rules with timeouts that have passed, and the ports of groups by their age.
     ///
     /// No rule was used or refreshed since it was made, and none had its timeouts lowered.
     pub fn expire(&mut self, now: Time) {
@@ -188,6 +191,7 @@ impl World {
             bridge.rules.retain(|rule| !is_over(rule));
             remove_orphans(&mut bridge.rules, owned);
             bridge.announced.retain(|_, time| time.after(Duration::from_secs(5)) > now);
+            bridge.expire_multicast(now);
         }
     }
 
@@ -198,7 +202,7 @@ impl World {
                 LearnEffect::Rule(rule) => rule,
                 LearnEffect::Multicast(seen) => {
                     if let Some(bridge) = self.bridges.get_mut(&seen.bridge) {
-                        bridge.snoop(seen);
+                        bridge.snoop(seen, now);
                     }
                     continue;
                 }

@@ -371,19 +371,29 @@ fn is_named(change: &Change, traversal: &Traversal) -> bool {
 /// Two bridges of random ports that snoop, with messages that have arrived.
 fn world() -> impl Strategy<Value = Vec<Op>> {
     let built = BRIDGES.map(|id| {
-        let sightings = vec(generate::sighting(id), 0..10);
-        (generate::bonded_ports(id), any::<bool>(), sightings).prop_map(
-            move |(ports, floods_unregistered, sightings)| {
+        let messages = vec(generate::message(id), 0..10);
+        (generate::bonded_ports(id), generate::snooping(), messages).prop_map(
+            move |(ports, snooping, messages)| {
                 let mut ops = bridge_with_rules(id, &["actions=normal"]);
-                let snooping =
-                    MulticastSnooping { floods_unregistered, ..MulticastSnooping::default() };
                 ops.extend([Op::SetPorts(id, ports), Op::SetSnooping(id, Some(snooping))]);
-                ops.extend(sightings.into_iter().map(Op::Snoop));
+                ops.extend(messages);
                 ops
             },
         )
     });
     built.prop_map(|built| built.concat())
+}
+
+/// A message, new settings, or the end of groups by their age.
+fn change() -> impl Strategy<Value = Op> {
+    let [one, two] = BRIDGES;
+    let settings = generate::snooping().prop_map(move |own| Op::SetSnooping(one, Some(own)));
+    prop_oneof![
+        6 => generate::message(one),
+        6 => generate::message(two),
+        1 => settings,
+        1 => (1..12_u64).prop_map(|second| Op::Expire(at(second))),
+    ]
 }
 
 proptest! {
@@ -405,12 +415,12 @@ proptest! {
     fn a_stale_traversal_is_named(
         world in world(),
         packets in vec(generate::multicast_packet(), 1..8),
-        sightings in vec(prop_oneof![generate::sighting(BRIDGES[0]), generate::sighting(BRIDGES[1])], 1..8),
+        changes in vec(change(), 1..12),
     ) {
         let mut twin = Twin::new(&world);
-        for sighting in sightings {
+        for op in changes {
             let before: Vec<Traversal> = packets.iter().map(|key| twin.translate(key)).collect();
-            let change = twin.apply(&Op::Snoop(sighting));
+            let change = twin.apply(&op);
             for (key, before) in packets.iter().zip(before) {
                 let after = twin.translate(key);
                 let is_same = after.actions == before.actions && after.reads == before.reads;

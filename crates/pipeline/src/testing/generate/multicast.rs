@@ -1,6 +1,9 @@
 //! Multicast snooping of few groups, and packets that it treats in all ways.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    time::Duration,
+};
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use shunt_flow::{FieldId, FlowKey, PortNo, layout::word};
@@ -10,6 +13,7 @@ use crate::{
     bridges::multicast::{MulticastEvent, MulticastFlooding, MulticastSighting, MulticastSnooping},
     id::BridgeId,
     testing::set_secret,
+    time::Time,
 };
 
 /// Addresses of generated packets.
@@ -28,12 +32,11 @@ const TYPES_V6: &[u64] = &[130, 131, 132, 143, 128];
 
 /// The snooping of a new bridge, with messages that have arrived: mostly none.
 pub(super) fn first(id: BridgeId) -> impl Strategy<Value = Vec<Op>> {
-    let sightings = vec(sighting(id), 0..8);
-    let snooping = option::weighted(0.4, (snooping(), sightings));
+    let messages = vec(message(id), 0..8);
+    let snooping = option::weighted(0.4, (snooping(), messages));
     snooping.prop_map(move |snooping| {
-        let Some((snooping, sightings)) = snooping else { return Vec::new() };
-        let sightings = sightings.into_iter().map(Op::Snoop);
-        std::iter::once(Op::SetSnooping(id, Some(snooping))).chain(sightings).collect()
+        let Some((snooping, messages)) = snooping else { return Vec::new() };
+        std::iter::once(Op::SetSnooping(id, Some(snooping))).chain(messages).collect()
     })
 }
 
@@ -43,7 +46,7 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
         let set = option::weighted(0.8, snooping());
         prop_oneof![
             1 => set.prop_map(move |snooping| Op::SetSnooping(id, snooping)),
-            4 => sighting(id).prop_map(Op::Snoop),
+            4 => message(id),
         ]
     })
 }
@@ -126,15 +129,29 @@ fn address([first, _, _, last]: [u8; 4]) -> Ipv6Addr {
     }
 }
 
-fn snooping() -> impl Strategy<Value = MulticastSnooping> {
-    any::<bool>().prop_map(|floods_unregistered| MulticastSnooping {
-        floods_unregistered,
-        ..MulticastSnooping::default()
+/// Settings of snooping, most of them with few groups that end soon.
+pub fn snooping() -> impl Strategy<Value = MulticastSnooping> {
+    let defaults = MulticastSnooping::default();
+    let groups_max = select(vec![1, 1, 2, 2, 3, defaults.groups_max]);
+    let soon = [1, 2, 3, 5].map(Duration::from_secs);
+    let ageing = select([&soon[..], &[defaults.ageing]].concat());
+    (ageing, groups_max, any::<bool>()).prop_map(|(ageing, groups_max, floods_unregistered)| {
+        MulticastSnooping { ageing, groups_max, floods_unregistered }
     })
 }
 
+/// A message that arrives on a port of a bridge at some moment.
+pub fn message(id: BridgeId) -> impl Strategy<Value = Op> {
+    (sighting(id), moment()).prop_map(|(sighting, now)| Op::Snoop(sighting, now))
+}
+
+/// The moment of a message.
+fn moment() -> impl Strategy<Value = Time> {
+    (0..6_u64).prop_map(|second| Time::ZERO.after(Duration::from_secs(second)))
+}
+
 /// The content of a message that arrives on a port of a bridge.
-pub fn sighting(id: BridgeId) -> impl Strategy<Value = MulticastSighting> {
+fn sighting(id: BridgeId) -> impl Strategy<Value = MulticastSighting> {
     let group =
         (select(GROUPS), prop::bool::weighted(0.8)).prop_map(|(group, is_v4)| match is_v4 {
             true => IpAddr::V4(Ipv4Addr::from(group)),
@@ -158,14 +175,20 @@ fn port() -> impl Strategy<Value = PortNo> {
 
 /// A change of the ports of a group.
 pub(super) fn change_of_group(bridge: BridgeId, vlan: u16, group: IpAddr) -> BoxedStrategy<Op> {
-    let event = prop_oneof![Just(MulticastEvent::Join(group)), Just(MulticastEvent::Leave(group)),];
-    (port(), event)
-        .prop_map(move |(port, event)| Op::Snoop(MulticastSighting { bridge, vlan, port, event }))
+    let event = prop_oneof![Just(MulticastEvent::Join(group)), Just(MulticastEvent::Leave(group))];
+    (port(), event, moment())
+        .prop_map(move |(port, event, now)| {
+            Op::Snoop(MulticastSighting { bridge, vlan, port, event }, now)
+        })
         .boxed()
 }
 
 /// A change of the router ports of a VLAN.
 pub(super) fn change_of_routers(bridge: BridgeId, vlan: u16) -> BoxedStrategy<Op> {
     let event = MulticastEvent::Query;
-    port().prop_map(move |port| Op::Snoop(MulticastSighting { bridge, vlan, port, event })).boxed()
+    (port(), moment())
+        .prop_map(move |(port, now)| {
+            Op::Snoop(MulticastSighting { bridge, vlan, port, event }, now)
+        })
+        .boxed()
 }

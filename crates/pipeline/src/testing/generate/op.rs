@@ -33,9 +33,9 @@ pub enum Op {
     SetFloodVlans(BridgeId, BTreeSet<u16>),
     /// Sets or ends multicast snooping of a bridge.
     SetSnooping(BridgeId, Option<MulticastSnooping>),
-    /// Learns from a message of IGMP or MLD.
-    Snoop(MulticastSighting),
-    /// Removes the rules with timeouts that have passed at this moment.
+    /// Learns from a message of IGMP or MLD, which arrives at this moment.
+    Snoop(MulticastSighting, Time),
+    /// Removes the rules with timeouts that have passed at this moment, and the ports of groups by age.
     /// All other operations happen at time zero.
     Expire(Time),
     /// Learns the rules that the learn actions of this packet make.

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    time::Duration,
 };
 
 use shunt_flow::{FieldId, PortNo};
@@ -15,10 +16,11 @@ use super::{
 use crate::{
     action::Action,
     bridges::{
-        multicast::{MulticastEvent, MulticastSighting},
+        multicast::{MulticastEvent, MulticastSighting, MulticastSnooping},
         port_vlans::VlanMode,
     },
-    testing::WorldBridge,
+    testing::{SeenPorts, WorldBridge},
+    time::Time,
     traversals::traversal::TraversalError,
 };
 
@@ -78,14 +80,15 @@ impl Walker<'_> {
             let headers = Outcome::headers(&self.packet.frame().view());
             self.halves.emit(Outcome::ToSnooping(self.id(), ingress, vlan, headers));
         }
-        let mut wanted: BTreeSet<PortNo> = bridge.routers.get(&vlan).cloned().unwrap_or_default();
+        let routers = bridge.routers.get(&vlan);
+        let mut wanted: BTreeSet<PortNo> = routers.map(numbers).unwrap_or_default();
         let members = class.group.and_then(|group| bridge.members.get(&(vlan, group)));
         let floods = bridge.snooping.is_some_and(|own| own.floods_unregistered);
         if class.is_report {
             let flagged = bridge.ports.iter().filter(|port| port.multicast.reports);
             wanted.extend(flagged.map(|port| port.number));
         } else if class.group.is_some() && (members.is_some() || !floods) {
-            wanted.extend(members.into_iter().flatten());
+            wanted.extend(members.map(numbers).unwrap_or_default());
             let flagged = bridge.ports.iter().filter(|port| port.multicast.packets);
             wanted.extend(flagged.map(|port| port.number));
         } else {
@@ -123,11 +126,16 @@ impl Walker<'_> {
     }
 }
 
+/// Returns the ports without their times.
+fn numbers(ports: &SeenPorts) -> BTreeSet<PortNo> {
+    ports.iter().map(|(port, _)| *port).collect()
+}
+
 impl WorldBridge {
     /// Learns from a message.
-    pub(in crate::testing) fn snoop(&mut self, seen: &MulticastSighting) {
+    pub(in crate::testing) fn snoop(&mut self, seen: &MulticastSighting, now: Time) {
         let port = self.ports.iter().find(|port| port.number == seen.port);
-        let Some(port) = port.filter(|_| self.snooping.is_some()) else { return };
+        let (Some(port), Some(snooping)) = (port, self.snooping) else { return };
         let is_refused =
             !belongs(port, seen.vlan) || self.is_mirror_output(port) || port.multicast.packets;
         if is_refused {
@@ -137,33 +145,86 @@ impl WorldBridge {
         let keeps_groups = port.multicast.reports;
         let ports = self.ports.iter().map(|own| own.number);
         let own: BTreeSet<_> = ports.filter(|own| self.logical(*own) == logical).collect();
-        let is_in =
-            |ports: Option<&BTreeSet<PortNo>>| ports.is_some_and(|ports| !ports.is_disjoint(&own));
-        let is_router = is_in(self.routers.get(&seen.vlan));
+        let routers = self.routers.get(&seen.vlan);
+        let is_router = routers.is_some_and(|ports| !numbers(ports).is_disjoint(&own));
         match seen.event {
-            MulticastEvent::Query if !is_router => {
-                self.routers.entry(seen.vlan).or_default().insert(seen.port);
+            MulticastEvent::Query => {
+                see(self.routers.entry(seen.vlan).or_default(), seen.port, &own, now);
             }
             MulticastEvent::Join(group) if !is_router => {
-                if !is_in(self.members.get(&(seen.vlan, group))) {
-                    self.members.entry((seen.vlan, group)).or_default().insert(seen.port);
+                let key = (seen.vlan, group);
+                if !self.members.contains_key(&key) {
+                    self.limit_groups(snooping.groups_max.saturating_sub(1));
                 }
+                see(self.members.entry(key).or_default(), seen.port, &own, now);
             }
             MulticastEvent::Leave(group) if !keeps_groups => {
                 if let Some(ports) = self.members.get_mut(&(seen.vlan, group)) {
-                    ports.retain(|port| !own.contains(port));
+                    ports.retain(|(port, _)| !own.contains(port));
                 }
             }
-            MulticastEvent::Query | MulticastEvent::Join(_) | MulticastEvent::Leave(_) => {}
+            MulticastEvent::Join(_) | MulticastEvent::Leave(_) => {}
         }
         self.keep_multicast_ports(|_| true);
     }
 
+    /// Takes ports out of groups until there are at most `max` groups.
+    ///
+    /// A group counts for the port that has been in it longest. The port with the most groups leaves
+    /// the one that it reported longest ago.
+    pub(in crate::testing) fn limit_groups(&mut self, max: usize) {
+        while self.members.len() > max {
+            let first = |ports: &SeenPorts| ports[0].0;
+            let count = |port| self.members.values().filter(|own| first(own) == port).count();
+            let counts = self.members.values().map(|own| (count(first(own)), first(own)));
+            let Some((_, largest)) = counts.max() else { return };
+            let own = self.members.iter().filter(|(_, own)| first(own) == largest);
+            let oldest = own.min_by_key(|(key, own)| (own[0].1, **key)).map(|(key, _)| *key);
+            if let Some(own) = oldest.and_then(|key| self.members.get_mut(&key)) {
+                own.remove(0);
+            }
+            self.keep_multicast_ports(|_| true);
+        }
+    }
+
     /// Keeps ports in the groups, and as router ports, for which `is_kept` is true.
     pub(in crate::testing) fn keep_multicast_ports(&mut self, is_kept: impl Fn(PortNo) -> bool) {
-        self.members.values_mut().for_each(|ports| ports.retain(|port| is_kept(*port)));
-        self.routers.values_mut().for_each(|ports| ports.retain(|port| is_kept(*port)));
+        self.members.values_mut().for_each(|ports| ports.retain(|(port, _)| is_kept(*port)));
+        self.routers.values_mut().for_each(|ports| ports.retain(|(port, _)| is_kept(*port)));
         self.members.retain(|_, ports| !ports.is_empty());
         self.routers.retain(|_, ports| !ports.is_empty());
+    }
+
+    /// Removes the ports without a report or query in time.
+    pub(in crate::testing) fn expire_multicast(&mut self, now: Time) {
+        let Some(MulticastSnooping { ageing, .. }) = self.snooping else { return };
+        let router_ageing = Duration::from_secs(180);
+        self.members
+            .values_mut()
+            .for_each(|ports| ports.retain(|(_, seen)| seen.after(ageing) > now));
+        self.routers
+            .values_mut()
+            .for_each(|ports| ports.retain(|(_, seen)| seen.after(router_ageing) > now));
+        self.keep_multicast_ports(|_| true);
+    }
+
+    /// Returns the multicast table in any order.
+    pub(in crate::testing) fn multicast(&self) -> BTreeSet<(u16, Option<IpAddr>, PortNo, Time)> {
+        let members = self.members.iter().flat_map(|((vlan, group), ports)| {
+            ports.iter().map(|(port, seen)| (*vlan, Some(*group), *port, *seen))
+        });
+        let routers = self
+            .routers
+            .iter()
+            .flat_map(|(vlan, ports)| ports.iter().map(|(port, seen)| (*vlan, None, *port, *seen)));
+        members.chain(routers).collect()
+    }
+}
+
+/// Notes a message of a port, which is one with the ports `own`.
+fn see(ports: &mut SeenPorts, port: PortNo, own: &BTreeSet<PortNo>, now: Time) {
+    match ports.iter_mut().find(|(known, _)| own.contains(known)) {
+        Some((_, seen)) => *seen = now.max(*seen),
+        None => ports.push((port, now)),
     }
 }

@@ -1,0 +1,150 @@
+//! The order in which a full table of learned entries evicts them: MAC addresses, multicast groups.
+//!
+//! The oldest entry of the port with the most entries goes first. So a port that forges addresses, or
+//! reports many groups, evicts its own, and the other ports keep theirs.
+//!
+//! A packet refreshes its entry without an update of this index. So an entry may be listed with an
+//! old time; it moves to its correct place when it becomes the oldest. Every operation is
+//! logarithmic, except for one such move for each entry that was seen again since.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use shunt_flow::PortNo;
+
+use crate::time::Time;
+
+/// The entries of a table by port and age, each under its key.
+pub(crate) struct LearnedAges<K> {
+    /// The place of each entry in `by_port`.
+    places: BTreeMap<K, (PortNo, Time)>,
+    by_port: BTreeMap<PortNo, BTreeSet<(Time, K)>>,
+    /// Number of entries of each port.
+    by_count: BTreeSet<(usize, PortNo)>,
+}
+
+impl<K> Default for LearnedAges<K> {
+    fn default() -> Self {
+        Self { places: BTreeMap::new(), by_port: BTreeMap::new(), by_count: BTreeSet::new() }
+    }
+}
+
+impl<K: Copy + Ord> LearnedAges<K> {
+    /// Returns the number of entries.
+    pub(crate) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Adds a new entry, seen on a port at this time.
+    pub(crate) fn add(&mut self, key: K, port: PortNo, seen: Time) {
+        debug_assert!(!self.places.contains_key(&key), "removed before");
+        self.places.insert(key, (port, seen));
+        let ages = self.by_port.entry(port).or_default();
+        self.by_count.remove(&(ages.len(), port));
+        ages.insert((seen, key));
+        self.by_count.insert((ages.len(), port));
+    }
+
+    /// Removes an entry, if it is listed.
+    pub(crate) fn remove(&mut self, key: K) {
+        let Some((port, seen)) = self.places.remove(&key) else { return };
+        let Some(ages) = self.by_port.get_mut(&port) else { return };
+        self.by_count.remove(&(ages.len(), port));
+        ages.remove(&(seen, key));
+        if ages.is_empty() {
+            self.by_port.remove(&port);
+        } else {
+            self.by_count.insert((ages.len(), port));
+        }
+    }
+
+    /// Returns the oldest entry of the port with the most entries.
+    ///
+    /// Of ports with as many, the one with the highest number counts. `seen` returns the current time
+    /// of an entry.
+    pub(crate) fn oldest(&mut self, seen: impl Fn(K) -> Option<Time>) -> Option<K> {
+        let (_, port) = *self.by_count.last()?;
+        let ages = self.by_port.get_mut(&port)?;
+        loop {
+            let (known, key) = *ages.first()?;
+            let seen = seen(key).unwrap_or(known);
+            if seen <= known {
+                return Some(key);
+            }
+            ages.pop_first();
+            ages.insert((seen, key));
+            self.places.insert(key, (port, seen));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// An operation: an entry is learned, seen again or removed, or the table is full.
+    #[derive(Clone, Debug)]
+    enum AgesOp {
+        Learn(u8, u32),
+        See(u8),
+        Remove(u8),
+        Forget,
+    }
+
+    fn op() -> impl Strategy<Value = AgesOp> {
+        prop_oneof![
+            4 => (0..20u8, 1..4u32).prop_map(|(key, port)| AgesOp::Learn(key, port)),
+            3 => (0..20u8).prop_map(AgesOp::See),
+            1 => (0..20u8).prop_map(AgesOp::Remove),
+            2 => Just(AgesOp::Forget),
+        ]
+    }
+
+    /// Returns the entry that `oldest` must return, by a scan of all entries.
+    fn slow_oldest(seen: &BTreeMap<u8, (u32, Time)>) -> Option<u8> {
+        let count = |port| seen.values().filter(|(own, _)| *own == port).count();
+        let port = seen.values().map(|(port, _)| (count(*port), *port)).max()?.1;
+        let own = seen.iter().filter(|(_, (own, _))| *own == port);
+        own.min_by_key(|(key, (_, seen))| (*seen, **key)).map(|(key, _)| *key)
+    }
+
+    proptest! {
+        #[test]
+        fn the_largest_port_loses_its_oldest_entry(
+            ops in prop::collection::vec(op(), 1..100),
+        ) {
+            let mut ages = LearnedAges::default();
+            let mut seen = BTreeMap::new();
+            for (second, op) in (0..).zip(ops) {
+                let now = Time::ZERO.after(Duration::from_secs(second));
+                match op {
+                    AgesOp::Learn(key, port) => {
+                        ages.remove(key);
+                        ages.add(key, PortNo::new(port), now);
+                        seen.insert(key, (port, now));
+                    }
+                    AgesOp::See(key) => {
+                        seen.entry(key).and_modify(|(_, seen)| *seen = now);
+                    }
+                    AgesOp::Remove(key) => {
+                        ages.remove(key);
+                        seen.remove(&key);
+                    }
+                    AgesOp::Forget => {
+                        let by_key = |key: u8| seen.get(&key).map(|entry| entry.1);
+                        let oldest = ages.oldest(by_key);
+                        prop_assert_eq!(oldest, slow_oldest(&seen));
+                        if let Some(oldest) = oldest {
+                            ages.remove(oldest);
+                            seen.remove(&oldest);
+                        }
+                    }
+                }
+                prop_assert_eq!(ages.len(), seen.len());
+            }
+        }
+    }
+}
