@@ -1,7 +1,7 @@
 //! The files of keys and certificates.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -168,7 +168,7 @@ fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'s
 fn check_file(what: &'static str, path: &Path) -> Result<(), TlsError> {
     let refused =
         |why: String| TlsError::Unreadable { what, path: path.display().to_string(), why };
-    let found = fs::metadata(path).map_err(|error| refused(error.to_string()))?;
+    let found = fs::metadata(path).map_err(|error| refused(not_read(&error)))?;
     if !found.is_file() {
         return Err(refused("it is not a regular file".to_owned()));
     }
@@ -181,7 +181,19 @@ fn check_file(what: &'static str, path: &Path) -> Result<(), TlsError> {
 fn unreadable(what: &'static str, path: &Path, error: &pem::Error) -> TlsError {
     let why = match error {
         pem::Error::NoItemsFound => "it has none in PEM format".to_owned(),
+        pem::Error::Io(error) => not_read(error),
         error => error.to_string(),
     };
     TlsError::Unreadable { what, path: path.display().to_string(), why }
+}
+
+/// Returns why a file cannot be read, with what to do.
+fn not_read(error: &io::Error) -> String {
+    match error.kind() {
+        // `ovs-pki` gives keys to root alone.
+        io::ErrorKind::PermissionDenied => {
+            format!("{error}; the user of the daemon must be able to read it")
+        }
+        _ => error.to_string(),
+    }
 }

@@ -11,7 +11,10 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use crate::files::{TlsError, TlsFiles};
+use crate::{
+    failure::with_remedy,
+    files::{TlsError, TlsFiles},
+};
 
 /// A stream with TLS, of either side.
 pub type TlsStream<S> = tokio_rustls::TlsStream<S>;
@@ -59,8 +62,8 @@ impl TlsIdentity {
         // The name is not checked, but the handshake needs one.
         let name = ServerName::try_from("switch").map_err(io::Error::other)?;
         let handshake = TlsConnector::from(config).connect(name, stream);
-        let stream = timeout(HANDSHAKE_TIME_MAX, handshake).await.map_err(|_| late())??;
-        Ok(stream.into())
+        let done = timeout(HANDSHAKE_TIME_MAX, handshake).await.map_err(|_| late())?;
+        Ok(done.map_err(with_remedy)?.into())
     }
 
     /// Makes a TLS connection of a stream from a client.
@@ -74,8 +77,8 @@ impl TlsIdentity {
     {
         let config = self.load(TlsFiles::server).await?;
         let handshake = TlsAcceptor::from(config).accept(stream);
-        let stream = timeout(HANDSHAKE_TIME_MAX, handshake).await.map_err(|_| late())??;
-        Ok(stream.into())
+        let done = timeout(HANDSHAKE_TIME_MAX, handshake).await.map_err(|_| late())?;
+        Ok(done.map_err(with_remedy)?.into())
     }
 
     /// Reads the files outside of asynchronous tasks.

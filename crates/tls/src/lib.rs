@@ -20,6 +20,7 @@
 //! }));
 //! ```
 
+mod failure;
 mod files;
 mod identity;
 mod verify;

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a certificate that cannot be made fails the test")]
 
-use std::{fs, io, path::PathBuf};
+use std::{fs, io, os::unix::fs::PermissionsExt as _, path::PathBuf};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use shunt_tls::{TlsFiles, TlsIdentity};
@@ -92,7 +92,8 @@ async fn both_sides_of_one_authority_trust_each_other() {
 async fn a_certificate_of_another_authority_is_refused_by_either_side() {
     let (ours, theirs) = (Authority::new(), Authority::new());
     let (own, foreign) = (identity(ours.sign("switch")), identity(theirs.sign("controller")));
-    talk(&own, &foreign).await.unwrap_err();
+    let error = talk(&own, &foreign).await.unwrap_err().to_string();
+    assert!(error.contains("does not come from the CA in ca_certificate"), "{error}");
     // This client trusts the server, which does not trust the client.
     let mut files = theirs.sign("switch");
     files.ca_certificate = Some(ours.path("ca.pem"));
@@ -109,12 +110,39 @@ async fn a_server_without_authority_takes_any_client() {
     talk(&identity(client), &identity(server)).await.unwrap();
 }
 
+/// OpenSSL accepts the usual certificate of `openssl req -x509`, which is one of a CA.
+#[tokio::test]
+async fn a_peer_with_a_certificate_of_a_ca_gets_advice() {
+    let (ours, theirs) = (Authority::new(), Authority::new());
+    let (key, certificate) = (theirs.path("key.pem"), theirs.path("ca.pem"));
+    fs::write(&key, theirs.issuer.key().serialize_pem()).unwrap();
+    let server = TlsFiles { private_key: key, certificate, ca_certificate: None };
+    let mut client = ours.sign("switch");
+    client.ca_certificate = Some(theirs.path("ca.pem"));
+    let error = talk(&identity(client), &identity(server)).await.unwrap_err().to_string();
+    assert!(error.contains("is one of a CA: make one without CA:TRUE"), "{error}");
+}
+
 #[tokio::test]
 async fn a_peer_without_tls_is_refused() {
     let authority = Authority::new();
     let (mut near, far) = duplex(1 << 10);
     near.write_all(b"\x04\x00\x00\x08\x00\x00\x00\x00").await.unwrap();
-    identity(authority.sign("switch")).accept(far).await.unwrap_err();
+    let refused = identity(authority.sign("switch")).accept(far).await.map(drop);
+    assert!(refused.unwrap_err().to_string().contains("does not speak TLS"));
+}
+
+/// Root can read every file, so root sees no error.
+#[test]
+fn a_file_of_another_user_is_named_with_advice() {
+    let authority = Authority::new();
+    let files = authority.sign("switch");
+    fs::set_permissions(&files.private_key, fs::Permissions::from_mode(0o000)).unwrap();
+    if let Err(error) = files.check() {
+        let text = error.to_string();
+        assert!(text.contains("cannot read the private key"), "{text}");
+        assert!(text.ends_with("the user of the daemon must be able to read it"), "{text}");
+    }
 }
 
 #[test]

@@ -1,0 +1,112 @@
+//! The failures of handshakes, in words that say what to mend.
+
+use std::io;
+
+use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
+
+/// Why a certificate of another authority is not accepted.
+const UNKNOWN_ISSUER: &str = "\
+the certificate of the peer does not come from the CA in ca_certificate: sign it by that CA, or name the \
+CA of the peer";
+
+/// Why a certificate of an authority is not accepted as that of a peer.
+const CA_AS_PEER: &str = "\
+the certificate of the peer is one of a CA: make one without CA:TRUE, as `ovs-pki req+sign` does";
+
+/// Replaces the text of a failed handshake by what an operator can mend.
+///
+/// Failures that need no other words, and those of the network, stay as they are.
+pub(crate) fn with_remedy(error: io::Error) -> io::Error {
+    let cause = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
+    match cause.and_then(remedy) {
+        Some(text) => io::Error::new(error.kind(), text),
+        None => error,
+    }
+}
+
+fn remedy(error: &Error) -> Option<String> {
+    match error {
+        Error::InvalidCertificate(problem) => Some(of_certificate(problem)),
+        Error::NoCertificatesPresented => Some(
+            "the peer shows no certificate: give it one of the CA in ca_certificate".to_owned(),
+        ),
+        Error::AlertReceived(alert) => of_alert(*alert),
+        Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
+            Some("the peer does not speak TLS: use TLS there, or an address without it".to_owned())
+        }
+        _ => None,
+    }
+}
+
+/// Returns why the certificate of the peer is not accepted.
+fn of_certificate(problem: &CertificateError) -> String {
+    match problem {
+        CertificateError::UnknownIssuer => UNKNOWN_ISSUER.to_owned(),
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            let remedy = "renew it, and compare the clocks";
+            format!("the certificate of the peer has expired: {remedy} ({problem})")
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            format!("the certificate of the peer is not valid yet: compare the clocks ({problem})")
+        }
+        // The type has no variant of its own for it.
+        CertificateError::Other(other) if other.to_string() == "CaUsedAsEndEntity" => {
+            CA_AS_PEER.to_owned()
+        }
+        problem => format!("the certificate of the peer is not accepted: {problem}"),
+    }
+}
+
+/// Returns why the peer does not accept this side.
+fn of_alert(alert: AlertDescription) -> Option<String> {
+    let why = match alert {
+        AlertDescription::UnknownCA => {
+            "the peer does not trust the certificate of the switch: give the peer the CA that signed it"
+        }
+        AlertDescription::CertificateRequired => {
+            "the peer asks for a certificate, and the switch has none for it: set certificate"
+        }
+        AlertDescription::BadCertificate
+        | AlertDescription::UnsupportedCertificate
+        | AlertDescription::CertificateUnknown => {
+            "the peer does not accept the certificate of the switch: its log has the reason"
+        }
+        AlertDescription::CertificateExpired => {
+            "the certificate of the switch has expired for the peer: renew it, and compare the clocks"
+        }
+        AlertDescription::ProtocolVersion => {
+            "the peer speaks neither TLS 1.2 nor TLS 1.3: update it, or permit one of them there"
+        }
+        _ => return None,
+    };
+    Some(why.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(error: Error) -> String {
+        with_remedy(io::Error::new(io::ErrorKind::InvalidData, error)).to_string()
+    }
+
+    #[test]
+    fn a_refused_certificate_has_its_remedy() {
+        let text = shown(Error::InvalidCertificate(CertificateError::UnknownIssuer));
+        assert!(text.contains("sign it by that CA"), "{text}");
+        let text = shown(Error::InvalidCertificate(CertificateError::Expired));
+        assert!(text.contains("has expired: renew it"), "{text}");
+        let text = shown(Error::InvalidCertificate(CertificateError::BadSignature));
+        assert!(text.ends_with("not accepted: BadSignature"), "{text}");
+        let text = shown(Error::AlertReceived(AlertDescription::UnknownCA));
+        assert!(text.contains("give the peer the CA"), "{text}");
+    }
+
+    #[test]
+    fn other_failures_stay_as_they_are() {
+        let text = shown(Error::PeerSentOversizedRecord);
+        assert_eq!(text, Error::PeerSentOversizedRecord.to_string());
+        let reset = with_remedy(io::Error::from(io::ErrorKind::ConnectionReset));
+        assert_eq!(reset.kind(), io::ErrorKind::ConnectionReset);
+    }
+}
