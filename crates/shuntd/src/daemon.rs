@@ -39,7 +39,7 @@ use self::{
     nic::NicArguments,
     privileges::{Account, AccountError},
     reload::Reloader,
-    sandbox::SandboxError,
+    sandbox::{SandboxError, WriteRestriction},
     signals::{Signal, Signals},
     state_file::{
         Resumed, StateFile, StateKeeper, StateLock, StateLockError, StateReadError, keep_later,
@@ -88,8 +88,8 @@ struct Arguments {
     user: Option<Account>,
     /// Change files only below DIR, the run directory and that of the state file.
     ///
-    /// May be given several times. Capture files, and the sockets of vhost-user ports that listen, are
-    /// such files. Needs Linux 5.13 with Landlock.
+    /// May be given several times. Such files are captures, and the sockets of vhost-user and memif ports
+    /// that listen. Ports of DPDK need /var/run/dpdk. Needs Linux 5.13 with Landlock.
     #[arg(long, value_name = "DIR")]
     writable: Vec<PathBuf>,
     /// Check the configuration file and exit.
@@ -223,7 +223,7 @@ fn print_error(error: DaemonError) {
 }
 
 fn run(arguments: &Arguments) -> Result<(), DaemonError> {
-    restrict(arguments)?;
+    let restriction = restrict(arguments)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("shunt-control")
@@ -251,6 +251,12 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
     if let Err(error) = sandbox::refuse_system_calls() {
         warn!(%error, "sandbox");
     }
+    if restriction == Some(WriteRestriction::Partial) {
+        warn!(
+            "--writable: in force in part: this kernel cannot prevent that files outside are emptied (truncate); \
+             Linux 6.2 can"
+        );
+    }
     match &arguments.command {
         Some(Command::Nic(arguments)) => runtime.block_on(serve_nic(arguments, signals)),
         None => {
@@ -271,16 +277,17 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
 
 /// Becomes another user and gives up the change of files, as the options ask.
 ///
-/// The process has one thread still: capabilities and directories are those of a thread.
-fn restrict(arguments: &Arguments) -> Result<(), DaemonError> {
+/// Returns how far the kernel restricts changes of files; `None` without `--writable`. The process has
+/// one thread still: capabilities and directories are those of a thread.
+fn restrict(arguments: &Arguments) -> Result<Option<WriteRestriction>, DaemonError> {
     if arguments.check {
-        return Ok(());
+        return Ok(None);
     }
     if let Some(account) = &arguments.user {
         privileges::become_account(account, &arguments.run_dir)?;
     }
     if arguments.writable.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     let run_dir = &arguments.run_dir;
     std::fs::create_dir_all(run_dir).map_err(system(&format!("create {}", run_dir.display())))?;
@@ -290,7 +297,7 @@ fn restrict(arguments: &Arguments) -> Result<(), DaemonError> {
     });
     let own = [Some(run_dir.as_path()), of_state].into_iter().flatten().map(Path::to_owned);
     let directories: Vec<PathBuf> = arguments.writable.iter().cloned().chain(own).collect();
-    Ok(sandbox::restrict_writes(&directories)?)
+    Ok(Some(sandbox::restrict_writes(&directories)?))
 }
 
 /// The files that keep other daemons away.

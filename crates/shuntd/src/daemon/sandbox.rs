@@ -1,7 +1,14 @@
 //! Rights that the daemon gives up: system calls (seccomp) and directories (Landlock).
 //!
-//! An attacker may run code in the daemon by a flaw in a parser. This code can then start no program,
-//! and change no file outside the directories of the daemon. systemd's unit does more: see docs/install.md.
+//! An attacker may run code in the daemon by a flaw in a parser.
+//!
+//! - The filter is always in force. This code can then start no program, and not use the calls that take
+//!   over other processes or change the kernel.
+//! - With `--writable` it can also change no file outside the directories of the daemon.
+//! - Without `--writable` it can change the files of its user. As root these are all, also the memory of
+//!   other processes (`/proc/PID/mem`), so run the daemon with `--user` or by the unit of systemd.
+//!
+//! The unit does more: see docs/install.md.
 
 use std::path::{Path, PathBuf};
 
@@ -16,8 +23,11 @@ use thiserror::Error;
 /// System calls that fail with `EPERM`: no part of the switch uses them.
 ///
 /// Ports come and go at run time, so a list of the calls that remain would be long and would differ
-/// between kernels and libraries. This list has the calls that start programs, inspect other
-/// processes, change mounts, keys, clocks or the kernel.
+/// between kernels and libraries. This list has the calls that start programs, take memory or
+/// descriptors of other processes, change mounts, keys, clocks or the kernel.
+///
+/// `bpf` and `setns` are permitted: AF_XDP ports load a program, and the daemon reads a TAP that has moved
+/// to another network namespace.
 const REFUSED_CALLS: &[libc::c_long] = &[
     libc::SYS_execve,
     libc::SYS_execveat,
@@ -25,8 +35,14 @@ const REFUSED_CALLS: &[libc::c_long] = &[
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
     libc::SYS_kcmp,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_process_madvise,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
     libc::SYS_mount,
     libc::SYS_umount2,
+    libc::SYS_mount_setattr,
     libc::SYS_pivot_root,
     libc::SYS_chroot,
     libc::SYS_open_tree,
@@ -83,6 +99,16 @@ pub(crate) enum SandboxError {
     Directories(String),
 }
 
+/// The changes of files that the kernel restricts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WriteRestriction {
+    /// All of them.
+    Full,
+    /// Not all: before Linux 6.2 a file outside the directories can be emptied (`truncate`), if its rights
+    /// permit it.
+    Partial,
+}
+
 /// Refuses the system calls of [`REFUSED_CALLS`] in all threads.
 ///
 /// # Errors
@@ -109,7 +135,7 @@ fn filter() -> Result<BpfProgram, seccompiler::BackendError> {
 /// # Errors
 ///
 /// If a directory does not exist, or the kernel has no Landlock.
-pub(crate) fn restrict_writes(directories: &[PathBuf]) -> Result<(), SandboxError> {
+pub(crate) fn restrict_writes(directories: &[PathBuf]) -> Result<WriteRestriction, SandboxError> {
     let failed = |error: &dyn std::error::Error| SandboxError::Directories(error.to_string());
     // Requests of devices (`ioctl`) are not restricted: the socket of a device needs them.
     let changes = AccessFs::from_write(ABI::V3);
@@ -135,7 +161,8 @@ pub(crate) fn restrict_writes(directories: &[PathBuf]) -> Result<(), SandboxErro
     let rules = rules.into_iter().map(Ok::<_, landlock::RulesetError>);
     let status = ruleset.add_rules(rules).and_then(landlock::RulesetCreated::restrict_self);
     match status.map_err(|error| failed(&error))?.ruleset {
-        RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => Ok(()),
+        RulesetStatus::FullyEnforced => Ok(WriteRestriction::Full),
+        RulesetStatus::PartiallyEnforced => Ok(WriteRestriction::Partial),
         RulesetStatus::NotEnforced => {
             Err(SandboxError::Directories("the kernel restricts no directories".to_owned()))
         }
