@@ -6,6 +6,7 @@
 //! - [`SharedMapping`] is a mapped part of a file, which the other process may write at any moment.
 //! - [`send_with_descriptors`] and [`receive_with_descriptors`] pass bytes with descriptors.
 //! - [`accept_event`] takes an eventfd of the other process.
+//! - [`SocketFile`] removes the file of a socket that was listened at.
 //! - [`WakeSet`] wakes a thread that waits for events of several queues.
 //!
 //! ```
@@ -26,6 +27,8 @@ mod descriptors;
 mod event;
 mod mapping;
 mod read_at_once;
+mod signal_at_once;
+mod socket_file;
 mod wake_set;
 
 pub use descriptors::{
@@ -33,4 +36,5 @@ pub use descriptors::{
 };
 pub use event::{EventError, accept_event, notify, reset};
 pub use mapping::{MapError, SharedMapping};
+pub use socket_file::SocketFile;
 pub use wake_set::WakeSet;

@@ -22,7 +22,10 @@ use std::{
     },
 };
 
-use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::{
+    fcntl::{FcntlArg, SealFlag, fcntl},
+    sys::statfs::{HUGETLBFS_MAGIC, fstatfs},
+};
 
 /// A mapped part of a file, which dropping the value unmaps.
 #[derive(Debug)]
@@ -62,6 +65,13 @@ pub enum MapError {
         "a memory region is in a file that its owner can shorten: seal the file with F_SEAL_SHRINK"
     )]
     NotSealed,
+    /// The other process could give pages of the file back to the system.
+    ///
+    /// The seal does not forbid it, and huge pages may be used up afterwards.
+    #[error(
+        "a memory region is in a file of huge pages, which its owner can give back: use pages of the usual size"
+    )]
+    HugePages,
     /// The system refused to map the file.
     #[error("a memory region cannot be mapped: {0}")]
     System(#[from] io::Error),
@@ -108,13 +118,14 @@ impl SharedMapping {
         Ok(Self { address, mapped, start, length })
     }
 
-    /// Maps the first `length` bytes of a file that nobody can shorten.
+    /// Maps the first `length` bytes of a file in memory that keeps its pages.
     ///
-    /// A file in memory that is not sealed against this yet gets the seal.
+    /// Nobody can shorten the file: it gets the seal against that if it has none yet. An owner that gives
+    /// single pages back leaves new ones in their places, except in a file of huge pages.
     ///
     /// # Errors
     ///
-    /// As [`Self::new`], and if the file cannot be sealed.
+    /// As [`Self::new`], and if the file cannot be sealed or has huge pages.
     pub fn sealed(file: &impl AsFd, length: u64) -> Result<Self, MapError> {
         let has_seal = || {
             let seals = fcntl(file.as_fd(), FcntlArg::F_GET_SEALS);
@@ -128,6 +139,9 @@ impl SharedMapping {
         }
         if !has_seal() {
             return Err(MapError::NotSealed);
+        }
+        if fstatfs(file).map_err(io::Error::from)?.filesystem_type() == HUGETLBFS_MAGIC {
+            return Err(MapError::HugePages);
         }
         Self::new(file, 0, length)
     }
@@ -387,5 +401,19 @@ mod tests {
         sealable.set_len(0x1000).unwrap_err();
         let other = file(0x2000, MFdFlags::MFD_CLOEXEC);
         assert!(matches!(SharedMapping::sealed(&other, 0x2000), Err(MapError::NotSealed)));
+    }
+
+    /// The file needs no free huge page as long as nobody maps it.
+    #[expect(clippy::print_stderr, reason = "a skipped test says so")]
+    #[test]
+    fn a_file_of_huge_pages_keeps_no_pages() {
+        let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING | MFdFlags::MFD_HUGETLB;
+        let Ok(huge) = memfd_create(c"huge", flags) else {
+            eprintln!("SKIPPED: the system has no huge pages");
+            return;
+        };
+        let huge = File::from(huge);
+        huge.set_len(1 << 30).unwrap();
+        assert!(matches!(SharedMapping::sealed(&huge, 0x2000), Err(MapError::HugePages)));
     }
 }

@@ -1,8 +1,9 @@
 //! The control thread of a device, which connects, handles requests of the front-end, and
 //! reconnects.
 //!
-//! Each device has a thread of its own, which sleeps until a message arrives. A front-end that stops in the
-//! middle of a message therefore delays no other device.
+//! Each device has a thread of its own, which sleeps until a message arrives. A system call about a file of
+//! the front-end may take long, and delays no other device. Nobody waits for the thread: dropping a
+//! [`Backend`] closes the queues and removes the socket file by itself.
 
 use std::{
     fs::{self, Permissions},
@@ -16,7 +17,7 @@ use std::{
     },
     path::{Path, PathBuf},
     sync::Arc,
-    thread::{Builder, JoinHandle},
+    thread::Builder,
     time::{Duration, Instant},
 };
 
@@ -26,6 +27,7 @@ use nix::sys::{
     socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket},
 };
 use parking_lot::Mutex;
+use shunt_shared_memory::SocketFile;
 use tracing::{info, warn};
 
 use crate::{
@@ -57,12 +59,15 @@ pub enum SocketMode {
 
 /// The back-end of a network device.
 ///
-/// Dropping the value stops the queues and closes the connection.
+/// Dropping the value stops the queues, and never waits for the front-end. The control thread then closes
+/// the connection.
 #[derive(Debug)]
 pub struct Backend {
     link: Arc<Mutex<GuestLink>>,
+    queues: Arc<DeviceQueues>,
     stop: Arc<EventFd>,
-    thread: Option<JoinHandle<()>>,
+    /// The socket file of a server.
+    _file: Option<SocketFile>,
 }
 
 impl Backend {
@@ -82,9 +87,12 @@ impl Backend {
         let failed =
             |doing| move |source| BackendError::System { doing, path: path.to_owned(), source };
         UnixAddr::new(path).map_err(|errno| failed("use")(errno.into()))?;
-        let source = match mode {
-            SocketMode::Client => ConnectionSource::Client,
-            SocketMode::Server => ConnectionSource::Server(listen(path)?),
+        let (source, file) = match mode {
+            SocketMode::Client => (ConnectionSource::Client, None),
+            SocketMode::Server => {
+                let listener = listen(path)?;
+                (ConnectionSource::Server(listener), SocketFile::new(path))
+            }
         };
         let start = |errno: nix::Error| failed("start a device for")(errno.into());
         let queues = Arc::new(DeviceQueues::new(workers).map_err(start)?);
@@ -98,15 +106,21 @@ impl Backend {
         let control = ControlThread {
             path: path.to_owned(),
             source,
-            queues,
+            queues: Arc::clone(&queues),
             link: Arc::clone(&link),
             events,
             logged: String::new(),
             next_pause: RETRY_FIRST,
         };
         let thread = Builder::new().name("shunt-vhost".to_owned()).stack_size(STACK_BYTES);
-        let thread = thread.spawn(move || control.run()).map_err(failed("start a thread for"))?;
-        Ok((Self { link, stop, thread: Some(thread) }, ends))
+        let own_stop = Arc::clone(&stop);
+        let run = move || {
+            control.run();
+            // The event would leave the epoll set if it were closed before.
+            drop(own_stop);
+        };
+        thread.spawn(run).map_err(failed("start a thread for"))?;
+        Ok((Self { link, queues, stop, _file: file }, ends))
     }
 
     /// Returns the state of the link to the guest.
@@ -118,12 +132,9 @@ impl Backend {
 
 impl Drop for Backend {
     fn drop(&mut self) {
+        self.queues.close();
         // The counter of the event cannot be full, because only this line writes it.
         let _ = self.stop.write(1);
-        if let Some(thread) = self.thread.take() {
-            // The panic hook has already reported a panic of the thread.
-            let _ = thread.join();
-        }
     }
 }
 
@@ -182,10 +193,6 @@ impl ControlThread {
                 break;
             }
         }
-        if let ConnectionSource::Server(_) = self.source {
-            // Another process may have removed the socket file before.
-            let _ = fs::remove_file(&self.path);
-        }
     }
 
     /// Sets the link to waiting for `reason`, and logs the reason if it is new.
@@ -240,6 +247,7 @@ impl ControlThread {
     /// # Errors
     ///
     /// The reason why the connection ended.
+    #[expect(clippy::disallowed_methods, reason = "a real peer needs a real clock")]
     fn serve(&mut self, stream: UnixStream) -> Result<Stopped, ProtocolError> {
         if let ConnectionSource::Server(listener) = &self.source {
             // Other front-ends wait until this front-end disconnects. The listener may not be in
@@ -257,12 +265,13 @@ impl ControlThread {
         let mut has_obeyed = false;
         loop {
             self.show(&device);
-            let ready = self.wait(None);
-            if ready.contains(&STOP) {
+            let rest = |deadline: Instant| deadline.saturating_duration_since(Instant::now());
+            if self.wait(socket.deadline().map(rest)).contains(&STOP) {
                 return Ok(Stopped);
             }
-            if ready.contains(&CONNECTION) {
-                obey(&mut device, &mut socket)?;
+            // The rest of a message may be due, whatever the event is.
+            if let Some(message) = socket.receive(Instant::now())? {
+                obey(&mut device, &mut socket, message)?;
                 if !std::mem::replace(&mut has_obeyed, true) {
                     info!("vhost-user {}: connected", self.path.display());
                     self.logged.clear();
@@ -292,6 +301,8 @@ impl ControlThread {
     /// Waits for events; returns their event numbers, or none after the timeout.
     fn wait(&self, timeout: Option<Duration>) -> Vec<u64> {
         let timeout = timeout.map_or(EpollTimeout::NONE, |timeout| {
+            // A timeout is rounded up, so that what it waits for is due then.
+            let timeout = timeout.saturating_add(Duration::from_millis(1));
             EpollTimeout::try_from(timeout).unwrap_or(EpollTimeout::MAX)
         });
         let mut events = [EpollEvent::empty(); 4];
@@ -301,9 +312,13 @@ impl ControlThread {
     }
 }
 
-/// Receives a request from the front-end, handles it and replies.
-fn obey(device: &mut VhostDevice, socket: &mut MessageSocket) -> Result<(), ProtocolError> {
-    let ReceivedMessage { number, needs_reply, request, descriptors } = socket.receive()?;
+/// Handles a request of the front-end, and replies.
+fn obey(
+    device: &mut VhostDevice,
+    socket: &mut MessageSocket,
+    message: ReceivedMessage,
+) -> Result<(), ProtocolError> {
+    let ReceivedMessage { number, needs_reply, request, descriptors } = message;
     let result = request.and_then(|request| device.handle(request, descriptors));
     match result {
         Ok(Some(reply)) => socket.reply(number, reply),

@@ -56,8 +56,12 @@ pub(crate) enum ProtocolError {
     Memory(#[from] MemoryError),
     #[error("the front-end closed the connection")]
     Closed,
-    #[error("the front-end stopped in the middle of a message")]
+    #[error("the front-end closed the connection in the middle of a message")]
     Incomplete,
+    #[error("the front-end has not sent the rest of a message within a second")]
+    Slow,
+    #[error("the front-end does not read the replies to its requests")]
+    Unread,
     #[error("the connection failed: {0}")]
     Connection(#[from] io::Error),
 }
@@ -116,6 +120,9 @@ pub enum RingError {
     /// A chain of descriptors does not end.
     #[error("a chain has more than {0} descriptors")]
     LongChain(u16),
+    /// A buffer for frames is shorter than the header of a frame.
+    #[error("a buffer of {0} bytes is too short for frames: it must have at least 12")]
+    ShortBuffer(usize),
     /// A buffer has the wrong direction: writable instead of readable, or vice versa.
     #[error("a buffer is for the other direction")]
     Direction,

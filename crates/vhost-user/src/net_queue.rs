@@ -167,15 +167,21 @@ fn put_frame(
     }
     let header_length = header_length(features);
     let needed = frame.len().saturating_add(header_length);
+    let is_mergeable = features.contains(VirtioFeatures::MRG_RXBUF);
     let (mut room, mut count) = (0_usize, 0_u16);
     ring.begin_frame();
     while room < needed {
-        if count == ring.size() || count > 0 && !features.contains(VirtioFeatures::MRG_RXBUF) {
+        if count == ring.size() || count > 0 && !is_mergeable {
             return Ok(FramePut::Refused);
         }
         let Some(length) = ring.chain_length(usize::from(count), Direction::ToGuest)? else {
             return Ok(FramePut::Full);
         };
+        // Virtio has this minimum. It limits the number of buffers that a frame takes, and so the time
+        // that a guest can cost.
+        if is_mergeable && length < HEADER_MAX {
+            return Err(RingError::ShortBuffer(length));
+        }
         room = room.saturating_add(length);
         count = count.saturating_add(1);
     }

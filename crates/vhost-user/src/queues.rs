@@ -14,8 +14,8 @@ use std::{
     sync::{
         Arc,
         atomic::{
-            AtomicU16, AtomicU64,
-            Ordering::{AcqRel, Acquire, Release},
+            AtomicBool, AtomicU16, AtomicU64,
+            Ordering::{AcqRel, Acquire, Relaxed, Release},
         },
     },
 };
@@ -49,6 +49,8 @@ pub(crate) struct DeviceQueues {
     failures: Mutex<Vec<QueueFailure>>,
     /// Readable while `failures` has entries.
     failed: EventFd,
+    /// Set when no queue may start any more; the locks of the queues order it.
+    is_closed: AtomicBool,
 }
 
 /// A queue in operation.
@@ -87,6 +89,7 @@ impl DeviceQueues {
             announced: AtomicU64::new(NO_ADDRESS),
             failures: Mutex::default(),
             failed: EventFd::from_flags(flags)?,
+            is_closed: AtomicBool::new(false),
         })
     }
 
@@ -112,7 +115,7 @@ impl DeviceQueues {
 
     /// Replaces a queue by the result of `change`, which gets the current queue.
     ///
-    /// The worker of the queue is woken. Only the control thread calls this function.
+    /// The worker of the queue is woken. After [`Self::close`] there is no queue, whatever the result is.
     pub(crate) fn change(
         &self,
         queue: u16,
@@ -125,7 +128,7 @@ impl DeviceQueues {
             let mut slot = slot.lock();
             let before = kick(&slot);
             let taken = slot.take();
-            *slot = change(taken);
+            *slot = change(taken).filter(|_| !self.is_closed.load(Relaxed));
             let after = kick(&slot);
             let is_same = match (&before, &after) {
                 (Some(before), Some(after)) => Arc::ptr_eq(before, after),
@@ -146,6 +149,20 @@ impl DeviceQueues {
         }
         self.count_pairs();
         events.wake();
+    }
+
+    /// Stops all queues for ever.
+    ///
+    /// When the function returns, no worker uses a queue. The control thread may run on.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Relaxed);
+        for (queue, slot) in (0..QUEUES_MAX).zip(self.slots.iter()) {
+            // A queue that starts later takes the lock after this line, and sees the flag.
+            let is_running = slot.lock().is_some();
+            if is_running {
+                self.change(queue, |_| None);
+            }
+        }
     }
 
     /// Publishes the number of pairs in operation.

@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, File},
+    io::{Read, Write},
     os::{
         fd::AsFd,
         unix::{
@@ -10,7 +11,8 @@ use std::{
         },
     },
     path::Path,
-    thread::sleep,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread::{scope, sleep},
     time::{Duration, Instant},
 };
 
@@ -205,4 +207,45 @@ fn wrong_messages_end_the_connection_alone() {
     assert_eq!(front_end.ask(20, &67_u64.to_le_bytes(), &[]).unwrap(), 1, "the MTU is too small");
     assert_eq!(front_end.ask(20, &1500_u64.to_le_bytes(), &[]).unwrap(), 0);
     exchange(&mut guest, &mut workers[0]);
+}
+
+/// A front-end sends a message byte by byte, for longer than anybody may wait.
+#[test]
+fn a_back_end_ends_in_the_middle_of_a_message() {
+    const PAYLOAD: u32 = 264;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("guest.sock");
+    let (backend, mut workers) = Backend::start(&path, SocketMode::Server, 1).unwrap();
+    let mut stream = UnixStream::connect(&path).unwrap();
+    let header: Vec<u8> = [5, 1, PAYLOAD].into_iter().flat_map(u32::to_le_bytes).collect();
+    stream.write_all(&header).unwrap();
+    await_link(&backend, "connected", |link| *link == GuestLink::Connected);
+    let is_dropped = AtomicBool::new(false);
+    let sent = scope(|scope| {
+        let front_end = scope.spawn(|| {
+            let is_next = |_: &u32| {
+                sleep(Duration::from_millis(20));
+                !is_dropped.load(Relaxed) && stream.write_all(&[0]).is_ok()
+            };
+            (0..PAYLOAD).take_while(is_next).count()
+        });
+        drop(backend);
+        is_dropped.store(true, Relaxed);
+        front_end.join().unwrap()
+    });
+    assert!(sent < PAYLOAD as usize, "the whole message was sent before the back-end ended");
+    assert!(!path.exists(), "another back-end may listen there");
+    assert_eq!(workers[0].sender.send([(NetHeader::default(), &[7; 60][..])]).frames, 0);
+}
+
+#[test]
+fn a_message_must_be_whole_within_a_second() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("guest.sock");
+    let (backend, _workers) = Backend::start(&path, SocketMode::Server, 1).unwrap();
+    let mut stream = UnixStream::connect(&path).unwrap();
+    stream.write_all(&[1]).unwrap();
+    let reason = "the front-end has not sent the rest of a message within a second";
+    await_link(&backend, reason, |link| link.to_string().contains(reason));
+    assert_eq!(stream.read(&mut [0]).unwrap(), 0, "the connection is closed");
 }

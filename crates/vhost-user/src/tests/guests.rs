@@ -270,7 +270,7 @@ fn broken(queue: u16, offset: u64, bytes: &[u8]) -> RingError {
     failure.error
 }
 
-/// Empty descriptors take no room, so no chain of them ever holds a frame.
+/// Empty descriptors take no room, and a frame may need many buffers.
 #[test]
 fn a_frame_has_a_bounded_number_of_descriptors() {
     let queues = Arc::new(DeviceQueues::new(1).unwrap());
@@ -278,13 +278,33 @@ fn a_frame_has_a_bounded_number_of_descriptors() {
     let mut worker = Worker::new(&queues, 0);
     let _device = attached(&queues, &guest);
     while guest.offer_buffer(0, &BufferLayout::whole(100)) {}
-    let chain = (1..=128).flat_map(|next| descriptor(0, 0, if next < 128 { 3 } else { 2 }, next));
-    guest.corrupt(0, 0, &chain.collect::<Vec<u8>>());
+    let mut chain: Vec<u8> = (1..128).flat_map(|next| descriptor(0, 0, 3, next)).collect();
+    chain.extend(descriptor(0x4010_0000, 12, 2, 0));
+    guest.corrupt(0, 0, &chain);
     // All entries of the available ring name the first descriptor.
     guest.corrupt(0, 0x2004, &[0; 256]);
-    worker.sender.send([(NetHeader::default(), &[1; 60][..])]);
+    worker.sender.send([(NetHeader::default(), &[1; 1500][..])]);
     let failure = QueueFailure { queue: 0, error: RingError::LongChain(128), base: Some(0) };
     assert_eq!(queues.take_failures(), [failure]);
+}
+
+#[test]
+fn a_buffer_that_has_no_room_for_a_header_is_refused() {
+    for length in [1, 11, 12] {
+        let (queues, mut guest) = device(1, 1, TestGuest::SPLIT);
+        let mut worker = Worker::new(&queues, 0);
+        let _device = attached(&queues, &guest);
+        for _ in 0..7 {
+            assert!(guest.offer_buffer(0, &BufferLayout::whole(length)));
+        }
+        let sent = worker.sender.send([(NetHeader::default(), &[1; 60][..])]);
+        let errors: Vec<RingError> = queues.take_failures().iter().map(|own| own.error).collect();
+        let short = RingError::ShortBuffer(length);
+        assert_eq!(
+            (sent.frames, errors),
+            if length == 12 { (1, vec![]) } else { (0, vec![short]) }
+        );
+    }
 }
 
 /// A hypervisor may unplug memory and plug it again while frames pass.

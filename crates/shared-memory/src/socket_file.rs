@@ -1,0 +1,65 @@
+//! The file of a socket that this process listens at.
+
+use std::{
+    fs,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+/// The file of a listening socket, which dropping the value removes.
+///
+/// A file that has replaced it stays.
+#[derive(Debug)]
+pub struct SocketFile {
+    path: PathBuf,
+    identity: FileIdentity,
+}
+
+/// The numbers of the file system and of the file.
+type FileIdentity = (u64, u64);
+
+fn identity(path: &Path) -> Option<FileIdentity> {
+    fs::symlink_metadata(path).ok().map(|file| (file.dev(), file.ino()))
+}
+
+impl SocketFile {
+    /// Takes the file at a path; `None` if it does not exist any more.
+    #[must_use]
+    pub fn new(path: &Path) -> Option<Self> {
+        identity(path).map(|identity| Self { path: path.to_owned(), identity })
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if identity(&self.path) == Some(self.identity) {
+            // Another process may remove it meanwhile.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn only_the_own_file_is_removed() {
+        let folder = std::env::temp_dir().join(format!("shunt-socket-file-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let path = folder.join("a.sock");
+        assert!(SocketFile::new(&path).is_none());
+        let _first = UnixListener::bind(&path).unwrap();
+        let file = SocketFile::new(&path).unwrap();
+        let other = folder.join("b.sock");
+        let _second = UnixListener::bind(&other).unwrap();
+        fs::rename(&other, &path).unwrap();
+        drop(file);
+        assert!(path.exists(), "it is another file");
+        drop(SocketFile::new(&path));
+        assert!(!path.exists());
+        fs::remove_dir(&folder).unwrap();
+    }
+}
