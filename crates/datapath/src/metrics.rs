@@ -143,8 +143,8 @@ reasons! {
         TxRefused = "tx_refused",
         /// The queue of packet-ins to the controllers was full.
         PacketInQueueFull = "packet_in_queue_full",
-        /// The queue of messages for multicast snooping was full.
-        SnoopingQueueFull = "snooping_queue_full",
+        /// A message for multicast snooping: its port received too many, or the queue was full.
+        SnoopingMessageRefused = "snooping_message_refused",
         /// A frame for LACP: its port received too many, or the queue was full.
         LacpFrameRefused = "lacp_frame_refused",
         /// A packet for BFD: its port received too many, or the queue was full.

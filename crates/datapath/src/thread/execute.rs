@@ -15,9 +15,7 @@
 use std::{iter, sync::Arc};
 
 use shunt_flow::{FieldId, FlowKey, Layers, PortNo, rewrite};
-use shunt_pipeline::{
-    Continuation, DatapathAction, DatapathPort, Punt, PuntReceiver, QueueId, Time,
-};
+use shunt_pipeline::{Continuation, DatapathAction, DatapathPort, QueueId, Time};
 
 use crate::{
     capture::Taps,
@@ -30,7 +28,6 @@ use crate::{
         segment::SEGMENTS_MAX,
         virtio,
     },
-    port::Capabilities,
     rule_sample::RuleSamples,
     thread::{
         packet_in::PacketInSender,
@@ -46,11 +43,11 @@ pub(crate) struct Outputs {
     places: Vec<u32>,
     /// Indices of the ports that must be flushed.
     pub(super) unflushed: Vec<u32>,
-    packet_ins: PacketInSender,
+    pub(super) packet_ins: PacketInSender,
     /// The stack of pending work on recirculated packets; the next is at the end.
     pending: Vec<Pending>,
     /// The frames of a packet-in after segmentation; empty between packets.
-    wire: Vec<Packet>,
+    pub(super) wire: Vec<Packet>,
     /// Time of this iteration.
     pub(crate) now: Time,
     pub(crate) tally: Tally,
@@ -336,7 +333,7 @@ impl Outputs {
     }
 
     /// Sends all batches if segments of a packet may find no buffers.
-    fn make_room(&mut self, pool: &mut Pool, packet: &Packet) {
+    pub(super) fn make_room(&mut self, pool: &mut Pool, packet: &Packet) {
         if packet.virtio.is_segmented() && pool.left(0) < SEGMENTS_MAX {
             self.send_batches(pool);
         }
@@ -414,52 +411,6 @@ impl Outputs {
         }
     }
 
-    /// Queues a packet for the control plane, with complete checksums and in segments.
-    fn punt(&mut self, pool: &mut Pool, packet: Packet, punt: &Arc<Punt>) {
-        let ingress = packet.ingress;
-        let (reason, is_within) = match punt.receiver {
-            PuntReceiver::Controllers => (DropReason::PacketInQueueFull, true),
-            PuntReceiver::Multicast { .. } => (DropReason::SnoopingQueueFull, true),
-            PuntReceiver::Lacp(_) => {
-                let is_within = self.passes(ingress, |port, now| port.slow_protocols.takes(now));
-                (DropReason::LacpFrameRefused, is_within)
-            }
-            PuntReceiver::Bfd(_) => {
-                let is_within = self.passes(ingress, |port, now| port.bfd.takes(now));
-                (DropReason::BfdPacketRefused, is_within)
-            }
-        };
-        if !is_within || self.packet_ins.is_full(punt.receiver) {
-            return self.drop(pool, packet, reason);
-        }
-        self.make_room(pool, &packet);
-        let finished = virtio::finish(packet, &Capabilities::WIRE, pool, &mut self.wire);
-        if let Some(refused) = self.tally.finish(finished, self.wire.len()) {
-            self.count_forward_drop(ingress, refused);
-        }
-        let mut wire = std::mem::take(&mut self.wire);
-        for packet in wire.drain(..) {
-            if self.packet_ins.push(punt, &packet) {
-                self.tally.punted += 1;
-            } else {
-                self.tally.dropped[reason as usize] += 1;
-                self.count_forward_drop(ingress, reason);
-            }
-            pool.give(packet);
-        }
-        self.wire = wire;
-    }
-
-    /// Returns whether a port may pass one more frame to the control plane.
-    fn passes(
-        &mut self,
-        ingress: DatapathPort,
-        takes: impl FnOnce(&mut TxPort, Time) -> bool,
-    ) -> bool {
-        let (place, now) = (self.place(ingress), self.now);
-        place.is_none_or(|place| takes(&mut self.ports[place.index()], now))
-    }
-
     /// Drops a packet instead of executing its actions.
     pub(crate) fn refuse(
         &mut self,
@@ -486,7 +437,7 @@ impl Outputs {
     /// Counts a packet that was dropped in the switch at its ingress port.
     ///
     /// The port may be removed, and a packet of a controller may have none.
-    fn count_forward_drop(&self, ingress: DatapathPort, reason: DropReason) {
+    pub(super) fn count_forward_drop(&self, ingress: DatapathPort, reason: DropReason) {
         if let Some(place) = self.place(ingress) {
             self.ports[place.index()].traffic.forward_dropped[reason as usize].add(1);
         }

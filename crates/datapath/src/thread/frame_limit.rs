@@ -24,6 +24,12 @@ pub(super) type SlowProtocolLimit = FrameLimit<100_000, 10>;
 /// The shortest interval of a session is a millisecond.
 pub(super) type BfdLimit = FrameLimit<500, 32>;
 
+/// The limit of multicast snooping: two hundred messages in a second.
+///
+/// A switch or an access point behind the port passes on the messages of many hosts. After a query they
+/// report in the course of ten seconds.
+pub(super) type SnoopingLimit = FrameLimit<5_000, 200>;
+
 impl<const INTERVAL_US: u64, const BURST: u32> FrameLimit<INTERVAL_US, BURST> {
     const INTERVAL: Duration = Duration::from_micros(INTERVAL_US);
 
@@ -55,6 +61,16 @@ mod tests {
         assert_eq!([pass(5000, 5010), pass(5010, 5090)], [10, 0]);
         assert_eq!([pass(5100, 6100), pass(6100, 10_100)], [10, 40]);
         assert_eq!(pass(60_000, 60_050), 10, "no more after a pause");
+    }
+
+    #[test]
+    fn a_port_passes_two_hundred_messages_of_hosts_in_a_second() {
+        let mut limit = SnoopingLimit::default();
+        let mut pass = |ms: u64| {
+            let now = Time::ZERO.after(Duration::from_millis(ms));
+            (0..300).filter(|_| limit.takes(now)).count()
+        };
+        assert_eq!([pass(5000), pass(5050), pass(60_000)], [200, 10, 200]);
     }
 
     #[test]

@@ -32,6 +32,7 @@ mod packet_in;
 mod packet_thread;
 mod police;
 mod port_bindings;
+mod punt;
 mod qos;
 mod readiness;
 mod receive;

@@ -13,14 +13,15 @@ use crate::packet::buffer::{Packet, Pool};
 
 /// Places that only protocols use.
 ///
-/// So no flood of packet-ins costs a link its partner. Each port has a limit of its own
-/// ([`FrameLimit`](super::frame_limit::FrameLimit)), so no flood of one link costs another its partner.
-const PLACES_FOR_PROTOCOLS: usize = 256;
+/// So no flood of packet-ins costs a link its partner, or a host its multicast groups. Each port has a
+/// limit of its own ([`FrameLimit`](super::frame_limit::FrameLimit)), so no flood of one link takes the
+/// places of another.
+const PLACES_FOR_PROTOCOLS: usize = 512;
 
 /// Places of these that only LACP and BFD use.
 ///
-/// A host may send reports of multicast groups at any rate, and a partner sends few frames.
-const PLACES_FOR_PARTNERS: usize = 224;
+/// Hosts on many ports may report at the same time, and a partner sends few frames.
+const PLACES_FOR_PARTNERS: usize = 256;
 
 /// Capacity of frames that are used again.
 const FRAME_KEPT: usize = Pool::SMALL;

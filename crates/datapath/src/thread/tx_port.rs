@@ -7,7 +7,7 @@ use std::sync::Arc;
 use shunt_pipeline::{DatapathPort, Time};
 
 use super::{
-    frame_limit::{BfdLimit, SlowProtocolLimit},
+    frame_limit::{BfdLimit, SlowProtocolLimit, SnoopingLimit},
     tally::Tally,
 };
 use crate::{
@@ -31,6 +31,8 @@ pub(crate) struct TxPort {
     pub(super) slow_protocols: SlowProtocolLimit,
     /// The limit of received packets of BFD.
     pub(super) bfd: BfdLimit,
+    /// The limit of received messages of IGMP and MLD, on a bridge that snoops.
+    pub(super) snooping: SnoopingLimit,
     /// Set if the port is in the list of ports to flush.
     pub(super) is_unflushed: bool,
 }
@@ -68,6 +70,7 @@ impl TxPort {
             qos: None,
             slow_protocols: SlowProtocolLimit::default(),
             bfd: BfdLimit::default(),
+            snooping: SnoopingLimit::default(),
             is_unflushed: false,
         }
     }

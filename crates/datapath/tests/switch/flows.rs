@@ -32,6 +32,8 @@ mod recirculation;
 mod sampling;
 #[path = "sleep.rs"]
 mod sleep;
+#[path = "snooping.rs"]
+mod snooping;
 #[path = "versions.rs"]
 mod versions;
 #[path = "waiting.rs"]

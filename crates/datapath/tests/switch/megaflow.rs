@@ -42,6 +42,8 @@ mod repair;
 mod sampling;
 #[path = "sleep.rs"]
 mod sleep;
+#[path = "snooping.rs"]
+mod snooping;
 #[path = "verify.rs"]
 mod verify;
 #[path = "versions.rs"]

@@ -1,0 +1,66 @@
+//! Packets for the control plane: for controllers, and for protocols with a limit for each port.
+
+use std::{mem, sync::Arc};
+
+use shunt_pipeline::{DatapathPort, Punt, PuntReceiver, Time};
+
+use crate::{
+    metrics::DropReason,
+    packet::{
+        buffer::{Packet, Pool},
+        virtio,
+    },
+    port::Capabilities,
+    thread::{execute::Outputs, tx_port::TxPort},
+};
+
+impl Outputs {
+    /// Queues a packet for the control plane, with complete checksums and in segments.
+    pub(super) fn punt(&mut self, pool: &mut Pool, packet: Packet, punt: &Arc<Punt>) {
+        let ingress = packet.ingress;
+        let (reason, is_within) = match punt.receiver {
+            PuntReceiver::Controllers => (DropReason::PacketInQueueFull, true),
+            PuntReceiver::Multicast { .. } => {
+                let is_within = self.passes(ingress, |port, now| port.snooping.takes(now));
+                (DropReason::SnoopingMessageRefused, is_within)
+            }
+            PuntReceiver::Lacp(_) => {
+                let is_within = self.passes(ingress, |port, now| port.slow_protocols.takes(now));
+                (DropReason::LacpFrameRefused, is_within)
+            }
+            PuntReceiver::Bfd(_) => {
+                let is_within = self.passes(ingress, |port, now| port.bfd.takes(now));
+                (DropReason::BfdPacketRefused, is_within)
+            }
+        };
+        if !is_within || self.packet_ins.is_full(punt.receiver) {
+            return self.drop(pool, packet, reason);
+        }
+        self.make_room(pool, &packet);
+        let finished = virtio::finish(packet, &Capabilities::WIRE, pool, &mut self.wire);
+        if let Some(refused) = self.tally.finish(finished, self.wire.len()) {
+            self.count_forward_drop(ingress, refused);
+        }
+        let mut wire = mem::take(&mut self.wire);
+        for packet in wire.drain(..) {
+            if self.packet_ins.push(punt, &packet) {
+                self.tally.punted += 1;
+            } else {
+                self.tally.dropped[reason as usize] += 1;
+                self.count_forward_drop(ingress, reason);
+            }
+            pool.give(packet);
+        }
+        self.wire = wire;
+    }
+
+    /// Returns whether a port may pass one more frame to the control plane.
+    fn passes(
+        &mut self,
+        ingress: DatapathPort,
+        takes: impl FnOnce(&mut TxPort, Time) -> bool,
+    ) -> bool {
+        let (place, now) = (self.place(ingress), self.now);
+        place.is_none_or(|place| takes(&mut self.ports[place.index()], now))
+    }
+}
