@@ -24,7 +24,7 @@ use crate::{
     ErrorCode,
     message::{
         Features, PacketIn, PacketOut, PortDescription, PortStatistics, QueueDescription,
-        QueueStatistics, SwitchDescription, TableStatistics,
+        QueueStatistics, SwitchDescription, TableFeatures, TableStatistics,
     },
 };
 
@@ -64,6 +64,9 @@ pub trait Host: Send + Sync + 'static {
 
     /// Returns table counters as of the last [`Self::pull_counts`].
     fn table_statistics(&self) -> Vec<TableStatistics>;
+
+    /// Returns the names and the limits of all tables, in order.
+    fn table_features(&self) -> Vec<TableFeatures>;
 
     /// Returns the rules that `filter` selects.
     fn rules(&self, filter: &RuleFilter) -> Vec<Arc<Rule>>;

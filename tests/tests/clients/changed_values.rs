@@ -88,6 +88,53 @@ fn a_flow_table_has_its_limit() {
     }
 }
 
+/// Controllers read names and limits; columns without effect are in the row of the bridge.
+#[test]
+fn table_features_have_name_and_limit() {
+    for bench in Bench::both("tables") {
+        let daemon = bench.start();
+        bench.done("add-br br0");
+        bench.done(
+            "-- --id=@a create flow_table flow_limit=7 name=classifier -- --id=@b create \
+             flow_table groups=in_port prefixes=ip_dst -- --id=@c create flow_table flow_limit=1 \
+             -- set bridge br0 flow_tables:1=@a flow_tables:253=@b flow_tables:254=@c",
+        );
+        let features = text(&daemon.ovs_ofctl("br0", "dump-table-features", &[]));
+        let table = features.split("table 1 (\"classifier\")").nth(1).unwrap_or_default();
+        let limit = table.lines().find(|line| line.contains("max_entries")).unwrap_or_default();
+        assert!(limit.trim().ends_with("max_entries=7"), "{features}");
+        let status = bench.done("get bridge br0 status");
+        for key in ["flow_tables:253:groups", "flow_tables:253:prefixes", "flow_tables:254"] {
+            assert!(status.contains(&format!("\"{key}\"=\"no effect")), "{status}");
+        }
+        // The bridge and its table stay in use.
+        text(&daemon.ovs_ofctl("br0", "add-flow", &["table=253,actions=drop"]));
+    }
+}
+
+/// A full table 0 takes no rule for `NORMAL`: the row has the reason, and the log has it once.
+#[test]
+fn a_full_table_is_a_reason_in_the_row() {
+    for bench in Bench::both("tables") {
+        let daemon = bench.start();
+        bench.done("add-br br0 -- set bridge br0 fail_mode=secure");
+        text(&daemon.ovs_ofctl("br0", "add-flow", &["priority=1,actions=drop"]));
+        bench.done(
+            "-- --id=@t create flow_table flow_limit=1 -- set bridge br0 flow_tables:0=@t -- clear \
+             bridge br0 fail_mode",
+        );
+        let status = || bench.done("get bridge br0 status");
+        let reason = "priority=0,actions=NORMAL cannot be added, retrying";
+        assert!(until(|| status().contains(reason)), "{}", status());
+        bench.done("set bridge br0 other_config:mac-table-size=100");
+        assert_eq!(daemon.log().matches(reason).count(), 1, "{}", daemon.log());
+        text(&daemon.ovs_ofctl("br0", "del-flows", &[]));
+        assert!(until(|| status() == "{}"), "{}", status());
+        let rules = text(&daemon.ovs_ofctl("br0", "dump-flows", &[]));
+        assert!(rules.contains("actions=NORMAL"), "{rules}");
+    }
+}
+
 /// A wrong value leaves the one that is in force, and all reasons are in the row.
 #[test]
 fn wrong_values_keep_those_in_force() {

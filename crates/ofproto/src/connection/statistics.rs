@@ -3,7 +3,7 @@
 use std::{sync::Arc, vec};
 
 use shunt_flow::PortNo;
-use shunt_pipeline::{Group, GroupId, Meter, MeterId, Rule, RuleFilter, TableId, Time};
+use shunt_pipeline::{Group, GroupId, Meter, MeterId, Rule, RuleFilter, Time};
 
 use crate::{
     Host,
@@ -88,10 +88,7 @@ pub(super) fn reply(request: &MultipartRequest, host: &impl Host, codec: Codec) 
             MultipartReply::MeterConfig(meters.collect())
         }
         MultipartRequest::MeterFeatures => MultipartReply::MeterFeatures(meter_features()),
-        MultipartRequest::TableFeatures => {
-            let tables = 0..=TableId::MAX.number();
-            MultipartReply::TableFeatures(tables.filter_map(TableId::new).collect())
-        }
+        MultipartRequest::TableFeatures => MultipartReply::TableFeatures(host.table_features()),
         MultipartRequest::PortDescription => MultipartReply::PortDescription(host.ports()),
     }
 }

@@ -22,7 +22,8 @@ pub use flow::{FlowRemoved, FlowStatistics};
 pub use group::{GroupDescription, GroupFeatures, GroupStatistics};
 pub use meter::{MeterDescription, MeterFeatures, MeterStatistics};
 pub use multipart::{
-    AggregateStatistics, MultipartReply, MultipartRequest, SwitchDescription, TableStatistics,
+    AggregateStatistics, MultipartReply, MultipartRequest, SwitchDescription, TableFeatures,
+    TableStatistics,
 };
 pub use packet::{PacketIn, PacketInFormat, PacketOut};
 pub use port::{

@@ -68,8 +68,8 @@ pub enum MultipartReply {
     MeterConfig(Vec<MeterDescription>),
     /// `OFPMP_METER_FEATURES`.
     MeterFeatures(MeterFeatures),
-    /// `OFPMP_TABLE_FEATURES` of these tables; the features of all tables are the same.
-    TableFeatures(Vec<TableId>),
+    /// `OFPMP_TABLE_FEATURES`.
+    TableFeatures(Vec<TableFeatures>),
     /// `OFPMP_PORT_DESC`.
     PortDescription(Vec<PortDescription>),
 }
@@ -98,6 +98,17 @@ pub struct AggregateStatistics {
     pub bytes: u64,
     /// Number of selected rules.
     pub flows: u32,
+}
+
+/// The features of a table that other tables may not have (`ofp_table_features`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableFeatures {
+    /// The table.
+    pub table: TableId,
+    /// Name: at most 31 bytes; empty if the table has none.
+    pub name: String,
+    /// Maximum number of rules (`max_entries`).
+    pub entries_max: u32,
 }
 
 /// `ofp_table_stats`.

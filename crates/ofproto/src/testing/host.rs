@@ -16,7 +16,8 @@ use shunt_flow::{
 use shunt_pipeline::{
     Action, BridgeId, BridgeSettings, BundleStep, Change, DatapathAction, Delta, FlowModError,
     Group, GroupId, Meter, MeterId, Modification, Pipeline, PortConfig, PortInfo, PuntedPacket,
-    QueueId, RejectedMod, RemovedReason, Rule, RuleChange, RuleFilter, Time, Traversal, Version,
+    QueueId, RejectedMod, RemovedReason, Rule, RuleChange, RuleFilter, TableId, Time, Traversal,
+    Version,
 };
 use tokio::sync::watch;
 
@@ -26,7 +27,7 @@ use crate::{
     message::{
         self, Features, FlowRemoved, LinkFeatures, PacketOut, PortDescription, PortStatistics,
         PortStatus, PortStatusReason, QueueDescription, QueueStatistics, ReportedPortCounters,
-        SwitchDescription, TableStatistics,
+        SwitchDescription, TableFeatures, TableStatistics,
     },
 };
 
@@ -213,6 +214,12 @@ impl Host for MemoryHost {
             matches: totals.matches,
         });
         statistics.collect()
+    }
+
+    fn table_features(&self) -> Vec<TableFeatures> {
+        let tables = (0..=TableId::MAX.number()).filter_map(TableId::new);
+        let features = |table| TableFeatures { table, name: String::new(), entries_max: u32::MAX };
+        tables.map(features).collect()
     }
 
     fn rules(&self, filter: &RuleFilter) -> Vec<Arc<Rule>> {

@@ -21,7 +21,8 @@ use crate::{
         Hello, LinkFeatures, Message, MultipartReply, MultipartRequest, PacketIn, PacketInFormat,
         PacketOut, PortDescription, PortMod, PortStatistics, PortStatus, PortStatusReason,
         QueueConfig, QueueDescription, QueueFilter, QueueStatistics, ReportedPortCounters,
-        RoleMessage, RoleName, SwitchConfig, SwitchDescription, TableMod, TableStatistics, Xid,
+        RoleMessage, RoleName, SwitchConfig, SwitchDescription, TableFeatures, TableMod,
+        TableStatistics, Xid,
     },
     wire::v13::COOKIE_UNCHANGED,
 };
@@ -392,6 +393,8 @@ fn any_multipart_reply() -> impl Strategy<Value = Message> {
         (any_table(), any::<(u32, u64, u64)>()).prop_map(|(table, (active, lookups, matches))| {
             TableStatistics { table, active, lookups, matches }
         });
+    let features = (any_table(), "[ -~]{0,31}", any::<u32>())
+        .prop_map(|(table, name, entries_max)| TableFeatures { table, name, entries_max });
     let port = (any::<u32>(), any::<u64>(), any_duration()).prop_map(|(port, count, duration)| {
         let counters =
             ReportedPortCounters { tx_bytes: count, collisions: !count, ..<_>::default() };
@@ -407,7 +410,7 @@ fn any_multipart_reply() -> impl Strategy<Value = Message> {
         vec(port, 0..4).prop_map(MultipartReply::Port),
         vec(any_queue_statistics(), 0..4).prop_map(MultipartReply::Queue),
         any_reply(),
-        vec(any_table(), 0..3).prop_map(MultipartReply::TableFeatures),
+        vec(features, 0..3).prop_map(MultipartReply::TableFeatures),
         vec(any_port(), 0..4).prop_map(MultipartReply::PortDescription),
     ];
     (any::<bool>(), reply).prop_map(|(more, reply)| Message::MultipartReply { more, reply })

@@ -44,7 +44,7 @@ pub(super) enum Command {
         /// Set controllers=tcp:IP:PORT,.., listen=ptcp:PORT:IP,.., datapath_id=ID,
         /// mac=ADDRESS, local=none|tap, mtu=BYTES, table_rules=N,
         /// table_overflow=refuse|evict, table_limits=TABLE:N[:evict],..,
-        /// mac_ageing_s=SECONDS, mac_entries=N,
+        /// table_names=TABLE:NAME,.., mac_ageing_s=SECONDS, mac_entries=N,
         /// flood_vlans=VLAN,VLAN.., mcast_snooping_enable=true|false, mcast_snooping_ageing_s=SECONDS,
         /// mcast_snooping_entries=N, mcast_snooping_disable_flood_unregistered=true|false
         #[arg(value_name = "KEY=VALUE")]
@@ -61,7 +61,7 @@ pub(super) enum Command {
         name: String,
         /// Set controllers=tcp:IP:PORT,.., listen=ptcp:PORT:IP,.., datapath_id=ID,
         /// mac=ADDRESS, table_rules=N, table_overflow=refuse|evict, table_limits=TABLE:N[:evict],..,
-        /// mac_ageing_s=SECONDS, mac_entries=N,
+        /// table_names=TABLE:NAME,.., mac_ageing_s=SECONDS, mac_entries=N,
         /// flood_vlans=VLAN,VLAN.., mcast_snooping_enable=true|false, mcast_snooping_ageing_s=SECONDS,
         /// mcast_snooping_entries=N, mcast_snooping_disable_flood_unregistered=true|false
         #[arg(value_name = "KEY=VALUE", required = true)]

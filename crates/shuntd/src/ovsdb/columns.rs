@@ -109,7 +109,11 @@ pub(super) const TABLES: [FollowedTable; 14] = [
         read: &["target"],
         written: &["is_connected", "role", "status"],
     },
-    FollowedTable { name: "Flow_Table", read: &["flow_limit", "overflow_policy"], written: &[] },
+    FollowedTable {
+        name: "Flow_Table",
+        read: &["flow_limit", "groups", "name", "overflow_policy", "prefixes"],
+        written: &[],
+    },
     FollowedTable { name: "QoS", read: &["other_config", "queues", "type"], written: &[] },
     FollowedTable { name: "Queue", read: &["dscp", "other_config"], written: &[] },
     FollowedTable {

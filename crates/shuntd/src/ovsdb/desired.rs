@@ -196,6 +196,7 @@ impl DesiredBridges {
         // A wrong address must not cost a bridge its ports and rules.
         set_mac_table(&mut options, row);
         options.table_limits = table_limits(snapshot, row);
+        options.table_names = table_names(snapshot, row);
         set_snooping(&mut options, row);
         let with_mac = BridgeOptions { mac: text("hwaddr"), ..options.clone() };
         let wrong_mac = match with_mac.mac() {
@@ -511,8 +512,24 @@ fn table_limits(snapshot: &DatabaseSnapshot, bridge: RowView<'_>) -> Vec<String>
     bridge.numbered_uuids("flow_tables").filter_map(limit).collect()
 }
 
+/// Returns the names of the tables of a bridge, without wrong ones.
+fn table_names(snapshot: &DatabaseSnapshot, bridge: RowView<'_>) -> Vec<String> {
+    let name = |(table, row): (i64, RowUuid)| {
+        let name = snapshot.row("Flow_Table", row)?.string("name")?;
+        let is_name = (0..=TABLE_MAX).contains(&table) && is_table_name(name);
+        is_name.then(|| format!("{table}:{name}"))
+    };
+    bridge.numbered_uuids("flow_tables").filter_map(name).collect()
+}
+
+/// Returns whether the switch accepts the name of a table.
+pub(super) fn is_table_name(name: &str) -> bool {
+    let table_names = vec![format!("0:{name}")];
+    BridgeOptions { table_names, ..BridgeOptions::default() }.table_names().is_ok()
+}
+
 /// The largest number of a table.
-const TABLE_MAX: i64 = 253;
+pub(super) const TABLE_MAX: i64 = 253;
 
 /// Reads the settings of the MAC table.
 ///

@@ -10,6 +10,8 @@ use shunt_ovsdb::{
 };
 use tracing::warn;
 
+use super::desired::{TABLE_MAX, is_table_name};
+
 /// The settings without effect of each row, with the reasons.
 pub(super) type IgnoredSettings = BTreeMap<RowUuid, BTreeMap<String, &'static str>>;
 
@@ -60,7 +62,7 @@ pub(super) const TABLES: [(&str, &str); 6] = [
     ("IPFIX", "IPFIX"),
 ];
 
-const COLUMNS: [IgnoredColumn; 11] = [
+const COLUMNS: [IgnoredColumn; 14] = [
     column("Bridge", "auto_attach", is_given, "Auto Attach is not supported"),
     column("Bridge", "datapath_type", is_other_datapath, "there is one datapath: use netdev"),
     column(
@@ -71,6 +73,19 @@ const COLUMNS: [IgnoredColumn; 11] = [
     ),
     column("Bridge", "rstp_enable", is_true, NO_SPANNING_TREE),
     column("Bridge", "stp_enable", is_true, NO_SPANNING_TREE),
+    column(
+        "Flow_Table",
+        "groups",
+        is_given,
+        "all rules of a full table are one group, of which the least important is evicted",
+    ),
+    column(
+        "Flow_Table",
+        "name",
+        is_no_table_name,
+        "it must have 1 to 31 ASCII characters without spaces and commas",
+    ),
+    column("Flow_Table", "prefixes", is_given, "the switch chooses the prefixes itself"),
     column("Port", "cvlans", is_given, "dot1q-tunnel is not supported"),
     column("Port", "mac", is_given, "set mac of the interface"),
     column(
@@ -181,6 +196,10 @@ fn is_other_version(value: &Datum) -> bool {
     !value.is_empty() && *value != Datum::string("OpenFlow13")
 }
 
+fn is_no_table_name(value: &Datum) -> bool {
+    matches!(value.as_scalar(), Some(Atom::String(name)) if !is_table_name(name))
+}
+
 fn is_other_datapath(value: &Datum) -> bool {
     !["", "netdev", "system"].into_iter().any(|known| *value == Datum::string(known))
 }
@@ -190,7 +209,10 @@ pub(super) fn ignored_settings(snapshot: &DatabaseSnapshot) -> IgnoredSettings {
     let mut found = IgnoredSettings::new();
     for (table, _) in TABLES {
         for row in snapshot.rows(table) {
-            let settings = settings_of(table, row);
+            let mut settings = settings_of(table, row);
+            if table == "Bridge" {
+                settings.extend(settings_of_tables(snapshot, row));
+            }
             if !settings.is_empty() {
                 found.insert(row.uuid(), settings);
             }
@@ -212,6 +234,26 @@ fn settings_of(table: &str, row: RowView<'_>) -> BTreeMap<String, &'static str> 
         let is_of_bond = BOND_WORDS.iter().any(|word| name.starts_with(word));
         if let Some(reason) = reason.filter(|_| known.is_some() || !is_of_bond) {
             settings.insert(format!("other_config:{name}"), reason);
+        }
+    }
+    settings
+}
+
+/// Returns the settings of the flow tables of a bridge that have no effect.
+///
+/// Their rows have no column `status`, so the row of the bridge has them.
+fn settings_of_tables(
+    snapshot: &DatabaseSnapshot,
+    bridge: RowView<'_>,
+) -> BTreeMap<String, &'static str> {
+    let mut settings = BTreeMap::new();
+    for (table, row) in bridge.numbered_uuids("flow_tables") {
+        if !(0..=TABLE_MAX).contains(&table) {
+            settings.insert(format!("flow_tables:{table}"), "tables have the numbers 0 to 253");
+        } else if let Some(row) = snapshot.row("Flow_Table", row) {
+            let own = settings_of("Flow_Table", row).into_iter();
+            settings
+                .extend(own.map(|(name, reason)| (format!("flow_tables:{table}:{name}"), reason)));
         }
     }
     settings

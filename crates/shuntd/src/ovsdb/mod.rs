@@ -19,6 +19,7 @@ mod host_system;
 mod ignored;
 mod managers;
 mod mirrors;
+mod normal_rule;
 mod options;
 mod port_numbers;
 mod port_rows;

@@ -18,8 +18,9 @@ use tracing::{info, warn};
 
 use super::{
     bonds::keep_active_members,
-    desired::{DesiredBridge, DesiredBridges, NormalRule, add_reason},
+    desired::{DesiredBridge, DesiredBridges, add_reason},
     exports::{ExportLogs, set_collector_sets, set_exports},
+    normal_rule::NormalRuleState,
     port_numbers::PortNumbers,
     row_log::RowLog,
     tls::TlsRow,
@@ -45,10 +46,7 @@ struct AppliedBridge {
     /// The options with which the bridge was added.
     options: BridgeOptions,
     ports: BTreeMap<String, PortOptions>,
-    /// The handling of the rule for `NORMAL` in the last pass.
-    normal_rule: NormalRule,
-    /// Set if the daemon has added the rule for `NORMAL`.
-    has_normal_rule: bool,
+    normal_rule: NormalRuleState,
 }
 
 /// The rows that could not be applied, with the reasons.
@@ -62,10 +60,9 @@ pub(super) struct ApplyErrors {
     pub(super) controllers: BTreeMap<RowUuid, String>,
     /// Errors of the controllers of a bridge, by its name.
     pub(super) bridge_controllers: BTreeMap<String, String>,
+    /// Reasons why the rule for `NORMAL` cannot be changed, by the name of the bridge.
+    pub(super) normal_rules: BTreeMap<String, String>,
 }
-
-/// The rule of a bridge without controllers.
-const NORMAL_RULE: &str = "priority=0,actions=NORMAL";
 
 impl Reconciler {
     pub(super) fn new(switch: Arc<Switch>) -> Self {
@@ -116,7 +113,9 @@ impl Reconciler {
             else {
                 continue;
             };
-            set_normal_rule(&self.switch, applied, bridge).await;
+            if let Some(reason) = applied.normal_rule.apply(&self.switch, bridge).await {
+                errors.normal_rules.insert(name.clone(), reason.to_owned());
+            }
             set_bridge(&self.switch, bridge, &mut errors).await;
             let known = bond_names(&self.switch, name);
             let refused = set_bonds(&self.switch, bridge).await;
@@ -213,12 +212,8 @@ impl Reconciler {
             return false;
         }
         info!("bridge {name}: added by OVSDB");
-        let applied = AppliedBridge {
-            options,
-            ports: BTreeMap::new(),
-            normal_rule: NormalRule::Kept,
-            has_normal_rule: false,
-        };
+        let applied =
+            AppliedBridge { options, ports: BTreeMap::new(), normal_rule: NormalRuleState::new() };
         self.applied.insert(name.clone(), applied);
         true
     }
@@ -265,34 +260,6 @@ fn is_same_port(old: &PortOptions, new: &PortOptions) -> bool {
 /// Returns the options of a running bridge.
 fn running_bridge(switch: &Switch, name: &str) -> Option<BridgeOptions> {
     switch.running_config().bridges.into_iter().find(|bridge| bridge.name == name)
-}
-
-/// Adds or removes the rule for `NORMAL` when its handling changes.
-///
-/// Between such changes, operators and controllers may change the rule.
-async fn set_normal_rule(switch: &Switch, applied: &mut AppliedBridge, bridge: &DesiredBridge) {
-    let name = &bridge.options.name;
-    if applied.normal_rule == bridge.normal_rule {
-        return;
-    }
-    let changes = switch.declarative();
-    let done = match bridge.normal_rule {
-        NormalRule::Added => {
-            let added = changes.add_rule_if_absent(name, NORMAL_RULE).await;
-            added.map(|added| applied.has_normal_rule |= added)
-        }
-        NormalRule::Removed if applied.has_normal_rule => {
-            let removed = changes.remove_rule_if_equal(name, NORMAL_RULE).await;
-            removed.map(|_| applied.has_normal_rule = false)
-        }
-        NormalRule::Removed | NormalRule::Kept => Ok(()),
-    };
-    match done {
-        Ok(()) => applied.normal_rule = bridge.normal_rule,
-        Err(error) => {
-            warn!(error = with_causes(&error), "bridge {name}: cannot change the rule for NORMAL");
-        }
-    }
 }
 
 /// Sets the keys of a running bridge, and the MTU of its local port.
@@ -352,6 +319,7 @@ fn changed_settings(old: &BridgeOptions, new: &BridgeOptions) -> Vec<(&'static s
             ("mcast_snooping_enable", bridge.mcast_snooping_enable.to_string()),
             ("mcast_snooping_entries", bridge.mcast_snooping_entries.to_string()),
             ("table_limits", bridge.table_limits.join(",")),
+            ("table_names", bridge.table_names.join(",")),
         ]
     };
     pairs(new)

@@ -143,12 +143,17 @@ impl RowReport<'_> {
         }
     }
 
-    /// Adds the settings of a row that have no effect.
+    /// Adds the settings of a row that have no effect, and the rule that a bridge lacks.
     fn ignored(&mut self, table: &str, row: RowView<'_>) {
         let settings = self.ignored.get(&row.uuid()).into_iter().flatten();
-        let entries: Vec<_> = settings
+        let mut entries: Vec<_> = settings
             .map(|(setting, reason)| (setting.as_str(), format!("no effect: {reason}")))
             .collect();
+        if table == "Bridge" {
+            let name = row.string("name").unwrap_or_default();
+            let reason = self.errors.normal_rules.get(name);
+            entries.extend(reason.map(|reason| ("normal_rule", reason.clone())));
+        }
         let entries = entries.iter().map(|(setting, text)| (*setting, text.as_str()));
         self.set(table, row, "status", Datum::string_map(entries));
     }

@@ -35,6 +35,8 @@ pub struct BridgeOptions {
     pub table_overflow: Overflow,
     /// Limits of single tables, as `TABLE:RULES[:refuse|:evict]`.
     pub table_limits: Vec<String>,
+    /// Names of single tables, as `TABLE:NAME`.
+    pub table_names: Vec<String>,
     /// Seconds without a frame after which `NORMAL` forgets a MAC address; 0: 300.
     pub mac_ageing_s: u32,
     /// Maximum number of MAC addresses in the table of `NORMAL`; 0: 8192.

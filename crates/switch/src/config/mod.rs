@@ -24,6 +24,7 @@ pub(crate) mod setting;
 mod sflow;
 mod switch;
 mod table_limit;
+mod table_name;
 
 pub use bfd::BfdOptions;
 pub use bond::{BondMode, BondOptions};

@@ -73,6 +73,7 @@ settings! {
         sflow.sampling: number(),
         sflow.targets: texts(),
         table_limits: texts(),
+        table_names: texts(),
         table_overflow: word("refuse or evict"),
         table_rules: number(),
     }

@@ -12,14 +12,14 @@ use shunt_ofproto::{
     ErrorCode, Host, HostStep, PausedPackets,
     message::{
         Features, LinkFeatures, PacketIn, PacketOut, PortDescription, PortStatistics,
-        QueueDescription, QueueStatistics, ReportedPortCounters, SwitchDescription,
+        QueueDescription, QueueStatistics, ReportedPortCounters, SwitchDescription, TableFeatures,
         TableStatistics,
     },
 };
 use shunt_pipeline::{
     Action, BridgeId, BundleStep, FlowModError, Group, GroupId, Meter, MeterId, Modification,
-    Pipeline, PortConfig, PortInfo, PortKind, RejectedMod, Rule, RuleFilter, Time, Traversal,
-    Version,
+    Pipeline, PortConfig, PortInfo, PortKind, RejectedMod, Rule, RuleFilter, TableId, Time,
+    Traversal, Version,
 };
 use shunt_tls::TlsIdentity;
 use tracing::warn;
@@ -179,6 +179,23 @@ impl Host for BridgeHost {
             matches: table.matches,
         };
         tables.iter().map(statistics).collect()
+    }
+
+    fn table_features(&self) -> Vec<TableFeatures> {
+        let settings = self.plane.pipeline().settings(self.bridge).unwrap_or_default();
+        let names = {
+            let bridges = self.bridges.lock();
+            bridges.by_id(self.bridge).map(|bridge| bridge.settings.table_names())
+        };
+        // They were checked.
+        let mut names = names.and_then(Result::ok).unwrap_or_default();
+        let tables = (0..=TableId::MAX.number()).filter_map(TableId::new);
+        let features = tables.map(|table| TableFeatures {
+            table,
+            name: names.remove(&table).unwrap_or_default(),
+            entries_max: u32::try_from(settings.rules_max(table)).unwrap_or(u32::MAX),
+        });
+        features.collect()
     }
 
     fn rules(&self, filter: &RuleFilter) -> Vec<Arc<Rule>> {

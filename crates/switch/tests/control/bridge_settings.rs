@@ -117,6 +117,7 @@ async fn a_refused_change_of_a_bridge_changes_nothing() {
         (vec![("local", "tap")], "a key of a bridge that can change"),
         (vec![("mac", "zz")], "six octets of a unicast address"),
         (vec![("flood_vlans", "4096")], "a VLAN from 0 to 4095"),
+        (vec![("table_names", "254:a")], "TABLE:NAME, once for each table"),
     ] {
         let error = bench.switch.set_bridge("br0", &settings).await.unwrap_err().to_string();
         assert!(error.contains(words), "{error}");

@@ -93,7 +93,7 @@ fn all_tables_have_all_required_features() {
         else {
             panic!("table features")
         };
-        tables.extend(part.iter().map(|table| table.number()));
+        tables.extend(part.iter().map(|own| own.table.number()));
     }
     assert_eq!(tables, (0..=TableId::MAX.number()).collect::<Vec<_>>());
 }

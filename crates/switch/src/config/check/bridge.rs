@@ -25,6 +25,7 @@ impl BridgeOptions {
             check_vlan("flood_vlans", *vlan)?;
         }
         self.table_limits().map_err(|problem| ConfigError::at("table_limits", problem))?;
+        self.table_names().map_err(|problem| ConfigError::at("table_names", problem))?;
         check_mtu(self.mtu).map_err(|problem| ConfigError::at("mtu", problem))?;
         if self.mtu > 0 && self.local == LocalPort::None {
             let (value, range) = (self.mtu.to_string(), "absent unless `local = \"tap\"`");

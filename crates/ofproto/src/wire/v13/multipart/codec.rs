@@ -207,7 +207,7 @@ pub(in crate::wire::v13) fn put_reply(out: &mut Vec<u8>, more: bool, reply: &Mul
         }
         MultipartReply::MeterFeatures(features) => meter::put_features(out, features),
         MultipartReply::TableFeatures(tables) => {
-            tables.iter().for_each(|table| table::put_features(out, *table));
+            tables.iter().for_each(|entry| table::put_features(out, entry));
         }
         MultipartReply::PortDescription(ports) => {
             ports.iter().for_each(|port| v13::body::port::put_port(out, port));

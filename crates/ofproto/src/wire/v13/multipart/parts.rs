@@ -1,7 +1,5 @@
 //! Replies that are split into messages of less than 64 KiB.
 
-use shunt_pipeline::TableId;
-
 use super::{
     codec::{MORE, PartHeader, put_part_header, reply_kind},
     flow, group, meter, port, queue, table,
@@ -11,7 +9,7 @@ use crate::{
     message::{
         FlowStatistics, GroupDescription, GroupStatistics, Message, MeterDescription,
         MeterStatistics, MultipartReply, PortDescription, PortStatistics, QueueStatistics,
-        TableStatistics, Xid,
+        TableFeatures, TableStatistics, Xid,
     },
     wire::v13::{self, length},
 };
@@ -46,7 +44,7 @@ pub enum ReplyEntry<'a> {
     /// Entry of `OFPMP_METER_CONFIG`.
     MeterConfig(&'a MeterDescription),
     /// Entry of `OFPMP_TABLE_FEATURES`.
-    TableFeatures(TableId),
+    TableFeatures(&'a TableFeatures),
     /// Entry of `OFPMP_PORT_DESC`.
     PortDescription(&'a PortDescription),
 }
@@ -153,7 +151,7 @@ pub fn encode_reply(xid: Xid, reply: &MultipartReply) -> Result<Vec<Vec<u8>>, To
             meters.iter().map(ReplyEntry::MeterConfig).try_for_each(&mut push)?;
         }
         MultipartReply::TableFeatures(tables) => {
-            tables.iter().map(|table| ReplyEntry::TableFeatures(*table)).try_for_each(&mut push)?;
+            tables.iter().map(ReplyEntry::TableFeatures).try_for_each(&mut push)?;
         }
         MultipartReply::PortDescription(ports) => {
             ports.iter().map(ReplyEntry::PortDescription).try_for_each(&mut push)?;

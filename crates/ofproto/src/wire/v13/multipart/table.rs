@@ -1,6 +1,6 @@
 //! `OFPMP_TABLE` and `OFPMP_TABLE_FEATURES` (OpenFlow 1.3.5, 7.3.5.4, 7.3.5.5).
 //!
-//! All tables have the same features. `ovs-ofctl` requests the table features before most of its
+//! Apart from name and limit, all tables have the same features. `ovs-ofctl` requests the table features before most of its
 //! commands, and requires at least one table with all eight mandatory properties. The reply lists
 //! fields by their OpenFlow 1.3 numbers only, not by Nicira's numbers. The reply is a sixth as long
 //! as that of Open vSwitch, which makes these commands faster.
@@ -14,10 +14,10 @@ use shunt_pipeline::TableId;
 
 use crate::{
     error::ErrorCode,
-    message::TableStatistics,
+    message::{TableFeatures, TableStatistics},
     wire::{
         ByteReader, Short,
-        v13::{action::STANDARD, length, property},
+        v13::{action::STANDARD, length, property, text::put_text},
     },
 };
 
@@ -91,25 +91,31 @@ fn check_property(properties: &mut ByteReader<'_>) -> Result<(), ErrorCode> {
     if at::ALL.contains(&kind) { Ok(()) } else { Err(ErrorCode::PropertyType) }
 }
 
-/// Reads the table number of a table features entry.
-pub(super) fn read_features(reader: &mut ByteReader<'_>) -> Result<TableId, ErrorCode> {
+/// Reads a table features entry, without the features that all tables have.
+pub(super) fn read_features(reader: &mut ByteReader<'_>) -> Result<TableFeatures, ErrorCode> {
     let length = usize::from(reader.u16()?).checked_sub(2).ok_or(Short)?;
     let mut entry = ByteReader::new(reader.bytes(length)?);
-    TableId::new(entry.u8()?).ok_or(ErrorCode::BadTableId)
+    let table = TableId::new(entry.u8()?).ok_or(ErrorCode::BadTableId)?;
+    entry.skip(5)?;
+    let name = entry.text(NAME_LEN)?;
+    // The metadata bits that can be matched and written, and the configuration.
+    entry.skip(8 + 8 + 4)?;
+    Ok(TableFeatures { table, name, entries_max: entry.u32()? })
 }
 
-/// Writes the table features entry of `table`.
-pub(super) fn put_features(out: &mut Vec<u8>, table: TableId) {
+/// Writes the table features entry of a table.
+pub(super) fn put_features(out: &mut Vec<u8>, features: &TableFeatures) {
+    let table = features.table;
     let start = out.len();
     let length_at = length::reserve(out);
     out.put_u8(table.number());
     out.put_bytes(0, 5);
-    // No name: tools would show it in place of the number.
-    out.put_bytes(0, NAME_LEN);
+    // Tools show a name in place of the number.
+    put_text(out, &features.name, NAME_LEN);
     out.put_u64(u64::MAX);
     out.put_u64(u64::MAX);
     out.put_u32(0);
-    out.put_u32(u32::MAX);
+    out.put_u32(features.entries_max);
     put_ids(out, at::INSTRUCTIONS, &INSTRUCTIONS);
     let next_tables = table.number().saturating_add(1)..=TableId::MAX.number();
     put_property(out, at::NEXT_TABLES, |out| out.extend(next_tables));

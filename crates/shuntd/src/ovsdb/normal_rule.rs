@@ -1,0 +1,61 @@
+//! The rule `priority=0,actions=NORMAL`, which a bridge without controllers has.
+
+use shunt_switch::{Switch, with_causes};
+use tracing::warn;
+
+use super::desired::{DesiredBridge, NormalRule};
+
+/// The rule of a bridge, as far as the daemon handles it.
+#[derive(Debug)]
+pub(super) struct NormalRuleState {
+    /// The handling that is in force.
+    handling: NormalRule,
+    /// Set if the daemon has added the rule.
+    is_own: bool,
+    /// Why the rule cannot be changed.
+    refusal: Option<String>,
+}
+
+/// The rule of a bridge without controllers.
+const NORMAL_RULE: &str = "priority=0,actions=NORMAL";
+
+impl NormalRuleState {
+    /// Returns the state of a new bridge, which does not have the rule.
+    pub(super) const fn new() -> Self {
+        Self { handling: NormalRule::Kept, is_own: false, refusal: None }
+    }
+
+    /// Adds or removes the rule when its handling changes.
+    ///
+    /// Between such changes, operators and controllers may change the rule. Returns why it cannot be
+    /// changed, which the log has once. The next call tries it again.
+    pub(super) async fn apply(&mut self, switch: &Switch, bridge: &DesiredBridge) -> Option<&str> {
+        let name = &bridge.options.name;
+        if self.handling == bridge.normal_rule {
+            self.refusal = None;
+            return None;
+        }
+        let changes = switch.declarative();
+        let (verb, done) = match bridge.normal_rule {
+            NormalRule::Added => {
+                let added = changes.add_rule_if_absent(name, NORMAL_RULE).await;
+                ("added", added.map(|added| self.is_own |= added))
+            }
+            NormalRule::Removed if self.is_own => {
+                let removed = changes.remove_rule_if_equal(name, NORMAL_RULE).await;
+                ("removed", removed.map(|_| self.is_own = false))
+            }
+            NormalRule::Removed | NormalRule::Kept => ("kept", Ok(())),
+        };
+        let refusal = done.err().map(|error| {
+            format!("{NORMAL_RULE} cannot be {verb}, retrying: {}", with_causes(&error))
+        });
+        match &refusal {
+            None => self.handling = bridge.normal_rule,
+            Some(reason) if self.refusal.as_ref() == Some(reason) => {}
+            Some(reason) => warn!("bridge {name}: {reason}"),
+        }
+        self.refusal = refusal;
+        self.refusal.as_deref()
+    }
+}
