@@ -23,7 +23,7 @@ use crate::{
     control::{mirror_log::MirrorLog, structure::Structure},
     error::SwitchError,
     exports::Exporters,
-    multicast_task::MulticastCounters,
+    multicast::{router_log::RouterLog, task::MulticastCounters},
     nic::NicSlot,
     openflow::events::{ControlReceivers, EVENTS_MAX},
     ports::{attacher::PortAttacher, bridges::Bridges, capture::Captures},
@@ -73,6 +73,8 @@ pub(crate) struct ControlPlane {
     pub(crate) exports: Arc<Exporters>,
     /// Messages that multicast snooping has read.
     pub(crate) multicast: MulticastCounters,
+    /// Log lines of multicast routers.
+    pub(crate) router_log: RouterLog,
     /// Settings in force, without the bridges.
     pub(crate) config: Arc<Mutex<Config>>,
     /// Number of completed runs of the periodic upkeep.
@@ -131,6 +133,7 @@ impl ControlPlane {
             captures,
             exports,
             multicast: MulticastCounters::default(),
+            router_log: RouterLog::default(),
             config,
             upkeep_runs: AtomicU64::default(),
             structure,

@@ -52,7 +52,6 @@ mod exports;
 mod lacp_task;
 mod mirrors;
 mod multicast;
-mod multicast_task;
 mod nic;
 mod openflow;
 mod ports;

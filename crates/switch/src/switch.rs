@@ -28,7 +28,7 @@ use crate::{
     declarative::DeclarativeChanges,
     error::SwitchError,
     lacp_task::{leave_partners, run_lacp},
-    multicast_task::run_multicast,
+    multicast::task::run_multicast,
     openflow::{events::ControlReceivers, servers::OpenFlowServers},
     ports::{capture::CapturedPacket, names::BridgeNames, vlans::MacStatus},
     reload::{self, ReloadReport},

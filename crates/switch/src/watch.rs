@@ -21,7 +21,7 @@ use tracing::{error, warn};
 
 use crate::{
     control::ControlPlane,
-    multicast_task::log_expired_routers,
+    multicast::router_log::RouterChange,
     ports::{
         attacher::check::CheckScope,
         learning_packets::send_learning_packets,
@@ -221,13 +221,16 @@ async fn run_upkeep(control: &ControlPlane) {
     // check is before the reports.
     let now = plane.now();
     plane.pull().await;
+    let mut routers = Vec::new();
     let expire = |pipeline: &Pipeline| {
         let change = pipeline.expire(now);
         log_rules(pipeline, &change, "timeout");
-        log_expired_routers(pipeline, &change);
+        routers = RouterChange::of(pipeline, &change);
         Ok::<_, Infallible>(change)
     };
     let Ok(_) = plane.publisher().change(expire);
+    control.router_log.add(plane.pipeline(), &routers, now);
+    control.router_log.add_summaries(now);
     control.bridges.reclaim(plane.version());
     control.captures.end_unread().await;
     log_differences(plane, &control.tracer());

@@ -2,9 +2,16 @@
 
 use std::sync::Arc;
 
+use shunt_classifier::Version;
+use shunt_flow::PortNo;
+
 use super::{Change, Pipeline};
 use crate::{
-    bridges::{bridge::VersionedBridge, mac_table::MacEntry, multicast_table::MulticastEntry},
+    bridges::{
+        bridge::VersionedBridge,
+        mac_table::MacEntry,
+        multicast_table::{MulticastEntry, MulticastKey},
+    },
     id::BridgeId,
     time::Time,
     update::batch::UpdateBatch,
@@ -34,6 +41,14 @@ impl Pipeline {
         let bridges = self.bridges.read();
         let version = self.version();
         bridges.get(&id).map_or_else(Vec::new, |own| own.multicast.entries(version))
+    }
+
+    /// Returns the ports of a VLAN with multicast routers, as a retained version sees them.
+    #[must_use]
+    pub fn router_ports(&self, id: BridgeId, vlan: u16, version: Version) -> Vec<PortNo> {
+        let (bridges, key) = (self.bridges.read(), MulticastKey::Routers(vlan));
+        let routers = bridges.get(&id).and_then(|own| own.multicast.find(key, version));
+        routers.map_or_else(Vec::new, |own| own.numbers().collect())
     }
 
     /// Removes all multicast groups and router ports of a bridge.

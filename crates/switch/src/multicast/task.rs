@@ -14,13 +14,16 @@ use std::{
 use shunt_flow::{PortNo, text::PortNames};
 use shunt_multicast::{Membership, MembershipMessage, MembershipRecord};
 use shunt_pipeline::{
-    BridgeId, Change, Delta, Learning, MulticastEvent, MulticastSighting, Object, Pipeline,
-    PuntReceiver, PuntedPacket,
+    BridgeId, Delta, Learning, MulticastEvent, MulticastSighting, Object, Pipeline, PuntReceiver,
+    PuntedPacket,
 };
 use tokio::{sync::mpsc, task::yield_now};
-use tracing::{Level, debug, enabled, info};
+use tracing::{Level, debug, enabled};
 
-use crate::{control::ControlPlane, error::SwitchError, ports::names::BridgeNames};
+use crate::{
+    control::ControlPlane, error::SwitchError, multicast::router_log::RouterChange,
+    ports::names::BridgeNames,
+};
 
 /// The most messages that are taken for one version.
 const MESSAGES_AT_ONCE: usize = 64;
@@ -106,69 +109,38 @@ fn learn(control: &ControlPlane, sightings: &[MulticastSighting]) {
     let plane = &control.plane;
     let learnings: Vec<_> = sightings.iter().copied().map(Learning::Multicast).collect();
     let now = plane.now();
-    let mut changed = BTreeSet::new();
+    let (mut changed, mut routers) = (BTreeSet::new(), Vec::new());
     let learned = plane.publisher().change(|pipeline| {
         let change = pipeline.learn(&learnings, now);
-        changed.extend(change.deltas.iter().filter_map(|delta| match delta {
-            Delta::Changed(object) => Some(*object),
-            Delta::Rule(_) => None,
-        }));
+        routers = RouterChange::of(pipeline, &change);
+        if enabled!(Level::DEBUG) {
+            changed.extend(change.deltas.iter().filter_map(changed_object));
+        }
         Ok::<_, SwitchError>(change)
     });
     // The change itself never fails.
     debug_assert!(learned.is_ok());
+    control.router_log.add(plane.pipeline(), &routers, now);
     for sighting in sightings {
         let MulticastSighting { bridge, vlan, port, event } = *sighting;
-        let object = match event {
-            MulticastEvent::Query => Object::MulticastRouters(bridge, vlan),
-            MulticastEvent::Join(group) | MulticastEvent::Leave(group) => {
-                Object::MulticastGroup(bridge, vlan, group)
-            }
+        let (group, change) = match event {
+            MulticastEvent::Query => continue,
+            MulticastEvent::Join(group) => (group, "joined"),
+            MulticastEvent::Leave(group) => (group, "left"),
         };
-        if !changed.contains(&object) {
-            continue;
-        }
-        let is_shown = matches!(event, MulticastEvent::Query) || enabled!(Level::DEBUG);
-        if !is_shown {
-            continue;
-        }
-        let (bridge, port) = names(plane.pipeline(), bridge, port);
-        match event {
-            MulticastEvent::Query => {
-                info!("bridge {bridge}: port {port}: a multicast router is there vlan={vlan}");
-            }
-            MulticastEvent::Join(group) => {
-                debug!("bridge {bridge}: port {port}: joined multicast group {group} vlan={vlan}");
-            }
-            MulticastEvent::Leave(group) => {
-                debug!("bridge {bridge}: port {port}: left multicast group {group} vlan={vlan}");
-            }
+        if changed.contains(&Object::MulticastGroup(bridge, vlan, group)) {
+            let (bridge, port) = names(plane.pipeline(), bridge, port);
+            debug!("bridge {bridge}: port {port}: {change} multicast group {group} vlan={vlan}");
         }
     }
 }
 
-/// Logs the VLANs in which a multicast router sent no query in time.
-pub(crate) fn log_expired_routers(pipeline: &Pipeline, change: &Change) {
-    for line in expired_routers(pipeline, change) {
-        info!("{line}");
+/// Returns the object of a delta; `None` for a rule.
+const fn changed_object(delta: &Delta) -> Option<Object> {
+    match delta {
+        Delta::Changed(object) => Some(*object),
+        Delta::Rule(_) => None,
     }
-}
-
-/// Returns a line for each VLAN in which a router port has expired.
-fn expired_routers(pipeline: &Pipeline, change: &Change) -> Vec<String> {
-    let line = |delta: &Delta| {
-        let Delta::Changed(Object::MulticastRouters(bridge, vlan)) = *delta else { return None };
-        let name = pipeline.settings(bridge)?.name;
-        let left = pipeline.multicast(bridge).into_iter();
-        let left = left.filter(|own| own.group.is_none() && own.vlan == vlan);
-        let left: Vec<String> = left.map(|own| names(pipeline, bridge, own.port).1).collect();
-        let left = if left.is_empty() { "none".to_owned() } else { left.join(",") };
-        Some(format!(
-            "bridge {name}: a multicast router sent no query in time, ports with routers: {left} \
-             vlan={vlan}"
-        ))
-    };
-    change.deltas.iter().filter_map(line).collect()
 }
 
 /// Returns the names of a bridge and of its port, for a message.
@@ -176,34 +148,4 @@ fn names(pipeline: &Pipeline, bridge: BridgeId, port: PortNo) -> (String, String
     let name = pipeline.settings(bridge).map_or_else(|| bridge.to_string(), |own| own.name);
     let port = BridgeNames::new(pipeline, bridge).name(port).unwrap_or_else(|| port.to_string());
     (name, port)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use shunt_pipeline::{BridgeSettings, MulticastSnooping, PortInfo, Time};
-
-    use super::*;
-
-    #[test]
-    fn an_expired_router_port_is_logged() {
-        let (pipeline, bridge) = (Pipeline::new(1), BridgeId::new(1));
-        let multicast = Some(MulticastSnooping::default());
-        let settings =
-            BridgeSettings { name: "br0".to_owned(), multicast, ..BridgeSettings::default() };
-        pipeline.add_bridge(bridge, settings);
-        pipeline.set_ports(bridge, [1, 2].map(PortInfo::datapath).into()).unwrap();
-        let at = |second| Time::ZERO.after(Duration::from_secs(second));
-        for (port, second) in [(1, 0), (2, 10)] {
-            let (port, event) = (PortNo::new(port), MulticastEvent::Query);
-            let sighting = MulticastSighting { bridge, vlan: 0, port, event };
-            pipeline.learn(&[Learning::Multicast(sighting)], at(second));
-        }
-        let expired = |second| expired_routers(&pipeline, &pipeline.expire(at(second)));
-        let line = "bridge br0: a multicast router sent no query in time, ports with routers: ";
-        assert_eq!(expired(180), [format!("{line}p2 vlan=0")]);
-        assert_eq!(expired(190), [format!("{line}none vlan=0")]);
-        assert!(expired(200).is_empty());
-    }
 }
