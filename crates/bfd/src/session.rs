@@ -158,6 +158,26 @@ impl BfdSession {
         Ok(())
     }
 
+    /// Takes a received packet, before which this end has dropped others unread.
+    ///
+    /// The time before it proves no silence of the other end. So the session does not expire by it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::on_packet`].
+    pub fn on_packet_after_loss(
+        &mut self,
+        packet: &ControlPacket,
+        now: Duration,
+    ) -> Result<(), BfdError> {
+        let is_known = packet.your_discriminator == self.discriminator.get()
+            && packet.my_discriminator.get() == self.remote.discriminator;
+        if is_known {
+            self.remote.heard = self.remote.heard.map(|heard| heard.max(now));
+        }
+        self.on_packet(packet, now)
+    }
+
     /// Counts received frames that were refused before they reached the session.
     pub const fn count_bad_packets(&mut self, count: u64) {
         self.counters.rx_bad_packets = self.counters.rx_bad_packets.saturating_add(count);

@@ -6,8 +6,8 @@ use std::{
 };
 
 use crate::{
-    BfdAddresses, BfdDiagnostic, BfdFlags, BfdSession, BfdSettings, BfdState, ControlPacket,
-    FRAME_BYTES, parse_frame,
+    BfdAddresses, BfdDiagnostic, BfdError, BfdFlags, BfdSession, BfdSettings, BfdState,
+    ControlPacket, FRAME_BYTES, parse_frame,
 };
 
 /// Checks the promises of a session, with events that `data` describes.
@@ -46,7 +46,11 @@ pub fn fuzz_bfd(data: &[u8]) {
                         *changed = octet;
                     }
                 }
-                take_frame(&mut session, &frame, now);
+                let take = match operation >> 4 {
+                    9 => BfdSession::on_packet_after_loss,
+                    _ => BfdSession::on_packet,
+                };
+                take_frame(&mut session, &frame, |own, packet| take(own, packet, now));
             }
             10 => {
                 settings = self::settings(unread.next().unwrap_or_default());
@@ -60,14 +64,18 @@ pub fn fuzz_bfd(data: &[u8]) {
     }
 }
 
-fn take_frame(session: &mut BfdSession, frame: &[u8], now: Duration) {
+fn take_frame(
+    session: &mut BfdSession,
+    frame: &[u8],
+    take: impl Fn(&mut BfdSession, &ControlPacket) -> Result<(), BfdError>,
+) {
     let Ok(packet) = parse_frame(frame) else {
         session.count_bad_packets(1);
         return;
     };
     assert_eq!(ControlPacket::parse(&packet.emit()), Ok(packet));
     let was_connected = session.state().is_connected();
-    let is_taken = session.on_packet(&packet, now).is_ok();
+    let is_taken = take(session, &packet).is_ok();
     let state = session.state();
     if is_taken && state == BfdState::Up {
         assert!(packet.state.is_connected(), "{packet:?} keeps a session up");

@@ -179,6 +179,22 @@ fn a_loss_in_one_direction_takes_both_ends_down() {
     assert_eq!(cable.states(), [BfdState::Up; 2]);
 }
 
+/// A stalled end reads only the newest of the packets that have arrived meanwhile.
+#[test]
+fn packets_that_were_dropped_unread_prove_no_silence() {
+    let after = |discriminator: u32| {
+        let mut cable = Cable::new([settings(100, 100, 3); 2], ms(1));
+        cable.run(ms(5000));
+        let (_, last) = *cable.sent[0].last().unwrap();
+        let my_discriminator = NonZeroU32::new(discriminator).unwrap();
+        let packet = ControlPacket { my_discriminator, ..last };
+        cable.ends[1].on_packet_after_loss(&packet, cable.now + ms(2000)).unwrap();
+        cable.ends[1].state()
+    };
+    assert_eq!(after(1), BfdState::Up);
+    assert_eq!(after(9), BfdState::Down, "it is no packet of the other end");
+}
+
 #[test]
 fn an_operator_ends_a_session_without_an_expiry() {
     let mut cable = Cable::new([settings(100, 100, 3); 2], ms(1));

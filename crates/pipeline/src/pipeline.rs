@@ -19,6 +19,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
@@ -437,8 +438,12 @@ impl Pipeline {
     }
 
     /// Does [`Crediting::credit`] for one traversal.
+    ///
+    /// Takes no lock for a traversal without credits, so a frame of the switch waits for no change.
     pub fn credit(&self, traversal: &Traversal, packets: u64, bytes: u64, used: Time) {
-        self.crediting().credit(traversal, packets, bytes, used);
+        if !traversal.credits_nothing() {
+            self.crediting().credit(traversal, packets, bytes, used);
+        }
     }
 
     /// Locks the tables to credit the hits of several traversals.
@@ -446,6 +451,15 @@ impl Pipeline {
     /// Changes of the tables wait until the result is dropped.
     pub fn crediting(&self) -> Crediting<'_> {
         Crediting { bridges: self.bridges.read(), lowered: &self.lowered }
+    }
+
+    /// Does [`Self::crediting`], and waits for a change of the tables no longer than `wait`.
+    ///
+    /// `None` if the change has not let go until then. A caller that has other work does this later.
+    #[must_use]
+    pub fn try_crediting(&self, wait: Duration) -> Option<Crediting<'_>> {
+        let bridges = self.bridges.try_read_for(wait)?;
+        Some(Crediting { bridges, lowered: &self.lowered })
     }
 
     /// Notes rules that may expire earlier.

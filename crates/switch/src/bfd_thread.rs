@@ -1,14 +1,15 @@
 //! The thread of BFD: gives sessions their packets and the time, and sends their packets.
 //!
 //! A session with intervals of 100 ms expires after 300 ms. So it has a thread of its own: no change of
-//! bridges, ports or rules runs there. Of their locks, only that of the tables is taken, to send:
-//! the removal of tens of thousands of rules holds it for tenths of a second.
+//! bridges, ports or rules runs there, and none of their locks is taken. Frames have the time of their
+//! arrival, so a delay of the thread itself is not taken for silence of the other end.
 
 use std::{
     sync::Arc,
     thread::{Builder, JoinHandle, panicking},
 };
 
+use parking_lot::Mutex;
 use shunt_pipeline::Time;
 use tokio::{sync::Notify, time::sleep};
 use tracing::{debug, error, info};
@@ -17,17 +18,19 @@ use crate::{
     control::ControlPlane,
     error::SwitchError,
     ports::{
-        bfd::{port_session::PortSession, schedule::SessionSchedule},
+        bfd::{port_session::PortSession, schedule::SessionSchedule, sessions::BfdSessions},
         change_log::ChangeLog,
-        frame_inbox::{FrameInbox, PortFrames, WaitingFrames},
-        own_frames::send_frame,
+        frame_inbox::FrameInbox,
+        own_frames::send_at_once,
     },
+    status::thread::{ThreadState, ThreadStatus},
+    threads::{data_plane::DataPlane, slot::ThreadSlot},
 };
 
 /// The thread that runs the BFD sessions of all ports.
 pub(crate) struct BfdThread {
     stop: Arc<Notify>,
-    handle: Option<JoinHandle<()>>,
+    slot: Mutex<ThreadSlot<JoinHandle<()>>>,
 }
 
 impl BfdThread {
@@ -56,16 +59,20 @@ impl BfdThread {
             });
         };
         let handle = Builder::new().name("shunt-bfd".to_owned()).spawn(run).map_err(system)?;
-        Ok(Self { stop, handle: Some(handle) })
+        Ok(Self { stop, slot: Mutex::new(ThreadSlot::Running(handle)) })
+    }
+
+    /// Returns the state of the thread.
+    pub(crate) fn status(&self) -> ThreadStatus {
+        let mut slot = self.slot.lock();
+        let state = if slot.has_panicked() { ThreadState::Panicked } else { slot.state() };
+        ThreadStatus { name: "bfd thread".to_owned(), state, iterations: None }
     }
 
     /// Stops the thread and waits for its end.
-    pub(crate) fn stop(&mut self) {
+    pub(crate) fn stop(&self) {
         self.stop.notify_one();
-        if let Some(handle) = self.handle.take() {
-            // A panic of the thread is logged already.
-            let _ = handle.join();
-        }
+        self.slot.lock().stop();
     }
 }
 
@@ -77,7 +84,7 @@ struct PanicWatch<'a>(&'a ControlPlane);
 impl Drop for PanicWatch<'_> {
     fn drop(&mut self) {
         if panicking() {
-            error!("BFD thread: panicked; ports with BFD are out of use, restart the switch");
+            error!("bfd thread: panicked; ports with BFD are out of use, restart the switch");
             self.0.bridges.bfd().abandon();
             self.0.bridges.changed().note();
         }
@@ -94,23 +101,22 @@ async fn run_bfd(control: &ControlPlane, inbox: &FrameInbox) {
     loop {
         let deadline = schedule.deadline().into_iter().chain(log.deadline()).min();
         let delay = deadline.map(|deadline| deadline.since(plane.now()));
-        let received = tokio::select! {
-            packets = inbox.take() => packets,
-            () = sessions.changed().notified() => {
-                schedule.set_all_due();
-                WaitingFrames::new()
-            }
-            () = sleep(delay.unwrap_or_default()), if delay.is_some() => WaitingFrames::new(),
-        };
+        tokio::select! {
+            () = inbox.wait() => {}
+            () = sessions.changed().notified() => schedule.set_all_due(),
+            () = sleep(delay.unwrap_or_default()), if delay.is_some() => {}
+        }
         let current = sessions.current();
         if !schedule.is_of(&current) {
             schedule = SessionSchedule::new(current);
         }
+        // The clock first: no session expires while a packet for it waits.
         let now = plane.now();
-        for ((bridge, port), packets) in received {
+        for ((bridge, port), received) in inbox.take() {
             // A session that has gone gets none.
-            if let Some(session) = schedule.session(bridge, port) {
-                take(session, &packets, now);
+            let Some(session) = schedule.session(bridge, port) else { continue };
+            for error in session.receive(&received) {
+                debug!("port {}: BFD ignored a packet: {error}", session.name);
             }
         }
         for ended in sessions.take_ended() {
@@ -124,13 +130,28 @@ async fn run_bfd(control: &ControlPlane, inbox: &FrameInbox) {
     }
 }
 
-/// Gives the received packets of a port to its session.
-fn take(session: &PortSession, received: &PortFrames, now: Time) {
-    session.count_bad_packets(received.removed);
-    for frame in &received.frames {
-        if let Err(error) = session.receive(frame, now) {
-            debug!("port {}: BFD ignored a packet: {error}", session.name);
+/// Ends the sessions of ports that are about to go, or of all ports before the daemon ends.
+///
+/// Their last packets state `AdminDown`, so the other ends do not wait for their detection times.
+/// Returns when the packet threads have taken these packets.
+pub(crate) async fn end_sessions(
+    plane: &DataPlane,
+    sessions: &BfdSessions,
+    ends: impl Fn(&PortSession) -> bool,
+) {
+    let mut has_sent = false;
+    for session in sessions.current().iter().filter(|own| ends(own)) {
+        let done = session.finish(plane.now());
+        for event in done.events {
+            info!("port {}: BFD {event}", session.name);
         }
+        if let Some((port, frame)) = done.frame {
+            send_at_once(plane, port, frame).await;
+            has_sent = true;
+        }
+    }
+    if has_sent {
+        plane.pull_threads().await;
     }
 }
 
@@ -156,7 +177,10 @@ async fn run(
         // Databases have the states of both ends.
         control.bridges.changed().note();
     }
-    if let Some(frame) = done.frame {
-        send_frame(&control.plane, session.bridge, session.number, frame).await;
+    if let Some((port, frame)) = done.frame {
+        send_at_once(&control.plane, port, frame).await;
     }
 }
+
+#[cfg(test)]
+mod tests;

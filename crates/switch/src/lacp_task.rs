@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use shunt_flow::PortNo;
-use shunt_pipeline::{BridgeId, Time};
+use shunt_pipeline::BridgeId;
 use tokio::time::sleep;
 use tracing::{debug, info};
 
@@ -14,7 +14,7 @@ use crate::{
     ports::{
         bridges::Bridges,
         change_log::ChangeLog,
-        frame_inbox::{FrameInbox, PortFrames, WaitingFrames},
+        frame_inbox::{ArrivedFrame, FrameInbox, PortFrames},
         own_frames::send_frame,
         registry::BridgeRegistry,
     },
@@ -30,18 +30,19 @@ pub(crate) async fn run_lacp(control: Arc<ControlPlane>, inbox: Arc<FrameInbox>)
     loop {
         let deadline = bridges.lock().next_lacp_deadline().into_iter().chain(log.deadline()).min();
         let delay = deadline.map(|deadline| deadline.since(plane.now()));
-        let received = tokio::select! {
-            frames = inbox.take() => frames,
-            () = bridges.lacp_changed().notified() => WaitingFrames::new(),
-            () = sleep(delay.unwrap_or_default()), if delay.is_some() => WaitingFrames::new(),
-        };
-        let now = plane.now();
-        let output = {
+        tokio::select! {
+            () = inbox.wait() => {}
+            () = bridges.lacp_changed().notified() => {}
+            () = sleep(delay.unwrap_or_default()), if delay.is_some() => {}
+        }
+        let (now, output) = {
             let mut bridges = bridges.lock();
-            for ((bridge, port), frames) in received {
-                take(&mut bridges, (bridge, port), &frames, now);
+            // The clock first: no timeout passes for a partner with a frame that waits.
+            let now = plane.now();
+            for ((bridge, port), frames) in inbox.take() {
+                take(&mut bridges, (bridge, port), &frames);
             }
-            bridges.run_lacp(now)
+            (now, bridges.run_lacp(now))
         };
         for (bond, member, event) in &output.events {
             let owner = format!("bond {bond}: member {member}: LACP");
@@ -79,17 +80,12 @@ pub(crate) async fn leave_partners(
 /// Gives the received frames of a port to its actor.
 ///
 /// A bond that has gone gets none.
-fn take(
-    bridges: &mut BridgeRegistry,
-    (bridge, port): (BridgeId, PortNo),
-    received: &PortFrames,
-    now: Time,
-) {
+fn take(bridges: &mut BridgeRegistry, (bridge, port): (BridgeId, PortNo), received: &PortFrames) {
     let Some((bond, actor)) = bridges.lacp_actor_mut(bridge, port) else { return };
     actor.count_refused(port, received.removed);
-    for frame in &received.frames {
+    for ArrivedFrame { arrived, frame } in &received.frames {
         // A partner may send frames of later versions, so this is no event of the switch.
-        if let Err(error) = actor.receive(port, frame, now) {
+        if let Err(error) = actor.receive(port, frame, *arrived) {
             debug!("bond {bond}: port {port}: ignored a frame: {error}");
         }
     }

@@ -19,7 +19,7 @@ use shunt_tls::TlsIdentity;
 use tokio::task::JoinHandle;
 
 use crate::{
-    bfd_thread::BfdThread,
+    bfd_thread::{BfdThread, end_sessions},
     config::{self, Config, EvictionEngine},
     control::{
         ControlPlane,
@@ -464,10 +464,13 @@ impl Switch {
 
     /// Returns the threads.
     ///
-    /// Packet threads, eviction, learner and listener thread, and the offload thread of a NIC.
+    /// Packet threads, eviction, learner, listener and foresight thread, the offload thread of a NIC, and
+    /// the thread of BFD.
     #[must_use]
     pub fn threads(&self) -> Vec<ThreadStatus> {
-        self.control.plane.thread_states()
+        let mut threads = self.control.plane.thread_states();
+        threads.push(self.bfd.status());
+        threads
     }
 
     /// Returns the packet threads that hang or have ended: no answer within `limit`.
@@ -557,13 +560,16 @@ impl Switch {
     /// Prepares for the end.
     ///
     /// Reports the flows of NetFlow and IPFIX that last, for a few seconds at most. Has the partners of
-    /// LACP leave their links, and removes the entries of an external NIC as far as it answers soon.
+    /// LACP leave their links, and the other ends of BFD sessions go down. Removes the entries of an
+    /// external NIC as far as it answers soon.
     ///
     /// Call it last, before the switch is dropped: nobody updates these entries afterwards.
     pub async fn stop(&self) {
         // The datagrams may leave by ports of the switch.
         self.control.exports.stop().await;
-        leave_partners(&self.control.plane, &self.control.bridges, |_, _, _| true).await;
+        let (plane, bridges) = (&self.control.plane, &self.control.bridges);
+        leave_partners(plane, bridges, |_, _, _| true).await;
+        end_sessions(plane, bridges.bfd(), |_| true).await;
         self.control.nic.empty_before_stop().await;
     }
 }

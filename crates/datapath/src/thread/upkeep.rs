@@ -47,6 +47,11 @@ const CREDITS_PER_IDLE_ITERATION: usize = 512;
 /// Number of entries credited while the tables are locked.
 const CREDITS_PER_HOLD: usize = 64;
 
+/// Longest time that a thread waits for a change of the tables to credit entries.
+///
+/// A change lets others in far more often, unless the machine is short of processors.
+const CREDIT_WAIT_MAX: Duration = Duration::from_millis(1);
+
 /// Maximum number of slots checked for expiry in an iteration, busy or idle.
 const EXPIRY_CHECKS_PER_ITERATION: u32 = 16;
 const EXPIRY_CHECKS_PER_IDLE_ITERATION: u32 = 512;
@@ -84,7 +89,8 @@ impl UpkeepJobs {
 
     /// Credits the hits of some slots, and replies to pulls that are done.
     ///
-    /// Returns whether there was work. A busy thread does so only while a pull is pending.
+    /// Returns whether there was work. A busy thread does so only while a pull is pending. If a change
+    /// holds the tables for long, the rest is credited later: packets must not wait for it.
     pub(super) fn credit(
         &mut self,
         owner: &mut Owner,
@@ -97,15 +103,16 @@ impl UpkeepJobs {
         }
         let limit = if is_idle { CREDITS_PER_IDLE_ITERATION } else { CREDITS_PER_ITERATION };
         let entries = owner.entries_mut();
-        let count = entries.dirty().min(limit);
-        let mut left = count;
-        while left > 0 {
+        let most = entries.dirty().min(limit);
+        let mut count = 0;
+        while count < most {
+            let Some(tables) = pipeline.try_crediting(CREDIT_WAIT_MAX) else { break };
             // Changes of the tables wait for one batch at most.
-            let (tables, batch) = (pipeline.crediting(), left.min(CREDITS_PER_HOLD));
+            let batch = (most - count).min(CREDITS_PER_HOLD);
             for _ in 0..batch {
                 entries.credit_one(|traversal, credit| credit.apply(&tables, traversal));
             }
-            left -= batch;
+            count += batch;
         }
         let has_decisions = decisions.dirty() > 0;
         let decided = if has_decisions { decisions.credit(pipeline, limit) } else { 0 };

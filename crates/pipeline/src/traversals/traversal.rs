@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use shunt_classifier::{Rank, Version};
-use shunt_flow::{SparseKey, SparseMask};
+use shunt_flow::{FlowKey, FlowMask, SparseKey, SparseMask};
 
 use super::{datapath_action::DatapathAction, drop_cause::DropCause};
 use crate::{
     bridges::{mac_table::MacEntry, output_counter::OutputHit},
     continuations::continuation::Continuation,
     groups::group::Group,
-    id::{BridgeId, TableId},
+    id::{BridgeId, DatapathPort, QueueId, TableId},
     learn::learning::Learning,
     tables::rule::Rule,
     time::Time,
@@ -101,6 +101,39 @@ impl Visit {
 }
 
 impl Traversal {
+    /// Returns the traversal of a frame that the switch itself sends on a port.
+    ///
+    /// No table has decided about it, so nothing is credited, and it holds at every version.
+    #[must_use]
+    pub fn of_own_frame(port: DatapathPort) -> Self {
+        let queue = QueueId::DEFAULT;
+        let output = DatapathAction::Output { port, queue, unless_ingress: false, max_len: None };
+        Self {
+            version: Version::ZERO,
+            key: SparseKey::from(&FlowKey::ZERO),
+            continuation: None,
+            next: None,
+            mask: SparseMask::from(&FlowMask::EMPTY),
+            visits: Box::default(),
+            reads: Box::default(),
+            group_hits: Box::default(),
+            output_hits: Box::default(),
+            learnings: Vec::new(),
+            refreshes: Box::default(),
+            actions: Arc::new([output]),
+            error: None,
+            drop_cause: DropCause::default(),
+        }
+    }
+
+    /// Returns whether hits count for no rule, group or output, and refresh nothing.
+    pub(crate) fn credits_nothing(&self) -> bool {
+        self.visits.is_empty()
+            && self.group_hits.is_empty()
+            && self.output_hits.is_empty()
+            && self.refreshes.is_empty()
+    }
+
     /// Returns whether `again`, a translation of a packet of the same region, decides
     /// the same.
     ///

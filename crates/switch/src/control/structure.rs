@@ -15,6 +15,7 @@ use tracing::{info, warn};
 
 use super::mirror_log::MirrorLog;
 use crate::{
+    bfd_thread::end_sessions,
     config::{self, Config, OffloadOptions, PortType, setting::with_settings},
     error::{SwitchError, with_causes},
     exports::Exporters,
@@ -499,6 +500,7 @@ impl Structure {
     /// Returns what the controllers are to be told.
     async fn take_port_out(&self, name: &str) -> Result<ControlEvent, SwitchError> {
         leave_partners(&self.plane, &self.bridges, |_, _, member| member == name).await;
+        end_sessions(&self.plane, self.bridges.bfd(), |own| own.name == name).await;
         self.ports.remove(name).await?;
         let (id, datapath, last) = {
             let mut bridges = self.bridges.lock();

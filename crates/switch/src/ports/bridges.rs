@@ -238,7 +238,11 @@ impl Bridges {
                     self.store_port_config(id, port, *config);
                 }
             }
-            if configs.is_empty() || !bridges.has_bonds(id) {
+            if configs.is_empty() {
+                return change;
+            }
+            bridges.update_bfd(&self.bfd, self.publisher.now());
+            if !bridges.has_bonds(id) {
                 return change;
             }
             let events = bridges.update_bonds(self.publisher.now());

@@ -2,6 +2,9 @@
 //!
 //! A flood on one link takes no place of another link. Of the flooded link the newest frames count, since
 //! each LACPDU, and each packet of BFD, replaces what the ones before it said.
+//!
+//! Each frame has the time of its arrival, because a task that was delayed must not take the delay for
+//! silence of a partner.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -10,7 +13,7 @@ use std::{
 
 use parking_lot::Mutex;
 use shunt_flow::PortNo;
-use shunt_pipeline::BridgeId;
+use shunt_pipeline::{BridgeId, Time};
 use tokio::sync::Notify;
 
 /// The frames that wait, by port.
@@ -28,9 +31,16 @@ pub(crate) type WaitingFrames = BTreeMap<(BridgeId, PortNo), PortFrames>;
 /// The frames of one port, the oldest first.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct PortFrames {
-    pub(crate) frames: VecDeque<Vec<u8>>,
+    pub(crate) frames: VecDeque<ArrivedFrame>,
     /// Number of older frames that were removed.
     pub(crate) removed: u64,
+}
+
+/// A frame with the time of its arrival.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ArrivedFrame {
+    pub(crate) arrived: Time,
+    pub(crate) frame: Vec<u8>,
 }
 
 /// Frames of a port that wait, at most: a second of LACPDUs and marker requests.
@@ -38,7 +48,7 @@ const FRAMES_MAX: usize = 8;
 
 impl FrameInbox {
     /// Adds a frame that a port received, and wakes the task.
-    pub(crate) fn add(&self, bridge: BridgeId, port: PortNo, frame: Vec<u8>) {
+    pub(crate) fn add(&self, bridge: BridgeId, port: PortNo, frame: ArrivedFrame) {
         let mut ports = self.ports.lock();
         let own = ports.entry((bridge, port)).or_default();
         if own.frames.len() >= FRAMES_MAX {
@@ -50,15 +60,19 @@ impl FrameInbox {
         self.came.notify_one();
     }
 
-    /// Waits until there are frames, and takes them. Cancelling this call loses none.
-    pub(crate) async fn take(&self) -> WaitingFrames {
-        loop {
-            let frames = mem::take(&mut *self.ports.lock());
-            if !frames.is_empty() {
-                return frames;
-            }
+    /// Waits until there are frames.
+    pub(crate) async fn wait(&self) {
+        while self.ports.lock().is_empty() {
             self.came.notified().await;
         }
+    }
+
+    /// Takes the frames that wait.
+    ///
+    /// A caller that reads the clock first has every frame that arrived before that time. So it lets no
+    /// timeout pass for a partner that has sent in time.
+    pub(crate) fn take(&self) -> WaitingFrames {
+        mem::take(&mut *self.ports.lock())
     }
 }
 
@@ -78,16 +92,19 @@ mod tests {
     #[test]
     fn the_newest_frames_of_each_port_wait() {
         let inbox = FrameInbox::default();
-        inbox.add(BRIDGE, PortNo::new(2), vec![7]);
+        let frame = |number: u8| ArrivedFrame {
+            arrived: Time::ZERO.after(Duration::from_secs(number.into())),
+            frame: vec![number],
+        };
+        inbox.add(BRIDGE, PortNo::new(2), frame(7));
         for number in 0..20 {
-            inbox.add(BRIDGE, PortNo::new(1), vec![number]);
+            inbox.add(BRIDGE, PortNo::new(1), frame(number));
         }
-        let runtime = Builder::new_current_thread().build().unwrap();
-        let mut taken = runtime.block_on(inbox.take());
+        let mut taken = inbox.take();
         let own = taken.remove(&(BRIDGE, PortNo::new(1))).unwrap();
-        assert_eq!(own.frames, (12..20).map(|number| vec![number]).collect::<Vec<_>>());
+        assert_eq!(own.frames, (12..20).map(frame).collect::<Vec<_>>());
         assert_eq!(own.removed, 12);
-        let other = PortFrames { frames: [vec![7]].into(), removed: 0 };
+        let other = PortFrames { frames: [frame(7)].into(), removed: 0 };
         assert_eq!(taken, BTreeMap::from([((BRIDGE, PortNo::new(2)), other)]));
     }
 
@@ -100,7 +117,8 @@ mod tests {
             let inbox = Arc::clone(&inbox);
             thread::spawn(move || {
                 for _frame in 0..EACH {
-                    inbox.add(BRIDGE, PortNo::new(port), Vec::new());
+                    let frame = ArrivedFrame { arrived: Time::ZERO, frame: Vec::new() };
+                    inbox.add(BRIDGE, PortNo::new(port), frame);
                 }
             })
         });
@@ -108,9 +126,9 @@ mod tests {
         let runtime = Builder::new_current_thread().enable_time().build().unwrap();
         let mut count = 0;
         while count < u64::from(3 * EACH) {
-            let soon = async { timeout(Duration::from_secs(20), inbox.take()).await };
-            let taken = runtime.block_on(soon);
-            let taken = taken.expect("a frame that was added wakes the task");
+            let soon = async { timeout(Duration::from_secs(20), inbox.wait()).await };
+            runtime.block_on(soon).expect("a frame that was added wakes the task");
+            let taken = inbox.take();
             count += taken.values().map(|own| own.frames.len() as u64 + own.removed).sum::<u64>();
         }
         senders.into_iter().for_each(|sender| sender.join().unwrap());

@@ -1,12 +1,19 @@
 //! Frames that the switch itself sends on a port, such as those of protocols.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use shunt_datapath::{Command, NO_INGRESS, command::Injection};
 use shunt_flow::{FlowKey, PortNo, extract::extract};
-use shunt_pipeline::{Action, BridgeId};
+use shunt_pipeline::{Action, BridgeId, DatapathPort, Traversal};
+use tokio::time::sleep;
 
 use crate::threads::data_plane::DataPlane;
+
+/// Times that [`send_at_once`] asks all packet threads, with a pause between two of them.
+const ATTEMPTS_MAX: u32 = 5;
+
+/// Pause before all packet threads are asked again.
+const FULL_QUEUES_PAUSE: Duration = Duration::from_millis(1);
 
 /// Sends a frame on a port of a bridge, as a packet-out of a controller would.
 pub(crate) async fn send_frame(plane: &DataPlane, bridge: BridgeId, port: PortNo, frame: Vec<u8>) {
@@ -20,4 +27,22 @@ pub(crate) async fn send_frame(plane: &DataPlane, bridge: BridgeId, port: PortNo
     let traversal = Arc::new(pipeline.translate_actions_at_newest_version(&key, &actions));
     let injection = Injection { frame, ingress: NO_INGRESS, traversal };
     plane.send(thread, Command::Inject(Box::new(injection))).await;
+}
+
+/// Sends a frame on a datapath port, without the tables: no change of them delays it.
+///
+/// No mirror has a copy. If the queues of all packet threads stay full, the frame is lost, as on a wire.
+pub(crate) async fn send_at_once(plane: &DataPlane, port: DatapathPort, frame: Vec<u8>) {
+    let traversal = Arc::new(Traversal::of_own_frame(port));
+    let injection = Injection { frame, ingress: NO_INGRESS, traversal };
+    let mut command = Command::Inject(Box::new(injection));
+    for _attempt in 0..ATTEMPTS_MAX {
+        for thread in plane.living() {
+            match plane.try_send(thread, command) {
+                Ok(()) => return,
+                Err(refused) => command = refused,
+            }
+        }
+        sleep(FULL_QUEUES_PAUSE).await;
+    }
 }

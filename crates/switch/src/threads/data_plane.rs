@@ -160,7 +160,7 @@ impl DataPlane {
         let foresight = forecasts.start(&config.foresight, Arc::clone(&pipeline), clock);
         let foresight = foresight.map_err(system)?;
         let threads = Arc::new(Mutex::new(threads.into_iter().map(Some).collect()));
-        let listener = PacketInListener::start(wakers.control, Arc::clone(&threads));
+        let listener = PacketInListener::start(wakers.control, Arc::clone(&threads), clock);
         let (listener, punts) = listener.map_err(system)?;
         let plane = Self {
             pipeline,

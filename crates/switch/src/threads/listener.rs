@@ -17,12 +17,16 @@ use std::{
 
 use parking_lot::Mutex;
 use shunt_datapath::{Waker, thread::ControlEnds};
+use shunt_flow::PortNo;
 use shunt_pipeline::{PuntReceiver, PuntedPacket};
 use tokio::sync::mpsc;
 
 use crate::{
-    ports::frame_inbox::FrameInbox,
-    threads::worker::{SLEEP_MAX_MS, WorkerThread},
+    ports::frame_inbox::{ArrivedFrame, FrameInbox},
+    threads::{
+        clock::DaemonClock,
+        worker::{SLEEP_MAX_MS, WorkerThread},
+    },
 };
 
 /// Maximum number of waiting packet-ins, for all bridges together.
@@ -42,6 +46,7 @@ impl PacketInListener {
     pub(crate) fn start(
         waker: Arc<Waker>,
         threads: Arc<Mutex<Vec<Option<ControlEnds>>>>,
+        clock: DaemonClock,
     ) -> io::Result<(Self, PuntReceivers)> {
         let (controllers, packet_ins) = mpsc::channel(PACKET_INS_MAX);
         let (multicast, multicast_messages) = mpsc::channel(MULTICAST_MESSAGES_MAX);
@@ -49,6 +54,7 @@ impl PacketInListener {
         let dropped = Arc::new(AtomicU64::new(0));
         let taker = PuntCollector {
             threads,
+            clock,
             controllers,
             lacp: Arc::clone(&lacp_frames),
             bfd: Arc::clone(&bfd_packets),
@@ -81,6 +87,7 @@ pub(crate) struct PuntReceivers {
 
 struct PuntCollector {
     threads: Arc<Mutex<Vec<Option<ControlEnds>>>>,
+    clock: DaemonClock,
     controllers: mpsc::Sender<PuntedPacket>,
     lacp: Arc<FrameInbox>,
     bfd: Arc<FrameInbox>,
@@ -104,17 +111,19 @@ impl PuntCollector {
                             self.dropped.fetch_add(1, Ordering::Relaxed);
                         }
                     }
-                    PuntReceiver::Lacp(port) => {
-                        self.lacp.add(packet.punt.bridge, port, packet.frame);
-                    }
-                    PuntReceiver::Bfd(port) => {
-                        self.bfd.add(packet.punt.bridge, port, packet.frame);
-                    }
+                    PuntReceiver::Lacp(port) => self.pass(&self.lacp, port, packet),
+                    PuntReceiver::Bfd(port) => self.pass(&self.bfd, port, packet),
                     // Hosts report their groups again after the next query.
                     PuntReceiver::Multicast { .. } => drop(self.multicast.try_send(packet)),
                 }
             }
         }
         worked
+    }
+
+    /// Passes a frame of a protocol to its task, with the present time as that of its arrival.
+    fn pass(&self, inbox: &FrameInbox, port: PortNo, packet: PuntedPacket) {
+        let frame = ArrivedFrame { arrived: self.clock.now(), frame: packet.frame };
+        inbox.add(packet.punt.bridge, port, frame);
     }
 }

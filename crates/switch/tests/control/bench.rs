@@ -113,7 +113,7 @@ impl Bench {
         assert_eq!(controller.ask(&Message::BarrierRequest).await, Message::BarrierReply);
     }
 
-    /// Returns the states of packet, eviction, learner, listener and foresight threads.
+    /// Returns the states of packet, eviction, learner, listener, foresight and BFD threads.
     pub(crate) fn threads(&self) -> Vec<ThreadState> {
         self.switch.threads().iter().map(|thread| thread.state).collect()
     }

@@ -50,7 +50,7 @@ async fn a_panicked_thread_takes_its_ports_down() {
     doomed.send(PANIC);
     until(|| bench.port("p1").link == "down: packet thread 0 panicked").await;
     assert!(doomed.is_closed());
-    assert_eq!(bench.threads(), [Panicked, Running, Running, Running, Running, Running]);
+    assert_eq!(bench.threads(), [Panicked, Running, Running, Running, Running, Running, Running]);
     assert_eq!(bench.port("p2").link, "up");
 
     bench.switch.add_rules("br0", &["in_port=p2,actions=output:p3,output:p3"]).await.unwrap();
@@ -148,7 +148,7 @@ async fn lose_the_eviction_thread(is_quick: bool) {
     from.send(&frame(1));
     assert_eq!(to.next_received().await, frame(1));
     assert_eq!(counted(&mut controller).await, 1);
-    assert_eq!(bench.threads(), [Running; 6]);
+    assert_eq!(bench.threads(), [Running; 7]);
 
     doom.store(true, Ordering::Relaxed);
     bench.switch.add_rules("br0", &["in_port=p1,actions=drop"]).await.unwrap();
@@ -157,7 +157,7 @@ async fn lose_the_eviction_thread(is_quick: bool) {
     let trouble = "down: the eviction thread panicked";
     until(|| ["p1", "p2"].iter().all(|port| bench.port(port).link == trouble)).await;
     assert!(from.is_closed() && to.all_received().is_empty());
-    assert_eq!(bench.threads(), [Stopped, Stopped, Panicked, Running, Running, Running]);
+    assert_eq!(bench.threads(), [Stopped, Stopped, Panicked, Running, Running, Running, Running]);
 
     assert_eq!(counted(&mut controller).await, 1);
     bench.switch.add_rules("br0", &["actions=drop"]).await.unwrap();
@@ -211,7 +211,7 @@ async fn a_broken_port_goes_down_and_keeps_its_number() {
     until(|| bench.port("p1").link == "down: the device has vanished").await;
     assert!(broken.is_closed());
     assert_eq!(bench.port("p1").number, number);
-    assert_eq!(bench.threads(), [Running; 6]);
+    assert_eq!(bench.threads(), [Running; 7]);
     assert_eq!(controller.ask(&Message::BarrierRequest).await, Message::BarrierReply);
     assert!(controller.events.iter().any(|event| is_down(event, "p1")));
 }

@@ -1,7 +1,8 @@
 //! The BFD session of a port: its options and addresses, and the time of the switch.
 //!
 //! The thread of BFD shares it with the registry of ports. Its lock is held for single steps, and no other
-//! lock is taken under it. So no change of bridges or ports delays a packet.
+//! lock is taken under it. It knows the datapath port on which it sends. So no change of bridges, ports or
+//! rules delays a packet.
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
@@ -9,9 +10,16 @@ use parking_lot::Mutex;
 use shunt_bfd::{BfdDiagnostic, BfdError, BfdEvent, BfdSession, BfdState, parse_frame};
 use shunt_datapath::metrics::PortTraffic;
 use shunt_flow::PortNo;
-use shunt_pipeline::{BridgeId, PortBfd, Time};
+use shunt_pipeline::{BridgeId, DatapathPort, PortBfd, Time};
 
-use crate::{config::BfdOptions, ports::port::BridgePort, status::bfd::BfdPortStatus};
+use crate::{
+    config::BfdOptions,
+    ports::{
+        frame_inbox::{ArrivedFrame, PortFrames},
+        port::BridgePort,
+    },
+    status::bfd::BfdPortStatus,
+};
 
 /// The BFD session of a port.
 pub(crate) struct PortSession {
@@ -31,6 +39,8 @@ struct PortSessionState {
     options: BfdOptions,
     /// Address of the port.
     mac: [u8; 6],
+    /// The port on which frames are sent; `None` while the port sends nothing.
+    output: Option<DatapathPort>,
     /// The value for the tables, as of the last run.
     is_forwarding: bool,
     /// The states of both ends, as of the last run.
@@ -51,8 +61,8 @@ pub(crate) struct SessionNumbers {
 
 /// The results of a run of a session.
 pub(crate) struct SessionRun {
-    /// A frame to send on the port.
-    pub(crate) frame: Option<Vec<u8>>,
+    /// A frame to send, with its port.
+    pub(crate) frame: Option<(DatapathPort, Vec<u8>)>,
     /// Changes of the state, the oldest first.
     pub(crate) events: Vec<BfdEvent>,
     /// The new value of `forwarding`, if it has changed.
@@ -82,25 +92,33 @@ impl PortSession {
                 session,
                 options: options.clone(),
                 mac: port.mac,
+                output: output(port),
                 is_forwarding: false,
                 reported: BothEnds::default(),
             }),
         }
     }
 
-    /// Follows the options and the address of the port.
-    pub(crate) fn follow(&self, options: &BfdOptions, mac: [u8; 6], now: Time) {
+    /// Follows the options, the address and the state of the port.
+    pub(crate) fn follow(&self, options: &BfdOptions, port: &BridgePort, now: Time) {
         let mut state = self.state.lock();
-        state.mac = mac;
+        (state.mac, state.output) = (port.mac, output(port));
         if state.options != *options {
             state.options.clone_from(options);
             state.session.set_settings(options.settings(), age(now));
         }
     }
 
-    /// Ends the session: the next frame tells the other end so.
+    /// Ends the session: the next frame states that to the other end.
     pub(crate) fn shut_down(&self, now: Time) {
         self.state.lock().session.set_admin_down(true, age(now));
+    }
+
+    /// Ends the session, and returns its last frame.
+    pub(crate) fn finish(&self, now: Time) -> SessionRun {
+        let mut state = self.state.lock();
+        state.session.set_admin_down(true, age(now));
+        self.run_locked(&mut state, now)
     }
 
     /// Decides `forwarding` for an operator; `None`: the session decides.
@@ -115,31 +133,32 @@ impl PortSession {
         state.is_forwarding = false;
     }
 
-    /// Takes a frame that the port received.
+    /// Takes the frames that the port received. Returns the reasons to ignore some of them.
     ///
-    /// # Errors
-    ///
-    /// If the frame is malformed, or of another session. It has changed nothing but a counter.
-    pub(crate) fn receive(&self, frame: &[u8], now: Time) -> Result<(), BfdError> {
+    /// A frame that is malformed, or of another session, changes nothing but a counter. The session does
+    /// not expire by a time from which it has not read all frames.
+    pub(crate) fn receive(&self, received: &PortFrames) -> Vec<BfdError> {
         let session = &mut self.state.lock().session;
-        match parse_frame(frame) {
-            Ok(packet) => session.on_packet(&packet, age(now)),
-            Err(error) => {
-                session.count_bad_packets(1);
-                Err(error)
-            }
+        session.count_bad_packets(received.removed);
+        let take = match received.removed {
+            0 => BfdSession::on_packet,
+            _ => BfdSession::on_packet_after_loss,
+        };
+        let mut errors = Vec::new();
+        for ArrivedFrame { arrived, frame } in &received.frames {
+            let taken = parse_frame(frame).inspect_err(|_| session.count_bad_packets(1));
+            errors.extend(taken.and_then(|packet| take(session, &packet, age(*arrived))).err());
         }
-    }
-
-    /// Counts packets that were dropped because newer ones had come.
-    pub(crate) fn count_bad_packets(&self, count: u64) {
-        self.state.lock().session.count_bad_packets(count);
+        errors
     }
 
     /// Returns what is due now.
     pub(crate) fn run(&self, now: Time) -> SessionRun {
+        self.run_locked(&mut self.state.lock(), now)
+    }
+
+    fn run_locked(&self, state: &mut PortSessionState, now: Time) -> SessionRun {
         let received = self.traffic.iter().map(|own| own.rx_packets.get()).sum();
-        let mut state = self.state.lock();
         let output = state.session.poll(received, age(now));
         let forwarding = state.session.is_forwarding(age(now));
         let before = std::mem::replace(&mut state.is_forwarding, forwarding);
@@ -148,8 +167,9 @@ impl PortSession {
             [(status.state, status.diagnostic), (status.remote.state, status.remote.diagnostic)];
         let reported = std::mem::replace(&mut state.reported, both);
         let addresses = || state.options.addresses(state.mac, self.source_port);
+        let frame = output.packet.zip(state.output);
         SessionRun {
-            frame: output.packet.map(|packet| addresses().emit(&packet)),
+            frame: frame.map(|(packet, port)| (port, addresses().emit(&packet))),
             events: output.events,
             forwarding: (before != forwarding).then_some(forwarding),
             is_changed: reported != both,
@@ -180,6 +200,14 @@ impl PortSession {
     }
 }
 
+/// Returns the datapath port on which a session of a port sends.
+///
+/// As for packets of rules, that is none if the port is closed, or set to `no_fwd` or `port_down`.
+fn output(port: &BridgePort) -> Option<DatapathPort> {
+    let may_send = port.open.is_some() && !port.config.no_fwd && !port.config.port_down;
+    port.datapath.filter(|_| may_send)
+}
+
 /// Returns the time since the start of the clock.
 const fn age(now: Time) -> Duration {
     now.since(Time::ZERO)
@@ -205,6 +233,7 @@ mod tests {
                 session: BfdSession::new(settings, NonZeroU32::MIN, 0, Duration::ZERO),
                 options,
                 mac: [2; 6],
+                output: None,
                 is_forwarding: false,
                 reported: BothEnds::default(),
             }),

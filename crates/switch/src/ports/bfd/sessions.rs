@@ -143,7 +143,7 @@ impl BridgeRegistry {
                 };
                 let session = match &port.bfd {
                     Some(session) => {
-                        session.follow(options, port.mac, now);
+                        session.follow(options, port, now);
                         Arc::clone(session)
                     }
                     None => {
