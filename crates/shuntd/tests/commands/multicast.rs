@@ -44,8 +44,12 @@ fn snooping_is_configured_and_shown() {
     for key in ["mcast_snooping_ageing_s", "mcast_snooping_flood_reports"] {
         assert!(saved.contains(key), "{key}: {saved}");
     }
-    let error = daemon.error_text(&["set-br", "br0", "mcast_snooping_entries=many"]);
-    assert!(error.contains("mcast_snooping_entries"), "{error}");
+    let range = "it must be a number of groups from 1 to 1000000, or 0 for 2048";
+    for value in ["many", "-1", "1000001"] {
+        let setting = format!("mcast_snooping_entries={value}");
+        let error = daemon.error_text(&["set-br", "br0", &setting]);
+        assert!(error.contains(&format!("mcast_snooping_entries = {value}: {range}")), "{error}");
+    }
     daemon.answer(&["set-br", "br0", "mcast_snooping_enable=false"]);
     assert!(daemon.error_text(&["mdb", "br0"]).contains(DISABLED));
 }

@@ -45,9 +45,11 @@ pub struct BridgeOptions {
     pub flood_vlans: Vec<u16>,
     /// True if `NORMAL` sends multicast packets only to ports that want them.
     pub mcast_snooping_enable: bool,
-    /// Seconds without a report after which a port leaves a multicast group; 0: 300.
+    /// Seconds without a report after which a port leaves a multicast group.
+    ///
+    /// At most 3600; 0: 300.
     pub mcast_snooping_ageing_s: u32,
-    /// Maximum number of multicast groups; 0: 2048.
+    /// Maximum number of multicast groups: at most 1,000,000; 0: 2048.
     pub mcast_snooping_entries: usize,
     /// True if packets of groups that no host has reported are not flooded.
     pub mcast_snooping_disable_flood_unregistered: bool,

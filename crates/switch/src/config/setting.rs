@@ -8,7 +8,10 @@ use serde::{
 };
 
 use crate::{
-    config::{BondOptions, BridgeOptions, Config, MirrorOptions},
+    config::{
+        BondOptions, BridgeOptions, Config, MirrorOptions,
+        multicast::{AGEING_RANGE, ENTRIES_RANGE},
+    },
     error::SwitchError,
 };
 
@@ -58,10 +61,10 @@ settings! {
         mac: text(),
         mac_ageing_s: number(),
         mac_entries: number(),
-        mcast_snooping_ageing_s: number(),
+        mcast_snooping_ageing_s: number_in(AGEING_RANGE),
         mcast_snooping_disable_flood_unregistered: flag(),
         mcast_snooping_enable: flag(),
-        mcast_snooping_entries: number(),
+        mcast_snooping_entries: number_in(ENTRIES_RANGE),
         netflow.active_timeout: number(),
         netflow.add_id_to_interface: flag(),
         netflow.engine_id: number(),
@@ -307,7 +310,12 @@ struct SettingValue<'a> {
 
 impl<'a> SettingValue<'a> {
     fn number<T: FromStr>(self) -> Result<T, SwitchError> {
-        self.value.parse().map_err(|_| self.out_of_range("a whole number"))
+        self.number_in("a whole number")
+    }
+
+    /// Parses a number of a range, which is checked later.
+    fn number_in<T: FromStr>(self, range: &'static str) -> Result<T, SwitchError> {
+        self.value.parse().map_err(|_| self.out_of_range(range))
     }
 
     /// Returns the parts of a list with commas, in brackets or not.

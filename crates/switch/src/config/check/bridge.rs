@@ -41,6 +41,7 @@ impl BridgeOptions {
                 return Err(ConfigError::at("number", problem).within("ports", index));
             }
         }
+        self.check_snooping()?;
         self.check_bonds()?;
         self.sflow.check()?;
         self.netflow.check()?;
