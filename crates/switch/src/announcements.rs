@@ -12,18 +12,18 @@ use crate::{
     trace::{error::TraceError, preload::AnnouncedTime},
 };
 
-/// The answer to announced flows.
+/// The result of an announcement of flows: how many were accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Announced {
-    /// Flows that wait for their translation: the first ones of the call.
+    /// Flows that were queued for translation: always the first flows of the call.
     pub accepted: usize,
-    /// Flows that did not fit the queue.
+    /// Flows that were refused because the queue was full.
     pub refused: usize,
-    /// Packet threads that make entries, as they receive from the ports of the flows.
+    /// Packet threads that create entries, because they receive from the flows' ports.
     ///
-    /// The greatest number, if it differs between flows.
+    /// If the number of threads differs between flows, this is the greatest.
     pub threads: usize,
-    /// Maximum number of flows without a hit that have entries, for each packet thread.
+    /// Limit of each packet thread: announced flows that have entries but no hit yet.
     pub entries: usize,
 }
 
@@ -34,9 +34,9 @@ pub struct Announced {
 pub struct PreloadStatus {
     /// Flows that were sent to packet threads.
     pub sent: u64,
-    /// Flows with new entries.
+    /// Flows for which a packet thread installed new entries.
     pub installed: u64,
-    /// Flows that had entries before.
+    /// Flows that existing entries already matched.
     pub covered: u64,
     /// Flows without entries, by reason.
     pub refused: Vec<(&'static str, u64)>,
@@ -67,7 +67,7 @@ impl PreloadStatus {
 }
 
 impl Switch {
-    /// Starts a preload, and returns its number, for [`Self::preload`].
+    /// Starts a preload, and returns its number for calls of [`Self::preload`].
     ///
     /// The switch keeps the outcomes of the last 64 preloads.
     #[must_use]
@@ -77,12 +77,12 @@ impl Switch {
 
     /// Preloads flows that will arrive within `valid`.
     ///
-    /// As [`Self::announce`], for people and scripts: the outcomes of a preload are counted apart.
-    /// Flows that do not fit the queue can be sent again.
+    /// Works like [`Self::announce`], for operators and scripts: the switch counts the outcomes of
+    /// each preload separately. The caller can send flows again that did not fit the queue.
     ///
     /// # Errors
     ///
-    /// As [`Self::announce`]; or the preload is not known.
+    /// Like [`Self::announce`]; also if no preload has this number.
     pub fn preload(
         &self,
         number: u64,
@@ -94,11 +94,11 @@ impl Switch {
         self.send_announced(bridge, flows, valid, Some(ticket))
     }
 
-    /// Returns the outcomes of a preload so far.
+    /// Returns the outcomes of the flows of a preload so far.
     ///
     /// # Errors
     ///
-    /// The preload is not known.
+    /// If no preload has this number.
     pub fn preload_status(&self, number: u64) -> Result<PreloadStatus, TraceError> {
         Ok(PreloadStatus::of(&self.ticket(number)?.counts()))
     }
@@ -110,17 +110,17 @@ impl Switch {
 
     /// Announces flows that will arrive within `valid`, for an orchestrator.
     ///
-    /// They get cache entries before their packets. Each flow is a match in the syntax of `ovs-ofctl`,
-    /// or a frame in hexadecimal, with the ingress port before it. A masked field is not known: a flow
-    /// gets entries only if the tables do not consult its other bits. Packet threads translate the
-    /// flows while no packet waits.
+    /// The flows get cache entries before their packets. Each flow is a match in the syntax of
+    /// `ovs-ofctl`, or a frame in hexadecimal after its ingress port. The masked bits of a match
+    /// are unknown: the flow gets entries only if the tables do not consult these bits. Packet
+    /// threads translate announced flows while no packet waits.
     ///
-    /// Flows that do not fit the queue are refused, and counted.
+    /// Flows that do not fit the queue are refused; the result counts them.
     ///
     /// # Errors
     ///
-    /// If the bridge or an ingress port does not exist, or a text is not a flow; then no flow is
-    /// announced.
+    /// If the bridge or an ingress port does not exist, or a text is not a flow. After an error, no
+    /// flow is announced.
     pub fn announce(
         &self,
         bridge: &str,
@@ -130,7 +130,7 @@ impl Switch {
         self.send_announced(bridge, flows, valid, None)
     }
 
-    /// Sends flows to packet threads; those of a preload have a ticket.
+    /// Sends flows to packet threads; flows of a preload carry its ticket.
     fn send_announced(
         &self,
         bridge: &str,

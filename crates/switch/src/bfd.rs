@@ -3,9 +3,9 @@
 use crate::{config::PortOptions, error::SwitchError, switch::Switch};
 
 impl Switch {
-    /// Sets the BFD session of a port to that of `port`.
+    /// Sets the BFD session of a port to the session in the options `port`.
     ///
-    /// All other settings of the port stay. New intervals are negotiated, and the session stays up.
+    /// All other settings of the port stay. The session stays up and negotiates new intervals.
     ///
     /// # Errors
     ///
@@ -14,9 +14,10 @@ impl Switch {
         self.control.structure().await.set_bfd(port)
     }
 
-    /// Decides if BFD lets ports be used; `None`: the sessions decide.
+    /// Overrides whether BFD lets ports forward; `None` removes the override.
     ///
-    /// Without a name it is for all sessions. Returns false if no port has this name and a session.
+    /// Without a port name, the override is for all sessions. Returns false if no port with this
+    /// name has a session.
     pub fn force_bfd_forwarding(&self, port: Option<&str>, is_forwarding: Option<bool>) -> bool {
         let sessions = self.control.bridges.bfd();
         let current = sessions.current();

@@ -1,4 +1,4 @@
-//! The thread of BFD: gives sessions their packets and the time, and sends their packets.
+//! The BFD thread: passes received packets and the time to the sessions, and sends their packets.
 //!
 //! A session with intervals of 100 ms expires after 300 ms. So it has a thread of its own: no change of
 //! bridges, ports or rules runs there, and none of their locks is taken. Frames have the time of their
@@ -34,11 +34,11 @@ pub(crate) struct BfdThread {
 }
 
 impl BfdThread {
-    /// Starts the thread.
+    /// Starts the BFD thread.
     ///
     /// # Errors
     ///
-    /// If the system has no thread.
+    /// If the system cannot create a thread.
     pub(crate) fn start(
         control: Arc<ControlPlane>,
         inbox: Arc<FrameInbox>,
@@ -78,7 +78,7 @@ impl BfdThread {
 
 /// Takes the ports with BFD out of use if the thread panics.
 ///
-/// Nobody would notice any more that their paths fail.
+/// Without the thread, nothing would detect that the path behind a port has failed.
 struct PanicWatch<'a>(&'a ControlPlane);
 
 impl Drop for PanicWatch<'_> {
@@ -93,7 +93,8 @@ impl Drop for PanicWatch<'_> {
 
 /// Runs the BFD sessions of all ports, as long as the switch runs.
 ///
-/// Without the listener thread no packet arrives any more. The sessions notice that by their timeouts.
+/// If the listener thread has ended, no packet arrives, and the sessions expire by their detection
+/// times.
 async fn run_bfd(control: &ControlPlane, inbox: &FrameInbox) {
     let (plane, sessions) = (&control.plane, control.bridges.bfd());
     let mut schedule = SessionSchedule::new(sessions.current());
@@ -155,7 +156,7 @@ pub(crate) async fn end_sessions(
     }
 }
 
-/// Runs a session: sends its packet, and reports its changes.
+/// Runs a session: sends its next packet, and reports its state changes.
 async fn run(
     control: &ControlPlane,
     session: &PortSession,
@@ -170,11 +171,11 @@ async fn run(
         log.line(&owner, change, now).into_iter().for_each(|line| info!("{line}"));
     }
     if done.forwarding.is_some() {
-        // Another task changes the tables, because it may have to wait.
+        // Another task changes the tables, because a change may have to wait.
         control.bridges.bfd().flapped().add(session.bridge, session.number);
     }
     if done.is_changed {
-        // Databases have the states of both ends.
+        // OVSDB databases show the states of both ends.
         control.bridges.changed().note();
     }
     if let Some((port, frame)) = done.frame {

@@ -6,10 +6,10 @@ use crate::{
     config::BondOptions, control::bonds::BondMemberChange, error::SwitchError, switch::Switch,
 };
 
-/// Returns the bucket of a source address in a VLAN.
+/// Returns the bond bucket of a source MAC address in a VLAN.
 ///
-/// Bonds in the mode `balance-slb` choose a member by it.
-/// VLAN 0 is that of packets without a tag. `basis` is the `hash_basis` of the bond.
+/// Bonds in the mode `balance-slb` choose a member by this bucket. VLAN 0 means packets without a
+/// tag. `basis` is the `hash_basis` of the bond.
 #[must_use]
 pub fn bond_bucket(mac: [u8; 6], vlan: u16, basis: u32) -> u8 {
     BondBalance::bucket(mac, vlan, basis)
@@ -18,7 +18,7 @@ pub fn bond_bucket(mac: [u8; 6], vlan: u16, basis: u32) -> u8 {
 impl Switch {
     /// Adds a bond to a bridge.
     ///
-    /// Members that do not exist yet are used once they are added.
+    /// A member may name a port that does not exist yet; the bond uses the port once it is added.
     ///
     /// # Errors
     ///
@@ -38,11 +38,12 @@ impl Switch {
 
     /// Replaces the bonds of a bridge.
     ///
-    /// Returns when no packet uses the old ones. A bond with an old name keeps its active member.
+    /// Returns when no packet uses the old bonds. A bond that keeps its name keeps its active
+    /// member.
     ///
     /// # Errors
     ///
-    /// If the bridge does not exist, or a value is not valid; then nothing changes.
+    /// If the bridge does not exist, or a value is not valid. After an error, no bond has changed.
     pub async fn set_bonds(
         &self,
         bridge: &str,
@@ -55,9 +56,10 @@ impl Switch {
     ///
     /// # Errors
     ///
-    /// If the bond or the member does not exist, or the member has no port. If a member without a link
-    /// should be enabled. If a disabled member should become active or get a bucket, or another member
-    /// than an enabled primary one should become active. If a bond without buckets should move one.
+    /// If the bond or the member does not exist, or the member has no port. If `change` enables a
+    /// member without a link, or a disabled member should become active or get a bucket. If another
+    /// member should become active while the primary member is enabled. If `change` moves a bucket
+    /// of a bond without buckets.
     pub async fn change_bond_member(
         &self,
         bond: &str,

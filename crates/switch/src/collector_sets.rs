@@ -1,16 +1,16 @@
-//! The collectors of packets that rules sample, for programs.
+//! Sets of IPFIX collectors for the packets that rules sample, for programs.
 
 use crate::{config::CollectorSetOptions, error::SwitchError, switch::Switch};
 
 impl Switch {
-    /// Replaces the sets of collectors of a bridge.
+    /// Replaces the sets of IPFIX collectors of a bridge.
     ///
-    /// Rules name a set in their action `sample`. Samples for a set that does not exist are not taken.
-    /// A set with an old number keeps its counters.
+    /// Rules name a set in their action `sample`. A rule takes no samples for a set that does not
+    /// exist. A set that keeps its number keeps its counters.
     ///
     /// # Errors
     ///
-    /// If the bridge does not exist, or a value is not valid; then nothing changes.
+    /// If the bridge does not exist, or a value is not valid. After an error, no set has changed.
     pub async fn set_collector_sets(
         &self,
         bridge: &str,

@@ -41,8 +41,8 @@ pub(crate) mod structure;
 
 /// A change of bridges, ports and settings in progress.
 ///
-/// At its end, the effect of the whole change on mirrors is logged. The steps of a change do not log
-/// it, because a later step may add the port that a mirror lacks.
+/// When the guard is dropped, the effect of the whole change on mirrors is logged. The steps of a
+/// change do not log it, because a later step may add a port that a mirror needs.
 pub(crate) struct StructureGuard<'a>(MutexGuard<'a, Structure>);
 
 impl Deref for StructureGuard<'_> {
@@ -67,11 +67,11 @@ pub(crate) struct ControlPlane {
     pub(crate) bridges: Arc<Bridges>,
     /// NIC in front of a bridge.
     pub(crate) nic: Arc<NicSlot>,
-    /// Running captures.
+    /// Packet captures that are in progress.
     pub(crate) captures: Arc<Captures>,
-    /// Samples and flows for collectors.
+    /// Exporters of samples and flows to collectors.
     pub(crate) exports: Arc<Exporters>,
-    /// Messages that multicast snooping has read.
+    /// Counters of the IGMP and MLD messages that multicast snooping has read.
     pub(crate) multicast: MulticastCounters,
     /// Log lines of multicast routers.
     pub(crate) router_log: RouterLog,
@@ -79,12 +79,12 @@ pub(crate) struct ControlPlane {
     pub(crate) config: Arc<Mutex<Config>>,
     /// Number of completed runs of the periodic upkeep.
     pub(crate) upkeep_runs: AtomicU64,
-    /// Changes of bridges, ports and settings, one at a time.
+    /// Changes bridges, ports and settings, one change at a time.
     structure: AsyncMutex<Structure>,
 }
 
 impl ControlPlane {
-    /// Starts the data plane of a configuration, without its bridges and its NIC.
+    /// Starts the data plane of a configuration, without the bridges and the NIC.
     pub(crate) fn start(
         config: &Config,
         run_dir: Option<&Path>,
@@ -141,12 +141,14 @@ impl ControlPlane {
         Ok((Arc::new(control), ControlReceivers { events: receiver, punts }))
     }
 
-    /// Waits until no other change is in progress; later changes wait for the caller.
+    /// Waits until no other change is in progress;
+    /// later changes wait until the guard is dropped.
     pub(crate) async fn structure(&self) -> StructureGuard<'_> {
         StructureGuard(self.structure.lock().await)
     }
 
-    /// Starts a capture at a port, or at `drops`; returns its number.
+    /// Starts a capture at a port, or of dropped packets at `drops`;
+    /// returns its number.
     pub(crate) async fn start_capture(&self, place: &str) -> Result<u64, SwitchError> {
         // The port must not be removed while its capture starts.
         let _structure = self.structure().await;

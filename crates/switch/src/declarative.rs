@@ -1,8 +1,8 @@
 //! Changes for a program that keeps the switch equal to a declared state, such as a database.
 //!
 //! Such a program repeats its changes until they are in force. A missing device or address must
-//! therefore refuse nothing. Otherwise a port would be added and removed again and again, and controllers
-//! would get a notification each time.
+//! therefore not refuse a change. Otherwise the switch would add and remove a port again and again,
+//! and controllers would get a notification each time.
 
 use shunt_pipeline::{FlowMod, FlowModCommand, RuleFilter, text::parse_rule};
 
@@ -25,7 +25,7 @@ pub struct DeclarativeChanges<'a> {
 }
 
 impl DeclarativeChanges<'_> {
-    /// Adds a bridge and its ports. Devices that cannot be opened are tried again.
+    /// Adds a bridge and its ports; opening a device is retried until it succeeds.
     ///
     /// # Errors
     ///
@@ -34,23 +34,24 @@ impl DeclarativeChanges<'_> {
         self.control.structure().await.create_bridge(bridge, OpenPolicy::Retried, &mut |_| ()).await
     }
 
-    /// Checks whether a bridge could be added in place of the one with its name.
+    /// Checks whether a bridge could replace the bridge of the same name.
     ///
     /// # Errors
     ///
-    /// If there is none, a value is not valid, or another bridge has the device or the name of a bond.
+    /// If no bridge has this name, a value is not valid, or another bridge has the device or the
+    /// name of a bond.
     pub async fn check_replacement(&self, bridge: &BridgeOptions) -> Result<(), SwitchError> {
         self.control.structure().await.check_replacement(bridge)
     }
 
-    /// Changes keys of a bridge at once, as [`Switch::set_bridge`] does.
+    /// Changes several settings of a bridge at once, as [`Switch::set_bridge`] does.
     ///
-    /// Addresses that cannot be used are tried again.
+    /// Opening an address that cannot be used is retried.
     ///
     /// # Errors
     ///
-    /// If the bridge does not exist, a key cannot change, or a value is not valid; then nothing
-    /// changes.
+    /// If the bridge does not exist, a key cannot change, or a value is not valid. After an error,
+    /// no setting has changed.
     pub async fn set_bridge(
         &self,
         name: &str,
@@ -63,7 +64,7 @@ impl DeclarativeChanges<'_> {
 
     /// Adds a port to a bridge.
     ///
-    /// A port that cannot be opened is down, and opening it is tried again:
+    /// A port that cannot be opened is down, and opening is retried.
     /// [`BridgePortStatus::trouble`](crate::BridgePortStatus::trouble) has the reason.
     ///
     /// # Errors
@@ -75,9 +76,9 @@ impl DeclarativeChanges<'_> {
         structure.add_configured_port(bridge, port, None, OpenPolicy::Retried).await.map(|_| ())
     }
 
-    /// Adds a rule in the syntax of `ovs-ofctl add-flow`, unless its place is taken.
+    /// Adds a rule unless the bridge has one with the same table, match and priority.
     ///
-    /// The place of a rule is its table, match and priority. Returns whether the rule was added.
+    /// The rule has the syntax of `ovs-ofctl add-flow`. Returns whether the rule was added.
     ///
     /// # Errors
     ///
@@ -90,7 +91,7 @@ impl DeclarativeChanges<'_> {
         self.switch.apply(bridge, &[wanted]).await.map(|_| true)
     }
 
-    /// Removes a rule if it still equals a text in the syntax of `ovs-ofctl add-flow`.
+    /// Removes a rule if it is equal to a text in the syntax of `ovs-ofctl add-flow`.
     ///
     /// A rule with other actions or another cookie stays. Returns whether the rule was removed.
     ///
@@ -137,11 +138,11 @@ impl DeclarativeChanges<'_> {
     }
 }
 
-/// The part of a rule that is compared.
+/// The parts of two rules that are compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RulePart {
     /// Table, match and priority.
     Place,
-    /// The place, the cookie and the instructions.
+    /// Table, match, priority, cookie and instructions.
     Everything,
 }

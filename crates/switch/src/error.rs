@@ -7,90 +7,90 @@ use thiserror::Error;
 
 use crate::{config::ConfigError, openflow::endpoint::EndpointError};
 
-/// A reason why a switch does not start, or refuses a request.
+/// A reason why a switch does not start, or why it refuses a request.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SwitchError {
     /// The configuration is not valid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// A name is not valid.
+    /// A name of a bridge or port is not valid.
     #[error(
         "{0:?} is not a valid name: use 1 to 15 letters, digits, `-`, `_` or `.`, not beginning with `.`"
     )]
     BadName(String),
-    /// A bridge or port has no name.
+    /// A bridge or port is configured without a name.
     #[error("`name` is missing: give 1 to 15 letters, digits, `-`, `_` or `.`")]
     NoName,
-    /// A port has the name of its bridge, which is the local port.
+    /// A port has the name of its bridge, which is the name of the local port.
     #[error(
         "{0} is the local port of its bridge already: remove this port, and set `local = \"tap\"` \
          in the bridge for a TAP device"
     )]
     LocalPort(String),
-    /// The bridge exists already.
+    /// A bridge with this name exists already.
     #[error("bridge {0} exists already: choose another name")]
     BridgeExists(String),
-    /// The bridge does not exist.
+    /// No bridge has this name.
     #[error("no bridge {name}; existing bridges: {known}")]
     NoSuchBridge {
-        /// The name.
+        /// The requested name.
         name: String,
         /// Names of the existing bridges.
         known: String,
     },
-    /// The port exists already.
+    /// A port with this name exists already.
     #[error("port {name} exists already, on bridge {bridge}: choose another name")]
     PortExists {
-        /// The name.
+        /// The requested name.
         name: String,
-        /// Bridge of the port.
+        /// Bridge of the existing port.
         bridge: String,
     },
-    /// The port does not exist.
+    /// No port has this name.
     #[error("no port {name}; existing ports: {known}")]
     NoSuchPort {
-        /// The name.
+        /// The requested name.
         name: String,
         /// Names of the existing ports.
         known: String,
     },
-    /// Another port has the number.
+    /// Another port of the bridge has the requested number.
     #[error("number {number} belongs to port {port}: omit `number` to get the lowest free number")]
     NumberTaken {
-        /// The number.
+        /// The requested number.
         number: u32,
         /// Name of the port that has the number.
         port: String,
     },
-    /// Another port has the device, or writes the file.
+    /// Another port has the requested device, or writes the requested file.
     #[error(
         "{what} belongs to port {port} of bridge {bridge}: a device or output file serves one port only"
     )]
     InUse {
         /// The device or file.
         what: String,
-        /// Name of the port that has it.
+        /// Name of the port that has the device or file.
         port: String,
-        /// The bridge of that port.
+        /// The bridge of the port that has the device or file.
         bridge: String,
     },
-    /// All numbers for objects of this kind are in use.
+    /// All numbers for objects of a kind are in use.
     #[error("cannot add another {what}: all numbers are in use; delete one first")]
     NoNumber {
-        /// Kind of the object.
+        /// Kind of the object, in the plural.
         what: &'static str,
     },
     /// An external NIC has no address.
     #[error("kind p4runtime needs the `address` of the NIC, such as 192.0.2.7:9559")]
     NoNicAddress,
-    /// The previous NIC is not empty yet.
+    /// The previous NIC still has entries to remove.
     #[error("the entries of the previous NIC are still being removed: try again in a few seconds")]
     NicLeaving,
     /// Every packet thread has panicked.
     #[error("all packet threads have panicked: restart the switch")]
     NoThreads,
-    /// The eviction engine is not part of this build.
+    /// The requested eviction engine is not part of this build.
     #[error(
         "this build does not contain the engine `{0}`: build it with the feature dbsp, or choose `direct` \
          or `iterative`"
@@ -99,23 +99,23 @@ pub enum SwitchError {
     /// The eviction thread has panicked.
     #[error("the eviction thread has panicked: restart the switch")]
     NoEvictionThread,
-    /// The text is not the name of a cache entry.
+    /// A text is not the name of a cache entry.
     #[error(transparent)]
     EntryText(#[from] shunt_pipeline::EntryIdError),
-    /// The cache entry does not exist, and is not among the recent evictions.
+    /// The requested entry does not exist, and is not among the recent evictions.
     #[error("no entry {entry}: {present}, and it is not among the last {remembered} evictions")]
     NoSuchEntry {
-        /// The entry.
+        /// The requested entry.
         entry: shunt_pipeline::EntryId,
-        /// Content of the slot of the entry.
+        /// Present content of the slot of the entry.
         present: String,
         /// Number of evictions that the switch remembers.
         remembered: usize,
     },
-    /// The number is not an OpenFlow port number.
+    /// A number is not an OpenFlow port number.
     #[error("{0} is not a port number: port numbers are 1 to 65279")]
     NumberRange(u32),
-    /// A key is missing, or not allowed for this type of port.
+    /// A key of a port is missing, or not allowed for its type.
     #[error("port {port}: {problem}")]
     PortSetting {
         /// The port.
@@ -123,25 +123,25 @@ pub enum SwitchError {
         /// The rule that is violated, and a way to correct it.
         problem: &'static str,
     },
-    /// The bond does not exist.
+    /// No bond has this name.
     #[error("no bond {name}; existing bonds: {known}")]
     NoSuchBond {
-        /// The name.
+        /// The requested name.
         name: String,
         /// Names of the existing bonds.
         known: String,
     },
-    /// The port is not a member of the bond.
+    /// A port is not a member of the bond.
     #[error("bond {bond} has no member {member}; its members: {known}")]
     NoSuchMember {
         /// The bond.
         bond: String,
         /// The port.
         member: String,
-        /// Names of the members.
+        /// Names of the members of the bond.
         known: String,
     },
-    /// The primary member is enabled, so no other can be active.
+    /// The primary member is enabled, so no other member can be active.
     #[error(
         "bond {bond}: member {member} cannot be active while the primary member {primary} is \
          enabled: disable {primary} with bond/disable-member, or remove `primary`"
@@ -154,10 +154,10 @@ pub enum SwitchError {
         /// The primary member.
         primary: String,
     },
-    /// The bond does not balance.
+    /// The bond has no buckets, because its mode does not balance.
     #[error("bond {bond} has no buckets: its mode is not balance-slb")]
     BondWithoutBuckets {
-        /// The bond.
+        /// The bond without buckets.
         bond: String,
     },
     /// A disabled member of a bond cannot be active.
@@ -171,7 +171,7 @@ pub enum SwitchError {
         /// The member.
         member: String,
     },
-    /// A member of a bond has no open port.
+    /// A member of a bond has no port, or its port is closed.
     #[error(
         "bond {bond}: member {member} has no port that is open: add the port, or enable its device"
     )]
@@ -189,7 +189,7 @@ pub enum SwitchError {
         /// The member.
         member: String,
     },
-    /// A port of another bridge is a member of a bond.
+    /// A member of a bond is a port of another bridge.
     #[error("bond {bond}: member {member} is a port of bridge {bridge}: remove it there first")]
     MemberElsewhere {
         /// The bond.
@@ -199,14 +199,14 @@ pub enum SwitchError {
         /// The bridge of the port.
         bridge: String,
     },
-    /// A bridge, port or bond has the name of a new bond.
+    /// The name of a new bond is in use by a bridge, port or bond.
     #[error("bond {bond}: a {owner} of {bridge} has this name: choose another name")]
     BondNameTaken {
         /// The bond.
         bond: String,
-        /// The object with the name: `port`, `local port` or `bond`.
+        /// The object that has the name: `port`, `local port` or `bond`.
         owner: &'static str,
-        /// The bridge.
+        /// The bridge of this object.
         bridge: String,
     },
     /// The keys of a bond are missing, exclude each other, or are not supported.
@@ -217,34 +217,34 @@ pub enum SwitchError {
         /// The rule that is violated, and a way to correct it.
         problem: &'static str,
     },
-    /// The mirror exists already.
+    /// The bridge has a mirror with this name already.
     #[error("mirror {mirror} exists already, on bridge {bridge}: choose another name")]
     MirrorExists {
         /// The mirror.
         mirror: String,
-        /// Its bridge.
+        /// The bridge of the mirror.
         bridge: String,
     },
-    /// The mirror does not exist.
+    /// The bridge has no mirror with this name.
     #[error("bridge {bridge} has no mirror {name}; existing mirrors: {known}")]
     NoSuchMirror {
-        /// The name.
+        /// The requested name.
         name: String,
         /// The bridge.
         bridge: String,
         /// Names of the existing mirrors.
         known: String,
     },
-    /// The bridge has the largest number of mirrors.
+    /// The bridge has the maximum number of mirrors.
     #[error(
         "mirror {mirror}: bridge {bridge} has {limit} other mirrors, the limit: delete one first"
     )]
     TooManyMirrors {
-        /// The mirror that is one too many.
+        /// The mirror that exceeds the limit.
         mirror: String,
         /// The bridge.
         bridge: String,
-        /// The most mirrors of a bridge.
+        /// Maximum number of mirrors of a bridge.
         limit: usize,
     },
     /// Keys of a mirror are missing, or exclude each other.
@@ -260,7 +260,7 @@ pub enum SwitchError {
     Range {
         /// Name of the setting in the configuration file.
         setting: &'static str,
-        /// The value.
+        /// The value that is out of range.
         value: String,
         /// Description of the allowed values.
         range: &'static str,
@@ -276,12 +276,12 @@ pub enum SwitchError {
     /// A port cannot be opened.
     #[error("port {name}: {source}")]
     Port {
-        /// The port.
+        /// The port that cannot be opened.
         name: String,
-        /// The cause.
+        /// The reason why the port cannot be opened.
         source: PortError,
     },
-    /// A flow-mod was refused; nothing changed.
+    /// A flow-mod was refused; no rule has changed.
     #[error(transparent)]
     FlowMod(#[from] shunt_pipeline::RejectedMod),
     /// A text is not a rule.
@@ -290,20 +290,20 @@ pub enum SwitchError {
     /// A saved text is not a rule, group or meter.
     #[error("`{text}` in the saved state: {problem}")]
     SavedText {
-        /// The text.
+        /// The text that cannot be parsed.
         text: String,
         /// The mistake in the text.
         problem: String,
     },
-    /// The saved state has the format of another version of the switch.
+    /// The saved state has a format that this version of the switch cannot read.
     #[error(
         "the saved state has format {found}, and this version reads formats up to {known}: restore it \
          with the version that has saved it"
     )]
     SavedFormat {
-        /// Format of the state.
+        /// Format of the saved state.
         found: u32,
-        /// Format that can be read.
+        /// Newest format that this version can read.
         known: u32,
     },
     /// A system call failed.
@@ -311,7 +311,7 @@ pub enum SwitchError {
     System {
         /// The operation that failed.
         doing: String,
-        /// The error of the system.
+        /// The error of the operating system.
         source: io::Error,
     },
 }

@@ -1,6 +1,8 @@
-//! The task of LACP: gives the actors of bonds their frames and the time, and sends their frames.
+//! The LACP task: passes received frames and the time to the actors of bonds, and sends their
+//! frames.
 //!
-//! It waits for no change of bridges or ports, which may take longer than a partner waits.
+//! The task waits for no change of bridges or ports: a change may take longer than the LACP timeout
+//! of a partner.
 
 use std::sync::Arc;
 
@@ -23,7 +25,7 @@ use crate::{
 
 /// Runs the LACP actors of all bonds, as long as the switch runs.
 ///
-/// Without the listener thread no frame arrives any more. The actors notice that by their timeouts.
+/// If the listener thread has ended, no frame arrives, and the partners of the actors expire.
 pub(crate) async fn run_lacp(control: Arc<ControlPlane>, inbox: Arc<FrameInbox>) {
     let (plane, bridges) = (&control.plane, &control.bridges);
     let mut log = ChangeLog::default();
@@ -60,8 +62,8 @@ pub(crate) async fn run_lacp(control: Arc<ControlPlane>, inbox: Arc<FrameInbox>)
 
 /// Sends the last LACPDUs of members that are about to leave their bonds.
 ///
-/// `leaves` decides by bridge, bond and member. Without these frames the partners would go on sending
-/// on the links until a timeout. Returns when the packet threads have taken the frames.
+/// `leaves` selects members by bridge, bond and member name. Without these LACPDUs the partners
+/// would send on the links until a timeout. Returns when the packet threads have taken the LACPDUs.
 pub(crate) async fn leave_partners(
     plane: &DataPlane,
     bridges: &Bridges,
@@ -77,7 +79,7 @@ pub(crate) async fn leave_partners(
     plane.pull_threads().await;
 }
 
-/// Gives the received frames of a port to its actor.
+/// Passes the received frames of a port to the LACP actor of its bond.
 ///
 /// A bond that has gone gets none.
 fn take(bridges: &mut BridgeRegistry, (bridge, port): (BridgeId, PortNo), received: &PortFrames) {

@@ -5,7 +5,7 @@ use crate::{config::MirrorOptions, error::SwitchError, switch::Switch};
 impl Switch {
     /// Adds a mirror to a bridge.
     ///
-    /// Ports that do not exist yet are used once they are added.
+    /// A mirror may name ports that do not exist yet; it uses them once they are added.
     ///
     /// # Errors
     ///
@@ -25,12 +25,13 @@ impl Switch {
 
     /// Replaces the mirrors of a bridge.
     ///
-    /// Returns when no packet is copied by the old ones. A mirror with an old name keeps its
+    /// Returns when the old mirrors copy no packet any more. A mirror that keeps its name keeps its
     /// counters.
     ///
     /// # Errors
     ///
-    /// If the bridge does not exist, or a value is not valid; then nothing changes.
+    /// If the bridge does not exist, or a value is not valid. After an error, no mirror has
+    /// changed.
     pub async fn set_mirrors(
         &self,
         bridge: &str,

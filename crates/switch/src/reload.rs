@@ -1,8 +1,8 @@
 //! Reload: changes a running switch from one configuration to another.
 //!
 //! The plan is a pure function of both configurations. It names bridges, ports and settings that
-//! differ, so objects that only `shuntctl` or a program has added stay. A step that fails does not
-//! prevent the others.
+//! differ between them. So objects that were only added by `shuntctl` or a program stay. A step
+//! that fails does not prevent the other steps.
 //!
 //! A start with a saved state compares the configuration file in the same way with the file of the
 //! last run (`resumed`).
@@ -35,20 +35,20 @@ use crate::{
 /// The result of a reload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReloadReport {
-    /// Changes that are in force, such as `port eth1: added`.
+    /// Changes that were applied, such as `port eth1: added`.
     pub applied: Vec<String>,
     /// Changes that were refused, each with the reason.
     pub refused: Vec<String>,
-    /// Keys that differ, and take effect when the switch starts again.
+    /// Changed keys that take effect when the switch starts again.
     pub at_restart: Vec<String>,
-    /// The steps behind `refused`.
+    /// The steps of the changes in `refused`.
     refused_steps: Vec<ReloadStep>,
-    /// The keys behind `at_restart`.
+    /// The keys of `at_restart`, with their bridges.
     keys_at_restart: Vec<KeyAtRestart>,
 }
 
 impl ReloadReport {
-    /// Returns whether the configurations are equal.
+    /// Returns whether the compared configurations are equal.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.applied.is_empty() && self.refused.is_empty() && self.at_restart.is_empty()
@@ -57,7 +57,7 @@ impl ReloadReport {
     /// Returns the configuration `after` without the changes that were refused.
     ///
     /// `before` and `after` are the configurations of the reload. A later reload from the result
-    /// tries the refused changes again, and no others.
+    /// retries the refused changes, and only these.
     #[must_use]
     pub fn without_refused(&self, before: &Config, after: &Config) -> Config {
         let mut result = after.clone();
@@ -69,8 +69,8 @@ impl ReloadReport {
 
     /// Returns the configuration `after` without the changes that are not in force.
     ///
-    /// These were refused, or wait for the next start.
-    /// `before` and `after` are the configurations of the reload of a running switch.
+    /// These changes were refused, or wait for the next start. `before` and `after` are the
+    /// configurations of the reload of a running switch.
     #[must_use]
     pub fn in_force(&self, before: &Config, after: &Config) -> Config {
         let mut result = self.without_refused(before, after);
@@ -90,7 +90,7 @@ struct KeyAtRestart {
 }
 
 impl KeyAtRestart {
-    /// Gives the key its old value.
+    /// Sets the key in `result` to its value in `before`.
     fn undo(&self, before: &Config, result: &mut Config) {
         match &self.bridge {
             None => restore_key(before, result, &self.key),
@@ -115,9 +115,9 @@ impl fmt::Display for KeyAtRestart {
     }
 }
 
-/// Copies the value of a key with dots.
+/// Copies the value of a key; dots in the key separate nested fields.
 fn restore_key<T: Serialize + DeserializeOwned>(from: &T, to: &mut T, key: &str) {
-    // The options are plain values with text keys, which JSON can always hold.
+    // The options are plain values with text keys, so the conversion to JSON never fails.
     let old = serde_json::to_value(from).unwrap_or_default();
     let mut new = serde_json::to_value(&*to).unwrap_or_default();
     let pointer = format!("/{}", key.replace('.', "/"));
@@ -130,7 +130,7 @@ fn restore_key<T: Serialize + DeserializeOwned>(from: &T, to: &mut T, key: &str)
     }
 }
 
-/// One change, in the order of its execution.
+/// One change; the variants are in the order of execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ReloadStep {
     RemovePort(String),
@@ -150,7 +150,7 @@ enum ReloadStep {
     Set(Vec<(&'static str, String)>),
 }
 
-/// The steps from one configuration to another.
+/// The steps that change one configuration into another.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct ReloadPlan {
     steps: Vec<ReloadStep>,
@@ -160,8 +160,8 @@ struct ReloadPlan {
 
 /// Applies the differences between two configurations.
 ///
-/// A port that cannot be opened is added nevertheless: no later reload would add it.
-/// `fill` fills the tables of new bridges before they have ports.
+/// A port that cannot be opened is added nevertheless, because no later reload would add it. `fill`
+/// fills the tables of new bridges before they have ports.
 pub(crate) async fn reload(
     structure: &Structure,
     before: &Config,
@@ -181,7 +181,7 @@ pub(crate) async fn reload(
         if let ReloadStep::AddPort { port, .. } = &step
             && without_bond.contains(&port.name)
         {
-            // As a port of its own it would close a loop with the other members.
+            // Outside its refused bond, the port would close a loop with the other members.
             report.refused.push(format!("{done}: its bond was refused"));
             report.refused_steps.push(step);
             continue;
@@ -189,7 +189,7 @@ pub(crate) async fn reload(
         match step.clone().run(structure, fill).await {
             Ok(None) => report.applied.push(done),
             Ok(Some(trouble)) => report.applied.push(format!("{done}, but down: {trouble}")),
-            // The configurations are compared only after a step was refused.
+            // The running configuration is compared only after a step was refused.
             Err(_) if step.is_done(&structure.running_config()) => {}
             Err(error) => {
                 if let ReloadStep::SetBonds { bonds, .. } = &step {
@@ -209,9 +209,9 @@ pub(crate) async fn reload(
     report
 }
 
-/// Adds a port again that was removed for a refused step.
+/// Adds a removed port again, because the step that replaces it was refused.
 ///
-/// `before` has the ports before the reload. Returns the removal, which has no effect then.
+/// `before` has the ports before the reload. Returns the removal step, which was undone.
 async fn restore_port(
     step: &ReloadStep,
     structure: &Structure,
@@ -237,12 +237,13 @@ async fn restore_port(
     }
 }
 
-/// Returns the configuration of a start with a saved one, without ports.
+/// Returns the configuration of a start that resumes a saved configuration,
+/// without ports.
 ///
-/// A key has the saved value if it can change at run time and the file has not changed it since the
-/// last run. Bridges that only the saved configuration has stay as they are.
+/// A key keeps its saved value if it can change at run time, and the file has not changed it since
+/// the last run. Bridges that only the saved configuration has stay as saved.
 ///
-/// `loaded` is the file of the last run, and `file` that of this start.
+/// `loaded` is the configuration file of the last run, and `file` the file of this start.
 pub(crate) fn resumed(saved: &Config, loaded: &Config, file: &Config) -> Config {
     let settings = |config: &Config| Config { bridges: Vec::new(), ..config.clone() };
     let [old, new] = with_nic_bridges([loaded, file]);
@@ -266,10 +267,10 @@ pub(crate) fn resumed(saved: &Config, loaded: &Config, file: &Config) -> Config 
     resumed
 }
 
-/// Returns two configurations with the bridge of the NIC.
+/// Returns two configurations in which the bridge of the NIC is named.
 ///
-/// It is set only if both leave it to the switch.
-/// The default is the first bridge, so it changes when the file renames that bridge.
+/// The name is filled in only if both configurations omit it. The default is the first bridge, so
+/// it changes when the file renames that bridge.
 fn with_nic_bridges(configs: [&Config; 2]) -> [Config; 2] {
     let is_default = configs.iter().all(|config| {
         let offload = &config.caches.gigaflow.offload;
@@ -291,7 +292,7 @@ fn with_saved_keys<T>(saved: &T, old: &T, new: &T, keys: &[&str]) -> T
 where
     T: Serialize + DeserializeOwned + Clone,
 {
-    // The options are plain values with text keys, which JSON can always hold.
+    // The options are plain values with text keys, so the conversion to JSON never fails.
     let [saved, old, mut merged] =
         [saved, old, new].map(|options| serde_json::to_value(options).unwrap_or_default());
     for key in keys {
@@ -307,7 +308,7 @@ where
 }
 
 impl ReloadStep {
-    /// Executes the step; returns the reason if it has added a port that is down.
+    /// Executes the step; returns the reason if it has added a port that is down now.
     async fn run(
         self,
         structure: &Structure,
@@ -351,9 +352,9 @@ impl ReloadStep {
         done.map(|()| None)
     }
 
-    /// Returns whether the switch has the bridge or port to add already.
+    /// Returns whether the switch already has the bridge or port of the step.
     ///
-    /// All options are equal. The operator has added it, or an earlier reload.
+    /// All options must be equal. An operator, or an earlier reload, has then added the object.
     fn is_done(&self, running: &Config) -> bool {
         match self {
             Self::AddBridge(bridge) => running
@@ -382,7 +383,7 @@ impl ReloadStep {
         }
     }
 
-    /// Removes the effect of the step from `config`; `before` has its state before.
+    /// Undoes the step in `config`; `before` is the configuration before the reload.
     fn undo(&self, before: &Config, config: &mut Config) {
         match self {
             Self::AddBridge(bridge) => config.bridges.retain(|own| own.name != bridge.name),
@@ -460,7 +461,7 @@ impl ReloadStep {
     }
 }
 
-/// Returns a port by its name, with the name of its bridge.
+/// Returns the port with a name, and the name of its bridge.
 fn find_port<'a>(config: &'a Config, name: &str) -> Option<(&'a str, &'a PortOptions)> {
     let ports = |bridge: &'a BridgeOptions| {
         bridge.ports.iter().map(move |port| (bridge.name.as_str(), port))
@@ -487,7 +488,7 @@ fn words(settings: &[(&str, String)]) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the changes of an open port.
+/// Returns the steps that change an open port.
 fn port_steps(old: &PortOptions, new: &PortOptions) -> impl Iterator<Item = ReloadStep> {
     let steps = [
         (!old.has_vlans_of(new)).then(|| ReloadStep::SetVlans(new.clone())),
@@ -500,9 +501,9 @@ fn port_steps(old: &PortOptions, new: &PortOptions) -> impl Iterator<Item = Relo
     steps.into_iter().flatten()
 }
 
-/// Returns the steps from one configuration to another.
+/// Returns the steps that change one configuration into another.
 ///
-/// Removals come first, so that names, numbers and devices are free for what is added.
+/// Removals are first, so that names, numbers and devices are free for additions.
 fn plan(before: &Config, after: &Config) -> ReloadPlan {
     let [before, after] = &with_nic_bridges([before, after]);
     let mut plan = ReloadPlan::default();
@@ -522,7 +523,7 @@ fn plan(before: &Config, after: &Config) -> ReloadPlan {
     plan.steps.extend(removals_of_bonds(&old, &new));
     for (name, bridge) in &new {
         match old.get(name) {
-            // A port that cannot be opened must not prevent the bridge.
+            // A port that cannot be opened must not prevent the addition of the bridge.
             None => {
                 let empty = BridgeOptions { ports: Vec::new(), ..(*bridge).clone() };
                 plan.steps.push(ReloadStep::AddBridge(empty));
@@ -550,7 +551,8 @@ fn plan(before: &Config, after: &Config) -> ReloadPlan {
             }
         }
     }
-    // Ports keep the order of the file, which decides the numbers of ports without one.
+    // Ports are added in the order of the file, which decides the numbers of ports without a
+    // number.
     for (bridge, port) in
         after.bridges.iter().flat_map(|bridge| bridge.ports.iter().map(move |port| (bridge, port)))
     {
@@ -576,7 +578,7 @@ fn bridges(config: &Config) -> BTreeMap<&str, &BridgeOptions> {
     config.bridges.iter().map(|bridge| (bridge.name.as_str(), bridge)).collect()
 }
 
-/// Returns the ports of some bridges by name, each with its bridge.
+/// Returns the ports of bridges by name, each with its bridge.
 fn ports<'a>(
     config: &'a Config,
     bridges: &BTreeSet<&str>,

@@ -9,13 +9,14 @@ use shunt_pipeline::{
     text::{RuleFormat, format_group, format_meter, format_rule},
 };
 
-/// Packets and bytes.
+/// A number of packets and a number of bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct SavedCount(pub u64, pub u64);
 
-/// The counters of rules, groups and meters, by their texts.
+/// The counters of rules, groups and meters, by the text of each object.
 ///
-/// Those at zero are left out. A group is followed by its buckets, and a meter by its bands.
+/// Counters at zero are left out. The counter of a group is followed by those of its buckets, and
+/// the counter of a meter by those of its bands.
 pub type SavedCounts = BTreeMap<String, Vec<SavedCount>>;
 
 impl From<PacketTotals> for SavedCount {
@@ -24,7 +25,7 @@ impl From<PacketTotals> for SavedCount {
     }
 }
 
-/// The format of rules in a saved state.
+/// The text format of rules in a saved state.
 pub(crate) const FORMAT: RuleFormat<'_> = RuleFormat { ports: &NoPortNames, stats_at: None };
 
 /// Returns the counter of a rule; empty at zero.
@@ -51,7 +52,7 @@ fn counts_with_parts(total: PacketTotals, parts: Vec<PacketTotals>) -> Vec<Saved
     std::iter::once(total).chain(parts).map(SavedCount::from).collect()
 }
 
-/// Adds saved counters to the rules, groups and meters with the same texts.
+/// Adds saved counters to the rules, groups and meters with the same text.
 pub(crate) fn restore_counts(pipeline: &Pipeline, id: BridgeId, counts: &SavedCounts) {
     if counts.is_empty() {
         return;
@@ -61,7 +62,7 @@ pub(crate) fn restore_counts(pipeline: &Pipeline, id: BridgeId, counts: &SavedCo
         if let Some([SavedCount(packets, bytes), ..]) =
             counts.get(&format_rule(&rule, FORMAT)).map(Vec::as_slice)
         {
-            // The rule was not used since its addition.
+            // The restored rule has not been used yet, so its last use is [`Time::ZERO`].
             rule.stats.credit(*packets, *bytes, Time::ZERO);
         }
     }

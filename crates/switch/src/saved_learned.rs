@@ -1,4 +1,4 @@
-//! The saved tables that packets fill: MAC addresses, and multicast groups with router ports.
+//! The saved tables that packets filled: MAC addresses, multicast groups and router ports.
 
 use std::net::IpAddr;
 
@@ -14,21 +14,21 @@ use crate::{control::ControlPlane, error::SwitchError, saved_state::SavedTables}
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SavedMac {
-    /// VLAN; 0: frames without a tag.
+    /// VLAN of the frames; 0: untagged frames.
     pub vlan: u16,
-    /// The address.
+    /// The learned MAC address.
     pub mac: [u8; 6],
     /// Number of the port on which the address was learned.
     pub port: u32,
 }
 
-/// A port of a learned multicast group, or a port with a multicast router.
+/// A port of a learned multicast group, or a router port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SavedMulticast {
-    /// VLAN; 0: frames without a tag.
+    /// VLAN of the frames; 0: untagged frames.
     pub vlan: u16,
-    /// The group; `None`: a multicast router is behind the port.
+    /// The multicast group; `None` for a router port.
     pub group: Option<IpAddr>,
     /// Number of the port.
     pub port: u32,
@@ -51,7 +51,7 @@ pub(crate) fn saved_multicast(pipeline: &Pipeline, id: BridgeId) -> Vec<SavedMul
         .collect()
 }
 
-/// Returns the requests that learn what a bridge had learned before.
+/// Returns the learn requests that restore saved addresses and groups.
 pub(crate) fn learnings(bridge: BridgeId, saved: &SavedTables) -> Vec<Learning> {
     let mac = |SavedMac { vlan, mac, port }: &SavedMac| {
         Learning::Mac(MacSighting {
@@ -68,7 +68,7 @@ pub(crate) fn learnings(bridge: BridgeId, saved: &SavedTables) -> Vec<Learning> 
         let port = PortNo::new(*port);
         Learning::Multicast(MulticastSighting { bridge, vlan: *vlan, port, event })
     };
-    // The router ports come last. Otherwise their groups would be refused.
+    // Router ports are last, because a group on a router port would be refused.
     saved.macs.iter().map(mac).chain(saved.multicast.iter().map(multicast)).collect()
 }
 
@@ -79,6 +79,6 @@ pub(crate) fn restore_learned(control: &ControlPlane, learnings: &[Learning]) {
     }
     let now = control.plane.now();
     let learn = |pipeline: &Pipeline| Ok::<_, SwitchError>(pipeline.learn(learnings, now));
-    // The change itself never fails.
+    // A change by learn requests never fails.
     let _ = control.plane.publisher().change(learn);
 }

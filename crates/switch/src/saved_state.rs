@@ -1,8 +1,8 @@
-//! The state of a switch that survives its end: bridges, ports, settings, rules, groups and meters.
+//! The state of a switch that is saved over a restart: bridges, ports, settings and tables.
 //!
-//! Rules, groups and meters are texts in the syntax of `ovs-ofctl`, with port numbers, so an operator
-//! can read and edit them. Their counters, learned MAC addresses and multicast groups are saved too. The
-//! age of rules is not: timeouts begin again.
+//! Rules, groups and meters are saved as texts in the syntax of `ovs-ofctl`, with port numbers, so
+//! an operator can read and edit them. Their counters, learned MAC addresses and multicast groups
+//! are saved too. The age of rules is not saved: their timeouts begin again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -46,12 +46,12 @@ pub struct SavedState {
     pub config: Config,
     /// Rules, groups and meters of each bridge.
     pub tables: Vec<SavedTables>,
-    /// Active members of bonds, by the names of the bonds.
+    /// Active members of bonds, by bond name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub active_members: BTreeMap<String, String>,
 }
 
-/// The rules, groups and meters of one bridge, as texts of `ovs-ofctl`.
+/// The rules, groups and meters of one bridge, as texts for `ovs-ofctl`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SavedTables {
@@ -59,7 +59,8 @@ pub struct SavedTables {
     pub bridge: String,
     /// Meters, as for `ovs-ofctl add-meter`.
     pub meters: Vec<String>,
-    /// Groups, as for `ovs-ofctl add-group`; a group follows those that it names.
+    /// Groups, as for `ovs-ofctl add-group`;
+    /// each is preceded by the groups that it names.
     pub groups: Vec<String>,
     /// Rules, as for `ovs-ofctl add-flow`.
     pub rules: Vec<String>,
@@ -69,30 +70,30 @@ pub struct SavedTables {
     /// Learned MAC addresses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub macs: Vec<SavedMac>,
-    /// Learned multicast groups, and ports with multicast routers.
+    /// Learned multicast groups and router ports.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub multicast: Vec<SavedMulticast>,
 }
 
 impl SavedState {
-    /// The format that this build writes. It also reads earlier ones.
+    /// The format that this build writes; it also reads earlier formats.
     ///
     /// Format 2 has counters and MAC addresses, format 3 the active members of bonds, and format 4
     /// multicast groups.
     pub const FORMAT: u32 = 4;
 
-    /// Returns the configuration with which a switch starts that resumes this state.
+    /// Returns the configuration for the start of a switch that resumes this state.
     ///
-    /// It has no bridges: [`Switch::resume`](crate::Switch::resume) adds them, with the same `loaded`
-    /// and `file`.
+    /// The configuration has no bridges: [`Switch::resume`](crate::Switch::resume) adds them, with
+    /// the same `loaded` and `file`.
     #[must_use]
     pub fn start_config(&self, loaded: &Config, file: &Config) -> Config {
         Config { bridges: Vec::new(), ..resumed(&self.config, loaded, file) }
     }
 
-    /// Returns this state with the changed keys of the configuration file.
+    /// Returns this state with the keys that the configuration file has changed.
     ///
-    /// Bridges and their lists, such as ports, are still those of the state.
+    /// Bridges, and lists such as ports, are still those of the saved state.
     pub(crate) fn with_file(&self, loaded: &Config, file: &Config) -> Self {
         let mut config = resumed(&self.config, loaded, file);
         for (own, saved) in config.bridges.iter_mut().zip(&self.config.bridges) {
@@ -106,9 +107,9 @@ impl SavedState {
 }
 
 impl Switch {
-    /// Returns the state that [`Self::restore`] reads.
+    /// Returns the state, in the form that [`Self::restore`] takes.
     ///
-    /// It takes time in proportion to the number of rules.
+    /// The call takes time proportional to the number of rules.
     #[must_use]
     pub fn save(&self) -> SavedState {
         save(&self.control)
@@ -116,26 +117,28 @@ impl Switch {
 
     /// Restores a saved state.
     ///
-    /// Bridges and ports of the state are added if they do not exist, and settings get its values.
-    /// The rules, groups and meters of its bridges are replaced, each bridge as one version. Other
-    /// bridges and ports stay. The report has each change, and each that was refused.
+    /// Bridges and ports of the state are added if they do not exist, and settings get the values
+    /// of the state. The rules, groups and meters of its bridges are replaced, each bridge in one
+    /// version. Other bridges and ports stay. The report has each applied and each refused change.
     ///
-    /// A port that cannot be opened is down until it can. A bridge also listens again when it can.
-    /// If a rule, group or meter is refused, the others are restored, and those before and after it
-    /// are versions of their own.
+    /// A port that cannot be opened stays down until it can be opened. Sockets of a bridge are also
+    /// retried. If a rule, group or meter is refused, the other objects are restored; the objects
+    /// before and after it are then separate versions.
     ///
     /// # Errors
     ///
-    /// If the state has another format, or contains a text that is not valid; then nothing changes.
+    /// If the state has another format, or contains a text that is not valid. After an error,
+    /// nothing has changed.
     pub async fn restore(&self, state: &SavedState) -> Result<ReloadReport, SwitchError> {
         restore(&self.control, state).await
     }
 
     /// Restores a saved state in a switch that has just started.
     ///
-    /// The switch has started with [`SavedState::start_config`]. This also adds and removes the bridges and ports in which `file`, the configuration of this
-    /// start, differs from `loaded`, that of the last run. Returns the report of the state, then
-    /// that of these differences.
+    /// The switch must have been started with [`SavedState::start_config`]. The call also adds and
+    /// removes bridges and ports in which `file`, the configuration file of this start, differs
+    /// from `loaded`, the file of the last run. Returns the report of the restored state, then the
+    /// report of these differences.
     ///
     /// # Errors
     ///
@@ -146,7 +149,7 @@ impl Switch {
         loaded: &Config,
         file: &Config,
     ) -> Result<[ReloadReport; 2], SwitchError> {
-        // The first packet finds all bridges, rules and ports.
+        // Packets are held until all bridges, rules and ports are restored.
         self.hold_packets(true).await;
         let restored = self.restore(&state.with_file(loaded, file)).await;
         let report = match &restored {
@@ -159,7 +162,7 @@ impl Switch {
 
     /// Holds the packets of ports that are opened from now on, or releases them.
     ///
-    /// The system queues held packets as far as its queues are long enough.
+    /// The kernel queues held packets, as many as its queues take.
     pub async fn hold_packets(&self, hold: bool) {
         let structure = self.control.structure().await;
         if hold {
@@ -170,7 +173,7 @@ impl Switch {
     }
 }
 
-/// A request to change the tables, with its text; deletions have none.
+/// A request to change the tables, with its text; a deletion has no text.
 struct TableRequest {
     /// Kind of the object: `rule`, `group` or `meter`.
     kind: &'static str,
@@ -178,7 +181,7 @@ struct TableRequest {
     modification: Modification,
 }
 
-/// Returns the state of a switch.
+/// Returns the state of a switch, to be saved.
 pub(crate) fn save(control: &ControlPlane) -> SavedState {
     let config = running_config(control);
     let (ids, active_members) = {
@@ -197,16 +200,16 @@ pub(crate) fn running_config(control: &ControlPlane) -> Config {
     config_in_force(&settings, &control.bridges.lock())
 }
 
-/// Restores a state.
+/// Restores a saved state.
 ///
-/// Bridges and ports of the state are added if they do not exist, and settings get its values. The
-/// rules, groups and meters of its bridges are replaced, each bridge as one version. Other bridges and
-/// ports stay.
+/// Bridges and ports of the state are added if they do not exist, and settings get the values of
+/// the state. The rules, groups and meters of its bridges are replaced, each bridge in one version.
+/// Other bridges and ports stay.
 ///
 /// # Errors
 ///
-/// If the format is of a later version, or the state contains a text that is not valid; then nothing
-/// changes.
+/// If the format is of a later version, or the state contains a text that is not valid. After an
+/// error, nothing has changed.
 pub(crate) async fn restore(
     control: &ControlPlane,
     state: &SavedState,
@@ -214,7 +217,8 @@ pub(crate) async fn restore(
     if state.format > SavedState::FORMAT {
         return Err(SwitchError::SavedFormat { found: state.format, known: SavedState::FORMAT });
     }
-    // A running switch may lack the peer of a patch port, and the bridge of its NIC.
+    // The peer of a patch port, or the bridge of the NIC, may be missing: an operator may have
+    // removed it.
     state.config.check_parts()?;
     let mut requests: BTreeMap<&str, Vec<TableRequest>> = state
         .tables
@@ -226,7 +230,7 @@ pub(crate) async fn restore(
     let after = merged(&before, &state.config);
     let mut tables = ReloadReport::default();
     let mut fill = |bridge: &str| {
-        // No packet and no controller reaches a new bridge before it has its rules.
+        // A new bridge gets its rules before any packet or controller reaches it.
         if let Some(requests) = requests.remove(bridge) {
             report_tables(control, bridge, &requests, &mut tables);
         }
@@ -239,7 +243,7 @@ pub(crate) async fn restore(
         control.plane.adopted_newest().await;
     }
     for saved in &state.tables {
-        // A bridge that was refused has its reason in the report.
+        // If the bridge was refused, the report already has the reason.
         let Ok(id) = control.bridges.id(&saved.bridge) else { continue };
         restore_counts(control.plane.pipeline(), id, &saved.counts);
         restore_learned(control, &learnings(id, saved));
@@ -273,9 +277,9 @@ fn report_tables(
 
 /// Replaces the tables of a bridge.
 ///
-/// Returns a line for each request that was refused.
+/// Returns a line for each refused request.
 ///
-/// The change is one version if no request is refused. See [`apply_in_parts`] for other changes.
+/// If no request is refused, the change is one version. Otherwise see [`apply_in_parts`].
 fn replace_tables(
     control: &ControlPlane,
     bridge: &str,
@@ -294,13 +298,13 @@ fn replace_tables(
     Ok(refused.into_iter().map(line).collect())
 }
 
-/// Applies `first` and the requests, without those that `modify` refuses.
+/// Applies `first` and the requests; skips requests that `modify` refuses.
 ///
-/// Returns the index of each refused request, and the reason.
+/// Returns the index of each refused request, with the reason.
 ///
-/// The first part is all requests. If a request is refused, the requests before it are a version, and
-/// the next part is one request. A part that is applied doubles the size of the next part, and
-/// refused requests do not repeat the work of the others.
+/// The first part has all requests. If one request is refused, the requests before it become a
+/// version, and the next part has a single request. Each applied part doubles the size of the next
+/// part. So a refused request does not repeat the work of many others.
 ///
 /// # Errors
 ///
@@ -369,11 +373,12 @@ fn merged(running: &Config, saved: &Config) -> Config {
 
 /// Returns the configuration in force.
 ///
-/// It has all bridges, and the ports that the switch opens.
+/// It has all bridges, and those ports that the switch opens itself.
 pub(crate) fn config_in_force(settings: &Config, bridges: &BridgeRegistry) -> Config {
     let bridges = bridges.iter().map(|bridge| {
         let ports = bridge.ports.values().filter(|port| {
-            // The local port belongs to the bridge, and only its program can open an unbound port.
+            // The local port belongs to its bridge. Only the embedding program can open an unbound
+            // port.
             port.settings.name != bridge.settings.name && port.settings.kind != PortType::Unbound
         });
         let ports = ports.map(|port| {
@@ -386,7 +391,7 @@ pub(crate) fn config_in_force(settings: &Config, bridges: &BridgeRegistry) -> Co
     Config { bridges: bridges.collect(), ..settings.clone() }
 }
 
-/// Returns the rules, groups and meters of a bridge, all at one version.
+/// Returns the rules, groups and meters of a bridge, as one version has them.
 pub(crate) fn saved_tables(pipeline: &Pipeline, id: BridgeId, name: &str) -> SavedTables {
     let BridgeContents { rules, groups, meters } = pipeline.contents(id);
     let mut counts = SavedCounts::new();
@@ -454,15 +459,15 @@ fn deletions() -> Vec<Modification> {
         selection: Selection::Default,
         buckets: Box::default(),
     };
-    // The empty match names every rule, and `meter=all` every meter.
+    // The empty match selects every rule, and `meter=all` every meter.
     let rules = parse_rule(FlowModCommand::Delete, "", &NoPortNames).map(Modification::Flow);
     let meters = parse_meter_mod(MeterCommand::Delete, "meter=all").map(Modification::Meter);
     [rules, Ok(Modification::Group(groups)), meters].into_iter().flatten().collect()
 }
 
-/// Returns groups in an order in which each can be added.
+/// Orders groups so that each can be added after the groups before it.
 ///
-/// A group follows the groups that it names.
+/// A group is placed after the groups that its buckets name.
 ///
 /// Groups that name each other keep their order; the switch refuses them.
 fn in_order(mut groups: Vec<TableRequest>) -> Vec<TableRequest> {
@@ -491,7 +496,7 @@ fn in_order(mut groups: Vec<TableRequest>) -> Vec<TableRequest> {
     ordered
 }
 
-/// Returns the other groups that a group names.
+/// Returns the other groups that the buckets of a group name.
 fn named(group: &GroupMod) -> BTreeSet<GroupId> {
     let mut found = BTreeSet::new();
     for bucket in &group.buckets {
@@ -517,7 +522,7 @@ fn named(group: &GroupMod) -> BTreeSet<GroupId> {
 mod tests {
     use super::*;
 
-    /// A restored bond replaces a running one with another name and one of its members.
+    /// A restored bond replaces a running bond with another name and a common member.
     #[test]
     fn saved_bonds_replace_running_ones_with_their_members() {
         let config = |bonds: &[(&str, [&str; 2])]| {
@@ -538,7 +543,7 @@ mod tests {
         assert!(merged.bridges[0].check_bonds().is_ok());
     }
 
-    /// The work stays proportional to the requests when most of them are refused.
+    /// The work is proportional to the requests when most of them are refused.
     #[test]
     fn refused_requests_cost_linear_work() {
         const RULES: usize = 2000;
@@ -564,7 +569,7 @@ mod tests {
         assert!(passed <= 3 * RULES, "{passed} requests passed");
     }
 
-    /// Refused requests between accepted ones cost linear work too.
+    /// The work is also proportional when refused requests are between accepted ones.
     #[test]
     fn scattered_refusals_cost_linear_work() {
         const RULES: usize = 2000;

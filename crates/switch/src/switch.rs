@@ -53,7 +53,7 @@ use crate::{
     watch,
 };
 
-/// A running switch; it stops when dropped.
+/// A running switch; dropping the value stops it.
 pub struct Switch {
     pub(crate) control: Arc<ControlPlane>,
     openflow: Arc<OpenFlowServers>,
@@ -65,8 +65,8 @@ impl Switch {
     /// Starts a switch: its threads, bridges, ports and OpenFlow connections.
     ///
     /// Each bridge has its management socket `<bridge>.mgmt` in `run_dir`; without `run_dir` there
-    /// are no such sockets. `seed` is part of every hash: a different seed for each run prevents
-    /// peers from choosing collisions. The switch runs on the tokio runtime of the caller.
+    /// are no management sockets. `seed` is part of every hash: a different seed for each run
+    /// prevents peers from choosing collisions. The switch runs on the tokio runtime of the caller.
     ///
     /// # Errors
     ///
@@ -82,8 +82,8 @@ impl Switch {
 
     /// Starts a switch that keeps the queues of its ports for a later process.
     ///
-    /// It takes the queues that an earlier process stored. Connections with TLS use the key and the
-    /// certificates of `tls`, which may change later.
+    /// The switch takes the queues that an earlier process stored. TLS connections use the key and
+    /// the certificates of `tls`, which may change later.
     ///
     /// # Errors
     ///
@@ -116,9 +116,9 @@ impl Switch {
         Self::start_parts(config, run_dir, seed, engine, descriptors, tls).await
     }
 
-    /// Starts a switch with an eviction engine of the caller.
+    /// Starts a switch with an eviction engine that the caller supplies.
     ///
-    /// It replaces the engine of the configuration.
+    /// The engine of the configuration is ignored.
     ///
     /// # Errors
     ///
@@ -163,7 +163,7 @@ impl Switch {
         Ok(switch)
     }
 
-    /// Returns the key and the certificates of connections with TLS.
+    /// Returns the key and the certificates of TLS connections.
     #[must_use]
     pub fn tls(&self) -> &TlsIdentity {
         self.openflow.tls()
@@ -187,16 +187,16 @@ impl Switch {
         self.control.structure().await.remove_bridge(name).await
     }
 
-    /// Changes keys of a bridge at once, by name and value.
+    /// Changes several settings of a bridge at once, by key and value.
     ///
-    /// Controllers and listeners that are not affected keep their connections. A new datapath id
-    /// reconnects all of them. [`BridgeOptions::RUNTIME_KEYS`](config::BridgeOptions::RUNTIME_KEYS)
-    /// lists the keys; a list has commas between its values.
-    ///
+    /// Controllers and listeners that a change does not concern keep their connections. A new
+    /// datapath id reconnects all of them.
+    /// [`BridgeOptions::RUNTIME_KEYS`](config::BridgeOptions::RUNTIME_KEYS) lists the keys; the
+    /// values of a list are separated by commas.
     /// # Errors
     ///
-    /// If the bridge does not exist, a key cannot change, a value is not valid, or an address cannot
-    /// be used; then nothing changes.
+    /// If the bridge does not exist, a key cannot change, a value is not valid, or an address
+    /// cannot be used. After an error, no setting has changed.
     pub async fn set_bridge(
         &self,
         name: &str,
@@ -220,7 +220,7 @@ impl Switch {
         self.control.structure().await.add_port(bridge, port).await
     }
 
-    /// Adds a port that the caller supplies; returns its number.
+    /// Adds a port that the caller supplies; returns the port number.
     ///
     /// # Errors
     ///
@@ -243,7 +243,7 @@ impl Switch {
         self.control.structure().await.remove_port(name).await
     }
 
-    /// Returns the changes for a program that declares the state of the switch.
+    /// Returns an interface for programs that declare the state of the switch.
     #[must_use]
     pub fn declarative(&self) -> DeclarativeChanges<'_> {
         DeclarativeChanges { switch: self, control: &self.control }
@@ -251,11 +251,11 @@ impl Switch {
 
     /// Adds rules in the syntax of `ovs-ofctl add-flows`, as one version.
     ///
-    /// Returns when no packet can match a rule that they replaced.
+    /// Returns when no packet can match a replaced rule.
     ///
     /// # Errors
     ///
-    /// If a text is not a rule, or a rule is refused; then none is added.
+    /// If a text is not a rule, or a rule is refused. After an error, no rule was added.
     pub async fn add_rules(&self, bridge: &str, rules: &[&str]) -> Result<Version, SwitchError> {
         let id = self.control.bridges.id(bridge)?;
         let names = BridgeNames::new(self.control.plane.pipeline(), id);
@@ -266,22 +266,23 @@ impl Switch {
 
     /// Applies flow-mods as one version.
     ///
-    /// Returns when no packet can match a rule that they replaced.
+    /// Returns when no packet can match a replaced rule.
     ///
     /// # Errors
     ///
-    /// If the bridge does not exist or a flow-mod is refused; then none is applied.
+    /// If the bridge does not exist or a flow-mod is refused. After an error, no flow-mod was
+    /// applied.
     pub async fn apply(&self, bridge: &str, mods: &[FlowMod]) -> Result<Version, SwitchError> {
         self.modify(bridge, mods.iter().cloned().map(Modification::Flow).collect()).await
     }
 
     /// Changes rules, groups and meters as one version.
     ///
-    /// Returns when no packet can use an object that they replaced.
+    /// Returns when no packet can use a replaced object.
     ///
     /// # Errors
     ///
-    /// If the bridge does not exist or a change is refused; then none is applied.
+    /// If the bridge does not exist or a change is refused. After an error, no change was applied.
     pub async fn modify(
         &self,
         bridge: &str,
@@ -305,7 +306,7 @@ impl Switch {
         Ok(self.control.plane.pipeline().rules(id, filter).len())
     }
 
-    /// Waits until every packet thread has reported the counts up to now.
+    /// Waits until every packet thread has reported its counts up to now.
     pub async fn pull_counts(&self) {
         self.control.plane.pull().await;
     }
@@ -315,7 +316,7 @@ impl Switch {
         self.control.plane.learned().await;
     }
 
-    /// Sets the VLANs of a port (`vlan_mode`, `tag` and `trunks`) to those of `port`.
+    /// Sets the VLANs of a port (`vlan_mode`, `tag`, `trunks`) to the values in `port`.
     ///
     /// All other settings of the port stay. Returns when no packet uses the old VLANs.
     ///
@@ -326,7 +327,7 @@ impl Switch {
         self.control.structure().await.set_vlans(port).await
     }
 
-    /// Returns the MAC addresses in the table of `NORMAL`, by VLAN.
+    /// Returns the MAC addresses that `NORMAL` has learned, by VLAN.
     ///
     /// # Errors
     ///
@@ -372,8 +373,8 @@ impl Switch {
 
     /// Applies the differences between two configurations.
     ///
-    /// The report names the keys that cannot change at run time. A port that cannot be opened is down
-    /// until it can, and so is a listener.
+    /// The report names the keys that cannot change at run time. A port or listener that cannot be
+    /// opened is retried until it can be.
     ///
     /// `before` is the configuration that was loaded last. Bridges, ports and settings that are
     /// equal in both stay as they are, even if they were changed at run time.
@@ -383,7 +384,7 @@ impl Switch {
 
     /// Returns the configuration in force.
     ///
-    /// It has all bridges, and the ports that the switch opens.
+    /// It has all bridges, and those ports that the switch opens itself.
     #[must_use]
     pub fn running_config(&self) -> Config {
         saved_state::running_config(&self.control)
@@ -395,11 +396,12 @@ impl Switch {
         self.control.plane.pipeline().version()
     }
 
-    /// Changes several settings at once, by name and value.
+    /// Changes several settings at once, by key and value.
     ///
     /// # Errors
     ///
-    /// If a setting does not exist, or a value is out of its range; then none is changed.
+    /// If a setting does not exist, or a value is out of its range. After an error, no setting has
+    /// changed.
     pub async fn set(&self, settings: &[(&str, &str)]) -> Result<(), SwitchError> {
         self.control.structure().await.set(settings).await
     }
@@ -409,18 +411,19 @@ impl Switch {
         self.control.plane.empty_caches().await;
     }
 
-    /// Starts to capture packets at a port, or at `drops`.
+    /// Starts a packet capture at a port, or of dropped packets at `drops`.
     ///
-    /// Returns the number of the capture.
+    /// Returns the number of the capture, for [`Self::read_capture`].
     ///
     /// # Errors
     ///
-    /// If the port does not exist, or too many captures run.
+    /// If the port does not exist, or too many captures are in progress.
     pub async fn start_capture(&self, place: &str) -> Result<u64, SwitchError> {
         self.control.start_capture(place).await
     }
 
-    /// Returns the packets captured since the last call, as many as fit one reply.
+    /// Returns packets that were captured since the last call,
+    /// as many as fit one reply.
     ///
     /// An empty reply means that no packet is left. `None` if the capture does not exist.
     #[must_use]
@@ -430,7 +433,7 @@ impl Switch {
 
     /// Stops a capture.
     ///
-    /// Returns the number of packets that did not fit, or `None` if it does not exist.
+    /// Returns the number of packets that the capture lost, or `None` if it does not exist.
     pub async fn stop_capture(&self, id: u64) -> Option<u64> {
         self.control.captures.stop(id).await
     }
@@ -449,12 +452,12 @@ impl Switch {
         self.control.tracer().trace(bridge, flow, caches)
     }
 
-    /// Returns the bridges and their ports.
+    /// Returns the status of the bridges and their ports.
     #[must_use]
     pub fn bridges(&self) -> Vec<BridgeStatus> {
         let mut bridges = self.openflow.bridge_status(self.control.nic.status().as_ref());
         for bridge in &mut bridges {
-            // A bridge may have been removed meanwhile.
+            // The bridge may have been removed meanwhile.
             if let Ok(id) = self.control.bridges.id(&bridge.name) {
                 self.control.exports.add_status(id, bridge);
             }
@@ -462,7 +465,7 @@ impl Switch {
         bridges
     }
 
-    /// Returns the threads.
+    /// Returns the status of the threads.
     ///
     /// Packet threads, eviction, learner, listener and foresight thread, the offload thread of a NIC, and
     /// the thread of BFD.
@@ -473,22 +476,22 @@ impl Switch {
         threads
     }
 
-    /// Returns the packet threads that hang or have ended: no answer within `limit`.
+    /// Returns the packet threads that have not replied to a ping within `limit`.
     pub async fn stalled_packet_threads(&self, limit: Duration) -> Vec<usize> {
         self.control.plane.stalled_threads(limit).await
     }
 
     /// Returns the number of completed runs of the periodic upkeep.
     ///
-    /// A run takes place every half second. It waits for a reply of each packet thread.
+    /// The upkeep runs every half second, and waits for a reply of each packet thread.
     #[must_use]
     pub fn upkeep_runs(&self) -> u64 {
         self.control.upkeep_runs.load(Ordering::Relaxed)
     }
 
-    /// Returns the tables that have rules, or had lookups.
+    /// Returns the status of tables that have rules, or had lookups.
     ///
-    /// Counts of packets are those of the last upkeep.
+    /// The packet counters are those of the last upkeep.
     #[must_use]
     pub fn tables(&self) -> Vec<FlowTableStatus> {
         FlowTableStatus::of_all(&self.control.bridges.lock(), self.control.plane.pipeline())
@@ -496,7 +499,7 @@ impl Switch {
 
     /// Returns the links between the tables of each bridge with at most 1000 rules.
     ///
-    /// Counts of packets are those of the last upkeep.
+    /// The packet counters are those of the last upkeep.
     #[must_use]
     pub fn table_links(&self) -> Vec<TableLink> {
         TableLink::of_all(&self.control.bridges.lock(), self.control.plane.pipeline())
@@ -509,9 +512,9 @@ impl Switch {
         CacheStatus::of(&self.control.plane, &config, self.control.nic.status())
     }
 
-    /// Returns the cache counters with the rule-space coverage.
+    /// Returns the cache counters, together with the rule-space coverage.
     ///
-    /// Packet threads read all of their entries for this, some in each poll loop iteration.
+    /// Packet threads read all of their entries for this call, some in each poll loop iteration.
     pub async fn caches_with_rule_space(&self) -> CacheStatus {
         let mut status = self.caches();
         if status.gigaflow.is_some() {
@@ -532,10 +535,10 @@ impl Switch {
         EvictionStatus::of(&self.control.plane, &self.control.bridges).await
     }
 
-    /// Returns the cache entries with most packets, of all packet threads and the NIC.
+    /// Returns the most used cache entries of all packet threads and of the NIC.
     ///
-    /// `count` limits their number; 0: all. Packet threads read all of their entries for this, some
-    /// in each poll loop iteration.
+    /// `count` limits the number of returned entries; 0: all. Packet threads read all of their
+    /// entries for this call, some in each poll loop iteration.
     pub async fn entries(&self, count: usize) -> EntryList {
         self.control.entries().list(count).await
     }
@@ -550,22 +553,22 @@ impl Switch {
         self.control.entries().why(entry).await
     }
 
-    /// Returns the packet counters, and every loss by reason and by port.
+    /// Returns the packet counters of the switch, and every loss by reason and by port.
     #[must_use]
     pub fn drops(&self) -> DropStatus {
         let status = DropStatus::of(&self.control.plane, &self.bridges());
         DropStatus { packet_ins: self.openflow.packet_ins(), ..status }
     }
 
-    /// Prepares for the end.
+    /// Prepares the end of the switch; must be the last call.
     ///
     /// Reports the flows of NetFlow and IPFIX that last, for a few seconds at most. Has the partners of
     /// LACP leave their links, and the other ends of BFD sessions go down. Removes the entries of an
     /// external NIC as far as it answers soon.
     ///
-    /// Call it last, before the switch is dropped: nobody updates these entries afterwards.
+    /// After the call, nothing updates the entries of the NIC.
     pub async fn stop(&self) {
-        // The datagrams may leave by ports of the switch.
+        // The datagrams with these flows may be sent on ports of the switch.
         self.control.exports.stop().await;
         let (plane, bridges) = (&self.control.plane, &self.control.bridges);
         leave_partners(plane, bridges, |_, _, _| true).await;

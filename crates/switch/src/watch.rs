@@ -1,6 +1,6 @@
-//! The periodic tasks of a switch: upkeep, and checks of threads, NIC and ports.
+//! The periodic tasks of a switch: upkeep, and checks of threads, the NIC and ports.
 //!
-//! They react to events outside: threads that panic, links that go up or down, devices that vanish
+//! The tasks also react to events: panics of threads, changes of links, and devices that disappear
 //! and return.
 
 use std::{
@@ -39,24 +39,26 @@ use crate::{
 /// Interval between two checks of expired rules, threads, ports and captures.
 const UPKEEP_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Intervals between two checks of all devices, while events report changes.
+/// Number of upkeep intervals between two checks of all devices,
+/// while events report changes.
 ///
-/// A check makes some system calls for each port, which a thousand idle ports should not cost.
+/// A check makes some system calls for each port; a thousand idle ports should not cost that every
+/// half second.
 const TICKS_PER_DEVICE_CHECK: u32 = 20;
 
-/// Pause between the report of a changed device and the check of the ports.
+/// Pause between the event of a changed device and the check of its port.
 const LINK_PAUSE: Duration = Duration::from_millis(2);
 
-/// Least time between two publications of ports for BFD.
+/// Least time between two publications of ports because of BFD.
 const FLAP_PAUSE: Duration = Duration::from_millis(10);
 
-/// Interval between two checks of a NIC.
+/// Interval between two checks of the NIC.
 const NIC_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Starts the tasks.
 ///
-/// No task waits for another: rules must expire while a port opens, and requests may wait for a
-/// thread that ended.
+/// No task waits for another task. Rules must expire while a port is being opened, and a request to
+/// a thread that has ended may wait.
 pub(crate) fn start(control: &Arc<ControlPlane>) -> [JoinHandle<()>; 7] {
     let (upkeep, threads, ports) = (Arc::clone(control), Arc::clone(control), Arc::clone(control));
     let (bonds, moved) = (Arc::clone(control), Arc::clone(control));
@@ -79,7 +81,8 @@ pub(crate) fn start(control: &Arc<ControlPlane>) -> [JoinHandle<()>; 7] {
         tokio::spawn(async move {
             let mut interval = upkeep_interval();
             loop {
-                // Requests to a thread that panicked wait for the next tick.
+                // The upkeep may wait for a reply of a panicked thread, until the next check of
+                // threads.
                 tokio::select! {
                     _ = interval.tick() => check_threads(&threads).await,
                     () = sleep(NIC_CHECK_INTERVAL), if threads.nic.front().is_some() => {}
@@ -96,7 +99,7 @@ pub(crate) fn start(control: &Arc<ControlPlane>) -> [JoinHandle<()>; 7] {
                     _ = interval.tick() => events.is_none().then_some(ChangedDevices::Any),
                     changed = next_change(events.as_ref()) => match changed {
                         Ok(changed) => {
-                            // The system may finish the change after its first event.
+                            // The kernel may finish the change only after its first event.
                             sleep(LINK_PAUSE).await;
                             Some(changed)
                         }
@@ -107,7 +110,8 @@ pub(crate) fn start(control: &Arc<ControlPlane>) -> [JoinHandle<()>; 7] {
                         }
                     },
                 };
-                // Events name changed devices. All devices are also checked at intervals, in case one was lost.
+                // Events name changed devices. All devices are also checked at intervals, in case
+                // an event was lost.
                 ticks = ticks.wrapping_add(1);
                 let scope = match changed.clone() {
                     _ if ticks.is_multiple_of(TICKS_PER_DEVICE_CHECK) => CheckScope::Drivers,
@@ -128,16 +132,16 @@ pub(crate) fn start(control: &Arc<ControlPlane>) -> [JoinHandle<()>; 7] {
     ]
 }
 
-/// Returns the ticks of a periodic task.
+/// Returns the timer of a periodic task.
 ///
-/// Those of all tasks come together, so that an idle switch wakes up once for all of them.
+/// The timers of all tasks expire together, so an idle switch wakes up once for all tasks.
 fn upkeep_interval() -> Interval {
     let mut interval = interval(UPKEEP_INTERVAL);
     interval.set_missed_tick_behavior(MissedTickBehavior::Skip);
     interval
 }
 
-/// Makes the delayed changes of bonds, and balances their loads.
+/// Applies the delayed changes of bonds, and rebalances their buckets.
 async fn watch_bonds(control: &ControlPlane) {
     let (plane, bridges) = (&control.plane, &control.bridges);
     loop {
@@ -150,17 +154,18 @@ async fn watch_bonds(control: &ControlPlane) {
         if bridges.lock().rebalances(plane.now()) {
             plane.pull().await;
         }
-        // Without a change this publishes nothing, and does not wake this task again.
+        // If no change is due, the call publishes nothing and does not wake this task again.
         bridges.publish_ports();
     }
 }
 
-/// Sends the learning packets of bonds that send on other members.
+/// Sends learning packets for bonds that have begun to send on other members.
 async fn send_for_moved_bonds(control: &ControlPlane) {
     let (plane, bridges) = (&control.plane, &control.bridges);
     loop {
         let moved = bridges.changed_bonds().take_moved().await;
-        // A thread with the old version would learn from a copy that the network sends back.
+        // A thread with the old version would learn a source address from a copy that the network
+        // sends back.
         plane.adopted_newest().await;
         for (bridge, bond) in moved {
             send_learning_packets(plane, bridge, &bond).await;
@@ -168,7 +173,7 @@ async fn send_for_moved_bonds(control: &ControlPlane) {
     }
 }
 
-/// Sets devices up or down as controllers set their ports.
+/// Sets devices up or down as controllers have configured their ports.
 async fn watch_controllers(control: &ControlPlane) {
     loop {
         let ports = control.bridges.admin_changes().take().await;
@@ -176,9 +181,9 @@ async fn watch_controllers(control: &ControlPlane) {
     }
 }
 
-/// Publishes ports with BFD sessions that came up or went down.
+/// Publishes ports of which the BFD session came up or went down.
 ///
-/// Controllers are notified.
+/// Controllers are notified of these ports.
 async fn watch_bfd(control: &ControlPlane) {
     let bridges = &control.bridges;
     loop {
@@ -187,14 +192,14 @@ async fn watch_bfd(control: &ControlPlane) {
         for (bridge, number) in ports {
             bridges.changed().add(bridge, number);
         }
-        // A broken partner must not keep the tables changing without end.
+        // The pause limits how often a faulty partner can change the tables.
         sleep(FLAP_PAUSE).await;
     }
 }
 
-/// Subscribes to the events of devices.
+/// Subscribes to the events of network devices.
 ///
-/// Without them the ports are checked at intervals.
+/// Without events, all ports are checked at intervals.
 fn link_events() -> Option<LinkEvents> {
     let events = LinkEvents::subscribe();
     if let Err(error) = &events {
@@ -204,7 +209,7 @@ fn link_events() -> Option<LinkEvents> {
     events.ok()
 }
 
-/// Waits for the next change of a device; without events forever.
+/// Waits for the next event of a device; without a subscription, waits forever.
 async fn next_change(events: Option<&LinkEvents>) -> io::Result<ChangedDevices> {
     match events {
         Some(events) => events.changed().await,
@@ -214,11 +219,12 @@ async fn next_change(events: Option<&LinkEvents>) -> io::Result<ChangedDevices> 
 
 /// Runs the periodic work of the control plane.
 ///
-/// It expires rules, reclaims old versions, ends unread captures, and logs wrong cache entries.
+/// The work expires rules, reclaims old versions, ends unread captures, and logs wrong cache
+/// entries.
 async fn run_upkeep(control: &ControlPlane) {
     let plane = &control.plane;
-    // Pending counts may contain a hit in time. So threads report them first, and the time of the
-    // check is before the reports.
+    // A pending count may include a hit that keeps a rule from expiring. So threads first report
+    // their counts, and the time of the check is the time before these reports.
     let now = plane.now();
     plane.pull().await;
     let mut routers = Vec::new();
@@ -236,7 +242,7 @@ async fn run_upkeep(control: &ControlPlane) {
     log_differences(plane, &control.tracer());
 }
 
-/// Removes threads that panicked, and takes down ports without a receiver.
+/// Stops using threads that have panicked, and takes down ports without a receiver.
 async fn check_threads(control: &ControlPlane) {
     let stopped = control.plane.reclaim();
     if stopped.listener {
@@ -261,16 +267,16 @@ async fn check_threads(control: &ControlPlane) {
     control.structure().await.ports().take_down_cut_off(&stopped).await;
 }
 
-/// Closes the ports of a stale NIC, if configured.
+/// Closes the ports of a stale NIC, if this is configured.
 async fn check_nic(control: &ControlPlane) {
     let Some(nic) = control.nic.front() else { return };
     let Some(why) = nic.closes_ports() else { return };
     control.structure().await.ports().take_down_at_nic(&nic, why).await;
 }
 
-/// Logs each bridge once that receives packets and has no rules.
+/// Logs each bridge that receives packets and has no rules, once.
 ///
-/// It is logged again after it had rules. `logged` holds the bridges that were logged.
+/// A bridge is logged again after it had rules. `logged` holds the bridges that were logged.
 fn log_bridges_without_rules(control: &ControlPlane, logged: &mut BTreeSet<BridgeId>) {
     let pipeline = control.plane.pipeline();
     let has_rules = |id| pipeline.table_stats(id).iter().any(|table| table.rules_count > 0);
@@ -285,9 +291,9 @@ fn log_bridges_without_rules(control: &ControlPlane, logged: &mut BTreeSet<Bridg
     }
 }
 
-/// Logs that cached results were wrong.
+/// Logs wrong results of cache entries.
 ///
-/// The first one in full, and the number of all.
+/// The first wrong result is logged in full, the others as a number.
 fn log_differences(plane: &DataPlane, tracer: &Tracer<'_>) {
     let found = plane.take_differences();
     let Some(CacheMismatch { cached, fresh }) = found.first() else { return };
@@ -306,7 +312,7 @@ fn log_differences(plane: &DataPlane, tracer: &Tracer<'_>) {
     );
 }
 
-/// Returns a trace in one line: rules by table, then actions.
+/// Returns a trace as one line: rules by table, then actions.
 fn answer(trace: &Trace) -> String {
     let rule = |visit: &TraceVisit| match &visit.rule {
         Some(rule) => {

@@ -1,4 +1,4 @@
-//! The BFD session of a port.
+//! The configuration of the BFD session of a port.
 
 use std::{
     net::Ipv4Addr,
@@ -18,7 +18,8 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BfdOptions {
-    /// True if the port has a session. The other keys have no effect without it.
+    /// True if the port has a BFD session.
+    /// Without `enable`, the other keys have no effect.
     pub enable: bool,
     /// Least time between two sent packets in milliseconds.
     pub min_tx_ms: u32,
@@ -26,23 +27,24 @@ pub struct BfdOptions {
     pub min_rx_ms: u32,
     /// Value of `min_rx_ms` while the port receives few other packets.
     ///
-    /// 0: `min_rx_ms` stays.
+    /// 0: `min_rx_ms` always applies.
     pub decay_min_rx_ms: u32,
-    /// Number of packets that the other end may miss in a row.
+    /// Detection multiplier: losing this number of packets in a row ends the session.
     pub mult: u8,
     /// True if received packets of any kind keep the port in use.
     pub forwarding_if_rx: bool,
-    /// True to tell the other end that the path behind this port has failed.
+    /// True to report to the other end that the path behind this port has failed.
     pub cpath_down: bool,
-    /// True if packets of a tunnel need the tunnel id 0. There are no tunnels.
+    /// True if packets of a tunnel need the tunnel id 0;
+    /// without effect, as there are no tunnels.
     pub check_tnl_key: bool,
-    /// True to mark packets in tunnels as OAM packets. There are no tunnels.
+    /// True to mark packets in tunnels as OAM packets; without effect: no tunnels.
     pub oam: bool,
-    /// Source address of sent packets; empty: that of the port.
+    /// Source MAC address of sent packets; empty: the MAC address of the port.
     pub local_src_mac: String,
-    /// Destination address of sent packets; empty: 00:23:20:00:00:01.
+    /// Destination MAC address of sent packets; empty: 00:23:20:00:00:01.
     pub local_dst_mac: String,
-    /// Destination address of packets that the session takes; empty: any.
+    /// Destination MAC address of packets that the session accepts; empty: any.
     pub remote_dst_mac: String,
     /// IPv4 source address of sent packets.
     pub src_ip: Ipv4Addr,
@@ -51,7 +53,7 @@ pub struct BfdOptions {
 }
 
 impl Default for BfdOptions {
-    /// Returns a session with the defaults of Open vSwitch.
+    /// Returns a session with the default values of Open vSwitch.
     fn default() -> Self {
         Self {
             enable: true,
@@ -73,7 +75,7 @@ impl Default for BfdOptions {
 }
 
 impl BfdOptions {
-    /// The keys of a session.
+    /// The keys of a BFD session in the configuration.
     pub const KEYS: &[&str] = &[
         "enable",
         "min_tx_ms",
@@ -91,7 +93,7 @@ impl BfdOptions {
         "dst_ip",
     ];
 
-    /// The longest interval in milliseconds that fits a packet.
+    /// The longest interval in milliseconds that a control packet can contain.
     pub const INTERVAL_MS_MAX: u32 = 4_294_967;
 
     /// Sets a key to a value; returns false for an unknown key.
@@ -120,11 +122,11 @@ impl BfdOptions {
         Ok(true)
     }
 
-    /// Checks the values.
+    /// Checks the values of the session.
     ///
     /// # Errors
     ///
-    /// The reason why they cannot be those of a session.
+    /// The reason why a session cannot have these values.
     pub fn check(&self) -> Result<(), &'static str> {
         let is_interval = |ms: u32| (1..=Self::INTERVAL_MS_MAX).contains(&ms);
         if !is_interval(self.min_tx_ms) || !is_interval(self.min_rx_ms) {
@@ -146,7 +148,7 @@ impl BfdOptions {
         Ok(())
     }
 
-    /// Returns the settings of the session.
+    /// Returns the settings of the session as the BFD state machine takes them.
     pub(crate) fn settings(&self) -> BfdSettings {
         let ms = |ms: u32| Duration::from_millis(ms.into());
         let default = BfdSettings::default();
@@ -160,7 +162,7 @@ impl BfdOptions {
         }
     }
 
-    /// Returns the addresses of sent packets. `mac` is that of the port.
+    /// Returns the addresses of sent packets. `mac` is the MAC address of the port.
     pub(crate) fn addresses(&self, mac: [u8; 6], source_port: u16) -> BfdAddresses {
         let destination = parse_any_mac(&self.local_dst_mac);
         BfdAddresses {
@@ -172,23 +174,23 @@ impl BfdOptions {
         }
     }
 
-    /// Returns the destination address of the packets that the session takes.
+    /// Returns the destination MAC address of packets that the session accepts.
     ///
     /// `None`: any address.
     pub(crate) fn remote_destination(&self) -> Option<[u8; 6]> {
-        // As in Open vSwitch, zeros are no address.
+        // As in Open vSwitch, an address of zeros means that no address is set.
         parse_any_mac(&self.remote_dst_mac).filter(|address| *address != [0; 6])
     }
 }
 
 impl PortOptions {
-    /// Returns the session of the port, if it has one.
+    /// Returns the BFD session of the port, if the port has one.
     #[must_use]
     pub fn bfd_session(&self) -> Option<&BfdOptions> {
         self.bfd.as_ref().filter(|own| own.enable)
     }
 
-    /// Returns why the port may not have its session.
+    /// Returns the key and the reason for which the port may not have its BFD session.
     pub(crate) fn bfd_problem(&self) -> Option<(&'static str, &'static str)> {
         let bfd = self.bfd.as_ref()?;
         if self.kind == PortType::Patch {
@@ -199,7 +201,7 @@ impl PortOptions {
     }
 }
 
-/// The values of an address.
+/// The allowed values of an IPv4 address, for errors.
 const IP: &str = "an IPv4 address, such as 192.0.2.1";
 
 fn flag(setting: &'static str, value: &str) -> Result<bool, SwitchError> {

@@ -22,71 +22,74 @@ use crate::{config::ConfigError, error::SwitchError};
 pub struct BondOptions {
     /// Name: at most 64 bytes, not the name of a bridge or port.
     pub name: String,
-    /// Choice of the member that sends a packet.
+    /// How the bond chooses the member that sends a packet.
     pub mode: BondMode,
     /// Names of the ports of the bond, at least two.
     pub members: Vec<String>,
-    /// Member that is active whenever it is enabled; empty: none is preferred.
+    /// Member that is active whenever it is enabled; empty: no member is preferred.
     pub primary: String,
     /// Milliseconds for which a link must stay up before its member is enabled.
     pub updelay_ms: u32,
     /// Milliseconds for which a link must stay down before its member is disabled.
     pub downdelay_ms: u32,
-    /// Milliseconds between two checks of the loads of buckets; 0: none.
+    /// Milliseconds between two checks of the loads of buckets; 0: no checks.
     pub rebalance_interval_ms: u32,
-    /// The number with which the hashes begin.
+    /// Seed of the hashes that choose buckets.
     ///
-    /// Another one spreads traffic differently.
+    /// Another value spreads the flows differently over the members.
     pub hash_basis: u32,
     /// Use of LACP, which decides which members are used.
     pub lacp: BondLacp,
-    /// Interval of the LACPDUs that the partner is asked for.
+    /// Interval of LACPDUs that the bond requests from its partner.
     pub lacp_time: BondLacpTime,
-    /// MAC address of the system for LACP; empty: that of the bridge.
+    /// MAC address of the LACP system; empty: the MAC address of the bridge.
     pub lacp_system_id: String,
-    /// Priority of the system for LACP.
+    /// Priority of the LACP system.
     ///
-    /// The system with the lower one decides which members are preferred.
+    /// The system with the lower value decides which members are preferred.
     pub lacp_system_priority: u16,
     /// True if the bond works as `active-backup` while it has no partner.
     pub lacp_fallback_ab: bool,
-    /// VLAN mode of all members, as of a port.
+    /// VLAN mode of all members, as in the options of a port.
     pub vlan_mode: Option<PortVlanMode>,
-    /// VLAN of all members, as of a port.
+    /// VLAN of all members, as in the options of a port.
     pub tag: Option<u16>,
-    /// VLANs that all members carry, as of a port.
+    /// VLANs that all members carry, as in the options of a port.
     pub trunks: Vec<u16>,
-    /// Port numbers of members for LACP, by their names.
+    /// LACP port numbers of members, by member name.
     ///
-    /// By default they are those in the bridge.
+    /// By default the port number in the bridge is used.
     pub lacp_port_id: BTreeMap<String, u16>,
-    /// Priorities of members for LACP, by their names; by default 65535.
+    /// LACP priorities of members, by member name; by default 65535.
     ///
-    /// The lowest one is preferred.
+    /// The member with the lowest value is preferred.
     pub lacp_port_priority: BTreeMap<String, u16>,
-    /// Keys of members for LACP, by their names.
+    /// LACP keys of members, by member name.
     ///
     /// Only members with equal keys are used together. By default all members of the bond have one key.
     pub lacp_aggregation_key: BTreeMap<String, u16>,
 }
 
-/// The longest name of a bond.
+/// The longest name of a bond, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
 /// How a bond chooses the member that sends a packet (`bond_mode` of OVSDB).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BondMode {
-    /// One member is active. Another one replaces it when it loses its link.
+    /// One member is active.
+    ///
+    /// Another member becomes active when the active member loses its link.
     #[default]
     ActiveBackup,
-    /// All enabled members send: the source address and the VLAN choose one.
+    /// All enabled members send: the source MAC address and the VLAN choose the member.
     BalanceSlb,
-    /// As `BalanceSlb`, by the addresses and ports of a connection. It needs LACP.
+    /// All enabled members send: addresses and ports of a connection choose one;
+    /// needs LACP.
     BalanceTcp,
 }
 
-/// The least interval between two checks of the loads.
+/// The least interval between two checks of the loads, in milliseconds.
 const REBALANCE_INTERVAL_MS_MIN: u32 = 1000;
 
 impl Default for BondOptions {
@@ -116,7 +119,7 @@ impl Default for BondOptions {
 }
 
 impl BondMode {
-    /// Returns the name, which is that of Open vSwitch.
+    /// Returns the name of the mode, as in Open vSwitch.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -128,9 +131,9 @@ impl BondMode {
 }
 
 impl BondMode {
-    /// Returns the fields that choose the member of a packet.
+    /// Returns the packet fields that choose the member.
     ///
-    /// `None` if one member sends all packets.
+    /// `None` in a mode in which one member sends all packets.
     pub(crate) const fn hash(self) -> Option<BondHash> {
         match self {
             Self::ActiveBackup => None,
@@ -145,13 +148,13 @@ impl BondOptions {
     ///
     /// # Errors
     ///
-    /// The first mistake, with its key.
+    /// The first mistake, with the key of the option.
     pub(in crate::config) fn check(&self) -> Result<(), ConfigError> {
         let wrong = |key, problem| {
             let bond = self.name.clone();
             Err(ConfigError::at(key, SwitchError::BondSetting { bond, problem }))
         };
-        // No device has the name of a bond, so it may be longer than that of a port.
+        // A bond has no network device, so its name may be longer than the name of a port.
         let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         let length = (1..=NAME_BYTES_MAX).contains(&self.name.len());
         if !length || !self.name.bytes().all(legal) || self.name.starts_with('.') {
@@ -180,7 +183,7 @@ impl BondOptions {
         self.check_vlans()
     }
 
-    /// Checks the VLANs, with errors that name the bond.
+    /// Checks the VLANs of the bond, with errors that name the bond.
     fn check_vlans(&self) -> Result<(), ConfigError> {
         let probe = PortOptions { name: "port".into(), ..self.as_port() };
         probe.mistake().map_err(|error| match *error.problem {
@@ -208,9 +211,9 @@ impl BondOptions {
         }
     }
 
-    /// Returns the time for which a link must stay as it is, up or down.
+    /// Returns the time for which a link must stay up or down before the bond reacts.
     ///
-    /// With LACP both ends agree on a link that came up, so nothing is to be waited for.
+    /// With LACP, both ends agree on a link that came up, so the delay is zero.
     pub(crate) fn delay(&self, is_up: bool) -> Duration {
         let delay = match is_up {
             true if self.has_lacp() => 0,

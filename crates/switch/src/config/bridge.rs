@@ -17,13 +17,13 @@ use crate::config::{
 pub struct BridgeOptions {
     /// Name of the bridge and of its local port: at most 15 bytes.
     pub name: String,
-    /// Datapath id, sixteen hexadecimal digits; derived from `mac` if empty.
+    /// Datapath id in sixteen hexadecimal digits; empty: derived from `mac`.
     pub datapath_id: String,
-    /// Hardware address of the local port; derived from the name if empty.
+    /// MAC address of the local port; empty: derived from the name of the bridge.
     pub mac: String,
     /// Device behind the local port.
     pub local: LocalPort,
-    /// MTU of the device behind the local port, in bytes; 0: as the system sets it.
+    /// MTU of the local port's device in bytes; 0: the switch does not set it.
     pub mtu: u32,
     /// Controllers to connect to, as `tcp:IP:PORT`.
     pub controllers: Vec<String>,
@@ -33,7 +33,7 @@ pub struct BridgeOptions {
     pub table_rules: usize,
     /// Behaviour when a rule is added to a full table.
     pub table_overflow: Overflow,
-    /// Limits of single tables, as `TABLE:RULES[:refuse|:evict]`.
+    /// Limits of particular tables, as `TABLE:RULES[:refuse|:evict]`.
     pub table_limits: Vec<String>,
     /// Names of single tables, as `TABLE:NAME`.
     pub table_names: Vec<String>,
@@ -43,7 +43,7 @@ pub struct BridgeOptions {
     pub mac_entries: usize,
     /// VLANs in which `NORMAL` learns no MAC addresses, and floods every packet.
     pub flood_vlans: Vec<u16>,
-    /// True if `NORMAL` sends multicast packets only to ports that want them.
+    /// True if `NORMAL` sends multicast packets only to ports that report their group.
     pub mcast_snooping_enable: bool,
     /// Seconds without a report after which a port leaves a multicast group.
     ///
@@ -51,24 +51,24 @@ pub struct BridgeOptions {
     pub mcast_snooping_ageing_s: u32,
     /// Maximum number of multicast groups: at most 1,000,000; 0: 2048.
     pub mcast_snooping_entries: usize,
-    /// True if packets of groups that no host has reported are not flooded.
+    /// True if `NORMAL` does not flood packets of groups that no host has reported.
     pub mcast_snooping_disable_flood_unregistered: bool,
     /// Ports of the bridge.
     #[serde(rename = "port")]
     pub ports: Vec<PortOptions>,
-    /// Bonds of the bridge, each several ports that `NORMAL` uses as one.
+    /// Bonds of the bridge; `NORMAL` uses the ports of a bond as one port.
     #[serde(rename = "bond")]
     pub bonds: Vec<BondOptions>,
-    /// Mirrors of the bridge, which copy packets for analysis.
+    /// Mirrors of the bridge, which copy packets to a port or VLAN for analysis.
     #[serde(rename = "mirror")]
     pub mirrors: Vec<MirrorOptions>,
-    /// Samples of packets and counters of ports, for collectors.
+    /// sFlow: sampled packets and port counters, sent to collectors.
     pub sflow: SflowOptions,
-    /// Flows with their counts, for collectors.
+    /// NetFlow: flows with their counts, sent to collectors.
     pub netflow: NetflowOptions,
-    /// Flows of sampled packets, for collectors.
+    /// IPFIX: flows of sampled packets, sent to collectors.
     pub ipfix: IpfixOptions,
-    /// Sets of collectors for the packets that rules sample.
+    /// Sets of IPFIX collectors for the packets that rules sample.
     #[serde(rename = "collector_set")]
     pub collector_sets: Vec<CollectorSetOptions>,
 }
@@ -77,7 +77,7 @@ pub struct BridgeOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LocalPort {
-    /// No device: packets to the port are dropped.
+    /// No device: packets that are sent to the port are dropped.
     #[default]
     None,
     /// A TAP device that has the name of the bridge.
@@ -99,47 +99,47 @@ pub struct PortOptions {
     ///
     /// Empty: the name of the port.
     pub device: String,
-    /// MAC address of the device of a `tap` port; empty: as the system sets it.
+    /// MAC address of the device of a `tap` port; empty: the switch does not set it.
     pub mac: String,
-    /// MTU of the device in bytes; 0: as it is.
+    /// MTU of the device in bytes; 0: the switch does not set it.
     ///
-    /// For `af_packet`, `af_xdp`, `tap` and `dpdk`.
+    /// Only for `af_packet`, `af_xdp`, `tap` and `dpdk`.
     pub mtu: u32,
     /// Slots of the receive ring of each thread, for `af_packet`; 0: the default.
     pub rx_slots: u32,
-    /// How frames get from the device to the switch, for `af_xdp`.
+    /// How the kernel passes frames from the device to the switch, for `af_xdp`.
     pub xdp_mode: XdpMode,
     /// Device of DPDK and the arguments of its driver, for `dpdk`.
     pub devargs: String,
     /// Number of receive queues for `dpdk`; 0: one for each packet thread.
     ///
-    /// For a client of `memif` the number of rings in each direction; 0: one.
+    /// For a client of `memif` it is the number of rings in each direction; 0: one.
     pub queues: u16,
     /// Socket, for `memif`: an absolute path, or `@` and an abstract name.
     pub socket: PathBuf,
     /// Number of the interface at its socket, for `memif`.
     pub id: u32,
-    /// Side of the switch at the socket, for `memif`.
+    /// Role of the switch at the socket, server or client, for `memif`.
     pub role: MemifRole,
-    /// Secret that both sides know, for `memif`; empty: none.
+    /// Secret that server and client must share, for `memif`; empty: none.
     pub secret: String,
     /// Binary logarithm of the size of a ring, for a client of `memif`; 0: 10.
     pub rsize: u8,
     /// Length of a buffer in bytes, for a client of `memif`; 0: 2048.
     pub bsize: u16,
-    /// True if a server of `memif` accepts memory that its client could shorten.
+    /// True if a `memif` server accepts a memory file that its client could shorten.
     pub allow_unsealed: bool,
     /// Path of the socket, for `vhost_user`.
     pub path: PathBuf,
-    /// Side of the switch at the socket, for `vhost_user`.
+    /// Socket mode, for `vhost_user`: the switch listens or connects.
     pub mode: SocketMode,
-    /// Capture file to replay, for `pcap`; the port receives nothing if empty.
+    /// Capture file to replay, for `pcap`; empty: the port receives nothing.
     pub rx: PathBuf,
-    /// Capture file to write, for `pcap`; sent packets are discarded if empty.
+    /// Capture file to write, for `pcap`; empty: the port discards sent packets.
     pub tx: PathBuf,
     /// Number of times that the capture is replayed, for `pcap`.
     pub repeat: Repeat,
-    /// Name of the port at the other end, for `patch`.
+    /// Name of the patch port at the other end, for `patch`.
     pub peer: String,
     /// VLAN mode for `NORMAL`.
     ///
@@ -151,25 +151,26 @@ pub struct PortOptions {
     ///
     /// 0 means untagged frames; empty: all VLANs.
     pub trunks: Vec<u16>,
-    /// Frames that `NORMAL` sends with the tag of VLAN 0.
+    /// Which frames `NORMAL` sends with a tag of VLAN 0.
     pub priority_tags: PriorityTags,
-    /// True if `NORMAL` sends nothing from this port to other protected ones.
+    /// True if `NORMAL` sends nothing from this port to other protected ports.
     pub protected: bool,
-    /// True if the packets of all multicast groups leave on the port.
+    /// True if the packets of all multicast groups are sent on the port.
     ///
-    /// Only a bridge with `mcast_snooping_enable` uses this key and the next.
+    /// `mcast_snooping_flood` and `mcast_snooping_flood_reports` need the `mcast_snooping_enable`
+    /// of the bridge.
     pub mcast_snooping_flood: bool,
-    /// True if the reports of all hosts leave on the port.
+    /// True if the reports of all hosts are sent on the port.
     pub mcast_snooping_flood_reports: bool,
     /// Maximum rate of received bits, in kilobits per second; 0: no limit.
     pub ingress_policing_rate: u32,
-    /// Burst above this rate in kilobits; 0: 8000.
+    /// Burst above `ingress_policing_rate`, in kilobits; 0: 8000.
     pub ingress_policing_burst: u32,
     /// Maximum rate of received packets, in thousands per second; 0: no limit.
     pub ingress_policing_kpkts_rate: u32,
-    /// Burst above this rate in thousands of packets; 0: 16.
+    /// Burst above `ingress_policing_kpkts_rate`, in thousands of packets; 0: 16.
     pub ingress_policing_kpkts_burst: u32,
-    /// Quality of service of sent packets.
+    /// Quality of service of sent packets: rate limits and queues.
     pub qos: Option<QosOptions>,
     /// BFD session with the system at the other end of the link.
     pub bfd: Option<BfdOptions>,
@@ -177,13 +178,14 @@ pub struct PortOptions {
 
 /// The VLAN mode of a port (`vlan_mode` of `ovs-vswitchd.conf.db(5)`).
 ///
-/// The modes of [`shunt_pipeline::VlanMode`] contain the VLAN, for which the file has the key `tag`.
+/// The variants of [`shunt_pipeline::VlanMode`] contain the VLAN; the configuration file has it in
+/// the separate key `tag`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PortVlanMode {
-    /// Untagged frames of one VLAN.
+    /// Carries untagged frames of one VLAN.
     Access,
-    /// Tagged frames.
+    /// Carries tagged frames.
     Trunk,
     /// Like `trunk`, but untagged frames belong to VLAN `tag`.
     NativeTagged,
@@ -192,11 +194,11 @@ pub enum PortVlanMode {
 }
 
 impl PortVlanMode {
-    /// All modes.
+    /// All VLAN modes.
     pub const ALL: [Self; 4] =
         [Self::Access, Self::Trunk, Self::NativeTagged, Self::NativeUntagged];
 
-    /// Returns the name in a configuration.
+    /// Returns the name of the VLAN mode in a configuration.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -212,13 +214,13 @@ impl PortVlanMode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PortType {
-    /// Discards packets that are sent and receives none.
+    /// Discards the packets that are sent to it, and receives none.
     Null,
     /// Receives packets from a capture file and writes packets to another.
     Pcap,
     /// One end of a link between two bridges of this daemon.
     Patch,
-    /// A network device of the host, through a packet socket.
+    /// A network device of the host, through a packet socket (`AF_PACKET`).
     #[default]
     AfPacket,
     /// A network device of the host, through AF_XDP sockets.
@@ -231,9 +233,9 @@ pub enum PortType {
     Memif,
     /// A network card or a virtual device, by a driver of DPDK.
     Dpdk,
-    /// No device.
+    /// A port without a device that the switch opens.
     ///
-    /// A local port without a device, or a port that an embedding program supplies.
+    /// It is a local port without a device, or a port that an embedding program supplies.
     Unbound,
 }
 
@@ -251,19 +253,20 @@ impl PortType {
         Self::Dpdk,
     ];
 
-    /// Returns the type with a name.
+    /// Returns the port type with a name.
     #[must_use]
     pub fn find(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Returns whether all queues of the port receive the same kind of packets.
+    /// Returns whether any queue of the port may receive any packet of the port.
     ///
-    /// The other queues then receive the packets of a closed queue.
+    /// If a queue is closed, the other queues then receive its packets.
     pub(crate) const fn spreads_packets(self) -> bool {
         match self {
             Self::AfPacket | Self::Tap => true,
-            // The device or the other side chooses the queue, so the packets of a closed one are lost.
+            // The device or the peer chooses the queue of a packet, so the packets of a closed
+            // queue are lost.
             Self::AfXdp | Self::VhostUser | Self::Memif | Self::Dpdk => false,
             Self::Null | Self::Pcap | Self::Patch | Self::Unbound => false,
         }
@@ -271,7 +274,8 @@ impl PortType {
 
     /// Returns whether a port that went down is reopened automatically.
     ///
-    /// A capture file is not: its replay would start again, and its output would be overwritten.
+    /// A `pcap` port is not reopened: its replay would start again, and its output file would be
+    /// overwritten.
     pub(crate) const fn is_reopened(self) -> bool {
         match self {
             Self::AfPacket
@@ -300,9 +304,9 @@ impl PortType {
         }
     }
 
-    /// Returns whether no event of the system reports a new state of the link.
+    /// Returns whether the switch must poll the link state of the port.
     ///
-    /// The link of such a port is read at every check.
+    /// No kernel event reports a change of the link of such a port.
     pub(crate) const fn has_own_link(self) -> bool {
         match self {
             Self::VhostUser | Self::Memif | Self::Dpdk => true,
@@ -331,7 +335,7 @@ impl PortType {
         }
     }
 
-    /// Returns the name in the configuration file and on the command line.
+    /// Returns the name of the port type in configuration files and commands.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -351,5 +355,5 @@ impl PortType {
 
 /// Maximum length of the name of a bridge or port.
 ///
-/// OpenFlow has 16 bytes, one of them NUL.
+/// A name field of OpenFlow has 16 bytes, and one of them is NUL.
 pub const NAME_BYTES_MAX: usize = 15;

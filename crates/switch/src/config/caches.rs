@@ -1,4 +1,4 @@
-//! The configuration of the caches: exact-match, megaflow, Gigaflow and the NIC that it offloads to.
+//! The configuration of the caches: exact-match, signature, megaflow and Gigaflow, and of the NIC.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -23,21 +23,22 @@ use shunt_pipeline::BridgeId;
 pub struct CacheOptions {
     /// Type of the wildcard cache.
     pub kind: CacheKind,
-    /// Lookup of the megaflow cache.
+    /// Lookup method of the megaflow cache.
     pub index: MegaflowLookup,
     /// Number of entries in the exact-match cache, a power of two.
     ///
     /// 0 disables the cache.
     pub exact_entries: usize,
-    /// Insertion rate: of N packets that miss the exact-match cache, one is inserted.
+    /// Insertion rate: of N packets that miss the exact-match cache,
+    /// one gets an entry in it.
     pub exact_insert_one_in: u32,
     /// Number of entries in the signature cache, a power of two.
     ///
-    /// 0 disables the cache. It belongs to the megaflow cache.
+    /// 0 disables the cache. The signature cache speeds up lookups of the megaflow cache.
     pub signature_entries: usize,
     /// Number of entries in the megaflow cache, at least 1.
     ///
-    /// Every entry of the exact-match and the signature cache refers to one of these.
+    /// Every entry of the exact-match and the signature cache refers to a megaflow.
     pub megaflow_entries: usize,
     /// Milliseconds without a hit after which an entry expires.
     pub idle_ms: u64,
@@ -49,7 +50,8 @@ pub struct CacheOptions {
 
 /// The type of the wildcard cache.
 ///
-/// [`Wildcard`] contains the options of a Gigaflow cache, which the file keeps in a section of its own.
+/// [`Wildcard`] contains the options of a Gigaflow cache; the configuration file has them in a
+/// separate section.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CacheKind {
@@ -58,13 +60,13 @@ pub enum CacheKind {
     Megaflow,
     /// One LTM entry for each sub-traversal, in a chain of stages.
     ///
-    /// Traversals share entries.
+    /// Different traversals share LTM entries.
     Gigaflow,
     /// No cache: the tables decide each packet (computational flows).
     Flows,
 }
 
-/// The lookup of the megaflow cache.
+/// The lookup method of the megaflow cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MegaflowLookup {
@@ -94,50 +96,51 @@ pub struct GigaflowOptions {
     /// One of N packets is sampled to compare sub-traversals with complete traversals. Traversals
     /// are cached whole where that gives more hits. 0 disables it.
     pub fallback_one_in: u32,
-    /// Number of bits in a tag, which limits the number of tags.
+    /// Number of bits in a tag, which limits the number of different tags.
     pub tag_bits: u8,
     /// The NIC in front of the packet threads, which holds its own LTM entries.
     pub offload: OffloadOptions,
 }
 
-/// The options of a NIC in front of a bridge.
+/// The options of a NIC in front of the packet threads.
 ///
-/// The NIC forwards packets that hit its entries and sends all others to the switch.
+/// The NIC forwards packets that hit its entries, and passes all other packets to the switch.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct OffloadOptions {
-    /// Type of the NIC. A table without this key selects the embedded NIC.
+    /// Type of the NIC. A section `offload` without this key selects the embedded NIC.
     #[serde(default = "OffloadKind::of_a_table")]
     pub kind: OffloadKind,
     /// Address and port of the P4Runtime server.
     ///
-    /// The embedded NIC chooses a free port for 0.
+    /// With port 0, the embedded NIC chooses a free port.
     pub address: String,
     /// Device id at the P4Runtime server.
     pub device_id: u64,
-    /// File with the device configuration of an external NIC; empty: the JSON for bmv2.
+    /// File with the device configuration of an external NIC; empty:
+    /// the built-in JSON for bmv2.
     pub device_config: PathBuf,
     /// Name of the bridge that the NIC serves.
     ///
     /// Empty: the first bridge of the configuration.
     pub bridge: String,
-    /// Numbers of the bridge ports that the NIC has; empty: all ports up to 65279.
+    /// Bridge port numbers of the ports of the NIC; empty: all ports up to 65279.
     pub ports: Vec<u32>,
-    /// Number of stages, 1 to 16.
+    /// Number of stages of the NIC, 1 to 16.
     pub stages: u8,
-    /// Number of entries in each stage, at least 1.
+    /// Number of entries in each stage of the NIC, at least 1.
     pub stage_entries: u32,
     /// Maximum number of different masks in a stage of the embedded NIC; 0: no limit.
     pub masks: usize,
-    /// Maximum number of bits that an entry of the embedded NIC matches; 0: no limit.
+    /// Maximum number of bits that an entry of the embedded NIC may match; 0: no limit.
     pub key_bits: u32,
     /// Microseconds that the embedded NIC takes for each update.
     pub update_us: u64,
     /// Maximum time in milliseconds that a packet stays in the NIC.
     ///
-    /// A released tag is not reused before this time has passed.
+    /// The switch reuses a released tag only after this time.
     pub drain_ms: u64,
-    /// Behaviour while the NIC may forward with removed rules.
+    /// Behaviour while the NIC may still forward by removed rules.
     pub stale: StalePolicy,
 }
 
@@ -148,14 +151,16 @@ pub enum OffloadKind {
     /// No NIC.
     #[default]
     None,
-    /// A NIC in software, in this process. The switch opens its ports through this NIC.
+    /// An embedded NIC: software in this process.
+    /// The switch opens its ports through this NIC.
     Embedded,
-    /// An external NIC. Its representors are the ports of the bridge.
+    /// An external NIC, controlled over P4Runtime;
+    /// its representors are ports of the bridge.
     P4runtime,
 }
 
 impl MegaflowLookup {
-    /// Returns the number of masks from which on the learned index is used.
+    /// Returns the least number of masks for a learned index of the megaflow cache.
     const fn masks_min(self) -> usize {
         match self {
             Self::Adaptive => MegaflowConfig::DEFAULT.learned_masks_min,
@@ -164,7 +169,7 @@ impl MegaflowLookup {
         }
     }
 
-    /// Returns the number of rules from which on a table has a learned index.
+    /// Returns the least number of rules with which a table has a learned index.
     const fn rules_min(self) -> usize {
         match self {
             Self::Adaptive => FlowsConfig::DEFAULT.learned_rules_min,
@@ -175,20 +180,20 @@ impl MegaflowLookup {
 }
 
 impl OffloadKind {
-    /// Returns the type that a table without `kind` selects.
+    /// Returns the NIC type of a configuration section without the key `kind`.
     const fn of_a_table() -> Self {
         Self::Embedded
     }
 }
 
-/// Behaviour while the NIC may forward with removed rules.
+/// Behaviour while the NIC may still forward by removed rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StalePolicy {
-    /// Reports the stale NIC in the log and in every status.
+    /// Reports in the log and in every status that the NIC is stale.
     #[default]
     Report,
-    /// Reports the stale NIC, and closes the ports of the bridge.
+    /// Reports that the NIC is stale, and closes the ports of the bridge.
     PortsDown,
 }
 
@@ -250,7 +255,7 @@ fn milliseconds(time: Duration) -> u64 {
 }
 
 impl OffloadOptions {
-    /// Returns whether `other` needs the same device with the same settings.
+    /// Returns whether `other` needs the same NIC with the same settings.
     pub(crate) fn needs_same_device(&self, other: &Self) -> bool {
         let (stale, drain_ms) = (self.stale, self.drain_ms);
         let is_equal = *self == Self { stale, drain_ms, ..other.clone() };
@@ -262,14 +267,14 @@ impl OffloadOptions {
         Duration::from_millis(self.drain_ms)
     }
 
-    /// Returns whether there is no NIC.
+    /// Returns whether no NIC is configured.
     pub(crate) fn is_none(&self) -> bool {
         self.kind == OffloadKind::None
     }
 }
 
 impl GigaflowOptions {
-    /// Returns the options of the Gigaflow cache as packet threads know them.
+    /// Returns the options of the Gigaflow cache in the form that packet threads use.
     pub(crate) const fn chain(&self) -> ChainConfig {
         ChainConfig {
             capacity: Capacity { stages_count: self.stages, stage_entries_max: self.stage_entries },
@@ -280,14 +285,14 @@ impl GigaflowOptions {
             },
             eviction: self.eviction,
             tag_bits: self.tag_bits,
-            // Each thread sets its own seed.
+            // Each packet thread sets its own seed.
             seed: 0,
         }
     }
 }
 
 impl CacheOptions {
-    /// Returns the options of the wildcard cache as packet threads know them.
+    /// Returns the options of the wildcard cache in the form that packet threads use.
     pub(crate) const fn wildcard(&self) -> Wildcard {
         match self.kind {
             CacheKind::Megaflow => {

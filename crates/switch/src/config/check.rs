@@ -23,9 +23,9 @@ const EXACT_ENTRIES_MAX: usize = 1 << 24;
 /// Maximum number of entries in a megaflow cache.
 const MEGAFLOW_ENTRIES_MAX: usize = 1 << 24;
 
-/// Maximum number of entries in a stage.
+/// Maximum number of entries in a Gigaflow stage.
 ///
-/// All stages together hold as many as a megaflow cache.
+/// All stages together have at most as many entries as a megaflow cache.
 const STAGE_ENTRIES_MAX: usize = MEGAFLOW_ENTRIES_MAX / CHAIN_MAX;
 
 impl Config {
@@ -33,16 +33,16 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// The first mistake, with its place and a way to correct it.
+    /// The first mistake, with its place in the configuration and a way to correct it.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.check_parts()?;
         self.check_patches()?;
         self.check_nic_bridge()
     }
 
-    /// Checks everything but the peers of patch ports, and the bridge of the NIC.
+    /// Checks everything but the peers of patch ports and the bridge of the NIC.
     ///
-    /// Another configuration may contain these, and a running switch may lack them.
+    /// A running switch may lack this peer or bridge, and another configuration may contain it.
     pub(crate) fn check_parts(&self) -> Result<(), ConfigError> {
         self.check_ranges()?;
         for (index, bridge) in self.bridges.iter().enumerate() {
@@ -204,7 +204,7 @@ impl Config {
 
     /// Checks that the bridge of the NIC exists, or may be added later.
     fn check_nic_bridge(&self) -> Result<(), ConfigError> {
-        // Without a name, the first bridge is selected if there is one.
+        // Without a name, the NIC serves the first bridge, if the configuration has one.
         let offload = &self.caches.gigaflow.offload;
         let setting = "caches.gigaflow.offload.bridge";
         let mut names = self.bridges.iter().map(|bridge| &bridge.name);
@@ -220,7 +220,7 @@ impl Config {
     }
 }
 
-/// The owner of a name.
+/// The bridge, port or bond that has a name.
 #[derive(Clone, Copy)]
 enum NameOwner<'a> {
     Bridge,
@@ -243,7 +243,7 @@ fn name_conflict(taken: &HashMap<&str, NameOwner<'_>>, name: &str) -> Option<Swi
 
 /// Range of an MTU.
 ///
-/// Checks an MTU; 0 leaves the device as it is.
+/// Checks an MTU; 0 means that the switch does not set it.
 fn check_mtu(mtu: u32) -> Result<(), SwitchError> {
     if mtu == 0 || PortOptions::MTUS.contains(&mtu) {
         return Ok(());

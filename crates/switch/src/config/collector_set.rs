@@ -1,4 +1,4 @@
-//! The configuration of sets of collectors, for the action `sample` of rules.
+//! The configuration of sets of IPFIX collectors, for the action `sample` of rules.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -11,17 +11,18 @@ use super::{
 };
 use crate::{config::ConfigError, error::SwitchError};
 
-/// The options of a set of collectors of IPFIX.
+/// The options of a set of IPFIX collectors.
 ///
-/// They get the packets that rules sample. The options have the names of the tables `Flow_Sample_Collector_Set` and `IPFIX` of OVSDB.
+/// The collectors get the packets that rules sample. The options have the names of the OVSDB tables
+/// `Flow_Sample_Collector_Set` and `IPFIX`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CollectorSetOptions {
-    /// Number that rules name (`collector_set_id`): unique in the bridge.
+    /// Number of the set that rules name (`collector_set_id`): unique in the bridge.
     pub id: u32,
     /// Collectors, as `IP` or `IP:PORT`.
     pub targets: Vec<String>,
-    /// Seconds that samples are collected into a flow; 0: each sample is a flow.
+    /// Seconds for which samples are collected into a flow; 0: each sample is a flow.
     pub cache_active_timeout: u32,
     /// Maximum number of flows that are not reported yet; 0: each sample is a flow.
     pub cache_max_flows: u32,
@@ -29,7 +30,8 @@ pub struct CollectorSetOptions {
     pub virtual_obs_id: String,
 }
 
-/// The key of the collectors, with the UDP port that is registered at IANA.
+/// The configuration key of the collectors;
+/// the default UDP port is registered at IANA.
 const COLLECTORS: CollectorKey = CollectorKey {
     section: "",
     setting: "targets",
@@ -38,7 +40,7 @@ const COLLECTORS: CollectorKey = CollectorKey {
 };
 
 impl CollectorSetOptions {
-    /// The most sets of a bridge.
+    /// Maximum number of sets of collectors of a bridge.
     pub const COUNT_MAX: usize = 64;
 
     /// Returns the addresses of the collectors.
@@ -50,7 +52,7 @@ impl CollectorSetOptions {
         COLLECTORS.addresses(&self.targets)
     }
 
-    /// Returns the time that samples are collected into a flow.
+    /// Returns the time for which samples are collected into a flow.
     #[must_use]
     pub fn active_timeout(&self) -> Duration {
         Duration::from_secs(self.cache_active_timeout.into())
@@ -60,7 +62,7 @@ impl CollectorSetOptions {
     ///
     /// # Errors
     ///
-    /// The first mistake, with its key.
+    /// The first mistake, with the key of the option.
     pub fn check(&self) -> Result<(), ConfigError> {
         COLLECTORS.check(&self.targets)?;
         let range = ConfigError::check_range;

@@ -4,19 +4,19 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::{config::ConfigError, error::SwitchError};
 
-/// The key with the collectors of a protocol.
+/// The configuration key that lists the collectors of a protocol.
 pub(super) struct CollectorKey {
-    /// Section of the bridge; empty: the key is one of an element of a list.
+    /// Section of the bridge; empty: the key belongs to an element of a list.
     pub(super) section: &'static str,
-    /// Section and key.
+    /// Section and key, as errors name them.
     pub(super) setting: &'static str,
-    /// UDP port of collectors that have none in their address.
+    /// UDP port of collectors that are configured without a port.
     pub(super) port: u16,
-    /// The possible values.
+    /// The possible values, as errors describe them.
     pub(super) range: &'static str,
 }
 
-/// The most collectors of a bridge and protocol.
+/// Maximum number of collectors of a bridge for one protocol.
 const TARGETS_MAX: usize = 16;
 
 impl CollectorKey {

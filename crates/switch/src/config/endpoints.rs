@@ -9,7 +9,8 @@ use crate::{
 };
 
 impl BridgeOptions {
-    /// Checks that the addresses of a list are valid, of its direction, and different.
+    /// Checks that the addresses of a list are valid, differ,
+    /// and all connect or all listen.
     pub(super) fn check_addresses(
         &self,
         list: EndpointList,

@@ -1,7 +1,7 @@
-//! A mistake in a configuration, and its place.
+//! A mistake in a configuration, and the place of the mistake.
 //!
-//! The place is a path such as `bridges[0].ports[1].name`. The program that read the configuration
-//! from a text can point at this place.
+//! The place is a path such as `bridges[0].ports[1].name`. A program that has read the
+//! configuration from a text can mark this place in the text.
 
 use std::fmt;
 
@@ -9,12 +9,12 @@ use thiserror::Error;
 
 use crate::error::SwitchError;
 
-/// A mistake in a configuration, and its place.
+/// A mistake in a configuration, and the place of the mistake.
 #[derive(Debug, Error)]
 pub struct ConfigError {
-    /// Place of the mistake.
+    /// Place of the mistake in the configuration.
     pub path: ConfigPath,
-    /// The mistake.
+    /// The error that describes the mistake.
     pub problem: Box<SwitchError>,
 }
 
@@ -90,13 +90,13 @@ impl ConfigError {
         Self { path: ConfigPath::default(), problem: Box::new(problem) }.within(list, index)
     }
 
-    /// Returns this error for a field of a section.
+    /// Returns this error with its path inside a section.
     pub(crate) fn under(mut self, section: &'static str) -> Self {
         self.path.0.insert(0, ConfigStep::Field(section));
         self
     }
 
-    /// Returns this error for an element of a list.
+    /// Returns this error with its path inside an element of a list.
     pub(crate) fn within(mut self, list: &'static str, index: usize) -> Self {
         self.path.0.splice(0..0, [ConfigStep::Field(list), ConfigStep::Index(index)]);
         self

@@ -12,9 +12,10 @@ use shunt_foresight::{
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ForesightOptions {
-    /// Predictors that run.
+    /// Predictors that run in each packet thread.
     ///
-    /// By default only `reply`: it costs no measurable time for traffic that it cannot predict.
+    /// By default only `reply` runs: it costs no measurable time for traffic that it cannot
+    /// predict.
     pub predictors: Vec<PredictorName>,
     /// Maximum number of forecasts that a packet thread handles in one iteration.
     pub forecasts_per_iteration: usize,
@@ -28,13 +29,13 @@ pub struct ForesightOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PredictorName {
-    /// The reverse direction of each new flow.
+    /// Predicts the reverse direction of each new flow.
     Reply,
-    /// The same flow to the other back ends of its service.
+    /// Predicts the same flow to the other back ends of its service.
     Siblings,
-    /// Flows that followed similar flows before.
+    /// Predicts flows that followed similar flows before.
     Successor,
-    /// Flows that return at intervals.
+    /// Predicts flows that return at intervals.
     Periodic,
 }
 
@@ -55,7 +56,7 @@ impl Default for ForesightOptions {
 }
 
 impl ForesightOptions {
-    /// Returns the settings of a packet thread.
+    /// Returns the forecast settings of a packet thread.
     pub(crate) fn thread_config(&self) -> ForecastConfig {
         ForecastConfig {
             per_iteration: self.forecasts_per_iteration,

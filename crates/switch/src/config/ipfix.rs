@@ -16,13 +16,13 @@ pub struct IpfixOptions {
     pub targets: Vec<String>,
     /// One packet in `sampling` is sampled.
     pub sampling: u32,
-    /// Observation domain in the messages.
+    /// Observation domain ID in the messages.
     pub obs_domain_id: u32,
-    /// Observation point in the records.
+    /// Observation point ID in the records.
     pub obs_point_id: u32,
     /// Text in each record that names the observation point; empty: none.
     pub virtual_obs_id: String,
-    /// Seconds that samples are collected into a flow; 0: each sample is a flow.
+    /// Seconds for which samples are collected into a flow; 0: each sample is a flow.
     pub cache_active_timeout: u32,
     /// Maximum number of flows that are not reported yet; 0: each sample is a flow.
     pub cache_max_flows: u32,
@@ -42,7 +42,8 @@ impl Default for IpfixOptions {
     }
 }
 
-/// The key of the collectors, with the UDP port that is registered at IANA.
+/// The configuration key of the collectors;
+/// the default UDP port is registered at IANA.
 const COLLECTORS: CollectorKey = CollectorKey {
     section: "ipfix",
     setting: "ipfix.targets",
@@ -50,12 +51,12 @@ const COLLECTORS: CollectorKey = CollectorKey {
     range: "an IP address with or without a port, such as 192.0.2.1:4739 or [2001:db8::1]:4739",
 };
 
-/// The largest values of the cache.
+/// The largest `cache_active_timeout` in seconds.
 pub(super) const CACHE_TIMEOUT_MAX: u32 = 4200;
 pub(super) const CACHE_FLOWS_MAX: u32 = 1 << 20;
 
 impl IpfixOptions {
-    /// Returns whether flows are exported.
+    /// Returns whether IPFIX is on.
     #[must_use]
     pub const fn is_on(&self) -> bool {
         !self.targets.is_empty()
@@ -70,17 +71,17 @@ impl IpfixOptions {
         COLLECTORS.addresses(&self.targets)
     }
 
-    /// Returns the time that samples are collected into a flow.
+    /// Returns the time for which samples are collected into a flow.
     #[must_use]
     pub fn active_timeout(&self) -> Duration {
         Duration::from_secs(self.cache_active_timeout.into())
     }
 
-    /// Checks the options.
+    /// Checks the options of IPFIX.
     ///
     /// # Errors
     ///
-    /// The first mistake, with its key.
+    /// The first mistake, with the key of the option.
     pub fn check(&self) -> Result<(), ConfigError> {
         COLLECTORS.check(&self.targets)?;
         let (range, sampling) = (ConfigError::check_range, self.sampling);

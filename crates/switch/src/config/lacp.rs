@@ -12,23 +12,23 @@ use crate::error::SwitchError;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BondLacp {
-    /// The bond uses every member with a link.
+    /// LACP is off: the bond uses every member with a link.
     #[default]
     Off,
     /// The bond sends LACPDUs from the start.
     Active,
-    /// The bond sends LACPDUs only to a partner that sends some.
+    /// The bond sends LACPDUs only after its partner has sent one.
     Passive,
 }
 
-/// The interval of the LACPDUs that the partner is asked for (`lacp-time`).
+/// The interval of LACPDUs that the bond requests from its partner (`lacp-time`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BondLacpTime {
-    /// Every 30 seconds; a silent partner is noticed after 90.
+    /// Every 30 seconds; a silent partner expires after 90 seconds.
     #[default]
     Slow,
-    /// Every second; a silent partner is noticed after three.
+    /// Every second; a silent partner expires after three seconds.
     Fast,
 }
 
@@ -43,7 +43,7 @@ impl BondLacp {
         }
     }
 
-    /// Returns the mode of the actor; `None` without LACP.
+    /// Returns the mode of the LACP actor; `None` without LACP.
     pub(crate) const fn mode(self) -> Option<shunt_lacp::LacpMode> {
         match self {
             Self::Off => None,
@@ -54,7 +54,7 @@ impl BondLacp {
 }
 
 impl BondLacpTime {
-    /// Returns the time of the actor.
+    /// Returns the LACPDU interval in the form that the LACP actor takes.
     pub(crate) const fn time(self) -> LacpTime {
         match self {
             Self::Slow => LacpTime::Slow,
@@ -63,7 +63,7 @@ impl BondLacpTime {
     }
 }
 
-/// The key of the address of the system.
+/// The configuration key of the MAC address of the LACP system.
 const SYSTEM_ID: &str = "lacp_system_id";
 
 /// The default of `lacp_system_priority`.
@@ -82,17 +82,17 @@ impl BondOptions {
         parse_mac(SYSTEM_ID, text).is_ok()
     }
 
-    /// Returns the MAC address of the system, if the bond has its own.
+    /// Returns the MAC address of the LACP system, if one is configured.
     pub(crate) fn lacp_system(&self) -> Option<[u8; 6]> {
         parse_mac(SYSTEM_ID, &self.lacp_system_id).ok()
     }
 
-    /// Returns the priority of a member.
+    /// Returns the LACP priority of a member.
     pub(crate) fn lacp_priority_of(&self, member: &str) -> u16 {
         self.lacp_port_priority.get(member).copied().unwrap_or(MemberSettings::PORT_PRIORITY)
     }
 
-    /// Checks the keys of LACP.
+    /// Checks the options of LACP.
     pub(super) fn check_lacp(&self) -> Result<(), ConfigError> {
         let wrong = |key, problem| {
             let bond = self.name.clone();
@@ -127,13 +127,13 @@ impl BondOptions {
         Ok(())
     }
 
-    /// Returns whether members of two bonds have the same configured port number.
+    /// Returns whether members of two bonds have the same configured LACP port number.
     pub(super) fn shares_lacp_port_id(&self, other: &Self) -> bool {
         let is_own = |id: &u16| self.lacp_port_id.values().any(|own| own == id);
         self.has_lacp() && other.has_lacp() && other.lacp_port_id.values().any(is_own)
     }
 
-    /// Returns the keys with a number for each member.
+    /// Returns the LACP options that have a number for each member, with their keys.
     fn lacp_numbers(&self) -> [(&'static str, &BTreeMap<String, u16>); 3] {
         [
             ("lacp_port_id", &self.lacp_port_id),

@@ -2,14 +2,14 @@
 
 use crate::error::SwitchError;
 
-/// Reads a unicast MAC address: six octets with colons.
+/// Parses a unicast MAC address: six octets with colons.
 ///
 /// # Errors
 ///
-/// If the text is anything else, with the name of its setting.
+/// If the text is anything else; the error contains the name of the setting.
 pub(crate) fn parse_mac(setting: &'static str, text: &str) -> Result<[u8; 6], SwitchError> {
     let octets = parse_any_mac(text);
-    // An address with the group bit, or without any bit, is of no port (IEEE 802).
+    // No port has an address with the group bit or an address of zeros (IEEE 802).
     let usable = octets.filter(|octets| octets[0] & 1 == 0 && *octets != [0; 6]);
     usable.ok_or_else(|| SwitchError::Range {
         setting,
@@ -18,7 +18,7 @@ pub(crate) fn parse_mac(setting: &'static str, text: &str) -> Result<[u8; 6], Sw
     })
 }
 
-/// Reads any MAC address, also one of a group: six octets with colons.
+/// Parses any MAC address, also a group address: six octets with colons.
 pub(crate) fn parse_any_mac(text: &str) -> Option<[u8; 6]> {
     let is_hexadecimal = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
     // Number parsing would also accept a sign.

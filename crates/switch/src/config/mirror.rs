@@ -9,7 +9,7 @@ use crate::{config::ConfigError, error::SwitchError};
 
 /// The options of a mirror, with the names of the table `Mirror` of OVSDB.
 ///
-/// A port that does not exist selects nothing until it is added.
+/// A named port that does not exist selects no packets until it is added.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MirrorOptions {
@@ -21,9 +21,9 @@ pub struct MirrorOptions {
     pub select_src_port: Vec<String>,
     /// Ports of which sent packets are copied.
     pub select_dst_port: Vec<String>,
-    /// VLANs of the packets that are copied, 0 for packets without one; empty: all.
+    /// VLANs of the packets that are copied, 0 for untagged packets; empty: all VLANs.
     pub select_vlan: Vec<u16>,
-    /// Port to which the copies are sent. It is reserved for them.
+    /// Port to which the copies are sent; the port is reserved for copies.
     pub output_port: String,
     /// VLAN in which the copies are flooded; 0: none.
     pub output_vlan: u16,
@@ -32,14 +32,14 @@ pub struct MirrorOptions {
 }
 
 impl MirrorOptions {
-    /// The most mirrors of a bridge.
+    /// Maximum number of mirrors of a bridge.
     pub const COUNT_MAX: usize = Mirror::COUNT_MAX;
 
     /// Checks the options that concern this mirror alone.
     ///
     /// # Errors
     ///
-    /// The first mistake, with its key.
+    /// The first mistake, with the key of the option.
     pub fn check(&self) -> Result<(), ConfigError> {
         let wrong = |key, problem| {
             let mirror = self.name.clone();
@@ -72,7 +72,7 @@ impl MirrorOptions {
         range("snaplen", snaplen.to_string(), is_possible, "from 14 to 65535, or 0 for no limit")
     }
 
-    /// Returns the mirror as the tables have it.
+    /// Returns the mirror in the form that the tables use.
     #[must_use]
     pub fn mirror(&self) -> Mirror {
         let names = |ports: &[String]| ports.iter().cloned().collect::<BTreeSet<_>>();
@@ -95,9 +95,9 @@ impl MirrorOptions {
         }
     }
 
-    /// Returns the reason why the mirror copies nothing, or less than it should.
+    /// Returns the reason why the mirror copies no packets, or fewer than configured.
     ///
-    /// `has_port` decides whether the bridge has a port with a name.
+    /// `has_port` returns whether the bridge has a port with a name.
     pub(crate) fn trouble(&self, has_port: impl Fn(&str) -> bool) -> Option<String> {
         let is_missing = |name: &&String| !has_port(name);
         if Some(&self.output_port)
@@ -122,10 +122,10 @@ impl MirrorOptions {
 /// The largest VLAN id that a tag can hold.
 const VLAN_MAX: u16 = 4095;
 
-/// The least length of a copy, that of the Ethernet header.
+/// The least `snaplen`: the length of the Ethernet header.
 const SNAPLEN_MIN: u32 = 14;
 
-/// The largest length of a copy that is limited.
+/// The largest `snaplen`.
 const SNAPLEN_MAX: u32 = 65535;
 
 #[cfg(test)]

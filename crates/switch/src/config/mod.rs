@@ -49,7 +49,7 @@ pub use shunt_datapath::packet::{
 pub use switch::{
     Config, EvictionEngine, EvictionOptions, PacketOptions, RepairMode, THREADS_MAX, ThreadOptions,
 };
-// Words of the file that name a variant of the same enumeration in an engine.
+// Keywords of the configuration file that are also variants of an enumeration in another crate.
 pub use shunt_datapath::port::{
     EalOptions, HugePages, Repeat, af_xdp::XdpMode, memif::MemifRole, vhost_user::SocketMode,
 };

@@ -1,4 +1,4 @@
-//! Multicast snooping of bridges, and its flooding on ports.
+//! The configuration of multicast snooping of bridges, and of multicast flooding on ports.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ impl BridgeOptions {
 }
 
 impl PortOptions {
-    /// Returns the multicast packets that leave on the port unconditionally.
+    /// Returns which multicast packets are always sent on the port.
     pub(crate) const fn multicast_flooding(&self) -> MulticastFlooding {
         MulticastFlooding {
             packets: self.mcast_snooping_flood,

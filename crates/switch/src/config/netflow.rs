@@ -13,17 +13,17 @@ use crate::{config::ConfigError, error::SwitchError};
 pub struct NetflowOptions {
     /// Collectors, as `IP` or `IP:PORT`; empty: NetFlow is off.
     pub targets: Vec<String>,
-    /// Seconds after which a flow that lasts is reported.
+    /// Seconds after which a flow that has not ended is reported.
     ///
-    /// 0: 600, -1: only when it ends.
+    /// 0: 600 seconds; -1: a flow is reported only when it ends.
     pub active_timeout: i32,
-    /// Type of the engine in the datagrams.
+    /// Engine type in the datagrams.
     pub engine_type: u8,
-    /// Number of the engine in the datagrams; -1: the number of the bridge.
+    /// Engine number in the datagrams; -1: the number of the bridge.
     pub engine_id: i32,
-    /// Port numbers in records begin with the low 7 bits of the engine number.
+    /// True if port numbers in records begin with the low 7 bits of the engine number.
     ///
-    /// The other 9 bits are those of the port.
+    /// The other 9 bits are the low bits of the port number.
     pub add_id_to_interface: bool,
 }
 
@@ -42,9 +42,9 @@ impl Default for NetflowOptions {
 /// Seconds of the active timeout, as in Open vSwitch.
 const ACTIVE_TIMEOUT_DEFAULT: i32 = 600;
 
-/// The key of the collectors.
+/// The configuration key of the collectors.
 ///
-/// They have no registered port, and most of them listen on this one.
+/// NetFlow has no registered UDP port; most collectors listen on this default port.
 const COLLECTORS: CollectorKey = CollectorKey {
     section: "netflow",
     setting: "netflow.targets",
@@ -53,7 +53,7 @@ const COLLECTORS: CollectorKey = CollectorKey {
 };
 
 impl NetflowOptions {
-    /// Returns whether flows are exported.
+    /// Returns whether NetFlow is on.
     #[must_use]
     pub const fn is_on(&self) -> bool {
         !self.targets.is_empty()
@@ -68,9 +68,9 @@ impl NetflowOptions {
         COLLECTORS.addresses(&self.targets)
     }
 
-    /// Returns the time after which a flow that lasts is reported.
+    /// Returns the time after which a flow that has not ended is reported.
     ///
-    /// `None`: only when it ends.
+    /// `None`: a flow is reported only when it ends.
     #[must_use]
     pub fn active_timeout(&self) -> Option<Duration> {
         let seconds = match self.active_timeout {
@@ -80,18 +80,18 @@ impl NetflowOptions {
         u64::try_from(seconds).ok().map(Duration::from_secs)
     }
 
-    /// Returns the number of the engine, for a bridge with this number.
+    /// Returns the engine number for a bridge with the number `bridge`.
     #[must_use]
     pub fn engine_of(&self, bridge: u16) -> u8 {
         let [_, low] = bridge.to_be_bytes();
         u8::try_from(self.engine_id).unwrap_or(low)
     }
 
-    /// Checks the options.
+    /// Checks the options of NetFlow.
     ///
     /// # Errors
     ///
-    /// The first mistake, with its key.
+    /// The first mistake, with the key of the option.
     pub fn check(&self) -> Result<(), ConfigError> {
         COLLECTORS.check(&self.targets)?;
         let range = ConfigError::check_range;

@@ -1,4 +1,4 @@
-//! The quality of service of the packets that a port sends.
+//! The configuration of the quality of service (QoS) of sent packets.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use shunt_datapath::{
 };
 use shunt_pipeline::QueueId;
 
-/// The quality of service of a port (table `QoS` of `ovs-vswitchd.conf.db(5)`).
+/// The QoS of a port (table `QoS` of `ovs-vswitchd.conf.db(5)`).
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct QosOptions {
-    /// Type of the quality of service.
+    /// Type of the QoS.
     #[serde(rename = "type")]
     pub kind: QosType,
     /// Committed information rate of an `egress-policer`, in bytes per second.
@@ -24,7 +24,7 @@ pub struct QosOptions {
     pub cbs: u64,
     /// Rate of all queues of `linux-htb` together, in bits per second.
     ///
-    /// 0: that of the link, or 10 Gbit/s if it is not known.
+    /// 0: the speed of the link, or 10 Gbit/s if the speed is not known.
     #[serde(default)]
     pub max_rate: u64,
     /// The queues of `linux-htb`.
@@ -36,9 +36,9 @@ pub struct QosOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct QueueOptions {
-    /// The number in `set_queue`; packets without a queue have 0.
+    /// The queue number in `set_queue`; packets without a queue use queue 0.
     pub id: u32,
-    /// Rate that the queue gets first, in bits per second.
+    /// Rate that the queue gets before any queue borrows, in bits per second.
     #[serde(default)]
     pub min_rate: u64,
     /// Rate that the queue never exceeds, in bits per second; 0: the rate of the port.
@@ -46,19 +46,19 @@ pub struct QueueOptions {
     pub max_rate: u64,
     /// Number of bits that an idle queue may send at once.
     ///
-    /// It is at least what the rate gives in a millisecond.
+    /// It is at least the number of bits that the rate gives in a millisecond.
     #[serde(default)]
     pub burst: u64,
-    /// Queues with a smaller value borrow first what the minimum rates leave.
+    /// Priority for bandwidth that the minimum rates leave: lowest value borrows first.
     #[serde(default)]
     pub priority: u32,
 }
 
-/// The type of a quality of service.
+/// The type of a QoS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum QosType {
-    /// Sends every packet at once.
+    /// Sends every packet at once, without a limit.
     LinuxNoop,
     /// Drops the packets above a rate.
     EgressPolicer,
@@ -73,30 +73,30 @@ impl QosOptions {
     /// The largest rate in bits per second, and the largest burst in bits.
     const BITS_MAX: u64 = Self::AMOUNT_MAX * 8;
 
-    /// The rate of a port with an unknown link, in bits per second.
+    /// The rate of a port if the speed of its link is unknown, in bits per second.
     ///
-    /// It is that of Open vSwitch (`linux-htb` in `ovs-vswitchd.conf.db(5)`).
+    /// Open vSwitch has the same default (`linux-htb` in `ovs-vswitchd.conf.db(5)`).
     const MAX_RATE_DEFAULT: u64 = 10_000_000_000;
 
-    /// The least speed of a link that sets the rate of a port, in bits per second.
+    /// The least link speed that sets the rate of a port, in bits per second.
     ///
-    /// Older kernels report 10 Mbit/s for each TAP device, which has no link.
+    /// Older kernels report 10 Mbit/s for each TAP device, although it has no physical link.
     const LINK_RATE_MIN: u64 = 100_000_000;
 
-    /// Number of queues that Open vSwitch can have at a port.
+    /// Number of queues that a port can have in Open vSwitch.
     const QUEUE_IDS: u32 = 61_440;
 
-    /// Makes a quality of service without options.
+    /// Creates the QoS of a type, with default options.
     #[must_use]
     pub const fn new(kind: QosType) -> Self {
         Self { kind, cir: 0, cbs: 0, max_rate: 0, queues: Vec::new() }
     }
 
-    /// Checks that the type has its keys, and no others.
+    /// Checks that the type of the QoS has its keys, and no others.
     ///
     /// # Errors
     ///
-    /// The reason why it does not.
+    /// The reason why a key is not allowed, is missing or has a wrong value.
     pub fn check(&self) -> Result<(), &'static str> {
         let amounts = [self.cir, self.cbs];
         match self.kind {
@@ -142,7 +142,7 @@ impl QosOptions {
         Ok(())
     }
 
-    /// Returns the limits of an `egress-policer`.
+    /// Returns the limits of an `egress-policer`; `None` for other types.
     #[must_use]
     pub const fn egress_policing(&self) -> Option<EgressPolicing> {
         match self.kind {
@@ -151,7 +151,7 @@ impl QosOptions {
         }
     }
 
-    /// Returns the rates of `linux-htb`; `None` for other types.
+    /// Returns the rates and queues of `linux-htb`; `None` for other types.
     ///
     /// `link_bps` is the speed of the link in bits per second, if it is known.
     #[must_use]
@@ -175,10 +175,10 @@ impl QosOptions {
 }
 
 impl QosType {
-    /// All types.
+    /// All types of QoS.
     pub const ALL: [Self; 3] = [Self::LinuxHtb, Self::EgressPolicer, Self::LinuxNoop];
 
-    /// Returns the name in the configuration file and in Open vSwitch.
+    /// Returns the name of the type in the configuration file and in Open vSwitch.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -15,17 +15,17 @@ use crate::{
     error::SwitchError,
 };
 
-/// A setting of the options `T` that can be set by its key.
+/// A setting in the options type `T`, identified by its key.
 pub(crate) struct KeyedSetting<T> {
     /// Key in the configuration file.
     key: &'static str,
-    /// Parses a value and writes it to the field of the key.
+    /// Parses a value and writes it to the field that the key names.
     write: fn(&mut T, SettingValue<'_>) -> Result<(), SwitchError>,
 }
 
 /// Declares settings by the path of their field and the parser of their values.
 ///
-/// The path is the key. So a key cannot change another field, and no key is without a field.
+/// The path of the field is the key: so a key cannot write to the wrong field.
 macro_rules! settings {
     (
         $(#[$doc:meta])*
@@ -83,7 +83,7 @@ settings! {
 }
 
 settings! {
-    /// The settings of a bridge that only apply when it is added.
+    /// The settings of a bridge that only take effect when it is added.
     BRIDGE_START_SETTINGS of BridgeOptions {
         local: word("none or tap"),
         mtu: number(),
@@ -128,7 +128,7 @@ settings! {
 }
 
 settings! {
-    /// The settings that can change at run time.
+    /// The settings of the switch that can change at run time.
     SETTINGS of Config {
     caches.kind: word("megaflow, gigaflow or flows"),
     caches.index: word("adaptive, learned or tuple-space"),
@@ -164,23 +164,23 @@ settings! {
     }
 }
 
-/// The keys of the settings that can change at run time.
+/// The keys of switch settings that can change at run time.
 pub(crate) const KEYS: &[&str] = &keys::<_, { SETTINGS.len() }>(SETTINGS);
 
-/// The keys of a bridge that can change at run time.
+/// The keys of bridge settings that can change at run time.
 pub(crate) const BRIDGE_KEYS: &[&str] = &keys::<_, { BRIDGE_SETTINGS.len() }>(BRIDGE_SETTINGS);
 
-/// The keys of a bridge that only apply when it is added.
+/// The keys of bridge settings that only take effect when the bridge is added.
 pub(crate) const BRIDGE_START_KEYS: &[&str] =
     &keys::<_, { BRIDGE_START_SETTINGS.len() }>(BRIDGE_START_SETTINGS);
 
-/// The keys of a bond.
+/// The keys of the settings of a bond.
 const BOND_KEYS: &[&str] = &keys::<_, { BOND_SETTINGS.len() }>(BOND_SETTINGS);
 
-/// The keys of a mirror.
+/// The keys of the settings of a mirror.
 const MIRROR_KEYS: &[&str] = &keys::<_, { MIRROR_SETTINGS.len() }>(MIRROR_SETTINGS);
 
-/// Returns the keys of settings.
+/// Returns the keys of `settings`.
 const fn keys<T, const N: usize>(settings: &[KeyedSetting<T>]) -> [&'static str; N] {
     let mut keys = [""; N];
     let mut index = 0;
@@ -191,7 +191,7 @@ const fn keys<T, const N: usize>(settings: &[KeyedSetting<T>]) -> [&'static str;
     keys
 }
 
-/// Returns the configuration with new values of these settings.
+/// Returns the configuration with new values of `settings`.
 ///
 /// # Errors
 ///
@@ -210,13 +210,13 @@ pub(crate) fn with_settings(
 }
 
 impl BridgeOptions {
-    /// The keys that can change while the bridge forwards.
+    /// The keys of settings that can change while the bridge forwards.
     pub const RUNTIME_KEYS: &[&str] = BRIDGE_KEYS;
 
-    /// The keys that only apply when the bridge is added.
+    /// The keys of settings that only take effect when the bridge is added.
     pub const START_KEYS: &[&str] = BRIDGE_START_KEYS;
 
-    /// Returns the options of a new bridge with these values, by key.
+    /// Returns the options of a new bridge with the values in `settings`, by key.
     ///
     /// # Errors
     ///
@@ -232,7 +232,7 @@ impl BridgeOptions {
         Ok(options)
     }
 
-    /// Returns these options with new values of keys that can change at run time.
+    /// Returns these bridge options with new values of runtime keys.
     ///
     /// # Errors
     ///
@@ -249,14 +249,14 @@ impl BridgeOptions {
 }
 
 impl BondOptions {
-    /// The keys of a bond.
+    /// The keys of the settings of a bond.
     pub const KEYS: &[&str] = BOND_KEYS;
 
-    /// Returns the options of a bond with these values, by key.
+    /// Returns the options of a bond with the values in `settings`, by key.
     ///
     /// # Errors
     ///
-    /// If a key does not exist, or a value is not of its type.
+    /// If a key does not exist, or a value does not have the type of its key.
     pub fn of_settings(name: &str, settings: &[(&str, &str)]) -> Result<Self, SwitchError> {
         let mut options = Self { name: name.to_owned(), ..Self::default() };
         for (key, value) in settings {
@@ -267,14 +267,14 @@ impl BondOptions {
 }
 
 impl MirrorOptions {
-    /// The keys of a mirror.
+    /// The keys of the settings of a mirror.
     pub const KEYS: &[&str] = MIRROR_KEYS;
 
-    /// Returns the options of a mirror with these values, by key.
+    /// Returns the options of a mirror with the values in `settings`, by key.
     ///
     /// # Errors
     ///
-    /// If a key does not exist, or a value is not of its type.
+    /// If a key does not exist, or a value does not have the type of its key.
     pub fn of_settings(name: &str, settings: &[(&str, &str)]) -> Result<Self, SwitchError> {
         let mut options = Self { name: name.to_owned(), ..Self::default() };
         for (key, value) in settings {
@@ -284,7 +284,7 @@ impl MirrorOptions {
     }
 }
 
-/// Returns the setting of a key; `range` describes the keys of the lists.
+/// Finds the setting with a key; `range` names the existing keys in the error.
 fn find<T>(
     lists: &[&'static [KeyedSetting<T>]],
     key: &str,
@@ -295,13 +295,13 @@ fn find<T>(
 }
 
 impl<T> KeyedSetting<T> {
-    /// Writes a value into options.
+    /// Parses a value and writes it into `options`.
     fn write(&self, options: &mut T, value: &str) -> Result<(), SwitchError> {
         (self.write)(options, SettingValue { setting: self.key, value })
     }
 }
 
-/// The text of a value, with the name of its setting.
+/// The text of a value, with the name of its setting for errors.
 #[derive(Clone, Copy)]
 struct SettingValue<'a> {
     setting: &'static str,
@@ -318,9 +318,10 @@ impl<'a> SettingValue<'a> {
         self.value.parse().map_err(|_| self.out_of_range(range))
     }
 
-    /// Returns the parts of a list with commas, in brackets or not.
+    /// Returns the elements of a list that are separated by commas,
+    /// with or without brackets.
     ///
-    /// An empty value is an empty list.
+    /// An empty text is an empty list.
     fn parts(&self) -> impl Iterator<Item = &str> {
         let bare = self.value.strip_prefix('[').and_then(|value| value.strip_suffix(']'));
         let list = bare.unwrap_or(self.value).trim();
@@ -339,7 +340,7 @@ impl<'a> SettingValue<'a> {
         Ok(self.parts().map(str::to_owned).collect())
     }
 
-    /// Parses numbers with the names that they belong to, such as `eth0:100,eth1:200`.
+    /// Parses pairs of name and number, such as `eth0:100,eth1:200`.
     fn numbers_by_name<T: FromStr>(self) -> Result<BTreeMap<String, T>, SwitchError> {
         let pair = |part: &str| {
             let (name, number) = part.rsplit_once(':')?;
@@ -364,18 +365,18 @@ impl<'a> SettingValue<'a> {
         Ok(self.value.into())
     }
 
-    /// Parses a keyword, with the spelling of the configuration file.
+    /// Parses a keyword in the spelling of the configuration file.
     fn word<T: Deserialize<'a>>(self, range: &'static str) -> Result<T, SwitchError> {
         let read: Result<T, Error> = T::deserialize(self.value.into_deserializer());
         read.map_err(|_| self.out_of_range(range))
     }
 
-    /// Parses a number that may be absent.
+    /// Parses a number; an empty text means no number.
     fn some_number<T: FromStr>(self) -> Result<Option<T>, SwitchError> {
         self.number().map(Some)
     }
 
-    /// Parses a keyword that may be absent.
+    /// Parses a keyword; an empty text means no keyword.
     fn some_word<T: Deserialize<'a>>(self, range: &'static str) -> Result<Option<T>, SwitchError> {
         self.word(range).map(Some)
     }
@@ -395,7 +396,7 @@ mod tests {
     use super::*;
     use crate::config::OffloadKind;
 
-    /// Returns a value that is not the default.
+    /// Returns a value for the key that differs from the default.
     fn value(key: &str) -> &'static str {
         match key {
             "caches.kind" => "gigaflow",
@@ -422,7 +423,7 @@ mod tests {
         }
     }
 
-    /// Collects the keys of values that differ.
+    /// Collects the keys with values that differ between `before` and `after`.
     fn differing(key: &str, before: &Value, after: &Value, keys: &mut BTreeSet<String>) {
         match (before, after) {
             (Value::Object(before), Value::Object(after)) => {
@@ -441,7 +442,7 @@ mod tests {
         }
     }
 
-    /// The key of the configuration file, which serde knows, is the key of the setting.
+    /// Checks that each setting's key is also the key that serde reads from the file.
     fn check_keys<T: Clone + Default + Serialize>(settings: &[KeyedSetting<T>]) {
         let before = T::default();
         for setting in settings {
@@ -450,7 +451,7 @@ mod tests {
             let [old, new] = [&before, &after].map(|config| serde_json::to_value(config).unwrap());
             let mut keys = BTreeSet::new();
             differing("", &old, &new, &mut keys);
-            // A key with numbers for members names those.
+            // A key with numbers by member ends with the name of the member, such as `.p1`.
             let keys: Vec<_> = keys.iter().map(|key| key.trim_end_matches(".p1")).collect();
             assert_eq!(keys, [setting.key]);
         }

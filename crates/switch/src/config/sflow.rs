@@ -14,9 +14,10 @@ use crate::{config::ConfigError, error::SwitchError};
 pub struct SflowOptions {
     /// Collectors, as `IP` or `IP:PORT`; empty: sFlow is off.
     pub targets: Vec<String>,
-    /// IP address in the datagrams, or the network device that has it.
+    /// IP address of the agent in the datagrams,
+    /// or the network device that has the address.
     ///
-    /// Empty: the local address of the route to the first collector.
+    /// Empty: the source address of the route to the first collector.
     pub agent: String,
     /// One packet in `sampling` is sampled.
     pub sampling: u32,
@@ -32,7 +33,8 @@ impl Default for SflowOptions {
     }
 }
 
-/// The key of the collectors, with the UDP port that is registered at IANA.
+/// The configuration key of the collectors;
+/// the default UDP port is registered at IANA.
 const COLLECTORS: CollectorKey = CollectorKey {
     section: "sflow",
     setting: "sflow.targets",
@@ -40,13 +42,13 @@ const COLLECTORS: CollectorKey = CollectorKey {
     range: "an IP address with or without a port, such as 192.0.2.1:6343 or [2001:db8::1]:6343",
 };
 
-/// The least number of bytes of a sampled packet: its Ethernet header.
+/// The least `header`: the length of the Ethernet header.
 const HEADER_MIN: u32 = 14;
 
 const _: () = assert!(SAMPLE_HEADER_MAX == 256, "the range of `header` says so");
 
 impl SflowOptions {
-    /// Returns whether samples are sent.
+    /// Returns whether sFlow is on.
     #[must_use]
     pub const fn is_on(&self) -> bool {
         !self.targets.is_empty()
@@ -61,11 +63,11 @@ impl SflowOptions {
         COLLECTORS.addresses(&self.targets)
     }
 
-    /// Checks the options.
+    /// Checks the options of sFlow.
     ///
     /// # Errors
     ///
-    /// The first mistake, with its key.
+    /// The first mistake, with the key of the option.
     pub fn check(&self) -> Result<(), ConfigError> {
         COLLECTORS.check(&self.targets)?;
         let (range, header) = (ConfigError::check_range, self.header);

@@ -12,7 +12,7 @@ use crate::config::{BridgeOptions, CacheOptions, ForesightOptions};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Packet threads.
+    /// Options of the packet threads.
     pub threads: ThreadOptions,
     /// The caches of each packet thread.
     pub caches: CacheOptions,
@@ -22,7 +22,7 @@ pub struct Config {
     pub foresight: ForesightOptions,
     /// Options of packet parsing.
     pub packets: PacketOptions,
-    /// Options with which DPDK starts, before the first port of type `dpdk`.
+    /// Options with which DPDK is initialised before the first `dpdk` port is opened.
     pub dpdk: EalOptions,
     /// Bridges, each with its ports and controllers.
     #[serde(rename = "bridge")]
@@ -35,11 +35,13 @@ pub struct Config {
 pub struct ThreadOptions {
     /// Number of packet threads, at least 1.
     pub packet: u16,
-    /// CPUs that the packet threads are bound to, in their order; empty: any CPU.
+    /// CPUs that the packet threads are bound to, in the order of threads; empty:
+    /// any CPU.
     pub cpus: Vec<usize>,
     /// Maximum number of translations that one thread makes in one poll loop iteration.
     pub translations_per_iteration: usize,
-    /// Longest sleep of an idle packet thread, in milliseconds; 0: it never sleeps.
+    /// Longest sleep of an idle packet thread, in milliseconds; 0:
+    /// the thread never sleeps.
     pub sleep_max_ms: u64,
 }
 
@@ -59,7 +61,8 @@ pub struct EvictionOptions {
 
 /// Repair of evicted cache entries that still receive packets.
 ///
-/// [`shunt_datapath::Repair`] contains the rate, for which the file has the key `repair_rate`.
+/// [`shunt_datapath::Repair`] contains the rate; the configuration file has it in the key
+/// `repair_rate`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RepairMode {
@@ -68,7 +71,7 @@ pub enum RepairMode {
     Off,
     /// The packet thread re-translates some evicted entries in each iteration.
     On,
-    /// Like `on`, with a limit per second.
+    /// Like `on`, but at most `repair_rate` repairs per second.
     Rate,
 }
 
@@ -78,21 +81,21 @@ pub enum RepairMode {
 pub enum EvictionEngine {
     /// An index of the dependencies of entries.
     ///
-    /// The cost depends on the size of the change.
+    /// The cost of a change depends on the number of affected entries.
     #[default]
     Direct,
-    /// Re-translates every entry: the cost depends on the size of the cache.
+    /// Re-translates every entry: the cost depends on the number of cache entries.
     Iterative,
-    /// The index of `direct`, as a join in a dbsp circuit; needs the feature `dbsp`.
+    /// The index of `direct` as a join in a dbsp circuit; needs the feature `dbsp`.
     Visits,
-    /// A dbsp circuit of relational joins over the same relation.
+    /// A dbsp circuit of relational joins over the same dependencies.
     ///
     /// Needs the feature `dbsp`.
     Relational,
 }
 
 impl EvictionEngine {
-    /// Returns the name in the configuration file.
+    /// Returns the name of the engine in the configuration file.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -114,7 +117,7 @@ impl EvictionEngine {
 }
 
 impl EvictionOptions {
-    /// Returns the repair mode as packet threads know it.
+    /// Returns the repair mode in the form that packet threads use.
     pub(crate) const fn repair(&self) -> shunt_datapath::Repair {
         match self.repair {
             RepairMode::Off => shunt_datapath::Repair::Off,
@@ -137,7 +140,8 @@ impl Default for EvictionOptions {
 pub struct PacketOptions {
     /// Number of VLAN tags that are parsed, 1 or 2.
     ///
-    /// The value after the last parsed tag is the Ethernet type.
+    /// The two bytes after the last parsed tag are the Ethernet type, also if they begin another
+    /// tag.
     pub vlan_limit: u8,
 }
 

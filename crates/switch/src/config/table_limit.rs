@@ -1,4 +1,4 @@
-//! Limits of single tables, as text.
+//! Rule limits of particular tables, as text.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,22 @@ use shunt_pipeline::{Overflow, TableId};
 use super::BridgeOptions;
 use crate::error::SwitchError;
 
-/// The limit of a table.
+/// The rule limit of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TableLimit {
-    /// The most rules of the table.
+    /// Maximum number of rules in the table.
     pub(crate) rules: usize,
-    /// The handling of additions to the full table; `None`: as for the other tables.
+    /// The handling of additions to the full table; `None`:
+    /// as for tables without a limit of their own.
     pub(crate) overflow: Option<Overflow>,
 }
 
 impl BridgeOptions {
-    /// Returns the limits of single tables.
+    /// Returns the rule limits of particular tables.
     ///
     /// # Errors
     ///
-    /// If a text is not a limit, or a table has two.
+    /// If a text is not a limit, or a table has two limits.
     pub(crate) fn table_limits(&self) -> Result<BTreeMap<TableId, TableLimit>, SwitchError> {
         let mut limits = BTreeMap::new();
         for text in &self.table_limits {

@@ -7,7 +7,7 @@ use super::structure::Structure;
 use crate::{config::PortOptions, error::SwitchError};
 
 impl Structure {
-    /// Sets the BFD session of a port to that of `port`.
+    /// Sets the BFD session of a port to the session in the options `port`.
     pub(crate) fn set_bfd(&self, port: &PortOptions) -> Result<(), SwitchError> {
         let name = &port.name;
         let (bridge, number, changed) = {

@@ -1,4 +1,4 @@
-//! Changes of bonds, by configuration and by operators.
+//! Changes of bonds, by the configuration and by commands of operators.
 
 use std::collections::BTreeSet;
 
@@ -17,16 +17,16 @@ use crate::{
     },
 };
 
-/// A change of a member of a bond that an operator makes.
+/// A change of a member of a bond by an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BondMemberChange {
-    /// Makes the member the active one.
+    /// Makes the member the active member.
     Activate,
-    /// Enables the member without its delay, until its link changes.
+    /// Enables the member without its `updelay_ms`, until its link changes.
     Enable,
-    /// Disables the member without its delay, until its link changes.
+    /// Disables the member without its `downdelay_ms`, until its link changes.
     Disable,
-    /// Gives it a bucket of a bond that balances, until the next rebalancing.
+    /// Moves a bucket of a balancing bond to the member, until the next rebalancing.
     TakeBucket(u8),
 }
 
@@ -61,7 +61,8 @@ impl Structure {
 
     /// Replaces the bonds of a bridge.
     ///
-    /// Returns when no packet uses the old ones. A bond with an old name keeps its active member.
+    /// Returns when no packet uses the old bonds. A bond that keeps its name keeps its active
+    /// member.
     pub(crate) async fn set_bonds(
         &self,
         bridge: &str,
@@ -113,7 +114,7 @@ impl Structure {
 
     /// Refuses members that are patch ports or ports of other bridges.
     ///
-    /// Also refuses members with one port number for LACP.
+    /// Also refuses two members with the same LACP port number.
     fn check_bond_members(&self, after: &BridgeOptions) -> Result<(), SwitchError> {
         let bridges = self.bridges.lock();
         for port in bridges.find(&after.name)?.ports.values() {

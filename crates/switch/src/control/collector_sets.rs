@@ -1,4 +1,4 @@
-//! Changes of the collectors of packets that rules sample.
+//! Changes of the sets of IPFIX collectors for the packets that rules sample.
 
 use tracing::info;
 
@@ -9,10 +9,10 @@ use crate::{
 };
 
 impl Structure {
-    /// Replaces the sets of collectors of a bridge.
+    /// Replaces the sets of IPFIX collectors of a bridge.
     ///
-    /// Returns when every packet thread samples for the new ones. A set with an old number keeps its
-    /// counters.
+    /// Returns when every packet thread samples for the new sets. A set that keeps its number keeps
+    /// its counters.
     pub(crate) async fn set_collector_sets(
         &self,
         bridge: &str,

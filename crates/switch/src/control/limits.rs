@@ -12,9 +12,9 @@ use crate::{
 };
 
 impl Structure {
-    /// Sets the limits of ingress policing of a port to those of `port`.
+    /// Sets the ingress policing of a port to the limits in the options `port`.
     ///
-    /// Returns when no packet passes by the old limits.
+    /// Returns when the old limits apply to no packet.
     pub(crate) async fn set_ingress_policing(&self, port: &PortOptions) -> Result<(), SwitchError> {
         let (name, limits, now) = (&port.name, port.ingress_policing(), self.plane.now());
         let change = |own: &PortOptions| own.with_ingress_policing_of(port);
@@ -41,9 +41,9 @@ impl Structure {
         Ok(())
     }
 
-    /// Sets the quality of service of a port to that of `port`.
+    /// Sets the QoS of a port to the QoS in the options `port`.
     ///
-    /// Returns when no packet passes by the old limits.
+    /// Returns when the old limits apply to no packet.
     pub(crate) async fn set_qos(&self, port: &PortOptions) -> Result<(), SwitchError> {
         let (name, qos, now) = (&port.name, port.qos.as_ref(), self.plane.now());
         let change = |own: &PortOptions| PortOptions { qos: qos.cloned(), ..own.clone() };
@@ -65,9 +65,9 @@ impl Structure {
         Ok(())
     }
 
-    /// Adapts the rates of `linux-htb` without `max_rate` to the speeds of the links.
+    /// Sets each `linux-htb` rate without `max_rate` to the current speed of its link.
     ///
-    /// Returns when no packet passes by the old rates.
+    /// Returns when the old rates apply to no packet.
     pub(crate) async fn follow_link_speeds(&self) {
         let now = self.plane.now();
         let mut changed = Vec::new();
@@ -83,7 +83,7 @@ impl Structure {
         }
     }
 
-    /// Warns that a NIC does not limit the packets that it forwards by itself.
+    /// Warns that the NIC limits no packets that it forwards itself.
     fn warn_of_nic(&self, name: &str) {
         let Some(nic) = self.nic.front().filter(|nic| nic.has_nic()) else { return };
         let of_nic =
@@ -93,13 +93,13 @@ impl Structure {
         }
     }
 
-    /// Sets the MTU and the MAC address of a port to those of `port`.
+    /// Sets the MTU and the MAC address of a port's device to the values in `port`.
     pub(crate) async fn set_device(&self, port: &PortOptions) -> Result<(), SwitchError> {
         self.set_mtu(&port.name, port.mtu).await?;
         self.set_mac(&port.name, &port.mac).await
     }
 
-    /// Sets the MAC address of a port.
+    /// Sets the MAC address of the device of a port.
     pub(crate) async fn set_mac(&self, port: &str, mac: &str) -> Result<(), SwitchError> {
         if self.bridges.set_mac(port, mac).await? {
             info!(mac, "port {port}: MAC address set");
@@ -107,7 +107,7 @@ impl Structure {
         Ok(())
     }
 
-    /// Sets the MTU of a port.
+    /// Sets the MTU of the device of a port.
     pub(crate) async fn set_mtu(&self, port: &str, mtu: u32) -> Result<(), SwitchError> {
         if self.bridges.set_mtu(port, mtu).await? {
             info!(mtu, "port {port}: MTU set");
@@ -120,14 +120,14 @@ impl Structure {
         for thread in self.plane.living() {
             self.plane.send(thread, command()).await;
         }
-        // Threads process commands in order.
+        // Threads process commands in order, so the reply to a ping follows the command.
         self.plane.ask(|_, reply| Command::Ping(reply)).await;
     }
 }
 
-/// Logs a quality of service with the fields of its type.
+/// Logs the QoS of a port with the fields of its type.
 ///
-/// `max_rate` is the rate of `linux-htb` that is in force.
+/// `max_rate` is the rate of `linux-htb` in force.
 fn log_qos(port: &str, qos: Option<&QosOptions>, max_rate: Option<u64>) {
     match qos.map(|qos| (qos.kind, qos)) {
         None => info!("port {port}: QoS removed"),

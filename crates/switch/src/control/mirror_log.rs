@@ -1,7 +1,8 @@
-//! Log lines about mirrors that copy nothing, or less than they should.
+//! Log lines about mirrors that copy no packets, or fewer than configured.
 //!
-//! A mirror depends on ports that come and go. The state after a change is compared with that of the
-//! last line, so that each port that goes away and comes back is logged once.
+//! A mirror depends on ports that are added and removed. Each change compares the trouble of a
+//! mirror with the trouble in the last log line. So the log has one line when a port is removed,
+//! and one when it is added again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,39 +13,40 @@ use crate::{
     ports::registry::{BridgeRegistry, BridgeState},
 };
 
-/// The troubles of all mirrors that were logged, by bridge and mirror.
+/// The logged troubles of mirrors, by bridge and mirror.
 #[derive(Debug, Default)]
 pub(crate) struct MirrorLog(BTreeMap<(String, String), LoggedTrouble>);
 
-/// The trouble of a mirror.
+/// The logged reason why a mirror copies no packets, or fewer than configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct LoggedTrouble {
     text: String,
-    /// The named ports that the bridge does not have, and bonds without a member.
+    /// Ports of the mirror that the bridge does not have,
+    /// and bonds without an enabled member.
     missing: BTreeSet<String>,
 }
 
-/// A change of the trouble of a mirror.
+/// A change of the trouble of a mirror, to be logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MirrorChange {
-    /// The mirror copies nothing, or less than it should, for this reason.
+    /// The mirror copies no packets, or fewer than configured.
     Troubled {
         /// The mirror and its bridge, such as `mirror m1 of br0`.
         mirror: String,
-        /// The reason.
+        /// The reason for the trouble.
         trouble: String,
     },
-    /// These ports and members of bonds are there, so the mirror copies as configured.
+    /// All ports and members of bonds exist again, so the mirror copies as configured.
     Complete {
         /// The mirror and its bridge.
         mirror: String,
-        /// The ports that it lacked.
+        /// The ports that the mirror lacked.
         ports: String,
     },
 }
 
 impl MirrorLog {
-    /// Returns the changes since the last call.
+    /// Returns the changes of troubles since the last call.
     pub(super) fn update(&mut self, bridges: &BridgeRegistry) -> Vec<MirrorChange> {
         let (mut now, mut changes) = (BTreeMap::new(), Vec::new());
         for bridge in bridges.iter().filter(|bridge| !bridge.settings.mirrors.is_empty()) {
@@ -73,7 +75,7 @@ impl LoggedTrouble {
     }
 }
 
-/// Returns the change from one trouble to another.
+/// Returns the change between two troubles of a mirror, if it is to be logged.
 fn change(
     (bridge, mirror): &(String, String),
     before: Option<&LoggedTrouble>,
@@ -88,7 +90,7 @@ fn change(
         (Some(before), None) => {
             let added = before.missing.iter().map(String::as_str);
             let added: Vec<_> = added.filter(|name| ports.contains(name)).collect();
-            // Otherwise the mirror has changed, which is logged already.
+            // If no missing port was added, the mirror was reconfigured, which is logged already.
             (!added.is_empty()).then(|| MirrorChange::Complete { mirror, ports: added.join(", ") })
         }
         _ => None,

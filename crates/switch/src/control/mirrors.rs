@@ -24,7 +24,7 @@ impl Structure {
         self.set_mirrors(bridge, [before.mirrors, vec![mirror]].concat()).await
     }
 
-    /// Adds a mirror to a bridge, in place of the one with the same name.
+    /// Adds a mirror to a bridge; replaces a mirror with the same name.
     pub(crate) async fn set_mirror(
         &self,
         bridge: &str,
@@ -52,7 +52,8 @@ impl Structure {
 
     /// Replaces the mirrors of a bridge.
     ///
-    /// Returns when no packet uses the old ones. A mirror with an old name keeps its counters.
+    /// Returns when no packet uses the old mirrors. A mirror that keeps its name keeps its
+    /// counters.
     pub(crate) async fn set_mirrors(
         &self,
         bridge: &str,
@@ -66,7 +67,7 @@ impl Structure {
         after.check().map_err(|error| *error.problem)?;
         self.bridges.lock().set_options(id, after.clone())?;
         let tables = bridge_settings(&after);
-        // The bridge exists: only this task changes bridges.
+        // The bridge still exists, because only this task changes bridges.
         let _ = self.plane.publisher().change(|pipeline| pipeline.set_settings(id, tables));
         self.plane.adopted_newest().await;
         let is_in =
@@ -84,7 +85,7 @@ impl Structure {
         Ok(())
     }
 
-    /// Logs the mirrors that begin or cease to lack a port.
+    /// Logs the mirrors that have begun or ceased to lack a port.
     pub(super) fn log_mirrors(&mut self) {
         let changes = self.mirror_log.update(&self.bridges.lock());
         changes.iter().for_each(MirrorChange::log);

@@ -1,8 +1,9 @@
 //! Changes of bridges, ports and settings, one at a time.
 //!
-//! [`ControlPlane`](super::ControlPlane) keeps a [`Structure`] behind its first lock, which a caller
-//! holds from the first check to the last step of a change. A change that combines several steps, such
-//! as the difference between two configurations, is one more method here.
+//! [`ControlPlane`](super::ControlPlane) keeps a [`Structure`] behind its first lock. A caller
+//! holds this lock from the first check to the last step of a change. A change that combines
+//! several steps, such as the difference between two configurations, is one more method of
+//! [`Structure`].
 
 use std::{sync::Arc, time::Duration};
 
@@ -37,27 +38,28 @@ pub(crate) struct Structure {
     pub(super) captures: Arc<Captures>,
     pub(super) exports: Arc<Exporters>,
     pub(super) mirror_log: MirrorLog,
-    /// Events for the OpenFlow servers.
+    /// Sender of events for the OpenFlow servers.
     pub(super) events: mpsc::Sender<ControlEvent>,
 }
 
-/// The handling of a device or address that cannot be opened.
+/// The handling of a device or socket address that cannot be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OpenPolicy {
     /// The bridge or port is refused, except for ports that may wait for their device.
     Required,
-    /// The bridge or port is added nevertheless, and opening is tried again.
+    /// The bridge or port is added nevertheless, and the switch retries to open it.
     ///
-    /// A device or address that is missing now must not cost the bridge its rules.
+    /// A missing device or address must not cost the bridge its rules.
     Retried,
 }
 
 /// The origin of new settings, for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SettingOrigin {
-    /// An operator, by a command or a reload.
+    /// An operator set them, by a command or a reload.
     Operator,
-    /// A program that declares the state of the switch.
+    /// A program set them that declares the state of the switch,
+    /// such as an OVSDB database.
     Database,
 }
 
@@ -70,7 +72,7 @@ impl SettingOrigin {
     }
 }
 
-/// Fills the tables of a new bridge, by its name.
+/// A function that fills the tables of a new bridge, given the name of the bridge.
 pub(crate) type TableFiller<'a> = dyn FnMut(&str) + Send + 'a;
 
 /// The result of adding a port to its bridge.
@@ -79,12 +81,12 @@ pub(crate) type TableFiller<'a> = dyn FnMut(&str) + Send + 'a;
 struct PortInsertion {
     bridge: BridgeId,
     number: PortNo,
-    /// Reason why the port is not open.
+    /// Reason why the port could not be opened.
     trouble: Option<SwitchError>,
 }
 
 impl Structure {
-    /// Returns the attacher, to open and close ports that exist.
+    /// Returns the attacher, which opens and closes existing ports.
     pub(crate) const fn ports(&self) -> &PortAttacher {
         &self.ports
     }
@@ -95,7 +97,7 @@ impl Structure {
         config_in_force(&settings, &self.bridges.lock())
     }
 
-    /// Changes several settings at once, or none if one value is refused.
+    /// Changes several settings at once, or no setting if one value is refused.
     pub(crate) async fn set(&self, settings: &[(&str, &str)]) -> Result<(), SwitchError> {
         let before = self.config.lock().clone();
         let changed = with_settings(&before, settings)?;
@@ -145,7 +147,8 @@ impl Structure {
 
     /// Adds a bridge, with a policy for its devices and addresses.
     ///
-    /// `fill` is called before the bridge has ports and controllers, and may fill its tables.
+    /// `fill` is called before the bridge has ports and controllers; it may add rules to the
+    /// tables.
     pub(crate) async fn create_bridge(
         &self,
         settings: &config::BridgeOptions,
@@ -157,8 +160,8 @@ impl Structure {
         self.reclaim_if_short().await;
         let is_reserved = self.bridges.lock().is_reserved(&name);
         if is_reserved {
-            // The bridge gets its previous number again: no thread may use that number for the old
-            // bridge.
+            // The new bridge may get the number of a removed bridge. No packet thread may still use
+            // that number for the removed bridge.
             self.plane.adopted_newest().await;
             self.bridges.reclaim(self.plane.version());
         }
@@ -170,7 +173,7 @@ impl Structure {
             .change(|pipeline| Ok::<_, SwitchError>(pipeline.add_bridge(id, tables)))?;
         fill(&name);
         if let Err(error) = self.fill_bridge(id, settings, policy).await {
-            // A bridge without all of its ports is removed again.
+            // A bridge is removed again if one of its ports could not be added.
             if let Err(trouble) = self.remove_bridge(&name).await {
                 warn!(
                     error = with_causes(&trouble),
@@ -185,9 +188,9 @@ impl Structure {
         Ok(())
     }
 
-    /// Checks the values of a bridge, and the names of its bonds.
+    /// Checks the options of a bridge, and the names of its bonds.
     ///
-    /// `before` has the options of a bridge that it replaces.
+    /// `before` has the options of the bridge that is replaced.
     fn check_bridge(
         &self,
         before: &config::BridgeOptions,
@@ -198,7 +201,7 @@ impl Structure {
         self.check_bond_names(before, settings)
     }
 
-    /// Checks whether a bridge could be added in place of the one with its name.
+    /// Checks whether `settings` could replace the bridge of the same name.
     pub(crate) fn check_replacement(
         &self,
         settings: &config::BridgeOptions,
@@ -211,7 +214,7 @@ impl Structure {
         self.check_bridge(&before, settings)
     }
 
-    /// Adds the ports of a bridge, and opens its sockets.
+    /// Adds the ports of a bridge, and opens its OpenFlow sockets.
     async fn fill_bridge(
         &self,
         id: BridgeId,
@@ -224,11 +227,11 @@ impl Structure {
         self.add_configured_ports(name, ports, policy).await?;
         let (ready, opened) = oneshot::channel();
         self.notify(ControlEvent::BridgeAdded(id, policy, ready)).await;
-        // The receiver is dropped without an answer only while the switch stops.
+        // The reply is missing only while the switch stops.
         opened.await.unwrap_or(Ok(()))
     }
 
-    /// Changes keys of a bridge at once.
+    /// Changes several settings of a bridge at once.
     ///
     /// Returns when no packet uses the old values.
     pub(crate) async fn set_bridge(
@@ -260,7 +263,7 @@ impl Structure {
             let closing =
                 if is_other_switch { SocketsToClose::All } else { SocketsToClose::Removed };
             self.notify(ControlEvent::BridgeChanged { id, closing, policy, ready }).await;
-            // The receiver is dropped without an answer only while the switch stops.
+            // The reply is missing only while the switch stops.
             if let Err(error) = changed.await.unwrap_or(Ok(())) {
                 if mac != before.mac()? {
                     self.bridges.set_local_mac(id, before.mac()?).await?;
@@ -272,7 +275,7 @@ impl Structure {
         let tables = bridge_settings(&after);
         if tables != bridge_settings(&before) {
             let publisher = self.plane.publisher();
-            // The bridge exists: only this task changes bridges.
+            // The bridge still exists, because only this task changes bridges.
             let _ = publisher.change(|pipeline| pipeline.set_settings(id, tables));
             self.plane.adopted_newest().await;
         }
@@ -283,12 +286,12 @@ impl Structure {
         Ok(())
     }
 
-    /// Closes and opens all OpenFlow sockets of a bridge.
+    /// Closes all OpenFlow sockets of a bridge and opens them again.
     pub(crate) async fn reconnect(&self, id: BridgeId) -> Result<(), SwitchError> {
         let (ready, changed) = oneshot::channel();
         let (closing, policy) = (SocketsToClose::All, OpenPolicy::Retried);
         self.notify(ControlEvent::BridgeChanged { id, closing, policy, ready }).await;
-        // The receiver is dropped without an answer only while the switch stops.
+        // The reply is missing only while the switch stops.
         changed.await.unwrap_or(Ok(()))
     }
 
@@ -314,7 +317,7 @@ impl Structure {
         Ok(())
     }
 
-    /// Adds a port. It is an error if the port cannot be opened.
+    /// Adds a port; returns an error if the port cannot be opened.
     pub(crate) async fn add_port(
         &self,
         bridge: &str,
@@ -363,15 +366,15 @@ impl Structure {
             return Ok(entered.number);
         };
         warn!(error = with_causes(&trouble), "port {name}: cannot be added");
-        // No controller has heard of the port.
+        // The port was not announced to controllers, so its removal is not announced either.
         drop(self.take_port_out(name).await?);
         Err(trouble)
     }
 
     /// Adds a port of the configuration.
     ///
-    /// Returns the reason if the port is down. An `af_packet` port stays down while its device does
-    /// not exist.
+    /// Returns the reason if the port is down. An `af_packet` or `af_xdp` port stays down while its
+    /// device does not exist.
     pub(crate) async fn add_configured_port(
         &self,
         bridge: &str,
@@ -383,9 +386,9 @@ impl Structure {
         Ok(troubles.into_iter().next().flatten())
     }
 
-    /// Adds ports of the configuration, each with its number if it is given.
+    /// Adds ports of the configuration, each with its number if one is given.
     ///
-    /// Returns for each the reason if it is down. All are opened at the same time.
+    /// Returns for each port the reason if it is down. All ports are opened at the same time.
     async fn add_configured_ports(
         &self,
         bridge: &str,
@@ -423,7 +426,8 @@ impl Structure {
         Ok(troubles)
     }
 
-    /// Registers a port in its bridge and opens it, or notes why it cannot be opened.
+    /// Registers a port in its bridge and opens it;
+    /// records the reason if it cannot be opened.
     async fn insert_port(
         &self,
         bridge: &str,
@@ -454,7 +458,7 @@ impl Structure {
         self.bridges.lock().add_port(bridge, settings, number, backing, threads, now).map(drop)
     }
 
-    /// Notes the reason if a registered port could not be opened.
+    /// Records the reason if a registered port could not be opened.
     fn note_opened(
         &self,
         name: &str,
@@ -473,13 +477,13 @@ impl Structure {
         Ok(PortInsertion { bridge, number, trouble })
     }
 
-    /// Tells the log and the controllers of a port that stays in its bridge.
+    /// Logs a port that stays in its bridge, and announces it to the controllers.
     async fn announce_port(&self, bridge: &str, name: &str, entered: &PortInsertion) {
         info!(number = %entered.number, "port {name}: added to {bridge}");
         self.notify(ControlEvent::PortAdded(entered.bridge, entered.number)).await;
     }
 
-    /// Removes a port, but not the local port of a bridge.
+    /// Removes a port; refuses the local port of a bridge.
     pub(crate) async fn remove_port(&self, name: &str) -> Result<(), SwitchError> {
         if self.bridges.lock().find_port(name)?.1.number == PortNo::LOCAL {
             let problem = "a local port cannot be removed: remove its bridge";
@@ -497,7 +501,7 @@ impl Structure {
 
     /// Closes a port and removes it from its bridge.
     ///
-    /// Returns what the controllers are to be told.
+    /// Returns the event that announces the removal to the controllers.
     async fn take_port_out(&self, name: &str) -> Result<ControlEvent, SwitchError> {
         leave_partners(&self.plane, &self.bridges, |_, _, member| member == name).await;
         end_sessions(&self.plane, self.bridges.bfd(), |own| own.name == name).await;
@@ -521,9 +525,9 @@ impl Structure {
         Ok(ControlEvent::PortRemoved(id, Box::new(last)))
     }
 
-    /// Sets the VLANs and the protection of a port to those of `port`.
+    /// Sets the VLANs and the protection of a port to the values in the options `port`.
     ///
-    /// Returns when no packet uses the old ones.
+    /// Returns when no packet uses the old VLANs.
     pub(crate) async fn set_vlans(&self, port: &config::PortOptions) -> Result<(), SwitchError> {
         let (name, vlans) = (port.name.clone(), port.vlans_text());
         let mistake = self.bridges.lock().bond_of(&name).and_then(|bond| port.bond_mistake(bond));
@@ -536,7 +540,7 @@ impl Structure {
         Ok(())
     }
 
-    /// Makes returned numbers available if no others are left.
+    /// Waits for numbers of removed ports if no unused port number is left.
     async fn reclaim_if_short(&self) {
         let is_short = self.bridges.lock().is_short_of_numbers();
         if is_short {
@@ -546,7 +550,7 @@ impl Structure {
     }
 
     async fn notify(&self, event: ControlEvent) {
-        // The receiver is gone only while the switch is being dropped.
+        // The receiver is closed only while the switch is being dropped.
         let _ = self.events.send(event).await;
     }
 }
@@ -556,7 +560,7 @@ pub(super) fn bridge_settings(settings: &config::BridgeOptions) -> BridgeSetting
     let limit = settings.table_rules;
     let tables = (0..TableId::COUNT).filter_map(TableId::new).filter(|_| limit > 0);
     let tables = tables.map(|table| (table, limit));
-    // They were checked.
+    // The limits were checked before.
     let limits = settings.table_limits().unwrap_or_default();
     let own = limits.iter().map(|(table, own)| (*table, own.rules));
     BridgeSettings {

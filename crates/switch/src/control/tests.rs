@@ -25,7 +25,7 @@ fn null(name: &str) -> config::PortOptions {
     }
 }
 
-/// Starts a control plane with a limited range of numbers.
+/// Starts a control plane with a limited range of datapath port numbers.
 fn start(numbers: u32) -> Arc<ControlPlane> {
     let engine: EngineMaker = Box::new(|pipeline| Box::new(Iterative::new(pipeline)));
     let store = Arc::new(shunt_datapath::port::NoDescriptorStore);
@@ -109,7 +109,7 @@ async fn start_bonded() -> Arc<ControlPlane> {
     control
 }
 
-/// Returns the number of the active member in the tables.
+/// Returns the number of the bond's active member in the tables.
 fn active(control: &ControlPlane) -> Option<PortNo> {
     let id = control.bridges.id("br0").unwrap();
     let ports = control.plane.pipeline().ports(id).unwrap();
@@ -117,7 +117,7 @@ fn active(control: &ControlPlane) -> Option<PortNo> {
     active.map(|port| port.number)
 }
 
-/// The version that a barrier waits for has the failover.
+/// The version that a barrier waits for contains the failover of the bond.
 #[tokio::test]
 async fn a_bundle_that_disables_a_member_has_the_failover() {
     let control = start_bonded().await;
@@ -130,7 +130,7 @@ async fn a_bundle_that_disables_a_member_has_the_failover() {
             let bundle = [BundleStep::Port(PortNo::new(1), config)];
             pipeline.commit(id, bundle, Time::ZERO).map(|(change, _)| change)
         });
-        // No other task has run since.
+        // No other task has run since the bundle.
         assert_eq!(version.unwrap(), control.plane.pipeline().version());
         active(&control)
     };
@@ -151,7 +151,7 @@ async fn a_restored_bond_keeps_its_active_member() {
     restore(&other, &saved).await.unwrap();
     assert_eq!(active(&other), Some(PortNo::new(2)));
     assert_eq!(save(&other), saved);
-    // The restart is over: p2 is a member like any other.
+    // After the restart has ended, p2 is a member without precedence.
     other.structure().await.remove_port("p2").await.unwrap();
     other.structure().await.add_port("br0", null("p2")).await.unwrap();
     assert_eq!(active(&other), Some(PortNo::new(1)));
@@ -175,7 +175,8 @@ async fn another_member_than_an_enabled_primary_is_refused() {
     assert_eq!(change("p2", BondMemberChange::Activate).await, Ok(()));
 }
 
-/// A mirror to a bond needs a member, and a member does not stand in for its bond.
+/// A mirror to a bond needs an enabled member,
+/// and a member cannot replace its bond as output.
 #[tokio::test]
 async fn a_mirror_to_a_bond_has_its_trouble() {
     let control = start_bonded().await;

@@ -1,4 +1,4 @@
-//! Actions of a cache entry in the syntax of the datapath of Open vSwitch.
+//! Actions of a cache entry in the syntax of Open vSwitch's datapath.
 
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
 use shunt_pipeline::{DatapathAction, DatapathPort, PacketInReason, Punt, PuntReceiver, QueueId};
@@ -13,18 +13,19 @@ use crate::trace::actions::{sample_text, slow_path};
 /// A writer of the actions of one entry.
 pub(super) struct ActionWriter<'a> {
     pub(super) ports: &'a DatapathPorts,
-    /// Ingress port, if the entry matches one.
+    /// Ingress port, if the entry matches it.
     pub(super) ingress: Option<DatapathPort>,
 }
 
 impl ActionWriter<'_> {
-    /// Returns the actions; `drop` if there are none. `key` is the packet before them.
+    /// Returns the actions as text; `drop` if there are none.
+    /// `key` is the packet before the actions.
     pub(super) fn text(&self, actions: &[DatapathAction], key: &FlowKey) -> String {
         let text = self.list(actions, key.clone());
         if text.is_empty() { "drop".to_owned() } else { text }
     }
 
-    /// Writes the actions of a packet or a copy; copies are nested at most 64 deep.
+    /// Writes the actions of a packet or of a copy; copies are nested at most 64 deep.
     fn list(&self, actions: &[DatapathAction], mut key: FlowKey) -> String {
         let mut parts = Vec::new();
         let mut queue = QueueId::DEFAULT;
@@ -82,9 +83,9 @@ impl ActionWriter<'_> {
     }
 }
 
-/// Returns the priority of packets in an egress queue.
+/// Returns the `skb_priority` of packets in an egress queue.
 ///
-/// It is the number of a class of Linux: 1:2 for queue 1.
+/// The priority is the number of a Linux traffic class: 1:2 for queue 1.
 const fn skb_priority(queue: QueueId) -> u32 {
     match queue {
         QueueId::DEFAULT => 0,
@@ -108,7 +109,7 @@ fn userspace(punt: &Punt) -> String {
     if punt.receiver != PuntReceiver::Controllers {
         return format!("userspace(pid=0,slow_path({}))", slow_path(punt.receiver));
     }
-    // OpenFlow 1.4 numbers the reasons in the order of `ALL`.
+    // OpenFlow 1.4 numbers the packet-in reasons in the order of `ALL`.
     let reason = PacketInReason::ALL.iter().position(|own| *own == punt.reason).unwrap_or_default();
     let continuation = u8::from(punt.continuation.is_some());
     let recirc_id = punt.continuation.as_ref().map_or(0, |continuation| continuation.id());
@@ -124,7 +125,7 @@ fn userspace(punt: &Punt) -> String {
 /// Writes a change of headers: one `set` for each header, and a new tag for a VLAN.
 fn write_set(set: &Match, packet: &FlowKey, parts: &mut Vec<String>) {
     let (mut key, mask) = (set.key(), FlowMask::from(set.mask()));
-    // The protocols decide the names of the fields.
+    // The protocols of the packet decide the names of the fields.
     for field in [FieldId::EthType, FieldId::IpProto] {
         key.set_field(field, packet.field(field));
     }

@@ -1,28 +1,28 @@
-//! Fields with masks, in the syntax of the datapath of Open vSwitch.
+//! Fields with masks, in the syntax of Open vSwitch's datapath.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use shunt_flow::{FieldId, FlowKey, FlowMask};
 
-/// The values and masks to write.
+/// The field values and masks of an entry to write.
 #[derive(Clone, Copy)]
 pub(super) struct MaskedFields<'a> {
     pub(super) key: &'a FlowKey,
     pub(super) mask: &'a FlowMask,
-    /// Also write fields under an empty mask.
+    /// True if fields with an empty mask are written too.
     pub(super) with_wildcards: bool,
 }
 
-/// The syntax of a value and of its mask.
+/// The text form of a field's value and of its mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FieldSyntax {
-    /// Decimal, with a mask such as `0xf`, or `0`.
+    /// Decimal, with a mask such as `0xf`; an empty mask is `0`.
     Decimal,
-    /// Decimal, with a mask such as `0xf`, or `0x0`.
+    /// Decimal, with a mask such as `0xf`; an empty mask is `0x0`.
     DecimalHexMask,
-    /// Decimal, with a mask such as `f`, or `0`.
+    /// Decimal, with a mask such as `f`; an empty mask is `0`.
     DecimalBareMask,
-    /// Hexadecimal.
+    /// Hexadecimal value and mask.
     Hex,
     Mac,
     Ipv4,
@@ -79,7 +79,7 @@ impl FieldSyntax {
     }
 }
 
-/// Writes a number as `%#x` of C does: zero has no prefix.
+/// Writes a number as `%#x` of C does: zero has no prefix `0x`.
 pub(super) fn hex(value: u128) -> String {
     if value == 0 { "0".to_owned() } else { format!("{value:#x}") }
 }

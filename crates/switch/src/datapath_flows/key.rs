@@ -1,4 +1,4 @@
-//! The key of a cache entry in the syntax of the datapath of Open vSwitch.
+//! The key of a cache entry in the syntax of Open vSwitch's datapath.
 
 use shunt_flow::{FieldId, text::format_value};
 
@@ -11,15 +11,15 @@ const ETHERTYPE_IPV4: u128 = 0x0800;
 const ETHERTYPE_ARP: u128 = 0x0806;
 const ETHERTYPE_IPV6: u128 = 0x86dd;
 const ETHERTYPES_MPLS: [u128; 2] = [0x8847, 0x8848];
-/// The smallest Ethernet type; smaller values are lengths of 802.3 frames.
+/// The smallest Ethernet type; smaller numbers are lengths of 802.3 frames.
 const ETHERTYPE_MIN: u128 = 0x600;
 
-/// The bit of a TCI that tells that the tag is present.
+/// The bit of a TCI that is set if the tag is present.
 const TAG_PRESENT: u128 = 0x1000;
 
-/// Returns the key of an entry.
+/// Returns the key of an entry as text.
 ///
-/// `in_port` is the text of its ingress port, if it is written.
+/// `in_port` is the text of the ingress port, if it is written.
 pub(super) fn key_text(
     fields: MaskedFields<'_>,
     recirc_id: u32,
@@ -41,15 +41,15 @@ pub(super) fn key_text(
     parts.join(",")
 }
 
-/// Returns `eth(..)`.
+/// Returns the Ethernet addresses as `eth(..)`.
 pub(super) fn ethernet(fields: MaskedFields<'_>) -> Option<String> {
     let own = [("src", FieldId::EthSrc), ("dst", FieldId::EthDst)];
     MaskedFields::attribute("eth", own.map(|(name, field)| fields.field(name, field, Mac)))
 }
 
-/// Returns the headers from the first VLAN tag on.
+/// Returns the text of the headers from the first VLAN tag on.
 ///
-/// A tag is written if the entry matches a bit of it.
+/// A tag is written if the entry matches any bit of it.
 fn tagged(fields: MaskedFields<'_>) -> Option<String> {
     let tags = [(FieldId::VlanTpid, FieldId::VlanTci), (FieldId::VlanTpid1, FieldId::VlanTci1)];
     let (mut text, mut depth) = (String::new(), 0);
@@ -83,7 +83,7 @@ fn tag(tci: u128, mask: u128, with_wildcards: bool) -> String {
     MaskedFields::attribute("vlan", parts).unwrap_or_else(|| "vlan()".to_owned())
 }
 
-/// Returns the headers after the VLAN tags.
+/// Returns the text of the headers after the VLAN tags.
 fn untagged(fields: MaskedFields<'_>) -> Vec<String> {
     let ethertype = fields.key.field(FieldId::EthType);
     if fields.mask.field(FieldId::EthType) == 0 && !fields.with_wildcards {
@@ -105,7 +105,7 @@ fn untagged(fields: MaskedFields<'_>) -> Vec<String> {
     parts
 }
 
-/// Returns `arp(..)`.
+/// Returns the ARP header as `arp(..)`.
 pub(super) fn arp(fields: MaskedFields<'_>) -> Option<String> {
     MaskedFields::attribute(
         "arp",
@@ -119,7 +119,8 @@ pub(super) fn arp(fields: MaskedFields<'_>) -> Option<String> {
     )
 }
 
-/// Returns `mpls(..)`: all parts of the outermost label if it matches one.
+/// Returns the outermost MPLS label as `mpls(..)`:
+/// all its parts if it matches any bit.
 pub(super) fn mpls(fields: MaskedFields<'_>) -> Option<String> {
     let all = MaskedFields { with_wildcards: true, ..fields };
     let parts = [
@@ -130,7 +131,7 @@ pub(super) fn mpls(fields: MaskedFields<'_>) -> Option<String> {
     ];
     let is_written =
         fields.with_wildcards || parts.iter().any(|(_, field, _)| fields.mask.field(*field) != 0);
-    // Open vSwitch writes the mask of each part as soon as one part is not exact.
+    // Open vSwitch writes the mask of each part if the mask of any part is not exact.
     let is_exact = parts.iter().all(|(_, field, _)| fields.mask.field(*field) == field.value_max());
     let text = |(name, field, syntax)| {
         let text = all.field(name, field, syntax)?;
@@ -141,7 +142,7 @@ pub(super) fn mpls(fields: MaskedFields<'_>) -> Option<String> {
     is_written.then(|| MaskedFields::attribute("mpls", parts.map(text))).flatten()
 }
 
-/// Returns `ipv4(..)` or `ipv6(..)`.
+/// Returns the IP header as `ipv4(..)` or `ipv6(..)`.
 pub(super) fn network(fields: MaskedFields<'_>, frag: Option<String>) -> Option<String> {
     if fields.key.field(FieldId::EthType) == ETHERTYPE_IPV4 {
         return MaskedFields::attribute(
@@ -170,9 +171,9 @@ pub(super) fn network(fields: MaskedFields<'_>, frag: Option<String>) -> Option<
     )
 }
 
-/// Returns `frag=..`.
+/// Returns the fragment state as `frag=..`.
 ///
-/// A packet that is not a fragment has no bit, and a later fragment has both.
+/// A packet that is not a fragment has neither bit of the field, and a later fragment has both.
 fn frag(fields: MaskedFields<'_>) -> Option<String> {
     let word = match fields.key.field(FieldId::NwFrag) {
         0 => "no",
@@ -182,7 +183,7 @@ fn frag(fields: MaskedFields<'_>) -> Option<String> {
     (fields.mask.field(FieldId::NwFrag) != 0).then(|| format!("frag={word}"))
 }
 
-/// Returns the header of the transport protocol, and of neighbour discovery.
+/// Returns the text of the transport header, and of neighbour discovery.
 pub(super) fn transport(fields: MaskedFields<'_>) -> Option<String> {
     let is_ipv6 = fields.key.field(FieldId::EthType) == ETHERTYPE_IPV6;
     let is_later = fields.key.field(FieldId::NwFrag) > 1;
@@ -223,7 +224,7 @@ fn tcp_flags(fields: MaskedFields<'_>) -> Option<String> {
     }
 }
 
-/// Returns `nd(..)` of a neighbour solicitation or advertisement.
+/// Returns `nd(..)`, the fields of a neighbour solicitation or advertisement.
 fn neighbour(fields: MaskedFields<'_>) -> Option<String> {
     let is_discovery = matches!(fields.key.field(FieldId::Icmpv6Type), 135 | 136);
     let parts = [

@@ -1,8 +1,8 @@
-//! Cache entries in the syntax of the datapath of Open vSwitch, and the rules behind them.
+//! Cache entries in the syntax of Open vSwitch's datapath, and the rules behind them.
 //!
-//! `ovs-appctl dpctl/dump-flows` prints flows in this syntax, and other programs parse it. Registers
-//! and metadata have no place in it: a recirculation id names this state. Fields that an entry does
-//! not match are left out, so `in_port` is absent if the entry serves all ports.
+//! `ovs-appctl dpctl/dump-flows` prints flows in this syntax, and other programs parse it. The
+//! syntax has no registers and metadata; a recirculation id replaces them. Fields that an entry
+//! does not match are left out, so `in_port` is absent if the entry is for all ports.
 
 mod actions;
 mod fields;

@@ -7,11 +7,11 @@ use shunt_pipeline::{BridgeId, DatapathPort};
 
 use crate::ports::registry::BridgeRegistry;
 
-/// The ports of all bridges at one moment.
+/// A snapshot of the ports of all bridges.
 pub(super) struct DatapathPorts {
     by_number: BTreeMap<DatapathPort, String>,
     by_bridge: BTreeMap<(BridgeId, PortNo), (Option<DatapathPort>, String)>,
-    /// Write names instead of numbers.
+    /// True if names are written instead of datapath numbers.
     with_names: bool,
 }
 
@@ -28,18 +28,20 @@ impl DatapathPorts {
         Self { by_number, by_bridge, with_names }
     }
 
-    /// Returns the text of an output port.
+    /// Returns the name or datapath number of an output port.
     pub(super) fn text(&self, port: DatapathPort) -> String {
         let name = self.by_number.get(&port).filter(|_| self.with_names);
         name.cloned().unwrap_or_else(|| port.number().to_string())
     }
 
-    /// Returns the datapath port of a port of a bridge, if it has one.
+    /// Returns the datapath port of a port of a bridge, if the port has one.
     pub(super) fn datapath(&self, bridge: BridgeId, number: PortNo) -> Option<DatapathPort> {
         self.by_bridge.get(&(bridge, number))?.0
     }
 
-    /// Returns the text of an ingress port; its name if it has no datapath number.
+    /// Returns the name or datapath number of an ingress port.
+    ///
+    /// It is the name if the port has no datapath number.
     pub(super) fn ingress(&self, bridge: BridgeId, number: PortNo) -> String {
         match self.by_bridge.get(&(bridge, number)) {
             Some((Some(datapath), _)) => self.text(*datapath),

@@ -25,25 +25,25 @@ use crate::{
 /// Selects how cache entries are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DatapathFlowFormat {
-    /// Write the names of ports in place of their datapath numbers.
+    /// True to write the names of ports in place of their datapath numbers.
     pub port_names: bool,
-    /// Write fields that the entry does not match too, with an empty mask.
+    /// True to also write fields that the entry does not match, with an empty mask.
     pub wildcards: bool,
 }
 
 /// Selects cache entries by owner and bridge; `None` selects all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DatapathFlowFilter<'a> {
-    /// Number of the packet thread.
+    /// Number of the packet thread that has the entry.
     pub thread: Option<u16>,
-    /// True for entries of the NIC alone, false for those of packet threads alone.
+    /// True for entries of the NIC alone; false for entries of packet threads alone.
     pub is_offloaded: Option<bool>,
     /// Name of the bridge.
     pub bridge: Option<&'a str>,
 }
 
 impl DatapathFlowFilter<'_> {
-    /// Returns whether entries of a packet thread are selected; `None`: of the NIC.
+    /// Returns whether entries of an owner are selected; `None` is the NIC.
     #[must_use]
     pub fn selects_owner(&self, thread: Option<u16>) -> bool {
         self.is_offloaded.is_none_or(|offloaded| offloaded == thread.is_none())
@@ -51,26 +51,26 @@ impl DatapathFlowFilter<'_> {
     }
 }
 
-/// A cache entry in the syntax of the datapath of Open vSwitch.
+/// A cache entry in the syntax of Open vSwitch's datapath.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatapathFlow {
-    /// Number of the packet thread; `None` for an entry of the NIC.
+    /// Number of the packet thread that has the entry; `None` for an entry of the NIC.
     pub thread: Option<u16>,
     /// Name of the entry, as [`Switch::why`] takes it.
     pub entry: String,
     /// Name of the entry in the form of a UUID.
     pub ufid: String,
-    /// Name of the bridge of the packets.
+    /// Name of the bridge that received the packets.
     pub bridge: String,
-    /// Match.
+    /// Match of the entry.
     pub key: String,
-    /// Number of packets that hit it.
+    /// Number of packets that hit the entry.
     pub packets: u64,
-    /// Number of bytes.
+    /// Number of bytes in these packets.
     pub bytes: u64,
-    /// Time since the last hit; `None` without a hit.
+    /// Time since the last hit; `None` before the first hit.
     pub used: Option<Duration>,
-    /// Actions; `drop` if there are none.
+    /// Actions of the entry; `drop` if there are none.
     pub actions: String,
 }
 
@@ -85,13 +85,13 @@ pub struct RuleStatus {
     pub cookie: u64,
     /// Time since the rule was added.
     pub duration: Duration,
-    /// Packets that matched.
+    /// Number of packets that matched the rule.
     pub packets: u64,
-    /// Their bytes.
+    /// Number of bytes in these packets.
     pub bytes: u64,
     /// Priority and match, in the syntax of `ovs-ofctl --no-names`.
     ///
-    /// The default priority is left out.
+    /// The default priority is not written.
     pub matching: String,
     /// Actions, in the syntax of `ovs-ofctl --no-names`.
     pub actions: String,
@@ -100,7 +100,7 @@ pub struct RuleStatus {
 /// The counters of a packet thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketThreadCounters {
-    /// Poll loop iterations, idle ones included.
+    /// Poll loop iterations, including idle ones.
     pub iterations: u64,
     /// Packets received.
     pub received: u64,
@@ -108,15 +108,15 @@ pub struct PacketThreadCounters {
     pub exact_hits: u64,
     /// Packets that hit the signature cache.
     pub signature_hits: u64,
-    /// Packets that hit the megaflow cache, without those of the signature cache.
+    /// Packets that hit the megaflow cache, without hits of the signature cache.
     pub megaflow_hits: u64,
     /// Packets that hit the Gigaflow cache, or were decided without a cache.
     pub other_hits: u64,
-    /// Subtables searched, summed over lookups in the megaflow cache.
+    /// Searched subtables (masks), summed over all lookups in the megaflow cache.
     pub probes: u64,
     /// Lookups in the megaflow cache.
     pub lookups: u64,
-    /// Packets that missed and were translated.
+    /// Packets that missed all caches and were translated.
     pub upcalls: u64,
     /// Packets dropped because too many packets waited for a translation.
     pub upcalls_lost: u64,
@@ -144,8 +144,8 @@ impl<'a> DatapathReader<'a> {
 
     /// Returns the selected cache entries by owner.
     ///
-    /// A bridge that does not exist has none.
-    /// Packet threads read all of their entries for this, some in each poll loop iteration.
+    /// The result is empty if the bridge does not exist. Packet threads write out all of their
+    /// entries for this call, some in each poll loop iteration.
     pub async fn flows(
         &self,
         format: DatapathFlowFormat,
@@ -165,7 +165,8 @@ impl<'a> DatapathReader<'a> {
         let mut flows = Vec::with_capacity(all.len());
         for entry in &all {
             if flows.len().is_multiple_of(WRITTEN_AT_ONCE) {
-                // There may be a million entries, and controllers wait meanwhile.
+                // There may be a million entries; other tasks, such as controller connections, run
+                // in between.
                 tokio::task::yield_now().await;
             }
             flows.push(self.written(entry, &ports, format));
@@ -175,7 +176,7 @@ impl<'a> DatapathReader<'a> {
 
     /// Returns one cache entry.
     ///
-    /// `name` is the name of the entry, or its UUID. `None` if there is no such entry.
+    /// `name` is the name of the entry, or its UUID. `None` if no entry has this name.
     pub async fn flow(&self, name: &str, format: DatapathFlowFormat) -> Option<DatapathFlow> {
         let entry = self.entry(name).await?;
         let ports = DatapathPorts::of(&self.control.bridges.lock(), format.port_names);
@@ -197,7 +198,7 @@ impl<'a> DatapathReader<'a> {
         let traversal = &entry.traversal;
         let key = FlowKey::from(&traversal.key);
         let mut mask = FlowMask::from(&traversal.mask);
-        // Hidden state has no place in the syntax: a recirculation id names it.
+        // The syntax has no fields for hidden state; a recirculation id replaces it.
         mask.words_mut()[..HEADER_START].fill(0);
         let bridge = bridge_of(entry);
         let is_port_matched = mask.field(FieldId::InPort) != 0;
@@ -261,9 +262,9 @@ impl<'a> DatapathReader<'a> {
         }
     }
 
-    /// Returns the rules of the lookups that made a cache entry, in order.
+    /// Returns the rules that matched in the lookups of a cache entry, in order.
     ///
-    /// `name` is the name of the entry, or its UUID. `None` if there is no such entry.
+    /// `name` is the name of the entry, or its UUID. `None` if no entry has this name.
     pub async fn rules_of_flow(&self, name: &str) -> Option<Vec<RuleStatus>> {
         let found = self.entry(name).await?;
         let plane = &self.control.plane;
@@ -274,7 +275,7 @@ impl<'a> DatapathReader<'a> {
         Some(rules.map(|rule| self.rule(rule, now)).collect())
     }
 
-    /// Asks the owner of an entry for it.
+    /// Requests an entry from its owner.
     async fn entry(&self, name: &str) -> Option<DumpedEntry> {
         let entry = name.parse().ok().or_else(|| entry_of(name))?;
         let plane = &self.control.plane;
@@ -295,7 +296,7 @@ impl<'a> DatapathReader<'a> {
         threads.map(|counters| PacketThreadCounters::of(counters)).collect()
     }
 
-    /// Closes the OpenFlow connections of a bridge, then connects.
+    /// Closes the OpenFlow connections of a bridge, then connects again.
     ///
     /// # Errors
     ///
@@ -328,17 +329,17 @@ impl PacketThreadCounters {
         }
     }
 
-    /// Returns the number of packets that hit a cache, or were decided without one.
+    /// Returns the number of packets that hit a cache or were decided without a cache.
     #[must_use]
     pub const fn hits(&self) -> u64 {
         self.exact_hits + self.signature_hits + self.megaflow_hits + self.other_hits
     }
 }
 
-/// Number of entries that are written before other tasks can run.
+/// Number of entries that are written between two yields to other tasks.
 const WRITTEN_AT_ONCE: usize = 64;
 
-/// Returns the bridge of the packets of an entry.
+/// Returns the bridge that received the packets of an entry.
 fn bridge_of(entry: &DumpedEntry) -> BridgeId {
     BridgeId::new(u16::try_from(entry.traversal.key.bridge()).unwrap_or_default())
 }
@@ -350,7 +351,7 @@ fn ufid(entry: EntryId) -> String {
     format!("{:08x}-0000-0000-{high:04x}-{low:04x}{generation:08x}", owner.0)
 }
 
-/// Parses a name that [`ufid`] has made, also after `ufid:`.
+/// Parses a name that [`ufid`] has written, with or without the prefix `ufid:`.
 fn entry_of(text: &str) -> Option<EntryId> {
     let text = text.strip_prefix("ufid:").unwrap_or(text);
     let digits: String = text.chars().filter(|digit| *digit != '-').collect();

@@ -1,8 +1,9 @@
-//! A collector: the datagrams that wait for it, and the reason if it gets none.
+//! A collector: the datagrams that wait for it, and the reason if it gets no datagrams.
 //!
-//! An exporter pushes datagrams, and a [`CollectorSender`](super::sender::CollectorSender) takes them as
-//! the socket has room. The number of waiting datagrams is bounded. While there is no socket, datagrams are
-//! lost at once: they would be out of date when the collector can be reached.
+//! An exporter adds datagrams to the queue of a collector. A
+//! [`CollectorSender`](super::sender::CollectorSender) sends them as the socket has room. The
+//! number of waiting datagrams is bounded. While a collector has no socket, its datagrams are
+//! dropped at once, because they would be out of date when the collector is reachable again.
 
 use std::{
     collections::VecDeque,
@@ -18,22 +19,22 @@ use tracing::{info, warn};
 
 use super::totals::ExportTotals;
 
-/// Maximum number of datagrams that wait for a collector, which have 11 MiB.
+/// Maximum number of datagrams that wait for a collector; together at most 11 MiB.
 ///
-/// At 100 Mbit/s they leave in one second.
+/// At 100 Mbit/s they are sent in one second.
 const WAITING_MAX: usize = 8192;
 
-/// Number of waiting datagrams at which exporters keep further flows.
+/// Number of waiting datagrams above which exporters keep further flows.
 const WAITING_HIGH: usize = WAITING_MAX / 2;
 
-/// The need of a protocol for templates before its datagrams.
+/// Need of a protocol to send templates before its datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TemplateUse {
-    /// No.
+    /// The protocol has no templates.
     Never,
-    /// Each new socket begins with templates.
+    /// Each new socket sends templates first.
     ///
-    /// It is a transport session of its own (RFC 7011, 10.3.7).
+    /// Each socket is a separate transport session (RFC 7011, 10.3.7).
     EachSocket,
 }
 
@@ -41,46 +42,46 @@ pub(super) enum TemplateUse {
 #[derive(Debug)]
 pub(super) struct Collector {
     pub(super) address: SocketAddr,
-    /// The bridge and the protocol, with which log lines begin.
+    /// The bridge and the protocol, which are the beginning of log lines.
     owner: String,
     templates: TemplateUse,
     totals: Arc<ExportTotals>,
     state: Mutex<CollectorState>,
-    /// Notified when the sender has something to do.
+    /// Notified when the sender may have datagrams to send.
     changed: Notify,
-    /// Notified when there may be room for datagrams again, or templates are needed.
+    /// Notified when the queue may have room again, or the collector needs templates.
     progress: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
 struct CollectorState {
     waiting: VecDeque<Arc<ExportDatagram>>,
-    /// The local address of the socket; `None` without a socket.
+    /// The local address of the socket; `None` while there is no socket.
     local: Option<IpAddr>,
     fault: Option<CollectorFault>,
-    /// Set while the host of the collector reports that nothing listens.
+    /// Set while the host of the collector reports that no program listens at the port.
     is_refused: bool,
-    /// Set while datagrams wait for templates.
+    /// Set while waiting datagrams must follow templates that are not queued yet.
     needs_templates: bool,
     overflow: CollectorOverflow,
     is_closed: bool,
 }
 
-/// Datagrams that were lost because too many were waiting.
+/// Datagrams that were dropped because the queue was full.
 #[derive(Clone, Copy, Debug, Default)]
 struct CollectorOverflow {
-    /// Their number since it began; 0: all datagrams find room.
+    /// Number of datagrams dropped in this overflow; 0: there is no overflow.
     lost: u64,
-    /// Set when it was logged.
+    /// Set when the overflow was logged.
     is_logged: bool,
 }
 
 /// The reason why a collector gets no datagrams.
 #[derive(Debug)]
 pub(super) enum CollectorFault {
-    /// There is no socket. The fault ends when one can be opened.
+    /// No socket can be opened. The fault ends when a socket is opened.
     NotOpened(io::Error),
-    /// The socket refused a datagram. The fault ends when a later one is sent.
+    /// The socket refused a datagram. The fault ends when a later datagram is sent.
     NotSent(io::Error),
 }
 
@@ -104,7 +105,7 @@ impl Collector {
         }
     }
 
-    /// Adds a datagram, which is lost without a socket or room.
+    /// Queues a datagram; without a socket or room, the datagram is lost.
     pub(super) fn push(&self, datagram: &Arc<ExportDatagram>) {
         let mut state = self.state.lock();
         if state.local.is_none() {
@@ -118,7 +119,7 @@ impl Collector {
         self.changed.notify_one();
     }
 
-    /// Adds templates, before all other datagrams if the socket has sent none yet.
+    /// Queues templates, before all waiting datagrams if the socket needs templates.
     pub(super) fn push_templates(&self, messages: &[Arc<ExportDatagram>]) {
         let mut state = self.state.lock();
         if mem::take(&mut state.needs_templates) {
@@ -132,7 +133,7 @@ impl Collector {
         }
     }
 
-    /// Returns whether datagrams wait for templates.
+    /// Returns whether waiting datagrams must follow templates that are not queued yet.
     pub(super) fn needs_templates(&self) -> bool {
         self.state.lock().needs_templates
     }
@@ -148,7 +149,7 @@ impl Collector {
         self.state.lock().local
     }
 
-    /// Ends the collector when its datagrams are sent; no more are added.
+    /// Closes the collector: it accepts no datagrams, and ends when the queue is empty.
     pub(super) fn close(&self) {
         self.state.lock().is_closed = true;
         self.changed.notify_one();
@@ -158,12 +159,14 @@ impl Collector {
         self.state.lock().is_closed
     }
 
-    /// Waits for datagrams that can be sent. Returns false at the end.
+    /// Waits for datagrams that can be sent.
+    ///
+    /// Returns false when the collector is closed and its queue is empty.
     pub(super) async fn wait(&self) -> bool {
         loop {
             {
                 let state = self.state.lock();
-                // No templates come any more at the end.
+                // No templates are queued any more after the collector was closed.
                 let may_send = !state.needs_templates || state.is_closed;
                 if may_send && !state.waiting.is_empty() {
                     return true;
@@ -176,7 +179,7 @@ impl Collector {
         }
     }
 
-    /// Takes the next datagram, if it can be sent.
+    /// Takes the next datagram from the queue, if it can be sent.
     pub(super) fn take(&self) -> Option<Arc<ExportDatagram>> {
         let mut state = self.state.lock();
         let may_send = !state.needs_templates || state.is_closed;
@@ -187,19 +190,19 @@ impl Collector {
         taken
     }
 
-    /// Returns a datagram that was taken and for which the socket has no room.
+    /// Puts a datagram back at the head of the queue, if the socket has no room for it.
     pub(super) fn put_back(&self, datagram: Arc<ExportDatagram>) {
         self.state.lock().waiting.push_front(datagram);
     }
 
-    /// Notes a new socket and its local address.
+    /// Records a new socket and its local address.
     pub(super) fn note_opened(&self, local: IpAddr) {
         let mut state = self.state.lock();
         state.local = Some(local);
         self.ask_for_templates(&mut state);
     }
 
-    /// Ends the fault if it is that no socket could be opened.
+    /// Ends a fault of opening the socket.
     pub(super) fn end_open_fault(&self) {
         let is_ended = {
             let mut state = self.state.lock();
@@ -208,23 +211,23 @@ impl Collector {
         self.log_reachable(is_ended);
     }
 
-    /// Notes that the system took a datagram.
+    /// Records that the kernel accepted a datagram.
     pub(super) fn note_sent(&self) {
         self.totals.add(|totals| totals.sent += 1);
         let is_ended = self.state.lock().fault.take().is_some();
         self.log_reachable(is_ended);
     }
 
-    /// Notes that the host of the collector has refused an earlier datagram.
+    /// Records that the host of the collector has refused an earlier datagram.
     pub(super) fn note_refused(&self) {
         self.state.lock().is_refused = true;
     }
 
-    /// Notes that the earlier datagrams were not refused, as far as is known.
+    /// Records that the host of the collector has not refused the earlier datagrams.
     pub(super) fn note_accepted(&self) {
         let mut state = self.state.lock();
         if mem::take(&mut state.is_refused) {
-            // A collector that has started since knows no template.
+            // A collector program that has started since then knows no template.
             self.ask_for_templates(&mut state);
         }
     }
@@ -234,7 +237,7 @@ impl Collector {
         self.progress.notify_one();
     }
 
-    /// Notes that the socket was closed for a fault, and logs the first fault.
+    /// Records that a fault closed the socket; logs the first fault in a row.
     pub(super) fn note_closed(&self, fault: CollectorFault) {
         let is_new = {
             let mut state = self.state.lock();
@@ -246,12 +249,12 @@ impl Collector {
         }
     }
 
-    /// Returns whether the last datagram could not be sent, or there is no socket.
+    /// Returns whether the last datagram could not be sent, or no socket can be opened.
     pub(super) fn has_fault(&self) -> bool {
         self.state.lock().fault.is_some()
     }
 
-    /// Counts a datagram that was taken and is lost.
+    /// Counts a datagram that was taken from the queue and is lost.
     pub(super) fn count_lost(&self, datagram: &ExportDatagram) {
         self.totals.add(|totals| {
             totals.lost += 1;
@@ -266,7 +269,7 @@ impl Collector {
         self.progress.notify_one();
     }
 
-    /// Logs the begin and the end of an overflow.
+    /// Logs the start and the end of an overflow of the queue.
     pub(super) fn log_overflow(&self) {
         let (overflow, is_over) = {
             let mut state = self.state.lock();
@@ -288,7 +291,8 @@ impl Collector {
         }
     }
 
-    /// Returns why the collector does not get all datagrams.
+    /// Returns the reason why the collector does not get all datagrams,
+    /// if there is one.
     pub(super) fn trouble(&self) -> Option<String> {
         let (overflow, is_refused) = {
             let state = self.state.lock();
@@ -325,7 +329,7 @@ impl Collector {
     }
 }
 
-/// Returns the text of an overflow.
+/// Returns the text that describes an overflow.
 fn full_text(address: SocketAddr) -> String {
     format!(
         "collector {address} gets datagrams more slowly than they are made: the send buffer is full, \

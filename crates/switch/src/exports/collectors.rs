@@ -18,12 +18,12 @@ use super::{
 /// The collectors that get each datagram of an exporter.
 #[derive(Debug)]
 pub(super) struct ExportCollectors {
-    /// The bridge and the protocol, with which log lines begin.
+    /// The bridge and the protocol, which are the beginning of log lines.
     owner: String,
     templates: TemplateUse,
     totals: Arc<ExportTotals>,
     list: Vec<RunningCollector>,
-    /// Notified when there may be room for datagrams again.
+    /// Notified when a collector may have room for datagrams again.
     progress: Arc<Notify>,
 }
 
@@ -37,7 +37,7 @@ struct RunningCollector {
 impl ExportCollectors {
     /// Creates an empty list.
     ///
-    /// `owner` begins the log lines: the bridge and the protocol.
+    /// `owner` is the beginning of log lines: the bridge and the protocol.
     pub(super) fn new(owner: String, templates: TemplateUse, totals: &Arc<ExportTotals>) -> Self {
         let totals = Arc::clone(totals);
         Self { owner, templates, totals, list: Vec::new(), progress: Arc::default() }
@@ -45,8 +45,8 @@ impl ExportCollectors {
 
     /// Sets the collectors, and opens the sockets of new ones.
     ///
-    /// Collectors that stay keep their sockets. Those that go get the datagrams that wait for them.
-    /// A runtime must be entered.
+    /// Collectors that remain keep their sockets. Removed collectors still get the datagrams that
+    /// wait for them. The function must be called in a tokio runtime.
     pub(super) fn set(&mut self, addresses: &[SocketAddr]) {
         let mut before = mem::take(&mut self.list);
         for address in addresses {
@@ -66,12 +66,12 @@ impl ExportCollectors {
         RunningCollector { collector, sender }
     }
 
-    /// Returns the numbers of the exporter.
+    /// Returns the counters of the exporter.
     pub(super) const fn totals(&self) -> &Arc<ExportTotals> {
         &self.totals
     }
 
-    /// Returns the bridge and the protocol, with which log lines begin.
+    /// Returns the bridge and the protocol, which are the beginning of log lines.
     pub(super) fn owner(&self) -> &str {
         &self.owner
     }
@@ -81,15 +81,16 @@ impl ExportCollectors {
         self.list.iter().find_map(|own| own.collector.local())
     }
 
-    /// Returns whether more flows may be sent.
+    /// Returns whether the exporter may send more flows.
     ///
-    /// A collector has room for them, or none can be reached. A slow collector does not hold back the others.
+    /// True if any collector has room, or no collector has a socket. So a slow collector does not
+    /// delay the other collectors.
     pub(super) fn has_room(&self) -> bool {
         let mut rooms = self.list.iter().filter_map(|own| own.collector.has_room()).peekable();
         rooms.peek().is_none() || rooms.any(|has_room| has_room)
     }
 
-    /// Waits until more flows may be sent, or new sockets wait for templates.
+    /// Waits until the exporter may send more flows, or new sockets need templates.
     pub(super) async fn wait_for_room(&self) {
         while !self.has_room() && !self.need_templates() {
             self.progress.notified().await;
@@ -108,24 +109,24 @@ impl ExportCollectors {
         self.list.iter().any(|own| own.collector.needs_templates())
     }
 
-    /// Sends templates to all collectors, by new sockets before all waiting datagrams.
+    /// Sends templates to all collectors; a new socket sends them before all datagrams.
     pub(super) fn send_templates(&self, messages: Vec<ExportDatagram>) {
         let messages: Vec<_> = messages.into_iter().map(Arc::new).collect();
         self.list.iter().for_each(|own| own.collector.push_templates(&messages));
     }
 
-    /// Returns why some collectors do not get all datagrams, a reason for each of them.
+    /// Returns a reason for each collector that does not get all datagrams.
     pub(super) fn troubles(&self) -> Vec<String> {
         self.list.iter().filter_map(|own| own.collector.trouble()).collect()
     }
 
-    /// Ends the collectors, and returns when they have got their datagrams.
+    /// Closes the collectors, and returns when their waiting datagrams are sent.
     ///
-    /// Datagrams that a collector does not take in a few seconds are lost, and counted.
+    /// Datagrams that are not sent within a few seconds are lost, and counted.
     pub(super) async fn end(mut self) {
         self.list.iter().for_each(|own| own.collector.close());
         for own in &mut self.list {
-            // It fails only if the task panicked.
+            // The task fails only if it panicked.
             let _ = (&mut own.sender).await;
         }
     }
@@ -133,7 +134,7 @@ impl ExportCollectors {
 
 impl Drop for RunningCollector {
     fn drop(&mut self) {
-        // The task ends when the datagrams are sent.
+        // The task ends when the waiting datagrams are sent.
         self.collector.close();
     }
 }

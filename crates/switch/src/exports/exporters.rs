@@ -17,17 +17,17 @@ use crate::{
     threads::data_plane::DataPlane,
 };
 
-/// The exporters of all bridges.
+/// The exporters of all bridges and protocols.
 pub(crate) struct Exporters {
     sflow: Arc<SflowAgents>,
     netflow: Arc<NetflowExporters>,
     ipfix: Arc<IpfixExporters>,
     collector_sets: Arc<CollectorSets>,
-    /// Exporters that were stopped or replaced.
+    /// Exporters that were stopped or replaced, and still report flows.
     endings: Arc<EndingExporters>,
 }
 
-/// Longest time for the last flows when the daemon ends.
+/// Longest time for reports of the last flows when the daemon ends.
 const STOP_MAX: Duration = Duration::from_secs(5);
 
 impl Exporters {
@@ -42,10 +42,10 @@ impl Exporters {
         }
     }
 
-    /// Starts, changes and stops the exporters of a bridge, where its options differ.
+    /// Starts, changes and stops the exporters of a bridge as its options require.
     ///
-    /// Returns when every packet thread uses the new options. The last flows of exporters that end are
-    /// reported later.
+    /// Returns when every packet thread uses the new options. The last flows of stopped exporters
+    /// are reported later.
     pub(crate) async fn apply(
         &self,
         bridge: BridgeId,
@@ -67,7 +67,7 @@ impl Exporters {
         }
     }
 
-    /// Starts the tasks, which run forever.
+    /// Starts the tasks of all exporters, which run forever.
     pub(crate) fn spawn(&self) -> [JoinHandle<()>; 4] {
         [
             tokio::spawn(Arc::clone(&self.sflow).run()),
@@ -79,7 +79,7 @@ impl Exporters {
 
     /// Stops NetFlow and IPFIX, and waits until all flows are reported.
     ///
-    /// It waits for a bounded time.
+    /// The wait is at most [`STOP_MAX`].
     pub(crate) async fn stop(&self) {
         let stop = async {
             self.netflow.stop_all().await;

@@ -1,27 +1,27 @@
-//! Losses before the encoder: flows and samples that a ring had no room for.
+//! Losses before the encoder: flows and samples that found a ring full.
 
 use std::time::Duration;
 
 use shunt_pipeline::Time;
 
-/// Time for which a loss is a trouble, and between two log lines about losses.
+/// Time for which a loss is shown as trouble; also the time between two log lines.
 const RECENT: Duration = Duration::from_secs(60);
 
 /// The losses of an exporter, for its log and its status.
 #[derive(Debug, Default)]
 pub(super) struct LossLog {
-    /// Number of losses until the last line.
+    /// Number of losses that the log lines have reported.
     logged: u64,
-    /// Number of losses until the last call.
+    /// Number of losses at the last call of `note`.
     known: u64,
     /// Time of the last loss.
     last: Option<Time>,
-    /// Earliest time of the next line.
+    /// Earliest time of the next log line.
     next_line: Time,
 }
 
 impl LossLog {
-    /// Notes the number of losses; returns the new ones if it is time to log them.
+    /// Records the number of losses; returns the unlogged ones if a log line is due.
     pub(super) fn note(&mut self, losses: u64, now: Time) -> Option<u64> {
         if losses > self.known {
             (self.known, self.last) = (losses, Some(now));
@@ -34,7 +34,7 @@ impl LossLog {
         Some(new)
     }
 
-    /// Returns whether the last loss was not long ago.
+    /// Returns whether the last loss was within the last minute.
     pub(super) fn is_recent(&self, now: Time) -> bool {
         self.last.is_some_and(|last| now.since(last) < RECENT)
     }

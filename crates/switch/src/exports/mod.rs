@@ -1,10 +1,12 @@
 //! Exports to collectors: samples, counters and flows of bridges.
 //!
-//! Packet threads put samples and flows into rings. A task for each protocol takes them and encodes them
-//! into datagrams. A task for each collector sends these over UDP, as fast as the socket takes them. No
-//! packet thread sends a datagram. When datagrams wait for a slow collector, flows wait in their caches.
+//! Packet threads put samples and flows into rings. A task for each protocol takes samples and
+//! flows from the rings and encodes them into datagrams. A task for each collector sends the
+//! datagrams over UDP, as fast as the socket accepts them. No packet thread sends a datagram. When
+//! datagrams wait for a slow collector, flows wait in their caches.
 //!
-//! Everything that is lost on this way is counted, and the log and `trouble` of the status have the reason.
+//! Every lost sample, flow and datagram is counted. The log and the `trouble` of the status have
+//! the reason.
 
 mod collector;
 mod collectors;

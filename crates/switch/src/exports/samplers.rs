@@ -8,16 +8,17 @@ use shunt_pipeline::BridgeId;
 
 use crate::threads::data_plane::DataPlane;
 
-/// Gives every packet thread a sampler of a bridge, or none.
+/// Sends every packet thread a sampler for a bridge, or removes its sampler.
 ///
-/// Returns the receivers of the samples when all threads use the samplers. Their random choices differ.
+/// Returns the receivers of the samples when all threads use the new samplers. Each sampler has its
+/// own seed.
 pub(crate) async fn set_samplers(
     plane: &DataPlane,
     bridge: BridgeId,
     protocol: SampleUse,
     config: Option<SamplerConfig>,
 ) -> Vec<SampleReceiver> {
-    // Each protocol makes a choice of its own.
+    // The samplers of different protocols get different seeds.
     let of_protocol = match protocol {
         SampleUse::Sflow => 0,
         SampleUse::Ipfix => 1 << 32,
@@ -32,7 +33,7 @@ pub(crate) async fn set_samplers(
         });
         plane.send(thread, Command::Sample(bridge, protocol, sampler)).await;
     }
-    // Threads process commands in order.
+    // Threads process commands in order, so the replies follow the samplers.
     plane.pull_threads().await;
     receivers
 }

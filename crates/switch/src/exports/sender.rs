@@ -1,8 +1,8 @@
 //! The task that sends the datagrams of a collector.
 //!
-//! It owns the socket, and sends as the socket has room. The system chooses the local address of a socket
-//! when the socket is connected, and never again. So the task asks for the route each second, and opens
-//! the socket again when the host has another address there.
+//! The task owns the UDP socket, and sends as the socket has room. The kernel chooses the local
+//! address of a socket only when the socket is connected. So the task looks up the route to the
+//! collector each second. When the route has another local address, the task opens a new socket.
 
 use std::{
     future::pending,
@@ -28,7 +28,7 @@ use super::collector::{Collector, CollectorFault};
 #[derive(Debug)]
 pub(super) struct CollectorSender {
     collector: Arc<Collector>,
-    /// `None` while it cannot be opened.
+    /// The socket; `None` while no socket can be opened.
     socket: Option<UdpSocket>,
 }
 
@@ -38,21 +38,23 @@ const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 /// Number of refreshes after which a closed collector gets no more datagrams.
 const REFRESHES_AFTER_CLOSE: u32 = 5;
 
-/// Datagrams that are sent at once, and the pause after them.
+/// Number of datagrams that are sent at once, and the pause after them.
 ///
-/// These are at most 12,800 datagrams a second. Without the pause, the receive buffer of the collector would overflow.
+/// Together they allow at most 12,800 datagrams a second. Without the pause, the receive buffer of
+/// the collector would overflow.
 const BURST: usize = 64;
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Bytes of the send buffer, which the system doubles.
+/// Bytes of the send buffer; the kernel doubles this value.
 ///
-/// They hold about 450 datagrams. More could overflow the queue of the device, where they are lost unseen.
+/// The buffer holds about 450 datagrams. A larger buffer could overflow the queue of the network
+/// device, which drops datagrams without an error.
 const SEND_BUFFER: usize = 512 << 10;
 
 impl CollectorSender {
     /// Creates a sender, and opens its socket.
     ///
-    /// A runtime must be entered.
+    /// The function must be called in a tokio runtime.
     pub(super) fn new(collector: Arc<Collector>) -> Self {
         let mut own = Self { collector, socket: None };
         own.refresh();
@@ -61,7 +63,7 @@ impl CollectorSender {
 
     /// Sends datagrams until the collector is closed.
     ///
-    /// The last ones are sent for a bounded time.
+    /// After that, the waiting datagrams are sent for a bounded time.
     pub(super) async fn run(mut self) {
         let mut refresh = interval(REFRESH_INTERVAL);
         refresh.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -83,7 +85,7 @@ impl CollectorSender {
         self.collector.lose_waiting();
     }
 
-    /// Opens the socket if it is closed, or has another address than the route.
+    /// Opens a socket if there is none, or if the route has another local address.
     fn refresh(&mut self) {
         let opened = open(self.collector.address).and_then(|(socket, local)| {
             if self.socket.is_none() || self.collector.local() != Some(local) {
@@ -102,17 +104,17 @@ impl CollectorSender {
         }
     }
 
-    /// Waits for datagrams and for the socket, and sends some.
+    /// Waits for datagrams and for room in the socket, and sends a burst.
     ///
-    /// Returns false at the end.
+    /// Returns false when the collector is closed and its queue is empty.
     async fn send_some(&mut self) -> bool {
         if !self.collector.wait().await {
             return false;
         }
-        // A refresh opens it.
+        // The next refresh opens the socket.
         let Some(socket) = &self.socket else { return pending().await };
         if socket.writable().await.is_err() {
-            // The runtime ends.
+            // The error means that the runtime ends.
             return pending().await;
         }
         self.send_burst();
@@ -120,7 +122,7 @@ impl CollectorSender {
         true
     }
 
-    /// Sends datagrams, as many as the socket takes.
+    /// Sends a burst of datagrams, as many as the socket takes.
     fn send_burst(&mut self) {
         for _ in 0..BURST {
             let Some(datagram) = self.collector.take() else { return };
@@ -130,7 +132,7 @@ impl CollectorSender {
         }
     }
 
-    /// Sends a datagram; returns whether the socket takes more.
+    /// Sends a datagram; returns whether the socket takes more datagrams.
     fn send(&mut self, datagram: Arc<ExportDatagram>) -> bool {
         let Some(socket) = &self.socket else {
             self.collector.count_lost(&datagram);
@@ -139,7 +141,8 @@ impl CollectorSender {
         let mut sent = socket.try_send(&datagram.bytes);
         let is_refused = matches!(&sent, Err(error) if is_refusal(error));
         if is_refused {
-            // It reports that nothing listened for an earlier datagram.
+            // The error means that no program listened for an earlier datagram; this datagram is
+            // sent now.
             sent = socket.try_send(&datagram.bytes);
         }
         match sent {
@@ -148,7 +151,7 @@ impl CollectorSender {
                 self.collector.put_back(datagram);
                 return false;
             }
-            // Another socket does not mend it.
+            // The host refused again, which a new socket would not change.
             Err(error) if is_refusal(&error) => self.collector.count_lost(&datagram),
             Err(error) => {
                 self.collector.count_lost(&datagram);
@@ -156,7 +159,7 @@ impl CollectorSender {
                 self.socket = None;
                 self.collector.note_closed(CollectorFault::NotSent(error));
                 if is_first {
-                    // The host may have another address since the last refresh.
+                    // The host may have got another address since the last refresh.
                     self.refresh();
                 } else {
                     self.collector.lose_waiting();
@@ -173,14 +176,14 @@ impl CollectorSender {
     }
 }
 
-/// Returns whether the host of a collector reports that nothing listens.
+/// Returns whether an error means that no program listens at the collector's port.
 fn is_refusal(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::ConnectionRefused
 }
 
-/// Opens a socket to a collector, which never blocks.
+/// Opens a non-blocking socket to a collector.
 ///
-/// Returns it with its local address.
+/// Returns the socket with its local address.
 fn open(collector: SocketAddr) -> io::Result<(StdUdpSocket, IpAddr)> {
     let any: IpAddr = match collector {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -193,10 +196,10 @@ fn open(collector: SocketAddr) -> io::Result<(StdUdpSocket, IpAddr)> {
     Ok((socket, local))
 }
 
-/// Registers a socket at the runtime, with a larger send buffer.
+/// Registers a socket with the runtime, and enlarges its send buffer.
 fn with_send_buffer(socket: StdUdpSocket) -> io::Result<UdpSocket> {
     let forced = setsockopt(&socket, SndBufForce, &SEND_BUFFER);
-    // Without the privilege, the system limits the size to `net.core.wmem_max`.
+    // Without the privilege `CAP_NET_ADMIN`, the kernel limits the size to `net.core.wmem_max`.
     let _ = forced.or_else(|_| setsockopt(&socket, SndBuf, &SEND_BUFFER));
     UdpSocket::from_std(socket)
 }

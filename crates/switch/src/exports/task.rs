@@ -10,19 +10,19 @@ use tokio::{
 
 use crate::threads::data_plane::DataPlane;
 
-/// Time between two readings of the rings of packet threads.
+/// Time between two rounds that read the rings of packet threads.
 ///
-/// A sample or flow reaches its collector within this time. With the size of the rings it limits their
-/// number per second.
+/// A sample or flow is sent to its collector within this time. The size of a ring, divided by this
+/// interval, limits the samples or flows per second.
 const READ_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Longest time in which an exporter that ends encodes its flows.
+/// Longest time for which an ending exporter encodes its remaining flows.
 pub(super) const LAST_REPORTS_MAX: Duration = Duration::from_secs(10);
 
 /// Number of samples or flows that are encoded between two checks for room.
 pub(super) const CHUNK: usize = 512;
 
-/// Runs a round at intervals while there are exporters, forever.
+/// Runs rounds at intervals while there are exporters; never returns.
 ///
 /// `started` is notified when an exporter starts.
 pub(super) async fn run_rounds<F: Future<Output = ()>>(
@@ -41,7 +41,7 @@ pub(super) async fn run_rounds<F: Future<Output = ()>>(
     }
 }
 
-/// Returns the time since 1970 at a point of the clock.
+/// Returns the time since 1970 for a time of the daemon's clock.
 pub(super) fn unix_time(plane: &DataPlane, now: Time) -> Duration {
     plane.clock().unix_time_at_zero() + now.since(Time::ZERO)
 }

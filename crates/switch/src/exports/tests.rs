@@ -1,4 +1,4 @@
-//! Tests of all keys of sFlow, NetFlow and IPFIX: they survive a restart, and a reload changes them.
+//! Tests of all keys of sFlow, NetFlow and IPFIX, over a restart and a reload.
 
 use std::collections::BTreeSet;
 
@@ -8,9 +8,9 @@ use crate::{
     saved_state::SavedState,
 };
 
-/// A value for each key that is not its default.
+/// A value for each key that differs from the key's default.
 ///
-/// Nothing listens at the addresses.
+/// No collector listens at the addresses.
 const VALUES: [(&str, &str); 17] = [
     ("ipfix.cache_active_timeout", "60"),
     ("ipfix.cache_max_flows", "100"),
@@ -39,7 +39,7 @@ fn config(bridge: &BridgeOptions) -> Config {
     Config { bridges: vec![bridge.clone()], ..Config::default() }
 }
 
-/// Returns a bridge with all exports.
+/// Returns a bridge with sFlow, NetFlow, IPFIX and a set of collectors.
 fn exporting() -> BridgeOptions {
     let set = CollectorSetOptions {
         id: 7,
@@ -51,7 +51,7 @@ fn exporting() -> BridgeOptions {
     BridgeOptions { collector_sets: vec![set], ..bridge().with_settings(&VALUES).unwrap() }
 }
 
-/// Returns the options of the exports of a running bridge.
+/// Returns the sFlow, NetFlow and IPFIX options of a running bridge.
 fn exports(switch: &Switch) -> BridgeOptions {
     let BridgeOptions { sflow, netflow, ipfix, collector_sets, .. } =
         switch.running_config().bridges.remove(0);
@@ -83,7 +83,7 @@ async fn a_saved_state_has_all_keys_of_exports() {
     let report = restored.restore(&saved).await.unwrap();
     assert_eq!(report.refused, [""; 0]);
     assert_eq!(exports(&restored), expected);
-    // The exporters run.
+    // After the restore, the exporters run.
     let shown = restored.bridges().remove(0);
     assert_eq!(shown.sflow.unwrap().options, expected.sflow);
     assert_eq!(shown.netflow.unwrap().options, expected.netflow);

@@ -1,29 +1,30 @@
-//! The numbers of an exporter, which outlive changes of its options.
+//! The counters of an exporter, which continue after changes of its options.
 
 use parking_lot::Mutex;
 
-/// The numbers of an exporter, shared with the senders of its datagrams.
+/// The counters of an exporter, shared with the senders of its datagrams.
 ///
-/// An exporter that changes and its successor count together, also while the first one still sends.
+/// A changed exporter passes its counters to its successor. Both count in them while the old
+/// exporter still sends.
 #[derive(Debug, Default)]
 pub(super) struct ExportTotals(Mutex<ExportCounts>);
 
-/// Numbers since the exporter was switched on.
+/// Counters since the exporter was switched on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ExportCounts {
     /// Samples that were taken from the rings of packet threads.
     pub(super) samples: u64,
-    /// Samples that did not fit these rings.
+    /// Samples that did not fit the rings of packet threads.
     ///
-    /// Those of running samplers are not among them.
+    /// Only samplers that were replaced are counted here, not running samplers.
     pub(super) samples_dropped: u64,
     /// Flows that were encoded.
     pub(super) flows: u64,
-    /// Flows or samples of lost datagrams, counted for each collector.
+    /// Flows or samples in lost datagrams, counted for each collector.
     ///
-    /// Also flows for which no time was left at the end.
+    /// Flows that were not encoded in time when an exporter ended are added.
     pub(super) records_lost: u64,
-    /// Datagrams that the system took, counted for each collector.
+    /// Datagrams that the kernel accepted, counted for each collector.
     pub(super) sent: u64,
     /// Datagrams that were lost, counted for each collector.
     pub(super) lost: u64,
@@ -34,7 +35,7 @@ impl ExportTotals {
         *self.0.lock()
     }
 
-    /// Adds to the numbers.
+    /// Changes the counters.
     pub(super) fn add(&self, change: impl FnOnce(&mut ExportCounts)) {
         change(&mut self.0.lock());
     }

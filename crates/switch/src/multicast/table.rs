@@ -9,34 +9,34 @@ use crate::{error::SwitchError, switch::Switch};
 
 /// An entry of a multicast table.
 ///
-/// It is a port of a group, or a port with a multicast router.
+/// An entry is a port of a multicast group, or a router port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MulticastEntryStatus {
-    /// The port.
+    /// Number of the port.
     pub port: PortNo,
     /// VLAN; 0 for untagged frames.
     pub vlan: u16,
-    /// The group; `None` for a multicast router.
+    /// The multicast group; `None` for a router port.
     pub group: Option<IpAddr>,
-    /// Time since the last report, or the last query.
+    /// Time since the last report of the group, or the last query of the router.
     pub age: Duration,
 }
 
-/// Numbers of messages of IGMP and MLD on bridges that snoop.
+/// Counters of IGMP and MLD messages on bridges with multicast snooping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MulticastMessages {
-    /// Messages that were read.
+    /// Messages that snooping has read.
     pub read: u64,
-    /// Messages that were ignored, for example because of their checksum.
+    /// Messages that snooping has ignored, for example because of a wrong checksum.
     pub ignored: u64,
 }
 
 impl Switch {
     /// Returns the multicast table of a bridge.
     ///
-    /// First come the groups, by their last report, then the router ports.
+    /// The groups are first, ordered by their last report; the router ports follow.
     ///
-    /// `None` if the bridge does not snoop.
+    /// `None` if the bridge has no multicast snooping.
     ///
     /// # Errors
     ///
@@ -58,9 +58,9 @@ impl Switch {
         Ok(is_on.then(|| pipeline.multicast(id).into_iter().map(status).collect()))
     }
 
-    /// Removes all groups and router ports of one bridge, or of all bridges that snoop.
+    /// Removes all groups and router ports of a bridge, or of all snooping bridges.
     ///
-    /// Returns false for one bridge that does not snoop.
+    /// Returns false if the given bridge has no multicast snooping.
     ///
     /// # Errors
     ///
@@ -78,7 +78,7 @@ impl Switch {
         Ok(snoops)
     }
 
-    /// Returns the numbers of messages that snooping has read, and has ignored.
+    /// Returns the counters of messages that snooping has read and ignored.
     #[must_use]
     pub fn multicast_messages(&self) -> MulticastMessages {
         let counters = &self.control.multicast;

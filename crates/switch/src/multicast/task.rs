@@ -1,7 +1,7 @@
-//! The task of multicast snooping: reads messages of IGMP and MLD, and learns from them.
+//! The task of multicast snooping: reads IGMP and MLD messages, and learns groups and router ports.
 //!
-//! NORMAL punts the messages with their port and VLAN. All messages that wait change the multicast tables
-//! as one version.
+//! `NORMAL` punts the messages with their port and VLAN. All waiting messages change the multicast
+//! tables in one version.
 
 use std::{
     collections::BTreeSet,
@@ -25,13 +25,13 @@ use crate::{
     ports::names::BridgeNames,
 };
 
-/// The most messages that are taken for one version.
+/// Maximum number of messages that change the tables in one version.
 const MESSAGES_AT_ONCE: usize = 64;
 
-/// The most records of messages that change the tables in one version.
+/// Maximum number of group records that change the tables in one version.
 const RECORDS_AT_ONCE: usize = 256;
 
-/// Numbers of messages of IGMP and MLD.
+/// Counters of IGMP and MLD messages.
 #[derive(Debug, Default)]
 pub(crate) struct MulticastCounters {
     read: AtomicU64,
@@ -46,13 +46,13 @@ impl MulticastCounters {
 
     /// Returns the number of messages that were ignored.
     ///
-    /// For example, their checksum is wrong.
+    /// A message is ignored, for example, if its checksum is wrong.
     pub(crate) fn ignored(&self) -> u64 {
         self.ignored.load(Ordering::Relaxed)
     }
 }
 
-/// Learns from messages, as long as the switch runs.
+/// Learns from received messages, as long as the switch runs.
 pub(crate) async fn run_multicast(
     control: Arc<ControlPlane>,
     mut received: mpsc::Receiver<PuntedPacket>,
@@ -65,13 +65,13 @@ pub(crate) async fn run_multicast(
         let sightings: Vec<MulticastSighting> = sightings.collect();
         for some in sightings.chunks(RECORDS_AT_ONCE) {
             learn(&control, some);
-            // A host may send thousands of records: other tasks run between them.
+            // A host may send thousands of group records, so other tasks run in between.
             yield_now().await;
         }
     }
 }
 
-/// Returns the content of a message; nothing if it is broken.
+/// Parses a message; returns no records for an invalid message.
 fn read(
     pipeline: &Pipeline,
     counters: &MulticastCounters,
@@ -94,7 +94,7 @@ fn read(
                 }
             }
         }
-        // A host may send anything, so this is no event of the switch.
+        // Only a debug line: a host may send any bytes.
         Err(error) => {
             counters.ignored.fetch_add(1, Ordering::Relaxed);
             let (bridge, port) = names(pipeline, bridge, port);
@@ -104,7 +104,7 @@ fn read(
     }
 }
 
-/// Learns from messages, and logs the changes.
+/// Changes the multicast tables by the messages, and logs the changes.
 fn learn(control: &ControlPlane, sightings: &[MulticastSighting]) {
     let plane = &control.plane;
     let learnings: Vec<_> = sightings.iter().copied().map(Learning::Multicast).collect();
@@ -118,7 +118,7 @@ fn learn(control: &ControlPlane, sightings: &[MulticastSighting]) {
         }
         Ok::<_, SwitchError>(change)
     });
-    // The change itself never fails.
+    // A change of the multicast tables never fails.
     debug_assert!(learned.is_ok());
     control.router_log.add(plane.pipeline(), &routers, now);
     for sighting in sightings {

@@ -26,9 +26,10 @@ pub(crate) type NicAgent = OffloadAgent<DeviceExchange<P4RuntimeDevice>>;
 pub(crate) struct AgentSettings {
     /// Number of packet threads.
     ///
-    /// Their cache owners have the numbers below the one of the agent.
+    /// The packet threads are the cache owners 0 to `threads - 1`, and the agent is owner
+    /// `threads`.
     pub(crate) threads: u16,
-    /// Configuration of the NIC, and its bridge, which may be added later.
+    /// Configuration of the NIC and name of its bridge, which may be added later.
     pub(crate) config: Config,
     pub(crate) bridge: BridgeId,
     pub(crate) seed: u64,
@@ -45,9 +46,9 @@ pub(crate) struct StartedAgent {
 impl AgentSettings {
     /// Registers an agent with the eviction coordinator and runs it.
     ///
-    /// `None` if the coordinator is closed.
+    /// Returns `None` if the coordinator is closed.
     ///
-    /// Waits for a turn of the coordinator that is in progress.
+    /// Blocks until an iteration of the coordinator that is in progress has ended.
     pub(crate) fn start(
         self,
         handle: &CoordinatorHandle,
@@ -69,7 +70,8 @@ impl AgentSettings {
 
     /// Runs a registered agent.
     ///
-    /// Versions wait for it from now on, so it is created in any case, and retires.
+    /// From the registration on, versions wait for the agent. So the agent is created even if its
+    /// thread cannot start; dropping it retires the owner.
     fn run(
         self,
         handle: OffloadHandle,
@@ -87,7 +89,7 @@ impl AgentSettings {
             drain: chain.offload.drain(),
             ..OffloadConfig::new(bridge)
         };
-        // The capabilities without a device; the stages of an agent never change.
+        // Capabilities for the time without a device; the number of stages never changes.
         let nothing = capabilities(&program(&chain.offload), &DeviceFeatures::default());
         let (exchange, next) =
             DeviceExchange::new(nothing, move || Time::ZERO.after(epoch.elapsed()));

@@ -10,14 +10,14 @@ use crate::{
     error::SwitchError,
 };
 
-/// Maximum of `drain_ms`: a user who enables a NIC again waits this long.
+/// Maximum of `drain_ms`; enabling a NIC again may wait this long.
 const DRAIN_MAX_MS: u64 = 10_000;
 
-/// Maximum number of entries in a stage.
+/// Maximum number of entries in a stage of a NIC.
 const STAGE_ENTRIES_MAX: u32 = 1 << 20;
 
 impl OffloadOptions {
-    /// Checks the options of a NIC by themselves.
+    /// Checks the options of a NIC, apart from its bridge.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         let range = ConfigError::check_range;
         let (setting, stages) = ("caches.gigaflow.offload.stages", self.stages);
@@ -58,7 +58,7 @@ impl OffloadOptions {
         let has_nine_bits =
             self.kind == OffloadKind::P4runtime && self.device_config.as_os_str().is_empty();
         let (high, text) = if has_nine_bits {
-            // The NIC would send to the port with the low nine bits of the number.
+            // The P4 program would send to the port with the low nine bits of the number.
             (
                 EXTERNAL_NUMBER_MAX,
                 "numbers from 1 to 509, since the P4 program has port numbers of nine bits: give the \
@@ -73,7 +73,7 @@ impl OffloadOptions {
         ConfigError::check_range("caches.gigaflow.offload.ports", wrong.to_string(), false, text)
     }
 
-    /// Checks that an external NIC can get its device configuration.
+    /// Checks the path of the device configuration of an external NIC.
     fn check_device_config(&self) -> Result<(), ConfigError> {
         let (setting, path) = ("caches.gigaflow.offload.device_config", &self.device_config);
         if path.as_os_str().is_empty() {
@@ -83,7 +83,7 @@ impl OffloadOptions {
         let is_external = self.kind != OffloadKind::Embedded;
         let range = "empty for an embedded NIC, which has its program built in";
         ConfigError::check_range(setting, value.clone(), is_external, range)?;
-        // The daemon may change its working directory, and another process names the file.
+        // The daemon may change its working directory, and the path may be set by another process.
         let range = "an absolute path, such as /etc/shunt/gigaflow.bin";
         ConfigError::check_range(setting, value, path.is_absolute(), range)?;
         if self.is_none() {

@@ -1,13 +1,14 @@
 //! An offload device that can be exchanged while its agent runs.
 //!
-//! The agent sees one device, which is lost and restored. A new device holds no entry of the
-//! previous one. When the new device is restored, the agent receives an idle event for each such
-//! entry and removes it. The exchange acknowledges the removal at once, since the entry is absent.
+//! The agent sees one device, which is lost and restored. A new device has no entries. When the new
+//! device is connected, the agent receives an idle event for each entry of the previous device, and
+//! removes that entry. The exchange acknowledges this removal at once.
 //!
-//! A NIC without an agent must not forward with its last entries. So the previous device is emptied
-//! first. Until it is empty, or has not answered for [`DRAIN_TIME_MAX`], the agent sees no new
-//! device. During this time the device counts as lost, every status shows the reason, and a version
-//! is acknowledged without the NIC. Entries that could not be removed are logged.
+//! A NIC without an agent must not continue to forward by its last entries. So the exchange first
+//! removes the entries of the previous device. Until all are removed, or the device has not
+//! answered for [`DRAIN_TIME_MAX`], the agent sees no new device. Meanwhile the device counts as
+//! lost, every status shows the reason, and versions are acknowledged without the NIC. Entries that
+//! could not be removed are logged.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,28 +30,29 @@ use shunt_pipeline::Time;
 
 use super::draining::{DRAIN_TIME_MAX, DrainingDevice, is_gone};
 
-/// A device that can be exchanged.
+/// An offload device that can be replaced by another while its agent runs.
 pub(crate) struct DeviceExchange<T> {
     next: mpsc::Receiver<Successor<T>>,
     /// Number of exchanges with a previous device that is not empty yet.
     pending: Arc<AtomicUsize>,
     now: Box<dyn Fn() -> Time + Send>,
     device: Option<T>,
-    /// True if the current device is restored.
+    /// True if the current device has reported that it is restored.
     is_restored: bool,
-    /// True if the agent was notified of that.
+    /// True if the agent was notified that the device is restored.
     is_connected: bool,
-    /// OffloadCapabilities while there is no device.
+    /// Capabilities while there is no device.
     empty_capabilities: OffloadCapabilities,
     /// Unacknowledged operations, each with the entry that it changes.
     under_way: BTreeMap<Ticket, Option<EntryChange>>,
-    /// Entries that the device may hold.
+    /// Entries that the current device may hold.
     held: BTreeSet<LtmIndex>,
     /// Insertions that were in progress when the device was lost; a part of `held`.
     ///
-    /// The agent takes them for not inserted, but the device may hold them until it is restored.
+    /// The agent assumes that these entries were not inserted. The device may hold them until it is
+    /// restored.
     unconfirmed: BTreeSet<LtmIndex>,
-    /// Entries that the agent takes for held, but no device holds.
+    /// Entries that the agent assumes in the device, but that no device holds.
     absent: BTreeSet<LtmIndex>,
     events: Vec<OffloadEvent>,
     draining: Vec<DrainingDevice<T>>,
@@ -68,12 +70,12 @@ struct Successor<T> {
     before: PredecessorState,
 }
 
-/// The state of the previous device.
+/// The state of a device that is being replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PredecessorState {
-    /// The device runs, and must be emptied.
+    /// The device runs, and its entries must be removed.
     Runs,
-    /// The device has ended, with all of its entries.
+    /// The device has ended, so it has no entries.
     Ended,
 }
 
@@ -85,10 +87,10 @@ enum EntryChange {
 }
 
 impl<T> Successors<T> {
-    /// Replaces the current device by another one, or by none.
+    /// Replaces the current device by `target`, or by no device.
     pub(crate) fn send(&self, target: Option<T>, before: PredecessorState) {
         self.pending.fetch_add(1, Ordering::Relaxed);
-        // The agent was stopped or has panicked: no device is used.
+        // If sending fails, the agent was stopped or has panicked, and no device is used.
         if self.next.send(Successor { target, before }).is_err() {
             self.pending.store(0, Ordering::Relaxed);
         }
@@ -164,12 +166,12 @@ impl<T: OffloadDevice> DeviceExchange<T> {
         self.draining.push(DrainingDevice::new(target, self.is_restored, under_way, held, until));
     }
 
-    /// Counts an exchange as complete: the previous device is empty or abandoned.
+    /// Counts an exchange as complete: the previous device is empty or was abandoned.
     fn end_exchange(&self) {
         self.pending.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Continues to empty the previous devices.
+    /// Continues to remove the entries of previous devices.
     fn poll_draining(&mut self) {
         if self.draining.is_empty() {
             return;
@@ -183,7 +185,7 @@ impl<T: OffloadDevice> DeviceExchange<T> {
         }
     }
 
-    /// Acknowledges at once the operations on entries that no device holds.
+    /// Acknowledges at once all operations on entries that no device holds.
     fn acknowledge_absent(&mut self, batch: &mut Vec<(Ticket, Operation)>) {
         let (absent, events) = (&mut self.absent, &mut self.events);
         batch.retain_mut(|(ticket, operation)| {
@@ -225,7 +227,7 @@ impl<T: OffloadDevice> DeviceExchange<T> {
             }
             OffloadEvent::Lost(_) => self.is_restored = false,
             OffloadEvent::Restored => {
-                // A restored device holds exactly the entries that it confirmed.
+                // A restored device holds exactly the entries of which it confirmed the insertion.
                 let unconfirmed = std::mem::take(&mut self.unconfirmed);
                 self.held.retain(|entry| !unconfirmed.contains(entry));
                 self.is_restored = true;
@@ -299,7 +301,7 @@ impl<T: OffloadDevice> OffloadDevice for DeviceExchange<T> {
 }
 
 impl<T> Drop for DeviceExchange<T> {
-    /// No device is emptied from now on.
+    /// Resets the count of pending exchanges: no device is emptied after the drop.
     fn drop(&mut self) {
         self.pending.store(0, Ordering::Relaxed);
     }
@@ -327,7 +329,7 @@ mod tests {
 
     use super::*;
 
-    /// A device with its entries, and operations that it has not acknowledged.
+    /// A device for tests, with its entries and its unacknowledged operations.
     #[derive(Debug, Default)]
     struct FakeDevice {
         held: BTreeSet<LtmIndex>,
@@ -403,7 +405,7 @@ mod tests {
         }
     }
 
-    /// Returns an exchange and its clock.
+    /// Returns an exchange without a device, its sender of devices and its clock.
     fn exchange() -> (DeviceExchange<FakeHandle>, Successors<FakeHandle>, Arc<Mutex<Time>>) {
         let time = Arc::new(Mutex::new(Time::ZERO));
         let now = Arc::clone(&time);
@@ -414,7 +416,7 @@ mod tests {
     /// The sender of devices, the first device and the clock of an exchange.
     type ExchangeParts = (Successors<FakeHandle>, Arc<Mutex<FakeDevice>>, Arc<Mutex<Time>>);
 
-    /// Returns an exchange with a first device.
+    /// Returns an exchange with a first, connected device.
     fn with_first() -> (DeviceExchange<FakeHandle>, ExchangeParts) {
         let (mut exchange, next, time) = exchange();
         let (first, device) = fake();

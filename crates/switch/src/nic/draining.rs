@@ -1,7 +1,8 @@
-//! A device that is given up, and emptied as far as it answers.
+//! A device that was replaced, and that removes its entries as long as it answers.
 //!
-//! Operations in progress are completed first, so that no later insertion is missed. A lost device
-//! gets the removals again when it returns. Entries that it refuses to remove stay.
+//! Operations in progress are completed first, so that no insertion follows the removals. A device
+//! that was lost gets the removals again when it is restored. Entries that the device refuses to
+//! remove stay.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,15 +15,15 @@ use shunt_gigaflow::offload::{
 use shunt_pipeline::Time;
 use tracing::{info, warn};
 
-/// A device that is being emptied.
+/// A replaced device, of which the entries are being removed.
 pub(super) struct DrainingDevice<T> {
     device: T,
     is_connected: bool,
-    /// Earlier operations that the device has not acknowledged.
+    /// Operations of the agent that the device has not acknowledged.
     under_way: BTreeSet<Ticket>,
-    /// Removals to submit after that.
+    /// Removals to submit after the operations in `under_way`.
     removals: Vec<(Ticket, Operation)>,
-    /// Removals that were submitted.
+    /// Removals that were submitted and not acknowledged.
     asked: BTreeMap<Ticket, LtmIndex>,
     /// Entries that the device may hold.
     held: BTreeSet<LtmIndex>,
@@ -34,10 +35,10 @@ pub(super) struct DrainingDevice<T> {
 pub(super) const DRAIN_TIME_MAX: Duration = Duration::from_secs(6);
 
 impl<T: OffloadDevice> DrainingDevice<T> {
-    /// Returns a device to empty.
+    /// Starts to remove the entries of a device.
     ///
-    /// `under_way` are its unacknowledged operations, `held` the entries that it may hold. It is
-    /// abandoned at `until`.
+    /// `under_way` has its unacknowledged operations, and `held` the entries that it may hold. The
+    /// device is abandoned at the time `until`.
     pub(super) fn new(
         device: T,
         is_connected: bool,
@@ -51,7 +52,7 @@ impl<T: OffloadDevice> DrainingDevice<T> {
         Self { device, is_connected, under_way, removals, asked, held, until }
     }
 
-    /// Continues to empty the device; returns whether it needs more time.
+    /// Continues to remove entries; returns whether removals are left and time remains.
     pub(super) fn poll(&mut self, now: Time) -> bool {
         let mut events = Vec::new();
         self.device.poll(&mut events);
@@ -88,13 +89,13 @@ impl<T: OffloadDevice> DrainingDevice<T> {
             Operation::Insert { .. } | Operation::Modify { .. } | Operation::Count { .. } => None,
         };
         let asked: Vec<(Ticket, LtmIndex)> = self.removals.iter().filter_map(removal).collect();
-        // A lost device reports that at the next poll.
+        // If the device was lost, its next poll reports that.
         let _ = self.device.submit(&mut self.removals);
         let taken = asked.len() - self.removals.len();
         self.asked.extend(asked.into_iter().take(taken));
     }
 
-    /// Drops the device and logs the result.
+    /// Drops the device and logs the number of entries that could not be removed.
     pub(super) fn end(self) {
         let entries = self.held.len();
         if entries == 0 {
@@ -105,7 +106,7 @@ impl<T: OffloadDevice> DrainingDevice<T> {
     }
 }
 
-/// Returns whether the entry is absent after this removal.
+/// Returns whether an entry is absent after a removal with this result.
 pub(super) const fn is_gone(result: &Result<(), OffloadError>) -> bool {
     matches!(result, Ok(()) | Err(OffloadError::NoSuchEntry))
 }

@@ -1,4 +1,4 @@
-//! The current NIC of a switch, and its replacement by another one.
+//! The current NIC of a switch, and its replacement by another NIC.
 
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -37,7 +37,7 @@ pub(crate) struct OffloadConnection {
     pub(crate) handle: OffloadHandle,
     /// Sender of new devices.
     pub(crate) next: Successors<P4RuntimeDevice>,
-    /// Policy by which the agent partitions traversals; it never changes.
+    /// Policy by which the agent partitions traversals; the policy never changes.
     pub(crate) policy: PolicyName,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct NicFront {
     state: Mutex<NicState>,
 }
 
-/// The stages of an agent, which never change.
+/// The number and size of an agent's stages, which never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OffloadLayout {
     stages: u8,
@@ -68,20 +68,20 @@ impl OffloadLayout {
 
 #[derive(Default)]
 struct NicState {
-    /// Options in force.
+    /// NIC options in force.
     config: config::OffloadOptions,
     embedded: Option<Embedded>,
     /// Ports that the NIC can send to.
     ports: LivePorts,
-    /// Error of the connection, if it is lost.
+    /// Error of the P4Runtime connection, if the connection is lost.
     error: LastError,
     /// Ports that deliver their packets to the NIC.
     at_nic: BTreeSet<PortNo>,
-    /// True if packets may be in progress in a previous external NIC.
+    /// True if packets may still be inside a previous external NIC.
     is_draining: bool,
 }
 
-/// A NIC in this process; it stops when this is dropped.
+/// A NIC in this process; dropping the value stops the NIC.
 struct Embedded {
     address: SocketAddr,
     ports: NicPorts,
@@ -91,7 +91,7 @@ struct Embedded {
 }
 
 impl Embedded {
-    /// Stops the NIC, and waits until it holds no entries.
+    /// Stops the NIC; returns when it has ended, with all of its entries.
     async fn end(self) {
         drop(self.stop);
         if let Err(error) = self.task.await {
@@ -100,25 +100,25 @@ impl Embedded {
     }
 }
 
-/// Highest port number of a NIC: higher 16-bit numbers are reserved.
+/// Highest port number of a NIC; higher 16-bit numbers are reserved by OpenFlow.
 pub(crate) const NUMBER_MAX: u32 = 0xfeff;
 
 /// Largest number of a port on an external NIC with the P4 program of this version.
 ///
-/// The P4 program has port numbers of nine bits: 510 is the controller, and 511 drops.
+/// Port numbers in the P4 program have nine bits; 510 is the controller, and 511 drops.
 pub(crate) const EXTERNAL_NUMBER_MAX: u32 = 509;
 
-/// Maximum time that a request waits until a NIC is empty.
+/// Maximum time that a request waits for a NIC to become empty.
 const STOP_MAX: Duration = Duration::from_secs(2);
 
-/// Interval between two checks of that.
+/// Interval between two checks whether the NIC is empty.
 const STOP_POLL: Duration = Duration::from_millis(1);
 
 /// First pause before a lost NIC is contacted again.
 const RETRY: Duration = Duration::from_millis(50);
 
 impl NicFront {
-    /// Returns a front without a NIC, for the bridge with this name and number.
+    /// Returns a front without a NIC, for the bridge with a name and number.
     pub(crate) fn new(
         connection: OffloadConnection,
         layout: OffloadLayout,
@@ -148,11 +148,11 @@ impl NicFront {
 
     /// Waits until the previous NIC is empty and its packets have left.
     ///
-    /// The tags of another agent begin with the same numbers.
+    /// A new agent uses the same tags as the previous agent, so no packet may still carry a tag.
     ///
     /// # Errors
     ///
-    /// If it is not emptied soon.
+    /// If the previous NIC is not empty in time.
     pub(crate) async fn is_drained(&self) -> Result<(), SwitchError> {
         if !self.is_left().await {
             return Err(SwitchError::NicLeaving);
@@ -167,7 +167,7 @@ impl NicFront {
         Ok(())
     }
 
-    /// Checks that the options fit the agent.
+    /// Checks that the options fit the offload agent.
     ///
     /// # Errors
     ///
@@ -189,14 +189,14 @@ impl NicFront {
         })
     }
 
-    /// Applies the options.
+    /// Applies new options of the NIC.
     ///
     /// Returns whether the ports must be reopened because the NIC changed.
     ///
     /// # Errors
     ///
-    /// If the embedded NIC does not start. Then the previous NIC stays, unless it had the socket
-    /// that the new one needs.
+    /// If the embedded NIC does not start. Then the previous NIC stays, unless the new NIC needs
+    /// the socket of the previous NIC.
     pub(crate) async fn apply(&self, config: &config::OffloadOptions) -> Result<bool, SwitchError> {
         let before = self.state.lock().config.clone();
         if before.needs_same_device(config) {
@@ -215,7 +215,7 @@ impl NicFront {
             OffloadKind::Embedded => match self.start(config).await {
                 Ok(embedded) => Some(embedded),
                 Err(error) => {
-                    // The previous NIC stays.
+                    // The previous NIC stays in use.
                     ending.set_intended(false);
                     return Err(error);
                 }
@@ -227,7 +227,7 @@ impl NicFront {
             (None, OffloadKind::P4runtime) => Some(config.address.clone()),
             (None, OffloadKind::Embedded | OffloadKind::None) => None,
         };
-        // The previous device removes its entries with the previous ports.
+        // The previous device still needs the previous ports to remove its entries.
         let (ports, error) = (LivePorts::default(), LastError::default());
         let device =
             address.map(|address| self.device(config, &address, ports.clone(), error.clone()));
@@ -252,7 +252,8 @@ impl NicFront {
             PredecessorState::Runs
         };
         if let Some(old) = old {
-            // No packet may use entries of the old NIC once a version is acknowledged without it.
+            // A version that is acknowledged without the old NIC must not be followed by a hit in
+            // its entries.
             old.end().await;
         }
         self.connection.next.send(device, before);
@@ -260,7 +261,7 @@ impl NicFront {
         Ok(is_behind)
     }
 
-    /// Takes the embedded NIC if it has the socket that the new one needs.
+    /// Takes the embedded NIC out if the new NIC needs its socket address.
     fn take_embedded_at(&self, config: &config::OffloadOptions) -> Option<Embedded> {
         let address = Some(config.address.parse().ok()?);
         let state = &mut *self.state.lock();
@@ -311,9 +312,9 @@ impl NicFront {
         P4RuntimeDevice::new(settings, &Handle::current(), move || handle.wake())
     }
 
-    /// Returns the port for the packet threads.
+    /// Returns the port that the packet threads get for an opened port.
     ///
-    /// A representor if the embedded NIC has the port.
+    /// It is a representor if the embedded NIC has the port, and otherwise the port itself.
     pub(crate) fn in_front_of(
         &self,
         bridge: BridgeId,
@@ -346,7 +347,7 @@ impl NicFront {
         }
     }
 
-    /// Returns the number that a port has on the NIC, if the NIC has it.
+    /// Returns the number of a port on the NIC, if the NIC has the port.
     fn number(
         &self,
         bridge: BridgeId,
@@ -358,15 +359,15 @@ impl NicFront {
         (is_connected && has_port(config, number)).then(|| u16::try_from(number).ok())?
     }
 
-    /// Returns whether the NIC has this port, or will have it.
+    /// Returns whether the NIC has a port of this number, or will have it.
     pub(crate) fn is_nic_port(&self, bridge: BridgeId, number: PortNo) -> bool {
         let state = self.state.lock();
         self.number(bridge, number, &state.config).is_some()
     }
 
-    /// Returns the capabilities of the NIC for packets of this port.
+    /// Returns the capabilities of the NIC for packets of a port.
     ///
-    /// `None` if the NIC does not have it.
+    /// `None` if the NIC does not have the port.
     pub(crate) fn port_capabilities(
         &self,
         bridge: BridgeId,
@@ -378,7 +379,7 @@ impl NicFront {
         Some(settings(&state.config, address, state.ports.clone()).capabilities())
     }
 
-    /// Returns the reason for closing the ports of the NIC, if they must be closed.
+    /// Returns the reason why the ports of the NIC must be closed, if there is one.
     pub(crate) fn closes_ports(&self) -> Option<&'static str> {
         let state = self.state.lock();
         let is_asked = !state.config.is_none() && state.config.stale == StalePolicy::PortsDown;
@@ -391,16 +392,16 @@ impl NicFront {
     /// Removes a closed port from the NIC.
     pub(crate) fn leave(&self, bridge: BridgeId, number: PortNo, datapath: Option<DatapathPort>) {
         let state = &mut *self.state.lock();
-        // The datapath number may be reused for a port that the NIC does not have.
+        // The datapath number may be reused for a port that is not on the NIC.
         datapath.into_iter().for_each(|datapath| state.ports.remove(datapath));
         if bridge == self.bridge && state.at_nic.remove(&number) {
             self.connection.handle.set_ports(Some(state.at_nic.clone()));
         }
     }
 
-    /// Drops the embedded NIC, since its agent has ended.
+    /// Drops the embedded NIC, because its agent has ended.
     ///
-    /// An external NIC keeps its entries: nobody can remove them.
+    /// An external NIC keeps its entries: without the agent, nothing can remove them.
     pub(crate) fn abandon(&self) {
         drop(self.state.lock().embedded.take());
     }
@@ -410,9 +411,9 @@ impl NicFront {
         self.connection.next.is_pending()
     }
 
-    /// Empties an external NIC as far as it answers soon.
+    /// Removes the entries of an external NIC, within a short time.
     ///
-    /// Nobody updates its entries afterwards.
+    /// After the switch has stopped, nothing updates these entries.
     pub(crate) async fn empty_before_stop(&self) {
         if self.state.lock().config.kind != OffloadKind::P4runtime {
             return;
@@ -424,7 +425,7 @@ impl NicFront {
         }
     }
 
-    /// Waits a short time until the previous NIC is empty; returns whether it is.
+    /// Waits a short time for the previous NIC to become empty; returns whether it is.
     async fn is_left(&self) -> bool {
         let empty = async {
             while self.is_draining_device() {
@@ -449,12 +450,12 @@ impl NicFront {
         self.clock
     }
 
-    /// Returns the error of the connection, if it is lost.
+    /// Returns the error of the P4Runtime connection, if the connection is lost.
     pub(crate) fn error(&self) -> Option<String> {
         self.state.lock().error.text()
     }
 
-    /// Returns the options in force, and address and counters of the embedded NIC.
+    /// Returns the options in force, and the address and counters of the embedded NIC.
     pub(crate) fn look(&self) -> (config::OffloadOptions, Option<(SocketAddr, Arc<NicCounters>)>) {
         let state = self.state.lock();
         let of = |embedded: &Embedded| (embedded.address, Arc::clone(&embedded.traffic));
@@ -462,7 +463,7 @@ impl NicFront {
     }
 }
 
-/// Returns whether a NIC has a port of this number.
+/// Returns whether the NIC has a port of this number.
 fn has_port(config: &config::OffloadOptions, number: u32) -> bool {
     let is_named = match config.ports.as_slice() {
         [] => config.kind != OffloadKind::P4runtime || number <= EXTERNAL_NUMBER_MAX,
@@ -471,7 +472,7 @@ fn has_port(config: &config::OffloadOptions, number: u32) -> bool {
     is_named && number <= NUMBER_MAX
 }
 
-/// Returns the client settings for a NIC at this address.
+/// Returns the P4Runtime client settings for a NIC at an address.
 fn settings(config: &config::OffloadOptions, address: &str, ports: LivePorts) -> ClientSettings {
     let mut settings = ClientSettings {
         device_id: config.device_id,
@@ -491,9 +492,9 @@ fn settings(config: &config::OffloadOptions, address: &str, ports: LivePorts) ->
     settings
 }
 
-/// Returns the P4 program of a NIC.
+/// Returns the P4 program of a NIC with these options.
 pub(super) fn program(config: &config::OffloadOptions) -> Program {
-    // The configuration was checked.
+    // The number of stages and entries was checked before.
     Program::new(config.stages, config.stage_entries).unwrap_or_default()
 }
 

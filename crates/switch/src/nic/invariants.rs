@@ -1,7 +1,8 @@
 //! Randomized tests with devices that fail and replace each other.
 //!
-//! While the current device confirms, it forwards every packet as the acknowledged version does. When
-//! no work is left, it holds the intended entries, and previous devices hold none.
+//! While the current device answers, it forwards every packet as the acknowledged version does.
+//! When no work is left, the current device holds the intended entries, and previous devices hold
+//! no entries.
 
 use std::{cell::Cell, collections::VecDeque, sync::Arc, time::Duration};
 
@@ -36,16 +37,16 @@ use shunt_testkit::offload::{Chaos, ChaosSettings, SoftwareDevice};
 
 use super::device_exchange::{DeviceExchange, PredecessorState, Successors};
 
-/// Bridge on which packets arrive.
+/// Bridge on which the packets of the tests arrive.
 const BRIDGE: BridgeId = generate::BRIDGES[0];
-/// Tag with which packets begin.
+/// Tag of a packet that enters the NIC.
 const START: Tag = Tag::new(0);
 
 type SharedDevice = Arc<Mutex<Chaos<SoftwareDevice>>>;
 
-/// A device with entries that the test can read.
+/// A device for tests, of which the test can read the entries.
 ///
-/// It is available after the first poll.
+/// The device is available after the first poll.
 struct ObservedDevice {
     device: SharedDevice,
     capabilities: OffloadCapabilities,
@@ -94,7 +95,7 @@ impl OffloadDevice for ObservedDevice {
 enum NicEvent {
     /// A packet misses.
     Packet(Box<FlowKey>),
-    /// A packet is forecast.
+    /// A flow is forecast.
     Forecast(Box<FlowKey>),
     /// The tables change, and the eviction coordinator receives the change.
     Change(Op),
@@ -137,7 +138,7 @@ fn chaos() -> impl Strategy<Value = ChaosSettings> {
     )
 }
 
-/// Returns how many of 256 polls restart a device.
+/// Generates the number of polls, of 256, that restart a device.
 fn restarts() -> impl Strategy<Value = u8> {
     prop_oneof![1 => Just(0), 1 => 2..=24_u8]
 }
@@ -155,7 +156,7 @@ struct OffloadWorld {
     now: Time,
     /// The current or the next device.
     device: Option<SharedDevice>,
-    /// Previous devices that ran when they were given up.
+    /// Previous devices that were still running when they were replaced.
     replaced: Vec<SharedDevice>,
     /// All devices of the test.
     devices: Vec<SharedDevice>,
@@ -163,7 +164,7 @@ struct OffloadWorld {
     hits: u64,
 }
 
-/// Clears the registers and metadata, which a packet that arrives does not have.
+/// Clears the registers and metadata: a packet that arrives has none.
 fn clear_hidden_state(key: &mut FlowKey) {
     let in_port = key.in_port();
     key.words_mut()[..HEADER_START].fill(0);
@@ -278,7 +279,7 @@ impl OffloadWorld {
         self.handle.status().state.is_stale()
     }
 
-    /// Checks that a device that confirms forwards as the acknowledged version does.
+    /// Checks that an answering device forwards as the acknowledged version does.
     fn check(&mut self) -> Result<(), TestCaseError> {
         let Some(device) = self.device.as_ref().filter(|_| !self.is_stale()) else { return Ok(()) };
         let version = self.handle.acked_version();
@@ -294,7 +295,7 @@ impl OffloadWorld {
         Ok(())
     }
 
-    /// Runs until no work is left, with a connected device.
+    /// Runs until no work is left and the current device is connected.
     fn rest(&mut self) -> Result<(), TestCaseError> {
         if self.device.is_none() {
             self.exchange(PredecessorState::Runs, Some(5));
@@ -333,9 +334,9 @@ impl OffloadWorld {
     }
 }
 
-/// Returns `SHUNT_SEED`, or 0.
+/// Returns the seed in `SHUNT_SEED`, or 0.
 ///
-/// The totals at the end refer to the same cases in each run.
+/// With a fixed seed, each run has the same cases, so the totals at the end are comparable.
 fn seed() -> u64 {
     std::env::var("SHUNT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_default()
 }

@@ -8,10 +8,10 @@
 //!        representor ────────────────────────────────────────────────────┘
 //! ```
 //!
-//! The offload thread starts when the switch gets its first NIC, since versions wait for its
-//! acknowledgement. Its agent owns a [`DeviceExchange`], which replaces one NIC by another, or by
-//! none, while packets flow. The stages and the bridge of an agent never change. A new agent starts
-//! when a NIC is enabled again after `kind = "none"`.
+//! The offload thread starts when the switch gets its first NIC, because from then on every version
+//! waits for the thread's acknowledgement. Its agent owns a [`DeviceExchange`], which replaces one
+//! NIC by another, or by none, while packets flow. The stages and the bridge of an agent never
+//! change. A new agent starts when a NIC is enabled again after `kind = "none"`.
 
 mod agent;
 mod check;

@@ -12,11 +12,11 @@ use crate::{
     config::Config, error::SwitchError, ports::bridges::Bridges, threads::data_plane::DataPlane,
 };
 
-/// The NIC in front of a bridge, or none.
+/// The NIC in front of a bridge, or no NIC.
 pub(crate) struct NicSlot {
     plane: Arc<DataPlane>,
     bridges: Arc<Bridges>,
-    /// Stays after the NIC is switched off, for the next one.
+    /// The front; it stays after the NIC is switched off, for the next NIC.
     front: Mutex<Option<Arc<NicFront>>>,
     seed: u64,
 }
@@ -26,9 +26,9 @@ impl NicSlot {
         Self { plane, bridges, front: Mutex::default(), seed }
     }
 
-    /// Returns the NIC in front of a bridge.
+    /// Returns the front of the NIC, if the switch has had a NIC.
     ///
-    /// It also stays after the NIC is switched off.
+    /// The front also stays after the NIC is switched off.
     pub(crate) fn front(&self) -> Option<Arc<NicFront>> {
         self.front.lock().clone()
     }
@@ -38,12 +38,12 @@ impl NicSlot {
         self.front().and_then(|nic| nic.status())
     }
 
-    /// Returns the entries that the NIC should hold.
+    /// Returns the entries that the agent intends for the NIC.
     pub(crate) async fn entries(&self) -> Vec<DumpedEntry> {
         let Some(nic) = self.front() else { return Vec::new() };
         let (sender, receiver) = oneshot::channel();
         nic.handle().dump(Box::new(move |entries| drop(sender.send(entries))));
-        // An agent that ends has no entries.
+        // If the agent ends before its reply, there are no entries.
         receiver.await.unwrap_or_default()
     }
 
@@ -58,7 +58,7 @@ impl NicSlot {
         let nic = match self.front() {
             Some(nic) if offload.is_none() || nic.has_nic() => nic,
             None if offload.is_none() => return Ok(None),
-            // The stages of an agent never change: a NIC after none needs a new agent.
+            // The stages of an agent never change: a NIC that follows no NIC needs a new agent.
             before => self.start(config, before).await?,
         };
         nic.check(offload)?;
@@ -70,9 +70,9 @@ impl NicSlot {
         Ok(applied?.then_some(nic))
     }
 
-    /// Starts the agent of a NIC, which replaces a front without a NIC.
+    /// Starts an agent for a NIC; its front replaces a front without a NIC.
     ///
-    /// The bridge may be added later.
+    /// The bridge of the NIC may be added later.
     async fn start(
         &self,
         config: &Config,
@@ -92,14 +92,15 @@ impl NicSlot {
         Ok(nic)
     }
 
-    /// Empties an external NIC as far as it answers, since the switch stops.
+    /// Removes the entries of an external NIC, because the switch stops.
     pub(crate) async fn empty_before_stop(&self) {
         if let Some(nic) = self.front() {
             nic.empty_before_stop().await;
         }
     }
 
-    /// Handles the end of the offload thread, by a panic or with the eviction thread.
+    /// Handles the end of the offload thread:
+    /// its own panic, or that of the eviction thread.
     ///
     /// Without the eviction thread no new agent can start.
     pub(crate) fn lose_agent(&self, is_for_good: bool) {

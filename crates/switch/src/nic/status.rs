@@ -10,17 +10,17 @@ use crate::{config::OffloadKind, status::chain::RuleSpaceStatus};
 /// The status of the NIC in front of a bridge.
 #[derive(Clone, Debug, Serialize)]
 pub struct NicStatus {
-    /// Name of the bridge.
+    /// Name of the bridge of the NIC.
     pub bridge: String,
     /// Type of the NIC.
     pub kind: OffloadKind,
     /// Address of the P4Runtime server.
     pub address: String,
-    /// `connected`, or `stale`: the NIC may forward with removed rules.
+    /// `connected`, or `stale`: the NIC may forward by removed rules.
     pub state: &'static str,
     /// Reason for the stale state.
     pub reason: Option<&'static str>,
-    /// Error of the connection, if it is lost.
+    /// Error of the P4Runtime connection, if the connection is lost.
     pub error: Option<String>,
     /// Seconds since the NIC became stale.
     pub stale_s: Option<f64>,
@@ -28,46 +28,46 @@ pub struct NicStatus {
     pub stale_count: u64,
     /// Number of versions that were acknowledged without the NIC.
     ///
-    /// A barrier that waited for them does not cover the NIC.
+    /// Barrier replies for these versions do not cover the packets of the NIC.
     pub unconfirmed: u64,
-    /// True if reading its counters takes so long that requests do not wait for it.
+    /// True if reading the NIC's counters takes too long for requests to wait.
     pub counters_late: bool,
     /// Number of times that the entries were restored after a lost connection.
     pub repairs: u64,
-    /// Stages, first to last.
+    /// Fill levels of the stages, from first to last.
     pub stages: Vec<StageFill>,
-    /// Entries to insert.
+    /// Entries that wait for insertion.
     pub waiting: u64,
     /// Stale entries that the NIC has not confirmed as removed.
     pub stale_entries: u64,
-    /// Tags in use.
+    /// Number of tags in use.
     pub tags: u64,
     /// LTM entries created for the NIC.
     pub created: u64,
     /// Sub-traversals that matched an existing LTM entry.
     pub shared: u64,
-    /// Sum of the hit counters of the entries.
+    /// Sum of the hit counters of all entries.
     ///
     /// A packet counts once for each entry that it hits.
     pub entry_hits: u64,
-    /// Entries that the NIC does not support, by reason.
+    /// Number of entries that the NIC does not support, by reason.
     ///
-    /// Their packets stay with the packet threads.
+    /// The packets of these entries stay with the packet threads.
     pub refused: Vec<(String, u64)>,
     /// Packets that missed every cache and became offload candidates.
     pub candidates_offered: u64,
     /// Candidates dropped because their queue was full.
     pub candidates_dropped: u64,
-    /// Candidates with entries that were in the NIC or already queued for it.
+    /// Candidates with entries that were already in the NIC or queued for it.
     pub candidates_known: u64,
-    /// Operations on the entries.
+    /// Counters of operations on the entries.
     pub operations: OperationsStatus,
-    /// Microseconds from a miss to the offload: 50th, 99th and 99.9th percentile.
+    /// Microseconds from a miss to its offload: 50th, 99th and 99.9th percentile.
     ///
-    /// The time ends when the NIC has confirmed all entries of the traversal. Each value is the
-    /// upper bound of a histogram bucket, and buckets double.
+    /// A miss is offloaded when the NIC has confirmed all entries of the traversal. Each percentile
+    /// is the upper bound of a histogram bucket; each bucket is twice as wide as the previous one.
     pub latency_us: [u64; 3],
-    /// Rule-space coverage of its entries, if requested.
+    /// Rule-space coverage of the entries of the NIC, if requested.
     pub rule_space: Option<RuleSpaceStatus>,
     /// Packet counters of an embedded NIC.
     pub traffic: Option<NicTraffic>,
@@ -76,39 +76,39 @@ pub struct NicStatus {
 /// The fill level of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct StageFill {
-    /// Number of entries.
+    /// Number of entries in the stage.
     pub entries: u64,
-    /// Maximum number of entries.
+    /// Maximum number of entries in the stage.
     pub entries_max: u64,
 }
 
-/// The operations on a NIC.
+/// Counters of the operations on a NIC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct OperationsStatus {
-    /// Insertions.
+    /// Insertions of entries.
     pub inserts: u64,
-    /// Removals.
+    /// Removals of entries.
     pub removes: u64,
-    /// Operations that the NIC refused or could not do.
+    /// Operations that the NIC refused or could not execute.
     pub failed: u64,
-    /// Operations without an answer when the connection was lost.
+    /// Operations that were not answered before the connection was lost.
     pub lost: u64,
-    /// Operations without an answer now: the NIC may not have their entries.
+    /// Operations that are not answered yet: the NIC may not have their entries.
     pub pending: u64,
 }
 
 /// The packet counters of an embedded NIC.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct NicTraffic {
-    /// Packets from ports and from the packet threads.
+    /// Packets received from ports and from the packet threads.
     pub received: u64,
-    /// Packets that hit in the NIC, up to the end of their traversal.
+    /// Packets that hit entries of the NIC up to the end of their traversal.
     pub hits: u64,
-    /// Packets that missed and were sent to the packet threads.
+    /// Packets that missed in the NIC and were sent to the packet threads.
     pub missed: u64,
-    /// Packets that hit one or more entries and then missed.
+    /// Packets that hit one or more entries and then missed in a later stage.
     pub partial_hits: u64,
-    /// Packets sent through its ports.
+    /// Packets sent through the ports of the NIC.
     pub sent: u64,
     /// Packets dropped, by reason; reasons with count 0 are omitted.
     pub dropped: Vec<(&'static str, u64)>,
@@ -117,7 +117,7 @@ pub struct NicTraffic {
 /// State of a NIC that is connected and holds its entries.
 const CONNECTED: &str = "connected";
 
-/// Reason for the stale state while the previous NIC is emptied.
+/// Reason for the stale state while entries of the previous NIC are being removed.
 const DRAINING: &str = "the entries of the previous NIC are being removed";
 
 impl NicStatus {
@@ -144,9 +144,9 @@ impl NicTraffic {
 }
 
 impl NicFront {
-    /// Returns the status.
+    /// Returns the status of the NIC.
     ///
-    /// `None` if there is no NIC, and no previous one is being emptied.
+    /// `None` if there is no NIC, and no previous NIC is being emptied.
     pub(crate) fn status(&self) -> Option<NicStatus> {
         let (config, embedded) = self.look();
         let is_draining_device = self.is_draining_device();

@@ -30,26 +30,26 @@ use crate::{
 /// Interval between two attempts to listen on an address.
 pub(crate) const LISTEN_RETRY: Duration = Duration::from_secs(1);
 
-/// The OpenFlow server of one bridge; its sockets close when it is dropped.
+/// The OpenFlow server of one bridge; dropping the value closes its sockets.
 pub(crate) struct BridgeServer {
     pub(crate) server: Arc<OpenFlowServer<BridgeHost>>,
     pub(crate) paused: Arc<PausedPackets>,
     pub(crate) sockets: BridgeSockets,
-    /// Management socket, and its path.
+    /// Management socket, with its path.
     pub(crate) _own_socket: Option<ServerEndpoint>,
     pub(crate) management: Option<PathBuf>,
-    /// Packet-ins for which there was no connection.
+    /// Number of packet-ins for which no controller was connected.
     pub(crate) no_connection: u64,
 }
 
-/// The sockets of the controllers and listeners of a bridge.
+/// The sockets of a bridge: connections to controllers, and listeners.
 #[derive(Default)]
 pub(crate) struct BridgeSockets(BTreeMap<ControllerEndpoint, BridgeSocket>);
 
-/// The socket of a controller or listener.
+/// The socket of a connection to a controller, or of a listener.
 enum BridgeSocket {
     Open(ServerEndpoint),
-    /// The address cannot be used now; the next attempt is at this time.
+    /// The address cannot be used now; the next attempt is at the time `until`.
     Waiting {
         reason: String,
         until: Time,
@@ -57,14 +57,14 @@ enum BridgeSocket {
 }
 
 impl BridgeSockets {
-    /// Opens and closes sockets, so that they are those of `wanted`.
+    /// Opens and closes sockets, until exactly the sockets of `wanted` are left.
     ///
-    /// `name` is the bridge. Sockets that are not closed keep their connections.
+    /// `name` is the name of the bridge. Sockets that stay open keep their connections.
     ///
     /// # Errors
     ///
-    /// If an address cannot be used. Then the sockets are those of before; a socket that had to be
-    /// closed for the new ones was opened again.
+    /// If an address cannot be used. Then the old sockets stay; an old socket that was closed to
+    /// free its address is opened again.
     pub(crate) async fn change(
         &mut self,
         server: &OpenFlowServer<BridgeHost>,
@@ -84,7 +84,7 @@ impl BridgeSockets {
         let mut opened = Vec::new();
         for endpoint in added.collect::<Vec<_>>() {
             match open_socket(server, endpoint, name).await {
-                // A socket that is about to be closed may have the address.
+                // A socket that will be closed below may have the address.
                 Err(error)
                     if is_in_use(&error) && removed.iter().any(|own| blocks(*own, endpoint)) =>
                 {
@@ -98,7 +98,7 @@ impl BridgeSockets {
         for endpoint in later {
             match open_socket(server, endpoint, name).await {
                 Err(error) if policy == OpenPolicy::Required => {
-                    // The sockets in `self.0` are those that stay.
+                    // `self.0` now has the sockets that stay open.
                     for (_, socket) in opened {
                         if let BridgeSocket::Open(socket) = socket {
                             socket.close().await;
@@ -126,12 +126,12 @@ impl BridgeSockets {
         }
     }
 
-    /// Returns whether an address could not be used.
+    /// Returns whether the switch still retries to open a socket.
     pub(crate) fn has_waiting(&self) -> bool {
         self.0.values().any(|socket| matches!(socket, BridgeSocket::Waiting { .. }))
     }
 
-    /// Opens the sockets that could not be opened before.
+    /// Retries to open the sockets that could not be opened before.
     pub(crate) async fn open_waiting(&mut self, server: &OpenFlowServer<BridgeHost>, name: &str) {
         for (endpoint, socket) in &mut self.0 {
             if let BridgeSocket::Waiting { reason, until } = socket {
@@ -148,7 +148,7 @@ impl BridgeSockets {
 }
 
 impl BridgeSocket {
-    /// Returns the socket, or the wait for the next attempt.
+    /// Returns the opened socket, or the time of the next attempt.
     fn of(
         opened: Result<ServerEndpoint, SwitchError>,
         server: &OpenFlowServer<BridgeHost>,
@@ -169,7 +169,7 @@ fn next_attempt(server: &OpenFlowServer<BridgeHost>) -> Time {
     server.host().now().after(LISTEN_RETRY)
 }
 
-/// Returns whether both sockets listen on one TCP port.
+/// Returns whether both endpoints listen on the same TCP port.
 fn blocks(open: ControllerEndpoint, wanted: ControllerEndpoint) -> bool {
     match (open, wanted) {
         (ControllerEndpoint::Listen(_, open), ControllerEndpoint::Listen(_, wanted)) => {
@@ -217,7 +217,7 @@ async fn open_socket(
 }
 
 impl BridgeServer {
-    /// Returns the connections that have agreed on a version.
+    /// Returns the connections that have negotiated an OpenFlow version.
     pub(crate) fn connections(&self) -> Vec<ConnectionSummary> {
         let open = self.server.connections().into_iter().filter(|own| own.status.is_open);
         open.map(|own| ConnectionSummary {
@@ -228,14 +228,14 @@ impl BridgeServer {
         .collect()
     }
 
-    /// Returns the state of one socket; `target` is its address in the configuration.
+    /// Returns the state of a socket; `target` is its address in the configuration.
     ///
-    /// `None` while the socket changes.
+    /// `None` while the socket is being opened or closed.
     pub(crate) fn state(&self, target: &str, now: Time) -> Option<ControllerState> {
         let endpoint = target.parse::<ControllerEndpoint>().ok()?;
         let waiting = |reason: &str, until: Time| {
             let retry_in_s = until.since(now).as_millis().div_ceil(1000);
-            // 64 bits of seconds do not end.
+            // The number of seconds always fits 64 bits.
             let retry_in_s = u64::try_from(retry_in_s).unwrap_or(u64::MAX);
             ControllerState::Waiting { reason: reason.to_owned(), retry_in_s }
         };
@@ -251,7 +251,7 @@ impl BridgeServer {
                 let peer = endpoint.to_string();
                 let connections = self.server.connections();
                 let own = connections.iter().find(|connection| connection.peer == peer);
-                // The connection has just closed.
+                // A missing connection has just been closed, so the socket is connecting again.
                 own.map_or(ControllerState::Connecting, |own| ControllerState::Connected {
                     role: own.status.role.name(),
                 })

@@ -20,7 +20,7 @@ pub enum ControllerEndpoint {
     Listen(ControllerTransport, SocketAddr),
 }
 
-/// The protocol below OpenFlow.
+/// The transport protocol below OpenFlow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ControllerTransport {
     /// TCP alone.
@@ -29,32 +29,32 @@ pub enum ControllerTransport {
     Tls,
 }
 
-/// A reason why a text is not the address of a controller.
+/// The reason why a text is not the address of a controller.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EndpointError {
-    /// The scheme is unknown.
+    /// The scheme of the address is unknown.
     #[error(
         "`{0}` begins with none of `tcp:`, `ssl:`, `ptcp:` and `pssl:`: write tcp:IP:PORT or \
          ptcp:PORT:IP"
     )]
     Scheme(String),
-    /// The list takes addresses of the other direction.
+    /// The address listens in a list of addresses to connect to, or vice versa.
     #[error("`{text}`: `{list}` takes {wanted}")]
     Direction {
-        /// The text.
+        /// The text of the address.
         text: String,
-        /// Name of the list.
+        /// Configuration key of the list.
         list: &'static str,
-        /// The form of its addresses.
+        /// The form of the addresses of the list.
         wanted: &'static str,
     },
-    /// The list has the address already.
+    /// The list already has the address.
     #[error("`{0}` is given twice: remove one of them")]
     Repeated(String),
-    /// The address is not valid.
+    /// The IP address or port is not valid.
     #[error("`{text}` is not {wanted}")]
     Address {
-        /// The text.
+        /// The text of the address.
         text: String,
         /// Description of a valid address.
         wanted: &'static str,
@@ -107,7 +107,8 @@ impl EndpointList {
 
     /// Parses an address of this list.
     ///
-    /// The direction is checked first, so that the message shows an address that is valid here.
+    /// The scheme is checked first: for a wrong scheme, the message shows the form of a valid
+    /// address.
     pub(crate) fn parse(self, text: &str) -> Result<ControllerEndpoint, EndpointError> {
         let (other_schemes, wanted) = match self {
             Self::Controllers => (["ptcp:", "pssl:"], "tcp:IP:PORT, such as tcp:127.0.0.1:6653"),
@@ -122,7 +123,7 @@ impl EndpointList {
 }
 
 impl ControllerTransport {
-    /// Returns the scheme of an address to connect to.
+    /// Returns the scheme of addresses to connect to with this transport.
     const fn scheme(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
@@ -204,7 +205,7 @@ mod tests {
             "`tcp:localhost` is not an address like tcp:127.0.0.1:6653 or tcp:[::1]:6653",
         );
         let in_list = |list: EndpointList, text: &str| list.parse(text).unwrap_err().to_string();
-        // `tcp:6653` is also not an address, but the error names the wrong direction.
+        // `tcp:6653` is also no valid address, but the error names the wrong scheme.
         assert_eq!(
             in_list(EndpointList::Listen, "tcp:6653"),
             "`tcp:6653`: `listen` takes ptcp:PORT, such as ptcp:6653"

@@ -1,12 +1,14 @@
-//! Events of the control plane that controllers may receive.
+//! Events of the control plane, of which some are sent to controllers.
 //!
-//! No event is lost, no change waits for a controller, and every queue has a bound:
+//! No event is lost, no change of the switch waits for a controller, and every queue is bounded:
 //!
-//! * Bridges and ports are added and removed one at a time, and such a request waits for room.
+//! * Bridges and ports are added and removed one at a time. Such a request waits for room in the
+//! queue.
 //! * A port that changes several times before controllers are notified causes one notification,
-//!   with its last state.
-//! * Removed rules stay in [`Removals`] until no thread uses them. The queue of the eviction thread
-//!   bounds the number of waiting versions. Then they enter the bounded queues of the connections.
+//! with its last state.
+//! * Removed rules stay in [`Removals`] until no packet thread uses them. The queue of the eviction
+//! thread bounds the number of waiting versions. Then the rules enter the bounded queues of the
+//! connections.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -22,7 +24,7 @@ use crate::{control::structure::OpenPolicy, error::SwitchError, threads::listene
 pub(crate) struct ControlReceivers {
     /// Events of the control plane.
     pub(crate) events: mpsc::Receiver<ControlEvent>,
-    /// Packets from the packet threads.
+    /// Punted packets from the packet threads.
     pub(crate) punts: PuntReceivers,
 }
 
@@ -30,9 +32,9 @@ pub(crate) struct ControlReceivers {
 pub(crate) enum ControlEvent {
     /// A bridge was added; the sender receives the result of opening its sockets.
     BridgeAdded(BridgeId, OpenPolicy, oneshot::Sender<Result<(), SwitchError>>),
-    /// The datapath id, controllers or listeners of a bridge changed.
+    /// The datapath id, controllers or listeners of a bridge have changed.
     BridgeChanged {
-        /// The bridge.
+        /// The changed bridge.
         id: BridgeId,
         closing: SocketsToClose,
         policy: OpenPolicy,
@@ -43,14 +45,14 @@ pub(crate) enum ControlEvent {
     BridgeRemoved(BridgeId),
     /// A port was added.
     PortAdded(BridgeId, PortNo),
-    /// A port was removed; its last state.
+    /// A port was removed; the event has its last state.
     PortRemoved(BridgeId, Box<PortInfo>),
 }
 
-/// The sockets of a bridge that a change closes.
+/// The open sockets of a bridge that a change closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SocketsToClose {
-    /// The sockets that are not configured any more.
+    /// The sockets of addresses that are not configured any more.
     Removed,
     /// All sockets, so that every peer connects again.
     All,
@@ -59,26 +61,26 @@ pub(crate) enum SocketsToClose {
 /// Maximum number of waiting events.
 pub(crate) const EVENTS_MAX: usize = 64;
 
-/// Ports that changed since controllers were notified.
+/// Ports that have changed since controllers were last notified.
 #[derive(Default)]
 pub(crate) struct ChangedPorts {
     ports: Mutex<BTreeSet<(BridgeId, PortNo)>>,
     came: Notify,
-    /// Counts every change, also those that controllers do not see.
+    /// Number of all changes, also of changes that controllers do not see.
     noted: watch::Sender<u64>,
 }
 
-/// Changes of the status of ports.
+/// A receiver of changes of the status of ports.
 ///
-/// They are those of links, devices and members of bonds, and ports that open or close.
-/// Changes that nobody waited for are seen as one.
+/// Reported changes are those of links, devices and members of bonds; also ports that open or
+/// close. Changes between two calls of [`Self::changed`] are reported as one.
 #[derive(Debug)]
 pub struct PortChanges(watch::Receiver<u64>);
 
 impl PortChanges {
     /// Waits until the status of a port has changed since the last call.
     ///
-    /// Cancelling it loses no change. It waits forever once the switch has stopped.
+    /// Cancelling the call loses no change. The call waits forever once the switch has stopped.
     pub async fn changed(&mut self) {
         if self.0.changed().await.is_err() {
             std::future::pending::<()>().await;
@@ -108,17 +110,19 @@ impl ChangedPorts {
         self.note();
     }
 
-    /// Notes a change that controllers do not see.
+    /// Records a change that controllers do not see.
     pub(crate) fn note(&self) {
         self.noted.send_modify(|count| *count = count.wrapping_add(1));
     }
 
-    /// Returns the changes from now on.
+    /// Returns a receiver of the changes from now on.
     pub(crate) fn subscribe(&self) -> PortChanges {
         PortChanges(self.noted.subscribe())
     }
 
-    /// Waits until ports have changed, and takes them. Cancelling this call loses none.
+    /// Waits until ports have changed, and takes these ports.
+    ///
+    /// Cancelling the call loses no port.
     pub(crate) async fn take(&self) -> BTreeSet<(BridgeId, PortNo)> {
         loop {
             let ports = std::mem::take(&mut *self.ports.lock());
@@ -138,7 +142,9 @@ impl Removals {
         }
     }
 
-    /// Waits until rules were removed, and takes them. Cancelling this call loses none.
+    /// Waits until rules were removed, and takes these rules.
+    ///
+    /// Cancelling the call loses no rule.
     pub(crate) async fn take(&self) -> Vec<RemovedRule> {
         loop {
             let removed = std::mem::take(&mut *self.waiting.lock());

@@ -1,4 +1,4 @@
-//! The OpenFlow view of one bridge, implemented with the control plane.
+//! The OpenFlow view of one bridge, implemented on the control plane.
 
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
 
@@ -29,23 +29,24 @@ use crate::{
     threads::data_plane::DataPlane,
 };
 
-/// A bridge, as its OpenFlow connections use it.
+/// A bridge as its OpenFlow connections see it.
 #[derive(Clone)]
 pub(crate) struct BridgeHost {
     pub(crate) plane: Arc<DataPlane>,
     pub(crate) bridges: Arc<Bridges>,
-    /// Settings in force.
+    /// Settings of the switch in force.
     pub(crate) config: Arc<Mutex<Config>>,
     pub(crate) bridge: BridgeId,
     pub(crate) paused: Arc<PausedPackets>,
-    /// Key and certificates of connections with TLS.
+    /// Key and certificates for TLS connections.
     pub(crate) tls: TlsIdentity,
 }
 
-/// `OFPPF_10GB_FD` and `OFPPF_COPPER`, as virtual devices of the kernel report.
+/// `OFPPF_10GB_FD` and `OFPPF_COPPER`,
+/// as virtual devices of the kernel report them.
 const VIRTUAL_LINK: u32 = 1 << 6 | 1 << 11;
 
-/// Speed of a virtual link.
+/// Speed of a virtual link in kilobits per second.
 const VIRTUAL_LINK_KBPS: u32 = 10_000_000;
 
 impl BridgeHost {
@@ -53,7 +54,7 @@ impl BridgeHost {
         self.plane.pipeline().ports(self.bridge).unwrap_or_else(|| Arc::new([]))
     }
 
-    /// Returns the description of a port for controllers.
+    /// Returns the description of a port that controllers get.
     pub(crate) fn describe(port: &PortInfo) -> PortDescription {
         let virtual_link = LinkFeatures {
             current: VIRTUAL_LINK,
@@ -64,7 +65,7 @@ impl BridgeHost {
         PortDescription::of(port, if has_link { virtual_link } else { LinkFeatures::default() })
     }
 
-    /// Returns the datapath port for the ingress port of a packet-out.
+    /// Returns the datapath port of the ingress port of a packet-out.
     fn ingress(&self, number: PortNo) -> shunt_pipeline::DatapathPort {
         let ports = self.ports_now();
         let port = ports.iter().find(|port| port.number == number);
@@ -76,7 +77,7 @@ impl BridgeHost {
 }
 
 impl BridgeHost {
-    /// Returns the key of a packet-out.
+    /// Returns the flow key of a packet-out.
     fn key(&self, packet: &PacketOut) -> FlowKey {
         let mut key = FlowKey::ZERO;
         extract(&packet.data, self.plane.vlan_limit(), &mut key);
@@ -98,8 +99,8 @@ impl BridgeHost {
             ingress: self.ingress(packet.in_port),
             traversal: Arc::new(traversal),
         };
-        // Packet-outs stay in order on one thread. Packet-outs that exceed the capacity of its
-        // queue are lost, as on a wire. They are also lost if no thread is left.
+        // All packet-outs use the same thread, which keeps their order. Packet-outs are lost if the
+        // queue of this thread is full, or if no thread is left.
         let plane = &self.plane;
         let first = plane.living().first().copied().unwrap_or_default();
         let refused = plane.try_send(first, Command::Inject(Box::new(injection)));
@@ -173,7 +174,7 @@ impl Host for BridgeHost {
         let tables = self.plane.pipeline().table_stats(self.bridge);
         let statistics = |table: &shunt_pipeline::TableTotals| TableStatistics {
             table: table.table,
-            // The field of OpenFlow has 32 bits, and a larger number is not representable.
+            // The counter of OpenFlow has 32 bits; larger numbers are reported as its maximum.
             active: u32::try_from(table.rules_count).unwrap_or(u32::MAX),
             lookups: table.lookups,
             matches: table.matches,

@@ -1,4 +1,4 @@
-//! The egress queues of a bridge, as controllers see them.
+//! The egress queues of a bridge in OpenFlow messages.
 
 use shunt_datapath::egress::{counters::QueueCounts, htb::HtbQueue};
 use shunt_ofproto::message::{QueueDescription, QueueStatistics};
@@ -25,7 +25,7 @@ pub(super) fn statistics(
 fn port_descriptions(port: &BridgePort) -> Vec<QueueDescription> {
     let Some(htb) = port.htb() else { return Vec::new() };
     let tenths = |rate: u64| {
-        // A rate of a queue is at most that of its port.
+        // The rate of a queue is at most the rate of its port.
         let tenths = u128::from(rate) * 1000 / u128::from(htb.max_rate.max(1));
         u16::try_from(tenths.min(1000)).ok()
     };

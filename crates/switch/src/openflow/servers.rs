@@ -39,7 +39,7 @@ use crate::{
     threads::data_plane::DataPlane,
 };
 
-/// Removed rules that are handled before other tasks can run.
+/// Number of removed rules that are handled between two yields to other tasks.
 const REMOVED_PER_ITERATION: usize = 256;
 
 /// The OpenFlow servers of all bridges.
@@ -47,15 +47,15 @@ pub(crate) struct OpenFlowServers {
     plane: Arc<DataPlane>,
     bridges: Arc<Bridges>,
     config: Arc<Mutex<Config>>,
-    /// Directory of the management sockets; `None`: no such sockets.
+    /// Directory of the management sockets; `None`: there are no management sockets.
     run_dir: Option<PathBuf>,
     servers: Mutex<HashMap<BridgeId, BridgeServer>>,
     packet_ins: PacketInTally,
-    /// Key and certificates of connections with TLS.
+    /// Key and certificates for TLS connections.
     tls: TlsIdentity,
 }
 
-/// Packet-ins that the listener thread forwarded, by their end.
+/// Counters of packet-ins: handed over, or dropped by reason.
 #[derive(Default)]
 struct PacketInTally {
     handed_over: AtomicU64,
@@ -76,7 +76,7 @@ impl OpenFlowServers {
         }
     }
 
-    /// Returns the key and certificates of connections with TLS.
+    /// Returns the key and certificates for TLS connections.
     pub(crate) const fn tls(&self) -> &TlsIdentity {
         &self.tls
     }
@@ -91,7 +91,8 @@ impl OpenFlowServers {
         retry.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                // Events of bridges and ports come before packets, which may come from a new port.
+                // Events are handled before packets, because a packet may come from a new bridge or
+                // port.
                 biased;
                 event = events.recv() => match event {
                     Some(event) => self.handle(event).await,
@@ -110,8 +111,8 @@ impl OpenFlowServers {
 
     /// Notifies controllers of removed rules, as long as the switch runs.
     ///
-    /// It first waits until no thread uses their cache entries and all counts are reported, so that
-    /// the counters are complete.
+    /// A message is sent only when no thread uses the cache entries of the rule and all hits are
+    /// counted. So the counters in the message are complete.
     pub(crate) async fn notify_removed(self: Arc<Self>) {
         let plane = &self.plane;
         loop {
@@ -129,7 +130,7 @@ impl OpenFlowServers {
 
     /// Returns the messages about removed rules, by bridge.
     ///
-    /// There may be many, so other tasks can run between them.
+    /// There may be many removed rules, so other tasks run in between.
     async fn by_bridge(
         &self,
         removed: Vec<RemovedRule>,
@@ -153,7 +154,7 @@ impl OpenFlowServers {
         match event {
             ControlEvent::BridgeAdded(id, policy, ready) => {
                 let opened = self.open(id, policy).await;
-                // The receiver is gone only if the caller was cancelled.
+                // The receiver is closed only if the caller was cancelled.
                 let _ = ready.send(opened);
             }
             ControlEvent::BridgeChanged { id, closing, policy, ready } => {
@@ -170,7 +171,7 @@ impl OpenFlowServers {
         }
     }
 
-    /// Returns the bridges, with the state of their controllers.
+    /// Returns the status of all bridges, with the states of their controllers.
     pub(crate) fn bridge_status(&self, nic: Option<&NicStatus>) -> Vec<BridgeStatus> {
         let now = self.plane.now();
         let bridges = BridgeStatus::of_all(
@@ -195,7 +196,7 @@ impl OpenFlowServers {
         bridges.into_iter().map(with_controllers).collect()
     }
 
-    /// Returns the packet-ins by their end.
+    /// Returns the counters of packet-ins: handed over or dropped, by reason.
     pub(crate) fn packet_ins(&self) -> PuntedTotals {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         PuntedTotals {
@@ -244,7 +245,7 @@ impl OpenFlowServers {
         }
     }
 
-    /// Opens the sockets of a bridge: management, listeners and controllers.
+    /// Opens the sockets of a bridge: management socket, listeners and controllers.
     async fn open(&self, id: BridgeId, policy: OpenPolicy) -> Result<(), SwitchError> {
         let (name, endpoints) = {
             let bridges = self.bridges.lock();
@@ -284,7 +285,7 @@ impl OpenFlowServers {
         Ok(())
     }
 
-    /// Opens and closes sockets of a bridge, so that they are those of its settings.
+    /// Opens and closes sockets of a bridge according to its settings.
     async fn change_sockets(
         &self,
         id: BridgeId,
@@ -302,7 +303,7 @@ impl OpenFlowServers {
         changed
     }
 
-    /// Opens listeners that could not be opened before.
+    /// Retries to open the sockets that could not be opened before.
     async fn listen_again(&self) {
         let waiting: Vec<BridgeId> = {
             let servers = self.servers.lock();
@@ -319,9 +320,10 @@ impl OpenFlowServers {
         }
     }
 
-    /// Takes the sockets of a bridge, to change them.
+    /// Takes the sockets of a bridge out of the map, to change them.
     ///
-    /// Only the task of [`Self::run`] does so: no other change happens before they are put back.
+    /// Only the task of [`Self::run`] calls this function, so no other change happens before the
+    /// sockets are put back.
     fn take_sockets(
         &self,
         id: BridgeId,

@@ -1,9 +1,10 @@
 //! Opens and closes the devices of registered ports, and attaches them to the packet threads.
 //!
-//! An opened port is added to the packet threads first and to the tables afterwards. Then the threads
-//! get its receive queues: a packet finds its port in the tables. While packets are held, as during a
-//! restore, the system queues them. A port that is closed leaves the tables first. It leaves the
-//! threads when no packet can be sent to it. Module [`check`] finds what changes outside.
+//! An opened port is first added to the packet threads, and then to the tables, where a received
+//! packet finds its port. Only then do the threads get the receive queues of the port. While
+//! packets are held, as during a restore, the kernel queues the packets. A closed port is first
+//! removed from the tables, and from the threads when no packet can be sent to it any more. Module
+//! [`check`] finds changes of devices.
 
 pub(crate) mod check;
 
@@ -37,11 +38,11 @@ pub(crate) struct PortAttacher {
     plane: Arc<DataPlane>,
     bridges: Arc<Bridges>,
     nic: Arc<NicSlot>,
-    /// Keeps the queues of ports for a later process.
+    /// Store that keeps the queues of ports for the next process.
     descriptors: Arc<dyn DescriptorStore>,
-    /// Set while new ports receive nothing.
+    /// Set while newly opened ports receive no packets.
     is_held: AtomicBool,
-    /// The options with which DPDK starts.
+    /// The options with which DPDK is initialised.
     dpdk: Arc<EalOptions>,
     seed: u64,
 }
@@ -65,8 +66,8 @@ impl PortAttacher {
 
     /// Opens registered ports, and adds them to the packet threads.
     ///
-    /// Returns the result of each port, in their order. The system takes tens of milliseconds for each
-    /// device, most of it to wait, so all ports are opened at the same time.
+    /// Returns the result of each port, in their order. The kernel takes tens of milliseconds for
+    /// each device, mostly waiting. So all ports are opened at the same time.
     pub(crate) async fn open_all(&self, names: &[String]) -> Vec<Result<(), SwitchError>> {
         let opening: Vec<_> = names.iter().map(|name| self.begin_open(name)).collect();
         let mut opened = Vec::with_capacity(names.len());
@@ -96,8 +97,8 @@ impl PortAttacher {
 
     /// Removes the descriptors of ports that failed to open from the store.
     ///
-    /// The store has copies of the queues. They would keep the device in use, and collect packets that
-    /// nobody reads.
+    /// The store has duplicates of the queues. These would keep the device in use, and queue
+    /// packets that no thread reads.
     async fn discard_failed(&self, names: &[String], results: &[Result<(), SwitchError>]) {
         let prefixes: Vec<_> = {
             let bridges = self.bridges.lock();
@@ -114,7 +115,7 @@ impl PortAttacher {
         let _ = spawn_blocking(discard).await;
     }
 
-    /// Begins to open a registered port; `None` if the switch does not open it.
+    /// Begins to open a registered port; `None` if the port needs no device.
     fn begin_open(&self, name: &str) -> Result<Option<Opening>, SwitchError> {
         let (spec, number) = {
             let bridges = self.bridges.lock();
@@ -122,8 +123,7 @@ impl PortAttacher {
             (port.spec(), port.datapath.map_or(0, |number| u64::from(number.number())))
         };
         let seed = self.seed.wrapping_add(number);
-        // Opening a capture file reads it completely, and opening a device takes the system a
-        // while.
+        // Opening a capture file reads the whole file, and opening a device takes the kernel long.
         let (descriptors, dpdk) = (Arc::clone(&self.descriptors), Arc::clone(&self.dpdk));
         Ok(spec.map(|spec| {
             spawn_blocking(move || {
@@ -136,7 +136,7 @@ impl PortAttacher {
 
     /// Begins to create the queues of an open port.
     ///
-    /// `None` if packet threads do not have the port.
+    /// `None` if the packet threads do not get the port.
     fn begin_split(
         &self,
         name: &str,
@@ -148,7 +148,7 @@ impl PortAttacher {
             (bridge.id, entered.number, entered.datapath)
         };
         let threads = self.plane.living();
-        // There are at most `THREADS_MAX` threads.
+        // The number of threads is at most `THREADS_MAX`.
         let count = u16::try_from(threads.len()).unwrap_or(u16::MAX);
         if count == 0 {
             return Err(SwitchError::NoThreads);
@@ -166,7 +166,7 @@ impl PortAttacher {
         Ok(Some(SplittingPort { name, bridge: id, number, datapath, threads, splitting }))
     }
 
-    /// Adds ports to the packet threads, and then all of them to the tables.
+    /// Adds ports to the packet threads, and then all ports to the tables.
     ///
     /// Returns the result of each port.
     async fn attach_all(
@@ -182,7 +182,8 @@ impl PortAttacher {
             });
         }
         if !attached.is_empty() {
-            // Threads process commands in order: after this acknowledgement they have the ports.
+            // Threads process commands in order: after this acknowledgement, all threads have the
+            // ports.
             self.plane.pull_threads().await;
         }
         let mut stored = Vec::new();
@@ -206,14 +207,14 @@ impl PortAttacher {
         results
     }
 
-    /// Holds the packets of ports that are opened from now on: the system queues them.
+    /// Holds the packets of ports that are opened from now on; the kernel queues them.
     ///
-    /// Ports that are open go on.
+    /// Ports that are already open continue to receive.
     pub(crate) fn hold(&self) {
         self.is_held.store(true, Relaxed);
     }
 
-    /// Ends [`Self::hold`]: the held ports receive.
+    /// Ends [`Self::hold`]: the held ports begin to receive.
     pub(crate) async fn release(&self) {
         self.is_held.store(false, Relaxed);
         self.begin_receiving().await;
@@ -232,14 +233,14 @@ impl PortAttacher {
         if held.is_empty() {
             return;
         }
-        // A thread translates packets by its own version, which must have the ports.
+        // A thread translates packets by its own version, and this version must contain the ports.
         self.plane.adopted_newest().await;
         for (thread, receiver) in held {
             self.plane.send(thread, Command::AddReceiver(Box::new(receiver))).await;
         }
     }
 
-    /// Waits for the queues of a port, and sends those for sending to the threads.
+    /// Waits for the queues of a port, and passes its send queues to the threads.
     async fn add_to_threads(&self, port: SplittingPort) -> Result<AttachedPort, SwitchError> {
         let SplittingPort { name, bridge, number, datapath, threads, splitting } = port;
         let SplitPort { port, queues, link_mode } =
@@ -284,7 +285,7 @@ impl PortAttacher {
         self.close(name, remove_device).await
     }
 
-    /// Takes a port out of the tables and the packet threads, and hands it to `end`.
+    /// Takes a port out of the tables and the packet threads, and passes it to `end`.
     async fn close(
         &self,
         name: &str,
@@ -310,8 +311,8 @@ impl PortAttacher {
             let question = |_, reply| Command::RemovePort(datapath, reply);
             queues = self.plane.ask(question).await;
         }
-        // Closing a device takes the system a while, so this runs on neither a packet thread nor this
-        // one. The store may also have descriptors of a port that is not open.
+        // Closing a device takes the kernel long, so a blocking task does it. The store may also
+        // have descriptors of a port that is not open.
         let descriptors = Arc::clone(&self.descriptors);
         let close = spawn_blocking(move || {
             if let Some(open) = open {
@@ -336,14 +337,15 @@ impl PortAttacher {
         if self.detach(name).await.is_ok() {
             self.bridges.with_port(id, number, |port| {
                 port.trouble = Some(trouble.to_owned());
-                // No thread has a queue of this port, so this is the only writer.
+                // No thread has a queue of this port, so this task is the only writer of the
+                // counter.
                 port.traffic.iter().for_each(|traffic| traffic.rx_broken.set(0));
             });
             self.bridges.changed().add(id, number);
         }
     }
 
-    /// Takes down the ports that lost a receiving thread.
+    /// Takes down the ports that have lost a receiving thread by a panic.
     pub(crate) async fn take_down_cut_off(&self, stopped: &StoppedThreads) {
         let is_last = self.plane.living().is_empty();
         let cut_off = cut_off(&self.bridges.lock(), &stopped.packet, is_last);
@@ -357,24 +359,24 @@ impl PortAttacher {
         }
     }
 
-    /// Stores descriptors of ports, in place of their former ones.
+    /// Stores descriptors of ports, in place of their previous descriptors.
     async fn keep(&self, stored: Vec<(String, Vec<StoredDescriptor>)>) {
         if stored.is_empty() {
             return;
         }
         let descriptors = Arc::clone(&self.descriptors);
-        // The service manager may be busy.
+        // The call may block, because the service manager may be busy.
         let keep = spawn_blocking(move || {
             stored.into_iter().for_each(|(prefix, own)| descriptors.keep(&prefix, own));
         });
         let _ = keep.await;
     }
 
-    /// Reopens the ports of the NIC's bridge, since the NIC changed.
+    /// Closes and opens the ports of the NIC's bridge, because the NIC has changed.
     pub(crate) async fn reopen_at_nic(&self, nic: &NicFront) {
         for (name, id, number) in self.open_ports_of_nic(nic) {
             if let Err(error) = self.detach(&name).await {
-                // The port was removed meanwhile; the new NIC is in force nevertheless.
+                // The port was removed meanwhile; the new NIC stays in force.
                 warn!(
                     error = with_causes(&error),
                     "port {name}: cannot be reopened after the NIC changed"
@@ -392,7 +394,7 @@ impl PortAttacher {
 
     /// Takes down the ports of a stale NIC.
     ///
-    /// [`Self::check`] opens them again.
+    /// [`Self::check`] opens these ports again.
     pub(crate) async fn take_down_at_nic(&self, nic: &NicFront, why: &str) {
         for (name, id, number) in self.open_ports_of_nic(nic) {
             let is_reopened = self.bridges.with_port(id, number, |port| port.is_reopened());
@@ -403,7 +405,7 @@ impl PortAttacher {
         }
     }
 
-    /// Returns the open ports of the NIC's bridge that the switch opened itself.
+    /// Returns the open ports of the NIC's bridge with a device that the switch opened.
     fn open_ports_of_nic(&self, nic: &NicFront) -> Vec<(String, BridgeId, PortNo)> {
         let bridges = self.bridges.lock();
         let Some(bridge) = bridges.by_id(nic.bridge_id()) else { return Vec::new() };
@@ -415,19 +417,19 @@ impl PortAttacher {
     }
 }
 
-/// The result of an operation on a device, on a thread that may block.
+/// The result of an operation on a device, which runs on a thread that may block.
 type Blocking<T> = JoinHandle<Result<T, PortError>>;
 
 /// A port that is being opened.
 type Opening = Blocking<Box<dyn Port>>;
 
-/// A port of which the queues are being created.
+/// A port for which the queues are being created.
 struct SplittingPort {
     name: String,
     bridge: BridgeId,
     number: PortNo,
     datapath: DatapathPort,
-    /// The packet threads that get the queues.
+    /// The packet threads that get the queues, by number.
     threads: Vec<usize>,
     splitting: Blocking<SplitPort>,
 }
@@ -439,17 +441,18 @@ struct SplitPort {
     link_mode: LinkMode,
 }
 
-/// A port that the packet threads have, and the tables do not.
+/// A port that was added to the packet threads, and not yet to the tables.
 struct AttachedPort {
     bridge: BridgeId,
     number: PortNo,
     port: Box<dyn Port>,
     link_mode: LinkMode,
-    /// Its receive queues, each with the packet thread that gets it.
+    /// Receive queues of the port, each with the packet thread that gets it.
     receivers: Vec<(usize, Box<dyn RxQueue>)>,
 }
 
-/// Returns the held receive queues of a port, each with the thread that gets it.
+/// Returns the held receive queues of a port,
+/// each with the packet thread that gets it.
 fn receivers(
     bridge: BridgeId,
     entered: &mut BridgePort,
@@ -464,7 +467,7 @@ fn receivers(
     })
 }
 
-/// Waits for an operation on the device of a port.
+/// Waits for a blocking operation on the device of a port.
 async fn finished<T>(
     doing: &'static str,
     name: &str,
@@ -478,7 +481,7 @@ async fn finished<T>(
     operation.await.map_err(panicked)?.map_err(failed)
 }
 
-/// Returns the names of ports that lost a receiving thread, each with that thread.
+/// Returns the ports that have lost a receiving thread, each with this thread.
 fn cut_off(bridges: &BridgeRegistry, stopped: &[usize], is_last: bool) -> Vec<(String, usize)> {
     let ports = bridges.iter().flat_map(|bridge| bridge.ports.values());
     let open = ports.filter(|port| port.open.is_some());

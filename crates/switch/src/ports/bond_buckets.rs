@@ -1,37 +1,37 @@
-//! The buckets of a bond that balances (`balance-slb`, `balance-tcp`): their members and their loads.
+//! The buckets of a balancing bond (`balance-slb`, `balance-tcp`), with their members and loads.
 //!
-//! Each bucket belongs to an enabled member, and keeps it as long as this member is enabled. Only when
-//! another member is enabled, buckets that have sent nothing are given out again. The loads are the
-//! bytes that the buckets have sent. Every `rebalance_interval_ms` some buckets move from the member with
-//! the most load to the one with the least, one by one, while this makes them more alike. Then all loads
-//! are halved, so old traffic counts less and less.
+//! Each bucket is assigned to an enabled member, and keeps this member as long as it is enabled.
+//! When another member is enabled, only buckets that have sent nothing are assigned again. The load
+//! of a bucket is the number of bytes that it has sent. Every `rebalance_interval_ms`, buckets move
+//! one by one from the member with the highest load to the member with the lowest, while this
+//! reduces the difference. Then all loads are halved, so older traffic counts less.
 
 use std::{array, collections::BTreeMap, time::Duration};
 
 use shunt_flow::PortNo;
 use shunt_pipeline::{BondBalance, BondCounters, BondHash, Time};
 
-/// The buckets of a bond.
+/// The buckets of a bond: the member and the load of each bucket.
 #[derive(Debug)]
 pub(crate) struct BondBucketTable {
     /// The member of each bucket; `None` while no member is enabled.
     members: Vec<Option<String>>,
-    /// Bytes of each bucket, the newest of them fully.
+    /// Load of each bucket: its sent bytes, halved at each rebalancing.
     loads: Vec<u64>,
-    /// The bytes that are in `loads` already.
+    /// The sent bytes of each bucket that are already added to `loads`.
     counted: Vec<u64>,
     counters: BondCounters,
-    /// Time of the next rebalancing; `None` without an interval.
+    /// Time of the next rebalancing; `None` if rebalancing is off.
     rebalance_at: Option<Time>,
-    /// The enabled members at the last assignment.
+    /// The members that were enabled at the last assignment.
     enabled: Vec<String>,
 }
 
-/// Bytes by which two members differ at least before a bucket moves.
+/// Least difference between two members' loads, in bytes, at which a bucket moves.
 const DIFFERENCE_MIN: u64 = 100_000;
 
 impl BondBucketTable {
-    /// Makes buckets without members.
+    /// Creates buckets without members.
     pub(crate) fn new(bond: &str) -> Self {
         let counted = vec![0; BondBalance::BUCKETS];
         Self {
@@ -44,11 +44,11 @@ impl BondBucketTable {
         }
     }
 
-    /// Gives each bucket without an enabled member one, in turn.
+    /// Assigns an enabled member to each bucket without one, round robin.
     ///
-    /// If a member was not enabled at the last call, buckets that have sent nothing take part. So the
-    /// order in which links come up does not matter. Returns the number of buckets that lost their member
-    /// and have another one.
+    /// If a member is enabled that was not enabled at the last call, buckets that have sent nothing
+    /// are assigned again too. So the order in which links come up does not matter. Returns the
+    /// number of buckets that moved from a disabled member to another.
     pub(crate) fn assign(&mut self, enabled: &[&str]) -> usize {
         let has_new = enabled.iter().any(|name| !self.enabled.iter().any(|own| own == name));
         self.enabled = enabled.iter().map(|name| (*name).to_owned()).collect();
@@ -68,7 +68,7 @@ impl BondBucketTable {
         moved
     }
 
-    /// Gives a bucket to a member.
+    /// Assigns a bucket to a member.
     pub(crate) fn migrate(&mut self, bucket: u8, member: &str) {
         if let Some(own) = self.members.get_mut(usize::from(bucket)) {
             *own = Some(member.to_owned());
@@ -80,9 +80,9 @@ impl BondBucketTable {
         self.rebalance_at
     }
 
-    /// Moves buckets if the interval is over. Returns the number of moved buckets.
+    /// Moves buckets if the interval has passed; returns the number of moved buckets.
     ///
-    /// The counters must be up to date. An interval of zero stops the rebalancing.
+    /// The counters must be up to date. An interval of zero turns rebalancing off.
     pub(crate) fn run(&mut self, enabled: &[&str], interval: Duration, now: Time) -> usize {
         if interval.is_zero() {
             self.rebalance_at = None;
@@ -91,7 +91,7 @@ impl BondBucketTable {
         let next = now.after(interval);
         let due = *self.rebalance_at.get_or_insert(next);
         if due > now {
-            // A shorter interval begins at once.
+            // A shorter interval takes effect at once.
             self.rebalance_at = Some(due.min(next));
             return 0;
         }
@@ -102,7 +102,7 @@ impl BondBucketTable {
         moved
     }
 
-    /// Adds the bytes since the last call to the loads.
+    /// Adds the bytes that were sent since the last call to the loads.
     fn count(&mut self) {
         let totals: Vec<u64> = self.counters.bytes().collect();
         for ((load, counted), total) in self.loads.iter_mut().zip(&mut self.counted).zip(totals) {
@@ -111,9 +111,9 @@ impl BondBucketTable {
         }
     }
 
-    /// Moves buckets from members with much load to others.
+    /// Moves buckets from members with high load to members with low load.
     fn rebalance(&mut self, enabled: &[&str]) -> usize {
-        // Each bucket moves once at most.
+        // Each bucket moves at most once.
         let mut can_move = [true; BondBalance::BUCKETS];
         for moved in 0..BondBalance::BUCKETS {
             let loads = enabled.iter().map(|member| (self.load_of(member), *member));
@@ -126,7 +126,8 @@ impl BondBucketTable {
             }
             let buckets = self.members.iter().zip(&self.loads).zip(&can_move).enumerate();
             let candidates = buckets.filter_map(|(bucket, ((member, load), can_move))| {
-                // The difference that would remain, at most nine tenths of the present one.
+                // The difference that would remain; it must be at most nine tenths of the present
+                // difference.
                 let remains = difference.abs_diff(load.saturating_mul(2));
                 let is_candidate = *can_move
                     && member.as_deref() == Some(most.1)
@@ -154,7 +155,8 @@ impl BondBucketTable {
             .map(|(bucket, (_, load))| (bucket, *load))
     }
 
-    /// Returns the tables' view, from the numbers of the members.
+    /// Returns the assignment of buckets for the tables,
+    /// with the port numbers of members.
     pub(crate) fn balance(
         &self,
         hash: BondHash,
@@ -245,7 +247,7 @@ mod tests {
     }
 
     proptest! {
-        /// Rebalancing lowers the greatest load, loses no load, and then rests.
+        /// Rebalancing lowers the highest load, loses no load, and then ends.
         #[test]
         fn rebalancing_makes_loads_more_alike(
             own in vec(prop_oneof![Just(0), 0u64..10_000, 0u64..5_000_000], 256),

@@ -11,47 +11,47 @@ pub(crate) enum BondEvent {
     Enabled(String),
     /// A member was disabled.
     Disabled(String),
-    /// The link of a member changed, and the member will.
+    /// The link of a member changed; the member follows after a delay.
     Delayed {
         /// The member.
         member: String,
         /// True if the link went up.
         is_up: bool,
-        /// The delay.
+        /// The delay before the member is enabled or disabled.
         delay: Duration,
-        /// The part that changed.
+        /// The conditions that can have changed.
         cause: MemberCause,
     },
-    /// The link of a member is back before its delay was over.
+    /// The link of a member returned to its old state before the delay was over.
     Kept {
         /// The member.
         member: String,
-        /// True if the link is up.
+        /// True if the link is up now.
         is_up: bool,
-        /// The part that changed.
+        /// The conditions that can have changed.
         cause: MemberCause,
     },
-    /// Another member is active.
+    /// Another member became active.
     Active(String),
     /// No member is active any more.
     WithoutMember,
-    /// Some buckets have another member, because theirs was disabled.
+    /// Number of buckets that got another member because their member was disabled.
     Moved(usize),
-    /// Some buckets have another member, because of their loads.
+    /// Number of buckets that got another member because of their loads.
     Rebalanced(usize),
 }
 
-/// The parts of a member that can change: its link, and those named here.
+/// The conditions on which a member is enabled: its link, and LACP or BFD if used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MemberCause {
-    /// The use of the link by a partner of LACP.
+    /// True if the partner of LACP must use the link.
     lacp: bool,
-    /// The BFD session of the port.
+    /// True if the BFD session of the port must be forwarding.
     bfd: bool,
 }
 
 impl MemberCause {
-    /// Returns what can change a member of a bond.
+    /// Returns the conditions on which a member of a bond is enabled.
     pub(crate) const fn of(options: &BondOptions, has_bfd: bool) -> Self {
         let lacp = match options.lacp {
             BondLacp::Off => false,

@@ -1,14 +1,16 @@
-//! The state of a bond: its enabled members, and the active one.
+//! The state of a bond: its enabled members, and its active member.
 //!
 //! The rules are those of Open vSwitch. A member is enabled while its link is up; `updelay_ms` and
-//! `downdelay_ms` delay a change. The active member is the primary one if it is enabled. Otherwise it
-//! stays as long as it is enabled, and then the first enabled member follows. While ports are added after
-//! a restart, the member that was active before is preferred. If no member is enabled, one that waits for
-//! `updelay_ms` is enabled at once. In the modes `balance-slb` and `balance-tcp` all enabled members send,
-//! each the packets of its buckets (`bond_buckets.rs`).
+//! `downdelay_ms` delay a change. The active member is the primary member if that is enabled.
+//! Otherwise the active member stays as long as it is enabled, and is then replaced by the first
+//! enabled member. While ports are added after a restart, the member that was active before the
+//! restart is preferred. If no member is enabled, a member that waits for `updelay_ms` is enabled
+//! at once. In the modes `balance-slb` and `balance-tcp` all enabled members send, each the packets
+//! of its buckets (`bond_buckets.rs`).
 //!
-//! With LACP a member also needs a partner that uses it (`lacp.rs`). Then `updelay_ms` does not apply. A
-//! bond without a partner has no enabled member, or works as `active-backup` with `lacp_fallback_ab`.
+//! With LACP, a partner must also use a member before it is enabled (`lacp.rs`). Then `updelay_ms`
+//! does not apply. A bond without a partner has no enabled member, or works as `active-backup` with
+//! `lacp_fallback_ab`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,13 +34,14 @@ use crate::config::BondOptions;
 pub(crate) struct BondState {
     members: BTreeMap<String, MemberState>,
     active: Option<String>,
-    /// The active member before a restart, until it is enabled or all ports are added.
+    /// The active member before a restart;
+    /// cleared once it is active or all ports are added.
     last_active: Option<String>,
-    /// The active member in the last event.
+    /// The active member that was last reported by an event.
     reported: Option<String>,
     /// The buckets, if the bond balances.
     buckets: Option<BondBucketTable>,
-    /// The tables' view of the buckets.
+    /// The assignment of buckets to members, for the tables.
     balance: Option<Arc<BondBalance>>,
     /// The LACP actor, if the bond uses LACP.
     lacp: Option<LacpActor>,
@@ -47,7 +50,7 @@ pub(crate) struct BondState {
 /// The link of a member of a bond, with its BFD session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MemberLink {
-    /// True if the link is up, and the session lets the port be used.
+    /// True if the link is up, and BFD lets the port be used.
     pub(crate) is_up: bool,
     pub(crate) has_bfd: bool,
 }
@@ -55,21 +58,23 @@ pub(crate) struct MemberLink {
 /// The state of a member of a bond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MemberState {
-    /// True if the link is up and, with LACP, the partner uses it.
+    /// True if link and BFD are up and, with LACP, the partner uses the link.
     pub(crate) may_enable: bool,
     /// True if the member may be active.
     pub(crate) is_enabled: bool,
-    /// Time when the member is enabled or disabled, if `may_enable` stays as it is.
+    /// Time at which the member is enabled or disabled, unless `may_enable` changes.
     pub(crate) due: Option<Time>,
 }
 
 impl BondState {
-    /// Makes the state of a bond after a restart; `last_active` was active before.
+    /// Creates the state of a bond after a restart.
+    ///
+    /// `last_active` was the active member before the restart.
     pub(crate) fn after_restart(last_active: Option<String>) -> Self {
         Self { last_active, ..Self::default() }
     }
 
-    /// Forgets the active member before a restart.
+    /// Forgets the member that was active before a restart.
     pub(crate) fn forget_last_active(&mut self) {
         self.last_active = None;
     }
@@ -79,7 +84,7 @@ impl BondState {
         self.active.as_deref()
     }
 
-    /// Returns a member.
+    /// Returns the state of a member.
     pub(crate) fn member(&self, name: &str) -> Option<MemberState> {
         self.members.get(name).copied()
     }
@@ -100,12 +105,12 @@ impl BondState {
         self.buckets.as_ref()
     }
 
-    /// Returns the tables' view of the buckets, if the bond balances.
+    /// Returns the assignment of buckets for the tables, if the bond balances.
     pub(crate) fn balance(&self) -> Option<Arc<BondBalance>> {
         self.balance.clone()
     }
 
-    /// Makes the tables' view of the buckets, from the numbers of the members.
+    /// Updates the assignment of buckets, with the port numbers of the members.
     pub(crate) fn number_buckets(
         &mut self,
         options: &BondOptions,
@@ -115,13 +120,13 @@ impl BondState {
         let basis = options.hash_basis;
         let balance = |own: &BondBucketTable| Arc::new(own.balance(hash, basis, numbers));
         let balance = self.buckets.as_ref().map(balance);
-        // Equal views are one, so that lists of ports are compared quickly.
+        // An equal assignment keeps the same `Arc`, so that port lists are compared quickly.
         if self.balance != balance {
             self.balance = balance;
         }
     }
 
-    /// Follows the options, and the links with their BFD sessions.
+    /// Updates the members after a change of options, links or BFD sessions.
     ///
     /// `link` returns `None` for a port that does not exist, or cannot be a member.
     pub(crate) fn update(
@@ -170,9 +175,9 @@ impl BondState {
         events.extend((moved > 0).then_some(BondEvent::Rebalanced(moved)));
     }
 
-    /// Follows the ports with the LACP actor, before [`Self::update`].
+    /// Updates the members of the LACP actor; must be called before [`Self::update`].
     ///
-    /// `bridge` is the address of the bridge, and `taken` has the keys of its other bonds.
+    /// `bridge` is the MAC address of the bridge, and `taken` has the LACP keys of its other bonds.
     pub(crate) fn follow_lacp(
         &mut self,
         options: &BondOptions,
@@ -194,25 +199,25 @@ impl BondState {
         self.lacp.as_ref()
     }
 
-    /// Returns the LACP actor for frames and time.
+    /// Returns the LACP actor, to pass it frames and the time.
     pub(crate) const fn lacp_mut(&mut self) -> Option<&mut LacpActor> {
         self.lacp.as_mut()
     }
 
-    /// Returns the packets that LACP lets a member take.
+    /// Returns which packets a member may receive according to LACP.
     pub(crate) fn lacp_admission(&self, name: &str) -> LacpAdmission {
         let admission = |own: &LacpActor| own.admission(name, self.is_enabled(name));
         self.lacp.as_ref().map_or(LacpAdmission::Off, admission)
     }
 
-    /// Gives a bucket to an enabled member, if the bond balances.
+    /// Assigns a bucket to an enabled member, if the bond balances.
     pub(crate) fn migrate(&mut self, bucket: u8, member: &str) {
         if let Some(own) = &mut self.buckets {
             own.migrate(bucket, member);
         }
     }
 
-    /// Makes an enabled member the active one, unless the primary one is enabled.
+    /// Makes an enabled member active, unless the primary member is enabled.
     pub(crate) fn set_active(&mut self, name: &str) {
         if self.is_enabled(name) {
             (self.active, self.last_active) = (Some(name.to_owned()), None);
@@ -231,9 +236,9 @@ impl BondState {
         self.members.get(name).is_some_and(|member| member.is_enabled)
     }
 
-    /// Returns the enabled member that comes first.
+    /// Returns the enabled member that should be active.
     ///
-    /// It is the primary one, then one that was active before, then one in the configured order.
+    /// The order is: the primary member, the member that was active before, the configured order.
     fn first_enabled(&self, options: &BondOptions) -> Option<String> {
         let preferred = [Some(&options.primary), self.last_active.as_ref(), self.active.as_ref()];
         let mut candidates = preferred.into_iter().flatten().chain(&options.members);
@@ -266,7 +271,8 @@ impl BondState {
 }
 
 impl MemberState {
-    /// Follows the link, LACP and BFD.
+    /// Follows a change of `may_enable`:
+    /// enables or disables the member, or starts a delay.
     fn follow(
         &mut self,
         name: &str,
@@ -303,7 +309,7 @@ mod tests {
     use super::*;
     use crate::config::{BondLacp, BondMode};
 
-    /// A bond of p1 and p2 with its links, step by step.
+    /// A bond of p1 and p2 with their links, for tests that proceed step by step.
     struct Steps {
         options: BondOptions,
         state: BondState,
@@ -321,7 +327,7 @@ mod tests {
             steps
         }
 
-        /// Returns the events at a time in milliseconds.
+        /// Updates the bond at a time in milliseconds; returns the events as text.
         fn at(&mut self, ms: u64) -> String {
             let links = &self.links;
             let now = Time::ZERO.after(Duration::from_millis(ms));

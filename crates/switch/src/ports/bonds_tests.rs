@@ -1,4 +1,4 @@
-//! The state of a bond against a model that runs millisecond by millisecond.
+//! Compares the state of a bond with a model that runs in steps of one millisecond.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,15 +13,15 @@ const MEMBERS: [&str; 3] = ["p1", "p2", "p3"];
 /// A step of a test.
 #[derive(Clone, Copy, Debug)]
 enum BondOp {
-    /// The link of a port changes; `None`: the port is closed.
+    /// The link of a port changes; `None`: the port closes.
     Link(&'static str, Option<bool>),
     /// Time passes, in milliseconds.
     Pass(u64),
     /// The options change.
     Options { primary: Option<&'static str>, updelay_ms: u32, downdelay_ms: u32 },
-    /// An operator enables or disables a member that can be.
+    /// An operator enables or disables a member, if this is allowed.
     Enable(&'static str, bool),
-    /// An operator makes a member the active one.
+    /// An operator makes a member active.
     Activate(&'static str),
 }
 
@@ -30,11 +30,11 @@ enum BondOp {
 struct ModelMember {
     link_up: bool,
     is_enabled: bool,
-    /// Milliseconds until it follows its link.
+    /// Milliseconds until the member follows its link.
     waits: Option<u32>,
 }
 
-/// A bond, in the words of `ovs-vswitchd.conf.db(5)`.
+/// A bond as `ovs-vswitchd.conf.db(5)` describes it.
 #[derive(Debug, Default)]
 struct BondModel {
     members: BTreeMap<&'static str, ModelMember>,
@@ -42,7 +42,7 @@ struct BondModel {
 }
 
 impl BondModel {
-    /// Follows the links.
+    /// Updates the members after a change of the links.
     fn follow(&mut self, links: &BTreeMap<&'static str, bool>, options: &BondOptions) {
         self.members.retain(|name, _| links.contains_key(name));
         for (name, link_up) in links {
@@ -60,14 +60,14 @@ impl BondModel {
         self.settle(options);
     }
 
-    /// Lets a millisecond pass.
+    /// Advances the time by one millisecond.
     fn tick(&mut self, options: &BondOptions) {
         let waiting = self.members.values_mut().filter_map(|own| own.waits.as_mut());
         waiting.for_each(|left| *left = left.saturating_sub(1));
         self.settle(options);
     }
 
-    /// Ends delays that are over, and chooses the active member.
+    /// Applies delays that are over, and chooses the active member.
     fn settle(&mut self, options: &BondOptions) {
         for own in self.members.values_mut().filter(|own| own.waits == Some(0)) {
             (own.is_enabled, own.waits) = (own.link_up, None);
@@ -77,7 +77,7 @@ impl BondModel {
                 let own = self.members.get(name).filter(|own| own.link_up)?;
                 Some((own.waits?, name))
             });
-            // The delay is skipped.
+            // No member is enabled, so the shortest delay is skipped.
             if let Some((_, name)) = soonest.min_by_key(|(left, _)| *left)
                 && let Some(own) = self.members.get_mut(name)
             {
@@ -131,7 +131,7 @@ impl BondAndModel {
             BondOp::Link(name, None) => _ = self.links.remove(name),
             BondOp::Pass(ms) => {
                 let end = self.now_ms + ms;
-                // The bond is updated when a delay is over, as by its task.
+                // The bond is updated when a delay is over, as the task of bonds does.
                 while let Some(due) = self.state.due().map(|due| due.nanoseconds() / 1_000_000)
                     && due <= end
                 {
@@ -145,7 +145,7 @@ impl BondAndModel {
                 let before = std::mem::take(&mut self.options);
                 self.options = BondOptions { primary, updelay_ms, downdelay_ms, ..before };
             }
-            // A member without a link is refused before.
+            // The switch refuses to enable a member without a link.
             BondOp::Enable(name, enable) if !enable || self.links.get(name) == Some(&true) => {
                 self.state.set_enabled(name, enable);
                 if let Some(own) = self.model.members.get_mut(name) {
@@ -166,7 +166,7 @@ impl BondAndModel {
 }
 
 proptest! {
-    /// Members are enabled, and one is active, as the model has it.
+    /// The enabled members and the active member are those of the model.
     #[test]
     fn a_bond_equals_its_model(ops in ops()) {
         let options = BondOptions {

@@ -34,11 +34,11 @@ pub(crate) struct Bridges {
     /// Held while port lists are published, so that they are published in order.
     publishing: Mutex<()>,
     publisher: Arc<Publisher>,
-    /// Ports that changed since controllers were notified.
+    /// Ports that have changed since controllers were last notified.
     changed: ChangedPorts,
     /// Ports that a controller has set up or down.
     ///
-    /// Their devices do not follow yet.
+    /// The devices of these ports must still be set up or down.
     admin_changes: ChangedPorts,
     /// Devices that the switch has set down for controllers.
     set_down: Arc<DevicesSetDown>,
@@ -67,14 +67,14 @@ impl Bridges {
         }
     }
 
-    /// Returns the registry. [`Self::publish_ports`] must follow a change of ports.
+    /// Locks the registry. The caller calls [`Self::publish_ports`] after a change.
     pub(crate) fn lock(&self) -> MutexGuard<'_, BridgeRegistry> {
         self.registry.lock()
     }
 
-    /// Returns the registry, with the counters of devices up to now.
+    /// Locks the registry, with current counters of devices.
     ///
-    /// One request to the system reads the losses of all TAPs, before the lock is taken.
+    /// One request to the kernel reads the losses of all TAPs, before the lock is taken.
     pub(crate) fn lock_counted(&self) -> MutexGuard<'_, BridgeRegistry> {
         let has_taps = self.lock().iter().any(|bridge| bridge.taps().next().is_some());
         let losses = if has_taps { DeviceLosses::read() } else { DeviceLosses::default() };
@@ -85,12 +85,12 @@ impl Bridges {
         bridges
     }
 
-    /// Returns the number of the bridge with this name.
+    /// Returns the number of the bridge with a name.
     pub(crate) fn id(&self, name: &str) -> Result<BridgeId, SwitchError> {
         Ok(self.lock().find(name)?.id)
     }
 
-    /// Changes the stored state of a port.
+    /// Changes the stored state of a port; `None` if the port does not exist.
     pub(crate) fn with_port<T>(
         &self,
         bridge: BridgeId,
@@ -100,9 +100,9 @@ impl Bridges {
         self.lock().port_mut(bridge, number).map(change)
     }
 
-    /// Sets the VLANs and the protection of a port to those of `vlans`.
+    /// Sets the VLANs and the protection of a port to the values in `vlans`.
     ///
-    /// Other options are ignored.
+    /// Other options in `vlans` are ignored.
     pub(crate) fn set_vlans(&self, vlans: &PortOptions) -> Result<(), SwitchError> {
         vlans.check()?;
         let (bridge, number) = {
@@ -117,10 +117,10 @@ impl Bridges {
         Ok(())
     }
 
-    /// Changes the rate limits of a port that is not a local port.
+    /// Changes the rate limits of a port; refuses a local port.
     ///
-    /// `change` returns the new options, and `renew` makes new token buckets. Returns the datapath
-    /// port with the result of `renew`, or `None` if the options stay as they are.
+    /// `change` returns the new options, and `renew` creates new token buckets. Returns the
+    /// datapath port and the result of `renew`, or `None` if the options have not changed.
     pub(crate) fn change_limits<T>(
         &self,
         name: &str,
@@ -146,9 +146,10 @@ impl Bridges {
 
     /// Publishes all port lists that differ from those in the tables.
     ///
-    /// Bonds follow the links and BFD first, so the version without a link has the next active member.
+    /// Bonds are updated first. So the version in which a link is down already has the next active
+    /// member.
     pub(crate) fn publish_ports(&self) {
-        // The list that is published last must be the newest.
+        // Without this lock, an older list could be published after a newer one.
         let _publishing = self.publishing.lock();
         let infos = {
             let mut bridges = self.lock();
@@ -163,7 +164,8 @@ impl Bridges {
             bridges.infos()
         };
         for (id, ports) in infos {
-            // A bridge that is being added gets its ports once it is in the tables.
+            // The ports of a bridge that is being added are published once the bridge is in the
+            // tables.
             let Some(known) = self.publisher.pipeline().ports(id) else { continue };
             if *known == *ports {
                 continue;
@@ -175,7 +177,7 @@ impl Bridges {
         }
     }
 
-    /// Logs changes of bonds, and wakes their tasks.
+    /// Logs changes of bonds, and wakes the tasks that handle them.
     fn note_bond_events(&self, events: Vec<(BridgeId, String, BondEvent)>) {
         for (_, bond, event) in &events {
             info!("bond {bond}: {event}");
@@ -193,7 +195,7 @@ impl Bridges {
         &self.changed_bonds
     }
 
-    /// Returns the notification for the task of LACP.
+    /// Returns the notification for the LACP task.
     pub(crate) const fn lacp_changed(&self) -> &Notify {
         &self.lacp_changed
     }
@@ -203,13 +205,13 @@ impl Bridges {
         &self.bfd
     }
 
-    /// Changes the tables and the OpenFlow port configuration, in order.
+    /// Changes the tables and the OpenFlow port configuration, in one order for both.
     pub(crate) fn change_ports<E>(
         &self,
         id: BridgeId,
         make: impl FnOnce(&Pipeline, &mut Vec<(PortNo, PortConfig)>) -> Result<Change, E>,
     ) -> Result<Version, E> {
-        // No other publication of port lists may run between these steps.
+        // No other port list may be published between the following steps.
         let _publishing = self.publishing.lock();
         let mut configs = Vec::new();
         let version = self.publisher.change(|pipeline| {
@@ -220,10 +222,10 @@ impl Bridges {
         Ok(version)
     }
 
-    /// Stores the port configuration of a change, and adds the failover of bonds.
+    /// Stores the port configuration in a change, and adds the failover of bonds.
     ///
-    /// A bond loses a member by `OFPPC_PORT_DOWN`. Both versions are sent as one change, so no packet
-    /// sees the tables between them.
+    /// `OFPPC_PORT_DOWN` disables a member of a bond. The failover is added to the same change, so
+    /// no packet sees a version between them.
     fn with_failover(
         &self,
         id: BridgeId,
@@ -267,9 +269,9 @@ impl Bridges {
         change
     }
 
-    /// Stores the configuration of a port that a controller has set.
+    /// Stores the port configuration that a controller has set.
     ///
-    /// The device follows soon.
+    /// A task then sets the device up or down.
     pub(crate) fn set_port_config(&self, id: BridgeId, number: PortNo, config: PortConfig) {
         self.with_port(id, number, |port| self.store_port_config(id, port, config));
     }
@@ -281,7 +283,7 @@ impl Bridges {
         }
     }
 
-    /// Returns the ports of which the device must follow a controller.
+    /// Returns the ports with devices that must be set as a controller requested.
     pub(crate) const fn admin_changes(&self) -> &ChangedPorts {
         &self.admin_changes
     }
@@ -291,15 +293,15 @@ impl Bridges {
         &self.set_down
     }
 
-    /// Returns the ports that changed since controllers were notified.
+    /// Returns the ports that have changed since controllers were last notified.
     pub(crate) const fn changed(&self) -> &ChangedPorts {
         &self.changed
     }
 
-    /// Closes all devices, for the end of the switch.
+    /// Closes all devices, because the switch stops.
     ///
-    /// The system waits for a grace period of tens of milliseconds for each packet socket. Sockets
-    /// that are closed at the same time share it.
+    /// The kernel waits for a grace period of tens of milliseconds when a packet socket is closed.
+    /// Sockets that are closed at the same time share this period.
     pub(crate) fn close_devices(&self) {
         let ports: Vec<_> = {
             let mut bridges = self.lock();
@@ -320,7 +322,7 @@ impl Bridges {
         };
         thread::scope(|scope| {
             for _ in 1..closers {
-                // With fewer threads it takes longer.
+                // If a thread cannot start, the other threads close its devices.
                 let _ = thread::Builder::new().spawn_scoped(scope, close);
             }
             close();
@@ -333,23 +335,24 @@ impl Bridges {
         self.lock().reclaim(oldest);
     }
 
-    /// Does [`Self::reclaim`] if many rules have been removed or modified.
+    /// Calls [`Self::reclaim`] if many rules have been removed or modified.
     ///
-    /// Controllers that change the same rules again and again do not wait for the upkeep.
+    /// So memory stays bounded when controllers change the same rules repeatedly between two runs
+    /// of the upkeep.
     pub(crate) fn reclaim_if_many(&self, oldest: Version) {
         if self.publisher.take_retired() {
             self.reclaim(oldest);
         }
     }
 
-    /// Returns the ports of a bridge that the tables have.
+    /// Returns the published port list of a bridge.
     ///
-    /// It is the same list until one of them changes.
+    /// Until a port changes, each call returns the same list.
     pub(crate) fn published(&self, bridge: BridgeId) -> Option<Arc<[PortInfo]>> {
         self.publisher.pipeline().ports(bridge)
     }
 
-    /// Returns the tables' view of a port.
+    /// Returns the port as the tables see it.
     pub(crate) fn port_info(&self, bridge: BridgeId, number: PortNo) -> Option<PortInfo> {
         let ports = self.published(bridge)?;
         ports.iter().find(|port| port.number == number).cloned()

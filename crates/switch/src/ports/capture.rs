@@ -25,28 +25,28 @@ pub struct CapturedPacket {
     pub frame: String,
 }
 
-/// Time after which an unread capture ends: its client is gone.
+/// Time after which an unread capture ends, because its client has gone.
 const UNREAD_MAX: Duration = Duration::from_secs(10);
 
-/// Frame bytes after which a reply is complete; the next reply continues.
+/// Number of frame bytes after which a reply ends; the next reply continues.
 const READ_BYTES_MAX: usize = 1 << 20;
 
-/// The running captures.
+/// The captures in progress.
 pub(crate) struct Captures {
     plane: Arc<DataPlane>,
     running: Mutex<HashMap<u64, RunningCapture>>,
     last: Mutex<u64>,
 }
 
-/// One capture.
+/// A capture in progress.
 struct RunningCapture {
     place: CapturePlace,
     readers: Vec<Consumer<Captured>>,
     /// Time of the last read.
     read: Time,
-    /// Unix time at [`Time::ZERO`], as the system clock was at the start.
+    /// Unix time at [`Time::ZERO`], by the system clock at the start of the capture.
     ///
-    /// It is fixed, so the times of a capture never go back.
+    /// The offset is constant, so the times of a capture never go back.
     unix_time_at_zero: Duration,
 }
 
@@ -55,7 +55,7 @@ impl Captures {
         Self { plane, running: Mutex::default(), last: Mutex::default() }
     }
 
-    /// Returns the place to capture: a port with a device, or `drops`.
+    /// Parses the place to capture: a port with a device, or `drops`.
     pub(crate) fn place(
         bridges: &BridgeRegistry,
         place: &str,
@@ -72,7 +72,7 @@ impl Captures {
 
     /// Starts a capture; returns its number.
     ///
-    /// The port must not be removed before this returns.
+    /// The port must not be removed before this call returns.
     pub(crate) async fn start(&self, place: CapturePlace) -> Result<u64, SwitchError> {
         if self.running.lock().len() >= CAPTURES_MAX {
             return Err(SwitchError::Range {
@@ -99,9 +99,9 @@ impl Captures {
         Ok(id)
     }
 
-    /// Returns the packets since the last call, in order of time.
+    /// Returns the packets that were captured since the last call, in order of time.
     ///
-    /// They are as many as fit one reply. `None` if the capture does not exist.
+    /// One call returns as many packets as fit one reply. `None` if the capture does not exist.
     pub(crate) fn read(&self, id: u64) -> Option<Vec<CapturedPacket>> {
         let mut captures = self.running.lock();
         let running = captures.get_mut(&id)?;
@@ -122,7 +122,7 @@ impl Captures {
         self.end(|capture| now.since(capture.read) > UNREAD_MAX).await;
     }
 
-    /// Ends the captures at a removed port: another port may get its number.
+    /// Ends the captures at a removed port, because another port may get its number.
     pub(crate) async fn end_at(&self, port: DatapathPort) {
         self.end(|capture| capture.place == CapturePlace::Port(port)).await;
     }
@@ -140,7 +140,7 @@ impl Captures {
 
     /// Ends a capture.
     ///
-    /// Returns the number of packets that did not fit, or `None` if it does not exist.
+    /// Returns the number of packets that the capture lost, or `None` if it does not exist.
     pub(crate) async fn stop(&self, id: u64) -> Option<u64> {
         self.running.lock().remove(&id)?;
         let lost = self.plane.ask(|_, reply| Command::StopCapture(id, reply)).await;

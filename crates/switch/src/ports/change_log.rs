@@ -1,33 +1,33 @@
-//! The log lines of changes: a limited number for each owner, and one line for the others.
+//! Log lines of changes, limited per owner: further changes are summarised in one line.
 //!
-//! A partner decides how often a member of a bond, or a BFD session, changes. A broken one must not fill
-//! the log.
+//! A partner at the other end of a link decides how often a bond member or a BFD session changes. A
+//! faulty partner must not fill the log.
 
 use std::{collections::BTreeMap, fmt::Display, time::Duration};
 
 use shunt_pipeline::Time;
 
-/// The lines of all owners of changes in their present periods.
+/// The number of lines of each owner in its present period.
 ///
-/// An owner is the beginning of its lines, such as `port p1: BFD`.
+/// An owner is the text with which its lines begin, such as `port p1: BFD`.
 #[derive(Debug)]
 pub(crate) struct ChangeLog<E> {
     owners: BTreeMap<String, LoggedOwner<E>>,
 }
 
-/// The lines of one owner since the first of its period.
+/// The lines of one owner since the start of its period.
 #[derive(Debug)]
 struct LoggedOwner<E> {
     end: Time,
     lines: u32,
-    /// The number of changes without a line, and the last of them.
+    /// The number of changes without a line, and the last of these changes.
     left_out: Option<(u64, E)>,
 }
 
-/// Lines of an owner in a period. A negotiation has six.
+/// Maximum number of lines of an owner in a period; a negotiation has six lines.
 const LINES_MAX: u32 = 40;
 
-/// Length of a period.
+/// Length of a period, which starts with the first line of an owner.
 const PERIOD: Duration = Duration::from_secs(60);
 
 impl<E> Default for ChangeLog<E> {
@@ -37,9 +37,9 @@ impl<E> Default for ChangeLog<E> {
 }
 
 impl<E: Display> ChangeLog<E> {
-    /// Returns the line of a change.
+    /// Returns the log line of a change.
     ///
-    /// `None` if the owner has had all lines of its period.
+    /// `None` if the owner already has the maximum number of lines.
     pub(crate) fn line(&mut self, owner: &str, event: E, now: Time) -> Option<String> {
         let own = self.owners.entry(owner.to_owned());
         let end = now.after(PERIOD);
@@ -53,9 +53,9 @@ impl<E: Display> ChangeLog<E> {
         Some(format!("{owner} {event}"))
     }
 
-    /// Ends the periods that are over.
+    /// Ends the periods that have passed.
     ///
-    /// Returns a line for each owner with changes that had none.
+    /// Returns a summary line for each owner that has changes without a line.
     pub(crate) fn summaries(&mut self, now: Time) -> Vec<String> {
         let ended = self.owners.extract_if(.., |_, own| own.end <= now);
         let line = |(owner, own): (String, LoggedOwner<E>)| {
@@ -67,7 +67,7 @@ impl<E: Display> ChangeLog<E> {
         ended.filter_map(line).collect()
     }
 
-    /// Returns the time of the next summary.
+    /// Returns the time at which the next summary is due.
     pub(crate) fn deadline(&self) -> Option<Time> {
         let waiting = self.owners.values().filter(|own| own.left_out.is_some());
         waiting.map(|own| own.end).min()

@@ -1,4 +1,4 @@
-//! Bonds that changed, for the tasks that follow them.
+//! Bonds that have changed, for the tasks that react to changes.
 
 use std::collections::BTreeSet;
 
@@ -6,23 +6,23 @@ use parking_lot::Mutex;
 use shunt_pipeline::BridgeId;
 use tokio::sync::Notify;
 
-/// Bonds that changed.
+/// Bonds that have changed.
 ///
-/// One task makes delayed changes, another one sends learning packets.
+/// One task applies delayed changes, and another task sends learning packets.
 #[derive(Default)]
 pub(crate) struct ChangedBonds {
-    /// Bonds with another active member, or with buckets that moved.
+    /// Bonds with another active member or with moved buckets.
     moved: Mutex<BTreeSet<(BridgeId, String)>>,
     moved_came: Notify,
     came: Notify,
 }
 
 impl ChangedBonds {
-    /// Notes that bonds changed, and wakes the tasks.
+    /// Records that bonds have changed, and wakes the tasks.
     ///
-    /// The bonds of `moved` send on other members.
+    /// `moved` has the bonds that now send on other members.
     pub(crate) fn add(&self, moved: impl IntoIterator<Item = (BridgeId, String)>) {
-        // The time of the next delayed change may be another.
+        // The time of the next delayed change may have changed.
         self.came.notify_one();
         let mut waiting = self.moved.lock();
         waiting.extend(moved);
@@ -36,7 +36,9 @@ impl ChangedBonds {
         self.came.notified().await;
     }
 
-    /// Waits until bonds have moved, and takes them. Cancelling this call loses none.
+    /// Waits until bonds have moved, and takes these bonds.
+    ///
+    /// Cancelling the call loses no bond.
     pub(crate) async fn take_moved(&self) -> BTreeSet<(BridgeId, String)> {
         loop {
             let moved = std::mem::take(&mut *self.moved.lock());
@@ -79,11 +81,11 @@ mod tests {
         changed.add([(BridgeId::new(1), "bond1".to_owned())]);
         let both = ["bond0", "bond1"].map(|bond| (BridgeId::new(1), bond.to_owned()));
         assert_eq!(moved.as_mut().poll(&mut context), Poll::Ready(both.into()));
-        // A call that began before the change, or after it, is woken.
+        // A call is woken whether it began before or after the change.
         assert!(pin!(changed.changed()).poll(&mut context).is_ready());
     }
 
-    /// No moved bond is left behind, however adding and taking interleave.
+    /// No moved bond is lost, however adding and taking interleave.
     #[test]
     fn each_moved_bond_is_taken() {
         const EACH: usize = 2000;

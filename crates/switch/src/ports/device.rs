@@ -1,6 +1,7 @@
-//! The network device of a port: its state, its MTU, its MAC address, and whether it is set up.
+//! The network device of a port: its link, MTU, MAC address, and administrative state.
 //!
-//! Operators change devices by `ip link` as well, so the state is read when the system reports a change.
+//! Operators also change devices by `ip link`, so the switch reads a device when the kernel reports
+//! a change.
 
 use std::{collections::BTreeSet, io, sync::Arc};
 
@@ -20,32 +21,33 @@ use crate::{
     ports::{bridges::Bridges, port::BridgePort, registry::BridgeState, set_down::DevicesSetDown},
 };
 
-/// The effect of a new state of a device.
+/// The effect of a new reading of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum DeviceChange {
-    /// The state is the old one.
+    /// The device has not changed.
     #[default]
     None,
-    /// The status of the port has changed.
+    /// The status of the port has changed, but nothing that controllers see.
     Status,
-    /// The link or the address has changed, which controllers see.
+    /// The link or the MAC address has changed, which controllers see.
     Description,
 }
 
 impl PortOptions {
     /// MTUs that a device can have.
     ///
-    /// Every IPv4 host takes 68 bytes (RFC 791, 3.2), and no IP packet is longer than 65,535.
+    /// Every IPv4 host accepts 68 bytes (RFC 791, 3.2), and no IP packet is longer than 65,535
+    /// bytes.
     pub const MTUS: std::ops::RangeInclusive<u32> = 68..=65_535;
 
     /// Returns whether the MTU can change while the port is open.
     ///
-    /// Other types of ports are opened again, since their buffers depend on it.
+    /// Other types of ports are closed and opened again, because their buffers depend on the MTU.
     pub(crate) const fn has_runtime_mtu(&self) -> bool {
         matches!(self.kind, PortType::AfPacket | PortType::Tap)
     }
 
-    /// Returns the MAC address to set, if a valid one is configured.
+    /// Returns the MAC address that the switch sets, if a valid one is configured.
     pub(crate) fn mac(&self) -> Option<[u8; 6]> {
         parse_mac("mac", &self.mac).ok()
     }
@@ -54,38 +56,40 @@ impl PortOptions {
 impl Switch {
     /// Sets the MTU of an `af_packet` or `tap` port.
     ///
-    /// The local port of a bridge has the name of the bridge.
-    /// The device keeps its addresses. An MTU of 0 leaves the device as it is.
+    /// The local port of a bridge has the name of the bridge. The device keeps its addresses. With
+    /// an MTU of 0, the switch does not set the MTU.
     ///
     /// # Errors
     ///
-    /// If the port does not exist, or the system refuses the MTU; then nothing changes.
+    /// If the port does not exist, or the kernel refuses the MTU. After an error, nothing has
+    /// changed.
     pub async fn set_mtu(&self, port: &str, mtu: u32) -> Result<(), SwitchError> {
         self.control.structure().await.set_mtu(port, mtu).await
     }
 
     /// Sets the MAC address of the device of a `tap` port.
     ///
-    /// The device keeps its IP addresses. An empty text leaves the device as it is. The address of a local
-    /// port is the key `mac` of its bridge.
+    /// The device keeps its IP addresses. With an empty text, the switch does not set the address.
+    /// The address of a local port is the key `mac` of its bridge.
     ///
     /// # Errors
     ///
-    /// If the port does not exist or is a local port, or the system refuses the address; then nothing
-    /// changes.
+    /// If the port does not exist or is a local port, or the kernel refuses the address. After an
+    /// error, nothing has changed.
     pub async fn set_mac(&self, port: &str, mac: &str) -> Result<(), SwitchError> {
         self.control.structure().await.set_mac(port, mac).await
     }
 
-    /// Returns whether a port has another MAC address than the configured one.
+    /// Returns whether the device has another MAC address than the configured one.
     ///
-    /// Other programs change the addresses of devices. Setting the configured one again undoes it.
+    /// Other programs can change the address of a device; setting the configured address again
+    /// restores it.
     #[must_use]
     pub fn has_other_mac(&self, port: &str) -> bool {
         self.control.bridges.has_other_mac(port)
     }
 
-    /// Returns the changes of the status of ports from now on.
+    /// Returns a receiver of status changes of ports, from now on.
     #[must_use]
     pub fn port_changes(&self) -> PortChanges {
         self.control.bridges.changed().subscribe()
@@ -93,9 +97,9 @@ impl Switch {
 }
 
 impl BridgePort {
-    /// Takes an open port, with the state of its device.
+    /// Stores the open device of the port and its state.
     ///
-    /// Returns whether the device must follow the port configuration of a controller.
+    /// Returns whether the device must be set up or down as a controller configured the port.
     pub(crate) fn enter_device(
         &mut self,
         port: Box<dyn Port>,
@@ -119,22 +123,22 @@ impl BridgePort {
         is_own || self.config.port_down
     }
 
-    /// Returns why the open port no longer serves its device.
+    /// Returns the reason why the open port has lost its device, if it has.
     pub(crate) fn lost(&self) -> Option<String> {
         self.open.as_ref()?.lost()
     }
 
     /// Returns the state of the device at the last check.
     ///
-    /// Without its link mode if the driver is to be asked.
+    /// With `asks_driver`, the reading has no link mode, so that the driver is asked again.
     pub(crate) fn last_reading(&self, asks_driver: bool) -> DeviceReading {
         let link_mode = (!asks_driver).then_some(self.link_mode);
         DeviceReading { state: self.device, link_up: self.link_up, link_mode, lost: None }
     }
 
-    /// Reads the state of the open device and of its link, and logs what changed.
+    /// Reads the state of the open device and its link, and logs changes.
     ///
-    /// The driver is asked only if something changed, or if `asks_driver` is true.
+    /// The driver is asked only if the reading has changed, or if `asks_driver` is true.
     pub(crate) fn refresh_device(&mut self, asks_driver: bool) -> DeviceChange {
         let Some(open) = &self.open else { return DeviceChange::None };
         let (state, link_up) = (open.device_state(), open.link_up());
@@ -143,7 +147,7 @@ impl BridgePort {
         self.note_device(&DeviceReading { state, link_up, link_mode, lost: None })
     }
 
-    /// Notes the state of the open device and of its link, and logs what changed.
+    /// Stores a reading of the open device and its link, and logs changes.
     pub(crate) fn note_device(&mut self, reading: &DeviceReading) -> DeviceChange {
         let (name, link_up) = (&self.settings.name, reading.link_up);
         let mut change = DeviceChange::None;
@@ -170,9 +174,9 @@ impl BridgePort {
         change
     }
 
-    /// Returns why the configured MTU is not in force.
+    /// Returns the reason why the configured MTU is not in force.
     ///
-    /// `None` if it is, or if there is none.
+    /// `None` if the MTU is in force, or none is configured.
     pub(crate) fn mtu_problem(&self) -> Option<String> {
         let (wanted, device) = (self.settings.mtu()?, self.device?);
         self.open.as_ref()?;
@@ -180,9 +184,10 @@ impl BridgePort {
             .then(|| format!("MTU {wanted} has no effect: the device has the MTU {}", device.mtu))
     }
 
-    /// Returns why the configured MAC address is not in force.
+    /// Returns the reason why the configured MAC address is not in force.
     ///
-    /// `None` if it is, or if there is none. That of a local port is configured in its bridge.
+    /// `None` if the address is in force, or none is configured. The address of a local port is
+    /// configured in its bridge.
     pub(crate) fn mac_problem(&self, bridge: &BridgeState) -> Option<String> {
         let is_local = self.number == PortNo::LOCAL;
         let text = if is_local { &bridge.settings.mac } else { &self.settings.mac };
@@ -194,9 +199,9 @@ impl BridgePort {
         })
     }
 
-    /// Returns work that sets the device down or up, as a controller asks.
+    /// Returns the operation that sets the device up or down for a controller.
     ///
-    /// A device that is down for another reason stays down when the port is set up.
+    /// The operation sets a device up only if the switch has set it down.
     pub(crate) fn admin_work(&self, set_down: &Arc<DevicesSetDown>) -> Option<PortWork> {
         let open = self.open.as_ref()?;
         let device = open.device_state()?;
@@ -227,15 +232,15 @@ impl BridgePort {
         }))
     }
 
-    /// Returns the last work on a device, for the end of its port.
+    /// Returns the operation on the device for the removal of its port.
     ///
-    /// It sets a device up that the switch has set down.
+    /// The operation sets the device up if the switch has set it down.
     pub(crate) fn take_up_work(&mut self, set_down: &Arc<DevicesSetDown>) -> Option<PortWork> {
         self.config.port_down = false;
         self.admin_work(set_down)
     }
 
-    /// Returns work that changes the device; `None` while the port is closed.
+    /// Returns the operation that changes the device; `None` while the port is closed.
     fn change_work(&self, setting: HostDeviceSetting) -> Result<Option<DeviceWork>, SwitchError> {
         let Some(open) = &self.open else { return Ok(None) };
         match open.change_device(setting) {
@@ -246,7 +251,7 @@ impl BridgePort {
 }
 
 impl BridgeState {
-    /// Returns the open TAPs.
+    /// Returns the open TAP devices of the bridge.
     pub(crate) fn taps(&self) -> impl Iterator<Item = &(dyn Port + 'static)> {
         let taps = self.ports.values().filter(|port| port.settings.kind == PortType::Tap);
         taps.filter_map(|tap| tap.open.as_deref())
@@ -254,20 +259,20 @@ impl BridgeState {
 }
 
 impl Bridges {
-    /// Returns whether a port has another MAC address than the configured one.
+    /// Returns whether the device has another MAC address than the configured one.
     pub(crate) fn has_other_mac(&self, name: &str) -> bool {
         let bridges = self.lock();
         bridges.find_port(name).is_ok_and(|(bridge, port)| port.mac_problem(bridge).is_some())
     }
 
-    /// Sets the MTU of a port; returns whether it differs from the old one.
+    /// Sets the MTU of a port; returns whether the option has changed.
     pub(crate) async fn set_mtu(&self, name: &str, mtu: u32) -> Result<bool, SwitchError> {
         let change = |own: &PortOptions| PortOptions { mtu, ..own.clone() };
         let setting = (mtu > 0).then_some(HostDeviceSetting::Mtu(mtu));
         self.change_device(name, change, setting).await
     }
 
-    /// Sets the MAC address of a port; returns whether that was a change.
+    /// Sets the MAC address of a port; returns whether the option has changed.
     pub(crate) async fn set_mac(&self, name: &str, mac: &str) -> Result<bool, SwitchError> {
         if self.lock().find_port(name)?.1.number == PortNo::LOCAL {
             let problem = "the address of a local port is `mac` of its bridge: set it there";
@@ -298,8 +303,8 @@ impl Bridges {
 
     /// Changes the open device of a port, and then its options.
     ///
-    /// Returns whether the options differ from the old ones. The caller makes no other change of ports
-    /// meanwhile.
+    /// Returns whether the options have changed. The caller must not change ports until the call
+    /// returns.
     async fn change_device(
         &self,
         name: &str,
@@ -339,7 +344,7 @@ impl Bridges {
         Ok(true)
     }
 
-    /// Sets the devices of ports up or down as controllers have set the ports.
+    /// Sets the devices of ports up or down as controllers have configured these ports.
     pub(crate) async fn follow_controllers(&self, ports: BTreeSet<(BridgeId, PortNo)>) {
         let work = |(bridge, number)| {
             self.with_port(bridge, number, |port| port.admin_work(self.set_down()))?
@@ -350,7 +355,7 @@ impl Bridges {
         }
     }
 
-    /// Returns the work of [`BridgePort::take_up_work`] for a port.
+    /// Returns the operation of [`BridgePort::take_up_work`] for a port.
     pub(crate) fn take_up_work(&self, name: &str) -> Result<Option<PortWork>, SwitchError> {
         let mut bridges = self.lock();
         let (bridge, port) = bridges.find_port(name)?;
@@ -359,7 +364,7 @@ impl Bridges {
         Ok(port.and_then(|port| port.take_up_work(self.set_down())))
     }
 
-    /// Publishes a new state of a device.
+    /// Publishes a changed reading of a device.
     pub(crate) fn publish_device(&self, bridge: BridgeId, number: PortNo, change: DeviceChange) {
         match change {
             DeviceChange::None => {}
@@ -372,7 +377,7 @@ impl Bridges {
     }
 }
 
-/// Runs work on the device of a port where it may block.
+/// Runs an operation on the device of a port on a thread that may block.
 async fn run(port: &str, work: Option<DeviceWork>) -> Result<(), SwitchError> {
     let Some(work) = work else { return Ok(()) };
     let done = spawn_blocking(work).await.unwrap_or_else(|panic| Err(panic.into()));

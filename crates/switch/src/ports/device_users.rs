@@ -1,6 +1,6 @@
-//! Other users of the device of a port: a bridge of the system, or the network stack of the host.
+//! Other users of the device of a port: a Linux bridge, bond or team, or the IP stack of the host.
 //!
-//! Both would forward or answer packets beside the switch.
+//! Each of them would forward or answer packets that the switch also forwards.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,17 +12,17 @@ use tracing::warn;
 
 use crate::{config::PortType, ports::port::BridgePort};
 
-/// Another user of a device.
+/// A user of a device other than the switch.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum DeviceUser {
-    /// A bridge, bond or team of the system that has the device as a member.
+    /// A Linux bridge, bond or team that has the device as a member.
     Master(String),
-    /// The host, which has this address on the device.
+    /// The IP stack of the host, which has this address on the device.
     Host(IpAddr),
 }
 
 impl DeviceUser {
-    /// Warns that the user handles packets that the switch forwards, too.
+    /// Logs a warning that the user also handles packets that the switch forwards.
     fn warn(&self, port: &str, device: &str) {
         match self {
             Self::Master(master) => warn!(
@@ -39,12 +39,12 @@ impl DeviceUser {
 
 /// The IP addresses of the host, by device.
 ///
-/// Link-local IPv6 addresses are left out.
-/// Every device that is up has a link-local IPv6 address, whether the host uses it or not.
+/// Link-local IPv6 addresses are left out, because every device that is up has one, whether the
+/// host uses it or not.
 pub(crate) struct HostAddresses(BTreeMap<String, Vec<IpAddr>>);
 
 impl HostAddresses {
-    /// Reads the addresses from the system.
+    /// Reads the addresses of the host from the kernel.
     pub(crate) fn read() -> Self {
         let mut addresses: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for own in getifaddrs().into_iter().flatten() {
@@ -70,16 +70,16 @@ impl HostAddresses {
 }
 
 impl BridgePort {
-    /// Returns whether packets would be handled twice if the device had other users.
+    /// Returns whether another user of the device would receive the same packets.
     ///
-    /// A TAP may have them, because the switch has its other end.
+    /// A TAP may have other users, because the switch has its other end.
     pub(crate) const fn shares_device(&self) -> bool {
         matches!(self.settings.kind, PortType::AfPacket | PortType::AfXdp)
     }
 
-    /// Warns of other users of the device, of each once until it is gone.
+    /// Warns of other users of the device, once for each user until it has gone.
     ///
-    /// `master` is the bridge, bond or team of the system that has the device as a member.
+    /// `master` is the Linux bridge, bond or team that has the device as a member.
     pub(crate) fn check_users(&mut self, master: Option<String>, addresses: &HostAddresses) {
         let device = self.settings.device();
         let mut users = BTreeSet::new();

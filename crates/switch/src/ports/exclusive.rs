@@ -1,7 +1,7 @@
 //! Exclusive resources of ports: a network device, a socket, or a capture file that is written.
 //!
 //! Two sockets on one device would each receive all packets, and two writers of one file would
-//! overwrite each other. Any number of ports may read one file, or write to `/dev/null` or a pipe.
+//! overwrite each other. Several ports may read one file, or write to `/dev/null` or a pipe.
 
 use std::{
     fmt,
@@ -23,23 +23,23 @@ const LINKS_MAX: usize = 40;
 pub(crate) enum ExclusiveResource {
     /// A network device, by name.
     Device(String),
-    /// A device of DPDK, by name.
+    /// A DPDK device, by name.
     DpdkDevice(String),
     /// A capture file for writing, or a socket.
     File(PathBuf),
-    /// An interface at a memif socket, which other interfaces share.
+    /// One interface of a memif socket; the socket may have other interfaces.
     Memif {
-        /// The socket.
+        /// The path or abstract name of the socket.
         socket: PathBuf,
         /// The number of the interface.
         id: u32,
-        /// The side of the switch.
+        /// The role of the switch at the socket.
         role: MemifRole,
     },
 }
 
 impl ExclusiveResource {
-    /// Returns the exclusive resource of a port, and the setting that selects it.
+    /// Returns the exclusive resource of a port, and the key that selects it.
     pub(crate) fn of(port: &PortOptions) -> Option<(&'static str, Self)> {
         match port.kind {
             PortType::AfPacket | PortType::AfXdp | PortType::Tap => {
@@ -50,7 +50,7 @@ impl ExclusiveResource {
             }
             PortType::VhostUser => Some(("path", Self::File(place(&port.path)))),
             PortType::Memif => {
-                // An abstract socket is no file.
+                // An abstract socket has no file.
                 let is_file = port.socket.is_absolute();
                 let socket = if is_file { place(&port.socket) } else { port.socket.clone() };
                 Some(("id", Self::Memif { socket, id: port.id, role: port.role }))
@@ -63,7 +63,7 @@ impl ExclusiveResource {
         }
     }
 
-    /// Returns the error if another port has the resource.
+    /// Returns the error that port `port` of `bridge` already has the resource.
     pub(crate) fn is_of(&self, port: &str, bridge: &str) -> SwitchError {
         let (what, port, bridge) = (self.to_string(), port.to_owned(), bridge.to_owned());
         SwitchError::InUse { what, port, bridge }
@@ -88,16 +88,16 @@ fn is_shared(path: &Path) -> bool {
     path.metadata().is_ok_and(|metadata| !metadata.is_file())
 }
 
-/// Returns one canonical path for a file, even if it does not exist yet.
+/// Returns the canonical path of a file, even if the file does not exist yet.
 ///
-/// Hard links are not detected.
+/// Several hard links of a file are not detected.
 fn place(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
         if let Ok(found) = path.canonicalize() {
             return found;
         }
-        // The target of a dangling link is the path.
+        // A dangling link resolves to the path of its target.
         let Ok(target) = path.read_link() else { break };
         path = folder(&path).join(target);
     }

@@ -1,4 +1,4 @@
-//! The frames of a protocol that wait for the task of the protocol: the newest of each port.
+//! Received frames of a protocol that wait for its task: the newest frames of each port.
 //!
 //! A flood on one link takes no place of another link. Of the flooded link the newest frames count, since
 //! each LACPDU, and each packet of BFD, replaces what the ones before it said.
@@ -16,19 +16,19 @@ use shunt_flow::PortNo;
 use shunt_pipeline::{BridgeId, Time};
 use tokio::sync::Notify;
 
-/// The frames that wait, by port.
+/// The waiting frames, by port.
 ///
-/// Only ports with the protocol have any.
+/// Packet threads add frames only for ports that use the protocol.
 #[derive(Debug, Default)]
 pub(crate) struct FrameInbox {
     ports: Mutex<WaitingFrames>,
     came: Notify,
 }
 
-/// Frames by bridge and port.
+/// Waiting frames by bridge and port.
 pub(crate) type WaitingFrames = BTreeMap<(BridgeId, PortNo), PortFrames>;
 
-/// The frames of one port, the oldest first.
+/// The waiting frames of one port, the oldest first.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct PortFrames {
     pub(crate) frames: VecDeque<ArrivedFrame>,
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(taken, BTreeMap::from([((BRIDGE, PortNo::new(2)), other)]));
     }
 
-    /// No frame is left behind, however adding and taking interleave.
+    /// Every frame is either taken or counted, however adding and taking interleave.
     #[test]
     fn each_frame_is_taken_or_counted() {
         const EACH: u32 = 2000;

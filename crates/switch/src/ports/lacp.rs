@@ -1,7 +1,8 @@
-//! The LACP actor of a bond: its members by name, and the time of the switch.
+//! The LACP actor of a bond, with members by name and the daemon's clock.
 //!
-//! Links, options and received frames go in. Frames to send come out, and the decision which members may
-//! send and receive. The task of `lacp_task.rs` gives it the time. See the crate `shunt_lacp`.
+//! The actor gets links, options and received frames. It returns the frames to send, and decides
+//! which members may send and receive. The LACP task (`lacp_task.rs`) passes it the time. The crate
+//! `shunt_lacp` has the protocol.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,7 +23,7 @@ use crate::config::BondOptions;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MemberPort {
     pub(crate) number: PortNo,
-    /// Hardware address.
+    /// MAC address of the port.
     pub(crate) mac: [u8; 6],
     pub(crate) link_up: bool,
 }
@@ -31,25 +32,27 @@ pub(crate) struct MemberPort {
 #[derive(Debug)]
 pub(crate) struct LacpActor {
     aggregator: Aggregator,
-    /// The numbers of the members by their names.
+    /// The port numbers of the members, by member name.
     members: BTreeMap<String, PortNo>,
-    /// The key of all members without their own one, from the first member on.
+    /// The LACP key of all members without a key of their own;
+    /// it comes from the first member.
     ///
-    /// It stays when this member goes. Another key would make all others negotiate again.
+    /// The key stays when this member is removed. A new key would make all other members negotiate
+    /// again.
     key: Option<NonZeroU16>,
-    /// Frames of members that were dropped because newer ones had come.
+    /// Number of frames, by member, that were dropped because newer frames had arrived.
     refused: BTreeMap<PortNo, u64>,
     fallback_ab: bool,
 }
 
-/// A frame to send on a port of the bridge.
+/// A frame to send, with the number of the port in the bridge.
 pub(crate) type LacpFrame = (PortNo, Vec<u8>);
 
-/// A change of a member, for the log.
+/// A change of a member by its name, for the log.
 pub(crate) type LacpMemberEvent = (String, LacpEvent);
 
 impl LacpActor {
-    /// Makes the actor of a bond without members.
+    /// Creates the actor of a bond without members.
     pub(crate) fn new(options: &BondOptions, mode: LacpMode, bridge: [u8; 6]) -> Self {
         let settings = settings(options, mode, bridge, NonZeroU16::MIN);
         let fallback_ab = options.lacp_fallback_ab;
@@ -58,9 +61,9 @@ impl LacpActor {
         Self { aggregator, members, key: None, refused, fallback_ab }
     }
 
-    /// Follows the options, the ports and their links.
+    /// Updates the actor from the options, the ports and their links.
     ///
-    /// `bridge` is the address of the bridge, and `taken` has the keys of its other bonds.
+    /// `bridge` is the MAC address of the bridge, and `taken` has the LACP keys of its other bonds.
     pub(crate) fn follow(
         &mut self,
         options: &BondOptions,
@@ -102,7 +105,8 @@ impl LacpActor {
 
     /// Removes a member, and returns its last LACPDU.
     ///
-    /// It lets the partner leave the link at once. The next [`Self::follow`] adds it again, unless its port or its place in the options is gone.
+    /// With this LACPDU, the partner stops using the link at once. The next [`Self::follow`] adds
+    /// the member again if its port and its option still exist.
     pub(crate) fn leave(&mut self, member: &str, now: Time) -> Option<LacpFrame> {
         let number = self.members.remove(member)?;
         Some((number, self.aggregator.remove_member(id(number), age(now))?))
@@ -113,21 +117,23 @@ impl LacpActor {
         self.members.keys().cloned().collect()
     }
 
-    /// Returns the key of members without their own one; none before the first member.
+    /// Returns the LACP key of members without a key of their own.
+    ///
+    /// `None` before the first member.
     pub(crate) const fn key(&self) -> Option<NonZeroU16> {
         self.key
     }
 
-    /// Returns whether a port is a member.
+    /// Returns whether a port is a member of the bond.
     pub(crate) fn has(&self, number: PortNo) -> bool {
         self.members.values().any(|own| *own == number)
     }
 
-    /// Takes a frame of slow protocols that a member received.
+    /// Handles a frame of slow protocols that a member received.
     ///
     /// # Errors
     ///
-    /// If the frame is malformed, or of another protocol. It has changed nothing.
+    /// If the frame is malformed, or of another protocol. A refused frame has no effect.
     pub(crate) fn receive(
         &mut self,
         number: PortNo,
@@ -137,7 +143,7 @@ impl LacpActor {
         self.aggregator.on_frame(id(number), frame, age(now))
     }
 
-    /// Counts frames of a member that were dropped because newer ones had come.
+    /// Counts frames of a member that were dropped because newer frames had arrived.
     pub(crate) fn count_refused(&mut self, number: PortNo, count: u64) {
         if count > 0 {
             let own = self.refused.entry(number).or_default();
@@ -145,9 +151,9 @@ impl LacpActor {
         }
     }
 
-    /// Returns the number of refused frames of a member.
+    /// Returns the number of dropped frames of a member.
     ///
-    /// They were dropped because newer ones had come.
+    /// The frames were dropped because newer frames had arrived.
     pub(crate) fn refused(&self, member: &str) -> u64 {
         let number = self.members.get(member);
         number.and_then(|number| self.refused.get(number)).copied().unwrap_or_default()
@@ -172,12 +178,12 @@ impl LacpActor {
         self.mux(member).is_distributing()
     }
 
-    /// Returns whether a member of the bond has a partner.
+    /// Returns whether any member of the bond has a partner.
     pub(crate) const fn is_negotiated(&self) -> bool {
         self.aggregator.is_negotiated()
     }
 
-    /// Returns the packets that a member takes.
+    /// Returns which packets a member may receive.
     pub(crate) fn admission(&self, member: &str, is_enabled: bool) -> LacpAdmission {
         match self.is_negotiated() {
             false if self.fallback_ab => LacpAdmission::Fallback,
@@ -186,7 +192,7 @@ impl LacpActor {
         }
     }
 
-    /// Returns the state of the actor.
+    /// Returns the status of the actor.
     pub(crate) fn status(&self) -> AggregatorStatus {
         self.aggregator.status()
     }
@@ -206,7 +212,8 @@ impl LacpActor {
     }
 }
 
-/// Returns the settings of an actor, with `key` for members without their own one.
+/// Returns the settings of an actor;
+/// `key` is for members without a key of their own.
 fn settings(
     options: &BondOptions,
     mode: LacpMode,
@@ -223,16 +230,16 @@ fn settings(
     }
 }
 
-/// Returns the port number of a member for LACP.
+/// Returns the LACP port number of a member.
 ///
-/// Both have 16 bits, so that it is unique in the bridge.
+/// By default it is the OpenFlow port number: numbers that fit 16 bits are unique in the bridge.
 fn port_id(options: &BondOptions, member: &str, number: PortNo) -> NonZeroU16 {
     let own = options.lacp_port_id.get(member).copied();
     let id = own.or_else(|| u16::try_from(number.number()).ok());
     id.and_then(NonZeroU16::new).unwrap_or(NonZeroU16::MAX)
 }
 
-/// Returns all keys, the lowest first.
+/// Returns all possible LACP keys, the lowest first.
 fn all_keys() -> impl Iterator<Item = NonZeroU16> {
     (1..=u16::MAX).filter_map(NonZeroU16::new)
 }
@@ -241,7 +248,7 @@ const fn id(number: PortNo) -> MemberId {
     MemberId(number.number())
 }
 
-/// Returns the time since the start of the clock.
+/// Returns the time since the start of the daemon's clock.
 const fn age(now: Time) -> Duration {
     now.since(Time::ZERO)
 }
@@ -253,11 +260,12 @@ mod tests {
 
     const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
 
-    /// Two switches with a bond of p1 and p2, and a cable between members of one name.
+    /// Two switches, each with a bond of p1 and p2;
+    /// cables connect members of the same name.
     struct Cables {
         ends: [(BondOptions, LacpActor); 2],
         links: [bool; 2],
-        /// The keys of other bonds of both switches.
+        /// The LACP keys of other bonds on both switches.
         taken: BTreeSet<NonZeroU16>,
     }
 
@@ -278,7 +286,7 @@ mod tests {
             Self { ends: MACS.map(end), links: [true; 2], taken: BTreeSet::new() }
         }
 
-        /// Runs both ends, from one second to another.
+        /// Runs both switches for a range of seconds.
         fn run(&mut self, seconds: std::ops::Range<u64>) {
             for ms in (seconds.start * 1000..seconds.end * 1000).step_by(100) {
                 let now = Time::ZERO.after(Duration::from_millis(ms));
@@ -334,7 +342,7 @@ mod tests {
         cables.ends[1].0.lacp_system_id.clear();
         cables.run(0..5);
         cables.ends[0].0.members.remove(0);
-        // A member that negotiates again would wait for two seconds.
+        // A member that negotiated again would wait for two seconds before it is attached.
         cables.run(5..6);
         let (_, actor) = &cables.ends[0];
         assert!(!actor.has(PortNo::new(1)) && actor.has(PortNo::new(2)));
@@ -379,7 +387,7 @@ mod tests {
             let mut cables = Cables::new(|options| options.lacp_fallback_ab = fallback);
             cables.run(0..1);
             let (options, actor) = &mut cables.ends[0];
-            // The partner is silent from now on.
+            // The partner sends nothing from now on.
             for second in 1..200 {
                 let now = Time::ZERO.after(Duration::from_secs(second));
                 let port = |name: &str| {

@@ -1,4 +1,4 @@
-//! The LACP actors of all bonds, for the task that runs them, and numbers that bonds do not share.
+//! The LACP actors of all bonds, for the LACP task, and LACP numbers that must be unique.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,17 +19,17 @@ use crate::{
     },
 };
 
-/// The results of all LACP actors.
+/// The frames and events that all LACP actors produced.
 #[derive(Default)]
 pub(crate) struct LacpOutputs {
-    /// Frames to send, with their bridges.
+    /// Frames to send, each with its bridge.
     pub(crate) frames: Vec<(BridgeId, LacpFrame)>,
-    /// Changes by bond and member.
+    /// Changes of members, by bond and member.
     pub(crate) events: Vec<(String, String, LacpEvent)>,
 }
 
 impl BridgeRegistry {
-    /// Returns whether some bond uses LACP.
+    /// Returns whether any bond uses LACP.
     pub(crate) fn uses_lacp(&self) -> bool {
         self.iter().flat_map(|bridge| bridge.bonds.values()).any(|bond| bond.lacp().is_some())
     }
@@ -56,9 +56,9 @@ impl BridgeRegistry {
         outputs
     }
 
-    /// Removes members from their LACP actors. Returns their last LACPDUs.
+    /// Removes members from their LACP actors; returns their last LACPDUs.
     ///
-    /// `leaves` decides by bridge, bond and member.
+    /// `leaves` selects members by bridge, bond and member name.
     pub(crate) fn leave_lacp(
         &mut self,
         leaves: impl Fn(BridgeId, &str, &str) -> bool,
@@ -78,7 +78,7 @@ impl BridgeRegistry {
         frames
     }
 
-    /// Returns the LACP actor of the bond of a port, with the name of the bond.
+    /// Returns the LACP actor of the bond that has a port, with the name of the bond.
     pub(crate) fn lacp_actor_mut(
         &mut self,
         bridge: BridgeId,
@@ -92,9 +92,9 @@ impl BridgeRegistry {
     }
 }
 
-/// Returns the keys of LACP that other bonds of a bridge use.
+/// Returns the LACP keys that other bonds of the bridge use.
 ///
-/// `all` has the bonds of the bridge, and `states` their states.
+/// `all` has the bonds of the bridge, and `states` the states of these bonds.
 pub(crate) fn other_keys(
     all: &[BondOptions],
     states: &BTreeMap<String, BondState>,
@@ -117,7 +117,7 @@ pub(crate) fn lacp_port_ids(bonds: &[BondOptions], port: &str) -> BTreeSet<PortN
 
 /// Refuses a port number that is the `lacp_port_id` of another member.
 ///
-/// Only members that have no `lacp_port_id` use their port numbers.
+/// A port number is only used if the member has no `lacp_port_id`.
 pub(crate) fn check_lacp_number(
     bonds: &[BondOptions],
     port: &str,

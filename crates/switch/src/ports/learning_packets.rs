@@ -1,8 +1,8 @@
-//! Learning packets: they move addresses to another member of a bond in the network.
+//! Learning packets: switches in the network learn that addresses moved to another bond member.
 //!
-//! When another member of a bond becomes active, the switches behind it still send to the old one.
-//! So the bond sends a reverse ARP request (RFC 903) from each address that the bridge has learned on
-//! another port, as Open vSwitch does.
+//! When another member of a bond becomes active, the switches behind it still send to the previous
+//! member. So the bond sends a reverse ARP request (RFC 903) for each address that the bridge has
+//! learned on a port outside the bond, as Open vSwitch does.
 
 use shunt_pipeline::{BridgeId, LacpAdmission, PortInfo};
 
@@ -10,7 +10,7 @@ use crate::{ports::own_frames::send_frame, threads::data_plane::DataPlane};
 
 /// Sends the learning packets of a bond.
 ///
-/// Each leaves on the member that sends for its address.
+/// Each packet is sent on the member that sends packets from its address.
 pub(crate) async fn send_learning_packets(plane: &DataPlane, bridge: BridgeId, bond: &str) {
     let pipeline = plane.pipeline();
     let Some(ports) = pipeline.ports(bridge) else { return };
@@ -18,7 +18,7 @@ pub(crate) async fn send_learning_packets(plane: &DataPlane, bridge: BridgeId, b
     let is_active = |port: &&PortInfo| port.bond.as_ref().is_some_and(|own| own.is_active);
     let members = || ports.iter().filter(|port| is_member(port));
     let Some(active) = members().find(is_active) else { return };
-    // A partner that speaks LACP uses the members as one port, so it has nothing to learn.
+    // An LACP partner uses the members as one port, so it needs no learning packets.
     if active.bond.as_ref().is_some_and(|own| own.lacp == LacpAdmission::All) {
         return;
     }
@@ -35,7 +35,7 @@ pub(crate) async fn send_learning_packets(plane: &DataPlane, bridge: BridgeId, b
     }
 }
 
-/// Returns a reverse ARP request of an address for itself; untagged in VLAN 0.
+/// Returns a reverse ARP request from an address about itself; untagged for VLAN 0.
 fn reverse_arp(mac: [u8; 6], vlan: u16) -> Vec<u8> {
     let mut frame = vec![0xff; 6];
     frame.extend(mac);
@@ -43,7 +43,7 @@ fn reverse_arp(mac: [u8; 6], vlan: u16) -> Vec<u8> {
         frame.extend([0x81, 0x00]);
         frame.extend(vlan.to_be_bytes());
     }
-    // Ethernet type; hardware and protocol type, their lengths, and the operation.
+    // Ethernet type; hardware type, protocol type, both address lengths, and the operation.
     frame.extend([0x80, 0x35, 0, 1, 8, 0, 6, 4, 0, 3]);
     for _sender_and_target in 0..2 {
         frame.extend(mac);

@@ -1,4 +1,4 @@
-//! Events of network devices: the system reports a new link state, name, master or address at once.
+//! Events of network devices: the kernel reports a changed link, name, master or address at once.
 //!
 //! Source: rtnetlink(7), groups `RTNLGRP_LINK`, `RTNLGRP_IPV4_IFADDR` and `RTNLGRP_IPV6_IFADDR`.
 
@@ -13,28 +13,29 @@ use nix::sys::socket::{
 };
 use tokio::io::unix::AsyncFd;
 
-/// The multicast groups of device events, as bits of the address.
+/// The multicast groups of device events, as bits of the netlink address.
 ///
 /// `RTMGRP_LINK`, `RTMGRP_IPV4_IFADDR` and `RTMGRP_IPV6_IFADDR`.
 const GROUPS: u32 = 1 | 0x10 | 0x100;
 
 /// Length of the receive buffer.
 ///
-/// Only the beginning of a message is used, so long ones may be truncated.
+/// Only the beginning of a message is parsed, so longer messages may be truncated.
 const BUFFER: usize = 4096;
 
 /// Length of the header of a message (`nlmsghdr`).
 const HEADER: usize = 16;
 
-/// Place of the device index behind the header, in `ifinfomsg` and `ifaddrmsg`.
+/// Offset of the device index after the message header,
+/// in `ifinfomsg` and `ifaddrmsg`.
 const INDEX: usize = 4;
 
 /// The devices that have changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ChangedDevices {
-    /// These devices, by their indices.
+    /// Only these devices have changed, by index.
     Named(BTreeSet<u32>),
-    /// Any devices: events were lost, or there are none.
+    /// Any device may have changed: events were lost, or the kernel sends none.
     Any,
 }
 
@@ -57,7 +58,7 @@ impl ChangedDevices {
     }
 }
 
-/// Returns the length of the first message, and the index of its device.
+/// Returns the length of the first message, and the index of the device in it.
 fn message(events: &[u8]) -> Option<(usize, u32)> {
     let length = usize::try_from(u32::from_ne_bytes(*events.first_chunk()?)).ok()?;
     let index = u32::from_ne_bytes(*events.get(HEADER + INDEX..)?.first_chunk()?);
@@ -74,14 +75,14 @@ impl LinkEvents {
     ///
     /// # Errors
     ///
-    /// If the system has no netlink sockets.
+    /// If the kernel has no netlink sockets.
     pub(crate) fn subscribe() -> io::Result<Self> {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let route = SockProtocol::NetlinkRoute;
         let socket = socket(AddressFamily::Netlink, SockType::Raw, flags, route)?;
         bind(socket.as_raw_fd(), &NetlinkAddr::new(0, GROUPS))?;
-        // Its safe replacement is unsafe to call. An `OwnedFd` has one descriptor for its whole life,
-        // which is what both demand.
+        // The safe variant of this call needs `unsafe`. An `OwnedFd` keeps one descriptor for its
+        // whole life, as both variants demand.
         #[expect(deprecated, reason = "an OwnedFd keeps its descriptor")]
         let socket = AsyncFd::new(socket)?;
         Ok(Self { socket })
@@ -97,12 +98,12 @@ impl LinkEvents {
                 .try_io(|socket| Ok(recv(socket.as_raw_fd(), &mut buffer, MsgFlags::empty())?));
             match taken {
                 Ok(Ok(length)) => changed.add(buffer.get(..length).unwrap_or_default()),
-                // The queue of events has overflowed (ENOBUFS).
+                // The receive queue of events has overflowed (ENOBUFS).
                 Ok(Err(error)) if error.raw_os_error() == Some(nix::libc::ENOBUFS) => {
                     changed = ChangedDevices::Any;
                 }
                 Ok(Err(error)) => return Err(error),
-                // No event is left.
+                // All events have been read.
                 Err(_) => return Ok(changed),
             }
         }
@@ -139,7 +140,7 @@ mod tests {
         };
         let named = |indices: &[u32]| ChangedDevices::Named(indices.iter().copied().collect());
         assert_eq!(devices(&[message(24, 3), message(24, 5)].concat()), named(&[3, 5]));
-        // The first one is truncated, or too short to be one.
+        // The first message is truncated, or too short for a header.
         assert_eq!(devices(&message(9000, 3)), named(&[3]));
         assert_eq!(devices(&message(15, 3)), named(&[]));
         let whole = message(24, 3);
@@ -154,7 +155,7 @@ mod tests {
     #[expect(clippy::print_stderr, reason = "a skipped test says so")]
     #[test]
     fn a_change_of_a_device_is_an_event() {
-        // The thread alone enters a network namespace, which is removed with it.
+        // The new thread enters a network namespace, which is removed when the thread ends.
         let test = std::thread::spawn(|| {
             if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
                 eprintln!("SKIPPED: needs CAP_SYS_ADMIN to make a network namespace: {error}");

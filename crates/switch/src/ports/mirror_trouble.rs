@@ -1,10 +1,10 @@
-//! Reasons why a mirror copies nothing, or less than it should.
+//! Reasons why a mirror copies no packets, or fewer than configured.
 
 use super::{bonds::BondState, registry::BridgeState};
 use crate::config::MirrorOptions;
 
 impl BridgeState {
-    /// Returns the reason why a mirror copies nothing, or less than it should.
+    /// Returns the reason why a mirror copies no packets, or fewer than configured.
     pub(crate) fn mirror_trouble(&self, mirror: &MirrorOptions) -> Option<String> {
         let ports = self.port_names();
         mirror
@@ -12,7 +12,7 @@ impl BridgeState {
             .or_else(|| self.bond_trouble(&mirror.output_port))
     }
 
-    /// Returns the reason why a bond, or a member of one, sends no copies.
+    /// Returns the reason why the output, a bond or a member of one, sends no copies.
     fn bond_trouble(&self, output: &str) -> Option<String> {
         if self.lacks_member(output) {
             return Some(format!("copies nothing until a member of bond {output} is enabled"));
@@ -24,7 +24,7 @@ impl BridgeState {
         ))
     }
 
-    /// Returns whether this is the name of a bond without an active member.
+    /// Returns whether `name` is a bond without an active member.
     pub(crate) fn lacks_member(&self, name: &str) -> bool {
         self.settings.bonds.iter().any(|bond| bond.name == name)
             && self.bonds.get(name).and_then(BondState::active).is_none()

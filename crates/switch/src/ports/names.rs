@@ -7,7 +7,7 @@ use shunt_pipeline::{BondHash, BondMember, BridgeId, LacpAdmission, Mirror, Pipe
 
 use crate::ports::registry::listed;
 
-/// The names of the ports and mirrors of one bridge at one moment.
+/// A snapshot of the names of the ports and mirrors of one bridge.
 #[derive(Debug)]
 pub struct BridgeNames {
     ports: Option<Arc<[PortInfo]>>,
@@ -15,24 +15,25 @@ pub struct BridgeNames {
 }
 
 impl BridgeNames {
-    /// Returns the names of the current ports; none if the bridge does not exist.
+    /// Returns the names of the current ports; empty if the bridge does not exist.
     #[must_use]
     pub fn new(pipeline: &Pipeline, bridge: BridgeId) -> Self {
         let mirrors = pipeline.settings(bridge).map(|settings| settings.mirrors);
         Self { ports: pipeline.ports(bridge), mirrors: mirrors.unwrap_or_default() }
     }
 
-    /// Returns a mirror, by its index.
+    /// Returns the mirror with an index.
     pub(crate) fn mirror(&self, index: u8) -> Option<&Mirror> {
         self.mirrors.get(usize::from(index))
     }
 
-    /// Returns the fields that choose a member of the bond of a port, if it balances.
+    /// Returns the packet fields that choose a member of the bond,
+    /// if the bond balances.
     pub(crate) fn bond_hash(&self, number: PortNo) -> Option<BondHash> {
         self.member(number)?.balance.as_ref().map(|balance| balance.hash())
     }
 
-    /// Returns whether LACP does not use a port of a bond.
+    /// Returns whether a port is in a bond, but LACP does not let it send or receive.
     pub(crate) fn is_unused_by_lacp(&self, number: PortNo) -> bool {
         self.member(number).is_some_and(|member| member.lacp == LacpAdmission::None)
     }
@@ -41,7 +42,7 @@ impl BridgeNames {
         self.ports().find(|port| port.number == number)?.bond.as_ref()
     }
 
-    /// Returns the bond of a port, for a message.
+    /// Returns the name of the bond of a port, for a message.
     pub(crate) fn bond(&self, number: PortNo) -> Option<String> {
         self.member(number).map(|member| format!("bond {}", member.bond))
     }
@@ -51,7 +52,7 @@ impl BridgeNames {
         self.ports().any(|port| port.number == number)
     }
 
-    /// Returns the port names with their numbers, for a message.
+    /// Returns the port names with their numbers, as text for a message.
     pub(crate) fn list(&self) -> String {
         let named = |port: &PortInfo| match port.number {
             PortNo::LOCAL => PortNo::LOCAL.to_string(),
@@ -72,7 +73,7 @@ impl PortNames for BridgeNames {
     }
 
     fn name(&self, number: PortNo) -> Option<String> {
-        // The local port has its reserved name, as in `ovs-ofctl`.
+        // The local port is printed by its reserved name `LOCAL`, as by `ovs-ofctl`.
         let named = self.ports().find(|port| port.number == number && number != PortNo::LOCAL);
         named.map(|port| port.name.clone())
     }

@@ -1,9 +1,9 @@
 //! Numbers of bridges and datapath ports, and their safe reuse.
 //!
-//! Packets, cache entries and running translations contain these numbers. So a returned number
-//! rests until every packet thread has adopted a version without it, and the state of older
-//! versions is reclaimed. New numbers are taken first, then the number that rested longest. A late
-//! packet of a removed bridge thus does not reach a bridge that was just added.
+//! Packets, cache entries and running translations contain these numbers. So a returned number is
+//! not reused until every packet thread has adopted a version without it, and older versions are
+//! reclaimed. Numbers that were never used are taken first, then the number that was returned
+//! first. So a late packet of a removed bridge does not reach a new bridge.
 
 use std::collections::VecDeque;
 
@@ -11,14 +11,15 @@ use shunt_classifier::Version;
 
 /// A pool of the numbers from 1 to a maximum.
 pub(crate) struct NumberPool {
-    /// Lowest number that was never taken.
+    /// Lowest number that was never used.
     fresh: u32,
     max: u32,
-    /// Returned numbers that are safe to reuse, oldest first.
+    /// Returned numbers that may be reused, oldest first.
     rested: VecDeque<u32>,
-    /// Returned numbers that are not safe yet, each with the first version without it.
+    /// Returned numbers that may not be reused yet,
+    /// each with the first version without it.
     ///
-    /// Versions only grow.
+    /// The versions in the queue increase.
     resting: VecDeque<(Version, u32)>,
 }
 
@@ -28,7 +29,7 @@ impl NumberPool {
         Self { fresh: 1, max, rested: VecDeque::new(), resting: VecDeque::new() }
     }
 
-    /// Takes a free number; `None` if there is none.
+    /// Takes a free number; `None` if no number is free.
     pub(crate) fn take(&mut self) -> Option<u32> {
         if self.fresh > self.max {
             return self.rested.pop_front();
@@ -48,7 +49,7 @@ impl NumberPool {
         self.resting.push_back((version.max(last), number));
     }
 
-    /// Notes that state older than version `oldest` is reclaimed.
+    /// Records that all state older than version `oldest` is reclaimed.
     pub(crate) fn reclaim(&mut self, oldest: Version) {
         while let Some((version, number)) = self.resting.front()
             && *version <= oldest

@@ -1,4 +1,4 @@
-//! Frames that the switch itself sends on a port, such as those of protocols.
+//! Frames that the switch itself creates and sends on a port, such as LACPDUs.
 
 use std::{sync::Arc, time::Duration};
 

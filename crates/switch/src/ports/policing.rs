@@ -1,4 +1,4 @@
-//! Ingress policing of ports: its keys.
+//! Ingress policing of ports, and other options that can change on an open port.
 
 use shunt_datapath::packet::ingress_policer::IngressPolicing;
 
@@ -9,10 +9,10 @@ use crate::{
 };
 
 impl Switch {
-    /// Sets the limits of ingress policing of a port to those of `port`.
+    /// Sets the ingress policing of a port to the limits in the options `port`.
     ///
-    /// All other settings of the port stay. Returns when no packet passes by the old limits.
-    /// Limits that change start with full bursts.
+    /// All other settings of the port stay. Returns when the old limits apply to no packet. Changed
+    /// limits start with full token buckets.
     ///
     /// # Errors
     ///
@@ -34,7 +34,8 @@ impl PortOptions {
         }
     }
 
-    /// Returns the keys of ingress policing that are not 0, with their values.
+    /// Returns the keys of ingress policing with a value other than 0,
+    /// with their values.
     pub(crate) fn ingress_policing_keys(&self) -> impl Iterator<Item = (&'static str, u32)> {
         let keys = [
             ("ingress_policing_rate", self.ingress_policing_rate),
@@ -45,7 +46,7 @@ impl PortOptions {
         keys.into_iter().filter(|(_, value)| *value > 0)
     }
 
-    /// Returns these options with the limits of ingress policing of `other`.
+    /// Returns these options, with the ingress policing of `other`.
     #[must_use]
     pub fn with_ingress_policing_of(&self, other: &Self) -> Self {
         Self {
@@ -57,10 +58,13 @@ impl PortOptions {
         }
     }
 
-    /// Returns these options with those of `other` that change while the port is open.
+    /// Returns these options, with the runtime options of `other`.
     ///
-    /// They are the VLANs, the protection, the flooding of multicast packets, the limits of ingress policing,
-    /// the quality of service, and the BFD session. Some types of ports have the MTU and the MAC address as well.
+    /// Runtime options can change while a port is open.
+    ///
+    /// The copied options are the VLANs, the protection, the flooding of multicast packets, the
+    /// ingress policing, the QoS, and the BFD session. For some types of ports, the MTU and the MAC
+    /// address are copied too.
     #[must_use]
     pub fn with_runtime_keys_of(&self, other: &Self) -> Self {
         Self {
@@ -72,9 +76,9 @@ impl PortOptions {
         }
     }
 
-    /// Returns these options with the VLANs of `other`.
+    /// Returns these options, with the VLANs of `other`.
     ///
-    /// Its protection and its multicast flooding are taken too.
+    /// The protection and the multicast flooding of `other` are copied too.
     #[must_use]
     pub fn with_vlans_of(&self, other: &Self) -> Self {
         Self {
@@ -91,13 +95,14 @@ impl PortOptions {
 
     /// Returns whether the VLANs of both ports are equal.
     ///
-    /// So must be their protection and their multicast flooding.
+    /// Their protection and their multicast flooding are compared too.
     #[must_use]
     pub fn has_vlans_of(&self, other: &Self) -> bool {
         *self == self.with_vlans_of(other)
     }
 
-    /// Returns the field of ingress policing that a patch port has, and why it may not.
+    /// Returns the key of ingress policing that a patch port may not have,
+    /// and the reason.
     pub(crate) fn policing_problem(&self) -> Option<(&'static str, &'static str)> {
         let is_limited = self.ingress_policing() != IngressPolicing::default();
         (is_limited && self.kind == PortType::Patch).then_some((

@@ -26,7 +26,7 @@ use crate::{
 
 /// A port of a bridge.
 pub(crate) struct BridgePort {
-    /// Options of the port.
+    /// Options of the port in force.
     pub(crate) settings: config::PortOptions,
     /// OpenFlow port number.
     pub(crate) number: PortNo,
@@ -34,66 +34,68 @@ pub(crate) struct BridgePort {
     pub(crate) datapath: Option<DatapathPort>,
     /// Device of the port while it is open.
     pub(crate) open: Option<Box<dyn Port>>,
-    /// Sum of the counters of devices that were open before.
+    /// Sum of the counters of devices that were open earlier.
     pub(crate) closed: PortCounters,
     /// Reason why the port is not open.
     pub(crate) trouble: Option<String>,
     /// Packet threads that receive from the port while it is open.
     pub(crate) receivers: Vec<usize>,
-    /// Receive queues that packet threads do not have yet, each with its thread.
+    /// Receive queues that were not sent to packet threads yet, each with its thread.
     pub(crate) held_queues: Vec<(usize, Box<dyn RxQueue>)>,
-    /// Counters of each packet thread; they stay while the port is closed.
+    /// Counters of each packet thread; the counters stay while the port is closed.
     pub(crate) traffic: Vec<Arc<PortTraffic>>,
     /// Rate limit of received packets, which all packet threads share.
     pub(crate) policer: Option<Arc<IngressPolicer>>,
     /// Quality of service of sent packets, which all packet threads share.
     pub(crate) egress_qos: Option<PortQos>,
-    /// BFD session of the port, as of the last publication of ports.
+    /// BFD session of the port, as of the last publication of port lists.
     pub(crate) bfd: Option<Arc<PortSession>>,
     /// Port configuration set by controllers.
     pub(crate) config: PortConfig,
-    /// Hardware address.
+    /// MAC address of the port.
     pub(crate) mac: [u8; 6],
-    /// MAC address that the device gets when it is opened; `None`: the one that it has.
+    /// MAC address that is set when the device is opened; `None`:
+    /// the device keeps its own.
     pub(crate) configured_mac: Option<[u8; 6]>,
     /// State of the device at the last check; `None` without a device of the host.
     pub(crate) device: Option<HostDeviceState>,
     /// Speed and duplex mode of the link at the last check.
     pub(crate) link_mode: LinkMode,
-    /// Speed of the link when it was known last, in bits per second.
+    /// Last known speed of the link, in bits per second.
     pub(crate) link_bps: Option<u64>,
     /// True if the link was up at the last check.
     pub(crate) link_up: bool,
     /// Number of changes of the link while the port was open.
     pub(crate) link_resets: u64,
-    /// Other users of the device that were logged.
+    /// Users of the device other than the switch, of which a warning was logged.
     pub(crate) users: BTreeSet<DeviceUser>,
     /// Time when the port was added.
     pub(crate) added: Time,
 }
 
 impl BridgePort {
-    /// Returns whether the port can be a member of a bond.
+    /// Returns whether the type of the port allows it as a member of a bond.
     pub(crate) fn can_be_member(&self) -> bool {
         self.number != PortNo::LOCAL && self.settings.kind != PortType::Patch
     }
 
-    /// Returns whether the link of a member is up; `None` if it is closed or disabled.
+    /// Returns whether the link of a member is up;
+    /// `None` if the port is closed or disabled.
     ///
-    /// Delays bridge a lost carrier alone.
+    /// The delays of the bond apply only when the link changes, not to `None`.
     pub(crate) fn member_link(&self) -> Option<bool> {
         (self.open.is_some() && !self.config.port_down).then_some(self.link_up)
     }
 
-    /// Returns the number of received frames for LACP that packet threads dropped.
+    /// Returns the number of received LACP frames that packet threads dropped.
     pub(crate) fn refused_lacp_frames(&self) -> u64 {
         let dropped = self.traffic.iter().map(|traffic| &traffic.forward_dropped);
         dropped.map(|dropped| dropped[DropReason::LacpFrameRefused as usize].get()).sum()
     }
 
-    /// Returns the port as a member of LACP.
+    /// Returns the port in the form that the LACP actor takes.
     ///
-    /// A port that is closed or disabled has no link.
+    /// The link of a closed or disabled port is down.
     pub(crate) fn lacp_member(&self) -> MemberPort {
         let link_up = self.member_link().unwrap_or(false);
         MemberPort { number: self.number, mac: self.mac, link_up }
@@ -136,9 +138,9 @@ impl BridgePort {
         port
     }
 
-    /// Returns the device to open.
+    /// Returns the specification of the device to open.
     ///
-    /// `None` for a port that the switch does not open itself.
+    /// `None` for a port for which the switch opens no device.
     pub(crate) fn spec(&self) -> Option<PortSpec> {
         let settings = &self.settings;
         let path =
@@ -162,8 +164,8 @@ impl BridgePort {
             },
             PortType::Tap => {
                 let is_local = self.number == PortNo::LOCAL;
-                // The local port is the bridge's own: it outlives the daemon with the addresses that
-                // the host gives it.
+                // The local port belongs to the bridge: its device outlives the daemon, with the
+                // addresses that the host has set.
                 let (mac, mtu) = (self.configured_mac, settings.mtu());
                 let tap = TapSettings { mac, mtu, persistent: is_local };
                 PortSpec::Tap { device: settings.device().to_owned(), settings: tap }
@@ -181,7 +183,7 @@ impl BridgePort {
         })
     }
 
-    /// Takes the device of the port, and keeps its counters.
+    /// Takes the device out of the port, and keeps the counters of the device.
     pub(crate) fn take_device(&mut self) -> Option<Box<dyn Port>> {
         let open = self.open.take()?;
         if let Some(device) = self.device.filter(|_| self.settings.kind == PortType::Tap) {
@@ -193,7 +195,7 @@ impl BridgePort {
         Some(open)
     }
 
-    /// Returns the counters of the device and of those before it.
+    /// Returns the counters of the open device and of earlier devices together.
     pub(crate) fn device_counters(&self) -> PortCounters {
         let PortCounters { rx_dropped, tx_dropped } =
             self.open.as_ref().map(|open| open.counters()).unwrap_or_default();
@@ -208,7 +210,7 @@ impl BridgePort {
         self.traffic.iter().any(|traffic| traffic.rx_packets.get() > 0)
     }
 
-    /// Returns whether the other queues receive the packets of a closed queue.
+    /// Returns whether other queues receive the packets of a closed queue.
     pub(crate) const fn spreads_packets(&self) -> bool {
         self.settings.kind.spreads_packets()
     }
@@ -218,12 +220,12 @@ impl BridgePort {
         self.settings.kind.is_reopened()
     }
 
-    /// Returns whether a packet thread found the receive queue broken.
+    /// Returns whether a packet thread found a receive queue of the port broken.
     pub(crate) fn is_broken(&self) -> bool {
         self.open.is_some() && self.traffic.iter().any(|traffic| traffic.rx_broken.get() > 0)
     }
 
-    /// Returns the tables' view of the port.
+    /// Returns the port as the tables see it.
     pub(crate) fn info(&self, kind: PortKind) -> PortInfo {
         PortInfo {
             number: self.number,
@@ -260,7 +262,7 @@ fn memif_options(settings: &config::PortOptions) -> MemifOptions {
 
 /// Returns the lowest free port number of a bridge.
 ///
-/// It is none of `reserved`.
+/// The number is none of `reserved`.
 pub(crate) fn free_number(
     ports: &BTreeMap<PortNo, BridgePort>,
     reserved: &BTreeSet<PortNo>,

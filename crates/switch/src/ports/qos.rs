@@ -1,4 +1,4 @@
-//! The quality of service of ports: its checks, and what packet threads share of it.
+//! The quality of service (QoS) of ports: its checks, and the state that packet threads share.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::{
 };
 
 impl Switch {
-    /// Sets the quality of service of a port to that of `port`.
+    /// Sets the QoS of a port to the QoS in the options `port`.
     ///
-    /// All other settings of the port stay. Returns when no packet passes by the old limit. A limit
-    /// that changes starts with a full burst.
+    /// All other settings of the port stay. Returns when the old limits apply to no packet. A
+    /// changed limit starts with a full token bucket.
     ///
     /// # Errors
     ///
@@ -30,7 +30,7 @@ impl Switch {
 }
 
 impl PortOptions {
-    /// Returns why the port may not have its quality of service.
+    /// Returns the key and the reason for which the port may not have its QoS.
     pub(crate) fn qos_problem(&self) -> Option<(&'static str, &'static str)> {
         let qos = self.qos.as_ref()?;
         if self.kind == PortType::Patch {
@@ -41,9 +41,9 @@ impl PortOptions {
     }
 }
 
-/// Returns what packet threads share of a quality of service.
+/// Returns the state of the QoS that packet threads share.
 ///
-/// `None` if it limits nothing.
+/// `None` if the QoS limits nothing.
 fn port_qos(qos: &QosOptions, link_bps: Option<u64>, now: Time) -> Option<PortQos> {
     if let Some(limits) = qos.egress_policing() {
         return Some(PortQos::Policer(Arc::new(EgressPolicer::new(limits, now))));
@@ -52,21 +52,21 @@ fn port_qos(qos: &QosOptions, link_bps: Option<u64>, now: Time) -> Option<PortQo
 }
 
 impl BridgePort {
-    /// Renews the quality of service for packet threads, with empty counters.
+    /// Creates new QoS state for the packet threads, with counters at zero.
     pub(crate) fn renew_qos(&mut self, now: Time) {
         let qos = self.settings.qos.as_ref();
         self.egress_qos = qos.and_then(|qos| port_qos(qos, self.link_bps, now));
     }
 
-    /// Returns the rates of `linux-htb` that are in force.
+    /// Returns the rates of `linux-htb` in force; `None` for other types.
     pub(crate) fn htb(&self) -> Option<HtbOptions> {
         self.settings.qos.as_ref()?.htb(self.link_bps)
     }
 
     /// Stores the speed of the link, in bits per second.
     ///
-    /// `linux-htb` without `max_rate` follows it. While the speed is unknown, as without a cable, the
-    /// last one stays. Returns whether the quality of service was renewed.
+    /// `linux-htb` without `max_rate` uses this speed. While the speed is unknown, as without a
+    /// cable, the last known speed stays. Returns whether new QoS state was created.
     pub(crate) fn set_link_speed(&mut self, speed_bps: Option<u64>, now: Time) -> bool {
         let before = self.htb();
         self.link_bps = speed_bps.or(self.link_bps);
@@ -77,7 +77,7 @@ impl BridgePort {
         is_changed
     }
 
-    /// Returns the egress queues of the port; `None` if it has none.
+    /// Returns the egress queues of the port; `None` if the port has none.
     pub(crate) fn egress_queues(&self) -> Option<&EgressScheduler> {
         match &self.egress_qos {
             Some(PortQos::Queues(queues)) => Some(queues),
@@ -85,7 +85,7 @@ impl BridgePort {
         }
     }
 
-    /// Returns the counts of each egress queue.
+    /// Returns the counters of each egress queue.
     pub(crate) fn queue_counts(&self) -> impl Iterator<Item = (QueueId, QueueCounts)> {
         self.egress_queues().into_iter().flat_map(EgressScheduler::counts)
     }
@@ -110,7 +110,7 @@ mod tests {
         };
         assert_eq!(rate_after(0, &[]), (10_000_000_000, 0));
         assert_eq!(rate_after(0, &[None, Some(10_000_000_000)]), (10_000_000_000, 0));
-        // Without a cable the last speed stays.
+        // Without a cable the last known speed stays.
         assert_eq!(rate_after(0, &[Some(1_000_000_000), None]), (1_000_000_000, 1));
         assert_eq!(rate_after(0, &[Some(1_000_000_000), Some(2_500_000_000)]), (2_500_000_000, 2));
         assert_eq!(rate_after(5_000, &[Some(1_000_000_000)]), (5_000, 0));

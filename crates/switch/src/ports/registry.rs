@@ -26,17 +26,17 @@ use crate::{
     },
 };
 
-/// A bridge.
+/// A bridge with its ports and bonds.
 pub(crate) struct BridgeState {
-    /// Number of the bridge, which packets carry.
+    /// Number of the bridge, which is part of every flow key.
     pub(crate) id: BridgeId,
-    /// Options of the bridge, without its ports.
+    /// Options of the bridge, without the options of its ports.
     pub(crate) settings: config::BridgeOptions,
     /// Datapath id for controllers.
     pub(crate) datapath_id: u64,
     /// Ports, including the local port.
     pub(crate) ports: BTreeMap<PortNo, BridgePort>,
-    /// States of the bonds by their names.
+    /// States of the bonds, by name.
     pub(crate) bonds: BTreeMap<String, BondState>,
 }
 
@@ -52,9 +52,9 @@ impl BridgeState {
         self.ports.values().find(|port| port.settings.name == name)
     }
 
-    /// Updates the states of the bonds, and returns what changed.
+    /// Updates the states of the bonds, and returns the changes.
     ///
-    /// `last_active` has active members before a restart.
+    /// `last_active` has the active members before a restart.
     fn update_bonds(
         &mut self,
         last_active: &BTreeMap<String, String>,
@@ -88,7 +88,7 @@ impl BridgeState {
         changed
     }
 
-    /// Returns the tables' view of all ports.
+    /// Returns the ports in the form that the tables use.
     fn infos(&self, kind: impl Fn(&BridgePort) -> PortKind) -> Vec<PortInfo> {
         let members = self.members();
         let info = |port: &BridgePort| {
@@ -103,7 +103,7 @@ impl BridgeState {
         self.ports.values().map(info).collect()
     }
 
-    /// Returns the tables' view of the members of bonds, with their VLANs, by name.
+    /// Returns bond membership and VLANs of each member, by port name.
     fn members(&self) -> BTreeMap<&str, (BondMember, PortVlans)> {
         let mut members = BTreeMap::new();
         for bond in &self.settings.bonds {
@@ -121,23 +121,23 @@ impl BridgeState {
         members
     }
 
-    /// Returns the bond of which a port is a member.
+    /// Returns the bond that has a port as a member.
     pub(crate) fn bond_of(&self, port: &str) -> Option<&BondOptions> {
         self.settings.bonds.iter().find(|bond| bond.members.iter().any(|name| name == port))
     }
 }
 
-/// The data path of a port.
+/// How packets of a port are sent and received.
 #[derive(Clone, Copy)]
 pub(crate) enum PortBacking {
-    /// Packet threads send to it and receive from it.
+    /// Packet threads send to the port and receive from it.
     Packets,
     /// Packet threads do not know the port.
     None,
 }
 
 impl PortBacking {
-    /// Returns the data path of a port that the switch opens.
+    /// Returns how packets are sent and received on a port of a type.
     pub(crate) const fn of(kind: PortType) -> Self {
         if kind.has_backing() { Self::Packets } else { Self::None }
     }
@@ -148,9 +148,10 @@ pub(crate) struct BridgeRegistry {
     by_name: BTreeMap<String, BridgeState>,
     bridge_numbers: NumberPool,
     port_numbers: NumberPool,
-    /// The bridge of a NIC keeps its number before it is added and after it is removed.
+    /// The number of the NIC's bridge,
+    /// kept before the bridge is added and after it is removed.
     reserved: Option<(String, BridgeId)>,
-    /// Active members of bonds before a restart, while their ports are added.
+    /// Active members of bonds before a restart, until all ports are added.
     last_active: BTreeMap<String, String>,
 }
 
@@ -180,7 +181,7 @@ impl BridgeRegistry {
     }
 }
 
-/// Maximum number of bridges: packets carry their numbers in 16 bits.
+/// Maximum number of bridges; a bridge number has 16 bits in a flow key.
 const BRIDGES_MAX: u16 = u16::MAX;
 
 impl BridgeRegistry {
@@ -221,7 +222,7 @@ impl BridgeRegistry {
 
     /// Reserves a number for a bridge, and releases the previous reservation.
     ///
-    /// No thread at `version` or later may use the previous bridge, unless that bridge exists.
+    /// From `version` on, no thread may use the previous bridge, unless that bridge exists.
     pub(crate) fn reserve(
         &mut self,
         name: &str,
@@ -239,7 +240,7 @@ impl BridgeRegistry {
         Ok(id)
     }
 
-    /// Returns whether a number is reserved for the bridge of this name.
+    /// Returns whether a number is reserved for the bridge with a name.
     pub(crate) fn is_reserved(&self, name: &str) -> bool {
         self.reserved_for(name).is_some()
     }
@@ -253,7 +254,7 @@ impl BridgeRegistry {
         number.map(BridgeId::new).ok_or(SwitchError::NoNumber { what: "bridge" })
     }
 
-    /// Removes a bridge; `version` is the first version without it.
+    /// Removes a bridge; `version` is the first version without the bridge.
     pub(crate) fn remove(&mut self, name: &str, version: Version) {
         if let Some(bridge) = self.by_name.remove(name)
             && self.reserved_for(name).is_none()
@@ -291,7 +292,7 @@ impl BridgeRegistry {
         self.by_id_mut(id)?.ports.get_mut(&number)
     }
 
-    /// Returns the number of the bridge with this name; without a name, of all bridges.
+    /// Returns the number of the bridge with a name; without a name, of all bridges.
     pub(crate) fn ids(&self, name: Option<&str>) -> Result<Vec<BridgeId>, SwitchError> {
         match name {
             Some(name) => Ok(vec![self.find(name)?.id]),
@@ -299,7 +300,7 @@ impl BridgeRegistry {
         }
     }
 
-    /// Returns the port with this name, and its bridge.
+    /// Returns the port with a name, and its bridge.
     pub(crate) fn find_port(&self, name: &str) -> Result<(&BridgeState, &BridgePort), SwitchError> {
         let ports =
             || self.iter().flat_map(|bridge| bridge.ports.values().map(move |p| (bridge, p)));
@@ -311,7 +312,7 @@ impl BridgeRegistry {
 
     /// Adds a closed port, with a free number if none is given.
     ///
-    /// Its counters are those of `threads` packet threads.
+    /// The port has counters for `threads` packet threads.
     pub(crate) fn add_port(
         &mut self,
         bridge: &str,
@@ -377,30 +378,30 @@ impl BridgeRegistry {
         Ok(DatapathPort::new(number))
     }
 
-    /// Returns the number of a removed datapath port.
+    /// Returns the number of a removed datapath port to the pool.
     ///
-    /// `version` is the first version without it.
+    /// `version` is the first version without the port.
     pub(crate) fn give_datapath_port_back(&mut self, port: DatapathPort, version: Version) {
         self.port_numbers.give_back(port.number(), version);
     }
 
-    /// Returns whether a kind of number is used up until the next reclaim.
+    /// Returns whether bridge or port numbers are used up until the next reclaim.
     pub(crate) fn is_short_of_numbers(&self) -> bool {
         self.bridge_numbers.is_empty() || self.port_numbers.is_empty()
     }
 
-    /// Notes that state older than version `oldest` is reclaimed.
+    /// Records that all state older than version `oldest` is reclaimed.
     pub(crate) fn reclaim(&mut self, oldest: Version) {
         self.bridge_numbers.reclaim(oldest);
         self.port_numbers.reclaim(oldest);
     }
 
-    /// Returns the tables' view of all ports, by bridge.
+    /// Returns the ports in the form that the tables use, by bridge.
     pub(crate) fn infos(&self) -> Vec<(BridgeId, Vec<PortInfo>)> {
         self.iter().map(|bridge| (bridge.id, bridge.infos(|port| self.kind(port)))).collect()
     }
 
-    /// Updates the states of all bonds, and returns what changed, by bridge and bond.
+    /// Updates the states of all bonds, and returns the changes by bridge and bond.
     pub(crate) fn update_bonds(&mut self, now: Time) -> Vec<(BridgeId, String, BondEvent)> {
         let Self { by_name, last_active, .. } = self;
         let of = |bridge: &mut BridgeState| {
@@ -410,16 +411,16 @@ impl BridgeRegistry {
         by_name.values_mut().flat_map(of).collect()
     }
 
-    /// Sets the active members before a restart, by the names of their bonds.
+    /// Sets the active members before a restart, by bond name.
     ///
-    /// A bond that is added later prefers this member, until the next call.
+    /// A bond that is added later prefers its member, until the next call.
     pub(crate) fn set_last_active(&mut self, members: BTreeMap<String, String>) {
         self.last_active = members;
         let bonds = self.iter_mut().flat_map(|bridge| bridge.bonds.values_mut());
         bonds.for_each(BondState::forget_last_active);
     }
 
-    /// Returns the active member of each bond that has one, by the names of the bonds.
+    /// Returns the active member of each bond that has one, by bond name.
     pub(crate) fn active_members(&self) -> BTreeMap<String, String> {
         let bonds = self.iter().flat_map(|bridge| &bridge.bonds);
         let active =
@@ -437,18 +438,18 @@ impl BridgeRegistry {
         self.by_id(id).is_some_and(|bridge| !bridge.settings.bonds.is_empty())
     }
 
-    /// Returns whether the loads of some bond are due to be balanced.
+    /// Returns whether the buckets of any bond are due for rebalancing.
     pub(crate) fn rebalances(&self, now: Time) -> bool {
         let mut bonds = self.iter().flat_map(|bridge| bridge.bonds.values());
         bonds.any(|bond| bond.rebalance_at().is_some_and(|due| due <= now))
     }
 
-    /// Returns the bond of which a port is a member.
+    /// Returns the bond that has a port as a member.
     pub(crate) fn bond_of(&self, port: &str) -> Option<&BondOptions> {
         self.find_port(port).ok()?.0.bond_of(port)
     }
 
-    /// Changes the state of a member of a bond.
+    /// Applies an operator's change of a member of a bond.
     pub(crate) fn change_bond_member(
         &mut self,
         name: &str,
@@ -500,7 +501,7 @@ impl BridgeRegistry {
         Ok(())
     }
 
-    /// Returns why a patch port has no peer; `None` if it has one.
+    /// Returns the reason why a patch port has no peer; `None` if it has a peer.
     pub(crate) fn peer_problem(&self, port: &BridgePort) -> Option<String> {
         if port.settings.kind != PortType::Patch || self.kind(port) != PortKind::Unbound {
             return None;
@@ -523,7 +524,7 @@ impl BridgeRegistry {
     }
 
     fn kind(&self, port: &BridgePort) -> PortKind {
-        // Tables only send to ports that threads have.
+        // Tables may only send to ports that the packet threads have.
         if let Some(datapath) = port.datapath.filter(|_| port.open.is_some()) {
             return PortKind::Datapath(datapath);
         }
@@ -548,7 +549,7 @@ impl BridgeRegistry {
 /// Maximum number of names in a message; further names are counted.
 const LISTED_MAX: usize = 16;
 
-/// Returns a list of names for a message.
+/// Returns names as text for a message.
 pub(crate) fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let names: Vec<&str> = names.collect();
     match names.split_at_checked(LISTED_MAX) {
@@ -579,8 +580,7 @@ mod tests {
         assert_eq!(bridges.add(bridge("br3")).unwrap().id, one, "and now it is not");
         bridges.remove("br2", version);
         assert_eq!(bridges.add(bridge("br2")).unwrap().id, two);
-        // If the bridge still exists when the reservation ends, its number is released with the
-        // bridge.
+        // The bridge still exists here, so its number is released with the bridge.
         bridges.remove("br3", version);
         bridges.reclaim(version);
         assert_eq!(bridges.reserve("br4", version).unwrap(), one);

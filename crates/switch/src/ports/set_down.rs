@@ -1,12 +1,13 @@
 //! The devices that the switch has set down for controllers.
 //!
-//! The end of a port, and that of the daemon, set them up again. A daemon that is killed cannot, so a file in
-//! the run directory keeps the devices: the next daemon sets them up when it opens their ports.
-//! The file is written before a device is set down, and again after it was set up. So a crash between both
-//! leaves at most a device in the file that is up already.
+//! When a port is removed, or the daemon ends, these devices are set up again. A daemon that is
+//! killed cannot do this. So a file in the run directory lists the devices, and the next daemon
+//! sets each device up when it opens the port. The file is written before a device is set down, and
+//! again after it was set up. So after a crash between both, the file may list a device that is
+//! already up.
 //!
-//! The first line of the file is the boot id of the system, since a reboot gives other devices the same indexes.
-//! Each further line is the index and the name of a device.
+//! The first line of the file is the boot id of the system, because indexes of devices change with
+//! a reboot. Each further line is the index and the name of a device.
 
 use std::{
     collections::BTreeMap,
@@ -17,14 +18,15 @@ use std::{
 use parking_lot::Mutex;
 use tracing::warn;
 
-/// The devices that the switch has set down, and the file that keeps them.
+/// The devices that the switch has set down, and the file that lists them.
 pub(crate) struct DevicesSetDown {
-    /// `None` without a run directory: the devices are forgotten with the process.
+    /// Path of the file; `None` without a run directory,
+    /// which means that no file is written.
     file: Option<PathBuf>,
     boot: String,
-    /// Names by index.
+    /// Names of the devices by index.
     devices: Mutex<BTreeMap<u32, String>>,
-    /// Held while the file is written, so that the newest state is written last.
+    /// Held while the file is written, so that the newest list is written last.
     saving: Mutex<()>,
 }
 
@@ -44,12 +46,12 @@ impl DevicesSetDown {
         Self { file, boot, devices, saving: Mutex::default() }
     }
 
-    /// Returns whether the switch has set the device down.
+    /// Returns whether the switch has set a device down.
     pub(crate) fn contains(&self, index: u32, name: &str) -> bool {
         self.devices.lock().get(&index).is_some_and(|own| own == name)
     }
 
-    /// Notes a device that the caller sets down after [`Self::save`].
+    /// Adds a device that the caller sets down after [`Self::save`].
     pub(crate) fn insert(&self, index: u32, name: &str) {
         self.devices.lock().insert(index, name.to_owned());
     }
@@ -76,7 +78,7 @@ impl DevicesSetDown {
     }
 }
 
-/// Returns the devices in a file of this boot.
+/// Returns the devices in a file of the present boot; empty for an earlier boot.
 fn devices_in(text: &str, boot: &str) -> BTreeMap<u32, String> {
     let mut lines = text.lines();
     if lines.next() != Some(boot) {
@@ -89,7 +91,7 @@ fn devices_in(text: &str, boot: &str) -> BTreeMap<u32, String> {
     lines.filter_map(device).collect()
 }
 
-/// Replaces the file; without devices there is none.
+/// Replaces the file; an empty list removes the file.
 fn write(file: &Path, boot: &str, devices: &BTreeMap<u32, String>) -> io::Result<()> {
     if devices.is_empty() {
         return match fs::remove_file(file) {
@@ -99,7 +101,7 @@ fn write(file: &Path, boot: &str, devices: &BTreeMap<u32, String>) -> io::Result
     }
     let lines = devices.iter().map(|(index, name)| format!("{index} {name}\n"));
     let text = format!("{boot}\n{}", lines.collect::<String>());
-    // A reader finds the old file or the new one, and no part of it.
+    // A reader finds the whole old file or the whole new file.
     let new = file.with_extension("new");
     fs::write(&new, text)?;
     fs::rename(new, file)
@@ -121,7 +123,7 @@ mod tests {
         first.save();
         let next = read();
         assert!(next.contains(4, "eth0"));
-        // A device with another name is another one.
+        // A device with another name is another device.
         assert!(!next.contains(4, "eth1") && !next.remove(4, "eth1"));
         assert!(!next.contains(5, "eth1"));
         assert!(next.remove(4, "eth0"));

@@ -1,4 +1,4 @@
-//! VLANs of ports, and the MAC addresses in the table of NORMAL.
+//! VLANs of ports, and the MAC addresses that `NORMAL` has learned.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,12 +10,12 @@ use crate::{
     threads::data_plane::DataPlane,
 };
 
-/// A MAC address in the table of NORMAL.
+/// A MAC address that `NORMAL` has learned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MacStatus {
     /// Port of the last frame from this address.
     pub port: PortNo,
-    /// VLAN; 0 for untagged frames.
+    /// VLAN of the frames; 0 for untagged frames.
     pub vlan: u16,
     /// MAC address.
     pub mac: [u8; 6],
@@ -33,7 +33,7 @@ impl PortOptions {
         self.vlan_mode.unwrap_or(usual)
     }
 
-    /// Returns the VLANs with the keys of the configuration.
+    /// Returns the VLAN settings as text, with the keys of the configuration.
     ///
     /// For example `vlan_mode=access tag=9`.
     pub(crate) fn vlans_text(&self) -> String {
@@ -60,7 +60,7 @@ impl PortOptions {
         text
     }
 
-    /// Returns the VLANs as NORMAL uses them.
+    /// Returns the VLAN settings in the form that `NORMAL` uses.
     #[must_use]
     pub fn vlans(&self) -> PortVlans {
         let tag = self.tag.unwrap_or_default();
@@ -76,7 +76,7 @@ impl PortOptions {
 }
 
 impl MacStatus {
-    /// Returns the MAC addresses in the table of NORMAL, by VLAN.
+    /// Returns the MAC addresses that `NORMAL` has learned, by VLAN.
     pub(crate) async fn of_bridge(plane: &DataPlane, bridge: BridgeId) -> Vec<Self> {
         // Cache hits refresh addresses, so pending hits must be counted first.
         plane.pull().await;

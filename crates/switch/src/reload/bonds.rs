@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::ReloadStep;
 use crate::config::{BondOptions, BridgeOptions};
 
-/// Returns the steps that remove bonds, from one set of bridges to another.
+/// Returns the steps that remove bonds when one set of bridges replaces another.
 pub(super) fn removals_of_bonds(
     old: &BTreeMap<&str, &BridgeOptions>,
     new: &BTreeMap<&str, &BridgeOptions>,
@@ -16,13 +16,13 @@ pub(super) fn removals_of_bonds(
         .collect()
 }
 
-/// Returns those of the bonds `old` that `new` has by their names.
+/// Returns the bonds in `old` of which the name is also in `new`.
 pub(super) fn kept_bonds(old: &[BondOptions], new: &[BondOptions]) -> Vec<BondOptions> {
     let stays = |bond: &&BondOptions| new.iter().any(|other| other.name == bond.name);
     old.iter().filter(stays).cloned().collect()
 }
 
-/// Returns the step that sets the bonds `new`, after [`removals_of_bonds`].
+/// Returns the step that sets the bonds in `new`, after [`removals_of_bonds`].
 pub(super) fn setting_of_bonds(
     bridge: &str,
     old: &[BondOptions],
@@ -31,7 +31,7 @@ pub(super) fn setting_of_bonds(
     bond_step(bridge, &kept_bonds(old, new), new)
 }
 
-/// Returns the step from the bonds of a bridge to others.
+/// Returns the step that replaces the bonds of a bridge, if they differ.
 fn bond_step(bridge: &str, old: &[BondOptions], new: &[BondOptions]) -> Option<ReloadStep> {
     let set = || ReloadStep::SetBonds { bridge: bridge.to_owned(), bonds: new.to_vec() };
     (old != new).then(set)

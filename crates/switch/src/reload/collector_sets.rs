@@ -1,4 +1,4 @@
-//! Changes of the collectors of packets that rules sample.
+//! Changes of the sets of IPFIX collectors for packets that rules sample.
 
 use super::ReloadStep;
 use crate::{
@@ -15,7 +15,7 @@ pub(super) struct CollectorSetsChange {
 }
 
 impl CollectorSetsChange {
-    /// Returns the step from a bridge to another, if their sets differ.
+    /// Returns the step from the sets of `old` to the sets of `new`, if they differ.
     pub(super) fn step(old: &BridgeOptions, new: &BridgeOptions) -> Option<ReloadStep> {
         let (bridge, sets) = (new.name.clone(), new.collector_sets.clone());
         let differs = old.collector_sets != sets;
@@ -26,7 +26,7 @@ impl CollectorSetsChange {
         structure.set_collector_sets(&self.bridge, self.sets).await
     }
 
-    /// Removes the effect from `config`; `before` has its state before.
+    /// Undoes the change in `config`; `before` is the configuration before the reload.
     pub(super) fn undo(&self, before: &Config, config: &mut Config) {
         let old = before.bridges.iter().find(|own| own.name == self.bridge);
         let own = config.bridges.iter_mut().find(|own| own.name == self.bridge);

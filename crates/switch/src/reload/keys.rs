@@ -1,13 +1,13 @@
-//! The keys of two configurations that differ.
+//! The keys that have different values in two configurations.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::Value;
 
-/// Returns those of `keys` that differ, and the other keys that do.
+/// Returns the changed keys: first those in `keys`, then all others.
 ///
-/// The former have their new values.
+/// The keys in `keys` are returned with their new values.
 pub(super) fn keys_that_differ<T: Serialize>(
     before: &T,
     after: &T,
@@ -30,7 +30,7 @@ pub(super) fn keys_that_differ<T: Serialize>(
 /// Returns the keys of a configuration with their values, as `set` writes them.
 fn leaves(options: &impl Serialize) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
-    // The options are plain values with text keys, which JSON can always hold.
+    // The options are plain values with text keys, so the conversion to JSON never fails.
     let value = serde_json::to_value(options).unwrap_or_default();
     collect_leaves(&value, String::new(), &mut found);
     found

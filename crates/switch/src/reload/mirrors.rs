@@ -1,9 +1,9 @@
-//! Changes of mirrors.
+//! The steps of a reload that change mirrors.
 
 use super::ReloadStep;
 use crate::config::MirrorOptions;
 
-/// Returns the steps from the mirrors of a bridge to others.
+/// Returns the steps that replace the mirrors of a bridge.
 pub(super) fn mirror_steps(
     bridge: &str,
     old: &[MirrorOptions],

@@ -1,4 +1,4 @@
-//! Tests of the reload.
+//! Tests of [`crate::reload`].
 
 use super::*;
 use crate::{
@@ -220,7 +220,7 @@ fn keys_of_the_start_are_named() {
     );
     let named: Vec<String> = at_restart.iter().map(ToString::to_string).collect();
     assert_eq!(named, ["bridge br0: local", "threads.packet"]);
-    // The next reload compares with what runs: it names these keys again, and no others.
+    // The next reload compares with the running configuration, so it names the same keys again.
     let report = ReloadReport { keys_at_restart: at_restart, ..ReloadReport::default() };
     let running = report.in_force(&before, &after);
     assert_eq!(running.threads.packet, before.threads.packet);
@@ -230,7 +230,7 @@ fn keys_of_the_start_are_named() {
     assert!(back.at_restart.is_empty(), "{back:?}");
 }
 
-/// A configuration with a NIC that no key places.
+/// Returns a configuration with a NIC for which no bridge is named.
 fn with_nic(bridges: &[BridgeOptions]) -> Config {
     let mut config = config(bridges);
     config.caches.gigaflow.offload.kind = OffloadKind::Embedded;
@@ -246,7 +246,7 @@ fn the_nic_follows_a_renamed_bridge() {
     assert_eq!(resumed(&saved, &old, &old).caches.gigaflow.offload.bridge, "br0");
     let set = ReloadStep::Set(vec![("caches.gigaflow.offload.bridge", "br1".into())]);
     assert_eq!(plan(&old, &new).steps.last(), Some(&set));
-    // A bridge that the operator chose at run time stays.
+    // The bridge of the NIC that the operator chose at run time stays.
     saved.caches.gigaflow.offload.bridge = "br9".into();
     assert_eq!(resumed(&saved, &old, &old).caches.gigaflow.offload.bridge, "br9");
 }
@@ -262,7 +262,7 @@ fn refused_changes_are_not_part_of_the_result() {
     let steps = plan(&before, &after).steps;
     let all = ReloadReport { refused_steps: steps, ..ReloadReport::default() };
     let mut rest = all.in_force(&before, &after);
-    // Keys of the next start are in force then.
+    // Keys that take effect at the next start are then in force.
     assert_eq!(rest.threads.packet, 2);
     rest.threads.packet = before.threads.packet;
     rest.bridges[0].ports.sort_by(|one, two| one.name.cmp(&two.name));
@@ -299,7 +299,7 @@ async fn a_port_stays_if_its_new_options_are_refused() {
     assert_eq!(report.in_force(&before, &after), before);
 }
 
-/// An operator adds a port, and then writes it into the file.
+/// An operator adds a port, and then adds the same port to the file.
 #[tokio::test]
 async fn an_equal_port_that_exists_is_not_refused() {
     let before = config(&[bridge("br0", &[])]);

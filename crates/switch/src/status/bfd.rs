@@ -5,12 +5,12 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 use shunt_bfd::BfdStatus;
 
-/// The state of the BFD session of a port.
+/// The status of the BFD session of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BfdPortStatus {
-    /// State of the session.
+    /// Status of the session.
     pub session: BfdStatus,
-    /// Time of the status, on the clock of the times of `session`.
+    /// Time at which the status was read; the times in `session` use the same clock.
     pub now: Duration,
 }
 

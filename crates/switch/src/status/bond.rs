@@ -14,22 +14,22 @@ use crate::{
 /// The status of a bond.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BondStatus {
-    /// Options of the bond; their `members` have more in `member_status`.
+    /// Options of the bond; `member_status` has more about its `members`.
     #[serde(flatten)]
     pub options: BondOptions,
-    /// State of LACP; `None` if the bond does not use it.
+    /// Status of LACP; `None` if the bond does not use LACP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lacp_status: Option<BondLacpStatus>,
-    /// Milliseconds until the next rebalancing; `None` if there is none.
+    /// Milliseconds until the next rebalancing; `None` if rebalancing is off.
     pub rebalance_ms: Option<u64>,
-    /// State of each member.
+    /// Status of each member.
     pub member_status: Vec<BondMemberStatus>,
 }
 
 /// The status of a member of a bond.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BondMemberStatus {
-    /// Name of the port.
+    /// Name of the member's port.
     pub name: String,
     /// True if the port exists, and its link is up.
     ///
@@ -41,25 +41,25 @@ pub struct BondMemberStatus {
     pub active: bool,
     /// Milliseconds until the member is enabled or disabled.
     ///
-    /// `None` if neither is due.
+    /// `None` if no change is due.
     pub delay_ms: Option<u64>,
-    /// State of LACP on the member; `None` if the bond does not use it.
+    /// Status of LACP on the member; `None` if the bond does not use LACP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lacp: Option<BondMemberLacpStatus>,
-    /// Buckets that the member sends, with their loads, if the bond balances.
+    /// Buckets that are assigned to the member, with their loads, if the bond balances.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub buckets: Vec<BondBucketStatus>,
-    /// Hardware address of the port; zero without the port.
+    /// MAC address of the port; zeros if the port does not exist.
     #[serde(skip)]
     pub mac: [u8; 6],
 }
 
-/// The status of a bucket of a bond that balances.
+/// The status of a bucket of a balancing bond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct BondBucketStatus {
-    /// Number of the bucket, as of `bond/hash`.
+    /// Number of the bucket, as `bond/hash` prints it.
     pub bucket: u8,
-    /// Bytes that it has sent. They are halved at each rebalancing.
+    /// Bytes that the bucket has sent; halved at each rebalancing.
     pub load_bytes: u64,
 }
 

@@ -32,13 +32,13 @@ use crate::{
 pub struct BridgeStatus {
     /// Name of the bridge.
     pub name: String,
-    /// Datapath id, sixteen hexadecimal digits.
+    /// Datapath id in sixteen hexadecimal digits.
     pub datapath_id: String,
-    /// Controllers, then addresses to listen on, in configured order.
+    /// Controllers, then listening addresses, in configured order.
     pub controllers: Vec<ControllerStatus>,
     /// OpenFlow connections of the bridge, oldest first.
     pub connections: Vec<ConnectionSummary>,
-    /// Packet-ins of all connections, with those that have ended.
+    /// Packet-ins of all connections, also of connections that have ended.
     pub packet_ins: PacketInTotals,
     /// Number of rules in all tables.
     pub rules: u64,
@@ -50,22 +50,22 @@ pub struct BridgeStatus {
     pub bonds: Vec<BondStatus>,
     /// Mirrors, in configured order.
     pub mirrors: Vec<MirrorStatus>,
-    /// Multicast snooping, if it is enabled.
+    /// Multicast snooping; `None` if it is off.
     pub multicast: Option<MulticastStatus>,
-    /// The sFlow agent, if there is one.
+    /// The sFlow agent; `None` if sFlow is off.
     pub sflow: Option<SflowStatus>,
-    /// The NetFlow exporter, if there is one.
+    /// The NetFlow exporter; `None` if NetFlow is off.
     pub netflow: Option<NetflowStatus>,
-    /// The IPFIX exporter, if there is one.
+    /// The IPFIX exporter; `None` if IPFIX is off.
     pub ipfix: Option<IpfixStatus>,
-    /// Sets of collectors for the packets that rules sample, by their numbers.
+    /// Sets of IPFIX collectors for the packets that rules sample, by number.
     pub collector_sets: Vec<CollectorSetStatus>,
 }
 
-/// The status of a controller, or of an address to listen on.
+/// The status of a connection to a controller, or of a listening address.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ControllerStatus {
-    /// Address in the configuration.
+    /// Address as in the configuration.
     pub target: String,
     /// State of the connection.
     #[serde(flatten)]
@@ -85,12 +85,12 @@ pub enum ControllerState {
     },
     /// The controller is not connected.
     Waiting {
-        /// Reason.
+        /// Reason why the controller is not connected.
         reason: String,
         /// Seconds until the next attempt.
         retry_in_s: u64,
     },
-    /// Listens for controllers.
+    /// The switch listens for controllers at the address.
     Listening,
 }
 
@@ -105,16 +105,16 @@ pub struct ConnectionSummary {
     pub packet_ins: PacketInTotals,
 }
 
-/// Packet-ins by their result.
+/// Numbers of packet-ins, by their result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PacketInTotals {
-    /// Number that was queued for a peer.
+    /// Packet-ins that were queued for a peer.
     pub delivered: u64,
-    /// Number that was dropped because a peer reads too slowly.
+    /// Packet-ins that were dropped because a peer reads too slowly.
     pub dropped_unread: u64,
-    /// Number that connections missed because they arrived too fast.
+    /// Packet-ins that a connection missed because they arrived too fast.
     pub dropped_missed: u64,
-    /// Number that was dropped without a connection; 0 for a connection.
+    /// Packet-ins that were dropped because no peer was connected; 0 for a connection.
     pub no_connection: u64,
 }
 
@@ -127,14 +127,14 @@ impl From<PacketInCounts> for PacketInTotals {
 
 /// The status of a port.
 ///
-/// Counters are sums over packet threads, as of their last report.
+/// Counters are sums over the packet threads, as last reported by each thread.
 #[derive(Clone, Debug, Serialize)]
 pub struct BridgePortStatus {
     /// Name of the bridge.
     pub bridge: String,
     /// Name of the port.
     pub name: String,
-    /// OpenFlow port number; the local port has 4294967294.
+    /// OpenFlow port number; 4294967294 for the local port.
     pub number: u32,
     /// Datapath port number, if packet threads have the port.
     #[serde(skip)]
@@ -145,12 +145,12 @@ pub struct BridgePortStatus {
     /// Type of the port.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// The side of the socket of a `vhost_user` port; `None` for others.
+    /// Socket mode of a `vhost_user` port, to listen or connect; `None` for others.
     #[serde(skip)]
     pub socket_mode: Option<config::SocketMode>,
-    /// `up`, `down`, or the reason why it is not open.
+    /// `up`, `down`, or the reason why the port is not open.
     ///
-    /// `no peer` for a patch port without a peer.
+    /// For a patch port without a peer it is `no peer`.
     pub link: String,
     /// Reason why the port is not open.
     #[serde(skip)]
@@ -164,10 +164,11 @@ pub struct BridgePortStatus {
     /// Reason why the configured MAC address is not in force.
     #[serde(skip)]
     pub mac_problem: Option<String>,
-    /// State of its network device; `None` without one, and while the port is closed.
+    /// State of the network device; `None` without a device,
+    /// or while the port is closed.
     #[serde(skip)]
     pub device: Option<HostDeviceState>,
-    /// Speed and duplex mode of its link.
+    /// Speed and duplex mode of the link.
     #[serde(skip)]
     pub link_mode: LinkMode,
     /// Number of changes of the link while the port was open.
@@ -175,39 +176,39 @@ pub struct BridgePortStatus {
     pub link_resets: u64,
     /// VLAN mode.
     pub vlan_mode: config::PortVlanMode,
-    /// VLAN of untagged frames; none in mode `trunk`.
+    /// VLAN of untagged frames; `None` in mode `trunk`.
     pub tag: Option<u16>,
-    /// Further VLANs of the port; empty: all that its mode allows.
+    /// Further VLANs of the port; empty: all VLANs that the mode allows.
     pub trunks: Vec<u16>,
-    /// Frames that `NORMAL` sends with the tag of VLAN 0.
+    /// Which frames `NORMAL` sends with a tag of VLAN 0.
     pub priority_tags: PriorityTags,
     /// True if `NORMAL` sends nothing from this port to other protected ports.
     pub protected: bool,
-    /// True if the packets of all multicast groups leave on the port.
+    /// True if the packets of all multicast groups are sent on the port.
     pub mcast_snooping_flood: bool,
-    /// True if the reports of all hosts leave on the port.
+    /// True if the reports of all hosts are sent on the port.
     pub mcast_snooping_flood_reports: bool,
-    /// Limits of received packets, by their keys; those that are 0 are omitted.
+    /// Ingress policing limits, by key; limits of 0 are omitted.
     pub ingress_policing: BTreeMap<&'static str, u32>,
     /// Quality of service of sent packets.
     pub qos: Option<config::QosOptions>,
-    /// State of the BFD session; `None` without one.
+    /// Status of the BFD session; `None` if the port has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bfd: Option<BfdPortStatus>,
-    /// Rates of `linux-htb` that are in force.
+    /// Rates of `linux-htb` in force.
     #[serde(skip)]
     pub htb: Option<HtbOptions>,
-    /// Egress queues of the port, in the order of their numbers.
+    /// Egress queues of the port, ordered by number.
     pub queues: Vec<EgressQueueStatus>,
     /// Packets received.
     pub rx_packets: u64,
     /// Bytes received.
     pub rx_bytes: u64,
-    /// Frames dropped on receipt, by the port, its ingress policing or the system.
+    /// Frames dropped on receipt: by the port, its ingress policing or the kernel.
     pub rx_dropped: u64,
-    /// Packets received here and then dropped in the switch.
+    /// Packets that the port received and the switch then dropped.
     ///
-    /// By rules, settings or full queues.
+    /// Rules, settings or full queues drop such packets.
     pub forward_dropped: u64,
     /// Packets sent.
     pub tx_packets: u64,
@@ -215,11 +216,11 @@ pub struct BridgePortStatus {
     pub tx_bytes: u64,
     /// Packets that could not be sent.
     pub tx_dropped: u64,
-    /// The dropped frames and packets by reason; reasons with count 0 are omitted.
+    /// Dropped frames and packets by reason; reasons with count 0 are omitted.
     pub drops: Vec<PortDrops>,
-    /// Further counters of the device that are not 0.
+    /// Further counters of the device with a value other than 0.
     ///
-    /// Their names are those of its driver.
+    /// The names of these counters are those of the device's driver.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub driver_counters: BTreeMap<String, u64>,
 }
@@ -229,18 +230,19 @@ pub struct BridgePortStatus {
 pub struct PortDrops {
     /// Direction: `rx`, `forward` or `tx`.
     ///
-    /// `rx` is before a packet thread looked them up, and `forward` between that and transmission.
+    /// `rx` means before a packet thread looked the packets up. `forward` means between lookup and
+    /// transmission.
     pub direction: &'static str,
-    /// Reason.
+    /// Name of the drop reason.
     pub reason: &'static str,
-    /// Number of packets.
+    /// Number of packets that were dropped for this reason.
     pub packets: u64,
 }
 
 impl BridgeStatus {
     /// Returns the status of all bridges and their ports.
     ///
-    /// The states of controllers and of exporters are not known yet.
+    /// The states of controllers and of exporters are filled in later.
     pub(crate) fn of_all(
         bridges: &BridgeRegistry,
         pipeline: &Pipeline,
@@ -276,15 +278,15 @@ impl BridgeStatus {
     }
 }
 
-/// The counts of an egress queue.
+/// The counters of an egress queue.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct EgressQueueStatus {
-    /// The number of the queue.
+    /// Number of the queue.
     pub id: u32,
     /// Packets that left the queue.
     pub tx_packets: u64,
-    /// Bytes of these packets.
+    /// Bytes in these packets.
     pub tx_bytes: u64,
     /// Packets that were dropped because the queue was full.
     pub tx_errors: u64,
@@ -298,7 +300,7 @@ impl EgressQueueStatus {
 }
 
 impl BridgePortStatus {
-    /// Returns whether the port may have a quality of service.
+    /// Returns whether the type of the port allows a QoS.
     #[must_use]
     pub fn may_have_qos(&self) -> bool {
         self.number != PortNo::LOCAL.number() && self.kind != config::PortType::Patch.name()
@@ -318,7 +320,7 @@ impl BridgePortStatus {
     }
 }
 
-/// Returns the controllers of a bridge, before their connections are known.
+/// Returns the controllers of a bridge, before their states are filled in.
 fn controllers(settings: &config::BridgeOptions) -> Vec<ControllerStatus> {
     let status = |(target, state): (&String, ControllerState)| ControllerStatus {
         target: target.clone(),
@@ -329,14 +331,14 @@ fn controllers(settings: &config::BridgeOptions) -> Vec<ControllerStatus> {
     connect.chain(listen).map(status).collect()
 }
 
-/// The packets and bytes of a port, as sums over packet threads.
+/// The packet and byte counters of a port, as sums over packet threads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PortTotals {
     pub(crate) rx_packets: u64,
     pub(crate) rx_bytes: u64,
-    /// Frames dropped on receipt, by the port, its ingress policing or the system.
+    /// Frames dropped on receipt: by the port, its ingress policing or the kernel.
     pub(crate) rx_dropped: u64,
-    /// Packets received here and then dropped in the switch.
+    /// Packets that the port received and the switch then dropped.
     pub(crate) forward_dropped: u64,
     pub(crate) tx_packets: u64,
     pub(crate) tx_bytes: u64,
@@ -350,7 +352,7 @@ impl PortTotals {
         Self::with_drops(port, &port_drops(port))
     }
 
-    /// Returns the totals of a port with `drops`.
+    /// Returns the totals of a port, computed with its `drops`.
     fn with_drops(port: &BridgePort, drops: &[PortDrops]) -> Self {
         let sum = |field: fn(&PortTraffic) -> u64| -> u64 {
             port.traffic.iter().map(|traffic| field(traffic)).sum()
@@ -459,5 +461,5 @@ fn port_drops(port: &BridgePort) -> Vec<PortDrops> {
         .collect()
 }
 
-/// Reason of packets that a device accepted and could not send.
+/// Drop reason of packets that a device accepted and could not send.
 pub(crate) const DEVICE_LOST: &str = "device_lost";

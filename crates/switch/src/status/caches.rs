@@ -1,4 +1,4 @@
-//! The counters of caches and drops, summed over the packet threads.
+//! The counters of caches and of dropped packets, summed over the packet threads.
 
 use serde::Serialize;
 use shunt_datapath::{DropReason, Histogram, RxLoss, ThreadCounters};
@@ -17,7 +17,7 @@ use crate::{
 /// The counters of caches and upcalls, summed over packet threads.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct CacheStatus {
-    /// Version of the tables that all threads have adopted.
+    /// Version of the tables that all packet threads have adopted.
     pub version: u64,
     /// Packets received.
     pub received: u64,
@@ -39,15 +39,15 @@ pub struct CacheStatus {
     pub gigaflow_hits: u64,
     /// Packets that the tables decided without a cache.
     pub decided: u64,
-    /// Packets that missed and were translated.
+    /// Packets that missed all caches and were translated.
     pub upcalls: u64,
-    /// Times from the receipt of a packet that missed until it was executed.
+    /// Times from the receipt of a missing packet to the execution of its actions.
     pub set_up_time: LatencyStatus,
-    /// Number of entries.
+    /// Number of entries in the wildcard cache.
     pub entries: u64,
     /// Number of masks in the wildcard cache.
     pub masks: u64,
-    /// Average number of subtables searched per lookup.
+    /// Average number of searched subtables (masks) per lookup in the megaflow cache.
     pub probes: f64,
     /// Hits that were also translated, to verify the cache.
     pub verified: u64,
@@ -57,17 +57,17 @@ pub struct CacheStatus {
     pub evicted: u64,
     /// Entries that expired without a hit.
     pub expired: u64,
-    /// Entries dropped because a change arrived while they were installed.
+    /// Entries that were dropped because a change arrived during their installation.
     pub install_conflicts: u64,
     /// Entries not installed because the cache was full.
     pub refused_full: u64,
-    /// Entries not installed because the report queue was full.
+    /// Entries not installed because the queue of reports was full.
     pub refused_ring: u64,
     /// Type of the wildcard cache.
     pub kind: config::CacheKind,
-    /// Gigaflow caches of all packet threads together, for this type of cache.
+    /// Sum of the Gigaflow caches of all packet threads, if `kind` is `gigaflow`.
     pub gigaflow: Option<GigaflowStatus>,
-    /// Gigaflow cache of each packet thread.
+    /// Gigaflow cache of each packet thread, if `kind` is `gigaflow`.
     pub gigaflow_threads: Vec<GigaflowStatus>,
     /// Rule-space coverage of each packet thread, if requested.
     pub rule_space: Vec<RuleSpaceStatus>,
@@ -75,10 +75,10 @@ pub struct CacheStatus {
     pub nic: Option<NicStatus>,
 }
 
-/// The packet counters, and every loss by reason and by port.
+/// The packet counters of the switch, and every loss by reason and by port.
 ///
-/// Received + injected + copied = sent + punted + held + dropped. Frames that were not received are
-/// lost before that.
+/// Received + injected + copied = sent + punted + held + dropped. Frames in `not_received` are lost
+/// before they are counted in `received`.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct DropStatus {
     /// Packets received on all ports.
@@ -91,7 +91,7 @@ pub struct DropStatus {
     pub sent: u64,
     /// Packets sent to controllers (packet-ins).
     pub punted: u64,
-    /// The punted packets by their end.
+    /// The packet-ins by their result.
     pub packet_ins: PuntedTotals,
     /// Packets that wait for a translation.
     pub held: u64,
@@ -103,26 +103,26 @@ pub struct DropStatus {
     ///
     /// Reasons with count 0 are omitted.
     pub not_received: Vec<(&'static str, u64)>,
-    /// Packets that devices accepted, counted as sent, and could not send.
+    /// Packets that devices accepted but could not send; they are counted as sent.
     pub device_lost: u64,
-    /// Losses at each port, which the lists above contain too.
+    /// Losses at each port; the lists above contain these losses too.
     pub ports: Vec<PortDropStatus>,
     /// Names of bridges without rules, which drop every packet.
     pub bridges_without_rules: Vec<String>,
 }
 
-/// Packet-ins by their end.
+/// Numbers of packet-ins, by their result.
 ///
-/// Their sum is the number of punted packets, except those that wait.
+/// The sum is the number of punted packets, without those that still wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PuntedTotals {
-    /// Number that was handed to all OpenFlow connections of their bridge.
+    /// Packet-ins that were handed to all OpenFlow connections of their bridge.
     pub handed_over: u64,
-    /// Number that was dropped because the queue after the listener thread was full.
+    /// Packet-ins dropped because the queue after the listener thread was full.
     pub listener_full: u64,
-    /// Number that was dropped because the bridge had no OpenFlow connection.
+    /// Packet-ins that were dropped because the bridge had no OpenFlow connection.
     pub no_connection: u64,
-    /// Number that was dropped because the bridge was deleted.
+    /// Packet-ins that were dropped because the bridge was deleted.
     pub no_bridge: u64,
 }
 
@@ -133,15 +133,15 @@ pub struct PortDropStatus {
     pub bridge: String,
     /// Name of the port.
     pub name: String,
-    /// OpenFlow port number; the local port has 4294967294.
+    /// OpenFlow port number; 4294967294 for the local port.
     pub number: u32,
-    /// Direction, reason and number of packets.
+    /// Direction, reason and number of the lost packets.
     #[serde(flatten)]
     pub drops: PortDrops,
 }
 
 impl CacheStatus {
-    /// Returns the cache counters, summed over threads.
+    /// Returns the cache counters, summed over packet threads.
     pub(crate) fn of(
         plane: &DataPlane,
         config: &config::CacheOptions,
@@ -190,7 +190,7 @@ impl CacheStatus {
 }
 
 impl DropStatus {
-    /// Returns the packet counters and drop reasons, summed over threads.
+    /// Returns the packet counters and drop reasons, summed over packet threads.
     pub(crate) fn of(plane: &DataPlane, bridges: &[BridgeStatus]) -> Self {
         let mut status = Self::default();
         let mut dropped = [0; DropReason::COUNT];
@@ -222,7 +222,8 @@ impl DropStatus {
         status
     }
 
-    /// Returns the number of packets dropped after they were received, for all reasons.
+    /// Returns the number of packets dropped after they were received,
+    /// over all reasons.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.dropped.iter().map(|(_, count)| count).sum()

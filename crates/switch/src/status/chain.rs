@@ -1,4 +1,4 @@
-//! The status of Gigaflow caches, and their rule-space coverage.
+//! The status of Gigaflow caches, and the rule-space coverage of their entries.
 
 use std::sync::Arc;
 
@@ -12,16 +12,17 @@ use shunt_gigaflow::ltm::{Coverage, CoverageLink};
 
 use crate::{config, nic::NicSlot, threads::data_plane::DataPlane};
 
-/// The status of the Gigaflow cache of one packet thread, or the sum of all.
+/// The status of the Gigaflow cache of one packet thread,
+/// or the sum over all threads.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct GigaflowStatus {
-    /// Packets that hit, up to the end of their traversal.
+    /// Packets that hit entries up to the end of their traversal.
     pub hits: u64,
     /// Average number of LTM entries that such a packet hit.
     pub entries_per_hit: f64,
-    /// Packets that hit no entry.
+    /// Packets that hit no LTM entry.
     pub misses: u64,
-    /// Packets that hit one or more entries and then missed.
+    /// Packets that hit one or more LTM entries and then missed.
     pub partial_hits: u64,
     /// Partial hits that were translated from the point of the miss.
     pub resumed: u64,
@@ -29,13 +30,13 @@ pub struct GigaflowStatus {
     pub created: u64,
     /// Sub-traversals that matched an existing LTM entry.
     pub shared: u64,
-    /// LTM entries evicted for space, or replaced by others.
+    /// LTM entries that were evicted for space or replaced by other entries.
     pub evicted_for_space: u64,
-    /// Tags in use.
+    /// Number of tags in use.
     pub tags: u64,
     /// Traversals that were cached as one megaflow, or not cached, by reason.
     pub not_partitioned: NotPartitioned,
-    /// Stages, first to last.
+    /// Fill levels of the stages, from first to last.
     pub stages: Vec<StageStatus>,
 }
 
@@ -44,7 +45,7 @@ pub struct GigaflowStatus {
 pub struct NotPartitioned {
     /// Not cached: the packet makes the switch learn.
     pub learns: u64,
-    /// One megaflow: its sub-traversals would come near a limit of the translation.
+    /// One megaflow: the sub-traversals would come near a limit of the translation.
     pub near_limits: u64,
     /// One megaflow or not cached: no tag was free.
     pub no_tag: u64,
@@ -54,27 +55,28 @@ pub struct NotPartitioned {
     pub refused: u64,
 }
 
-/// The fill level of a stage.
+/// The fill level of a stage of a Gigaflow cache.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct StageStatus {
-    /// Number of entries.
+    /// Number of entries in the stage.
     pub entries: u64,
-    /// Maximum number of entries.
+    /// Maximum number of entries in the stage.
     pub entries_max: u64,
-    /// Number of masks; masks of different tags count separately.
+    /// Number of masks in the stage; equal masks of different tags count separately.
     pub masks: u64,
 }
 
 /// The rule-space coverage of the entries of one packet thread, or of a NIC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RuleSpaceStatus {
-    /// Number of complete traversals from a bridge to the end, counted exactly.
+    /// Number of complete traversals that the entries form, counted exactly.
     ///
-    /// Saturating.
+    /// The count saturates.
     pub exact: u64,
-    /// Estimate.
+    /// Pairwise estimate of the number of traversals.
     ///
-    /// For each tag, the product of the entries that lead to it and those that match it.
+    /// For each tag, it multiplies the number of entries that set the tag by the number that match
+    /// it.
     pub pairwise: u64,
     /// Estimate by the formula of the Gigaflow paper.
     pub published: u64,
@@ -84,14 +86,14 @@ impl RuleSpaceStatus {
     fn of(entries: &[DumpedEntry]) -> Self {
         let links: Vec<CoverageLink> = entries.iter().filter_map(|entry| entry.link).collect();
         let Coverage { chains, pairs, published } = Coverage::of(&links);
-        // JSON numbers have 64 bits at most; products of many stages may be larger.
+        // JSON numbers have at most 64 bits; products over many stages may be larger.
         let small = |count: u128| u64::try_from(count).unwrap_or(u64::MAX);
         Self { exact: small(chains), pairwise: small(pairs), published: small(published) }
     }
 
     /// Returns the rule-space coverage of each packet thread.
     ///
-    /// A thread reads some of its entries in each poll loop iteration.
+    /// Each thread reads some of its entries in each poll loop iteration.
     pub(crate) async fn of_threads(plane: &DataPlane) -> Vec<Self> {
         let dumps = plane.ask(|_, reply| Command::Dump(reply)).await;
         dumps.iter().map(|dump| Self::of(dump)).collect()
@@ -104,9 +106,9 @@ impl RuleSpaceStatus {
 }
 
 impl GigaflowStatus {
-    /// Returns the status of each packet thread.
+    /// Returns the status of the Gigaflow cache of each packet thread.
     ///
-    /// Empty if their caches are of another kind.
+    /// Empty if the packet threads have another kind of cache.
     pub(crate) fn of_threads(
         counters: &[Arc<ThreadCounters>],
         config: &config::CacheOptions,
@@ -117,7 +119,7 @@ impl GigaflowStatus {
         counters.iter().map(|own| Self::of(&own.chain, &config.gigaflow)).collect()
     }
 
-    /// Returns the status of one packet thread.
+    /// Returns the status of the Gigaflow cache of one packet thread.
     fn of(counters: &ChainCounters, config: &config::GigaflowOptions) -> Self {
         let hits = counters.hits.get();
         let stage = |own: &shunt_datapath::metrics::StageCounters| StageStatus {
@@ -146,7 +148,7 @@ impl GigaflowStatus {
         }
     }
 
-    /// Returns the sum over all threads.
+    /// Returns the sum over all packet threads.
     pub(crate) fn sum(all: &[Self]) -> Self {
         let mut sum = Self::default();
         let mut steps = 0.0;

@@ -1,10 +1,10 @@
-//! The status of a set of collectors.
+//! The status of a set of IPFIX collectors.
 
 use serde::Serialize;
 
 use crate::config::CollectorSetOptions;
 
-/// The status of a set of collectors for the packets that rules sample.
+/// The status of a set of IPFIX collectors for the packets that rules sample.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CollectorSetStatus {
     /// Options of the set.
@@ -14,9 +14,9 @@ pub struct CollectorSetStatus {
     pub active_flows: u64,
     /// Number of sampled packets.
     pub samples: u64,
-    /// Number of flows that ended, also those that were lost.
+    /// Number of flows that have ended, including lost flows.
     pub flows: u64,
-    /// Number of flows that were lost, counted for each collector that misses them.
+    /// Number of lost flows, counted once for each collector.
     pub flows_lost: u64,
     /// Number of messages that were sent, counted for each collector.
     pub messages: u64,

@@ -20,60 +20,61 @@ use crate::{
 pub struct EvictionStatus {
     /// Name of the engine in the configuration.
     ///
-    /// Empty for an engine of an embedding program.
+    /// Empty if an embedding program supplied the engine.
     pub engine: &'static str,
     /// Newest version that was applied to the engine.
     pub version: u64,
     /// Version that all owners of entries have acknowledged.
     pub acked_version: u64,
-    /// Rows of the engine, by relation.
+    /// Number of rows in each relation of the engine.
     pub relations: Vec<(&'static str, u64)>,
     /// Approximate memory of the engine in bytes, if known.
     pub engine_bytes: Option<u64>,
     /// Resident memory of the process in bytes, if known.
     pub resident_bytes: Option<u64>,
-    /// Changes applied; changes that waited together count as one.
+    /// Changes applied to the engine; changes that waited together count as one.
     pub changes: u64,
-    /// Changes that were too large to examine: each evicted all entries of its tables.
+    /// Changes that were too large to examine:
+    /// each evicted all entries of the changed tables.
     pub overflows: u64,
     /// Failures of the engine: each evicted all entries.
     pub faults: u64,
     /// Entries installed by owners.
     pub installed: u64,
-    /// Installed entries with a version older than that of the engine.
+    /// Entries that were installed with a version older than the engine's version.
     pub install_conflicts: u64,
-    /// Entries that owners removed, for example when they expired.
+    /// Entries that owners removed by themselves, for example because they expired.
     pub removed: u64,
     /// Entries evicted by changes.
     pub evicted: u64,
-    /// Queued changes.
+    /// Changes that wait for the engine.
     pub waiting: u64,
-    /// Maximum number of queued changes.
+    /// Maximum number of changes that may wait.
     pub waiting_max: u64,
-    /// Changes that waited because the queue was full.
+    /// Changes of which the sender waited because the queue was full.
     pub delayed: u64,
     /// Owners of cache entries.
     pub owners: Vec<EntryOwnerStatus>,
-    /// Time from the start of a change to the list of its stale entries.
+    /// Time from the start of a change until the list of its stale entries is complete.
     pub list_time: LatencyStatus,
-    /// Time from the publication of a version to its last acknowledgement.
+    /// Time from the publication of a version until the last owner acknowledged it.
     pub ack_time: LatencyStatus,
-    /// Acknowledgements by poll loop iterations since the version was sent.
+    /// Acknowledgements, by poll loop iterations after the version was sent.
     ///
-    /// The buckets are none, one, two and more iterations. A parked packet thread acknowledges at
+    /// The buckets are: no iteration, one, two, and more. A parked packet thread acknowledges at
     /// once and is not counted.
     pub acks: [u64; ACK_BUCKETS],
     /// Evictions by cause; causes with count 0 are omitted.
     pub by_cause: Vec<(&'static str, u64)>,
     /// Evictions by the table of the rule that caused them.
     pub by_table: Vec<TableEvictions>,
-    /// Evicted entries that were re-translated with the same actions.
+    /// Evicted entries that were repaired with the same actions.
     pub repaired_same: u64,
-    /// Evicted entries that were re-translated with other actions.
+    /// Evicted entries that were repaired with other actions.
     pub repaired_changed: u64,
-    /// Repairs that became unnecessary: another entry covered the packets.
+    /// Repairs that were not needed, because another entry already covered the packets.
     pub repair_covered: u64,
-    /// Repairs that were dropped.
+    /// Repairs that were dropped from the queue.
     pub repair_dropped: u64,
     /// Evictions that `why` can explain.
     pub remembered: u64,
@@ -84,43 +85,43 @@ pub struct EvictionStatus {
 /// The status of an owner of cache entries.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct EntryOwnerStatus {
-    /// Owner number, the first part of entry names.
+    /// Number of the owner, which is the first part of entry names.
     ///
-    /// The number of a packet thread, or the next number for the NIC.
+    /// It is the number of a packet thread, or the next number for the NIC.
     pub owner: u16,
     /// True for the owner of the NIC's entries.
     pub is_nic: bool,
     /// Version that the owner has acknowledged.
     pub acked_version: u64,
-    /// Queued reports of the owner.
+    /// Reports of the owner that wait for the eviction thread.
     pub reports: u64,
 }
 
-/// A latency histogram; each bucket is twice as wide as the one before.
+/// A latency histogram; each bucket is twice as wide as the previous bucket.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct LatencyStatus {
-    /// Number of values.
+    /// Number of measured times.
     pub count: u64,
-    /// Sum of all values in nanoseconds.
+    /// Sum of all times in nanoseconds.
     pub sum_ns: u64,
     /// Median in nanoseconds: the upper bound of its bucket.
     pub p50_ns: u64,
     /// 99th percentile in nanoseconds: the upper bound of its bucket.
     pub p99_ns: u64,
-    /// Largest value in nanoseconds.
+    /// Longest time in nanoseconds.
     pub longest_ns: u64,
-    /// Buckets: upper bound in nanoseconds, and number of values.
+    /// Buckets: upper bound in nanoseconds, and number of times.
     pub buckets: Vec<(u64, u64)>,
 }
 
-/// Evictions caused by rules of one table.
+/// Evictions that rules of one table caused.
 #[derive(Clone, Debug, Serialize)]
 pub struct TableEvictions {
-    /// Name of the bridge; empty if it was deleted.
+    /// Name of the bridge; empty if the bridge was deleted.
     pub bridge: String,
     /// Table number.
     pub table: u8,
-    /// Number of evicted entries.
+    /// Number of entries that these rules evicted.
     pub evicted: u64,
 }
 
@@ -221,7 +222,7 @@ fn status(coordinator: &EvictionCoordinator) -> EvictionStatus {
     }
 }
 
-/// Returns the resident memory from `/proc/self/status` (proc(5)).
+/// Returns the resident memory of the process from `/proc/self/status` (proc(5)).
 fn resident_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/self/status").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

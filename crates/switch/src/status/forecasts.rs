@@ -7,69 +7,71 @@ use shunt_foresight::{ForecastRefusal, ForecastSource, GovernorState, OutcomeCou
 
 use crate::threads::data_plane::DataPlane;
 
-/// Forecasts of flows, by their origin.
+/// Counters of forecasts, by the origin of the forecasts.
 #[derive(Clone, Debug, Serialize)]
 pub struct ForecastStatus {
     /// New flows that the predictors saw.
     pub observed: u64,
     /// New flows that did not fit the queue to the predictors.
     pub not_observed: u64,
-    /// Predicted flows with entries that were not hit yet.
+    /// Predicted flows that have entries but no hit yet.
     pub speculative: u64,
-    /// Packets that missed and were translated.
+    /// Packets that missed all caches and were translated.
     pub upcalls: u64,
-    /// Origins that made forecasts, and the predictors that run.
+    /// Origins that have made forecasts, and running predictors.
     pub sources: Vec<ForecastSourceStatus>,
 }
 
-/// The forecasts of one origin.
+/// The forecasts of one origin: a predictor, preloads, or announcements.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ForecastSourceStatus {
-    /// Name of the predictor, `preload` or `announced`.
+    /// Name of the predictor; or `preload`, or `announced`.
     pub source: &'static str,
-    /// `on`, `paused`, `trial`, or `-` if the origin is no predictor.
+    /// `on`, `paused`, `trial`, or `-` if the origin is not a predictor.
     ///
-    /// Each packet thread has its own state of `reply`. This is `on` if one of them has it on.
+    /// Each packet thread has its own `reply` predictor. The state is `on` if it is on in any
+    /// thread.
     pub state: &'static str,
     /// Number of times that the predictor was paused.
     pub pauses: u64,
-    /// Number of items that the predictor remembers.
+    /// Number of flows or services that the predictor remembers.
     pub items: usize,
-    /// Forecasts that packet threads took.
+    /// Forecasts that packet threads have received.
     pub received: u64,
-    /// Forecasts that became entries.
+    /// Forecasts for which a packet thread installed entries.
     pub installed: u64,
-    /// Forecasts with a hit in time.
+    /// Forecasts of which an entry was hit before it expired.
     pub hits: u64,
-    /// Forecasts that came after their flow.
+    /// Forecasts that arrived after their flow.
     pub late: u64,
-    /// Forecasts of flows that had an entry.
+    /// Forecasts of flows for which an entry existed already.
     pub covered: u64,
     /// Forecasts with an entry that expired without a hit.
     pub wrong: u64,
     /// Forecasts with an entry that was evicted without a hit.
     pub evicted: u64,
-    /// Forecasts that were not hit, as the NIC has entries of packets for the flow.
+    /// Forecasts without a hit because the NIC forwards the flow.
     pub nic_covered: u64,
-    /// Forecasts refused, by reason.
+    /// Refused forecasts, by reason.
     pub refused: Vec<(&'static str, u64)>,
-    /// Translations made for forecasts.
+    /// Translations that were made for forecasts.
     pub translations: u64,
-    /// Share of settled forecasts that were hit.
+    /// Share of forecasts with a hit, of all forecasts with a known outcome.
     pub precision: Option<f64>,
-    /// Share of new flows that a forecast saved from a miss.
+    /// Share of new flows that did not miss because of a forecast.
     pub coverage: Option<f64>,
-    /// Mean time from the installation to the first hit, in microseconds.
+    /// Mean time from installation to first hit, in microseconds.
     pub lead_us: Option<u64>,
-    /// Time from the installation to the first hit, summed over hits, in microseconds.
+    /// Sum over hits of the time from installation to first hit, in microseconds.
     pub lead_sum_us: u64,
-    /// Time of packet threads that its forecasts took, in microseconds.
+    /// Time that packet threads spent on the forecasts, in microseconds.
     pub spent_us: u64,
-    /// Estimated time that packets did not wait for translations, in microseconds.
+    /// Estimated time that packets saved by not waiting for translations,
+    /// in microseconds.
     ///
-    /// A hit saves the mean time of a translation for a forecast.
+    /// Each hit saves the mean time of a translation that a forecast needs.
     pub saved_us: Option<u64>,
-    /// Cache entries of forecasts that were wrong or evicted.
+    /// Cache entries of forecasts that were wrong, or evicted without a hit.
     pub unused_entries: u64,
 }
 
@@ -130,12 +132,13 @@ impl ForecastSourceStatus {
     }
 }
 
-/// Returns a time in microseconds: 64 bits of them last for 584,000 years.
+/// Returns a time in microseconds; 64 bits last for 584,000 years.
 fn microseconds(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Orders the states of a predictor on several threads: the first one is shown.
+/// Orders the states of one predictor on several threads;
+/// the status shows the first.
 const fn rank(state: GovernorState) -> u8 {
     match state {
         GovernorState::On => 0,

@@ -14,11 +14,11 @@ pub struct IpfixStatus {
     pub active_flows: u64,
     /// Number of sampled packets.
     pub samples: u64,
-    /// Number of sampled packets that were lost because they were too many.
+    /// Number of sampled packets that were lost because a ring was full.
     pub samples_dropped: u64,
-    /// Number of flows that ended, also those that were lost.
+    /// Number of flows that have ended, including lost flows.
     pub flows: u64,
-    /// Number of flows that were lost, counted for each collector that misses them.
+    /// Number of lost flows, counted once for each collector.
     pub flows_lost: u64,
     /// Number of messages that were sent, counted for each collector.
     pub messages: u64,

@@ -5,35 +5,35 @@ use shunt_lacp::{AggregatorStatus, LacpMemberStatus, MemberId};
 
 use crate::ports::lacp::LacpActor;
 
-/// The state of LACP on a bond.
+/// The status of LACP on a bond.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BondLacpStatus {
-    /// State of the actor and of its members.
+    /// Status of the LACP actor and of its members.
     pub aggregator: AggregatorStatus,
 }
 
-/// The state of LACP on a member of a bond.
+/// The status of LACP on a member of a bond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BondMemberLacpStatus {
-    /// State of the member.
+    /// Status of the member in the LACP actor.
     pub member: LacpMemberStatus,
-    /// Received frames that were dropped, because they were too many.
+    /// Received frames that were dropped because too many waited.
     pub refused: u64,
 }
 
 impl BondLacpStatus {
-    /// Returns the status of an actor.
+    /// Returns the status of an LACP actor.
     pub(crate) fn of(actor: &LacpActor) -> Self {
         Self { aggregator: actor.status() }
     }
 
-    /// Returns whether a member of the bond has a partner.
+    /// Returns whether any member of the bond has a partner.
     #[must_use]
     pub const fn is_negotiated(&self) -> bool {
         self.aggregator.lead.is_some()
     }
 
-    /// Returns the word of Open vSwitch for the state.
+    /// Returns the name of the state, as Open vSwitch prints it.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         if self.is_negotiated() { "negotiated" } else { "configured" }

@@ -17,12 +17,12 @@ pub struct MirrorStatus {
     pub tx_packets: u64,
     /// Bytes of the copied packets, before they were truncated.
     pub tx_bytes: u64,
-    /// Reason why the mirror copies nothing, or less than it should.
+    /// Reason why the mirror copies no packets, or fewer than configured.
     pub trouble: Option<String>,
 }
 
 impl MirrorStatus {
-    /// Returns the mirrors of a bridge.
+    /// Returns the status of the mirrors of a bridge.
     pub(crate) fn of_bridge(bridge: &BridgeState, pipeline: &Pipeline) -> Vec<Self> {
         let mirrors = &bridge.settings.mirrors;
         if mirrors.is_empty() {

@@ -1,4 +1,4 @@
-//! The status of a switch: plain values that programs read as JSON and people read as tables.
+//! The status of a switch: plain values for programs (as JSON) and for operators (as tables).
 
 pub(crate) mod bfd;
 pub(crate) mod bond;

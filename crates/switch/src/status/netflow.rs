@@ -10,15 +10,16 @@ pub struct NetflowStatus {
     /// Options of the exporter.
     #[serde(flatten)]
     pub options: NetflowOptions,
-    /// Number of the engine in the datagrams.
+    /// Engine number in the datagrams.
     pub engine: u8,
-    /// Number of flows that last, as of the last second.
+    /// Number of flows that have not ended, as of the last second.
     pub active_flows: u64,
-    /// Number of flows that were put into datagrams, each time that they were.
+    /// Number of flow records in datagrams; a flow may be reported several times.
     pub flows: u64,
-    /// Number of flows that were lost.
+    /// Number of lost flows.
     ///
-    /// Those that were too many, and those of lost datagrams, counted for each collector.
+    /// Flows are lost if a ring is full, or with a lost datagram; the latter are counted for each
+    /// collector.
     pub flows_lost: u64,
     /// Number of datagrams that were sent, counted for each collector.
     pub datagrams: u64,

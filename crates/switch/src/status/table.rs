@@ -5,7 +5,7 @@ use shunt_pipeline::Pipeline;
 
 use crate::ports::registry::{BridgeRegistry, BridgeState};
 
-/// The status of a table with rules, or with lookups.
+/// The status of a table that has rules, or had lookups.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FlowTableStatus {
     /// Name of the bridge.
@@ -14,14 +14,14 @@ pub struct FlowTableStatus {
     pub table: u8,
     /// Number of rules.
     pub rules: u64,
-    /// Packets looked up in the table.
+    /// Packets that were looked up in the table.
     pub lookups: u64,
     /// Packets that matched a rule of the table.
     pub matches: u64,
 }
 
 impl FlowTableStatus {
-    /// Returns the tables of all bridges, by number.
+    /// Returns the tables of all bridges, ordered by number.
     pub(crate) fn of_all(bridges: &BridgeRegistry, pipeline: &Pipeline) -> Vec<Self> {
         let of = |bridge: &BridgeState| {
             let name = bridge.settings.name.clone();

@@ -1,4 +1,4 @@
-//! The links between tables: rules that continue in another table.
+//! Links between tables: rules that continue a packet in another table.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,21 +14,21 @@ pub struct TableLink {
     pub bridge: String,
     /// Table of the rules.
     pub from: u8,
-    /// Table in which packets continue, by `goto_table` or `resubmit`.
+    /// Table in which the packets continue, by `goto_table` or `resubmit`.
     pub to: u8,
-    /// Number of rules.
+    /// Number of rules that continue in that table.
     pub rules: u64,
     /// Packets that matched these rules.
     pub packets: u64,
 }
 
-/// Number of rules up to which the links of a bridge are read.
+/// Maximum number of rules of a bridge for which links are computed.
 ///
-/// Reading locks the tables for a time in proportion to the rules.
+/// The computation locks the tables for a time proportional to the number of rules.
 const RULES_MAX: usize = 1000;
 
 impl TableLink {
-    /// Returns the links of all bridges with few rules.
+    /// Returns the links of all bridges with at most [`RULES_MAX`] rules.
     pub(crate) fn of_all(bridges: &BridgeRegistry, pipeline: &Pipeline) -> Vec<Self> {
         bridges.iter().flat_map(|bridge| Self::of_bridge(bridge, pipeline)).collect()
     }
@@ -58,15 +58,15 @@ impl TableLink {
     }
 }
 
-/// Returns the tables in which packets of a rule continue.
+/// Returns the tables in which a rule continues its packets.
 ///
-/// Actions within `clone` and within groups are left out.
+/// Actions inside `clone`, and inside groups, are not considered.
 fn targets(rule: &Rule) -> BTreeSet<TableId> {
     let instructions = &rule.instructions;
     let resubmits = instructions.apply.iter().filter_map(|action| match action {
         Action::Resubmit { table, .. } => Some(table.unwrap_or(rule.table)),
         _ => None,
     });
-    // A rule may resubmit to one table several times.
+    // A rule may resubmit several times to the same table.
     instructions.goto.into_iter().chain(resubmits).collect()
 }

@@ -5,11 +5,11 @@ use serde::Serialize;
 /// The status of a thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ThreadStatus {
-    /// Name, such as `packet thread 0` or `eviction thread`.
+    /// Name of the thread, such as `packet thread 0` or `eviction thread`.
     pub name: String,
     /// State of the thread.
     pub state: ThreadState,
-    /// Poll loop iterations, idle ones included; only of packet threads.
+    /// Poll loop iterations, including idle ones; `None` for other than packet threads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iterations: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! The clock of the daemon; it starts at [`Time::ZERO`].
+//! The clock of the daemon, which starts at [`Time::ZERO`].
 
 use std::{
     sync::LazyLock,
@@ -8,7 +8,7 @@ use std::{
 use shunt_p4runtime::server::Now;
 use shunt_pipeline::Time;
 
-/// A monotonic clock that starts at its creation.
+/// A monotonic clock that starts when it is created.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DaemonClock {
     epoch: Instant,
@@ -31,14 +31,15 @@ impl DaemonClock {
 
     /// Returns the Unix time of [`Time::ZERO`].
     ///
-    /// The system clock may be set while the daemon runs; this is according to its present time.
+    /// The result uses the present time of the system clock, which may be set while the daemon
+    /// runs.
     #[expect(clippy::disallowed_methods, reason = "the only place that reads the system clock")]
     pub(crate) fn unix_time_at_zero(self) -> Duration {
         let day = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         day.saturating_sub(self.epoch.elapsed())
     }
 
-    /// Returns monotonic time and time of day for an embedded NIC.
+    /// Returns the monotonic time and the time of day for an embedded NIC.
     #[expect(clippy::disallowed_methods, reason = "the only place that reads the system clock")]
     pub(crate) fn of_nic() -> Now {
         static START: LazyLock<Instant> = LazyLock::new(Instant::now);

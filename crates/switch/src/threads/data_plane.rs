@@ -5,9 +5,9 @@
 //! acknowledged it; [`DataPlane::adopted`] waits for that.
 //!
 //! A thread that panics blocks no caller: versions no longer wait for it, and
-//! [`DataPlane::reclaim`] drops its unanswered commands. Without the eviction thread stale entries
-//! would stay. Without the learner thread every queue with a learn request would stop. So if either
-//! ends, all packet threads stop.
+//! [`DataPlane::reclaim`] drops its unanswered commands. Without the eviction thread, stale entries
+//! would stay in the caches. Without the learner thread, every queue with a learn request would
+//! stop. So if either of these threads ends, all packet threads are stopped.
 
 use std::{collections::BTreeSet, pin::pin, sync::Arc, thread, time::Duration};
 
@@ -43,7 +43,7 @@ use crate::{
     },
 };
 
-/// Pause before a full queue of commands, or the learner, is asked again.
+/// Pause before a retry, if a command queue is full or the learner is not done.
 const FULL_QUEUE_PAUSE: Duration = Duration::from_micros(100);
 
 /// The data plane.
@@ -52,7 +52,7 @@ pub(crate) struct DataPlane {
     clock: DaemonClock,
     vlan_limit: VlanLimit,
     publisher: Arc<Publisher>,
-    /// Packet threads; `None` for a stopped thread.
+    /// Command queues of the packet threads; `None` for a stopped thread.
     threads: Arc<Mutex<Vec<Option<ControlEnds>>>>,
     counters: Vec<Arc<ThreadCounters>>,
     listener: PacketInListener,
@@ -67,13 +67,13 @@ pub(crate) struct DataPlane {
 struct DataPlaneThreads {
     packet: Vec<ThreadSlot<Running<PacketThread>>>,
     eviction: ThreadSlot<Running<Option<EvictionCoordinator>>>,
-    /// Offload thread, since the first NIC.
+    /// Offload thread; it runs from the first NIC on.
     offload: Option<OffloadThread>,
     /// Packet threads with a trainer that panicked, as of the last check.
     trainers_lost: BTreeSet<usize>,
 }
 
-/// The offload thread and its command handle.
+/// The offload thread, with the handle that sends it commands.
 struct OffloadThread {
     slot: ThreadSlot<Running<NicAgent>>,
     handle: OffloadHandle,
@@ -82,13 +82,13 @@ struct OffloadThread {
 /// Threads that have ended since the last check.
 #[derive(Default)]
 pub(crate) struct StoppedThreads {
-    /// A thread without which no packet thread may run.
+    /// Name of an ended thread without which no packet thread may run.
     pub(crate) vital: Option<&'static str>,
-    /// True if the listener thread ended: controllers receive no packet-ins.
+    /// True if the listener thread has ended, so controllers receive no packet-ins.
     pub(crate) listener: bool,
-    /// True if the offload thread ended: nobody updates the entries of the NIC.
+    /// True if the offload thread has ended, so nothing updates the entries of the NIC.
     pub(crate) offload: bool,
-    /// Packet threads that ended.
+    /// Packet threads that have ended.
     pub(crate) packet: Vec<usize>,
     /// Packet threads without a learned index because their trainer panicked.
     pub(crate) trainers: Vec<usize>,
@@ -100,7 +100,7 @@ const LISTENER: &str = "listener thread";
 const OFFLOAD: &str = "offload thread";
 const FORESIGHT: &str = "foresight thread";
 
-/// A running data plane, and its packets for the control plane.
+/// A running data plane, and the receivers of its packets for the control plane.
 pub(crate) struct StartedDataPlane {
     pub(crate) plane: DataPlane,
     pub(crate) punts: PuntReceivers,
@@ -184,9 +184,9 @@ impl DataPlane {
         Ok(StartedDataPlane { plane, punts })
     }
 
-    /// Starts the agent of a NIC, in place of a previous agent without a NIC.
+    /// Starts the agent of a NIC; replaces a previous agent that has no NIC.
     ///
-    /// The bridge may be added later.
+    /// The bridge of the NIC may be added later.
     pub(crate) async fn start_offload(
         &self,
         config: Config,
@@ -198,7 +198,8 @@ impl DataPlane {
         let settings = AgentSettings { threads, config, bridge, seed, epoch };
         let (handle, pipeline) = (Arc::clone(&self.handle), Arc::clone(&self.pipeline));
         let running = Arc::clone(&self.running);
-        // The start must not be cancelled halfway: versions wait for every registered agent.
+        // A cancelled start would leave a registered agent, and versions wait for every registered
+        // agent.
         let start = move || {
             let before = running.lock().offload.take();
             if let Some(mut before) = before {
@@ -221,14 +222,14 @@ impl DataPlane {
         Ok(connection)
     }
 
-    /// Stops the collection of offload candidates, since there is no NIC.
+    /// Stops the collection of offload candidates, because there is no NIC.
     pub(crate) async fn stop_candidates(&self) {
         for thread in self.living() {
             self.send(thread, Command::OffloadCandidate(None)).await;
         }
     }
 
-    /// Applies the settings that packet threads can change while they run.
+    /// Applies the settings that packet threads can change while they forward.
     pub(crate) async fn tune(&self, config: &Config) {
         let tuning = tuning(config);
         for thread in 0..usize::from(self.threads_count()) {
@@ -243,17 +244,17 @@ impl DataPlane {
         }
     }
 
-    /// Returns the tables, to read them.
+    /// Returns the tables for reading.
     pub(crate) fn pipeline(&self) -> &Pipeline {
         &self.pipeline
     }
 
-    /// Returns the publisher, to change the tables.
+    /// Returns the publisher, which changes the tables.
     pub(crate) const fn publisher(&self) -> &Arc<Publisher> {
         &self.publisher
     }
 
-    /// Returns the predictors.
+    /// Returns the connection to the predictors.
     pub(crate) const fn foresight(&self) -> &ForesightWorker {
         &self.foresight
     }
@@ -278,10 +279,10 @@ impl DataPlane {
 
     /// Waits until every packet thread has adopted `version`.
     ///
-    /// From then on no packet uses replaced state.
+    /// After that, no packet uses replaced rules or objects.
     pub(crate) async fn adopted(&self, version: Version) {
         let mut adopted = self.adopted.subscribe();
-        // The sender is a part of `self`, so this only ends at the version.
+        // `self` owns the sender, so the wait only ends when the version is adopted.
         let _ = adopted.wait_for(|adopted| *adopted >= version).await;
     }
 
@@ -292,7 +293,7 @@ impl DataPlane {
 
     /// Waits until all learned rules and addresses are in force on every packet thread.
     pub(crate) async fn learned(&self) {
-        // After their reply, the counters contain all learn requests so far.
+        // After the replies, the counters contain all learn requests so far.
         self.pull_threads().await;
         let sent: u64 = self.counters.iter().map(|counters| counters.learn_requests.get()).sum();
         while self.publisher.learned() < sent && self.learner.state() == ThreadState::Running {
@@ -301,36 +302,37 @@ impl DataPlane {
         self.adopted_newest().await;
     }
 
-    /// Waits until packet threads, and the NIC if it answers, have reported counts.
+    /// Waits until packet threads, and the NIC if it answers,
+    /// have reported their counts.
     pub(crate) async fn pull(&self) {
         let offload = self.running.lock().offload.as_ref().map(|offload| {
             let (sender, answer) = oneshot::channel();
             offload.handle.pull(Box::new(move |()| {
-                // The receiver may be gone.
+                // The receiver is dropped if the caller was cancelled.
                 let _ = sender.send(());
             }));
             answer
         });
         self.pull_threads().await;
         if let Some(answer) = offload {
-            // A stopped agent drops the request.
+            // A stopped agent drops the request without a reply.
             let _ = answer.await;
         }
     }
 
-    /// Waits until packet threads have processed their commands and reported counts.
+    /// Waits until packet threads have processed commands and reported counts.
     pub(crate) async fn pull_threads(&self) {
         self.ask(|_, reply| Command::Pull(reply)).await;
     }
 
-    /// Checks for threads that panicked; returns those that ended since the last check.
+    /// Checks for panicked threads; returns threads that ended since the last check.
     pub(crate) fn reclaim(&self) -> StoppedThreads {
         let mut running = self.running.lock();
         let mut stopped = StoppedThreads {
             listener: self.listener.worker.has_panicked(),
             ..StoppedThreads::default()
         };
-        // Packets are forwarded without the predictors.
+        // A panic is only recorded: packets are forwarded without the predictors.
         self.foresight.worker.has_panicked();
         if self.learner.has_panicked() {
             stopped.vital = Some(LEARNER);
@@ -339,7 +341,8 @@ impl DataPlane {
         if is_unkept {
             stopped.vital = Some(EVICTION);
         }
-        // Without evictions a NIC would forward with stale entries while its status is up to date.
+        // Without the eviction thread, a NIC would forward by stale entries while its status says
+        // connected.
         let has_ended = |slot: &mut ThreadSlot<_>| slot.has_panicked() || is_unkept && slot.stop();
         stopped.offload =
             running.offload.as_mut().is_some_and(|offload| has_ended(&mut offload.slot));
@@ -347,13 +350,13 @@ impl DataPlane {
         stopped.trainers = trainers.collect();
         for (index, slot) in running.packet.iter_mut().enumerate() {
             if slot.has_panicked() || stopped.vital.is_some() && slot.stop() {
-                // The unanswered commands of the thread are dropped with its queue.
+                // The commands that the thread has not answered are dropped with its queue.
                 self.threads.lock().get_mut(index).map(Option::take);
                 stopped.packet.push(index);
             }
         }
         if is_unkept {
-            // No thread is left that could use older versions.
+            // No packet thread is left that could use older versions.
             self.adopted.send_replace(Version::new(u64::MAX));
         }
         stopped
@@ -365,10 +368,10 @@ impl DataPlane {
         counters.filter(|(_, own)| own.trainer_lost.get() > 0).map(|(index, _)| index)
     }
 
-    /// Returns the state of all threads.
+    /// Returns the status of all threads.
     ///
-    /// The packet threads come first, then the eviction, learner, listener, foresight and offload
-    /// thread, and the trainers that panicked.
+    /// The packet threads are first, followed by the eviction, learner, listener, foresight and
+    /// offload threads, and by trainers that have panicked.
     pub(crate) fn thread_states(&self) -> Vec<ThreadStatus> {
         let running = self.running.lock();
         let packet = running.packet.iter().zip(&self.counters).enumerate();
@@ -392,17 +395,17 @@ impl DataPlane {
         packet.chain(others).chain(trainers).collect()
     }
 
-    /// Returns the packet threads that do not answer within `limit`.
+    /// Returns the packet threads that do not reply within `limit`.
     ///
-    /// A thread that iterates or sleeps answers at once. One that hangs in an iteration, or has
-    /// ended, does not.
+    /// A thread that iterates or sleeps replies at once. A thread that hangs in an iteration, or
+    /// has ended, does not reply.
     pub(crate) async fn stalled_threads(&self, limit: Duration) -> Vec<usize> {
         let deadline = tokio::time::sleep(limit);
         let mut deadline = pin!(deadline);
         let mut answers = Vec::new();
         for thread in 0..usize::from(self.threads_count()) {
             let (sender, answer) = oneshot::channel();
-            // The receiver may be gone.
+            // The receiver is dropped if the caller was cancelled.
             let reply = Box::new(move |()| {
                 let _ = sender.send(());
             });
@@ -428,7 +431,7 @@ impl DataPlane {
         stalled
     }
 
-    /// Returns the packet threads that run.
+    /// Returns the numbers of the running packet threads.
     pub(crate) fn living(&self) -> Vec<usize> {
         let threads = self.threads.lock();
         threads.iter().enumerate().filter(|(_, ends)| ends.is_some()).map(|(at, _)| at).collect()
@@ -445,14 +448,14 @@ impl DataPlane {
         }
     }
 
-    /// Returns the number of packet-ins that did not fit the queue.
+    /// Returns the number of packet-ins that were dropped because the queue was full.
     pub(crate) fn packet_ins_dropped(&self) -> u64 {
         self.listener.dropped()
     }
 
-    /// Calls `look` with the eviction coordinator, between two of its iterations.
+    /// Calls `look` on the eviction coordinator, between two of its iterations.
     ///
-    /// `None` if its thread ended.
+    /// Returns `None` if the eviction thread has ended.
     pub(crate) async fn inspect_coordinator<T: Send + 'static>(
         &self,
         look: impl FnOnce(&EvictionCoordinator) -> T + Send + 'static,
@@ -467,7 +470,7 @@ impl DataPlane {
         &self.counters
     }
 
-    /// Takes the verified hits that differed from the tables since the last call.
+    /// Takes the verified hits since the last call that differed from the tables.
     pub(crate) fn take_differences(&self) -> Vec<CacheMismatch> {
         let mut threads = self.threads.lock();
         let rings = threads.iter_mut().flatten().map(|ends| &mut ends.differences);
@@ -476,7 +479,7 @@ impl DataPlane {
 
     /// Sends a command to every running packet thread.
     ///
-    /// Returns their replies in the order of the threads.
+    /// Returns the replies in the order of the threads.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
         mut question: impl FnMut(usize, Box<dyn FnOnce(T) + Send>) -> Command,
@@ -484,7 +487,7 @@ impl DataPlane {
         let mut answers = Vec::new();
         for thread in self.living() {
             let (sender, answer) = oneshot::channel();
-            // The receiver may be gone.
+            // The receiver is dropped if the caller was cancelled.
             let reply = Box::new(move |value| drop(sender.send(value)));
             self.send(thread, question(thread, reply)).await;
             answers.push(answer);
@@ -498,7 +501,7 @@ impl DataPlane {
 
     /// Sends a command to one packet thread.
     ///
-    /// Returns its reply, or `None` if the thread has ended.
+    /// Returns the reply, or `None` if the thread has ended.
     pub(crate) async fn ask_one<T: Send + 'static>(
         &self,
         thread: usize,
@@ -520,16 +523,16 @@ impl DataPlane {
 
     /// Sends a command to one packet thread, or returns it if the queue is full.
     ///
-    /// A stopped thread accepts and drops any command.
+    /// The command for a stopped thread is dropped without an error.
     pub(crate) fn try_send(&self, thread: usize, command: Command) -> Result<(), Command> {
         let mut threads = self.threads.lock();
         threads.get_mut(thread).and_then(Option::as_mut).map_or(Ok(()), |ends| ends.send(command))
     }
 
-    /// Stops every thread and waits for its end.
+    /// Stops all threads and waits for their ends.
     pub(crate) fn stop(&self) {
         let mut running = self.running.lock();
-        // The objects that the threads used are dropped here.
+        // The objects that only the threads used are dropped in this call.
         thread::scope(|scope| {
             for slot in &mut running.packet {
                 scope.spawn(move || slot.stop());
@@ -569,7 +572,7 @@ fn thread_config(config: &Config, seed: u64) -> ThreadConfig {
     thread.caches.wildcard = config.caches.wildcard();
     thread.caches.entries_max = config.caches.megaflow_entries;
     thread.caches.exact.lines = config.caches.exact_entries.max(1);
-    // A cache without insertions is disabled.
+    // An exact-match cache without insertions is turned off.
     let is_on = config.caches.exact_entries > 0;
     thread.caches.exact.insert_inverse = if is_on { config.caches.exact_insert_one_in } else { 0 };
     thread

@@ -1,6 +1,6 @@
 //! The thread that passes flows and sets of back ends to the predictors of packet threads.
 //!
-//! Flows that an operator preloads or an orchestrator announces wait here while a ring is full.
+//! Preloaded and announced flows wait in this thread while the ring of a packet thread is full.
 
 use std::{
     collections::VecDeque,
@@ -44,7 +44,8 @@ pub(crate) struct ForesightWorker {
     pub(crate) worker: WorkerThread,
     waker: Arc<Waker>,
     announced: mpsc::Sender<AnnouncedFlows>,
-    /// Announced flows that wait, once for each packet thread that gets them.
+    /// Number of waiting announced flows,
+    /// counted once for each receiving packet thread.
     waiting: Arc<AtomicUsize>,
     routes: ForecastRoutes,
     counters: Vec<Arc<ForecastCounters>>,
@@ -52,17 +53,17 @@ pub(crate) struct ForesightWorker {
     tickets: Mutex<PreloadTickets>,
 }
 
-/// The flows of one call.
+/// The flows of one announcement.
 struct AnnouncedFlows {
     source: ForecastSource,
-    /// The flows for each packet thread.
+    /// The accepted flows for each packet thread.
     accepted: Vec<Vec<Forecast>>,
-    /// Number of flows that did not fit.
+    /// Number of flows that did not fit the queue.
     refused: usize,
     ticket: Option<Arc<ForecastTicket>>,
 }
 
-/// The rings of all packet threads, before the thread starts.
+/// The rings to all packet threads, before the foresight thread starts.
 #[derive(Default)]
 pub(crate) struct ForesightRings {
     senders: Vec<ForecastSender>,
@@ -71,7 +72,7 @@ pub(crate) struct ForesightRings {
     siblings: Option<Arc<Mutex<RuleSiblings>>>,
 }
 
-/// The state of the thread.
+/// The state of the foresight thread.
 struct ForesightLoop {
     outboxes: Vec<ThreadOutbox>,
     /// The sets of back ends, if a predictor needs them.
@@ -89,7 +90,7 @@ struct ThreadOutbox {
     sets: Option<Arc<SiblingSets>>,
 }
 
-/// Maximum number of announced flows that wait, for each packet thread.
+/// Maximum number of waiting announced flows for each packet thread.
 const WAITING_MAX: usize = 65_536;
 
 /// Interval between two checks of the sets of back ends, in milliseconds.
@@ -99,7 +100,7 @@ const SETS_INTERVAL_MS: u16 = 500;
 const FULL_RING_PAUSE: Duration = Duration::from_micros(200);
 
 impl ForesightRings {
-    /// Connects a packet thread that has not started yet, and gives it its predictors.
+    /// Connects a packet thread that has not started yet, and sends it its predictors.
     pub(crate) fn connect(
         &mut self,
         options: &ForesightOptions,
@@ -114,7 +115,7 @@ impl ForesightRings {
         let config = options.thread_config();
         let (thread, sender) = forecast_endpoint(config, predictors, &self.routes, control);
         let thread = thread.with_stopwatch(Stopwatch::new(move || clock.now()));
-        // The queue of a new thread is empty.
+        // A command always fits the empty queue of a new thread.
         let _ = control.send(Command::Forecasts(Some(Box::new(thread))));
         self.senders.push(sender);
     }
@@ -124,7 +125,7 @@ impl ForesightRings {
         self.siblings.clone()
     }
 
-    /// Starts the thread.
+    /// Starts the foresight thread.
     pub(crate) fn start(
         self,
         options: &ForesightOptions,
@@ -161,12 +162,13 @@ impl ForesightRings {
 }
 
 impl ForesightWorker {
-    /// Returns the preloads, by their numbers.
+    /// Returns the tickets of preloads, by preload number.
     pub(crate) const fn tickets(&self) -> &Mutex<PreloadTickets> {
         &self.tickets
     }
 
-    /// Sends flows to the packet threads of their ports, as far as there is room.
+    /// Queues flows for the packet threads of their ports,
+    /// as long as the queue has room.
     pub(crate) fn announce(
         &self,
         mut forecasts: Vec<Forecast>,
@@ -175,7 +177,8 @@ impl ForesightWorker {
     ) -> Announced {
         let (count, all) = (forecasts.len(), self.counters.len().max(1));
         let fitting = |waiting: usize| count.min(WAITING_MAX.saturating_sub(waiting / all));
-        // The thread of the forecasts subtracts what it has sent; nothing else is ordered by it.
+        // `Relaxed`: the foresight thread subtracts what it has sent, and the counter orders no
+        // other memory.
         let before = self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |waiting| {
             Some(waiting + fitting(waiting) * all)
         });
@@ -186,14 +189,15 @@ impl ForesightWorker {
         self.waiting.fetch_sub(accepted * all - sent, Ordering::Relaxed);
         ticket.iter().for_each(|ticket| ticket.send(sent as u64));
         let refused = count - accepted;
-        // A thread that has ended drops the flows.
+        // If the foresight thread has ended, the flows are dropped.
         let _ =
             self.announced.send(AnnouncedFlows { source, accepted: for_threads, refused, ticket });
         self.waker.wake();
         Announced { accepted, refused, threads, entries: self.entries }
     }
 
-    /// Returns the flows for each packet thread, and the most threads of a flow.
+    /// Returns the flows for each packet thread,
+    /// and the highest number of threads for a flow.
     fn by_thread(&self, forecasts: Vec<Forecast>) -> (Vec<Vec<Forecast>>, usize) {
         let mut for_threads = vec![Vec::new(); self.counters.len()];
         let mut threads_max = 0;
@@ -201,7 +205,8 @@ impl ForesightWorker {
             let key = FlowKey::from(&forecast.key);
             let mut receivers = self.routes.receivers(key.bridge(), key.in_port());
             if receivers.is_empty() {
-                // A new port that no thread polls yet; or all of them refuse the flow.
+                // No thread polls a new port yet, so all threads get the flow; for an unknown port
+                // they refuse it.
                 receivers = (0..for_threads.len()).collect();
             }
             threads_max = threads_max.max(receivers.len());
@@ -214,19 +219,19 @@ impl ForesightWorker {
         (for_threads, threads_max)
     }
 
-    /// Returns the outcomes of the forecasts of an origin, over all packet threads.
+    /// Returns the outcomes of the forecasts of an origin, summed over packet threads.
     pub(crate) fn counts(&self, source: ForecastSource) -> OutcomeCounts {
         let mut total = OutcomeCounts::default();
         self.counters.iter().for_each(|own| total.add(&own.of(source).counts()));
         total
     }
 
-    /// Returns the number of predicted flows without a hit, over all packet threads.
+    /// Returns the number of predicted flows without a hit, summed over packet threads.
     pub(crate) fn speculative(&self) -> u64 {
         self.counters.iter().map(|own| own.speculative.get()).sum()
     }
 
-    /// Returns the new flows that the predictors saw, and those that they missed.
+    /// Returns the numbers of new flows that the predictors saw and missed.
     pub(crate) fn observed(&self) -> (u64, u64) {
         let seen = self.counters.iter().map(|own| own.observed.get()).sum();
         (seen, self.counters.iter().map(|own| own.observations_dropped.get()).sum())
@@ -239,7 +244,7 @@ impl ForesightWorker {
 }
 
 impl ForesightLoop {
-    /// Does the work that is due. Returns whether there was work.
+    /// Does the work that is due; returns whether there was work.
     fn iterate(&mut self) -> bool {
         let has_taken = self.take_announced();
         self.take_sibling_sets();
@@ -255,7 +260,7 @@ impl ForesightLoop {
             has_taken = true;
             for (own, accepted) in self.outboxes.iter_mut().zip(accepted) {
                 own.forecasts.extend(accepted.into_iter().map(|flow| (flow, ticket.clone())));
-                // An operator sends refused flows again, and counts them.
+                // The sender of a preload retries refused flows and counts them itself.
                 if source == ForecastSource::Announced {
                     own.sender.refuse(source, refused as u64);
                 }
@@ -264,7 +269,7 @@ impl ForesightLoop {
         has_taken
     }
 
-    /// Logs predictors that were paused, and those that are tried again.
+    /// Logs predictors that were paused, and paused predictors that are tried again.
     fn log_predictors(&mut self) {
         let now = Duration::from_nanos(self.clock.now().nanoseconds());
         for (thread, own) in self.outboxes.iter().enumerate() {
@@ -272,7 +277,7 @@ impl ForesightLoop {
         }
     }
 
-    /// Takes the sets of back ends, if they have changed.
+    /// Takes new sets of back ends, if they have changed.
     fn take_sibling_sets(&mut self) {
         let now = Duration::from_nanos(self.clock.now().nanoseconds());
         let siblings = self.siblings.as_mut();
@@ -280,7 +285,9 @@ impl ForesightLoop {
         self.outboxes.iter_mut().for_each(|own| own.sets = Some(Arc::clone(&sets)));
     }
 
-    /// Sends messages while there is room. Returns whether some are left.
+    /// Sends messages to all packet threads as long as their rings have room.
+    ///
+    /// Returns whether messages are left.
     fn send(&mut self) -> bool {
         let all = |outboxes: &[ThreadOutbox]| -> usize {
             outboxes.iter().map(|own| own.forecasts.len()).sum()
@@ -296,10 +303,13 @@ impl ForesightLoop {
 }
 
 impl ThreadOutbox {
-    /// Sends messages while there is room. Returns whether some are left.
+    /// Sends messages to the packet thread as long as its ring has room.
+    ///
+    /// Returns whether messages are left.
     fn send(&mut self) -> bool {
         if self.sender.is_ended() {
-            // The other packet threads do not wait for it.
+            // Messages for an ended thread are dropped, so the other packet threads do not wait for
+            // it.
             self.forecasts.clear();
             self.sets = None;
         }

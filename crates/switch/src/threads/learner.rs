@@ -1,9 +1,9 @@
 //! The learner thread: publishes rules and MAC addresses that packets made the switch learn.
 //!
-//! Packet threads put learn requests into bounded rings and wake this thread if it is parked. All
-//! waiting requests become one version, which is published like any other change. It carries the
-//! sequence number of the last request of each thread. Thus the queues that wait may continue, even
-//! if everything was known already.
+//! Packet threads put learn requests into bounded rings and wake the learner thread if it is
+//! parked. All waiting requests become one version, which is published like any other change. The
+//! version carries the sequence number of the last request of each packet thread. So the queues
+//! that wait may continue, even if the requests changed nothing.
 
 use std::{io, sync::Arc};
 
@@ -16,7 +16,7 @@ use crate::threads::{
     worker::{SLEEP_MAX_MS, WorkerThread},
 };
 
-/// Starts the thread with the rings of the packet threads, in their order.
+/// Starts the learner thread with the rings of the packet threads, in thread order.
 pub(crate) fn start(
     waker: Arc<Waker>,
     rings: Vec<Consumer<LearnRequest>>,
@@ -32,14 +32,14 @@ struct LearnCollector {
 }
 
 impl LearnCollector {
-    /// Publishes a version of the waiting learn requests.
+    /// Publishes a version with all waiting learn requests.
     ///
-    /// Returns whether there were any.
+    /// Returns whether there were any requests.
     fn take(&mut self) -> bool {
         let (mut learnings, mut learn_requests, mut count) = (Vec::new(), Vec::new(), 0);
         for (owner, ring) in (0..).map(OwnerId).zip(&mut self.rings) {
             let mut last = None;
-            // Bounded by the current content: each port has at most one pending request.
+            // The present length bounds the loop; each port has at most one pending request.
             for _ in 0..ring.slots() {
                 let Ok(learn_request) = ring.pop() else { break };
                 learnings.extend(learn_request.learnings);
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
     use crate::threads::clock::DaemonClock;
 
-    /// Maximum time to wait for the thread.
+    /// Maximum time that a test waits for the learner thread.
     const WAIT_MAX: Duration = Duration::from_secs(10);
 
     #[test]

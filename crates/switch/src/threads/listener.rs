@@ -1,11 +1,11 @@
 //! The listener thread: forwards packet-ins from packet threads to the OpenFlow servers.
 //!
-//! Frames of LACP and packets of BFD come the same way, and go to the inboxes of these protocols. Messages of
-//! IGMP and MLD go to the task of multicast snooping.
+//! LACPDUs and BFD packets use the same rings, and are passed to the inboxes of these protocols.
+//! IGMP and MLD messages are passed to the task of multicast snooping.
 //!
-//! Packet threads put packet-ins into bounded rings and wake this thread if it is parked. The
-//! thread passes them to an asynchronous channel. Neither end waits for the other: packets that do
-//! not fit are dropped and counted.
+//! Packet threads put packet-ins into bounded rings and wake the listener thread if it is parked.
+//! The listener thread passes them to an asynchronous channel. Sender and receiver never wait for
+//! each other: packet-ins that do not fit are dropped and counted.
 
 use std::{
     io,
@@ -29,20 +29,20 @@ use crate::{
     },
 };
 
-/// Maximum number of waiting packet-ins, for all bridges together.
+/// Maximum number of waiting packet-ins, summed over all bridges.
 const PACKET_INS_MAX: usize = 4096;
 
-/// Maximum number of waiting messages of IGMP and MLD.
+/// Maximum number of waiting IGMP and MLD messages.
 const MULTICAST_MESSAGES_MAX: usize = 1024;
 
-/// The listener thread and its drop counter.
+/// The listener thread and its counter of dropped packet-ins.
 pub(crate) struct PacketInListener {
     pub(crate) worker: WorkerThread,
     dropped: Arc<AtomicU64>,
 }
 
 impl PacketInListener {
-    /// Starts the thread; the receivers return its packets.
+    /// Starts the listener thread; the returned receivers deliver its packets.
     pub(crate) fn start(
         waker: Arc<Waker>,
         threads: Arc<Mutex<Vec<Option<ControlEnds>>>>,
@@ -73,7 +73,7 @@ impl PacketInListener {
     }
 }
 
-/// The packets that leave the packet threads for the control plane.
+/// The receivers of packets from the packet threads for the control plane.
 pub(crate) struct PuntReceivers {
     /// Packets for controllers.
     pub(crate) packet_ins: mpsc::Receiver<PuntedPacket>,
@@ -81,7 +81,7 @@ pub(crate) struct PuntReceivers {
     pub(crate) lacp_frames: Arc<FrameInbox>,
     /// Packets for the BFD sessions of ports.
     pub(crate) bfd_packets: Arc<FrameInbox>,
-    /// Messages of IGMP and MLD for multicast snooping.
+    /// IGMP and MLD messages for multicast snooping.
     pub(crate) multicast_messages: mpsc::Receiver<PuntedPacket>,
 }
 
@@ -96,12 +96,12 @@ struct PuntCollector {
 }
 
 impl PuntCollector {
-    /// Forwards the waiting packets; returns whether there were any.
+    /// Forwards the waiting packets; returns whether there were any packets.
     fn take(&self) -> bool {
         let mut worked = false;
         for ends in self.threads.lock().iter_mut().flatten() {
-            // Bounded by the current content: commands need the same lock, and a flood of packets
-            // must not block them.
+            // The present length bounds the loop. Commands need the same lock, so a flood of
+            // packets must not hold it.
             for _ in 0..ends.packet_ins.len() {
                 let Some(packet) = ends.packet_ins.pop() else { break };
                 worked = true;

@@ -1,4 +1,4 @@
-//! The threads of the data plane, and the publisher that hands table versions to the eviction thread.
+//! The threads of the data plane, and the publisher of table versions.
 
 pub(crate) mod clock;
 pub(crate) mod data_plane;

@@ -1,7 +1,7 @@
 //! Log lines about predictors that are paused and tried again.
 //!
-//! A packet thread does not log. It publishes the state of its predictors, and the thread of the
-//! forecasts compares it with the last one.
+//! A packet thread does not log. It publishes the states of its predictors, and the foresight
+//! thread compares them with the states that it saw last.
 
 use std::time::Duration;
 
@@ -14,18 +14,18 @@ pub(super) struct PredictorLog {
     known: Vec<KnownPredictor>,
 }
 
-/// The last logged state of a predictor.
+/// A predictor as it was last logged.
 #[derive(Debug)]
 struct KnownPredictor {
     thread: usize,
     source: ForecastSource,
     is_paused: bool,
     pauses: u64,
-    /// Its outcomes when its trial began.
+    /// Its outcome counts when its trial began.
     before: OutcomeCounts,
 }
 
-/// A predictor that was paused, or is tried again.
+/// A predictor that was paused, or that is tried again after a pause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum PredictorChange {
     Paused { pause: Duration, outcomes: Box<OutcomeCounts> },
@@ -33,7 +33,7 @@ enum PredictorChange {
 }
 
 impl PredictorLog {
-    /// Logs the changes of a packet thread since the last call.
+    /// Logs the state changes of a packet thread's predictors since the last call.
     pub(super) fn update(&mut self, thread: usize, now: Duration, status: &[PredictorStatus]) {
         for own in status {
             let source = own.source;
@@ -69,7 +69,7 @@ impl PredictorLog {
             self.known.push(KnownPredictor { thread, source, is_paused: false, pauses: 0, before });
             return self.change(thread, now, status);
         };
-        // A short trial may have passed between two calls.
+        // A short trial may have begun and ended between two calls.
         let was_paused = known.is_paused && known.pauses == status.pauses;
         known.pauses = status.pauses;
         match status.state {
@@ -110,7 +110,7 @@ mod tests {
         let outcomes = Box::new(OutcomeCounts { hits: 3, ..OutcomeCounts::default() });
         assert_eq!(change, Some(PredictorChange::Paused { pause: SECOND * 10, outcomes }));
         assert_eq!(log.change(0, SECOND * 11, &status(paused, 3)), None, "it is logged once");
-        // The other threads have predictors of their own.
+        // Each packet thread has its own predictors.
         assert!(log.change(1, SECOND * 11, &status(paused, 3)).is_some());
         let change = log.change(0, SECOND * 20, &status(GovernorState::Trial, 3));
         assert_eq!(change, Some(PredictorChange::Resumed));

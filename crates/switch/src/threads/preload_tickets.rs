@@ -1,18 +1,18 @@
-//! The tickets of preloads, by their numbers.
+//! The tickets of preloads, by preload number.
 
 use std::{collections::VecDeque, sync::Arc};
 
 use shunt_datapath::forecast::ForecastTicket;
 
-/// The newest preloads.
+/// The tickets of the newest preloads.
 #[derive(Default)]
 pub(crate) struct PreloadTickets {
     tickets: VecDeque<Arc<ForecastTicket>>,
-    /// Number of tickets that were forgotten.
+    /// Number of tickets that were removed, oldest first.
     forgotten: u64,
 }
 
-/// Number of tickets that are kept.
+/// Maximum number of tickets that are kept.
 pub(crate) const TICKETS_MAX: usize = 64;
 
 impl PreloadTickets {
@@ -26,7 +26,9 @@ impl PreloadTickets {
         self.forgotten + self.tickets.len() as u64
     }
 
-    /// Returns the ticket of a preload; `None` if it never started, or was forgotten.
+    /// Returns the ticket of a preload.
+    ///
+    /// `None` if no preload has this number, or its ticket was removed.
     pub(crate) fn find(&self, number: u64) -> Option<Arc<ForecastTicket>> {
         let index = number.checked_sub(self.forgotten)?.checked_sub(1)?;
         self.tickets.get(usize::try_from(index).ok()?).map(Arc::clone)

@@ -1,6 +1,6 @@
 //! The publisher: makes table versions and sends them to the eviction coordinator in order.
 //!
-//! The control plane and the learner thread both make versions. One lock keeps the versions in
+//! The control plane and the learner thread both create versions. One lock keeps the versions in
 //! order on their way to the eviction coordinator, which may apply a small change in the calling
 //! thread. The publisher also records removed rules, so that controllers are notified.
 
@@ -27,22 +27,22 @@ use crate::{
 
 /// Number of retired rules after which a change reclaims them.
 ///
-/// The periodic upkeep reclaims fewer.
+/// Fewer retired rules wait for the periodic upkeep.
 const RETIRED_MAX: u64 = 1024;
 
-/// Makes versions, one at a time.
+/// Creates versions of the tables and sends them, one at a time.
 pub(crate) struct Publisher {
     pipeline: Arc<Pipeline>,
-    /// Held while a version is made and sent.
+    /// Held while a version is created and sent.
     changes: Mutex<ChangeSender>,
     removals: Removals,
-    /// Number of learn requests that versions contain, of all packet threads together.
+    /// Number of learn requests in all versions so far, over all packet threads.
     learned: AtomicU64,
-    /// Number of changes that waited because the queue was full.
+    /// Number of changes that waited because the queue to the coordinator was full.
     delayed: AtomicU64,
     /// Number of rules removed or modified since [`Self::take_retired`] returned true.
     retired: AtomicU64,
-    /// The sets of back ends in rule changes, if a predictor needs them.
+    /// The sets of back ends that rule changes form, if a predictor needs them.
     siblings: Option<Arc<Mutex<RuleSiblings>>>,
     clock: DaemonClock,
 }
@@ -60,7 +60,7 @@ impl Publisher {
         Self { pipeline, changes, removals, learned, delayed, retired, siblings, clock }
     }
 
-    /// Finds the sets of back ends in all later changes.
+    /// Collects the sets of back ends from all later changes.
     #[must_use]
     pub(crate) fn with_siblings(self, siblings: Option<Arc<Mutex<RuleSiblings>>>) -> Self {
         Self { siblings, ..self }
@@ -73,12 +73,12 @@ impl Publisher {
         &self.pipeline
     }
 
-    /// Returns the removed rules that controllers must be notified of.
+    /// Returns the removed rules of which controllers must be notified.
     pub(crate) const fn removals(&self) -> &Removals {
         &self.removals
     }
 
-    /// Makes a change and publishes it; returns its version.
+    /// Makes a change and publishes it; returns the new version.
     pub(crate) fn change<E>(
         &self,
         make: impl FnOnce(&Pipeline) -> Result<Change, E>,
@@ -95,9 +95,9 @@ impl Publisher {
 
     /// Publishes a version of `count` learn requests and acknowledges them.
     ///
-    /// This also happens if everything was known already.
+    /// A version is also published if the requests change nothing.
     ///
-    /// `learn_requests` contains the last request of each thread.
+    /// `learn_requests` contains the sequence number of the last request of each thread.
     pub(crate) fn learn(
         &self,
         learnings: &[Learning],
@@ -108,11 +108,11 @@ impl Publisher {
         let change = self.pipeline.learn(learnings, self.clock.now());
         log_rules(&self.pipeline, &change, "learned from a packet");
         self.send_change(&changes, LearnedChange { change, learn_requests });
-        // Release: a thread that reads the number also sees the version.
+        // Release: a thread that reads the new number also sees the version.
         self.learned.fetch_add(count, Ordering::Release);
     }
 
-    /// Returns the number of learn requests that versions contain.
+    /// Returns the number of learn requests in all versions so far.
     pub(crate) fn learned(&self) -> u64 {
         self.learned.load(Ordering::Acquire)
     }
@@ -122,10 +122,10 @@ impl Publisher {
         self.delayed.load(Ordering::Relaxed)
     }
 
-    /// Returns whether many retired rules have collected since it last returned true.
+    /// Returns whether many rules were retired since the last call that returned true.
     ///
-    /// Tables keep retired rules until they are reclaimed, and changes of the same match become
-    /// slower with their number.
+    /// Tables keep retired rules until these are reclaimed, and changes of rules with the same
+    /// match become slower with their number.
     pub(crate) fn take_retired(&self) -> bool {
         let has_many = self.retired.load(Ordering::Relaxed) >= RETIRED_MAX;
         if has_many {
@@ -136,8 +136,8 @@ impl Publisher {
 
     /// Sends a change to the eviction thread.
     ///
-    /// The queue holds thousands of versions. A caller that exceeds it waits until the coordinator has
-    /// made room, and so do all other callers, since versions are sent in order.
+    /// The queue holds thousands of versions. If it is full, the caller waits until the coordinator
+    /// has made room. All other callers wait too, because versions are sent in order.
     fn send_change(&self, changes: &ChangeSender, learned: LearnedChange) {
         self.removals.add(removed(&learned.change));
         let retired = learned.change.deltas.iter().filter(|delta| retires(delta)).count() as u64;
@@ -153,20 +153,21 @@ impl Publisher {
     }
 }
 
-/// Waits on this thread, and lets another thread run the other tasks meanwhile.
+/// Blocks the calling thread in `wait`,
+/// and lets other threads run the tasks meanwhile.
 ///
-/// A change is published by a call that does not return before its version is sent. A task that waits
-/// in such a call must not hold a worker of the runtime: timers and sockets would stand still.
+/// The call that makes a change returns only after its version is sent. A task that blocks in such
+/// a call must not hold a worker thread of the runtime, because timers and sockets would stop.
 fn wait_outside_tasks<T>(wait: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(wait),
-        // The learner's thread has no runtime. A runtime with one thread has no other thread for
+        // The learner thread has no runtime. A runtime with a single thread has no other thread for
         // its tasks.
         _ => wait(),
     }
 }
 
-/// Logs the rules of a change that no peer has made, at level debug.
+/// Logs, at level debug, the rules of a change that the switch itself has caused.
 pub(crate) fn log_rules(pipeline: &Pipeline, change: &Change, cause: &str) {
     if !tracing::enabled!(Level::DEBUG) {
         return;
@@ -184,7 +185,7 @@ pub(crate) fn log_rules(pipeline: &Pipeline, change: &Change, cause: &str) {
     }
 }
 
-/// Returns whether a delta retires a rule or its revision.
+/// Returns whether a delta removes or modifies a rule, which retires it.
 const fn retires(delta: &Delta) -> bool {
     matches!(
         delta,
@@ -192,7 +193,7 @@ const fn retires(delta: &Delta) -> bool {
     )
 }
 
-/// Returns the removed rules that have the flag `send_flow_removed`.
+/// Returns the removed rules with the flag `send_flow_removed`.
 fn removed(change: &Change) -> Vec<RemovedRule> {
     let removed = change.deltas.iter().filter_map(|delta| match delta {
         Delta::Rule(RuleDelta { rule, change: RuleChange::Removed(reason) })

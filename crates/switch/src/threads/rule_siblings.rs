@@ -1,7 +1,7 @@
-//! Sets of back ends in rule changes: rules added together that differ in the destination alone.
+//! Sets of back ends in rule changes: rules added together that differ only in the destination.
 //!
-//! A controller that adds a service sends the rules of its back ends together, as a bundle or as flow-mods
-//! one after the other. A client that talks to one of them is likely to talk to the others.
+//! A controller that adds a service sends the rules of its back ends together, in a bundle or in
+//! consecutive flow-mods. A client that talks to one back end is likely to talk to the others.
 
 use std::{
     collections::{BTreeMap, HashMap, hash_map::Entry},
@@ -16,29 +16,29 @@ use shunt_pipeline::{
 
 use super::sibling_sets::{ADDRESSES, whole};
 
-/// The sets of the rules in force.
+/// The sets of back ends that the rules in force form.
 #[derive(Debug, Default)]
 pub(crate) struct RuleSiblings {
-    /// By the first rule of a set.
+    /// Sets by the id of their first rule.
     sets: BTreeMap<RuleId, SiblingRules>,
-    /// The set that has a rule.
+    /// The set of each rule, as the id of the set's first rule.
     set_of: BTreeMap<RuleId, RuleId>,
-    /// The rules that later ones may join.
+    /// The newest rule shapes; a later rule of the same shape joins the set.
     open: HashMap<RuleShape, OpenSet>,
-    /// Creation time of the first of them.
+    /// Creation time of the first rule in `open`.
     opened: Time,
-    /// Number of changes of the sets.
+    /// Number of changes of the sets so far.
     changes: u64,
 }
 
-/// Rules that differ in one address.
+/// A set of rules that differ only in one address.
 #[derive(Debug)]
 struct SiblingRules {
     field: FieldId,
     values: BTreeMap<RuleId, u128>,
 }
 
-/// All of a rule but one address.
+/// A rule without one of its addresses.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct RuleShape {
     bridge: BridgeId,
@@ -48,7 +48,7 @@ struct RuleShape {
     others: Match,
 }
 
-/// The first rule of a shape, and the number of its rules so far.
+/// The first rule of a shape, and the number of rules with this shape so far.
 #[derive(Clone, Copy, Debug)]
 struct OpenSet {
     first: RuleId,
@@ -56,20 +56,20 @@ struct OpenSet {
     count: usize,
 }
 
-/// Time within which rules are added together.
+/// Maximum time between rules that count as added together.
 const GATHER_TIME: Duration = Duration::from_secs(1);
 
-/// Maximum number of rules of a set: more are routes, and no service.
+/// Maximum number of rules in a set: larger sets are routes, not a service.
 const MEMBERS_MAX: usize = 64;
 
-/// Maximum number of rules in all sets. Beyond it, the oldest set is forgotten.
+/// Maximum number of rules in all sets; beyond it, the oldest set is removed.
 const RULES_MAX: usize = SiblingSets::VALUES_MAX / 2;
 
-/// Maximum number of shapes that rules may join.
+/// Maximum number of shapes that later rules may join.
 const OPEN_MAX: usize = 4096;
 
 impl RuleSiblings {
-    /// Adds and removes the rules of a change.
+    /// Updates the sets for the added and removed rules of a change.
     pub(crate) fn apply(&mut self, deltas: &[Delta]) {
         for delta in deltas {
             let Delta::Rule(RuleDelta { rule, change }) = delta else { continue };
@@ -81,12 +81,12 @@ impl RuleSiblings {
         }
     }
 
-    /// Returns the number of changes of the sets.
+    /// Returns the number of changes of the sets so far.
     pub(crate) const fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Returns the sets, with the newest one last.
+    /// Returns the sets, the newest last.
     pub(crate) fn sets(&self) -> impl Iterator<Item = SiblingSet> {
         self.sets.values().map(|set| SiblingSet {
             field: set.field,
@@ -118,7 +118,7 @@ impl RuleSiblings {
         }
     }
 
-    /// Adds a rule to the set of an earlier one.
+    /// Adds a rule to the set of an earlier rule with the same shape.
     fn join(&mut self, field: FieldId, open: OpenSet, rule: RuleId, value: u128) {
         let OpenSet { first, value: first_value, count } = open;
         self.changes += 1;
@@ -152,7 +152,7 @@ impl RuleSiblings {
         }
     }
 
-    /// Removes the set of a first rule, if there is one.
+    /// Removes the set that begins with rule `first`, if there is one.
     fn forget(&mut self, first: RuleId) {
         let Some(set) = self.sets.remove(&first) else { return };
         for rule in set.values.keys() {
@@ -161,7 +161,8 @@ impl RuleSiblings {
     }
 }
 
-/// Returns a rule without an address that it matches as a whole, and this address.
+/// Returns the shape of a rule without an exactly matched address,
+/// and this address.
 fn shape(rule: &Rule, field: FieldId) -> Option<(RuleShape, u128)> {
     let mut mask = FlowMask::from(rule.matching.mask());
     if mask.field(field) != whole(field) {
@@ -185,7 +186,7 @@ mod tests {
 
     const BRIDGE: BridgeId = BridgeId::new(1);
 
-    /// Tables, and the sets of their changes.
+    /// A pipeline for tests, and the sets that its changes form.
     struct World {
         pipeline: Pipeline,
         siblings: RuleSiblings,
@@ -199,7 +200,7 @@ mod tests {
             Self { pipeline, siblings: RuleSiblings::default(), now: Time::ZERO }
         }
 
-        /// Applies requests as one change.
+        /// Applies flow-mods as one change.
         fn apply(&mut self, command: FlowModCommand, rules: &[String]) {
             let parsed = rules
                 .iter()
@@ -226,13 +227,13 @@ mod tests {
     fn rules_added_together_that_differ_in_an_address_are_siblings() {
         let mut world = World::new();
         world.add(&[back_ends(1..=2, 80), back_ends(7..=8, 443), back_ends([9], 22)].concat());
-        // A flow-mod of its own, some milliseconds later.
+        // The next flow-mod is a separate change, some milliseconds later.
         world.now = world.now.after(Duration::from_millis(20));
         world.add(&back_ends([3], 80));
         world.now = world.now.after(GATHER_TIME);
         world.add(&back_ends([4], 80));
         assert_eq!(world.sets(), [vec![1, 2, 3], vec![7, 8]]);
-        // Neither prefixes nor other priorities are siblings.
+        // Rules with prefixes, or with other priorities, form no set.
         let prefixes = (1..=3).map(|net| format!("ip,nw_dst=10.{net}.0.0/16,actions=output:1"));
         world.add(&prefixes.collect::<Vec<_>>());
         let ranks = (1..=3).map(|at| format!("priority={at},ip,nw_dst=9.0.0.{at},actions=drop"));
@@ -251,7 +252,7 @@ mod tests {
         world.apply(FlowModCommand::DeleteStrict, &remove(1));
         assert!(world.sets().is_empty() && world.siblings.changes() > changes);
         assert!(world.siblings.set_of.is_empty());
-        // A rule that is gone is no sibling of a later one.
+        // A removed rule forms no set with a later rule.
         world.add(&back_ends([4], 443));
         world.apply(FlowModCommand::DeleteStrict, &["tcp,nw_dst=0.0.0.4,tp_dst=443".to_owned()]);
         world.add(&back_ends([5], 443));

@@ -1,6 +1,6 @@
-//! Sets of back ends: addresses that the buckets of a select group write, or that rules added together match.
+//! Sets of back ends: addresses of the buckets of a select group, or of rules added together.
 //!
-//! A client that talks to one member of such a set is likely to talk to the others.
+//! A client that talks to one back end of a set is likely to talk to the others.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -12,23 +12,24 @@ use shunt_pipeline::{Action, Bucket, Group, GroupKind, Pipeline};
 
 use super::rule_siblings::RuleSiblings;
 
-/// The fields that identify a back end.
+/// The fields with the address of a back end.
 pub(super) const ADDRESSES: [FieldId; 2] = [FieldId::Ipv4Dst, FieldId::Ipv6Dst];
 
 /// Time between two reads of the groups.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Finds the sets again after the tables have changed.
+/// Computes the sets of back ends again after the tables have changed.
 pub(crate) struct SiblingWatch {
     pipeline: Arc<Pipeline>,
-    /// The sets of rule changes, which the publisher finds.
+    /// The sets that rules form, which the publisher updates.
     rules: Arc<Mutex<RuleSiblings>>,
-    /// The version of the tables at the last read, and the changes of `rules`.
+    /// Version of the tables and number of changes of `rules` at the last read.
     seen: Option<(Version, u64)>,
     next_read: Duration,
-    /// The newest sets, and earlier ones that a packet thread may still use.
+    /// The newest sets, and earlier sets that a packet thread may still use.
     ///
-    /// They are dropped here: it takes long, and packets would wait.
+    /// The sets are dropped in this thread: dropping takes long, and a packet thread would delay
+    /// packets.
     sets: Vec<Arc<SiblingSets>>,
 }
 
@@ -37,9 +38,9 @@ impl SiblingWatch {
         Self { pipeline, rules, seen: None, next_read: Duration::ZERO, sets: Vec::new() }
     }
 
-    /// Returns the sets of all bridges if they have changed.
+    /// Returns the sets of all bridges if they have changed since the last call.
     ///
-    /// Reads the groups once a second at most.
+    /// The groups are read at most once a second.
     pub(crate) fn changed(&mut self, now: Duration) -> Option<Arc<SiblingSets>> {
         let version = self.pipeline.version();
         let rules = self.rules.lock();
@@ -50,7 +51,7 @@ impl SiblingWatch {
         (self.seen, self.next_read) = (found, now + INTERVAL);
         let mut sets: Vec<SiblingSet> = rules.sets().collect();
         drop(rules);
-        // The last set with an address is used: a group knows best.
+        // For an address in several sets, the last set is used, so groups have precedence.
         sets.extend(sibling_sets(&self.pipeline.all_groups()));
         let sets = Arc::new(SiblingSets::new(sets));
         if self.sets.last().is_some_and(|last| *last == sets) {
@@ -62,7 +63,7 @@ impl SiblingWatch {
     }
 }
 
-/// Returns the sets of at least two addresses that a select group chooses from.
+/// Returns the sets of at least two addresses from which select groups choose.
 fn sibling_sets(groups: &[Arc<Group>]) -> Vec<SiblingSet> {
     let select = groups.iter().filter(|group| group.kind == GroupKind::Select);
     let sets = select.flat_map(|group| {
@@ -79,7 +80,7 @@ pub(super) const fn whole(field: FieldId) -> u128 {
     u128::MAX >> (128 - field.width())
 }
 
-/// Returns the whole value that a bucket writes to a field, if it does.
+/// Returns the value that a bucket writes to a whole field, if it writes one.
 fn written(bucket: &Bucket, field: FieldId) -> Option<u128> {
     bucket.actions.iter().rev().find_map(|action| match action {
         Action::SetField { field: own, value, mask } if *own == field && *mask == whole(field) => {

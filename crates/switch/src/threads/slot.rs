@@ -1,4 +1,4 @@
-//! A thread and its end state.
+//! A thread, or the way in which it ended.
 
 use std::thread::JoinHandle;
 
@@ -6,7 +6,7 @@ use shunt_datapath::thread::Running;
 
 use crate::status::thread::ThreadState;
 
-/// A handle that can stop its thread and wait for it.
+/// A handle that can wait for the end of its thread.
 pub(crate) trait ThreadHandle {
     /// Returns whether the thread has ended.
     fn is_finished(&self) -> bool;
@@ -15,7 +15,7 @@ pub(crate) trait ThreadHandle {
     fn finish(self) -> bool;
 }
 
-/// A running thread, or its end state.
+/// A running thread, or the way in which it ended.
 pub(crate) enum ThreadSlot<H> {
     Running(H),
     /// The thread panicked.
@@ -70,7 +70,7 @@ impl<H: ThreadHandle> ThreadSlot<H> {
         }
     }
 
-    /// Returns the state as of the last check.
+    /// Returns the state of the thread as of the last check.
     pub(crate) const fn state(&self) -> ThreadState {
         match self {
             Self::Running(_) => ThreadState::Running,

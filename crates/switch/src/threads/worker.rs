@@ -1,6 +1,6 @@
-//! A thread that processes work in iterations, and parks when there is none.
+//! A thread that processes work in iterations, and parks when there is no work.
 //!
-//! Packet threads fill bounded rings and wake it; neither end waits for the other.
+//! Packet threads fill bounded rings and wake the worker thread; neither side waits for the other.
 //! [`WorkerThread::has_panicked`] detects a panic.
 
 use std::{
@@ -19,9 +19,9 @@ use shunt_datapath::Waker;
 
 use crate::{status::thread::ThreadState, threads::slot::ThreadSlot};
 
-/// Maximum time parked of a thread that is woken for all its work, in milliseconds.
+/// Maximum time, in milliseconds, that a thread is parked if all its work wakes it.
 ///
-/// It bounds the delay if a wake-up is lost, which must not happen.
+/// The limit bounds the delay if a wake-up were lost, which must not happen.
 pub(crate) const SLEEP_MAX_MS: u16 = 5000;
 
 /// A worker thread and its stop flag.
@@ -34,8 +34,8 @@ pub(crate) struct WorkerThread {
 impl WorkerThread {
     /// Starts a thread.
     ///
-    /// `iterate` processes the waiting work and returns whether there was any. It is called at least
-    /// once in `sleep_max_ms` milliseconds.
+    /// `iterate` processes the waiting work and returns whether there was any work. It is called at
+    /// least once every `sleep_max_ms` milliseconds.
     pub(crate) fn start(
         name: &str,
         waker: Arc<Waker>,
@@ -49,11 +49,13 @@ impl WorkerThread {
                 if iterate() {
                     continue;
                 }
-                // The thread announces that it parks before its last check, so later work wakes it.
+                // The thread announces that it parks before its last check for work, so later work
+                // wakes it.
                 own_waker.prepare_park();
                 if !iterate() && !stopped.load(Ordering::Relaxed) {
                     let mut fds = [PollFd::new(own_waker.as_fd(), PollFlags::POLLIN)];
-                    // The thread checks again in any case, even if the poll was interrupted.
+                    // The thread checks for work after any result, even if the poll was
+                    // interrupted.
                     let _ = poll(&mut fds, PollTimeout::from(sleep_max_ms));
                 }
                 own_waker.unpark();
@@ -62,12 +64,12 @@ impl WorkerThread {
         Ok(Self { stop, waker, state: Mutex::new(ThreadSlot::Running(handle)) })
     }
 
-    /// Returns whether the thread panicked since the last check.
+    /// Returns whether the thread has panicked since the last check.
     pub(crate) fn has_panicked(&self) -> bool {
         self.state.lock().has_panicked()
     }
 
-    /// Returns the state as of the last check.
+    /// Returns the state of the thread as of the last check.
     pub(crate) fn state(&self) -> ThreadState {
         self.state.lock().state()
     }

@@ -1,7 +1,7 @@
 //! Descriptions of the datapath actions of a traced packet, in the words of `ofproto/trace`.
 //!
 //! Different protocols use the same bits of a flow key. So the name of a field depends on the
-//! packet at the time of the action.
+//! packet's protocol at the time of the action.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -20,7 +20,7 @@ use crate::{
 
 /// A packet that is recirculated.
 pub(crate) struct TraceContinuation {
-    /// Packet before the recirculation.
+    /// The packet before the recirculation.
     pub(crate) packet: TracedPacket,
     pub(crate) continuation: Arc<Continuation>,
     pub(crate) reason: String,
@@ -35,7 +35,7 @@ pub(crate) struct Actions<'a> {
 }
 
 impl<'a> Actions<'a> {
-    /// Returns a formatter that appends recirculated packets to `ahead`.
+    /// Returns a formatter; it appends recirculated packets to `ahead`.
     pub(crate) const fn new(
         bridges: &'a BridgeRegistry,
         ahead: &'a mut VecDeque<TraceContinuation>,
@@ -43,7 +43,8 @@ impl<'a> Actions<'a> {
         Self { bridges, ahead, meters: Vec::new(), undelivered: Vec::new() }
     }
 
-    /// Describes the actions of a packet or a copy; copies are nested at most 64 deep.
+    /// Describes the actions of a packet or of a copy;
+    /// copies are nested at most 64 deep.
     pub(crate) fn describe(
         &mut self,
         actions: &[DatapathAction],
@@ -60,14 +61,14 @@ impl<'a> Actions<'a> {
         described
     }
 
-    /// Returns the meters in the actions, and the outputs that a port would drop.
+    /// Returns the meters in the actions, and the outputs that their port would drop.
     pub(crate) fn finish(self) -> (Vec<Arc<Meter>>, Vec<String>) {
         (self.meters, self.undelivered)
     }
 
-    /// Notes an output that the device would refuse because of its MTU.
+    /// Records an output that the device would refuse because of its MTU.
     ///
-    /// The MTU is without the Ethernet header, and without an 802.1Q tag.
+    /// The MTU does not include the Ethernet header and one 802.1Q tag.
     fn check_mtu(&mut self, port: DatapathPort, max_len: Option<u32>, packet: &TracedPacket) {
         let Some(port) = find_port(self.bridges, port) else { return };
         let mtu = port.open.as_ref().and_then(|open| open.mtu());
@@ -153,20 +154,20 @@ impl<'a> Actions<'a> {
     }
 }
 
-/// Returns the word for the receiver of a packet in the control plane.
+/// Returns the word for the receiver of a punt in the control plane.
 pub(crate) const fn slow_path(receiver: PuntReceiver) -> &'static str {
     match receiver {
         PuntReceiver::Controllers => "controller",
         PuntReceiver::Lacp(_) => "lacp",
         PuntReceiver::Bfd(_) => "bfd",
-        // As Open vSwitch, for messages of IGMP and MLD.
+        // Open vSwitch prints `action` for IGMP and MLD messages.
         PuntReceiver::Multicast { .. } => "action",
     }
 }
 
 /// Describes the fields that a header change writes.
 ///
-/// A field is complete if no narrower field fits.
+/// A wide field is printed only if no narrower field covers the change.
 fn describe_set(set: &Match, packet: &FlowKey) -> String {
     let (key, mut rest) = (set.key(), FlowMask::from(set.mask()));
     let mut parts = Vec::new();
@@ -192,17 +193,18 @@ fn find_port(bridges: &BridgeRegistry, datapath: DatapathPort) -> Option<&Bridge
     ports.find(|port| port.datapath == Some(datapath))
 }
 
-/// Length of an Ethernet header.
+/// Length of an Ethernet header in bytes.
 const ETHERNET: usize = 14;
-/// Length of a VLAN tag.
+/// Length of a VLAN tag in bytes.
 const TAG: usize = 4;
 
-/// Returns the text of an egress queue; empty for the default queue.
+/// Returns the text of the action that sets an egress queue;
+/// empty for the default queue.
 fn set_queue(queue: QueueId) -> String {
     if queue == QueueId::DEFAULT { String::new() } else { format!("set_queue({queue}),") }
 }
 
-/// Returns a sample as `ovs-appctl dpctl/dump-flows` shows it.
+/// Returns a sample action as `ovs-appctl dpctl/dump-flows` prints it.
 pub(crate) fn sample_text(action: &SampleAction) -> String {
     let percent = f64::from(action.probability) / f64::from(u16::MAX) * 100.0;
     let port = action.sampling_port.map(|port| format!(",sampling_port={}", port.number()));

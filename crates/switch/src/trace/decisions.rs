@@ -1,4 +1,4 @@
-//! Decisions that rules do not show, as text: port settings, groups, and NORMAL.
+//! Text for decisions that rules do not show: those of port settings, groups, and `NORMAL`.
 
 use shunt_flow::{PortNo, text::PortNames};
 use shunt_pipeline::{
@@ -8,7 +8,7 @@ use shunt_pipeline::{
 use super::multicast::multicast;
 use crate::ports::names::BridgeNames;
 
-/// Returns the decisions of one visit; `None`: those without a visit.
+/// Returns the decisions of one visit; `None`: the decisions outside visits.
 pub(crate) fn decisions_of(
     notes: &[TranslationNote],
     visit: Option<usize>,
@@ -40,7 +40,7 @@ fn text(decision: NotedDecision, names: &BridgeNames) -> Option<String> {
         NotedDecision::OutputPortDisabled(own) => {
             format!("{}: a controller disabled sending, not sent", port(own))
         }
-        // The actions show a port that does not exist.
+        // The list of actions already shows a port that does not exist.
         NotedDecision::OutputPortMissing(own) if !names.has(own) => return None,
         NotedDecision::OutputPortMissing(own) => {
             format!("{}: no device or peer, not sent", port(own))
@@ -94,7 +94,7 @@ fn text(decision: NotedDecision, names: &BridgeNames) -> Option<String> {
     })
 }
 
-/// Returns a packet from an address to itself as text.
+/// Returns the text for a packet with equal source and destination addresses.
 fn source_is_destination(address: [u8; 6]) -> String {
     let mac = mac(address);
     let advice = match address {
@@ -104,7 +104,7 @@ fn source_is_destination(address: [u8; 6]) -> String {
     format!("NORMAL: source and destination are both {mac}: dropped{advice}")
 }
 
-/// Returns a VLAN that a port does not accept as text.
+/// Returns the text for a VLAN that a port does not accept.
 fn vlan_not_allowed(port: &str, vlan: u16, mode: VlanMode) -> String {
     let frame = if vlan == 0 { "untagged".to_owned() } else { format!("tagged with VLAN {vlan}") };
     let accepts = match mode {
@@ -116,7 +116,7 @@ fn vlan_not_allowed(port: &str, vlan: u16, mode: VlanMode) -> String {
     format!("NORMAL: the packet is {frame}, and {port} {accepts}: dropped")
 }
 
-/// Returns a destination at the ingress port, or at its bond, as text.
+/// Returns the text for a destination learned at the ingress port, or at its bond.
 fn learned_on_ingress(port: &str, bond: Option<String>, vlan: u16) -> String {
     let ingress = match bond {
         Some(bond) => format!("a member of {bond}, on which the packet arrived"),
@@ -125,17 +125,17 @@ fn learned_on_ingress(port: &str, bond: Option<String>, vlan: u16) -> String {
     format!("NORMAL: the destination was learned on {port}, {ingress}, in VLAN {vlan}: dropped")
 }
 
-/// Returns a frame for the LACP actor of a bond as text.
+/// Returns the text for a frame that is passed to the LACP actor of a bond.
 fn for_lacp(port: &str, bond: &str) -> String {
     format!("{port}: a frame of slow protocols, for LACP of {bond} alone")
 }
 
-/// Returns a packet for a BFD session as text.
+/// Returns the text for a packet that is passed to a BFD session.
 fn for_bfd(port: &str) -> String {
     format!("{port}: a packet of BFD, for the session of the port alone")
 }
 
-/// Returns a packet that a member of a bond does not take as text.
+/// Returns the text for a packet that a member of a bond does not receive.
 fn inactive(port: &str, bond: &str, is_unused_by_lacp: bool) -> String {
     match is_unused_by_lacp {
         true => format!("NORMAL: the LACP partner of {bond} does not use {port}: dropped"),
@@ -143,7 +143,7 @@ fn inactive(port: &str, bond: &str, is_unused_by_lacp: bool) -> String {
     }
 }
 
-/// Returns the member of a bond that sends as text.
+/// Returns the text for the member of a bond that sends a packet.
 fn sends(port: &str, bond: &str, hash: Option<BondHash>) -> String {
     let fields = match hash {
         None => return format!("NORMAL: {port} is the active member of {bond}"),
@@ -153,14 +153,14 @@ fn sends(port: &str, bond: &str, hash: Option<BondHash>) -> String {
     format!("NORMAL: {port} sends for {bond}: {fields}")
 }
 
-/// Returns a packet that came back on a bond as text.
+/// Returns the text for a packet of the switch that came back on a bond.
 fn looped(bond: &str, learned: &str) -> String {
     format!(
         "NORMAL: the source was learned on {learned}, so the packet came back on {bond}: dropped"
     )
 }
 
-/// Returns a copy of a mirror as text.
+/// Returns the text for a copy of a mirror.
 fn mirrored(Mirror { name, output, .. }: &Mirror) -> String {
     match output {
         MirrorOutput::Port(port) => format!("mirror {name}: copied to port {port}"),
@@ -168,17 +168,17 @@ fn mirrored(Mirror { name, output, .. }: &Mirror) -> String {
     }
 }
 
-/// Returns a copy that a port cannot send as text.
+/// Returns the text for a copy that a port cannot send.
 fn not_copied(Mirror { name, .. }: &Mirror, port: &str) -> String {
     format!("mirror {name}: no copy to {port}, which is disabled or has no device")
 }
 
-/// Returns the usual text of an address.
+/// Returns a MAC address as text.
 fn mac(address: [u8; 6]) -> String {
     address.map(|byte| format!("{byte:02x}")).join(":")
 }
 
-/// Returns the number and the name of a port.
+/// Returns the number and the name of a port as text.
 fn named(number: PortNo, names: &BridgeNames) -> String {
     match names.name(number) {
         Some(name) => format!("port {number} ({name})"),

@@ -4,14 +4,14 @@ use shunt_flow::{FieldId, text::MatchError};
 
 use crate::{error::SwitchError, ports::names::BridgeNames};
 
-/// A reason why a packet cannot be traced.
+/// The reason why a packet cannot be traced.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {
     /// The bridge does not exist.
     #[error(transparent)]
     Switch(#[from] SwitchError),
-    /// The text is not a flow.
+    /// A text is not a flow.
     #[error("{0}")]
     Flow(#[from] MatchError),
     /// The bridge does not have the ingress port.
@@ -19,33 +19,33 @@ pub enum TraceError {
     NoSuchPort {
         /// The bridge.
         bridge: String,
-        /// Port as the user wrote it.
+        /// The ingress port as the user wrote it.
         port: String,
-        /// Existing ports.
+        /// Existing ports of the bridge.
         known: String,
     },
-    /// The text is not a frame.
+    /// A text is not a frame in hexadecimal.
     #[error(
         "`{0}` is not a frame: a frame has at least 14 bytes, with two hexadecimal digits each"
     )]
     Packet(String),
-    /// A field of a packet to trace has a mask.
+    /// A field of the packet to trace has a mask.
     #[error("{field} has a mask: a packet has one value of each field, so write it without")]
     Masked {
-        /// Name of the field.
+        /// Name of the masked field.
         field: &'static str,
     },
     /// A flow to preload has no ingress port.
     #[error("there is no ingress port: write in_port=PORT before the flow")]
     NoIngress,
-    /// The switch does not know a preload.
+    /// No preload has the number, or it is no longer kept.
     #[error(
         "preload {number} is not known: start one first (the daemon keeps the last {kept} preloads)"
     )]
     NoSuchPreload {
-        /// Number of the preload.
+        /// Number of the requested preload.
         number: u64,
-        /// Number of preloads that are kept.
+        /// Number of preloads that the switch keeps.
         kept: usize,
     },
     /// One of several announced flows is wrong.
@@ -55,7 +55,7 @@ pub enum TraceError {
         number: usize,
         /// Text of the flow.
         flow: String,
-        /// The mistake.
+        /// The mistake in the flow.
         error: Box<Self>,
     },
     /// The tables changed during every attempt.
@@ -63,7 +63,7 @@ pub enum TraceError {
     TablesChanged,
 }
 
-/// Maximum number of attempts if the tables change during a trace.
+/// Maximum number of attempts to trace while the tables change.
 pub(super) const TRIES: usize = 16;
 
 /// The traced version was reclaimed during the trace.

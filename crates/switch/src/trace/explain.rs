@@ -1,7 +1,7 @@
 //! The trace of one packet: the rules that decided, their masks, and the actions.
 //!
-//! After a recirculation the trace continues with the packet as it is parsed again. If no frame is
-//! given and its length decides, the trace follows both branches.
+//! After a recirculation, the trace continues with the packet as it is parsed again. If the length
+//! of the packet decides, and no frame is given, the trace follows both branches.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -35,7 +35,7 @@ use crate::{
     },
 };
 
-/// The warning about a frame without an ingress port.
+/// The warning that a frame has no ingress port.
 const NO_INGRESS: &str = "the frame has no ingress port, so rules with in_port do not match: write \
                           in_port=PORT before the frame";
 
@@ -49,7 +49,7 @@ pub(crate) struct Tracer<'a> {
     vlan_limit: VlanLimit,
 }
 
-/// The caches for which a trace describes the sub-traversals.
+/// The caches for which a trace describes sub-traversals.
 #[derive(Clone, Copy)]
 pub(crate) struct TracedCaches<'a> {
     pub(crate) threads: &'a CacheOptions,
@@ -68,7 +68,7 @@ impl<'a> Tracer<'a> {
     /// Traces a packet.
     ///
     /// `flow` is a match in the syntax of `ovs-ofctl`, a frame in hexadecimal, or both. With both,
-    /// the match only gives the ingress port.
+    /// With both, the match may only contain the ingress port.
     pub(crate) fn trace(
         &self,
         bridge: &str,
@@ -94,7 +94,7 @@ impl<'a> Tracer<'a> {
 
     /// Returns the forecasts of flows that are announced for `valid`.
     ///
-    /// The syntax of each flow is that of [`Self::trace`], with an ingress port.
+    /// Each flow has the syntax of [`Self::trace`], with an ingress port.
     pub(crate) fn announced(
         &self,
         bridge: &str,
@@ -149,7 +149,7 @@ impl<'a> Tracer<'a> {
         Ok(trace)
     }
 
-    /// Describes the sub-traversals of a packet in a cache, if there is one.
+    /// Describes the sub-traversals of a packet in a cache, if the cache exists.
     fn explain_in(
         &self,
         cache: Option<&SubTraversalCache>,
@@ -163,20 +163,21 @@ impl<'a> Tracer<'a> {
         cache.map(explain).transpose()
     }
 
-    /// Describes a traversal without its recirculated packets and decisions.
+    /// Describes a traversal, but not its recirculated packets and decisions.
     pub(crate) fn explain_alone(&self, traversal: &Traversal, id: BridgeId) -> Trace {
         let packet = TracedPacket::new((&traversal.key).into(), None, self.vlan_limit);
         self.explain(traversal, &[], packet, id, &mut VecDeque::new())
     }
 
-    /// Describes a traversal that is valid now, with its decisions.
+    /// Describes a traversal that is still valid, with its decisions.
     ///
-    /// These are the ones of a translation of its first packet, which decides the same.
+    /// The decisions are read from a new translation of its first packet, which has the same
+    /// result.
     pub(crate) fn explain_valid(&self, traversal: &Traversal, id: BridgeId) -> Trace {
         let key = (&traversal.key).into();
         let mut notes =
             self.pipeline.explain_at_newest_version(&key, traversal.continuation.as_ref()).notes;
-        // A sub-traversal ends before the later visits.
+        // The visits of a sub-traversal end before the later visits of the translation.
         notes.retain(|note| note.visit.is_none_or(|visit| visit < traversal.visits.len()));
         let packet = TracedPacket::new(key, None, self.vlan_limit);
         self.explain(traversal, &notes, packet, id, &mut VecDeque::new())
@@ -217,13 +218,13 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    /// Describes the fields of a packet after all rules.
+    /// Describes the fields of a packet after all rules have been applied.
     fn final_flow(&self, first: &FlowKey, last: &FlowKey, id: BridgeId) -> Option<String> {
         let names = BridgeNames::new(self.pipeline, id);
         Some(if first == last { "unchanged".to_owned() } else { format_key(last, &names) })
     }
 
-    /// Describes the lookups, each with the conjunctions that were tried before it.
+    /// Describes the lookups; each includes the conjunctions that were tried before it.
     fn explain_visits(
         &self,
         bridges: &BridgeRegistry,
@@ -246,7 +247,7 @@ impl<'a> Tracer<'a> {
                 conj_id: second.unwrap_or_default(),
                 clauses: visit.clauses.iter().map(|rule| explain_rule(rule, &names)).collect(),
             });
-            // After a second lookup without a result, the search continues.
+            // If the second lookup of a conjunction finds no rule, the search continues.
             all.next_if(|(_, second)| second.rule.is_none());
         }
         visits
@@ -314,15 +315,15 @@ impl<'a> Tracer<'a> {
                 let port = name.unwrap_or_else(|| sighting.port.to_string());
                 format!("{mac} is at port {port} in VLAN {}", sighting.vlan)
             }
-            // No translation has it.
+            // A translation makes no multicast learn request.
             Learning::Multicast(sighting) => format!("{sighting:?}"),
         }
     }
 }
 
-/// Returns the reason for which packets of a traversal are counted as dropped.
+/// Returns the drop reason that packets of a traversal are counted under.
 ///
-/// `None` if an action, or a later sub-traversal, may output them.
+/// `None` if an action, or a later sub-traversal, may output the packets.
 fn drop_reason(traversal: &Traversal) -> Option<&'static str> {
     if !traversal.actions.is_empty() || traversal.next.is_some() {
         return None;
@@ -341,7 +342,7 @@ fn explain_rule(rule: &Rule, names: &BridgeNames) -> TraceRule {
 }
 
 fn explain_meter(meter: &Meter) -> String {
-    // A dump has one line for each band.
+    // The text of a meter has one line for each band; a trace has all bands in one line.
     format_meter(meter.id, &meter.config).replace("=\n", "=").replace('\n', " ")
 }
 
@@ -349,26 +350,27 @@ pub(crate) fn bridge_name(bridges: &BridgeRegistry, id: BridgeId) -> String {
     bridges.by_id(id).map(|own| own.settings.name.clone()).unwrap_or_default()
 }
 
-/// Returns the consulted bits without the bridge, which is not a match field.
+/// Returns the consulted bits of a traversal, without the bridge,
+/// which is not a match field.
 fn without_bridge(traversal: &Traversal) -> FlowMask {
     let mut mask = FlowMask::from(&traversal.mask);
     mask.words_mut()[usize::from(shunt_flow::layout::word::BRIDGE)] = 0;
     if traversal.continuation.is_none() {
-        // Entries of packets that were not recirculated need no `recirc_id`.
+        // The entry of a packet that was not recirculated needs no `recirc_id`.
         mask.remove_bits(FieldId::RecircId, u128::MAX);
         if traversal.next.is_some() {
-            // Registers and metadata are constants of a sub-traversal.
+            // Registers and metadata are constants within a sub-traversal.
             mask.words_mut()[..shunt_flow::layout::HEADER_START].fill(0);
         }
     }
     mask
 }
 
-/// Returns consulted bits of a packet as a match.
+/// Returns the consulted bits of a packet as the text of a match.
 pub(crate) fn describe(key: &FlowKey, mut mask: FlowMask, names: &BridgeNames) -> String {
     if mask.field(FieldId::NwFrag) & !key.field(FieldId::NwFrag) & ANY_FRAGMENT != 0 {
-        // A packet that is not a fragment is not a later fragment: the text has one word for both
-        // bits.
+        // The text of a match has one word for both bits: a packet that is no fragment is also no
+        // later fragment.
         mask.add_bits(FieldId::NwFrag, u128::MAX);
     }
     format_match(&Match::new(key, &mask), names)

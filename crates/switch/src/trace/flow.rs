@@ -12,13 +12,13 @@ use shunt_pipeline::BridgeId;
 
 use crate::trace::{error::TraceError, packet::TracedPacket};
 
-/// A packet in the words of a user.
+/// A packet as a user writes it.
 pub(super) struct WrittenFlow {
     pub(super) key: FlowKey,
     /// Ingress port, if one is given.
     pub(super) in_port: Option<PortNo>,
     pub(super) frame: Option<Vec<u8>>,
-    /// Fields with a mask, and the bits that their masks leave out.
+    /// Fields with a mask, each with the bits that its mask leaves out.
     pub(super) unknown: Vec<(FieldId, u128)>,
 }
 
@@ -32,7 +32,7 @@ impl WrittenFlow {
 
 pub(super) fn read_flow(text: &str, names: &dyn PortNames) -> Result<WrittenFlow, TraceError> {
     let mut words: Vec<&str> = text.split_whitespace().collect();
-    // No match consists of hexadecimal digits alone.
+    // A text of hexadecimal digits alone is never a match.
     let is_frame = |word: &&str| word.bytes().all(|byte| byte.is_ascii_hexdigit());
     let frame = words.pop_if(|word| is_frame(&&**word)).map(read_frame).transpose()?;
     let matching = parse_match(&words.join(","), names)?;
@@ -48,9 +48,10 @@ pub(super) fn read_flow(text: &str, names: &dyn PortNames) -> Result<WrittenFlow
     Ok(WrittenFlow { key, in_port, frame, unknown })
 }
 
-/// Returns the masked fields of a match, and the bits that their masks leave out.
+/// Returns the masked fields of a match,
+/// each with the bits that its mask leaves out.
 ///
-/// Flags are no masks here: those that are not named are not set.
+/// For flags such as `tcp_flags`, bits outside the mask count as known and not set.
 fn unknown_bits(matching: &Match) -> Vec<(FieldId, u128)> {
     let (key, mask) = (matching.key(), FlowMask::from(matching.mask()));
     let named = || {
@@ -58,7 +59,7 @@ fn unknown_bits(matching: &Match) -> Vec<(FieldId, u128)> {
         fields.filter(|field| prerequisite::is_met(*field, &key, &mask))
     };
     let is_whole = |field: FieldId| mask.field(field) == field.value_max();
-    // A VLAN ID is a part of the TCI, which is no field of its own then.
+    // A VLAN ID is a part of the TCI, so the TCI is not a separate unknown field.
     let has_whole_part = |field: FieldId| {
         named().any(|part| part != field && is_whole(part) && contains(field, part))
     };
@@ -80,7 +81,7 @@ fn is_flags(field: FieldId) -> bool {
     }
 }
 
-/// Returns whether a part lies within the bits of a field.
+/// Returns whether the field `part` lies within the bits of `field`.
 fn contains(field: FieldId, part: FieldId) -> bool {
     let bits = |slot: FieldSlot| {
         let start = u32::from(slot.word) * u64::BITS + u32::from(slot.shift);
@@ -98,5 +99,5 @@ fn read_frame(word: &str) -> Result<Vec<u8>, TraceError> {
     bytes.ok_or_else(|| TraceError::Packet(word.to_owned()))
 }
 
-/// Minimum length of a frame: an Ethernet header.
+/// Minimum length of a frame in bytes: an Ethernet header.
 const FRAME_LEN_MIN: usize = 14;

@@ -1,5 +1,5 @@
-//! Warnings about missing ports. Rules may name ports that do not exist; such packets are dropped
-//! silently.
+//! Warnings about missing ports. Rules may name ports that do not exist; packets to such ports are
+//! dropped without any message.
 
 use shunt_flow::PortNo;
 use shunt_pipeline::Action;

@@ -1,4 +1,4 @@
-//! Decisions of multicast snooping, as text.
+//! Text for the decisions of multicast snooping.
 
 use shunt_flow::PortNo;
 use shunt_pipeline::{MulticastDecision, MulticastFloodReason, MulticastOutputReason};
@@ -27,7 +27,7 @@ pub(super) fn multicast(decision: MulticastDecision, named: impl Fn(PortNo) -> S
     }
 }
 
-/// Returns the reason to flood a packet.
+/// Returns the text for the reason why a packet is flooded.
 const fn flooded(reason: MulticastFloodReason) -> &'static str {
     match reason {
         MulticastFloodReason::Query => "a query of IGMP or MLD, which multicast snooping reads",
@@ -37,7 +37,7 @@ const fn flooded(reason: MulticastFloodReason) -> &'static str {
     }
 }
 
-/// Returns the reason to send a packet to a port.
+/// Returns the text for the reason why a packet is sent to a port.
 const fn wanted(reason: MulticastOutputReason) -> &'static str {
     match reason {
         MulticastOutputReason::Member => "a host there has reported the group",

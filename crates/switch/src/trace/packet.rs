@@ -1,7 +1,8 @@
 //! The packet of a trace, and the changes that actions make to it.
 //!
-//! With a frame, actions change the frame, which is then parsed again. With fields alone, actions
-//! change the flow key. After a pop, the inner label has the value that the user gave.
+//! If the trace has a frame, actions change the frame, which is then parsed again. If it has only
+//! fields, actions change the flow key. A header behind a popped label then keeps the fields that
+//! the user gave.
 
 use shunt_flow::{
     FlowKey,
@@ -19,26 +20,27 @@ pub(crate) struct TracedPacket {
     limit: VlanLimit,
 }
 
-/// Length of a VLAN tag and of an MPLS label.
+/// Length in bytes of a VLAN tag, and of an MPLS label.
 const SHIM: usize = 4;
-/// Length of an Ethernet header with one VLAN tag.
+/// Length in bytes of an Ethernet header with one VLAN tag.
 const TAGGED_HEADER: usize = 18;
 const VLAN: usize = word::VLAN as usize;
 
 impl TracedPacket {
-    /// Returns a packet with these fields; the headers of a frame take precedence.
+    /// Returns a packet with the fields of `key`;
+    /// the headers of a frame take precedence.
     pub(crate) fn new(key: FlowKey, frame: Option<Vec<u8>>, limit: VlanLimit) -> Self {
         let mut packet = Self { key, frame, limit };
         packet.parse();
         packet
     }
 
-    /// Returns the length of the frame.
+    /// Returns the length of the frame, if the packet has one.
     pub(crate) fn length(&self) -> Option<usize> {
         self.frame.as_ref().map(Vec::len)
     }
 
-    /// Returns whether the outermost tag is an 802.1Q tag.
+    /// Returns whether the outermost VLAN tag is an 802.1Q tag.
     pub(crate) const fn has_customer_tag(&self) -> bool {
         self.key.words()[VLAN] >> 48 == 0x8100
     }

@@ -1,8 +1,8 @@
-//! The reasons why a policy partitions a traversal at some points and not at others.
+//! The reasons why a policy partitions a traversal at some partition points and not at others.
 //!
-//! Policies return partitions without reasons, but each policy follows a rule. For two adjacent
-//! sub-traversals the reason compares the scores with and without the partition. For a point inside
-//! a sub-traversal it compares the scores of both sides (see [`Score`]).
+//! Policies return partitions without reasons, but each policy follows a rule. Between two
+//! sub-traversals, the reason compares the scores with and without the partition. For a point
+//! inside a sub-traversal, the reason compares the scores of both parts (see [`Score`]).
 
 use std::{collections::HashMap, ops::Range};
 
@@ -18,20 +18,20 @@ pub(crate) struct PartitionReasons<'a> {
     stages: u8,
     noted: &'a NotedTraversal,
     parts: &'a [Placement],
-    /// Fields that each lookup consults, of those that relate sub-traversals.
+    /// Relating fields that each lookup consults; these fields decide the scores.
     looked_at: Vec<FieldSet>,
     /// Score of each possible sub-traversal, by its range of lookups.
     scores: HashMap<Range<u16>, u16>,
 }
 
-/// The state there has no tag.
+/// The reason for a lookup before which the packet's state has no tag.
 ///
-/// An enclosing action is not complete, or the state cannot be restored.
+/// Such a state is inside of an incomplete action, or cannot be restored.
 const NOT_A_PARTITION_POINT: &str =
     "no partition point inside a clone, bucket or peer bridge, or after a meter";
-/// The policy does not decide.
+/// The reason if the policy does not decide: the traversal is one megaflow.
 const MEGAFLOW: &str = "the traversal is one megaflow";
-/// Policies examine a limited number of points.
+/// The reason if the number of partition points exceeds the limit of the policy.
 const TOO_MANY_POINTS: &str = "the traversal has more partition points than the policy examines";
 
 impl<'a> PartitionReasons<'a> {
@@ -52,20 +52,20 @@ impl<'a> PartitionReasons<'a> {
         Self { policy, stages, noted, parts, looked_at, scores }
     }
 
-    /// Returns the lookups at which a new sub-traversal begins.
+    /// Returns the indices of the lookups with which sub-traversals begin.
     pub(crate) fn visits(&self) -> Vec<usize> {
         self.parts.iter().skip(1).map(|part| usize::from(part.steps.start)).collect()
     }
 
-    /// Returns the relating fields that these lookups consult.
+    /// Returns the relating fields that a range of lookups consults.
     pub(crate) fn fields(&self, steps: &Range<u16>) -> FieldSet {
         let own = self.looked_at.get(usize::from(steps.start)..usize::from(steps.end));
         own.unwrap_or_default().iter().copied().fold(FieldSet::EMPTY, FieldSet::union)
     }
 
-    /// Returns the reason for the partition after this sub-traversal.
+    /// Returns the reason for the partition after a sub-traversal.
     ///
-    /// `None` for the last.
+    /// `None` for the last sub-traversal.
     pub(crate) fn reason_to_partition(&self, number: usize) -> Option<String> {
         let (front, behind) = (self.parts.get(number)?, self.parts.get(number + 1)?);
         Some(match self.policy {
@@ -84,14 +84,14 @@ impl<'a> PartitionReasons<'a> {
         })
     }
 
-    /// Returns the reason why no sub-traversal begins at this lookup.
+    /// Returns the reason why no sub-traversal begins with a lookup.
     ///
-    /// `is_megaflow`: the traversal was not partitioned at all.
+    /// `is_megaflow` is true if the traversal was not partitioned at all.
     pub(crate) fn reason_to_join(&self, visit: usize, is_megaflow: bool) -> String {
         if self.noted.points.binary_search_by_key(&visit, |point| point.visit).is_err() {
             return NOT_A_PARTITION_POINT.to_owned();
         }
-        // A traversal has a few thousand lookups at most.
+        // A traversal has at most a few thousand lookups.
         let at = u16::try_from(visit).unwrap_or(u16::MAX);
         let inside = |part: &&Placement| part.steps.start < at && at < part.steps.end;
         let Some(part) = self.parts.iter().find(inside).filter(|_| !is_megaflow) else {
@@ -112,7 +112,7 @@ impl<'a> PartitionReasons<'a> {
         }
     }
 
-    /// Returns the difference between the fields of two sub-traversals.
+    /// Describes how the fields of two sub-traversals differ.
     fn difference(&self, front: &Range<u16>, behind: &Range<u16>) -> String {
         let (before, after) = (self.fields(front), self.fields(behind));
         if before.intersects(after) {
@@ -122,7 +122,7 @@ impl<'a> PartitionReasons<'a> {
         }
     }
 
-    /// Returns the common fields of two parts of a sub-traversal.
+    /// Describes the common fields of two parts of a sub-traversal.
     fn common(&self, front: &Range<u16>, behind: &Range<u16>) -> String {
         let (before, after) = (self.fields(front), self.fields(behind));
         let both = before.intersection(after);
@@ -143,14 +143,14 @@ impl<'a> PartitionReasons<'a> {
         }
     }
 
-    /// Returns a reason with the scores that decided.
+    /// Returns a reason, with the scores that decided.
     fn scored(&self, fields: &str, front: &Range<u16>, behind: &Range<u16>) -> String {
         let whole = front.start..behind.end;
         let scores = [front, behind, &whole].map(|steps| self.score(steps));
         let [Some(first), Some(second), Some(together)] = scores else {
             return TOO_MANY_POINTS.to_owned();
         };
-        // The policy instance of a trace has seen no traffic.
+        // The policy instance of a trace has seen no traffic, so it has no measured sharing.
         let unmeasured = match self.policy {
             PolicyName::Profiled => "; the policy uses scores until it has measured sharing",
             _ => "",
@@ -158,9 +158,9 @@ impl<'a> PartitionReasons<'a> {
         format!("{fields} (score {first} + {second} if partitioned, {together} if not{unmeasured})")
     }
 
-    /// Returns the score of these lookups as one sub-traversal.
+    /// Returns the score of a range of lookups as one sub-traversal.
     ///
-    /// `None` if they cannot be one.
+    /// `None` if the lookups cannot be one sub-traversal.
     fn score(&self, steps: &Range<u16>) -> Option<u16> {
         self.scores.get(steps).copied()
     }
@@ -169,7 +169,7 @@ impl<'a> PartitionReasons<'a> {
 const RANDOM: &str = "random choice";
 const NO_STAGES: &str = "no stage is left";
 
-/// Returns a set of fields for a sentence.
+/// Returns a set of fields as words of a sentence.
 fn named(fields: FieldSet) -> String {
     if fields.is_empty() { "no field".to_owned() } else { fields.to_string() }
 }

@@ -1,4 +1,4 @@
-//! Flows that an operator or an orchestrator announces, as forecasts.
+//! Forecasts of the flows that an operator preloads or an orchestrator announces.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{
     trace::{error::TraceError, flow::read_flow},
 };
 
-/// The bridge and the time of announced flows.
+/// The bridge of announced flows, and the time of the announcement.
 pub(crate) struct Announcement<'a> {
     pub(crate) bridge: &'a str,
     pub(crate) id: BridgeId,
@@ -20,24 +20,24 @@ pub(crate) struct Announcement<'a> {
     pub(crate) announced: AnnouncedTime,
 }
 
-/// The origin of announced flows, and their time.
+/// The origin of announced flows, the time of the announcement, and its validity.
 #[derive(Clone, Copy)]
 pub(crate) struct AnnouncedTime {
     pub(crate) source: ForecastSource,
     /// Time of the announcement.
     pub(crate) now: Duration,
-    /// Time until the flows are no longer expected.
+    /// Time after which the flows are no longer expected.
     pub(crate) valid: Duration,
 }
 
-/// The TTL of a flow without one.
+/// The TTL of a flow that is given without a TTL.
 const TTL: u128 = 64;
 
 impl Announcement<'_> {
     /// Returns the forecast of a flow in the syntax of a trace.
     ///
-    /// Fields that are not given are zero, except for a TTL of 64. The bits that a mask leaves out are
-    /// not known.
+    /// Fields that the text omits are zero, except for a TTL of 64. Bits outside a mask are
+    /// unknown.
     pub(crate) fn forecast(&self, text: &str) -> Result<Forecast, TraceError> {
         let flow = read_flow(text, self.names);
         let flow = flow.map_err(|error| error.of_bridge(self.bridge, self.names))?;
@@ -62,7 +62,7 @@ impl Announcement<'_> {
     }
 }
 
-/// Returns all bits but the unknown ones; `None`: all bits.
+/// Returns the mask of all bits but the unknown ones; `None`: all bits are known.
 fn known_bits(unknown: &[(FieldId, u128)]) -> Option<SparseMask> {
     if unknown.is_empty() {
         return None;

@@ -1,4 +1,4 @@
-//! The result of a trace: plain values that programs read as JSON, and the text that people read.
+//! The result of a trace: plain values for programs (as JSON), and the text for operators.
 
 use serde::Serialize;
 
@@ -9,21 +9,21 @@ use crate::trace::sub_traversals::TraceSubTraversals;
 pub struct Trace {
     /// Recirculation that led to this trace; `None` for the ingress packet.
     pub recirculation: Option<TraceRecirculation>,
-    /// Fields of the packet at ingress, or after the recirculation.
+    /// Fields of the packet at the ingress, or after the recirculation.
     pub flow: String,
     /// Warnings about the packet.
     pub warnings: Vec<String>,
-    /// Decisions before the first lookup that rules do not show.
+    /// Decisions before the first lookup, such as those of the ingress port.
     pub decisions: Vec<String>,
-    /// Version of the tables.
+    /// Version of the tables that was traced.
     pub version: u64,
-    /// Lookups, in order.
+    /// Table lookups, in order.
     pub visits: Vec<TraceVisit>,
     /// Groups that chose buckets, in order.
     pub groups: Vec<TraceGroup>,
     /// Meters of the packet, in order, in the syntax of `ovs-ofctl dump-meters`.
     pub meters: Vec<String>,
-    /// Rules and MAC addresses that the packet would make the switch learn.
+    /// Rules and MAC addresses that the switch would learn from the packet.
     pub learnings: Vec<String>,
     /// Fields of the packet after all rules, or `unchanged`, as in Open vSwitch.
     ///
@@ -31,35 +31,35 @@ pub struct Trace {
     pub final_flow: Option<String>,
     /// Megaflow: the match of all packets that take the same traversal.
     pub megaflow: String,
-    /// Sub-traversals in a Gigaflow cache, for this type of cache.
+    /// Sub-traversals of the packet, if the packet threads have Gigaflow caches.
     pub sub_traversals: Option<TraceSubTraversals>,
-    /// Sub-traversals in the NIC that has the ingress port, if any.
+    /// Sub-traversals of the packet in the NIC, if the NIC has the ingress port.
     pub nic_sub_traversals: Option<TraceSubTraversals>,
     /// Datapath actions; empty if the packet is dropped.
     pub actions: Vec<String>,
-    /// Outputs that the output port would drop.
+    /// Outputs that their port would drop, for example because of its MTU.
     pub undelivered: Vec<String>,
     /// Drop reason, as `shuntctl drops` counts it, if the packet is dropped.
     pub drop_reason: Option<&'static str>,
     /// Error that ended the translation, if any.
     pub error: Option<String>,
-    /// Traces after each recirculation; only in the trace of the ingress packet.
+    /// Traces after each recirculation; empty in the traces themselves.
     pub resumed: Vec<Self>,
 }
 
 /// A recirculation.
 #[derive(Clone, Debug, Serialize)]
 pub struct TraceRecirculation {
-    /// Number after `recirc` in the previous actions.
+    /// Recirculation id, as in `recirc` of the previous actions.
     pub id: u32,
-    /// Reason.
+    /// Reason for the recirculation.
     pub reason: String,
 }
 
 /// A group that chose buckets.
 #[derive(Clone, Debug, Serialize)]
 pub struct TraceGroup {
-    /// The bridge.
+    /// Name of the bridge of the group.
     pub bridge: String,
     /// Group id.
     pub group: u32,
@@ -76,42 +76,42 @@ pub struct TraceVisit {
     pub bridge: String,
     /// Table number.
     pub table: u8,
-    /// Conjunctions that matched, in the order of their attempts.
+    /// Conjunctions with all clauses matched, in the order in which they were tried.
     ///
-    /// Only the last can lead to the rule.
+    /// Only the last conjunction can lead to the rule that matched.
     pub conjunctions: Vec<TraceConjunction>,
     /// Rule that matched; `None` for a table miss.
     pub rule: Option<TraceRule>,
-    /// Packet bits that the lookup and its actions consulted.
+    /// Packet bits that the lookup and the actions of its rule consulted.
     ///
-    /// They have the values that the packet had when it entered this table.
+    /// The bits have the values that the packet had at the lookup.
     pub consulted: String,
-    /// Warnings about the rule.
+    /// Warnings about the rule that matched.
     pub notes: Vec<String>,
     /// Decisions of the actions that the rule does not show, such as those of `NORMAL`.
     pub decisions: Vec<String>,
 }
 
-/// A conjunction, all clauses of which matched the packet.
+/// A conjunction of which all clauses matched the packet.
 #[derive(Clone, Debug, Serialize)]
 pub struct TraceConjunction {
-    /// Value of `conj_id` in the second lookup.
+    /// Value of `conj_id` in the second lookup of the table.
     pub conj_id: u128,
-    /// Rule of each clause that the packet matched.
+    /// The rule that matched the packet, for each clause.
     pub clauses: Vec<TraceRule>,
 }
 
-/// A rule.
+/// A rule of a table.
 #[derive(Clone, Debug, Serialize)]
 pub struct TraceRule {
     /// Match of the rule.
     #[serde(rename = "match")]
     pub matching: String,
-    /// Priority.
+    /// Priority of the rule.
     pub priority: u16,
-    /// Cookie.
+    /// Cookie of the rule.
     pub cookie: String,
-    /// Actions.
+    /// Actions of the rule.
     pub actions: String,
 }
 
@@ -196,15 +196,16 @@ impl TraceVisit {
     }
 }
 
-/// State of a packet that megaflows with packet-ins and recirculations depend on.
+/// Parts of the packet that packet-ins and recirculations keep,
+/// so megaflows depend on them.
 const KEPT_STATE: &str = "registers, metadata and tunnel fields of the packet";
 
-/// Returns decisions, one line each.
+/// Returns decisions as text, one line each.
 fn decided(decisions: &[String]) -> String {
     decisions.iter().map(|decision| format!("     -> {decision}\n")).collect()
 }
 
-/// Returns notes, one line each.
+/// Returns warnings as text, one line each.
 fn noted(notes: &[String]) -> String {
     notes.iter().map(|note| format!("     >> {note}\n")).collect()
 }

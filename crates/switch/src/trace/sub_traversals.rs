@@ -1,7 +1,8 @@
-//! The sub-traversals of a traced packet, in a Gigaflow cache or in a NIC, with the reasons.
+//! The sub-traversals of a traced packet, in a Gigaflow cache or in a NIC, and their reasons.
 //!
-//! The policy computes the partition for empty stages. The content of real stages decides the stage
-//! of a sub-traversal, and sometimes the partition between equal scores.
+//! The policy computes the partition for empty stages. In a running cache, the entries of the
+//! stages decide the stage of a sub-traversal, and sometimes the choice between partitions of equal
+//! score.
 
 use std::sync::Arc;
 
@@ -33,38 +34,39 @@ use crate::{
 /// The sub-traversals of a packet.
 #[derive(Clone, Debug, Serialize)]
 pub struct TraceSubTraversals {
-    /// Partition policy, as in the configuration.
+    /// Name of the partition policy, as in the configuration.
     pub policy: String,
-    /// Number of stages.
+    /// Number of stages of the cache.
     pub stages: u8,
     /// Reason why the traversal is one megaflow, or not cached.
     pub not_partitioned: Option<String>,
     /// Reason why the NIC does not support the traversal.
     pub not_offloaded: Option<String>,
-    /// Sub-traversals, first to last.
+    /// Sub-traversals, from first to last.
     pub sub_traversals: Vec<TraceSubTraversal>,
 }
 
 /// A sub-traversal.
 #[derive(Clone, Debug, Serialize)]
 pub struct TraceSubTraversal {
-    /// Stage of the LTM entry if all stages have space.
+    /// Stage of the LTM entry, if all stages have room.
     pub stage: u8,
-    /// Tag that packets have before: a bridge, or the number of a partition point.
+    /// Tag of packets before the sub-traversal:
+    /// a bridge, or the number of a partition point.
     pub tag: String,
     /// Tables that the sub-traversal visits.
     pub tables: Vec<TraceStep>,
-    /// Fields that the sub-traversal consults, of those that relate sub-traversals.
+    /// Relating fields that the sub-traversal consults.
     pub fields: Vec<&'static str>,
-    /// Match of the LTM entry, on the headers at this point.
+    /// Match of the LTM entry, on the headers at the start of the sub-traversal.
     pub mask: String,
-    /// Tag that packets have afterwards; `None` for the last.
+    /// Tag of packets after the sub-traversal; `None` after the last.
     pub next: Option<String>,
-    /// Reason for the partition after the sub-traversal; `None` for the last.
+    /// Reason for the partition after the sub-traversal; `None` after the last.
     pub partitioned: Option<String>,
 }
 
-/// A table of a sub-traversal.
+/// A table visit within a sub-traversal.
 #[derive(Clone, Debug, Serialize)]
 pub struct TraceStep {
     /// Name of the bridge.
@@ -73,20 +75,20 @@ pub struct TraceStep {
     pub table: u8,
     /// Reason why the next table is in the same sub-traversal.
     ///
-    /// `None` for the last table.
+    /// `None` for the last table of the sub-traversal.
     pub joined: Option<String>,
 }
 
-/// The cache that holds the sub-traversals: its policy and stages.
+/// A cache that holds sub-traversals: its policy and its stages.
 pub(crate) struct SubTraversalCache {
     policy: PolicyName,
     stages: u8,
-    /// Capabilities of the NIC; packet threads support every entry.
+    /// Capabilities of the NIC; `None` for packet threads, which support every entry.
     nic: Option<OffloadCapabilities>,
 }
 
 impl SubTraversalCache {
-    /// Returns the caches of the packet threads, if they are Gigaflow caches.
+    /// Returns the cache of the packet threads, if they have Gigaflow caches.
     pub(crate) fn of_threads(caches: &CacheOptions) -> Option<Self> {
         let (policy, stages) = (caches.gigaflow.policy, caches.gigaflow.stages);
         (caches.kind == CacheKind::Gigaflow).then_some(Self { policy, stages, nic: None })
@@ -96,14 +98,14 @@ impl SubTraversalCache {
     pub(crate) fn of_nic(nic: &NicFront, key: &FlowKey) -> Option<Self> {
         let bridge = BridgeId::new(u16::try_from(key.bridge()).ok()?);
         let capabilities = nic.port_capabilities(bridge, key.in_port())?;
-        // A device that reports more stages is used with 255, as by its agent.
+        // The agent uses at most 255 stages of a device, so the trace does too.
         let stages = u8::try_from(capabilities.stages_count()).unwrap_or(u8::MAX);
         Some(Self { policy: nic.policy(), stages, nic: Some(capabilities) })
     }
 
-    /// Describes the sub-traversals of a packet in this cache.
+    /// Describes the sub-traversals of a packet in the cache.
     ///
-    /// After a recirculation the packet starts at a continuation.
+    /// After a recirculation, the first sub-traversal starts at a continuation.
     pub(crate) fn explain(
         &self,
         key: &FlowKey,
@@ -163,9 +165,9 @@ impl SubTraversalCache {
         })
     }
 
-    /// Partitions a traversal; returns the policy and its result.
+    /// Partitions a traversal; returns the policy that was used, and the partition.
     fn partition(&self, outline: &TraversalOutline) -> (PolicyName, Vec<Placement>) {
-        // A traversal without partition points goes to the stage that packets reach first.
+        // A traversal without partition points is placed in the stage that packets reach first.
         let is_uncut = outline.segments_count() == 1 && outline.steps_count() > 1;
         let policy = if is_uncut { PolicyName::Megaflow } else { self.policy };
         (policy, policy.policy(0).partition(outline, &EmptyStages(self.stages)).to_vec())
@@ -178,7 +180,8 @@ impl SubTraversalCache {
         parts.iter().zip(0..).find_map(|(part, number)| {
             behind -= 1;
             let next = if behind == 0 { Next::End } else { Next::Tag(Tag::new(number + 1)) };
-            // A megaflow changes headers by its actions.
+            // The entry of a whole traversal changes headers by its actions, not by the key of the
+            // next entry.
             let is_megaflow = parts.len() == 1;
             let rewrite = if is_megaflow { Match::any() } else { part.rewrite.clone() };
             let rule = rule_of(&part.traversal, rewrite, Tag::new(number), next, &mut masks);
@@ -206,7 +209,7 @@ fn explain_sub_traversal(
         table: visit.table.number(),
         joined: (number < last).then(|| reasons.reason_to_join(first + number + 1, is_megaflow)),
     };
-    // A traversal has a few thousand lookups at most.
+    // A traversal has at most a few thousand lookups.
     let [from, to] = [first, first + traversal.visits.len()]
         .map(|visit| u16::try_from(visit).unwrap_or(u16::MAX));
     let mut mask = FlowMask::from(&traversal.mask);
@@ -222,12 +225,12 @@ fn explain_sub_traversal(
     }
 }
 
-/// Returns the bridge of the packets of a sub-traversal.
+/// Returns the bridge that a packet is in when the sub-traversal begins.
 fn bridge_of(part: &SubTraversal) -> BridgeId {
     BridgeId::new(u16::try_from(part.traversal.key.bridge()).unwrap_or_default())
 }
 
-/// Returns the reason why a traversal is one megaflow or not cached.
+/// Returns the reason why a traversal is cached as one megaflow, or is not cached.
 fn reason_for_megaflow(noted: &NotedTraversal) -> Option<&'static str> {
     let traversal = &noted.traversal;
     if !traversal.learnings.is_empty() {
@@ -242,7 +245,7 @@ fn reason_for_megaflow(noted: &NotedTraversal) -> Option<&'static str> {
 }
 
 impl TraceSubTraversals {
-    /// Returns the lines of this part of a trace.
+    /// Returns the lines of a text trace about sub-traversals.
     pub(crate) fn to_text(&self, title: &str) -> String {
         let megaflow =
             self.not_partitioned.as_ref().map(|why| format!("; {why}")).unwrap_or_default();

@@ -1,8 +1,8 @@
 //! The reasons why a cache entry is valid, or why it was evicted.
 //!
 //! An entry is valid while its lookups return the same results and the objects that it read do not
-//! change. These are the visits and reads of its translation. The history of the eviction
-//! coordinator explains recent evictions.
+//! change. These lookups and objects are the visits and reads of its translation. The history of
+//! the eviction coordinator explains recent evictions.
 
 use serde::Serialize;
 use shunt_datapath::{Command, Evicted, command::DumpedEntry, evict::history::RECENT_MAX};
@@ -24,47 +24,49 @@ use crate::{
     },
 };
 
-/// A cache entry.
+/// The status of a cache entry.
 #[derive(Clone, Debug, Serialize)]
 pub struct EntryStatus {
-    /// Name.
+    /// Name of the entry.
     ///
-    /// Owner number (packet thread, or the next number for the NIC), slot, and number of earlier
-    /// uses of the slot.
+    /// The name consists of the owner number (a packet thread, or the next number for the NIC), the
+    /// slot, and the number of earlier uses of the slot.
     pub entry: String,
-    /// Number of packets that hit it.
+    /// Number of packets that hit the entry.
     pub packets: u64,
-    /// Number of bytes.
+    /// Number of bytes in these packets.
     pub bytes: u64,
     /// Milliseconds since the last hit.
     pub idle_ms: u64,
     /// Match of the entry.
     pub megaflow: String,
-    /// Datapath actions.
+    /// Datapath actions of the entry.
     ///
     /// Empty if packets are dropped, or continue with the next LTM entry.
     pub actions: Vec<String>,
-    /// Stage of an LTM entry.
+    /// Stage of an LTM entry; `None` for a megaflow.
     pub stage: Option<u8>,
-    /// Tag that an LTM entry sets for the next one; `None` for the last.
+    /// Tag that an LTM entry sets for the next entry; `None` for the last entry.
     pub next: Option<String>,
-    /// Origin of the forecast that made the entry; absent if a packet did.
+    /// Origin of the forecast for which the entry was made; absent if a packet missed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forecast: Option<&'static str>,
 }
 
-/// The entries of all packet threads and of the NIC, those with most packets first.
+/// The entries of all packet threads and of the NIC,
+/// those with the most packets first.
 #[derive(Clone, Debug, Serialize)]
 pub struct EntryList {
-    /// Kind of the caches of packet threads; with `flows` they have no entries.
+    /// Kind of the caches of the packet threads;
+    /// caches of kind `flows` have no entries.
     pub kind: CacheKind,
-    /// Number of entries.
+    /// Number of entries in all caches.
     pub total: u64,
-    /// First entries.
+    /// The entries with the most packets.
     pub entries: Vec<EntryStatus>,
 }
 
-/// The reason why an entry is valid, or was evicted.
+/// The reason why a cache entry is valid, or why it was evicted.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum Why {
@@ -77,14 +79,14 @@ pub enum Why {
 /// The dependencies of a valid entry.
 #[derive(Clone, Debug, Serialize)]
 pub struct LiveEntry {
-    /// The entry.
+    /// The status of the entry.
     #[serde(flatten)]
     pub status: EntryStatus,
     /// Version of the translation of the entry.
     pub version: u64,
-    /// Drop reason, if its packets are dropped.
+    /// Drop reason, if the entry drops its packets.
     pub drop_reason: Option<&'static str>,
-    /// Decisions before the first lookup that rules do not show.
+    /// Decisions before the first lookup, such as those of the ingress port.
     pub decisions: Vec<String>,
     /// Lookups that must return the same results.
     pub visits: Vec<TraceVisit>,
@@ -95,29 +97,29 @@ pub struct LiveEntry {
 /// The cause of an eviction.
 #[derive(Clone, Debug, Serialize)]
 pub struct EvictedEntry {
-    /// Name of the entry.
+    /// Name of the evicted entry.
     pub entry: String,
-    /// Version that evicted it.
+    /// Version that evicted the entry.
     pub version: u64,
     /// Milliseconds since the eviction.
     pub ago_ms: u64,
-    /// Kind of the cause.
+    /// Kind of the cause of the eviction.
     ///
     /// The kinds are those of [`EvictionStatus::by_cause`](crate::EvictionStatus::by_cause).
     pub cause: &'static str,
-    /// Change that caused it, if a single one is known.
+    /// Change that caused the eviction, if a single change is known.
     pub delta: Option<String>,
 }
 
-/// Number of entries that are described before other tasks can run.
+/// Number of entries that are described between two yields to other tasks.
 const EXPLAINED_AT_ONCE: usize = 64;
 
-/// A reader of cache entries, of the packet threads and of the NIC.
+/// A reader of the cache entries of the packet threads and of the NIC.
 pub(crate) struct EntryReader<'a> {
     plane: &'a DataPlane,
     bridges: &'a Bridges,
     nic: &'a NicSlot,
-    /// Kind of the caches of packet threads.
+    /// Kind of the caches of the packet threads.
     kind: CacheKind,
     tracer: Tracer<'a>,
 }
@@ -133,7 +135,7 @@ impl<'a> EntryReader<'a> {
         Self { plane, bridges, nic, kind, tracer }
     }
 
-    /// Returns up to `count` entries of packet threads and the NIC; 0: all.
+    /// Returns up to `count` entries of the packet threads and of the NIC; 0: all.
     pub(crate) async fn list(&self, count: usize) -> EntryList {
         let dumps = self.plane.ask(|_, reply| Command::Dump(reply)).await;
         let mut all: Vec<DumpedEntry> = dumps.into_iter().flatten().collect();
@@ -146,7 +148,8 @@ impl<'a> EntryReader<'a> {
         let mut entries = Vec::with_capacity(all.len());
         for own in &all {
             if entries.len().is_multiple_of(EXPLAINED_AT_ONCE) {
-                // There may be a million entries, and controllers wait meanwhile.
+                // There may be a million entries; other tasks, such as controller connections, run
+                // in between.
                 tokio::task::yield_now().await;
             }
             entries.push(self.entry_status(own, self.explain_entry(own)));
@@ -154,7 +157,7 @@ impl<'a> EntryReader<'a> {
         EntryList { kind: self.kind, total, entries }
     }
 
-    /// Returns why an entry is valid, or why it was evicted.
+    /// Returns the reason why an entry is valid, or why it was evicted.
     pub(crate) async fn why(&self, text: &str) -> Result<Why, SwitchError> {
         let entry: EntryId = text.parse()?;
         let found = self
@@ -214,7 +217,8 @@ impl<'a> EntryReader<'a> {
             bytes: entry.bytes,
             idle_ms: self.milliseconds_since(entry.used),
             megaflow: match entry.link {
-                // The tag of an LTM entry must not look like an OVS recirculation id.
+                // In the text of an LTM entry, the tag must not look like a recirculation id of
+                // Open vSwitch.
                 Some(_) => trace.megaflow.replace("recirc_id=", "tag="),
                 None => trace.megaflow,
             },
@@ -313,7 +317,7 @@ impl<'a> EntryReader<'a> {
     }
 }
 
-/// Returns the bridge of the entry's packets.
+/// Returns the bridge that received the packets of an entry.
 fn bridge_of(entry: &DumpedEntry) -> BridgeId {
     let number = entry.traversal.key.bridge();
     BridgeId::new(u16::try_from(number).unwrap_or_default())

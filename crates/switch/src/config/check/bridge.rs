@@ -1,4 +1,4 @@
-//! Checks of the options of a bridge, and the identifiers that are derived from them.
+//! Checks of the options of a bridge, and its derived identifiers: MAC address and datapath id.
 
 use std::{collections::HashMap, fs, sync::LazyLock};
 
@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl BridgeOptions {
-    /// Checks the options that concern this bridge alone.
+    /// Checks the options that concern this bridge alone, not other bridges.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         check_name(&self.name).map_err(|problem| ConfigError::at("name", problem))?;
         self.check_addresses(EndpointList::Controllers, &self.controllers)?;
@@ -50,7 +50,7 @@ impl BridgeOptions {
         self.check_mirrors()
     }
 
-    /// Checks the sets of collectors, each alone and for its number.
+    /// Checks each set of IPFIX collectors, and that its number is unique.
     fn check_collector_sets(&self) -> Result<(), ConfigError> {
         let sets = &self.collector_sets;
         for (index, set) in sets.iter().enumerate() {
@@ -68,11 +68,11 @@ impl BridgeOptions {
         Ok(())
     }
 
-    /// Checks the bonds, each alone, for its name and for its members.
+    /// Checks each bond, and that bonds share no name and no member.
     ///
     /// # Errors
     ///
-    /// The first mistake, with its place.
+    /// The first mistake, with its place in the options.
     pub fn check_bonds(&self) -> Result<(), ConfigError> {
         for (index, bond) in self.bonds.iter().enumerate() {
             bond.check().map_err(|error| error.within("bonds", index))?;
@@ -107,7 +107,7 @@ impl BridgeOptions {
         Ok(())
     }
 
-    /// Checks the mirrors, each alone and for its name.
+    /// Checks each mirror, and that its name is unique.
     fn check_mirrors(&self) -> Result<(), ConfigError> {
         for (index, mirror) in self.mirrors.iter().enumerate() {
             mirror.check().map_err(|error| error.within("mirrors", index))?;
@@ -134,11 +134,12 @@ impl BridgeOptions {
         PortOptions { name: self.name.clone(), kind, mtu: self.mtu, ..PortOptions::default() }
     }
 
-    /// Returns the datapath id: as configured, or derived from the MAC address.
+    /// Returns the datapath id: the configured id,
+    /// or an id derived from the MAC address.
     ///
     /// # Errors
     ///
-    /// If it is not sixteen hexadecimal digits.
+    /// If the configured id is not sixteen hexadecimal digits.
     pub fn datapath_id(&self) -> Result<u64, SwitchError> {
         if self.datapath_id.is_empty() {
             let [a, b, c, d, e, f] = self.mac()?;
@@ -155,13 +156,13 @@ impl BridgeOptions {
         })
     }
 
-    /// Returns the hardware address of the local port.
+    /// Returns the MAC address of the local port.
     ///
-    /// As configured, or derived from the host and the name.
+    /// It is the configured address, or derived from the id of the host and the name of the bridge.
     ///
     /// # Errors
     ///
-    /// If it is not six octets with colons, of a unicast address.
+    /// If the configured address is not a unicast address of six octets with colons.
     pub fn mac(&self) -> Result<[u8; 6], SwitchError> {
         if self.mac.is_empty() {
             return Ok(derived_mac(host_id(), &self.name));
@@ -170,10 +171,11 @@ impl BridgeOptions {
     }
 }
 
-/// Returns a locally administered MAC address derived from host and name (FNV-1a).
+/// Returns a locally administered MAC address,
+/// derived from host and bridge name (FNV-1a).
 ///
-/// Bridges of one name on several hosts need different addresses: datapath ids and LACP system ids
-/// follow from them.
+/// Bridges of one name on several hosts need different MAC addresses, because datapath ids and LACP
+/// system ids derive from them.
 fn derived_mac(host: &str, name: &str) -> [u8; 6] {
     let step = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     let bytes = host.bytes().chain(name.bytes());
@@ -181,7 +183,7 @@ fn derived_mac(host: &str, name: &str) -> [u8; 6] {
     [0x02, a, b, c, d, e]
 }
 
-/// Returns the id of the host (`machine-id(5)`); empty if it has none.
+/// Returns the id of the host (`machine-id(5)`); empty if the host has none.
 fn host_id() -> &'static str {
     static HOST: LazyLock<String> =
         LazyLock::new(|| fs::read_to_string("/etc/machine-id").unwrap_or_default());

@@ -17,7 +17,7 @@ use crate::{
 /// The loopback device of every network namespace.
 const LOOPBACK: &str = "lo";
 
-/// Range of the slots of a receive ring.
+/// Allowed numbers of slots of a receive ring.
 const RX_SLOTS: std::ops::RangeInclusive<u32> = 32..=AfPacket::SLOTS_MAX;
 
 impl PortOptions {
@@ -25,12 +25,12 @@ impl PortOptions {
     ///
     /// # Errors
     ///
-    /// The first key that is not.
+    /// The first key that the type does not allow.
     pub fn check(&self) -> Result<(), SwitchError> {
         self.mistake().map_err(|error| *error.problem)
     }
 
-    /// Returns the mistake of this port as a member of a bond, if it is one.
+    /// Returns the first mistake in the options of this port as a member of `bond`.
     pub(crate) fn bond_mistake(&self, bond: &BondOptions) -> Option<ConfigError> {
         let has_vlans = self.vlan_mode.is_some() || self.tag.is_some() || !self.trunks.is_empty();
         let (key, problem) = if !bond.members.contains(&self.name) {
@@ -53,7 +53,7 @@ impl PortOptions {
         Some(ConfigError::at(key, SwitchError::PortSetting { port, problem }))
     }
 
-    /// Checks like [`Self::check`], and returns the place of the mistake.
+    /// Checks like [`Self::check`], and returns an error with the place of the mistake.
     pub(in crate::config) fn mistake(&self) -> Result<(), ConfigError> {
         check_name(&self.name).map_err(|problem| ConfigError::at("name", problem))?;
         if self.number > shunt_flow::PortNo::MAX.number() {
@@ -87,7 +87,7 @@ impl PortOptions {
         Err(ConfigError::at(field, SwitchError::PortSetting { port, problem }))
     }
 
-    /// Returns the first field that the VLAN mode does not allow, and the reason.
+    /// Returns the first key that the VLAN mode does not allow, and the reason.
     fn vlan_problem(&self) -> Option<(&'static str, &'static str)> {
         let tag = "a port of mode `trunk` has no `tag`: use native-tagged or native-untagged, or remove `tag`";
         match self.effective_vlan_mode() {
@@ -99,7 +99,7 @@ impl PortOptions {
         }
     }
 
-    /// Returns the first field that lacks a value, or has one that cannot work.
+    /// Returns the first key that lacks a value or has an unusable one, and the reason.
     fn wrong_value(&self) -> Option<(&'static str, &'static str)> {
         match self.kind {
             PortType::Patch if self.peer.is_empty() => {
@@ -128,7 +128,7 @@ impl PortOptions {
         }
     }
 
-    /// Returns the first field of a memif port with a value that cannot work.
+    /// Returns the first key of a memif port with an unusable value, and the reason.
     fn wrong_memif_value(&self) -> Option<(&'static str, &'static str)> {
         let is_name =
             self.socket.to_str().is_some_and(|name| name.len() > 1 && name.starts_with('@'));
@@ -160,7 +160,7 @@ impl PortOptions {
         }
     }
 
-    /// Returns the first field that the type of port does not allow, and the reason.
+    /// Returns the first key that the type of port does not allow, and the reason.
     fn problem(&self) -> Option<(&'static str, &'static str)> {
         if self.repeat != Repeat::Once && self.kind != PortType::Pcap {
             return Some(("repeat", "only a pcap port has `repeat`: remove it"));
@@ -233,7 +233,7 @@ impl PortOptions {
         if self.device.is_empty() { &self.name } else { &self.device }
     }
 
-    /// Returns the MTU to set, if one is configured.
+    /// Returns the MTU that the switch sets, if one is configured.
     pub(crate) fn mtu(&self) -> Option<u32> {
         (self.mtu > 0).then_some(self.mtu)
     }

@@ -1,4 +1,4 @@
-//! Tests of lists of collectors, with sockets in the test.
+//! Tests of lists of collectors; the test opens the collectors' sockets.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ async fn listener() -> (UdpSocket, SocketAddr) {
     (socket, address)
 }
 
-/// Receives a datagram; returns its byte, and the port that it is from.
+/// Receives a datagram; returns its first byte, and its source port.
 async fn received(socket: &UdpSocket) -> (u8, u16) {
     let mut buffer = [0; 1];
     let received = timeout(Duration::from_secs(20), socket.recv_from(&mut buffer));
@@ -64,7 +64,7 @@ async fn a_full_collector_does_not_hold_back_another() {
     let mut own = collectors();
     assert!(own.has_room(), "without collectors nothing waits");
     own.set(&[a]);
-    // The task has not run yet.
+    // The sending task has not run yet.
     own.send(datagrams((0..5000_u16).map(|_| 0)));
     assert!(!own.has_room());
     own.set(&[a, b]);

@@ -36,34 +36,34 @@ pub(super) struct CollectorSetIpfix {
     bridge: BridgeId,
     options: CollectorSetOptions,
     collectors: ExportCollectors,
-    /// The encoders of the observation domains that rules have named.
+    /// The encoders, by the observation domain that rules name.
     exporters: BTreeMap<u32, IpfixExporter>,
     cache: IpfixCache,
     interfaces: SetInterfaces,
-    /// Time of the next templates.
+    /// Time at which the templates are sent again.
     next_templates: Time,
 }
 
-/// The indices of the ports of a bridge.
+/// The interface indices of the ports of a bridge.
 #[derive(Default)]
 struct SetInterfaces {
     /// The ports that the tables had when the indices were read.
     ports: Option<Arc<[PortInfo]>>,
-    /// By datapath port, with those of removed ports.
+    /// Indices by datapath port, also of removed ports.
     by_port: InterfaceIndices,
-    /// By the port number in the bridge.
+    /// Indices by the port number in the bridge.
     by_number: BTreeMap<PortNo, u32>,
 }
 
 /// Maximum number of observation domains.
 ///
-/// At one more, all sequence numbers begin again.
+/// With one more domain, the sequence numbers of all domains begin again.
 const DOMAINS_MAX: usize = 256;
 
 impl CollectorSetIpfix {
-    /// Creates an exporter. A runtime must be entered.
+    /// Creates an exporter; must be called in a tokio runtime.
     ///
-    /// `totals` are the numbers of the exporter before it.
+    /// `totals` are the counters of the exporter that this exporter replaces.
     pub(super) fn new(
         bridge: BridgeId,
         name: &str,
@@ -139,13 +139,13 @@ impl CollectorSetIpfix {
         }
     }
 
-    /// Reports flows that have ended, as far as collectors have room.
+    /// Reports flows that have ended, as many as collectors have room for.
     pub(super) fn end_round(&mut self, clock: IpfixClock) {
         let now_ms = milliseconds(clock.unix_time);
         self.report(clock, |cache| cache.pop_timed_out(now_ms));
     }
 
-    /// Reports a part of all flows; returns whether some are left.
+    /// Reports a part of the remaining flows; returns whether flows are left.
     pub(super) fn report_rest(&mut self, clock: IpfixClock) -> bool {
         self.send_templates(clock);
         self.report(clock, |cache| cache.pop(FlowEndReason::ForcedEnd))
@@ -165,9 +165,9 @@ impl CollectorSetIpfix {
         }
     }
 
-    /// Reports some flows that `pop` takes from the cache, if collectors have room.
+    /// Reports flows that `pop` takes from the cache, if collectors have room.
     ///
-    /// Returns whether some may be left.
+    /// Returns whether flows may be left.
     fn report(
         &mut self,
         clock: IpfixClock,
@@ -186,7 +186,7 @@ impl CollectorSetIpfix {
         !self.cache.is_empty()
     }
 
-    /// Encodes a flow, after the templates of its domain.
+    /// Encodes a flow; the first flow of a domain follows its templates.
     fn encode(&mut self, flow: &IpfixFlow, clock: IpfixClock) {
         let (domain, seconds) = (flow.key.observed_at.domain, seconds(clock.unix_time));
         if self.exporters.len() >= DOMAINS_MAX && !self.exporters.contains_key(&domain) {
@@ -222,7 +222,7 @@ impl CollectorSetIpfix {
 }
 
 impl SetInterfaces {
-    /// Reads the indices of the ports if the tables have other ports.
+    /// Reads the ports' interface indices if the ports of the bridge have changed.
     fn follow(&mut self, bridges: &Bridges, bridge: BridgeId) {
         let ports = bridges.published(bridge);
         let is_same = match (&ports, &self.ports) {
@@ -236,10 +236,12 @@ impl SetInterfaces {
         }
     }
 
-    /// Returns the place of a sample of a packet that a port with this index received.
+    /// Returns the observation of a packet: where it was sampled, and its interfaces.
     ///
-    /// As in Open vSwitch, a sampling port other than the ingress port is the egress port, and there is
-    /// no sample if it does not exist.
+    /// `ingress` is the interface index of the port that received the packet.
+    ///
+    /// As in Open vSwitch, a sampling port other than the ingress port is the egress port. A packet
+    /// is not sampled if the sampling port does not exist.
     fn observation(
         &self,
         action: &SampleAction,
@@ -267,7 +269,7 @@ impl SetInterfaces {
 mod tests {
     use super::*;
 
-    /// The values are those that Open vSwitch 3.1 reports.
+    /// The expected values are recorded from Open vSwitch 3.1.
     #[test]
     fn another_sampling_port_is_the_egress_port() {
         let interfaces = SetInterfaces {

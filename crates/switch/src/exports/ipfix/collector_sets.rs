@@ -1,4 +1,4 @@
-//! The IPFIX exporters of all sets of collectors, and the task that runs them.
+//! The IPFIX exporters of all sets of collectors, and the task that serves these exporters.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -44,14 +44,14 @@ pub(crate) struct CollectorSets {
     started: Notify,
 }
 
-/// The exporters, and the samples of packet threads for them.
+/// The exporters of the sets, and the rings with samples of packet threads.
 #[derive(Default)]
 struct RunningSets {
     sets: BTreeMap<CollectorSetId, CollectorSetIpfix>,
-    /// The rings of all threads, with those of earlier samplers until they are empty.
+    /// The rings of all threads, also of replaced samplers until these rings are empty.
     receivers: Vec<RuleSampleReceiver>,
     parser: SampleParser,
-    /// Samples that did not fit rings of earlier samplers.
+    /// Samples that did not fit the rings of replaced samplers.
     dropped_before: u64,
     losses: LossLog,
 }
@@ -73,15 +73,15 @@ impl CollectorSets {
         }
     }
 
-    /// Changes the sets of a bridge.
+    /// Changes the sets of collectors of a bridge.
     ///
-    /// A set that changes or goes reports its flows. Returns when every packet thread samples for the
-    /// sets.
+    /// A changed or removed set reports its flows. Returns when every packet thread samples for the
+    /// new sets.
     pub(crate) async fn apply(&self, bridge: BridgeId, name: &str, sets: &[CollectorSetOptions]) {
-        // New exporters are there before their first sample, and old ones until their last.
+        // New exporters exist before their first sample, and removed exporters until their last.
         let mut replaced = Vec::new();
         for options in sets {
-            // The options of a bridge are checked before they are applied.
+            // The options of a bridge were checked before.
             let Ok(targets) = options.addresses() else { continue };
             let id = CollectorSetId { bridge, number: options.id };
             let before = self
@@ -99,7 +99,7 @@ impl CollectorSets {
         let mut ids: Vec<CollectorSetId> = self.running.lock().sets.keys().copied().collect();
         ids.retain(|id| id.bridge != bridge || sets.iter().any(|own| own.id == id.number));
         self.set_samplers(&ids).await;
-        // The last samples of the sets that go.
+        // Takes the last samples of the removed sets.
         self.run_exporters().iter().for_each(|line| warn!("{line}"));
         let gone = {
             let mut running = self.running.lock();
@@ -116,7 +116,7 @@ impl CollectorSets {
         self.started.notify_one();
     }
 
-    /// Stops all exporters; their flows are then reported.
+    /// Stops all exporters; their flows are reported afterwards.
     pub(crate) async fn stop_all(&self) {
         self.set_samplers(&[]).await;
         self.run_exporters();
@@ -126,9 +126,9 @@ impl CollectorSets {
         }
     }
 
-    /// Gives every packet thread a sampler for these sets, or none.
+    /// Sends every packet thread a sampler for `ids`; without ids, removes the sampler.
     ///
-    /// Returns when all of them use it.
+    /// Returns when all packet threads use the new sampler.
     async fn set_samplers(&self, ids: &[CollectorSetId]) {
         for thread in self.plane.living() {
             let sampler = (!ids.is_empty()).then(|| {
@@ -139,23 +139,24 @@ impl CollectorSets {
             });
             self.plane.send(thread, Command::SampleByRules(sampler)).await;
         }
-        // Threads process commands in order.
+        // Threads process commands in order, so the replies follow the samplers.
         self.plane.pull_threads().await;
     }
 
-    /// Returns the states of the sets of a bridge, by their numbers.
+    /// Returns the states of the sets of a bridge, by set number.
     pub(crate) fn status(&self, bridge: BridgeId) -> Vec<CollectorSetStatus> {
         let running = self.running.lock();
         let own = running.sets.iter().filter(|(id, _)| id.bridge == bridge);
         own.map(|(_, own)| own.status()).collect()
     }
 
-    /// Reports flows, forever.
+    /// Collects samples and reports flows, forever.
     pub(crate) async fn run(self: Arc<Self>) {
         let round = || {
             let own = Arc::clone(&self);
             async move {
-                // Many samples take milliseconds, which no task of the runtime should wait for.
+                // A round with many samples takes milliseconds, for which no task of the runtime
+                // should wait.
                 let lines = spawn_blocking(move || own.run_exporters()).await;
                 lines.unwrap_or_default().iter().for_each(|line| warn!("{line}"));
             }
@@ -163,7 +164,8 @@ impl CollectorSets {
         run_rounds(&self.started, || self.running.lock().sets.is_empty(), round).await;
     }
 
-    /// Collects the samples of all sets, and reports flows; returns a line for the log.
+    /// Collects the samples of all sets, and reports flows;
+    /// returns a log line about losses.
     fn run_exporters(&self) -> Option<String> {
         let clock = clock(&self.plane);
         self.running.lock().run(&self.bridges, clock)
@@ -173,10 +175,11 @@ impl CollectorSets {
 impl RunningSets {
     /// Collects the samples in the rings, and reports flows.
     ///
-    /// Returns a line for the log.
+    /// Returns a log line if samples were lost.
     fn run(&mut self, bridges: &Bridges, clock: IpfixClock) -> Option<String> {
-        // A port is published before threads receive from it. So these samples are of ports that the
-        // lists below have, and samples that come later may not be.
+        // A port is published before packet threads receive from it. So the ports of all samples
+        // counted here are in the port lists that are read below; later samples wait for the next
+        // round.
         let counts: Vec<usize> = self.receivers.iter().map(RuleSampleReceiver::len).collect();
         self.sets.values_mut().for_each(|own| own.begin_round(bridges, clock));
         let has_room = self.sets.values().any(|own| own.collectors().has_room());
@@ -201,7 +204,7 @@ impl RunningSets {
         ))
     }
 
-    /// Removes the rings of earlier samplers that are empty.
+    /// Removes the empty rings of replaced samplers.
     fn forget_old_rings(&mut self) {
         let is_over = |own: &mut RuleSampleReceiver| own.is_over();
         let over = self.receivers.extract_if(.., is_over);
@@ -213,12 +216,12 @@ impl RunningSets {
 async fn end(mut own: CollectorSetIpfix, kind: IpfixEnd, plane: Arc<DataPlane>) {
     let report = async {
         while own.report_rest(clock(&plane)) {
-            // Other tasks run between two parts.
+            // Other tasks run between two parts of the report.
             yield_now().await;
             own.collectors().wait_for_room().await;
         }
     };
-    // Flows that collectors take too slowly are lost.
+    // Flows that collectors do not accept in time are lost.
     let _ = timeout(LAST_REPORTS_MAX, report).await;
     own.end(kind).await;
 }

@@ -36,52 +36,53 @@ pub(super) struct BridgeIpfix {
     cache: IpfixCache,
     /// The ports that the tables had when the indices were read.
     ports: Option<Arc<[PortInfo]>>,
-    /// The indices of the ports, with those of removed ports.
+    /// The interface indices of the ports, also of removed ports.
     indices: InterfaceIndices,
-    /// Time of the next templates.
+    /// Time at which the templates are sent again.
     next_templates: Time,
     losses: LossLog,
 }
 
-/// The time of a round on both clocks.
+/// The time of a round by the daemon's clock and since 1970.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct IpfixClock {
-    /// Time of the clock of the daemon.
+    /// Time by the clock of the daemon.
     pub(super) now: Time,
-    /// The same time since 1970.
+    /// The same moment as time since 1970.
     pub(super) unix_time: Duration,
 }
 
-/// The end of an exporter.
+/// The reason for the end of an exporter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IpfixEnd {
     /// IPFIX was switched off.
     Stopped,
-    /// Another exporter has the new options.
+    /// A new exporter has the changed options.
     Replaced,
 }
 
 /// Time between two transmissions of the templates.
 ///
-/// A collector that starts later understands no flow until then.
+/// A collector program that starts later cannot decode flows until the next transmission.
 pub(super) const TEMPLATE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Flows that are reported in a round because of the active timeout.
+/// Maximum number of flows that the active timeout reports in one round.
 const TIMED_OUT_PER_ROUND: usize = 4096;
 
-/// The interface of a packet without one known output.
+/// The interface index of a packet without exactly one known output.
 ///
-/// It leaves by none, by several, or by one that is not known.
+/// The packet has no output, several outputs, or an unknown output.
 pub(super) const NO_INTERFACE: u32 = 0;
 
-/// The reason of losses in packet threads.
+/// The reason why packet threads lose samples.
 const TOO_MANY_SAMPLES: &str = "more packets are sampled than can be read; set a higher \
                                 `sampling`";
 
 impl BridgeIpfix {
-    /// Creates an exporter, which sends its templates at once.
+    /// Creates an exporter; it sends its templates at once.
     ///
-    /// `totals` are the numbers of the exporter before it. A runtime must be entered.
+    /// `totals` are the counters of the exporter that this exporter replaces. The function must be
+    /// called in a tokio runtime.
     pub(super) fn new(
         bridge: BridgeId,
         name: &str,
@@ -139,7 +140,7 @@ impl BridgeIpfix {
 
     /// Collects the samples in the rings, and reports flows that have ended.
     ///
-    /// Flows and samples wait while no collector has room. Returns a line for the log if samples were lost.
+    /// Flows and samples wait while no collector has room. Returns a log line if samples were lost.
     pub(super) fn run(&mut self, bridges: &Bridges, clock: IpfixClock) -> Option<String> {
         self.send_templates(clock);
         self.add_samples(bridges, clock);
@@ -155,9 +156,9 @@ impl BridgeIpfix {
         Some(format!("{owner}: {lost} samples were lost, because {TOO_MANY_SAMPLES}"))
     }
 
-    /// Prepares for the end, while the ports of the last samples exist.
+    /// Prepares for the end of the exporter, while the ports of its last samples exist.
     ///
-    /// No sampler is left.
+    /// Packet threads must have no sampler of the exporter any more.
     pub(super) fn begin_end(&mut self, bridges: &Bridges) {
         self.follow_ports(bridges);
         let dropped = self.dropped();
@@ -166,7 +167,7 @@ impl BridgeIpfix {
 
     /// Reports a part of the samples in the rings, and then of all flows.
     ///
-    /// Returns whether some are left.
+    /// Returns whether samples or flows are left.
     pub(super) fn report_rest(&mut self, bridges: &Bridges, clock: IpfixClock) -> bool {
         self.send_templates(clock);
         if self.receivers.iter().any(|own| !own.is_empty()) {
@@ -190,7 +191,7 @@ impl BridgeIpfix {
         }
     }
 
-    /// Sends templates at intervals, and at once by new sockets.
+    /// Sends the templates at intervals, and at once by new sockets.
     fn send_templates(&mut self, clock: IpfixClock) {
         if clock.now >= self.next_templates || self.collectors.need_templates() {
             let seconds = seconds(clock.unix_time);
@@ -200,11 +201,11 @@ impl BridgeIpfix {
         }
     }
 
-    /// Adds the samples in the rings to their flows, as far as collectors have room.
+    /// Adds samples from the rings to their flows, as long as collectors have room.
     fn add_samples(&mut self, bridges: &Bridges, clock: IpfixClock) {
-        // A port is published before threads receive from it. So these samples are of ports that the
-        // list below has, and samples that come later may not be.
-        // Bounded by the current content: a flood of samples must not keep the task.
+        // A port is published before packet threads receive from it. So the ports of all samples
+        // counted here are in the port list that is read below; later samples wait for the next
+        // round. The count also bounds the round, so a flood of samples cannot hold the task.
         let counts: Vec<usize> = self.receivers.iter().map(SampleReceiver::len).collect();
         self.follow_ports(bridges);
         for (index, mut left) in counts.into_iter().enumerate() {
@@ -247,9 +248,9 @@ impl BridgeIpfix {
         self.collectors.send(self.exporter.take_messages(seconds));
     }
 
-    /// Reports some flows that `pop` takes from the cache.
+    /// Reports flows that `pop` takes from the cache, at most one chunk.
     ///
-    /// Returns whether it has taken all.
+    /// Returns whether `pop` has no more flows.
     fn report_some(
         &mut self,
         clock: IpfixClock,
@@ -268,10 +269,10 @@ impl BridgeIpfix {
         flows < CHUNK
     }
 
-    /// Reads the indices of the ports if the tables have other ports.
+    /// Reads the ports' interface indices if the ports of the bridge have changed.
     ///
-    /// Samples of a removed port may still be in the rings, so its index stays until another port gets
-    /// its number.
+    /// Samples of a removed port may still be in the rings. So its index stays until another port
+    /// gets its datapath number.
     fn follow_ports(&mut self, bridges: &Bridges) {
         let ports = bridges.published(self.bridge);
         let is_same = match (&ports, &self.ports) {
@@ -299,7 +300,9 @@ impl BridgeIpfix {
     }
 }
 
-/// Returns the seconds of a time; the field of messages ends in the year 2106.
+/// Returns a time in seconds.
+///
+/// The 32-bit field of IPFIX messages overflows in the year 2106.
 pub(super) fn seconds(time: Duration) -> u32 {
     u32::try_from(time.as_secs()).unwrap_or(u32::MAX)
 }

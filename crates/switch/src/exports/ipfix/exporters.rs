@@ -1,4 +1,4 @@
-//! The IPFIX exporters of all bridges, and the task that runs them.
+//! The IPFIX exporters of all bridges, and the task that serves these exporters.
 
 use std::{collections::BTreeMap, num::NonZeroU32, sync::Arc};
 
@@ -25,7 +25,7 @@ use crate::{
     threads::data_plane::DataPlane,
 };
 
-/// Bytes of a sampled packet: its headers up to the transport header.
+/// Number of sampled bytes of a packet: its headers up to the transport header.
 const HEADER_BYTES: usize = 128;
 
 /// The IPFIX exporters of all bridges.
@@ -58,10 +58,11 @@ impl IpfixExporters {
 
     /// Starts, changes or stops the exporter of a bridge.
     ///
-    /// An exporter that changes or stops reports its flows. One that changes begins with new sequence
-    /// numbers, and keeps its counters. Returns when every packet thread samples by the new options.
+    /// A changed or stopped exporter reports its flows. A changed exporter starts with new sequence
+    /// numbers, and keeps its counters. Returns when every packet thread samples by the new
+    /// options.
     pub(crate) async fn apply(&self, bridge: BridgeId, name: &str, options: &IpfixOptions) {
-        // The options of a bridge are checked before they are applied.
+        // The options of a bridge were checked before.
         let rate = NonZeroU32::new(options.sampling).filter(|_| options.is_on());
         let (Some(rate), Ok(targets)) = (rate, options.addresses()) else {
             return self.stop(bridge).await;
@@ -90,7 +91,7 @@ impl IpfixExporters {
         );
     }
 
-    /// Stops all exporters; their flows are then reported.
+    /// Stops all exporters; their flows are reported afterwards.
     pub(crate) async fn stop_all(&self) {
         let ids: Vec<BridgeId> = self.running.lock().keys().copied().collect();
         for id in ids {
@@ -98,7 +99,7 @@ impl IpfixExporters {
         }
     }
 
-    /// Stops the exporter of a bridge, if it has one; a task reports its flows.
+    /// Stops the exporter of a bridge, if there is one; a task reports its flows.
     async fn stop(&self, bridge: BridgeId) {
         let is_running = self.running.lock().contains_key(&bridge);
         if is_running {
@@ -116,18 +117,19 @@ impl IpfixExporters {
         self.endings.spawn(end(own, kind, plane, bridges));
     }
 
-    /// Returns the state of the exporter of a bridge; `None` without one.
+    /// Returns the state of the exporter of a bridge; `None` without an exporter.
     pub(crate) fn status(&self, bridge: BridgeId) -> Option<IpfixStatus> {
         let now = self.plane.now();
         self.running.lock().get(&bridge).map(|own| own.status(now))
     }
 
-    /// Reports flows, forever.
+    /// Collects samples and reports flows, forever.
     pub(crate) async fn run(self: Arc<Self>) {
         let round = || {
             let own = Arc::clone(&self);
             async move {
-                // Many samples take milliseconds, which no task of the runtime should wait for.
+                // A round with many samples takes milliseconds, for which no task of the runtime
+                // should wait.
                 let lines = spawn_blocking(move || own.run_exporters()).await;
                 lines.unwrap_or_default().iter().for_each(|line| warn!("{line}"));
             }
@@ -137,7 +139,7 @@ impl IpfixExporters {
 
     /// Collects the samples of all bridges, and reports flows.
     ///
-    /// Returns lines for the log.
+    /// Returns log lines about lost samples.
     fn run_exporters(&self) -> Vec<String> {
         let clock = clock(&self.plane);
         let mut running = self.running.lock();
@@ -154,12 +156,12 @@ pub(super) fn clock(plane: &DataPlane) -> IpfixClock {
 async fn end(mut own: BridgeIpfix, kind: IpfixEnd, plane: Arc<DataPlane>, bridges: Arc<Bridges>) {
     let report = async {
         while own.report_rest(&bridges, clock(&plane)) {
-            // Other tasks run between two parts.
+            // Other tasks run between two parts of the report.
             yield_now().await;
             own.collectors().wait_for_room().await;
         }
     };
-    // Flows that collectors take too slowly are lost.
+    // Flows that collectors do not accept in time are lost.
     let _ = timeout(LAST_REPORTS_MAX, report).await;
     own.end(kind).await;
 }

@@ -1,7 +1,7 @@
 //! IPFIX: flows of sampled packets, sent to collectors.
 //!
-//! Packet threads put samples into rings. One task takes them, collects them into flows, and encodes
-//! these into messages.
+//! Packet threads put samples into rings. One task takes the samples, collects them into flows, and
+//! encodes the flows into messages.
 
 mod collector_set;
 mod collector_sets;

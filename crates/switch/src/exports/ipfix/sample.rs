@@ -1,4 +1,4 @@
-//! The flow of a sampled packet.
+//! The IPFIX flow of a sampled packet.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -11,7 +11,7 @@ use shunt_flow_export::ipfix::{
     FlowDirection, FlowTransport, IpfixCounts, IpfixFlowKey, IpfixNetwork, ObservationPoint,
 };
 
-/// Ethernet types, and IP protocols.
+/// Ethernet types and IP protocol numbers.
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 const ICMP: u8 = 1;
@@ -20,20 +20,20 @@ const UDP: u8 = 17;
 const ICMPV6: u8 = 58;
 const SCTP: u8 = 132;
 
-/// The bit of a TCI in a key that is set if there is a tag.
+/// The bit of a flow key's TCI that is set if the packet has a tag.
 const TAG_PRESENT: u16 = 0x1000;
 
 /// The bit of `nw_frag` that is set in fragments without a transport header.
 const LATER_FRAGMENT: u8 = 2;
 
-/// Bytes of an Ethernet header, and of a VLAN tag.
+/// Lengths in bytes of an Ethernet header and of a VLAN tag.
 const ETHERNET_BYTES: usize = 14;
 const TAG_BYTES: usize = 4;
 
-/// The part of a sampled packet that decides its flow.
+/// The part of a sampled packet that determines its flow.
 #[derive(Clone, Copy, Debug)]
 struct SampledFrame<'a> {
-    /// The first bytes of the frame.
+    /// The first bytes of the frame, up to the sampled length.
     header: &'a [u8],
     /// Length of the frame in bytes.
     length: usize,
@@ -41,7 +41,7 @@ struct SampledFrame<'a> {
     vlan_tci: Option<u16>,
 }
 
-/// The place where a packet was sampled, and its interfaces.
+/// Where a packet was sampled: observation domain and point, and its interfaces.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SampleObservation {
     pub(super) observed_at: ObservationPoint,
@@ -52,11 +52,11 @@ pub(super) struct SampleObservation {
 
 /// Parses sampled packets.
 ///
-/// An IP packet that is longer than its frame is not parsed, so a frame gets its length back: with zeros
-/// behind the sampled bytes.
+/// The parser of flow keys refuses an IP packet that is longer than its frame. So a sampled frame
+/// is extended with zeros to its original length.
 #[derive(Debug, Default)]
 pub(super) struct SampleParser {
-    /// A frame of the greatest length until now.
+    /// A buffer as long as the longest frame so far.
     ///
     /// Between two samples all bytes are zero.
     frame: Vec<u8>,
@@ -80,9 +80,10 @@ impl SampleParser {
         frame.flow(&self.parse(&frame), observation, now_ms)
     }
 
-    /// Returns the flow of a packet that a rule has sampled, and its counts.
+    /// Returns the flow of a packet that the action of a rule has sampled,
+    /// and its counts.
     ///
-    /// Its tag is the one that the frame has.
+    /// The VLAN tag of the flow is read from the frame.
     pub(super) fn flow_by_rule(
         &mut self,
         packet: &SampledPacket,
@@ -172,7 +173,7 @@ fn network(key: &FlowKey) -> Option<IpfixNetwork> {
 
 /// Returns the transport header of an IP packet.
 ///
-/// All kinds of headers have their two fields in the same places of a key.
+/// The two header fields of each protocol are at the same two places of the flow key.
 fn transport(key: &FlowKey) -> FlowTransport {
     if byte(key, FieldId::NwFrag) & LATER_FRAGMENT != 0 {
         return FlowTransport::Other;

@@ -31,15 +31,15 @@ pub(super) struct BridgeNetflow {
     options: NetflowOptions,
     collectors: ExportCollectors,
     receivers: Vec<NetflowReceiver>,
-    /// Receiver that the next round reads first.
+    /// Index of the receiver that the next round reads first.
     ///
-    /// So all have their turn when room is short.
+    /// It changes each round, so every receiver is served when collectors have little room.
     first_receiver: usize,
     exporter: NetflowExporter,
-    /// The ports, with those that were removed.
+    /// The port numbers, also of removed ports.
     ports: PortNumbersByDatapath,
     started: Time,
-    /// Time of the next reading of the ports.
+    /// Time at which the ports are read next.
     next_ports: Time,
     losses: LossLog,
 }
@@ -47,17 +47,17 @@ pub(super) struct BridgeNetflow {
 /// Time between two readings of the ports.
 const PORTS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Output interfaces that are no port, as in Open vSwitch.
+/// Output interface numbers for outputs that are no port, as in Open vSwitch.
 const OUTPUT_DROPPED: u16 = 65_533;
 const OUTPUT_MULTIPLE: u16 = 65_534;
 
-/// The output interface of a flow if it is not known.
+/// The output interface number of a flow if the output is not known.
 const OUTPUT_UNKNOWN: u16 = 0;
 
-/// The IP protocol of ICMP.
+/// The IP protocol number of ICMP.
 const ICMP: u8 = 1;
 
-/// The reason of losses in packet threads.
+/// The reason why packet threads lose flows.
 const TOO_MANY_FLOWS: &str = "more flows end than can be reported; sFlow and IPFIX can sample \
                               packets instead";
 
@@ -84,9 +84,9 @@ impl BridgeNetflow {
         }
     }
 
-    /// Sets the options, and keeps flows, sequence numbers and collectors that stay.
+    /// Sets the options; keeps flows, sequence numbers and unchanged collectors.
     ///
-    /// A runtime must be entered.
+    /// The function must be called in a tokio runtime.
     pub(super) fn set(&mut self, options: &NetflowOptions, targets: &[SocketAddr]) {
         self.options = options.clone();
         self.collectors.set(targets);
@@ -120,17 +120,18 @@ impl BridgeNetflow {
         now >= self.next_ports
     }
 
-    /// Adds ports, or changes their numbers.
+    /// Adds ports, or changes the numbers of ports.
     ///
-    /// Flows of a port that was removed end later: its number stays until it is used again.
+    /// Flows of a removed port end later, so its number stays until another port gets its datapath
+    /// number.
     pub(super) fn set_ports(&mut self, ports: PortNumbersByDatapath, now: Time) {
         self.ports.extend(ports);
         self.next_ports = now.after(PORTS_INTERVAL);
     }
 
-    /// Reports the flows in the rings, as far as collectors have room.
+    /// Reports the flows in the rings, as long as collectors have room.
     ///
-    /// `unix_time` is that of `now`. Returns a line for the log if flows were lost.
+    /// `unix_time` is the time since 1970 at `now`. Returns a log line if flows were lost.
     pub(super) fn run(&mut self, now: Time, unix_time: Duration) -> Option<String> {
         self.report_ended(self.clock(now, unix_time));
         let lost = self.losses.note(self.lost_by_threads(), now)?;
@@ -140,7 +141,7 @@ impl BridgeNetflow {
 
     /// Reports a part of the flows in the rings, and then of `rest`.
     ///
-    /// Returns whether some are left.
+    /// Returns whether flows are left.
     pub(super) fn report_rest(
         &mut self,
         rest: &mut impl Iterator<Item = ExpiredFlow>,
@@ -161,7 +162,7 @@ impl BridgeNetflow {
         &self.collectors
     }
 
-    /// Sends the last datagrams; `unreported` flows are lost.
+    /// Sends the last datagrams; counts `unreported` flows as lost.
     pub(super) async fn end(self, unreported: usize) {
         let (totals, owner) = (Arc::clone(self.collectors.totals()), self.collectors.owner());
         let (owner, by_threads) = (owner.to_owned(), self.lost_by_threads());
@@ -176,7 +177,7 @@ impl BridgeNetflow {
         let count = self.receivers.len();
         for step in 0..count {
             let index = (self.first_receiver + step) % count;
-            // Bounded by the current content: a flood of flows must not keep the task.
+            // The present length bounds the round, so a flood of flows cannot hold the task.
             let mut left = self.receivers[index].len();
             while left > 0 && self.collectors.has_room() {
                 let receiver = &mut self.receivers[index];
@@ -197,7 +198,7 @@ impl BridgeNetflow {
         self.collectors.send(self.exporter.take_datagrams(clock));
     }
 
-    /// Returns the number of flows that did not leave packet threads.
+    /// Returns the number of flows that packet threads have lost.
     fn lost_by_threads(&self) -> u64 {
         self.receivers.iter().map(NetflowReceiver::lost).sum()
     }
@@ -212,7 +213,7 @@ impl BridgeNetflow {
             }
             SampledEgress::Ports(_) => OUTPUT_MULTIPLE,
         };
-        // An ICMP message has its type and code in place of the destination port.
+        // The destination port of an ICMP record has the type and code of the message.
         let (source_port, destination_port) = match key.protocol {
             ICMP => (0, key.source_port << 8 | key.destination_port),
             _ => (key.source_port, key.destination_port),
@@ -251,7 +252,7 @@ impl BridgeNetflow {
         NetflowClock { uptime_ms: self.uptime_ms(now), since_epoch: unix_time }
     }
 
-    /// Returns the milliseconds from the start to a time, which wrap around.
+    /// Returns the milliseconds from the start of the exporter to a time, modulo 2^32.
     #[expect(clippy::cast_possible_truncation, reason = "times of NetFlow wrap around")]
     fn uptime_ms(&self, time: Time) -> u32 {
         time.since(self.started).as_millis() as u32

@@ -1,4 +1,4 @@
-//! The NetFlow exporters of all bridges, and the task that runs them.
+//! The NetFlow exporters of all bridges, and the task that serves these exporters.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -57,11 +57,12 @@ impl NetflowExporters {
 
     /// Starts, changes or stops the exporter of a bridge.
     ///
-    /// An exporter that changes keeps its flows and sequence numbers. One that stops reports its flows.
-    /// Returns when every packet thread counts flows, or none does.
+    /// A changed exporter keeps its flows and sequence numbers. A stopped exporter reports its
+    /// flows. Returns when every packet thread has started or stopped counting the flows of the
+    /// bridge.
     pub(crate) async fn apply(&self, bridge: BridgeId, name: &str, options: &NetflowOptions) {
         let is_running = self.running.lock().contains_key(&bridge);
-        // The options of a bridge are checked before they are applied.
+        // The options of a bridge were checked before.
         let targets = options.addresses().ok().filter(|_| options.is_on());
         let Some(targets) = targets else {
             if is_running {
@@ -96,7 +97,7 @@ impl NetflowExporters {
         );
     }
 
-    /// Stops all exporters; their flows are then reported.
+    /// Stops all exporters; their flows are reported afterwards.
     pub(crate) async fn stop_all(&self) {
         let ids: Vec<BridgeId> = self.running.lock().keys().copied().collect();
         for id in ids {
@@ -107,7 +108,7 @@ impl NetflowExporters {
     /// Stops the exporter of a bridge; a task reports its flows.
     async fn stop(&self, bridge: BridgeId) {
         let caches = self.count_flows(bridge, || None).await;
-        // The last flows may be of new ports, which may be removed soon.
+        // The last flows may be of new ports, and these ports may be removed soon.
         let ports = self.port_numbers();
         let before = self.running.lock().remove(&bridge);
         if let Some(mut own) = before {
@@ -116,9 +117,9 @@ impl NetflowExporters {
         }
     }
 
-    /// Gives every packet thread a cache for the flows of a bridge, or none.
+    /// Sends every packet thread a flow cache for a bridge, or removes its cache.
     ///
-    /// Returns their previous caches when all of them use it.
+    /// Returns the previous caches when all packet threads have processed the change.
     async fn count_flows(
         &self,
         bridge: BridgeId,
@@ -128,18 +129,19 @@ impl NetflowExporters {
         before.into_iter().flatten().map(|own: Box<NetflowCache>| *own).collect()
     }
 
-    /// Returns the state of the exporter of a bridge; `None` without one.
+    /// Returns the state of the exporter of a bridge; `None` without an exporter.
     pub(crate) fn status(&self, bridge: BridgeId) -> Option<NetflowStatus> {
         let now = self.plane.now();
         self.running.lock().get(&bridge).map(|own| own.status(now))
     }
 
-    /// Reports flows, forever.
+    /// Reports ended flows, forever.
     pub(crate) async fn run(self: Arc<Self>) {
         let round = || {
             let own = Arc::clone(&self);
             async move {
-                // Many flows take milliseconds, which no task of the runtime should wait for.
+                // A round with many flows takes milliseconds, for which no task of the runtime
+                // should wait.
                 let lines = spawn_blocking(move || own.run_exporters()).await;
                 lines.unwrap_or_default().iter().for_each(|line| warn!("{line}"));
             }
@@ -147,12 +149,12 @@ impl NetflowExporters {
         run_rounds(&self.started, || self.running.lock().is_empty(), round).await;
     }
 
-    /// Reports the flows of all bridges that have ended; returns lines for the log.
+    /// Reports the ended flows of all bridges; returns log lines about lost flows.
     fn run_exporters(&self) -> Vec<String> {
         let now = self.plane.now();
         let unix_time = unix_time(&self.plane, now);
         let is_due = self.running.lock().values().any(|own| own.needs_ports(now));
-        // The registry is read without the lock of the exporters.
+        // The registry of bridges must be read without the lock of the exporters.
         let ports = is_due.then(|| self.port_numbers());
         let mut running = self.running.lock();
         let lines = running.values_mut().filter_map(|own| {
@@ -180,12 +182,12 @@ async fn end(mut own: BridgeNetflow, caches: Vec<NetflowCache>, plane: Arc<DataP
             if !own.report_rest(&mut rest, now, unix_time(&plane, now)) {
                 break;
             }
-            // Other tasks run between two parts.
+            // Other tasks run between two parts of the report.
             yield_now().await;
             own.collectors().wait_for_room().await;
         }
     };
-    // Flows that collectors take too slowly are lost.
+    // Flows that collectors do not accept in time are lost.
     let _ = timeout(LAST_REPORTS_MAX, report).await;
     own.end(rest.count()).await;
 }

@@ -1,7 +1,8 @@
 //! NetFlow: the flows of bridges with their counts, sent to collectors.
 //!
-//! Packet threads count flows, and put those that end into rings. One task takes them and encodes them
-//! into datagrams. When NetFlow stops, packet threads return their caches, and all flows are reported.
+//! Packet threads count flows, and put ended flows into rings. One task takes the flows and encodes
+//! them into datagrams. When NetFlow stops, packet threads return their flow caches, and all flows
+//! are reported.
 
 mod exporter;
 mod exporters;

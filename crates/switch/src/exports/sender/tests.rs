@@ -1,4 +1,4 @@
-//! Tests of the sender with the network of the system, each in a namespace of its own.
+//! Tests of the sender with real sockets, each in its own network namespace.
 
 use std::process::Command;
 
@@ -11,7 +11,7 @@ use crate::exports::{
     totals::{ExportCounts, ExportTotals},
 };
 
-/// Runs a test in a network namespace of its own, with the device `d0`.
+/// Runs a test in its own network namespace, with the device `d0`.
 #[expect(clippy::print_stderr, reason = "a skipped test says so")]
 fn in_namespace<T: Future<Output = ()>>(test: impl FnOnce() -> T + Send + 'static) {
     let thread = std::thread::spawn(|| {
@@ -43,13 +43,13 @@ fn received_bytes(device: &str) -> usize {
     counters.unwrap().split_whitespace().next().unwrap().parse().unwrap()
 }
 
-/// A collector that nothing answers for.
+/// The address of a collector that does not exist.
 const REMOTE: &str = "10.9.0.2:6343";
 
-/// A collector of the same host.
+/// The address of a collector on the same host.
 const LOCAL: &str = "127.0.0.1:6343";
 
-/// A sender without its task: the test runs the steps.
+/// A sender without its task: the test runs the steps of the task.
 struct Bench {
     sender: CollectorSender,
     collector: Arc<Collector>,
@@ -70,7 +70,7 @@ impl Bench {
         self.collector.push(&datagram(first));
     }
 
-    /// Pushes a datagram, and sends it if there is a socket.
+    /// Pushes a datagram, and sends it if the sender has a socket.
     async fn send(&mut self) {
         self.push(0);
         if self.collector.has_room().is_some() {
@@ -78,7 +78,8 @@ impl Bench {
         }
     }
 
-    /// Returns the numbers of sent and lost datagrams, and whether there is a trouble.
+    /// Returns the numbers of sent and lost datagrams,
+    /// and whether the collector has a trouble.
     fn state(&self) -> (u64, u64, bool) {
         let ExportCounts { sent, lost, records_lost, .. } = self.totals.counts();
         assert_eq!(records_lost, 3 * lost);
@@ -101,13 +102,13 @@ fn a_socket_follows_the_address_of_the_host() {
         let mut own = Bench::new(REMOTE, TemplateUse::Never);
         own.send().await;
         assert_eq!((own.local().as_str(), own.state()), ("10.9.0.1", (1, 0, false)));
-        // A refresh finds the new address before a datagram is lost.
+        // A refresh finds the new local address before a datagram is lost.
         ip("addr del 10.9.0.1/24 dev d0");
         ip("addr add 10.9.0.11/24 dev d0");
         own.sender.refresh();
         own.send().await;
         assert_eq!((own.local().as_str(), own.state()), ("10.9.0.11", (2, 0, false)));
-        // An unchanged address keeps the socket and its port.
+        // While the local address stays, the socket and its port stay.
         let port = |own: &Bench| own.sender.socket.as_ref().unwrap().local_addr().unwrap().port();
         let before = port(&own);
         own.sender.refresh();
@@ -123,13 +124,13 @@ fn a_refused_datagram_opens_the_socket_again() {
         ip("addr del 10.9.0.1/24 dev d0");
         ip("addr add 10.9.0.11/24 dev d0");
         own.push(0);
-        // The datagrams behind it are not lost.
+        // The datagrams after the refused datagram are not lost.
         own.push(0);
         assert!(own.sender.send_some().await);
         assert_eq!((own.local().as_str(), own.state()), ("10.9.0.11", (0, 1, true)));
         let fault = own.collector.trouble().unwrap();
         assert!(fault.starts_with("collector 10.9.0.2:6343 cannot be reached: "), "{fault}");
-        // Only a datagram shows that the fault has ended.
+        // The fault ends only when a datagram was sent.
         assert!(own.sender.send_some().await);
         assert_eq!(own.state(), (1, 1, false));
     });
@@ -164,7 +165,7 @@ fn each_socket_begins_with_templates() {
         own.push(1);
         assert!(own.collector.needs_templates() && own.collector.take().is_none());
         own.collector.push_templates(&[datagram(8), datagram(9)]);
-        // These are not the first templates of the socket, so they wait behind the datagram.
+        // The socket has sent templates before, so these templates wait behind the datagram.
         own.collector.push_templates(&[datagram(7)]);
         assert!(own.sender.send_some().await);
         let mut received = [0; 4];
@@ -194,7 +195,7 @@ fn a_collector_that_starts_later_gets_templates() {
     });
 }
 
-/// More datagrams than the send buffer holds, and faster than the link.
+/// Sends more datagrams than the send buffer holds, faster than the link.
 #[test]
 #[expect(clippy::print_stderr, reason = "a skipped test says so")]
 fn a_slow_link_loses_no_datagram() {
@@ -213,13 +214,14 @@ fn a_slow_link_loses_no_datagram() {
         sender.run().await;
         let ExportCounts { sent, lost, .. } = totals.counts();
         assert_eq!((sent, lost), (DATAGRAMS as u64, 0));
-        // With the headers of UDP, IPv4 and Ethernet. Other frames are shorter than a datagram.
+        // The size includes headers of UDP, IPv4 and Ethernet. Frames of other protocols are
+        // shorter than a datagram.
         let expected = DATAGRAMS * (1400 + 8 + 20 + 14);
         for _ in 0..1000 {
             if received_bytes("d1") >= expected {
                 break;
             }
-            // Some datagrams are still in the queue of the device.
+            // Some datagrams are still in the queue of the network device.
             sleep(Duration::from_millis(10)).await;
         }
         assert!(received_bytes("d1") >= expected, "{} of {expected}", received_bytes("d1"));

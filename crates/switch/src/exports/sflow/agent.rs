@@ -36,24 +36,25 @@ pub(super) struct BridgeSflow {
     exporter: SflowExporter,
     /// The ports that the tables had when the indices were read.
     ports: Option<Arc<[PortInfo]>>,
-    /// The indices of the ports, with those of removed ports.
+    /// The interface indices of the ports, also of removed ports.
     indices: InterfaceIndices,
     started: Time,
-    /// Time of the next refresh of the agent.
+    /// Time of the next refresh of the agent's address.
     next_refresh: Time,
-    /// Time of the next report of counters; `None`: never.
+    /// Time of the next report of port counters; `None`: never.
     next_poll: Option<Time>,
-    /// Reason why the configured agent has no address.
+    /// Reason why the configured agent has no IP address.
     agent_fault: Option<String>,
 }
 
-/// Time between two refreshes of the agent.
+/// Time between two refreshes of the agent's address.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
 impl BridgeSflow {
-    /// Creates an agent, which sends counters at once.
+    /// Creates an agent; it reports port counters at once.
     ///
-    /// `totals` are the numbers of the agent before it. A runtime must be entered.
+    /// `totals` are the counters of the agent that this agent replaces. The function must be called
+    /// in a tokio runtime.
     pub(super) fn new(
         bridge: BridgeId,
         name: &str,
@@ -63,7 +64,7 @@ impl BridgeSflow {
         totals: &Arc<ExportTotals>,
         now: Time,
     ) -> Self {
-        // Bridges may have the same address, so each has a number of its own.
+        // Bridges may have the same agent address, so each bridge has its own sub-agent number.
         let sub_agent = bridge.number().into();
         let agent = SflowAgent { address: Ipv4Addr::UNSPECIFIED.into(), sub_agent };
         let owner = format!("bridge {name}: sFlow");
@@ -109,9 +110,9 @@ impl BridgeSflow {
         }
     }
 
-    /// Sends the samples in the rings, and the counters if they are due.
+    /// Sends the samples in the rings, and the port counters if they are due.
     pub(super) fn run(&mut self, bridges: &Bridges, readings: SflowReadings, now: Time) {
-        // An agent has its address before its first sample.
+        // The agent must have its address before its first sample.
         if let Some(agent) = readings.agent.filter(|own| own.agent == self.options.agent) {
             self.next_refresh = now.after(REFRESH_INTERVAL);
             self.refresh(agent);
@@ -120,7 +121,7 @@ impl BridgeSflow {
         let uptime_ms = milliseconds(now.since(self.started));
         if let Some((next, statistics)) = self.next_poll.zip(readings.statistics) {
             let interval = Duration::from_secs(self.options.polling.into());
-            // Reports that a busy host delayed are not made up for.
+            // If a busy host delays a report, the missed reports are skipped.
             let next = next.after(interval);
             self.next_poll = Some(if next > now { next } else { now.after(interval) });
             for statistics in &statistics {
@@ -137,16 +138,16 @@ impl BridgeSflow {
         &self.collectors
     }
 
-    /// Prepares for the end, while the ports of the last samples exist.
+    /// Prepares for the end of the agent, while the ports of its last samples exist.
     ///
-    /// No sampler is left.
+    /// Packet threads must have no sampler of the agent any more.
     pub(super) fn begin_end(&mut self, bridges: &Bridges) {
         self.follow_ports(bridges);
         let dropped = self.dropped();
         self.collectors.totals().add(|totals| totals.samples_dropped += dropped);
     }
 
-    /// Sends a part of the samples in the rings; returns whether some are left.
+    /// Sends a part of the samples in the rings; returns whether samples are left.
     pub(super) fn send_rest(&mut self, bridges: &Bridges, now: Time) -> bool {
         let is_some_left = self.receivers.iter().any(|own| !own.is_empty());
         if is_some_left {
@@ -160,10 +161,10 @@ impl BridgeSflow {
         self.collectors.end().await;
     }
 
-    /// Reads the indices of the ports if the tables have other ports.
+    /// Reads the ports' interface indices if the ports of the bridge have changed.
     ///
-    /// Samples of a removed port may still be in the rings, so its index stays until another port gets
-    /// its number.
+    /// Samples of a removed port may still be in the rings. So its index stays until another port
+    /// gets its datapath number.
     fn follow_ports(&mut self, bridges: &Bridges) {
         let ports = bridges.published(self.bridge);
         let is_same = match (&ports, &self.ports) {
@@ -176,11 +177,11 @@ impl BridgeSflow {
         }
     }
 
-    /// Sends the samples in the rings, as far as collectors have room.
+    /// Sends samples from the rings, as long as collectors have room.
     fn add_samples(&mut self, bridges: &Bridges, now: Time) {
-        // A port is published before threads receive from it. So these samples are of ports that the
-        // list below has, and samples that come later may not be.
-        // Bounded by the current content: a flood of samples must not keep the task.
+        // A port is published before packet threads receive from it. So the ports of all samples
+        // counted here are in the port list that is read below; later samples wait for the next
+        // round. The count also bounds the round, so a flood of samples cannot hold the task.
         let counts: Vec<usize> = self.receivers.iter().map(SampleReceiver::len).collect();
         self.follow_ports(bridges);
         let uptime_ms = milliseconds(now.since(self.started));
@@ -193,7 +194,7 @@ impl BridgeSflow {
         }
     }
 
-    /// Adds at most `count` samples of a ring.
+    /// Sends at most `count` samples of a ring.
     fn add_samples_of(&mut self, index: usize, count: usize, uptime_ms: u32) {
         let mut samples = 0;
         for _ in 0..count {
@@ -252,7 +253,7 @@ impl BridgeSflow {
         self.note_agent_fault(fault);
     }
 
-    /// Logs a fault of the agent that is new, and its end.
+    /// Logs a new fault of the agent's address, or the end of the fault.
     fn note_agent_fault(&mut self, fault: Option<String>) {
         if fault == self.agent_fault {
             return;
@@ -272,13 +273,13 @@ impl BridgeSflow {
     }
 }
 
-/// Returns the low 32 bits of a count.
+/// Returns the low 32 bits of a counter.
 #[expect(clippy::cast_possible_truncation, reason = "counters of sFlow wrap around")]
 const fn wrapped(count: u64) -> u32 {
     count as u32
 }
 
-/// Returns the milliseconds of a time, which wrap around.
+/// Returns a time in milliseconds, modulo 2^32.
 fn milliseconds(time: Duration) -> u32 {
     wrapped(u64::try_from(time.as_millis()).unwrap_or_default())
 }

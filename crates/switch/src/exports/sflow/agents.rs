@@ -1,4 +1,4 @@
-//! The sFlow agents of all bridges, and the task that runs them.
+//! The sFlow agents of all bridges, and the task that serves these agents.
 
 use std::{collections::BTreeMap, num::NonZeroU32, sync::Arc};
 
@@ -55,10 +55,10 @@ impl SflowAgents {
 
     /// Starts, changes or stops the agent of a bridge.
     ///
-    /// An agent that changes begins with new sequence numbers, and keeps its counters. Returns when every
+    /// A changed agent starts with new sequence numbers, and keeps its counters. Returns when every
     /// packet thread samples by the new options.
     pub(crate) async fn apply(&self, bridge: BridgeId, name: &str, options: &SflowOptions) {
-        // The options of a bridge are checked before they are applied.
+        // The options of a bridge were checked before.
         let rate = NonZeroU32::new(options.sampling).filter(|_| options.is_on());
         let (Some(rate), Ok(targets)) = (rate, options.addresses()) else {
             let is_running = self.running.lock().contains_key(&bridge);
@@ -91,19 +91,19 @@ impl SflowAgents {
         );
     }
 
-    /// Has a task send the last samples of an agent that was stopped or replaced.
+    /// Spawns a task that sends the last samples of a stopped or replaced agent.
     fn begin_end(&self, mut own: BridgeSflow) {
         own.begin_end(&self.bridges);
         let (plane, bridges) = (Arc::clone(&self.plane), Arc::clone(&self.bridges));
         self.endings.spawn(end(own, plane, bridges));
     }
 
-    /// Returns the state of the agent of a bridge; `None` without one.
+    /// Returns the state of the agent of a bridge; `None` without an agent.
     pub(crate) fn status(&self, bridge: BridgeId) -> Option<SflowStatus> {
         self.running.lock().get(&bridge).map(BridgeSflow::status)
     }
 
-    /// Sends samples and counters, forever.
+    /// Sends samples and port counters of all bridges, forever.
     pub(crate) async fn run(self: Arc<Self>) {
         let round = || {
             let own = Arc::clone(&self);
@@ -117,7 +117,7 @@ impl SflowAgents {
         run_rounds(&self.started, || self.running.lock().is_empty(), round).await;
     }
 
-    /// Sends the samples of a bridge, and the counters that are due.
+    /// Sends the samples of a bridge, and its port counters if they are due.
     async fn run_agent(&self, bridge: BridgeId) {
         let now = self.plane.now();
         let Some(due) = self.running.lock().get(&bridge).map(|own| own.due(now)) else { return };
@@ -138,12 +138,12 @@ impl SflowAgents {
 async fn end(mut own: BridgeSflow, plane: Arc<DataPlane>, bridges: Arc<Bridges>) {
     let send = async {
         while own.send_rest(&bridges, plane.now()) {
-            // Other tasks run between two parts.
+            // Other tasks run between two parts of the samples.
             yield_now().await;
             own.collectors().wait_for_room().await;
         }
     };
-    // Samples that collectors take too slowly are lost.
+    // Samples that collectors do not accept in time are lost.
     let _ = timeout(LAST_REPORTS_MAX, send).await;
     own.end().await;
 }

@@ -1,4 +1,4 @@
-//! The ports of a bridge as interfaces of sFlow: their indices and counters.
+//! The ports of a bridge as sFlow interfaces: their indices and counters.
 
 use std::collections::BTreeMap;
 
@@ -13,33 +13,34 @@ use crate::{
     status::bridge::PortTotals,
 };
 
-/// The index of each port that packet threads have.
+/// The interface index of each datapath port.
 pub(crate) type InterfaceIndices = BTreeMap<DatapathPort, u32>;
 
-/// The first index of ports without a network device of the host.
+/// The first interface index of ports without a network device of the host.
 ///
-/// Indices of the kernel count from 1, and an index has 24 bits in a datagram.
+/// The kernel numbers its devices from 1, and an index has 24 bits in a datagram.
 const OWN_INDEX_FIRST: u32 = 1 << 23;
 
-/// Returns the indices of the ports of a bridge. No device is asked.
+/// Returns the interface indices of the ports of a bridge, without asking a device.
 ///
-/// A port of a network device that is not open now has no index, and is left out.
+/// A port of a network device without a known `ifindex` is left out until it is open.
 pub(crate) fn indices(bridges: &Bridges, bridge: BridgeId) -> InterfaceIndices {
     let registry = bridges.lock();
     let ports = registry.by_id(bridge).into_iter().flat_map(|own| own.ports.values());
     ports.filter_map(|port| Some((port.datapath?, index(port)?))).collect()
 }
 
-/// Returns the indices of the ports of a bridge by their numbers.
+/// Returns the interface indices of the ports of a bridge, by port number.
 pub(crate) fn indices_by_number(bridges: &Bridges, bridge: BridgeId) -> BTreeMap<PortNo, u32> {
     let registry = bridges.lock();
     let ports = registry.by_id(bridge).into_iter().flat_map(|own| own.ports.values());
     ports.filter_map(|port| Some((port.number, index(port)?))).collect()
 }
 
-/// Reads the counters of the ports that have an index, by their numbers.
+/// Reads the counters of the ports of a bridge that have an interface index.
 ///
-/// The drivers of some devices are asked, which may take longer than other system calls.
+/// The counters of some devices come from the driver, which may take longer than other system
+/// calls.
 pub(super) fn statistics(bridges: &Bridges, bridge: BridgeId) -> Vec<InterfaceStatistics> {
     let registry = bridges.lock_counted();
     let Some(own) = registry.by_id(bridge) else { return Vec::new() };
@@ -47,7 +48,7 @@ pub(super) fn statistics(bridges: &Bridges, bridge: BridgeId) -> Vec<InterfaceSt
     own.ports.values().filter_map(of_port).collect()
 }
 
-/// Returns the index of a port.
+/// Returns the interface index of a port, if the port has one now.
 fn index(port: &BridgePort) -> Option<u32> {
     let datapath = port.datapath?;
     match port.device.filter(|device| port.open.is_some() && device.index > 0) {

@@ -1,6 +1,7 @@
 //! sFlow: samples of packets and counters of ports, sent to collectors.
 //!
-//! Packet threads put samples into rings. One task takes them and encodes them into datagrams.
+//! Packet threads put samples into rings. One task takes the samples and encodes them into
+//! datagrams.
 
 mod agent;
 mod agents;

@@ -1,7 +1,7 @@
-//! Readings of the system for sFlow.
+//! Addresses and port counters that sFlow reads from the kernel.
 //!
-//! Some of them take a while: a host may have thousands of addresses, and a bridge thousands of ports.
-//! So they are made on a thread that may wait, and without the lock of the agents.
+//! Some of these readings take long: a host may have thousands of addresses, and a bridge thousands
+//! of ports. So they run on a thread that may block, and without the lock of the agents.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -12,40 +12,42 @@ use shunt_pipeline::BridgeId;
 use super::interfaces::statistics;
 use crate::ports::bridges::Bridges;
 
-/// The readings that an agent needs now.
+/// The readings that are due for an agent.
 #[derive(Debug, Default)]
 pub(super) struct DueReadings {
-    /// The configured agent, if its address is due.
+    /// The configured agent, if its IP address must be read.
     pub(super) agent: Option<String>,
-    /// True if the counters of the ports are due.
+    /// True if the counters of the ports must be read.
     pub(super) counters: bool,
 }
 
 /// The results of [`DueReadings`].
 #[derive(Debug, Default)]
 pub(super) struct SflowReadings {
-    /// The configured agent, if its address was due.
+    /// The configured agent with its address, if the address was due.
     pub(super) agent: Option<AgentReading>,
-    /// The counters of the ports, if they were due.
+    /// The counters of the ports, if the counters were due.
     pub(super) statistics: Option<Vec<InterfaceStatistics>>,
 }
 
-/// The address of a configured agent.
+/// A configured agent and its IP address.
 #[derive(Debug)]
 pub(super) struct AgentReading {
     /// The configured agent: an address, a network device, or empty.
     pub(super) agent: String,
-    /// Its address, or the reason why it has none. `None` without a configured agent.
+    /// The address of the agent, or the reason why it has none.
+    ///
+    /// `None` without a configured agent.
     pub(super) address: Option<Result<IpAddr, String>>,
 }
 
 impl DueReadings {
-    /// Returns whether nothing is due.
+    /// Returns whether no reading is due.
     pub(super) const fn is_empty(&self) -> bool {
         self.agent.is_none() && !self.counters
     }
 
-    /// Reads what is due.
+    /// Makes the readings that are due.
     pub(super) fn read(self, bridges: &Bridges, bridge: BridgeId) -> SflowReadings {
         SflowReadings {
             agent: self.agent.map(|agent| AgentReading {
@@ -57,13 +59,13 @@ impl DueReadings {
     }
 }
 
-/// Returns the address of an agent: an address itself, or that of a network device.
+/// Returns the IP address of an agent, given as an address or as a network device.
 ///
-/// An IPv4 address is preferred.
+/// Of several addresses of a device, an IPv4 address is preferred.
 ///
 /// # Errors
 ///
-/// The reason why there is none.
+/// The reason why the agent has no address.
 fn agent_address(agent: &str) -> Result<IpAddr, String> {
     if let Ok(address) = agent.parse() {
         return Ok(address);

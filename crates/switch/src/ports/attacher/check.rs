@@ -1,7 +1,7 @@
-//! Checks of ports: links, devices that vanish and return, their other users, and work that is due.
+//! Checks of ports: changes of links and devices, other users of devices, and due work.
 //!
-//! Devices are read without the lock of the ports, on a thread that may block: a driver may take a while
-//! to answer.
+//! Devices are read without the lock of the ports, on a thread that may block, because a driver may
+//! take long to answer.
 
 use shunt_datapath::port::{DeviceReader, DeviceReading, PortWork};
 use shunt_flow::PortNo;
@@ -15,18 +15,19 @@ use crate::ports::{
     port::BridgePort,
 };
 
-/// The extent of a check of the ports.
+/// The extent of a check: which devices are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CheckScope {
-    /// Only what packet threads noted, and ports that may open again.
+    /// No device: only faults that packet threads found, and ports that may open again.
     Threads,
-    /// Also the link, the name and the state of these devices.
+    /// Also the link, name and state of the given devices.
     Devices(ChangedDevices),
-    /// Also those of all devices, and the speed of each link, which its driver knows.
+    /// Also the link, name and state of all devices,
+    /// and the link speeds from their drivers.
     Drivers,
 }
 
-/// The ports that need something.
+/// The results of a check that need further work.
 #[derive(Default)]
 struct PortsToCheck {
     /// Names of broken ports, each with the reason.
@@ -35,15 +36,15 @@ struct PortsToCheck {
     closed: Vec<(String, BridgeId, PortNo)>,
     /// Work on devices that is due.
     due: Vec<(BridgeId, PortNo, PortWork)>,
-    /// Devices to read.
+    /// Devices to read in this check.
     devices: Vec<DeviceToRead>,
-    /// Ports with another link or address.
+    /// Ports with a changed link or MAC address.
     changed: Vec<(BridgeId, PortNo)>,
-    /// True if the status of a port has changed.
+    /// True if the status of any port has changed.
     has_news: bool,
 }
 
-/// A device to read.
+/// A device to read in this check.
 struct DeviceToRead {
     bridge: BridgeId,
     number: PortNo,
@@ -53,9 +54,10 @@ struct DeviceToRead {
 }
 
 impl CheckScope {
-    /// Returns whether the device of a port is read.
+    /// Returns whether the scope includes the device of a port.
     ///
-    /// A device without a known index is read in any case, also one in another network namespace.
+    /// A device without a known index is always read, for example a device in another network
+    /// namespace.
     fn has_device_of(&self, port: &BridgePort) -> bool {
         match self {
             Self::Threads => false,
@@ -81,7 +83,7 @@ impl PortAttacher {
     /// Checks all ports, and their devices if the scope contains them.
     ///
     /// Records link changes, closes broken ports, and opens ports when their device returns.
-    /// The caller makes no other change of ports meanwhile.
+    /// The caller must not change ports until the call returns.
     pub(crate) async fn check(&self, scope: &CheckScope) {
         let mut ports = self.ports_to_check(scope);
         self.read_devices(&mut ports).await;
@@ -107,7 +109,7 @@ impl PortAttacher {
         }
     }
 
-    /// Finds the ports that need something, and checks those without a device.
+    /// Finds the ports that need further work, and checks the ports without a device.
     fn ports_to_check(&self, scope: &CheckScope) -> PortsToCheck {
         let has_threads = !self.plane.living().is_empty();
         let nic = self.nic.front().filter(|nic| nic.closes_ports().is_some());
@@ -126,7 +128,7 @@ impl PortAttacher {
                     let is_read = scope.has_device_of(port);
                     let open = port.open.as_ref().filter(|_| is_read);
                     let reader = open.and_then(|open| open.device_reader());
-                    // Ports without a reader know their link themselves.
+                    // The port itself knows its link state if it has no reader.
                     let is_asked = is_read || port.settings.kind.has_own_link();
                     if let Some(reader) = reader {
                         let last = port.last_reading(*scope == CheckScope::Drivers);
@@ -149,7 +151,7 @@ impl PortAttacher {
         found
     }
 
-    /// Reads devices, and notes what changed.
+    /// Reads the devices, and records what has changed.
     async fn read_devices(&self, ports: &mut PortsToCheck) {
         let devices = std::mem::take(&mut ports.devices);
         if devices.is_empty() {
@@ -172,11 +174,12 @@ impl PortAttacher {
         }
     }
 
-    /// Does the work of ports on their devices.
+    /// Runs the due work of ports on their devices.
     ///
-    /// Stores their descriptors again.
+    /// It then stores the descriptors of these ports again.
     async fn maintain(&self, due: Vec<(BridgeId, PortNo, PortWork)>) {
-        // The system takes tens of milliseconds for each, most of it to wait.
+        // The kernel takes tens of milliseconds for each port, mostly waiting, so all run at the
+        // same time.
         let begin = |(bridge, number, work): (BridgeId, PortNo, PortWork)| {
             (bridge, number, spawn_blocking(work))
         };
@@ -192,7 +195,7 @@ impl PortAttacher {
         self.keep(stored).await;
     }
 
-    /// Warns of new users of the devices of some ports, other than the switch.
+    /// Warns of new users, other than the switch, of the devices of selected ports.
     pub(crate) async fn check_users(&self, is_meant: impl Fn(&BridgePort) -> bool) {
         let readers: Vec<_> = {
             let bridges = self.bridges.lock();

@@ -1,4 +1,4 @@
-//! The BFD sessions of ports. See the crate `shunt_bfd`.
+//! The BFD sessions of ports. The crate `shunt_bfd` has the state machine.
 
 pub(crate) mod port_session;
 pub(crate) mod schedule;

@@ -1,4 +1,4 @@
-//! The BFD session of a port: its options and addresses, and the time of the switch.
+//! The BFD session of a port: its options, its addresses and its state machine.
 //!
 //! The thread of BFD shares it with the registry of ports. Its lock is held for single steps, and no other
 //! lock is taken under it. It knows the datapath port on which it sends. So no change of bridges, ports or
@@ -27,35 +27,35 @@ pub(crate) struct PortSession {
     pub(crate) number: PortNo,
     /// Name of the port.
     pub(crate) name: String,
-    /// Counters of the port, one for each packet thread.
+    /// Counters of the port's traffic, one for each packet thread.
     traffic: Vec<Arc<PortTraffic>>,
     source_port: u16,
     state: Mutex<PortSessionState>,
 }
 
-/// The parts of a session that change.
+/// The parts of a session that change, under the lock of the session.
 struct PortSessionState {
     session: BfdSession,
     options: BfdOptions,
-    /// Address of the port.
+    /// MAC address of the port.
     mac: [u8; 6],
     /// The port on which frames are sent; `None` while the port sends nothing.
     output: Option<DatapathPort>,
     /// The value for the tables, as of the last run.
     is_forwarding: bool,
-    /// The states of both ends, as of the last run.
+    /// The states of both ends that were reported last.
     reported: BothEnds,
 }
 
 /// The states of both ends with their diagnostics.
 type BothEnds = [(BfdState, BfdDiagnostic); 2];
 
-/// The numbers that no other session of the switch has.
+/// The identifiers of a session, which no other session of the switch has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SessionNumbers {
     pub(crate) discriminator: NonZeroU32,
     pub(crate) source_port: u16,
-    /// Seed of the jitter.
+    /// Seed of the random jitter of the transmit intervals.
     pub(crate) seed: u64,
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct SessionRun {
 }
 
 impl PortSession {
-    /// Makes the session of a port.
+    /// Creates the session of a port.
     pub(crate) fn new(
         bridge: BridgeId,
         port: &BridgePort,
@@ -126,7 +126,7 @@ impl PortSession {
         self.state.lock().session.force_forwarding(is_forwarding);
     }
 
-    /// Takes the port out of use: nobody runs the session any more.
+    /// Takes the port out of use, because no thread runs the session any more.
     pub(crate) fn abandon(&self) {
         let mut state = self.state.lock();
         state.session.force_forwarding(Some(false));
@@ -152,7 +152,7 @@ impl PortSession {
         errors
     }
 
-    /// Returns what is due now.
+    /// Runs the session: returns the frame to send and the changes to report.
     pub(crate) fn run(&self, now: Time) -> SessionRun {
         self.run_locked(&mut self.state.lock(), now)
     }
@@ -182,14 +182,14 @@ impl PortSession {
         Some(Time::ZERO.after(deadline))
     }
 
-    /// Returns the tables' view of the session.
+    /// Returns the session's view for the tables.
     pub(crate) fn info(&self) -> PortBfd {
         let state = self.state.lock();
         let destination = state.options.remote_destination();
         PortBfd { destination, is_forwarding: state.is_forwarding }
     }
 
-    /// Returns whether the port may be used.
+    /// Returns whether BFD lets the port be used.
     pub(crate) fn is_forwarding(&self) -> bool {
         self.state.lock().is_forwarding
     }

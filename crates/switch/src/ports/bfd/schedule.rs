@@ -1,6 +1,6 @@
-//! The order in which sessions are run: by their deadlines.
+//! The order in which BFD sessions are run: by their deadlines.
 //!
-//! A run costs the sessions that are due, and not all of them.
+//! The cost of a run depends on the number of due sessions, not on the number of all sessions.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,12 +12,12 @@ use shunt_pipeline::{BridgeId, Time};
 
 use crate::ports::bfd::port_session::PortSession;
 
-/// The sessions by their ports and by their deadlines.
+/// The BFD sessions by port and by deadline.
 pub(crate) struct SessionSchedule {
     sessions: Arc<[Arc<PortSession>]>,
     places: BTreeMap<(BridgeId, PortNo), usize>,
     deadlines: BTreeSet<(Time, usize)>,
-    /// The deadline of each session in `deadlines`.
+    /// The deadline of each session, as in `deadlines`.
     due: Vec<Option<Time>>,
 }
 
@@ -35,31 +35,33 @@ impl SessionSchedule {
         }
     }
 
-    /// Returns whether the schedule is of this list.
+    /// Returns whether the schedule was made for the list `sessions`.
     pub(crate) fn is_of(&self, sessions: &Arc<[Arc<PortSession>]>) -> bool {
         Arc::ptr_eq(&self.sessions, sessions)
     }
 
-    /// Returns the first deadline.
+    /// Returns the earliest deadline.
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.deadlines.first().map(|(time, _)| *time)
     }
 
-    /// Returns the session of a port, which is due then.
+    /// Returns the session of a port, and makes it due.
     pub(crate) fn session(&mut self, bridge: BridgeId, port: PortNo) -> Option<&PortSession> {
         let place = *self.places.get(&(bridge, port))?;
         self.set_due(place, Some(Time::ZERO));
         self.sessions.get(place).map(|session| &**session)
     }
 
-    /// Makes all sessions due: their settings may have changed.
+    /// Makes all sessions due, because their settings may have changed.
     pub(crate) fn set_all_due(&mut self) {
         for place in 0..self.sessions.len() {
             self.set_due(place, Some(Time::ZERO));
         }
     }
 
-    /// Takes the sessions that are due. Each is run, and then [`Self::put_back`].
+    /// Takes the sessions that are due.
+    ///
+    /// The caller runs each session and then calls [`Self::put_back`].
     pub(crate) fn take_due(&mut self, now: Time) -> Vec<(usize, Arc<PortSession>)> {
         let mut taken = Vec::new();
         while let Some((time, place)) = self.deadlines.first().copied()
@@ -71,7 +73,7 @@ impl SessionSchedule {
         taken
     }
 
-    /// Puts a session back after its run.
+    /// Puts a session back into the schedule after its run.
     pub(crate) fn put_back(&mut self, place: usize, now: Time) {
         let deadline = self.sessions.get(place).and_then(|session| session.deadline(now));
         self.set_due(place, deadline);

@@ -1,4 +1,4 @@
-//! All BFD sessions of the switch, for the thread that runs them.
+//! All BFD sessions of the switch, for the BFD thread.
 
 use std::{
     num::NonZeroU32,
@@ -23,31 +23,31 @@ use crate::{
     },
 };
 
-/// The sessions of all ports, and the wake-ups between their threads.
+/// The BFD sessions of all ports, and the notifications between their threads.
 pub(crate) struct BfdSessions {
     all: Mutex<SessionLists>,
-    /// Notified when sessions come or go, or get other settings.
+    /// Notified when sessions are added or removed, or their settings change.
     changed: Notify,
-    /// Ports with another value of `forwarding`, for the tables and for controllers.
+    /// Ports with a changed `forwarding`, for the tables and for controllers.
     flapped: ChangedPorts,
     seed: u64,
-    /// Number of sessions that were made.
+    /// Number of sessions that were created.
     made: AtomicU32,
 }
 
-/// The sessions, and those that end.
+/// The current sessions, and the sessions that have ended.
 #[derive(Default)]
 struct SessionLists {
-    /// The sessions of all ports, replaced as a whole.
+    /// The sessions of all ports; the list is only replaced as a whole.
     current: Arc<[Arc<PortSession>]>,
-    /// Sessions without a port that have a last packet to send.
+    /// Sessions of removed ports that have a last packet to send.
     ended: Vec<Arc<PortSession>>,
 }
 
 impl BfdSessions {
-    /// Returns no sessions.
+    /// Creates an empty list of sessions.
     ///
-    /// The seed makes their discriminators differ from those of an earlier run.
+    /// The seed makes discriminators differ from those of an earlier process.
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             all: Mutex::default(),
@@ -60,7 +60,7 @@ impl BfdSessions {
 
     /// Returns the sessions of all ports.
     ///
-    /// It is the same list until sessions come or go.
+    /// Until sessions are added or removed, each call returns the same list.
     pub(crate) fn current(&self) -> Arc<[Arc<PortSession>]> {
         Arc::clone(&self.all.lock().current)
     }
@@ -70,22 +70,22 @@ impl BfdSessions {
         std::mem::take(&mut self.all.lock().ended)
     }
 
-    /// Wakes the thread of BFD: settings have changed.
+    /// Wakes the BFD thread, because settings have changed.
     pub(crate) fn notify(&self) {
         self.changed.notify_one();
     }
 
-    /// Returns the notification for the thread of BFD.
+    /// Returns the notification for the BFD thread.
     pub(crate) const fn changed(&self) -> &Notify {
         &self.changed
     }
 
-    /// Returns the ports with another value of `forwarding`.
+    /// Returns the ports with a changed `forwarding`.
     pub(crate) const fn flapped(&self) -> &ChangedPorts {
         &self.flapped
     }
 
-    /// Takes the ports of all sessions out of use: nobody runs the sessions any more.
+    /// Takes the ports of all sessions out of use, because the BFD thread has ended.
     pub(crate) fn abandon(&self) {
         for own in self.current().iter() {
             own.abandon();
@@ -93,12 +93,13 @@ impl BfdSessions {
         }
     }
 
-    /// Returns numbers for a new session.
+    /// Returns unique identifiers for a new session.
     fn numbers(&self) -> SessionNumbers {
         let made = self.made.fetch_add(1, Ordering::Relaxed);
         let seed = self.seed.wrapping_add(u64::from(made) << 32);
         let [.., a, b, c, d] = self.seed.to_be_bytes();
-        // An odd factor: different counts have different products, for four billion sessions.
+        // The factor is odd: so different counts have different products, for four billion
+        // sessions.
         let product = u32::from_be_bytes([a, b, c, d]).wrapping_add(made).wrapping_mul(SPREAD);
         let discriminator = NonZeroU32::new(product).unwrap_or(NonZeroU32::MAX);
         let ports = made % SOURCE_PORTS;
@@ -107,9 +108,9 @@ impl BfdSessions {
         SessionNumbers { discriminator, source_port, seed }
     }
 
-    /// Replaces the list of sessions. Those that it has no more send a last packet.
+    /// Replaces the list of sessions; sessions that are not in it send a last packet.
     ///
-    /// Returns whether some of them have ended.
+    /// Returns whether any sessions have ended.
     fn set_current(&self, current: Vec<Arc<PortSession>>, now: Time) -> bool {
         let mut all = self.all.lock();
         let is_same = |(old, new): (&Arc<PortSession>, &Arc<PortSession>)| Arc::ptr_eq(old, new);
@@ -131,7 +132,7 @@ impl BfdSessions {
 }
 
 impl BridgeRegistry {
-    /// Makes the sessions of all ports follow their options.
+    /// Updates the sessions of all ports from the options of the ports.
     pub(crate) fn update_bfd(&mut self, sessions: &BfdSessions, now: Time) {
         let mut current = Vec::new();
         for bridge in self.iter_mut() {
@@ -164,7 +165,7 @@ impl BridgeRegistry {
 }
 
 impl BridgePort {
-    /// Returns the link of a member of a bond: up only if its session is forwarding.
+    /// Returns the link of a member of a bond; it is up only if BFD is forwarding.
     ///
     /// `None` if the port is closed or disabled.
     pub(crate) fn member_with_bfd(&self) -> Option<MemberLink> {
@@ -174,10 +175,10 @@ impl BridgePort {
     }
 }
 
-/// An odd number with mixed bits: that of the golden ratio.
+/// An odd number with mixed bits, from the golden ratio.
 const SPREAD: u32 = 0x9e37_79b1;
 
-/// Number of source ports of RFC 5881, from the first one on.
+/// Number of UDP source ports of RFC 5881, from the first port on.
 const SOURCE_PORTS: u32 = 16_384;
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use shunt_pipeline::Iterative;
 use super::*;
 use crate::threads::worker::SLEEP_MAX_MS;
 
-/// Returns a data plane, and a thread that panics at once.
+/// Returns a data plane, and a worker thread that panics at once.
 fn plane() -> (DataPlane, WorkerThread) {
     let engine: EngineMaker = Box::new(|pipeline| Box::new(Iterative::new(pipeline)));
     let plane = DataPlane::start(&Config::default(), 1, engine).unwrap().plane;
@@ -22,7 +22,7 @@ fn the_default_configuration_has_the_defaults_of_the_packet_thread() {
     assert_eq!(thread_config(&Config::default(), 0), ThreadConfig::default());
 }
 
-/// Checks until a thread has ended.
+/// Repeats the check for ended threads until one has ended.
 fn stopped(plane: &DataPlane) -> StoppedThreads {
     loop {
         let stopped = plane.reclaim();
@@ -67,9 +67,9 @@ async fn a_new_offload_agent_replaces_one_that_ended() {
     }
 }
 
-/// A packet thread publishes the loss of its trainer.
+/// A packet thread publishes that it has lost its trainer.
 ///
-/// The thread is stopped here, so that the count stays.
+/// The test has stopped the packet thread, so that the count stays.
 #[tokio::test]
 async fn a_lost_trainer_is_reported_once() {
     let (plane, doomed) = plane();
