@@ -1,8 +1,8 @@
 //! The BFD thread: passes received packets and the time to the sessions, and sends their packets.
 //!
-//! A session with intervals of 100 ms expires after 300 ms. So it has a thread of its own: no change of
-//! bridges, ports or rules runs there, and none of their locks is taken. Frames have the time of their
-//! arrival, so a delay of the thread itself is not taken for silence of the other end.
+//! A session with intervals of 100 ms expires after 300 ms. So a separate thread runs the sessions.
+//! This thread changes no bridges, ports or rules, and takes none of their locks. Frames carry the
+//! time of their arrival, so a delay of the thread does not look like silence of the other end.
 
 use std::{
     sync::Arc,
@@ -62,14 +62,14 @@ impl BfdThread {
         Ok(Self { stop, slot: Mutex::new(ThreadSlot::Running(handle)) })
     }
 
-    /// Returns the state of the thread.
+    /// Returns the state of the BFD thread.
     pub(crate) fn status(&self) -> ThreadStatus {
         let mut slot = self.slot.lock();
         let state = if slot.has_panicked() { ThreadState::Panicked } else { slot.state() };
         ThreadStatus { name: "bfd thread".to_owned(), state, iterations: None }
     }
 
-    /// Stops the thread and waits for its end.
+    /// Stops the BFD thread and waits for its end.
     pub(crate) fn stop(&self) {
         self.stop.notify_one();
         self.slot.lock().stop();
@@ -111,10 +111,10 @@ async fn run_bfd(control: &ControlPlane, inbox: &FrameInbox) {
         if !schedule.is_of(&current) {
             schedule = SessionSchedule::new(current);
         }
-        // The clock first: no session expires while a packet for it waits.
+        // The clock is read before the frames, so no session expires while a frame for it waits.
         let now = plane.now();
         for ((bridge, port), received) in inbox.take() {
-            // A session that has gone gets none.
+            // Frames of a removed session are dropped.
             let Some(session) = schedule.session(bridge, port) else { continue };
             for error in session.receive(&received) {
                 debug!("port {}: BFD ignored a packet: {error}", session.name);
@@ -131,10 +131,12 @@ async fn run_bfd(control: &ControlPlane, inbox: &FrameInbox) {
     }
 }
 
-/// Ends the sessions of ports that are about to go, or of all ports before the daemon ends.
+/// Ends sessions of ports to be removed, or all sessions before the daemon ends.
 ///
-/// Their last packets state `AdminDown`, so the other ends do not wait for their detection times.
-/// Returns when the packet threads have taken these packets.
+/// `ends` selects the sessions.
+///
+/// Their last packets have the state AdminDown, so the other ends do not wait for their detection
+/// times. Returns when the packet threads have taken these packets.
 pub(crate) async fn end_sessions(
     plane: &DataPlane,
     sessions: &BfdSessions,

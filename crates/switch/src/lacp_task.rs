@@ -39,7 +39,8 @@ pub(crate) async fn run_lacp(control: Arc<ControlPlane>, inbox: Arc<FrameInbox>)
         }
         let (now, output) = {
             let mut bridges = bridges.lock();
-            // The clock first: no timeout passes for a partner with a frame that waits.
+            // The clock is read before the frames, so no timeout expires for a partner with a
+            // waiting frame.
             let now = plane.now();
             for ((bridge, port), frames) in inbox.take() {
                 take(&mut bridges, (bridge, port), &frames);
@@ -81,12 +82,12 @@ pub(crate) async fn leave_partners(
 
 /// Passes the received frames of a port to the LACP actor of its bond.
 ///
-/// A bond that has gone gets none.
+/// Frames for a removed bond are dropped.
 fn take(bridges: &mut BridgeRegistry, (bridge, port): (BridgeId, PortNo), received: &PortFrames) {
     let Some((bond, actor)) = bridges.lacp_actor_mut(bridge, port) else { return };
     actor.count_refused(port, received.removed);
     for ArrivedFrame { arrived, frame } in &received.frames {
-        // A partner may send frames of later versions, so this is no event of the switch.
+        // Only a debug line: a partner may send frames of later LACP versions.
         if let Err(error) = actor.receive(port, frame, *arrived) {
             debug!("bond {bond}: port {port}: ignored a frame: {error}");
         }

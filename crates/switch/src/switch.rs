@@ -467,8 +467,8 @@ impl Switch {
 
     /// Returns the status of the threads.
     ///
-    /// Packet threads, eviction, learner, listener and foresight thread, the offload thread of a NIC, and
-    /// the thread of BFD.
+    /// These are the packet threads; the eviction, learner, listener, foresight and BFD threads;
+    /// and the offload thread of a NIC.
     #[must_use]
     pub fn threads(&self) -> Vec<ThreadStatus> {
         let mut threads = self.control.plane.thread_states();
@@ -562,9 +562,9 @@ impl Switch {
 
     /// Prepares the end of the switch; must be the last call.
     ///
-    /// Reports the flows of NetFlow and IPFIX that last, for a few seconds at most. Has the partners of
-    /// LACP leave their links, and the other ends of BFD sessions go down. Removes the entries of an
-    /// external NIC as far as it answers soon.
+    /// The call reports the remaining flows of NetFlow and IPFIX, for a few seconds at most. It
+    /// makes LACP partners stop using their links, and ends BFD sessions. It removes the entries of
+    /// an external NIC within a short time.
     ///
     /// After the call, nothing updates the entries of the NIC.
     pub async fn stop(&self) {

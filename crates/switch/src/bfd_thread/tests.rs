@@ -1,4 +1,4 @@
-//! Tests of the thread of BFD: two sessions over a cable between two ports of one switch.
+//! Tests of the BFD thread: two sessions over a cable between two ports of one switch.
 
 use std::{iter, sync::mpsc, thread, time::Duration};
 
@@ -22,7 +22,7 @@ const WAIT_MAX: Duration = Duration::from_secs(20);
 /// Time without packets after which the sessions of the tests expire.
 const DETECTION_TIME: Duration = Duration::from_secs(1);
 
-/// A control plane without periodic tasks, with sessions at its ports `p1` and `p2`.
+/// A control plane without periodic tasks, with BFD sessions at `p1` and `p2`.
 struct CabledSessions {
     control: Arc<ControlPlane>,
     thread: BfdThread,
@@ -32,7 +32,7 @@ impl CabledSessions {
     async fn start() -> Self {
         let engine: EngineMaker = Box::new(|pipeline| Box::new(Iterative::new(pipeline)));
         let mut config = Config::default();
-        // Forecasts would be translated by the tables.
+        // Translations of forecasts would need the tables, which the tests lock.
         config.foresight.predictors.clear();
         let store = Arc::new(NoDescriptorStore);
         let (control, receivers) = ControlPlane::start(&config, None, 1, engine, store).unwrap();
@@ -79,7 +79,7 @@ fn is_up(own: &BfdStatus) -> bool {
     own.state == BfdState::Up
 }
 
-/// Sessions exchange packets while a change holds the tables for longer than their detection time.
+/// A change holds the tables for longer than the detection time of the sessions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_survive_a_long_hold_of_the_tables() {
     let cabled = CabledSessions::start().await;
@@ -89,7 +89,7 @@ async fn sessions_survive_a_long_hold_of_the_tables() {
     let (holds, held) = mpsc::channel();
     let (release, released) = mpsc::channel::<()>();
     let holder = thread::spawn(move || {
-        // A change asks for its requests while it holds the tables.
+        // The change calls this iterator for its requests while it holds the tables.
         let requests = iter::from_fn(|| -> Option<Modification> {
             holds.send(()).ok()?;
             let _ = released.recv();
@@ -115,7 +115,7 @@ async fn sessions_survive_a_long_hold_of_the_tables() {
     assert_eq!(flaps(&after), flaps(&before));
 }
 
-/// The other end learns at once that a port is about to go.
+/// The other end learns at once that the session of a removed port ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_ended_session_takes_the_other_end_down() {
     let cabled = CabledSessions::start().await;
@@ -128,20 +128,20 @@ async fn an_ended_session_takes_the_other_end_down() {
     assert_eq!(cabled.thread.status().state, ThreadState::Stopped);
 }
 
-/// A session does not expire while packets wait that arrived in time.
+/// A session does not expire while frames wait that arrived in time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_delayed_thread_takes_no_session_down() {
     let cabled = CabledSessions::start().await;
-    // Nobody runs the sessions from here on, and no packet is exchanged.
+    // From here on, no thread runs the sessions, and no packet is exchanged.
     cabled.thread.stop();
     let current = cabled.control.bridges.bfd().current();
     let [session, other] = &*current else { panic!("a session for each port") };
     let start = cabled.control.plane.now();
     let at = |ms| start.after(Duration::from_millis(ms));
     for (removed, sent, arrived, now) in [
-        // A packet that arrived in time is read later.
+        // The frame arrived in time, and is read later.
         (0, at(500), at(500), at(1200)),
-        // The ones before it were removed unread.
+        // Five earlier frames were dropped unread.
         (5, at(750), at(3000), at(3000)),
     ] {
         let (_, frame) = other.run(sent).frame.unwrap();

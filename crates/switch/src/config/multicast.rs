@@ -6,20 +6,20 @@ use shunt_pipeline::{MulticastFlooding, MulticastSnooping};
 
 use crate::config::{BridgeOptions, ConfigError, PortOptions};
 
-/// The range of `mcast_snooping_ageing_s`, for errors.
+/// The allowed values of `mcast_snooping_ageing_s`, for errors.
 pub(crate) const AGEING_RANGE: &str = "seconds from 1 to 3600, or 0 for 300";
 
-/// The range of `mcast_snooping_entries`, for errors.
+/// The allowed values of `mcast_snooping_entries`, for errors.
 pub(crate) const ENTRIES_RANGE: &str = "a number of groups from 1 to 1000000, or 0 for 2048";
 
-/// The longest ageing, as in Open vSwitch.
+/// Maximum of `mcast_snooping_ageing_s`, as in Open vSwitch.
 const AGEING_MAX_S: u32 = 3600;
 
-/// The most groups of a bridge, as in Open vSwitch.
+/// Maximum of `mcast_snooping_entries`, as in Open vSwitch.
 const ENTRIES_MAX: usize = 1_000_000;
 
 impl BridgeOptions {
-    /// Checks the numbers of multicast snooping.
+    /// Checks the limits of multicast snooping.
     pub(crate) fn check_snooping(&self) -> Result<(), ConfigError> {
         let (seconds, entries) = (self.mcast_snooping_ageing_s, self.mcast_snooping_entries);
         let (key, is_possible) = ("mcast_snooping_ageing_s", seconds <= AGEING_MAX_S);
@@ -28,7 +28,7 @@ impl BridgeOptions {
         ConfigError::check_range(key, entries.to_string(), is_possible, ENTRIES_RANGE)
     }
 
-    /// Returns the multicast snooping of the bridge, if it is enabled.
+    /// Returns the multicast snooping options of the bridge, if snooping is enabled.
     pub(crate) fn snooping(&self) -> Option<MulticastSnooping> {
         let defaults = MulticastSnooping::default();
         self.mcast_snooping_enable.then(|| MulticastSnooping {

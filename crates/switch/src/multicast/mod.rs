@@ -1,4 +1,5 @@
-//! Multicast snooping: the task that learns, the log of multicast routers, and the table for programs.
+//! Multicast snooping: the task that learns groups, the log of multicast routers, and the table for
+//! programs.
 
 pub(crate) mod router_log;
 mod table;

@@ -1,7 +1,7 @@
-//! The log lines of multicast routers: those that appear, and those that send no query in time.
+//! Log lines about multicast routers: routers that appear, and routers that send no query in time.
 //!
-//! A host decides how often this happens: a query in each VLAN of a trunk makes thousands of router
-//! ports. So each port has a limited number of lines (see [`ChangeLog`]).
+//! A host decides how often routers appear: a query in each VLAN of a trunk makes thousands of
+//! router ports. So each port has a limited number of lines (see [`ChangeLog`]).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,11 +15,11 @@ use tracing::info;
 
 use crate::ports::{change_log::ChangeLog, names::BridgeNames};
 
-/// The lines of all ports with multicast routers.
+/// The log lines of all ports that became router ports.
 #[derive(Debug, Default)]
 pub(crate) struct RouterLog(Mutex<ChangeLog<RouterEvent>>);
 
-/// A port that became a router port of a VLAN, or is one no more.
+/// A port that has become a router port of a VLAN, or has ceased to be one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RouterChange {
     bridge: BridgeId,
@@ -27,7 +27,7 @@ pub(crate) struct RouterChange {
     event: RouterEvent,
 }
 
-/// An event at a port, as the end of its line.
+/// An event of a router port, which is the end of its log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RouterEvent {
     Arrived { vlan: u16 },
@@ -37,8 +37,8 @@ enum RouterEvent {
 impl RouterChange {
     /// Returns the router ports that a change has added or removed.
     ///
-    /// The version before the change is retained at least until the change is published. So a caller
-    /// that makes changes calls this before that.
+    /// The version before the change is kept only until the change is published. So the caller must
+    /// call this function before it publishes the change.
     pub(crate) fn of(pipeline: &Pipeline, change: &Change) -> Vec<Self> {
         let before = Version::new(change.version.number().saturating_sub(1));
         let routers = change.deltas.iter().filter_map(|delta| match *delta {
@@ -60,12 +60,13 @@ impl RouterChange {
 }
 
 impl RouterLog {
-    /// Logs changes, as long as their ports have lines left.
+    /// Logs changes, as long as their ports have lines left in the present period.
     pub(crate) fn add(&self, pipeline: &Pipeline, changes: &[RouterChange], now: Time) {
         self.lines(pipeline, changes, now).into_iter().for_each(|line| info!("{line}"));
     }
 
-    /// Logs the ports with changes that had no line, when their periods are over.
+    /// Logs a summary for ports that had changes without a line,
+    /// when their periods end.
     pub(crate) fn add_summaries(&self, now: Time) {
         let lines = self.0.lock().summaries(now);
         lines.into_iter().for_each(|line| info!("{line}"));
@@ -116,7 +117,7 @@ mod tests {
         Time::ZERO.after(Duration::from_secs(second))
     }
 
-    /// Returns a bridge of two ports that snoops.
+    /// Returns a bridge with two ports and multicast snooping.
     fn snooping() -> Pipeline {
         let pipeline = Pipeline::new(1);
         let multicast = Some(MulticastSnooping::default());
@@ -127,7 +128,7 @@ mod tests {
         pipeline
     }
 
-    /// Learns queries that arrive on a port in these VLANs.
+    /// Learns from queries that arrive on a port in the given VLANs.
     fn query(
         pipeline: &Pipeline,
         port: u32,
@@ -140,7 +141,7 @@ mod tests {
         pipeline.learn(&learnings, now)
     }
 
-    /// Returns the lines of a change.
+    /// Returns the log lines of a change.
     fn lines(log: &RouterLog, pipeline: &Pipeline, change: &Change, now: Time) -> Vec<String> {
         log.lines(pipeline, &RouterChange::of(pipeline, change), now)
     }

@@ -135,7 +135,7 @@ fn learn(control: &ControlPlane, sightings: &[MulticastSighting]) {
     }
 }
 
-/// Returns the object of a delta; `None` for a rule.
+/// Returns the changed object of a delta; `None` for a rule.
 const fn changed_object(delta: &Delta) -> Option<Object> {
     match delta {
         Delta::Changed(object) => Some(*object),
@@ -143,7 +143,7 @@ const fn changed_object(delta: &Delta) -> Option<Object> {
     }
 }
 
-/// Returns the names of a bridge and of its port, for a message.
+/// Returns the names of a bridge and of one of its ports, for a log line.
 fn names(pipeline: &Pipeline, bridge: BridgeId, port: PortNo) -> (String, String) {
     let name = pipeline.settings(bridge).map_or_else(|| bridge.to_string(), |own| own.name);
     let port = BridgeNames::new(pipeline, bridge).name(port).unwrap_or_else(|| port.to_string());

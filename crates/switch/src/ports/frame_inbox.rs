@@ -1,10 +1,10 @@
 //! Received frames of a protocol that wait for its task: the newest frames of each port.
 //!
-//! A flood on one link takes no place of another link. Of the flooded link the newest frames count, since
-//! each LACPDU, and each packet of BFD, replaces what the ones before it said.
+//! A flood on one link does not displace frames of other links. Of the flooded link the newest
+//! frames are kept, because each LACPDU or BFD packet replaces the information of earlier ones.
 //!
-//! Each frame has the time of its arrival, because a task that was delayed must not take the delay for
-//! silence of a partner.
+//! Each frame has the time of its arrival. So a delay of the task does not look like silence of the
+//! partner.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -32,7 +32,7 @@ pub(crate) type WaitingFrames = BTreeMap<(BridgeId, PortNo), PortFrames>;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct PortFrames {
     pub(crate) frames: VecDeque<ArrivedFrame>,
-    /// Number of older frames that were removed.
+    /// Number of older frames that were dropped.
     pub(crate) removed: u64,
 }
 
@@ -43,7 +43,8 @@ pub(crate) struct ArrivedFrame {
     pub(crate) frame: Vec<u8>,
 }
 
-/// Frames of a port that wait, at most: a second of LACPDUs and marker requests.
+/// Maximum number of waiting frames of a port:
+/// a second of LACPDUs and marker requests.
 const FRAMES_MAX: usize = 8;
 
 impl FrameInbox {
@@ -67,10 +68,10 @@ impl FrameInbox {
         }
     }
 
-    /// Takes the frames that wait.
+    /// Takes the waiting frames.
     ///
-    /// A caller that reads the clock first has every frame that arrived before that time. So it lets no
-    /// timeout pass for a partner that has sent in time.
+    /// A caller that reads the clock first gets every frame that arrived before that time. So no
+    /// timeout expires for a partner that has sent in time.
     pub(crate) fn take(&self) -> WaitingFrames {
         mem::take(&mut *self.ports.lock())
     }

@@ -9,13 +9,13 @@ use tokio::time::sleep;
 
 use crate::threads::data_plane::DataPlane;
 
-/// Times that [`send_at_once`] asks all packet threads, with a pause between two of them.
+/// Number of rounds in which [`send_at_once`] tries all packet threads.
 const ATTEMPTS_MAX: u32 = 5;
 
-/// Pause before all packet threads are asked again.
+/// Pause between two of these rounds.
 const FULL_QUEUES_PAUSE: Duration = Duration::from_millis(1);
 
-/// Sends a frame on a port of a bridge, as a packet-out of a controller would.
+/// Sends a frame on a port of a bridge, like a packet-out of a controller.
 pub(crate) async fn send_frame(plane: &DataPlane, bridge: BridgeId, port: PortNo, frame: Vec<u8>) {
     let thread = plane.living().first().copied().unwrap_or_default();
     let mut key = FlowKey::ZERO;
@@ -29,9 +29,10 @@ pub(crate) async fn send_frame(plane: &DataPlane, bridge: BridgeId, port: PortNo
     plane.send(thread, Command::Inject(Box::new(injection))).await;
 }
 
-/// Sends a frame on a datapath port, without the tables: no change of them delays it.
+/// Sends a frame on a datapath port without the tables.
 ///
-/// No mirror has a copy. If the queues of all packet threads stay full, the frame is lost, as on a wire.
+/// No change of the tables delays the frame, and no mirror copies it. If the queues of all packet
+/// threads stay full, the frame is lost, as on a wire.
 pub(crate) async fn send_at_once(plane: &DataPlane, port: DatapathPort, frame: Vec<u8>) {
     let traversal = Arc::new(Traversal::of_own_frame(port));
     let injection = Injection { frame, ingress: NO_INGRESS, traversal };

@@ -113,7 +113,7 @@ impl PuntCollector {
                     }
                     PuntReceiver::Lacp(port) => self.pass(&self.lacp, port, packet),
                     PuntReceiver::Bfd(port) => self.pass(&self.bfd, port, packet),
-                    // Hosts report their groups again after the next query.
+                    // A dropped report is repeated: hosts report their groups after the next query.
                     PuntReceiver::Multicast { .. } => drop(self.multicast.try_send(packet)),
                 }
             }
@@ -121,7 +121,7 @@ impl PuntCollector {
         worked
     }
 
-    /// Passes a frame of a protocol to its task, with the present time as that of its arrival.
+    /// Passes a frame of a protocol to its task; the arrival time is the present time.
     fn pass(&self, inbox: &FrameInbox, port: PortNo, packet: PuntedPacket) {
         let frame = ArrivedFrame { arrived: self.clock.now(), frame: packet.frame };
         inbox.add(packet.punt.bridge, port, frame);

@@ -28,7 +28,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// Maximum time to wait.
+/// Maximum time that a test waits.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// A frame that makes its packet thread panic.
@@ -38,7 +38,7 @@ pub(crate) const PANIC: &[u8] = b"panic";
 pub(crate) const BREAK: &[u8] = b"break";
 
 /// A frame after which the packet thread waits at the gate of the port.
-/// Earlier frames are processed first.
+/// Frames before it are processed first.
 pub(crate) const HOLD: &[u8] = b"hold";
 
 /// A switch with one bridge, `br0`.
@@ -55,16 +55,16 @@ impl Bench {
         bench
     }
 
-    /// Starts a switch with this configuration, without a bridge.
+    /// Starts a switch with the configuration `config`, without a bridge.
     pub(crate) async fn of(config: &Config) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let run_dir = Some(folder.path().to_owned());
         Self { switch: Switch::start(config, run_dir, 1).await.unwrap(), folder }
     }
 
-    /// Starts a switch without a bridge, with an eviction engine of the test.
+    /// Starts a switch without a bridge; the test supplies the eviction engine.
     ///
-    /// It predicts no flows, so that each entry is that of a packet.
+    /// No predictor runs, so each cache entry was made for a packet that missed.
     pub(crate) async fn without_bridge(threads: u16, engine: EngineMaker) -> Self {
         let mut config = Config::default();
         config.foresight.predictors.clear();
@@ -73,7 +73,7 @@ impl Bench {
         Self::with_engine(&config, engine).await
     }
 
-    /// Starts a switch with this configuration and an eviction engine of the test.
+    /// Starts a switch with a configuration; the test supplies the eviction engine.
     pub(crate) async fn with_engine(config: &Config, engine: EngineMaker) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let run_dir = Some(folder.path().to_owned());
@@ -87,14 +87,14 @@ impl Bench {
         self.switch.add_bridge(&bridge).await.unwrap();
     }
 
-    /// Adds a port to `br0` that receives on one packet thread.
+    /// Adds a port to `br0`; one packet thread receives from it.
     pub(crate) async fn add_port(&self, name: &str, receiver: usize) -> FarEnd {
         let (port, far_end) = wire(receiver);
         self.switch.add_own_port("br0", name, port).await.unwrap();
         far_end
     }
 
-    /// Connects a controller to `br0` that receives all asynchronous messages.
+    /// Connects a controller to `br0`; it receives all asynchronous messages.
     pub(crate) async fn controller(&self) -> Controller {
         self.controller_of("br0").await
     }
@@ -113,7 +113,7 @@ impl Bench {
         assert_eq!(controller.ask(&Message::BarrierRequest).await, Message::BarrierReply);
     }
 
-    /// Returns the states of packet, eviction, learner, listener, foresight and BFD threads.
+    /// Returns the states of all threads but the offload thread.
     pub(crate) fn threads(&self) -> Vec<ThreadState> {
         self.switch.threads().iter().map(|thread| thread.state).collect()
     }
@@ -135,7 +135,7 @@ pub(crate) async fn until(is_true: impl Fn() -> bool) {
     timeout(WAIT_MAX, wait).await.unwrap();
 }
 
-/// Awaits work that must complete in time.
+/// Awaits `work`, which must complete in [`WAIT_MAX`].
 pub(crate) async fn in_time<T>(work: impl Future<Output = T>) -> T {
     timeout(WAIT_MAX, work).await.unwrap()
 }
@@ -155,7 +155,7 @@ pub(crate) struct Gate {
     is_met: AtomicBool,
 }
 
-/// Keeps a gate closed while it exists.
+/// Keeps a gate closed until it is dropped.
 pub(crate) struct Closed<'a>(&'a Gate);
 
 impl Gate {
@@ -185,7 +185,7 @@ impl Drop for Closed<'_> {
     }
 }
 
-/// The far end of a port.
+/// The far end of a port, where the test sends and receives frames.
 pub(crate) struct FarEnd {
     pub(crate) gate: Arc<Gate>,
     to: Sender<Vec<u8>>,
@@ -195,7 +195,7 @@ pub(crate) struct FarEnd {
 }
 
 impl FarEnd {
-    /// Sets the counters of the device: frames lost in front of it and behind it.
+    /// Sets the counters of frames that the device lost on receipt and on sending.
     pub(crate) fn lose(&self, rx: u64, tx: u64) {
         [rx, tx]
             .iter()
@@ -204,7 +204,7 @@ impl FarEnd {
     }
 
     pub(crate) fn send(&self, frame: &[u8]) {
-        // The port may be closed already.
+        // If the port is closed already, the frame is dropped.
         let _ = self.to.send(frame.to_vec());
     }
 
@@ -226,7 +226,7 @@ impl FarEnd {
         self.from.try_iter().collect()
     }
 
-    /// Returns whether port and queues are closed.
+    /// Returns whether the port and its queues are closed.
     pub(crate) fn is_closed(&self) -> bool {
         Arc::strong_count(&self.parts) == 1
     }
@@ -244,7 +244,7 @@ struct Wire {
 struct WireRx {
     frames: Receiver<Vec<u8>>,
     gate: Arc<Gate>,
-    /// True if the thread stops at the gate next.
+    /// True if the packet thread stops at the gate before its next frame.
     is_held: bool,
     _part: Arc<()>,
 }
@@ -254,7 +254,7 @@ struct WireTx {
     _part: Arc<()>,
 }
 
-/// Returns a port that receives on one packet thread, and its far end.
+/// Returns a port with its far end; one packet thread receives from the port.
 pub(crate) fn wire(receiver: usize) -> (Box<dyn Port>, FarEnd) {
     let ((to, frames), (sent, from), parts) = (channel(), channel(), Arc::new(()));
     let (part, gate) = (Arc::clone(&parts), Arc::<Gate>::default());
@@ -341,7 +341,7 @@ impl TxQueue for WireTx {
     fn flush(&mut self) {}
 }
 
-/// A controller connection.
+/// A connection of a controller to the switch.
 pub(crate) struct Controller {
     stream: UnixStream,
     /// Messages that arrived while a reply was awaited.
@@ -364,7 +364,7 @@ impl Controller {
         in_time(self.stream.write_all(&bytes)).await.unwrap();
     }
 
-    /// Returns the next message.
+    /// Waits for the next message and returns it.
     pub(crate) async fn next_received(&mut self) -> Message {
         let mut frame = vec![0; Header::LEN];
         in_time(self.stream.read_exact(&mut frame)).await.unwrap();

@@ -1,4 +1,4 @@
-//! BFD sessions of ports: two ports of one switch, with a cable of the test between them.
+//! BFD sessions of ports: two ports of one switch, connected by a cable of the test.
 
 use shunt_bfd::{BfdDiagnostic, BfdState, BfdStatus};
 use shunt_switch::{
@@ -8,13 +8,13 @@ use shunt_switch::{
 
 use crate::bench::{Bench, FarEnd, frame, until};
 
-/// A switch with four ports, and sessions at the ports `p1` and `p2`.
+/// A switch with four ports, with BFD sessions at the ports `p1` and `p2`.
 struct Cable {
     bench: Bench,
     ends: [FarEnd; 4],
 }
 
-/// Options of a session that expires after a second.
+/// Returns the options of a session that expires after a second without packets.
 fn options() -> BfdOptions {
     BfdOptions { min_tx_ms: 100, min_rx_ms: 100, mult: 10, ..BfdOptions::default() }
 }
@@ -47,7 +47,7 @@ impl Cable {
         self.session(name).session.state
     }
 
-    /// Carries frames between the two ports.
+    /// Carries the waiting frames between the two ports.
     fn carry(&self) {
         for (from, to) in [(0, 1), (1, 0)] {
             for frame in self.ends[from].all_received() {
@@ -70,7 +70,7 @@ impl Cable {
         self.carry_until(|| is_up("p1") && is_up("p2")).await;
     }
 
-    /// Returns the index of the end at which a packet leaves that arrives on `p2`.
+    /// Returns the index of the end that receives a packet sent into `p2`.
     fn output(&self) -> Option<usize> {
         self.ends[1].send(&frame(7));
         [2, 3].into_iter().find(|end| self.ends[*end].all_received().contains(&frame(7)))
@@ -90,21 +90,21 @@ async fn a_session_decides_about_its_port() {
     until(|| cable.output() == Some(3)).await;
     cable.come_up().await;
     cable.carry_until(|| cable.output() == Some(2)).await;
-    // The other end says so in a later packet.
+    // Each end learns from a later packet that the other end is up.
     let is_known = |own: BfdStatus| own.forwarding && own.remote.state == BfdState::Up;
     cable.carry_until(|| is_known(cable.session("p1").session)).await;
     assert_eq!(cable.bench.port("p1").link, "up");
-    // No packet of BFD has reached the rule.
+    // No BFD packet has reached the rule, so port 3 has only frames of 60 bytes.
     assert!(cable.ends[2].all_received().iter().all(|frame| frame.len() == 60));
     let trace = cable.bench.switch.trace("br0", "in_port=p1,udp,nw_ttl=255,tp_dst=3784").unwrap();
     assert_eq!(trace.actions, ["userspace(slow_path(bfd))"]);
-    // An operator decides, then the session again.
+    // The override of an operator decides, and after its removal the session decides.
     assert!(cable.bench.switch.force_bfd_forwarding(Some("p1"), Some(false)));
     cable.carry_until(|| cable.output() == Some(3)).await;
     assert!(cable.bench.switch.force_bfd_forwarding(None, None));
     assert!(!cable.bench.switch.force_bfd_forwarding(Some("p3"), None), "it has no session");
     cable.carry_until(|| cable.output() == Some(2)).await;
-    // Nobody carries the frames any more.
+    // From here on, no frames are carried between the ports.
     until(|| cable.state("p1") == BfdState::Down).await;
     assert_eq!(cable.session("p1").session.diagnostic, BfdDiagnostic::TIME_EXPIRED);
     until(|| cable.output() == Some(3)).await;

@@ -1,4 +1,4 @@
-//! Bonds with packets: after a failover, no kind of cache sends on the old member.
+//! Bonds with traffic: after a failover, no kind of cache sends on the old member.
 
 use std::{cell::Cell, time::Duration};
 
@@ -14,7 +14,8 @@ use crate::{
     nic::{World, add_ports},
 };
 
-/// The packets that use each member, and at most until a NIC has an entry for them.
+/// Number of packets for each member;
+/// also the most packets until a NIC has their entry.
 const PACKETS: usize = 50;
 const PACKETS_MAX: usize = 2000;
 
@@ -25,9 +26,9 @@ fn between(source: u8, target: u8) -> Vec<u8> {
     frame
 }
 
-/// Makes the ports `p1` and `p2` a bond, behind which host 1 is; host 2 is at `p3`.
+/// Adds a bond of `p1` and `p2` with host 1 behind it; host 2 is at `p3`.
 ///
-/// Returns the member on which packets of host 2 leave.
+/// Returns the member on which packets of host 2 are sent.
 async fn make_bond(switch: &Switch, ends: &[FarEnd; 3], mode: BondMode) -> usize {
     let members = vec!["p1".to_owned(), "p2".to_owned()];
     let bond = BondOptions { name: "bond0".to_owned(), mode, members, ..BondOptions::default() };
@@ -52,14 +53,14 @@ async fn make_bond(switch: &Switch, ends: &[FarEnd; 3], mode: BondMode) -> usize
     member.get().unwrap_or_default()
 }
 
-/// Sends a packet of host 2 to host 1, which must leave on this member.
+/// Sends a packet of host 2 to host 1, which must be sent on a given member.
 async fn leaves_on(ends: &[FarEnd; 3], member: usize) {
     ends[2].send(&between(2, 1));
-    // The learning packet of host 2 may come first.
+    // The learning packet of host 2 may be received first.
     while ends[member].next_received().await != between(2, 1) {}
 }
 
-/// Checks that all packets follow a failover, once it has returned.
+/// Checks that all packets follow a failover once the call for it has returned.
 async fn failover(switch: &Switch, ends: &[FarEnd; 3], old: usize) {
     let new = 1 - old;
     let change = |change| switch.change_bond_member("bond0", ["p1", "p2"][old], change);
@@ -69,7 +70,7 @@ async fn failover(switch: &Switch, ends: &[FarEnd; 3], old: usize) {
         leaves_on(ends, new).await;
     }
     assert!(!ends[old].all_received().contains(&between(2, 1)), "left on the old member");
-    // Host 1 is the same host behind the other member.
+    // Host 1 is now reached by the other member.
     ends[new].send(&between(1, 2));
     assert_eq!(ends[2].next_received().await, between(1, 2));
     change(BondMemberChange::Enable).await.unwrap();

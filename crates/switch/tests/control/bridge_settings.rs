@@ -1,4 +1,4 @@
-//! Keys of a bridge that change while it forwards.
+//! Settings of a bridge that change while it forwards.
 
 use std::{io::ErrorKind, net::SocketAddr};
 
@@ -11,7 +11,8 @@ use tokio::{
 
 use crate::bench::{Bench, frame, in_time};
 
-/// A listener for connections of the switch, and its address in the configuration.
+/// Returns a listener that acts as controller,
+/// and its address in the configuration.
 async fn controller() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let target = format!("tcp:{}", listener.local_addr().unwrap());
@@ -46,7 +47,7 @@ fn targets(switch: &Switch) -> Vec<String> {
     bridge.controllers.into_iter().map(|controller| controller.target).collect()
 }
 
-/// Returns an address of this host that is free now.
+/// Returns an unused address of this host.
 async fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
 }
@@ -129,7 +130,7 @@ async fn a_refused_change_of_a_bridge_changes_nothing() {
     in_time(TcpStream::connect(address)).await.unwrap();
 }
 
-/// The old listener closes first, and then the new address is in use.
+/// The old listener is closed first, and then the new address is found in use.
 #[tokio::test]
 async fn a_refused_listener_keeps_the_other_sockets() {
     let bench = Bench::start(1).await;

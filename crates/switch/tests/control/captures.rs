@@ -21,7 +21,7 @@ async fn captured_packets_carry_the_time_of_day() {
     let before = unix_time_ns();
     let captured = async {
         loop {
-            // The packet thread may not have begun to capture when the first packet arrives.
+            // The packet thread may start the capture only after the first packet.
             port.send(&frame(7));
             sleep(Duration::from_millis(2)).await;
             let mut packets = bench.switch.read_capture(capture).unwrap();
@@ -31,7 +31,7 @@ async fn captured_packets_carry_the_time_of_day() {
         }
     };
     let CapturedPacket { time_ns, .. } = in_time(captured).await;
-    // A poll loop iteration may have begun just before the packet was sent.
+    // The poll loop iteration may have begun just before the packet was sent.
     let earliest = before - 1_000_000_000;
     assert!((earliest..=unix_time_ns()).contains(&time_ns), "{time_ns} is not after {before}");
 }

@@ -19,7 +19,7 @@ use shunt_switch::{
 
 use crate::bench::{Bench, FarEnd, frame, until};
 
-/// A switch with three ports; the first two send to each other.
+/// A switch with three ports; the first two ports send to each other.
 struct Scene {
     bench: Bench,
     ports: [FarEnd; 3],
@@ -39,7 +39,7 @@ impl Scene {
         Self { bench, ports }
     }
 
-    /// Sends a packet into one port, and expects it on another one only.
+    /// Sends a packet into port `from`, and expects it on port `to` only.
     async fn passes(&self, from: usize, to: usize) {
         let frame = frame(7);
         self.ports[from].send(&frame);
@@ -47,7 +47,7 @@ impl Scene {
         assert!(self.ports.iter().all(|port| port.all_received().is_empty()));
     }
 
-    /// Redirects packets of the first port to the third, with a barrier.
+    /// Redirects packets of the first port to the third port, with a barrier.
     async fn redirect(&self, priority: u16) {
         let rule = format!("priority={priority},in_port=1,actions=output:3");
         let rule = parse_rule(FlowModCommand::Add, &rule, &NoPortNames).unwrap();
@@ -87,7 +87,7 @@ async fn each_circuit_evicts_megaflows_and_ltm_entries() {
 }
 
 /// Checks that a failed circuit evicts all entries.
-/// Also checks that the switch uses the new rules.
+/// Also checks that packets follow the new rules.
 async fn a_fault_flushes_the_caches_only<E: Fail + 'static>(new: fn(Version, u64) -> E) {
     let is_due = Arc::<AtomicBool>::default();
     let own = Arc::clone(&is_due);
@@ -107,7 +107,7 @@ async fn a_fault_flushes_the_caches_only<E: Fail + 'static>(new: fn(Version, u64
     let status = scene.status().await;
     assert_eq!((status.faults, status.evicted), (1, 2), "it took both: {status:?}");
     assert_eq!(status.by_cause, [("fault", 2)]);
-    // The rebuilt circuit knows the entries that were installed since.
+    // The rebuilt circuit has the entries that were installed after the failure.
     scene.bench.switch.add_rules("br0", &["priority=9,in_port=p1,actions=drop"]).await.unwrap();
     scene.ports[0].send(&frame(7));
     until(|| scene.bench.switch.drops().dropped == [("rule_without_output", 1)]).await;

@@ -1,4 +1,4 @@
-//! Counters of an idle switch: each packet has been counted once, with any caches, threads and changes.
+//! Counters of an idle switch: each packet was counted once, for any caches, threads and changes.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const ROUNDS: u64 = 16;
 /// Number of flows, each with a rule that counts it.
 const FLOWS: u8 = 24;
 
-/// Returns a switch with caches that hold a part of its flows.
+/// Returns a configuration with caches that have room for a part of the flows.
 fn crowded(kind: CacheKind, threads: u16) -> Config {
     let mut config = Config::default();
     config.threads.packet = threads;
@@ -34,7 +34,7 @@ fn crowded(kind: CacheKind, threads: u16) -> Config {
     config
 }
 
-/// Returns packets and bytes of the rules of table 0, by cookie.
+/// Returns the packet and byte counts of the rules of table 0, by cookie.
 async fn counted(controller: &mut Controller) -> Vec<[u64; 2]> {
     let request = Message::MultipartRequest(MultipartRequest::Flow(RuleFilter::all()));
     let Message::MultipartReply { reply: MultipartReply::Flow(flows), .. } =
@@ -54,7 +54,7 @@ fn request(command: FlowModCommand, text: &str) -> FlowMod {
     parse_rule(command, text, &NoPortNames).unwrap()
 }
 
-/// Returns the changes of a round.
+/// Returns the flow-mods of a round.
 /// They add a rule for each flow, and add and remove rules of lower priority.
 fn changes(round: u64) -> Vec<FlowMod> {
     let flow = round % u64::from(FLOWS);
@@ -131,7 +131,7 @@ async fn check(kind: CacheKind, threads: u16) {
             }
         }
         if round % 4 == 3 {
-            // Entries expire.
+            // Waits until entries have expired.
             sleep(Duration::from_millis(25)).await;
         }
         until(|| {

@@ -1,4 +1,4 @@
-//! Every loss is visible: by reason, and by port.
+//! Every lost packet is counted: by reason, and by port.
 
 use shunt_switch::{DropStatus, PortDrops, PuntedTotals};
 
@@ -40,7 +40,7 @@ async fn a_flood_in_a_vlan_of_one_port_has_its_own_reason() {
     port.send(&frame(1));
     until(|| bench.switch.drops().total() == 1).await;
     assert_eq!(bench.switch.drops().dropped, [("flood_without_ports", 1)]);
-    // It has a line of its ingress port.
+    // The loss is counted at the ingress port.
     let lost = PortDrops { direction: "forward", reason: "flood_without_ports", packets: 1 };
     let own = bench.port("p1");
     assert_eq!((own.rx_dropped, own.forward_dropped, own.drops), (0, 1, vec![lost]));

@@ -1,4 +1,4 @@
-//! Asynchronous messages: controllers receive all of them, even if they read slowly.
+//! Asynchronous messages: each controller receives all of them, even if it reads slowly.
 
 use std::collections::BTreeSet;
 
@@ -41,7 +41,7 @@ async fn a_slow_controller_receives_every_flow_removed() {
         bench.switch.apply("br0", &[all()]).await.unwrap();
     }
     let expected: BTreeSet<u64> = (0..COUNT).collect();
-    // The first controller cannot read everything before the second one reads: they read by turns.
+    // The first controller cannot read everything before the second one reads, so they take turns.
     let (mut by_early, mut by_late) = (Vec::new(), Vec::new());
     let read_early = async {
         for _ in 0..2 * COUNT / 1000 {
@@ -105,12 +105,13 @@ async fn a_replaced_learned_rule_sends_flow_removed() {
         let mut frame = frame(1);
         frame[11] = host;
         port.send(&frame);
-        // On a busy machine the stall budget of a port could be used up.
+        // Waiting for each packet keeps the stall budget of the port from being used up on a busy
+        // machine.
         until(|| bench.port("p1").rx_packets == u64::from(host)).await;
         bench.switch.learned().await;
     }
     assert_eq!(removed(&mut controller, 2).await, [7, 7]);
-    // The last two rules are removed with the rule that made the switch learn them.
+    // The last two rules are removed together with the rule that learned them.
     bench.switch.apply("br0", &[all()]).await.unwrap();
     assert_eq!(removed(&mut controller, 2).await, [7, 7]);
 }

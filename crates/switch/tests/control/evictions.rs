@@ -103,7 +103,7 @@ async fn a_too_large_change_evicts_all_entries_of_its_tables() {
     let before = bench.switch.evictions().await.unwrap();
     assert_eq!((before.overflows, before.evicted), (0, 0), "{before:?}");
 
-    // Two rules exceed the limit by one. One of them matches packets of the entry.
+    // The two rules exceed the limit by one. One rule matches packets of the entry.
     let rules = ["table=3,priority=9,in_port=p1,actions=output:p3", "table=3,ip,actions=drop"];
     bench.switch.add_rules("br0", &rules).await.unwrap();
     passes(0, 2).await;
@@ -114,7 +114,7 @@ async fn a_too_large_change_evicts_all_entries_of_its_tables() {
     assert_eq!((status.overflows, status.evicted), (1, 1), "only of table 3: {status:?}");
     assert_eq!(status.by_cause, [("bound", 1)]);
 
-    // Entries that were installed since are watched again.
+    // Entries that were installed after the overflow are again evicted one by one.
     let rule = "table=3,priority=11,in_port=p1,actions=output:p2";
     bench.switch.add_rules("br0", &[rule]).await.unwrap();
     passes(0, 1).await;
@@ -124,11 +124,11 @@ async fn a_too_large_change_evicts_all_entries_of_its_tables() {
     assert_eq!(bench.switch.caches().differences, 0);
 }
 
-/// An engine that waits at a gate before every change.
+/// An eviction engine that waits at a gate before every change.
 pub(crate) struct GatedEngine(Direct, Arc<Gate>);
 
 impl GatedEngine {
-    /// Returns the constructor of the engine.
+    /// Returns the constructor of the gated engine.
     pub(crate) fn maker(gate: &Arc<Gate>) -> EngineMaker {
         let own = Arc::clone(gate);
         Box::new(|pipeline| Box::new(Self(Direct::new(pipeline.version(), 1), own)))
@@ -189,7 +189,7 @@ async fn changes_beyond_the_queue_wait_and_are_counted() {
     let bench = Bench::without_bridge(1, GatedEngine::maker(&gate)).await;
     bench.add_bridge("br0").await;
     let (from, to) = (bench.add_port("p1", 0).await, bench.add_port("p2", 0).await);
-    // The engine has taken some changes from the queue already.
+    // The engine has already taken some changes from the queue.
     let changes = CHANGES_MAX + 600;
     let rules = |bench: &Bench| bench.switch.rules_count("br0", &RuleFilter::all()).unwrap();
     let mut controller = bench.controller().await;
@@ -204,7 +204,7 @@ async fn changes_beyond_the_queue_wait_and_are_counted() {
         controller.ask(&Message::BarrierRequest).await
     });
     until(|| rules(&bench) > CHANGES_MAX).await;
-    // The only sign that a change waits is that its call does not return.
+    // A waiting change has no other sign than a call that does not return.
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert!(rules(&bench) < changes && !controlling.is_finished());
     drop(closed);

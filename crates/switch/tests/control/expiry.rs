@@ -1,4 +1,4 @@
-//! Timeouts of rules and MAC addresses, and the reports that they wait for.
+//! Timeouts of rules and MAC addresses, and the counter reports that precede them.
 
 use std::{
     pin::pin,
@@ -39,7 +39,7 @@ async fn nothing_expires_before_all_counts_are_credited() {
     bench.switch.learned().await;
     until(|| there() == (3, 1)).await;
     let closed = port.gate.close();
-    // A hit refreshes all three, and its thread reports nothing.
+    // The hit refreshes all three timeouts, and its packet thread reports nothing yet.
     port.send(&frame(1));
     port.send(HOLD);
     port.gate.wait_for_thread().await;
@@ -55,7 +55,7 @@ async fn state_that_a_thread_may_use_is_kept() {
     let bench = Bench::without_bridge(1, GatedEngine::maker(&gate)).await;
     bench.add_bridge("br0").await;
     let (from, to) = (bench.add_port("p1", 0).await, bench.add_port("p2", 0).await);
-    // Each source address is a new flow, which is translated.
+    // Each source address makes a new flow, which is translated.
     let by_source = "actions=move:NXM_OF_ETH_SRC[0..7]->NXM_NX_REG0[0..7],output:p2";
     bench.switch.add_rules("br0", &[by_source]).await.unwrap();
     let send = |source| {

@@ -1,4 +1,4 @@
-//! Forecasts of a running switch: a predictor, and announced flows.
+//! Forecasts of a running switch: by a predictor, and by announcements.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A switch with a predictor of replies, and a rule for each flow.
+/// Returns a switch with the `reply` predictor and a rule for each flow.
 async fn bench() -> Bench {
     let mut config = Config::default();
     config.foresight.predictors = vec![PredictorName::Reply];
@@ -47,7 +47,7 @@ async fn the_first_packet_of_a_reply_hits() {
     client.send(&packet([1, 2], [4000, 53]));
     server.next_received().await;
     until(|| source(&bench, "reply").installed == 1).await;
-    // The reply comes from the address that the tables wrote.
+    // The reply has the source address that the tables wrote into the request.
     server.send(&packet([9, 1], [53, 4000]));
     client.next_received().await;
     until(|| source(&bench, "reply").hits == 1).await;
@@ -63,7 +63,8 @@ async fn the_first_packet_of_a_reply_hits() {
     assert_eq!(why.status.forecast, Some("reply"));
 }
 
-/// The server is behind a port of another packet thread, which gets the forecast.
+/// The server is behind a port of another packet thread,
+/// and that thread gets the forecast.
 #[tokio::test]
 async fn the_first_packet_of_a_reply_hits_on_another_thread() {
     let mut config = Config::default();
@@ -84,7 +85,7 @@ async fn the_first_packet_of_a_reply_hits_on_another_thread() {
     client.next_received().await;
     until(|| source(&bench, "reply").hits == 1).await;
     assert_eq!(bench.switch.forecasts().upcalls, 1);
-    // An announced flow gets entries on the thread of its port alone.
+    // An announced flow gets entries only on the packet thread of its port.
     let flow = "in_port=p2,udp,nw_src=10.0.0.7,nw_dst=10.0.0.1,tp_src=54,tp_dst=8";
     let announced = bench.switch.announce("br0", &[flow], MINUTE).unwrap();
     assert_eq!((announced.accepted, announced.threads), (1, 1));
@@ -93,7 +94,7 @@ async fn the_first_packet_of_a_reply_hits_on_another_thread() {
     assert_eq!(source(&bench, "announced").received, 1);
 }
 
-/// Clients use the addresses of back ends that are in the group of a service.
+/// Clients use the addresses of back ends in the group of a service.
 #[tokio::test]
 async fn a_flow_to_one_back_end_predicts_the_others() {
     let mut config = Config::default();
@@ -104,7 +105,7 @@ async fn a_flow_to_one_back_end_predicts_the_others() {
     let buckets: String =
         (2..5).map(|host| format!(",bucket=mod_nw_dst:10.0.0.{host},output:2")).collect();
     bench.add_groups(&[&format!("group_id=1,type=select{buckets}")]).await;
-    // Rules of one priority would be siblings too.
+    // Rules of equal priority would also form a set of back ends.
     let rule =
         |host: u8| format!("priority={host},in_port=p1,udp,nw_dst=10.0.0.{host},actions=output:p2");
     let rules: Vec<String> = (2..7).map(rule).collect();
@@ -113,7 +114,7 @@ async fn a_flow_to_one_back_end_predicts_the_others() {
     until(|| source(&bench, "siblings").items == 3).await;
     client.send(&packet([1, 2], [4000, 53]));
     server.next_received().await;
-    // The two other members of the group, and not all five hosts.
+    // The forecasts are for the two other members of the group, not for all five hosts.
     until(|| source(&bench, "siblings").installed == 2).await;
     for host in [3, 4] {
         client.send(&packet([1, host], [4000, 53]));
@@ -134,7 +135,7 @@ async fn rules_added_together_predict_each_other() {
     let rule = |host: u8| format!("in_port=p1,udp,nw_dst=10.0.0.{host},actions=output:p2");
     let [first, second, third] = [2, 3, 4].map(rule);
     bench.switch.add_rules("br0", &[&first, &second, &third]).await.unwrap();
-    // It differs in more than the address.
+    // The rule differs in more than the address.
     let other = format!("priority=9,{}", rule(9));
     bench.switch.add_rules("br0", &[&other]).await.unwrap();
     until(|| source(&bench, "siblings").items == 3).await;
@@ -149,7 +150,7 @@ async fn rules_added_together_predict_each_other() {
     assert_eq!(bench.switch.forecasts().upcalls, 1);
 }
 
-/// The replies never reach the switch, and the predictor is right nevertheless.
+/// The replies never reach the packet threads, but the forecasts count as right.
 #[tokio::test]
 async fn a_reply_that_hits_in_the_nic_is_counted() {
     const FLOWS: u16 = 20;
@@ -210,7 +211,7 @@ async fn two_preloads_count_their_own_flows() {
     for own in ids.map(status) {
         assert_eq!((own.sent, own.installed, own.nic_accepted), (100, 100, 100), "{own:?}");
     }
-    // No event reports that entries stay.
+    // No event reports that entries stay, so the test waits.
     sleep(Duration::from_secs(1)).await;
     let entries = switch.entries(0).await.entries;
     let owned = |owner: &str| entries.iter().filter(|own| own.entry.starts_with(owner)).count();

@@ -1,4 +1,4 @@
-//! IPFIX of a running switch, with a collector in the test.
+//! IPFIX of a running switch; the test is the collector.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use crate::{
     log::Log,
 };
 
-/// Number of templates: 14 kinds of flows, and the sampling rate.
+/// Number of templates: 14 kinds of flows, and one for the sampling rate.
 const TEMPLATES: usize = 15;
 
-/// A collector on a port of its own.
+/// A collector on a UDP port of its own.
 struct FlowCollector {
     socket: UdpSocket,
     target: String,
@@ -35,9 +35,9 @@ impl FlowCollector {
         self.decoder.decode(&buffer[..length]).unwrap()
     }
 
-    /// Receives all templates.
+    /// Receives all IPFIX templates.
     ///
-    /// Returns the sequence number and the domain of their first message.
+    /// Returns the sequence number and the observation domain of their first message.
     async fn templates(&mut self) -> (u32, u32) {
         let first = self.receive().await;
         let mut count = first.templates;
@@ -51,7 +51,7 @@ impl FlowCollector {
     async fn flows(&mut self, count: usize) -> Vec<DecodedIpfixRecord> {
         let mut flows = Vec::new();
         while flows.len() < count {
-            // Records with a number of packets are flows.
+            // Records with a packet count are flows.
             let records = self.receive().await.records.into_iter();
             flows.extend(records.filter(|own| own.value(2).is_some()));
         }
@@ -63,7 +63,7 @@ fn status(bench: &Bench) -> Option<IpfixStatus> {
     bench.switch.bridges()[0].ipfix.clone()
 }
 
-/// Returns a packet of a flow.
+/// Returns a TCP packet of a flow.
 fn tcp(flow: u16) -> Vec<u8> {
     PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tcp(flow, 80).build()
 }
@@ -98,7 +98,7 @@ async fn each_sample_is_a_flow_without_a_cache() {
         assert_eq!((value(flow, 8), value(flow, 12)), (0x0a00_0001, 0x0a00_0002));
         assert_eq!((value(flow, 4), value(flow, 11)), (6, 80));
         assert_eq!(value(flow, 1) + 14, value(flow, 352), "bytes without the Ethernet header");
-        // The ports have no network device, so they have indices of their own.
+        // The ports have no network device, so the switch has assigned their indices.
         assert!(value(flow, 10) >> 23 == 1 && value(flow, 14) >> 23 == 1);
         assert_ne!(value(flow, 10), value(flow, 14));
     }
@@ -116,7 +116,8 @@ async fn each_sample_is_a_flow_without_a_cache() {
 
 #[tokio::test]
 async fn samples_are_collected_into_flows() {
-    // Every test here captures the log: a thread without a capture could turn the lines off for others.
+    // All tests of this file capture the log: a thread without a capture could disable the log
+    // lines of others.
     let _log = Log::capture();
     let bench = Bench::start(1).await;
     let port = bench.add_port("p1", 0).await;
@@ -132,12 +133,13 @@ async fn samples_are_collected_into_flows() {
         port.send(&tcp(number));
     }
     let values = |own: DecodedIpfixRecord| [7, 2, 136].map(|element| own.value(element).unwrap());
-    // The first flow makes room for the third.
+    // The first flow is reported to make room for the third flow.
     let flows = collector.flows(1).await;
     assert_eq!(flows.into_iter().map(values).collect::<Vec<_>>(), [[1, 2, 5]]);
     until(|| status(&bench).unwrap().samples == 6).await;
     assert_eq!(status(&bench).unwrap().active_flows, 2);
-    // A change of the options ends the others, and begins a new stream. Both use a socket of their own.
+    // A change of the options ends the other flows, and begins a new stream. Both streams have
+    // their own socket.
     bench.switch.set_bridge("br0", &[("ipfix.obs_domain_id", "5")]).await.unwrap();
     let (mut ended, mut templates) = (Vec::new(), 0);
     while ended.len() < 2 || templates < TEMPLATES {
@@ -151,7 +153,7 @@ async fn samples_are_collected_into_flows() {
         }
     }
     assert_eq!(ended, [[2, 3, 4], [3, 1, 4]]);
-    // The counters go on.
+    // The counters continue after the change.
     let shown = status(&bench).unwrap();
     assert_eq!((shown.samples, shown.flows, shown.flows_lost), (6, 3, 0));
     assert!(shown.messages >= 4 && shown.options.obs_domain_id == 5, "{shown:?}");
@@ -163,7 +165,7 @@ async fn samples_are_collected_into_flows() {
     assert_eq!(flows.into_iter().map(values).collect::<Vec<_>>(), [[7, 1, 4]]);
 }
 
-/// A rule samples the packets that it matches, for its collectors.
+/// A rule samples the packets that it matches, for its set of collectors.
 #[tokio::test]
 async fn rules_sample_packets_for_their_collectors() {
     let log = Log::capture();
@@ -192,7 +194,7 @@ async fn rules_sample_packets_for_their_collectors() {
         };
         flows.extend(message.records.into_iter().map(values));
     }
-    // Point, packets, direction, ingress and egress interface.
+    // The fields are: point, packets, direction, ingress and egress interface.
     let [first, second] = [1, 2].map(|number| flows[&number]);
     assert_eq!((first[..3].to_vec(), second[..3].to_vec()), (vec![4, 1, 0], vec![4, 1, 1]));
     assert_eq!((first[4], second[4]), (0, first[3]), "p1 is sampled as an egress port");

@@ -17,7 +17,7 @@ pub(crate) struct Log {
 struct Text(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
-    /// Captures the log of this thread from now on.
+    /// Captures the log of this thread until the value is dropped.
     pub(crate) fn capture() -> Self {
         let text = Text::default();
         let writer = text.clone();
@@ -26,7 +26,7 @@ impl Log {
         Self { text, _guard: set_default(subscriber.finish()) }
     }
 
-    /// Returns the lines that contain these words.
+    /// Returns the log lines that contain the given words.
     pub(crate) fn lines_with(&self, words: &str) -> Vec<String> {
         let text = String::from_utf8(self.text.0.lock().unwrap().clone()).unwrap();
         text.lines().filter(|line| line.contains(words)).map(str::to_owned).collect()

@@ -1,4 +1,4 @@
-//! Mirrors of a running switch: their limit, and the log of the ports that they lack.
+//! Mirrors of a running switch: their limit, and log lines about missing ports.
 
 use shunt_switch::{
     Config, Switch,
@@ -21,7 +21,7 @@ fn mirror(name: &str) -> MirrorOptions {
     }
 }
 
-/// A bridge with these ports and mirrors.
+/// A bridge with the given ports and mirrors.
 fn bridge(ports: &[&str], mirrors: Vec<MirrorOptions>) -> BridgeOptions {
     let ports = ports.iter().map(|name| null(name)).collect();
     BridgeOptions { name: "br0".into(), ports, mirrors, ..BridgeOptions::default() }
@@ -35,7 +35,7 @@ fn mirrors(from: usize, to: usize) -> Vec<MirrorOptions> {
     (from..to).map(|number| mirror(&format!("m{number}"))).collect()
 }
 
-/// Returns the lines about the ports of the mirror `m1`.
+/// Returns the log lines about the ports of the mirror `m1`.
 fn lines(log: &Log) -> Vec<String> {
     log.lines_with("mirror m1 of br0: ")
 }
@@ -66,7 +66,7 @@ async fn the_log_names_ports_that_go_and_come() {
     assert_eq!(lines(&log).len(), 4, "{:?}", lines(&log));
 }
 
-/// A later step of the same change adds the port.
+/// A later step of the same change adds the port, so no line is logged.
 #[tokio::test]
 async fn a_port_that_is_still_to_come_is_not_missing() {
     let whole =

@@ -1,4 +1,4 @@
-//! Multicast snooping: messages of hosts and routers decide where packets of groups go.
+//! Multicast snooping: messages of hosts and routers decide which ports get packets of a group.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -19,24 +19,24 @@ const OTHER: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 2);
 const ALL_HOSTS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
 const ALL_ROUTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 2);
 
-/// The type of a report of IGMPv2.
+/// The type of an IGMPv2 report.
 const REPORT: u8 = 0x16;
-/// The type of a leave of IGMPv2.
+/// The type of an IGMPv2 leave.
 const LEAVE: u8 = 0x17;
 
-/// Returns a frame with the source MAC of the host at a port.
+/// Returns the frame with the source MAC address of the host at a port.
 fn from(port: u8, mut frame: Vec<u8>) -> Vec<u8> {
     frame[11] = port;
     frame
 }
 
-/// Returns a message of IGMPv2 about a group.
+/// Returns an IGMPv2 message about a group.
 fn message(port: u8, destination: Ipv4Addr, kind: u8, group: Ipv4Addr) -> Vec<u8> {
     let message = [&[kind, 0, 0, 0], &group.octets()[..]].concat();
     from(port, igmp_frame(Ipv4Addr::new(10, 0, 0, port), destination, &message))
 }
 
-/// Returns a query of a router at a port.
+/// Returns an IGMP query of a router at a port.
 fn query(port: u8) -> Vec<u8> {
     message(port, ALL_HOSTS, 0x11, Ipv4Addr::UNSPECIFIED)
 }
@@ -48,7 +48,7 @@ fn packet(group: Ipv4Addr) -> Vec<u8> {
     packet.macs([2, 0, 0, 0, 0, 1], [1, 0, 0x5e, b & 0x7f, c, d]).build()
 }
 
-/// Returns a frame of the host at port 1 that all ports get.
+/// Returns a broadcast frame of the host at port 1.
 fn broadcast() -> Vec<u8> {
     let mut frame = from(1, frame(9));
     frame[..6].fill(0xff);
@@ -60,7 +60,7 @@ async fn snoop(switch: &Switch) {
     switch.set_bridge("br0", &[("mcast_snooping_enable", "true")]).await.unwrap();
 }
 
-/// Returns the entries of the table, each as group, VLAN and port.
+/// Returns the entries of the multicast table, each as group, VLAN and port.
 fn table(switch: &Switch) -> Vec<String> {
     let entries = switch.multicast("br0").unwrap().unwrap();
     let shown = entries.iter().map(|own| match own.group {
@@ -88,7 +88,7 @@ async fn gets(end: &FarEnd, frame: &[u8]) -> bool {
 
 /// Sends packets of a group into port 1 until ports 2 and 3 get them as expected.
 ///
-/// Packet threads follow a new version after some packets.
+/// Packet threads adopt a new version only after some packets.
 async fn goes_to(ends: &[FarEnd; 3], group: Ipv4Addr, expected: [bool; 2]) {
     let attempts = async {
         loop {
@@ -104,7 +104,7 @@ async fn goes_to(ends: &[FarEnd; 3], group: Ipv4Addr, expected: [bool; 2]) {
     in_time(attempts).await;
 }
 
-/// Lets hosts and a router speak.
+/// Plays a sequence of messages of hosts and of a router.
 async fn play(switch: &Switch, ends: &[FarEnd; 3]) {
     snoop(switch).await;
     goes_to(ends, GROUP, [true, true]).await;
@@ -152,7 +152,7 @@ async fn messages_direct_the_packets_behind_a_nic() {
     play(&world.bench.switch, &world.ends).await;
 }
 
-/// A message of MLD in the VLAN of its port, and one with a wrong checksum.
+/// Sends an MLD message in the VLAN of its port, and one with a wrong checksum.
 #[tokio::test]
 async fn messages_belong_to_the_vlan_of_their_port() {
     let bench = Bench::start(1).await;
@@ -162,7 +162,7 @@ async fn messages_belong_to_the_vlan_of_their_port() {
     bench.switch.set_vlans(&vlan).await.unwrap();
     let source = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 3);
     let [reports, group] = [0x16, 7].map(|last| Ipv6Addr::new(0xff05, 0, 0, 0, 0, 0, 0, last));
-    // A record of version 2 that excludes no source.
+    // An MLDv2 record that excludes no source.
     let message = [&[143, 0, 0, 0, 0, 0, 0, 1, 4, 0, 0, 0], &group.octets()[..]].concat();
     let report = from(3, mld_frame(source, reports, &message));
     let mut broken = report.clone();

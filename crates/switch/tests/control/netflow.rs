@@ -1,4 +1,4 @@
-//! NetFlow of a running switch, with a collector in the test.
+//! NetFlow of a running switch; the test is the collector.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::{
     log::Log,
 };
 
-/// Returns a packet of a flow.
+/// Returns a UDP packet of a flow.
 fn udp(flow: u16) -> Vec<u8> {
     PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(flow, 53).build()
 }
@@ -46,7 +46,7 @@ async fn flows_of_all_threads_reach_every_collector() {
     for number in [0, 0, 1] {
         ports.iter().for_each(|port| port.send(&udp(number)));
     }
-    // The flows last longer than one second.
+    // With this timeout, the flows are reported before they end.
     bench.switch.set_bridge("br0", &[("netflow.active_timeout", "1")]).await.unwrap();
     for (socket, _) in &collectors {
         let (mut counts, mut sequence) = (BTreeMap::new(), 0);
@@ -79,7 +79,7 @@ async fn flows_of_all_threads_reach_every_collector() {
     assert!(lines.iter().zip(ends).all(|(line, end)| line.contains(end)), "{lines:?}");
 }
 
-/// Receives `count` flows of one packet each, and checks that none is missing.
+/// Receives `count` flows of one packet each, and checks that no flow is missing.
 async fn receive_flows(socket: &UdpSocket, count: u16) {
     let (mut flows, mut sequence) = (BTreeSet::new(), 0);
     while flows.len() < usize::from(count) {
@@ -92,7 +92,7 @@ async fn receive_flows(socket: &UdpSocket, count: u16) {
     }
 }
 
-/// More flows than the ring of a thread and the send buffer of a socket hold.
+/// The flows exceed the ring of a thread and the send buffer of a socket.
 #[tokio::test]
 async fn all_flows_are_reported_when_netflow_stops() {
     const FLOWS: u16 = 20_000;
@@ -126,7 +126,8 @@ async fn flows_are_reported_when_the_switch_stops() {
 
 #[tokio::test]
 async fn flows_are_reported_when_netflow_stops() {
-    // Every test here captures the log: a thread without a capture could turn the lines off for others.
+    // All tests of this file capture the log: a thread without a capture could disable the log
+    // lines of others.
     let _log = Log::capture();
     let bench = Bench::start(1).await;
     let port = bench.add_port("p1", 0).await;

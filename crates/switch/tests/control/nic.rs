@@ -11,11 +11,11 @@ use tokio::time::{sleep, timeout};
 
 use crate::bench::{Bench, FarEnd, in_time, until, wire};
 
-/// Maximum time to wait.
+/// Maximum time that a test waits.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// Maximum number of packets until the NIC has an entry for their flow.
-/// One of many packets becomes a candidate.
+/// Maximum number of packets until the NIC has an entry for a flow.
+/// Only one of many packets becomes an offload candidate.
 const PACKETS_MAX: usize = 2000;
 
 /// A bridge with three ports and an embedded NIC.
@@ -33,7 +33,7 @@ impl World {
         Self::of(threads, |gigaflow| change(&mut gigaflow.offload)).await
     }
 
-    /// Each entry of the NIC is that of a packet.
+    /// No predictor runs, so each entry of the NIC was made for a packet.
     pub(crate) async fn of(
         threads: u16,
         change: impl FnOnce(&mut config::GigaflowOptions),
@@ -115,7 +115,7 @@ impl World {
 pub(crate) async fn add_ports(switch: &Switch) -> [FarEnd; 3] {
     let mut ends = Vec::new();
     for number in 1..=3_u16 {
-        // The NIC has one queue of each port, for any number of packet threads.
+        // The NIC has one receive queue for each port, for any number of packet threads.
         let (port, end) = wire(0);
         switch.add_own_port("br0", &format!("p{number}"), port).await.unwrap();
         ends.push(end);
@@ -133,7 +133,7 @@ async fn the_nic_forwards_after_the_first_packet() {
     world.add(&["table=0,udp,actions=goto_table:1", "table=1,ip,actions=output:2"]).await;
     world.ends[0].send(&frame());
     assert_eq!(world.ends[1].next_received().await, frame());
-    // Threads publish their counts after they have sent.
+    // Packet threads publish their counters only after they have sent.
     let counts = || (world.traffic().hits, world.traffic().missed);
     until(|| counts() == (0, 1)).await;
     until(|| world.status().stages.iter().any(|stage| stage.entries > 0)).await;
@@ -145,7 +145,7 @@ async fn the_nic_forwards_after_the_first_packet() {
     }
     until(|| counts() == (5, 1)).await;
     assert_eq!(world.bench.switch.caches().received, received, "the switch sees none of them");
-    // The rules count the packets of the NIC nevertheless.
+    // The counters of the rules include the packets that the NIC forwarded.
     world.bench.switch.pull_counts().await;
     until(|| world.status().entry_hits > 0).await;
     assert!(world.status().latency_us[0] > 0, "{:?}", world.status());
@@ -240,7 +240,7 @@ async fn packets_of_a_new_flow_stay_in_order() {
         };
         for number in 0..PACKETS {
             world.ends[0].send(&frame(number));
-            // Spread over the time in which the NIC learns.
+            // Spreads the packets over the time in which the NIC gets its entries.
             std::thread::sleep(Duration::from_micros(u64::from(flow % 4) * 10));
         }
         for number in 0..PACKETS {
@@ -291,7 +291,7 @@ async fn one_nic_gives_way_to_another_while_packets_flow() {
         ("caches.gigaflow.offload.kind", "embedded"),
     ] {
         world.bench.switch.set(&[(setting, value)]).await.unwrap();
-        // Ports of the test stay with the previous NIC, which has no entries.
+        // Ports that the test supplied stay with the previous NIC, which has no entries.
         world.ends[0].send(&frame());
         assert_eq!(world.ends[1].next_received().await, frame());
         for name in ["p1", "p2", "p3"] {
@@ -372,7 +372,7 @@ async fn ports_of_a_stale_embedded_nic_go_down_if_configured() {
     world.bench.switch.add_port("br0", port).await.unwrap();
     world.add(&["udp,actions=output:2"]).await;
     world.ends[0].send(&frame());
-    // The removal waits for the insertion, so it takes longer than a NIC may be late.
+    // The removal waits for the insertion, so it takes longer than the stall limit of the NIC.
     world.until(|| world.status().stages.iter().any(|stage| stage.entries > 0)).await;
     world.add(&["udp,actions=output:3"]).await;
     until(|| world.bench.port("p4").link.contains("the NIC is stale")).await;
@@ -415,7 +415,7 @@ async fn a_nic_can_be_added_and_replaced_at_run_time() {
         let error = set(&world.bench, "stages", "4").await.unwrap_err().to_string();
         assert!(error.contains("set caches.gigaflow.offload.kind to none first"), "{error}");
         set(&world.bench, "stale", "report").await.expect("what was refused is not kept");
-        // Ports of the test are not reopened.
+        // Ports that the test supplied are not reopened.
         for name in ["p1", "p2", "p3"] {
             world.bench.switch.remove_port(name).await.unwrap();
         }
@@ -465,7 +465,7 @@ async fn a_nic_moves_from_bridge_to_bridge() {
     while !is_known().await {
         left = left.checked_sub(1).unwrap_or_else(|| panic!("{:?}", world.status()));
     }
-    // The previous bridge of the NIC works without the NIC.
+    // The previous bridge forwards without the NIC.
     let hits = world.traffic().hits;
     world.bench.switch.remove_port("p1").await.unwrap();
     let (port, end) = wire(0);

@@ -1,4 +1,5 @@
-//! Invariant 1 with a NIC: for random rules and changes, the same packets leave as without caches.
+//! Invariant 1 with a NIC: for random rules and changes, the same packets are sent as without
+//! caches.
 
 use std::{cell::Cell, time::Duration};
 
@@ -33,7 +34,7 @@ const GROUPS: &[&str] = &[
     "group_id=5,type=select,bucket=actions=group:1",
 ];
 
-/// Returns a rule of one of three tables; the last table sends.
+/// Generates a rule of one of three tables; only the last table sends.
 fn rule() -> impl Strategy<Value = String> {
     let matches = prop::sample::select(
         &[
@@ -86,12 +87,13 @@ fn rule() -> impl Strategy<Value = String> {
         |(table, priority, matching, write, end, is_over)| {
             let end = match (table, is_over) {
                 (2, _) | (_, true) => end.to_owned(),
-                // The packet returns from the first resubmit with the registers and the action set
-                // that it left.
+                // After the first resubmit, the packet continues with the registers and the action
+                // set of that resubmit.
                 (0, false) if priority > 6 => "resubmit(,1),resubmit(,2)".to_owned(),
                 (_, false) => format!("goto_table:{}", table + 1),
             };
-            // `drop` has no other actions, and actions on ports match packets that have ports.
+            // `drop` allows no other actions; actions on L4 ports need a match on a protocol with
+            // ports.
             let write = if end == "drop" { "" } else { write };
             let matching = match write {
                 "dec_ttl," | "set_field:10.0.0.3->ip_dst," => "ip",
@@ -123,7 +125,7 @@ fn packet() -> impl Strategy<Value = (usize, Vec<u8>)> {
         })
 }
 
-/// Returns a packet of [`packet`] in the syntax of an announced flow.
+/// Returns a packet of [`packet`] as text in the syntax of an announced flow.
 fn flow_of((port, frame): &(usize, Vec<u8>)) -> String {
     let is_tagged = frame[12..14] == [0x81, 0];
     let ip = if is_tagged { 18 } else { 14 };
@@ -148,7 +150,7 @@ fn joined(bytes: &[u8], separator: &str, text: impl Fn(u8) -> String) -> String 
     bytes.iter().map(|byte| text(*byte)).collect::<Vec<_>>().join(separator)
 }
 
-/// Returns the packets that leave each port of a switch.
+/// Sends packets to a switch; returns the packets that are sent on each port.
 async fn leaves(world: &World, packets: &[(usize, Vec<u8>)]) -> [Vec<Vec<u8>>; 3] {
     let sum = |traffic: &NicTraffic| {
         traffic.sent + traffic.missed + traffic.dropped.iter().map(|(_, count)| count).sum::<u64>()
@@ -158,7 +160,8 @@ async fn leaves(world: &World, packets: &[(usize, Vec<u8>)]) -> [Vec<Vec<u8>>; 3
         world.ends[*port].send(frame);
     }
     let is_over = || {
-        // One snapshot of the counts: of two, only the later one may have the packets.
+        // All counters are read at once: of two readings, only the later one may include all
+        // packets.
         let (now, drops) = (world.traffic(), world.bench.switch.drops());
         let came = now.hits + now.missed - before.hits - before.missed;
         came == packets.len() as u64
@@ -176,8 +179,8 @@ async fn leaves(world: &World, packets: &[(usize, Vec<u8>)]) -> [Vec<Vec<u8>>; 3
     })
 }
 
-/// Returns the packets that leave each port of a new switch.
-/// The switch has these rules and no NIC.
+/// Returns the packets that a new switch sends on each port.
+/// The switch has the given rules and no NIC.
 async fn plain(rules: &[&str], packets: &[(usize, Vec<u8>)]) -> [Vec<Vec<u8>>; 3] {
     let mut config = Config::default();
     config.caches.exact_entries = 0;
@@ -203,7 +206,7 @@ async fn plain(rules: &[&str], packets: &[(usize, Vec<u8>)]) -> [Vec<Vec<u8>>; 3
     })
 }
 
-/// Returns a partition policy, and limits of the NIC.
+/// Generates a partition policy, and limits of the NIC.
 /// The limits are stages, entries, masks and update time.
 fn set_up() -> impl Strategy<Value = (config::PolicyName, config::OffloadOptions)> {
     use config::PolicyName::{Disjoint, FirstFit, Joint, Megaflow, OneToOne, Profiled, Random};
@@ -219,12 +222,13 @@ fn set_up() -> impl Strategy<Value = (config::PolicyName, config::OffloadOptions
     )
 }
 
-/// Options of the NIC, rules, later rules, and packets with their ingress ports.
+/// A test case: options of the NIC, rules, later rules,
+/// and packets with their ingress ports.
 type Case =
     ((config::PolicyName, config::OffloadOptions), Vec<String>, Vec<String>, Vec<(usize, Vec<u8>)>);
 
-/// Invariant 1 for a NIC: packets are forwarded as by the tables.
-/// This holds for all entries that the NIC has.
+/// Invariant 1 for a NIC: packets are forwarded as the tables decide.
+/// This holds for any entries that the NIC has.
 #[test]
 fn packets_are_forwarded_by_the_tables_with_a_nic() {
     let runtime = Runtime::new().unwrap();
@@ -254,7 +258,8 @@ fn packets_are_forwarded_by_the_tables_with_a_nic() {
                     sent.set(sent.get() + packets.len());
                     let flows: Vec<String> = packets.iter().map(flow_of).collect();
                     let flows: Vec<&str> = flows.iter().map(String::as_str).collect();
-                    // Half of the packets are expected in the first round.
+                    // Half of the flows are announced, so the first round has forecasts for these
+                    // flows.
                     let (valid, half) = (Duration::from_secs(2), &flows[..flows.len() / 2]);
                     world.bench.switch.announce("br0", half, valid).unwrap();
                     let left = leaves(&world, &packets).await;

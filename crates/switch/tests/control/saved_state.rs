@@ -27,7 +27,7 @@ async fn filled() -> Switch {
     let meter = parse_meter_mod(MeterCommand::Add, "meter=3,kbps,bands=type=drop,rate=1000");
     let mods = vec![
         Modification::Meter(meter.unwrap()),
-        // The number of a group is smaller than that of the group that it names.
+        // The first group has a smaller number than the group that it names.
         group("group_id=9,type=all,bucket=output:7"),
         group("group_id=2,type=ff,bucket=watch_port:7,actions=group:9"),
     ];
@@ -58,7 +58,7 @@ async fn a_new_switch_becomes_the_saved_one() {
     assert_eq!(other.config().caches.idle_ms, 7000);
 }
 
-/// Counters of rules, groups and meters, and MAC addresses.
+/// The counters of rules, groups and meters are restored, and MAC addresses.
 #[tokio::test]
 async fn counts_and_macs_are_restored() {
     let switch = filled().await;
@@ -77,7 +77,7 @@ async fn counts_and_macs_are_restored() {
     let report = other.restore(&saved).await.unwrap();
     assert_eq!(report.refused, [""; 0]);
     assert_eq!(other.save(), saved);
-    // A state of the first format has neither.
+    // A state of format 1 has neither counters nor MAC addresses.
     let mut old = serde_json::to_value(switch.save()).unwrap();
     old["format"] = 1.into();
     let old: SavedState = serde_json::from_value(old).unwrap();
@@ -138,7 +138,7 @@ async fn a_state_that_is_not_valid_changes_nothing() {
     assert_eq!(switch.save(), before);
 }
 
-/// The NIC of the saved switch is in front of its bridge again.
+/// The NIC of the saved switch is in front of the same bridge again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_empty_switch_gets_the_saved_nic() {
     let mut config = Config::default();
@@ -159,7 +159,7 @@ async fn an_empty_switch_gets_the_saved_nic() {
     assert_eq!(nic.bridge, "br0");
 }
 
-/// A rule that is refused costs no other rule.
+/// A refused rule does not prevent the restoration of the other rules.
 #[tokio::test]
 async fn a_refused_object_does_not_cost_the_others() {
     let switch = filled().await;

@@ -1,4 +1,4 @@
-//! sFlow of a running switch, with a collector in the test.
+//! sFlow of a running switch; the test is the collector.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::{
     log::Log,
 };
 
-/// A collector on a port of its own.
+/// A collector on a UDP port of its own.
 struct Collector {
     socket: UdpSocket,
     target: String,
@@ -67,7 +67,7 @@ async fn samples_of_all_threads_reach_every_collector() {
             }
         }
         assert!(sequences.into_iter().eq(1..=6));
-        // The ports have no network device, so they have indices of their own.
+        // The ports have no network device, so the switch has assigned their indices.
         let forwarded = inputs.iter().filter(|(input, output)| (input & output) >> 23 == 1);
         assert_eq!(forwarded.count(), 3, "{inputs:?}");
         let dropped = inputs.iter().filter(|(_, output)| *output == 0x4000_0100);
@@ -81,7 +81,7 @@ async fn samples_of_all_threads_reach_every_collector() {
     assert!(matches!(&*lines, [on, off] if on.contains("started") && off.contains("stopped")));
 }
 
-/// A port that is added while sFlow runs has its index from its first sample on.
+/// A port that is added while sFlow runs has an index from its first sample on.
 #[tokio::test]
 async fn the_first_sample_of_a_port_has_its_index() {
     let bench = Bench::start(1).await;

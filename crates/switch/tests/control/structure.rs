@@ -1,4 +1,4 @@
-//! Bridges and ports that are added and removed concurrently, and bridges with patch ports.
+//! Bridges and ports that are added and removed concurrently; bridges with patch ports.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
     log::Log,
 };
 
-/// Time during which a call must not complete.
+/// Time during which the test expects that a call does not return.
 const WHILE: Duration = Duration::from_millis(50);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -118,7 +118,7 @@ async fn tables_get_a_port_after_every_thread_has_it() {
         drop(closed);
         assert_eq!(in_time(adding).await.unwrap().number(), 3);
     }
-    // The packet threads receive the version one after the other.
+    // The packet threads adopt the version one after the other.
     until(|| {
         from.send(&frame(21));
         to.all_received().first() == Some(&frame(21))
@@ -180,7 +180,7 @@ async fn a_barrier_covers_packets_from_patch_ports() {
         let rule = parse_rule(FlowModCommand::Add, &text, &NoPortNames).unwrap();
         controller.send(&Message::FlowMod(rule)).await;
         assert_eq!(controller.ask(&Message::BarrierRequest).await, Message::BarrierReply);
-        // The first packet is translated again, and the second is a hit.
+        // The first packet is re-translated, and the second packet is a hit.
         for number in [round, round] {
             from.send(&frame(number));
             assert_eq!(targets[target].next_received().await, frame(number));

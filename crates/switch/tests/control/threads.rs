@@ -1,4 +1,4 @@
-//! Threads that panic: no caller is blocked, and the status shows it.
+//! Threads that panic: no caller is blocked, and the status shows the panic.
 
 use std::sync::{
     Arc,
@@ -64,7 +64,7 @@ async fn a_panicked_thread_takes_its_ports_down() {
     assert!(from.is_closed());
 }
 
-/// An engine that panics at the next change after its flag is set.
+/// An eviction engine that panics at the next change after its flag is set.
 struct PanickingEngine {
     inner: Iterative,
     doom: Arc<AtomicBool>,
@@ -100,13 +100,13 @@ impl Evictor for PanickingEngine {
 
 #[tokio::test]
 async fn without_the_eviction_thread_barriers_are_answered() {
-    // The engine panics on its own thread, or on the thread that changes a rule.
+    // The engine panics on the eviction thread, or on the thread that changes a rule.
     for is_quick in [false, true] {
         lose_the_eviction_thread(is_quick).await;
     }
 }
 
-/// Returns the constructor of the engine, and its flag.
+/// Returns the constructor of the engine, and the flag that makes it panic.
 fn panicking_engine(is_quick: bool) -> (EngineMaker, Arc<AtomicBool>) {
     let doom = Arc::new(AtomicBool::new(false));
     let own = Arc::clone(&doom);

@@ -1,4 +1,4 @@
-//! The text of traces.
+//! Tests of the text form of traces.
 
 use shunt_flow::testing::packet::PacketBuilder;
 use shunt_ofproto::message::Message;
@@ -10,7 +10,7 @@ use shunt_switch::{
 
 use crate::bench::{Bench, frame, until};
 
-/// Returns a bridge with ports p1 to p3 and these rules.
+/// Returns a switch with the ports p1 to p3 and the given rules.
 async fn bench(rules: &[&str]) -> Bench {
     let bench = Bench::start(1).await;
     for name in ["p1", "p2", "p3"] {
@@ -20,13 +20,13 @@ async fn bench(rules: &[&str]) -> Bench {
     bench
 }
 
-/// Returns the text of a trace.
+/// Traces a flow; returns the whole text of the trace.
 fn trace(bench: &Bench, flow: &str) -> String {
     shown(&bench.switch.trace("br0", flow).unwrap())
 }
 
-/// Returns the text of a trace.
-/// The lines of the packet's fields and of the bridge are left out.
+/// Returns the text of a trace without some lines.
+/// The lines with the packet's fields and with the bridge are left out.
 fn shown(trace: &Trace) -> String {
     let text = trace.to_text();
     let is_flow = |line: &&str| line.starts_with("Flow: ") || line.starts_with("Final flow: ");
@@ -62,7 +62,7 @@ Datapath actions: p2
     );
     let trace = bench.switch.trace("br0", "in_port=p1,tcp,nw_src=10.0.0.1,tp_dst=80").unwrap();
     assert_eq!((trace.visits.len(), trace.visits[0].conjunctions[0].conj_id), (1, 7));
-    // A conjunction without a result is shown before the rule that decides.
+    // A conjunction without a result is shown before the rule that matches.
     let more =
         ["priority=12,ip,actions=conjunction(9,1/2)", "priority=12,tcp,actions=conjunction(9,2/2)"];
     bench.switch.add_rules("br0", &more).await.unwrap();
@@ -101,7 +101,7 @@ async fn a_trace_shows_what_the_switch_would_learn() {
     assert_eq!(lines, expected);
 }
 
-/// Returns the lines of a trace that begin with one of these words.
+/// Returns the lines of a trace that begin with one of the given words.
 fn lines_with(text: &str, words: &[&str]) -> Vec<String> {
     let is_shown = |line: &&str| words.iter().any(|word| line.trim_start().starts_with(word));
     text.lines().filter(is_shown).map(|line| line.trim().to_owned()).collect()
@@ -206,7 +206,7 @@ async fn a_trace_continues_after_a_pop() {
     let packet = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1000, 53).mpls(7, 0, 64);
     let flow = format!("in_port=p1 {}", digits(&packet.build()));
     let trace = bench.switch.trace("br0", &flow).unwrap();
-    // All registers, metadata and tunnel fields that the packet could have.
+    // The megaflow has all registers, metadata and tunnel fields that the packet could have.
     let text = shown(&trace).replace(&trace.megaflow, "CARRIED");
     let line = "=".repeat(72);
     assert_eq!(

@@ -9,7 +9,7 @@ use crate::{
     log::Log,
 };
 
-/// An engine that finds no stale entries.
+/// An eviction engine that finds no stale entries.
 struct NeverStale;
 
 impl Evictor for NeverStale {

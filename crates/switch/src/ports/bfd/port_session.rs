@@ -1,8 +1,8 @@
 //! The BFD session of a port: its options, its addresses and its state machine.
 //!
-//! The thread of BFD shares it with the registry of ports. Its lock is held for single steps, and no other
-//! lock is taken under it. It knows the datapath port on which it sends. So no change of bridges, ports or
-//! rules delays a packet.
+//! The BFD thread shares the session with the registry of ports. The lock of the session is held
+//! for single steps, and no other lock is taken while it is held. The session stores the datapath
+//! port on which it sends. So no change of bridges, ports or rules delays a BFD packet.
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
@@ -39,9 +39,9 @@ struct PortSessionState {
     options: BfdOptions,
     /// MAC address of the port.
     mac: [u8; 6],
-    /// The port on which frames are sent; `None` while the port sends nothing.
+    /// The port on which frames are sent; `None` while the port may not send.
     output: Option<DatapathPort>,
-    /// The value for the tables, as of the last run.
+    /// The session's `forwarding` that the tables use, as of the last run.
     is_forwarding: bool,
     /// The states of both ends that were reported last.
     reported: BothEnds,
@@ -61,9 +61,9 @@ pub(crate) struct SessionNumbers {
 
 /// The results of a run of a session.
 pub(crate) struct SessionRun {
-    /// A frame to send, with its port.
+    /// A frame to send, with the datapath port.
     pub(crate) frame: Option<(DatapathPort, Vec<u8>)>,
-    /// Changes of the state, the oldest first.
+    /// Changes of the session's state, the oldest first.
     pub(crate) events: Vec<BfdEvent>,
     /// The new value of `forwarding`, if it has changed.
     pub(crate) forwarding: Option<bool>,
@@ -99,7 +99,7 @@ impl PortSession {
         }
     }
 
-    /// Follows the options, the address and the state of the port.
+    /// Takes over changed options, the MAC address and the state of the port.
     pub(crate) fn follow(&self, options: &BfdOptions, port: &BridgePort, now: Time) {
         let mut state = self.state.lock();
         (state.mac, state.output) = (port.mac, output(port));
@@ -109,19 +109,19 @@ impl PortSession {
         }
     }
 
-    /// Ends the session: the next frame states that to the other end.
+    /// Ends the session: its next frame has the state AdminDown.
     pub(crate) fn shut_down(&self, now: Time) {
         self.state.lock().session.set_admin_down(true, age(now));
     }
 
-    /// Ends the session, and returns its last frame.
+    /// Ends the session, and returns its last frame, with the state AdminDown.
     pub(crate) fn finish(&self, now: Time) -> SessionRun {
         let mut state = self.state.lock();
         state.session.set_admin_down(true, age(now));
         self.run_locked(&mut state, now)
     }
 
-    /// Decides `forwarding` for an operator; `None`: the session decides.
+    /// Overrides `forwarding` for an operator; `None` removes the override.
     pub(crate) fn force_forwarding(&self, is_forwarding: Option<bool>) {
         self.state.lock().session.force_forwarding(is_forwarding);
     }
@@ -133,10 +133,11 @@ impl PortSession {
         state.is_forwarding = false;
     }
 
-    /// Takes the frames that the port received. Returns the reasons to ignore some of them.
+    /// Handles the frames that the port received;
+    /// returns the reasons for ignored frames.
     ///
-    /// A frame that is malformed, or of another session, changes nothing but a counter. The session does
-    /// not expire by a time from which it has not read all frames.
+    /// A malformed frame, or a frame of another session, only changes a counter. The session does
+    /// not expire at a time before which frames are still unread.
     pub(crate) fn receive(&self, received: &PortFrames) -> Vec<BfdError> {
         let session = &mut self.state.lock().session;
         session.count_bad_packets(received.removed);
@@ -200,15 +201,15 @@ impl PortSession {
     }
 }
 
-/// Returns the datapath port on which a session of a port sends.
+/// Returns the datapath port on which the session of a port sends.
 ///
-/// As for packets of rules, that is none if the port is closed, or set to `no_fwd` or `port_down`.
+/// It is `None` if the port is closed, or set to `no_fwd` or `port_down`, as for packets of rules.
 fn output(port: &BridgePort) -> Option<DatapathPort> {
     let may_send = port.open.is_some() && !port.config.no_fwd && !port.config.port_down;
     port.datapath.filter(|_| may_send)
 }
 
-/// Returns the time since the start of the clock.
+/// Returns the time since the start of the daemon's clock.
 const fn age(now: Time) -> Duration {
     now.since(Time::ZERO)
 }
