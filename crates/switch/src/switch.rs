@@ -390,6 +390,13 @@ impl Switch {
         saved_state::running_config(&self.control)
     }
 
+    /// Returns the options in force of a bridge, without its ports.
+    #[must_use]
+    pub fn bridge_options(&self, name: &str) -> Option<config::BridgeOptions> {
+        let bridges = self.control.bridges.lock();
+        bridges.find(name).ok().map(|bridge| bridge.settings.clone())
+    }
+
     /// Returns the newest version, which grows with every change of rules and ports.
     #[must_use]
     pub fn version(&self) -> Version {

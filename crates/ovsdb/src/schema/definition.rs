@@ -1,6 +1,6 @@
 //! Databases, tables and columns (RFC 7047, section 3.2).
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
@@ -14,7 +14,7 @@ pub struct DatabaseSchema {
     version: String,
     checksum: String,
     tables: Vec<TableDefinition>,
-    names: BTreeMap<String, usize>,
+    names: HashMap<String, usize>,
 }
 
 /// The definition of a table.
@@ -22,7 +22,7 @@ pub struct DatabaseSchema {
 pub struct TableDefinition {
     name: String,
     columns: Vec<ColumnDefinition>,
-    names: BTreeMap<String, usize>,
+    names: HashMap<String, usize>,
     is_root: bool,
     max_rows: Option<usize>,
     indexes: Vec<Vec<usize>>,

@@ -1,6 +1,7 @@
 //! Bridges and ports as the rows of a database describe them.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     path::{Component, Path, PathBuf},
 };
@@ -127,8 +128,11 @@ impl DesiredBridge {
 
 impl DesiredPort {
     /// Returns the options for a port that runs with other ones.
-    pub(super) fn options_for(&self, running: &PortOptions) -> PortOptions {
+    pub(super) fn options_for(&self, running: &PortOptions) -> Cow<'_, PortOptions> {
         let KeptSettings { mac, mtu, qos } = self.kept;
+        if self.refused_vlans.is_none() && !(mac || mtu || qos) {
+            return Cow::Borrowed(&self.options);
+        }
         let mut options = match &self.refused_vlans {
             None => self.options.clone(),
             Some(_) => self.options.with_vlans_of(running),
@@ -142,7 +146,7 @@ impl DesiredPort {
         if qos {
             options.qos.clone_from(&running.qos);
         }
-        options
+        Cow::Owned(options)
     }
 }
 

@@ -62,7 +62,7 @@ pub(super) const TABLES: [(&str, &str); 6] = [
     ("IPFIX", "IPFIX"),
 ];
 
-const COLUMNS: [IgnoredColumn; 14] = [
+static COLUMNS: [IgnoredColumn; 14] = [
     column("Bridge", "auto_attach", is_given, "Auto Attach is not supported"),
     column("Bridge", "datapath_type", is_other_datapath, "there is one datapath: use netdev"),
     column(
@@ -208,8 +208,9 @@ fn is_other_datapath(value: &Datum) -> bool {
 pub(super) fn ignored_settings(snapshot: &DatabaseSnapshot) -> IgnoredSettings {
     let mut found = IgnoredSettings::new();
     for (table, _) in TABLES {
+        let columns = columns_of(table);
         for row in snapshot.rows(table) {
-            let mut settings = settings_of(table, row);
+            let mut settings = settings_of(table, &columns, row);
             if table == "Bridge" {
                 settings.extend(settings_of_tables(snapshot, row));
             }
@@ -221,10 +222,17 @@ pub(super) fn ignored_settings(snapshot: &DatabaseSnapshot) -> IgnoredSettings {
     found
 }
 
-fn settings_of(table: &str, row: RowView<'_>) -> BTreeMap<String, &'static str> {
-    let columns = COLUMNS.iter().filter(|column| {
-        column.table == table && row.value(column.name).is_some_and(|value| (column.asks)(value))
-    });
+fn columns_of(table: &str) -> Vec<&'static IgnoredColumn> {
+    COLUMNS.iter().filter(|column| column.table == table).collect()
+}
+
+fn settings_of(
+    table: &str,
+    columns: &[&'static IgnoredColumn],
+    row: RowView<'_>,
+) -> BTreeMap<String, &'static str> {
+    let asks = |column: &&&IgnoredColumn| row.value(column.name).is_some_and(column.asks);
+    let columns = columns.iter().filter(asks);
     let mut settings: BTreeMap<_, _> =
         columns.map(|column| (column.name.to_owned(), column.reason)).collect();
     for (name, value) in row.string_map("other_config") {
@@ -247,11 +255,12 @@ fn settings_of_tables(
     bridge: RowView<'_>,
 ) -> BTreeMap<String, &'static str> {
     let mut settings = BTreeMap::new();
+    let columns = columns_of("Flow_Table");
     for (table, row) in bridge.numbered_uuids("flow_tables") {
         if !(0..=TABLE_MAX).contains(&table) {
             settings.insert(format!("flow_tables:{table}"), "tables have the numbers 0 to 253");
         } else if let Some(row) = snapshot.row("Flow_Table", row) {
-            let own = settings_of("Flow_Table", row).into_iter();
+            let own = settings_of("Flow_Table", &columns, row).into_iter();
             settings
                 .extend(own.map(|(name, reason)| (format!("flow_tables:{table}:{name}"), reason)));
         }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use shunt_switch::config::BridgeOptions;
+use shunt_switch::config::PortOptions;
 
 use super::desired::DesiredPort;
 
@@ -18,10 +18,10 @@ pub(super) struct PortNumbers {
 impl PortNumbers {
     /// Collects the numbers that are in use, and those that rows claim.
     pub(super) fn new<'a>(
-        running: &BridgeOptions,
+        running: &[PortOptions],
         ports: impl Iterator<Item = &'a DesiredPort>,
     ) -> Self {
-        let mut claimed: BTreeSet<u32> = running.ports.iter().map(|port| port.number).collect();
+        let mut claimed: BTreeSet<u32> = running.iter().map(|port| port.number).collect();
         claimed.extend(ports.flat_map(|port| [port.options.number, port.last_number]));
         Self { claimed }
     }

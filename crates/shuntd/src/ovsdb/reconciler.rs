@@ -4,7 +4,7 @@
 //! database decides about its bridges.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     sync::Arc,
 };
 
@@ -127,7 +127,7 @@ impl Reconciler {
                 let rows = bridge.mirrors.values().copied();
                 mirror_errors.extend(rows.map(|row| (row, with_causes(&error))));
             }
-            if let Some(running) = running_bridge(&self.switch, name) {
+            if let Some(running) = self.switch.bridge_options(name) {
                 let (new, rows) = (&bridge.options, bridge.exports);
                 set_exports(&self.switch, &running, new, rows, &mut export_errors).await;
                 let (sets, refused) = (&bridge.collector_sets, &mut export_errors.collector_sets);
@@ -154,8 +154,9 @@ impl Reconciler {
                 warn!("bridge {name}: still in OVSDB, adding it again");
                 return false;
             };
+            let names: HashSet<&str> = bridge.ports.iter().map(|port| port.name.as_str()).collect();
             applied.ports.retain(|name, _| {
-                let exists = bridge.ports.iter().any(|port| port.name == *name);
+                let exists = names.contains(name.as_str());
                 if !exists {
                     warn!("port {name}: still in OVSDB, adding it again");
                 }
@@ -254,17 +255,18 @@ fn is_same_bridge(old: &BridgeOptions, new: &BridgeOptions) -> bool {
 /// Only keys differ that change at run time, or the request for its number has gone.
 fn is_same_port(old: &PortOptions, new: &PortOptions) -> bool {
     let number = if new.number == 0 { 0 } else { old.number };
-    *new == PortOptions { number, ..old.with_runtime_keys_of(new) }
+    old == new || *new == PortOptions { number, ..old.with_runtime_keys_of(new) }
 }
 
-/// Returns the options of a running bridge.
-fn running_bridge(switch: &Switch, name: &str) -> Option<BridgeOptions> {
-    switch.running_config().bridges.into_iter().find(|bridge| bridge.name == name)
+/// Returns the ports of a running bridge.
+fn running_ports(switch: &Switch, name: &str) -> Option<Vec<PortOptions>> {
+    let mut bridges = switch.running_config().bridges.into_iter();
+    bridges.find(|bridge| bridge.name == name).map(|bridge| bridge.ports)
 }
 
 /// Sets the keys of a running bridge, and the MTU of its local port.
 async fn set_bridge(switch: &Switch, bridge: &DesiredBridge, errors: &mut ApplyErrors) {
-    let Some(old) = running_bridge(switch, &bridge.options.name) else { return };
+    let Some(old) = switch.bridge_options(&bridge.options.name) else { return };
     let new = &bridge.options_for(&old);
     let mut refuse = |error: SwitchError| {
         if let Some(local) = bridge.local {
@@ -332,7 +334,7 @@ fn changed_settings(old: &BridgeOptions, new: &BridgeOptions) -> Vec<(&'static s
 
 /// Returns the names of the bonds of a running bridge.
 fn bond_names(switch: &Switch, bridge: &str) -> BTreeSet<String> {
-    let bonds = running_bridge(switch, bridge).map(|own| own.bonds).unwrap_or_default();
+    let bonds = switch.bridge_options(bridge).map(|own| own.bonds).unwrap_or_default();
     bonds.into_iter().map(|bond| bond.name).collect()
 }
 
@@ -342,7 +344,7 @@ type RefusedMembers = BTreeMap<String, String>;
 /// Removes bonds that the bridge has no more: another bridge may get them.
 async fn remove_bonds(switch: &Switch, bridge: &DesiredBridge) {
     let new = &bridge.options;
-    let Some(old) = running_bridge(switch, &new.name) else { return };
+    let Some(old) = switch.bridge_options(&new.name) else { return };
     let stays = |own: &&BondOptions| new.bonds.iter().any(|bond| bond.name == own.name);
     let kept: Vec<_> = old.bonds.iter().filter(stays).cloned().collect();
     if kept == old.bonds {
@@ -359,7 +361,7 @@ async fn remove_bonds(switch: &Switch, bridge: &DesiredBridge) {
 async fn set_bonds(switch: &Switch, bridge: &DesiredBridge) -> RefusedMembers {
     let new = &bridge.options;
     let mut refused = RefusedMembers::new();
-    let Some(old) = running_bridge(switch, &new.name).filter(|old| old.bonds != new.bonds) else {
+    let Some(old) = switch.bridge_options(&new.name).filter(|old| old.bonds != new.bonds) else {
         return refused;
     };
     if switch.set_bonds(&new.name, new.bonds.clone()).await.is_ok() {
@@ -407,7 +409,7 @@ async fn remove_members(
 /// Sets the mirrors, also those that another client has changed.
 async fn set_mirrors(switch: &Switch, bridge: &DesiredBridge) -> Result<(), SwitchError> {
     let new = &bridge.options;
-    match running_bridge(switch, &new.name) {
+    match switch.bridge_options(&new.name) {
         Some(old) if old.mirrors != new.mirrors => {
             switch.set_mirrors(&new.name, new.mirrors.clone()).await
         }
@@ -451,8 +453,8 @@ async fn set_ports(
     bridge: &DesiredBridge,
     errors: &mut ApplyErrors,
 ) {
-    let Some(running) = running_bridge(switch, &bridge.options.name) else { return };
-    for port in running.ports {
+    let Some(running) = running_ports(switch, &bridge.options.name) else { return };
+    for port in running {
         let Some(old) = applied.ports.get_mut(&port.name) else { continue };
         let Some(new) = bridge.ports.get(&port.name) else { continue };
         let options = new.options_for(old);
@@ -462,7 +464,9 @@ async fn set_ports(
         if let Some(reason) = &new.refused_vlans {
             add_reason(&mut errors.settings, new.interface, reason);
         }
-        *old = options;
+        if *old != *options {
+            *old = options.into_owned();
+        }
         let mut set = Ok(());
         if !port.has_vlans_of(old) {
             set = switch.set_vlans(old).await;
@@ -501,7 +505,7 @@ async fn add_ports(
     if !bridge.ports.keys().any(is_new) {
         return;
     }
-    let Some(running) = running_bridge(switch, &bridge.options.name) else { return };
+    let Some(running) = running_ports(switch, &bridge.options.name) else { return };
     let mut numbers = PortNumbers::new(&running, bridge.ports.values());
     for port in PortNumbers::in_order(bridge.ports.values()) {
         let name = &port.options.name;
