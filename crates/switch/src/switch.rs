@@ -564,7 +564,8 @@ impl Switch {
     #[must_use]
     pub fn drops(&self) -> DropStatus {
         let status = DropStatus::of(&self.control.plane, &self.bridges());
-        DropStatus { packet_ins: self.openflow.packet_ins(), ..status }
+        let snooping_inbox_full = self.control.multicast.lost();
+        DropStatus { packet_ins: self.openflow.packet_ins(), snooping_inbox_full, ..status }
     }
 
     /// Prepares the end of the switch; must be the last call.

@@ -139,6 +139,7 @@ async fn totals(switch: &Switch) -> CounterTotals {
         ("upcall_report_queue_full", caches.refused_ring),
         ("datapath_drop_rx_invalid_packet", 0),
         ("netdev_device_lost", drops.device_lost),
+        ("drop_snooping_inbox_full", drops.snooping_inbox_full),
     ]
     .map(|(name, total)| (name.to_owned(), total))
     .into();

@@ -208,9 +208,10 @@ pub(crate) fn multicast(messages: MulticastMessages) -> String {
     text.family(
         "shunt_multicast_messages_total",
         "counter",
-        "Messages of IGMP and MLD on bridges with snooping, by their result: read or ignored.",
+        "Messages of IGMP and MLD on bridges with snooping, by their result: read, ignored or lost.",
     );
-    for (result, count) in [("read", messages.read), ("ignored", messages.ignored)] {
+    let MulticastMessages { read, ignored, lost } = messages;
+    for (result, count) in [("read", read), ("ignored", ignored), ("lost", lost)] {
         text.value(&[("result", result)], count);
     }
     text.into_text()

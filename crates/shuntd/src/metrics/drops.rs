@@ -20,9 +20,12 @@ const PACKETS: [Metric<DropStatus>; 6] = [
         "Packets that devices accepted, counted as sent, and could not send.",
         |own| own.device_lost.into(),
     ),
-    ("shunt_punted_packets_total", "counter", "Packet-ins for controllers.", |own| {
-        own.punted.into()
-    }),
+    (
+        "shunt_punted_packets_total",
+        "counter",
+        "Packet-ins for controllers, and frames for LACP, BFD and multicast snooping.",
+        |own| own.punted.into(),
+    ),
     ("shunt_held_packets", "gauge", "Packets that wait for a translation.", |own| own.held.into()),
 ];
 

@@ -2,6 +2,7 @@
 
 use std::{net::IpAddr, time::Duration};
 
+use shunt_datapath::DropReason;
 use shunt_flow::PortNo;
 use shunt_pipeline::{MulticastEntry, Pipeline};
 
@@ -23,12 +24,16 @@ pub struct MulticastEntryStatus {
 }
 
 /// Counters of IGMP and MLD messages on bridges with multicast snooping.
+///
+/// Their sum is the number of messages that arrived, except those that wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MulticastMessages {
     /// Messages that snooping has read.
     pub read: u64,
     /// Messages that snooping has ignored, for example because of a wrong checksum.
     pub ignored: u64,
+    /// Messages that were not read, because their port received too many or a queue was full.
+    pub lost: u64,
 }
 
 impl Switch {
@@ -78,10 +83,13 @@ impl Switch {
         Ok(snoops)
     }
 
-    /// Returns the counters of messages that snooping has read and ignored.
+    /// Returns the numbers of messages that snooping has read, ignored and lost.
     #[must_use]
     pub fn multicast_messages(&self) -> MulticastMessages {
-        let counters = &self.control.multicast;
-        MulticastMessages { read: counters.read(), ignored: counters.ignored() }
+        let (counters, threads) = (&self.control.multicast, self.control.plane.counters().iter());
+        let refused = DropReason::SnoopingMessageRefused as usize;
+        let refused = threads.map(|thread| thread.dropped[refused].get()).sum::<u64>();
+        let lost = refused.saturating_add(counters.lost());
+        MulticastMessages { read: counters.read(), ignored: counters.ignored(), lost }
     }
 }

@@ -1,7 +1,7 @@
 //! The task of multicast snooping: reads IGMP and MLD messages, and learns groups and router ports.
 //!
-//! `NORMAL` punts the messages with their port and VLAN. All waiting messages change the multicast
-//! tables in one version.
+//! `NORMAL` punts the messages with their port and VLAN. Ports take turns, and the messages of a turn change
+//! the multicast tables as few versions. So a host that floods messages delays those of other ports by a turn.
 
 use std::{
     collections::BTreeSet,
@@ -14,28 +14,46 @@ use std::{
 use shunt_flow::{PortNo, text::PortNames};
 use shunt_multicast::{Membership, MembershipMessage, MembershipRecord};
 use shunt_pipeline::{
-    BridgeId, Delta, Learning, MulticastEvent, MulticastSighting, Object, Pipeline, PuntReceiver,
-    PuntedPacket,
+    BridgeId, Delta, Learning, MulticastEvent, MulticastSighting, Object, Pipeline,
 };
-use tokio::{sync::mpsc, task::yield_now};
+use tokio::task::yield_now;
 use tracing::{Level, debug, enabled};
 
 use crate::{
-    control::ControlPlane, error::SwitchError, multicast::router_log::RouterChange,
-    ports::names::BridgeNames,
+    control::ControlPlane,
+    error::SwitchError,
+    multicast::router_log::RouterChange,
+    ports::{
+        frame_inbox::{FrameInbox, PortFrames},
+        names::BridgeNames,
+    },
 };
 
-/// Maximum number of messages that change the tables in one version.
-const MESSAGES_AT_ONCE: usize = 64;
+/// The messages that wait for the task.
+pub(crate) type SnoopingInbox = FrameInbox<SnoopedFrame, MESSAGES_MAX>;
+
+/// Messages of a port that wait, at most: those of a third of a second at its rate limit.
+const MESSAGES_MAX: usize = 64;
+
+/// The most messages of a port that are read in its turn.
+const MESSAGES_PER_TURN: usize = 8;
 
 /// Maximum number of group records that change the tables in one version.
 const RECORDS_AT_ONCE: usize = 256;
 
-/// Counters of IGMP and MLD messages.
+/// A frame with a message of IGMP or MLD, and its VLAN.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct SnoopedFrame {
+    pub(crate) vlan: u16,
+    pub(crate) frame: Vec<u8>,
+}
+
+/// Counters of IGMP and MLD messages that reached the control plane.
 #[derive(Debug, Default)]
 pub(crate) struct MulticastCounters {
     read: AtomicU64,
     ignored: AtomicU64,
+    lost: AtomicU64,
 }
 
 impl MulticastCounters {
@@ -50,35 +68,58 @@ impl MulticastCounters {
     pub(crate) fn ignored(&self) -> u64 {
         self.ignored.load(Ordering::Relaxed)
     }
+
+    /// Returns the number of messages that were removed, because newer ones of their port waited.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
 }
 
 /// Learns from received messages, as long as the switch runs.
-pub(crate) async fn run_multicast(
-    control: Arc<ControlPlane>,
-    mut received: mpsc::Receiver<PuntedPacket>,
-) {
-    let mut messages = Vec::new();
-    while received.recv_many(&mut messages, MESSAGES_AT_ONCE).await > 0 {
-        let pipeline = control.plane.pipeline();
-        let sightings = messages.drain(..);
-        let sightings = sightings.flat_map(|own| read(pipeline, &control.multicast, &own));
-        let sightings: Vec<MulticastSighting> = sightings.collect();
+pub(crate) async fn run_multicast(control: Arc<ControlPlane>, inbox: Arc<SnoopingInbox>) {
+    loop {
+        inbox.wait().await;
+        let mut sightings = Vec::new();
+        for ((bridge, port), messages) in inbox.take_turn(MESSAGES_PER_TURN) {
+            count_lost(&control, bridge, port, &messages);
+            for message in messages.frames {
+                sightings.extend(read(&control, bridge, port, &message));
+            }
+        }
         for some in sightings.chunks(RECORDS_AT_ONCE) {
             learn(&control, some);
             // A host may send thousands of group records, so other tasks run in between.
             yield_now().await;
         }
+        // Also after thousands of messages without a record.
+        yield_now().await;
+    }
+}
+
+/// Counts the messages of a port that were removed for newer ones.
+fn count_lost(
+    control: &ControlPlane,
+    bridge: BridgeId,
+    port: PortNo,
+    messages: &PortFrames<SnoopedFrame>,
+) {
+    let lost = messages.removed;
+    if lost > 0 {
+        control.multicast.lost.fetch_add(lost, Ordering::Relaxed);
+        control.bridges.with_port(bridge, port, |own| {
+            own.snooping_lost = own.snooping_lost.saturating_add(lost);
+        });
     }
 }
 
 /// Parses a message; returns no records for an invalid message.
 fn read(
-    pipeline: &Pipeline,
-    counters: &MulticastCounters,
-    message: &PuntedPacket,
+    control: &ControlPlane,
+    bridge: BridgeId,
+    port: PortNo,
+    message: &SnoopedFrame,
 ) -> Vec<MulticastSighting> {
-    let PuntReceiver::Multicast { port, vlan } = message.punt.receiver else { return Vec::new() };
-    let bridge = message.punt.bridge;
+    let (counters, vlan) = (&control.multicast, message.vlan);
     let sighting = |event| MulticastSighting { bridge, vlan, port, event };
     match MembershipMessage::parse(&message.frame) {
         Ok(parsed) => {
@@ -97,8 +138,10 @@ fn read(
         // Only a debug line: a host may send any bytes.
         Err(error) => {
             counters.ignored.fetch_add(1, Ordering::Relaxed);
-            let (bridge, port) = names(pipeline, bridge, port);
-            debug!("bridge {bridge}: port {port}: ignored a message of IGMP or MLD: {error}");
+            if enabled!(Level::DEBUG) {
+                let (bridge, port) = names(control.plane.pipeline(), bridge, port);
+                debug!("bridge {bridge}: port {port}: ignored a message of IGMP or MLD: {error}");
+            }
             Vec::new()
         }
     }

@@ -1,10 +1,11 @@
 //! Received frames of a protocol that wait for its task: the newest frames of each port.
 //!
 //! A flood on one link does not displace frames of other links. Of the flooded link the newest
-//! frames are kept, because each LACPDU or BFD packet replaces the information of earlier ones.
+//! frames are kept, because each LACPDU or BFD packet replaces the information of earlier ones, and
+//! hosts repeat reports of multicast groups.
 //!
-//! Each frame has the time of its arrival. So a delay of the task does not look like silence of the
-//! partner.
+//! Each LACPDU and BFD packet has the time of its arrival. So a delay of the task does not look like
+//! silence of the partner.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -16,22 +17,22 @@ use shunt_flow::PortNo;
 use shunt_pipeline::{BridgeId, Time};
 use tokio::sync::Notify;
 
-/// The waiting frames, by port.
+/// The frames that wait, by port: at most `FRAMES_MAX` of each.
 ///
-/// Packet threads add frames only for ports that use the protocol.
-#[derive(Debug, Default)]
-pub(crate) struct FrameInbox {
-    ports: Mutex<WaitingFrames>,
+/// Only ports with the protocol have any.
+#[derive(Debug)]
+pub(crate) struct FrameInbox<F = ArrivedFrame, const FRAMES_MAX: usize = PARTNER_FRAMES_MAX> {
+    ports: Mutex<WaitingFrames<F>>,
     came: Notify,
 }
 
 /// Waiting frames by bridge and port.
-pub(crate) type WaitingFrames = BTreeMap<(BridgeId, PortNo), PortFrames>;
+pub(crate) type WaitingFrames<F = ArrivedFrame> = BTreeMap<(BridgeId, PortNo), PortFrames<F>>;
 
 /// The waiting frames of one port, the oldest first.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct PortFrames {
-    pub(crate) frames: VecDeque<ArrivedFrame>,
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct PortFrames<F = ArrivedFrame> {
+    pub(crate) frames: VecDeque<F>,
     /// Number of older frames that were dropped.
     pub(crate) removed: u64,
 }
@@ -43,13 +44,24 @@ pub(crate) struct ArrivedFrame {
     pub(crate) frame: Vec<u8>,
 }
 
-/// Maximum number of waiting frames of a port:
-/// a second of LACPDUs and marker requests.
-const FRAMES_MAX: usize = 8;
+/// Maximum number of waiting frames of a partner: a second of LACPDUs and marker requests.
+const PARTNER_FRAMES_MAX: usize = 8;
 
-impl FrameInbox {
+impl<F, const FRAMES_MAX: usize> Default for FrameInbox<F, FRAMES_MAX> {
+    fn default() -> Self {
+        Self { ports: Mutex::default(), came: Notify::new() }
+    }
+}
+
+impl<F> Default for PortFrames<F> {
+    fn default() -> Self {
+        Self { frames: VecDeque::new(), removed: 0 }
+    }
+}
+
+impl<F, const FRAMES_MAX: usize> FrameInbox<F, FRAMES_MAX> {
     /// Adds a frame that a port received, and wakes the task.
-    pub(crate) fn add(&self, bridge: BridgeId, port: PortNo, frame: ArrivedFrame) {
+    pub(crate) fn add(&self, bridge: BridgeId, port: PortNo, frame: F) {
         let mut ports = self.ports.lock();
         let own = ports.entry((bridge, port)).or_default();
         if own.frames.len() >= FRAMES_MAX {
@@ -72,8 +84,23 @@ impl FrameInbox {
     ///
     /// A caller that reads the clock first gets every frame that arrived before that time. So no
     /// timeout expires for a partner that has sent in time.
-    pub(crate) fn take(&self) -> WaitingFrames {
+    pub(crate) fn take(&self) -> WaitingFrames<F> {
         mem::take(&mut *self.ports.lock())
+    }
+
+    /// Takes the oldest frames of each port, at most `frames_max` of them.
+    ///
+    /// So the ports take turns, and a port with many frames delays no other.
+    pub(crate) fn take_turn(&self, frames_max: usize) -> WaitingFrames<F> {
+        let mut ports = self.ports.lock();
+        let oldest = |own: &mut PortFrames<F>| {
+            let count = own.frames.len().min(frames_max);
+            let frames = own.frames.drain(..count).collect();
+            PortFrames { frames, removed: mem::take(&mut own.removed) }
+        };
+        let turn = ports.iter_mut().map(|(place, own)| (*place, oldest(own))).collect();
+        ports.retain(|_, own| !own.frames.is_empty());
+        turn
     }
 }
 
@@ -92,7 +119,7 @@ mod tests {
 
     #[test]
     fn the_newest_frames_of_each_port_wait() {
-        let inbox = FrameInbox::default();
+        let inbox: FrameInbox = FrameInbox::default();
         let frame = |number: u8| ArrivedFrame {
             arrived: Time::ZERO.after(Duration::from_secs(number.into())),
             frame: vec![number],
@@ -109,11 +136,32 @@ mod tests {
         assert_eq!(taken, BTreeMap::from([((BRIDGE, PortNo::new(2)), other)]));
     }
 
-    /// Every frame is either taken or counted, however adding and taking interleave.
+    #[test]
+    fn ports_take_turns() {
+        let inbox: FrameInbox<u32, 64> = FrameInbox::default();
+        for number in 0..70 {
+            inbox.add(BRIDGE, PortNo::new(1), number);
+        }
+        inbox.add(BRIDGE, PortNo::new(2), 100);
+        let turn = |inbox: &FrameInbox<u32, 64>| {
+            let of_port = |((_, port), own): ((BridgeId, PortNo), PortFrames<u32>)| {
+                (port.number(), own.frames.into(), own.removed)
+            };
+            inbox.take_turn(40).into_iter().map(of_port).collect::<Vec<_>>()
+        };
+        let first: Vec<(u32, Vec<u32>, u64)> = turn(&inbox);
+        let numbers = |from: u32, to: u32| (from..to).collect::<Vec<u32>>();
+        assert_eq!(first, [(1, numbers(6, 46), 6), (2, vec![100], 0)]);
+        inbox.add(BRIDGE, PortNo::new(2), 101);
+        assert_eq!(turn(&inbox), [(1, numbers(46, 70), 0), (2, vec![101], 0)]);
+        assert!(turn(&inbox).is_empty());
+    }
+
+    /// No frame is left behind, however adding and taking interleave.
     #[test]
     fn each_frame_is_taken_or_counted() {
         const EACH: u32 = 2000;
-        let inbox = Arc::new(FrameInbox::default());
+        let inbox = Arc::<FrameInbox>::default();
         let senders = (1..=3).map(|port| {
             let inbox = Arc::clone(&inbox);
             thread::spawn(move || {

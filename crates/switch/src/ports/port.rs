@@ -69,6 +69,8 @@ pub(crate) struct BridgePort {
     pub(crate) link_resets: u64,
     /// Users of the device other than the switch, of which a warning was logged.
     pub(crate) users: BTreeSet<DeviceUser>,
+    /// Number of messages for multicast snooping that were removed for newer ones.
+    pub(crate) snooping_lost: u64,
     /// Time when the port was added.
     pub(crate) added: Time,
 }
@@ -132,6 +134,7 @@ impl BridgePort {
             link_up: false,
             link_resets: 0,
             users: BTreeSet::new(),
+            snooping_lost: 0,
             added,
         };
         port.renew_qos(added);

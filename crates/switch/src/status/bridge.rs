@@ -454,6 +454,7 @@ fn port_drops(port: &BridgePort) -> Vec<PortDrops> {
         ("tx", reason.name(), sum(&|traffic| traffic.tx_dropped[*reason as usize].get()))
     });
     rx.chain(forward)
+        .chain([("forward", SNOOPING_INBOX_FULL, port.snooping_lost)])
         .chain(tx)
         .chain([("tx", DEVICE_LOST, device.tx_dropped)])
         .filter(|(.., packets)| *packets > 0)
@@ -461,5 +462,8 @@ fn port_drops(port: &BridgePort) -> Vec<PortDrops> {
         .collect()
 }
 
-/// Drop reason of packets that a device accepted and could not send.
+/// Reason of messages of IGMP and MLD that were removed, because newer ones of their port waited.
+const SNOOPING_INBOX_FULL: &str = "snooping_inbox_full";
+
+/// Reason of packets that a device accepted and could not send.
 pub(crate) const DEVICE_LOST: &str = "device_lost";

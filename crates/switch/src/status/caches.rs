@@ -89,10 +89,12 @@ pub struct DropStatus {
     pub copied: u64,
     /// Packets accepted by transmit queues.
     pub sent: u64,
-    /// Packets sent to controllers (packet-ins).
+    /// Packets sent to controllers (packet-ins), and frames for LACP, BFD and multicast snooping.
     pub punted: u64,
-    /// The packet-ins by their result.
+    /// The packets for controllers by their end.
     pub packet_ins: PuntedTotals,
+    /// Messages for multicast snooping that were removed, because newer ones of their port waited.
+    pub snooping_inbox_full: u64,
     /// Packets that wait for a translation.
     pub held: u64,
     /// Packets dropped after they were received, by reason.
@@ -113,7 +115,7 @@ pub struct DropStatus {
 
 /// Numbers of packet-ins, by their result.
 ///
-/// The sum is the number of punted packets, without those that still wait.
+/// Their sum is the number of packets punted for controllers, except those that wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PuntedTotals {
     /// Packet-ins that were handed to all OpenFlow connections of their bridge.

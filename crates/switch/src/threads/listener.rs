@@ -1,7 +1,7 @@
 //! The listener thread: forwards packet-ins from packet threads to the OpenFlow servers.
 //!
-//! LACPDUs and BFD packets use the same rings, and are passed to the inboxes of these protocols.
-//! IGMP and MLD messages are passed to the task of multicast snooping.
+//! LACPDUs, BFD packets, and IGMP and MLD messages use the same rings, and are passed to the inboxes of these
+//! protocols.
 //!
 //! Packet threads put packet-ins into bounded rings and wake the listener thread if it is parked.
 //! The listener thread passes them to an asynchronous channel. Sender and receiver never wait for
@@ -22,6 +22,7 @@ use shunt_pipeline::{PuntReceiver, PuntedPacket};
 use tokio::sync::mpsc;
 
 use crate::{
+    multicast::task::{SnoopedFrame, SnoopingInbox},
     ports::frame_inbox::{ArrivedFrame, FrameInbox},
     threads::{
         clock::DaemonClock,
@@ -31,9 +32,6 @@ use crate::{
 
 /// Maximum number of waiting packet-ins, summed over all bridges.
 const PACKET_INS_MAX: usize = 4096;
-
-/// Maximum number of waiting IGMP and MLD messages.
-const MULTICAST_MESSAGES_MAX: usize = 1024;
 
 /// The listener thread and its counter of dropped packet-ins.
 pub(crate) struct PacketInListener {
@@ -49,8 +47,8 @@ impl PacketInListener {
         clock: DaemonClock,
     ) -> io::Result<(Self, PuntReceivers)> {
         let (controllers, packet_ins) = mpsc::channel(PACKET_INS_MAX);
-        let (multicast, multicast_messages) = mpsc::channel(MULTICAST_MESSAGES_MAX);
         let [lacp_frames, bfd_packets] = [(); 2].map(|()| Arc::<FrameInbox>::default());
+        let multicast_messages = Arc::<SnoopingInbox>::default();
         let dropped = Arc::new(AtomicU64::new(0));
         let taker = PuntCollector {
             threads,
@@ -58,7 +56,7 @@ impl PacketInListener {
             controllers,
             lacp: Arc::clone(&lacp_frames),
             bfd: Arc::clone(&bfd_packets),
-            multicast,
+            multicast: Arc::clone(&multicast_messages),
             dropped: Arc::clone(&dropped),
         };
         let worker =
@@ -81,8 +79,8 @@ pub(crate) struct PuntReceivers {
     pub(crate) lacp_frames: Arc<FrameInbox>,
     /// Packets for the BFD sessions of ports.
     pub(crate) bfd_packets: Arc<FrameInbox>,
-    /// IGMP and MLD messages for multicast snooping.
-    pub(crate) multicast_messages: mpsc::Receiver<PuntedPacket>,
+    /// Messages of IGMP and MLD for multicast snooping.
+    pub(crate) multicast_messages: Arc<SnoopingInbox>,
 }
 
 struct PuntCollector {
@@ -91,7 +89,7 @@ struct PuntCollector {
     controllers: mpsc::Sender<PuntedPacket>,
     lacp: Arc<FrameInbox>,
     bfd: Arc<FrameInbox>,
-    multicast: mpsc::Sender<PuntedPacket>,
+    multicast: Arc<SnoopingInbox>,
     dropped: Arc<AtomicU64>,
 }
 
@@ -113,8 +111,10 @@ impl PuntCollector {
                     }
                     PuntReceiver::Lacp(port) => self.pass(&self.lacp, port, packet),
                     PuntReceiver::Bfd(port) => self.pass(&self.bfd, port, packet),
-                    // A dropped report is repeated: hosts report their groups after the next query.
-                    PuntReceiver::Multicast { .. } => drop(self.multicast.try_send(packet)),
+                    PuntReceiver::Multicast { port, vlan } => {
+                        let message = SnoopedFrame { vlan, frame: packet.frame };
+                        self.multicast.add(packet.punt.bridge, port, message);
+                    }
                 }
             }
         }

@@ -121,7 +121,7 @@ async fn play(switch: &Switch, ends: &[FarEnd; 3]) {
     ends[1].send(&message(2, ALL_ROUTERS, LEAVE, GROUP));
     learns(switch, &["router 0 3"]).await;
     goes_to(ends, GROUP, [false, true]).await;
-    assert_eq!(switch.multicast_messages(), MulticastMessages { read: 3, ignored: 0 });
+    assert_eq!(switch.multicast_messages(), MulticastMessages { read: 3, ignored: 0, lost: 0 });
     assert!(switch.flush_multicast(Some("br0")).await.unwrap());
     assert!(table(switch).is_empty());
     goes_to(ends, GROUP, [false, false]).await;
@@ -167,7 +167,7 @@ async fn messages_belong_to_the_vlan_of_their_port() {
     let report = from(3, mld_frame(source, reports, &message));
     let mut broken = report.clone();
     *broken.last_mut().unwrap() ^= 1;
-    let counts = |read, ignored| MulticastMessages { read, ignored };
+    let counts = |read, ignored| MulticastMessages { read, ignored, lost: 0 };
     ends[2].send(&broken);
     until(|| bench.switch.multicast_messages() == counts(0, 1)).await;
     assert!(table(&bench.switch).is_empty());
@@ -178,6 +178,35 @@ async fn messages_belong_to_the_vlan_of_their_port() {
     assert_eq!((status.multicast_groups, status.router_ports), (1, 0));
     bench.switch.remove_port("p3").await.unwrap();
     assert!(table(&bench.switch).is_empty());
+}
+
+/// Each message is read, ignored, or lost with a reason at its port.
+#[tokio::test]
+async fn a_flood_of_reports_costs_no_router_its_query() {
+    let bench = Bench::start(1).await;
+    let ends = add_ports(&bench.switch).await;
+    snoop(&bench.switch).await;
+    ends[1].send(&message(2, GROUP, REPORT, GROUP));
+    learns(&bench.switch, &["239.1.1.1 0 2"]).await;
+    for _report in 0..1000 {
+        ends[1].send(&message(2, GROUP, REPORT, GROUP));
+    }
+    ends[2].send(&query(3));
+    learns(&bench.switch, &["239.1.1.1 0 2", "router 0 3"]).await;
+    until(|| {
+        let (drops, messages) = (bench.switch.drops(), bench.switch.multicast_messages());
+        let taken = messages.read + messages.ignored + drops.snooping_inbox_full;
+        (drops.received, drops.held, taken) == (1002, 0, drops.punted)
+    })
+    .await;
+    let (drops, messages) = (bench.switch.drops(), bench.switch.multicast_messages());
+    let refused = drops.dropped.iter().find(|(reason, _)| *reason == "snooping_message_refused");
+    let refused = refused.map_or(0, |(_, count)| *count);
+    assert!(refused > 0, "{drops:?}");
+    assert_eq!(messages.lost, refused + drops.snooping_inbox_full);
+    let own = bench.port("p2").drops.into_iter();
+    let own = own.filter(|own| own.direction == "forward" && own.reason.starts_with("snooping_"));
+    assert_eq!(own.map(|own| own.packets).sum::<u64>(), messages.lost);
 }
 
 #[tokio::test]
