@@ -22,6 +22,7 @@ use nix::sys::{
     eventfd::{EfdFlags, EventFd},
 };
 use parking_lot::Mutex;
+use shunt_shared_memory::LinkState;
 
 use crate::{
     control::state::{MemifState, MemifToken},
@@ -45,7 +46,7 @@ const STACK_BYTES: usize = 256 << 10;
 #[derive(Debug)]
 pub struct MemifInterface {
     token: MemifToken,
-    link: Arc<Mutex<MemifLink>>,
+    link: Arc<LinkState<MemifLink>>,
     control: Arc<MemifControl>,
 }
 
@@ -75,7 +76,7 @@ impl MemifInterface {
         let control = MemifControl::shared().map_err(failed("start a thread for"))?;
         let ends = (0..queues.workers()).map(|worker| MemifWorker::new(&queues, worker)).collect();
         let reason = "none has connected yet".to_owned();
-        let link = Arc::new(Mutex::new(MemifLink::Waiting { reason }));
+        let link = Arc::new(LinkState::new(MemifLink::Waiting { reason }));
         let token = control.shared.state.lock().add(options, queues, Arc::clone(&link))?;
         control.shared.wake();
         Ok((Self { token, link, control }, ends))
@@ -84,7 +85,16 @@ impl MemifInterface {
     /// Returns the state of the link to the peer.
     #[must_use]
     pub fn link(&self) -> MemifLink {
-        self.link.lock().clone()
+        self.link.get()
+    }
+
+    /// Waits for a state of the link, for `timeout` at most; returns whether it is reached.
+    pub fn wait_for_link(
+        &self,
+        timeout: Duration,
+        is_reached: impl FnMut(&MemifLink) -> bool,
+    ) -> bool {
+        self.link.wait_for(timeout, is_reached)
     }
 }
 

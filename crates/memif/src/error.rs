@@ -101,6 +101,8 @@ pub(crate) enum MemifProtocolError {
     Closed,
     #[error("the peer has not connected within two seconds")]
     Slow,
+    #[error("of {0} clients without an interface, this one has waited longest")]
+    Crowded(usize),
     #[error("the connection failed: {0}")]
     Connection(#[from] io::Error),
 }

@@ -185,6 +185,13 @@ impl RingMemory {
         debug_assert!(is_written, "the descriptor lies in its region");
     }
 
+    /// Clears the flags of a descriptor.
+    fn clear_flags(&self, slot: u16) {
+        let place = self.descriptor_place(slot);
+        let is_written = self.mapping().is_some_and(|mapping| mapping.write(place, &[0; 2]));
+        debug_assert!(is_written, "the descriptor lies in its region");
+    }
+
     #[inline]
     const fn mask(&self) -> u16 {
         self.size.wrapping_sub(1)
@@ -380,6 +387,10 @@ impl ReceiveRing {
             if flags & NEXT == 0 {
                 self.next = slot.wrapping_add(1);
                 return Ok(true);
+            }
+            if self.memory.owner == BufferOwner::Peer {
+                // `net_memif` of DPDK leaves the flag in the first descriptor of a later frame.
+                self.memory.clear_flags(slot);
             }
         }
         // The rest of a frame may follow, if the ring has room for it.

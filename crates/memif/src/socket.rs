@@ -23,7 +23,9 @@ use std::{
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, listen, socket,
 };
-use shunt_shared_memory::{ReceivedBytes, receive_with_descriptors, send_with_descriptors};
+use shunt_shared_memory::{
+    ReceivedBytes, SocketFile, receive_with_descriptors, send_with_descriptors,
+};
 
 use crate::{
     error::{MemifError, MemifProtocolError},
@@ -100,12 +102,9 @@ impl MemifAddress {
         Ok(own.into())
     }
 
-    /// Removes the socket file.
-    pub(crate) fn remove(&self) {
-        if self.abstract_name().is_none() {
-            // Another process may have removed it before.
-            let _ = fs::remove_file(&self.0);
-        }
+    /// Takes the file of the socket, which is listened at; `None` if the socket is abstract.
+    pub(crate) fn file(&self) -> Option<SocketFile> {
+        self.abstract_name().is_none().then(|| SocketFile::new(&self.0)).flatten()
     }
 }
 

@@ -6,6 +6,8 @@
 //! - [`SharedMapping`] is a mapped part of a file, which the other process may write at any moment.
 //! - [`send_with_descriptors`] and [`receive_with_descriptors`] pass bytes with descriptors.
 //! - [`accept_event`] takes an eventfd of the other process.
+//! - [`LinkState`] is the state of the link to the other process, and [`PeerLog`] limits the log lines about
+//!   it.
 //! - [`SocketFile`] removes the file of a socket that was listened at.
 //! - [`WakeSet`] wakes a thread that waits for events of several queues.
 //!
@@ -25,7 +27,9 @@
 
 mod descriptors;
 mod event;
+mod link_state;
 mod mapping;
+mod peer_log;
 mod read_at_once;
 mod signal_at_once;
 mod socket_file;
@@ -35,6 +39,8 @@ pub use descriptors::{
     DESCRIPTORS_MAX, ReceivedBytes, receive_with_descriptors, send_with_descriptors,
 };
 pub use event::{EventError, accept_event, notify, reset};
+pub use link_state::LinkState;
 pub use mapping::{MapError, SharedMapping};
+pub use peer_log::{PeerLog, PeerLogNote};
 pub use socket_file::SocketFile;
 pub use wake_set::WakeSet;

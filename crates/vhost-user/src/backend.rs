@@ -26,8 +26,7 @@ use nix::sys::{
     eventfd::{EfdFlags, EventFd},
     socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket},
 };
-use parking_lot::Mutex;
-use shunt_shared_memory::SocketFile;
+use shunt_shared_memory::{LinkState, PeerLog, SocketFile};
 use tracing::{info, warn};
 
 use crate::{
@@ -63,7 +62,7 @@ pub enum SocketMode {
 /// the connection.
 #[derive(Debug)]
 pub struct Backend {
-    link: Arc<Mutex<GuestLink>>,
+    link: Arc<LinkState<GuestLink>>,
     queues: Arc<DeviceQueues>,
     stop: Arc<EventFd>,
     /// The socket file of a server.
@@ -101,7 +100,7 @@ impl Backend {
         let events = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(start)?;
         events.add(&*stop, EpollEvent::new(EpollFlags::EPOLLIN, STOP)).map_err(start)?;
         let reason = "none has connected yet".to_owned();
-        let link = Arc::new(Mutex::new(GuestLink::Waiting { reason }));
+        let link = Arc::new(LinkState::new(GuestLink::Waiting { reason }));
         let ends = (0..queues.workers()).map(|worker| Worker::new(&queues, worker)).collect();
         let control = ControlThread {
             path: path.to_owned(),
@@ -109,7 +108,7 @@ impl Backend {
             queues: Arc::clone(&queues),
             link: Arc::clone(&link),
             events,
-            logged: String::new(),
+            log: PeerLog::default(),
             next_pause: RETRY_FIRST,
         };
         let thread = Builder::new().name("shunt-vhost".to_owned()).stack_size(STACK_BYTES);
@@ -126,7 +125,16 @@ impl Backend {
     /// Returns the state of the link to the guest.
     #[must_use]
     pub fn link(&self) -> GuestLink {
-        self.link.lock().clone()
+        self.link.get()
+    }
+
+    /// Waits for a state of the link, for `timeout` at most; returns whether it is reached.
+    pub fn wait_for_link(
+        &self,
+        timeout: Duration,
+        is_reached: impl FnMut(&GuestLink) -> bool,
+    ) -> bool {
+        self.link.wait_for(timeout, is_reached)
     }
 }
 
@@ -165,11 +173,11 @@ struct ControlThread {
     path: PathBuf,
     source: ConnectionSource,
     queues: Arc<DeviceQueues>,
-    link: Arc<Mutex<GuestLink>>,
+    link: Arc<LinkState<GuestLink>>,
     /// The epoll set: the stop event, and the descriptors that are watched at present.
     events: Epoll,
-    /// The last logged reason, so that failed attempts are not logged one by one.
-    logged: String,
+    /// Limits the log lines about hypervisors and guests.
+    log: PeerLog,
     /// The pause after the next attempt that fails.
     next_pause: Duration,
 }
@@ -196,12 +204,12 @@ impl ControlThread {
     }
 
     /// Sets the link to waiting for `reason`, and logs the reason if it is new.
+    #[expect(clippy::disallowed_methods, reason = "a real peer needs a real clock")]
     fn wait_because(&mut self, reason: &str) {
-        if self.logged != reason {
-            info!(reason, "vhost-user {}: no hypervisor is connected", self.path.display());
-            reason.clone_into(&mut self.logged);
+        if let Some(note) = self.log.note_new(reason, Instant::now()) {
+            info!(reason, "vhost-user {}: no hypervisor is connected{note}", self.path.display());
         }
-        *self.link.lock() = GuestLink::Waiting { reason: reason.to_owned() };
+        self.link.set(GuestLink::Waiting { reason: reason.to_owned() });
     }
 
     /// Waits for the connection of a front-end.
@@ -272,15 +280,18 @@ impl ControlThread {
             // The rest of a message may be due, whatever the event is.
             if let Some(message) = socket.receive(Instant::now())? {
                 obey(&mut device, &mut socket, message)?;
-                if !std::mem::replace(&mut has_obeyed, true) {
-                    info!("vhost-user {}: connected", self.path.display());
-                    self.logged.clear();
+                if !std::mem::replace(&mut has_obeyed, true)
+                    && let Some(note) = self.log.note(Instant::now())
+                {
+                    info!("vhost-user {}: connected{note}", self.path.display());
                 }
             }
             for failure in self.queues.take_failures() {
                 if device.fail(failure) {
                     let link = GuestLink::Stopped { queue: failure.queue, error: failure.error };
-                    warn!("vhost-user {}: {link}", self.path.display());
+                    if let Some(note) = self.log.note(Instant::now()) {
+                        warn!("vhost-user {}: {link}{note}", self.path.display());
+                    }
                 }
             }
         }
@@ -295,7 +306,7 @@ impl ControlThread {
             }
             None => GuestLink::Connected,
         };
-        *self.link.lock() = link;
+        self.link.set(link);
     }
 
     /// Waits for events; returns their event numbers, or none after the timeout.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
-use parking_lot::Mutex;
+use shunt_shared_memory::{LinkState, PeerLog, SocketFile};
 use tracing::info;
 
 use crate::{
@@ -48,7 +48,7 @@ const RETRY_LONGEST: Duration = Duration::from_secs(1);
 /// Maximum time for the messages until both sides are connected.
 const CONNECT_LONGEST: Duration = Duration::from_secs(2);
 
-/// Maximum number of clients that have not chosen an interface yet.
+/// Maximum number of clients of a listener that have not chosen an interface yet.
 const CHOOSING_MAX: usize = 64;
 
 /// All that the control thread has.
@@ -67,8 +67,10 @@ struct SocketListener {
     listener: UnixListener,
     /// The end of a pause, during which no client is accepted.
     pause_end: Option<Instant>,
-    /// The last logged refusal, so that equal ones are not logged one by one.
-    logged: String,
+    /// Limits the log lines about clients that were refused.
+    log: PeerLog,
+    /// The file of a socket that is not abstract.
+    _file: Option<SocketFile>,
 }
 
 #[derive(Debug)]
@@ -95,25 +97,24 @@ struct InterfaceState {
     address: MemifAddress,
     options: MemifOptions,
     queues: Arc<InterfaceQueues>,
-    link: Arc<Mutex<MemifLink>>,
+    link: Arc<LinkState<MemifLink>>,
     connection: Option<MemifToken>,
     /// The time of the next attempt of a client.
     next_attempt: Option<Instant>,
     /// The pause after the next attempt that fails.
     next_pause: Duration,
-    /// The last logged reason, so that failed attempts are not logged one by one.
-    logged: String,
+    /// Limits the log lines about peers.
+    log: PeerLog,
 }
 
 impl InterfaceState {
     /// Sets the link to waiting for `reason`, and logs the reason if it is new.
-    fn wait_because(&mut self, reason: &str) {
-        if self.logged != reason {
+    fn wait_because(&mut self, reason: &str, now: Instant) {
+        if let Some(note) = self.log.note_new(reason, now) {
             let (socket, id) = (&self.address, self.options.id);
-            info!(reason, "memif {socket} id {id}: no peer is connected");
-            reason.clone_into(&mut self.logged);
+            info!(reason, "memif {socket} id {id}: no peer is connected{note}");
         }
-        *self.link.lock() = MemifLink::Waiting { reason: reason.to_owned() };
+        self.link.set(MemifLink::Waiting { reason: reason.to_owned() });
     }
 
     /// Plans the next attempt of a client.
@@ -155,7 +156,7 @@ impl MemifState {
         &mut self,
         options: MemifOptions,
         queues: Arc<InterfaceQueues>,
-        link: Arc<Mutex<MemifLink>>,
+        link: Arc<LinkState<MemifLink>>,
     ) -> Result<MemifToken, MemifError> {
         let address = MemifAddress::new(&options.socket);
         let (id, role) = (options.id, options.role);
@@ -176,8 +177,14 @@ impl MemifState {
             let listener = address.listen()?;
             let token = self.next_token();
             watch(&self.events, &listener, token).map_err(failed)?;
-            let (address, pause_end, logged) = (address.clone(), None, String::new());
-            self.listeners.insert(token, SocketListener { address, listener, pause_end, logged });
+            let listener = SocketListener {
+                address: address.clone(),
+                listener,
+                pause_end: None,
+                log: PeerLog::default(),
+                _file: address.file(),
+            };
+            self.listeners.insert(token, listener);
         }
         let token = self.next_token();
         if let Err(errno) = watch(&self.events, queues.failed(), token) {
@@ -192,7 +199,7 @@ impl MemifState {
             connection: None,
             next_attempt: None,
             next_pause: RETRY_FIRST,
-            logged: String::new(),
+            log: PeerLog::default(),
         };
         self.interfaces.insert(token, interface);
         Ok(token)
@@ -224,7 +231,6 @@ impl MemifState {
             PeerSession::Choosing { listener } => listener != token,
             PeerSession::Server { .. } | PeerSession::Client { .. } => true,
         });
-        address.remove();
     }
 
     /// Makes the attempts that are due, and closes connections that take too long.
@@ -274,16 +280,16 @@ impl MemifState {
                             interface.connection = Some(connection);
                         }
                     }
-                    Err(error) => self.interface_waits(token, &error.to_string()),
+                    Err(error) => self.interface_waits(token, &error.to_string(), now),
                 }
             }
-            Err(error) => interface.wait_because(&error.to_string()),
+            Err(error) => interface.wait_because(&error.to_string(), now),
         }
     }
 
-    fn interface_waits(&mut self, token: MemifToken, reason: &str) {
+    fn interface_waits(&mut self, token: MemifToken, reason: &str, now: Instant) {
         if let Some(interface) = self.interfaces.get_mut(&token) {
-            interface.wait_because(reason);
+            interface.wait_because(reason, now);
         }
     }
 
@@ -305,7 +311,7 @@ impl MemifState {
         if self.listeners.contains_key(&token) {
             self.accept(token, now);
         } else if self.connections.contains_key(&token) {
-            if let Err(error) = self.receive(token) {
+            if let Err(error) = self.receive(token, now) {
                 self.end(token, &error, now);
             }
         } else if let Some(interface) = self.interfaces.get(&token) {
@@ -325,20 +331,32 @@ impl MemifState {
             let _ = self.events.delete(&own.listener);
             own.pause_end = Some(now + RETRY_LONGEST);
         }
-        let choosing = self.connections.values();
-        let choosing = choosing.filter(|own| matches!(own.peer, PeerSession::Choosing { .. }));
-        let has_room = choosing.count() < CHOOSING_MAX;
-        // A client that is not served finds its connection closed, and tries again.
         if let Ok(Some(socket)) = accepted
-            && has_room
             && socket.send(&hello(), None).is_ok()
         {
+            self.limit_choosing(token, now);
             let _ = self.add_connection(socket, PeerSession::Choosing { listener: token }, now);
         }
     }
 
+    /// Makes room for another client of a listener.
+    ///
+    /// The client that has not chosen an interface for the longest time is closed. One that chooses at once
+    /// is therefore served, however many others say nothing.
+    fn limit_choosing(&mut self, token: MemifToken, now: Instant) {
+        let choosing = self.connections.iter().filter(
+            |(_, own)| matches!(own.peer, PeerSession::Choosing { listener } if listener == token),
+        );
+        // Tokens grow with time.
+        let mut choosing = choosing.map(|(connection, _)| *connection);
+        let oldest = choosing.next();
+        if let Some(oldest) = oldest.filter(|_| choosing.count() + 1 >= CHOOSING_MAX) {
+            self.end(oldest, &MemifProtocolError::Crowded(CHOOSING_MAX), now);
+        }
+    }
+
     /// Receives a message of a connection, and handles it.
-    fn receive(&mut self, token: MemifToken) -> Result<(), MemifProtocolError> {
+    fn receive(&mut self, token: MemifToken, now: Instant) -> Result<(), MemifProtocolError> {
         let Some(connection) = self.connections.get_mut(&token) else { return Ok(()) };
         let Some((message, passed)) = connection.socket.receive()? else { return Ok(()) };
         let (interface, step) = match &mut connection.peer {
@@ -362,11 +380,12 @@ impl MemifState {
                     connection.socket.send(&answer, None)?;
                 }
                 connection.deadline = None;
-                *interface.link.lock() = MemifLink::Up;
+                interface.link.set(MemifLink::Up);
                 interface.next_pause = RETRY_FIRST;
-                interface.logged.clear();
                 let (socket, id, peer) = (&interface.address, interface.options.id, rings.peer);
-                info!(peer, "memif {socket} id {id}: connected");
+                if let Some(note) = interface.log.note(now) {
+                    info!(peer, "memif {socket} id {id}: connected{note}");
+                }
             }
         }
         Ok(())
@@ -413,10 +432,9 @@ impl MemifState {
         let interface = match connection.peer {
             PeerSession::Choosing { listener } => {
                 if let Some(own) = self.listeners.get_mut(&listener)
-                    && own.logged != reason
+                    && let Some(note) = own.log.note_new(&reason, now)
                 {
-                    info!(reason, "memif {}: a client was refused", own.address);
-                    own.logged = reason;
+                    info!(reason, "memif {}: a client was refused{note}", own.address);
                 }
                 return;
             }
@@ -427,7 +445,7 @@ impl MemifState {
         let Some(interface) = self.interfaces.get_mut(&interface) else { return };
         interface.connection = None;
         interface.queues.stop();
-        interface.wait_because(&reason);
+        interface.wait_because(&reason, now);
         interface.plan(now);
     }
 }

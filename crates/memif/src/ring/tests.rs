@@ -178,6 +178,21 @@ fn a_short_buffer_for_frames_is_refused() {
     }
 }
 
+/// A client that sets no flags for a frame in one buffer has those of earlier frames.
+#[test]
+fn a_server_returns_buffers_without_their_flags() {
+    let mut pair = RingPair::new(3, 64);
+    for number in 0..20 {
+        assert_eq!(send(&mut pair.client_sends, &[number; 150]), MemifPut::Done);
+        assert_eq!(receive(&mut pair.server_receives, 1), [[number; 150]]);
+        for slot in 0..8 {
+            let mut flags = [9; 2];
+            assert!(pair.memory[0].read(DESCRIPTORS + slot * DESCRIPTOR_BYTES, &mut flags));
+            assert_eq!(flags, [0; 2], "descriptor {slot}");
+        }
+    }
+}
+
 /// A client uses its own places, whatever the server writes into descriptors.
 #[test]
 fn a_server_cannot_move_the_buffers_of_a_client() {

@@ -16,7 +16,7 @@ use nix::sys::{
 };
 use shunt_shared_memory::{SharedMapping, receive_with_descriptors, send_with_descriptors};
 
-use super::{await_links, await_reason, options, socket as socket_path, start, until};
+use super::{await_links, await_reason, options, socket as socket_path, start};
 use crate::{
     MemifInterface, MemifOptions, MemifRole,
     message::{InitMessage, MemifMessage, RingDirection, RingMessage, VERSION},
@@ -94,7 +94,7 @@ fn serves(server: &MemifInterface, path: &Path) {
     let (client, _) = start(options(path, MemifRole::Client));
     await_links(&[server, &client]);
     drop(client);
-    assert!(until(|| !server.link().is_up()), "{}", server.link());
+    await_reason(server, "the port was closed");
 }
 
 #[test]
@@ -221,6 +221,23 @@ fn a_client_that_is_silent_is_closed() {
     serves(&server, &path);
     for peer in silent {
         assert!(peer.refusal().contains("has not connected within two seconds"));
+    }
+}
+
+/// Clients that say nothing keep nobody from a listener, their own or another one.
+#[test]
+fn silent_clients_give_way_to_new_ones() {
+    let (_folder, path) = socket_path();
+    let (server, _) = start(options(&path, MemifRole::Server));
+    let (_other_folder, other_path) = socket_path();
+    let (other, _) = start(options(&other_path, MemifRole::Server));
+    let silent: Vec<RawPeer> = (0..80).map(|_| RawPeer::connect(&path)).collect();
+    serves(&other, &other_path);
+    serves(&server, &path);
+    // 64 may wait, the client that was served among them.
+    for peer in &silent[..17] {
+        let refusal = peer.refusal();
+        assert!(refusal.contains("of 64 clients without an interface"), "{refusal}");
     }
 }
 

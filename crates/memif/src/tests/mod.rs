@@ -12,7 +12,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use crate::{MemifInterface, MemifOptions, MemifRole, MemifSink, MemifWorker};
+use crate::{MemifInterface, MemifLink, MemifOptions, MemifRole, MemifSink, MemifWorker};
 
 /// A folder with a socket.
 fn socket() -> (TempDir, PathBuf) {
@@ -43,15 +43,20 @@ fn until(mut condition: impl FnMut() -> bool) -> bool {
     true
 }
 
+/// Maximum time until an interface reaches a state.
+const LONGEST: Duration = Duration::from_secs(20);
+
 fn await_links(interfaces: &[&MemifInterface]) {
-    let are_up = || interfaces.iter().all(|interface| interface.link().is_up());
-    assert!(until(are_up), "{:?}", interfaces.iter().map(|own| own.link()).collect::<Vec<_>>());
+    for interface in interfaces {
+        let is_up = interface.wait_for_link(LONGEST, MemifLink::is_up);
+        assert!(is_up, "{}", interface.link());
+    }
 }
 
 /// Waits until the text of a link contains words.
 fn await_reason(interface: &MemifInterface, words: &str) {
-    let has_words = || interface.link().to_string().contains(words);
-    assert!(until(has_words), "{}", interface.link());
+    let has_words = interface.wait_for_link(LONGEST, |link| link.to_string().contains(words));
+    assert!(has_words, "{}", interface.link());
 }
 
 /// A sink that keeps all frames.

@@ -2,13 +2,15 @@
 
 use std::{
     os::unix::fs::PermissionsExt,
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
 };
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
-use super::{TestFrames, await_links, await_reason, options, socket, start, until};
-use crate::{MemifInterface, MemifOptions, MemifRole, MemifSecret, MemifSendEnd, MemifWorker};
+use super::{LONGEST, TestFrames, await_links, await_reason, options, socket, start, until};
+use crate::{
+    MemifInterface, MemifLink, MemifOptions, MemifRole, MemifSecret, MemifSendEnd, MemifWorker,
+};
 
 /// Sends frames from one worker to the other, and checks that they arrive in order.
 fn exchange(sender: &mut MemifWorker, receiver: &mut MemifWorker) {
@@ -53,7 +55,7 @@ fn a_client_that_starts_first_waits_for_its_server() {
         exchange(&mut at_client, &mut at_server);
         drop(server);
         // The reason is soon that of the next attempt.
-        assert!(until(|| !client.link().is_up()), "{}", client.link());
+        assert!(client.wait_for_link(LONGEST, |link| !link.is_up()), "{}", client.link());
         assert!(!path.exists(), "a server removes its socket");
     }
 }
@@ -209,34 +211,42 @@ fn a_sleeping_worker_is_woken_by_each_frame() {
     });
 }
 
+/// Number of frames that each client gets, and gets through, before it vanishes.
+const LOAD: usize = 100;
+
 /// Interfaces come and go under load; neither side is disturbed.
 #[test]
 fn a_side_may_vanish_under_load() {
     let (_folder, path) = socket();
     let (server, mut at_server) = start(options(&path, MemifRole::Server));
     let is_over = AtomicBool::new(false);
+    let at_server_received = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let mut received = TestFrames::default();
             while !is_over.load(Relaxed) {
+                let mut received = TestFrames::default();
                 at_server.receiver.receive(32, &mut received);
+                assert!(received.frames.iter().all(|frame| *frame == [2; 60]));
+                at_server_received.fetch_add(received.frames.len(), Relaxed);
                 at_server.sender.send([&[1; 60][..]; 4]);
-                received.frames.clear();
             }
         });
-        for _ in 0..20 {
+        let are_served = (0..20).all(|_| {
             let (client, mut at_client) = start(options(&path, MemifRole::Client));
-            await_links(&[&client]);
+            let is_up = client.wait_for_link(LONGEST, MemifLink::is_up);
+            let before = at_server_received.load(Relaxed);
             let mut received = TestFrames::default();
-            let has_frames = until(|| {
+            let is_served = until(|| {
                 at_client.sender.send([&[2; 60][..]; 4]);
                 at_client.receiver.receive(32, &mut received);
-                received.frames.len() > 100
+                let at_server_now = at_server_received.load(Relaxed) - before;
+                received.frames.len() >= LOAD && at_server_now >= LOAD
             });
-            drop(client);
-            is_over.store(!has_frames, Relaxed);
-        }
+            is_up && is_served && received.frames.iter().all(|frame| *frame == [1; 60])
+        });
+        // The other thread ends also if a client is not served.
         is_over.store(true, Relaxed);
+        assert!(are_served, "each client gets frames, and gets them through");
     });
     await_reason(&server, "the port was closed");
 }

@@ -23,13 +23,9 @@ use crate::{
 };
 
 /// Waits for a state of the link.
-#[expect(clippy::disallowed_methods, reason = "a real thread needs a real clock")]
 fn await_link(backend: &Backend, what: &str, is_reached: impl Fn(&GuestLink) -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !is_reached(&backend.link()) {
-        assert!(Instant::now() < deadline, "not {what}, but {}", backend.link());
-        sleep(Duration::from_millis(2));
-    }
+    let is_reached = backend.wait_for_link(Duration::from_secs(20), is_reached);
+    assert!(is_reached, "not {what}, but {}", backend.link());
 }
 
 /// Sends a frame in each direction.
