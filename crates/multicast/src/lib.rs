@@ -39,9 +39,8 @@
 mod checksum;
 mod error;
 mod frame;
-mod igmp;
+mod membership;
 mod message;
-mod mld;
 mod octets;
 mod record;
 #[cfg(any(test, feature = "testing"))]

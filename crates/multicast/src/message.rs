@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use crate::{
     error::MembershipError,
     frame::{IpPayload, ip_payload},
-    igmp, mld,
+    membership::{igmp, mld},
 };
 
 /// The part of a frame of IGMP or MLD that a switch uses.
@@ -46,8 +46,8 @@ impl MembershipMessage {
     /// source address.
     pub fn parse(frame: &[u8]) -> Result<Self, MembershipError> {
         match ip_payload(frame)? {
-            IpPayload::Igmp { source, message } => igmp::parse(source, message),
-            IpPayload::Icmpv6 { ends, message } => mld::parse(ends, message),
+            IpPayload::Igmp { source, message } => igmp(source, message),
+            IpPayload::Icmpv6 { ends, message } => mld(ends, message),
         }
     }
 }

@@ -1,0 +1,110 @@
+//! Messages of IGMP (RFC 1112, RFC 2236, RFC 3376) and of MLD (RFC 2710, RFC 3810).
+//!
+//! MLD is IGMP for IPv6: types, addresses and checksum differ, and the rest is the same. Its messages are
+//! messages of ICMPv6.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::{
+    checksum,
+    error::MembershipError,
+    message::{Membership, MembershipMessage, MembershipRecord},
+    octets::MessageOctets,
+    record::records,
+};
+
+/// The content of a message, which its type decides.
+#[derive(Clone, Copy)]
+enum MessageContent {
+    Query,
+    /// A report of one group, or its end.
+    One(Membership),
+    /// The group records of the newest version.
+    Records,
+}
+
+/// The protocol in the pseudo-header of a checksum (RFC 8200, 8.1).
+const ICMPV6: [u8; 4] = [0, 0, 0, 58];
+
+/// Number of octets before the group of a message of IGMP.
+const IGMP_GROUP_AT: usize = 4;
+/// Number of octets before the group of a message of MLD.
+const MLD_GROUP_AT: usize = 8;
+/// Number of octets before the number of records, in both protocols.
+const COUNT_AT: usize = 6;
+
+/// Reads a message of IGMP from `source`.
+pub(crate) fn igmp(
+    source: Ipv4Addr,
+    message: MessageOctets<'_>,
+) -> Result<MembershipMessage, MembershipError> {
+    let content = match message_type(message)? {
+        0x11 => MessageContent::Query,
+        0x12 | 0x16 => MessageContent::One(Membership::Join),
+        0x17 => MessageContent::One(Membership::Leave),
+        0x22 => MessageContent::Records,
+        other => return Err(MembershipError::MessageType(other)),
+    };
+    if !checksum::is_right(&[message.rest()]) {
+        return Err(MembershipError::Checksum);
+    }
+    content.read::<4>(source.into(), IGMP_GROUP_AT, message)
+}
+
+/// Reads a message of MLD, in a packet with this source and destination.
+pub(crate) fn mld(
+    [source, destination]: [Ipv6Addr; 2],
+    message: MessageOctets<'_>,
+) -> Result<MembershipMessage, MembershipError> {
+    let content = match message_type(message)? {
+        130 => MessageContent::Query,
+        131 => MessageContent::One(Membership::Join),
+        132 => MessageContent::One(Membership::Leave),
+        143 => MessageContent::Records,
+        other => return Err(MembershipError::MessageType(other)),
+    };
+    let length = u32::try_from(message.rest().len()).unwrap_or_default().to_be_bytes();
+    let [from, to] = [source.octets(), destination.octets()];
+    if !checksum::is_right(&[&from, &to, &length, &ICMPV6, message.rest()]) {
+        return Err(MembershipError::Checksum);
+    }
+    content.read::<16>(source.into(), MLD_GROUP_AT, message)
+}
+
+fn message_type(mut message: MessageOctets<'_>) -> Result<u8, MembershipError> {
+    let [number] = message.take()?;
+    Ok(number)
+}
+
+impl MessageContent {
+    /// Reads a message with addresses of `SIZE` octets.
+    fn read<const SIZE: usize>(
+        self,
+        source: IpAddr,
+        group_at: usize,
+        mut octets: MessageOctets<'_>,
+    ) -> Result<MembershipMessage, MembershipError>
+    where
+        IpAddr: From<[u8; SIZE]>,
+    {
+        let membership = match self {
+            Self::Records => {
+                octets.skip(COUNT_AT)?;
+                let count = octets.take_u16()?;
+                return Ok(MembershipMessage::Report(records::<SIZE>(octets, count)));
+            }
+            Self::One(membership) => Some(membership),
+            Self::Query => None,
+        };
+        octets.skip(group_at)?;
+        let group = octets.take::<SIZE>()?;
+        match membership {
+            Some(membership) => {
+                let record = MembershipRecord::of(group, membership);
+                Ok(MembershipMessage::Report(record.into_iter().collect()))
+            }
+            None if source.is_unspecified() => Err(MembershipError::QueryWithoutSource),
+            None => Ok(MembershipMessage::Query),
+        }
+    }
+}
