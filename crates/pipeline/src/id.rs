@@ -73,23 +73,23 @@ number! {
     RuleId(u64), "{}"
 }
 number! {
-    /// A bridge of the daemon. Never 0, the value of a flow key outside any bridge.
+    /// The number of a bridge of the daemon. In a flow key, 0 means no bridge.
     BridgeId(u16), "{}"
 }
 number! {
-    /// A group of a bridge: 0 to [`GroupId::MAX`].
+    /// The number of a group of a bridge: 0 to [`GroupId::MAX`].
     GroupId(u32), "{}"
 }
 number! {
-    /// A meter of a bridge: 1 to [`MeterId::MAX`].
+    /// The number of a meter of a bridge: 1 to [`MeterId::MAX`].
     MeterId(u32), "{}"
 }
 number! {
-    /// A port of the daemon, on any bridge.
+    /// The number of a datapath port, unique in the daemon.
     DatapathPort(u32), "{}"
 }
 number! {
-    /// An egress queue of a port.
+    /// The number of an egress queue of a port.
     QueueId(u32), "{}"
 }
 

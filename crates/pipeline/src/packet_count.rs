@@ -1,4 +1,4 @@
-//! Packet and byte counters that packet threads add to.
+//! Packet and byte counters to which packet threads add.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -63,13 +63,13 @@ use crate::{
 pub struct Pipeline {
     seed: u64,
     published: AtomicU64,
-    /// The oldest version that is retained in full.
+    /// The oldest version by which threads may still translate.
     oldest: AtomicU64,
     bridges: RwLock<VersionedBridges>,
     continuations: Continuations,
     control: Mutex<ControlState>,
     learn_status: LearnStatus,
-    /// Rules that may expire earlier than their queued deadline.
+    /// Rules with timeouts that packets have lowered, not queued again yet.
     lowered: Mutex<Vec<Arc<Rule>>>,
 }
 
@@ -79,7 +79,7 @@ pub struct Crediting<'a> {
     lowered: &'a Mutex<Vec<Arc<Rule>>>,
 }
 
-/// State that one change leaves to the next.
+/// State of control, which changes of the tables update one after the other.
 struct ControlState {
     next_rule: RuleId,
     deadlines: Deadlines,
@@ -88,7 +88,7 @@ struct ControlState {
 /// A published version and its deltas.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// The version; the newest one so far if nothing changed.
+    /// The version; the newest existing version if nothing changed.
     pub version: Version,
     /// The deltas of the version, in the order of the changes.
     pub deltas: Vec<Delta>,
@@ -124,7 +124,7 @@ impl Pipeline {
 
     /// Adds a bridge without ports and rules.
     ///
-    /// If the bridge exists, only its settings change.
+    /// If the bridge exists, the call only replaces its settings.
     pub fn add_bridge(&self, id: BridgeId, settings: BridgeSettings) -> Change {
         let control = self.control.lock();
         let before = self.version();
@@ -141,7 +141,7 @@ impl Pipeline {
         self.publish(control, version, deltas)
     }
 
-    /// Removes a bridge with its ports and rules. Does nothing if there is none.
+    /// Removes a bridge with its ports and rules, if it exists.
     pub fn remove_bridge(&self, id: BridgeId) -> Change {
         let control = self.control.lock();
         let before = self.version();
@@ -239,7 +239,7 @@ impl Pipeline {
 
     /// Checks that actions of a packet-out name existing groups and meters.
     ///
-    /// It also checks that the switch supports the actions.
+    /// Also checks that the switch supports the actions.
     ///
     /// # Errors
     ///
@@ -296,9 +296,9 @@ impl Pipeline {
 
     /// Applies learn requests of packets, in order, as one version.
     ///
-    /// A request for a rule or an address that exists refreshes it, which changes nothing. A
-    /// request that is refused, by a limit or because its rule is gone, is counted by
-    /// [`Self::learnings_refused`].
+    /// A request for an existing rule or address refreshes its timeout, without a new version.
+    /// [`Self::learnings_refused`] counts the requests that a limit refuses, and those of removed
+    /// learning rules.
     pub fn learn(&self, learnings: &[Learning], now: Time) -> Change {
         let mut control = self.control.lock();
         let before = self.version();
@@ -336,8 +336,8 @@ impl Pipeline {
     /// Returns whether packets that arrive on a bridge can cause learn requests.
     ///
     /// True while the bridge has a rule or a bucket that learns, in a version that a thread may
-    /// use. With patch ports, those of all bridges count. Otherwise the order of packets of
-    /// different flows does not matter.
+    /// use. On a bridge with patch ports, the rules and buckets of all bridges count. While it
+    /// returns false, packets of different flows may be translated in any order.
     #[must_use]
     pub fn learns(&self, bridge: BridgeId) -> bool {
         self.learn_status.learns(bridge)
@@ -345,7 +345,8 @@ impl Pipeline {
 
     /// Returns the number of learn requests that were refused.
     ///
-    /// The reason is the limit of a table or of a `learn`, or that the learning rule was gone.
+    /// Reasons are the limit of a table, the limit of a `learn`, and a learning rule that was
+    /// removed.
     #[must_use]
     pub fn learnings_refused(&self) -> u64 {
         self.learn_status.refused_count()
@@ -353,7 +354,7 @@ impl Pipeline {
 
     /// Removes the rules with an expired idle or hard timeout.
     ///
-    /// The caller has collected the counters of all threads before, so that a rule that was hit in
+    /// Before the call, the caller collects the counters of all threads. So a rule that was hit in
     /// time stays.
     pub fn expire(&self, now: Time) -> Change {
         let mut control = self.control.lock();
@@ -391,7 +392,8 @@ impl Pipeline {
             let found = bridge
                 .table(rule.table)
                 .and_then(|existing| existing.find_exact(&rule.matching, rule.priority, version));
-            // The rule may have another revision. A rule with another id has its own timeouts.
+            // The table may have a later revision of the rule. A rule with another id has timeouts
+            // of its own.
             if let Some(current) = found.filter(|found| found.id == rule.id).cloned() {
                 deadlines.requeue(&current);
                 bridge.requeue(&current);
@@ -399,9 +401,9 @@ impl Pipeline {
         }
     }
 
-    /// Drops the state that no version from `oldest` on sees.
+    /// Drops rules and objects that only versions before `oldest` see.
     ///
-    /// No translation names an older version afterwards.
+    /// After the call, no translation may name a version before `oldest`.
     pub fn reclaim(&self, oldest: Version) {
         let _control = self.control.lock();
         let oldest = oldest.min(self.version());
@@ -412,10 +414,10 @@ impl Pipeline {
         self.learn_status.reclaim(oldest);
     }
 
-    /// Returns whether the state that `version` sees is still complete.
+    /// Returns whether all rules and objects of `version` still exist.
     ///
-    /// A caller that does not hold a version, and translates several times by one, checks this
-    /// afterwards.
+    /// A caller that has not reserved `version` checks this after it has translated several packets
+    /// by it.
     #[must_use]
     pub fn is_retained(&self, version: Version) -> bool {
         let _bridges = self.bridges.read();
@@ -437,9 +439,10 @@ impl Pipeline {
         self.bridges.read().get(&id).map_or_else(Vec::new, VersionedBridge::table_stats)
     }
 
-    /// Does [`Crediting::credit`] for one traversal.
+    /// Credits the hits of one traversal; see [`Crediting::credit`].
     ///
-    /// Takes no lock for a traversal without credits, so a frame of the switch waits for no change.
+    /// A traversal without credits takes no lock, so a frame that the switch itself sends waits for
+    /// no change of the tables.
     pub fn credit(&self, traversal: &Traversal, packets: u64, bytes: u64, used: Time) {
         if !traversal.credits_nothing() {
             self.crediting().credit(traversal, packets, bytes, used);
@@ -453,16 +456,17 @@ impl Pipeline {
         Crediting { bridges: self.bridges.read(), lowered: &self.lowered }
     }
 
-    /// Does [`Self::crediting`], and waits for a change of the tables no longer than `wait`.
+    /// Locks the tables like [`Self::crediting`], but waits at most `wait`.
     ///
-    /// `None` if the change has not let go until then. A caller that has other work does this later.
+    /// `None` if a change of the tables holds the lock longer. A caller with other work tries again
+    /// later.
     #[must_use]
     pub fn try_crediting(&self, wait: Duration) -> Option<Crediting<'_>> {
         let bridges = self.bridges.try_read_for(wait)?;
         Some(Crediting { bridges, lowered: &self.lowered })
     }
 
-    /// Notes rules that may expire earlier.
+    /// Notes rules that may expire earlier than their queued deadline.
     ///
     /// Packets have lowered their timeouts.
     pub(crate) fn note_lowered(&self, rules: Vec<Arc<Rule>>) {

@@ -1,12 +1,12 @@
-//! Worlds of bridges for property tests: generators, a model, and the oracle of translation.
+//! Generators, a model of bridges, and the oracle of translation, for property tests.
 //!
 //! * [`generate`]: rules, flow-mods, ports and packets over few values, so that rules collide.
-//! * [`World`]: bridges as plain lists; applies requests one by one.
-//! * [`World::translate`]: the effects of one concrete packet, by linear scans and recursion. It
-//!   shares no code with the translation that it tests.
+//! * * [`World`]: the model of bridges as plain lists, which applies requests one by one.
+//! * [`World::translate`]: the effects of one concrete packet, by linear scans and recursion. The
+//!   oracle shares no code with the translation under test.
 //! * [`execute`]: executes datapath actions on one concrete packet.
 //! * [`merged`]: a traversal from its sub-traversals.
-//! * [`Twin`]: a pipeline and a world that go through the same changes, of any kind or built by
+//! * * [`Twin`]: a pipeline and a [`World`] that get the same changes, random or built by
 //!   [`bridge_with_rules`].
 
 mod execute;
@@ -30,7 +30,7 @@ pub use world::{SeenPorts, World, WorldBridge};
 #[cfg(test)]
 pub(crate) use drawing::{cases, draw, runner};
 
-/// Values that a test draws while it runs.
+/// Random values that a test takes while it runs.
 #[cfg(test)]
 mod drawing {
     use std::fmt::Debug;
@@ -41,19 +41,19 @@ mod drawing {
     };
 
     /// Number of cases per property, unless `SHUNT_CASES_DIVISOR` asks for fewer.
-    /// Nothing is written into the source tree.
+    /// Failing cases are not written into the source tree.
     pub(crate) fn cases(cases: u32) -> Config {
         let divisor = std::env::var("SHUNT_CASES_DIVISOR").ok().and_then(|text| text.parse().ok());
         let cases = (cases / divisor.unwrap_or(1).max(1)).max(1);
         Config { cases, failure_persistence: None, ..Config::default() }
     }
 
-    /// A source of values that are the same in every run.
+    /// Returns a source of random values that are the same in every run.
     pub(crate) fn runner() -> TestRunner {
         TestRunner::deterministic()
     }
 
-    /// A value of a strategy.
+    /// Returns a random value of a strategy.
     pub(crate) fn draw<T: Debug>(
         runner: &mut TestRunner,
         strategy: &impl Strategy<Value = T>,

@@ -1,6 +1,6 @@
 //! Inputs of the fuzz targets: seeds and past findings, replayed on the stable toolchain.
 //!
-//! Each file in `data/fuzz/TARGET` is one input; `cargo xtask fuzz TARGET` starts from them.
+//! Each file in `data/fuzz/TARGET` is one input; `cargo xtask fuzz TARGET` starts from these files.
 
 #![cfg(feature = "testing")]
 

@@ -1,7 +1,7 @@
 //! Actions for connection tracking, address translation and packet samples.
 //!
-//! The codec and the text parser read, check and print these actions. A pipeline refuses them,
-//! because it does not execute them yet.
+//! The codec and the text parser read, check and print these actions. A pipeline refuses these
+//! actions, because it does not execute them yet.
 
 use std::{net::IpAddr, ops::RangeInclusive};
 
@@ -54,9 +54,9 @@ pub struct NatAction {
 /// The address to translate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NatKind {
-    /// `src`.
+    /// `src`: translate the source address.
     Source,
-    /// `dst`.
+    /// `dst`: translate the destination address.
     Destination,
 }
 
@@ -72,7 +72,7 @@ pub struct NatRange {
 /// The arguments of a `sample` action (`nx_action_sample2`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SampleAction {
-    /// Number of packets to sample out of 65535.
+    /// Number of packets to sample, out of 65535.
     pub probability: u16,
     /// Number of the set of collectors that receive the samples.
     pub collector_set_id: u32,

@@ -5,7 +5,7 @@ use crate::id::MeterId;
 /// The arguments of a `controller` action.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ControllerAction {
-    /// Bytes of the packet to send.
+    /// The most bytes of the packet that the packet-in carries.
     pub max_len: u16,
     /// Id of the controllers to send to (`NXT_SET_CONTROLLER_ID`); 0 by default.
     pub controller_id: u16,

@@ -15,7 +15,7 @@ pub enum HashFields {
     SymmetricL4,
     /// `symmetric_l3l4`: addresses, and ports of TCP and SCTP.
     SymmetricL3L4,
-    /// `symmetric_l3l4+udp`: the same, and ports of UDP.
+    /// `symmetric_l3l4+udp`: addresses, and ports of TCP, SCTP and UDP.
     SymmetricL3L4Udp,
     /// `nw_src`: the source address.
     NwSrc,
@@ -67,12 +67,12 @@ pub struct BundleAction {
     /// The ports to choose from.
     pub members: Box<[PortNo]>,
     /// The bits to which the port number is written.
-    /// `None` means that the packet is sent to the port.
+    /// `None`: the action sends the packet to the chosen port.
     pub target: Option<Subfield>,
 }
 
 /// The algorithm of `bundle` (`nx_bd_algorithm`).
-/// It chooses a port with its link up.
+/// Both algorithms choose among the ports with their link up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BundleAlgorithm {
     /// `active_backup`: the first port.

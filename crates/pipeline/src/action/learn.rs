@@ -31,7 +31,7 @@ pub struct LearnAction {
     pub limit: u32,
     /// The bit to set if a rule was learned or refreshed (`NX_LEARN_F_WRITE_RESULT`).
     ///
-    /// It is cleared if the limit forbids the rule.
+    /// The action clears the bit if `limit` forbids the rule.
     pub result: Option<Subfield>,
     /// Matches and actions of the learned rule.
     pub specs: Box<[LearnSpec]>,
@@ -42,9 +42,9 @@ pub struct LearnAction {
 pub struct LearnSpec {
     /// The source of the value.
     pub source: LearnSource,
-    /// The target of the value.
+    /// The use of the value in the learned rule.
     pub target: LearnTarget,
-    /// Number of bits, the same for both.
+    /// Number of bits of the source and of the target.
     pub width: u8,
 }
 

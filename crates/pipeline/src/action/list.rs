@@ -9,7 +9,7 @@ use super::{
 use crate::id::{GroupId, MeterId, TableId};
 
 /// Largest depth of nested `clone` actions.
-/// It applies to every format in which rules are read.
+/// The limit applies to every format in which rules are read.
 ///
 /// Open vSwitch has no limit except its stack.
 pub const CLONE_DEPTH_MAX: usize = 32;
@@ -18,7 +18,8 @@ pub const CLONE_DEPTH_MAX: usize = 32;
 ///
 /// A rule with an unsupported action is refused with the right error, never accepted and ignored.
 /// The codec and the text parser refuse actions that are not in this list.
-/// [`Pipeline::apply`](crate::Pipeline::apply) refuses those that [`Action::unsupported`] names.
+/// [`Pipeline::apply`](crate::Pipeline::apply) refuses the actions that [`Action::unsupported`]
+/// names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// `output`: send to a port or a reserved port (`OFPAT_OUTPUT`).
@@ -32,7 +33,7 @@ pub enum Action {
     OutputField {
         /// The field that holds the port number.
         source: Subfield,
-        /// As for [`Action::Output`].
+        /// Bytes of a packet-in when the port is the controller; else ignored.
         max_len: u16,
     },
     /// `output(port=..,max_len=..)`: send the first bytes only (`NXAST_OUTPUT_TRUNC`).
@@ -83,7 +84,7 @@ pub enum Action {
     },
     /// `resubmit(PORT,TABLE[,ct])` (`NXAST_RESUBMIT`, `NXAST_RESUBMIT_TABLE`).
     Resubmit {
-        /// `in_port` to look up with; `None`: the one that the packet has.
+        /// `in_port` to look up with; `None`: the `in_port` of the packet.
         port: Option<PortNo>,
         /// Table to look up in; `None`: the table of the rule.
         table: Option<TableId>,
@@ -106,7 +107,7 @@ pub enum Action {
     SetNwTtl(u8),
     /// `mod_tp_src:PORT`: write the source port of TCP, UDP or SCTP.
     ///
-    /// The protocol is not known (`OFPAT_SET_TP_SRC` of OpenFlow 1.1).
+    /// The action does not name the protocol (`OFPAT_SET_TP_SRC` of OpenFlow 1.1).
     SetTpSrc(u16),
     /// `mod_tp_dst:PORT` (`OFPAT_SET_TP_DST`), as [`Action::SetTpSrc`].
     SetTpDst(u16),
@@ -193,7 +194,8 @@ impl Action {
 
     /// Returns whether an action set can hold the action.
     ///
-    /// It can hold the actions of OpenFlow 1.3.5, 5.10, and those that Open vSwitch adds to them.
+    /// An action set can hold the actions of OpenFlow 1.3.5, 5.10, and those that Open vSwitch
+    /// adds.
     #[must_use]
     pub const fn is_settable(&self) -> bool {
         match self {

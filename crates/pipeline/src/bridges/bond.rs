@@ -3,12 +3,13 @@
 //! See `bond_mode` in `ovs-vswitchd.conf.db(5)`. Each member keeps its own number, and an output to this
 //! number leaves on this member. One member of a bond is active.
 //!
-//! * In the mode `active-backup`, NORMAL and floods send on the active member alone, and NORMAL drops the
-//!   packets that arrive on another.
+//! * In the mode `active-backup`, NORMAL and floods send on the active member alone, and NORMAL
+//!   drops the packets that arrive on another member.
 //! * In the mode `balance-slb`, a hash of source address and VLAN chooses one of 256 buckets, and each
 //!   bucket has a member that sends its packets ([`BondBalance`]). NORMAL drops group addresses that arrive
 //!   on a member that is not active, because the network sends a copy of each to every member.
-//! * In the mode `balance-tcp`, the hash covers the addresses and ports of a connection. It needs LACP.
+//! * In the mode `balance-tcp`, the hash covers the addresses and ports of a connection. This mode
+//!   needs LACP.
 //! * With LACP, the protocol decides which packets NORMAL takes ([`LacpAdmission`]). Frames of slow protocols
 //!   that arrive on a member go to the LACP actor of the bond, and never to the tables.
 //!
@@ -32,7 +33,7 @@ pub struct BondMember {
     pub is_active: bool,
     /// The members that send, if the bond balances.
     ///
-    /// `None` in the mode `active-backup`. It is equal in all members of a bond.
+    /// `None` in the mode `active-backup`. All members of a bond have an equal balance.
     pub balance: Option<Arc<BondBalance>>,
     /// The packets of this member that LACP lets NORMAL take.
     pub lacp: LacpAdmission,
@@ -68,7 +69,7 @@ pub enum BondHash {
     /// The VLAN and the connection (`balance-tcp`).
     ///
     /// A connection is its IP addresses, protocol and ports.
-    /// Packets other than IP have the MAC addresses and the Ethernet type.
+    /// For packets other than IP, the hash covers the MAC addresses and the Ethernet type.
     Connection,
 }
 
@@ -116,7 +117,7 @@ impl BondBalance {
     /// Number of buckets.
     pub const BUCKETS: usize = 256;
 
-    /// Makes the choice from the member of each bucket.
+    /// Creates the balance of a bond from the member of each bucket.
     ///
     /// Each hash begins with `basis` (`bond-hash-basis`).
     #[must_use]
@@ -126,10 +127,10 @@ impl BondBalance {
 
     /// Returns the bucket of a source address in a VLAN; 0: without a tag.
     ///
-    /// It is that of [`BondHash::Source`].
+    /// The bond balances by [`BondHash::Source`].
     ///
-    /// It is the hash of Open vSwitch 3.1 on x86-64, so `bond/hash` of both gives the same bucket:
-    /// MurmurHash3 (Austin Appleby) of the address and the VLAN above it.
+    /// The hash is that of Open vSwitch 3.1 on x86-64, so `bond/hash` of both switches gives the
+    /// same bucket: MurmurHash3 (Austin Appleby) of the address and the VLAN above it.
     #[must_use]
     pub fn bucket(mac: [u8; 6], vlan: u16, basis: u32) -> u8 {
         let key = mac.iter().fold(u64::from(vlan), |key, byte| key << 8 | u64::from(*byte));
@@ -184,15 +185,15 @@ impl PortInfo {
         self.bond.as_ref().map(|member| &*member.bond)
     }
 
-    /// Returns whether the port is a member of a bond, and not the active one.
+    /// Returns whether the port is a member of a bond, but not its active member.
     pub(crate) fn is_backup(&self) -> bool {
         self.bond.as_ref().is_some_and(|member| !member.is_active)
     }
 
     /// Returns whether frames that the bridge has sent may come back on the port.
     ///
-    /// The network floods a frame of one member to the others if the bond balances. A partner of LACP
-    /// uses the members as one link, and sends none back.
+    /// If the bond balances without LACP, the network floods a frame of one member to the other
+    /// members. An LACP partner uses the members as one link, and sends no frame back.
     pub(crate) fn receives_copies(&self) -> bool {
         self.bond
             .as_ref()
@@ -204,7 +205,7 @@ impl PortInfo {
         self.bond.as_ref().is_some_and(|member| member.lacp.is_on())
     }
 
-    /// Returns whether both are one port, or members of one bond.
+    /// Returns whether `other` is the same port, or a member of the same bond.
     pub(crate) fn is_one_with(&self, other: &Self) -> bool {
         self.number == other.number || self.bond.is_some() && self.bond_name() == other.bond_name()
     }

@@ -85,13 +85,13 @@ impl VersionedBridge {
             let old = std::mem::take(&mut self.mirror_counters);
             self.mirror_counters = counters(&settings, old);
         }
-        // Every translation reads the settings, so this needs no deltas of its own.
+        // Every translation reads the settings, so the removal of groups needs no deltas.
         match settings.multicast {
             Some(snooping) => drop(self.multicast.limit(snooping.groups_max.max(1), version)),
             None => drop(self.multicast.retain(version, |_| false)),
         }
         self.settings.set(Arc::new(settings), version);
-        // A bridge that begins has no ports yet.
+        // A new bridge has no ports yet.
         if has_new_mirrors
             && let Some(ports) = self.ports.at(version).map(|own| own.ports().to_vec())
         {
@@ -129,9 +129,9 @@ impl VersionedBridge {
             MirrorTable::new(mirrors.unwrap_or_default(), &self.mirror_counters, ports)
         });
         let before = self.ports.at(version).cloned();
-        // The port of an address or a group may have lost its VLAN, is now in another bond, or is now
-        // reserved for a mirror. A translation that reads the address or group reads the port and the
-        // bridge too, so this needs no delta of its own.
+        // Removes the addresses and groups of a port that has other VLANs, is in another bond, or
+        // is reserved for a mirror. A translation that reads the address or group reads the port
+        // and the bridge too, so the removal needs no delta.
         let is_changed = |number: PortNo| {
             let before = before.as_ref().and_then(|before| before.find(number));
             let is_same = |now: &PortInfo| {
@@ -287,7 +287,7 @@ impl VersionedBridge {
         self.interner.reclaim();
     }
 
-    /// Returns whether no version sees the bridge, or an object of it.
+    /// Returns whether no version sees the bridge or any of its objects.
     pub(crate) fn is_gone(&self) -> bool {
         self.settings.is_empty()
             && self.groups.is_empty()
@@ -298,7 +298,7 @@ impl VersionedBridge {
     }
 }
 
-/// Returns the counters of mirrors, those of `old` where the names agree.
+/// Returns a counter for each mirror, taken from `old` if it has one of this name.
 fn counters(
     settings: &BridgeSettings,
     mut old: BTreeMap<String, Arc<OutputCounter>>,

@@ -1,11 +1,11 @@
 //! The order in which a full table of learned entries evicts them: MAC addresses, multicast groups.
 //!
 //! The oldest entry of the port with the most entries goes first. So a port that forges addresses, or
-//! reports many groups, evicts its own, and the other ports keep theirs.
+//! reports many groups, evicts entries of its own, and the other ports keep their entries.
 //!
 //! A packet refreshes its entry without an update of this index. So an entry may be listed with an
-//! old time; it moves to its correct place when it becomes the oldest. Every operation is
-//! logarithmic, except for one such move for each entry that was seen again since.
+//! old time. The entry moves to its correct position when it becomes the oldest. Every operation is
+//! logarithmic, and [`LearnedAges::oldest`] also moves each entry that a packet has refreshed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,9 +13,9 @@ use shunt_flow::PortNo;
 
 use crate::time::Time;
 
-/// The entries of a table by port and age, each under its key.
+/// The entries of a table, by port and age.
 pub(crate) struct LearnedAges<K> {
-    /// The place of each entry in `by_port`.
+    /// The port and time under which each entry is in `by_port`.
     places: BTreeMap<K, (PortNo, Time)>,
     by_port: BTreeMap<PortNo, BTreeSet<(Time, K)>>,
     /// Number of entries of each port.
@@ -59,8 +59,8 @@ impl<K: Copy + Ord> LearnedAges<K> {
 
     /// Returns the oldest entry of the port with the most entries.
     ///
-    /// Of ports with as many, the one with the highest number counts. `seen` returns the current time
-    /// of an entry.
+    /// If several ports have the most entries, the port with the highest number is taken. `seen`
+    /// returns the current time of an entry.
     pub(crate) fn oldest(&mut self, seen: impl Fn(K) -> Option<Time>) -> Option<K> {
         let (_, port) = *self.by_count.last()?;
         let ages = self.by_port.get_mut(&port)?;

@@ -1,10 +1,11 @@
 //! The MAC table of NORMAL: the port on which each address of each VLAN was last seen.
 //!
-//! Packets fill it (see [`crate::Learning`]); the newest sighting wins. A sighting that may be of a
-//! copy does not win: a bond that balances gets copies of frames back from the network. Their
-//! addresses may be of hosts on other ports. An address expires after the ageing time of the bridge
-//! without a frame. The addresses of a port are removed when the port is removed or its VLANs
-//! change. A full table evicts an address of the port that has most (see [`LearnedAges`]).
+//! Packets fill it (see [`crate::Learning`]); the newest sighting wins. A frame that may be a copy
+//! does not move an address. The network sends copies of frames back on a bond that balances, and
+//! their source addresses may be those of hosts on other ports. An address without a frame expires
+//! after the ageing time of the bridge. The addresses of a port are removed when the port is
+//! removed or its VLANs change. A full table evicts an address of the port with the most addresses
+//! (see [`LearnedAges`]).
 
 use std::{
     collections::BTreeMap,
@@ -72,7 +73,7 @@ impl MacEntry {
         self.announced.is_some()
     }
 
-    /// Returns the time of the last frame from it.
+    /// Returns the time of the last frame from the address.
     #[must_use]
     pub fn seen(&self) -> Time {
         Time::from_nanoseconds(self.seen.load(Ordering::Relaxed))
@@ -97,11 +98,13 @@ pub struct MacSighting {
     pub port: PortNo,
     /// True for a gratuitous ARP packet, which may move the address.
     ///
-    /// Only bridges that receive copies of their own frames on a bond need it: in others it is false.
+    /// Only bridges that receive copies of their own frames on a bond need it: in other bridges it
+    /// is false.
     pub is_announcement: bool,
     /// True if the packet is sent only after the address has been learned.
     ///
-    /// It is true in bridges that receive copies of their own frames. A copy then finds the address.
+    /// True in bridges that receive copies of their own frames on a bond. Such a copy then finds
+    /// the learned address.
     pub precedes_packet: bool,
 }
 
@@ -134,8 +137,8 @@ impl MacTable {
         self.entries.values().filter_map(move |entry| entry.at(version))
     }
 
-    /// Learns a sighting; evicts another address if the table is full. Returns the
-    /// changed keys.
+    /// Learns the port of an address; a full table evicts another address.
+    /// Returns the changed keys.
     pub(crate) fn learn(
         &mut self,
         sighting: &MacSighting,
@@ -218,8 +221,9 @@ impl MacTable {
 }
 
 impl UpdateBatch {
-    /// Learns a sighting, unless its port, its bridge or its VLAN was removed
-    /// meanwhile, or it may be of a copy.
+    /// Learns the port of an address from a sighting.
+    /// Learns nothing if the port, bridge or VLAN was removed meanwhile, or if the frame may be a
+    /// copy.
     pub(crate) fn learn_mac(&mut self, bridge: &mut VersionedBridge, sighting: &MacSighting) {
         let Some(settings) = bridge.settings(self.version) else { return };
         let macs_max = settings.macs_max;
@@ -262,8 +266,8 @@ impl UpdateBatch {
 
 /// Returns whether a sighting may be of a frame that came back on a bond.
 ///
-/// This is the rule of `Egress::is_admitted` for packets. It is applied again here, because the address
-/// may have been learned on another port since the packet was translated.
+/// `Egress::is_admitted` applies the same rule to packets. The rule is applied again here, because
+/// the address may have been learned on another port since the packet was translated.
 fn may_be_copy(
     sighting: &MacSighting,
     port: &PortInfo,

@@ -1,8 +1,8 @@
 //! Mirrors: copies of the packets of a bridge for analysis (`Mirror` in `ovs-vswitchd.conf.db(5)`).
 //!
 //! A mirror selects packets by the port on which they arrive or leave, and by their VLAN. It sends a
-//! copy of each to one port (SPAN), or floods it in one VLAN (RSPAN). Ports and bonds are named, so a
-//! port that is added later is used from then on.
+//! copy of each to one port (SPAN), or floods it in one VLAN (RSPAN). Ports and bonds are named, so
+//! a mirror also uses a port that is added later.
 
 use std::collections::BTreeSet;
 
@@ -13,9 +13,9 @@ pub struct Mirror {
     pub name: String,
     /// The ports of the packets that are copied.
     pub ports: MirroredPorts,
-    /// The VLANs of the packets that are copied, 0 for packets without one; empty: all.
+    /// The VLANs of the packets to copy, 0 for packets without a tag; empty: all.
     pub vlans: BTreeSet<u16>,
-    /// Where the copies go.
+    /// The destination of the copies.
     pub output: MirrorOutput,
     /// The most bytes of a copy; longer copies are truncated. `None`: all bytes.
     pub snaplen: Option<u32>,
@@ -35,7 +35,7 @@ pub enum MirroredPorts {
     },
 }
 
-/// Where the copies of a mirror go.
+/// The destination of the copies of a mirror.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MirrorOutput {
     /// To a port, which is then reserved for copies (`output_port`).

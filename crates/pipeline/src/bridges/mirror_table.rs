@@ -1,7 +1,8 @@
 //! The mirrors of a bridge at one version, with the ports that they name.
 //!
 //! A mirror without its output port copies nothing, and is left out. Other ports that do not exist
-//! select nothing. The name of a bond names all of its members; copies leave on the active one.
+//! select nothing. The name of a bond selects all of its members; copies leave on the active
+//! member.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,11 +35,11 @@ pub(crate) struct ActiveMirror {
     pub(crate) vlans: BTreeSet<u16>,
     pub(crate) output: ActiveOutput,
     pub(crate) snaplen: Option<u32>,
-    /// This mirror, and the others with the same output: a packet gets one copy there.
+    /// This mirror and the others with its output, which gets one copy of a packet.
     pub(crate) same_output: MirrorSet,
 }
 
-/// Where the copies of a mirror go.
+/// The destination of the copies of a mirror, with the port by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ActiveOutput {
     Port(PortNo),
@@ -135,15 +136,17 @@ impl MirrorTable {
         self.mirrors.get(index)
     }
 
-    /// Returns the mirrors of a set, which other versions know as well.
+    /// Returns the mirrors of a set by their counters.
+    /// A counter names a mirror at every version, unlike an index in a set.
     pub(crate) fn hits(&self, mut set: MirrorSet) -> Vec<OutputHit> {
         let next = || set.take_first().map(|index| self.get(index));
         std::iter::from_fn(next).flatten().map(|mirror| mirror.hit.clone()).collect()
     }
 
-    /// Returns the mirrors that copy no packet that `hits` have copied.
+    /// Returns the mirrors that copy a packet no more after the mirrors of `hits`.
     ///
-    /// These are the mirrors of `hits` that this version has, and those with the same output.
+    /// The result has the mirrors of `hits` at this version, and all mirrors with the same output
+    /// as one of them.
     pub(crate) fn done_after(&self, hits: &[OutputHit]) -> MirrorSet {
         let mut set = MirrorSet::default();
         let own = self.mirrors.iter().filter(|own| hits.contains(&own.hit));
@@ -168,7 +171,7 @@ impl MirrorTable {
 
     /// Finds the mirrors that use a port.
     ///
-    /// A translation without mirrors does not carry the search.
+    /// Not inlined, so the code of translations without mirrors stays small.
     #[inline(never)]
     fn port(&self, port: PortNo) -> Option<&PortMirrors> {
         self.ports.get(&port)

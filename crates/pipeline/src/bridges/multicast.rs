@@ -13,18 +13,18 @@ use crate::id::BridgeId;
 /// The settings of a bridge that snoops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MulticastSnooping {
-    /// Time without a report after which a port leaves a group.
+    /// Time after the last report for which a port stays in a group.
     pub ageing: Duration,
     /// The most groups, at least 1.
     pub groups_max: usize,
     /// True if packets of a group that no port wants are flooded.
     ///
-    /// Else they go to the ports of multicast routers.
+    /// Else such packets go to the ports of multicast routers only.
     pub floods_unregistered: bool,
 }
 
 impl MulticastSnooping {
-    /// Time without a query after which a port has no multicast router.
+    /// Time after the last query for which a port is a router port.
     pub const ROUTER_AGEING: Duration = Duration::from_secs(180);
 }
 

@@ -1,14 +1,14 @@
 //! The multicast table of NORMAL: the ports that want each group of each VLAN, and router ports.
 //!
-//! Control fills it from messages of IGMP and MLD (see [`MulticastSighting`]). A port
-//! leaves a group after the ageing time of the bridge without a report, and is no router port after
-//! [`MulticastSnooping::ROUTER_AGEING`] without a query. The entries of a port are removed when the
-//! port is removed or its VLANs change.
+//! Control fills the table from messages of IGMP and MLD (see [`MulticastSighting`]). A port
+//! without a report leaves a group after the ageing time of the bridge. A port without a query is a
+//! router port until [`MulticastSnooping::ROUTER_AGEING`] has passed. The entries of a port are
+//! removed when the port is removed or its VLANs change.
 //!
-//! A group counts for its first port: the one that has been in it longest. A full table takes the
-//! first port with the most groups out of the one that it reported longest ago (see [`LearnedAges`]),
-//! until there is a place. So the groups of a host end only by reports of others if it has more of
-//! them than they have.
+//! A group counts for its first port, the port that has been in the group longest. A full table
+//! finds the port with the most such groups, and removes this port from the group that the port
+//! reported longest ago (see [`LearnedAges`]). This repeats until a group is empty. So reports of
+//! other hosts end groups of a port only if this port has more groups than theirs.
 //!
 //! A report of a port that is known prolongs its time, and makes no version.
 
@@ -52,13 +52,13 @@ pub struct MulticastEntry {
     pub seen: Time,
 }
 
-/// The ports of a group or of a VLAN, the one that was added last at the end.
+/// The ports of a group, or the router ports of a VLAN, in the order of addition.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MulticastPorts {
     ports: Vec<(PortNo, Arc<AtomicU64>)>,
 }
 
-/// A part of the table that changes as a whole.
+/// A row of the multicast table: its ports change together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum MulticastKey {
     /// The ports of a group in a VLAN.
@@ -71,7 +71,7 @@ pub(crate) enum MulticastKey {
 #[derive(Default)]
 pub(crate) struct MulticastTable {
     entries: BTreeMap<MulticastKey, Versioned<MulticastPorts>>,
-    /// The groups that the newest version sees, each at its first port.
+    /// The groups of the newest version, each with its first port and last report.
     ages: LearnedAges<MulticastKey>,
 }
 
@@ -81,12 +81,12 @@ impl MulticastPorts {
         self.ports.iter().map(|(port, _)| *port)
     }
 
-    /// Returns the port that was added first, and when it was seen.
+    /// Returns the port that was added first, and the time of its last message.
     fn first(&self) -> Option<(PortNo, Time)> {
         self.ports.first().map(|(port, seen)| (*port, Self::seen(seen)))
     }
 
-    /// Returns the ports under a key, those that were seen longest ago first.
+    /// Returns the entries of a group or of router ports, ordered by the last message.
     fn entries(&self, key: MulticastKey) -> Vec<MulticastEntry> {
         let entry = |(port, seen): &(PortNo, Arc<AtomicU64>)| key.entry(*port, Self::seen(seen));
         let mut entries: Vec<_> = self.ports.iter().map(entry).collect();
@@ -121,15 +121,15 @@ impl MulticastTable {
             own.at(version).map(|ports| ports.entries(*key))
         };
         let mut all: Vec<Vec<MulticastEntry>> = self.entries.iter().filter_map(of_key).collect();
-        // The last entry of a group has its last report.
+        // The last entry of a group has the newest report of the group.
         all.sort_by_key(|entries| entries.last().map(|last| (last.group.is_none(), last.seen)));
         all.concat()
     }
 
-    /// Adds a port, or prolongs its time. Returns the changed keys.
+    /// Adds a port, or prolongs its time. Returns the keys that have got other ports.
     ///
-    /// `same` are the ports of its bond, or the port alone: at most one of them is in the table. A full
-    /// table evicts groups.
+    /// `same` are the ports of the bond of `port`, or `port` alone: at most one of them is in the
+    /// table. A full table evicts groups.
     fn add(
         &mut self,
         key: MulticastKey,
@@ -159,9 +159,10 @@ impl MulticastTable {
         changed
     }
 
-    /// Takes ports out of groups until there are at most `groups_max` groups.
+    /// Removes ports from groups until there are at most `groups_max` groups.
     ///
-    /// Returns the changed keys. Logarithmic in the number of groups for each port that is taken out.
+    /// Returns the changed keys. The cost is logarithmic in the number of groups for each removed
+    /// port.
     pub(crate) fn limit(&mut self, groups_max: usize, version: Version) -> Vec<MulticastKey> {
         let mut changed = Vec::new();
         while self.ages.len() > groups_max {
@@ -239,7 +240,7 @@ impl MulticastTable {
 impl UpdateBatch {
     /// Learns from a message.
     ///
-    /// Nothing is learned if its port, bridge or VLAN was removed meanwhile.
+    /// Nothing is learned if the port, bridge or VLAN was removed meanwhile.
     pub(crate) fn learn_multicast(
         &mut self,
         bridge: &mut VersionedBridge,
@@ -269,13 +270,13 @@ impl UpdateBatch {
             .is_some_and(|known| known.numbers().any(|own| same.contains(&own)));
         let changed = match event {
             MulticastEvent::Query => table.add(routers, port, &same, usize::MAX, version, now),
-            // The port has the packets of all groups already.
+            // A router port gets the packets of all groups already.
             MulticastEvent::Join(_) if is_router => Vec::new(),
             MulticastEvent::Join(group) => {
                 let key = MulticastKey::Group(vlan, group);
                 table.add(key, port, &same, groups_max, version, now)
             }
-            // More hosts may be behind the port.
+            // Another host behind the port may still want the group.
             MulticastEvent::Leave(_) if keeps_groups => Vec::new(),
             MulticastEvent::Leave(group) => {
                 let key = MulticastKey::Group(vlan, group);

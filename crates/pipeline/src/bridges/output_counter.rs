@@ -1,4 +1,4 @@
-//! Counters of packets that a bridge sends beside those of rules: copies of mirrors, and loads of bonds.
+//! Counters of the copies of mirrors, and of the packets of each bucket of a bond.
 
 use std::{
     hash::{Hash, Hasher},
@@ -9,14 +9,14 @@ use crate::packet_count::{PacketCount, PacketTotals};
 
 /// The counter of the packets of a mirror, or of a bucket of a bond.
 ///
-/// That of a mirror lasts while the bridge has a mirror with this name.
+/// The counter of a mirror lasts while the bridge has a mirror of this name.
 #[derive(Debug)]
 pub struct OutputCounter {
     name: String,
     count: PacketCount,
 }
 
-/// A counter of an output of a packet; equal to another hit of the same counter.
+/// An output of a packet that a counter counts; hits of one counter are equal.
 #[derive(Clone, Debug)]
 pub struct OutputHit(pub(crate) Arc<OutputCounter>);
 
@@ -33,7 +33,7 @@ impl OutputCounter {
 
     /// Returns the numbers of packets and of their bytes.
     ///
-    /// The bytes are those of the packets before a mirror truncated them.
+    /// Bytes are counted before a mirror truncates a packet.
     #[must_use]
     pub fn totals(&self) -> PacketTotals {
         self.count.totals()

@@ -1,6 +1,6 @@
 //! Ports as the tables see them: numbers, names and settings.
 //!
-//! How packets are received and sent is not part of this crate.
+//! The devices that receive and send packets are in the crate `shunt_datapath`.
 
 use shunt_flow::PortNo;
 
@@ -28,7 +28,7 @@ pub struct PortInfo {
     pub bond: Option<BondMember>,
     /// True if NORMAL sends nothing from this port to other protected ports.
     pub is_protected: bool,
-    /// Multicast packets that leave here unconditionally, if the bridge snoops.
+    /// Multicast packets that leave on the port unconditionally, if the bridge snoops.
     pub multicast: MulticastFlooding,
     /// The BFD session of the port.
     pub bfd: Option<PortBfd>,
@@ -46,7 +46,8 @@ pub struct PortBfd {
 impl PortInfo {
     /// Makes a port with default settings and its link up.
     ///
-    /// Its name is `p` and the number; its locally administered MAC address ends in the number.
+    /// The name of the port is `p` and the number. Its locally administered MAC address ends in the
+    /// number.
     #[must_use]
     pub fn new(number: PortNo, kind: PortKind) -> Self {
         let [a, b, c, d] = number.number().to_be_bytes();
@@ -77,11 +78,11 @@ impl PortInfo {
 pub enum PortKind {
     /// A port of the datapath, which receives and sends packets.
     Datapath(DatapathPort),
-    /// One end of a patch: a packet sent here is received by the peer at once.
+    /// A patch port: its peer receives a packet at once that is sent to the port.
     Patch {
-        /// The bridge of the other end.
+        /// The bridge of the peer.
         bridge: BridgeId,
-        /// The port of the other end.
+        /// The number of the peer in its bridge.
         port: PortNo,
     },
     /// A port without a device: a patch without a peer, or a local port without a
@@ -103,11 +104,11 @@ impl PortKind {
 /// Settings that OpenFlow controllers can change (`ofp_port_config`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortConfig {
-    /// Set down by the administrator (`OFPPC_PORT_DOWN`).
+    /// The administrator has set the port down (`OFPPC_PORT_DOWN`).
     pub port_down: bool,
     /// Drop received packets (`OFPPC_NO_RECV`).
     pub no_recv: bool,
-    /// Drop packets that are sent here (`OFPPC_NO_FWD`).
+    /// Drop packets that are sent to the port (`OFPPC_NO_FWD`).
     pub no_fwd: bool,
     /// Send no packet-ins for received packets (`OFPPC_NO_PACKET_IN`).
     pub no_packet_in: bool,

@@ -10,19 +10,20 @@ use shunt_flow::PortNo;
 use super::{mirror_table::MirrorTable, port::PortInfo};
 use crate::{id::BridgeId, versions::delta::Object};
 
-/// The ports of a bridge by number, and properties of all of them.
+/// The ports of a bridge by number, and the properties that some port has.
 #[derive(Debug)]
 pub(crate) struct PortTable {
     ports: Arc<[PortInfo]>,
-    /// True if some port drops received packets: then the ingress port matters.
+    /// True if some port drops received packets:
+    /// translations then check the ingress port.
     pub(crate) filters_ingress: bool,
     /// True if some port drops packets that are sent on it.
     pub(crate) filters_egress: bool,
-    /// The active member of each bond that has one, by its index in `ports`.
+    /// The index in `ports` of the active member of each bond.
     active_members: BTreeMap<Arc<str>, usize>,
     /// True if frames may come back on some port: see [`PortInfo::receives_copies`].
     pub(crate) receives_copies: bool,
-    /// The protocols that some port has.
+    /// The protocols of all ports together.
     pub(crate) protocols: PortProtocols,
     pub(crate) mirrors: MirrorTable,
     /// The ports on which multicast packets leave unconditionally.
@@ -54,12 +55,12 @@ impl FloodedPorts {
 
 /// The protocols of ports.
 ///
-/// Their frames go to the control plane, and not to the tables.
+/// Frames of these protocols go to the control plane, and not to the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PortProtocols {
-    /// Some port is a member of a bond with LACP.
+    /// True if some port is a member of a bond with LACP.
     pub(crate) lacp: bool,
-    /// Some port has a BFD session.
+    /// True if some port has a BFD session.
     pub(crate) bfd: bool,
 }
 
@@ -107,8 +108,8 @@ impl PortTable {
 
     /// Returns the objects that change when this table replaces `before`.
     ///
-    /// At least the list of all ports changes. Mirrors, protocols and the ports that get all multicast packets
-    /// are a part of the bridge.
+    /// The object of all ports always changes. The object of the bridge has the mirrors, the
+    /// protocols and the ports that get all multicast packets.
     pub(crate) fn changed_from(&self, before: Option<&Self>, bridge: BridgeId) -> Vec<Object> {
         let mut objects = vec![Object::Ports(bridge)];
         let filters = |own: &Self| (own.filters_ingress, own.filters_egress);
@@ -133,7 +134,7 @@ impl PortTable {
 
     /// Returns whether each packet that arrives goes to the tables, and nowhere else.
     ///
-    /// With protocols some frames do not; see [`Self::protocols`].
+    /// Frames of LACP and BFD do not go to the tables; see [`Self::protocols`].
     pub(crate) fn has_plain_ingress(&self) -> bool {
         !self.filters_ingress && self.mirrors.is_empty()
     }

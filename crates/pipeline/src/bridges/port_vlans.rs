@@ -1,13 +1,13 @@
 //! The VLANs of a port, for NORMAL (`vlan_mode`, `tag`, `trunks` in `ovs-vswitchd.conf.db(5)`).
 //!
-//! Other actions ignore them.
+//! Actions other than NORMAL ignore the VLANs of a port.
 
 use std::collections::BTreeSet;
 
-/// The VLANs of a port, and the tags of their frames on its wire.
+/// The VLANs of a port, and the tags that their frames have on the link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PortVlans {
-    /// The tags on the wire.
+    /// The tags of frames on the link.
     pub mode: VlanMode,
     /// The VLANs that a trunk carries, 0 for frames without a tag; `None`: all.
     ///
@@ -19,8 +19,8 @@ pub struct PortVlans {
 
 /// The frames that a port sends with a priority tag, of VLAN 0 (IEEE 802.1Q, 6.9).
 ///
-/// `priority-tags` of `ovs-vswitchd.conf.db(5)`. A trunk that sends a frame of VLAN 0 keeps a priority
-/// that is not 0 in any case.
+/// `priority-tags` of `ovs-vswitchd.conf.db(5)`. A trunk keeps a nonzero priority of a frame of
+/// VLAN 0 with every setting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -28,17 +28,17 @@ pub struct PortVlans {
     serde(rename_all = "kebab-case")
 )]
 pub enum PriorityTags {
-    /// None: the tag of the own VLAN is removed with its priority.
+    /// No frame: the tag of the port's own VLAN is removed with its priority.
     #[default]
     Never,
-    /// Frames with a priority that is not 0.
+    /// Frames with a nonzero priority.
     IfNonzero,
     /// Frames that had a tag.
     Always,
 }
 
 impl PriorityTags {
-    /// All values.
+    /// All settings of `priority-tags`.
     pub const ALL: [Self; 3] = [Self::Never, Self::IfNonzero, Self::Always];
 
     /// Returns the name, as in `ovs-vswitchd.conf.db(5)`.
@@ -52,7 +52,7 @@ impl PriorityTags {
     }
 }
 
-/// The tags of frames on the wire of a port.
+/// The tags of frames on the link of a port (`vlan_mode`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum VlanMode {
     /// All VLANs, with their tags.
@@ -89,16 +89,16 @@ impl PortVlans {
             VlanMode::Trunk => is_trunked(),
             VlanMode::Access(own) => own == vlan,
             VlanMode::NativeTagged(own) | VlanMode::NativeUntagged(own) => {
-                // Frames without a tag belong to the native VLAN, so VLAN 0 is not among the
-                // others.
+                // Frames without a tag belong to the native VLAN, so the trunk does not carry VLAN
+                // 0.
                 own == vlan || vlan != 0 && is_trunked()
             }
         }
     }
 
-    /// Returns the VLAN id of a frame of a VLAN on the wire.
+    /// Returns the VLAN id that the port writes into the frames of a VLAN.
     ///
-    /// 0 means that the frame has no tag, or one that carries a priority alone.
+    /// 0 means that the frame has no tag, or a tag that carries only a priority.
     #[must_use]
     pub fn id_on_wire(&self, vlan: u16) -> u16 {
         match self.mode {

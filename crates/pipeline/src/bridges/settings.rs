@@ -17,7 +17,7 @@ pub struct BridgeSettings {
     pub rules_max: BTreeMap<TableId, usize>,
     /// The handling of additions to a full table.
     pub overflow: Overflow,
-    /// The tables with another handling.
+    /// The handling of the tables that differ from `overflow`.
     pub table_overflow: BTreeMap<TableId, Overflow>,
     /// Time without a frame after which NORMAL removes a MAC address.
     pub mac_ageing: Duration,
@@ -27,7 +27,7 @@ pub struct BridgeSettings {
     pub flood_vlans: BTreeSet<u16>,
     /// The mirrors, at most [`Mirror::COUNT_MAX`].
     ///
-    /// Those of equal names share a counter.
+    /// Mirrors of equal names share a counter.
     pub mirrors: Vec<Mirror>,
     /// Multicast snooping by NORMAL; `None`: multicast packets are flooded.
     pub multicast: Option<MulticastSnooping>,
@@ -62,8 +62,8 @@ pub enum Overflow {
     Refuse,
     /// Evict a rule that has a timeout.
     ///
-    /// The least important rule goes first, then the one that would expire first. Without such a
-    /// rule the addition is refused.
+    /// The least important rules are evicted first, and of these the rule that would expire first.
+    /// The addition is refused if no rule has a timeout.
     Evict,
 }
 
@@ -71,7 +71,7 @@ impl BridgeSettings {
     /// Returns the most rules that `table` may hold.
     #[must_use]
     pub fn rules_max(&self, table: TableId) -> usize {
-        // Without an entry there is no limit.
+        // A table that the map does not list has no limit.
         self.rules_max.get(&table).copied().unwrap_or(usize::MAX)
     }
 

@@ -1,20 +1,20 @@
 //! Continuations: the rest of a translation after a recirculation or a partition point.
 //!
 //! Some properties of a packet are not in its key: the headers that a pop uncovered, the length of
-//! its frame. Where a translation needs one of them, its traversal, and so its cache entry, ends
-//! with a [`Recirculate`](crate::DatapathAction::Recirculate) or a
-//! [`CheckLength`](crate::DatapathAction::CheckLength). The datapath parses the packet again and
-//! looks it up with a `recirc_id` that names the continuation. A cache miss continues with
+//! its frame. Where a translation needs one of these properties, its traversal and its cache entry
+//! end with a [`Recirculate`](crate::DatapathAction::Recirculate) or a
+//! [`CheckLength`](crate::DatapathAction::CheckLength). The datapath parses the packet again, and
+//! looks the packet up with a `recirc_id` that names the continuation. A cache miss continues with
 //! [`Pipeline::resume`](crate::Pipeline::resume).
 //!
-//! A continuation holds all hidden state and the remaining steps. The traversal before it consulted
-//! each bit of that state. Everything is stored *by value*, without a reference to a rule or a
-//! group. So a rule that changes evicts the entry that ends here, and the entries after it do not
-//! depend on the rule. If the remaining actions name their rule (`learn`, `fin_timeout`), the
-//! rule's number and revision are stored ([`NamedRule`]).
+//! A continuation holds all hidden state and the remaining steps. The traversal that ends there has
+//! consulted each bit of that state. Everything is stored *by value*, without a reference to a rule
+//! or a group. So the change of a rule evicts the entry that ends at the continuation. The entries
+//! of later traversals do not depend on the rule. If the remaining actions name their rule
+//! (`learn`, `fin_timeout`), the rule's number and revision are stored ([`NamedRule`]).
 //!
-//! Continuations are interned: equal ones share one number while any traversal names them. So
-//! packets of different entries share the entries that follow.
+//! Continuations are interned: equal continuations share one number while any traversal names them.
+//! So packets of different entries share the entries that follow.
 
 use std::{
     collections::BTreeMap,
@@ -47,9 +47,9 @@ pub(crate) struct FrozenState {
     pub(crate) bridge: BridgeId,
     /// The ingress port, if actions have changed it.
     pub(crate) in_port: Option<PortNo>,
-    /// The set bits of the hidden words; or the live bits, set or not.
+    /// The bits of hidden state that are set, or all live bits of hidden state.
     pub(crate) hidden: Match,
-    /// True if `hidden` contains live bits only.
+    /// True if `hidden` contains all live bits, and no others.
     pub(crate) is_live_only: bool,
     /// The TTL copy that is done in the frame before it is parsed again.
     pub(crate) ttl_copy: Option<TtlCopy>,
@@ -110,7 +110,7 @@ impl Hash for NamedRule {
     }
 }
 
-/// The continuations that traversals name.
+/// The interned continuations: those that some traversal names.
 pub(crate) struct Continuations {
     hasher: foldhash::fast::FixedState,
     interned: Mutex<Interned>,
@@ -119,14 +119,14 @@ pub(crate) struct Continuations {
 #[derive(Default)]
 struct Interned {
     by_id: BTreeMap<u32, Weak<Continuation>>,
-    /// Ids by hash of the content; some may have been freed.
+    /// Ids by hash of the content, possibly of continuations that are gone.
     by_content: BTreeMap<u64, Vec<u32>>,
     last: u32,
-    /// Number of ids at which freed ids are dropped.
+    /// Number of ids at which the ids of dropped continuations are removed.
     sweep_at: usize,
 }
 
-/// The lowest number of ids at which freed ids are dropped.
+/// The least value of [`Interned::sweep_at`].
 const SWEEP_MIN: usize = 64;
 
 impl Continuation {
@@ -139,8 +139,9 @@ impl Continuation {
     /// Returns a hash of the content, which is the same if the content is interned
     /// again.
     ///
-    /// For a continuation at a partition point it is the name of the
-    /// [`PartitionPoint`](crate::PartitionPoint). For predictions only, never for decisions.
+    /// For a continuation at a partition point, the hash is the name of the
+    /// [`PartitionPoint`](crate::PartitionPoint). Only predictions use the hash, because two
+    /// contents may have equal hashes.
     #[must_use]
     pub const fn name(&self) -> u64 {
         self.name
@@ -199,7 +200,7 @@ impl Continuations {
         Self { hasher: foldhash::fast::FixedState::with_seed(seed), interned: Mutex::default() }
     }
 
-    /// Returns the continuation with this content. `name` is its name, if it is known.
+    /// Returns the continuation with this content, which may get a known name.
     pub(crate) fn intern(&self, frozen: FrozenState, name: Option<u64>) -> Arc<Continuation> {
         let hash = self.hasher.hash_one(&frozen);
         let mut interned = self.interned.lock();
@@ -224,7 +225,7 @@ impl Interned {
         alive.find(|continuation| continuation.frozen == *frozen)
     }
 
-    /// Returns an unused id; zero is that of packets that were never recirculated.
+    /// Returns an unused id, never 0: packets without recirculation have 0.
     fn next_id(&mut self) -> u32 {
         loop {
             self.last = self.last.wrapping_add(1);

@@ -1,7 +1,7 @@
 //! The hidden words of a key that are the state of a packet.
 //!
-//! Two hidden words are not: the recirculation id and the bridge name the place of the packet, and
-//! a continuation names both by itself.
+//! Hidden state has every hidden word except two: the recirculation id and the bridge. A
+//! continuation has fields of its own for these two, which locate the packet.
 
 use shunt_flow::{
     FlowKey, FlowMask, Match,
@@ -13,7 +13,7 @@ const BRIDGE: usize = word::BRIDGE as usize;
 
 const _: () = assert!(RECIRC < BRIDGE && BRIDGE + 1 == HEADER_START);
 
-/// The words that name the place of the packet.
+/// The words of the recirculation id and of the bridge, which locate the packet.
 pub(crate) const LOCATION_WORDS: [usize; 2] = [RECIRC, BRIDGE];
 
 /// Returns the indexes of the words of hidden state.
@@ -21,7 +21,7 @@ pub(crate) fn hidden_words() -> impl Iterator<Item = usize> {
     (0..HEADER_START).filter(|index| !is_naming(*index))
 }
 
-/// Returns whether a word names the place of the packet.
+/// Returns whether a word is the recirculation id or the bridge.
 pub(crate) fn is_naming(index: usize) -> bool {
     LOCATION_WORDS.contains(&index)
 }

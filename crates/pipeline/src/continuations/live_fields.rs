@@ -1,4 +1,4 @@
-//! The hidden fields that rules and buckets read, and the tables that they lead to.
+//! The hidden fields that rules and buckets read, and the tables that packets reach from there.
 
 use std::collections::BTreeSet;
 
@@ -11,22 +11,22 @@ use crate::{
     tables::rule::{Instructions, Rule},
 };
 
-/// The information on the running rule that actions use.
+/// The part of the running rule's information that actions use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum RuleInfo {
     /// No information.
     #[default]
     Nothing,
-    /// The nesting depth.
+    /// The nesting depth of the translation.
     Depth,
-    /// The table.
+    /// The nesting depth, and the table of the rule.
     Table,
-    /// Everything that packet-ins show of the rule.
+    /// Everything that a packet-in reports about the rule.
     All,
 }
 
 impl RuleInfo {
-    /// Returns the information that actions use.
+    /// Returns the most information that one of these actions uses.
     pub(crate) fn of<'a>(actions: impl IntoIterator<Item = &'a Action>) -> Self {
         actions.into_iter().map(Self::of_action).max().unwrap_or_default()
     }
@@ -35,7 +35,7 @@ impl RuleInfo {
         match action {
             action if is_plain_write(action) => Self::Nothing,
             Action::Move { .. } | Action::Push(_) => Self::Nothing,
-            // The port may be a patch port.
+            // The port may be a patch port, behind which the depth is limited.
             Action::Output { port, .. } if port.is_physical() => Self::Depth,
             Action::Resubmit { .. } => Self::Table,
             _ => Self::All,
@@ -43,7 +43,7 @@ impl RuleInfo {
     }
 }
 
-/// The hidden bits that some actions read, and the tables that they lead to.
+/// The hidden bits that some actions read, and the tables in which they continue.
 #[derive(Clone, Default)]
 pub(crate) struct LiveFields {
     pub(crate) bits: FlowMask,
@@ -55,7 +55,7 @@ pub(crate) struct FieldReader {
     /// The table of the rule; `None` for a group.
     pub(crate) table: Option<TableId>,
     pub(crate) needs: LiveFields,
-    /// The information on the rule of an action set that its actions, and buckets, use.
+    /// The information on a rule that actions use when its action set is executed.
     pub(crate) set_info: RuleInfo,
 }
 
@@ -91,12 +91,13 @@ impl LiveFields {
     pub(crate) fn add_instructions(&mut self, instructions: &Instructions, table: TableId) {
         self.add_table(instructions.goto);
         self.add_actions(&instructions.apply, Some(table));
-        // Clones also decide for which table the action set is executed.
+        // The set may be executed for a later table, so the table of a resubmit without one is
+        // unknown.
         self.add_actions(&instructions.write, None);
     }
 
-    /// Adds the fields that actions read; `here` is the table of a resubmit without a
-    /// table.
+    /// Adds the fields that actions read, and the tables in which they continue.
+    /// `here` is the table of a resubmit that names none.
     pub(crate) fn add_actions<'a>(
         &mut self,
         actions: impl IntoIterator<Item = &'a Action>,
@@ -124,7 +125,7 @@ impl LiveFields {
         }
     }
 
-    /// Adds the fields that a lookup in a table reads, if there is one.
+    /// Adds a table in which packets continue, if there is one.
     pub(crate) fn add_table(&mut self, table: Option<TableId>) {
         self.tables.extend(table);
     }
@@ -138,19 +139,19 @@ impl LiveFields {
         self.bits.add_bits(source.field, source.bits());
     }
 
-    /// Adds the fields and tables of another.
+    /// Adds the fields and tables of `other`.
     pub(crate) fn add(&mut self, other: &Self) {
         self.bits.add(&other.bits);
         self.tables.extend(&other.tables);
     }
 
-    /// Returns whether another is a subset.
+    /// Returns whether these fields and tables include those of `other`.
     pub(crate) fn have(&self, other: &Self) -> bool {
         other.bits.is_subset_of(&self.bits) && other.tables.is_subset(&self.tables)
     }
 }
 
-/// Returns whether an action reads nothing hidden and leads to no table.
+/// Returns whether an action reads no hidden field and continues in no table.
 ///
 /// An output may lead through a patch port; the hidden fields that the peer bridge sees are always
 /// live.
@@ -161,18 +162,18 @@ fn reads_nothing(action: &Action) -> bool {
         Action::OutputTruncated { .. }
         | Action::Exit
         | Action::Conjunction { .. }
-        // The buckets of all groups are included for every table.
+        // `ReadableFields` adds the fields of all buckets to every table.
         | Action::Group(_)
         | Action::Meter(_)
         | Action::FinTimeout { .. }
-        // These hash headers.
+        // The hash of these two actions covers headers alone.
         | Action::Multipath(_)
         | Action::Bundle(_) => true,
         action => is_plain_write(action),
     }
 }
 
-/// Returns whether an action at most writes, and uses nothing of its rule.
+/// Returns whether an action only writes fields, without information on its rule.
 const fn is_plain_write(action: &Action) -> bool {
     matches!(
         action,
@@ -214,7 +215,7 @@ mod tests {
         }
     }
 
-    /// Returns the registers among the fields.
+    /// Returns the numbers of the registers among the fields.
     fn registers(needs: &LiveFields) -> Vec<usize> {
         let is_among = |register: &usize| {
             let field = FieldId::find(&format!("reg{register}")).unwrap();
@@ -240,7 +241,7 @@ mod tests {
             ("dec_ttl", all),
             ("controller", all),
             ("output:NXM_NX_REG1[]", all),
-            // In a table that the remaining actions do not name.
+            // `resubmit:2` continues in the table of the rule, which is unknown here.
             ("resubmit:2", all),
             ("resubmit(,2)", &[]),
         ] {
@@ -256,7 +257,7 @@ mod tests {
         for (text, expected) in [
             ("output:2", &[][..]),
             ("move:NXM_NX_REG1[]->NXM_NX_REG2[],output:2", &[1]),
-            // In any table: the set may be executed in each.
+            // The set may be executed for any table, so `resubmit:2` may continue in any table.
             ("resubmit:2", &(0..16).collect::<Vec<_>>()),
         ] {
             let mut needs = LiveFields::default();

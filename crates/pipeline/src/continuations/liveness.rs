@@ -2,17 +2,17 @@
 //!
 //! Where a traversal is partitioned, hidden state becomes part of a name. A register that nothing
 //! reads any more would split one name into many, and sub-traversals would not be shared. So a name
-//! leaves out dead bits: those that neither the next table, nor any table after it, nor the
-//! remaining actions can read.
+//! leaves out dead bits: those that the remaining actions, the next table and all tables after it
+//! cannot read.
 //!
-//! Reads are counted for all rules, regardless of the packets that match: the bits of their matches, and
-//! those that their actions use. An action that may show a controller the pipeline fields, or that
-//! may freeze a translation, reads everything. The sets grow with rules and never shrink while the
-//! bridge exists. When one grows, [`Object::Live`](crate::Object::Live) changes, and the entries on
-//! both sides of a partition point read that object.
+//! The reads of a rule are the bits of its match, and the bits that its actions use. They count for
+//! all packets, matching or not. An action that may show a controller the pipeline fields, or that
+//! may freeze a translation, reads everything. The sets of live bits grow with rules and never
+//! shrink while the bridge exists. When a set grows, [`Object::Live`](crate::Object::Live) changes,
+//! and the entries on both sides of a partition point read that object.
 //!
-//! Each version has its own sets. So a translation leaves out the same bits whenever it is made,
-//! and requests that are refused or not yet published make nothing live.
+//! Each version has its own sets of live bits. So repeated translations by one version leave out
+//! the same bits. Requests that are refused or not yet published make no bit live.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -34,7 +34,7 @@ use crate::{
 /// The hidden fields that the tables of a bridge can read, at each version.
 pub(crate) struct Liveness {
     readable: Versioned<ReadableFields>,
-    /// The sets before the first rule.
+    /// The empty sets of a bridge without rules.
     nothing: ReadableFields,
     /// True if the sets have grown, and no delta has reported it yet.
     has_unpublished_growth: bool,
@@ -46,16 +46,16 @@ pub(crate) struct ReadableFields {
     tables: BTreeMap<TableId, LiveFields>,
     /// The fields that the buckets of all groups read.
     groups: LiveFields,
-    /// The fields that can be read from a table on.
+    /// The fields that a table, or any table after it, can read.
     live: BTreeMap<TableId, FlowMask>,
-    /// The information on the rule of an action set that sets and buckets use.
+    /// The information on their rule that action sets and buckets use.
     set_info: RuleInfo,
     /// The continuations of plain states, valid while the sets do not grow.
     plain_continuations: Arc<PlainContinuations>,
 }
 
 impl Liveness {
-    /// No field is read.
+    /// Creates the empty sets, in which no field is live.
     pub(crate) fn new() -> Self {
         Self {
             readable: Versioned::new(),
@@ -79,7 +79,8 @@ impl Liveness {
         self.add(FieldReader::of_group(group), version);
     }
 
-    /// Takes the mark that the sets have grown; then the version must report it.
+    /// Returns whether the sets have grown since the last call.
+    /// If so, the version reports [`Object::Live`](crate::Object::Live).
     pub(crate) fn take_unpublished_growth(&mut self) -> bool {
         std::mem::take(&mut self.has_unpublished_growth)
     }
@@ -90,7 +91,7 @@ impl Liveness {
         self.has_unpublished_growth = false;
     }
 
-    /// Drops the sets that no version from `oldest` on sees.
+    /// Drops the sets of versions before `oldest`.
     pub(crate) fn reclaim(&mut self, oldest: Version) {
         self.readable.reclaim(oldest);
     }
@@ -109,7 +110,7 @@ impl Liveness {
 }
 
 impl ReadableFields {
-    /// Returns the hidden bits that can be read by these fields or after their tables.
+    /// Returns the live bits: those of `needs`, of its tables, and of all later tables.
     pub(crate) fn live(&self, needs: &LiveFields) -> FlowMask {
         let mut live = needs.bits.clone();
         live.add(&self.groups.bits);
@@ -124,18 +125,17 @@ impl ReadableFields {
         live
     }
 
-    /// Returns the information on the rule of an action set that sets and buckets can
-    /// use.
+    /// Returns the information on their rule that action sets and buckets can use.
     pub(crate) const fn set_info(&self) -> RuleInfo {
         self.set_info
     }
 
-    /// Returns the continuations of plain states, valid while no more can be read.
+    /// Returns the continuations of plain states, valid until the sets grow.
     pub(crate) fn plain_continuations(&self) -> &PlainContinuations {
         &self.plain_continuations
     }
 
-    /// Returns whether all fields of a reader are included.
+    /// Returns whether the sets include all fields of a reader.
     fn has(&self, reader: &FieldReader) -> bool {
         let existing = match reader.table {
             Some(table) => self.tables.get(&table),
@@ -145,7 +145,7 @@ impl ReadableFields {
             && existing.is_some_and(|existing| existing.have(&reader.needs))
     }
 
-    /// Adds the fields of a reader, and returns whether more can be read than before.
+    /// Adds the fields of a reader, and returns whether the live bits have grown.
     fn add(&mut self, reader: FieldReader) -> bool {
         let FieldReader { table, needs, set_info } = reader;
         let mut has_grown = set_info > self.set_info;
@@ -156,7 +156,8 @@ impl ReadableFields {
         };
         if !existing.have(&needs) {
             existing.add(&needs);
-            // Tables without rules do not include the fields of buckets yet.
+            // A table without rules has no entry in `live`, so new fields of buckets count as
+            // growth.
             has_grown |= self.close() || table.is_none();
         }
         if has_grown {
@@ -165,9 +166,9 @@ impl ReadableFields {
         has_grown
     }
 
-    /// Propagates the fields of later tables to those that lead to them.
+    /// Adds the fields of each table to the tables from which packets reach it.
     ///
-    /// Returns whether the set has changed.
+    /// Returns whether a set has changed.
     fn close(&mut self) -> bool {
         let (mut grows, mut has_grown) = (true, false);
         while std::mem::take(&mut grows) {
@@ -225,7 +226,7 @@ mod tests {
         change.deltas.iter().any(is_live)
     }
 
-    /// Returns whether each of these requests, applied in order, makes something live.
+    /// Applies requests in order, and returns for each whether it makes a bit live.
     fn grow(mods: impl IntoIterator<Item = Modification>) -> Vec<bool> {
         let pipeline = pipeline();
         let make = |request| pipeline.modify(BRIDGE, [request], Time::ZERO).unwrap();
@@ -261,10 +262,10 @@ mod tests {
         };
         let rule = add_rule("table=0,ip,actions=drop");
         assert_eq!(grow([rule.clone(), reads(1, 5), reads(2, 5)]), [true, true, false]);
-        // A rule with a goto adds nothing to the fields that a bucket has made live.
+        // The second rule with a `goto_table` adds no bit to those that a bucket has made live.
         let leads = add_rule("table=0,ip,priority=5,actions=goto_table:1");
         assert_eq!(grow([rule.clone(), reads(1, 5), leads]), [true, true, false]);
-        // Tables without rules do not include the fields of buckets yet.
+        // A table without rules does not include the fields of buckets yet.
         assert_eq!(grow([add_rule("table=0,reg5=1,actions=drop"), reads(1, 5)]), [true, true]);
         let pipeline = pipeline();
         let Modification::Group(mut by_field) = reads(2, 6) else { panic!("a group") };

@@ -1,5 +1,5 @@
 //! Continuations: the state with which a packet continues after a recirculation or a
-//! partition point, and the hidden fields that count in it.
+//! partition point, and the hidden fields that it contains.
 
 pub(crate) mod continuation;
 pub(crate) mod hidden_state;

@@ -1,12 +1,12 @@
-//! Continuations of plain states, in which nothing is left to do but the next lookup.
+//! Continuations of plain states, in which the next lookup is the only remaining step.
 //!
 //! Most traversals begin with rules that only lead to another table. Before each of these
 //! lookups the state is the same for every packet. No hidden bit is set, nothing was written, the
 //! action set is empty, and no resubmit returns. So there is one continuation for each table, in
-//! all versions in which the same fields can be read
-//! ([`ReadableFields`](crate::continuations::liveness::ReadableFields)), which decide the content
-//! of names. The continuation is stored here when a translation first ends there. Later
-//! sub-traversals find it here without a translation.
+//! all versions with the same live fields
+//! ([`ReadableFields`](crate::continuations::liveness::ReadableFields)). The continuation is stored
+//! here when a translation first ends there. Later sub-traversals find the continuation without a
+//! translation.
 
 use std::sync::{Arc, OnceLock};
 
@@ -26,17 +26,17 @@ struct PlainContinuation {
 }
 
 impl PlainContinuations {
-    /// Returns the continuation before this table, if it was stored.
+    /// Returns the continuation before a lookup in `table`, if it was stored.
     pub(crate) fn find(&self, table: TableId) -> Option<&Arc<Continuation>> {
         self.at(table)?.continuation.get()
     }
 
-    /// Returns whether this is the continuation before this table.
+    /// Returns whether `continuation` is the stored one before a lookup in `table`.
     pub(crate) fn has(&self, table: TableId, continuation: &Arc<Continuation>) -> bool {
         self.find(table).is_some_and(|own| Arc::ptr_eq(own, continuation))
     }
 
-    /// Stores the continuation before this table.
+    /// Stores the continuation before a lookup in `table`.
     pub(crate) fn insert(&self, table: TableId, continuation: &Arc<Continuation>) {
         if let Some(own) = self.at(table) {
             let kept = own.continuation.get_or_init(|| Arc::clone(continuation));
@@ -44,8 +44,8 @@ impl PlainContinuations {
         }
     }
 
-    /// Returns the name of the state before this table, computed by `name` at
-    /// first use.
+    /// Returns the name of the plain state before a lookup in `table`.
+    /// `name` computes the name at first use.
     pub(crate) fn name(&self, table: TableId, name: impl FnOnce() -> u64) -> u64 {
         match self.at(table) {
             Some(own) => *own.name.get_or_init(name),

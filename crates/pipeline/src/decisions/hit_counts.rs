@@ -1,12 +1,13 @@
 //! The hits of packets that tables decide, before they are credited to rules.
 //!
 //! A packet thread counts here and writes to no memory of another thread. Counters of rules, tables
-//! and groups get the sums later, a few in each iteration, as those of cache entries do.
+//! and groups get the sums later, a few in each iteration, like the counts of cache entries.
 //!
-//! The counts are a table of slots by hash. A target has a slot near its hash, and replaces another
-//! target if all of these are in use. If the burst that is being processed refers to that one, the
-//! target gets a slot of its own until the next burst. The table grows while it replaces many, up to
-//! a bound. So memory is bounded, and a warm burst allocates nothing.
+//! The counts are a table of slots by hash. A target has one of the few slots at its hash, and
+//! replaces another target if all of them are in use. If the current burst refers to the target to
+//! replace, the new target gets a slot at the end of the table, until the next burst. The table
+//! grows while many targets are replaced, up to a bound. So memory is bounded, and a warm burst
+//! allocates nothing.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -22,11 +23,11 @@ use crate::{
 
 /// The counts of one packet thread.
 pub(crate) struct HitCounts {
-    /// The slots by hash, and behind them those of this burst alone.
+    /// The slots by hash, followed by the slots that last for this burst alone.
     slots: Vec<HitCount>,
-    /// Number of slots by hash, as a power of two.
+    /// Binary logarithm of the number of slots by hash.
     bits: u32,
-    /// Counts of targets that were replaced.
+    /// Counts of replaced targets, which are not credited yet.
     replaced: Vec<HitCount>,
     /// Number of replacements since the table last grew.
     replacements: usize,
@@ -44,7 +45,7 @@ struct HitCount {
     used: Time,
     /// The last burst that referred to the target.
     burst: u32,
-    /// Set while the slot is in the list of slots to credit.
+    /// True while the slot is in `dirty`.
     is_dirty: bool,
 }
 
@@ -52,14 +53,14 @@ struct HitCount {
 enum HitTarget {
     /// A rule, which also counts for its table.
     Rule(Arc<Rule>),
-    /// A table without a match.
+    /// A table in which no rule matched.
     TableMiss(BridgeId, TableId),
     Group(GroupHit),
     Output(OutputHit),
     Refresh(Refresh),
 }
 
-/// The first and the greatest number of slots by hash, as powers of two.
+/// Binary logarithms of the initial and of the greatest number of slots by hash.
 const BITS: std::ops::RangeInclusive<u32> = 10..=18;
 
 /// Number of slots that a target may have.
@@ -87,9 +88,9 @@ impl HitCounts {
         1 << self.bits
     }
 
-    /// Begins a burst: slots that were returned before are not used any more.
+    /// Begins a burst. Slots that earlier bursts got are not valid any more.
     ///
-    /// Returns the rules of which packets have lowered the timeouts.
+    /// Returns the rules with timeouts that packets have lowered.
     pub(crate) fn begin_burst(&mut self, bridges: &VersionedBridges) -> Vec<Arc<Rule>> {
         let lowered = self.credit_replaced(bridges);
         if self.replacements > self.hashed() / 8 && self.bits < *BITS.end() {
@@ -99,7 +100,7 @@ impl HitCounts {
         lowered
     }
 
-    /// Doubles the number of slots twice. No burst refers to a slot.
+    /// Multiplies the number of slots by four, between two bursts.
     #[cold]
     fn grow(&mut self) {
         self.bits = (self.bits + 2).min(*BITS.end());
@@ -115,7 +116,7 @@ impl HitCounts {
             (slot.packets, slot.bytes, slot.used, slot.is_dirty) = (packets, bytes, used, is_dirty);
             moved[index] = Some(place);
         }
-        // The slots by hash stay in the order in which they are credited.
+        // The slots keep the order in which they are credited.
         let dirty = std::mem::take(&mut self.dirty);
         let hashed = self.hashed();
         self.dirty.reserve(hashed);
@@ -228,14 +229,15 @@ impl HitCounts {
         }
     }
 
-    /// Returns the number of counts that may have to be credited.
+    /// Returns the number of counts that may not be credited yet.
     pub(crate) fn dirty(&self) -> usize {
         self.dirty.len() + self.replaced.len() + (self.slots.len() - self.hashed())
     }
 
-    /// Credits at most `count` slots by hash, and all others. No burst is in progress.
+    /// Credits at most `count` slots by hash, and all other counts, between two bursts.
     ///
-    /// Returns the rules of which packets have lowered the timeouts, and the number of the former.
+    /// Returns the rules with timeouts that packets have lowered, and the number of credited slots
+    /// by hash.
     pub(crate) fn credit(
         &mut self,
         bridges: &VersionedBridges,
@@ -248,7 +250,7 @@ impl HitCounts {
             let slot = &mut self.slots[index as usize];
             slot.is_dirty = false;
             lowered.extend(slot.credit(bridges));
-            // Rules that only the counts hold are gone from the tables.
+            // A rule to which only the counts refer is in no table any more.
             if slot.target.as_ref().is_some_and(HitTarget::is_last) {
                 slot.target = None;
             }
@@ -264,7 +266,7 @@ impl HitCounts {
 }
 
 impl HitCount {
-    /// Credits the count. Returns the rule that may expire earlier because of it.
+    /// Credits the count; returns its rule if packets have lowered the rule's timeouts.
     fn credit(&mut self, bridges: &VersionedBridges) -> Option<Arc<Rule>> {
         let packets = std::mem::take(&mut self.packets);
         let bytes = std::mem::take(&mut self.bytes);
@@ -301,7 +303,7 @@ impl HitTarget {
         }
     }
 
-    /// Returns whether nothing else holds the rule or group.
+    /// Returns whether nothing else refers to the rule, group or counter.
     fn is_last(&self) -> bool {
         match self {
             Self::Rule(rule) => Arc::strong_count(rule) == 1,
@@ -312,7 +314,7 @@ impl HitTarget {
     }
 }
 
-/// Returns the address of an object, which names it while the count holds it.
+/// Returns the address of an object, which is unique while a count refers to it.
 fn address<T>(object: &Arc<T>) -> u64 {
     Arc::as_ptr(object) as usize as u64
 }

@@ -4,8 +4,8 @@
 //! single packet needs no record, since it is executed at once and never becomes stale. Computational
 //! flows work in this manner (*Scaling Open vSwitch with a Computational Cache*, section 5).
 //!
-//! Most rules only output to ports or lead to another table. `decide::burst` runs them alone;
-//! all other packets take a whole translation, with a recorder that is off.
+//! Most rules only output to ports or lead to another table. `decide::burst` executes these rules
+//! by itself. All other packets take a whole translation, with a recorder that is off.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub struct PacketDecision {
     pub error: Option<TraversalError>,
     /// The cause of the drop, if no action outputs the packet and there is no error.
     pub drop_cause: DropCause,
-    /// The slots of the packet's counts.
+    /// The slots of `HitCounts` in which the packet counts.
     pub(crate) hits: Vec<u32>,
 }
 
@@ -83,8 +83,8 @@ impl PacketDecider {
 
     /// Decides the packets of a burst by the tables of `version`.
     ///
-    /// The keys name bridge and ingress port. `version` is published and not reclaimed. Decisions of
-    /// earlier bursts can no longer be counted.
+    /// The keys name bridge and ingress port. `version` is published and not reclaimed. After the
+    /// call, decisions of earlier bursts cannot be counted.
     pub fn decide_burst(
         &mut self,
         pipeline: &Pipeline,
@@ -103,7 +103,7 @@ impl PacketDecider {
 
     /// Decides one packet, which may continue after a recirculation.
     ///
-    /// It belongs to the current burst.
+    /// The decision belongs to the current burst.
     pub fn decide(
         &mut self,
         pipeline: &Pipeline,
@@ -123,15 +123,15 @@ impl PacketDecider {
         self.hits.count(&decision.hits, bytes, now);
     }
 
-    /// Returns the number of counts that may have to be credited.
+    /// Returns the number of counts that may not be credited yet.
     #[must_use]
     pub fn dirty(&self) -> usize {
         self.hits.dirty()
     }
 
-    /// Credits at most `count` of the oldest counts, and those that no hash leads to.
+    /// Credits at most `count` of the oldest counts, and all of replaced objects.
     ///
-    /// Ends the burst. Returns the number of the former.
+    /// Ends the burst. Returns the number of credited counts, without those of replaced objects.
     pub fn credit(&mut self, pipeline: &Pipeline, count: usize) -> usize {
         let hits = &mut self.hits;
         let (lowered, credited) =
@@ -156,7 +156,7 @@ impl std::fmt::Debug for PacketDecider {
 impl PacketDecision {
     /// Returns whether a translation decides the same for the packet.
     ///
-    /// Compares what happens to the packet; the counts are not compared.
+    /// Compares the actions, learn requests and causes of drops, but not the counts.
     #[must_use]
     pub fn decides_like(&self, traversal: &Traversal) -> bool {
         self.actions[..] == traversal.actions[..]

@@ -1,13 +1,13 @@
 //! The state of an eviction engine: its size, and the causes of evictions.
 //!
-//! Both are for display and for tests: eviction itself needs neither.
+//! Status output and tests use both.
 
 use crate::id::{BridgeId, TableId};
 
 /// The size of an engine's state, and its counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EngineState {
-    /// The name in the configuration; empty without one.
+    /// The name of the engine in the configuration; empty if it has none.
     pub name: &'static str,
     /// The relations of the engine, with the number of rows of each.
     pub relations: Vec<(&'static str, usize)>,

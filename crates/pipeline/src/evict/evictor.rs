@@ -25,7 +25,7 @@ pub struct EntryId {
     pub owner: OwnerId,
     /// Index in the owner's table.
     pub slot: u32,
-    /// Number of earlier uses of the slot.
+    /// Number of entries that had the slot before.
     pub generation: u32,
 }
 
@@ -36,16 +36,16 @@ pub struct InstallNo(pub u64);
 /// The result of an install.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Installed {
-    /// The entry is watched from now on.
+    /// The engine watches the entry from now on.
     Recorded,
-    /// The traversal is of an older version than the engine's. The owner drops the
-    /// entry by its install number.
+    /// The traversal is older than the version of the engine.
+    /// The owner removes the entry by its install number.
     Late,
 }
 
 /// An eviction engine.
 pub trait Evictor: Send {
-    /// Reports that an owner made an entry of `traversal`.
+    /// Reports that an owner installed an entry of `traversal`.
     fn installed(&mut self, entry: EntryId, traversal: &Arc<Traversal>) -> Installed;
 
     /// Reports that an owner removed an entry by expiry or replacement, not by an
@@ -57,30 +57,29 @@ pub trait Evictor: Send {
     ///
     /// The engine stops watching these entries.
     ///
-    /// Versions grow from call to call: an entry that was made between two changes of one version
-    /// would appear to know both. The id of a rule is never used again. Changes of an older version
-    /// count as changes of the last one. This evicts too much rather than too little, and a late
-    /// install stays late.
+    /// Each call has a greater version: otherwise an entry between two calls of one version would
+    /// appear to be newer than both. The id of a rule is never used again. Changes of an older
+    /// version count as changes of the newest version. So some fresh entries may be evicted, and no
+    /// stale entry stays.
     fn apply(&mut self, deltas: &[Delta], version: Version) -> Vec<EntryId>;
 
     /// Returns the causes of the entries of the last result of [`Self::apply`], in its
     /// order.
     ///
-    /// Each cause is true of its entry: a named delta makes it stale, and of several such deltas
-    /// any may be named. The list may be shorter than the result: the engine does not report the
-    /// causes of the rest.
+    /// A named delta does make its entry stale. If several deltas make an entry stale, any of them
+    /// may be named. The list may be shorter than the result: the engine does not report the causes
+    /// of the rest.
     fn causes(&self) -> &[CauseRun] {
         &[]
     }
 
-    /// Drops all entries of an owner that is gone.
+    /// Drops all entries of an owner that does not exist any more.
     fn forget(&mut self, owner: OwnerId);
 
     /// Returns whether applying this change takes microseconds, for any number of
     /// watched entries.
     ///
-    /// Then the caller may apply it itself and need not hand it to another thread. The check itself
-    /// is as quick.
+    /// Then the calling thread may apply the change itself. The check takes microseconds, too.
     fn is_quick(&self, _deltas: &[Delta]) -> bool {
         false
     }
@@ -92,7 +91,7 @@ pub trait Evictor: Send {
 
     /// Does a bounded part of the deferred work, for a thread that is idle.
     ///
-    /// Returns whether there is more.
+    /// Returns whether deferred work is left.
     fn run_maintenance(&mut self) -> bool {
         false
     }
@@ -100,8 +99,8 @@ pub trait Evictor: Send {
     /// Returns the number of watched entries.
     fn len(&self) -> usize;
 
-    /// Returns the size of the engine's state. The cost does not grow with the number
-    /// of entries.
+    /// Returns the size of the engine's state.
+    /// The cost of the call does not grow with the number of entries.
     fn state(&self) -> EngineState {
         EngineState { relations: vec![("entries", self.len())], ..EngineState::default() }
     }
@@ -126,7 +125,7 @@ pub struct EntryIdError(String);
 impl FromStr for EntryId {
     type Err = EntryIdError;
 
-    /// Parses the format of `Display`.
+    /// Parses the text that `Display` writes.
     fn from_str(text: &str) -> Result<Self, EntryIdError> {
         let read = || {
             let (owner, rest) = text.split_once('.')?;

@@ -1,13 +1,13 @@
 //! The iterative eviction engine: after every version, it translates every entry again.
 //!
-//! Open vSwitch's revalidator does the same, but it compares actions and masks alone: it keeps an
-//! entry if other rules now give the same result. Here the counters of that entry would go to the
-//! wrong rules. The engine costs a translation per entry and version, and it is simple. The other
-//! engines are measured against it, and tested by it.
+//! Open vSwitch's revalidator compares actions and masks alone: it keeps an entry if other rules
+//! now give the same result. Shunt also compares the rules, because it credits the hits of an entry
+//! to its rules. The engine costs a translation per entry and version, and it is simple. It is the
+//! baseline of measurements and the reference of tests for the other engines.
 //!
 //! An entry stays if a new translation of its packet has the same actions, rules and reads, and
-//! consults no bit that the entry's mask leaves open. Then the entry is right for every other
-//! packet of its region, too.
+//! consults no bit that the entry's mask leaves open. Such an entry is right for every packet of
+//! its region.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -93,10 +93,10 @@ mod tests {
         EntryId { owner: OwnerId(0), slot, generation: 0 }
     }
 
-    /// InstalledEntries, each with the packet that it was made for.
+    /// Installed entries, each with the packet of its traversal.
     type InstalledEntries<'p> = BTreeMap<EntryId, (&'p FlowKey, Arc<Traversal>)>;
 
-    /// Makes an engine with an entry for each packet that learns nothing.
+    /// Makes an engine with an entry for each packet without learn requests.
     fn install<'p>(twin: &Twin, packets: &'p [FlowKey]) -> (Iterative, InstalledEntries<'p>) {
         let mut engine = Iterative::new(Arc::clone(&twin.pipeline));
         let mut entries = BTreeMap::new();
@@ -190,7 +190,7 @@ mod tests {
         let late = Arc::new(twin.translate(&FlowKey::ZERO));
         engine.apply(&[], late.version.next());
         assert_eq!(engine.installed(entry(0), &late), Installed::Late);
-        // An older version does not make the install valid.
+        // A change of an older version does not make the late install valid.
         engine.apply(&[], late.version);
         assert_eq!(engine.installed(entry(0), &late), Installed::Late);
         assert!(engine.is_empty());

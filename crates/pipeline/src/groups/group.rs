@@ -11,7 +11,8 @@ use crate::{
     time::Time,
 };
 
-/// A group, as one version sees it. A change makes a new value, with new counters.
+/// A group, as one version sees it.
+/// A group-mod that changes the group creates a new `Group`, with new counters.
 #[derive(Debug)]
 pub struct Group {
     /// The number of the group in its bridge.
@@ -24,7 +25,7 @@ pub struct Group {
     pub selection: Selection,
     /// The buckets, in order.
     pub buckets: Box<[Bucket]>,
-    /// Time of the addition; changes do not count.
+    /// Time of the addition; a modification does not change it.
     pub created: Time,
     /// Counters of the group and of each bucket, in the order of the buckets.
     pub stats: Arc<GroupStats>,
@@ -36,7 +37,7 @@ impl Group {
 }
 
 impl PartialEq for Group {
-    /// Two values are the same group if they share their counters.
+    /// Returns whether both are one revision of a group, which share their counters.
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
     }
@@ -60,19 +61,19 @@ pub enum GroupKind {
 /// The selection method of a select group (`selection_method` of Open vSwitch).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Selection {
-    /// No method given: by the transport connection.
+    /// No method: the hash covers the transport connection.
     #[default]
     Default,
-    /// `dp_hash`: by the transport connection, with a basis.
+    /// `dp_hash`: the hash covers the transport connection and a basis.
     DatapathHash {
         /// The basis of the hash; Open vSwitch has the number of a hash in its upper half.
         basis: u64,
     },
-    /// `hash`: by these fields, under these masks.
+    /// `hash`: the hash covers these fields under their masks.
     Fields {
         /// The basis of the hash.
         basis: u64,
-        /// The fields and the bits of each that count.
+        /// The fields, each with the mask of the bits to hash.
         fields: Box<[(shunt_flow::FieldId, u128)]>,
     },
 }
@@ -96,9 +97,9 @@ pub struct Bucket {
 /// A request to change groups (`ofp_group_mod`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupMod {
-    /// The command.
+    /// The command of the request.
     pub command: GroupCommand,
-    /// The group; `None`: all groups, only to delete.
+    /// The group; `None`: all groups, which only a deletion may name.
     pub group: Option<GroupId>,
     /// The new type; commands that keep or delete a group ignore it.
     pub kind: GroupKind,
@@ -147,8 +148,7 @@ pub enum GroupModError {
     /// `OFPBAC_BAD_OUT_GROUP`: a bucket names a group that does not exist.
     #[error("a bucket names group {0}, which does not exist: add that group first")]
     NoSuchGroup(GroupId),
-    /// As [`FlowModError::NotYet`](crate::FlowModError::NotYet), for an action in a
-    /// bucket.
+    /// `OFPBAC_BAD_EXP_TYPE`: the switch does not support this action of a bucket.
     #[error("action {0}: remove the action")]
     NotYet(&'static str),
     /// `OFPGMFC_OUT_OF_GROUPS`.
@@ -176,7 +176,7 @@ impl GroupStats {
         self.total.credit(packets, bytes);
     }
 
-    /// Counts packets that ran a bucket; ignores a bucket that does not exist.
+    /// Counts packets for which a bucket ran; ignores a bucket that does not exist.
     pub fn credit_bucket(&self, bucket: usize, packets: u64, bytes: u64) {
         if let Some(count) = self.buckets.get(bucket) {
             count.credit(packets, bytes);

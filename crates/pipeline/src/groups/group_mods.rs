@@ -3,11 +3,11 @@
 //! Where the standard is open, Shunt does as Open vSwitch does:
 //!
 //! * a modified group keeps the time of its addition, and counts from zero;
-//! * a deletion ignores buckets that name the deleted group: they then run nothing;
-//! * a watched port or group need not exist: then it is not live.
+//! * * a group may be deleted while buckets name it: their `group` action then does nothing;
+//! * * a watched port or group that does not exist is not live.
 //!
-//! A change that would lead from a group back to itself, by its buckets or by what these watch, is
-//! refused.
+//! A group-mod is refused if its group would reach itself by the actions of buckets or by watched
+//! groups.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -127,7 +127,7 @@ fn check_shape(group: GroupId, request: &GroupMod) -> Result<(), GroupModError> 
     Ok(())
 }
 
-/// Checks that buckets lead to groups that exist, and not back to the group.
+/// Checks that buckets name existing groups, and that no path leads to `group`.
 fn check_targets(
     bridge: &VersionedBridge,
     group: GroupId,
@@ -163,7 +163,7 @@ fn lists(buckets: &[Bucket]) -> Vec<&[Action]> {
     buckets.iter().map(|bucket| &*bucket.actions).collect()
 }
 
-/// Returns the groups that buckets name or watch.
+/// Returns the groups that buckets execute or watch.
 fn targets(buckets: &[Bucket]) -> Vec<GroupId> {
     let mut targets: Vec<_> = buckets.iter().filter_map(|bucket| bucket.watch_group).collect();
     any_action(&lists(buckets), |action| {

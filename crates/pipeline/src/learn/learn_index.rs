@@ -1,14 +1,15 @@
-//! The index of the rules and fields that the learning rules of a bridge write.
+//! The index of the tables that the `learn` actions of a bridge write.
 //!
-//! It knows three things:
+//! The index has:
 //!
-//! * The tables that are written. Translations consult a rule of such a table
-//!   ([`Object::Learned`]), so its change is a delta of that object too.
-//! * The number of rules of a cookie in a table where a `learn` has a limit, for each version.
-//! * The number of actions that would delete the learned rules. When the last one is removed, the
-//!   cookie is an *orphan*.
+//! * The tables that are written. A `learn` in a translation consults a rule of such a table as the
+//!   object [`Object::Learned`]. So a change of the rule is a delta of that object, too.
+//! * The number of rules of each cookie at each version, in the tables where a `learn` has a limit.
+//! * The number of `learn` actions with `delete_learned`, for each table and cookie. When the last
+//!   such action is removed, the cookie is an *orphan*.
 //!
-//! Tables are never dropped: they are few, and an entry may have read one long ago.
+//! A table stays in the index for good: there are few, and an old cache entry may have read its
+//! rules.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,13 +28,13 @@ use crate::{
     versions::{delta::Object, versioned::Versioned},
 };
 
-/// The index of the rules and fields that the learning rules of a bridge write.
+/// The index of the tables that the `learn` actions of a bridge write.
 pub(crate) struct LearnIndex {
     hashing: FixedState,
     tables: BTreeSet<TableId>,
-    /// Number of rules by cookie, for tables in which a `learn` counts them.
+    /// Number of rules by cookie, for the tables in which a `learn` has a limit.
     counts: BTreeMap<TableId, BTreeMap<Cookie, Versioned<usize>>>,
-    /// Number of actions that delete their learned rules, in the newest version.
+    /// Number of `learn` actions with `delete_learned`, in the newest version.
     owners: BTreeMap<(TableId, Cookie), usize>,
     orphans: BTreeSet<(TableId, Cookie)>,
 }
@@ -107,7 +108,7 @@ impl LearnIndex {
         Some(history.and_then(|history| history.at(version)).map_or(0, |count| **count))
     }
 
-    /// Takes the tables and cookies that have lost their last owner.
+    /// Takes the orphans: the tables and cookies without a `learn` that owns them.
     ///
     /// The caller removes the learned rules.
     pub(crate) fn take_orphans(&mut self) -> Vec<(TableId, Cookie)> {
@@ -116,7 +117,7 @@ impl LearnIndex {
         orphans.into_iter().filter(|orphan| !self.owners.contains_key(orphan)).collect()
     }
 
-    /// Returns the objects that change when a rule is added, removed or changed.
+    /// Returns the objects that change with the addition, removal or change of a rule.
     pub(crate) fn objects(&self, rule: &Rule) -> Vec<Object> {
         if !self.tables.contains(&rule.table) {
             return Vec::new();
@@ -128,7 +129,7 @@ impl LearnIndex {
         objects
     }
 
-    /// Returns the object of a rule with a match and a priority, or its absence.
+    /// Returns the object for the rule with a match and priority, or for its absence.
     pub(crate) fn rule(
         &self,
         bridge: BridgeId,
@@ -139,7 +140,7 @@ impl LearnIndex {
         self.object(bridge, table, (true, matching, priority))
     }
 
-    /// Returns the object of the number of rules of a cookie.
+    /// Returns the object for the number of rules with a cookie in a table.
     pub(crate) fn cookie(&self, bridge: BridgeId, table: TableId, cookie: Cookie) -> Object {
         self.object(bridge, table, (false, cookie))
     }

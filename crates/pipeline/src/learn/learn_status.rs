@@ -1,7 +1,9 @@
-//! The state of learning: can packets of a bridge learn, and how many requests were refused?
+//! The state of learning: the bridges with packets that can learn, and the number of refused
+//! requests.
 //!
-//! A bridge has *learners*: its rules and groups that learn. A packet may leave its bridge
-//! through a patch port. So packets of a bridge with patch ports can learn while any bridge has a learner.
+//! The *learners* of a bridge are its rules and groups with actions that learn. A packet may leave
+//! its bridge through a patch port. So packets of a bridge with patch ports can learn while any
+//! bridge has a learner.
 //!
 //! Threads may translate by earlier versions. So a learner that a version removes counts until every
 //! thread has adopted that version ([`LearnStatus::reclaim`]).
@@ -25,7 +27,7 @@ use crate::{
     versions::delta::{Delta, Object, RuleChange},
 };
 
-/// The state of learning of a daemon, which any thread reads.
+/// The state of learning of a daemon, which threads read without a lock.
 pub(crate) struct LearnStatus {
     /// One bit for each bridge; set while its packets can learn.
     learning: Box<[AtomicU64]>,
@@ -47,12 +49,12 @@ struct Learners {
     counts: BTreeMap<BridgeId, LearnerCounts>,
 }
 
-/// Something by which packets of a bridge can learn.
+/// A rule, a group or the patch ports of a bridge by which its packets can learn.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Learner {
     Rule(BridgeId, RuleId),
     Group(BridgeId, GroupId),
-    /// The patch ports of a bridge, all together: the learners are in other bridges.
+    /// All patch ports of a bridge, which lead to the learners of other bridges.
     Patches(BridgeId),
 }
 
@@ -91,7 +93,7 @@ impl LearnStatus {
         self.refused_count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Follows the deltas of a version that is about to be published.
+    /// Updates the learners by the deltas of a version that is about to be published.
     pub(crate) fn follow(
         &self,
         deltas: &[Delta],
@@ -116,7 +118,7 @@ impl LearnStatus {
         }
     }
 
-    /// Forgets the learners that no version from `oldest` on has.
+    /// Forgets the learners that only versions before `oldest` have.
     pub(crate) fn reclaim(&self, oldest: Version) {
         let mut learners = self.learners.lock();
         if learners.reclaim(oldest) {
@@ -129,7 +131,8 @@ impl LearnStatus {
         for (bridge, counts) in &learners.counts {
             let learns = counts.own > 0 || learns_anywhere && counts.patches > 0;
             let (word, bit) = position(*bridge);
-            // Relaxed: a thread that adopts the version has it from the thread that published it.
+            // Relaxed suffices: the publication of the version orders this store before its
+            // adoption by a thread.
             if learns {
                 self.learning[word].fetch_or(bit, Ordering::Relaxed);
             } else {
@@ -186,7 +189,7 @@ impl Learners {
         }
     }
 
-    /// Removes the groups of a bridge that has ended, which no delta names.
+    /// Removes the groups of a removed bridge, for which there are no deltas.
     fn remove_bridge(&mut self, bridge: BridgeId, version: Version) {
         let groups = self
             .newest
@@ -194,14 +197,14 @@ impl Learners {
         self.removed.extend(groups.map(|learner| (version, learner)));
     }
 
-    /// Forgets removed learners; returns whether one was the last of its bridge.
+    /// Forgets removed learners; returns whether a bridge has lost its last learner.
     fn reclaim(&mut self, oldest: Version) -> bool {
         let end = self.removed.partition_point(|(version, _)| *version <= oldest);
         let forgotten: Vec<_> = self.removed.drain(..end).collect();
         forgotten.into_iter().fold(false, |changed, (_, learner)| self.count(learner, -1) | changed)
     }
 
-    /// Counts a learner in or out; returns whether it is the first or the last one.
+    /// Counts a learner in or out; returns whether its bridge has got or lost learners.
     fn count(&mut self, learner: Learner, by: isize) -> bool {
         let counts = self.counts.entry(learner.bridge()).or_default();
         let count = match learner {
@@ -233,8 +236,7 @@ fn position(bridge: BridgeId) -> (usize, u64) {
 fn has_learner(bridge: &VersionedBridge, group: GroupId, version: Version) -> bool {
     let found = bridge.groups.find(group, version);
     let mut buckets = found.into_iter().flat_map(|group| &group.buckets);
-    // A bucket ignores `learn`, and its outputs are never inside a clone. So only an output to
-    // `NORMAL` can learn.
+    // A bucket ignores `learn` and `clone`. So only an output to `NORMAL` can learn.
     buckets.any(|bucket| bucket.actions.iter().any(outputs_normally))
 }
 
@@ -245,7 +247,8 @@ fn has_patch(bridge: &VersionedBridge, version: Version) -> bool {
 
 /// Returns whether packets may learn by an action.
 ///
-/// That is `learn`, or an output to NORMAL, which a field or a bundle member can name too.
+/// Packets learn by `learn`, and by an output to NORMAL, which a field or a bundle member can name,
+/// too.
 fn may_learn(action: &Action) -> bool {
     match action {
         Action::Learn(_) | Action::OutputField { .. } => true,

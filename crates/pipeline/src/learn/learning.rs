@@ -1,10 +1,10 @@
 //! Learn requests: changes of the tables that a packet causes.
 //!
 //! A translation changes nothing. A packet that learns lists [`Learning`]s in its traversal, and
-//! control makes a version of them by [`Pipeline::learn`](crate::Pipeline::learn). The packet
-//! itself is handled by its own version. Later packets of the same queue wait for the version with
-//! the learned state (see `shunt_datapath`), and so does the packet if its address must be learned
-//! first ([`Learning::precede_packet`]).
+//! control makes a version of them by [`Pipeline::learn`](crate::Pipeline::learn). The datapath
+//! executes the packet itself by the version of its translation. Later packets of the same queue
+//! wait for the version that learns (see `shunt_datapath`). The packet itself waits, too, if its
+//! address must be learned first ([`Learning::precede_packet`]).
 //!
 //! A request for a rule or an address that exists is a [`Refresh`](crate::Refresh) instead. A
 //! traversal that has only refreshes can be cached, and its hits repeat them.
@@ -32,14 +32,15 @@ pub enum Learning {
     Mac(MacSighting),
     /// The content of a message of IGMP or MLD.
     ///
-    /// No translation makes it: control reads the message that NORMAL has punted.
+    /// Control makes this request of a message that NORMAL has punted.
     Multicast(MulticastSighting),
 }
 
 impl Learning {
-    /// Returns whether the packet of these requests waits until they have been decided.
+    /// Returns whether the packet waits for the decision on its learn requests.
     ///
-    /// A packet that learns a rule does not wait. It would then match this rule itself.
+    /// A packet that learns a rule does not wait: after a wait, the packet would match the learned
+    /// rule.
     #[must_use]
     pub fn precede_packet(learnings: &[Self]) -> bool {
         let mut all = learnings.iter();
@@ -56,12 +57,12 @@ pub struct LearnedRule {
     /// The learning rule; `None` for a packet-out.
     ///
     /// If the rule was removed or has changed meanwhile, nothing is learned. So a controller that
-    /// removes the rule and all that it learned need not do so twice.
+    /// deletes the learning rule and its learned rules gets no late learned rule.
     pub learner: Option<Arc<Rule>>,
     /// The learned rule, as a request to add it.
     ///
-    /// A rule with the same match and priority gets its instructions and, unless it is all ones,
-    /// its cookie.
+    /// An existing rule with the same match and priority gets the instructions of the request. It
+    /// also gets the cookie, unless the cookie is all ones.
     pub request: FlowMod,
     /// The most rules with the same table and cookie; 0: no limit.
     pub limit: u32,
@@ -92,7 +93,8 @@ pub(crate) enum LearnError {
     Limit(u32),
 }
 
-/// A cookie that leaves the old one unchanged (`nx_action_learn`).
+/// The cookie of a `learn` that keeps the cookie of an existing rule.
+/// See `nx_action_learn`.
 const COOKIE_KEPT: Cookie = Cookie::new(u64::MAX);
 
 impl LearnedRule {
@@ -113,8 +115,8 @@ impl LearnedRule {
         self.cookie_after(rule) == rule.cookie && *rule.instructions == self.request.instructions
     }
 
-    /// Returns whether the rule would take the place of another one that is being
-    /// learned.
+    /// Returns whether another learn request has this table, match and priority.
+    /// The other request must differ in something else.
     pub(crate) fn replaces(&self, other: &Learning) -> bool {
         let slot =
             |learned: &Self| (learned.bridge, learned.request.table, learned.request.priority);

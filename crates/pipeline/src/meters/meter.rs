@@ -2,13 +2,12 @@
 //!
 //! A band is a [`TokenBucket`], which threads share without a lock.
 //!
-//! Threads could take slices of a bucket and spend them alone. They do not: the meter and its
-//! counters are exact as they are, at any time and for any number of threads.
-//! `docs/decisions/meters.md` gives the price.
+//! Threads take the tokens of each packet from the shared bucket. So the meter and its counters are
+//! exact at any time and for any number of threads. `docs/decisions/meters.md` gives the cost.
 //!
-//! As in Open vSwitch's userspace datapath, a band starts full. Its burst is the amount of one
-//! second unless it is given. All bands take tokens, whatever the others do. Of several exceeded
-//! bands the one with the highest rate acts.
+//! As in Open vSwitch's userspace datapath, a band starts full. A band without a burst has a burst
+//! of one second of its rate. A packet takes tokens from all bands, exceeded or not. Of several
+//! exceeded bands, the band with the highest rate acts.
 
 use std::iter;
 
@@ -44,13 +43,13 @@ pub enum MeterUnit {
 /// One band (`ofp_meter_band`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MeterBand {
-    /// The action above the rate.
+    /// The action on packets above the rate.
     pub kind: MeterBandKind,
     /// Kilobits or packets per second; never 0.
     pub rate: u32,
     /// Kilobits or packets of a burst, if the meter has bursts.
     ///
-    /// 0 means the amount of one second.
+    /// 0 means the tokens of one second.
     pub burst_size: u32,
 }
 
@@ -71,7 +70,7 @@ pub enum MeterBandKind {
 pub struct MeterMod {
     /// The command.
     pub command: MeterCommand,
-    /// The meter; `None`: all meters, only to delete.
+    /// The meter; `None`: all meters, which only a deletion may name.
     pub meter: Option<MeterId>,
     /// The new configuration; deletion ignores it.
     pub config: MeterConfig,
@@ -111,7 +110,7 @@ pub enum MeterModError {
 
 /// A meter, with the state that packet threads share.
 ///
-/// A change makes a new value, with new counters.
+/// A meter-mod that changes the meter creates a new `Meter`, with new counters.
 #[derive(Debug)]
 pub struct Meter {
     /// The number of the meter in its bridge.
@@ -120,7 +119,7 @@ pub struct Meter {
     pub bridge: BridgeId,
     /// The configuration.
     pub config: MeterConfig,
-    /// Time of the addition; changes do not count.
+    /// Time of the addition; a modification does not change it.
     pub created: Time,
     entered: PacketCount,
     states: Box<[BandState]>,
@@ -180,9 +179,9 @@ impl Meter {
         }
     }
 
-    /// Adds packets and bytes that entered the meter before.
+    /// Adds packets and bytes that entered the meter before it was restored.
     ///
-    /// `bands` are those that each band acted on.
+    /// `bands` has the packets and bytes on which each band acted.
     pub fn credit(&self, entered: PacketTotals, bands: &[PacketTotals]) {
         self.entered.credit(entered.packets, entered.bytes);
         for (state, acted) in iter::zip(&self.states, bands) {
@@ -249,7 +248,7 @@ impl MeterUnit {
 }
 
 impl PartialEq for Meter {
-    /// Two values are the same meter if they share their state.
+    /// Returns whether both are one revision of a meter, which share their buckets.
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
     }

@@ -1,8 +1,8 @@
 //! Token buckets that threads share: the rate limits of meters and of ports.
 //!
-//! A bucket fills at its rate, up to its burst. It stores the time at which it will be full again,
-//! and not its tokens. This is the virtual scheduling of the generic cell rate algorithm (ITU-T
-//! I.371, annex A):
+//! A bucket fills at its rate, up to its burst. Instead of a number of tokens, the bucket stores
+//! the time at which it will be full again. This is the virtual scheduling of the generic cell rate
+//! algorithm (ITU-T I.371, annex A):
 //!
 //! ```text
 //!   owed     = max(full_at - now, 0)          the time that fills the missing tokens
@@ -29,7 +29,7 @@ pub struct TokenBucket {
     full_at: AtomicU64,
     /// Tokens per second; never 0.
     rate: u64,
-    /// Time that fills the bucket from empty, in ticks.
+    /// Time in which the empty bucket fills, in ticks.
     burst: u64,
 }
 
@@ -50,7 +50,8 @@ impl TokenBucket {
 
     /// Makes a full bucket of packets, with a rate per second.
     ///
-    /// A rate of 0 counts as 1. Packets are taken one at a time, and a whole number fits the burst.
+    /// A rate of 0 counts as 1. A packet takes one token, and the burst is a whole number of
+    /// packets.
     #[must_use]
     pub fn of_packets(rate: u64, burst: u64, now: Time) -> Self {
         let rate = rate.max(1);
@@ -58,18 +59,18 @@ impl TokenBucket {
     }
 
     fn new(rate: u64, burst: u128, now: Time) -> Self {
-        // A larger burst than the limit is the limit in any case.
+        // A burst above `BURST_MAX` counts as `BURST_MAX`.
         let burst = u64::try_from(burst).unwrap_or(u64::MAX).min(BURST_MAX);
         Self { full_at: AtomicU64::new(ticks(now)), rate, burst }
     }
 
-    /// Takes tokens from the bucket if it has enough; returns whether it had.
+    /// Takes tokens if the bucket has enough; returns whether it has taken them.
     pub fn take(&self, now: Time, tokens: u64) -> bool {
         let (now, cost) = (ticks(now), self.cost(tokens));
         self.take_if(now, cost, |owed| owed.saturating_add(cost) <= self.burst)
     }
 
-    /// Takes tokens like [`Self::take`], or from a full bucket more than it holds.
+    /// Takes tokens like [`Self::take`]; a full bucket may give more than it holds.
     ///
     /// So a packet that is longer than the burst passes, and later ones wait for its tokens: the
     /// rate is kept.
@@ -80,17 +81,17 @@ impl TokenBucket {
 
     /// Returns tokens that were taken for a packet that another limit refused.
     pub fn give_back(&self, tokens: u64) {
-        // A time in the past means a full bucket, so this never fills it above its burst.
+        // A `full_at` in the past means a full bucket, so the bucket never exceeds its burst.
         self.full_at.fetch_sub(self.cost(tokens).min(BURST_MAX), Ordering::Relaxed);
     }
 
-    /// Takes tokens if `fits` accepts the time that fills the missing ones.
+    /// Takes tokens if `fits` accepts the time in which the missing tokens would fill.
     fn take_if(&self, now: u64, cost: u64, fits: impl Fn(u64) -> bool) -> bool {
         let take = |full_at: u64| {
             let owed = full_at.wrapping_sub(now).cast_signed().max(0).cast_unsigned();
             fits(owed).then(|| now.wrapping_add(owed).wrapping_add(cost))
         };
-        // One word alone is shared, so nothing else needs an order.
+        // Relaxed suffices: threads share this word alone.
         self.full_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
     }
 
@@ -113,7 +114,7 @@ mod tests {
 
     use super::*;
 
-    /// A bucket of billionths of tokens: a nanosecond adds a whole number.
+    /// A bucket that counts in billionths of a token, without rounding.
     struct ExactBucket {
         level: u128,
         burst: u128,
@@ -141,7 +142,7 @@ mod tests {
         }
     }
 
-    /// A packet: nanoseconds since the one before, and its tokens.
+    /// Packets: the pause before each in nanoseconds, its tokens, and a flag.
     fn packets(tokens_max: u64) -> impl Strategy<Value = Vec<(u64, u64, bool)>> {
         let pause = prop_oneof![Just(0), 0..2_000_u64, 0..200_000_000_u64];
         prop::collection::vec((pause, 0..=tokens_max, any::<bool>()), 1..60)
@@ -174,7 +175,7 @@ mod tests {
             }
         }
 
-        /// The bucket passes its burst and its rate, and a tick for each packet.
+        /// The bucket passes at most its burst, its rate, and a tick for each packet.
         #[test]
         fn no_rate_is_exceeded(
             rate in 1..100_000_000_000_u64,
@@ -194,7 +195,7 @@ mod tests {
             }
         }
 
-        /// A packet that exceeds the burst takes a full bucket, and its tokens are owed.
+        /// A full bucket passes a packet above its burst, and later packets wait.
         #[test]
         fn an_overdrawn_bucket_keeps_its_rate(
             rate in even_rate(),
@@ -202,7 +203,7 @@ mod tests {
             packets in packets(6_000),
         ) {
             let bucket = TokenBucket::of_bits(rate, burst, Time::ZERO);
-            // Billionths of tokens that are missing to a full bucket.
+            // `owed` counts the billionths of tokens that the bucket lacks until it is full.
             let (mut now, mut owed) = (0_u64, 0_u128);
             for (pause, tokens, _) in packets {
                 now += pause;

@@ -12,7 +12,7 @@ use crate::{
 
 /// The rules, groups and meters of a bridge at one version.
 ///
-/// Each bundle is in it as a whole, or not at all.
+/// The contents have all changes of a bundle, or none of them.
 #[derive(Clone, Debug, Default)]
 pub struct BridgeContents {
     /// The rules, by table and then by age.

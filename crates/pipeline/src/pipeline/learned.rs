@@ -43,7 +43,7 @@ impl Pipeline {
         bridges.get(&id).map_or_else(Vec::new, |own| own.multicast.entries(version))
     }
 
-    /// Returns the ports of a VLAN with multicast routers, as a retained version sees them.
+    /// Returns the router ports of a VLAN, as a retained version sees them.
     #[must_use]
     pub fn router_ports(&self, id: BridgeId, vlan: u16, version: Version) -> Vec<PortNo> {
         let (bridges, key) = (self.bridges.read(), MulticastKey::Routers(vlan));

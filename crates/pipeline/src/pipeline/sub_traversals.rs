@@ -18,8 +18,8 @@ use crate::{
 impl Pipeline {
     /// Translates a packet, and notes the partition points of its traversal.
     ///
-    /// It does so from the ingress port as [`Self::translate`] does, or from `start` on as
-    /// [`Self::resume`] does.
+    /// The translation begins at the ingress port like [`Self::translate`], or at `start` like
+    /// [`Self::resume`].
     #[must_use]
     pub fn translate_noted(
         &self,
@@ -32,7 +32,8 @@ impl Pipeline {
 
     /// Translates a packet, and partitions its traversal before the visits `ends`.
     ///
-    /// `ends` are visits of partition points that [`Self::translate_noted`] returned, in order.
+    /// `ends` are the indexes of visits in ascending order, from partition points of
+    /// [`Self::translate_noted`].
     #[must_use]
     pub fn translate_sub_traversals(
         &self,
@@ -46,10 +47,10 @@ impl Pipeline {
 
     /// Returns the sub-traversal of a range of the visits of a traversal.
     ///
-    /// It ends before the next visit if that is a partition point. `start` is the continuation
-    /// at its beginning, and `headers` are those that the packet has there; for the first
-    /// sub-traversal both are those of the traversal. The lookups are known from `noted`. If the
-    /// traversal begins in a plain state, the whole sub-traversal is.
+    /// The sub-traversal ends before the next visit if there is a partition point. The packet
+    /// begins there with the continuation `start` and with `headers`; the first sub-traversal
+    /// begins like the traversal. The lookups are known from `noted`. If the traversal begins in a
+    /// plain state, no translation is needed.
     #[must_use]
     pub fn translate_sub_traversal(
         &self,
@@ -65,8 +66,8 @@ impl Pipeline {
 
     /// Translates the packet of a traversal again, by `version`.
     ///
-    /// It begins where the traversal began, with its key. If the traversal is a sub-traversal, the
-    /// new one ends after as many visits.
+    /// The translation begins where the traversal began, with the same key. If the traversal is a
+    /// sub-traversal, the translation ends after as many visits.
     #[must_use]
     pub fn translate_again(&self, traversal: &Traversal, version: Version) -> Traversal {
         let (key, start) = (&FlowKey::from(&traversal.key), traversal.continuation.as_ref());

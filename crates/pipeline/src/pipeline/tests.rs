@@ -1,4 +1,4 @@
-//! A pipeline, compared with a model of plain lists.
+//! Tests that compare a pipeline with a model of plain lists.
 
 use proptest::prelude::*;
 use shunt_flow::FlowKey;
@@ -12,7 +12,7 @@ use crate::{
     versions::delta::RuleChange,
 };
 
-/// Returns the visible properties of a rule.
+/// Returns the properties of a rule that the test compares.
 fn seen(rule: &Rule) -> impl Eq + std::fmt::Debug + use<> {
     let instructions = Arc::clone(&rule.instructions);
     (rule.table, rule.id, rule.revision, rule.matching.clone(), rule.cookie, instructions)

@@ -4,11 +4,11 @@ use super::Pipeline;
 use crate::tables::learned::learned_rules::LearnedRules;
 
 impl Pipeline {
-    /// Trains learned indexes over the tables for which it is due.
+    /// Trains the learned indexes of the tables that need a training.
     ///
-    /// That is every table of at least `rules_min` rules without an index, and every index of which
-    /// changes have made lookups slow. Tables with fewer than `rules_min` rules lose their index.
-    /// Takes milliseconds for each ten thousand rules, mostly without a lock.
+    /// These are the tables with at least `rules_min` rules and no index, and the tables with an
+    /// index that changes have made slow. Tables with fewer than `rules_min` rules lose their
+    /// index. Takes milliseconds for each ten thousand rules, mostly without a lock.
     pub fn train_tables(&self, rules_min: usize) {
         let tables: Vec<_> = {
             let bridges = self.bridges.read();
@@ -42,7 +42,7 @@ impl Pipeline {
                     found.and_then(|own| own.learned_mut().end_training(trained))
                 }
             };
-            // Without a lock: this frees many rules.
+            // Dropped without a lock, because the index may free many rules.
             drop(former);
         }
     }
@@ -51,7 +51,7 @@ impl Pipeline {
 /// The next step for the learned index of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TrainingStep {
-    /// The table is as it should be.
+    /// Change nothing.
     Keep,
     /// Train an index.
     Train,

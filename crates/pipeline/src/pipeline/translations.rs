@@ -25,7 +25,7 @@ impl Pipeline {
 
     /// Continues with a packet after a recirculation, as `version` sees the tables.
     ///
-    /// The key is the one of the packet parsed again, completed by [`Continuation::enter`].
+    /// The key is that of the packet after a second parse, completed by [`Continuation::enter`].
     #[must_use]
     pub fn resume(
         &self,
@@ -38,9 +38,9 @@ impl Pipeline {
 
     /// Continues with a packet that a controller sends back, by the newest tables.
     ///
-    /// The continuation is the one of the packet-in
-    /// ([`Punt::continuation`](crate::Punt::continuation)); the pipeline fields are those that the
-    /// controller sends. The key is the one of the frame alone.
+    /// The continuation is that of the packet-in
+    /// ([`Punt::continuation`](crate::Punt::continuation)). The pipeline fields are those that the
+    /// controller sends. The key has the headers of the frame alone.
     #[must_use]
     pub fn resume_paused(
         &self,
@@ -58,8 +58,8 @@ impl Pipeline {
 
     /// Runs the actions of a packet-out on a packet.
     ///
-    /// The key names the bridge, and as ingress port the one that the packet-out names. An output
-    /// to [`PortNo::TABLE`](shunt_flow::PortNo::TABLE) sends the packet through the tables.
+    /// The key has the bridge, and the ingress port of the packet-out. An output to
+    /// [`PortNo::TABLE`](shunt_flow::PortNo::TABLE) sends the packet through the tables.
     #[must_use]
     pub fn translate_actions(
         &self,
@@ -72,8 +72,8 @@ impl Pipeline {
 
     /// Translates a packet by the newest version of the tables.
     ///
-    /// For callers that hold no version. The lock spans the choice of the version and the
-    /// translation, so no reclaim comes between them.
+    /// For callers that have reserved no version. One hold of the lock covers the choice of the
+    /// version and the translation, so the version is not reclaimed meanwhile.
     #[must_use]
     pub fn translate_at_newest_version(&self, key: &FlowKey) -> Traversal {
         let bridges = self.bridges.read();
@@ -93,7 +93,7 @@ impl Pipeline {
 
     /// Translates a packet, and explains the translation.
     ///
-    /// As [`Self::translate_at_newest_version`] does, from the arrival or from a continuation.
+    /// The packet starts at its arrival, or at a continuation, by the newest version of the tables.
     #[must_use]
     pub fn explain_at_newest_version(
         &self,

@@ -1,9 +1,10 @@
 //! Conjunctive matches: rules that match together (`conjunction`, `conj_id`).
 //!
-//! A rule with `conjunction(ID,K/N)` is a *clause*: it decides nothing alone. A conjunction is
-//! *satisfied* if a packet matches clauses of one priority for all N dimensions of ID. Then the
-//! packet is looked up once more, with `conj_id` set to ID, among the rules that are not clauses.
-//! If no rule matches, the search continues as if the conjunction were not satisfied.
+//! A rule with `conjunction(ID,K/N)` is a *clause*: a packet that matches it alone does not match
+//! the conjunction. A conjunction is *satisfied* if a packet matches clauses of one priority for
+//! all N dimensions of ID. Then the packet is looked up once more, with `conj_id` set to ID, among
+//! the rules that are not clauses. If no rule matches, the search continues as if the conjunction
+//! were not satisfied.
 //!
 //! So a lookup makes [`Decision`]s, one after another:
 //!
@@ -12,12 +13,14 @@
 //! * Of several conjunctions of one priority, the one with the lowest id decides. Open vSwitch
 //!   leaves this open.
 //!
-//! The search asks rules and clauses in turns, one priority at a time: what ranks below a decision
-//! adds nothing to its mask. Open vSwitch searches the rules first, and its mask has both.
+//! The search visits rules and clauses together, one priority at a time. So rules and clauses of
+//! lower priority than the decision add no bits to its mask. Open vSwitch searches the rules first,
+//! and its mask has both.
 //!
 //! Clauses of one ID with different N, or of different priorities, belong to different
 //! conjunctions. The decision of a conjunction depends on all clauses of its priority and above. So
-//! its visit ranks below every rule of that priority, and each rule that is added there evicts it.
+//! the visit of the conjunction ranks below every rule of that priority, and the addition of a rule
+//! with this priority evicts it.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -44,10 +47,10 @@ pub(crate) struct Decisions<M> {
 
 /// A satisfied conjunction of a packet.
 ///
-/// The packet is looked up with this `conj_id` among the rules that are not clauses.
+/// The next lookup has this `conj_id`, and searches the rules that are not clauses.
 pub(crate) struct ConjunctionMatch {
     pub(crate) id: u32,
-    /// The rules that are its clauses for this packet.
+    /// The rules that matched the packet as clauses of the conjunction.
     pub(crate) clauses: Vec<Arc<Rule>>,
 }
 
@@ -57,7 +60,8 @@ impl Instructions {
         self.conjunctions().next().is_some()
     }
 
-    /// Returns id, number of clauses, and the own clause as a bit, of each conjunction.
+    /// Returns each `conjunction`:
+    /// its id, its number of clauses, and its clause as a bit.
     fn conjunctions(&self) -> impl Iterator<Item = (u32, u8, u64)> {
         self.apply.iter().filter_map(|action| match action {
             Action::Conjunction { id, clause, clauses_count } => {
@@ -69,14 +73,14 @@ impl Instructions {
 }
 
 impl<M> Decisions<M> {
-    /// The decisions between these rules and clauses, all of which match a packet.
+    /// Creates the decisions from the rules and clauses that match a packet.
     pub(crate) const fn new(rules: M, clauses: M) -> Self {
         Self { rules, clauses }
     }
 
-    /// Returns the next decision, for when those before it found no rule.
+    /// Returns the next decision, if the decisions before have found no rule.
     ///
-    /// Adds to `mask` the bits that it depends on in addition to theirs.
+    /// Adds to `mask` the bits that this decision depends on.
     pub(crate) fn next_masked<'a>(&mut self, mask: &mut FlowMask) -> Decision<'a>
     where
         M: Matches<'a, Arc<Rule>>,
@@ -98,7 +102,7 @@ impl<M> Decisions<M> {
     }
 }
 
-/// Returns the conjunctions that clauses of one priority satisfy, by id.
+/// Returns the conjunctions that clauses of one priority satisfy, ordered by id.
 fn complete_conjunctions(clauses: &[&Arc<Rule>]) -> Vec<ConjunctionMatch> {
     let mut matched: BTreeMap<(u32, u8), MatchedClauses> = BTreeMap::new();
     for rule in clauses {
@@ -121,11 +125,11 @@ struct MatchedClauses {
     /// The clauses, as bits.
     bits: u64,
     /// The rules that are clauses of the conjunction.
-    /// A rule that is two of them is listed twice.
+    /// A rule that is two clauses is listed twice.
     clauses: Vec<Arc<Rule>>,
 }
 
-/// Returns the bits of `count` clauses.
+/// Returns a word in which the lowest `count` bits are set.
 const fn all(count: u8) -> u64 {
     match u64::MAX.checked_shr(64_u32.saturating_sub(count as u32)) {
         Some(bits) => bits,

@@ -4,9 +4,10 @@
 //! (OpenFlow 1.4, 6.5 and 7.3.4.7). Rules without timeouts stay.
 //!
 //! An index holds the rules in that order, from the first time that the table was full. So an
-//! addition costs O(log n). The index does not follow hits, which only postpone the expiry of a
-//! rule: the first rule is checked when it is asked for, and moves to its later place. A rule is
-//! queued again before the next change if a packet has lowered its timeouts.
+//! addition costs O(log n). Hits do not update the index, because a hit only postpones the expiry
+//! of a rule. When the first rule is requested, its expiry is computed, and the rule moves if it
+//! was hit. If a packet has lowered the timeouts of a rule, the rule is queued again before the
+//! next change.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -23,11 +24,11 @@ pub(crate) struct Evictable {
     ranks: HashMap<RuleId, EvictionRank, foldhash::fast::FixedState>,
 }
 
-/// A place in the order of eviction: importance, expiry, age.
+/// The position of a rule in the order of eviction: importance, expiry, age.
 type EvictionRank = (u16, Time, RuleId);
 
 impl Evictable {
-    /// The index of a table with these rules.
+    /// Creates the index of a table with these rules.
     pub(crate) fn of<'a>(rules: impl Iterator<Item = &'a Arc<Rule>>) -> Self {
         let mut evictable = Self::default();
         rules.for_each(|rule| evictable.insert(rule));
@@ -64,14 +65,14 @@ impl Evictable {
         }
     }
 
-    /// Moves a rule to its current place.
+    /// Moves a rule to its current position in the order of eviction.
     pub(crate) fn requeue(&mut self, rule: &Arc<Rule>) {
         self.remove(rule.id);
         self.insert(rule);
     }
 }
 
-/// Returns the current place of a rule; `None` if it is never evicted.
+/// Returns the current position of a rule; `None` if the rule is never evicted.
 fn eviction_rank(rule: &Rule) -> Option<EvictionRank> {
     deadline(rule).map(|(end, _)| (rule.importance, end, rule.id))
 }
@@ -102,7 +103,7 @@ mod tests {
     /// An operation on a full table.
     #[derive(Clone, Debug)]
     enum EvictableOp {
-        /// Importance, idle timeout, hard timeout.
+        /// The addition of a rule: importance, idle timeout, hard timeout.
         Add(u16, u64, u64),
         /// A hit of a rule, by its index.
         Hit(usize),
@@ -127,7 +128,7 @@ mod tests {
         parse_rule(FlowModCommand::Add, &text, &NoPortNames).unwrap()
     }
 
-    /// Returns the rules that stay when one is added, by a scan of all rules.
+    /// Returns the rules that stay when a rule is added, by a scan of all rules.
     fn survivors(rules: &[Arc<Rule>]) -> Vec<RuleId> {
         let mut left: Vec<RuleId> = rules.iter().map(|rule| rule.id).collect();
         if rules.len() == RULES_MAX {

@@ -1,13 +1,13 @@
 //! Timeouts of rules (OpenFlow 1.3.5, 5.5).
 //!
 //! A queue holds every rule that has a timeout, by a time before which it cannot expire. A rule
-//! that was hit, refreshed or modified has a later deadline than the queued one. This is noticed
-//! when the queued deadline passes, and the rule is queued again. A rule is queued again before the
-//! next sweep if a packet has lowered its timeouts. So a hit costs nothing here, and a sweep visits
-//! only rules with a passed deadline.
+//! that was hit, refreshed or modified has a later deadline than the queued one. When the queued
+//! deadline passes, the rule is queued again by its later deadline. A rule is queued again before
+//! the next sweep if a packet has lowered its timeouts. So a hit does not touch the queue, and a
+//! sweep visits only rules with a passed deadline.
 //!
-//! The caller has collected the counters of all threads before, so a rule that was hit in time does
-//! not expire.
+//! Before a sweep, the caller collects the counters of all threads. So a rule that was hit in time
+//! does not expire.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -76,7 +76,7 @@ impl Deadlines {
     }
 }
 
-/// Returns the expiry of a rule without further hits, and its reason.
+/// Returns the time at which a rule expires without further hits, and the reason.
 pub(crate) fn deadline(rule: &Rule) -> Option<(Time, RemovedReason)> {
     let after = |from: Time, timeout: std::time::Duration, reason| {
         (!timeout.is_zero()).then(|| (from.after(timeout), reason))

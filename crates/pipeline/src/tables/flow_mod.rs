@@ -10,7 +10,7 @@ use crate::id::{Cookie, GroupId, MeterId, TableId};
 
 /// A request to add, modify or delete rules (`OFPT_FLOW_MOD`).
 ///
-/// It is independent of the OpenFlow version.
+/// The struct is independent of the OpenFlow version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowMod {
     /// The command.
@@ -21,8 +21,7 @@ pub struct FlowMod {
     pub matching: Match,
     /// The priority of the rule; only strict commands and additions use it.
     pub priority: Priority,
-    /// The cookie of a new rule, or the one that selected rules must have under
-    /// `cookie_mask`.
+    /// The cookie of a new rule, or the cookie of selected rules under `cookie_mask`.
     pub cookie: Cookie,
     /// The bits of the cookie that select rules to modify or delete.
     pub cookie_mask: u64,
@@ -48,11 +47,11 @@ pub struct FlowMod {
 pub enum FlowModCommand {
     /// Add a rule; it replaces a rule with the same match and priority.
     Add,
-    /// Change the instructions of rules within the match.
+    /// Change the instructions of all rules with this match or a narrower one.
     Modify,
     /// Change the instructions of the rule with this match and priority.
     ModifyStrict,
-    /// Delete rules within the match.
+    /// Delete all rules with this match or a narrower one.
     Delete,
     /// Delete the rule with this match and priority.
     DeleteStrict,

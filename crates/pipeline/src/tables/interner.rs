@@ -1,7 +1,8 @@
 //! Masks and instructions that many rules share.
 //!
-//! A table has many more rules than distinct masks or lists of instructions. Each new rule shares
-//! the existing ones. Those that no rule uses any more are dropped regularly.
+//! A table has many more rules than distinct masks or lists of instructions. A new rule shares an
+//! equal mask, and equal instructions, of existing rules. Masks and instructions that no rule uses
+//! any more are dropped regularly.
 
 use std::{collections::HashSet, sync::Arc};
 

@@ -19,22 +19,22 @@ use crate::{
 
 /// One revision of a rule.
 ///
-/// MODIFY makes a new revision: a new value with the same [`RuleId`] and the same counters.
+/// MODIFY makes a new revision: a new `Rule` with the same [`RuleId`] and the same counters.
 #[derive(Debug)]
 pub struct Rule {
-    /// The identity and age.
+    /// The identity of the rule, which also orders rules by age.
     pub id: RuleId,
     /// Number of times that the rule was modified.
     pub revision: u32,
-    /// The bridge of the table.
+    /// The bridge of the rule.
     pub bridge: BridgeId,
-    /// The table.
+    /// The table of the rule.
     pub table: TableId,
     /// The match.
     pub matching: Match,
     /// Priority of the rule.
     pub priority: Priority,
-    /// The label of the controller.
+    /// The label that a controller has given the rule.
     pub cookie: Cookie,
     /// Time without a hit until the rule expires, as it was added; zero: never. Whole
     /// seconds.
@@ -54,26 +54,24 @@ pub struct Rule {
     pub created: Time,
     /// Counters, shared by all revisions since the last reset.
     pub stats: Arc<RuleStats>,
-    /// Changes of the timeouts by packets.
+    /// The refreshes and lower timeouts that packets have caused.
     pub timers: SharedTimers,
 }
 
 impl Rule {
-    /// Returns the place of the rule in the total order of its table.
+    /// Returns the position of the rule in the total order of its table.
     #[must_use]
     pub const fn rank(&self) -> Rank {
         Rank { priority: self.priority, age: self.id.number() }
     }
 
-    /// Returns the current idle timeout: that of the flow-mod, unless a packet lowered
-    /// it.
+    /// Returns the idle timeout of the flow-mod, or a lower one that a packet has set.
     #[must_use]
     pub fn idle_timeout_now(&self) -> Duration {
         self.timers.find().map_or(self.idle_timeout, |own| lower(self.idle_timeout, &own.idle_max))
     }
 
-    /// Returns the current hard timeout: that of the flow-mod, unless a packet lowered
-    /// it.
+    /// Returns the hard timeout of the flow-mod, or a lower one that a packet has set.
     #[must_use]
     pub fn hard_timeout_now(&self) -> Duration {
         self.timers.find().map_or(self.hard_timeout, |own| lower(self.hard_timeout, &own.hard_max))
@@ -85,15 +83,15 @@ impl Rule {
         self.timers.find().map_or(self.modified, |timers| self.modified.max(timers.refreshed()))
     }
 
-    /// Returns the changes of the timeouts by packets, shared by all revisions.
+    /// Returns the refreshes and lower timeouts by packets, which all revisions share.
     #[must_use]
     pub fn timers(&self) -> &RuleTimers {
         self.timers.all()
     }
 }
 
-/// Returns the lower of a timeout and a bound in seconds; zero means no timeout or
-/// bound.
+/// Returns the lower of a timeout and a bound in seconds.
+/// Zero means that there is no timeout, or no bound.
 fn lower(timeout: Duration, bound: &AtomicU32) -> Duration {
     let bound = Duration::from_secs(u64::from(bound.load(Ordering::Relaxed)));
     if timeout.is_zero() || !bound.is_zero() && bound < timeout { bound } else { timeout }
@@ -141,11 +139,10 @@ impl Instructions {
     }
 }
 
-/// Counters of a rule, of all its revisions.
+/// Counters of a rule, which its revisions share until a reset.
 ///
-/// Packet threads add to them when they report their counters, never per packet. So counters are
-/// replaced and not reset: hits of a revision before the reset go to the counters of that revision,
-/// however late they are reported.
+/// Packet threads count in their own memory and add the sums later. So a reset replaces the
+/// counters: late hits of an earlier revision go to the counters of that revision.
 #[derive(Debug, Default)]
 pub struct RuleStats {
     packets: AtomicU64,
@@ -155,22 +152,22 @@ pub struct RuleStats {
 
 /// Time of the last packet, of all revisions.
 ///
-/// A reset does not change it, because the expiry of the rule depends on it.
+/// A reset of the counters keeps this time, because the expiry of the rule depends on it.
 #[derive(Debug)]
 enum Used {
-    /// The time is stored here.
+    /// The time is stored in these counters.
     Here(AtomicU64),
-    /// The time is stored in the counters that these replaced.
+    /// The time is stored in the earlier counters, which these counters replaced.
     There(Arc<RuleStats>),
 }
 
 /// The timers of all revisions of a rule.
 ///
-/// They are made at first use; most rules never need them.
+/// The timers are allocated at first use; most rules never need them.
 #[derive(Debug, Default)]
 pub struct SharedTimers(OnceLock<Arc<RuleTimers>>);
 
-/// Changes of the timeouts of a rule by packets.
+/// The refreshes and lower timeouts of a rule that packets have caused.
 ///
 /// A `learn` that would add the rule again restarts its hard timeout. A TCP FIN or RST lowers both
 /// timeouts (`fin_timeout`).
@@ -185,7 +182,7 @@ pub struct RuleTimers {
 }
 
 impl SharedTimers {
-    /// Returns the same timers, for another revision.
+    /// Returns the same timers, for a new revision of the rule.
     pub(crate) fn share(&self) -> Self {
         self.all();
         Self(self.0.clone())
@@ -218,7 +215,7 @@ impl RuleTimers {
         Time::from_nanoseconds(self.refreshed.load(Ordering::Relaxed))
     }
 
-    /// Lowers the timeouts to these numbers of seconds; zero leaves one as it is.
+    /// Lowers the timeouts to these numbers of seconds; zero keeps a timeout.
     ///
     /// Returns whether a bound changed.
     pub fn lower(&self, idle: u16, hard: u16) -> bool {
@@ -236,8 +233,7 @@ impl RuleTimers {
 pub struct RuleTotals {
     /// Number of packets that matched.
     pub packets: u64,
-    /// Their bytes, from the first byte of the Ethernet header on, without the frame
-    /// check sequence.
+    /// Number of bytes that matched, without the frame check sequence.
     pub bytes: u64,
     /// Time of the last packet; zero if there was none.
     pub used: Time,
@@ -268,7 +264,7 @@ impl RuleStats {
         }
     }
 
-    /// Returns new counters at zero, which share the time of the last hit with these.
+    /// Returns new counters at zero, which share the time of the last hit with `self`.
     #[must_use]
     pub(crate) fn renewed(self: &Arc<Self>) -> Self {
         let first = match &self.used {

@@ -24,7 +24,7 @@ pub struct RuleFilter {
     pub matching: Match,
     /// The cookie that rules must have under `cookie_mask`.
     pub cookie: Cookie,
-    /// The bits of the cookie that count; 0 selects all rules.
+    /// The bits of the cookie to compare; 0 selects all rules.
     pub cookie_mask: u64,
     /// Select rules with an output to this port; [`PortNo::ANY`]: all rules.
     pub out_port: PortNo,
@@ -64,12 +64,12 @@ impl RuleFilter {
             && (group == Self::GROUP_ANY || rule.instructions.names_group(group))
     }
 
-    /// Returns the filter of a request to modify; it ignores outputs.
+    /// Returns the filter of a MODIFY, which ignores `out_port` and `out_group`.
     pub(crate) fn to_modify(request: &FlowMod) -> Self {
         Self { out_port: PortNo::ANY, out_group: Self::GROUP_ANY, ..Self::to_delete(request) }
     }
 
-    /// Returns the filter of a request to delete.
+    /// Returns the filter of a DELETE.
     pub(crate) fn to_delete(request: &FlowMod) -> Self {
         Self {
             table: request.table,
@@ -83,7 +83,7 @@ impl RuleFilter {
 }
 
 impl Instructions {
-    /// Returns whether `is` is true for some action, also inside clones.
+    /// Returns whether `is` is true for some action, also inside of `clone`.
     pub(crate) fn any(&self, is: impl FnMut(&Action) -> bool) -> bool {
         any_action(&[&self.apply, &self.write], is)
     }
@@ -127,7 +127,7 @@ impl Instructions {
 
 /// Returns whether `is` is true for some action of these lists, also inside clones.
 ///
-/// Lists are visited in the order of a stack.
+/// The last list is visited first.
 pub(crate) fn any_action(lists: &[&[Action]], mut is: impl FnMut(&Action) -> bool) -> bool {
     let mut lists = lists.to_vec();
     while let Some(list) = lists.pop() {

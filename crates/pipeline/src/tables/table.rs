@@ -1,7 +1,7 @@
 //! One flow table of a bridge: its rules, their number, its counters.
 //!
-//! Clauses of conjunctions are in a separate classifier. They decide nothing alone, so the
-//! classifier of the other rules must not return them as its first match.
+//! Clauses of conjunctions are in a separate classifier. A clause alone does not decide a packet,
+//! so the classifier of the other rules must not find clauses.
 
 use std::sync::{
     Arc,
@@ -18,15 +18,15 @@ use super::{
 };
 use crate::{id::TableId, pipeline::training::TrainingStep};
 
-/// The classifier of the tables.
+/// The type of the classifier of every table.
 type TableClassifier = TupleSpace<Arc<Rule>>;
 
-/// The rules of one table, including rules that only older versions see.
+/// One flow table, including rules that only older versions see.
 pub(crate) struct RuleTable {
     rules: TableClassifier,
     clauses: TableClassifier,
     rules_count: usize,
-    /// The index of packet threads that decide packets without a cache.
+    /// The learned index, used to decide packets without a cache.
     learned: LearnedTable,
 }
 
@@ -36,8 +36,7 @@ impl RuleTable {
         Self { rules: empty(), clauses: empty(), rules_count: 0, learned: LearnedTable::default() }
     }
 
-    /// Returns the number of rules that the newest version sees, also one in
-    /// preparation.
+    /// Returns the number of rules of the newest version, published or in preparation.
     pub(crate) const fn rules_count(&self) -> usize {
         self.rules_count
     }
@@ -100,7 +99,7 @@ impl RuleTable {
         self.rules.lookup_masked(key, version, mask)
     }
 
-    /// Returns the rule that [`Self::find_rule`] returns, and records nothing.
+    /// Returns the same rule as [`Self::find_rule`], without a mask.
     pub(crate) fn find_unrecorded(&self, key: &FlowKey, version: Version) -> Option<&Arc<Rule>> {
         match self.learned.index() {
             Some(learned) => learned.find(key, version),
@@ -114,7 +113,8 @@ impl RuleTable {
         self.learned.index()
     }
 
-    /// Returns the next step for a learned index from `rules_min` rules on.
+    /// Returns the next step for the learned index.
+    /// Tables with at least `rules_min` rules have an index.
     pub(crate) fn learns_from(&self, rules_min: usize) -> TrainingStep {
         let is_large = self.rules.len() >= rules_min.max(1);
         match self.learned.index() {
@@ -127,7 +127,7 @@ impl RuleTable {
 
     /// Begins to train a learned index. Returns the rules that some version sees.
     ///
-    /// Returns nothing if a training is in progress.
+    /// Returns `None` if a training is in progress.
     pub(crate) fn begin_training(&self) -> Option<Vec<(Lifetime, Arc<Rule>)>> {
         self.learned.begin_training().then(|| {
             let all = self.rules.all();
@@ -135,7 +135,7 @@ impl RuleTable {
         })
     }
 
-    /// Returns the state of the learned index.
+    /// Returns the learned index for changes.
     pub(crate) const fn learned_mut(&mut self) -> &mut LearnedTable {
         &mut self.learned
     }
@@ -145,7 +145,7 @@ impl RuleTable {
         listed.map(|(_, _, rule)| rule)
     }
 
-    /// Returns the rules with a match within `matching`.
+    /// Returns the rules with the match `matching` or a narrower one.
     pub(crate) fn rules_within(
         &self,
         matching: &Match,

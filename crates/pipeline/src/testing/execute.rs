@@ -37,19 +37,19 @@ pub fn execute(
 
 /// The execution of traversals on one packet.
 ///
-/// Meters are full at its start: the packets of others do not count.
+/// Every meter has full buckets at the start of an execution, because earlier packets do not count.
 pub(super) struct Execution<'p> {
-    /// The pipeline that continues after a partition point.
-    /// Also the maximum number of partition points.
+    /// The pipeline that continues after a partition point, and a bound.
+    /// The bound is the maximum number of partition points.
     tables: Option<(&'p Pipeline, usize)>,
     ingress: Option<DatapathPort>,
     has_emitted: bool,
     pub(super) effects: PacketEffects,
-    /// The traversals of the packet, one for each parsing.
+    /// The traversals of the packet, one for each parse.
     pub(super) traversals: Vec<Traversal>,
 }
 
-/// The result of a meter: the rest of a list runs or is skipped.
+/// The result of a meter: the remaining actions of a list run or are skipped.
 enum Rest {
     Runs,
     IsLeft,
@@ -65,7 +65,7 @@ impl<'p> Execution<'p> {
     }
 
     /// Executes a traversal on a packet with this key.
-    /// Then executes the traversals that follow it.
+    /// Then executes the traversals that continue with the packet.
     pub(super) fn run(&mut self, traversal: &Traversal, mut frame: Frame, key: &FlowKey) {
         self.traversals.push(traversal.clone());
         self.note(traversal, frame.len());

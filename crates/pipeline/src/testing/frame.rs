@@ -1,13 +1,14 @@
 //! The properties of a frame by which the tests of this crate compare frames.
 //!
-//! The key of a test packet holds more than extraction would give. After MPLS labels it still has
-//! the words of the hidden packet, with its Ethernet type, and every key has the length of its
-//! frame. Both are stored in the service id of provider backbone bridging, a field that no packet
-//! of these tests has. [`visible`] returns the part that a switch sees.
+//! The key of a test packet holds more than extraction would give. A key with MPLS labels also has
+//! the words of the packet that the labels hide, and its Ethernet type. Every key has the length of
+//! its frame. The hidden type and the length are stored in the service id of provider backbone
+//! bridging, a field that no packet of these tests has. [`visible`] returns the key that a switch
+//! sees.
 //!
-//! If the Ethernet type does not match the payload (a pop may name any), no headers are found
-//! there. Frames of the real datapath behave the same if they are made like this: labels and
-//! packets are not confused, see `frame_of` in the tests of the datapath.
+//! A pop may name an Ethernet type that does not match the payload: then extraction finds no
+//! headers in it. The frames that `frame_of` makes in the tests of the datapath behave the same,
+//! because labels and packets cannot be confused in them.
 
 use std::ops::Range;
 
@@ -24,8 +25,8 @@ const LINK: Range<usize> = word::ETH_DST as usize..VLAN + 1;
 const PAYLOAD: Range<usize> = word::IPV4 as usize..FLOW_WORDS;
 const BOTTOM: u32 = 0x100;
 
-/// Stores the Ethernet type after the labels of a test packet, if it has any.
-/// Also stores the length of its frame.
+/// Stores the Ethernet type after the labels of a test packet, if there are labels.
+/// Also stores the length of the frame.
 pub fn set_secret(key: &mut FlowKey, hidden_type: u16, length: u16) {
     let secret = u64::from(hidden_type) << 16 | u64::from(length);
     let word = &mut key.words_mut()[SECRET];
@@ -47,7 +48,8 @@ const fn is_mpls(ether_type: u16) -> bool {
     matches!(ether_type, 0x8847 | 0x8848)
 }
 
-/// A frame. Its keys are boxed, because the oracle recurses with copies of it.
+/// A frame.
+/// The keys are boxed, because the oracle recurses with copies of the frame.
 #[derive(Clone, Debug)]
 pub(super) struct Frame {
     /// MAC addresses, Ethernet type and tags.
@@ -141,7 +143,7 @@ impl Frame {
         self.payload.set_field(FieldId::IpDscp, dscp);
     }
 
-    /// Copies a TTL between the last label and the IP packet after it.
+    /// Copies a TTL between the last label and the IP header after the label.
     pub(super) fn copy_ttl(&mut self, copy: TtlCopy) {
         let [label] = &mut self.labels[..] else { return };
         if !matches!(self.hidden_type, 0x0800 | 0x86dd) {
@@ -161,7 +163,7 @@ impl Frame {
         self.labels.is_empty() && self.ether_type() == self.hidden_type
     }
 
-    /// Returns the label stack entries that extraction shows.
+    /// Returns the first three label stack entries, which extraction reads.
     fn shown(&self) -> [u64; 3] {
         let mut shown = [0; 3];
         for (shown, entry) in shown.iter_mut().zip(&self.labels) {

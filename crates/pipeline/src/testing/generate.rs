@@ -1,4 +1,4 @@
-//! Generators of few tables, fields and values, so that rules overlap and packets match them.
+//! Generators of rules and packets with few tables, fields and values, so that packets match rules.
 
 mod bfd;
 mod bond;
@@ -42,7 +42,7 @@ use crate::{
     versions::delta::Object,
 };
 
-/// The bridges of generated worlds: both have ports, and patches to each other.
+/// The bridges of generated worlds: both have ports, and patch ports to each other.
 pub const BRIDGES: [BridgeId; 2] = [BridgeId::new(1), BridgeId::new(2)];
 
 /// Generates the operations that build a world.
@@ -79,10 +79,9 @@ fn plain_world() -> impl Strategy<Value = Vec<Op>> {
     (built(one), built(two)).prop_map(|(first, second)| [first, second].concat())
 }
 
-/// A world in which the first tables only go to the next one, as in long pipelines.
+/// A world in which the rules of the first tables only go to the next table.
 ///
-/// No action reads the rule that an action set is executed for, so its sub-traversals can be
-/// combined.
+/// There are no action sets, so the sub-traversals of a packet can be combined.
 pub fn goto_world() -> impl Strategy<Value = Vec<Op>> {
     let floors = |id| {
         let all = (0..4).filter_map(TableId::new).map(floor_of).collect::<Vec<_>>();
@@ -106,7 +105,7 @@ pub fn goto_world() -> impl Strategy<Value = Vec<Op>> {
     })
 }
 
-/// Returns the rule without its part of the action set.
+/// Returns the rule without `write_actions`.
 ///
 /// A rule in one of the first `tables` tables also keeps only its `goto_table`.
 fn leading(rule: FlowMod, tables: u8) -> FlowMod {
@@ -120,7 +119,7 @@ fn leading(rule: FlowMod, tables: u8) -> FlowMod {
     FlowMod { instructions, ..rule }
 }
 
-/// A change of a world.
+/// A random change of a world.
 pub fn op() -> impl Strategy<Value = Op> {
     let mods = (select(&BRIDGES[..]), vec(flow_mod(), 1..4));
     let new_ports = select(&BRIDGES[..]).prop_flat_map(|id| (Just(id), ports(id)));
@@ -145,7 +144,7 @@ pub fn change() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// A request of a bundle; some bridges do not have the port that it names.
+/// A request of a bundle; the port of a port-mod may not exist.
 fn step(id: BridgeId) -> impl Strategy<Value = BundleStep> {
     let sent = (packet(), vec(action(), 0..4)).prop_map(move |(mut key, actions)| {
         key.set_bridge(id.number().into());
@@ -172,9 +171,9 @@ pub fn bonded_ports(id: BridgeId) -> impl Strategy<Value = Vec<PortInfo>> {
     ports(id).prop_flat_map(|ports| bond::bonded(ports, 1))
 }
 
-/// The ports of a bridge: 1 to 3 and LOCAL of the datapath, and one or two patches.
+/// The ports of a bridge: datapath ports 1 to 3 and LOCAL, one or two patch ports.
 ///
-/// Their settings vary.
+/// The settings of the ports are random.
 pub fn ports(id: BridgeId) -> impl Strategy<Value = Vec<PortInfo>> {
     let kinds = move |(number, patch): (u32, PortKind)| {
         let datapath = DatapathPort::new(u32::from(id.number()) * 100 + number % 100);
@@ -246,15 +245,15 @@ pub fn packet() -> impl Strategy<Value = FlowKey> {
 }
 
 /// A packet that agrees with `key` under `mask`.
-/// All its other bits differ as far as possible.
+/// The other bits of the packet are random.
 ///
-/// It can still arrive: on a port of the datapath, with zeros in place of a missing tag. If the
-/// test compares its results, `key` holds the hidden part of its own frame and was not produced by
-/// a switch.
+/// The packet could arrive on a datapath port: for example, the bits of a missing tag are zero. If
+/// the test compares results of the packet, `key` must be that of a generated packet, which has the
+/// hidden part of the frame.
 pub fn sibling(key: &FlowKey, mask: &FlowMask) -> impl Strategy<Value = FlowKey> + use<> {
     let (key, mask) = (key.clone(), mask.clone());
-    // Values that rules name: a rule that did not win needs a whole field, which is seldom equal by
-    // chance.
+    // Some words come from a generated packet, with values that rules match: random values would
+    // seldom match another rule.
     let noise = vec(option::of(noise_word()), key.words().len());
     (packet(), noise, 1u32..=3).prop_map(move |(named, noise, port)| {
         let mut other = named;
@@ -326,7 +325,7 @@ pub fn add() -> impl Strategy<Value = FlowMod> {
     ]
 }
 
-/// A rule with lowest priority that matches the packets that match no other.
+/// A rule of the lowest priority, for the packets that match no other rule.
 fn floor() -> impl Strategy<Value = FlowMod> {
     rule().prop_map(|request| FlowMod {
         matching: Match::any(),
@@ -335,7 +334,7 @@ fn floor() -> impl Strategy<Value = FlowMod> {
     })
 }
 
-/// Such a rule of a table below all others.
+/// A rule like that of [`floor`], of a given table, with the lowest priority.
 fn floor_of(table: TableId) -> impl Strategy<Value = FlowMod> {
     floor().prop_map(move |request| FlowMod { table: TableSelector::One(table), ..request })
 }

@@ -4,7 +4,8 @@ use crate::traversals::{sub_traversal::SubTraversal, traversal::Traversal};
 
 /// Combines sub-traversals into the traversal of a packet that hits all of them.
 ///
-/// The result has their actions, statistics and refreshes. Key and mask are those of the first.
+/// The result has the actions, statistics and refreshes of all sub-traversals, and the key and mask
+/// of the first.
 ///
 /// # Panics
 ///

@@ -31,9 +31,9 @@ use crate::{
 };
 
 /// Returns the operations that build a bridge with these rules.
-/// Its ports 1 to 4 are those of the datapath.
+/// Ports 1 to 4 of the bridge are datapath ports.
 ///
-/// A line that begins with `group_id` is a group. Later lines can name it.
+/// A line that begins with `group_id` is a group, which later lines can name.
 ///
 /// # Panics
 ///
@@ -66,7 +66,7 @@ pub struct Twin {
 
 impl Twin {
     /// Returns the bridges of [`BRIDGES`] after these changes.
-    /// Some of the changes may be refused.
+    /// A refused change is left out.
     ///
     /// If a group of requests is refused, its requests are applied one by one. Otherwise one
     /// overlapping request would leave a world without rules.
@@ -81,19 +81,19 @@ impl Twin {
         twin
     }
 
-    /// Returns the bridges of [`BRIDGES`], one of them built from these lines.
-    /// [`bridge_with_rules`] builds it.
+    /// Returns the bridges of [`BRIDGES`], and builds the bridge `id` from lines.
+    /// For the lines, see [`bridge_with_rules`].
     ///
     /// # Panics
     ///
-    /// If a line is refused, because the test would not test it.
+    /// If a line is refused.
     #[must_use]
     pub fn with_rules(id: BridgeId, lines: &[&str]) -> Self {
         Self::taking(&bridge_with_rules(id, lines))
     }
 
     /// Returns the bridges of [`BRIDGES`] after these changes.
-    /// They change rules, groups, meters and ports.
+    /// The changes concern rules, groups, meters and ports.
     ///
     /// # Panics
     ///
@@ -115,12 +115,12 @@ impl Twin {
     }
 
     /// Applies a change to the pipeline and the oracle.
-    /// Returns the change unless it was refused.
+    /// Returns the change, or `None` if both refused it.
     ///
     /// # Panics
     ///
-    /// If only one of them refuses it, or if they disagree on the results of a packet with learn
-    /// actions.
+    /// If only the pipeline or only the oracle refuses the change, or if their results differ for a
+    /// packet with learn actions.
     pub fn apply(&mut self, op: &Op) -> Option<Change> {
         match op {
             Op::Apply(id, mods) => {
@@ -225,7 +225,7 @@ impl Twin {
     }
 
     /// Compares the packets of a bundle.
-    /// A packet that is parsed again uses the state that the bundle has made.
+    /// A packet that is parsed again continues in the tables after the bundle.
     fn agree_on_packets(
         &self,
         steps: &[BundleStep],
@@ -255,7 +255,7 @@ impl Twin {
         }
     }
 
-    /// Checks that the pipeline and the oracle have the same multicast groups and router ports.
+    /// Checks that pipeline and oracle have the same multicast groups and router ports.
     fn agree_on_groups(&self) {
         for (id, bridge) in &self.world.bridges {
             let entries = self.pipeline.multicast(*id).into_iter();
@@ -286,14 +286,14 @@ impl Twin {
         self.pipeline.translate(&visible(key), self.pipeline.version())
     }
 
-    /// Returns the traversals of a packet, one for each parsing.
+    /// Returns the traversals of a packet, one for each parse.
     #[must_use]
     pub fn traversals(&self, key: &FlowKey) -> Vec<Traversal> {
         self.execute(&self.translate(key), key).traversals
     }
 
     /// Returns the results of a traversal for a packet.
-    /// The packet may be another one of the traversal's region.
+    /// The packet may be any packet of the traversal's region.
     ///
     /// At a partition point the packet continues in the newest version.
     #[must_use]
@@ -311,8 +311,8 @@ impl Twin {
 
 /// Checks that the results are equal, unless a depth limit ended a translation.
 ///
-/// Copies differ then: the pipeline makes some because an earlier meter may have remarked the
-/// packet, and the oracle does not count those.
+/// At a depth limit, results may differ. The pipeline also copies packets that an earlier meter may
+/// have remarked, and the oracle does not count these copies.
 fn assert_alike(effects: &PacketEffects, expected: &PacketEffects, key: &FlowKey) {
     let is_depth = |error: &TraversalError| matches!(error, TraversalError::TooDeep(_));
     if !effects.error.iter().chain(&effects.later_errors).any(is_depth) {
@@ -320,7 +320,7 @@ fn assert_alike(effects: &PacketEffects, expected: &PacketEffects, key: &FlowKey
     }
 }
 
-/// Returns the request with the part of its packet that a key shows.
+/// Returns the request with the visible key of its packet.
 fn shown(step: &BundleStep) -> BundleStep {
     match step {
         BundleStep::Packet { key, actions } => {
@@ -330,8 +330,8 @@ fn shown(step: &BundleStep) -> BundleStep {
     }
 }
 
-/// Returns the change.
-/// `None` if the pipeline refused it with the expected error.
+/// Returns the change of the pipeline, which must agree with the oracle.
+/// `None` if the pipeline refused the change with the expected error.
 fn agreed(
     applied: Result<Change, RejectedMod>,
     expected: Result<(), ModificationError>,
@@ -362,7 +362,7 @@ fn one_by_one(op: &Op) -> Vec<Op> {
     }
 }
 
-/// Returns the kind of an error, without the name that was found first.
+/// Returns the text of an error without the object that it names.
 fn kind(error: ModificationError) -> String {
     match error {
         ModificationError::Flow(FlowModError::NoSuchGroup(_) | FlowModError::NoSuchMeter(_)) => {

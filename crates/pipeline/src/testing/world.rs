@@ -43,16 +43,16 @@ pub struct World {
     pub bridges: BTreeMap<BridgeId, WorldBridge>,
     /// Number of the rule added last.
     pub last_rule: u64,
-    /// Number of changes of the port of a MAC address.
+    /// Number of times that a MAC address has moved to another port.
     pub last_mac: u64,
-    /// Limit of the parsings of a packet and all of its copies.
+    /// Limit of the parses of a packet and all of its copies together.
     pub parsed_max: usize,
 }
 
 impl Default for World {
-    /// Returns a world without bridges and with a low limit of parsings.
+    /// Returns a world without bridges and with a low limit of parses.
     ///
-    /// In some worlds each parsing costs thousands of lookups and leads to more parsings.
+    /// In some worlds each parse costs thousands of lookups and leads to more parses.
     fn default() -> Self {
         Self { bridges: BTreeMap::new(), last_rule: 0, last_mac: 0, parsed_max: 16 }
     }
@@ -67,10 +67,10 @@ pub struct WorldBridge {
     pub rules: Vec<Arc<Rule>>,
     /// The groups of the bridge, as requested.
     pub groups: BTreeMap<GroupId, GroupMod>,
-    /// Meters of the bridge.
+    /// The meters of the bridge.
     pub meters: BTreeMap<MeterId, MeterConfig>,
     /// Ports of MAC addresses by VLAN.
-    /// Each has a number that changes when the address moves.
+    /// Each address has a number that changes when the address moves.
     pub macs: BTreeMap<(u16, [u8; 6]), (PortNo, u64)>,
     /// The addresses of `macs` that a host announced, by VLAN, with the times.
     pub announced: BTreeMap<(u16, [u8; 6]), Time>,
@@ -78,18 +78,18 @@ pub struct WorldBridge {
     pub mirrors: Vec<Mirror>,
     /// The VLANs in which NORMAL learns nothing.
     pub flood_vlans: BTreeSet<u16>,
-    /// Multicast snooping, if the bridge does it.
+    /// The settings of multicast snooping, if the bridge snoops.
     pub snooping: Option<MulticastSnooping>,
     /// The ports that want each group of each VLAN.
     pub members: BTreeMap<(u16, IpAddr), SeenPorts>,
-    /// The ports of each VLAN with multicast routers.
+    /// The router ports of each VLAN.
     pub routers: BTreeMap<u16, SeenPorts>,
 }
 
-/// Ports in the order in which they were added, with the time of their last message.
+/// Ports in the order of addition, each with the time of its last message.
 pub type SeenPorts = Vec<(PortNo, Time)>;
 
-/// The state of a bridge that requests change.
+/// The rules, groups and meters of a bridge, which requests change.
 struct Tables {
     rules: Vec<Arc<Rule>>,
     groups: BTreeMap<GroupId, GroupMod>,
@@ -97,7 +97,7 @@ struct Tables {
 }
 
 impl World {
-    /// Applies a change to an existing bridge: all of it, or nothing.
+    /// Applies requests to an existing bridge: all of them, or none.
     ///
     /// # Errors
     ///
@@ -127,9 +127,9 @@ impl World {
         Ok(())
     }
 
-    /// Applies a bundle: all of it, or nothing. Returns the effects of its packets.
+    /// Applies all requests of a bundle, or none. Returns the effects of its packets.
     ///
-    /// The packets change nothing.
+    /// The packets of the bundle change no table.
     ///
     /// # Errors
     ///
@@ -177,9 +177,9 @@ impl World {
         Ok(())
     }
 
-    /// Removes the rules with timeouts that have passed, and the ports of groups by their age.
+    /// Removes the rules, and the ports of groups, that have expired.
     ///
-    /// No rule was used or refreshed since it was made, and none had its timeouts lowered.
+    /// Assumes that no rule was hit or refreshed, and that no packet lowered a timeout.
     pub fn expire(&mut self, now: Time) {
         let is_over = |rule: &Rule| {
             let timeouts = [rule.idle_timeout, rule.hard_timeout];
@@ -251,7 +251,7 @@ impl World {
         }
     }
 
-    /// Learns an address at a port that still has its VLAN.
+    /// Learns an address at a port, if the port still carries the VLAN.
     ///
     /// A frame that may have come back on a bond moves no address of another port, except as an
     /// announcement.
@@ -318,7 +318,7 @@ impl World {
         self.bridges.get(&bridge)?.macs.get(&(vlan, mac)).map(|(port, _)| *port)
     }
 
-    /// Returns the rules of a table that match a packet, the first to win first.
+    /// Returns the rules of a table that match a packet, in the order of precedence.
     pub(super) fn matching(
         &self,
         bridge: BridgeId,
@@ -398,7 +398,7 @@ fn modify(tables: &mut Tables, request: &FlowMod, now: Time) -> Result<(), FlowM
     Ok(())
 }
 
-/// Returns the next revision of a rule.
+/// Returns the revision of a rule that a MODIFY makes.
 fn revised(rule: &Rule, instructions: &Instructions, now: Time) -> Rule {
     Rule {
         id: rule.id,
@@ -420,7 +420,7 @@ fn revised(rule: &Rule, instructions: &Instructions, now: Time) -> Rule {
     }
 }
 
-/// Returns the rules that are deleted with the last rule that learns them.
+/// Returns the tables and cookies of `learn` actions with `delete_learned`.
 fn owned(rules: &[Arc<Rule>]) -> BTreeSet<(TableId, Cookie)> {
     fn collect(actions: &[Action], owned: &mut BTreeSet<(TableId, Cookie)>) {
         for action in actions {
@@ -438,7 +438,7 @@ fn owned(rules: &[Arc<Rule>]) -> BTreeSet<(TableId, Cookie)> {
     owned
 }
 
-/// Removes the rules that no rule owns any more, until none is left.
+/// Removes learned rules without an owner, repeatedly until no such rule is left.
 fn remove_orphans(rules: &mut Vec<Arc<Rule>>, mut before: BTreeSet<(TableId, Cookie)>) {
     loop {
         let now = owned(rules);

@@ -23,7 +23,7 @@ pub enum RuleTextProblem {
     /// The rule has no actions.
     #[error("the rule has no actions: end it with `actions=..`, or `actions=drop` to drop")]
     ActionsMissing,
-    /// No item of a rule has this name.
+    /// An item of the text has an unknown name.
     #[error("unknown item `{name}`: is `{nearest}` meant?")]
     UnknownItem {
         /// The unknown name.
@@ -31,7 +31,7 @@ pub enum RuleTextProblem {
         /// The most similar known name.
         nearest: &'static str,
     },
-    /// The command has no use for the item.
+    /// The item has no meaning for the command.
     #[error("`{name}` has no meaning in a command that {}: remove it", does(*command))]
     UselessItem {
         /// The item.
@@ -54,25 +54,25 @@ pub enum RuleTextProblem {
     /// A field of the match is wrong.
     #[error(transparent)]
     Match(#[from] MatchError),
-    /// Not a number, or too large.
+    /// The text is not a number, or the number is too large.
     #[error("{} is not {of}: write a number from 0 to {max}", quoted(text))]
     BadNumber {
         /// The wrong text.
         text: String,
-        /// The expected number.
+        /// The name of the expected number.
         of: &'static str,
-        /// The largest one.
+        /// The largest legal number.
         max: u128,
     },
-    /// A new rule cannot choose by cookie.
+    /// The cookie of a new rule has a mask.
     #[error("`cookie` has a mask, but a command that adds a rule takes none: write `cookie=VALUE`")]
     MaskedCookie,
-    /// A rule that is deleted cannot get a cookie.
+    /// The cookie of a command that deletes rules has no mask.
     #[error(
         "`cookie` has no mask, but a command that deletes rules needs one: write `cookie=VALUE/-1`"
     )]
     UnmaskedCookie,
-    /// A parenthesis stays open.
+    /// A parenthesis is not closed.
     #[error("a parenthesis is not closed: add `)`")]
     Unclosed,
     /// No action has this name.
@@ -83,10 +83,10 @@ pub enum RuleTextProblem {
         /// The most similar known name, if any is similar.
         nearest: Option<&'static str>,
     },
-    /// The action is known, but not built.
+    /// The switch does not support this known action.
     #[error("action `{0}` is not supported by this switch: remove it")]
     NotYet(&'static str),
-    /// An action that takes none has an argument.
+    /// An action that takes no argument has one.
     #[error("`{name}` takes no argument: write `{name}` alone")]
     NoArgument {
         /// The action.
@@ -105,10 +105,10 @@ pub enum RuleTextProblem {
     /// `drop` is combined with another action.
     #[error("`drop` cannot be combined with other actions: remove `drop` or the others")]
     DropNotAlone,
-    /// Instructions stand in the wrong order.
+    /// Instructions are in the wrong order.
     #[error("`{first}` is after `{second}` but is executed first: move it before `{second}`")]
     Order {
-        /// The later instruction, which must be first.
+        /// The instruction that must be first, and stands later in the text.
         first: String,
         /// The earlier instruction.
         second: &'static str,
@@ -116,7 +116,7 @@ pub enum RuleTextProblem {
     /// An instruction occurs twice.
     #[error("instruction `{0}` occurs twice, but a rule has at most one of each: remove one")]
     Duplicate(&'static str),
-    /// An instruction among the actions of a list.
+    /// An instruction is among the actions of a list that cannot hold it.
     #[error("`{instruction}` is an instruction, but `{outer}` takes only actions: move it out")]
     Nested {
         /// The instruction.
@@ -124,13 +124,13 @@ pub enum RuleTextProblem {
         /// The list.
         outer: &'static str,
     },
-    /// An action that an action set cannot hold.
+    /// The list is an action set, which cannot hold the action.
     #[error("`{name}` cannot be part of an action set: move it out of `write_actions`")]
     NotInActionSet {
         /// The action.
         name: String,
     },
-    /// An action beside a clause of a conjunction.
+    /// A list with `conjunction` has an action other than `note`.
     #[error("`{name}` is combined with `conjunction`, but only `note` may be: remove `{name}`")]
     BesideConjunction {
         /// The other action.
@@ -139,7 +139,7 @@ pub enum RuleTextProblem {
     /// A name that is valid only inside `ct` is outside of it.
     #[error("`{0}` is allowed only inside `ct`: write `ct(commit,..)`")]
     OutsideCt(&'static str),
-    /// An action that is not about a connection is inside `ct`.
+    /// An action inside `ct` is neither `nat` nor a write of ct_mark or ct_label.
     #[error(
         "`{name}` is inside `ct`, which takes only `nat` and writes of ct_mark and ct_label: move it out"
     )]
@@ -147,19 +147,19 @@ pub enum RuleTextProblem {
         /// The action or field.
         name: String,
     },
-    /// A connection that is not kept is to be changed.
+    /// `ct` changes a connection, but has no `commit`.
     #[error("`{name}` changes a connection that `ct` does not commit: add `commit`")]
     CommitMissing {
         /// The action or field.
         name: String,
     },
-    /// Several bits where one is required.
+    /// The text names several bits where one bit is required.
     #[error("this action writes one bit, but several are named: name one, as in `reg0[0]`")]
     ManyBits,
-    /// A field with an OpenFlow number that is too long for the action.
+    /// The OXM number of a field is too long for the action.
     #[error("the OpenFlow number of {} exceeds the 32 bits of this action: use another field", .0.name())]
     LongNumber(FieldId),
-    /// A required part is missing.
+    /// An item lacks a required part.
     #[error("{of} is not complete: add {missing}")]
     Incomplete {
         /// The incomplete item.
@@ -167,22 +167,22 @@ pub enum RuleTextProblem {
         /// The missing part.
         missing: &'static str,
     },
-    /// `clone` in `clone` in `clone` ..
+    /// `clone` actions are nested too deep.
     #[error("actions are nested more than {max} levels deep: remove a level")]
     TooDeep {
-        /// The bound.
+        /// The most `clone` actions around an action.
         max: usize,
     },
-    /// No such port.
+    /// No port has this name.
     #[error("unknown port `{name}`: write its number, its name, or a reserved port such as LOCAL")]
     UnknownPort {
         /// The unknown name.
         name: String,
     },
-    /// A mask without bits.
+    /// The mask of a field is zero.
     #[error("the mask of {} is zero, so nothing would be written: set a bit of the mask", .0.name())]
     EmptyMask(FieldId),
-    /// A port that nothing can be sent to in this way.
+    /// The action cannot have this port as its target.
     #[error("`{action}` cannot send to port {port}: name another port")]
     BadPort {
         /// The port.
@@ -190,7 +190,7 @@ pub enum RuleTextProblem {
         /// The action.
         action: &'static str,
     },
-    /// No such field.
+    /// No field has this name.
     #[error("unknown field `{name}`{}", suggestion_text(*nearest))]
     UnknownField {
         /// The unknown name.
@@ -198,7 +198,7 @@ pub enum RuleTextProblem {
         /// The most similar known name, if any is similar.
         nearest: Option<&'static str>,
     },
-    /// Not bits of a field.
+    /// The text is not a range of bits of the field.
     #[error(
         "`{text}` is not a range of bits of {}: write [], [BIT] or [FIRST..LAST] with bits from 0 to {last}",
         field.name()
@@ -211,23 +211,23 @@ pub enum RuleTextProblem {
         /// Highest bit of the field.
         last: u8,
     },
-    /// A field that actions cannot write.
+    /// Actions cannot write the field.
     #[error("{} can be matched but not written: use another field", .0.name())]
     ReadOnly(FieldId),
-    /// A field that has no number on the wire.
+    /// The field has no OXM number, so actions cannot name it.
     #[error("{} has no OpenFlow number, so actions cannot name it: use another field", .0.name())]
     MatchOnly(FieldId),
-    /// A move between bits of different number.
+    /// The source and the target of a `move` have different widths.
     #[error(
         "the source has {source_width} bits and the target {target_width}: name ranges of equal width"
     )]
     Widths {
-        /// Bits to read.
+        /// Number of bits of the source.
         source_width: u8,
-        /// Bits to write.
+        /// Number of bits of the target.
         target_width: u8,
     },
-    /// A value that a field cannot have.
+    /// The field cannot have this value.
     #[error("{value:#x} is not a value of {}: {rule}", field.name())]
     BadValue {
         /// The value.
@@ -237,7 +237,7 @@ pub enum RuleTextProblem {
         /// The values that the field can have.
         rule: &'static str,
     },
-    /// Not bytes.
+    /// The text is not a list of bytes.
     #[error(
         "`{text}` is not a list of bytes: write two hexadecimal digits for each, as in `01.ff`"
     )]
@@ -245,10 +245,10 @@ pub enum RuleTextProblem {
         /// The wrong text.
         text: String,
     },
-    /// The packets that the rule matches may not have the field.
+    /// An action needs a field that packets of the rule may lack.
     #[error("a packet that matches may lack {}: match {} too", .0.name(), .0.info().prerequisite)]
     Prerequisite(FieldId),
-    /// The packets that a learned rule matches may not have the field.
+    /// An action or match of a learned rule needs a field that its packets may lack.
     #[error(
         "a packet that matches the learned rule may lack {}: match {} before it in the learned \
          rule",
@@ -256,18 +256,18 @@ pub enum RuleTextProblem {
         .0.info().prerequisite
     )]
     PrerequisiteOfLearned(FieldId),
-    /// The packets that the rule matches may not have a VLAN tag.
+    /// An action needs a VLAN tag, which packets of the rule may lack.
     #[error("a packet that matches may lack a VLAN tag: match vlan_tci=0x1000/0x1000 too")]
     NoVlan,
-    /// The match does not fix the transport protocol.
+    /// An action needs a transport protocol, which the match does not name.
     #[error("`{0}` needs the transport protocol: match tcp, udp or sctp too")]
     NoTransport(&'static str),
-    /// `goto_table` leads back.
+    /// `goto_table` names the table of the rule or a lower table.
     #[error("goto_table leads from table {table} to table {target}: name a higher table")]
     GotoNotUp {
         /// The table of the rule.
         table: TableId,
-        /// Table that `goto_table` leads to.
+        /// The table that `goto_table` names.
         target: TableId,
     },
 }

@@ -16,8 +16,8 @@ use crate::{
 pub struct RuleFormat<'a> {
     /// Names of ports; [`NoPortNames`](shunt_flow::text::NoPortNames) prints numbers.
     pub ports: &'a dyn PortNames,
-    /// The time for which age and counters are printed.
-    /// `None` omits them (`--no-stats`).
+    /// The time at which the age of the rule is computed.
+    /// `None` omits age and counters (`--no-stats`).
     pub stats_at: Option<Time>,
 }
 
@@ -85,7 +85,7 @@ pub fn format_actions(instructions: &Instructions, ports: &dyn PortNames) -> Str
     if items.is_empty() { "drop".to_owned() } else { items.join(",") }
 }
 
-/// Prints priority and match, and a space if there is any of them.
+/// Prints priority and match, followed by a space unless both are omitted.
 fn matched(rule: &Rule, ports: &dyn PortNames) -> String {
     let priority =
         (rule.priority != Priority::DEFAULT).then(|| format!("priority={}", rule.priority));
@@ -105,8 +105,8 @@ fn push_flags(text: &mut String, flags: FlowFlags) {
     text.extend(names.into_iter().filter(|(set, _)| *set).map(|(_, name)| name));
 }
 
-/// Prints seconds, with three decimals.
-/// Prints nine if the duration is not a multiple of a millisecond.
+/// Prints a duration in seconds, with three decimals.
+/// A duration that is not a multiple of a millisecond has nine decimals.
 fn duration(duration: std::time::Duration) -> String {
     let (seconds, nanoseconds) = (duration.as_secs(), duration.subsec_nanos());
     match nanoseconds {

@@ -1,11 +1,10 @@
 //! The text of groups: `ovs-ofctl add-group`, `dump-groups`.
 //!
-//! A group is one list of items. Each `bucket=` begins a bucket, and the items up to the next
-//! `bucket=` belong to it. A few of these items are properties of the bucket, and all others are
-//! its actions.
+//! A group is one list of items. Each `bucket=` begins a bucket, which has the items up to the next
+//! `bucket=`. A few of the items are properties of the bucket, and the other items are its actions.
 //!
-//! Some items may be omitted. The number of a bucket is then its position, and its weight is 1 in a
-//! select group and 0 in others.
+//! Some items may be omitted. By default, the number of a bucket is its position. The default
+//! weight is 1 in a select group and 0 in other groups.
 
 use shunt_flow::{
     FieldId, PortNo,
@@ -46,7 +45,7 @@ use crate::{
 ///
 /// # Errors
 ///
-/// Names the problem and its place in `text`.
+/// The error has the problem and its position in `text`.
 pub fn parse_group_mod(
     command: GroupCommand,
     text: &str,
@@ -101,7 +100,7 @@ fn format_selection(selection: &Selection) -> String {
     }
 }
 
-/// Prints a field under a mask, as a value of the field.
+/// Prints a field of `fields(..)`, with its mask unless the mask has all bits.
 fn format_hashed(field: FieldId, mask: u128) -> String {
     let (name, all) = (field.name(), field.value_max());
     if mask == all { name.to_owned() } else { format!("{name}={}", format_value(field, mask, all)) }
@@ -292,7 +291,7 @@ fn kind(value: TextSlice<'_>) -> Result<GroupKind, RuleTextError> {
         .ok_or_else(|| value.bad("group", "type=all, select, indirect or ff"))
 }
 
-/// Reads a port to watch: one that has a link, or none.
+/// Reads the port of `watch_port`: a port with a link, or `any`.
 fn watched(value: TextSlice<'_>, scope: &Scope<'_>) -> Result<PortNo, RuleTextError> {
     let port = scope.port(value)?;
     if port <= PortNo::MAX || port == PortNo::ANY {
@@ -303,7 +302,7 @@ fn watched(value: TextSlice<'_>, scope: &Scope<'_>) -> Result<PortNo, RuleTextEr
 }
 
 /// Reads the fields of `fields(FIELD,FIELD=MASK,..)`.
-/// They are in the order of the field table.
+/// The result is in the order of the field table.
 fn hashed(argument: TextSlice<'_>) -> Result<Vec<(FieldId, u128)>, RuleTextError> {
     let mut fields: Vec<(FieldId, u128)> = Vec::new();
     for item in argument.items() {

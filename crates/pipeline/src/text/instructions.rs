@@ -1,7 +1,7 @@
 //! Lists of actions, and the instructions around them.
 //!
-//! `output:1,write_metadata:5,goto_table:2` is one list in text and three instructions on the
-//! wire: all other actions are part of `apply_actions`. The list must name
+//! `output:1,write_metadata:5,goto_table:2` is one list in text and three instructions in an
+//! OpenFlow message. Actions that are no instructions become `apply_actions`. The list must name
 //! instructions in the order in which they are executed (OpenFlow 1.3.5, 5.9). `meter` is an
 //! instruction at the start of the list, and an action elsewhere, as in OpenFlow 1.5.
 
@@ -22,7 +22,7 @@ use crate::{action::Action, id::MeterId, tables::rule::Instructions};
 ///
 /// # Errors
 ///
-/// Names the problem and its place in `text`.
+/// The error has the problem and its position in `text`.
 pub fn parse_actions(text: &str, ports: &dyn PortNames) -> Result<Instructions, RuleTextError> {
     parse_instructions(TextSlice::whole(text), Scope::of_packet_out(ports))
 }
@@ -89,7 +89,7 @@ fn metadata(argument: TextSlice<'_>) -> Result<(u64, u64), RuleTextError> {
     }
 }
 
-/// The instructions, in the order in which they are executed.
+/// The instructions of a rule, in the order of execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Step {
     Apply,
@@ -117,7 +117,7 @@ impl Step {
         Self::ALL.into_iter().find(|step| step.name().eq_ignore_ascii_case(name))
     }
 
-    /// Returns the instruction that an item is, or is part of.
+    /// Returns the instruction of an item; an action is part of `apply_actions`.
     fn of(name: &str) -> Self {
         Self::find(name).unwrap_or(Self::Apply)
     }

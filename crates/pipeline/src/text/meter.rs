@@ -26,7 +26,7 @@ use crate::{
 ///
 /// # Errors
 ///
-/// Names the problem and its place in `text`.
+/// The error has the problem and its position in `text`.
 pub fn parse_meter_mod(command: MeterCommand, text: &str) -> Result<MeterMod, RuleTextError> {
     let whole = TextSlice::whole(text);
     let mut draft = MeterDraft::default();

@@ -30,7 +30,7 @@ use crate::{
 
 /// Reads a rule, or a selection of rules to modify or delete, as `ovs-ofctl` does.
 ///
-/// Without `table=` a rule is added to the first table, and rules are modified or deleted in all.
+/// Without `table=` a rule is added to table 0, and rules are modified or deleted in all tables.
 /// Items that only `dump-flows` prints, such as counters, are skipped.
 ///
 /// ```
@@ -50,7 +50,7 @@ use crate::{
 ///
 /// # Errors
 ///
-/// Names the problem and its place in `text`.
+/// The error has the problem and its position in `text`.
 pub fn parse_rule(
     command: FlowModCommand,
     text: &str,
@@ -164,7 +164,7 @@ impl RuleDraft<'_> {
     }
 }
 
-/// Returns a request without any item.
+/// Returns the request of a command without items: every field has its default.
 fn blank(command: FlowModCommand) -> FlowMod {
     FlowMod {
         command,
@@ -193,7 +193,7 @@ fn split_actions(text: TextSlice<'_>) -> Option<(TextSlice<'_>, TextSlice<'_>)> 
     Some((items, actions))
 }
 
-/// Returns whether a command can use an item.
+/// Returns whether an item has a meaning for a command.
 fn is_useful(name: &str, command: FlowModCommand) -> bool {
     match name {
         "importance" => command == Add,
@@ -207,7 +207,7 @@ fn is_useful(name: &str, command: FlowModCommand) -> bool {
     }
 }
 
-/// Returns whether an item is one that only `dump-flows` prints.
+/// Returns whether only `dump-flows` prints the item.
 fn is_counter(name: &str) -> bool {
     matches!(name, "duration" | "n_packets" | "n_bytes" | "idle_age" | "hard_age")
 }
@@ -221,7 +221,7 @@ fn unknown(name: TextSlice<'_>) -> RuleTextError {
     })
 }
 
-/// Reads a table selector; 255 selects the default.
+/// Reads a table number; 255 means `default`.
 fn selector(value: TextSlice<'_>, default: TableSelector) -> Result<TableSelector, RuleTextError> {
     if value.text() == "255" { Ok(default) } else { table(value).map(TableSelector::One) }
 }

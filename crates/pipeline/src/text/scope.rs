@@ -3,7 +3,7 @@
 //! An action may only use a header that every packet of the rule has (OpenFlow 1.3.5, 7.2.4: "the
 //! match consistency of actions"). The match determines which headers packets have at first. Pushing and
 //! popping tags changes them from action to action, and a `clone` restores them at its end. Without
-//! a match, as in a packet-out, nothing is known of the packet and no action is refused.
+//! a match, as in a packet-out, the headers of the packet are unknown and no action is refused.
 
 use std::net::IpAddr;
 
@@ -22,14 +22,14 @@ pub(super) struct Scope<'a> {
     packet: Option<Box<KnownHeaders>>,
 }
 
-/// The known bits of the key: those in the mask.
+/// The known bits of the packets' key: those in the mask.
 #[derive(Clone)]
 struct KnownHeaders {
     key: FlowKey,
     mask: FlowMask,
 }
 
-/// Transport protocols with ports that actions can write.
+/// A transport protocol with ports that actions can write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PortProtocol {
     Tcp,
@@ -62,7 +62,7 @@ impl<'a> Scope<'a> {
             .ok_or_else(|| slice.error(RuleTextProblem::UnknownPort { name: name.to_owned() }))
     }
 
-    /// Returns whether nothing is known of the packets, as without a rule.
+    /// Returns whether no header of the packets is known, as without a rule.
     pub(super) const fn is_unknown(&self) -> bool {
         self.packet.is_none()
     }
@@ -72,7 +72,7 @@ impl<'a> Scope<'a> {
         self.packet.as_ref().is_some_and(|known| known.has_vlan())
     }
 
-    /// Returns the transport protocol of every packet, if they have one in common.
+    /// Returns the transport protocol that all packets have, if the match names one.
     pub(super) fn transport(&self) -> Option<PortProtocol> {
         let known = self.packet.as_ref()?;
         let protocols = [
@@ -95,8 +95,8 @@ impl<'a> Scope<'a> {
 
     /// Checks an action of an action set, like [`Self::admit`].
     ///
-    /// The packet at the time when the set runs is not known, and an action without effect is no
-    /// error.
+    /// The headers at the time when the set runs are unknown. As in a packet-out, an action without
+    /// effect is then no error.
     pub(super) fn admit_to_set(
         &mut self,
         action: &Action,
@@ -128,7 +128,7 @@ impl<'a> Scope<'a> {
 }
 
 impl KnownHeaders {
-    /// Refuses an action that needs a header that a packet may lack.
+    /// Returns an error for an action that needs a header which a packet may lack.
     fn check(&self, action: &Action) -> Result<(), RuleTextProblem> {
         match action {
             Action::SetField { field, .. } => self.check_write(*field),
@@ -152,7 +152,7 @@ impl KnownHeaders {
             Action::Learn(learn) => self.check_learn(learn),
             Action::Ct(ct) => self.check_ct(ct),
             Action::Nat(nat) => self.check_nat(nat),
-            // Only a packet-out can go back to the first table.
+            // Only a packet-out may output to TABLE, which restarts at the first table.
             Action::Output { port: PortNo::TABLE, .. } => {
                 Err(RuleTextProblem::BadPort { port: PortNo::TABLE, action: "output" })
             }
@@ -167,7 +167,7 @@ impl KnownHeaders {
             // These actions ignore headers without a TTL.
             | Action::CopyTtlOut
             | Action::CopyTtlIn
-            // Where the protocol is known, these actions write its port.
+            // These actions write the port of the packet's protocol, and ignore other packets.
             | Action::SetTpSrc(_)
             | Action::SetTpDst(_)
             | Action::SetQueue(_)
@@ -196,7 +196,7 @@ impl KnownHeaders {
             }
             Action::PushVlan { .. } => self.set(FieldId::VlanTci, VLAN_PRESENT, VLAN_PRESENT),
             Action::PopVlan => self.set(FieldId::VlanTci, 0, u128::MAX),
-            // The protocol after a label is unknown.
+            // The packet after a label is unknown.
             Action::PushMpls { ethertype } => {
                 self.set(FieldId::EthType, u128::from(*ethertype), u128::MAX);
                 self.mask.remove_bits(FieldId::IpProto, u128::MAX);
@@ -290,7 +290,7 @@ impl KnownHeaders {
     }
 }
 
-/// Makes the problem one of the learned rule, not of the rule that learns it.
+/// Returns the problem in the form for the learned rule.
 fn in_learned_rule(problem: RuleTextProblem) -> RuleTextProblem {
     match problem {
         RuleTextProblem::Prerequisite(field) => RuleTextProblem::PrerequisiteOfLearned(field),

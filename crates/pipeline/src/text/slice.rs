@@ -1,4 +1,4 @@
-//! Parts of a rule's text, each with its position in the whole text.
+//! Slices of a rule's text, each with its position in the whole text.
 //!
 //! Items are separated by commas or white space. A name ends at `:`, `=` or `(`. After `:` and `=`
 //! the argument runs to the next separator outside parentheses, and after `(` to its `)`. Text in
@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use super::{RuleTextError, RuleTextProblem};
 
-/// A part of the text, with its position in the whole text.
+/// A slice of the text, with its position in the whole text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TextSlice<'a> {
     text: &'a str,
@@ -50,7 +50,7 @@ impl<'a> TextSlice<'a> {
         RuleTextError { span: self.span(), problem }
     }
 
-    /// Returns an error: this is not an argument of the action, which has this `form`.
+    /// Returns the error that this is no argument of `action`, with the right `form`.
     pub(super) fn bad(self, action: &'static str, form: &'static str) -> RuleTextError {
         let text = self.text.to_owned();
         self.error(RuleTextProblem::BadArgument { action, text, form })
@@ -88,19 +88,19 @@ impl<'a> TextSlice<'a> {
         })
     }
 
-    /// Returns the empty slice at its end.
+    /// Returns the empty slice at the end of this slice.
     pub(super) fn tail(self) -> Self {
         self.split_at(self.text.len()).1
     }
 
-    /// The first `length` bytes, and the rest.
+    /// Returns the first `length` bytes of the slice, and the following bytes.
     fn split_at(self, length: usize) -> (Self, Self) {
         let (head, tail) = self.text.split_at_checked(length).unwrap_or((self.text, ""));
         let start = self.end().saturating_sub(tail.len());
         (Self { text: head, start: self.start }, Self { text: tail, start })
     }
 
-    /// The first character, and the rest.
+    /// Returns the first character of the slice, and the slice after it.
     fn split_first(self) -> (Option<char>, Self) {
         let first = self.text.chars().next();
         (first, self.split_at(first.map_or(0, char::len_utf8)).1)
@@ -122,7 +122,7 @@ impl<'a> Item<'a> {
         self.argument.unwrap_or_else(|| self.name.tail())
     }
 
-    /// Refuses an argument.
+    /// Returns an error if the item has an argument.
     pub(super) fn no_argument(self, name: &'static str) -> Result<(), RuleTextError> {
         match self.argument {
             Some(argument) if !argument.is_empty() => {
@@ -165,7 +165,7 @@ impl<'a> Iterator for Items<'a> {
     }
 }
 
-/// As [`argument_length`], with a following `->` and its target.
+/// Returns the bytes of an argument, including a following `->` and its target.
 fn length_with_arrow(text: &str, opening: char) -> Option<usize> {
     let length = argument_length(text, opening)?;
     let behind = text.get(length..).and_then(|behind| behind.strip_prefix(ARROW));
@@ -178,8 +178,8 @@ fn length_with_arrow(text: &str, opening: char) -> Option<usize> {
     }
 }
 
-/// Bytes up to the end of the argument that `opening` begins.
-/// `None` if a parenthesis stays open.
+/// Returns the bytes up to the end of the argument that `opening` begins.
+/// `None` if a parenthesis is not closed.
 fn argument_length(text: &str, opening: char) -> Option<usize> {
     let parenthesized = opening == '(';
     let mut depth = usize::from(parenthesized);
@@ -197,7 +197,7 @@ fn argument_length(text: &str, opening: char) -> Option<usize> {
     (depth == 0).then_some(text.len())
 }
 
-/// The characters that are not within double quotes.
+/// Returns the characters outside of double quotes, with their positions.
 fn unquoted(text: &str) -> impl Iterator<Item = (usize, char)> {
     let mut quoted = false;
     text.char_indices().filter(move |(_, c)| {

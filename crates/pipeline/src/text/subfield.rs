@@ -1,9 +1,9 @@
 //! Bits of fields: `NXM_NX_REG0[0..15]`.
 //!
-//! Two fields are wider in a flow key than in this text. `vlan_vid` is 13 bits with its presence
-//! bit; `vlan_vid[]` is the 12 bits of the number. `in_port` is 32 bits; `in_port[]`
-//! (`NXM_OF_IN_PORT`) is the 16 bits of OpenFlow 1.0, and `in_port_oxm[]` (`OXM_OF_IN_PORT`) is all
-//! of them.
+//! Two fields are wider in a flow key than in the text of a subfield. `vlan_vid` has 13 bits, one
+//! of them for the presence of a tag; `vlan_vid[]` has the 12 bits of the number. `in_port` has 32
+//! bits; `in_port[]` (`NXM_OF_IN_PORT`) has the 16 bits of OpenFlow 1.0, and `in_port_oxm[]`
+//! (`OXM_OF_IN_PORT`) has all 32 bits.
 
 use shunt_flow::{
     FieldId,
@@ -36,12 +36,12 @@ pub(super) fn parse(slice: TextSlice<'_>) -> Result<Subfield, RuleTextError> {
     )
 }
 
-/// The bits that an action may write, with their position in the text.
+/// The fields that an action may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Writes {
-    /// The packet and its metadata.
+    /// The fields of the packet and its metadata.
     Packet,
-    /// The connection, inside `ct`.
+    /// The mark and the label of the connection, inside `ct`.
     Connection,
 }
 
@@ -55,7 +55,7 @@ pub(super) fn parse_target(
     Ok(target)
 }
 
-/// Refuses a field that actions cannot write.
+/// Returns an error for a field that the action cannot write.
 pub(super) fn writable(field: FieldId, writes: Writes) -> Result<(), RuleTextProblem> {
     match (field, writes) {
         (FieldId::CtMark | FieldId::CtLabel, Writes::Connection) => Ok(()),
@@ -75,7 +75,7 @@ fn writable_in_packet(field: FieldId) -> Result<(), RuleTextProblem> {
     }
 }
 
-/// Refuses a field with an OpenFlow number that exceeds 32 bits.
+/// Returns an error for a field with an OXM header of more than 32 bits.
 pub(super) fn short(subfield: Subfield) -> Result<Subfield, RuleTextProblem> {
     let field = subfield.field;
     let is_short = field.info().oxms.iter().any(|oxm| oxm.class.experimenter().is_none());
@@ -88,7 +88,7 @@ pub(super) fn is_named(slice: TextSlice<'_>) -> bool {
     FieldId::find(name).or_else(|| FieldId::find_oxm_name(name)).is_some()
 }
 
-/// Returns the name of exactly these bits, without brackets, if they have one.
+/// Returns the name of a field that has exactly these bits, without brackets.
 pub(super) fn whole_name(subfield: Subfield) -> Option<&'static str> {
     let Subfield { field, offset, width } = subfield;
     let name = match field {
@@ -110,7 +110,7 @@ pub(super) fn format(subfield: Subfield) -> String {
     let Subfield { field, offset, width } = subfield;
     let end = offset.saturating_add(width);
     let oxms = field.info().oxms;
-    // Only the first number of in_port has fewer bits than the field.
+    // `NXM_OF_IN_PORT`, the first number of in_port, has fewer bits than the field.
     let oxm = oxms.iter().find(|oxm| field != FieldId::InPort || end <= oxm.wire_bits);
     let name = oxm.or_else(|| oxms.last()).map_or_else(|| field.name(), |oxm| oxm.name);
     let last = end.saturating_sub(1);

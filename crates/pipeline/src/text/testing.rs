@@ -1,4 +1,4 @@
-//! Instructions, rules, groups and meters to test with.
+//! Generators of instructions, rules, groups and meters that text can express.
 
 #![expect(clippy::arithmetic_side_effects, reason = "generators choose small numbers")]
 
@@ -26,10 +26,10 @@ use crate::{
     tables::{flow_mod::FlowModCommand, rule::Instructions},
 };
 
-/// Any instructions that text can express, in their canonical form.
+/// Generates instructions that text can express, in canonical form.
 ///
-/// Equal actions of two forms, such as a `controller` action that an output could say, are
-/// generated in the simpler one.
+/// If two forms of an action are equal, such as `controller` and an output to CONTROLLER, only the
+/// simpler form is generated.
 pub fn any_instructions() -> impl Strategy<Value = Instructions> {
     let set = vec(action::settable(), 0..4).prop_map(Vec::into_boxed_slice);
     let table = (0..=TableId::MAX.number()).prop_map(TableId::new);
@@ -46,7 +46,7 @@ pub fn any_instructions() -> impl Strategy<Value = Instructions> {
     prop_oneof![15 => any, 1 => clauses]
 }
 
-/// A meter at the start of a list is an instruction.
+/// Turns a `meter` action at the start of the list into an instruction.
 fn metered(instructions: Instructions) -> Instructions {
     match &*instructions.apply {
         [Action::Meter(meter), rest @ ..] if instructions.meter.is_none() => {
@@ -56,7 +56,7 @@ fn metered(instructions: Instructions) -> Instructions {
     }
 }
 
-/// Any list of actions.
+/// Generates a list of actions.
 pub fn any_actions() -> impl Strategy<Value = Box<[Action]>> {
     let leaf = prop_oneof![action::settable(), action::applicable()];
     let action = leaf.prop_recursive(3, 16, 4, |inner| {
@@ -68,12 +68,12 @@ pub fn any_actions() -> impl Strategy<Value = Box<[Action]>> {
 
 /// Parses arbitrary bytes as a rule, a group, a meter and an entry name.
 ///
-/// Each parser refuses the text, for a rule with a position inside the text, or the printed result
-/// parses to the same value.
+/// Each parser refuses the text, or its printed result parses to the same value. The error of a
+/// rule has a position inside the text.
 ///
 /// # Panics
 ///
-/// If neither holds.
+/// If a result does not parse back, or if the position of an error is outside the text.
 pub fn fuzz_rule_text(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     for command in COMMANDS {
@@ -103,7 +103,7 @@ pub fn fuzz_rule_text(data: &[u8]) {
 ///
 /// # Panics
 ///
-/// When it does not.
+/// If the instructions differ.
 pub fn assert_reads_back(instructions: &Instructions) {
     let text = format_actions(instructions, &NoPortNames);
     assert_eq!(parse_actions(&text, &NoPortNames).as_ref(), Ok(instructions), "{text}");
@@ -113,7 +113,7 @@ pub fn assert_reads_back(instructions: &Instructions) {
 ///
 /// # Panics
 ///
-/// When it does not.
+/// If the group differs.
 pub fn assert_group_reads_back(request: &GroupMod) {
     let text = format_group(&group::made(request), &NoPortNames);
     assert_eq!(
@@ -127,7 +127,7 @@ pub fn assert_group_reads_back(request: &GroupMod) {
 ///
 /// # Panics
 ///
-/// When it does not.
+/// If the meter differs.
 pub fn assert_meter_reads_back(request: &MeterMod) {
     let text = format_meter(request.meter.unwrap_or_default(), &request.config);
     assert_eq!(parse_meter_mod(request.command, &text).as_ref(), Ok(request), "{text}");

@@ -83,7 +83,7 @@ proptest! {
     }
 }
 
-/// Words and marks of the language.
+/// Returns the words and punctuation of rule texts.
 fn words() -> Vec<&'static str> {
     let marks = [
         ",",
@@ -199,7 +199,7 @@ fn a_cookie_marks_new_rules_and_selects_old_ones() {
     assert_eq!(problem(Delete, "cookie=5"), RuleTextProblem::UnmaskedCookie);
 }
 
-/// Work that grew with the square of the text would not end here.
+/// A parser that takes quadratic time would not finish this test.
 #[test]
 fn a_megabyte_of_any_bytes_is_handled_quickly() {
     let around = |before: &str, part: &str, behind: &str| {

@@ -1,7 +1,7 @@
-//! The state of the running actions in addition to the packet: bridge, rule, action set and stack.
+//! The state of the running actions apart from the packet: bridge, rule, action set and stack.
 //!
-//! A clone, a bucket or a patch port saves it with the packet and puts both back afterwards. A
-//! continuation contains it by value.
+//! A clone, a bucket or a patch port saves this state with the packet, and restores both
+//! afterwards. A continuation contains the state by value.
 
 use super::{
     actions::{action_set::ActionSet, stack::Stack},
@@ -21,7 +21,7 @@ pub(super) struct ActionState<'a> {
 }
 
 impl<'a> ActionState<'a> {
-    /// The state in which a packet arrives in a bridge.
+    /// Creates the state of a packet that arrives in a bridge.
     pub(super) fn new(bridge: BridgeView<'a>) -> Self {
         Self {
             bridge,
@@ -38,7 +38,7 @@ impl<'a> ActionState<'a> {
         self.stack = Stack::default();
     }
 
-    /// Continues with the state that was frozen in the same bridge.
+    /// Continues with the state of a continuation of the same bridge.
     pub(super) fn thaw(&mut self, frozen: &'a FrozenState) {
         self.action_set.refill(&frozen.action_set);
         self.stack = frozen.stack.clone();

@@ -1,8 +1,8 @@
 //! The agenda: the remaining steps of a translation.
 //!
-//! Rules choose how deep resubmits, clones and patch ports nest, so no function here calls itself.
-//! The steps after a nested part lie on a stack of [`AgendaStep`]s, and one loop takes the
-//! topmost. A walk through the tables from the first one is, from bottom to top:
+//! Rules choose how deep resubmits, clones and patch ports nest, so the translation has no
+//! recursion. The remaining steps lie on a stack of [`AgendaStep`]s, and one loop takes the topmost
+//! step. A walk through the tables from the first table is, from bottom to top:
 //!
 //! ```text
 //! EndVisit       closes the last visit of the walk
@@ -11,16 +11,18 @@
 //! Actions        the rest of the actions of the rule
 //! ```
 //!
-//! If a step needs headers that were not parsed, the agenda is frozen: see `recirculation`.
+//! If a step needs headers that were not parsed, the remaining steps become a continuation: see
+//! `recirculation`.
 //!
-//! `goto` ends the visit and begins the next in its place. `resubmit` puts `Return`, `EndVisit` and
-//! the lookup on top. `clone` puts `Restore` under its actions and under an execution of its copy
-//! of the action set. An output to a patch port puts `EnterPeer` on top, which puts `Leave` under a
-//! walk of its own. A group puts `Leave` under the actions of a bucket. NORMAL and mirrors put
-//! `RestorePacket` under an output with another tag. `exit` drops all steps down to the nearest
-//! `Leave`; too many labels, to the one of a bucket.
+//! `goto` ends the visit and begins the next in its place. `resubmit` pushes `Return`, `EndVisit`
+//! and the lookup. `clone` pushes `Restore`, then an execution of its copy of the action set, then
+//! its actions. An output to a patch port pushes `EnterPeer`, which pushes `Leave` and a walk
+//! through the peer's tables. A group pushes `Leave` and then the actions of a bucket. NORMAL and
+//! mirrors push `RestorePacket` before an output with another tag. `exit` drops all steps down to
+//! the nearest `Leave`. An error for too many labels drops all steps down to the `Leave` of a
+//! bucket.
 //!
-//! Rare steps are boxed, because every push and pop moves as much as the largest step.
+//! Rare steps are boxed, because every push and pop copies as many bytes as the largest step has.
 
 use std::{ops::ControlFlow, slice, vec};
 
@@ -44,7 +46,7 @@ use crate::{
     tables::rule::Instructions,
 };
 
-/// A stack of steps, the next one last.
+/// A stack of steps, with the next step at the end.
 #[derive(Default)]
 pub(super) struct Agenda<'a> {
     steps: Vec<AgendaStep<'a>>,
@@ -52,29 +54,30 @@ pub(super) struct Agenda<'a> {
 
 /// One remaining step.
 pub(super) enum AgendaStep<'a> {
-    /// The rest of a list of actions.
+    /// Execute the remaining actions of a list.
     Actions(slice::Iter<'a, Action>),
-    /// The rest of an action set that is being executed.
+    /// Execute the remaining actions of an action set.
     Set(vec::IntoIter<&'a Action>),
-    /// The instructions of a rule after its actions.
+    /// Execute the instructions of a rule after its `apply_actions`.
     Instructions(&'a Instructions),
-    /// Execute the action set, as this rule.
+    /// Execute the action set on behalf of this rule.
     ActionSet(RuleContext),
-    /// The rest of the buckets of a group.
+    /// Run the remaining buckets of a group.
     Buckets(slice::Iter<'a, Bucket>),
-    /// The rest of a flood.
+    /// Send to the remaining ports of a flood.
     Flood(Flood<'a>),
-    /// The rest of a flood by NORMAL.
+    /// Send to the remaining ports of a flood by NORMAL.
     NormalFlood(NormalFlood<'a>),
-    /// The rest of the ports of a multicast packet.
+    /// Send to the remaining ports of a multicast packet.
     Multicast(MulticastOutputs<'a>),
-    /// The rest of the copies for mirrors.
+    /// Send the remaining copies for mirrors.
     Mirror(MirrorCopies<'a>),
-    /// The rest of a flood of a copy for a mirror.
+    /// Send to the remaining ports of a mirror's copy in a VLAN.
     MirrorFlood(Box<MirrorFlood<'a>>),
-    /// Walk through the tables from the first one.
+    /// Walk through the tables from the first table.
     Walk,
-    /// Look up in a table and run the matched rule. `port` replaces the ingress port.
+    /// Look up the packet in a table, and run the matched rule.
+    /// `port` replaces the ingress port.
     LookUp { table: TableId, port: Option<PortNo> },
     /// Close the innermost visit.
     EndVisit,
@@ -87,31 +90,31 @@ pub(super) enum AgendaStep<'a> {
     },
     /// Send the packet to a port of the peer bridge of a patch port.
     EnterPeer { bridge: BridgeId, port: PortNo },
-    /// Put the packet back after an output that changed its tag.
+    /// Restore the packet after an output that changed its tag.
     RestorePacket(Box<SavedPacket>),
-    /// Put packet and state back after a clone.
+    /// Restore packet and state after a clone.
     Restore(Box<Saved<'a>>),
-    /// Put packet and state back after the peer bridge, or after a bucket.
+    /// Restore packet and state after the peer bridge, or after a bucket.
     Leave(Box<Saved<'a>>),
 }
 
 impl<'a> Agenda<'a> {
-    /// An agenda of these steps, the next one last.
+    /// Creates an agenda of these steps, with the next step at the end.
     pub(super) const fn new(steps: Vec<AgendaStep<'a>>) -> Self {
         Self { steps }
     }
 
-    /// An empty agenda in used memory.
+    /// Creates an empty agenda that reuses memory.
     pub(super) fn reusing(steps: Vec<AgendaStep<'static>>) -> Self {
         Self::new(emptied(steps))
     }
 
-    /// Returns the memory for the next agenda.
+    /// Empties the agenda, and returns its memory for the next agenda.
     pub(super) fn into_memory(self) -> Vec<AgendaStep<'static>> {
         emptied(self.steps)
     }
 
-    /// Puts a step on top: it is the next.
+    /// Pushes a step, which becomes the next step.
     pub(super) fn push(&mut self, step: AgendaStep<'a>) {
         self.steps.push(step);
     }
@@ -121,7 +124,7 @@ impl<'a> Agenda<'a> {
         self.steps.pop()
     }
 
-    /// Returns all steps, the next one last.
+    /// Returns all steps, with the next step at the end.
     pub(super) fn steps(&self) -> &[AgendaStep<'a>] {
         &self.steps
     }
@@ -131,7 +134,7 @@ impl<'a> Agenda<'a> {
         self.steps.clear();
     }
 
-    /// On `Break`, drops the rest of the current list and the instructions after it.
+    /// On `Break`, drops the current list of actions and the instructions after it.
     pub(super) fn apply_flow(&mut self, flow: ControlFlow<()>) {
         if flow.is_continue() {
             return;
@@ -149,17 +152,17 @@ impl<'a> Agenda<'a> {
         self.steps.iter().any(is_bucket)
     }
 
-    /// Returns the steps that concern the packet as it is now, the next one last.
+    /// Returns the steps until the packet is next restored; the next step is the last.
     pub(super) fn freezable(&self) -> &[AgendaStep<'a>] {
         &self.steps[self.nearest_boundary()..]
     }
 
-    /// Returns whether all remaining steps concern the packet as it is now.
+    /// Returns whether no remaining step restores an earlier packet.
     pub(super) fn is_freezable(&self) -> bool {
         self.nearest_boundary() == 0
     }
 
-    /// Returns the index above which all steps concern the packet as it is now.
+    /// Returns the index of the steps until the packet is next restored.
     fn nearest_boundary(&self) -> usize {
         let is_boundary = |step: &AgendaStep<'_>| match step {
             AgendaStep::RestorePacket(_) | AgendaStep::Restore(_) | AgendaStep::Leave(_) => true,
@@ -182,7 +185,7 @@ impl<'a> Agenda<'a> {
         self.steps.iter().rposition(is_boundary).map_or(0, |index| index + 1)
     }
 
-    /// Takes the steps above the nearest boundary, the next one first.
+    /// Takes the steps until the packet is next restored, in the order of execution.
     pub(super) fn drain_frozen(&mut self) -> impl Iterator<Item = AgendaStep<'a>> {
         let boundary = self.nearest_boundary();
         self.steps.drain(boundary..).rev()
@@ -192,6 +195,6 @@ impl<'a> Agenda<'a> {
 /// Drops all steps, and returns the memory for steps of another lifetime.
 fn emptied<'b>(mut steps: Vec<AgendaStep<'_>>) -> Vec<AgendaStep<'b>> {
     steps.clear();
-    // The standard library collects a list of equal layout in place.
+    // The standard library collects into the same memory if the layouts are equal.
     steps.into_iter().map(|_| AgendaStep::EndVisit).collect()
 }

@@ -1,7 +1,7 @@
 //! The bridge that the packet is in, as one version sees it.
 //!
-//! Every method that finds an object by name records the read. So a translation can use no object
-//! without depending on it. Tables are the exception: their lookups are recorded as visits.
+//! Every method that finds an object by name records the read. So a translation depends on every
+//! object that it uses. Tables are the exception: their lookups are recorded as visits.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -28,7 +28,7 @@ use crate::{
     versions::delta::Object,
 };
 
-/// All tables of the daemon, at one version.
+/// The bridges and continuations of the daemon, at one version.
 #[derive(Clone, Copy)]
 pub(crate) struct TablesAtVersion<'a> {
     pub(crate) bridges: &'a VersionedBridges,
@@ -68,12 +68,12 @@ impl<'a> BridgeView<'a> {
         self.id
     }
 
-    /// Returns the version of the view.
+    /// Returns the version at which the translation sees the bridge.
     pub(super) const fn version(self) -> Version {
         self.version
     }
 
-    /// Returns the bridge in all versions.
+    /// Returns the bridge with all of its versions.
     pub(super) const fn state(self) -> &'a VersionedBridge {
         self.state
     }
@@ -88,7 +88,7 @@ impl<'a> BridgeView<'a> {
         self.state.table(table)
     }
 
-    /// Returns the hidden fields that the tables can read.
+    /// Returns the hidden fields that the tables of the bridge can read.
     pub(super) fn readable(self) -> &'a ReadableFields {
         self.state.liveness.at(self.version)
     }
@@ -110,35 +110,35 @@ impl<'a> BridgeView<'a> {
 
     /// Returns the mirrors of the bridge, if some copy packets or reserve ports.
     ///
-    /// They are a part of the bridge, which every recorded view has read.
+    /// Not recorded: the mirrors belong to the object of the bridge, which `find` has recorded.
     pub(super) fn mirrors(self) -> Option<&'a MirrorTable> {
         Some(&self.ports.mirrors).filter(|mirrors| !mirrors.is_empty())
     }
 
     /// Returns whether NORMAL floods every packet of a VLAN.
     ///
-    /// The settings are a part of the bridge, which every recorded view has read.
+    /// Not recorded: settings belong to the object of the bridge, which `find` has recorded.
     pub(super) fn floods_vlan(self, vlan: u16) -> bool {
         self.state.settings(self.version).is_some_and(|own| own.flood_vlans.contains(&vlan))
     }
 
-    /// Returns how NORMAL snoops multicast packets; `None` if it floods them.
+    /// Returns the settings of multicast snooping; `None` if NORMAL does not snoop.
     ///
-    /// The settings are a part of the bridge, which every recorded view has read.
+    /// Not recorded: settings belong to the object of the bridge, which `find` has recorded.
     pub(super) fn snooping(self) -> Option<MulticastSnooping> {
         self.state.settings(self.version)?.multicast
     }
 
     /// Returns the ports on which multicast packets leave unconditionally.
     ///
-    /// They are a part of the bridge, which every recorded view has read.
+    /// Not recorded: these ports belong to the object of the bridge, which `find` has recorded.
     pub(super) fn flooded(self) -> &'a FloodedPorts {
         &self.ports.flooded
     }
 
     /// Returns the protocols of the ports.
     ///
-    /// They are a part of the bridge, which every recorded view has read.
+    /// Not recorded: protocols belong to the object of the bridge, which `find` has recorded.
     pub(super) const fn protocols(self) -> PortProtocols {
         self.ports.protocols
     }
@@ -148,7 +148,7 @@ impl<'a> BridgeView<'a> {
         self.mirrors().is_some_and(|mirrors| mirrors.is_output(port))
     }
 
-    /// Returns those of some mirrors that the version has.
+    /// Returns the mirrors that copy a packet no more after the mirrors of `hits`.
     pub(super) fn mirrors_done_after(self, hits: &[OutputHit]) -> MirrorSet {
         if hits.is_empty() { MirrorSet::default() } else { self.ports.mirrors.done_after(hits) }
     }
@@ -161,7 +161,7 @@ impl<'a> BridgeView<'a> {
 
     /// Returns the active member of a bond.
     ///
-    /// Another member becomes active only when this one changes, so only this one is read.
+    /// Reads only the active member: another member becomes active only when this member changes.
     pub(super) fn active_member(self, bond: &str, recorder: &mut Recorder) -> Option<&'a PortInfo> {
         let active = self.ports.active_member(bond);
         recorder.read(match active {
@@ -217,7 +217,7 @@ impl<'a> BridgeView<'a> {
         self.state.multicast.find(MulticastKey::Group(vlan, group), self.version)
     }
 
-    /// Returns the ports of a VLAN with multicast routers.
+    /// Returns the router ports of a VLAN.
     pub(super) fn multicast_routers(
         self,
         vlan: u16,

@@ -1,4 +1,4 @@
-//! Decisions without a record: see `decisions::packet_decider`.
+//! Decisions about packets without a record: see `decisions::packet_decider`.
 
 use std::sync::Arc;
 
@@ -30,14 +30,14 @@ use crate::{
     },
 };
 
-/// Memory that one translation leaves to the next.
+/// Buffers of a translation, which the next translation reuses.
 #[derive(Default)]
 pub(crate) struct TranslationBuffers {
     pub(super) steps: Vec<AgendaStep<'static>>,
     pub(super) refreshes: Vec<Refresh>,
 }
 
-/// Decides the packets of a burst, as they arrived.
+/// Decides the packets of a burst, which have just arrived.
 pub(crate) fn burst(
     tables: TablesAtVersion<'_>,
     keys: &[FlowKey],
@@ -72,7 +72,7 @@ fn batch(
     }
     let has_protocols = view.is_some_and(|view| view.protocols().any());
     let view = view.filter(|_| !first.is_some_and(RuleTable::has_clauses));
-    // A loop of its own, so that the cache misses of all packets overlap.
+    // Separate from the next loop, so that the cache misses of all packets overlap.
     let mut visits = [0; LOOKUP_MAX];
     if let Some(view) = view {
         for (visit, rule) in visits.iter_mut().zip(&rules).take(keys.len()) {
@@ -127,7 +127,7 @@ pub(crate) fn packet(
             decision.hits.extend(refreshed);
         }
         Err(error) => {
-            // A packet that is dropped for an error does nothing and learns nothing.
+            // A packet that is dropped for an error has no actions and learn requests.
             decision.actions.clear();
             refreshes.clear();
             decision.error = Some(error);
@@ -143,10 +143,11 @@ fn find_bridge(tables: TablesAtVersion<'_>, number: u64) -> Option<BridgeView<'_
     BridgeView::find_unrecorded(tables, id)
 }
 
-/// Runs a packet, if its rules only output to datapath ports or lead to tables.
+/// Decides a packet, if its rules only output to datapath ports or go to tables.
 ///
-/// `rule` is the one that the first table found, and its hit is recorded. Returns the cause of the drop, if nothing is
-/// output. Returns `None` if the packet needs a translation, which drops the actions and the hits.
+/// `rule` is the result of the first table, and its hit is recorded. Returns the drop cause, which
+/// counts if there is no output. Returns `None` if the packet needs a translation, which discards
+/// the actions and the hits.
 fn run_plain<'a>(
     bridge: BridgeView<'a>,
     key: &FlowKey,
@@ -171,7 +172,7 @@ fn run_plain<'a>(
 
 /// Runs a rule that only outputs to datapath ports.
 ///
-/// Returns the table that it leads to, or `None` if the rule does more.
+/// Returns the table of its `goto_table`, or `None` if the rule has other instructions or actions.
 fn run_plain_rule(
     bridge: BridgeView<'_>,
     rule: &Rule,
@@ -200,5 +201,5 @@ fn run_plain_rule(
 
 /// The most actions of a rule that runs without a translation.
 ///
-/// This is far below the limit of a packet.
+/// The number is far below the limit for one packet, `ACTIONS_MAX`.
 const PLAIN_MAX: usize = 64;

@@ -86,7 +86,7 @@ pub(super) fn translate<'a>(
     let drop_cause = recorder.drop_cause();
     let (mask, visits, reads) = recorder.finish();
     let error = result.as_ref().err().copied();
-    // A packet that is dropped for an error does nothing and learns nothing.
+    // A packet that is dropped for an error has no actions and learn requests.
     let (actions, (learnings, refreshes)) = result.unwrap_or_default();
     Traversal {
         version: tables.version,

@@ -1,8 +1,8 @@
 //! Learn requests and refreshes that a translation collects.
 //!
-//! A translation changes no table: a packet that learns lists its requests in its traversal, and
-//! control applies them as a version. A request for what the tables already have becomes a refresh,
-//! which each later hit of the cache entry repeats.
+//! A translation changes no table: the traversal lists the learn requests of the packet, and
+//! control applies them as a version. A request for a rule or an address that exists already
+//! becomes a refresh, which each later hit of the cache entry repeats.
 
 use super::limits::LEARN_REQUESTS_MAX;
 use crate::{
@@ -18,12 +18,12 @@ pub(super) struct LearnRequests {
 }
 
 impl LearnRequests {
-    /// Uses memory again that is empty.
+    /// Creates an empty list of requests, which reuses the memory of `refreshes`.
     pub(super) const fn with(refreshes: Vec<Refresh>) -> Self {
         Self { learnings: Vec::new(), refreshes }
     }
 
-    /// Adds a learn request: the traversal is not cached.
+    /// Adds a learn request, so the traversal is not cached.
     ///
     /// The translation has read the object that the request depends on.
     pub(super) fn learn(&mut self, learning: Learning) -> Result<(), TraversalError> {
@@ -35,7 +35,7 @@ impl LearnRequests {
 
     /// Adds a refresh of a rule or address.
     ///
-    /// Each later cache hit refreshes the rule again.
+    /// Each hit of the cache entry repeats the refresh.
     pub(super) fn refresh(&mut self, refresh: Refresh) -> Result<(), TraversalError> {
         if !self.refreshes.contains(&refresh) {
             self.refreshes.push(refresh);
@@ -43,7 +43,7 @@ impl LearnRequests {
         bounded(self.refreshes.len())
     }
 
-    /// Returns whether `rule` would take the place of a rule that was requested before.
+    /// Returns whether an earlier request is for another rule with the same match.
     pub(super) fn is_replaced_by(&self, rule: &LearnedRule) -> bool {
         self.learnings.iter().any(|other| rule.replaces(other))
     }

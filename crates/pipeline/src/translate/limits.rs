@@ -1,14 +1,14 @@
 //! Limits of one translation: nesting depth, table lookups, recirculations.
 //!
 //! Rules choose how deep resubmits, clones, groups and patch ports nest, so each of these is counted
-//! and bounded. The counters are part of a continuation: they are summed up along a chain of
+//! and bounded. A continuation contains the counters, so they are summed up along a chain of
 //! recirculations.
 
 use crate::traversals::{sub_traversal::LimitUse, traversal::TraversalError};
 
 /// The most nested resubmits to the same or a lower table, buckets and patch ports.
 const DEPTH_MAX: u16 = 64;
-/// The most table lookups of a translation after its first.
+/// The most table lookups of a translation after the first lookup.
 const RESUBMITS_MAX: u16 = 4096;
 /// The most times that a packet is parsed again, as in Open vSwitch.
 const RECIRCULATIONS_MAX: u8 = 6;
@@ -17,7 +17,7 @@ pub(super) const ACTIONS_MAX: usize = 1 << 16;
 /// The most learn requests, and the most refreshes, of one packet.
 pub(super) const LEARN_REQUESTS_MAX: usize = 1024;
 
-/// Counters of what a translation has used of its limits so far.
+/// The depth, lookups and recirculations of a translation so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct LimitCounters {
     /// Nesting depth: resubmits to the same or a lower table, buckets and patch ports.
@@ -65,12 +65,12 @@ impl LimitCounters {
         self.depth
     }
 
-    /// Returns to the nesting depth of an outer part.
+    /// Returns to an earlier nesting depth.
     pub(super) const fn return_to(&mut self, depth: u16) {
         self.depth = depth;
     }
 
-    /// Returns the number of lookups after the first.
+    /// Returns the number of lookups after the first lookup.
     pub(super) fn lookups_count(self) -> usize {
         usize::from(self.resubmits)
     }
@@ -80,17 +80,16 @@ impl LimitCounters {
         self.recirculations > 0
     }
 
-    /// Returns counters that start at zero, at the same depth.
+    /// Returns counters at zero, with the same nesting depth.
     pub(super) const fn restarted(self) -> Self {
         Self { depth: self.depth, resubmits: 0, recirculations: 0 }
     }
 }
 
 impl LimitUse {
-    /// Returns whether `parts` sub-traversals stay within the limits of one
-    /// translation.
+    /// Returns whether `parts` sub-traversals stay within the limits of a translation.
     ///
-    /// Each of them uses no more than this one.
+    /// Each sub-traversal uses at most as much as `self`.
     #[must_use]
     pub const fn fits(&self, parts: usize) -> bool {
         self.lookups.saturating_add(1).saturating_mul(parts) <= RESUBMITS_MAX as usize

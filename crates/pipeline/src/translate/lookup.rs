@@ -1,8 +1,8 @@
 //! Table lookups, with conjunctions.
 //!
 //! A lookup that a rule decides is one visit. A satisfied conjunction adds two visits: one for the
-//! conjunction, with clauses and no rule; then one for the lookup with its `conj_id`. If that finds
-//! no rule, the visits of the decision without the conjunction follow.
+//! conjunction, with clauses and no rule; then one for the lookup with its `conj_id`. If the second
+//! lookup finds no rule, the visits of the next decision follow.
 
 use std::sync::Arc;
 
@@ -33,9 +33,11 @@ use crate::{
     },
 };
 
-/// Looks up in a table and records the visit. `port` replaces the ingress port.
+/// Looks up the packet in a table and records the visit.
+/// `port` replaces the ingress port.
 ///
-/// A fragment is looked up without transport ports, also the first one (`OFPC_FRAG_NORMAL`).
+/// Every fragment, also the first fragment, is looked up without transport ports
+/// (`OFPC_FRAG_NORMAL`).
 pub(super) fn look_up<'a>(
     packet: &mut WorkingPacket,
     bridge: BridgeView<'a>,
@@ -45,7 +47,7 @@ pub(super) fn look_up<'a>(
     port: Option<PortNo>,
 ) -> Result<Option<&'a Arc<Rule>>, TraversalError> {
     let (own_key, recorder) = packet.key_and_recorder();
-    // Two statements: a tuple of both would copy the altered key at each lookup.
+    // Two statements, because a tuple of both would copy the changed key at each lookup.
     let changed_lookup_key = changed_lookup_key(own_key, port);
     let foreign = foreign(own_key, port);
     let (key, is_own) =
@@ -68,9 +70,9 @@ pub(super) fn look_up<'a>(
     Ok(rule)
 }
 
-/// Skips a table if a known visit matches a rule that only leads to another.
+/// Skips the lookup in a table, if a known visit found a rule that only has a goto.
 ///
-/// Returns the rule and that table.
+/// Returns the rule and the table of its `goto_table`.
 pub(super) fn skip_known_table<'a>(
     packet: &mut WorkingPacket,
     bridge: BridgeView<'a>,
@@ -131,17 +133,17 @@ fn look_up_conjunctions<'a>(
     }
 }
 
-/// The known visits of a translation, with the bits that their lookups consulted.
+/// Visits that are known from an earlier translation, with their consulted bits.
 #[derive(Clone, Copy, Default)]
 pub(super) struct KnownVisits<'a> {
-    /// The visits from the first one on.
+    /// The visits, from the first visit of this translation on.
     visits: &'a [Visit],
-    /// The bits that the lookup of each consulted.
+    /// The bits that the lookup of each visit consulted.
     lookups: &'a [Option<SparseMask>],
 }
 
 impl<'a> KnownVisits<'a> {
-    /// The visits of a noted traversal from `first` on.
+    /// Returns the visits of a noted traversal from `first` on.
     pub(super) fn behind(noted: &'a NotedTraversal, first: usize) -> Self {
         Self {
             visits: noted.traversal.visits.get(first..).unwrap_or_default(),
@@ -151,7 +153,7 @@ impl<'a> KnownVisits<'a> {
 
     /// Returns the result of the lookup of a visit, and the bits that it consulted.
     ///
-    /// `None` if the visit is not known, or not of this table.
+    /// `None` if the visit is unknown, or is a visit of another table.
     fn at(
         &self,
         visit: usize,
@@ -166,8 +168,8 @@ impl<'a> KnownVisits<'a> {
 
 /// Returns whether a lookup finds this rule.
 ///
-/// It need not consult the same bits: rules of other versions that are added meanwhile may add
-/// some.
+/// The lookup may consult other bits than the known lookup, because rules of later versions were
+/// added meanwhile.
 fn is_found(
     table: Option<&RuleTable>,
     key: &FlowKey,
@@ -180,7 +182,8 @@ fn is_found(
 
 /// Returns the lookup key of a packet, if it differs from the packet's own.
 ///
-/// It has `port` in place of the ingress port, no ports of a fragment, and no `conj_id`.
+/// The lookup key has `port` as ingress port, no transport ports if the packet is a fragment, and
+/// no `conj_id`.
 fn changed_lookup_key(key: &FlowKey, port: Option<PortNo>) -> Option<FlowKey> {
     let is_fragment = is_fragment(key);
     if !is_altered(key, port) {
@@ -197,12 +200,12 @@ fn changed_lookup_key(key: &FlowKey, port: Option<PortNo>) -> Option<FlowKey> {
     Some(changed_lookup_key)
 }
 
-/// Returns whether the lookup key of a packet differs from its own.
+/// Returns whether the lookup key of a packet differs from the packet's key.
 pub(super) fn is_altered(key: &FlowKey, port: Option<PortNo>) -> bool {
     port.is_some() || is_fragment(key) || key.words()[CONJ_ID] & CONJ_ID_BITS != 0
 }
 
-/// Returns the bits that a lookup does not take from the packet.
+/// Returns the bits of the lookup key that are not those of the packet.
 fn foreign(key: &FlowKey, port: Option<PortNo>) -> ForeignBits {
     ForeignBits {
         conj_id: CONJ_ID_BITS,
@@ -238,7 +241,7 @@ pub(super) fn find_unrecorded<'a>(
     table.and_then(|table| table.find_unrecorded(key, version))
 }
 
-/// Consults the fragment bit with the ports: a fragment has none.
+/// Consults the fragment bit together with transport ports, which fragments lack.
 fn consult_fragment_bit(mask: &mut FlowMask) {
     if mask.words()[TRANSPORT] & PORTS_BITS != 0 {
         mask.words_mut()[FRAGMENT.0] |= FRAGMENT.1;

@@ -1,7 +1,7 @@
 //! Nested steps: clones, buckets and peer bridges run on a copy of the packet.
 //!
-//! Packet and state are saved before the nested steps, and put back after them. An early end of the
-//! steps, such as `exit`, drops them down to the point where something is put back.
+//! Packet and state are saved before the nested steps, and restored after them. An action that ends
+//! the steps early, such as `exit`, drops all steps up to the restore.
 
 use shunt_flow::PortNo;
 
@@ -18,20 +18,20 @@ use crate::{
     traversals::traversal::TraversalError,
 };
 
-/// The packet and the state that a clone, a bucket or a patch port puts back.
+/// The packet and the state that a clone, a bucket or a patch port restores.
 pub(super) struct Saved<'a> {
     packet: SavedPacket,
     state: ActionState<'a>,
     depth: u16,
-    /// True if the packet is put back after a bucket.
+    /// True if the packet is restored after a bucket.
     pub(super) is_bucket: bool,
-    /// The mirrors that had copied the packet before a patch port.
+    /// The mirrors that had copied the packet before a patch port; `None`: keep them.
     ///
-    /// After a clone or a bucket, those that have copied it meanwhile do not copy it again.
+    /// After a clone or a bucket, mirrors that have copied the copy do not copy the packet again.
     mirrored: Option<MirrorSet>,
 }
 
-/// The parts of a translation that nested steps save and restore.
+/// References to the fields of a translation that nested steps save and restore.
 pub(super) struct Nesting<'t, 'a> {
     pub(super) packet: &'t mut WorkingPacket,
     pub(super) state: &'t mut ActionState<'a>,
@@ -60,7 +60,7 @@ impl<'a> Nesting<'_, 'a> {
         Ok(())
     }
 
-    /// Sends the packet to a port of the peer bridge; it is put back afterwards.
+    /// Sends the packet to a port of the peer bridge, and restores it afterwards.
     pub(super) fn enter_bridge(
         &mut self,
         peer: BridgeView<'a>,
@@ -76,7 +76,7 @@ impl<'a> Nesting<'_, 'a> {
         Ok(())
     }
 
-    /// Drops all steps up to the nearest patch port or bucket that `ends` accepts.
+    /// Drops all steps up to the end of a patch port or bucket that `ends` accepts.
     pub(super) fn unwind(&mut self, ends: fn(&Saved<'_>) -> bool) -> Result<(), TraversalError> {
         while let Some(step) = self.agenda.pop() {
             match step {
@@ -109,7 +109,7 @@ impl<'a> Nesting<'_, 'a> {
         Ok(())
     }
 
-    /// Puts packet and state back.
+    /// Restores packet and state.
     pub(super) fn restore(&mut self, saved: Saved<'a>) -> Result<(), TraversalError> {
         *self.state = saved.state;
         if let Some(mirrored) = saved.mirrored {

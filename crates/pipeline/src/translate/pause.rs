@@ -2,9 +2,9 @@
 //!
 //! `controller(pause)` ends the entry as a recirculation does (see [`super::recirculation`]), but
 //! the packet goes to controllers, and its packet-in has the continuation. The controller that
-//! sends the packet back defines its content and its pipeline fields. The fields of a packet-in
-//! get the values that the controller returns, zero if they are missing; the others keep their values
-//! (Open vSwitch, `NXT_RESUME`).
+//! sends the packet back defines its content and its pipeline fields. Each pipeline field of a
+//! packet-in gets the value that the controller returns, or zero if the controller omits it. Other
+//! fields keep their values (Open vSwitch, `NXT_RESUME`).
 
 use shunt_flow::{FieldId, Match};
 

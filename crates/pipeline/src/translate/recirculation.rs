@@ -3,13 +3,13 @@
 //!
 //! A pop that uncovers headers does not recirculate by itself: most packets are only sent
 //! afterwards. The next steps are run as long as they need none of these headers, which
-//! [`needs_headers`] decides, much like `recirc_for_mpls` of Open vSwitch. The first step that does
-//! is put back, and the entry ends.
+//! [`needs_headers`] decides, much like `recirc_for_mpls` of Open vSwitch. The first step that
+//! needs such a header stays on the agenda, and the cache entry ends.
 //!
-//! The frozen steps reach down to the nearest clone or patch port. That part belongs to the copy,
-//! which the datapath parses again. The steps below continue here at once, with the packet put
-//! back. Lookups and depth are summed up along a chain of recirculations, and the length of the
-//! chain is bounded.
+//! The continuation has the steps up to the end of the nearest clone, bucket or patch port. These
+//! steps belong to the copy, which the datapath parses again. The translation continues at once
+//! with the steps after that end, and with the restored packet. Lookups and depth are summed up
+//! along a chain of recirculations, and the length of the chain is bounded.
 
 use shunt_flow::{FieldId, Match, PortNo, field::Prerequisite, rewrite::TtlCopy};
 
@@ -26,7 +26,7 @@ use crate::{
     tables::{rule::Instructions, rule_filter::any_action},
 };
 
-/// Returns all state that decides `steps`, by value; its bits are consulted.
+/// Returns the state for `steps` by value, and consults all bits of hidden state.
 pub(super) fn freeze(
     packet: &mut WorkingPacket,
     state: &ActionState<'_>,
@@ -42,7 +42,7 @@ pub(super) fn freeze(
     FrozenState { ttl_copy, ..frozen }
 }
 
-/// Returns the state as [`freeze`] does, with hidden words that are consulted.
+/// Like [`freeze`], with hidden words that the caller has consulted.
 pub(super) fn freeze_with_hidden(
     packet: &mut WorkingPacket,
     state: &ActionState<'_>,
@@ -69,7 +69,7 @@ pub(super) fn freeze_with_hidden(
     }
 }
 
-/// Returns steps that continue with these frozen ones.
+/// Returns the agenda steps of a continuation.
 pub(super) fn thawed_steps(steps: &[FrozenStep]) -> Vec<AgendaStep<'_>> {
     steps.iter().map(thawed).collect()
 }
@@ -105,7 +105,7 @@ impl AgendaStep<'_> {
 /// by them.
 fn needs_headers(action: &Action, bridge: BridgeView<'_>) -> bool {
     match action {
-        // Multicast snooping looks for groups, and for messages about them.
+        // Multicast snooping reads the destination address, and messages of IGMP and MLD.
         Action::Output { port: PortNo::NORMAL, .. } => bridge.snooping().is_some(),
         Action::Output { port, .. } => *port == PortNo::TABLE,
         Action::SetField { field, .. } => is_behind_link(*field),
@@ -123,7 +123,7 @@ fn needs_headers(action: &Action, bridge: BridgeView<'_>) -> bool {
         | Action::Note(_)
         | Action::Exit
         | Action::Conjunction { .. }
-        // A separate recirculation.
+        // `check_pkt_larger` ends the entry by itself.
         | Action::CheckPktLarger { .. } => false,
         // A tag may hide headers from the parser, which parses a limited number of tags.
         Action::PushVlan { .. }
@@ -154,8 +154,7 @@ fn needs_headers(action: &Action, bridge: BridgeView<'_>) -> bool {
     }
 }
 
-/// Returns whether a field lies after the Ethernet type, or exists only with some
-/// type.
+/// Returns whether a field is the Ethernet type, or depends on the Ethernet type.
 fn is_behind_link(field: FieldId) -> bool {
     field == FieldId::EthType
         || !matches!(
@@ -167,8 +166,8 @@ fn is_behind_link(field: FieldId) -> bool {
         )
 }
 
-/// Returns steps by value, and whether the next of them name the rule of the
-/// actions.
+/// Returns steps by value.
+/// Also returns whether actions up to the next return name the current rule.
 fn frozen_steps(steps: &[AgendaStep<'_>]) -> (Vec<FrozenStep>, bool) {
     let mut names_rule = false;
     let freeze = |step| {
@@ -183,15 +182,14 @@ fn frozen_steps(steps: &[AgendaStep<'_>]) -> (Vec<FrozenStep>, bool) {
     (steps.iter().filter_map(freeze).collect(), names_rule)
 }
 
-/// Returns whether an action names its own rule; no such action is in an action
-/// set.
+/// Returns whether an action names its rule. An action set holds no such action.
 const fn names_own_rule(action: &Action) -> bool {
     matches!(action, Action::Learn(_) | Action::FinTimeout { .. })
 }
 
 /// Returns a step by value; `None` if it does nothing.
 ///
-/// `names_rule` is true if later steps name the rule of the actions.
+/// `names_rule` is true if later actions name the rule of the actions.
 fn frozen_step(step: &AgendaStep<'_>, names_rule: bool) -> Option<FrozenStep> {
     Some(match step {
         AgendaStep::Actions(rest) if rest.as_slice().is_empty() => return None,
@@ -211,8 +209,8 @@ fn frozen_step(step: &AgendaStep<'_>, names_rule: bool) -> Option<FrozenStep> {
             let (context, depth) = (rule.context, *depth);
             FrozenStep::Return { context, rule: rule.named(names_rule), depth }
         }
-        // Nothing below these steps is frozen; the actions of a bucket or of a port of a flood lie
-        // above one. Copies for mirrors are done before the next action.
+        // A continuation never contains these steps. A copy is frozen only up to its restore, which
+        // lies above buckets and floods. Copies for mirrors are sent before the next action.
         AgendaStep::EnterPeer { .. }
         | AgendaStep::RestorePacket(_)
         | AgendaStep::Restore(_)

@@ -1,4 +1,4 @@
-//! The rule of the running actions, and the part of it that packet-ins and resubmits see.
+//! The rule of the running actions, and the information on it for packet-ins and resubmits.
 
 use std::sync::Arc;
 
@@ -12,37 +12,37 @@ use crate::{
 /// The rule of the running actions.
 #[derive(Clone, Copy)]
 pub(super) struct RunningRule<'a> {
-    /// The rule as packet-ins show it.
+    /// The information on the rule that packet-ins report.
     pub(super) context: RuleContext,
-    /// The rule itself; after a recirculation only if the frozen actions name it.
+    /// The rule; after a recirculation, `None` unless the remaining actions name it.
     pub(super) rule: Option<&'a Arc<Rule>>,
 }
 
-/// The rule of the running actions, as packet-ins show it.
+/// The information on the rule of the running actions that packet-ins report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct RuleContext {
     pub(super) table: TableId,
     pub(super) cookie: Cookie,
     pub(super) origin: ActionOrigin,
-    /// True while the action set is executed.
+    /// True while the actions of an action set run.
     pub(super) in_set: bool,
-    /// True while the actions of a bucket are run.
+    /// True while the actions of a bucket run.
     pub(super) in_bucket: bool,
 }
 
 /// The origin of actions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum ActionOrigin {
-    /// A packet-out.
+    /// The actions are those of a packet-out.
     PacketOut,
-    /// A rule.
+    /// The actions are those of a rule.
     Rule,
-    /// The table-miss rule.
+    /// The actions are those of the table-miss rule.
     Miss,
 }
 
 impl<'a> RunningRule<'a> {
-    /// No rule: the actions of a packet-out.
+    /// The actions of a packet-out, which have no rule.
     pub(super) const PACKET_OUT: Self = Self { context: RuleContext::PACKET_OUT, rule: None };
 
     /// Returns the rule that a lookup in a table found.
@@ -50,19 +50,19 @@ impl<'a> RunningRule<'a> {
         Self { context: self.context.found(table, rule), rule }
     }
 
-    /// Returns the rule by value, if `is_named` by later actions.
+    /// Returns the rule by value, if later actions name it.
     pub(super) fn named(self, is_named: bool) -> Option<NamedRule> {
         self.rule.filter(|_| is_named).cloned().map(NamedRule)
     }
 
-    /// Returns the rule that was frozen.
+    /// Returns the rule of a continuation.
     pub(super) fn thawed(context: RuleContext, rule: Option<&'a NamedRule>) -> Self {
         Self { context, rule: rule.map(|named| &named.0) }
     }
 }
 
 impl RuleContext {
-    /// The actions of a packet-out.
+    /// The context of the actions of a packet-out.
     pub(crate) const PACKET_OUT: Self = Self {
         table: TableId::FIRST,
         cookie: Cookie::new(u64::MAX),

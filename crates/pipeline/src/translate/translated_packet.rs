@@ -1,4 +1,4 @@
-//! The results of a translation, and the hits of one that is not recorded.
+//! The results of a translation, and the hits of a translation without a record.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::{
 /// The hits of a packet that is decided without a record.
 pub(super) struct HitRecorder<'a> {
     pub(super) counts: &'a mut HitCounts,
-    /// The slots of the packet.
+    /// The slots of `HitCounts` in which the packet counts.
     pub(super) slots: &'a mut Vec<u32>,
 }
 
@@ -40,13 +40,13 @@ pub(super) struct TranslatedPacket {
     pub(super) actions: Vec<DatapathAction>,
     pub(super) learn_requests: LearnRequests,
     pub(super) group_hits: Vec<GroupHit>,
-    /// None of a packet that is dropped for an error, which is not copied.
+    /// Mirrors and bonds that counted the packet; empty after an error.
     pub(super) output_hits: Vec<OutputHit>,
     pub(super) recorder: Recorder,
 }
 
 impl TranslatedPacket {
-    /// Takes the results out of the packet and the other parts.
+    /// Takes the results out of the packet, the learn requests and the hits.
     #[inline]
     pub(super) fn of(
         packet: WorkingPacket,

@@ -1,9 +1,10 @@
 //! A translation in progress, and the loop that runs its agenda.
 //!
-//! A [`Translation`] consists of parts with their own fields: the [`WorkingPacket`], the
+//! A [`Translation`] consists of structs with fields of their own: the [`WorkingPacket`], the
 //! [`ActionState`], the [`Agenda`], the [`LimitCounters`], the [`LearnRequests`] and the
-//! [`Partitioner`]. An action is a method of one part, or a function of the parts that it needs. Only
-//! an action that ends or resumes the translation as a whole is a method here.
+//! [`Partitioner`]. An action is a method of one of these structs, or a function of those that it
+//! needs. Only an action that ends or resumes the translation as a whole is a method of
+//! [`Translation`].
 
 use std::sync::Arc;
 
@@ -73,14 +74,15 @@ pub(super) struct Translation<'a> {
     learn_requests: LearnRequests,
     partitioner: Partitioner,
     known_visits: KnownVisits<'a>,
-    /// Recorder of hits, if nothing else is recorded.
+    /// The recorder of hits, for a decision without a record.
     hits: Option<HitRecorder<'a>>,
 }
 
 impl<'a> Translation<'a> {
     /// Runs a translation of a packet that is in this bridge, and returns its results.
     ///
-    /// It is made and taken apart here, so that its long parts are not moved.
+    /// The translation is created and taken apart in this function, so that its large fields are
+    /// not moved.
     pub(super) fn run_in(
         tables: TablesAtVersion<'a>,
         key: &FlowKey,
@@ -106,7 +108,7 @@ impl<'a> Translation<'a> {
         (result, translated)
     }
 
-    /// Runs a translation that records its hits alone, and returns its results.
+    /// Runs a translation that records only its hits, and returns its results.
     pub(super) fn run_unrecorded(
         tables: TablesAtVersion<'a>,
         key: &FlowKey,
@@ -136,7 +138,7 @@ impl<'a> Translation<'a> {
         (result, translated)
     }
 
-    /// Sets the task at partition points, and the visits that are known already.
+    /// Sets the behaviour at partition points, and the known visits.
     pub(super) fn partition(&mut self, partitioner: Partitioner, known_visits: KnownVisits<'a>) {
         self.partitioner = partitioner;
         self.known_visits = known_visits;
@@ -154,8 +156,8 @@ impl<'a> Translation<'a> {
 
     /// Runs the actions of a packet-out.
     pub(super) fn run_packet_out(&mut self, actions: &'a [Action]) -> Result<(), TraversalError> {
-        // The packet did not arrive on its `in_port`. So the translation compares outputs with this
-        // port, and not the datapath.
+        // The packet did not arrive on its `in_port`. So the translation compares output ports with
+        // `in_port`, instead of the datapath.
         self.packet.recorder.wrote_word(usize::from(word::IN_PORT), u64::MAX);
         if self.arrives_reserved() {
             return Ok(());
@@ -171,17 +173,17 @@ impl<'a> Translation<'a> {
         self.packet.key()
     }
 
-    /// Returns the record so far.
+    /// Returns the recorder of the packet.
     pub(super) const fn recorder(&mut self) -> &mut Recorder {
         &mut self.packet.recorder
     }
 
-    /// Takes the task at partition points, with its result.
+    /// Takes the partitioner, which holds the recorded points or the end.
     pub(super) fn take_partitioner(&mut self) -> Partitioner {
         std::mem::take(&mut self.partitioner)
     }
 
-    /// Returns the shares of the limits that were used.
+    /// Returns the amounts that the translation has used of its limits.
     pub(super) fn limit_use(&self) -> LimitUse {
         LimitUse {
             lookups: self.limits.lookups_count(),
@@ -190,12 +192,12 @@ impl<'a> Translation<'a> {
         }
     }
 
-    /// Records a decision that the matched rule does not show.
+    /// Notes a decision for the explanation of the translation.
     fn note(&mut self, decision: NotedDecision) {
         self.packet.recorder.note(self.state.bridge.id(), decision);
     }
 
-    /// Receives the packet on its ingress port.
+    /// Receives the packet on its ingress port: copies for mirrors, then the tables.
     fn receive(&mut self) -> Result<(), TraversalError> {
         let bridge = self.state.bridge;
         if bridge.filters_ingress(&mut self.packet.recorder) {
@@ -322,12 +324,12 @@ impl<'a> Translation<'a> {
             Action::PopQueue => packet.set_queue(QueueId::DEFAULT),
             Action::Clone(actions) => self.nesting().run_clone(actions),
             Action::Note(_) => {}
-            // Up to the nearest patch port or bucket.
+            // Ends the steps up to the nearest patch port or bucket.
             Action::Exit => self.nesting().unwind(|_| true)?,
             Action::SetNwTtl(ttl) => packet.set_field(FieldId::NwTtl, u128::from(*ttl), u128::MAX),
             Action::SetTpSrc(port) => packet.set_port(SOURCE_PORTS, *port),
             Action::SetTpDst(port) => packet.set_port(DESTINATION_PORTS, *port),
-            // A clause decides lookups and does not change packets.
+            // A `conjunction` only affects lookups, and does not change packets.
             Action::Conjunction { .. } => {}
             Action::Group(id) => self.run_group(*id),
             Action::Meter(id) => meter(packet, *bridge, *id)?,
@@ -363,13 +365,13 @@ impl<'a> Translation<'a> {
         Ok(())
     }
 
-    /// `copy_ttl_in` and `copy_ttl_out`: only the frame shows the TTL after the last
-    /// label.
+    /// `copy_ttl_in` and `copy_ttl_out`.
+    /// The datapath copies between the last label and the IP header.
     fn copy_ttl(&mut self, copy: TtlCopy) -> Result<(), TraversalError> {
         if self.packet.copy_ttl(copy) { Ok(()) } else { self.recirculate(Some(copy)) }
     }
 
-    /// Returns the parts that nested steps save and restore.
+    /// Returns references to the fields that nested steps save and restore.
     const fn nesting(&mut self) -> Nesting<'_, 'a> {
         Nesting {
             packet: &mut self.packet,
@@ -379,13 +381,13 @@ impl<'a> Translation<'a> {
         }
     }
 
-    /// Returns the parts that outputs use.
+    /// Returns references to the fields that outputs use.
     fn egress(&mut self) -> Egress<'_, 'a> {
         let (packet, requests) = (&mut self.packet, &mut self.learn_requests);
         Egress::new(packet, &self.state, &mut self.agenda, requests)
     }
 
-    /// `output`: a packet-out may send the packet to the tables as well.
+    /// `output`; a packet-out may also output to TABLE.
     fn output(&mut self, port: PortNo, max_len: u16) -> Result<(), TraversalError> {
         if port == PortNo::TABLE && self.state.rule.context.origin == ActionOrigin::PacketOut {
             return self.resubmit(None, Some(TableId::FIRST));
@@ -393,11 +395,10 @@ impl<'a> Translation<'a> {
         self.egress().output(port, max_len)
     }
 
-    /// Sends the packet to controllers; if it pauses there, the remaining steps are
-    /// frozen.
+    /// Sends the packet to controllers, with the remaining steps if the packet pauses.
     ///
-    /// The controller that resumes the packet sends a message for it, so the packet gets fresh
-    /// limits of lookups and recirculations. The depth stays: the remaining steps return to it.
+    /// A controller must send a message to resume the packet, so the counters of lookups and
+    /// recirculations restart. The depth stays, because the remaining steps return to it.
     fn punt(&mut self, request: PacketInRequest<'_>) -> Result<(), TraversalError> {
         let continuation = request.pause.then(|| {
             let frozen = self.freeze(None, self.limits.restarted());
@@ -411,20 +412,20 @@ impl<'a> Translation<'a> {
         Ok(())
     }
 
-    /// `check_pkt_larger`: ends the entry, with one continuation for each result.
+    /// `check_pkt_larger`: ends the cache entry, with a continuation for each result.
     fn check_length(&mut self, length: u16, target: Subfield) -> Result<(), TraversalError> {
         let frozen = self.freeze(None, self.limits.recirculated()?);
         let action = check_length(self.tables.continuations, &frozen, length, target);
         self.end_entry(action)
     }
 
-    /// Ends the entry: the packet is parsed again, perhaps after a TTL copy.
+    /// Ends the cache entry; the datapath may copy a TTL, and parses the packet again.
     fn recirculate(&mut self, ttl_copy: Option<TtlCopy>) -> Result<(), TraversalError> {
         let frozen = self.freeze(ttl_copy, self.limits.recirculated()?);
         self.end_entry(DatapathAction::Recirculate(self.tables.continuations.intern(frozen, None)))
     }
 
-    /// Emits the last action of the entry, and continues below the frozen steps.
+    /// Emits the last action of the cache entry, and continues after the frozen steps.
     fn end_entry(&mut self, action: DatapathAction) -> Result<(), TraversalError> {
         self.packet.emit(action)?;
         self.leave_frozen();
@@ -440,12 +441,12 @@ impl<'a> Translation<'a> {
         }
     }
 
-    /// Returns the state that decides the remaining steps of the packet as it is now.
+    /// Returns the state of the steps up to the next restore of the packet.
     fn freeze(&mut self, ttl_copy: Option<TtlCopy>, limits: LimitCounters) -> FrozenState {
         freeze(&mut self.packet, &self.state, self.agenda.freezable(), ttl_copy, limits)
     }
 
-    /// Continues where a continuation was frozen.
+    /// Continues with the state and the steps of a continuation.
     fn thaw(&mut self, continuation: &'a Continuation) {
         let frozen = continuation.frozen();
         if frozen.is_live_only {
@@ -458,7 +459,7 @@ impl<'a> Translation<'a> {
         self.packet.mirror.done = self.state.bridge.mirrors_done_after(&frozen.mirrored);
     }
 
-    /// Looks up in a table, unless the translation ends here.
+    /// Looks up the packet in a table, unless the translation ends before the lookup.
     ///
     /// Known visits that only lead to another table are skipped at once.
     fn enter_table(
@@ -500,7 +501,7 @@ impl<'a> Translation<'a> {
         true
     }
 
-    /// Looks up in a table, with `port` in place of the ingress port.
+    /// Looks up the packet in a table; `port` replaces the ingress port.
     ///
     /// The matched rule becomes the rule of the actions.
     fn look_up(
@@ -526,7 +527,7 @@ impl<'a> Translation<'a> {
         self.enter(rule)
     }
 
-    /// Looks up in another table, and returns.
+    /// Looks up the packet in another table, and then returns to the current rule.
     fn resubmit(
         &mut self,
         port: Option<PortNo>,
@@ -542,7 +543,7 @@ impl<'a> Translation<'a> {
         Ok(())
     }
 
-    /// Sends the packet through a patch port; it is put back after the peer bridge.
+    /// Sends the packet through a patch port, and restores it after the peer bridge.
     fn enter_peer_bridge(&mut self, bridge: BridgeId, port: PortNo) -> Result<(), TraversalError> {
         let recorder = &mut self.packet.recorder;
         let Some(peer) = BridgeView::find(self.tables, bridge, recorder) else { return Ok(()) };
@@ -587,7 +588,7 @@ impl<'a> Translation<'a> {
         Ok(())
     }
 
-    /// Puts the actions and instructions of a matched rule on the agenda.
+    /// Pushes the actions and instructions of a matched rule onto the agenda.
     fn enter(&mut self, rule: Option<&'a Arc<Rule>>) -> Result<(), TraversalError> {
         let Some(rule) = rule else { return Ok(()) };
         let instructions = &rule.instructions;

@@ -1,8 +1,8 @@
-//! The packet during a translation: its key, the bits consulted of it, the actions emitted so far.
+//! The packet during a translation: its key, its consulted bits, and the emitted actions.
 //!
 //! A [`WorkingPacket`] sees neither tables nor the agenda. Each read of a bit is recorded, and each
 //! write is noted for the recorder and for the [`ActionBuilder`], which emits it when the packet
-//! leaves. The parts of the packet that need both are the modules below:
+//! leaves. The modules of the packet are:
 //!
 //! ```text
 //! action_builder   datapath actions that bring the packet on the wire up to the key
@@ -35,7 +35,7 @@ use crate::{
     traversals::{datapath_action::DatapathAction, traversal::TraversalError},
 };
 
-/// The packet as it is now.
+/// The packet during a translation, with all writes so far.
 pub(super) struct WorkingPacket {
     key: FlowKey,
     headers: HeaderState,
@@ -43,21 +43,20 @@ pub(super) struct WorkingPacket {
     pub(super) builder: ActionBuilder,
     /// The mirrors of the current bridge that have copied the packet.
     pub(super) mirror: MirrorState,
-    /// Every copy of a mirror and every use of a bucket of a bond, to be counted.
+    /// The counters of mirrors that copied the packet, and of bonds that sent it.
     pub(super) output_hits: Vec<OutputHit>,
 }
 
-/// The headers that the key shows.
+/// The state of the headers in the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HeaderState {
-    /// The key shows as many headers as it can hold.
+    /// The key has all headers of the packet for which it has fields.
     Parsed,
-    /// Headers that lay after MPLS labels have not been parsed.
+    /// A pop of MPLS labels has uncovered headers that are not in the key.
     Uncovered,
 }
 
-/// The packet before a clone, a bucket or a patch port, to be put back
-/// afterwards.
+/// The packet before a clone, a bucket or a patch port, to be restored afterwards.
 pub(super) struct SavedPacket {
     key: FlowKey,
     written: RewrittenBits,
@@ -75,7 +74,7 @@ impl WorkingPacket {
         Self { key, headers: HeaderState::Parsed, recorder, builder, mirror, output_hits }
     }
 
-    /// Collects the actions in empty memory.
+    /// Collects the actions in `actions`, an empty list that is reused.
     pub(super) fn collect_in(&mut self, actions: Vec<DatapathAction>) {
         self.builder = ActionBuilder::with(actions);
     }
@@ -90,7 +89,7 @@ impl WorkingPacket {
         }
     }
 
-    /// Puts the packet back as it was saved.
+    /// Restores a saved packet.
     pub(super) fn restore(&mut self, saved: SavedPacket) -> Result<(), TraversalError> {
         self.key = saved.key;
         self.recorder.restore(saved.written);
@@ -113,7 +112,7 @@ impl WorkingPacket {
         self.headers == HeaderState::Uncovered
     }
 
-    /// Emits an action on the packet as it is now.
+    /// Emits an action, after the datapath actions that write the key into the packet.
     pub(super) fn emit(&mut self, action: DatapathAction) -> Result<(), TraversalError> {
         self.builder.emit(&self.key, &mut self.recorder, action)
     }
@@ -128,18 +127,17 @@ impl WorkingPacket {
         self.builder.count()
     }
 
-    /// Emits the actions that make the packet on the wire equal to the key.
+    /// Emits the datapath actions that write the key into the packet.
     pub(super) fn commit(&mut self) {
         self.builder.commit(&self.key, &mut self.recorder);
     }
 
-    /// Returns whether the key describes the packet on the wire completely, once it is
-    /// committed.
+    /// Returns whether a committed key describes the datapath's packet completely.
     pub(super) const fn is_known_from_key(&self) -> bool {
         self.builder.is_known_from_key()
     }
 
-    /// Returns the ingress port, as actions have left it.
+    /// Returns the ingress port, after writes of actions.
     pub(super) fn in_port(&mut self) -> PortNo {
         self.recorder.consult(FieldId::InPort, u128::MAX);
         self.key.in_port()
@@ -156,7 +154,7 @@ impl WorkingPacket {
         has
     }
 
-    /// Returns the bits of a field, which are consulted.
+    /// Returns bits of a field, and records that they were consulted.
     pub(super) fn read_bits(&mut self, source: Subfield) -> u128 {
         self.recorder.consult(source.field, source.bits());
         (self.key.field(source.field) & source.bits()) >> source.offset
@@ -171,7 +169,7 @@ impl WorkingPacket {
         }
     }
 
-    /// Enters a port of the peer bridge of a patch port, which sees less hidden state.
+    /// Enters the peer bridge of a patch port, which sees less hidden state.
     pub(super) fn enter_bridge(&mut self, bridge: BridgeId, port: PortNo) {
         (word::TUN_METADATA..word::PKT_MARK).for_each(|word| self.write_hidden(word, 0));
         self.write_hidden(word::ACTSET_OUTPUT, 0);
@@ -182,7 +180,7 @@ impl WorkingPacket {
 
     /// Replaces the hidden state, and the ingress port if a continuation has one.
     ///
-    /// The hidden words of a key that is resumed are names alone.
+    /// The key of a resumed packet has only the recirculation id and the bridge as hidden words.
     pub(super) fn thaw(&mut self, hidden: &Match, in_port: Option<PortNo>) {
         self.key.words_mut()[..usize::from(word::BRIDGE)].fill(0);
         for (index, value) in hidden.mask().map().iter().zip(hidden.value()) {

@@ -19,10 +19,10 @@ const MPLS_THIRD: usize = word::MPLS_PBB as usize;
 /// The first half of a word.
 const UPPER: u64 = 0xffff_ffff_0000_0000;
 
-/// One step of the execution, which needs no table and no lookup.
+/// One action of the datapath, which needs no table and no lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DatapathAction {
-    /// Write these bits of these header fields; checksums follow.
+    /// Write these bits of header fields, and update the checksums.
     SetHeader(Match),
     /// Insert a VLAN tag after the MAC addresses.
     PushVlan {
@@ -33,13 +33,13 @@ pub enum DatapathAction {
     },
     /// Remove the outermost VLAN tag.
     PopVlan,
-    /// Send a copy of the packet as it is now.
+    /// Send a copy of the packet, with all earlier changes.
     Output {
         /// The port.
         port: DatapathPort,
         /// The egress queue of the port.
         queue: QueueId,
-        /// True if the packet is not sent when it arrived on this port.
+        /// True if a packet that arrived on this port is not sent back on it.
         unless_ingress: bool,
         /// Length to truncate the copy to.
         max_len: Option<u32>,
@@ -61,20 +61,19 @@ pub enum DatapathAction {
     PushMpls {
         /// Label, traffic class, bottom of stack, TTL.
         lse: u32,
-        /// The Ethernet type afterwards.
+        /// The Ethernet type of the packet after the action.
         ethertype: u16,
     },
     /// Remove the outermost MPLS label stack entry.
     PopMpls {
-        /// The Ethernet type afterwards.
+        /// The Ethernet type of the packet after the action.
         ethertype: u16,
     },
-    /// Parse a copy of the packet again, look it up, and continue here.
+    /// Parse a copy of the packet again, look it up, and run this continuation.
     ///
-    /// The headers that decide the rest were not parsed before.
+    /// The continuation depends on headers that were not parsed before.
     Recirculate(Arc<Continuation>),
-    /// As [`Self::Recirculate`], with a continuation that depends on the length of the
-    /// frame.
+    /// As [`Self::Recirculate`]; the length of the frame chooses the continuation.
     CheckLength {
         /// Maximum length, in bytes, of a frame that continues with `other`.
         length: u16,
@@ -83,7 +82,7 @@ pub enum DatapathAction {
         /// The continuation after a frame of at most `length` bytes.
         other: Arc<Continuation>,
     },
-    /// Copy the headers of the packet as it is now for collectors, at random.
+    /// Copy the headers of a packet for collectors, for packets chosen at random.
     ///
     /// The packet is neither sent nor changed.
     Sample(Arc<SampleRequest>),
@@ -92,7 +91,7 @@ pub enum DatapathAction {
 impl DatapathAction {
     /// Applies the action to the key of a packet, if it changes headers.
     ///
-    /// A label that a pop reveals keeps the value that the key has for it.
+    /// After a pop, the next label has the value that the key has for it.
     pub fn change_key(&self, key: &mut FlowKey) {
         match self {
             Self::SetHeader(set) => {
@@ -123,7 +122,7 @@ impl DatapathAction {
         }
     }
 
-    /// Returns whether the action, also inside a copy, has the packet parsed again.
+    /// Returns whether the action recirculates the packet, also inside of a copy.
     #[must_use]
     pub fn recirculates(&self) -> bool {
         let mut ahead = Vec::new();
@@ -140,7 +139,7 @@ impl DatapathAction {
     }
 }
 
-/// A sample that a rule asks for.
+/// The request of a rule to sample packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SampleRequest {
     /// The bridge of the rule, which has the set of collectors.
@@ -171,15 +170,15 @@ pub enum PuntReceiver {
 /// The metadata of a packet-in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Punt {
-    /// The receiver; only controllers use the fields below the bridge.
+    /// The receiver; fields after `bridge` are for controllers alone.
     pub receiver: PuntReceiver,
     /// The bridge; its controllers receive the packet-in.
     pub bridge: BridgeId,
-    /// The reason.
+    /// The reason of the packet-in.
     pub reason: PacketInReason,
-    /// The table of the rule that sent it.
+    /// The table of the rule that sends the packet-in.
     pub table: TableId,
-    /// The cookie of that rule; all ones without a rule.
+    /// The cookie of the rule that sends the packet-in; all ones without a rule.
     pub cookie: Cookie,
     /// Only controllers with this id receive the packet-in.
     pub controller_id: u16,
@@ -189,8 +188,8 @@ pub struct Punt {
     pub userdata: Box<[u8]>,
     /// Pipeline fields of the packet (in_port, metadata, registers, tunnel).
     pub metadata: Match,
-    /// The continuation for when a controller sends the packet back; `None` if it does
-    /// not wait.
+    /// The continuation with which a controller resumes the packet.
+    /// `None` if the packet does not pause.
     pub continuation: Option<Arc<Continuation>>,
 }
 
@@ -199,6 +198,6 @@ pub struct Punt {
 pub struct PuntedPacket {
     /// The metadata of the packet-in.
     pub punt: Arc<Punt>,
-    /// The frame at the time of the packet-in.
+    /// The frame, with the changes of actions before the packet-in.
     pub frame: Vec<u8>,
 }

@@ -1,4 +1,4 @@
-//! The cause of a drop: why the tables send a packet nowhere.
+//! The cause of a drop: the reason why the tables do not output a packet.
 //!
 //! A traversal has the cause of the last decision of its translation. So the cause is known for
 //! each cache entry, and a hit does not compute it.
@@ -12,7 +12,7 @@ use crate::{
     id::{BridgeId, GroupId},
 };
 
-/// Why the tables send a packet nowhere.
+/// The reason why the tables do not output a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum DropCause {
     /// The rules that match have no output.
@@ -32,7 +32,7 @@ pub enum DropCause {
     OutputPortDisabled,
     /// The output port does not exist, or has no device.
     OutputPortMissing,
-    /// The only output is the ingress port.
+    /// The only output is to the ingress port.
     Hairpin,
     /// A controller disabled packet-ins of the ingress port (`OFPPC_NO_PACKET_IN`).
     PacketInDisabled,
@@ -42,9 +42,9 @@ pub enum DropCause {
     VlanNotAllowed,
     /// NORMAL: the ingress port is a member of a bond that is not in use.
     ///
-    /// It is not the active one, or LACP does not use it.
+    /// The member is not the active member, or LACP does not use it.
     BondMemberInactive,
-    /// NORMAL: it came back on a bond, because its source address is at another port.
+    /// NORMAL: the frame came back on a bond: its source address is at another port.
     BondLoop,
     /// NORMAL: the bond of the output has no active member.
     BondWithoutMember,
@@ -60,7 +60,7 @@ pub enum DropCause {
     FloodWithoutPorts,
     /// NORMAL: multicast snooping knows no other port that wants the packet.
     MulticastWithoutReceiver,
-    /// The TTL is used up.
+    /// The TTL has expired.
     TtlExpired,
     /// The group does not exist, or has no live bucket.
     NoLiveBucket,
@@ -69,7 +69,7 @@ pub enum DropCause {
 /// A decision that the matched rules do not show, for traces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TranslationNote {
-    /// Index of the visit of which the actions were run; `None` without a visit.
+    /// Index of the visit with the running actions; `None` without a visit.
     pub visit: Option<usize>,
     /// Bridge of the ports in the decision.
     pub bridge: BridgeId,
@@ -108,11 +108,11 @@ pub enum NotedDecision {
     Hairpin(PortNo),
     /// Packet-ins are disabled for the ingress port.
     PacketInDisabled(PortNo),
-    /// The TTL is used up.
+    /// The TTL has expired.
     TtlExpired,
     /// The group does not exist, or has no live bucket.
     NoLiveBucket(GroupId),
-    /// NORMAL: the bridge has no such ingress port.
+    /// NORMAL: the bridge has no port with this number, the ingress port of the packet.
     UnknownIngressPort(PortNo),
     /// NORMAL: the ingress port does not accept the VLAN.
     VlanNotAllowed {
@@ -125,26 +125,26 @@ pub enum NotedDecision {
     },
     /// NORMAL: the ingress port is a member of a bond that is not in use.
     ///
-    /// It is not the active one, or LACP does not use it.
+    /// The member is not the active member, or LACP does not use it.
     BondMemberInactive(PortNo),
     /// NORMAL: the packet came back on a bond.
     BondLoop {
-        /// The ingress port.
+        /// The port of the bond on which the packet arrived.
         port: PortNo,
-        /// The port of the source address.
+        /// The port at which the source address was learned.
         learned: PortNo,
     },
     /// NORMAL: the bond of this port has no active member.
     BondWithoutMember(PortNo),
-    /// NORMAL: this member of the bond of the output sends.
+    /// NORMAL: the bond sends the packet on this member.
     BondMemberChosen(PortNo),
-    /// NORMAL: the ingress port is protected, and this port of the destination too.
+    /// NORMAL: the ingress port and this port of the destination are protected.
     BothPortsProtected(PortNo),
     /// NORMAL: the frame has a VLAN tag that was not parsed.
     UnparsedVlanTag,
     /// NORMAL: bridges do not forward frames to this address.
     ReservedDestination([u8; 6]),
-    /// NORMAL: the source address is the destination too.
+    /// NORMAL: source and destination address are equal.
     SourceIsDestination([u8; 6]),
     /// NORMAL: the destination was learned on the ingress port.
     LearnedOnIngressPort {
@@ -167,7 +167,7 @@ pub enum NotedDecision {
         /// True if the destination is a group address.
         is_group: bool,
     },
-    /// NORMAL: multicast snooping decides.
+    /// NORMAL: a decision of multicast snooping.
     Multicast(MulticastDecision),
 }
 
@@ -181,12 +181,12 @@ pub enum MulticastDecision {
         /// The reason.
         reason: MulticastFloodReason,
     },
-    /// A report goes to the ports of multicast routers.
+    /// The packet is a report, which goes to router ports.
     Report {
         /// The VLAN of the packet.
         vlan: u16,
     },
-    /// Hosts have reported this group.
+    /// The packet is for this group, which hosts have reported.
     Group {
         /// The group.
         group: IpAddr,
@@ -200,23 +200,23 @@ pub enum MulticastDecision {
         /// The VLAN of the packet.
         vlan: u16,
     },
-    /// The packet is for this port.
+    /// The packet is sent to this port.
     Output {
         /// The port.
         port: PortNo,
         /// The reason.
         reason: MulticastOutputReason,
     },
-    /// No other port wants the packet.
+    /// No port other than the ingress port wants the packet.
     WithoutReceiver,
 }
 
-/// Why a bridge that snoops floods a multicast packet.
+/// The reason why a bridge that snoops floods a multicast packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MulticastFloodReason {
-    /// A query of IGMP or MLD.
+    /// The packet is a query of IGMP or MLD.
     Query,
-    /// Another message of IGMP.
+    /// The packet is a message of IGMP that is neither query, report nor leave.
     OtherIgmp,
     /// The destination is in 224.0.0.0/24, or is ff02::1.
     LinkLocal,
@@ -224,12 +224,12 @@ pub enum MulticastFloodReason {
     Unregistered,
 }
 
-/// Why a multicast packet leaves on a port.
+/// The reason why a multicast packet leaves on a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MulticastOutputReason {
-    /// A host there has reported the group.
+    /// A host behind the port has reported the group.
     Member,
-    /// A multicast router is there.
+    /// The port is a router port.
     Router,
     /// The port gets the packets of all groups.
     Flooded,
@@ -238,7 +238,7 @@ pub enum MulticastOutputReason {
 }
 
 impl NotedDecision {
-    /// Returns the cause of the drop, if nothing is output after this decision.
+    /// Returns the drop cause of a packet without output after this decision.
     #[must_use]
     pub const fn drop_cause(self) -> Option<DropCause> {
         Some(match self {

@@ -14,7 +14,8 @@ pub struct PartitionPoint {
     pub visit: usize,
     /// A hash of the state at the point.
     ///
-    /// Equal states have equal names; different states have different names nearly always.
+    /// Equal states have equal names. Different states have different names, except for rare
+    /// collisions.
     pub name: u64,
 }
 
@@ -23,33 +24,31 @@ pub struct PartitionPoint {
 pub struct NotedTraversal {
     /// The traversal.
     pub traversal: Arc<Traversal>,
-    /// The bits that the lookup of each visit consulted, without those of its actions.
+    /// The bits that the lookup of each visit consulted, without the bits of actions.
     ///
-    /// `None` if no action consulted more.
+    /// `None`: the mask of the visit has these bits, because no action consulted others.
     pub(crate) lookups: Vec<Option<SparseMask>>,
-    /// The part after the visits that only led to other tables, if the traversal began
-    /// in a plain state.
+    /// The tail of the traversal, if the traversal began in a plain state.
     pub(crate) tail: Option<TraversalTail>,
     /// The partition points, in order.
     pub points: Vec<PartitionPoint>,
-    /// The share of the limits of a translation that it uses.
+    /// The share of the limits of a translation that the traversal uses.
     pub limit_use: LimitUse,
 }
 
-/// Some consecutive visits of a packet: a traversal that begins at a partition
-/// point.
+/// Consecutive visits of a packet between two partition points, as a traversal.
 ///
-/// Executed in order, each with the key that the one before rewrote, the sub-traversals of a packet
-/// have the effect of the whole traversal.
+/// The sub-traversals of a packet, executed in order, have the effect of the whole traversal. Each
+/// sub-traversal begins with the key that the previous one has rewritten.
 #[derive(Clone, Debug)]
 pub struct SubTraversal {
-    /// The decisions and what they depend on, from its `continuation` to its `next`.
+    /// The visits, mask, reads and actions from its `continuation` to its `next`.
     pub traversal: Traversal,
-    /// The header bits that the sub-traversal wrote, even if they had these values.
+    /// The header bits that the sub-traversal wrote, even without a change of value.
     ///
     /// Empty in the last sub-traversal.
     pub rewrite: Match,
-    /// The share of the limits of a translation that it uses.
+    /// The share of the limits of a translation that the sub-traversal uses.
     pub limit_use: LimitUse,
 }
 

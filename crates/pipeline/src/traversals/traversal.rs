@@ -1,4 +1,4 @@
-//! Traversals: the lookups and actions of one packet, and all that they depend on.
+//! Traversals: the lookups and actions of one packet, with all dependencies.
 
 use std::sync::Arc;
 
@@ -19,24 +19,24 @@ use crate::{
 
 /// All visits of one packet, its reads, and its actions.
 ///
-/// A traversal lives as long as its cache entry. So keys and masks are sparse, and equal ones are
-/// shared.
+/// A traversal lives as long as its cache entry. So keys and masks are sparse, and visits share
+/// equal keys and masks.
 #[derive(Clone, Debug)]
 pub struct Traversal {
     /// The version of the tables.
     pub version: Version,
-    /// The packet as it arrived, or as it was parsed again.
+    /// The key of the packet at its arrival, or after it was parsed again.
     pub key: SparseKey,
-    /// The continuation where it began, if the packet was parsed again.
+    /// The continuation at the beginning; `None` for a packet that has just arrived.
     pub continuation: Option<Arc<Continuation>>,
     /// The continuation after a sub-traversal; `None` at the end of the traversal.
     pub next: Option<Arc<Continuation>>,
-    /// The bits of `key` that it depends on: it is valid for all packets that agree
-    /// under this mask.
+    /// The bits of `key` that the traversal depends on.
+    /// The traversal is valid for all packets that agree under this mask.
     pub mask: SparseMask,
     /// The table lookups, in order.
     pub visits: Box<[Visit]>,
-    /// All other objects that were consulted, each once.
+    /// All objects other than rules that were consulted, each once.
     pub reads: Box<[Object]>,
     /// Groups that chose buckets, in order.
     pub group_hits: Box<[GroupHit]>,
@@ -44,7 +44,7 @@ pub struct Traversal {
     pub output_hits: Box<[OutputHit]>,
     /// The learn requests of the packet: a traversal with learn requests is not cached.
     pub learnings: Vec<Learning>,
-    /// The refreshes of the packet and of later hits.
+    /// The refreshes of the packet, which later hits repeat.
     pub refreshes: Box<[Refresh]>,
     /// The datapath actions. Empty: the packet is dropped.
     pub actions: Arc<[DatapathAction]>,
@@ -54,14 +54,14 @@ pub struct Traversal {
     pub drop_cause: DropCause,
 }
 
-/// One table lookup of a traversal, or one step of it for conjunctions.
+/// One table lookup of a traversal, or one step of a lookup with conjunctions.
 #[derive(Clone, Debug)]
 pub struct Visit {
     /// The bridge.
     pub bridge: BridgeId,
     /// The table.
     pub table: TableId,
-    /// The packet as it entered the table.
+    /// The key of the packet as it entered the table.
     pub key: SparseKey,
     /// The bits of `key` that the lookup and the actions of the matched rule consulted.
     pub mask: SparseMask,
@@ -69,16 +69,16 @@ pub struct Visit {
     pub rule: Option<Arc<Rule>>,
     /// The clauses that satisfy a conjunction, all of one priority.
     ///
-    /// The next visit is the lookup with its `conj_id`. If that finds no rule, the one after it
-    /// continues this lookup.
+    /// The next visit is the lookup with its `conj_id`. If that lookup finds no rule, the visit
+    /// after it continues this lookup.
     pub clauses: Box<[Arc<Rule>]>,
 }
 
-// A cached flow has one visit per table.
+// A cached traversal stores one visit per table.
 const _: () = assert!(size_of::<Visit>() <= 64, "a visit fills a cache line at most");
 
 impl Visit {
-    /// Returns whether another visit of the same table found the same rule.
+    /// Returns whether `again` visited the same table and found the same rule.
     fn decides_like(&self, again: &Self) -> bool {
         let revision = |rule: &Arc<Rule>| (rule.id, rule.revision);
         self.bridge == again.bridge
@@ -89,9 +89,9 @@ impl Visit {
 
     /// Returns the rank of the decision; `None` for a table miss.
     ///
-    /// A rule that is added and matches the packet changes the decision only if it ranks higher. A
-    /// conjunction ranks below every rule of its clauses' priority: a rule that is added there
-    /// decides instead, or satisfies another conjunction.
+    /// An added rule that matches the packet changes the decision only if the rule ranks higher. A
+    /// conjunction ranks below every rule of its clauses' priority, because a rule added at that
+    /// priority may decide instead, or satisfy another conjunction.
     #[must_use]
     pub fn rank(&self) -> Option<Rank> {
         let of_clause = |clause: &Arc<Rule>| Rank { priority: clause.priority, age: u64::MAX };
@@ -103,7 +103,8 @@ impl Visit {
 impl Traversal {
     /// Returns the traversal of a frame that the switch itself sends on a port.
     ///
-    /// No table has decided about it, so nothing is credited, and it holds at every version.
+    /// No table has decided about the frame, so no rule is credited, and the traversal is valid at
+    /// every version.
     #[must_use]
     pub fn of_own_frame(port: DatapathPort) -> Self {
         let queue = QueueId::DEFAULT;
@@ -126,7 +127,7 @@ impl Traversal {
         }
     }
 
-    /// Returns whether hits count for no rule, group or output, and refresh nothing.
+    /// Returns whether hits credit no rule, group or output, and refresh nothing.
     pub(crate) fn credits_nothing(&self) -> bool {
         self.visits.is_empty()
             && self.group_hits.is_empty()
@@ -134,11 +135,10 @@ impl Traversal {
             && self.refreshes.is_empty()
     }
 
-    /// Returns whether `again`, a translation of a packet of the same region, decides
-    /// the same.
+    /// Returns whether `again` decides like this traversal of the same region.
     ///
-    /// That is: the same rules, groups, mirrors and refreshes to credit, the same actions, and no learn
-    /// requests.
+    /// Both have the same actions, the same rules, groups, mirrors and refreshes to credit, and no
+    /// learn requests.
     #[must_use]
     pub fn decides_like(&self, again: &Self) -> bool {
         self.actions == again.actions
@@ -153,8 +153,8 @@ impl Traversal {
             && self.visits.iter().zip(&again.visits).all(|(own, again)| own.decides_like(again))
     }
 
-    /// Returns whether these sub-traversals have the same credits, refreshes
-    /// and learn requests as this traversal.
+    /// Returns whether sub-traversals credit the same objects as this traversal.
+    /// Refreshes and learn requests are compared as well.
     ///
     /// The effects on the packet are not compared: a sub-traversal writes headers at its end that
     /// the whole traversal writes only before it sends the packet.
@@ -183,7 +183,7 @@ impl Traversal {
 
     /// Returns the visits that end a lookup, with the matched rule.
     ///
-    /// Of a lookup with conjunctions that is the last visit.
+    /// A lookup with conjunctions ends with its last visit.
     pub fn lookups(&self) -> impl Iterator<Item = &Visit> {
         let before = std::iter::once(None).chain(self.visits.iter().map(Some));
         let is_last = |before: Option<&Visit>, visit: &Visit| {
@@ -216,9 +216,9 @@ impl GroupHit {
     }
 }
 
-/// An object that a hit prolongs (invariant 7).
+/// A rule or address with a lifetime that a hit prolongs or lowers (invariant 7).
 ///
-/// The hit neither creates nor moves it.
+/// A hit never creates a rule, and never moves an address.
 #[derive(Clone, Debug)]
 pub enum Refresh {
     /// The rule that a `learn` would add again.
@@ -255,7 +255,7 @@ impl Eq for Refresh {}
 impl Refresh {
     /// Applies the refresh for a packet at `now`.
     ///
-    /// Returns the rule that may expire earlier because of it.
+    /// Returns the rule, if the packet has lowered its timeouts.
     pub(crate) fn touch(&self, now: Time) -> Option<&Arc<Rule>> {
         match self {
             Self::Rule(rule) => {
@@ -273,34 +273,32 @@ impl Refresh {
     }
 }
 
-/// The reason why a translation stopped. The packet is dropped, and no output
-/// is executed.
+/// The error that stopped a translation: the packet is dropped without any output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TraversalError {
-    /// Resubmits, buckets, patch ports, or copies with meters are nested deeper than
-    /// the limit.
+    /// Resubmits, buckets, patch ports or copies are nested deeper than the limit.
     #[error("resubmits, buckets, patch ports or copies are nested deeper than {0}")]
     TooDeep(u16),
-    /// More table lookups by resubmit, goto or patch ports than the limit.
+    /// The translation has more table lookups after the first than the limit.
     #[error("more than {0} resubmits")]
     TooManyResubmits(u16),
-    /// More MPLS labels than a key holds.
+    /// The packet has more MPLS labels than a key holds.
     #[error("more than {0} MPLS labels")]
     TooManyMplsLabels(u8),
-    /// More bytes on the stack than the limit.
+    /// The stack has more bytes than the limit.
     #[error("more than {0} bytes on the stack")]
     StackTooDeep(usize),
-    /// The packet was parsed again more often than the limit, after label pops and
-    /// length checks.
+    /// The packet was parsed again more often than the limit.
+    /// Pops of labels and checks of the length cause this.
     #[error("more than {0} recirculations")]
     TooManyRecirculations(u8),
     /// The packet arrived on a port that no bridge has.
     #[error("the packet arrived on a port that no bridge has")]
     NoSuchPort,
-    /// More learn requests or refreshes than one packet may have.
+    /// The packet has more learn requests or refreshes than the limit.
     #[error("more than {0} learn requests or refreshes")]
     TooManyLearnedRules(usize),
-    /// More datapath actions than one packet may have.
+    /// The packet has more datapath actions than the limit.
     #[error("more than {0} datapath actions")]
     TooManyActions(usize),
 }

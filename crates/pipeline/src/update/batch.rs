@@ -1,13 +1,13 @@
 //! Update batches: requests of controllers that become one version (OpenFlow 1.3.5, 6.4).
 //!
 //! An [`UpdateBatch`] applies the requests of one version: flow-mods, group-mods and meter-mods.
-//! Each takes effect in the tables at once, in a version that is not published yet. So later
-//! requests of the batch see the effect of earlier ones. If one is refused, the batch undoes its
-//! changes, newest first.
+//! Each request takes effect in the tables at once, in a version that is not published yet. So
+//! later requests of the batch see the effect of earlier ones. If a request is refused, the batch
+//! undoes its changes, newest first.
 //!
-//! Where the standard is open, Shunt does as Open vSwitch does:
+//! Where the standard leaves a choice, Shunt does as Open vSwitch does:
 //!
-//! * `check_overlap` ignores the rule that the new one replaces;
+//! * * `check_overlap` ignores the rule that the new rule replaces;
 //! * a request to modify changes no cookie;
 //! * the hard timeout of a modified rule restarts;
 //! * only rules with a timeout are evicted from a full table.
@@ -60,7 +60,7 @@ impl UpdateBatch {
             Modification::Group(request) => self.change_group(id, bridge, request)?,
             Modification::Meter(request) => self.change_meter(id, bridge, request)?,
         }
-        // Rules that were removed with their group or meter may have been owners of learned rules.
+        // Rules that were removed with their group or meter may have owned learned rules.
         self.remove_orphans(bridge);
         Ok(())
     }
@@ -128,7 +128,8 @@ impl UpdateBatch {
 
     /// Removes the learned rules of removed rules with `delete_learned`.
     pub(crate) fn remove_orphans(&mut self, bridge: &mut VersionedBridge) {
-        // A removed rule may be an owner itself. Each rule is removed once, so the loop ends.
+        // A removed rule may own further learned rules. Each rule is removed once, so the loop
+        // ends.
         loop {
             let orphans = bridge.take_orphans();
             if orphans.is_empty() {
@@ -158,10 +159,9 @@ impl UpdateBatch {
         self.deltas.push(delta);
     }
 
-    /// Undoes all changes: rules, groups, meters, ports and liveness of `bridge` are as
-    /// before.
+    /// Undoes all changes of rules, groups, meters, ports and liveness of `bridge`.
     ///
-    /// Returns the number of the next new rule: no number is used twice.
+    /// Returns the number of the next new rule, so that no number is used twice.
     pub(crate) fn roll_back(self, bridge: &mut VersionedBridge) -> RuleId {
         for delta in self.deltas.into_iter().rev() {
             match delta {
@@ -169,7 +169,7 @@ impl UpdateBatch {
                 Delta::Changed(Object::Group(_, group)) => bridge.groups.undo(group, self.version),
                 Delta::Changed(Object::Meter(_, meter)) => bridge.meters.undo(meter, self.version),
                 Delta::Changed(Object::Ports(_)) => bridge.undo_ports(self.version),
-                // Liveness is undone as a whole; no request changes the other objects.
+                // `Live` is undone after the loop, and no request changes the other objects.
                 Delta::Changed(
                     Object::Live(_)
                     | Object::Bridge(_)
@@ -230,8 +230,8 @@ impl UpdateBatch {
         Ok(())
     }
 
-    /// Makes room for one more rule: if the table is full and the bridge allows it,
-    /// evicts others.
+    /// Makes room for one more rule in a table.
+    /// If the table is full and the bridge evicts rules, evicts others.
     fn make_room(
         &mut self,
         bridge: &mut VersionedBridge,
@@ -346,7 +346,7 @@ impl UpdateBatch {
         self.push_rule(bridge, rule, RuleChange::Modified(old));
     }
 
-    /// Adds a delta if more hidden state can be read than before.
+    /// Adds a delta of `Object::Live` if the live bits have grown.
     pub(crate) fn push_live(&mut self, id: BridgeId, bridge: &mut VersionedBridge) {
         if bridge.liveness.take_unpublished_growth() {
             self.push(Delta::Changed(Object::Live(id)));
@@ -366,14 +366,14 @@ impl UpdateBatch {
     }
 }
 
-/// The parts of a new rule that it may share with others.
+/// The fields of a new rule that other rules may share.
 struct NewRuleParts {
     matching: Match,
     instructions: Arc<Instructions>,
     stats: Arc<RuleStats>,
 }
 
-/// The parts of a new revision that differ from the one before.
+/// The fields of a new revision that differ from the previous revision.
 pub(crate) struct Revision<'a> {
     pub(crate) cookie: Cookie,
     pub(crate) instructions: &'a Arc<Instructions>,

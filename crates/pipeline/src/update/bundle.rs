@@ -5,8 +5,7 @@
 //! rules are not in the tables yet. When a request is refused, the translations are dropped with
 //! the version (OpenFlow 1.4.1, 7.3.9.2; so does Open vSwitch).
 //!
-//! Learn requests of the packets are not applied here: the caller does that afterwards, as for any
-//! packet.
+//! The caller applies the learn requests of the packets after the commit, as for every packet.
 
 use shunt_flow::{FlowKey, PortNo};
 
@@ -37,7 +36,7 @@ pub enum BundleStep {
     Port(PortNo, PortConfig),
     /// Run actions on a packet; see [`Pipeline::translate_actions`].
     Packet {
-        /// The packet; it names the bridge and the ingress port.
+        /// The key of the packet, with the bridge and the ingress port.
         key: Box<FlowKey>,
         /// The actions.
         actions: Vec<Action>,
@@ -45,9 +44,9 @@ pub enum BundleStep {
 }
 
 impl Pipeline {
-    /// Applies a bundle, in order, as one version: all of it or nothing.
+    /// Applies the requests of a bundle, in order, as one version: all of them or none.
     ///
-    /// Returns the traversals of its packets, too.
+    /// Also returns the traversals of the bundle's packets.
     ///
     /// # Errors
     ///
@@ -72,7 +71,7 @@ impl Pipeline {
             }
             Ok(())
         })?;
-        // A bundle of packets alone makes no version.
+        // A bundle that has only packets makes no version.
         traversals.iter_mut().for_each(|traversal| traversal.version = change.version);
         Ok((change, traversals))
     }
@@ -97,7 +96,7 @@ impl UpdateBatch {
     }
 }
 
-/// Returns the bridge of a request.
+/// Returns the bridge `id` for changes, or an error if it does not exist.
 pub(crate) fn own(
     bridges: &mut VersionedBridges,
     id: BridgeId,

@@ -1,4 +1,4 @@
-//! Checks of actions: the groups and meters that they name exist, and they are supported.
+//! Checks that the switch supports actions, and that their groups and meters exist.
 
 use shunt_classifier::Version;
 
@@ -8,7 +8,7 @@ use crate::{
     tables::{flow_mod::FlowModError, rule::Instructions, rule_filter::any_action},
 };
 
-/// Checks that instructions name existing groups and meters, and supported actions.
+/// Checks instructions: groups and meters exist, and the actions are supported.
 pub(crate) fn check_instructions(
     bridge: &VersionedBridge,
     instructions: &Instructions,
@@ -23,9 +23,9 @@ pub(crate) fn check_instructions(
     check_actions(bridge, &[&instructions.apply, &instructions.write], version)
 }
 
-/// Checks lists of actions as [`check_instructions`] does.
+/// Checks lists of actions: groups and meters exist, and the actions are supported.
 ///
-/// The meter of a packet-in need not exist, as in Open vSwitch: without it the packet-ins pass.
+/// As in Open vSwitch, the meter of a `controller` action need not exist: packet-ins then pass.
 pub(crate) fn check_actions(
     bridge: &VersionedBridge,
     lists: &[&[Action]],
@@ -39,7 +39,7 @@ pub(crate) fn check_actions(
     result
 }
 
-/// Checks one action as [`check_actions`] does, without the actions inside it.
+/// Checks one action, without the actions inside it, like [`check_actions`].
 pub(crate) fn check_action(
     bridge: &VersionedBridge,
     action: &Action,

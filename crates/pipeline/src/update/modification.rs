@@ -12,11 +12,11 @@ use crate::{
 /// One request to change rules, groups or meters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Modification {
-    /// `OFPT_FLOW_MOD`.
+    /// A change of rules (`OFPT_FLOW_MOD`).
     Flow(FlowMod),
-    /// `OFPT_GROUP_MOD`.
+    /// A change of groups (`OFPT_GROUP_MOD`).
     Group(GroupMod),
-    /// `OFPT_METER_MOD`.
+    /// A change of meters (`OFPT_METER_MOD`).
     Meter(MeterMod),
 }
 
@@ -24,13 +24,13 @@ pub enum Modification {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModificationError {
-    /// A flow-mod.
+    /// A flow-mod was refused.
     #[error(transparent)]
     Flow(#[from] FlowModError),
-    /// A group-mod.
+    /// A group-mod was refused.
     #[error(transparent)]
     Group(#[from] GroupModError),
-    /// A meter-mod.
+    /// A meter-mod was refused.
     #[error(transparent)]
     Meter(#[from] MeterModError),
     /// The bridge was removed meanwhile.

@@ -34,7 +34,7 @@ pub enum RuleChange {
     Added,
     /// The rule was removed.
     Removed(RemovedReason),
-    /// The instructions or the cookie changed; this is the revision before.
+    /// The instructions or the cookie changed; the value is the previous revision.
     Modified(Arc<Rule>),
 }
 
@@ -45,13 +45,13 @@ pub enum RemovedReason {
     IdleTimeout,
     /// The hard timeout of the rule has passed.
     HardTimeout,
-    /// A controller deleted it.
+    /// A controller deleted the rule.
     Delete,
     /// A group that the rule named was deleted.
     GroupDelete,
     /// A meter that the rule named was deleted (OpenFlow 1.4).
     MeterDelete,
-    /// The table was full, and the rule was evicted for a new one (OpenFlow 1.4).
+    /// The table was full, and the rule was evicted for a new rule (OpenFlow 1.4).
     Eviction,
     /// An ADD replaced the rule; controllers are not notified.
     Replaced,
@@ -64,9 +64,9 @@ pub enum Object {
     Ports(BridgeId),
     /// A port of a bridge, or its absence.
     Port(BridgeId, PortNo),
-    /// The presence of a port of a bridge that drops received or sent packets.
+    /// The presence of a port of the bridge that drops received or sent packets.
     PortFilters(BridgeId),
-    /// The settings of a bridge itself.
+    /// The settings of a bridge, with its mirrors and the protocols of its ports.
     Bridge(BridgeId),
     /// A group, or its absence.
     Group(BridgeId, GroupId),
@@ -76,14 +76,13 @@ pub enum Object {
     Mac(BridgeId, u16, [u8; 6]),
     /// The ports that want a multicast group of a VLAN, or their absence.
     MulticastGroup(BridgeId, u16, IpAddr),
-    /// The ports of a VLAN with multicast routers, or their absence.
+    /// The router ports of a VLAN, or their absence.
     MulticastRouters(BridgeId, u16),
-    /// The hidden state that the tables of a bridge can read: names of continuations
-    /// contain it.
+    /// The live bits of a bridge: the hidden state that its tables can read.
     Live(BridgeId),
-    /// The rule that a `learn` adds, or its absence; or a number of learned rules.
+    /// A learned rule or its absence, or the number of rules of a cookie.
     ///
-    /// The rule has this table, match and priority. The number of rules of a table
-    /// with this cookie, if a `learn` limits it. Both are named by a hash.
+    /// The hash names the table, match and priority of the rule. Or it names a table and a cookie,
+    /// if a `learn` limits the number of their rules.
     Learned(BridgeId, TableId, u64),
 }

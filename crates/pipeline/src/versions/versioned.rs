@@ -1,7 +1,7 @@
-//! A value that changes by version, with all values that a retained version sees.
+//! An object that changes by version, with the values that retained versions see.
 //!
-//! The newest value is the last. Few versions are retained at a time, so a search from the end is
-//! short.
+//! Values are in the order of versions. Few versions are retained at a time, so a search from the
+//! end is short.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl<T: ?Sized> Versioned<T> {
         self.values.push((Lifetime::since(version), value));
     }
 
-    /// Returns the value that `version`, which is not published, has set.
+    /// Returns the value that `version`, which is not published, has set; else `None`.
     pub(crate) fn own_mut(&mut self, version: Version) -> Option<&mut T> {
         let (lifetime, value) = self.values.last_mut()?;
         if lifetime.added == version { Arc::get_mut(value) } else { None }
@@ -52,12 +52,12 @@ impl<T: ?Sized> Versioned<T> {
         }
     }
 
-    /// Returns whether the newest version, also one in preparation, sees a value.
+    /// Returns whether the newest version, published or in preparation, sees a value.
     pub(crate) fn is_current_value(&self) -> bool {
         self.values.last().is_some_and(|(lifetime, _)| lifetime.removed().is_none())
     }
 
-    /// Drops the values that no version from `oldest` on sees.
+    /// Drops the values that only versions before `oldest` see.
     pub(crate) fn reclaim(&mut self, oldest: Version) {
         self.values.retain(|(lifetime, _)| !lifetime.is_over(oldest));
     }

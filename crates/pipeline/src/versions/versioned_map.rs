@@ -6,11 +6,11 @@ use shunt_classifier::Version;
 
 use super::versioned::Versioned;
 
-/// Values by number, each as every retained version sees it.
+/// Objects by number, with the values that retained versions see.
 #[derive(Debug)]
 pub(crate) struct VersionedMap<K, T> {
     values: BTreeMap<K, Versioned<T>>,
-    /// Number of values that the newest version sees, also one in preparation.
+    /// Number of values of the newest version, published or in preparation.
     count: usize,
 }
 
@@ -31,8 +31,7 @@ impl<K: Copy + Ord, T> VersionedMap<K, T> {
             .filter_map(move |(number, history)| Some((*number, history.at(version)?)))
     }
 
-    /// Returns the number of values that the newest version sees, also one in
-    /// preparation.
+    /// Returns the number of values of the newest version, published or in preparation.
     pub(crate) const fn count(&self) -> usize {
         self.count
     }
@@ -53,12 +52,12 @@ impl<K: Copy + Ord, T> VersionedMap<K, T> {
         self.count = 0;
     }
 
-    /// Undoes all changes of `version`, which is not published, to a number.
+    /// Undoes the changes of `version`, which is not published, to one value.
     pub(crate) fn undo(&mut self, number: K, version: Version) {
         self.change(number, |history| history.undo(version));
     }
 
-    /// Drops the values that no version from `oldest` on sees.
+    /// Drops the values that only versions before `oldest` see.
     pub(crate) fn reclaim(&mut self, oldest: Version) {
         self.values.retain(|_, history| {
             history.reclaim(oldest);

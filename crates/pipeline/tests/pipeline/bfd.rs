@@ -1,4 +1,4 @@
-//! Ports with BFD sessions: their packets, and groups that watch the ports.
+//! Tests of ports with BFD sessions: packets for a session, and groups that watch the ports.
 
 use shunt_flow::PortNo;
 use shunt_pipeline::{DatapathAction, Delta, GroupKind, Object, PortBfd, PortInfo, PuntReceiver};

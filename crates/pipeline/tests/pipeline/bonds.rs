@@ -1,4 +1,4 @@
-//! Bonds: where packets leave, which are dropped, and what a failover makes stale.
+//! Tests of bonds: outputs, drops, and the traversals that a failover makes stale.
 
 use std::{array, collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -16,11 +16,12 @@ use shunt_pipeline::{
 
 use crate::switch::{BRIDGE, Switch, describe, key, ports};
 
-/// The bond has the address a, and port 3 the address b.
+/// A packet from the address 0a, on the bond, to the address 0b, on port 3.
 const A_TO_B: &str = "in_port=1,dl_src=02:00:00:00:00:0a,dl_dst=02:00:00:00:00:0b";
 const B_TO_A: &str = "in_port=3,dl_src=02:00:00:00:00:0b,dl_dst=02:00:00:00:00:0a";
 
-/// Returns the ports 1 to 4 and LOCAL, 1 and 2 as a bond with this active member.
+/// Returns ports 1 to 4 and LOCAL; ports 1 and 2 are a bond.
+/// `active` is the number of the active member.
 pub(crate) fn bonded(active: u32) -> Vec<PortInfo> {
     let mut all = ports();
     for port in all.iter_mut().take(2) {
@@ -38,16 +39,16 @@ pub(crate) fn bonded(active: u32) -> Vec<PortInfo> {
 /// A frame of LACP that arrives on a member.
 pub(crate) const LACP_FRAME: &str = "in_port=1,dl_type=0x8809,dl_dst=01:80:c2:00:00:02";
 
-/// Returns the ports of [`bonded`] with a decision of LACP. Port 1 is active.
+/// Returns the ports of [`bonded`] with this LACP admission. Port 1 is active.
 pub(crate) fn with_lacp(lacp: LacpAdmission) -> Vec<PortInfo> {
     let mut all = bonded(1);
     all.iter_mut().filter_map(|port| port.bond.as_mut()).for_each(|member| member.lacp = lacp);
     all
 }
 
-/// Returns a switch of one action for all packets.
+/// Returns a switch with a bond, which outputs every packet to `port`.
 ///
-/// No member is active with the number 0.
+/// `active` is the number of the active member; 0: no member is active.
 fn switch(port: PortNo, active: u32) -> Switch {
     let switch = Switch::of_actions(&[Action::Output { port, max_len: 0 }]);
     switch.set_ports(bonded(active));
@@ -141,7 +142,8 @@ fn a_mirror_of_a_bond_uses_its_members() {
 
 /// Returns the ports of [`bonded`], with a bond that balances.
 ///
-/// Port 1 is the active member. It has the even buckets, and port 2 the odd ones, or all.
+/// Port 1 is the active member. Port 1 sends the even buckets, and port 2 the odd buckets, unless
+/// `has_all` lets port 2 send all buckets.
 pub(crate) fn balanced(counters: &BondCounters, has_all: bool) -> Vec<PortInfo> {
     let member =
         |bucket: usize| Some(PortNo::new(if has_all || !bucket.is_multiple_of(2) { 2 } else { 1 }));
@@ -182,7 +184,7 @@ fn the_source_address_chooses_the_member() {
     let switch = switch(PortNo::NORMAL, 1);
     let counters = BondCounters::new("b");
     switch.set_ports(balanced(&counters, false));
-    // Buckets 38 and 235.
+    // The addresses have the buckets 38 and 235.
     let of =
         |host: u8| format!("in_port=3,dl_src=02:00:00:00:00:{host:02x},dl_dst=02:00:00:00:00:0a");
     assert_eq!([send(&switch, &of(1)), send(&switch, &of(2))], ["1 4 100", "2 4 100"]);
@@ -241,7 +243,7 @@ fn an_announcement_moves_an_address_to_the_bond() {
     assert_eq!(port_of_b(), Some(PortNo::new(1)), "the host has moved");
 }
 
-/// A gratuitous ARP packet of the host b that arrives on a port.
+/// Returns a gratuitous ARP packet of the host 0b that arrives on a port.
 fn announcement(port: u32) -> String {
     format!(
         "in_port={port},dl_src=02:00:00:00:00:0b,dl_dst=ff:ff:ff:ff:ff:ff,arp,arp_op=1,\
@@ -249,9 +251,9 @@ fn announcement(port: u32) -> String {
     )
 }
 
-/// Learns the addresses of packets that are all translated before.
+/// Translates all packets, then learns their addresses.
 ///
-/// Returns the port of b.
+/// Returns the port of the address 0b.
 fn learned_together(switch: &Switch, packets: &[&str]) -> Option<PortNo> {
     let translated = packets.iter().flat_map(|packet| switch.translate(packet).learnings);
     let learnings: Vec<_> = translated.collect();
@@ -342,7 +344,7 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Packets leave where the oracle expects, after any failovers.
+    /// Packets leave on the ports that the oracle expects, after random failovers.
     #[test]
     fn a_bonded_bridge_equals_the_oracle(
         all in vec(generate::bonded_ports(generate::BRIDGES[0]), 1..4),
@@ -362,7 +364,7 @@ proptest! {
         }
     }
 
-    /// Packets of one version are learned as the oracle expects.
+    /// Addresses of several packets of one version are learned as the oracle expects.
     #[test]
     fn sightings_of_one_version_equal_the_oracle(
         ports in generate::bonded_ports(generate::BRIDGES[0]),
@@ -384,7 +386,7 @@ proptest! {
         }
     }
 
-    /// A failover makes every traversal stale that it changes.
+    /// The deltas of a failover name every traversal that the failover changes.
     #[test]
     fn a_failover_evicts_what_it_changes(
         all in vec(generate::bonded_ports(BRIDGE), 2..5),
@@ -476,7 +478,7 @@ fn the_first_bond_with_lacp_evicts_every_entry_of_the_bridge() {
     assert_eq!(changed(bonded(1)), (true, true));
 }
 
-/// Packets to an unknown address through a bond in the mode `balance-tcp`.
+/// The bond is in the mode `balance-tcp`, and the destination address is unknown.
 #[test]
 fn connections_of_one_host_use_all_members() {
     let switch = switch(PortNo::NORMAL, 1);

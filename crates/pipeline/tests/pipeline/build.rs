@@ -1,4 +1,4 @@
-//! Requests without a text form here: groups, meters, and rules that name them.
+//! Helpers that build requests: groups, meters, and rules that name them.
 
 use shunt_flow::PortNo;
 use shunt_pipeline::{
@@ -24,7 +24,7 @@ pub(crate) fn rule(matching: &str, actions: Vec<Action>) -> FlowMod {
     rule
 }
 
-/// Returns a bucket that watches nothing and has no weight.
+/// Returns a bucket of weight 0 that watches no port or group.
 pub(crate) fn bucket(actions: Vec<Action>) -> Bucket {
     Bucket { id: 0, weight: 0, watch_port: PortNo::ANY, watch_group: None, actions: actions.into() }
 }
@@ -90,7 +90,7 @@ impl Switch {
         self.pipeline.modify(BRIDGE, mods, Time::ZERO).map_err(|rejected| rejected.error)
     }
 
-    /// Applies requests as [`Self::modify`] does; all must be accepted.
+    /// Applies requests as one version; the switch must accept all of them.
     pub(crate) fn make(&self, mods: impl IntoIterator<Item = Modification>) -> Change {
         self.modify(mods).expect("the requests are legal")
     }

@@ -1,4 +1,4 @@
-//! Conjunctive matches (`ovs-fields(7)`, "Conjunctive Match Fields").
+//! Tests of conjunctive matches (`ovs-fields(7)`, "Conjunctive Match Fields").
 
 use shunt_flow::{
     FieldId, FlowKey, FlowMask, Match,
@@ -10,8 +10,8 @@ use shunt_pipeline::{
 
 use crate::switch::{BRIDGE, Switch, key, request};
 
-/// Returns a rule that is a clause of conjunctions: (id, clause, number of
-/// clauses).
+/// Returns a rule that is a clause of conjunctions.
+/// Each conjunction is (id, clause, number of clauses).
 fn clause(matching: &str, of: &[(u32, u8, u8)]) -> FlowMod {
     let mut request = request(FlowModCommand::Add, &format!("{matching},actions=drop"));
     let action = |(id, clause, clauses_count): &(u32, u8, u8)| Action::Conjunction {
@@ -74,7 +74,7 @@ fn a_conjunction_without_a_rule_is_ignored() {
     let traversal = switch.translate(&packet("10.0.0.1", "10.0.0.2"));
     assert_eq!(switch.run(&packet("10.0.0.1", "10.0.0.2")), "4");
     assert_eq!(shape(&traversal), [(0, 2, false), (7, 0, false), (0, 0, true)]);
-    // A conjunction of lower priority is looked up next.
+    // The lookup continues with a conjunction of lower priority.
     let lower = [
         clause("priority=5,ip", &[(8, 0, 2)]),
         clause("priority=5,tcp", &[(8, 1, 2)]),
@@ -180,8 +180,8 @@ fn megaflow(switch: &Switch, packet: &str) -> (Match, String) {
     let mut mask = FlowMask::from(&traversal.mask);
     mask.remove_bits(FieldId::RecircId, u128::MAX);
     mask.words_mut()[usize::from(shunt_flow::layout::word::BRIDGE)] = 0;
-    // A packet that is not a fragment is not a later one either: the text has a word for both bits
-    // alone.
+    // The text has a word only for both bits of `nw_frag`: a packet that is no fragment is also no
+    // later fragment.
     mask.add_bits(FieldId::NwFrag, 0b11);
     let megaflow = Match::new(&FlowKey::from(&traversal.key), &mask);
     let text = format_match(&megaflow, &NoPortNames);
@@ -190,7 +190,7 @@ fn megaflow(switch: &Switch, packet: &str) -> (Match, String) {
 
 /// The masks on the right are those of Open vSwitch 3.1 (`ofproto/trace`).
 ///
-/// Open vSwitch always consults `in_port`.
+/// The masks of Open vSwitch always contain `in_port`.
 #[test]
 fn masks_equal_or_exceed_those_of_open_vswitch() {
     let switch = switch(&[

@@ -1,4 +1,4 @@
-//! All objects of a bridge at one version.
+//! Tests of the contents of a bridge at one version.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -9,7 +9,8 @@ use crate::{
     switch::{BRIDGE, Switch},
 };
 
-/// The bundle has a group and its rule. The deletion of the group removes both.
+/// A bundle adds a group and a rule that names it.
+/// The deletion of the group removes both.
 #[test]
 fn contents_have_whole_bundles() {
     let Switch { pipeline } = Switch::new(&[]);

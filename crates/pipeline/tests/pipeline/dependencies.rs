@@ -1,4 +1,4 @@
-//! The dependencies of a traversal: consulted bits and objects that were read.
+//! Helpers for tests of the dependencies of a traversal: consulted bits and reads.
 
 use shunt_flow::{FieldId, FlowKey, PortNo};
 use shunt_pipeline::{Action, Object, Traversal};

@@ -1,4 +1,4 @@
-//! The cause of a drop, and the decisions that rules do not show.
+//! Tests of the cause of a drop, and of the decisions that rules do not show.
 
 use shunt_flow::layout::word;
 use shunt_pipeline::{
@@ -64,9 +64,9 @@ fn an_expired_ttl_and_a_group_without_bucket_are_causes() {
     assert_eq!(cause(&switch, "in_port=2,ip,nw_ttl=1"), DropCause::TtlExpired);
 }
 
-/// A switch that runs NORMAL.
+/// Returns a switch that runs NORMAL for every packet.
 ///
-/// Port 1 is in VLAN 5, port 2 in VLAN 6, and the others are trunks of VLAN 7.
+/// Port 1 is in VLAN 5, port 2 is in VLAN 6, and the other ports are trunks of VLAN 7.
 fn normal() -> Switch {
     let switch = Switch::new(&["actions=NORMAL"]);
     let mut all = ports();

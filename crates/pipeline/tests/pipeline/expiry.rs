@@ -1,4 +1,4 @@
-//! Timeouts.
+//! Tests of idle and hard timeouts.
 
 use std::time::Duration;
 

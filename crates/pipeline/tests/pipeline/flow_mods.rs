@@ -1,4 +1,4 @@
-//! Flow-mods.
+//! Tests of flow-mods.
 
 use shunt_flow::PortNo;
 use shunt_pipeline::{

@@ -1,4 +1,4 @@
-//! Group-mods and meter-mods.
+//! Tests of group-mods and meter-mods.
 
 use shunt_flow::PortNo;
 use shunt_pipeline::{

@@ -1,4 +1,4 @@
-//! Groups, multipath and bundles as packets use them.
+//! Tests of groups, `multipath` and `bundle` with packets.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::{
     switch::{BRIDGE, Switch, describe, request},
 };
 
-/// Returns a switch that sends everything to group 1.
+/// Returns a switch that sends every packet to group 1.
 fn to_group(kind: GroupKind, buckets: Vec<Bucket>) -> Switch {
     let switch = Switch::new(&[]);
     switch.make([add_group(1, kind, buckets), rule("", vec![group(1)]).into()]);

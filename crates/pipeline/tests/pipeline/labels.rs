@@ -1,4 +1,4 @@
-//! MPLS labels.
+//! Tests of MPLS labels, and of the stack of `push` and `pop`.
 
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo, layout::word};
 use shunt_pipeline::{Action, GroupKind, Subfield, Time, TraversalError};
@@ -49,7 +49,7 @@ fn run(actions: &[Action], key: &FlowKey) -> String {
     }
 }
 
-/// Packets with one label, two, three, and more than a key holds.
+/// Returns packets with one, two, three, and more labels than a key holds.
 fn stacks() -> [FlowKey; 4] {
     let [one, two, three] = [lse(16, 3, 9), lse(17, 0, 8), lse(18, 1, 7)];
     [
@@ -287,7 +287,8 @@ fn a_label_pushed_in_a_clone_is_removed_after_it() {
     let clone = Action::Clone([push(0x8847), OUTPUT, label.clone(), OUTPUT].into());
     let expected = "push(8847,0/0/64.) 2 set() 2 pop(806) 3";
     assert_eq!(run(&[clone, output(3)], &key("arp")), expected);
-    // A label that the clone rewrote before it was emitted is another one afterwards.
+    // The clone rewrites a pushed label before it is emitted, so the label after the clone is a new
+    // label.
     let clone = Action::Clone([label, OUTPUT].into());
     let expected = "push(8847,5/0/64.) 2 pop(8847) push(8847,0/0/64.) 3";
     assert_eq!(run(&[push(0x8847), clone, output(3)], &key("arp")), expected);

@@ -1,4 +1,4 @@
-//! Rules that packets learn (`learn`).
+//! Tests of rules that packets learn (`learn`).
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::{
 
 /// Returns a `learn` action, modified by `change`.
 ///
-/// It is `learn(table=1,priority=7,cookie=5,eth_src=eth_dst,output:in_port)`.
+/// The unmodified action is `learn(table=1,priority=7,cookie=5,eth_src=eth_dst,output:in_port)`.
 pub(crate) fn learn(change: impl FnOnce(&mut LearnAction)) -> Action {
     let field = |field| LearnSource::Field(Subfield::whole(field));
     let matched = LearnSpec {
@@ -45,7 +45,7 @@ pub(crate) fn learn(change: impl FnOnce(&mut LearnAction)) -> Action {
     Action::Learn(Box::new(action))
 }
 
-/// Returns a rule with these actions before its own.
+/// Returns the rule of a text, with `actions` before its own actions.
 fn rule(text: &str, actions: &[Action]) -> FlowMod {
     let mut request = request(FlowModCommand::Add, text);
     request.instructions.apply = [actions, &request.instructions.apply].concat().into();
@@ -99,7 +99,7 @@ fn a_known_rule_is_refreshed_and_not_learned() {
     switch.receive(PACKET, at(0));
     let again = switch.receive(PACKET, at(6));
     assert!(again.learnings.is_empty() && again.refreshes.len() == 1);
-    // Hits of the cache entry refresh the rule likewise.
+    // Hits of the cache entry also refresh the rule.
     assert!(switch.pipeline.expire(at(15)).deltas.is_empty());
     switch.pipeline.credit(&again, 1, 60, at(15));
     assert!(switch.pipeline.expire(at(24)).deltas.is_empty());
@@ -113,7 +113,7 @@ fn a_late_refresh_prolongs_and_adds_no_rule() {
     switch.receive(PACKET, at(0));
     let refreshing = switch.translate(PACKET);
     assert_eq!(refreshing.refreshes.len(), 1);
-    // Another rule learns the same once more.
+    // After the deletion, the packet learns an equal rule again.
     switch.send(FlowModCommand::Delete, "table=1").expect("the rule exists");
     switch.receive(PACKET, at(5));
     switch.pipeline.credit(&refreshing, 1, 60, at(9));
@@ -136,7 +136,7 @@ fn learning_over_a_rule_changes_actions_and_cookie() {
     let rules = switch.table(1);
     assert!(rules[0].contains("cookie=0x5") && rules[0].contains("idle_timeout=30"), "{rules:?}");
     assert!(rules[0].contains("actions=output:3") || rules[0].contains("actions=3"), "{rules:?}");
-    // Now the rule exists, and other timeouts do not make it new.
+    // The learned rule exists, and other timeouts in the `learn` do not cause a new request.
     assert!(switch.translate(PACKET).learnings.is_empty());
 }
 
@@ -161,9 +161,9 @@ fn a_learn_limit_counts_rules_of_the_cookie() {
     let refused = switch.receive(OTHER, Time::ZERO);
     assert!(refused.learnings.is_empty() && refused.actions.is_empty(), "{refused:?}");
     assert_eq!(switch.table(1).len(), 2);
-    // An existing rule is refreshed anyway.
+    // A limit does not prevent the refresh of an existing rule.
     assert_eq!(switch.translate(PACKET).refreshes.len(), 1);
-    // The number is an object: it changes when a rule of the cookie is removed.
+    // The number of rules of a cookie is an object, which changes when a rule is removed.
     let change =
         switch.send(FlowModCommand::Delete, "table=1,dl_src=02:00:00:00:00:02").expect("legal");
     let changed = |delta: &shunt_pipeline::Delta| match delta {
@@ -215,10 +215,10 @@ fn a_removed_rule_learns_nothing_more() {
     let learner = || rule("priority=9,actions=output:1", &[learn(|_| {})]);
     switch.apply(&[learner()]);
     let learnings = switch.translate(PACKET).learnings;
-    // A controller removes the rule and its learned rules, while a learn request is pending.
+    // A controller deletes all rules while a learn request is pending.
     switch.send(FlowModCommand::Delete, "").expect("legal");
     assert!(switch.pipeline.learn(&learnings, Time::ZERO).deltas.is_empty());
-    // A later rule with the same match and priority is not the removed one.
+    // A later rule with the same match and priority is another rule than the removed rule.
     switch.apply(&[learner()]);
     assert!(switch.pipeline.learn(&learnings, Time::ZERO).deltas.is_empty());
     assert_eq!(switch.pipeline.learnings_refused(), 2);
@@ -252,7 +252,7 @@ fn an_owner_that_expires_removes_its_learned_rules() {
     let owner = learn(|action| (action.delete_learned, action.hard_timeout) = (true, 5));
     switch.apply(&[rule("hard_timeout=5,actions=output:1", &[owner])]);
     switch.receive(PACKET, Time::ZERO);
-    // Both rules expire at once: each is removed once.
+    // Both rules expire at the same time, and each rule is removed once.
     assert_eq!(switch.pipeline.expire(at(5)).deltas.iter().filter(is_rule).count(), 2);
     assert!(switch.table(1).is_empty());
 }
@@ -299,7 +299,8 @@ fn a_fin_lowers_timeouts_of_rules_with_fin_timeout() {
     assert_eq!(acknowledged.mask.field(FieldId::TcpFlags), 0b101);
     let reset = switch.receive("in_port=1,tcp,tcp_flags=rst", at(2));
     assert_eq!(timeouts(), [(10, 20), (5, 0)]);
-    // Lowered timeouts count from the packet that lowered them; cached hits lower them too.
+    // A lowered timeout starts at the packet that lowered it. Hits of the cache entry lower
+    // timeouts, too.
     switch.pipeline.credit(&reset, 1, 60, at(9));
     assert_eq!(switch.pipeline.expire(at(18)).deltas.len(), 1, "the other rule");
     assert_eq!(switch.pipeline.expire(at(19)).deltas.len(), 1);
@@ -370,7 +371,7 @@ fn packet_order_matters_once_a_rule_learns() {
     assert!(!of_rule(to_member(PortNo::new(3))) && !of_rule(Action::SetQueue(3)));
 }
 
-/// Hits wait behind misses only where packets can learn.
+/// Packets stay in order only on bridges with packets that can learn.
 #[test]
 fn packet_order_matters_while_its_bridge_learns() {
     let switch = Switch::new(&["actions=output:1"]);
@@ -385,12 +386,12 @@ fn packet_order_matters_while_its_bridge_learns() {
     assert_eq!(learns(), [true, true]);
     let with_both = pipeline.version();
     switch.send(FlowModCommand::Delete, "tcp").expect("legal");
-    // A thread may still have the version before.
+    // A thread may still use the version before the deletion.
     pipeline.reclaim(with_both);
     assert_eq!(learns(), [true, true]);
     pipeline.reclaim(pipeline.version());
     assert_eq!(learns(), [false, false]);
-    // A group ends with its bridge.
+    // A group with a learning bucket counts until it or its bridge is removed.
     let buckets = || vec![bucket(vec![NORMAL])];
     switch.make([add_group(1, GroupKind::All, buckets())]);
     assert_eq!(learns(), [true, true]);

@@ -1,7 +1,6 @@
-//! The bits that a translation consults, kind by kind: each test fails if one is not recorded.
+//! Tests of the consulted bits, kind by kind: each test fails if a bit is not recorded.
 //!
-//! A consulted bit that is missing in the mask makes cache entries for packets that need another
-//! result.
+//! If a mask lacks a consulted bit, a cache entry covers packets that need another result.
 
 use std::net::Ipv6Addr;
 
@@ -131,7 +130,7 @@ fn bits_consulted_after_a_resubmit_belong_to_the_rule() {
         [FieldId::EthSrc, FieldId::EthDst].map(|field| visit.mask.field(field))
     };
     assert_eq!(first(&switch), [0, 0xff], "bits that the other rule wrote are not the packet's");
-    // The masks are the same if the other table satisfies a conjunction without a rule.
+    // The masks stay the same if table 1 also satisfies a conjunction that has no rule.
     let clause = |clause| {
         let part = Action::Conjunction { id: 7, clause, clauses_count: 2 };
         let matching = ["table=1,priority=3,ip", "table=1,priority=3,in_port=1"];
@@ -292,7 +291,7 @@ fn pushes_pops_and_clones_consult_labels() {
 
 #[test]
 fn the_number_of_labels_is_consulted() {
-    // A fourth label is refused, whatever the others are.
+    // A fourth label is refused for any values of the other labels.
     let push = Action::PushMpls { ethertype: 0x8847 };
     let traversal = run_key(&[push], &labelled([LABEL, LABEL, LABEL]));
     let bottoms = [(word::MPLS, BOTTOM << 32 | BOTTOM), (word::MPLS_PBB, 0)];
@@ -343,7 +342,8 @@ fn multipath_consults_its_fields() {
 
 #[test]
 fn an_untagged_packet_consults_few_type_bits() {
-    // One bit may distinguish the type from one tag type, or from both.
+    // One bit proves that the Ethernet type differs from a tag type; one bit may serve for both tag
+    // types.
     for (ethertype, bits) in [(0x0800, 0x8000), (0x88cc, 0x0840), (0x88a8, 0xffff)] {
         let traversal = run(&[NORMAL], &format!("in_port=1,dl_type={ethertype:#x}"));
         assert_eq!(consulted_bits(&traversal, FieldId::EthType), bits, "{ethertype:#x}");
@@ -394,7 +394,7 @@ fn a_copy_for_a_vlan_consults_the_inner_tag() {
     let to_9 = Mirror { output: MirrorOutput::Vlan(9), ..mirror(&["p1"], &[]) };
     set_mirrors(&switch, &[to_9]);
     let traversal = switch.translate("in_port=1");
-    // An access port sends no copy with a second tag.
+    // An access port sends no copy of a packet with a second tag.
     assert_eq!(traversal.mask.word(usize::from(word::VLAN)) & 0xfff, 0xfff);
 }
 

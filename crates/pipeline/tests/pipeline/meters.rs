@@ -1,4 +1,4 @@
-//! Meters: their rates, and their place in a traversal.
+//! Tests of meters: their rates, and their position in a traversal.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -75,7 +75,8 @@ fn a_meter_shared_by_threads_keeps_its_rate() {
             let (meter, passed) = (&meter, &passed);
             scope.spawn(move || {
                 for packet in 0..10_000_u64 {
-                    // All clocks end at one second, and each runs at its own pace.
+                    // The clock of every thread ends at one second, and each clock runs at its own
+                    // pace.
                     let now = after(if packet == 9_999 { 1_000_000 } else { packet * 10 * thread });
                     let is_passed = meter.admit(now, 60) == MeterVerdict::Pass;
                     passed.fetch_add(is_passed.into(), Ordering::Relaxed);
@@ -93,7 +94,7 @@ fn a_meter_shared_by_threads_keeps_its_rate() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Compares a band with a bucket of exact fractions.
+    /// Compares a band with a bucket that counts exactly.
     ///
     /// The results differ by at most one tick per packet.
     #[test]
@@ -103,7 +104,7 @@ proptest! {
         arrivals in prop::collection::vec((0_u64..2_000_000, 60_usize..1600), 1..200),
     ) {
         let meter = meter(1, config(MeterUnit::Kilobits, vec![drop_band(rate, burst)]));
-        // In millionths of a bit: a nanosecond adds `rate` of them.
+        // The level is in millionths of a bit: a nanosecond adds `rate` millionths.
         let full = i128::from(burst) * 1_000 * 1_000_000;
         let (mut level, mut now, mut packets) = (full, 0_u64, 0_i128);
         for (gap, bytes) in arrivals {
@@ -114,7 +115,7 @@ proptest! {
             let slack = packets * i128::from(rate) / 32 + packets;
             let verdict = meter.admit(Time::from_nanoseconds(now), bytes);
             if (level - cost).abs() <= slack {
-                // Either result is right, and later results depend on it.
+                // Both verdicts are right, and later verdicts depend on it, so the comparison ends.
                 return Ok(());
             }
             prop_assert_eq!(verdict == MeterVerdict::Pass, level >= cost);
@@ -241,7 +242,7 @@ fn copies_for_metered_packet_ins_count_as_nesting() {
     assert!(metered(nested(63, metered_punt())).run("tcp").starts_with("copy("));
     let bound = "resubmits, buckets, patch ports or copies are nested deeper than 64";
     assert_eq!(metered(nested(64, metered_punt())).run("tcp"), bound);
-    // A clone without a meter lies between the copies and the end of the outer part.
+    // A clone without a meter lies between the copies and the end of the outer clone.
     let around = |depth| {
         let copies = nested(depth, vec![pass(), output(2)]);
         let idle = Action::Clone([output(3)].into());

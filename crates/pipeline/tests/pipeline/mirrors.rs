@@ -1,4 +1,4 @@
-//! Mirrors: what is copied, where to, in which order, and what the copies depend on.
+//! Tests of mirrors: the copied packets, the outputs, the order, and the dependencies.
 
 use std::collections::BTreeSet;
 
@@ -67,9 +67,9 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Ports receive and mirrors count what the oracle expects.
+    /// Outputs, and the counters of mirrors, are those of the oracle.
     ///
-    /// The worlds have rules, groups, patches and mirrors.
+    /// The worlds have rules, groups, patch ports and mirrors.
     #[test]
     fn every_copy_is_that_of_the_oracle(
         world in generate::world(),
@@ -95,7 +95,7 @@ proptest! {
     }
 }
 
-/// A patch may lead back into its own bridge, where the packet is a new one.
+/// A patch port leads back into its bridge, where mirrors copy the packet again.
 #[test]
 fn a_patch_within_a_bridge_begins_with_all_mirrors() {
     let switch =
@@ -161,8 +161,7 @@ fn a_packet_out_is_copied() {
 
 /// Connects port 3 of the bridge with port 1 of a second bridge.
 ///
-/// The second bridge has this rule and mirrors.
-/// The ports of the second bridge have ten more than their numbers in the datapath.
+/// The second bridge has this rule and mirrors. Each of its ports N is datapath port N + 10.
 fn with_peer(switch: &Switch, rule: &str, mirrors: &[Mirror]) {
     let peer = BridgeId::new(2);
     let patch = |bridge, port| PortKind::Patch { bridge, port: PortNo::new(port) };
@@ -182,7 +181,7 @@ fn with_peer(switch: &Switch, rule: &str, mirrors: &[Mirror]) {
     switch.pipeline.apply(peer, &[rule], Time::ZERO).expect("the rule is legal");
 }
 
-/// Each bridge has mirrors of its own.
+/// The mirrors of both bridges copy a packet that passes the patch port.
 #[test]
 fn a_patch_port_is_mirrored_like_any_other() {
     let switch = Switch::new(&["actions=output:3,output:2"]);
@@ -211,7 +210,7 @@ const DISABLED: PortConfig = PortConfig {
     no_flood: false,
 };
 
-/// The cause is that of the peer bridge, whatever becomes of the copy.
+/// The drop cause is that of the peer bridge, even if the copy cannot be sent.
 #[test]
 fn a_copy_does_not_change_the_cause_of_a_drop() {
     let switch = Switch::new(&["actions=output:3"]);
@@ -288,7 +287,7 @@ fn a_packet_without_a_copy_is_not_counted() {
     assert_eq!(counts(&switch, "in_port=1"), [1], "several copies of one packet");
 }
 
-/// A paused packet has been copied by the mirrors of an older version.
+/// Mirrors of an older version have copied the packet before it paused.
 #[test]
 fn a_paused_packet_is_not_copied_again() {
     let first = mirror(&["p1"], &["p2"]);
@@ -372,7 +371,7 @@ fn snaplen_truncates_the_copy_alone() {
     assert_eq!(switch(&["actions=output:2"], &[short]).run("in_port=1"), "4!/64 2");
 }
 
-/// A port that is added later is used, without another change of the mirror.
+/// A mirror uses a port that is added later, without a change of the mirror.
 #[test]
 fn a_missing_port_is_used_when_it_appears() {
     let named = |name: &str| {

@@ -1,4 +1,4 @@
-//! Multicast snooping: where packets and messages go, and which changes make traversals stale.
+//! Tests of multicast snooping: outputs of packets and messages, and stale traversals.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
@@ -38,7 +38,7 @@ fn set(switch: &Switch, multicast: Option<MulticastSnooping>) {
     switch.pipeline.set_settings(BRIDGE, settings).expect("the bridge exists");
 }
 
-/// Returns a switch that floods no group which hosts have not reported.
+/// Returns a switch that snoops and does not flood unregistered groups.
 fn strict() -> Switch {
     switch(MulticastSnooping { floods_unregistered: false, ..MulticastSnooping::default() })
 }
@@ -47,7 +47,7 @@ fn at(second: u64) -> Time {
     Time::ZERO.after(Duration::from_secs(second))
 }
 
-/// Learns an event at a port of a VLAN.
+/// Applies an event at a port of a VLAN.
 fn learn_at(switch: &Switch, port: u32, vlan: u16, event: MulticastEvent, second: u64) -> Change {
     let port = PortNo::new(port);
     let sighting = MulticastSighting { bridge: BRIDGE, vlan, port, event };
@@ -107,7 +107,7 @@ fn outputs(switch: &Switch, key: &FlowKey) -> Vec<u32> {
     traversal.actions.iter().filter_map(port).collect()
 }
 
-/// Returns the port and VLAN of the message that snooping reads.
+/// Returns the port and VLAN of a message that goes to the control plane.
 fn read(switch: &Switch, key: &FlowKey) -> Option<(u32, u16)> {
     let traversal = translate(switch, key);
     let punts = traversal.actions.iter().filter_map(|action| match action {
@@ -125,7 +125,7 @@ fn read(switch: &Switch, key: &FlowKey) -> Option<(u32, u16)> {
 
 /// Returns the groups by their last octet, each with its port.
 ///
-/// The number of router ports is 0.
+/// Router ports have the group 0.
 fn table(switch: &Switch) -> Vec<(u8, u32)> {
     let entries = switch.pipeline.multicast(BRIDGE).into_iter();
     let last = |entry: &MulticastEntry| match entry.group {
@@ -136,7 +136,7 @@ fn table(switch: &Switch) -> Vec<(u8, u32)> {
     entries.map(|entry| (last(&entry), entry.port.number())).collect()
 }
 
-/// Sets what leaves unconditionally on a port.
+/// Sets the multicast packets that leave on a port unconditionally.
 fn flood_on(switch: &Switch, number: u32, multicast: MulticastFlooding) {
     let mut all = ports();
     let port = all.iter_mut().find(|port| port.number == PortNo::new(number));
@@ -360,7 +360,7 @@ fn a_change_names_its_group_alone() {
     assert!(is_named(&change, &group) && is_named(&change, &other));
 }
 
-/// Returns whether a delta is among the reads of a traversal.
+/// Returns whether a delta names an object that a traversal read.
 fn is_named(change: &Change, traversal: &Traversal) -> bool {
     change.deltas.iter().any(|delta| match delta {
         Delta::Changed(object) => traversal.reads.contains(object),
@@ -368,7 +368,7 @@ fn is_named(change: &Change, traversal: &Traversal) -> bool {
     })
 }
 
-/// Two bridges of random ports that snoop, with messages that have arrived.
+/// Generates two bridges with random ports that snoop, and messages for them.
 fn world() -> impl Strategy<Value = Vec<Op>> {
     let built = BRIDGES.map(|id| {
         let messages = vec(generate::message(id), 0..10);
@@ -384,7 +384,7 @@ fn world() -> impl Strategy<Value = Vec<Op>> {
     built.prop_map(|built| built.concat())
 }
 
-/// A message, new settings, or the end of groups by their age.
+/// Generates a message, new settings of snooping, or the expiry of ports of groups.
 fn change() -> impl Strategy<Value = Op> {
     let [one, two] = BRIDGES;
     let settings = generate::snooping().prop_map(move |own| Op::SetSnooping(one, Some(own)));
@@ -410,7 +410,7 @@ proptest! {
         }
     }
 
-    /// A traversal that a change does not name stays as it is.
+    /// A change leaves every traversal unchanged that its deltas do not name.
     #[test]
     fn a_stale_traversal_is_named(
         world in world(),

@@ -1,4 +1,4 @@
-//! NORMAL: learning, flooding, VLANs.
+//! Tests of NORMAL: learning, flooding, VLANs.
 
 use std::time::Duration;
 
@@ -296,7 +296,7 @@ fn a_late_refresh_neither_moves_nor_adds_an_address() {
     let refreshing = switch.translate(A_TO_B);
     assert!(matches!(*refreshing.refreshes, [Refresh::Mac(_)]));
     send(&switch, &A_TO_B.replace("in_port=1", "in_port=3"), 100);
-    // Hits of an entry that was made before the address moved.
+    // The cache entry is older than the move of the address.
     switch.pipeline.credit(&refreshing, 1, 60, at(250));
     assert_eq!(known(&switch), [(0, 0x0a, 3)], "the address is on its last port");
     assert_eq!(switch.pipeline.macs(BRIDGE)[0].seen(), at(100));
@@ -387,9 +387,9 @@ fn normal_consults_addresses_vlan_and_ingress() {
     }
 }
 
-/// Protected ports reach the others, and not each other.
+/// Protected ports reach ports that are not protected, and not each other.
 ///
-/// A change of one of them is in what the packet has read.
+/// The reads of the packet contain both protected ports.
 #[test]
 fn protected_ports_do_not_reach_each_other() {
     let switch = plain();
@@ -415,7 +415,7 @@ fn protected_ports_do_not_reach_each_other() {
     assert_eq!(send(&switch, A_TO_B, 5), "2");
 }
 
-/// A VLAN without learning floods every packet, and the others do not.
+/// A VLAN without learning floods every packet; other VLANs learn.
 #[test]
 fn flood_vlans_learn_nothing() {
     let switch = plain();

@@ -1,4 +1,4 @@
-//! Outputs to ports, floods and controllers.
+//! Tests of outputs to ports, floods and controllers.
 
 use shunt_flow::{FieldId, FlowMask, PortNo};
 use shunt_pipeline::{DatapathAction, Object, PortConfig};

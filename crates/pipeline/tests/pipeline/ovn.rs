@@ -1,7 +1,7 @@
-//! The tables of OVN, with packets.
+//! Tests of the tables of OVN, with packets.
 //!
-//! `data/ovn/README.md` describes how the recordings were made. Packets are made from the rules:
-//! each matches a rule of its table, with random other fields.
+//! `data/ovn/README.md` describes how the recordings were made. Each packet is made from a rule: it
+//! matches the rule, and has random other fields.
 
 use std::collections::BTreeMap;
 
@@ -46,8 +46,8 @@ fn groups() -> impl Iterator<Item = Modification> {
     texts.map(move |text| parsed(text).expect("a group").into())
 }
 
-/// Returns the rules, without those that write a tunnel option: no text can express
-/// these.
+/// Returns the recorded rules, except rules that write a tunnel option.
+/// No text can express such an action.
 fn rules() -> impl Iterator<Item = Modification> {
     let texts = include_str!("../data/ovn/small.flows").lines();
     let texts = texts.filter(|text| !text.contains("->tun_metadata0"));
@@ -55,7 +55,7 @@ fn rules() -> impl Iterator<Item = Modification> {
     texts.map(move |text| parsed(text).expect("a rule").into())
 }
 
-/// Random numbers, the same in every run.
+/// A generator of random numbers, which are the same in every run.
 ///
 /// See Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators".
 struct Numbers(u64);
@@ -69,13 +69,13 @@ impl Numbers {
     }
 }
 
-/// Returns a packet with some bits of another one, and random other bits.
+/// Returns a packet with the bits of `kept` under `mask`, and random other bits.
 ///
-/// Its fields are as inconsistent as those of hostile packets.
+/// The fields may be inconsistent, like those of hostile packets.
 fn random(numbers: &mut Numbers, kept: &FlowKey, mask: &FlowMask) -> FlowKey {
     let mut key = FlowKey::ZERO;
     for index in 0..FLOW_WORDS {
-        // Often few bits differ: many rules are similar.
+        // Few bits differ, because many rules of OVN are similar.
         let noise = numbers.next() & numbers.next() & numbers.next();
         key.words_mut()[index] = kept.words()[index] ^ (noise & !mask.words()[index]);
     }
@@ -84,7 +84,7 @@ fn random(numbers: &mut Numbers, kept: &FlowKey, mask: &FlowMask) -> FlowKey {
     key
 }
 
-/// Sends a packet through the tables from one on.
+/// Sends a packet through the tables, beginning with `table`.
 fn run_from(switch: &Switch, table: TableId, key: &FlowKey) -> Traversal {
     let start = [Action::Resubmit { port: None, table: Some(table) }];
     switch.pipeline.translate_actions(key, &start, switch.pipeline.version())
@@ -142,8 +142,7 @@ fn packets_of_every_ovn_rule_match_a_linear_search() {
             assert_eq!(found, expected.map(|rule| rule.id), "in table {}", visit.table);
         }
         let mut other = random(&mut numbers, &(&traversal.key).into(), &(&traversal.mask).into());
-        // The ingress port of a packet-out is a parameter of its translation, and not part of the
-        // mask.
+        // The ingress port of a packet-out is a parameter of its translation, so the mask lacks it.
         other.set_in_port(packet.in_port());
         let again = run_from(&switch, rule.table, &other);
         assert_eq!(again.actions, traversal.actions, "of {rule:?}");
@@ -171,7 +170,7 @@ fn a_pause_changes_no_result_of_ovn_rules() {
         };
         let continuation = punt.continuation.as_ref().expect("the lookup was recorded");
         let resumed = switch.pipeline.resume_paused(&packet, continuation, &punt.metadata);
-        // The same rule without its pause, in a bridge of its own version.
+        // The expected result is that of the same rule without `pause`, in a later version.
         let mut apply = rule.instructions.apply.to_vec();
         apply.retain(|action| !pauses(action));
         let instructions = Instructions { apply: apply.into(), ..(*rule.instructions).clone() };

@@ -1,4 +1,4 @@
-//! Patch ports: one translation through several bridges.
+//! Tests of patch ports: one translation through several bridges.
 
 use shunt_flow::{FieldId, PortNo};
 use shunt_pipeline::{
@@ -10,7 +10,7 @@ use crate::switch::{BRIDGE, Switch, port, ports, request};
 
 pub(crate) const PEER: BridgeId = BridgeId::new(2);
 
-/// Returns a bridge with a peer.
+/// Returns a switch of two bridges, connected by patch ports.
 ///
 /// Port 5 of the bridge leads to port 1 of the peer. Port 2 of the peer is datapath port 22.
 pub(crate) fn pair(rules: &[&str], peer_rules: &[&str]) -> Switch {

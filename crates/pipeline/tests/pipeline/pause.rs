@@ -1,4 +1,4 @@
-//! Packets that pause at a controller and continue when it sends them back.
+//! Tests of packets that pause at a controller and continue when it sends them back.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ fn a_resumed_packet_continues_after_the_pause() {
     ]);
     assert_eq!(switch.run("in_port=1"), "4 punt(Action,table=1,cookie=0x0)");
     let punt = switch.pause("in_port=1");
-    // The rest of table 1, then the rule that resubmitted to it.
+    // First the remaining actions in table 1 run, then those of the rule that resubmitted.
     assert_eq!(switch.resume("in_port=1", &punt), "2! 3!");
 }
 
@@ -76,7 +76,7 @@ fn pipeline_fields_count_as_they_come_back() {
     metadata.set_in_port(shunt_flow::PortNo::new(3));
     let mask = FlowMask::from(punt.metadata.mask());
     assert_eq!(switch.resume_as("in_port=4", &punt, &Match::new(&metadata, &mask)), "2! 3!");
-    // A field that is left out is zero, and there is no port 0.
+    // A field that the controller omits is zero, and there is no port 0.
     assert_eq!(switch.resume_as("in_port=4", &punt, &Match::any()), "");
 }
 

@@ -1,6 +1,6 @@
-//! The objects that a translation reads, kind by kind: each test fails if one is not recorded.
+//! Tests of the objects that a translation reads: each test fails if one is not recorded.
 //!
-//! An object that is missing in the reads keeps stale entries alive.
+//! If the reads lack an object, stale cache entries stay after a change of the object.
 
 use shunt_flow::{FieldId, PortNo, layout::word};
 use shunt_pipeline::{
@@ -25,7 +25,7 @@ fn the_bridge_and_the_recirculation_id_are_consulted() {
     assert_eq!(traversal.visits[0].mask.word(usize::from(word::BRIDGE)), u64::MAX);
     assert_whole(&traversal, &[FieldId::RecircId]);
     assert_reads(&traversal, Object::Bridge(BRIDGE));
-    // A bridge without rules is consulted as well.
+    // A translation in a bridge without rules also consults the bridge.
     let switch = Switch::new(&[]);
     switch.configure(1, PortConfig { no_recv: true, ..PortConfig::default() });
     let traversal = switch.translate("in_port=1");

@@ -1,4 +1,4 @@
-//! Recirculations: where translations end, and how they continue.
+//! Tests of recirculations: the end of a translation, and its continuation.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Actions that write fields.
+//! Tests of actions that write fields.
 
 use shunt_flow::{FieldId, FlowKey, PortNo};
 use shunt_pipeline::{Action, DatapathAction, Subfield};
@@ -186,7 +186,7 @@ fn outputs_carry_the_queue_of_the_packet() {
     assert_eq!(run("enqueue:2:5,output:3"), "2q5 3");
     assert_eq!(run("set_queue:5,output:2,clone(pop_queue,output:3),in_port"), "2q5 3 backq5");
     assert_eq!(run("write_actions(output:2,set_queue:4)"), "2q4", "an action set outputs last");
-    // No bit of the mask proves the queue: packets arrive with the default queue.
+    // The mask has no bit of the queue, because packets arrive with the default queue.
     let traversal = Switch::new(&["actions=set_queue:5,output:2"]).translate("in_port=1");
     assert_eq!(traversal.mask.field(FieldId::SkbPriority), 0);
 }
@@ -197,7 +197,7 @@ fn a_write_before_a_clone_is_emitted_once() {
     let other = "set_field:02:00:00:00:00:06->eth_dst";
     let run = |actions: &str| Switch::new(&[&format!("actions={actions}")]).run("in_port=1");
     assert_eq!(run(&format!("{write},clone({other}),output:3")), "set(eth_src=20000000005) 3");
-    // A field that the inner clone did not write must still be restored after the outer one.
+    // A field that only the outer clone wrote must be restored after the outer clone.
     let nested = format!("clone({write},output:2,clone({other},output:2)),output:3");
     let expected =
         "set(eth_src=20000000005) 2 set(eth_dst=20000000006) 2 set(eth_src=0,eth_dst=0) 3";

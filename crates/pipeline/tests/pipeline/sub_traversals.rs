@@ -1,4 +1,4 @@
-//! Partition points, sub-traversals, and the equality of their states.
+//! Tests of partition points, sub-traversals, and the equality of their states.
 
 use std::sync::Arc;
 
@@ -33,9 +33,9 @@ fn next(switch: &Switch, packet: &str) -> Arc<Continuation> {
     next.expect("there is a partition point")
 }
 
-/// Asserts whether two packets have the same state after their first visit.
+/// Asserts that two packets have the same state after their first visit, or not.
 ///
-/// It compares the names of the states and the states.
+/// Compares the names of the states, and the states.
 #[track_caller]
 fn assert_one(switch: &Switch, [one, other]: [&str; 2], are_one: bool) {
     let names = [one, other].map(|packet| noted(switch, packet).points[0].name);
@@ -68,8 +68,8 @@ fn copies_and_recirculations_have_no_partition_points() {
     let switch = Switch::new(&chain);
     switch.add(&["table=0,actions=resubmit(,1),check_pkt_larger(100)->NXM_NX_REG0[0],output:3"]);
     assert!(points(&switch, "in_port=1").is_empty());
-    // After a meter that may have changed the packet, there is no partition point either: no later
-    // clone could undo the change.
+    // There is no partition point after a meter that may have changed the packet, because a later
+    // clone could not undo the change.
     let switch = Switch::new(&chain);
     let remark = meter_mod(MeterCommand::Add, 1, vec![remark_band(1, 0, 1)]);
     let mut metered = rule("table=0", vec![]);
@@ -318,11 +318,12 @@ fn a_resubmit_keeps_the_states_of_tables_apart() {
 fn more_live_bits_make_another_state() {
     let switch = Switch::new(&["actions=goto_table:1", "table=1,reg1=0,actions=output:2"]);
     let before = next(&switch, "in_port=1");
-    // The register is zero for every reader.
+    // The new rule reads another register, which is zero in the packet.
     switch.add(&["table=1,priority=7,reg2=7,actions=drop"]);
     let after = next(&switch, "in_port=1");
     assert!(!Arc::ptr_eq(&before, &after));
-    // A removed reader stays live: names without the register do not come back.
+    // After the removal of the rule, the register stays live, so the old continuation is not used
+    // again.
     switch
         .send(FlowModCommand::DeleteStrict, "table=1,priority=7,reg2=7")
         .expect("the rule exists");
@@ -342,7 +343,7 @@ fn a_refused_request_changes_no_state_of_a_version() {
     assert!(Arc::ptr_eq(&before, &next()));
     switch.add(&[reads]);
     assert!(!Arc::ptr_eq(&before, &next()));
-    // The version before has its own state.
+    // The previous version has its own continuation.
     let packet = key("in_port=1");
     let then = &switch.pipeline.translate_sub_traversals(&packet, None, version, &[1])[0];
     assert!(then.traversal.next.as_ref().is_some_and(|then| Arc::ptr_eq(then, &before)));
@@ -355,7 +356,7 @@ fn each_version_has_its_own_plain_continuations() {
     let first = |noted: &NotedTraversal| {
         let sub_traversal =
             || switch.pipeline.translate_sub_traversal(&packet, None, noted, 0..1).traversal.next;
-        // The first sub-traversal is translated, and the second one is composed.
+        // The first call translates the sub-traversal, and the second call composes it.
         let [made, known] = [sub_traversal(), sub_traversal()]
             .map(|next| next.expect("there is a partition point"));
         assert!(Arc::ptr_eq(&made, &known));
@@ -375,7 +376,7 @@ fn the_depth_of_a_lookup_is_state() {
         "in_port=1,actions=resubmit(,1)",
         "in_port=2,actions=resubmit(,2)",
         "in_port=3,actions=resubmit(,3)",
-        // Back to an earlier table: one level deeper.
+        // A resubmit to an earlier table is one level deeper.
         "table=2,actions=resubmit(,1)",
         "table=3,actions=resubmit(,1)",
         "table=1,actions=output:4",

@@ -1,4 +1,4 @@
-//! A bridge for tests of rules.
+//! The switch of the tests: a pipeline with one bridge, and helpers for packets.
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ pub(crate) const BRIDGE: BridgeId = BridgeId::new(1);
 
 /// A pipeline with one bridge.
 ///
-/// It has ports 1 to 4, with the same numbers in the datapath, and LOCAL, which is datapath port
-/// 100.
+/// The bridge has ports 1 to 4, which are datapath ports of the same numbers, and LOCAL, which is
+/// datapath port 100.
 pub(crate) struct Switch {
     pub(crate) pipeline: Arc<Pipeline>,
 }
@@ -36,7 +36,7 @@ impl Switch {
 
     /// Makes a switch that runs these actions for every packet.
     ///
-    /// Text would require more of a match.
+    /// The parser would refuse actions that need a header which packets may lack.
     pub(crate) fn of_actions(actions: &[Action]) -> Self {
         let mut rule = request(FlowModCommand::Add, "actions=drop");
         rule.instructions.apply = actions.into();
@@ -63,7 +63,7 @@ impl Switch {
         self.pipeline.apply(BRIDGE, &mods, Time::ZERO).expect("the rules are legal")
     }
 
-    /// Sends one request.
+    /// Applies the flow-mod of a text.
     pub(crate) fn send(
         &self,
         command: FlowModCommand,
@@ -77,7 +77,7 @@ impl Switch {
         self.pipeline.translate(&key(packet), self.pipeline.version())
     }
 
-    /// Returns the result of a packet.
+    /// Returns the result of a packet as text; see [`describe`].
     pub(crate) fn run(&self, packet: &str) -> String {
         let traversal = self.translate(packet);
         match traversal.error {
@@ -86,7 +86,7 @@ impl Switch {
         }
     }
 
-    /// Returns the result of a packet-out.
+    /// Returns the result of a packet-out as text; see [`describe`].
     pub(crate) fn packet_out(&self, packet: &str, actions: &str) -> String {
         describe(&self.translate_out(packet, actions).actions)
     }
@@ -132,8 +132,8 @@ pub(crate) fn port(number: u32, kind: PortKind) -> PortInfo {
     PortInfo::new(PortNo::new(number), kind)
 }
 
-/// Describes actions in short: ports by number, with `!` if the ingress port is
-/// included.
+/// Describes actions as text: ports by number.
+/// `!` marks an output that may go back to the ingress port.
 pub(crate) fn describe(actions: &[DatapathAction]) -> String {
     let truncated =
         |max_len: &Option<u32>| max_len.map_or_else(String::new, |len| format!("/{len}"));

@@ -1,4 +1,4 @@
-//! Tables, metadata, action sets, resubmits, clones, limits.
+//! Tests of tables, metadata, action sets, resubmits, clones and limits.
 
 use shunt_flow::FieldId;
 use shunt_pipeline::TraversalError;

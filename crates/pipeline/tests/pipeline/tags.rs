@@ -1,11 +1,11 @@
-//! VLAN tags.
+//! Tests of actions on VLAN tags.
 
 use shunt_flow::{FieldId, PortNo, layout::word};
 use shunt_pipeline::Action;
 
 use crate::switch::{Switch, describe, key};
 
-/// Returns the result of a packet with these tags, the outer one first.
+/// Returns the result of a packet with these tags, the outer tag in the high half.
 fn run(switch: &Switch, tags: u64) -> String {
     let mut key = key("in_port=1");
     key.words_mut()[usize::from(word::VLAN)] = tags;

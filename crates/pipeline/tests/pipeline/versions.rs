@@ -1,4 +1,4 @@
-//! Versions: their visible state, and their reclamation.
+//! Tests of versions: the rules that a version sees, and reclamation.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -94,7 +94,7 @@ fn a_reclaim_does_not_overtake_a_newest_translation() {
         }
     };
     std::thread::scope(|scope| {
-        // More threads than the machine runs at a time: some thread is always stopped between two
+        // There are more threads than processors, so some thread is always stopped between two
         // steps.
         (0..8).for_each(|_| drop(scope.spawn(look)));
         for port in [3, 2].repeat(5000) {

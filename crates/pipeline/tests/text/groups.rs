@@ -1,6 +1,6 @@
 //! The text of groups and meters, compared with the output of Open vSwitch 3.1 for the same text.
 //!
-//! `data/group-texts.json` describes how it was recorded.
+//! `data/group-texts.json` describes its recording.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use shunt_pipeline::{
     text::{RuleTextError, format_group, format_meter, parse_group_mod, parse_meter_mod},
 };
 
-/// Parses the text of a group or a meter and formats it again.
+/// A function that parses the text of a group or meter and formats it again.
 type Again = fn(&str) -> Result<String, RuleTextError>;
 
 /// Parses and formats the text of a group.

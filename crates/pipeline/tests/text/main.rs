@@ -1,4 +1,4 @@
-//! Text as `ovs-ofctl` reads and prints it, against recordings of Open vSwitch 3.1 and of OVN.
+//! Compares texts of rules with recordings of Open vSwitch 3.1 and of OVN.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that panics has failed")]
 

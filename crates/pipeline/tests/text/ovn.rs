@@ -1,4 +1,4 @@
-//! The tables of OVN: every dumped line parses and formats to the same line.
+//! Tests that every line of a dump of OVN's tables parses and formats to the same line.
 //!
 //! `data/ovn/README.md` describes how the recordings were made.
 
@@ -26,7 +26,7 @@ fn every_rule_of_ovn_is_printed_as_it_was_dumped() {
         .map(str::trim)
         .partition(|line| writes_tunnel_option(line));
     for line in &lines {
-        // The mask is the whole field; Open vSwitch cannot parse its own text here.
+        // Open vSwitch prints a mask of the whole field, which it cannot parse itself.
         let expected = line.replace("46/0x3f->ip_dscp", "46->ip_dscp");
         assert_eq!(printed(&parsed(line)), expected);
     }

@@ -1,6 +1,6 @@
-//! The text of rules, compared with the output of Open vSwitch 3.1 for the same text.
+//! Compares the text of rules with the output of Open vSwitch 3.1 for the same text.
 //!
-//! `data/rule-texts.json` describes how it was recorded.
+//! `data/rule-texts.json` describes its recording.
 
 use std::{sync::Arc, time::Duration};
 
@@ -37,7 +37,7 @@ fn rule(request: FlowMod) -> Rule {
     }
 }
 
-/// Returns the rule of a text.
+/// Parses a rule, which must be valid.
 pub(crate) fn parsed(text: &str) -> Rule {
     let request = parse_rule(FlowModCommand::Add, text, &NoPortNames);
     rule(request.unwrap_or_else(|error| panic!("{text}: {error} at {:?}", error.span)))

@@ -1,12 +1,13 @@
 //! Parts of header fields as the lanes of a learned index.
 //!
 //! A learned index compares numbers of at most 32 bits. Each rule of a table, and each megaflow of a
-//! cache, is a box over the lanes of `CATALOGUE`. Its masked value is the low end of a lane. The high
-//! end has all other bits set as well. A mask with gaps has values outside of the box, never the other
-//! way round. So a box contains every packet that its mask and value cover, and the caller compares
-//! the rest.
+//! cache, is a box over the lanes of `CATALOGUE`. The low end of the box in a lane is the masked
+//! value. The high end has all bits set that the mask leaves open. So a box contains every packet
+//! that its mask and value cover. A box of a mask with gaps also contains other packets, so the
+//! caller compares all bits.
 //!
-//! An index uses the [`LANES`] lanes that the boxes fix most bits of ([`LaneSelection::choose`]).
+//! An index uses the [`LANES`] lanes in which the masks of the boxes have the most bits
+//! ([`LaneSelection::choose`]).
 
 use std::cmp::Reverse;
 
@@ -29,8 +30,8 @@ struct Lane {
 
 /// The lanes that an index may use.
 ///
-/// Of IPv6 addresses these are the parts that differ most: the end of the network's prefix, and the end
-/// of the address.
+/// The lanes of an IPv6 address are the end of the network's prefix and the end of the address,
+/// which differ most.
 const CATALOGUE: [Lane; CATALOGUE_LANES] = [
     Lane::of(FieldId::Ipv4Src, 0),
     Lane::of(FieldId::Ipv4Dst, 0),
@@ -94,7 +95,7 @@ impl CatalogueBox {
 
     /// Returns the box of the words of a mask.
     ///
-    /// Each has its index, its bits and the masked value.
+    /// Each word has its index, its mask and its masked value.
     #[must_use]
     pub fn of_words(words: impl Iterator<Item = (usize, u64, u64)>) -> Self {
         let mut own = Self { low: [0; CATALOGUE_LANES], mask: [0; CATALOGUE_LANES] };
@@ -116,7 +117,7 @@ impl CatalogueBox {
 }
 
 impl LaneSelection {
-    /// Chooses the lanes that the boxes fix most bits of.
+    /// Chooses the lanes in which the masks of the boxes have the most bits.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "the catalogue has few positions")]
     pub fn choose<'a>(boxes: impl Iterator<Item = &'a CatalogueBox>) -> Self {
@@ -166,7 +167,7 @@ impl LaneSelection {
         KeySchema::new(&self.widths()).expect("a lane has at most 32 bits")
     }
 
-    /// Returns a rule over the lanes that matches exactly the bits of the mask there.
+    /// Returns a rule over the lanes that matches the bits of the mask in these lanes.
     ///
     /// # Errors
     ///
@@ -185,7 +186,7 @@ impl LaneSelection {
         PriorityRule::new(schema, &fields, priority, value)
     }
 
-    /// Returns the bits of a word of the key that the lanes have.
+    /// Returns the bits of a word of the key that lie in a lane.
     #[must_use]
     pub fn bits_of_word(self, word: usize) -> u64 {
         let own = self.lanes().into_iter().filter(|lane| usize::from(lane.word) == word);
@@ -244,7 +245,7 @@ mod tests {
             for (field, bits) in FIELDS.iter().zip(bits) {
                 mask.add_bits(*field, bits & field.slot().value_max());
             }
-            // The bits of the mask are those of the megaflow, all others are arbitrary.
+            // The key has the bits of the megaflow under the mask, and arbitrary bits elsewhere.
             let mut covered = key(&other);
             for (index, bits) in SparseMask::from(&mask).iter() {
                 let words = covered.words_mut();

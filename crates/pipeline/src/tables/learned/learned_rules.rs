@@ -1,12 +1,13 @@
 //! The rules of a table in a learned index, at all versions.
 //!
-//! The index compares a few header fields, the lanes ([`LaneSelection`]). Bits of a rule outside of
-//! them are its *rest*, which is compared for each rule that the index finds. Rules share few rests:
-//! most rules of a table match the same other fields.
+//! The index compares a few header fields, the lanes ([`LaneSelection`]). The bits of a rule
+//! outside of the lanes are its *rest*, which is compared for each rule that the index finds. There
+//! are few different rests, because most rules of a table match the same fields outside of the
+//! lanes.
 //!
 //! A rule and its later revisions have one slot. Slots are in the order of age, so the order of the
 //! index (priority, then slot) is the total order of the table. A slot stays until no version sees
-//! a revision of it.
+//! a revision of its rule.
 
 use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
 
@@ -26,11 +27,11 @@ pub(crate) struct LearnedRules {
     selection: LaneSelection,
     schema: KeySchema,
     slots: Vec<RuleSlot>,
-    /// Slots with revisions.
+    /// Number of slots with revisions.
     live: usize,
-    /// Revisions that some version does not see any more.
+    /// Removed revisions: the version of the removal, and the rule.
     retired: BinaryHeap<Reverse<(Version, RuleId)>>,
-    /// The rests of rules; most rules share one.
+    /// The distinct rests of rules.
     rests: Vec<Match>,
     /// Rules that the last training left in the remainder.
     remainder_trained: usize,
@@ -39,7 +40,7 @@ pub(crate) struct LearnedRules {
 /// One rule with its revisions.
 struct RuleSlot {
     id: RuleId,
-    /// Index of the rest; [`NO_REST`] if the lanes have all bits of the match.
+    /// Index in `rests`; [`NO_REST`] if the match has no bit outside of the lanes.
     rest: u32,
     newest: Option<RuleRevision>,
     older: Vec<RuleRevision>,
@@ -58,7 +59,7 @@ const REMAINDER_MIN: usize = 64;
 impl LearnedRules {
     /// Trains an index over rules, in any order.
     ///
-    /// Returns nothing if the index cannot hold them.
+    /// Returns `None` if the index cannot hold the rules.
     pub(crate) fn train(mut rules: Vec<(Lifetime, Arc<Rule>)>) -> Option<Self> {
         let boxes: Vec<_> = rules.iter().map(|(_, rule)| box_of(rule)).collect();
         let selection = LaneSelection::choose(boxes.iter());
@@ -90,7 +91,7 @@ impl LearnedRules {
 
     /// Adds a rule that versions from `added` on see.
     ///
-    /// Returns false if the index cannot hold it.
+    /// Returns false if the index cannot hold the rule.
     pub(crate) fn insert(&mut self, rule: &Arc<Rule>, added: Version) -> bool {
         match self.add(Lifetime::since(added), Arc::clone(rule)) {
             Some(Some(indexed)) => self.index.insert(&indexed),
@@ -99,7 +100,7 @@ impl LearnedRules {
         }
     }
 
-    /// Ends the visible revision of a rule. Returns false if there is none.
+    /// Ends the visible revision of a rule; returns false if the rule has none.
     pub(crate) fn remove(&mut self, id: RuleId, removed: Version) -> bool {
         let Some(slot) = self.find_slot(id) else { return false };
         let slot = &mut self.slots[slot];
@@ -112,7 +113,7 @@ impl LearnedRules {
         true
     }
 
-    /// Drops the revisions that no version from `oldest` on sees.
+    /// Drops the revisions that only versions before `oldest` see.
     pub(crate) fn reclaim(&mut self, oldest: Version) {
         while let Some(Reverse((removed, id))) = self.retired.peek().copied()
             && removed <= oldest
@@ -173,7 +174,7 @@ impl LearnedRules {
 
     /// Adds a revision. Returns the rule to index, if it is the first of its slot.
     ///
-    /// Returns nothing if the slots would not be in the order of age.
+    /// Returns `None` if the slots would not be in the order of age.
     #[expect(
         clippy::option_option,
         reason = "the outer option is failure, the inner one no new rule"
@@ -207,14 +208,14 @@ impl LearnedRules {
         self.slots.binary_search_by_key(&id, |slot| slot.id).ok()
     }
 
-    /// Returns a rule as the index has it.
+    /// Returns the rule of the index for a slot: the match in the lanes, and the rank.
     fn indexed(&self, rule: &Rule, slot: usize) -> Option<PriorityRule<LANES>> {
         let priority = u32::from(u16::MAX - rule.priority.number());
         let slot = u32::try_from(slot).ok()?;
         self.selection.rule(&self.schema, &box_of(rule), priority, slot).ok()
     }
 
-    /// Returns the index of the bits that the lanes do not have.
+    /// Returns the index in `rests` of a rule's bits outside of the lanes.
     fn rest_of(&mut self, rule: &Rule) -> u32 {
         let mut mask = FlowMask::EMPTY;
         for (word, bits) in rule.matching.mask().iter() {

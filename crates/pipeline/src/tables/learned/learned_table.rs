@@ -1,8 +1,9 @@
-//! The learned index of one table, and its training beside the changes of the table.
+//! The learned index of one table, and its training while the table changes.
 //!
 //! A training reads the rules under the shared lock, trains without a lock, and takes the exclusive
-//! lock only to replace the index. Changes meanwhile are logged, and repeated on the new index first.
-//! The former index has them too, so lookups are right at any time.
+//! lock only to replace the index. Changes during the training are logged, and repeated on the new
+//! index before it is used. The former index gets these changes as well, so lookups are right at
+//! any time.
 
 use std::{
     mem,
@@ -21,12 +22,12 @@ use crate::{id::RuleId, tables::rule::Rule};
 #[derive(Default)]
 pub(crate) struct LearnedTable {
     current: Option<Box<LearnedRules>>,
-    /// Set while an index is trained. Changes are logged then.
+    /// True while an index is trained and changes are logged.
     is_training: AtomicBool,
     log: Vec<LoggedChange>,
 }
 
-/// A change of a table while an index is trained.
+/// A change of the table during a training.
 enum LoggedChange {
     Insert(Arc<Rule>, Version),
     Remove(RuleId, Version),
@@ -67,12 +68,12 @@ impl LearnedTable {
 
     /// Begins a training: changes are logged from now on.
     ///
-    /// Returns false if one is in progress.
+    /// Returns false if a training is in progress.
     pub(crate) fn begin_training(&self) -> bool {
         !self.is_training.swap(true, Ordering::Relaxed)
     }
 
-    /// Ends a training. Returns the former index, which takes time to free.
+    /// Ends a training; returns the former index, to be freed without a lock.
     pub(crate) fn end_training(
         &mut self,
         trained: Option<LearnedRules>,
@@ -94,7 +95,7 @@ impl LearnedTable {
 }
 
 impl LoggedChange {
-    /// Applies the change to an index. Returns false if the index cannot follow.
+    /// Applies the change to an index; returns false if the index cannot hold it.
     fn apply(&self, index: &mut LearnedRules) -> bool {
         match self {
             Self::Insert(rule, added) => index.insert(rule, *added),

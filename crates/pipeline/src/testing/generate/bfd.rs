@@ -5,10 +5,10 @@ use shunt_flow::{FieldId, FlowKey};
 
 use crate::bridges::port::{PortBfd, PortInfo};
 
-/// The address that some sessions ask for, which few packets have.
+/// The destination address that some sessions require, and that few packets have.
 const ADDRESS: [u8; 6] = [0x00, 0x23, 0x20, 0x00, 0x00, 0x01];
 
-/// Packets, of which few are for BFD, or are to a port that differs in one bit.
+/// Packets: a few for BFD, and a few with a UDP port that differs in one bit.
 pub(super) fn few_for_bfd(
     packets: impl Strategy<Value = FlowKey>,
 ) -> impl Strategy<Value = FlowKey> {
@@ -26,7 +26,7 @@ pub(super) fn few_for_bfd(
     })
 }
 
-/// Ports that rarely have sessions, so that other properties stay frequent.
+/// Ports of which few have BFD sessions, so that most packets go to the tables.
 pub(super) fn few_with_bfd(ports: Vec<PortInfo>) -> impl Strategy<Value = Vec<PortInfo>> {
     prop_oneof![6 => Just(ports.clone()), 1 => with_bfd(ports)]
 }

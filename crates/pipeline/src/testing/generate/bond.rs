@@ -16,24 +16,24 @@ use crate::bridges::{
 /// Names of bonds.
 const BONDS: &[&str] = &["b1", "b2"];
 
-/// The counters of the bonds, the same ones in every list of ports.
+/// The counters of the bonds, which all generated lists of ports share.
 static COUNTERS: LazyLock<Vec<BondCounters>> =
     LazyLock::new(|| BONDS.iter().map(|bond| BondCounters::new(bond)).collect());
 
-/// The choices for a bond.
+/// The random settings of a bond.
 #[derive(Clone, Debug)]
 struct Choices {
-    /// The active member, or one after it, by its position in the list of ports.
+    /// The active member: an index, modulo the number of members.
     active: Option<usize>,
-    /// The members of buckets in turn, by such positions, the basis and the hash.
+    /// The members of the buckets in turn by index, the basis and the hash.
     ///
     /// `None` if the bond does not balance.
     balance: Option<(Vec<Option<usize>>, u32, BondHash)>,
-    /// The decisions of LACP about the members, in turn.
+    /// The LACP admissions of the members, in turn.
     lacp: Vec<LacpAdmission>,
 }
 
-/// Packets, of which few are frames of slow protocols, or have their type alone.
+/// Packets: a few are frames of slow protocols, or have only their Ethernet type.
 pub(super) fn few_for_lacp(
     packets: impl Strategy<Value = FlowKey>,
 ) -> impl Strategy<Value = FlowKey> {
@@ -48,14 +48,15 @@ pub(super) fn few_for_lacp(
     })
 }
 
-/// Ports that are rarely members of bonds, so that other properties stay frequent.
+/// Ports of which few are members of bonds, so that other cases stay frequent.
 pub(super) fn few_bonded(ports: Vec<PortInfo>) -> impl Strategy<Value = Vec<PortInfo>> {
     prop_oneof![5 => Just(ports.clone()), 2 => bonded(ports, 8)]
 }
 
 /// Ports, most of them members of bonds.
 ///
-/// Most bonds have an active member, and none has two. For one bond with LACP, `plain` have none.
+/// Most bonds have one active member, and the others have none. For each bond with LACP there are
+/// `plain` bonds without it.
 pub(super) fn bonded(ports: Vec<PortInfo>, plain: u32) -> impl Strategy<Value = Vec<PortInfo>> {
     let bonds = vec(option::weighted(0.6, select(BONDS)), ports.len());
     let positions = 0..ports.len();
@@ -85,7 +86,7 @@ pub(super) fn bonded(ports: Vec<PortInfo>, plain: u32) -> impl Strategy<Value = 
     })
 }
 
-/// A decision of a bond that uses LACP.
+/// The admission of a member of a bond that uses LACP.
 fn lacp_admission() -> impl Strategy<Value = LacpAdmission> {
     use LacpAdmission::{All, Fallback, None};
     prop_oneof![Just(All), Just(None), Just(Fallback)]

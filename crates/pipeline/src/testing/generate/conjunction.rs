@@ -1,4 +1,4 @@
-//! Clauses, and rules that match conjunctions; ids are few, so that clauses belong together.
+//! Clauses, and rules that match conjunctions, with few ids so that conjunctions are satisfied.
 
 use proptest::{collection::vec, prelude::*, sample::select};
 use shunt_classifier::Priority;
@@ -23,7 +23,7 @@ pub(super) fn clause() -> impl Strategy<Value = FlowMod> {
         .prop_map(|(request, clauses)| clause_of(request, clauses))
 }
 
-/// A rule that matches a conjunction, and perhaps more.
+/// A rule that matches a `conj_id`, and possibly other fields.
 pub(super) fn answer() -> impl Strategy<Value = FlowMod> {
     (rule(), IDS).prop_map(|(request, id)| rule_of_conjunction(request, id))
 }

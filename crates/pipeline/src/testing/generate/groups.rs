@@ -33,7 +33,7 @@ pub(super) fn all() -> impl Strategy<Value = Vec<Modification>> {
     })
 }
 
-/// Changes of groups and meters, as one version.
+/// A change of groups and meters of a bridge, as one version.
 pub(super) fn op() -> impl Strategy<Value = Op> {
     (select(&BRIDGES[..]), vec(request(), 1..3)).prop_map(|(id, mods)| Op::Modify(id, mods))
 }
@@ -60,7 +60,7 @@ pub(super) fn request() -> impl Strategy<Value = Modification> {
     ]
 }
 
-/// A change of an existing group or meter.
+/// A change of the group or meter that `object` names.
 pub(super) fn change_of(object: Object) -> Option<BoxedStrategy<Op>> {
     let modify = |id, request: BoxedStrategy<Modification>| {
         Some(request.prop_map(move |request| Op::Modify(id, vec![request])).boxed())
@@ -91,7 +91,7 @@ pub(super) fn change_of(object: Object) -> Option<BoxedStrategy<Op>> {
     }
 }
 
-/// Actions that choose by liveness or by a hash, or that pass a meter.
+/// An action that runs a group, passes a meter, or chooses by a hash.
 pub(super) fn action() -> impl Strategy<Value = Action> {
     prop_oneof![
         4 => (1..=GROUP_MAX).prop_map(|id| Action::Group(GroupId::new(id))),
@@ -101,12 +101,12 @@ pub(super) fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// A meter for a rule to pass.
+/// The number of a meter.
 pub(super) fn meter() -> impl Strategy<Value = MeterId> {
     (1..=METER_MAX).prop_map(MeterId::new)
 }
 
-/// Links that are up and links that are not.
+/// The same ports, with links that are up or down at random.
 pub(super) fn with_links(ports: Vec<PortInfo>) -> impl Strategy<Value = Vec<PortInfo>> {
     let links = vec(prop::bool::weighted(0.8), ports.len());
     links.prop_map(move |links| {
@@ -115,7 +115,7 @@ pub(super) fn with_links(ports: Vec<PortInfo>) -> impl Strategy<Value = Vec<Port
     })
 }
 
-/// A group. It leads to groups up to a number, and rarely to those above it.
+/// A group-mod with buckets that mostly name groups up to `target_max`.
 fn group_mod(
     command: GroupCommand,
     id: u32,
@@ -184,9 +184,9 @@ fn selection() -> impl Strategy<Value = Selection> {
     ]
 }
 
-/// A meter of bands that every packet exceeds, and of bands that no packet exceeds.
+/// A meter with bands that every packet exceeds, and with bands that none exceeds.
 ///
-/// Packets exceed a band because they are longer than its burst size.
+/// A packet exceeds a band if it is longer than the burst size of the band.
 fn meter_mod(command: MeterCommand, id: u32) -> impl Strategy<Value = MeterMod> {
     let kind = prop_oneof![
         2 => Just(MeterBandKind::Drop),
@@ -230,7 +230,7 @@ fn multipath() -> impl Strategy<Value = MultipathAction> {
     let link_max = select(vec![0u16, 1, 2, 3, 63, 64]);
     let parts = (hash_fields(), 0u16..3, algorithm, link_max, 0u32..6, subfield());
     parts.prop_map(|(fields, basis, algorithm, link_max, argument, target)| {
-        // The action needs enough bits for the highest link.
+        // The target needs enough bits for the number of the highest link.
         let needed = 16 - u8::try_from(link_max.leading_zeros()).unwrap_or(0);
         let fits = target.width >= needed;
         let target = if fits { target } else { Subfield::whole(FieldId::Reg1) };

@@ -1,8 +1,8 @@
 //! MPLS labels, values on the stack, lengths of frames.
 //!
-//! Any rule may push a label or pop one. Only rules that match a second label name MPLS as the
-//! Ethernet type after a pop ([`popping`]). The oracle does not model how the bytes of an IPv4 or
-//! ARP packet would be read as labels.
+//! Any rule may push or pop a label. Only rules that match a second label name MPLS as the Ethernet
+//! type after a pop ([`popping`]). So a packet of IPv4 or ARP is never read as labels, which the
+//! oracle does not model.
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo, layout::word};
@@ -10,7 +10,7 @@ use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo, layout::word};
 use super::{Action, BRIDGES, FlowMod, Op, Subfield, TableId, conjunction, groups, learn};
 use crate::testing::set_secret;
 
-/// Labels that neither IPv4 nor ARP begins with.
+/// Labels that cannot be read as the beginning of an IPv4 or ARP packet.
 pub(super) const LABELS: &[u128] = &[16, 17, 40];
 
 /// Lengths of frames.
@@ -21,7 +21,7 @@ const MPLS: usize = word::MPLS as usize;
 const THIRD: usize = word::MPLS_PBB as usize;
 const BOTTOM: u64 = 0x100;
 
-/// A packet, most often without labels, in a frame of some length.
+/// A packet, most often without labels, in a frame of random length.
 pub(super) fn labelled(packet: impl Strategy<Value = FlowKey>) -> impl Strategy<Value = FlowKey> {
     let entry = (select(LABELS), select(vec![0u64, 3]), select(vec![0u64, 1, 2, 64]));
     let entry = entry
@@ -45,7 +45,7 @@ pub(super) fn labelled(packet: impl Strategy<Value = FlowKey>) -> impl Strategy<
     })
 }
 
-/// Actions that move a packet between its labels and the headers after them.
+/// Actions on labels, on the stack, and on the headers after the labels.
 pub(super) fn list() -> impl Strategy<Value = Vec<Action>> {
     let port = prop_oneof![6 => (1u32..=6).prop_map(PortNo::new), 1 => Just(PortNo::NORMAL)];
     let output = port.prop_map(|port| Action::Output { port, max_len: 0 });
@@ -84,7 +84,7 @@ pub(super) fn list() -> impl Strategy<Value = Vec<Action>> {
     });
     let list = vec(nested, 1..7);
     let stacked = option::weighted(0.2, stacked());
-    // A table that may have conjunctions.
+    // Table 1 may have conjunctions.
     let further = option::weighted(0.4, Just(TableId::new(1)));
     (list, super::set_field(), prop::bool::weighted(0.2), stacked, further).prop_map(
         |(mut list, rewrite, hides, stacked, further)| {
@@ -97,7 +97,7 @@ pub(super) fn list() -> impl Strategy<Value = Vec<Action>> {
     )
 }
 
-/// A copy that passes a meter and is parsed again after it.
+/// A `clone` that passes a meter, after which the copy is parsed again.
 fn metered() -> impl Strategy<Value = Action> {
     (groups::meter(), action(), 1u32..=6).prop_map(|(meter, action, port)| {
         let ttl = Action::DecTtl { controllers: Box::new([]) };
@@ -107,7 +107,7 @@ fn metered() -> impl Strategy<Value = Action> {
 }
 
 /// Actions that push values, and send the packet to the first popped value.
-/// They may also truncate the packet.
+/// An action on labels may come between the pushes and the pop.
 fn stacked() -> impl Strategy<Value = Vec<Action>> {
     let value = Subfield { field: FieldId::Reg0, offset: 0, width: 3 };
     let pushes = vec(
@@ -155,7 +155,7 @@ pub(super) fn world() -> impl Strategy<Value = Vec<Op>> {
     })
 }
 
-/// An action on labels or the stack, or one that needs the whole frame.
+/// An action on labels or on the stack, or an action that needs the whole frame.
 pub(super) fn action() -> impl Strategy<Value = Action> {
     let bit = (select(vec![FieldId::Reg0, FieldId::Reg1]), 0u8..2)
         .prop_map(|(field, offset)| Subfield { field, offset, width: 1 });
@@ -175,7 +175,7 @@ pub(super) fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// A request for a rule that pops a label which is not the last.
+/// Returns the request for a rule that pops a label with another label below.
 pub(super) fn popping(request: FlowMod) -> FlowMod {
     let (mut key, mut mask) = (request.matching.key(), FlowMask::from(request.matching.mask()));
     for (field, value) in [(FieldId::EthType, 0x8847), (FieldId::MplsBos, 0)] {
@@ -188,10 +188,10 @@ pub(super) fn popping(request: FlowMod) -> FlowMod {
     FlowMod { matching: Match::new(&key, &mask), instructions, ..request }
 }
 
-/// Sets the hidden part of `other` to match that of `key`.
+/// Makes the labels and the hidden part of `other` agree with those of `key`.
 ///
-/// Labels below the bottom of the stack are zero, and so are those of packets without labels. The
-/// hidden headers have the same type, in a frame of some length.
+/// Words of labels that `other` does not have are zero. The hidden Ethernet type is that of `key`,
+/// and the length of the frame is random.
 pub(super) fn copy_hidden_state(other: &mut FlowKey, key: &FlowKey, mask: &FlowMask) {
     let [hidden_type, noise] =
         [key.words()[THIRD] >> 16, other.words()[THIRD]].map(|word| word & 0xffff);

@@ -1,4 +1,4 @@
-//! Rules with learn actions: few, so that learned rules match packets and overlap other rules.
+//! Learn actions with few tables, fields and values, so that learned rules match packets.
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use shunt_classifier::Priority;
@@ -10,7 +10,7 @@ use crate::{
     id::Cookie,
 };
 
-/// A `learn`.
+/// A random `learn` action.
 pub(super) fn learn() -> impl Strategy<Value = Action> {
     let timeouts = (select(vec![0u16, 0, 2]), select(vec![0u16, 0, 3]));
     let fin = (select(vec![0u16, 0, 0, 1]), select(vec![0u16, 0, 0, 2]));
@@ -104,7 +104,7 @@ fn done() -> impl Strategy<Value = LearnSpec> {
     prop_oneof![2 => output, 1 => fixed, 2 => load]
 }
 
-/// A `fin_timeout`.
+/// A random `fin_timeout` action.
 pub(super) fn fin_timeout() -> impl Strategy<Value = Action> {
     (0u16..3, 0u16..3).prop_map(|(idle, hard)| Action::FinTimeout { idle, hard })
 }

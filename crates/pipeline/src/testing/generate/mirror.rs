@@ -13,13 +13,13 @@ use crate::{
     id::BridgeId,
 };
 
-/// Names of generated ports and bonds, and one that no bridge has.
+/// Names of generated ports and bonds, and a name that no bridge has.
 const PORTS: &[&str] = &["p1", "p2", "p3", "p4", "p5", "b1", "b2", "none"];
 
-/// VLANs that tags of generated packets name, none, and one that no packet names.
+/// No tag (0), a VLAN of generated packets, and a VLAN that no packet has.
 const VLANS: &[u16] = &[0, 5, 7];
 
-/// The mirrors of a new bridge: mostly none.
+/// The mirrors of a new bridge; most bridges have none.
 pub(super) fn first(id: BridgeId) -> impl Strategy<Value = Vec<Op>> {
     let mirrors = option::weighted(0.3, mirrors());
     mirrors

@@ -1,4 +1,4 @@
-//! Multicast snooping of few groups, and packets that it treats in all ways.
+//! Multicast snooping of few groups, and packets for each of its cases.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
@@ -18,19 +18,19 @@ use crate::{
 
 /// Addresses of generated packets.
 ///
-/// They are two groups, one of the link, and one that is no group.
+/// Two groups, a group of the local network, and a unicast address.
 const GROUPS: &[[u8; 4]] = &[[239, 1, 1, 1], [239, 1, 1, 2], [224, 0, 0, 5], [10, 0, 0, 1]];
 
-/// VLANs that tags of generated packets name, none, and one that no packet names.
+/// No tag (0), a VLAN of generated packets, and a VLAN that no packet has.
 const VLANS: &[u16] = &[0, 0, 5, 7];
 
-/// Types of messages of IGMP, one of them without a meaning.
+/// Types of messages of IGMP, and 0x13, which snooping does not read.
 const TYPES: &[u64] = &[0x11, 0x12, 0x16, 0x17, 0x22, 0x13];
 
 /// Types of messages of ICMPv6: those of MLD, and an echo request.
 const TYPES_V6: &[u64] = &[130, 131, 132, 143, 128];
 
-/// The snooping of a new bridge, with messages that have arrived: mostly none.
+/// Operations that set up snooping of a new bridge, and messages; mostly none.
 pub(super) fn first(id: BridgeId) -> impl Strategy<Value = Vec<Op>> {
     let messages = vec(message(id), 0..8);
     let snooping = option::weighted(0.4, (snooping(), messages));
@@ -40,7 +40,7 @@ pub(super) fn first(id: BridgeId) -> impl Strategy<Value = Vec<Op>> {
     })
 }
 
-/// A change of the snooping of a bridge, or a message.
+/// A change of the snooping of a bridge, or a message for it.
 pub(super) fn op() -> impl Strategy<Value = Op> {
     select(&BRIDGES[..]).prop_flat_map(|id| {
         let set = option::weighted(0.8, snooping());
@@ -51,13 +51,13 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
     })
 }
 
-/// Multicast packets that leave on a port unconditionally: mostly none.
+/// The multicast packets that leave on a port unconditionally; mostly none.
 pub(super) fn flooding() -> impl Strategy<Value = MulticastFlooding> {
     (prop::bool::weighted(0.1), prop::bool::weighted(0.1))
         .prop_map(|(packets, reports)| MulticastFlooding { packets, reports })
 }
 
-/// Packets, of which few have a multicast address and a packet of IPv4.
+/// Packets, of which few are multicast packets of IPv4.
 pub(super) fn few_for_groups(
     packets: impl Strategy<Value = FlowKey>,
 ) -> impl Strategy<Value = FlowKey> {
@@ -119,9 +119,9 @@ fn set_message(key: &mut FlowKey, protocol: u128, kind: u64) {
     key.words_mut()[usize::from(word::TRANSPORT)] = kind << 48;
 }
 
-/// Returns the address of IPv6 for a generated one.
+/// Returns the IPv6 address that corresponds to one of [`GROUPS`].
 ///
-/// That of the link is the address of all nodes.
+/// The group of the local network becomes the address of all nodes.
 fn address([first, _, _, last]: [u8; 4]) -> Ipv6Addr {
     match first {
         224 => Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1),
@@ -129,7 +129,7 @@ fn address([first, _, _, last]: [u8; 4]) -> Ipv6Addr {
     }
 }
 
-/// Settings of snooping, most of them with few groups that end soon.
+/// Settings of snooping; most have few groups and a short ageing time.
 pub fn snooping() -> impl Strategy<Value = MulticastSnooping> {
     let defaults = MulticastSnooping::default();
     let groups_max = select(vec![1, 1, 2, 2, 3, defaults.groups_max]);
@@ -140,12 +140,12 @@ pub fn snooping() -> impl Strategy<Value = MulticastSnooping> {
     })
 }
 
-/// A message that arrives on a port of a bridge at some moment.
+/// The content of a message that arrives on a port of a bridge, and a random time.
 pub fn message(id: BridgeId) -> impl Strategy<Value = Op> {
     (sighting(id), moment()).prop_map(|(sighting, now)| Op::Snoop(sighting, now))
 }
 
-/// The moment of a message.
+/// The time of a message.
 fn moment() -> impl Strategy<Value = Time> {
     (0..6_u64).prop_map(|second| Time::ZERO.after(Duration::from_secs(second)))
 }

@@ -1,19 +1,19 @@
-//! Ports with VLANs.
+//! VLANs of ports, and changes of the VLANs without learning, for NORMAL.
 
 use proptest::{collection::btree_set, option, prelude::*, sample::select};
 
 use super::{BRIDGES, Op};
 use crate::bridges::port_vlans::{PortVlans, PriorityTags, VlanMode};
 
-/// VLANs that tags of generated packets name, none, and one that no packet names.
+/// No tag (0), a VLAN of generated packets, and a VLAN that no packet has.
 const VLANS: &[u16] = &[0, 5, 7];
 
-/// The VLANs of a port, and whether it is protected.
+/// The VLANs of a port, and a flag: true if the port is protected.
 pub(super) fn settings() -> impl Strategy<Value = (PortVlans, bool)> {
     (vlans(), prop::bool::weighted(0.25))
 }
 
-/// The VLANs of a port: mostly all.
+/// The VLANs of a port; most ports carry all VLANs.
 fn vlans() -> impl Strategy<Value = PortVlans> {
     let vlan = || select(VLANS);
     let mode = prop_oneof![
@@ -31,7 +31,7 @@ fn vlans() -> impl Strategy<Value = PortVlans> {
     })
 }
 
-/// A change of the VLANs in which a bridge learns nothing.
+/// A change of the VLANs in which a bridge learns no addresses.
 pub(super) fn op() -> impl Strategy<Value = Op> {
     (select(&BRIDGES[..]), btree_set(select(VLANS), 0..2))
         .prop_map(|(id, vlans)| Op::SetFloodVlans(id, vlans))

@@ -1,4 +1,4 @@
-//! The changes of a world.
+//! The operations that change a world.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::{
     update::{bundle::BundleStep, modification::Modification},
 };
 
-/// A change of a world.
+/// An operation that changes a world.
 #[derive(Clone, Debug)]
 pub enum Op {
     /// Flow-mods, as one version.
@@ -29,17 +29,17 @@ pub enum Op {
     SetPorts(BridgeId, Vec<PortInfo>),
     /// Sets the mirrors of a bridge.
     SetMirrors(BridgeId, Vec<Mirror>),
-    /// Sets the VLANs of a bridge in which NORMAL learns nothing.
+    /// Sets the VLANs of a bridge in which NORMAL learns no addresses.
     SetFloodVlans(BridgeId, BTreeSet<u16>),
-    /// Sets or ends multicast snooping of a bridge.
+    /// Begins, changes or ends multicast snooping of a bridge.
     SetSnooping(BridgeId, Option<MulticastSnooping>),
-    /// Learns from a message of IGMP or MLD, which arrives at this moment.
+    /// Learns from a message of IGMP or MLD, which arrives at this time.
     Snoop(MulticastSighting, Time),
-    /// Removes the rules with timeouts that have passed at this moment, and the ports of groups by age.
-    /// All other operations happen at time zero.
+    /// Removes the rules, and the ports of groups, that have expired at this time.
+    /// All other operations are applied at time zero.
     Expire(Time),
-    /// Learns the rules that the learn actions of this packet make.
+    /// Learns the rules and addresses that the translation of this packet requests.
     LearnFrom(Box<FlowKey>),
-    /// Reclaims everything that only older versions see.
+    /// Reclaims the rules and objects that only older versions see.
     Reclaim,
 }

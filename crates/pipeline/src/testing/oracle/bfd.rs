@@ -1,4 +1,4 @@
-//! BFD sessions, port by port.
+//! BFD sessions in the oracle, by a scan of all ports.
 
 use shunt_flow::{FieldId, FlowKey};
 
@@ -26,7 +26,7 @@ impl Walker<'_> {
         self.halves.emit(Outcome::ToBfd(self.id(), port, headers));
     }
 
-    /// Returns whether a port carries packets, by link, settings and session.
+    /// Returns whether link, settings and BFD session let a port carry packets.
     pub(super) fn is_usable(&self, port: &PortInfo) -> bool {
         let is_forwarding = port.bfd.is_none_or(|session| session.is_forwarding);
         port.link_up && !port.config.port_down && is_forwarding

@@ -1,4 +1,4 @@
-//! Bonds, port by port.
+//! Bonds in the oracle, by scans of all ports.
 
 use shunt_flow::{FieldId, FlowKey, PortNo};
 
@@ -14,7 +14,8 @@ use crate::{
 impl WorldBridge {
     /// Returns the number of the first member of the bond of a port.
     ///
-    /// Without a bond it is its own number. Two ports are one for NORMAL if these numbers are equal.
+    /// For a port without a bond, it is the port's own number. NORMAL treats two ports with equal
+    /// results as one port.
     pub(in crate::testing) fn logical(&self, number: PortNo) -> PortNo {
         let bond = |number| {
             let own = self.ports.iter().find(|port| port.number == number);
@@ -41,7 +42,7 @@ impl WorldBridge {
         port.bond.as_ref().and_then(|member| member.balance.as_deref())
     }
 
-    /// Returns what LACP decides about a port.
+    /// Returns the packets of a port that LACP lets NORMAL take.
     pub(super) fn lacp(&self, port: &PortInfo) -> LacpAdmission {
         port.bond.as_ref().map_or(LacpAdmission::Off, |member| member.lacp)
     }
@@ -51,7 +52,7 @@ impl WorldBridge {
         self.balance(port).is_some() && self.lacp(port) != LacpAdmission::All
     }
 
-    /// Returns whether a member of a bond takes frames to an address.
+    /// Returns whether NORMAL takes frames to `target` that arrive on a port of a bond.
     pub(super) fn takes(&self, port: &PortInfo, target: [u8; 6]) -> bool {
         match self.lacp(port) {
             LacpAdmission::All => return true,
@@ -82,7 +83,7 @@ impl Walker<'_> {
 
     /// Returns whether a flood by `FLOOD` leaves on a port.
     ///
-    /// The VLAN is that of the packet.
+    /// A bond that balances sends the flood on the member for the packet's VLAN.
     pub(super) fn floods_on(&mut self, port: &PortInfo, ingress: PortNo) -> bool {
         let vlan = self.packet.tags.first().map_or(0, |(_, tci)| tci & 0xfff);
         let bridge = &self.world.bridges[&self.id()];
@@ -94,7 +95,7 @@ impl Walker<'_> {
 
     /// Returns whether a port sends the packets of its bond in this VLAN.
     ///
-    /// True without a bond. Counts the packet in its bucket.
+    /// True for a port without a bond. Counts the packet in its bucket.
     pub(super) fn is_sender(&mut self, port: &PortInfo, vlan: u16) -> bool {
         let bridge = &self.world.bridges[&self.id()];
         let Some(balance) = bridge.balance(port) else {
@@ -118,7 +119,7 @@ impl Walker<'_> {
         is_sender
     }
 
-    /// Returns whether the packet announces the address of its sender.
+    /// Returns whether the packet is a gratuitous ARP packet, sent to `target`.
     pub(super) fn is_announcement(&self, target: [u8; 6]) -> bool {
         let key = self.packet.key();
         let ends = [FieldId::ArpSpa, FieldId::ArpTpa].map(|field| key.field(field));

@@ -1,4 +1,4 @@
-//! Conjunctions, by trying every one at every priority.
+//! Conjunctions in the oracle, which tries each of them at every priority.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{
 pub enum LookupStep<'w> {
     /// A rule, or none.
     Rule(Option<&'w Arc<Rule>>),
-    /// A conjunction with all clauses matched.
+    /// A satisfied conjunction: the packet matches all of its clauses.
     Conjunction(Conjunction),
 }
 
@@ -26,7 +26,7 @@ pub type Conjunction = (Priority, u32, u8);
 
 impl World {
     /// Returns the matching rule of a table.
-    /// Also returns the number of lookups for conjunctions.
+    /// Also returns the number of extra lookups, by `conj_id`.
     pub(super) fn look_up(
         &self,
         bridge: BridgeId,
@@ -47,7 +47,7 @@ impl World {
         }
     }
 
-    /// Returns the rule that matches if these conjunctions led to no rule.
+    /// Returns the next step of a lookup; conjunctions in `passed` led to no rule.
     #[must_use]
     pub fn decide(
         &self,
@@ -104,7 +104,7 @@ fn with_conj_id(key: &FlowKey, id: u32) -> FlowKey {
 }
 
 /// Returns the conjunctions that a rule is part of.
-/// Each has its id, its number of clauses, and the rule's clause.
+/// Each conjunction has its id, its number of clauses, and the rule's clause.
 fn clauses(rule: &Rule) -> Vec<(u32, u8, u8)> {
     let clause = |action: &Action| match action {
         Action::Conjunction { id, clause, clauses_count } => Some((*id, *clauses_count, *clause)),

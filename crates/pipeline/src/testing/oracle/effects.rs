@@ -25,13 +25,13 @@ pub struct PacketEffects {
     pub error: Option<TraversalError>,
     /// The drop reasons of copies of the packet that had been parsed again.
     pub later_errors: Vec<TraversalError>,
-    /// The lookups, in order for each parsing of the packet.
+    /// The lookups, in order for each parse of the packet.
     pub visited: Vec<Visited>,
     /// The groups that chose buckets, with the bucket; `None`: all.
     pub groups: Vec<(BridgeId, GroupId, Option<usize>)>,
     /// The mirrors that copied the packet, in order.
     pub mirrored: Vec<String>,
-    /// A meter dropped the packet, or a copy of it.
+    /// True if a meter dropped the packet, or a copy of the packet.
     pub was_metered: bool,
     /// Rules that the packet's learn actions make.
     pub learned: Vec<LearnEffect>,
@@ -39,18 +39,18 @@ pub struct PacketEffects {
     pub refreshed: Vec<Refreshed>,
     /// Number of copies without an output, including the packet itself.
     ///
-    /// Meters may drop more.
+    /// Copies that meters drop are not counted.
     pub dropped: usize,
 }
 
-/// One lookup.
+/// One lookup of a packet in a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Visited {
     /// The bridge and the table.
     pub place: (BridgeId, TableId),
     /// The matching rule.
     pub rule: Option<crate::RuleId>,
-    /// Length of the frame when it was parsed.
+    /// Length of the frame at the last parse before the lookup.
     pub length: usize,
 }
 
@@ -59,8 +59,8 @@ pub struct Visited {
 pub enum Outcome {
     /// A frame to a port.
     ///
-    /// The fields are the port, its queue, the length to truncate to, the header words, and the
-    /// length before that.
+    /// The fields are the port, its egress queue, the length to truncate to, the header words, and
+    /// the length of the frame before truncation.
     Sent(DatapathPort, QueueId, Option<u32>, Vec<u64>, usize),
     /// A packet-in to controllers, with these header words.
     Punted(Punted, Vec<u64>),
@@ -68,7 +68,7 @@ pub enum Outcome {
     ToLacp(BridgeId, PortNo, Vec<u64>),
     /// A message of IGMP or MLD, with these header words.
     ///
-    /// It arrived on a port in a VLAN.
+    /// The message arrived on this port in this VLAN.
     ToSnooping(BridgeId, PortNo, u16, Vec<u64>),
     /// A packet to the BFD session of a port, with these header words.
     ToBfd(BridgeId, PortNo, Vec<u64>),
@@ -127,7 +127,7 @@ impl Punted {
     }
 }
 
-/// Returns the fields that a packet-in has as metadata.
+/// Returns the pipeline fields that a packet-in reports.
 pub(super) fn state(key: &FlowKey) -> Vec<u128> {
     let fields = [
         FieldId::InPort,

@@ -1,4 +1,4 @@
-//! Groups, meters and choices by a hash, by recursion.
+//! Groups, meters and choices by a hash in the oracle, by recursion.
 
 use shunt_flow::{FieldId, PortNo};
 
@@ -42,7 +42,7 @@ impl Walker<'_> {
             copy.has_exited = false;
             Ok(())
         });
-        // Too many labels drop only the copy of this bucket.
+        // An error for too many labels drops only the copy of this bucket.
         let is_over = matches!(result, Err(TraversalError::TooManyMplsLabels(_)));
         if is_over { Ok(()) } else { result }
     }
@@ -67,7 +67,8 @@ impl Walker<'_> {
     }
 
     /// Chooses a bucket by weighted hash.
-    /// Each bucket draws a time with its weight as rate, and the earliest wins.
+    /// Each bucket gets a pseudo-random time, exponential with its weight as rate; the earliest
+    /// wins.
     fn select(&self, group: &GroupMod) -> Option<usize> {
         let (basis, values) = match &group.selection {
             Selection::Default => (0, self.packet.connection()),
@@ -153,7 +154,7 @@ impl Walker<'_> {
         }
     }
 
-    /// Returns the kind of the band that all packets exceed.
+    /// Returns the kind of the acting band of a meter that packets exceed.
     /// `None` if the meter has no such band.
     pub(super) fn acting(&self, id: MeterId) -> Option<MeterBandKind> {
         let MeterConfig { unit, bands, .. } = self.world.bridges[&self.id()].meters.get(&id)?;

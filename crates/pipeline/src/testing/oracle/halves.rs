@@ -1,4 +1,4 @@
-//! The events of a packet between each two parsings.
+//! The effects of a packet, collected between each two parses of the packet.
 
 use super::{
     effects::{Outcome, PacketEffects, Visited},
@@ -9,7 +9,7 @@ use crate::{
     traversals::traversal::TraversalError,
 };
 
-/// The walk of a packet between two parsings, or up to its end.
+/// The walk of a packet from one parse to the next, or to the end of the walk.
 #[derive(Default)]
 struct Half {
     visited: Vec<Visited>,
@@ -17,48 +17,48 @@ struct Half {
     mirrored: Vec<String>,
     learned: Vec<LearnEffect>,
     refreshed: Vec<Refreshed>,
-    /// Length of the frame when it was parsed.
+    /// Length of the frame at the parse with which the half begins.
     length: usize,
     has_emitted: bool,
     was_metered: bool,
-    /// The packet is not parsed again, and has no effects.
+    /// True if the datapath never reaches this half, so its effects do not count.
     is_ghost: bool,
-    /// The packet is dropped instead.
+    /// True if the packet is dropped because it was parsed too often.
     is_spent: bool,
-    /// Number of outcomes and errors before the half began.
+    /// Numbers of outcomes and errors before the half began.
     before: (usize, usize),
 }
 
-/// The halves that a translation has begun, in this order.
+/// All halves of a packet, in the order in which they began.
 pub(super) struct Halves {
     all: Vec<Half>,
     current: usize,
-    /// Number of parsings up to the current half.
+    /// Number of parses up to the current half.
     cuts: u8,
     /// Number of lookups up to the first partition point of the innermost copy.
     /// `None` if there was no partition point since the copy was made.
     resubmits_at_cut: Option<u16>,
-    /// Meters since the innermost copy was made.
+    /// Meters passed and copies nested since the innermost copy was made.
     copies: Copies,
     /// Value of `copies` at the first cut since the innermost copy was made.
     copies_at_cut: Option<Copies>,
-    /// Limit of the parsings of the packet and all of its copies.
+    /// Limit of the parses of the packet and all of its copies together.
     parsed_max: usize,
     outcomes: Vec<Outcome>,
     errors: Vec<TraversalError>,
 }
 
-/// State of the copies that the datapath makes because of a meter.
+/// The nesting of the copies that the datapath makes because of meters.
 ///
-/// The datapath copies a packet that passes a meter, and so for the copies inside it.
+/// The datapath makes a real copy of the packet for a clone or bucket that passes a meter.
 #[derive(Clone, Copy, Default)]
 struct Copies {
     is_metered: bool,
-    /// Depth of nesting inside.
+    /// Depth of real copies inside.
     nesting: u16,
 }
 
-/// The state outside of a copy of the packet.
+/// The fields of [`Halves`] at the beginning of a copy, restored at its end.
 #[derive(Clone, Copy)]
 pub(super) struct Outer {
     copies: Copies,
@@ -68,7 +68,7 @@ pub(super) struct Outer {
     resubmits_at_cut: Option<u16>,
 }
 
-/// Meters before a packet-in.
+/// The value of `copies` before a packet-in.
 pub(super) struct PacketInCopies(Copies);
 
 const CUTS_MAX: u8 = 6;
@@ -100,10 +100,10 @@ impl Halves {
         }
     }
 
-    /// Ends the copy.
+    /// Ends the copy that began with `outer`.
     ///
-    /// If the copy was parsed again, returns the number of lookups before: then an error ends only
-    /// the copy.
+    /// If the copy was parsed again, returns the number of lookups before the first such parse. An
+    /// error then ends only the copy.
     pub(super) fn end(&mut self, outer: Outer, error: Option<TraversalError>) -> Option<u16> {
         let at_cut = self.resubmits_at_cut;
         if let (Some(_), Some(error)) = (at_cut, error) {
@@ -117,7 +117,8 @@ impl Halves {
         let nesting = copies.nesting.max(inner.nesting + u16::from(inner.is_metered));
         self.copies = Copies { nesting, ..copies };
         self.copies_at_cut = copies_at_cut;
-        // An error that is passed on belongs to the half in which the copy was made.
+        // An error of a copy that was not parsed again belongs to the half in which the copy was
+        // made.
         (self.current, self.cuts, self.resubmits_at_cut) = (current, cuts, resubmits_at_cut);
         at_cut
     }
@@ -135,7 +136,7 @@ impl Halves {
         PacketInCopies(std::mem::take(&mut self.copies))
     }
 
-    /// Ends the packet-in.
+    /// Ends the packet-in, and adds the copy that its meter needs.
     pub(super) fn end_packet_in(&mut self, PacketInCopies(copies): PacketInCopies) {
         let nesting = copies.nesting.max(u16::from(self.copies.is_metered));
         self.copies = Copies { nesting, ..copies };
@@ -148,8 +149,8 @@ impl Halves {
 
     /// Parses the packet again after `resubmits` lookups.
     ///
-    /// The walk ends here if a meter has dropped the packet, or if it was parsed too often together
-    /// with all of its copies.
+    /// The walk ends here if a meter has dropped the packet, or if the packet and its copies were
+    /// parsed too often.
     pub(super) fn cut(&mut self, resubmits: u16, is_muted: bool) -> Result<(), TraversalError> {
         if self.cuts == CUTS_MAX {
             return Err(TraversalError::TooManyRecirculations(CUTS_MAX));
@@ -171,7 +172,7 @@ impl Halves {
     /// Ends the walk here, because the packet waits for a controller.
     /// The walk has made `resubmits` lookups.
     ///
-    /// Returns the internal error that ends the walk; it is not observable.
+    /// Returns an error that ends the walk and that no test sees.
     pub(super) fn pause(&mut self, resubmits: u16) -> TraversalError {
         self.resubmits_at_cut.get_or_insert(resubmits);
         self.copies_at_cut.get_or_insert(self.copies);
@@ -253,9 +254,9 @@ impl Halves {
         &mut self.all[self.current]
     }
 
-    /// Removes the effects of a half and of the halves that it led to.
+    /// Removes the effects of a half and of the halves that began after it.
     ///
-    /// Their table and group statistics stay.
+    /// The table and group statistics of these halves stay.
     fn undo(&mut self, index: usize) {
         let half = &mut self.all[index];
         half.has_emitted = false;

@@ -1,4 +1,4 @@
-//! Hashes, as the documentation of the translation's hash defines them.
+//! Hashes in the oracle, written from the documentation of `translate::actions::hash`.
 
 use shunt_flow::FieldId;
 

@@ -1,4 +1,4 @@
-//! Actions on labels and on the stack, and those that need the whole frame.
+//! Actions on labels and on the stack, and actions that need the whole frame.
 
 use shunt_flow::{FieldId, PortNo, field::Prerequisite, rewrite::TtlCopy};
 
@@ -9,12 +9,12 @@ use crate::{
 };
 
 impl Walker<'_> {
-    /// Runs an action; returns false if the rest of its list is skipped.
+    /// Runs an action; returns false if the following actions of its list are skipped.
     #[inline(never)]
     pub(super) fn label(&mut self, action: &Action) -> Result<bool, TraversalError> {
         match action {
             Action::SetNwTtl(ttl) => self.set(FieldId::NwTtl, (*ttl).into(), 0xff),
-            // Only packets of one protocol have each of these fields.
+            // Each of these fields exists in packets of one protocol.
             Action::SetTpSrc(port) => {
                 self.set(FieldId::TcpSrc, (*port).into(), 0xffff);
                 self.set(FieldId::UdpSrc, (*port).into(), 0xffff);
@@ -57,7 +57,7 @@ impl Walker<'_> {
         self.cut(|packet| packet.copy_ttl_behind(copy))
     }
 
-    /// Decrements the TTL; returns false if it has expired, or if there is none.
+    /// Decrements the TTL of the label; returns false without a label or if it expires.
     fn dec_mpls_ttl(&mut self) -> bool {
         if !self.packet.is_mpls() {
             return false;

@@ -1,4 +1,4 @@
-//! `learn` and `fin_timeout`, bit by bit.
+//! `learn` and `fin_timeout` in the oracle, bit by bit.
 
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo, text::NoPortNames};
 
@@ -16,7 +16,7 @@ use crate::{
     traversals::traversal::Refresh,
 };
 
-/// A rule that a packet's learn action makes.
+/// The expected content of a learn request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LearnEffect {
     /// A rule.
@@ -25,24 +25,24 @@ pub enum LearnEffect {
     Mac(MacSighting),
     /// The content of a message of IGMP or MLD.
     ///
-    /// No packet learns it by itself.
+    /// No translation requests it: control reads the message.
     Multicast(MulticastSighting),
 }
 
-/// A rule that a packet makes.
+/// The expected rule of a learn request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleToLearn {
     pub(in crate::testing) bridge: BridgeId,
-    /// The rule that learns, and its revision.
+    /// The id and the revision of the learning rule.
     pub(in crate::testing) learner: Option<(RuleId, u32)>,
     pub(in crate::testing) request: FlowMod,
     pub(in crate::testing) limit: u32,
 }
 
-/// A lifetime that a packet prolongs or shortens.
+/// A rule or an address with a lifetime that a packet prolongs or shortens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refreshed {
-    /// Restarts the hard timeout of a rule.
+    /// The hard timeout of a rule restarts.
     Rule(RuleId),
     /// The timeouts of a rule are lowered to these seconds.
     Lowered(RuleId, u16, u16),
@@ -78,7 +78,7 @@ impl LearnEffect {
 }
 
 impl RuleToLearn {
-    /// Returns whether `rule` has the match, table and priority of this one.
+    /// Returns whether `rule` has the match, table and priority of the learned rule.
     pub(in crate::testing) fn is_place_of(&self, rule: &Rule) -> bool {
         TableSelector::One(rule.table) == self.request.table
             && rule.priority == self.request.priority
@@ -143,7 +143,7 @@ impl Walker<'_> {
         }
     }
 
-    /// The rule that a `learn` makes of the packet (`ovs-actions(7)`).
+    /// Returns the rule that a `learn` makes of the packet (`ovs-actions(7)`).
     #[expect(clippy::expect_used, reason = "generated loads are short")]
     fn learned_rule(&self, action: &LearnAction) -> FlowMod {
         let mut learned = head(action);
@@ -183,7 +183,7 @@ impl Walker<'_> {
     }
 }
 
-/// Returns a learned rule without its match and its actions.
+/// Returns the flow-mod of a learned rule, without match and actions.
 #[expect(clippy::expect_used, reason = "the text is that of a rule")]
 fn head(action: &LearnAction) -> FlowMod {
     let text = format!(
@@ -198,19 +198,19 @@ fn head(action: &LearnAction) -> FlowMod {
     parse_rule(FlowModCommand::Add, &text, &NoPortNames).expect("a rule without a match")
 }
 
-/// The bits that a packet must have to match a value.
-/// Each has its field, its number, and its value.
+/// Returns the bits that a packet must have to match a value.
+/// Each bit has its field, its number, and its value.
 fn wanted(target: Subfield, value: u128) -> Vec<(FieldId, u8, bool)> {
     let bits = |field, offset: u8, width: u8, value: u128| -> Vec<_> {
         (0..width).map(|bit| (field, offset + bit, value >> bit & 1 == 1)).collect()
     };
     match (target.field, target.width) {
-        // The number has 16 bits here; reserved ports have 32.
+        // A `learn` has a port number of 16 bits; a flow key has 32 bits.
         (FieldId::InPort, 16) => {
             let reserved = if value >= 0xff00 { 0xffff_0000 } else { 0 };
             bits(FieldId::InPort, 0, 32, value | reserved)
         }
-        // The VLAN id of a tag that is present.
+        // A match on a VLAN id also requires a tag.
         (FieldId::DlVlan, 12) => {
             [bits(FieldId::DlVlan, 0, 12, value), vec![(FieldId::VlanTci, 12, true)]].concat()
         }
@@ -218,7 +218,7 @@ fn wanted(target: Subfield, value: u128) -> Vec<(FieldId, u8, bool)> {
     }
 }
 
-/// An output to a port of 16 bits; some reserved ports cannot be outputs.
+/// Returns an output to a 16-bit port number, if the port can be an output.
 fn output(value: u128) -> Option<Action> {
     let reserved = [
         (0xfff8, PortNo::IN_PORT),

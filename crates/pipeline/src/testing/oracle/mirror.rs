@@ -1,4 +1,4 @@
-//! Mirrors, port by port.
+//! Mirrors in the oracle, by scans of all ports.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ impl WorldBridge {
         })
     }
 
-    /// Forgets the addresses and groups at outputs of mirrors.
+    /// Removes the addresses, groups and router ports at outputs of mirrors.
     pub(in crate::testing) fn forget_mirror_outputs(&mut self) {
         let outputs = self.ports.iter().filter(|port| self.is_mirror_output(port));
         let outputs: Vec<_> = outputs.map(|port| port.number).collect();
@@ -32,7 +32,7 @@ impl WorldBridge {
         self.keep_multicast_ports(|port| !outputs.contains(&port));
     }
 
-    /// Returns the ports, at most one, on which copies to a port or bond leave.
+    /// Returns the port on which copies to a port or bond leave, or no port.
     fn outputs(&self, name: &str) -> Vec<PortInfo> {
         let is_output = |port: &&PortInfo| {
             names_of(port).iter().any(|own| own == name)
@@ -41,9 +41,9 @@ impl WorldBridge {
         self.ports.iter().filter(is_output).cloned().collect()
     }
 
-    /// Returns the port or the VLAN where copies leave.
+    /// Returns the ports and the VLAN to which copies go; 0: no VLAN.
     ///
-    /// A bond may be named by its member.
+    /// The name may be that of a bond, or of one of its members.
     fn place(&self, output: &MirrorOutput) -> (Vec<PortNo>, u16) {
         match output {
             MirrorOutput::Port(name) => {
@@ -161,7 +161,8 @@ impl Walker<'_> {
     }
 }
 
-/// Returns the names by which mirrors select a port: its own, and that of its bond.
+/// Returns the names by which mirrors select a port:
+/// those of the port and its bond.
 fn names_of(port: &PortInfo) -> Vec<String> {
     let bond = port.bond.as_ref().map(|member| member.bond.to_string());
     bond.into_iter().chain([port.name.clone()]).collect()

@@ -1,6 +1,6 @@
 //! The oracle of translation: one concrete packet, linear scans, recursion.
 //!
-//! It shares no code with the translation that it tests.
+//! The oracle shares no code with the translation under test.
 
 mod bfd;
 mod bond;

@@ -1,4 +1,4 @@
-//! Multicast snooping, port by port.
+//! Multicast snooping in the oracle, by scans of all ports.
 
 use std::{
     collections::BTreeSet,
@@ -24,25 +24,25 @@ use crate::{
     traversals::traversal::TraversalError,
 };
 
-/// The treatment of a packet by snooping.
+/// The class of a multicast packet, by which snooping decides.
 pub(super) struct MulticastClass {
-    /// The control plane reads it.
+    /// True if the control plane reads the packet.
     is_read: bool,
-    /// The group of its destination; `None`: it is flooded.
+    /// The group of the destination; `None` if the packet belongs to no group.
     group: Option<IpAddr>,
-    /// Hosts sent it for routers.
+    /// True for a message of a host to routers.
     is_report: bool,
 }
 
 impl Walker<'_> {
-    /// Returns whether an action looks for multicast packets.
+    /// Returns whether snooping applies to the packets of an action.
     pub(super) fn is_snooped(&self, action: &Action) -> bool {
         let bridge = self.world.bridges.get(&self.id());
         bridge.is_some_and(|bridge| bridge.snooping.is_some())
             && matches!(action, Action::Output { port, .. } if *port == PortNo::NORMAL)
     }
 
-    /// Returns the treatment of the packet; `None`: that of a bridge without snooping.
+    /// Returns the class of the packet; `None` if snooping does not apply to it.
     pub(super) fn multicast_class(&self) -> Option<MulticastClass> {
         self.world.bridges[&self.id()].snooping?;
         let key = self.packet.key();
@@ -109,7 +109,7 @@ impl Walker<'_> {
         Ok(())
     }
 
-    /// Sends on a port, or on the member of its bond that sends.
+    /// Sends on a port, or on the sending member of its bond.
     fn send_logical(&mut self, number: PortNo, vlan: u16) -> Result<(), TraversalError> {
         let bridge = &self.world.bridges[&self.id()];
         let is_protected = self.port(self.packet.key.in_port()).is_some_and(|own| own.is_protected);
@@ -126,13 +126,13 @@ impl Walker<'_> {
     }
 }
 
-/// Returns the ports without their times.
+/// Returns the ports, without the times of their messages.
 fn numbers(ports: &SeenPorts) -> BTreeSet<PortNo> {
     ports.iter().map(|(port, _)| *port).collect()
 }
 
 impl WorldBridge {
-    /// Learns from a message.
+    /// Changes groups and router ports by a message of IGMP or MLD.
     pub(in crate::testing) fn snoop(&mut self, seen: &MulticastSighting, now: Time) {
         let port = self.ports.iter().find(|port| port.number == seen.port);
         let (Some(port), Some(snooping)) = (port, self.snooping) else { return };
@@ -168,10 +168,10 @@ impl WorldBridge {
         self.keep_multicast_ports(|_| true);
     }
 
-    /// Takes ports out of groups until there are at most `max` groups.
+    /// Removes ports from groups until there are at most `max` groups.
     ///
-    /// A group counts for the port that has been in it longest. The port with the most groups leaves
-    /// the one that it reported longest ago.
+    /// A group counts for the port that has been in it longest. The port with the most such groups
+    /// leaves the group that it reported longest ago.
     pub(in crate::testing) fn limit_groups(&mut self, max: usize) {
         while self.members.len() > max {
             let first = |ports: &SeenPorts| ports[0].0;
@@ -187,7 +187,7 @@ impl WorldBridge {
         }
     }
 
-    /// Keeps ports in the groups, and as router ports, for which `is_kept` is true.
+    /// Removes the ports for which `is_kept` is false, from groups and router ports.
     pub(in crate::testing) fn keep_multicast_ports(&mut self, is_kept: impl Fn(PortNo) -> bool) {
         self.members.values_mut().for_each(|ports| ports.retain(|(port, _)| is_kept(*port)));
         self.routers.values_mut().for_each(|ports| ports.retain(|(port, _)| is_kept(*port)));
@@ -221,7 +221,7 @@ impl WorldBridge {
     }
 }
 
-/// Notes a message of a port, which is one with the ports `own`.
+/// Notes a message of a port; `own` are the ports of its bond.
 fn see(ports: &mut SeenPorts, port: PortNo, own: &BTreeSet<PortNo>, now: Time) {
     match ports.iter_mut().find(|(known, _)| own.contains(known)) {
         Some((_, seen)) => *seen = now.max(*seen),

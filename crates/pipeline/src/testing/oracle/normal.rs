@@ -1,4 +1,4 @@
-//! The NORMAL action, port by port.
+//! The NORMAL action in the oracle, by scans of all ports.
 
 use shunt_flow::{FieldId, PortNo};
 
@@ -65,7 +65,7 @@ impl Walker<'_> {
                 && precedes_packet
                 && (entry.is_some_and(|port| port.bond.is_none()) || !is_held_here);
             if is_flooded {
-                // Nothing is learned or refreshed.
+                // The address is neither learned nor refreshed.
             } else if is_held_here && !is_announcement {
                 self.halves.refresh(Refreshed::Mac(bridge, vlan, source));
             } else {
@@ -163,7 +163,7 @@ impl Walker<'_> {
     }
 }
 
-/// Returns the VLAN in the tag of frames of a VLAN on a port; 0: no tag.
+/// Returns the VLAN id that a port writes into frames of a VLAN; 0: no tag.
 pub(super) fn id_on_wire(port: &PortInfo, vlan: u16) -> u16 {
     match port.vlans.mode {
         VlanMode::Access(_) => 0,

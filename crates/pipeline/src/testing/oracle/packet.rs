@@ -1,4 +1,4 @@
-//! One concrete packet: its fields, its tags as a list, and the frame that it is.
+//! One concrete packet: its fields, its list of tags, and its frame.
 
 use shunt_flow::{
     FieldId, FlowKey,
@@ -15,16 +15,16 @@ use crate::{
 
 #[derive(Clone)]
 pub(super) struct Packet {
-    /// All fields as they were parsed, and later writes.
-    /// Fields of tags are zero.
+    /// All fields of the last parse, with later writes.
+    /// The fields of VLAN tags are zero.
     pub(super) key: Box<FlowKey>,
     /// Type and control information of each tag, the outermost first.
     pub(super) tags: Vec<(u16, u16)>,
-    /// The frame on the wire, without its tags.
+    /// The frame, without its VLAN tags.
     frame: Frame,
     /// The egress queue of later outputs.
     pub(super) queue: QueueId,
-    /// True if there are headers that were not parsed.
+    /// True if a pop has uncovered headers that are not parsed yet.
     pub(super) is_uncovered: bool,
 }
 
@@ -54,21 +54,21 @@ impl Packet {
         key
     }
 
-    /// Changes the DSCP that the packet leaves with; tables see it as it was.
+    /// Changes the DSCP of the frame that leaves; tables still see the earlier DSCP.
     pub(super) fn remark(&mut self, raise: impl Fn(u128) -> u128) {
         if let Some(dscp) = self.frame.dscp() {
             self.frame.set_dscp(raise(dscp));
         }
     }
 
-    /// The frame that leaves now.
+    /// Returns the frame that an output would send now.
     pub(super) fn frame(&self) -> Frame {
         let mut frame = self.frame.clone();
         frame.write(usize::from(word::VLAN), self.vlan(), u64::MAX);
         frame
     }
 
-    /// Parses the frame again; hidden headers stay hidden.
+    /// Parses the frame again; headers after labels stay hidden.
     pub(super) fn parse_again(&mut self) {
         let mut key = self.frame.view();
         let hidden = usize::from(word::ETH_DST);
@@ -134,7 +134,7 @@ impl Packet {
         matches!(self.key.eth_type(), 0x8847 | 0x8848)
     }
 
-    /// How many labels there are in sight: three also if there are more.
+    /// Returns the number of labels that extraction shows, at most three.
     pub(super) fn labels(&self) -> usize {
         if !self.is_mpls() {
             return 0;
@@ -144,7 +144,7 @@ impl Packet {
         if self.frame.labels.len() > above { (above + 1).min(3) } else { 3 }
     }
 
-    /// False if there are too many labels.
+    /// Pushes a label; returns false if there are too many.
     pub(super) fn push_label(&mut self, ether_type: u16) -> bool {
         let entry = match self.labels() {
             3 => return false,
@@ -156,7 +156,7 @@ impl Packet {
         true
     }
 
-    /// False if there are too many labels.
+    /// Pops a label; returns false if there are too many.
     pub(super) fn pop_label(&mut self, ether_type: u16) -> bool {
         let labels = self.labels();
         if labels == 0 {
@@ -202,7 +202,7 @@ impl Packet {
         label | class << 9 | 0x100 | if ttl == 0 { 64 } else { ttl }
     }
 
-    /// After a change of labels, only the labels of the packet are known.
+    /// Writes the Ethernet type, and removes the fields that a change of labels hides.
     fn changed_labels(&mut self, ether_type: u16) {
         self.frame.set_ether_type(ether_type);
         self.key.set_field(FieldId::EthType, ether_type.into());

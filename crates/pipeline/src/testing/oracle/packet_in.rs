@@ -1,4 +1,4 @@
-//! Packet-ins of a walk.
+//! Packet-ins in the oracle.
 
 use super::{
     effects::{Outcome, Punted, state},
@@ -15,7 +15,7 @@ impl Walker<'_> {
     #[inline(never)]
     pub(super) fn controller(&mut self, asked: &ControllerAction) -> Result<(), TraversalError> {
         let (packet, was_muted) = (self.packet.clone(), self.is_muted);
-        // A packet-in carries its own copy.
+        // The packet-in has a copy of the packet.
         let outer = self.halves.begin_packet_in();
         if let Some(meter) = asked.meter.filter(|_| self.reported_reason(asked.reason).is_some()) {
             self.meter(meter);

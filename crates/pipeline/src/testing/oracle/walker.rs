@@ -1,8 +1,8 @@
 //! The walk of one packet through tables, by linear scans and recursion.
 //!
 //! Where the switch parses the packet again, a new [`Half`](super::halves::Half) of the walk begins
-//! with the same state. It ends with the clone, bucket or bridge in which it began, and the outer
-//! half continues unchanged.
+//! with the same state. The new half ends with the clone, bucket or bridge in which it began, and
+//! the outer half continues unchanged.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ impl World {
         walker.effects(result)
     }
 
-    /// Does [`Self::translate`], but gives up after some table lookups.
+    /// Like [`Self::translate`], but returns `None` after `lookups_max` lookups.
     ///
     /// Recirculated copies of one packet may need a million lookups.
     #[must_use]
@@ -83,15 +83,15 @@ pub(super) struct Walker<'w> {
     pub(super) has_exited: bool,
     takes_table: bool,
     pub(super) role: Role,
-    /// A meter has dropped this copy of the packet; tables still count it.
+    /// True if a meter has dropped this copy of the packet; tables still count it.
     pub(super) is_muted: bool,
-    /// The mirrors of the bridge that have copied the packet.
+    /// The mirrors of the current bridge that have copied the packet.
     pub(super) mirrored: Mirrored,
     /// Value of `mirrored` where the innermost copy was first parsed again.
     pub(super) mirrored_at_cut: Option<Mirrored>,
 }
 
-/// The bridge, table and rule of an action, which a packet-in contains.
+/// The bridge, table and rule of an action, which a packet-in reports.
 #[derive(Clone, Copy)]
 pub(super) struct Role {
     pub(super) in_set: bool,
@@ -198,7 +198,7 @@ impl<'w> Walker<'w> {
         self.halves.bound_copies()
     }
 
-    /// Parses the packet again.
+    /// Parses the packet again, after `change` has changed it.
     pub(super) fn cut(&mut self, change: impl FnOnce(&mut Packet)) -> Result<(), TraversalError> {
         self.mirrored_at_cut.get_or_insert_with(|| self.mirrored.clone());
         self.halves.cut(self.resubmits, self.is_muted)?;
@@ -235,7 +235,7 @@ impl<'w> Walker<'w> {
         Ok(rule)
     }
 
-    #[inline(never)] // Keys in recursive frames would fill the stack.
+    #[inline(never)] // Inlined keys would fill the stack of this recursion.
     fn find_rule(
         &mut self,
         table: TableId,
@@ -341,7 +341,7 @@ impl<'w> Walker<'w> {
         list
     }
 
-    /// Runs a list; returns false if the rest is skipped because a TTL has expired.
+    /// Runs a list; returns false if an expired TTL has ended it.
     pub(super) fn list(&mut self, actions: &[Action]) -> Result<bool, TraversalError> {
         for action in actions {
             if self.has_exited {

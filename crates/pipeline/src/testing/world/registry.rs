@@ -1,4 +1,4 @@
-//! Groups and meters as plain maps.
+//! The groups and meters of the model, as plain maps.
 
 use std::collections::BTreeMap;
 
@@ -84,7 +84,7 @@ impl Tables {
 }
 
 /// Returns whether the buckets of a group lead to another group.
-/// They may do so directly or through others.
+/// The path may be direct or lead through other groups.
 fn leads_to(groups: &BTreeMap<GroupId, GroupMod>, from: &GroupMod, to: GroupId) -> bool {
     let watched = from.buckets.iter().filter_map(|bucket| bucket.watch_group);
     let named = groups_named(&from.buckets).into_iter().map(GroupId::new);
@@ -108,7 +108,7 @@ fn is_legal(request: &GroupMod) -> Result<(), &'static str> {
     if is_legal { Ok(()) } else { Err("the kind does not allow it") }
 }
 
-/// The meters that packets pass; packet-ins may pass others.
+/// Returns the meters that packets pass, without the meters of packet-ins.
 fn meters(instructions: &Instructions) -> Vec<u32> {
     let mut meters = names(instructions, " Meter(MeterId(");
     meters.extend(names(instructions, "[Meter(MeterId("));
@@ -116,12 +116,12 @@ fn meters(instructions: &Instructions) -> Vec<u32> {
     meters
 }
 
-/// The groups that actions name, however deep.
+/// Returns the groups that actions name, at any depth of `clone`.
 pub(super) fn groups_named(actions: &impl std::fmt::Debug) -> Vec<u32> {
     names(actions, "Group(GroupId(")
 }
 
-/// The numbers that follow `text` in the printed form of a value.
+/// Returns the numbers that follow `before` in the `Debug` text of a value.
 fn names(value: &impl std::fmt::Debug, before: &str) -> Vec<u32> {
     let text = format!("{value:?}");
     let parts = text.split(before).skip(1);

@@ -8,7 +8,7 @@ use super::super::{
 };
 use crate::action::{Action, Subfield};
 
-/// `load:VALUE->FIELD[..]`; a field of more than 64 bits is loaded in two halves.
+/// Parses `load:VALUE->FIELD[..]`; a field of more than 64 bits takes two loads.
 pub(super) fn load(argument: TextSlice<'_>, writes: Writes) -> Result<Vec<Action>, RuleTextError> {
     let parts = argument.split_once("->");
     let (text, target) =
@@ -31,7 +31,7 @@ pub(super) fn value_for(target: Subfield, text: TextSlice<'_>) -> Result<u128, R
     parse_as(text, "a value of this width", target.bits().unbounded_shr(target.offset.into()))
 }
 
-/// `move:FIELD[..]->FIELD[..]`.
+/// Parses `move:FIELD[..]->FIELD[..]`.
 pub(super) fn moved(argument: TextSlice<'_>, writes: Writes) -> Result<Action, RuleTextError> {
     let parts = argument.split_once("->");
     let (source, target) =
@@ -41,7 +41,7 @@ pub(super) fn moved(argument: TextSlice<'_>, writes: Writes) -> Result<Action, R
     Ok(Action::Move { source, target })
 }
 
-/// Refuses ranges of different width.
+/// Returns an error if two ranges of bits have different widths.
 pub(super) fn of_one_width(
     source: Subfield,
     target: Subfield,
@@ -54,17 +54,17 @@ pub(super) fn of_one_width(
     Err(at.error(RuleTextProblem::Widths { source_width, target_width }))
 }
 
-/// `push:FIELD[..]`.
+/// Parses `push:FIELD[..]`.
 pub(super) fn push(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
     subfield::parse(argument).map(Action::Push)
 }
 
-/// `pop:FIELD[..]`.
+/// Parses `pop:FIELD[..]`.
 pub(super) fn pop(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
     subfield::parse_target(argument, Writes::Packet).map(Action::Pop)
 }
 
-/// `check_pkt_larger(LENGTH)->FIELD[BIT]`.
+/// Parses `check_pkt_larger(LENGTH)->FIELD[BIT]`.
 pub(super) fn check_pkt_larger(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
     let parts = argument.split_once(ARROW).or_else(|| argument.split_once("->"));
     let form = "check_pkt_larger(LENGTH)->FIELD[BIT]";

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::action::{Action, CtAction, CtZone, NatAction, NatKind, NatRange};
 
-/// `ct(commit,force,table=TABLE,zone=ZONE,nat(..),exec(..),alg=ALG)`.
+/// Parses `ct(commit,force,table=TABLE,zone=ZONE,nat(..),exec(..),alg=ALG)`.
 pub(super) fn ct(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
     let mut ct = CtAction {
         commit: false,
@@ -70,14 +70,14 @@ pub(super) fn ct(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
     }
 }
 
-/// Returns whether an action needs no committed connection.
+/// Returns whether an action inside `ct` is legal without `commit`.
 ///
 /// `nat` without arguments repeats an earlier translation.
 fn is_lookup(action: &Action) -> bool {
     matches!(action, Action::Nat(nat) if nat.kind.is_none())
 }
 
-/// Reads a number, or the 16 bits of a field that hold it.
+/// Reads a zone: a number, or 16 bits of a field that hold the number.
 fn zone(value: TextSlice<'_>) -> Result<CtZone, RuleTextError> {
     if integer(value.text()).is_some() {
         return parse_as(value, "a zone", u16::MAX).map(CtZone::Number);
@@ -117,7 +117,7 @@ fn inner(item: Item<'_>) -> Result<Vec<Action>, RuleTextError> {
     }
 }
 
-/// `nat`, `nat(src)`, `nat(dst=ADDRESSES:PORTS,..)`.
+/// Parses `nat`, `nat(src)` or `nat(dst=ADDRESSES:PORTS,..)`.
 fn nat(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
     let mut nat =
         NatAction { kind: None, range: None, persistent: false, hash: false, random: false };
@@ -150,8 +150,8 @@ fn nat(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
     Ok(Action::Nat(Box::new(nat)))
 }
 
-/// `FIRST[-LAST][:FIRST[-LAST]]`: the addresses and ports of NAT.
-/// IPv6 addresses have brackets around them if ports follow.
+/// Parses the addresses and ports of NAT, `FIRST[-LAST][:FIRST[-LAST]]`.
+/// IPv6 addresses are in brackets if ports follow.
 fn range(slice: TextSlice<'_>) -> Result<NatRange, RuleTextError> {
     let text = slice.text();
     let read = if let Some(rest) = text.strip_prefix('[') {
@@ -192,7 +192,7 @@ fn bracketed(text: &str) -> Option<(IpAddr, IpAddr, Option<&str>)> {
     Some((address(first)?, address(last)?, ports))
 }
 
-/// `FIRST-LAST`, or one value that is both.
+/// Parses `FIRST-LAST`, or one value that is first and last.
 fn pair<T: std::str::FromStr + Copy>(text: &str) -> Option<(T, T)> {
     match text.split_once('-') {
         Some((first, last)) => Some((first.parse().ok()?, last.parse().ok()?)),
@@ -266,8 +266,8 @@ fn format_range(range: &NatRange) -> String {
     }
 }
 
-/// Application protocols that connection tracking follows.
-/// Each has its transport port.
+/// The application protocols of `alg=`, with their transport ports.
+/// Connection tracking follows the connections of these protocols.
 const ALGS: [(&str, u16); 2] = [("ftp", 21), ("tftp", 69)];
 const CT_FORM: &str = "ct(commit,force,table=TABLE,zone=ZONE,nat(..),exec(..),alg=ALG)";
 const NAT_FORM: &str = "nat, nat(src), nat(dst) or nat(src=ADDRESSES:PORTS,FLAGS), with the flags \

@@ -1,6 +1,6 @@
 //! Actions that choose by a hash: `multipath`, `bundle`, `bundle_load`.
 //!
-//! Their arguments have no names and stand in a fixed order.
+//! The arguments of these actions have no names, and a fixed order.
 
 use shunt_flow::{
     PortNo,
@@ -18,7 +18,7 @@ use crate::action::{
     Action, BundleAction, BundleAlgorithm, HashFields, MultipathAction, MultipathAlgorithm,
 };
 
-/// `multipath(FIELDS,BASIS,ALGORITHM,LINKS,ARGUMENT,FIELD[..])`.
+/// Parses `multipath(FIELDS,BASIS,ALGORITHM,LINKS,ARGUMENT,FIELD[..])`.
 pub(super) fn multipath(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
     let mut words = Words::of(argument, "multipath", MULTIPATH_FORM);
     let fields = words.named(&FIELDS)?;
@@ -52,7 +52,7 @@ pub(super) fn format_multipath(action: &MultipathAction) -> String {
     )
 }
 
-/// `bundle(FIELDS,BASIS,ALGORITHM,ofport,members:PORT,..)`.
+/// Parses `bundle(FIELDS,BASIS,ALGORITHM,ofport,members:PORT,..)`.
 pub(super) fn bundle(argument: TextSlice<'_>, scope: &Scope<'_>) -> Result<Action, RuleTextError> {
     let mut words = Words::of(argument, "bundle", BUNDLE_FORM);
     let mut action = words.bundle()?;
@@ -60,7 +60,7 @@ pub(super) fn bundle(argument: TextSlice<'_>, scope: &Scope<'_>) -> Result<Actio
     Ok(Action::Bundle(Box::new(action)))
 }
 
-/// `bundle_load(FIELDS,BASIS,ALGORITHM,ofport,FIELD[..],members:PORT,..)`.
+/// Parses `bundle_load(FIELDS,BASIS,ALGORITHM,ofport,FIELD[..],members:PORT,..)`.
 pub(super) fn bundle_load(
     argument: TextSlice<'_>,
     scope: &Scope<'_>,
@@ -112,7 +112,7 @@ impl<'a> Words<'a> {
         self.items.next().ok_or_else(|| self.whole.bad(self.action, self.form))?
     }
 
-    /// The next argument.
+    /// Returns the next argument, or an error if there is none.
     fn next(&mut self) -> Result<TextSlice<'a>, RuleTextError> {
         let item = self.item()?;
         match item.argument {
@@ -121,7 +121,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Reads the next argument, one of `names`.
+    /// Reads the next argument, which must be one of `names`.
     fn named<T: Copy>(&mut self, names: &[(&str, T)]) -> Result<T, RuleTextError> {
         let word = self.next()?;
         let named = names.iter().find(|(name, _)| *name == word.text());
@@ -137,7 +137,7 @@ impl<'a> Words<'a> {
         Ok(BundleAction { fields, basis, algorithm, members: Box::default(), target: None })
     }
 
-    /// `members:PORT,..`: all that is left.
+    /// Parses `members:PORT,..` up to the end of the arguments.
     fn members(&mut self, scope: &Scope<'_>) -> Result<Box<[PortNo]>, RuleTextError> {
         let first = self.item()?;
         if !matches!(first.name.text(), "members" | "slaves") {
@@ -166,7 +166,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Refuses more arguments.
+    /// Returns an error if an argument is left.
     fn end(&mut self) -> Result<(), RuleTextError> {
         match self.items.next() {
             None => Ok(()),
@@ -198,7 +198,7 @@ const BUNDLES: [(&str, BundleAlgorithm); 2] = [
     ("active_backup", BundleAlgorithm::ActiveBackup),
     ("hrw", BundleAlgorithm::HighestRandomWeight),
 ];
-/// As many links as the wire can count.
+/// The most links, because an OpenFlow message has the highest link in 16 bits.
 const LINKS_MAX: u32 = 65536;
 const MULTIPATH_FORM: &str = "multipath(FIELDS,BASIS,modulo_n|hash_threshold|hrw|iter_hash,LINKS,\
                               ARGUMENT,FIELD[..]) with at least one link";

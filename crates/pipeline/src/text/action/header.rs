@@ -1,4 +1,4 @@
-//! Actions that write whole headers, push them and pop them.
+//! Actions that write whole fields, and that push and pop headers.
 
 use shunt_flow::{
     FieldId,
@@ -17,9 +17,9 @@ use crate::action::Action;
 /// The treatment of packets without a VLAN tag to write to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum VlanTagPolicy {
-    /// Push one first.
+    /// Push a tag first.
     PushIfNone,
-    /// There must be one.
+    /// Refuse the action, unless the match requires a tag.
     Present,
 }
 
@@ -30,7 +30,7 @@ pub(super) enum End {
     Target,
 }
 
-/// `set_field:VALUE[/MASK]->FIELD`.
+/// Parses `set_field:VALUE[/MASK]->FIELD`.
 pub(super) fn set_field(argument: TextSlice<'_>, writes: Writes) -> Result<Action, RuleTextError> {
     let parts = argument.split_once("->");
     let (value, name) =
@@ -40,8 +40,8 @@ pub(super) fn set_field(argument: TextSlice<'_>, writes: Writes) -> Result<Actio
     write(field, value)
 }
 
-/// Returns the field that an old action or `set_tunnel` writes.
-/// Old actions are those of OpenFlow 1.0 and 1.1.
+/// Returns the field that an old action writes, such as `mod_dl_src`.
+/// `None` if the action writes no whole field.
 pub(super) fn field_of(name: &str) -> Option<FieldId> {
     Some(match name {
         "mod_dl_src" => FieldId::EthSrc,
@@ -56,7 +56,7 @@ pub(super) fn field_of(name: &str) -> Option<FieldId> {
     })
 }
 
-/// Writes a whole field.
+/// Returns the action that writes a value into a whole field.
 pub(super) fn whole(field: FieldId, argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
     match write(field, argument)? {
         Action::SetField { mask, .. } if mask != field.value_max() => {
@@ -66,7 +66,7 @@ pub(super) fn whole(field: FieldId, argument: TextSlice<'_>) -> Result<Action, R
     }
 }
 
-/// `mod_nw_tos:TOS`: writes the six bits that are not those of ECN.
+/// Parses `mod_nw_tos:TOS`, which writes the DSCP and keeps the bits of ECN.
 pub(super) fn tos(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
     let tos = parse_as(argument, "a TOS", u8::MAX)?;
     if tos & ECN_BITS != 0 {
@@ -76,9 +76,9 @@ pub(super) fn tos(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
     Ok(exact(FieldId::IpDscp, u128::from(tos >> 2)))
 }
 
-/// `mod_tp_src:PORT` and `mod_tp_dst:PORT`, for the protocol that the rule matches.
+/// Parses `mod_tp_src:PORT` and `mod_tp_dst:PORT`, for the protocol of the match.
 ///
-/// Without a rule, they are for the protocol of the packet.
+/// Without a match, the actions write the port of the packet's protocol.
 pub(super) fn transport(
     argument: TextSlice<'_>,
     scope: &Scope<'_>,
@@ -105,7 +105,7 @@ pub(super) fn transport(
     Ok(exact(field, u128::from(port)))
 }
 
-/// `mod_vlan_vid:VID`, `set_vlan_vid:VID`.
+/// Parses `mod_vlan_vid:VID` and `set_vlan_vid:VID`.
 pub(super) fn vlan_vid(
     argument: TextSlice<'_>,
     scope: &Scope<'_>,
@@ -115,7 +115,7 @@ pub(super) fn vlan_vid(
     Ok(tagged(exact(FieldId::VlanVid, vid | VLAN_PRESENT), scope, policy))
 }
 
-/// `mod_vlan_pcp:PCP`, `set_vlan_pcp:PCP`.
+/// Parses `mod_vlan_pcp:PCP` and `set_vlan_pcp:PCP`.
 pub(super) fn vlan_pcp(
     argument: TextSlice<'_>,
     scope: &Scope<'_>,
@@ -148,12 +148,12 @@ const fn exact(field: FieldId, value: u128) -> Action {
     Action::SetField { field, value, mask: field.value_max() }
 }
 
-/// The TTL of `mod_nw_ttl:TTL` and `set_mpls_ttl:TTL`.
+/// Reads the TTL of `mod_nw_ttl:TTL` and `set_mpls_ttl:TTL`.
 pub(super) fn ttl(argument: TextSlice<'_>) -> Result<u8, RuleTextError> {
     parse_as(argument, "a TTL", u8::MAX)
 }
 
-/// `dec_ttl`, `dec_ttl(ID,..)`; `dec_ttl()` notifies no controller.
+/// Parses `dec_ttl` and `dec_ttl(ID,..)`; `dec_ttl()` notifies no controller.
 pub(super) fn dec_ttl(argument: Option<TextSlice<'_>>) -> Result<Action, RuleTextError> {
     let Some(argument) = argument else {
         return Ok(Action::DecTtl { controllers: Box::new([0]) });
@@ -165,7 +165,7 @@ pub(super) fn dec_ttl(argument: Option<TextSlice<'_>>) -> Result<Action, RuleTex
     Ok(Action::DecTtl { controllers: ids.collect::<Result<_, _>>()? })
 }
 
-/// Prints `dec_ttl`; the default controllers are not printed.
+/// Prints `dec_ttl`, with its controllers unless they are the default.
 pub(super) fn format_dec_ttl(controllers: &[u16]) -> String {
     if controllers == [0] {
         return "dec_ttl".to_owned();
@@ -174,7 +174,7 @@ pub(super) fn format_dec_ttl(controllers: &[u16]) -> String {
     format!("dec_ttl({})", ids.join(","))
 }
 
-/// `push_vlan:TPID`.
+/// Parses `push_vlan:TPID`.
 pub(super) fn push_vlan(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
     match integer(argument.text()) {
         Some(0x8100) => Ok(Action::PushVlan { ethertype: 0x8100 }),
@@ -183,7 +183,7 @@ pub(super) fn push_vlan(argument: TextSlice<'_>) -> Result<Action, RuleTextError
     }
 }
 
-/// `push_mpls:TYPE`.
+/// Parses `push_mpls:TYPE`.
 pub(super) fn push_mpls(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
     match integer(argument.text()) {
         Some(0x8847) => Ok(Action::PushMpls { ethertype: 0x8847 }),
@@ -192,7 +192,7 @@ pub(super) fn push_mpls(argument: TextSlice<'_>) -> Result<Action, RuleTextError
     }
 }
 
-/// `pop_mpls:TYPE`.
+/// Parses `pop_mpls:TYPE`.
 pub(super) fn pop_mpls(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
     let ethertype = parse_as(argument, "an Ethernet type", u16::MAX)?;
     Ok(Action::PopMpls { ethertype })

@@ -1,14 +1,14 @@
 //! `learn`: adds a rule with values from the packet.
 //!
-//! The matches and actions of the learned rule are a list of their own:
+//! The arguments list the matches and actions of the learned rule:
 //!
 //! - `FIELD[..]` matches the value that the packet has in the field.
 //! - `FIELD[..]=FIELD[..]` matches the value that the packet has in the second field.
-//! - `FIELD[..]=VALUE` matches a value.
+//! - - `FIELD[..]=VALUE` matches a constant.
 //! - `load:FIELD[..]->FIELD[..]` and `load:VALUE->FIELD[..]` write a field.
 //! - `output:FIELD[..]` sends to the port in the field.
 //!
-//! The value of a whole field is written as in a match, and the value of some of its bits as a
+//! The value of a whole field has the format of a match. The value of a part of a field is a
 //! number.
 
 use shunt_classifier::Priority;
@@ -68,7 +68,7 @@ pub(super) fn parse(argument: TextSlice<'_>, scope: &Scope<'_>) -> Result<Action
     Ok(Action::Learn(Box::new(learn)))
 }
 
-/// Returns a learned rule of table 1 that matches every packet and has no actions.
+/// Returns a `learn` without matches and actions, for a rule of table 1.
 fn blank() -> Option<LearnAction> {
     Some(LearnAction {
         idle_timeout: 0,
@@ -86,7 +86,7 @@ fn blank() -> Option<LearnAction> {
     })
 }
 
-/// `FIELD[..]`, `FIELD[..]=FIELD[..]`, `FIELD[..]=VALUE`.
+/// Parses `FIELD[..]`, `FIELD[..]=FIELD[..]` or `FIELD[..]=VALUE`.
 fn matched(item: Item<'_>, scope: &Scope<'_>) -> Result<LearnSpec, RuleTextError> {
     let target = short(item.name)?;
     let source = match item.argument {
@@ -101,7 +101,7 @@ fn matched(item: Item<'_>, scope: &Scope<'_>) -> Result<LearnSpec, RuleTextError
     Ok(LearnSpec { source, width: target.width, target: LearnTarget::Match(target) })
 }
 
-/// `load:FIELD[..]->FIELD[..]`, `load:VALUE->FIELD[..]`.
+/// Parses `load:FIELD[..]->FIELD[..]` or `load:VALUE->FIELD[..]`.
 fn load(argument: TextSlice<'_>) -> Result<LearnSpec, RuleTextError> {
     let parts = argument.split_once("->");
     let form = "load:VALUE->FIELD[..] or load:FIELD[..]->FIELD[..]";
@@ -118,7 +118,7 @@ fn load(argument: TextSlice<'_>) -> Result<LearnSpec, RuleTextError> {
     Ok(LearnSpec { source, width: target.width, target: LearnTarget::Load(target) })
 }
 
-/// `output:FIELD[..]`.
+/// Parses `output:FIELD[..]`.
 fn output(argument: TextSlice<'_>) -> Result<LearnSpec, RuleTextError> {
     let source = short(argument)?;
     let (width, source) = (source.width, LearnSource::Field(source));
@@ -147,7 +147,7 @@ fn asked(target: Subfield, text: TextSlice<'_>, scope: &Scope<'_>) -> Result<u12
         }
         Some(value)
     };
-    // `vlan_vid` and `in_port` have fewer bits here than in a flow key.
+    // `vlan_vid` and `in_port` have fewer bits in a `learn` than in a flow key.
     value.filter(|value| value & !target.bits() == 0).ok_or_else(|| {
         let (of, max, text_found) = ("a value of this width", target.bits(), text.text());
         text.error(RuleTextProblem::BadNumber { of, max, text: text_found.to_owned() })
@@ -156,7 +156,7 @@ fn asked(target: Subfield, text: TextSlice<'_>, scope: &Scope<'_>) -> Result<u12
 
 /// Returns a port number as bits of a field.
 ///
-/// Reserved ports have numbers in 16 bits too (OpenFlow 1.0).
+/// In 16 bits, a reserved port has its number of OpenFlow 1.0.
 fn port_value(target: Subfield, port: PortNo) -> Option<u128> {
     match port.reserved_name() {
         Some(_) => Some(u128::from(port.number()) & target.bits()),

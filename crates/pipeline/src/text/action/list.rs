@@ -15,15 +15,16 @@ use crate::action::{Action, CLONE_DEPTH_MAX};
 /// The context of a list of actions.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) enum ActionListKind {
-    /// `apply_actions`.
+    /// The actions of `apply_actions`.
     Apply,
-    /// `write_actions`, which makes an action set.
+    /// The actions of `write_actions`, which become an action set.
     Set,
-    /// A bucket of a group, which is run as an action set.
+    /// The actions of a bucket, which run as an action set.
     ///
-    /// As in Open vSwitch, it may contain actions that a set cannot hold; they have no effect.
+    /// As in Open vSwitch, a bucket may contain actions that a set cannot hold, which have no
+    /// effect.
     Bucket,
-    /// `clone`.
+    /// The actions inside a `clone`.
     Clone {
         /// Number of `clone` actions around the list.
         depth: usize,
@@ -52,14 +53,14 @@ impl ActionListKind {
     }
 }
 
-/// The actions of a list that were read so far.
+/// A list of actions while it is read.
 pub(in super::super) struct List<'a> {
     kind: ActionListKind,
     scope: Scope<'a>,
     actions: Vec<Action>,
     dropped: Option<TextSlice<'a>>,
     has_clause: bool,
-    /// The first item that cannot be beside a clause of a conjunction.
+    /// The first item that is illegal in a list with `conjunction`.
     beside_clauses: Option<TextSlice<'a>>,
 }
 
@@ -76,7 +77,7 @@ impl<'a> List<'a> {
         }
     }
 
-    /// Returns an empty list with the scope at the end of this one.
+    /// Returns an empty list; its packets have the headers from the end of this list.
     pub(in super::super) fn followed_by(&self, kind: ActionListKind) -> Self {
         Self::new(kind, self.scope.clone())
     }
@@ -118,7 +119,7 @@ impl<'a> List<'a> {
         }
     }
 
-    /// Records an instruction beside the list.
+    /// Records that the rule also has an instruction other than the list.
     pub(in super::super) fn add_beside(&mut self, instruction: TextSlice<'a>) {
         self.beside_clauses.get_or_insert(instruction);
     }
@@ -155,7 +156,7 @@ impl<'a> List<'a> {
         Ok(())
     }
 
-    /// Returns the actions, if they may be combined.
+    /// Returns the actions of the list, or an error if they cannot be combined.
     pub(in super::super) fn finish(self) -> Result<Box<[Action]>, RuleTextError> {
         if let Some(drop) = self.dropped.filter(|_| !self.actions.is_empty()) {
             return Err(drop.error(RuleTextProblem::DropNotAlone));

@@ -1,7 +1,8 @@
 //! Actions by name.
 //!
-//! Some names of OpenFlow 1.0 are several actions of OpenFlow 1.3. `enqueue` sets a queue, sends,
-//! and restores the queue. `mod_vlan_vid` pushes the tag that it writes if there is none.
+//! Some actions of OpenFlow 1.0 become several actions of OpenFlow 1.3. `enqueue` sets a queue,
+//! outputs the packet, and restores the queue. `mod_vlan_vid` first pushes a tag if the packet has
+//! none.
 
 use shunt_flow::text::nearest_of;
 

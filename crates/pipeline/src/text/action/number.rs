@@ -1,4 +1,4 @@
-//! Actions that take a few numbers.
+//! Actions with numbers as arguments: `conjunction`, `fin_timeout`, `sample`, `note`.
 
 use shunt_flow::{
     PortNo,
@@ -13,7 +13,7 @@ use super::super::{
 };
 use crate::action::{Action, SampleAction, SampleDirection};
 
-/// `conjunction(ID,K/N)`.
+/// Parses `conjunction(ID,K/N)`.
 pub(super) fn conjunction(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
     let form = "conjunction(ID,K/N) with N from 2 to 64 and K from 1 to N";
     let bad = || argument.bad("conjunction", form);
@@ -30,7 +30,7 @@ pub(super) fn conjunction(argument: TextSlice<'_>) -> Result<Action, RuleTextErr
     }
 }
 
-/// `fin_timeout(idle_timeout=SECONDS,hard_timeout=SECONDS)`.
+/// Parses `fin_timeout(idle_timeout=SECONDS,hard_timeout=SECONDS)`.
 pub(super) fn fin_timeout(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
     let (mut idle, mut hard) = (0, 0);
     for item in argument.items() {
@@ -47,7 +47,7 @@ pub(super) fn fin_timeout(argument: TextSlice<'_>) -> Result<Action, RuleTextErr
     Ok(Action::FinTimeout { idle, hard })
 }
 
-/// Prints shorter timeouts.
+/// Prints `fin_timeout`.
 pub(super) fn format_fin_timeout(idle: u16, hard: u16) -> String {
     let timeouts = [("idle_timeout", idle), ("hard_timeout", hard)];
     let given = timeouts.into_iter().filter(|(_, seconds)| *seconds != 0);
@@ -55,7 +55,7 @@ pub(super) fn format_fin_timeout(idle: u16, hard: u16) -> String {
     format!("fin_timeout({})", items.join(","))
 }
 
-/// `sample(probability=..,collector_set_id=..,..)`.
+/// Parses `sample(probability=..,collector_set_id=..,..)`.
 pub(super) fn sample(argument: TextSlice<'_>, scope: &Scope<'_>) -> Result<Action, RuleTextError> {
     let form = "sample(probability=OF_65536,collector_set_id=ID,obs_domain_id=ID,obs_point_id=ID,\
                 sampling_port=PORT,ingress or egress)";
@@ -97,7 +97,7 @@ pub(super) fn sample(argument: TextSlice<'_>, scope: &Scope<'_>) -> Result<Actio
     Ok(Action::Sample(Box::new(action)))
 }
 
-/// Prints a sample.
+/// Prints `sample`.
 pub(super) fn format_sample(action: &SampleAction, ports: &dyn PortNames) -> String {
     let mut text = format!(
         "sample(probability={},collector_set_id={},obs_domain_id={},obs_point_id={}",
@@ -117,7 +117,7 @@ pub(super) fn format_sample(action: &SampleAction, ports: &dyn PortNames) -> Str
     text + direction + ")"
 }
 
-/// `note[:HEX]`, padded as on the wire to a multiple of eight bytes.
+/// Parses `note[:HEX]`, and pads the action to a multiple of eight bytes.
 pub(super) fn note(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
     let mut bytes = parse_dotted_hex(argument)?.into_vec();
     let whole = bytes.len().saturating_add(NOTE_HEADER).next_multiple_of(8);

@@ -17,7 +17,7 @@ use crate::{
     id::{MeterId, TableId},
 };
 
-/// `output:PORT`, `output:FIELD[..]`, `output(port=PORT,max_len=BYTES)`.
+/// Parses `output:PORT`, `output:FIELD[..]` or `output(port=PORT,max_len=BYTES)`.
 pub(super) fn output(argument: TextSlice<'_>, scope: &Scope<'_>) -> Result<Action, RuleTextError> {
     if argument.is_empty() {
         return Err(argument.bad("output", "output:PORT"));
@@ -29,7 +29,7 @@ pub(super) fn output(argument: TextSlice<'_>, scope: &Scope<'_>) -> Result<Actio
         return truncated(argument, scope);
     }
     let source = subfield::parse(argument).map_err(|error| match error.problem {
-        // A single word is more likely to be a port.
+        // A word without a similar field name is more likely meant as a port.
         RuleTextProblem::UnknownField { name, nearest: None } => {
             argument.error(RuleTextProblem::UnknownPort { name })
         }
@@ -38,7 +38,7 @@ pub(super) fn output(argument: TextSlice<'_>, scope: &Scope<'_>) -> Result<Actio
     Ok(Action::OutputField { source, max_len: WHOLE_PACKET })
 }
 
-/// Sends to a port.
+/// Returns the output to a port, or an error if nothing can be sent to the port.
 pub(super) fn output_to(port: PortNo, at: TextSlice<'_>) -> Result<Action, RuleTextError> {
     match port {
         PortNo::CONTROLLER => Ok(Action::Output { port, max_len: WHOLE_PACKET }),
@@ -50,8 +50,8 @@ pub(super) fn output_to(port: PortNo, at: TextSlice<'_>) -> Result<Action, RuleT
     }
 }
 
-/// `output(port=PORT,max_len=BYTES)`: to one port, with a maximum length.
-/// At least an Ethernet header is sent.
+/// Parses `output(port=PORT,max_len=BYTES)`, which truncates the packet.
+/// The length is at least that of an Ethernet header.
 fn truncated(argument: TextSlice<'_>, scope: &Scope<'_>) -> Result<Action, RuleTextError> {
     let (mut port, mut max_len) = (None, None);
     for item in argument.items() {
@@ -80,8 +80,8 @@ pub(super) fn format_output(port: PortNo, max_len: u16, ports: &dyn PortNames) -
     }
 }
 
-/// `enqueue:PORT:QUEUE`, `enqueue(PORT,QUEUE)`.
-/// Sets a queue, sends the packet, and restores the queue.
+/// Parses `enqueue:PORT:QUEUE` or `enqueue(PORT,QUEUE)`.
+/// The result sets a queue, outputs the packet, and restores the queue.
 pub(super) fn enqueue(
     argument: TextSlice<'_>,
     scope: &Scope<'_>,
@@ -92,12 +92,12 @@ pub(super) fn enqueue(
     Ok(vec![set_queue(queue)?, Action::Output { port, max_len: 0 }, Action::PopQueue])
 }
 
-/// `set_queue:QUEUE`.
+/// Parses `set_queue:QUEUE`.
 pub(super) fn set_queue(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
     parse_as(argument, "a queue", u32::MAX).map(Action::SetQueue)
 }
 
-/// `controller`, `controller:BYTES`, `controller(KEY=VALUE..)`.
+/// Parses `controller`, `controller:BYTES` or `controller(KEY=VALUE..)`.
 ///
 /// A `controller` that an output to port CONTROLLER can express is stored and printed as an output.
 pub(super) fn controller(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
@@ -137,7 +137,7 @@ fn simplest(action: ControllerAction) -> Action {
     }
 }
 
-/// Returns a packet-in with default options.
+/// Returns a `controller` action with default options.
 fn plain() -> ControllerAction {
     ControllerAction {
         max_len: WHOLE_PACKET,
@@ -155,7 +155,7 @@ fn reason(value: TextSlice<'_>) -> Result<PacketInReason, RuleTextError> {
     named.ok_or_else(|| value.bad("controller", form))
 }
 
-/// Prints a packet-in.
+/// Prints `controller`.
 pub(super) fn format_controller(action: &ControllerAction) -> String {
     let mut items = Vec::new();
     if action.reason != PacketInReason::Action {
@@ -179,7 +179,7 @@ pub(super) fn format_controller(action: &ControllerAction) -> String {
     format!("controller({})", items.join(","))
 }
 
-/// `resubmit:PORT`, `resubmit([PORT],[TABLE])`.
+/// Parses `resubmit:PORT` or `resubmit([PORT],[TABLE])`.
 pub(super) fn resubmit(
     argument: TextSlice<'_>,
     scope: &Scope<'_>,
@@ -206,7 +206,7 @@ pub(super) fn resubmit(
     Ok(Action::Resubmit { port: port.filter(|port| *port != PortNo::IN_PORT), table })
 }
 
-/// Prints a resubmission.
+/// Prints `resubmit`.
 pub(super) fn format_resubmit(
     port: Option<PortNo>,
     table: Option<TableId>,
@@ -220,7 +220,7 @@ pub(super) fn format_resubmit(
     }
 }
 
-/// Reads a port that is the same one port for every packet.
+/// Reads a port; refuses reserved ports that depend on the packet, such as ALL.
 fn single_port(
     slice: TextSlice<'_>,
     scope: &Scope<'_>,

@@ -1,4 +1,4 @@
-//! Single actions, in the canonical form of text.
+//! Generators of single actions, in canonical form.
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use shunt_flow::{FieldId, PortNo};
@@ -34,7 +34,7 @@ pub(super) fn settable() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// Pushed and popped headers.
+/// Actions that push or pop a header.
 fn tag() -> impl Strategy<Value = Action> {
     prop_oneof![
         select(vec![0x8100, 0x88a8]).prop_map(|ethertype| Action::PushVlan { ethertype }),
@@ -53,7 +53,7 @@ fn ttl() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// Leaves that only a list can hold.
+/// Actions that a list can hold and an action set cannot, without nested actions.
 pub(super) fn applicable() -> impl Strategy<Value = Action> {
     let truncated = (single_port(), 14..=u32::MAX)
         .prop_map(|(port, max_len)| Action::OutputTruncated { port, max_len });
@@ -81,7 +81,7 @@ pub(super) fn applicable() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// A clause of a conjunction, which only notes can stand beside.
+/// A `conjunction`, which may only be combined with `note`.
 pub(super) fn clause() -> impl Strategy<Value = Action> {
     let clause = (any::<u32>(), 2..=64_u8, any::<u8>()).prop_map(|(id, clauses_count, clause)| {
         Action::Conjunction { id, clause: clause % clauses_count, clauses_count }
@@ -89,8 +89,8 @@ pub(super) fn clause() -> impl Strategy<Value = Action> {
     prop_oneof![clause, note()]
 }
 
-/// Notes fill their action.
-/// Its length is a multiple of eight bytes, with a header of ten.
+/// A `note` with bytes that need no padding.
+/// The action has a header of ten bytes, and a multiple of eight bytes in all.
 fn note() -> impl Strategy<Value = Action> {
     let bytes = (0_usize..4).prop_flat_map(|eights| vec(any::<u8>(), 6 + 8 * eights));
     bytes.prop_map(|bytes| Action::Note(bytes.into()))
@@ -137,12 +137,12 @@ fn sample() -> impl Strategy<Value = Action> {
     )
 }
 
-/// A group that can be.
+/// A valid group number.
 pub(super) fn group_id() -> impl Strategy<Value = GroupId> {
     (0..=GroupId::MAX.number()).prop_map(GroupId::new)
 }
 
-/// A meter that can be.
+/// A valid meter number.
 pub(super) fn meter_id() -> impl Strategy<Value = MeterId> {
     (1..=MeterId::MAX.number()).prop_map(MeterId::new)
 }
@@ -182,12 +182,12 @@ fn moved() -> impl Strategy<Value = Action> {
     })
 }
 
-/// Up to `width_max` bits that actions can read.
+/// At most `width_max` bits of a field that actions can read.
 pub(super) fn readable(width_max: u8) -> impl Strategy<Value = Subfield> {
     bits(is_readable, width_max)
 }
 
-/// Up to `width_max` bits of a field that is `eligible`.
+/// At most `width_max` bits of a field for which `eligible` is true.
 pub(super) fn bits(
     eligible: impl Fn(&FieldId) -> bool,
     width_max: u8,
@@ -200,8 +200,8 @@ pub(super) fn bits(
     })
 }
 
-/// Returns whether the field has a fixed number in OpenFlow.
-/// A tunnel option has none.
+/// Returns whether the field has a fixed OXM number.
+/// A tunnel option has no fixed number.
 pub(super) fn is_readable(field: &FieldId) -> bool {
     !field.info().oxms.is_empty() && field.tunnel_option().is_none()
 }

@@ -1,4 +1,4 @@
-//! `multipath`, `bundle` and `bundle_load`.
+//! Generators of `multipath`, `bundle` and `bundle_load`.
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use shunt_flow::{FieldId, PortNo};
@@ -55,7 +55,7 @@ pub(super) fn bundle() -> impl Strategy<Value = Action> {
     )
 }
 
-/// Bits of a field with an OpenFlow number of 32 bits.
+/// Bits of a field with an OXM header of 32 bits.
 fn target() -> impl Strategy<Value = Subfield> {
     let is_short = |field: &FieldId| subfield::short(Subfield::whole(*field)).is_ok();
     bits(move |field| is_writable(field) && is_short(field), 128)

@@ -1,4 +1,4 @@
-//! `ct` and `nat`.
+//! Generators of `ct` and `nat`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -33,7 +33,7 @@ pub(super) fn ct() -> impl Strategy<Value = Action> {
                 random: false,
             };
             if !commit {
-                // Without a commit no connection is kept, so none can be changed.
+                // `ct` without `commit` keeps no connection, so it cannot change the mark or label.
                 actions = vec![Action::Nat(Box::new(again))];
             }
             let (force, actions) = (force && commit, actions.into());

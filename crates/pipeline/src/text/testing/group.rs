@@ -1,4 +1,4 @@
-//! Groups and meters.
+//! Generators of requests for groups and meters.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -17,7 +17,7 @@ use crate::{
     time::Time,
 };
 
-/// Any request for a group that text can say.
+/// Generates a group-mod that text can express.
 pub fn any_group_mod() -> impl Strategy<Value = GroupMod> {
     let kinds =
         vec![GroupKind::All, GroupKind::Select, GroupKind::Indirect, GroupKind::FastFailover];
@@ -53,7 +53,7 @@ fn bucket(kind: GroupKind) -> impl Strategy<Value = Bucket> {
 fn selection() -> impl Strategy<Value = Selection> {
     let field = select(FieldId::all().filter(is_readable).collect::<Vec<_>>());
     let masked = field.prop_flat_map(|field| (Just(field), field_bits(field)));
-    // The text shows a mask as a value of its field, and for some values some fields have no text.
+    // A mask is printed as a value of its field, and some fields have no text for some values.
     let legal = masked.prop_filter_map("a mask with a word", |(field, (_, mask))| {
         let (all, word) = (field.value_max(), format_value(field, mask, field.value_max()));
         let is_written = mask == all || parse_value(field, &word) == Ok((mask, all));
@@ -68,7 +68,7 @@ fn selection() -> impl Strategy<Value = Selection> {
     ]
 }
 
-/// The group that a request would make.
+/// Returns the group that a request would add.
 pub(super) fn made(request: &GroupMod) -> Group {
     Group {
         id: request.group.unwrap_or_default(),
@@ -81,7 +81,7 @@ pub(super) fn made(request: &GroupMod) -> Group {
     }
 }
 
-/// Any request for a meter that text can say.
+/// Generates a meter-mod that text can express.
 pub fn any_meter_mod() -> impl Strategy<Value = MeterMod> {
     let commands = vec![MeterCommand::Add, MeterCommand::Modify];
     let units = vec![MeterUnit::Kilobits, MeterUnit::Packets];

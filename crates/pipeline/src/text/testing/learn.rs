@@ -1,4 +1,4 @@
-//! `learn`, and the rules that it makes.
+//! Generators of `learn`, with the matches and actions of the learned rule.
 
 use proptest::{collection::vec, option, prelude::*};
 use shunt_classifier::Priority;
@@ -78,7 +78,7 @@ const fn matched(target: Subfield, source: LearnSource) -> LearnSpec {
     LearnSpec { source, width: target.width, target: LearnTarget::Match(target) }
 }
 
-/// Bits, and a value that a rule can ask them to have.
+/// Bits of a field, and a value that a learned rule can match in these bits.
 fn asked(target: Subfield) -> impl Strategy<Value = (Subfield, u128)> {
     let field = target.field;
     let is_whole = subfield::whole_name(target).is_some();

@@ -4,11 +4,10 @@ use crate::{
     action::Action, translate::limits::ACTIONS_MAX, traversals::traversal::TraversalError,
 };
 
-/// At most one action of each kind, the last written; all writes of fields, in
-/// order.
+/// An action set: the last action of each kind, and all writes of fields in order.
 ///
-/// The standard keeps one write per field. Running all of them has the same effect, and a `move`
-/// reads the value that it would have read.
+/// The standard keeps one write per field. Running all writes has the same effect, and a `move`
+/// reads the same value.
 #[derive(Clone, Debug, Default)]
 pub(in crate::translate) struct ActionSet<'a> {
     actions: Vec<&'a Action>,
@@ -35,7 +34,8 @@ enum SetActionKind {
 impl<'a> ActionSet<'a> {
     /// Merges actions into the set, in order.
     ///
-    /// Actions that cannot be in a set are refused when a rule is added, and skipped here.
+    /// Actions that a set cannot hold are skipped: `write_actions` with such actions is refused
+    /// when a rule is added.
     pub(in crate::translate) fn write(
         &mut self,
         actions: &'a [Action],
@@ -69,8 +69,8 @@ impl<'a> ActionSet<'a> {
 
     /// Empties the set, and returns its actions in the order of execution.
     ///
-    /// A group wins over an output, and an output over a resubmit. Without any of them nothing is
-    /// executed.
+    /// A group wins over an output, and an output over a resubmit. A set without group, output and
+    /// resubmit executes nothing.
     pub(in crate::translate) fn take(&mut self) -> Vec<&'a Action> {
         let mut actions = std::mem::take(&mut self.actions);
         actions.sort_by_key(|action| kind(action));

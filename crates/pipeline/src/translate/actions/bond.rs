@@ -1,4 +1,4 @@
-//! Bonds of NORMAL and of floods: which member sends, and which packets a member takes.
+//! Bonds for NORMAL and floods: the member that sends, and the packets that a member takes.
 
 use shunt_flow::FieldId;
 
@@ -21,9 +21,9 @@ use crate::{
 const ARP: u128 = 0x0806;
 
 impl<'a> Egress<'_, 'a> {
-    /// Returns the member of a bond that sends the packet, with this VLAN on the wire.
+    /// Returns the member of a bond that sends the packet, tagged with VLAN id `vlan`.
     ///
-    /// Also returns the counter of its bucket, if the bond balances.
+    /// Also returns the counter of the packet's bucket, if the bond balances.
     #[cold]
     pub(super) fn bond_sender(
         &mut self,
@@ -39,7 +39,7 @@ impl<'a> Egress<'_, 'a> {
         Some((port, Some(hit)))
     }
 
-    /// Returns the bucket of the packet, which has this VLAN on the wire.
+    /// Returns the bucket of the packet, which leaves with VLAN id `vlan`.
     fn bucket(&mut self, balance: &BondBalance, vlan: u16) -> u8 {
         let basis = balance.basis();
         match balance.hash() {
@@ -56,7 +56,7 @@ impl<'a> Egress<'_, 'a> {
 
     /// Returns whether this member of a bond sends the packet in a flood.
     ///
-    /// The packet leaves on one member, and not on the bond on which it arrived.
+    /// A flood leaves on one member of a bond, and on no member of the ingress port's bond.
     #[cold]
     pub(super) fn floods_on_member(
         &mut self,
@@ -83,7 +83,7 @@ impl<'a> Egress<'_, 'a> {
         }
     }
 
-    /// Returns whether the action `FLOOD` leaves on a port as a member of its bond.
+    /// Returns whether this member of a bond sends the packet for the action `FLOOD`.
     #[cold]
     pub(super) fn floods_in_bond(&mut self, port: &PortInfo, member: &BondMember) -> bool {
         if member.balance.is_some() {
@@ -95,7 +95,7 @@ impl<'a> Egress<'_, 'a> {
 
     /// Returns whether NORMAL takes a packet that arrives on a member of a bond.
     ///
-    /// Notes the reason if not.
+    /// If not, the reason is noted for the explanation.
     #[cold]
     pub(super) fn is_admitted(&mut self, port: &PortInfo, vlan: u16, ends: [u64; 2]) -> bool {
         let [source, target] = ends;
@@ -131,8 +131,8 @@ impl<'a> Egress<'_, 'a> {
 
     /// Returns whether a broadcast is a gratuitous ARP packet.
     ///
-    /// A host sends one to tell where its address is: a reply, or a request for its own address
-    /// (RFC 5227, section 3).
+    /// A host sends such a packet to announce its address: a reply, or a request for its own
+    /// address (RFC 5227, section 3).
     #[cold]
     pub(super) fn is_announcement(&mut self) -> bool {
         self.packet.recorder.consult(FieldId::EthType, u128::MAX);
@@ -149,9 +149,9 @@ impl<'a> Egress<'_, 'a> {
         }
     }
 
-    /// Returns whether NORMAL learns that a broadcast announces an address.
+    /// Returns whether a broadcast is an announcement that NORMAL records.
     ///
-    /// Only bridges that receive copies of their own broadcasts need it.
+    /// Only bridges that receive copies of their own broadcasts record announcements.
     #[cold]
     pub(super) fn learns_announcement(&mut self) -> bool {
         self.bridge.receives_copies(&mut self.packet.recorder) && self.is_announcement()

@@ -1,4 +1,4 @@
-//! `bundle` and `bundle_load`: one of several ports with links that are up (`nx_action_bundle`).
+//! `bundle` and `bundle_load`: choose a port with its link up (`nx_action_bundle`).
 
 use shunt_flow::PortNo;
 
@@ -11,8 +11,8 @@ use crate::{
 
 /// Chooses a live member, and writes its number if the action has a target.
 ///
-/// The number has 16 bits; it is `OFPP_NONE` without a live member. An action without a target
-/// returns the port to send the packet to.
+/// The number has 16 bits, and is `OFPP_NONE` if no member is live. For an action without a target,
+/// returns the chosen port.
 pub(in crate::translate) fn bundle(
     packet: &mut WorkingPacket,
     bridge: BridgeView<'_>,
@@ -26,7 +26,7 @@ pub(in crate::translate) fn bundle(
         BundleAlgorithm::HighestRandomWeight => heaviest_member(packet, bridge, action),
     };
     let Some(target) = action.target else { return chosen };
-    // The number has 16 bits, as in the action on the wire.
+    // The number has 16 bits, as in the OpenFlow message.
     let number = chosen.unwrap_or(PortNo::NONE).number() & 0xffff;
     let value = u128::from(number) << target.offset & target.bits();
     packet.set_field(target.field, value, target.bits());
@@ -35,7 +35,7 @@ pub(in crate::translate) fn bundle(
 
 /// Returns the live member with the highest random weight.
 ///
-/// A port that goes down moves only the packets that it had.
+/// If a port goes down, only packets of this port move to other ports.
 fn heaviest_member(
     packet: &mut WorkingPacket,
     bridge: BridgeView<'_>,
@@ -51,7 +51,7 @@ fn heaviest_member(
     heaviest.map(|(_, port)| *port)
 }
 
-/// Returns whether a member may be chosen: reserved ports may, except CONTROLLER.
+/// Returns whether a member is live: all reserved ports are, except CONTROLLER.
 fn is_live_member(packet: &mut WorkingPacket, bridge: BridgeView<'_>, port: PortNo) -> bool {
     match port {
         PortNo::IN_PORT | PortNo::TABLE | PortNo::NORMAL | PortNo::FLOOD | PortNo::ALL => true,

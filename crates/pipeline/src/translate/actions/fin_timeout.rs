@@ -1,4 +1,4 @@
-//! `fin_timeout`: shorter timeouts once a TCP connection ends.
+//! `fin_timeout`: lowers the timeouts of a rule when a TCP connection ends.
 
 use std::sync::Arc;
 

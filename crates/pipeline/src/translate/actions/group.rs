@@ -1,13 +1,14 @@
 //! Groups: the buckets that run, each on a copy of the packet (OpenFlow 1.3.5, 5.6).
 //!
-//! A bucket runs as an action set does, on a copy of the packet. Neither the next bucket nor the
-//! actions after the group see its changes, and an early end of a bucket ends nothing else.
+//! A bucket runs as an action set does, on a copy of the packet. The next bucket and the actions
+//! after the group do not see the changes of a bucket. An action that ends a bucket early, such as
+//! an expired TTL, ends that bucket alone.
 //!
-//! A select group takes, of its live buckets, the one with the highest random weight. Each bucket
-//! draws a number by the packet's hash and its own number, with a distribution that its weight
-//! stretches. So its chances are proportional to its weight. A bucket that goes down, comes up or
-//! changes its weight moves only the packets that it loses or gains (Schindelhauer and Schomaker,
-//! "Weighted Distributed Hash Tables").
+//! A select group takes the live bucket with the earliest pseudo-random arrival time. The time of a
+//! bucket depends on the packet's hash and on the number of the bucket, and its rate is the weight
+//! of the bucket. So the share of packets of a bucket is proportional to its weight. When a bucket
+//! goes down, comes up or changes its weight, only packets of this bucket move (Schindelhauer and
+//! Schomaker, "Weighted Distributed Hash Tables").
 
 use std::{slice, sync::Arc};
 
@@ -27,9 +28,9 @@ use crate::{
     },
 };
 
-/// `group`: returns the hit, and the buckets to run.
+/// `group`: returns the hit of the group, and the buckets to run.
 ///
-/// `None` if no bucket can be chosen, or without such a group.
+/// `None` if the group does not exist, or if no bucket can be chosen.
 pub(in crate::translate) fn choose<'a>(
     packet: &mut WorkingPacket,
     bridge: BridgeView<'a>,
@@ -85,8 +86,8 @@ fn select(packet: &mut WorkingPacket, bridge: BridgeView<'_>, group: &Group) -> 
 
 /// Returns whether a bucket is live.
 ///
-/// It is live if it watches nothing, if its port is up, or if its group has a live bucket. Chains
-/// of groups may be long, but have no loops.
+/// A bucket is live if it watches nothing, if its watched port is up, or if its watched group has a
+/// live bucket. Chains of watched groups may be long, but have no loops.
 fn is_live(recorder: &mut Recorder, bridge: BridgeView<'_>, bucket: &Bucket) -> bool {
     let mut ahead = vec![bucket];
     let mut seen = Vec::new();

@@ -1,23 +1,23 @@
 //! Hashes of the packet, which choose buckets, links and ports.
 //!
-//! A choice is a function of the hashed fields, and each of them is consulted. So all packets that
-//! agree in these fields make the same choice, and share the entry.
+//! A choice is a function of the hashed fields, which are all consulted. So all packets that agree
+//! in these fields make the same choice, and share a cache entry.
 //!
-//! Fields are added one by one, each mixed by the finalizer of MurmurHash3 (Austin Appleby). If
-//! both directions of a connection must agree, the lower end comes first. A field that the packet
-//! lacks adds nothing. A fragment has no ports, not even the first one: all fragments of a packet
-//! make the same choice. There is no seed, so parallel switches, and a switch after a restart,
-//! choose the same; another basis gives another choice.
+//! Fields are added one by one, each mixed by the finalizer of MurmurHash3 (Austin Appleby). A
+//! symmetric hash takes the lower one of two addresses or ports first. A field that the packet
+//! lacks adds nothing. A fragment has no ports, not even the first fragment, so all fragments of a
+//! packet make the same choice. The hash has no seed, so parallel switches, and a switch after a
+//! restart, make the same choices. Another basis gives other choices.
 
 use shunt_flow::FieldId;
 
 use crate::{action::HashFields, translate::working_packet::WorkingPacket};
 
-/// A partial hash.
+/// The hash of the values that were added so far.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::translate) struct Hash(u64);
 
-/// The protocols that have ports, named by their source port fields.
+/// The source port field of TCP, by which `hash_fields` names the protocol.
 const TCP: FieldId = FieldId::TcpSrc;
 const UDP: FieldId = FieldId::UdpSrc;
 const SCTP: FieldId = FieldId::SctpSrc;
@@ -25,30 +25,30 @@ const SCTP: FieldId = FieldId::SctpSrc;
 const ANY_FRAGMENT: u128 = 1;
 
 impl Hash {
-    /// A hash that begins with a parameter of the controller.
+    /// Begins a hash with the basis that the controller gives.
     pub(in crate::translate) const fn of(basis: u64) -> Self {
         Self(basis)
     }
 
-    /// Returns the hash with one more value.
+    /// Returns the hash after the addition of a value.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "each half is used by itself")]
     pub(in crate::translate) const fn with(self, value: u128) -> Self {
         Self(mix(mix(self.0 ^ (value >> 64) as u64) ^ value as u64))
     }
 
-    /// Returns all bits.
+    /// Returns all bits of the hash.
     pub(in crate::translate) const fn whole(self) -> u64 {
         self.0
     }
 
-    /// Returns the 32 bits that the algorithms of `multipath` use.
+    /// Returns the 32 bits of the hash that the algorithms of `multipath` use.
     pub(in crate::translate) const fn short(self) -> u32 {
         (self.0 >> 32) as u32
     }
 }
 
-/// Mixes a number so that every bit depends on every other.
+/// Mixes a number: each bit of the result depends on every bit of the number.
 const fn mix(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ mixed >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -58,8 +58,8 @@ const fn mix(number: u64) -> u64 {
 
 /// Returns the hash of a transport connection, the same for both of its directions.
 ///
-/// It covers addresses, protocol and ports; for packets other than IP: MAC addresses, VLAN and
-/// type.
+/// The hash of an IP packet covers addresses, protocol and ports. The hash of another packet covers
+/// MAC addresses, VLAN and Ethernet type.
 pub(in crate::translate) fn hash_connection(packet: &mut WorkingPacket, basis: u64) -> Hash {
     let hash = Hash::of(basis);
     if packet.has_field(FieldId::IpProto) {
@@ -110,7 +110,7 @@ pub(in crate::translate) fn hash_masked(
     })
 }
 
-/// Adds MAC addresses, VLAN and type.
+/// Adds MAC addresses, VLAN and Ethernet type.
 fn add_link(packet: &mut WorkingPacket, hash: Hash) -> Hash {
     let hash = add_ends(packet, hash, FieldId::EthSrc, FieldId::EthDst);
     let hash = add(packet, hash, FieldId::VlanVid);
@@ -128,8 +128,8 @@ fn add_addresses(packet: &mut WorkingPacket, hash: Hash) -> Hash {
     }
 }
 
-/// Adds the ports of a packet of some protocols, each named by its source port
-/// field.
+/// Adds the ports of a packet, if its protocol is one of `sources`.
+/// `sources` names protocols by their source port fields.
 fn add_ports(packet: &mut WorkingPacket, hash: Hash, sources: &[FieldId]) -> Hash {
     if !sources.iter().any(|source| packet.has_field(*source)) {
         return hash;
@@ -138,7 +138,7 @@ fn add_ports(packet: &mut WorkingPacket, hash: Hash, sources: &[FieldId]) -> Has
     if packet.key().field(FieldId::NwFrag) & ANY_FRAGMENT != 0 {
         return hash;
     }
-    // The ports of all protocols are the same bits.
+    // All protocols have their ports in the same bits of the key.
     add_ends(packet, hash, FieldId::TcpSrc, FieldId::TcpDst)
 }
 
@@ -171,8 +171,8 @@ fn add_masked(packet: &mut WorkingPacket, hash: Hash, field: FieldId, mask: u128
 mod tests {
     use super::*;
 
-    /// The highest bits choose buckets and links. So each bit of each value must reach
-    /// all bits of the hash: it changes about half of them.
+    /// The highest bits choose buckets and links.
+    /// So the change of one bit of a value must change about half of the bits of the hash.
     #[test]
     fn every_value_bit_flips_half_of_the_hash() {
         for value in [0, 1, 0x0a00_0001, u128::MAX] {
@@ -188,7 +188,7 @@ mod tests {
         }
     }
 
-    /// Computed independently: parallel switches of any version choose the same.
+    /// Parallel switches of different releases make the same choices.
     #[test]
     fn the_hash_never_changes() {
         assert_eq!(Hash::of(7).with(1).whole(), 0x8c33_56ff_d800_1115);

@@ -1,9 +1,9 @@
 //! `learn`: a rule made of fields of the packet (`nx_action_learn`).
 //!
-//! The fields are consulted. The presence of an equal rule is a read of
-//! [`Object::Learned`](crate::Object::Learned). If the version has the rule, the packet refreshes
-//! it, as will every hit of its entry. Otherwise the packet makes a learn request, and no entry. So
-//! a packet never matches the rule that it learns.
+//! The fields are consulted. The search for an existing rule with the same match is a read of
+//! [`Object::Learned`](crate::Object::Learned). If an equal rule exists, the packet refreshes the
+//! rule, as does every hit of its cache entry. Otherwise the packet makes a learn request, and gets
+//! no cache entry. So a packet never matches the rule that it learns.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,7 +26,7 @@ use crate::{
 /// The first number above physical ports of 16 bits (`OFPP_MAX` of OpenFlow 1.0).
 const PHYSICAL_MAX: u16 = 0xff00;
 
-/// `learn`: requests the rule that the action makes of the packet, or refreshes it.
+/// `learn`: requests the rule for the packet, or refreshes an equal existing rule.
 ///
 /// `learner` is the rule of the action; `None` for a packet-out.
 pub(in crate::translate) fn learn(
@@ -48,7 +48,7 @@ pub(in crate::translate) fn learn(
     packet.recorder.read(index.rule(bridge.id(), action.table, matching, priority));
     let table = bridge.table(action.table);
     let found = table.and_then(|table| table.find_exact(matching, priority, bridge.version()));
-    // A rule that was requested before takes the place of the one in the table.
+    // A rule that the packet has requested before replaces the existing rule in the table.
     let is_replaced = requests.is_replaced_by(&learned);
     let known = found.filter(|found| !is_replaced && learned.matches_rule(found));
     let is_learned = if let Some(known) = known {
@@ -115,7 +115,7 @@ fn value_to_learn(packet: &mut WorkingPacket, spec: &LearnSpec) -> u128 {
 fn add_match(key: &mut FlowKey, mask: &mut FlowMask, target: Subfield, value: u128) {
     let is_whole = target == Subfield::whole(target.field);
     match target.field {
-        // A port of 16 bits.
+        // The port number has 16 bits (OpenFlow 1.0).
         FieldId::InPort if target.offset == 0 && target.width == 16 => {
             key.set_in_port(widened(value));
             mask.add_field(FieldId::InPort);
@@ -137,8 +137,8 @@ const TAG_PRESENT: u128 = 0x1000;
 /// The most bits that a `load` writes.
 const LOAD_WIDTH: u8 = 64;
 
-/// Returns `load` actions that write a value, the lowest bits first: each carries
-/// 64 bits.
+/// Returns `load` actions of at most 64 bits each that write a value.
+/// The first action writes the lowest bits.
 fn loads(target: Subfield, value: u128) -> impl Iterator<Item = Action> {
     let parts = (0..target.width).step_by(usize::from(LOAD_WIDTH));
     parts.map(move |begin| {
@@ -150,9 +150,9 @@ fn loads(target: Subfield, value: u128) -> impl Iterator<Item = Action> {
     })
 }
 
-/// Returns an output to a port of 16 bits: physical, ingress, local, or a flood.
+/// Returns an output to a 16-bit port: physical, IN_PORT, LOCAL, or a flood.
 ///
-/// A learned rule sends nothing to other ports, as in Open vSwitch.
+/// As in Open vSwitch, a learned rule has no outputs to other ports.
 fn output(value: u128) -> Option<Action> {
     let number = u16::try_from(value).ok()?;
     let port = PortNo::widened(number.into());

@@ -1,17 +1,18 @@
 //! Mirrors: copies of packets that a bridge receives and sends.
 //!
-//! The copies of a received packet come before everything that the tables do with it, those of a
-//! sent packet directly after it. A copy is the packet as it is at this moment. It has the tag that
-//! its VLAN has on the wire of its output, as with NORMAL. This is as in Open vSwitch 3.1, which
-//! however copies no packet for a patch port.
+//! Copies of a received packet are sent before the tables process the packet, and copies of a sent
+//! packet directly after it. A copy has the content of the packet at that moment. Its tag is the
+//! tag that NORMAL would give the packet on the output port of the mirror. Open vSwitch 3.1 does
+//! the same, but copies no packet that is sent to a patch port.
 //!
-//! A packet gets one copy at each output, also if actions change it and send it again. A copy that
-//! leaves on a port which another mirror selects is copied as well. A mirror counts the packets of
-//! which it has sent a copy, and no copy changes the cause of a drop of the packet itself.
+//! A packet gets one copy at each output, also if actions change it and send it again. If a copy
+//! leaves on a port that another mirror selects, that mirror copies the copy. A mirror counts the
+//! packets of which it has sent a copy. Copies do not change the drop cause of the packet itself.
 //!
-//! * A copy for a port is sent there even if the packet arrived on it.
-//! * A copy for a VLAN is flooded to its ports, except the outputs of mirrors. A packet that is in
-//!   this VLAN already gets none, nor does a frame to a reserved address of bridges.
+//! * * A copy for a port is sent to the port even if the packet arrived on it.
+//! * * A copy for a VLAN is flooded to the ports of the VLAN, except the output ports of mirrors.
+//!   Packets that are in this VLAN already, and frames to reserved addresses of bridges, are not
+//!   copied.
 
 use std::slice;
 
@@ -39,21 +40,21 @@ use crate::{
 /// The mirrors that have copied a packet.
 #[derive(Default)]
 pub(in crate::translate) struct MirrorState {
-    /// The mirrors that copy the packet no more.
+    /// The mirrors that have copied the packet, and those with the same outputs.
     pub(in crate::translate) done: MirrorSet,
 }
 
-/// The remaining mirrors of a packet.
+/// The mirrors that still have to copy a packet.
 pub(in crate::translate) struct MirrorCopies<'a> {
     mirrors: &'a MirrorTable,
     rest: MirrorSet,
     /// The VLAN of the packet.
     vlan: u16,
-    /// The cause of a drop before the first copy.
+    /// The drop cause of the packet before its first copy.
     drop_cause: Option<DropCause>,
 }
 
-/// The remaining ports of the copy for a VLAN.
+/// The remaining ports of a copy that is flooded in a VLAN.
 pub(in crate::translate) struct MirrorFlood<'a> {
     mirrors: &'a MirrorTable,
     mirror: &'a ActiveMirror,
@@ -65,7 +66,7 @@ pub(in crate::translate) struct MirrorFlood<'a> {
 /// The bits that decide the VLAN of a packet.
 const OUTER_VLAN: u64 = OUTER_PRESENT | 0xfff << 32;
 
-/// Copies the packet, which arrives on this port.
+/// Copies a packet that arrives, for the mirrors of its ingress port.
 #[inline]
 pub(in crate::translate) fn mirror_received(egress: &mut Egress<'_, '_>) {
     if let Some(mirrors) = egress.bridge.mirrors() {
@@ -84,7 +85,7 @@ fn mirror_ingress<'a>(egress: &mut Egress<'_, 'a>, mirrors: &'a MirrorTable) {
     }
 }
 
-/// Copies the packet, which was sent on this port.
+/// Copies a packet that was sent on `port`, for the mirrors of this port.
 #[inline]
 pub(super) fn mirror_sent(egress: &mut Egress<'_, '_>, port: &PortInfo) {
     if let Some(mirrors) = egress.bridge.mirrors() {
@@ -92,7 +93,7 @@ pub(super) fn mirror_sent(egress: &mut Egress<'_, '_>, port: &PortInfo) {
     }
 }
 
-/// Copies the packet by those of the `selected` mirrors that have not done so.
+/// Begins the copies of the `selected` mirrors that have not copied the packet.
 #[inline(never)]
 fn mirror<'a>(
     egress: &mut Egress<'_, 'a>,
@@ -105,27 +106,27 @@ fn mirror<'a>(
         return;
     }
     egress.packet.recorder.consult_word(VLAN, OUTER_VLAN);
-    // A packet of a VLAN that the port does not carry is not in any VLAN of the bridge.
+    // A packet with a VLAN that the port does not carry is in no VLAN of the bridge.
     if let Some(vlan) = port.vlans.admit(vlan_id(egress.packet)) {
         let copies = MirrorCopies { mirrors, rest, vlan, drop_cause: None };
         egress.agenda.push(AgendaStep::Mirror(copies));
     }
 }
 
-/// Sends the copy of the next mirror, and puts the rest back on the agenda.
+/// Sends the copy of the next mirror, and puts the other copies back on the agenda.
 #[inline(never)]
 pub(in crate::translate) fn mirror_copies<'a>(
     egress: &mut Egress<'_, 'a>,
     mut copies: MirrorCopies<'a>,
 ) -> Result<(), TraversalError> {
     let MirrorCopies { mirrors, vlan, .. } = copies;
-    // The copy before may have been dropped by a peer bridge.
+    // A peer bridge may have dropped the previous copy, and set another cause.
     let recorder = &mut egress.packet.recorder;
     match copies.drop_cause {
         None => copies.drop_cause = Some(recorder.drop_cause()),
         Some(cause) => recorder.set_drop_cause(cause),
     }
-    // The copy before may itself have been copied.
+    // Other mirrors may have copied the previous copy.
     copies.rest = copies.rest.without(egress.packet.mirror.done);
     let Some(mirror) = copies.rest.take_first().and_then(|index| mirrors.get(index)) else {
         return Ok(());
@@ -155,7 +156,7 @@ pub(in crate::translate) fn mirror_copies<'a>(
     }
 }
 
-/// Sends a copy to the next port of a VLAN, and puts the rest back on the agenda.
+/// Sends a copy to the next port of a VLAN, and puts the flood back on the agenda.
 #[inline(never)]
 pub(in crate::translate) fn mirror_flood<'a>(
     egress: &mut Egress<'_, 'a>,
@@ -180,7 +181,7 @@ pub(in crate::translate) fn mirror_flood<'a>(
     send_copy(egress, port, vlan, mirror.snaplen)
 }
 
-/// Returns whether a port can send a copy; notes it if not.
+/// Returns whether a port can send a copy, and notes a port that cannot.
 fn may_have_copy(egress: &mut Egress<'_, '_>, mirror: &ActiveMirror, port: &PortInfo) -> bool {
     let can_send = port.may_send() && port.kind != PortKind::Unbound;
     if !can_send {
@@ -201,7 +202,7 @@ fn has_inner_vlan(egress: &mut Egress<'_, '_>) -> bool {
     is_tagged_twice(egress.packet)
 }
 
-/// Sends a copy with the tag of its VLAN on the wire of a port.
+/// Sends a copy with the tag that frames of its VLAN have on the port.
 fn send_copy(
     egress: &mut Egress<'_, '_>,
     port: &PortInfo,
@@ -214,7 +215,7 @@ fn send_copy(
 }
 
 impl ActiveMirror {
-    /// Returns whether packets of a VLAN are copied.
+    /// Returns whether the mirror copies packets of a VLAN.
     fn selects(&self, vlan: u16) -> bool {
         self.vlans.is_empty() || self.vlans.contains(&vlan)
     }

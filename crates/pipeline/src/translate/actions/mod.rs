@@ -1,4 +1,4 @@
-//! Actions, one file for each family: functions of the parts of a translation that they use.
+//! The actions, one file for each family.
 
 pub(super) mod action_set;
 pub(super) mod bond;

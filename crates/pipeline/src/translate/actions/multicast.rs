@@ -1,16 +1,18 @@
 //! Multicast snooping of NORMAL: multicast packets go to the ports that want them (RFC 4541).
 //!
-//! As Open vSwitch, where it sends each port one copy, and only in a VLAN that the port carries:
+//! Shunt does as Open vSwitch does, except that each port gets one copy, and only in a VLAN that it
+//! carries:
 //!
-//! * Messages of IGMP and MLD go to the control plane too, which fills the table.
+//! * * Messages of IGMP and MLD also go to the control plane, which fills the multicast table.
 //! * Reports and leaves of hosts go to router ports, and to ports with `mcast-snooping-flood-reports`.
-//!   Other messages of IGMP, and queries, are flooded.
+//!   Queries, and other messages of IGMP, are flooded.
 //! * Packets to 224.0.0.0/24 and to ff02::1 are flooded.
-//! * Packets of a group that hosts have reported go to their ports, to router ports, and to ports with
+//! * * Packets of a group go to the ports of hosts that have reported the group, to router ports,
+//!   and to ports with `mcast-snooping-flood`.
+//! * * Packets of a group without a report are flooded, or go to router ports and to ports with
 //!   `mcast-snooping-flood`.
-//! * Packets of another group are flooded, or go only to the last two kinds of ports.
 //!
-//! A bridge without snooping pays one branch.
+//! On a bridge without snooping, a packet costs one branch more.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
@@ -46,7 +48,7 @@ pub(in crate::translate) struct MulticastOutputs<'a> {
     vlan: u16,
 }
 
-/// A packet to a multicast address, as snooping distinguishes them.
+/// The kind of a multicast packet, by which snooping chooses its ports.
 #[derive(Clone, Copy)]
 pub(super) enum MulticastPacket {
     /// A report or a leave of a host.
@@ -55,7 +57,7 @@ pub(super) enum MulticastPacket {
     Query,
     /// Another message of IGMP.
     OtherIgmp,
-    /// The destination belongs to the link.
+    /// A packet to 224.0.0.0/24 or ff02::1.
     LinkLocal,
     /// A packet of a group.
     Group(IpAddr),
@@ -69,7 +71,7 @@ const ICMPV6: u128 = 58;
 /// The group of all nodes of a link.
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
-/// Returns the kind of an IP packet; `None` for another packet.
+/// Returns the kind of an IP packet; `None` for a packet other than IP.
 pub(super) fn multicast_packet(packet: &mut WorkingPacket) -> Option<MulticastPacket> {
     read(packet, FieldId::EthType);
     match packet.key().eth_type() {
@@ -81,7 +83,7 @@ pub(super) fn multicast_packet(packet: &mut WorkingPacket) -> Option<MulticastPa
 
 fn ipv4_packet(packet: &mut WorkingPacket) -> MulticastPacket {
     if read(packet, FieldId::IpProto) == IGMP {
-        // The key has the type of a message of IGMP where that of ICMP is.
+        // The key has the type of an IGMP message in the field of the ICMP type.
         return match read(packet, FieldId::IcmpType) {
             0x11 => MulticastPacket::Query,
             0x12 | 0x16 | 0x17 | 0x22 => MulticastPacket::Report,
@@ -177,7 +179,7 @@ fn choose<'a>(
     vlan: u16,
     arrived: Option<&PortInfo>,
 ) -> Vec<&'a PortInfo> {
-    // A stable sort: the first reason of a port stays the first.
+    // The sort is stable, so the first reason of each port stays first.
     wanted.sort_by_key(|(port, _)| *port);
     let mut ports: Vec<&PortInfo> = Vec::new();
     for (number, reason) in wanted {
@@ -196,7 +198,7 @@ fn choose<'a>(
     ports
 }
 
-/// Sends to the next port, and puts the rest back on the agenda.
+/// Sends to the next port, and puts the other ports back on the agenda.
 pub(in crate::translate) fn multicast_outputs<'a>(
     egress: &mut Egress<'_, 'a>,
     mut outputs: MulticastOutputs<'a>,
@@ -231,7 +233,7 @@ fn punt(
     egress.packet.emit(DatapathAction::Punt(Arc::new(punt)))
 }
 
-/// Records a decision that the matched rule does not show.
+/// Notes a decision of snooping for the explanation of the translation.
 fn note(egress: &mut Egress<'_, '_>, decision: MulticastDecision) {
     egress.note(NotedDecision::Multicast(decision));
 }

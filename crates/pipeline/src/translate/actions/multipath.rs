@@ -6,11 +6,11 @@ use crate::{
     translate::working_packet::WorkingPacket,
 };
 
-/// The most links that `hrw` compares; with more links it takes a remainder, as
-/// Open vSwitch does.
+/// The most links that `hrw` compares.
+/// With more links, `hrw` takes a remainder, as Open vSwitch does.
 const HRW_LINKS_MAX: u32 = 64;
-/// The most iterations of `iter_hash`: at least half of the numbers are links, so
-/// it ends long before.
+/// The most iterations of `iter_hash`.
+/// At least half of the numbers are links, so the search ends long before.
 const ITERATIONS_MAX: u128 = 64;
 
 /// Writes the number of the link that the packet's hash chooses.
@@ -42,8 +42,8 @@ fn choose(action: &MultipathAction, hash: Hash) -> u32 {
 
 /// Hashes again until the remainder is a link.
 ///
-/// The modulus is the argument, if it is at least the number of links and at most twice that; else
-/// the next power of two.
+/// The modulus is the argument, if it is between the number of links and twice this number.
+/// Otherwise the modulus is the next power of two.
 fn iterate(hash: Hash, links_count: u32, argument: u32) -> u32 {
     let fits = argument >= links_count && argument / 2 <= links_count;
     let modulus = if fits { argument } else { links_count.next_power_of_two() };

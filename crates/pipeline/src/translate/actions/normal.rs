@@ -1,23 +1,25 @@
 //! NORMAL: forwards the packet as a learning switch with VLANs (IEEE 802.1Q).
 //!
-//! Where the standard is open, it is as Open vSwitch.
+//! Where the standard leaves a choice, NORMAL does as Open vSwitch does.
 //!
 //! * The ingress port decides the VLAN of the packet, or drops it.
-//! * Frames to the reserved addresses of bridges are dropped, except those of a controller. So are
-//!   frames with a tag that was not parsed, because it is truncated or lies below others.
-//! * Frames that arrive on the output port of a mirror are dropped, and none is flooded there.
-//! * The source address is learned; if it is known on this port, hits refresh it.
+//! * Frames to the reserved addresses of bridges are dropped, except those of a controller. Frames
+//!   with a tag that was not parsed are dropped, too: the tag is truncated, or lies below other
+//!   tags.
+//! * * Frames that arrive on the output port of a mirror are dropped, and floods leave out this
+//!   port.
+//! * * The source address is learned. If the address is known on this port, hits refresh it.
 //! * The packet goes to the port of its destination address, or is flooded to every port of its
 //!   VLAN; never to its ingress port.
 //! * With multicast snooping, multicast packets go to the ports that want them (`multicast.rs`).
 //! * In some VLANs of the bridge no address is learned, and every packet is flooded.
 //! * A packet that arrives on a protected port leaves on no other protected port.
-//! * The members of a bond are one port. One of them sends, and some packets that arrive on others are
-//!   dropped (`bond.rs`). If the network may send copies back, an address is learned before its packet
-//!   is sent.
-//! * On each port it has the tag of its VLAN or none, as the port requires. A priority stays, in a
-//!   tag of its own if necessary, unless the port removes the tag of its own VLAN and sends no
-//!   priority tags.
+//! * The members of a bond are one port. One member sends, and some packets that arrive on other
+//!   members are dropped (`bond.rs`). If the network may send copies back, an address is learned
+//!   before its packet is sent.
+//! * * On each port the packet has the tag of its VLAN or no tag, as the port requires. A priority
+//!   stays, in a priority tag if necessary. It is lost if the port removes the tag of its own VLAN
+//!   and sends no priority tags.
 
 use std::slice;
 
@@ -63,7 +65,7 @@ const TAG_TYPES: [u16; 2] = [0x8100, 0x88a8];
 pub(super) const GROUP_ADDRESS: u64 = 1 << 40;
 pub(super) const BROADCAST: u64 = 0xffff_ffff_ffff;
 
-/// `output:NORMAL`.
+/// Runs `output:NORMAL`: learns the source address and forwards the packet.
 pub(super) fn normal(egress: &mut Egress<'_, '_>) -> Result<(), TraversalError> {
     let ingress = egress.packet.in_port();
     let (source, target) =
@@ -90,7 +92,7 @@ pub(super) fn normal(egress: &mut Egress<'_, '_>) -> Result<(), TraversalError> 
         if !is_flooded {
             learn_source(egress, vlan, [source, target], port)?;
         }
-        // Source and destination are one address, so its port is the ingress port.
+        // The address is both source and destination, so its port is the ingress port.
         if source == target {
             egress.note(NotedDecision::SourceIsDestination(bytes(source)));
             return Ok(());
@@ -121,7 +123,7 @@ pub(super) fn normal(egress: &mut Egress<'_, '_>) -> Result<(), TraversalError> 
     }
 }
 
-/// Floods the packet in its VLAN, but not to its ingress port.
+/// Floods the packet in its VLAN, except to its ingress port.
 pub(super) fn flood(egress: &mut Egress<'_, '_>, vlan: u16, arrived: Option<&PortInfo>) {
     let ingress = egress.packet.in_port();
     let rest = egress.bridge.all_ports(&mut egress.packet.recorder).iter();
@@ -185,7 +187,7 @@ fn send_unless_protected(
     send_tagged(egress, port, vlan)
 }
 
-/// Sends to the next port of a flood, and puts the rest back on the agenda.
+/// Sends to the next port of a flood, and puts the other ports back on the agenda.
 pub(in crate::translate) fn normal_flood<'a>(
     egress: &mut Egress<'_, 'a>,
     mut flood: NormalFlood<'a>,
@@ -212,7 +214,7 @@ pub(in crate::translate) fn normal_flood<'a>(
     send_tagged(egress, port, vlan)
 }
 
-/// Returns whether the port with a number is a member of the bond of another.
+/// Returns whether port `number` is `port`, or a member of the same bond.
 fn shares_bond(egress: &mut Egress<'_, '_>, number: PortNo, port: &PortInfo) -> bool {
     let other = egress.bridge.find_port(number, &mut egress.packet.recorder);
     other.is_some_and(|own| own.is_one_with(port))
@@ -220,8 +222,8 @@ fn shares_bond(egress: &mut Egress<'_, '_>, number: PortNo, port: &PortInfo) -> 
 
 /// Returns the VLAN of the packet, and its ingress port.
 ///
-/// `None` if the ingress port drops it. A packet of a controller has no ingress port, and every
-/// VLAN is accepted.
+/// `None` if the ingress port drops the packet. A packet of a controller has no ingress port, and
+/// may have any VLAN.
 fn admit<'a>(egress: &mut Egress<'_, 'a>, ingress: PortNo) -> Option<(u16, Option<&'a PortInfo>)> {
     let id = vlan_id(egress.packet);
     if matches!(ingress, PortNo::CONTROLLER | PortNo::ANY) {
@@ -253,7 +255,7 @@ fn learn_source(
     let known = egress.bridge.find_mac(vlan, mac, &mut egress.packet.recorder);
     let is_here = known.is_some_and(|known| is_at(egress, known.port, port));
     let is_announced = known.is_some_and(|known| known.is_announced());
-    // On a bond, an announcement only matters for an address that is not known there.
+    // On a bond, an announcement only matters if the address is not known on the bond.
     let may_matter = !is_announced && (port.bond.is_none() || !is_here);
     let is_announcement = target == BROADCAST && may_matter && egress.learns_announcement();
     match known {
@@ -270,12 +272,12 @@ fn learn_source(
     }
 }
 
-/// Returns whether the port `known` of an address is one with `port`.
+/// Returns whether port `known` is `port`, or a member of the same bond.
 pub(super) fn is_at(egress: &mut Egress<'_, '_>, known: PortNo, port: &PortInfo) -> bool {
     known == port.number || port.bond.is_some() && shares_bond(egress, known, port)
 }
 
-/// Sends the packet with the tag that its VLAN has on the wire of a port.
+/// Sends the packet with the tag that frames of its VLAN have on the port.
 fn send_tagged(
     egress: &mut Egress<'_, '_>,
     port: &PortInfo,
@@ -285,7 +287,7 @@ fn send_tagged(
     egress.output_to(port, None)
 }
 
-/// Tags the packet as the VLAN mode of a port asks, until the next output is done.
+/// Gives the packet the tag that `port` requires, until the next output is done.
 ///
 /// The caller has consulted the tags.
 pub(super) fn put_tag(egress: &mut Egress<'_, '_>, port: &PortInfo, vlan: u16) {
@@ -313,35 +315,35 @@ pub(super) fn put_tag(egress: &mut Egress<'_, '_>, port: &PortInfo, vlan: u16) {
         egress.packet.pop_vlan();
     }
     if is_tagged_then {
-        // The new tag has the usual type, as in Open vSwitch.
+        // The new tag has the Ethernet type 0x8100, as in Open vSwitch.
         let priority = (tags & OUTER_PRIORITY) >> 45;
         egress.packet.set_tag(FieldId::DlVlanPcp, priority.into(), 0x7);
     }
 }
 
-/// Returns whether the Ethernet type is the type of a tag that was not parsed.
+/// Returns whether the Ethernet type is that of a tag that was not parsed.
 fn hides_tag(packet: &mut WorkingPacket) -> bool {
     if packet.key().words()[VLAN] & OUTER_PRESENT != 0 {
         return false;
     }
     let ethertype = packet.key().eth_type();
     TAG_TYPES.into_iter().any(|tag_type| {
-        // One bit distinguishes the two types.
+        // One bit proves that the Ethernet type differs from this type of a tag.
         let bit = (ethertype ^ tag_type).checked_ilog2().map_or(u128::MAX, |bit| 1 << bit);
         packet.recorder.consult(FieldId::EthType, bit);
         ethertype == tag_type
     })
 }
 
-/// Returns the VLAN id of the packet; 0 without a tag. The caller has consulted the
-/// tags.
+/// Returns the VLAN id of the packet; 0 without a tag.
+/// The caller has consulted the tags.
 pub(super) fn vlan_id(packet: &WorkingPacket) -> u16 {
     u16::try_from(packet.key().words()[VLAN] >> 32 & 0xfff).unwrap_or_default()
 }
 
 /// Returns whether the packet has a VLAN in a second tag.
 ///
-/// Such a packet must not be sent without its first tag alone. The caller has consulted the tags.
+/// Such a packet must not lose its first tag alone. The caller has consulted the tags.
 pub(super) fn is_tagged_twice(packet: &WorkingPacket) -> bool {
     packet.key().words()[VLAN] & INNER_ID != 0
 }

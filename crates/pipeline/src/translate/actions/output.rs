@@ -1,10 +1,12 @@
 //! Outputs: to ports, to floods, to the controller.
 //!
-//! The check against the ingress port is left to the execution of an output, so that packets of all
-//! ports share an entry. If an action has rewritten `in_port`, the check is done here. The ingress
-//! port of a packet that arrives on a datapath port cannot be a patch port.
+//! An output to the ingress port is dropped when it is executed, so that packets of all ports share
+//! a cache entry. If an action has rewritten `in_port`, or a mirror selects the output port, the
+//! translation drops the output. The ingress port of a packet that arrives on a datapath port
+//! cannot be a patch port.
 //!
-//! An output to a patch port is a step of its own: the translation continues in the peer bridge.
+//! After an output to a patch port, the translation continues in the peer bridge, as a step of the
+//! agenda.
 
 use std::slice;
 
@@ -30,7 +32,7 @@ use crate::{
     },
 };
 
-/// The parts of a translation that outputs use.
+/// References to the fields of a translation that outputs use.
 pub(in crate::translate) struct Egress<'t, 'a> {
     pub(super) packet: &'t mut WorkingPacket,
     pub(super) bridge: BridgeView<'a>,
@@ -39,7 +41,7 @@ pub(in crate::translate) struct Egress<'t, 'a> {
     context: RuleContext,
 }
 
-/// The remaining ports of a flood.
+/// The remaining ports of an output to ALL or FLOOD.
 pub(in crate::translate) struct Flood<'a> {
     rest: slice::Iter<'a, PortInfo>,
     /// True if ports with `no_flood` are included.
@@ -47,7 +49,7 @@ pub(in crate::translate) struct Flood<'a> {
 }
 
 impl<'t, 'a> Egress<'t, 'a> {
-    /// Makes the egress of the bridge that the packet is in.
+    /// Creates the egress of the bridge that the packet is in.
     pub(in crate::translate) const fn new(
         packet: &'t mut WorkingPacket,
         state: &ActionState<'a>,
@@ -57,12 +59,12 @@ impl<'t, 'a> Egress<'t, 'a> {
         Self { packet, bridge: state.bridge, agenda, requests, context: state.rule.context }
     }
 
-    /// Records a decision that the matched rule does not show.
+    /// Notes a decision for the explanation of the translation.
     pub(super) fn note(&mut self, decision: NotedDecision) {
         self.packet.recorder.note(self.bridge.id(), decision);
     }
 
-    /// `output`; `max_len` is the length of a packet-in.
+    /// Runs `output`; `max_len` is the length of a packet-in to the controller.
     pub(in crate::translate) fn output(
         &mut self,
         port: PortNo,
@@ -86,7 +88,7 @@ impl<'t, 'a> Egress<'t, 'a> {
         }
     }
 
-    /// `output(port=..,max_len=..)`: only datapath ports can truncate.
+    /// Runs `output(port=..,max_len=..)`: only datapath ports can truncate.
     pub(in crate::translate) fn output_truncated(
         &mut self,
         port: PortNo,
@@ -101,7 +103,7 @@ impl<'t, 'a> Egress<'t, 'a> {
         }
     }
 
-    /// Sends to the next port of a flood, and puts the rest back on the agenda.
+    /// Sends to the next port of a flood, and puts the other ports back on the agenda.
     pub(in crate::translate) fn flood(
         &mut self,
         mut flood: Flood<'a>,
@@ -131,7 +133,8 @@ impl<'t, 'a> Egress<'t, 'a> {
         port: &PortInfo,
         max_len: Option<u32>,
     ) -> Result<(), TraversalError> {
-        // A packet that is not sent is not copied either.
+        // With a mirror, the translation must know if the packet is sent, because only then it is
+        // copied.
         let is_decided =
             self.packet.recorder.is_rewritten(FieldId::InPort) || self.is_mirrored(port);
         if !port.may_send() {
@@ -168,7 +171,7 @@ impl<'t, 'a> Egress<'t, 'a> {
 
     /// Sends the copy of a mirror, even if the packet arrived on this port.
     ///
-    /// The port can send. Only datapath ports can truncate.
+    /// The caller has checked that the port can send. Only datapath ports can truncate.
     pub(super) fn output_copy(
         &mut self,
         port: &PortInfo,
@@ -198,7 +201,7 @@ impl<'t, 'a> Egress<'t, 'a> {
             }
             PortKind::Patch { bridge, port: peer } if max_len.is_none() => {
                 mirror_sent(self, port);
-                // The peer bridge comes first.
+                // The step for the peer bridge runs before the copies of mirrors.
                 self.agenda.push(AgendaStep::EnterPeer { bridge, port: peer });
                 Ok(())
             }

@@ -34,7 +34,7 @@ pub(in crate::translate) struct PacketInRequest<'a> {
 }
 
 impl<'a> PacketInRequest<'a> {
-    /// Returns the request of an action.
+    /// Returns the request of a `controller` action.
     pub(in crate::translate) fn by(action: &'a ControllerAction) -> Self {
         Self {
             reason: action.reason,
@@ -46,7 +46,7 @@ impl<'a> PacketInRequest<'a> {
         }
     }
 
-    /// The request for a packet with a TTL that is used up.
+    /// Returns the request for a packet with an expired TTL.
     pub(in crate::translate) const fn invalid_ttl(controller_id: u16) -> Self {
         Self {
             reason: PacketInReason::InvalidTtl,
@@ -58,13 +58,13 @@ impl<'a> PacketInRequest<'a> {
         }
     }
 
-    /// The request of an output to the controller, with at most `max_len` bytes.
+    /// Returns the request of an output to CONTROLLER, with at most `max_len` bytes.
     pub(in crate::translate) const fn output(reason: PacketInReason, max_len: u16) -> Self {
         Self { reason, controller_id: 0, max_len, userdata: &[], meter: None, pause: false }
     }
 }
 
-/// The fields that a packet-in shows in addition to the packet.
+/// The pipeline fields that a packet-in carries.
 pub(in crate::translate) const METADATA: &[FieldId] = &[
     FieldId::TunId,
     FieldId::TunSrc,
@@ -95,7 +95,7 @@ pub(in crate::translate) const METADATA: &[FieldId] = &[
     FieldId::InPort,
 ];
 
-/// Sends the packet to controllers, with a continuation if it pauses there.
+/// Sends the packet to controllers, with a continuation if the packet pauses.
 pub(in crate::translate) fn punt(
     packet: &mut WorkingPacket,
     bridge: BridgeView<'_>,
@@ -129,7 +129,7 @@ pub(in crate::translate) fn punt(
     };
     let punt = DatapathAction::Punt(Arc::new(punt));
     match request.meter.and_then(|id| bridge.find_meter(id, &mut packet.recorder)) {
-        // Above the rate, only the packet-in is dropped.
+        // Above the rate of the meter, only the packet-in is dropped.
         Some(meter) => {
             let metered = [DatapathAction::Meter(meter), punt];
             packet.emit(DatapathAction::Copy(metered.into()))
@@ -138,8 +138,7 @@ pub(in crate::translate) fn punt(
     }
 }
 
-/// Returns the fields of a key that a packet-in shows: those that are not zero, and
-/// `in_port`.
+/// Returns the pipeline fields of a packet-in: `in_port` and all nonzero fields.
 fn metadata(key: &FlowKey) -> Match {
     let mut mask = FlowMask::EMPTY;
     let is_shown = |field: &&FieldId| **field == FieldId::InPort || key.field(**field) != 0;

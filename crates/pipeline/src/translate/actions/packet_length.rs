@@ -1,4 +1,4 @@
-//! `check_pkt_larger`: the datapath compares the length, and continues by the result.
+//! `check_pkt_larger`: the datapath compares the length, and continues with the result.
 
 use crate::{
     action::{Action, Subfield},
@@ -6,9 +6,10 @@ use crate::{
     traversals::datapath_action::DatapathAction,
 };
 
-/// `check_pkt_larger`: returns the action that ends the entry.
+/// `check_pkt_larger`: returns the datapath action that ends the cache entry.
 ///
-/// It has one continuation of the frozen state for each result, which is written into `target`.
+/// The action has one continuation for each result of the comparison. Each continuation has the
+/// result in `target`.
 pub(in crate::translate) fn check_length(
     continuations: &Continuations,
     frozen: &FrozenState,

@@ -1,9 +1,9 @@
 //! Frames for the protocols of a port, which the tables never see.
 //!
 //! A member of a bond with LACP receives frames of slow protocols from its partner, and a port with BFD
-//! receives control packets. They go to the control plane, and nowhere else: no rule, mirror or address
-//! table knows them, as in Open vSwitch. On a bridge with such a port, each traversal depends on a few
-//! more bits. Other bridges pay one branch.
+//! receives control packets. As in Open vSwitch, these frames go to the control plane alone, and
+//! never to rules, mirrors or the MAC table. On a bridge with such a port, each traversal depends
+//! on a few more bits. On other bridges, a packet costs one branch more.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ const UDP: u128 = 17;
 /// The UDP destination port of BFD (RFC 5881, 4).
 const BFD_PORT: u128 = 3784;
 
-/// Returns whether a packet may be for a protocol of its port.
+/// Returns whether a packet may be a frame of slow protocols or of BFD.
 pub(in crate::translate) fn may_be_of_protocol(key: &FlowKey) -> bool {
     is_slow_protocol(key)
         || key.eth_type() == IPV4
@@ -74,7 +74,7 @@ pub(in crate::translate) fn goes_to_protocol(
     Ok(true)
 }
 
-/// Returns the ingress port of a frame of slow protocols, if its bond uses LACP.
+/// Returns the ingress port of a frame of slow protocols, if the bond uses LACP.
 fn lacp_port(packet: &mut WorkingPacket, bridge: BridgeView<'_>) -> Option<PortNo> {
     packet.recorder.consult(FieldId::EthDst, u128::MAX);
     if !is_slow_protocol(packet.key()) {
@@ -102,9 +102,10 @@ fn bfd_port(packet: &mut WorkingPacket, bridge: BridgeView<'_>) -> Option<PortNo
     is_taken.then_some(ingress)
 }
 
-/// Returns whether a field has a value.
+/// Returns whether a field of the packet equals `value`.
 ///
-/// Consults one bit that proves that it has not, so that packets to other UDP ports share entries.
+/// If the field differs, consults one bit that proves it, so that packets to other UDP ports share
+/// entries.
 fn equals(packet: &mut WorkingPacket, field: FieldId, value: u128) -> bool {
     let difference = packet.key().field(field) ^ value;
     if let Some(bit) = difference.checked_ilog2() {

@@ -1,4 +1,4 @@
-//! `sample`: collectors get some of the packets that a rule matches.
+//! `sample`: collectors get random samples of the packets of a rule.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use crate::{
     },
 };
 
-/// `sample`: the datapath chooses packets, and copies their present headers.
+/// `sample`: the datapath chooses packets, and copies their current headers.
 ///
-/// The traversal does not depend on the collectors of the bridge. So they change at run time, and no
-/// cache entry becomes stale.
+/// The traversal does not depend on the collectors of the bridge. So a change of collectors makes
+/// no cache entry stale.
 pub(in crate::translate) fn sample(
     packet: &mut WorkingPacket,
     bridge: BridgeView<'_>,

@@ -1,14 +1,14 @@
 //! The stack of `push` and `pop`: values that a packet carries from rule to rule.
 //!
-//! A clone and a continuation have a copy of it; the peer bridge of a patch port starts with an
-//! empty one.
+//! A clone and a continuation have a copy of the stack; the peer bridge of a patch port starts with
+//! an empty stack.
 
 use crate::{
     action::Subfield, translate::working_packet::WorkingPacket,
     traversals::traversal::TraversalError,
 };
 
-/// The pushed values, the last one last.
+/// The pushed values, with the value to pop next at the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Stack {
     values: Vec<Pushed>,
@@ -18,7 +18,7 @@ pub(crate) struct Stack {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Pushed {
     value: u128,
-    /// Number of bytes that count against the limit: those of the value and one more.
+    /// Number of bytes that count against the limit: the bytes of the value, plus one.
     bytes: usize,
 }
 
@@ -42,7 +42,7 @@ impl Stack {
         Some(popped.value)
     }
 
-    /// `push`: pushes bits of a field; zero if the packet does not have it.
+    /// `push`: pushes bits of a field; zero if the packet lacks the field.
     pub(in crate::translate) fn push_bits(
         &mut self,
         packet: &mut WorkingPacket,

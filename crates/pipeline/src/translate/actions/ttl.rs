@@ -1,4 +1,4 @@
-//! `dec_ttl` and `dec_mpls_ttl`: a TTL that is used up ends the list of actions.
+//! `dec_ttl` and `dec_mpls_ttl`: an expired TTL ends the list of actions.
 
 use std::ops::ControlFlow;
 
@@ -10,9 +10,9 @@ use crate::{
     traversals::{drop_cause::NotedDecision, traversal::TraversalError},
 };
 
-/// `dec_ttl`: with a TTL that is used up, notifies controllers.
+/// `dec_ttl`: decrements the TTL, or notifies controllers if it has expired.
 ///
-/// On `Break`, the rest of the list is dropped.
+/// On `Break`, the following actions of the list are dropped.
 pub(in crate::translate) fn dec_ttl(
     packet: &mut WorkingPacket,
     state: &ActionState<'_>,
@@ -25,9 +25,9 @@ pub(in crate::translate) fn dec_ttl(
     Ok(flow)
 }
 
-/// `dec_mpls_ttl`: as `dec_ttl`, for the outermost label.
+/// `dec_mpls_ttl`: decrements the TTL of the outermost label.
 ///
-/// Without a label the rest of the list is dropped too, as in Open vSwitch.
+/// As in Open vSwitch, an expired TTL or a packet without labels drops the following actions.
 pub(in crate::translate) fn dec_mpls_ttl(
     packet: &mut WorkingPacket,
     state: &ActionState<'_>,
@@ -41,7 +41,7 @@ pub(in crate::translate) fn dec_mpls_ttl(
     Ok(ControlFlow::Break(()))
 }
 
-/// Notes that the TTL is used up, and sends the packet to these controllers.
+/// Notes that the TTL has expired, and sends the packet to these controllers.
 fn expire(
     packet: &mut WorkingPacket,
     state: &ActionState<'_>,

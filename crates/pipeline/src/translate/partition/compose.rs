@@ -2,7 +2,7 @@
 //!
 //! Most traversals begin with visits that only lead to another table, and end with a *tail*: the
 //! first visit that does more, and all after it. Before the tail a translation only looks up.
-//! So its sub-traversals are known from the visits of the whole traversal:
+//! So the sub-traversals before the tail are known from the visits of the whole traversal:
 //!
 //! ```text
 //! traversal         visit   visit   visit   visit | visit ..      | is where the tail begins
@@ -10,17 +10,19 @@
 //! sub-traversals    -----   -------------   --------------------
 //! ```
 //!
-//! * The **visits** are those of the whole: there are no hidden bits, so the keys are the same.
+//! * * The **visits** are those of the whole traversal: no hidden bit is set, so the keys are the
+//!   same.
 //! * The **mask** contains the bits that the lookups consulted, and those of the tail in the last
-//!   sub-traversal. After a partition point no hidden bit counts, as all are constants of the
-//!   state. Before the first one the live hidden bits count.
-//! * The **reads** are the bridge, at the beginning and at the end, and those of the tail.
+//!   sub-traversal. After a partition point the mask has no hidden bits, because all are constants
+//!   of the state. Before the first partition point it has the live hidden bits.
+//! * * The **reads** are the bridge, its live fields at each end, and the reads of the tail in the
+//!   last sub-traversal.
 //! * The **actions** are those of the tail, in the last sub-traversal.
-//! * The **state** at a partition point is a plain one. It is not made here: the first
-//!   sub-traversal that ends there is translated, and its continuation is stored.
+//! * * The **state** at a partition point is plain. The first sub-traversal that ends there is
+//!   translated, and its continuation is stored for later compositions.
 //!
-//! A traversal that does not begin like that is translated. A composed sub-traversal equals the
-//! translated one: the tests `sub_traversals` compare them.
+//! The sub-traversals of other traversals are translated. A composed sub-traversal equals a
+//! translated sub-traversal: the tests `sub_traversals` compare them.
 
 use std::{ops::Range, sync::Arc};
 
@@ -60,18 +62,17 @@ use crate::{
 
 /// The tail of a traversal that began in a plain state.
 ///
-/// It is the first visit that does more than lead to another table, and all after it.
+/// The tail begins with the first visit that does more than lead to another table.
 #[derive(Clone, Debug)]
 pub(crate) struct TraversalTail {
     /// Index of the first visit of the tail.
     pub(in crate::translate) visit: usize,
-    /// The bits of the packet that were consulted from there on.
+    /// The bits of the packet that the tail consulted.
     pub(in crate::translate) mask: SparseMask,
     pub(in crate::translate) reads: TailReads,
 }
 
-/// Returns whether a packet begins in a plain state, so that sub-traversals can be
-/// composed.
+/// Returns whether a packet begins in a plain state, as a composition requires.
 pub(in crate::translate) fn begins_plain(
     tables: TablesAtVersion<'_>,
     key: &FlowKey,
@@ -100,9 +101,9 @@ pub(in crate::translate) fn begins_plain(
     begins && !has_mirrors && !is_fragment(key)
 }
 
-/// Composes the sub-traversal of these visits, which begins at `start`.
+/// Composes the sub-traversal of a range of visits, which begins at `start`.
 ///
-/// Returns `None` if it must be translated.
+/// Returns `None` if the sub-traversal must be translated.
 pub(in crate::translate) fn compose(
     tables: TablesAtVersion<'_>,
     start: Option<&Arc<Continuation>>,
@@ -123,7 +124,7 @@ pub(in crate::translate) fn compose(
     Some(composer.sub_traversal(&noted.limit_use))
 }
 
-/// Stores the continuation after these visits, if its state is plain.
+/// Stores `next`, the continuation after a range of visits, if its state is plain.
 pub(in crate::translate) fn keep_continuation(
     tables: TablesAtVersion<'_>,
     start: Option<&Arc<Continuation>>,
@@ -142,15 +143,16 @@ pub(in crate::translate) fn keep_continuation(
 
 /// Returns the continuations of plain states of a bridge.
 ///
-/// `None` if action sets use more of their rule than its depth: then the rule is part of the state.
+/// `None` if action sets use more information on their rule than the depth. The rule is then part
+/// of the state.
 fn plain_continuations(bridge: &VersionedBridge, version: Version) -> Option<&PlainContinuations> {
     let readable = bridge.liveness.at(version);
     (readable.set_info() <= RuleInfo::Depth).then(|| readable.plain_continuations())
 }
 
-/// Returns whether the result does not depend on the number of earlier lookups.
+/// Returns whether the tail is independent of the number of earlier lookups.
 ///
-/// A state that the tail froze would depend on it.
+/// A continuation that the tail has made contains that number.
 fn tail_is_independent(whole: &Traversal) -> bool {
     let freezes = |action: &DatapathAction| match action {
         DatapathAction::Punt(punt) => punt.continuation.is_some(),
@@ -170,8 +172,8 @@ struct Composer<'a> {
     /// Index of the first visit of the sub-traversal.
     first: usize,
     start: Option<&'a Arc<Continuation>>,
-    /// The continuation at its end; `None` for the last sub-traversal, which has the
-    /// tail.
+    /// The continuation at the end of the sub-traversal.
+    /// `None` for the last sub-traversal, which has the tail.
     next: Option<&'a Arc<Continuation>>,
 }
 
@@ -227,8 +229,8 @@ impl Composer<'_> {
         // After a partition point all hidden words are constants, except those that locate
         // the packet.
         let from = if self.start.is_some() { BRIDGE } else { 0 };
-        // Visits of the tail also consult bits that the tail wrote; the mask of the tail leaves
-        // these out.
+        // Visits of the tail may consult bits that the tail wrote; the mask of the tail leaves
+        // these bits out.
         let in_front = self.tail.visit.saturating_sub(self.first);
         for visit in self.visits.iter().take(in_front) {
             visit.mask.iter().filter(|(index, _)| *index >= from).for_each(|(index, bits)| {

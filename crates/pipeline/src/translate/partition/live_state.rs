@@ -1,8 +1,8 @@
-//! The state of a translation before a lookup, and its part that is still live.
+//! The state of a translation before a lookup, reduced to its live part.
 //!
-//! [`freeze_live`] drops the parts of a state that nothing reads. These are dead hidden bits, ends of
-//! visits before the partition point, rules that tail calls would return to, and cookies that no
-//! packet-in will show.
+//! [`freeze_live`] drops what no later step reads. These are dead hidden bits, the ends of visits
+//! before the partition point, returns to rules without further actions, and cookies that no
+//! packet-in will report.
 
 use std::hash::{BuildHasher as _, Hash as _, Hasher as _};
 
@@ -34,7 +34,7 @@ pub(in crate::translate) struct LookupState<'t, 'a> {
     pub(in crate::translate) agenda: &'t Agenda<'a>,
     pub(in crate::translate) limits: LimitCounters,
     pub(in crate::translate) table: TableId,
-    /// The port in place of the ingress port.
+    /// The port that replaces the ingress port in the lookup.
     pub(in crate::translate) port: Option<PortNo>,
 }
 
@@ -53,22 +53,21 @@ impl LookupState<'_, '_> {
         self.is_partition_point().then(|| self.name())
     }
 
-    /// Returns whether all remaining steps concern the packet as it is now.
+    /// Returns whether the traversal may be partitioned before the lookup.
     pub(super) fn is_partition_point(&self) -> bool {
         self.agenda.is_freezable()
             && !self.limits.has_recirculated()
             && self.packet.is_known_from_key()
     }
 
-    /// Returns a name of the state that costs less than the state, equal for equal
-    /// states.
+    /// Returns a hash of the state, which costs less than the frozen state.
     ///
-    /// For predictions only, never for decisions.
+    /// Only predictions use the hash, because two states may have equal hashes.
     pub(super) fn name(&self) -> u64 {
         let Self { packet, state, agenda, limits, table, port } = self;
         let mut hasher = foldhash::fast::FixedState::with_seed(0).build_hasher();
         (table, port, state.bridge.id(), limits.depth()).hash(&mut hasher);
-        // Mostly no hidden word is set, and finding the live bits costs as much as everything else.
+        // The search for live bits takes half of the time, and mostly no hidden word is set.
         if has_hidden_state(packet.key()) {
             let live = live_bits(state, agenda, *table);
             let hidden = packet.key().words()[..HEADER_START].iter().zip(live.words()).enumerate();
@@ -81,8 +80,8 @@ impl LookupState<'_, '_> {
         }
         for step in agenda.steps() {
             match step {
-                // Executed actions are not part of the continuation. Of a set that is being
-                // executed, only the resubmit remains, which is its last action.
+                // Executed actions are not part of the continuation. An action set in execution has
+                // no remaining action: its last action is the resubmit to this lookup.
                 AgendaStep::Actions(rest) if rest.as_slice().is_empty() => {}
                 AgendaStep::Actions(rest) => rest.as_slice().hash(&mut hasher),
                 AgendaStep::Instructions(rest) if !is_idle(rest) => {
@@ -98,7 +97,7 @@ impl LookupState<'_, '_> {
     }
 }
 
-/// Freezes the remaining steps, before a lookup in this table.
+/// Returns the remaining steps and their live state, before a lookup in `table`.
 pub(in crate::translate) fn freeze_live(
     packet: &mut WorkingPacket,
     state: &ActionState<'_>,
@@ -116,7 +115,7 @@ pub(in crate::translate) fn freeze_live(
         is_live_only: true,
         steps: normalised(frozen.steps, set_info),
         context: RuleContext { in_set: state.rule.context.in_set, ..NO_RULE_CONTEXT },
-        // The lookup finds another rule.
+        // The lookup finds the next rule, so the current rule is not needed.
         rule: None,
         ..frozen
     }
@@ -154,13 +153,13 @@ fn live_bits(state: &ActionState<'_>, agenda: &Agenda<'_>, table: TableId) -> Fl
     state.bridge.readable().live(&needs)
 }
 
-/// Returns the steps without what nothing reads; the next step is the last of the
-/// list.
+/// Returns the steps without information that no step uses.
+/// The next step is at the end.
 ///
-/// Action sets use no more than `set_info` of their rule.
+/// Action sets use at most the information `set_info` on their rule.
 fn normalised(steps: Vec<FrozenStep>, set_info: RuleInfo) -> Vec<FrozenStep> {
-    // The visit of the next lookup needs its end; those of visits before the partition point
-    // do not.
+    // The visit of the next lookup needs its `EndVisit`. The ends of visits before the partition
+    // point are not needed.
     let end = steps.iter().rposition(|step| *step == FrozenStep::EndVisit);
     let mut need = RuleInfo::Nothing;
     let mut kept = Vec::with_capacity(steps.len());
@@ -189,7 +188,7 @@ fn normalised(steps: Vec<FrozenStep>, set_info: RuleInfo) -> Vec<FrozenStep> {
     kept
 }
 
-/// Returns the part of a context that is used.
+/// Returns the context, reduced to the information `need`.
 const fn used_part(context: RuleContext, need: RuleInfo) -> RuleContext {
     match need {
         RuleInfo::All => context,
@@ -202,10 +201,10 @@ const fn used_part(context: RuleContext, need: RuleInfo) -> RuleContext {
     }
 }
 
-/// A context without information.
+/// A context without information on a rule.
 const NO_RULE_CONTEXT: RuleContext = RuleContext::PACKET_OUT;
 
-/// Returns whether executed instructions have no further effect.
+/// Returns whether the instructions after `apply_actions` have no effect.
 fn is_idle(rest: &Instructions) -> bool {
     !rest.clear && rest.write.is_empty() && rest.metadata.is_none() && rest.goto.is_none()
 }

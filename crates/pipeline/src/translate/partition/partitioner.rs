@@ -1,12 +1,11 @@
-//! The task of a translation at its partition points.
+//! The behaviour of a translation at its partition points.
 //!
-//! A partition point lies before a lookup by `goto` or `resubmit` where all remaining steps
-//! concern the packet as it is now. So there is none inside a clone, a bucket or a peer bridge,
-//! after which the packet is put back. There is none after a meter that may have changed the
-//! packet, which the key does not show.
+//! A partition point lies before a lookup by `goto` or `resubmit`, if no remaining step restores an
+//! earlier packet. So there is no partition point inside a clone, a bucket or a peer bridge. There
+//! is none after a meter that may remark the packet, because the key does not show the new DSCP.
 //!
-//! A translation asks its [`Partitioner`] before each such lookup. If it ends there, the
-//! remaining steps are frozen by [`freeze_live`](super::live_state::freeze_live).
+//! A translation asks its [`Partitioner`] before each such lookup. If the translation ends there,
+//! [`freeze_live`](super::live_state::freeze_live) stores the remaining steps.
 
 use std::sync::Arc;
 
@@ -18,17 +17,17 @@ use crate::{
     traversals::sub_traversal::PartitionPoint,
 };
 
-/// The task of a translation at its partition points.
+/// The behaviour of a translation at its partition points.
 #[derive(Default)]
 pub(in crate::translate) enum Partitioner {
-    /// Nothing.
+    /// Ignore partition points.
     #[default]
     Off,
     /// Record partition points.
     Record(Vec<PartitionPoint>),
     /// End before the visit with this index.
     EndBefore(usize),
-    /// The translation has ended at one.
+    /// The translation has ended at a partition point.
     Ended(Box<SubTraversalEnd>),
 }
 
@@ -42,13 +41,13 @@ pub(in crate::translate) struct SubTraversalEnd {
 }
 
 impl Partitioner {
-    /// Returns whether there is no task.
+    /// Returns whether the translation ignores partition points.
     #[inline]
     pub(in crate::translate) const fn is_off(&self) -> bool {
         matches!(self, Self::Off)
     }
 
-    /// Notes a partition point, if one is due before this lookup.
+    /// Notes a partition point before this lookup, if the translation records them.
     ///
     /// Returns the name of the state if the translation ends here.
     pub(in crate::translate) fn ends_before(&mut self, here: &LookupState<'_, '_>) -> Option<u64> {
@@ -69,7 +68,7 @@ impl Partitioner {
 }
 
 impl SubTraversalEnd {
-    /// The end before this continuation.
+    /// Creates the end of a sub-traversal that continues with `next`.
     pub(in crate::translate) fn new(
         continuation: Arc<Continuation>,
         packet: &WorkingPacket,

@@ -1,22 +1,22 @@
-//! Sub-traversals: a translation ends where a cache wants a sub-traversal to end.
+//! Sub-traversals: translations that end at a partition point, as a cache requests.
 //!
-//! A recirculation ends an entry because the packet must be parsed again. A partition point ends it
-//! because a cache wants to store the rest apart, so that flows share it. The state at both is a
-//! [`Continuation`], all by value. At a partition point the headers continue as the key has them,
-//! and nothing happens to the frame. So each sub-traversal is a traversal by itself, with its own
-//! visits, mask and reads, from a continuation to a continuation. It is checked and evicted like
-//! any other.
+//! A recirculation ends a cache entry because the packet must be parsed again. A partition point
+//! ends an entry because a cache stores the following sub-traversal separately, so that flows share
+//! it. The state at both ends is a [`Continuation`], by value. At a partition point the packet
+//! keeps its headers, and its frame is not changed. So each sub-traversal is a traversal by itself,
+//! with its own visits, mask and reads, from a continuation to a continuation. Its entry is checked
+//! and evicted like every other entry.
 //!
 //! [`translate_noted`] finds the partition points of a whole translation (see [`Partitioner`]), and
-//! notes the result of each lookup. [`noted_sub_traversal`] composes a sub-traversal from that where
-//! only lookups precede it (see `compose`). Otherwise it runs the translation once more and skips
-//! the lookups with known results.
+//! notes the result of each lookup. [`noted_sub_traversal`] composes a sub-traversal from these
+//! results, if only lookups precede it (see `compose`). Otherwise it translates the packet once
+//! more, and skips the lookups with known results.
 //!
 //! # Limits
 //!
-//! A sub-traversal does not know the number of lookups before it: a name that contained it would
-//! split one state into many. So each sub-traversal counts from zero, and [`LimitUse`] gives its
-//! share of each limit. The cache that chains sub-traversals stays within the limits.
+//! A name does not contain the number of earlier lookups, which would split one state into many. So
+//! each sub-traversal counts its lookups from zero, and [`LimitUse`] gives its share of each limit.
+//! The cache that chains sub-traversals stays within the limits.
 
 use std::{ops::Range, sync::Arc};
 
@@ -40,8 +40,7 @@ use crate::{
     },
 };
 
-/// Translates a packet from its arrival or from `start`, and notes the partition
-/// points.
+/// Translates a packet from its arrival or `start`, and notes the partition points.
 ///
 /// A traversal that ended at a limit, or that recirculates, has no partition points.
 pub(crate) fn translate_noted(
@@ -99,8 +98,8 @@ pub(crate) fn sub_traversals(
     sub_traversals
 }
 
-/// Returns the sub-traversal that ends before visit `count`; `None`: at the
-/// end.
+/// Returns the sub-traversal that ends before visit `count`.
+/// `None`: it ends with the traversal.
 pub(crate) fn sub_traversal_until(
     tables: TablesAtVersion<'_>,
     key: &FlowKey,
@@ -112,7 +111,7 @@ pub(crate) fn sub_traversal_until(
 
 /// Returns the sub-traversal of a range of the visits of a traversal.
 ///
-/// The packet has these headers at its beginning. The result is composed if possible.
+/// The packet begins the sub-traversal with `headers`. The result is composed if possible.
 pub(crate) fn noted_sub_traversal(
     tables: TablesAtVersion<'_>,
     headers: &FlowKey,

@@ -1,15 +1,15 @@
-//! Bits of a lookup key that are not the packet's, and the words of the key that have them.
+//! Foreign bits: the bits of a lookup key that are not those of the packet.
 
 use shunt_flow::{FieldId, layout::word};
 
-/// Bits of a lookup key that are not the packet's.
+/// The bits of a lookup key that are not those of the packet.
 #[derive(Clone, Copy, Default)]
 pub(in crate::translate) struct ForeignBits {
-    /// [`IN_PORT_BITS`] or none.
+    /// [`IN_PORT_BITS`], or 0 if the lookup has the packet's ingress port.
     pub(in crate::translate) in_port: u64,
-    /// [`PORTS_BITS`] or none.
+    /// [`PORTS_BITS`], or 0 if the lookup has the packet's transport ports.
     pub(in crate::translate) ports: u64,
-    /// [`CONJ_ID_BITS`] or none.
+    /// [`CONJ_ID_BITS`], or 0 if the lookup has the packet's `conj_id`.
     pub(in crate::translate) conj_id: u64,
 }
 

@@ -1,16 +1,15 @@
-//! Dense masks that grow, with a map of the used words.
+//! Dense masks that grow during a translation, with a map of the used words.
 //!
-//! A translation has a handful of masks, each of 81 words of which it uses a few. With the map, no
-//! operation looks at the unused words: neither clearing, nor adding, nor a conversion to a sparse
-//! mask.
+//! A translation has a handful of masks, each of 81 words of which it uses a few. With the map,
+//! clearing, adding and conversion to a sparse mask visit only the used words.
 
 use shunt_flow::{FieldId, FlowMask, SparseMask, WordMap, layout::FLOW_WORDS};
 
-/// A mask that grows.
+/// A dense mask that grows during a translation.
 #[derive(Clone, Default)]
 pub(in crate::translate) struct GrowingMask {
     mask: FlowMask,
-    /// Every word that has bits, and possibly others.
+    /// All words that have bits, and possibly words without bits.
     used: WordMap,
 }
 
@@ -31,7 +30,7 @@ impl GrowingMask {
         self.mask.field(field)
     }
 
-    /// Returns the words with bits, and possibly others.
+    /// Returns all words that have bits, and possibly words without bits.
     pub(in crate::translate) fn iter(&self) -> impl Iterator<Item = (usize, u64)> {
         self.used.iter().map(|word| (word, self.word(word)))
     }
@@ -43,7 +42,7 @@ impl GrowingMask {
         }
     }
 
-    /// Returns all words.
+    /// Returns all words of the mask.
     pub(in crate::translate) const fn words(&self) -> &[u64; FLOW_WORDS] {
         self.mask.words()
     }
@@ -54,7 +53,7 @@ impl GrowingMask {
         self.used = self.used.union(WordMap::first(count));
     }
 
-    /// Replaces the mask by another.
+    /// Replaces the bits of the mask by those of `mask`.
     pub(in crate::translate) fn set(&mut self, mask: &SparseMask) {
         self.clear();
         mask.iter().for_each(|(word, bits)| self.mask.words_mut()[word] = bits);
@@ -65,7 +64,7 @@ impl GrowingMask {
         self.add_some(other, |_, bits| bits);
     }
 
-    /// Adds the bits of another mask that `keep` returns for each word.
+    /// Adds bits of another mask: for each word, the bits that `keep` returns.
     pub(in crate::translate) fn add_some(
         &mut self,
         other: &Self,
@@ -82,7 +81,7 @@ impl GrowingMask {
         self.used = WordMap::EMPTY;
     }
 
-    /// Clears the mask, and fills it by `look_up` with the bits that a lookup consults.
+    /// Replaces the mask by the bits that the lookup `look_up` consults.
     pub(in crate::translate) fn fill<T>(&mut self, look_up: impl FnOnce(&mut FlowMask) -> T) -> T {
         self.clear();
         let found = look_up(&mut self.mask);
@@ -96,7 +95,7 @@ impl GrowingMask {
             && others.iter().all(|word| self.word(word) == 0)
     }
 
-    /// Returns a hash, equal for equal masks, to find an equal mask quickly.
+    /// Returns a hash of the mask, by which an equal mask is found.
     pub(in crate::translate) fn hash(&self) -> u64 {
         let words = self.iter().filter(|(_, bits)| *bits != 0);
         let hash = words.fold(0, |hash: u64, (word, bits)| {

@@ -1,8 +1,8 @@
-//! The objects that a translation consulted in addition to rules, each once.
+//! The objects that a translation has read, each once. Rules are recorded in visits.
 //!
-//! A packet that reads more than [`PORTS_MAX`] ports of a bridge has read all of its ports instead.
-//! So a change of any of them evicts its entry, which would hardly outlive such a change anyway,
-//! and the number of reads of an entry is bounded.
+//! If a packet reads more than [`PORTS_MAX`] ports of a bridge, the object of all ports is recorded
+//! instead. So the change of any port evicts the cache entry, and the number of reads of an entry
+//! is bounded.
 
 use std::collections::BTreeSet;
 
@@ -12,17 +12,17 @@ use crate::{id::BridgeId, versions::delta::Object};
 #[derive(Default)]
 pub(in crate::translate) struct Reads {
     list: Vec<Object>,
-    /// The objects, if there are more than [`LINEAR_SEARCH_MAX`].
+    /// All recorded objects, once there are more than [`LINEAR_SEARCH_MAX`].
     set: BTreeSet<Object>,
     tail: Option<TailReads>,
 }
 
-/// The reads of the tail of a translation, as a part of all its reads.
+/// The reads of the tail of a translation, as indexes into all of its reads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TailReads {
-    /// Number of objects before the first one that only the tail read.
+    /// Number of objects that were read before the tail.
     before: usize,
-    /// A bit for each of these that the tail read too.
+    /// A bit for each object before the tail, set if the tail read it again.
     again: u64,
 }
 
@@ -43,7 +43,7 @@ impl Reads {
                 return self.note_repeat(all);
             }
             if self.list.iter().filter(|read| is_port_of(read, bridge)).count() == PORTS_MAX {
-                // The ports stay in the set, because they have been read.
+                // The ports stay in the set, so that later reads of them find them recorded.
                 self.list.retain(|read| !is_port_of(read, bridge));
                 self.push(all);
                 return;
@@ -54,8 +54,8 @@ impl Reads {
 
     /// Starts the tail of the translation: later reads belong to it.
     ///
-    /// There is no tail if a port was read before, because ports may be replaced by
-    /// [`Object::Ports`].
+    /// If a port was read before, the reads of the tail stay unknown, because [`Object::Ports`] may
+    /// replace the port.
     pub(in crate::translate) fn begin_tail(&mut self) {
         let before = self.list.len();
         let is_port = |object: &Object| matches!(object, Object::Port(..));
@@ -64,7 +64,7 @@ impl Reads {
         }
     }
 
-    /// Returns the reads of the tail, if they are known.
+    /// Returns the reads of the tail, if a tail was begun.
     pub(in crate::translate) const fn tail(&self) -> Option<TailReads> {
         self.tail
     }
@@ -80,7 +80,7 @@ impl Reads {
         if self.set.is_empty() { self.list.contains(&object) } else { self.set.contains(&object) }
     }
 
-    /// Notes that the tail reads an object that was read before.
+    /// Notes a read of an object that may have been read before the tail.
     fn note_repeat(&mut self, object: Object) {
         let Some(TailReads { before, again }) = &mut self.tail else { return };
         let index = self.list.iter().take(*before).position(|read| *read == object);
@@ -98,12 +98,12 @@ impl Reads {
 }
 
 impl TailReads {
-    /// Returns the reads before the tail, of all reads.
+    /// Returns the objects of `reads` that were read before the tail.
     pub(in crate::translate) fn head<'a>(&self, reads: &'a [Object]) -> &'a [Object] {
         reads.get(..self.before).unwrap_or_default()
     }
 
-    /// Returns the reads of the tail, of all reads.
+    /// Returns the objects of `reads` that the tail read.
     pub(in crate::translate) fn own<'a>(
         &self,
         reads: &'a [Object],
@@ -190,7 +190,8 @@ mod tests {
                 prop_assert_eq!(tail.head(&all), &*before);
                 let own: BTreeSet<_> = tail.own(&all).copied().collect();
                 let alone: BTreeSet<_> = reads(second).iter().copied().collect();
-                // If all ports of a bridge were read before, each port counts as all.
+                // Once all ports of a bridge count as read, a read of one port counts as a read of
+                // all.
                 let widened: BTreeSet<_> = alone.iter().map(|object| match object {
                     Object::Port(bridge, _) if before.contains(&Object::Ports(*bridge)) => {
                         Object::Ports(*bridge)

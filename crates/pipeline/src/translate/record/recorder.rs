@@ -1,27 +1,28 @@
-//! The recorder: the one place where masks grow.
+//! The recorder: the only code that adds bits to masks.
 //!
-//! Every use of a bit of the packet is a call here. The recorder keeps two kinds of masks.
+//! Every use of a bit of the packet calls the recorder. It keeps two kinds of masks.
 //!
-//! * The mask of the cache entry: the bits of the packet *as it arrived* that anything depends on.
-//!   A bit that was rewritten before it was consulted does not count: its value is a constant of
-//!   the entry.
+//! * * The mask of the cache entry: the bits of the packet *as it arrived* that the traversal
+//!   depends on. A bit that was rewritten before it was consulted is not added: its value is a
+//!   constant of the entry.
 //! * The mask of a visit: the bits of the packet *as it entered a table* that the lookup there and
-//!   the actions of its rule depend on. Here a bit does not count if it was rewritten since the
-//!   packet entered, by that rule or by a table that it resubmitted to.
+//!   the actions of its rule depend on. A bit is not added if it was rewritten since the packet
+//!   entered the table, by that rule or by a table to which the rule resubmitted.
 //!
-//! So the invariant is: a written value is a function of bits consulted before. `move` keeps it by
-//! consulting its source.
+//! So the invariant is: a written value is a function of bits consulted before. `move` keeps the
+//! invariant by consulting its source.
 //!
-//! `resubmit(PORT,..)` looks up with another `in_port` and then continues with the packet's own. A
-//! fragment is looked up without its ports, and `conj_id` is never the packet's. Within such a
-//! visit these bits of the packet are *foreign*: they are not bits of the key that entered. So the
-//! visit around it counts them.
+//! `resubmit(PORT,..)` looks up with another `in_port`, and then continues with the packet's
+//! `in_port`. A fragment is looked up without its transport ports, and the `conj_id` of a lookup is
+//! never that of the packet. Within such a visit these bits of the packet are *foreign*: the lookup
+//! key does not contain them. So if an action consults them, they are added to the mask of the
+//! surrounding visit.
 //!
-//! A lookup sees no ports of a first fragment, an action does. So code that consults or writes
-//! ports also consults whether the packet is a fragment. Otherwise an entry would cover both kinds
-//! of packets, fix their ports, and have two values for them in one table.
+//! A lookup does not see the transport ports of a first fragment, but an action does. So code that
+//! consults or writes ports also consults the fragment bit. Otherwise one entry would cover
+//! fragments and other packets with the same ports, which have different lookup keys in one table.
 //!
-//! Masks are dense while they grow, and sparse once they are final: the mask of a visit at its end.
+//! Masks are dense while they grow. The mask of a visit becomes sparse at the end of the visit.
 //! Consecutive visits share equal keys and masks. The dense masks lie in a [`Scratch`] that each
 //! thread reuses from one translation to the next.
 
@@ -53,18 +54,18 @@ use crate::{
 pub(in crate::translate) struct Recorder {
     /// True for a decision that no cache stores.
     ///
-    /// Only writes and the cause of a drop are recorded then.
+    /// A recorder that is off records only writes and the drop cause.
     is_off: bool,
-    /// The packet as it is now, unless it was written since the key was last needed.
+    /// The current key of the packet; `None` after a write.
     key: Option<SparseKey>,
-    /// The last sparse mask of a visit or of a lookup.
+    /// The last sparse mask of a visit or lookup, for sharing.
     sparse: Option<SparseMask>,
     /// The bits that each lookup consulted, if requested: see [`Self::take_lookups`].
     lookups: Option<Vec<Option<SparseMask>>>,
     tail: TailState,
-    /// The cause of the drop, if nothing is output from now on.
+    /// The drop cause of the packet if no later action outputs it.
     drop_cause: DropCause,
-    /// The decisions that rules do not show, if requested.
+    /// The notes for the explanation of the translation, if requested.
     notes: Option<Vec<TranslationNote>>,
     scratch: Box<Scratch>,
 }
@@ -83,13 +84,13 @@ pub(in crate::translate) struct LookupInput<'k> {
     pub(in crate::translate) table: TableId,
     pub(in crate::translate) key: &'k FlowKey,
     pub(in crate::translate) foreign: ForeignBits,
-    /// True if the key is the packet's own, without foreign values.
+    /// True if the key is that of the packet, without foreign bits.
     pub(in crate::translate) is_own: bool,
 }
 
 /// Initial capacity of the list of lookups.
 pub(in crate::translate) const LOOKUPS_EXPECTED: usize = 16;
-/// The hidden words before the bridge.
+/// Number of hidden words before the word of the bridge.
 const HIDDEN_COUNT: usize = word::BRIDGE as usize;
 
 impl Recorder {
@@ -116,12 +117,12 @@ impl Recorder {
         }
     }
 
-    /// Returns whether only writes and the cause of a drop are recorded.
+    /// Returns whether the recorder is off, and records only writes and the drop cause.
     pub(in crate::translate) const fn is_off(&self) -> bool {
         self.is_off
     }
 
-    /// Ends a record that was off.
+    /// Ends the record of a recorder that is off.
     pub(in crate::translate) fn discard(mut self) {
         debug_assert!(self.is_off, "a record is finished");
         self.scratch.written.clear();
@@ -180,14 +181,15 @@ impl Recorder {
         }
     }
 
-    /// Consults the fragment bit with the ports: a lookup sees no ports of a fragment.
+    /// Consults the fragment bit together with transport ports.
+    /// A lookup sees no ports of a fragment.
     fn consult_fragment_bit(&mut self, word: usize, bits: u64) {
         if word == TRANSPORT && bits & PORTS_BITS != 0 {
             self.add_word(FRAGMENT.0, FRAGMENT.1);
         }
     }
 
-    /// Records a write of bits of a word. The value depends on consulted bits alone.
+    /// Records a write of bits of a word, with a value that depends on consulted bits.
     pub(in crate::translate) fn wrote_word(&mut self, word: usize, bits: u64) {
         self.consult_fragment_bit(word, bits);
         self.key = None;
@@ -219,8 +221,8 @@ impl Recorder {
         self.lookups = Some(Vec::with_capacity(LOOKUPS_EXPECTED));
     }
 
-    /// Takes the bits that each lookup consulted; `None` if they are those of its
-    /// visit.
+    /// Takes the bits that each lookup consulted.
+    /// `None`: the mask of the visit has the bits.
     pub(in crate::translate) fn take_lookups(&mut self) -> Vec<Option<SparseMask>> {
         self.lookups.take().unwrap_or_default()
     }
@@ -230,29 +232,28 @@ impl Recorder {
         self.tail = TailState::Awaited;
     }
 
-    /// Takes the record of the tail: its first visit, its consulted bits, and its
-    /// reads.
+    /// Takes the record of the tail: the first visit, consulted bits, and reads.
     pub(in crate::translate) fn take_tail(&mut self) -> Option<(usize, SparseMask, TailReads)> {
         self.tail.take(&mut self.scratch)
     }
 
-    /// Returns whether a tail is requested and has not begun: all visits so far only
-    /// led to others.
+    /// Returns whether the tail is requested and has not begun.
+    /// All visits so far have only led to other tables.
     pub(in crate::translate) fn awaits_tail(&self) -> bool {
         self.tail == TailState::Awaited
     }
 
-    /// Requests the decisions that rules do not show, for [`Self::take_notes`].
+    /// Requests notes for an explanation of the translation, see [`Self::take_notes`].
     pub(in crate::translate) fn keep_notes(&mut self) {
         self.notes = Some(Vec::new());
     }
 
-    /// Takes the decisions that rules do not show.
+    /// Takes the notes for the explanation of the translation.
     pub(in crate::translate) fn take_notes(&mut self) -> Vec<TranslationNote> {
         self.notes.take().unwrap_or_default()
     }
 
-    /// Records a decision that the matched rule does not show.
+    /// Notes a decision that the matched rule does not show, and its drop cause.
     pub(in crate::translate) fn note(&mut self, bridge: BridgeId, decision: NotedDecision) {
         if let Some(cause) = decision.drop_cause() {
             self.drop_cause = cause;
@@ -263,12 +264,12 @@ impl Recorder {
         }
     }
 
-    /// Returns the cause of the drop, if no action outputs the packet.
+    /// Returns the drop cause of the packet if no action outputs it.
     pub(in crate::translate) const fn drop_cause(&self) -> DropCause {
         self.drop_cause
     }
 
-    /// Sets the cause of the drop back, after steps that do not decide it.
+    /// Restores the drop cause, after the copies of mirrors.
     pub(in crate::translate) const fn set_drop_cause(&mut self, cause: DropCause) {
         self.drop_cause = cause;
     }
@@ -283,7 +284,7 @@ impl Recorder {
         self.scratch.written.field(field) != 0
     }
 
-    /// Runs a lookup, which adds the bits that it consults to a mask.
+    /// Runs a lookup, and stores the bits that it consults for the next visit.
     pub(in crate::translate) fn look_up<T>(
         &mut self,
         look_up: impl FnOnce(&mut FlowMask) -> T,
@@ -291,12 +292,12 @@ impl Recorder {
         self.scratch.next().mask.fill(look_up)
     }
 
-    /// Notes the bits of a lookup with a known result.
+    /// Stores the bits of a known lookup for the next visit.
     pub(in crate::translate) fn look_up_known(&mut self, lookup: &SparseMask) {
         self.scratch.next().mask.set(lookup);
     }
 
-    /// Adds a visit with the last lookup. It lasts until [`Self::end_visit`].
+    /// Adds a visit with the last lookup, which lasts until [`Self::end_visit`].
     #[cfg_attr(test, track_caller)]
     pub(in crate::translate) fn begin_visit(
         &mut self,
@@ -356,7 +357,7 @@ impl Recorder {
         self.push(entering, mask, None, clauses.into());
     }
 
-    /// Adds the bits of the last lookup to the mask, except foreign and rewritten ones.
+    /// Adds the bits of the last lookup to the mask, except foreign and rewritten bits.
     #[cfg_attr(test, track_caller)]
     fn enter(&mut self, foreign: ForeignBits) {
         self.scratch.next();
@@ -369,8 +370,8 @@ impl Recorder {
         mask.add_some(lookup, |word, bits| bits & !foreign.bits(word) & !written.word(word));
     }
 
-    /// Stores the bits of the last lookup, apart from its visit if actions are run
-    /// there.
+    /// Stores the bits of the last lookup for [`Self::take_lookups`].
+    /// `is_run` is true if the visit runs actions, which may consult further bits.
     fn note_lookup(&mut self, is_run: bool) {
         let Some(lookups) = &mut self.lookups else { return };
         let Scratch { frames, depth, masks, .. } = &mut *self.scratch;
@@ -396,7 +397,7 @@ impl Recorder {
         self.scratch.visits.push(Visit { bridge, table, key, mask, rule, clauses });
     }
 
-    /// Ends the innermost visit: its actions have been run.
+    /// Ends the innermost visit after its actions have run.
     pub(in crate::translate) fn end_visit(&mut self) {
         let Scratch { frames, depth, visits, masks, .. } = &mut *self.scratch;
         let (outer, ended) = frames.split_at_mut(depth.saturating_sub(1));
@@ -408,7 +409,7 @@ impl Recorder {
         }
     }
 
-    /// Returns the rewritten bits.
+    /// Returns the rewritten bits, for [`Self::restore`].
     pub(in crate::translate) fn save(&mut self) -> RewrittenBits {
         RewrittenBits {
             since_ingress: self.scratch.written.clone(),
@@ -417,7 +418,7 @@ impl Recorder {
         }
     }
 
-    /// Restores the rewritten bits, in the visit in which they were saved.
+    /// Restores the rewritten bits, in the visit in which [`Self::save`] was called.
     pub(in crate::translate) fn restore(&mut self, saved: RewrittenBits) {
         self.scratch.written = saved.since_ingress;
         if let (Some(frame), Some(written)) = (self.scratch.innermost(), saved.since_visit) {
@@ -426,7 +427,7 @@ impl Recorder {
         self.key = saved.key;
     }
 
-    /// Returns the mask, the visits and the reads.
+    /// Ends the record, and returns the mask, the visits and the reads.
     pub(in crate::translate) fn finish(mut self) -> (SparseMask, Box<[Visit]>, Box<[Object]>) {
         while self.scratch.depth > 0 {
             self.end_visit();
@@ -467,7 +468,7 @@ fn is_disabled() -> bool {
     crate::translate::tests::call_sites::is_disabled(std::panic::Location::caller())
 }
 
-/// Only tests disable calls.
+/// Outside of tests no call is disabled.
 #[cfg(not(test))]
 const fn is_disabled() -> bool {
     false

@@ -9,19 +9,19 @@ use crate::traversals::traversal::Visit;
 
 /// The buffers of a translation, which are empty between two translations.
 pub(super) struct Scratch {
-    /// Consulted bits of the packet as it arrived.
+    /// The bits of the packet as it arrived that were consulted.
     pub(super) mask: Box<GrowingMask>,
-    /// Value of `mask` when the tail began. The tail has a mask of its own.
+    /// The value of `mask` when the tail began; `mask` then has the bits of the tail.
     pub(super) mask_before: Box<GrowingMask>,
-    /// Bits that were rewritten since the packet arrived.
+    /// The bits that were rewritten since the packet arrived.
     pub(super) written: GrowingMask,
-    /// The visits with running actions, each inside the one before it.
+    /// The frames of the visits with running actions, each nested in the frame before.
     ///
-    /// Behind them come the visit that is being looked up, and frames for reuse.
+    /// The frame of the current lookup, and frames for reuse, follow.
     pub(super) frames: Vec<VisitFrame>,
     /// Number of frames with running actions.
     pub(super) depth: usize,
-    /// All visits; each has the empty mask until it ends.
+    /// All visits so far; a visit has an empty mask until it ends.
     pub(super) visits: Vec<Visit>,
     pub(super) empty: SparseMask,
     pub(super) masks: RecentMasks,
@@ -31,16 +31,16 @@ pub(super) struct Scratch {
 /// A visit that has not ended.
 #[derive(Default)]
 pub(super) struct VisitFrame {
-    /// Index of the visit.
+    /// Index of the visit in [`Scratch::visits`].
     pub(super) visit: usize,
-    /// Consulted bits of the packet as it entered the table.
+    /// The bits of the packet as it entered the table that were consulted.
     pub(super) mask: GrowingMask,
-    /// Bits that were rewritten since the packet entered the table.
+    /// The bits that were rewritten since the packet entered the table.
     pub(super) written: GrowingMask,
     pub(super) foreign: ForeignBits,
 }
 
-/// Recent sparse masks, by hash.
+/// The sparse masks of recent visits, by hash.
 ///
 /// Lookups in one table consult the same few sets of bits for most packets. So stored traversals
 /// share these masks.
@@ -50,13 +50,13 @@ thread_local! {
     static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
 }
 
-/// The most visits that the buffers of a thread keep capacity for.
+/// The most visits for which the buffers of a thread keep capacity.
 const VISITS_KEPT: usize = 256;
-/// Number of masks that a thread keeps.
+/// Number of recent masks that a thread keeps.
 const MASKS_KEPT: usize = 512;
 
 impl Scratch {
-    /// Takes the buffers of this thread, or makes new ones while they are in use.
+    /// Takes the buffers of this thread; makes new buffers if they are in use.
     pub(super) fn of_thread() -> Box<Self> {
         SCRATCH.take().unwrap_or_else(|| Box::new(Self::new()))
     }
@@ -102,7 +102,7 @@ impl RecentMasks {
         Self(vec![None; MASKS_KEPT].into_boxed_slice())
     }
 
-    /// Returns a sparse mask: the last one if it is equal.
+    /// Returns a sparse mask, shared with the mask `last` if both are equal.
     pub(super) fn shared(
         &mut self,
         last: &mut Option<SparseMask>,
@@ -114,7 +114,7 @@ impl RecentMasks {
         }
     }
 
-    /// Returns a sparse mask: a stored one if it is equal.
+    /// Returns a sparse mask, shared with a recent mask that is equal.
     #[expect(clippy::cast_possible_truncation, reason = "the low bits of a hash")]
     pub(super) fn of(&mut self, mask: &GrowingMask) -> SparseMask {
         match &mut self.0[mask.hash() as usize % MASKS_KEPT] {
@@ -124,7 +124,7 @@ impl RecentMasks {
     }
 }
 
-/// Returns the mask that `fill` makes, shared with equal masks.
+/// Returns the mask that `fill` makes, shared with an equal recent mask.
 pub(in crate::translate) fn mask_of(fill: impl FnOnce(&mut GrowingMask)) -> SparseMask {
     let mut scratch = Scratch::of_thread();
     let Scratch { mask, masks, .. } = &mut *scratch;

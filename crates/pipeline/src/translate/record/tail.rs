@@ -1,7 +1,7 @@
-//! The tail of a translation: the first visit that does more than lead to another table, and all
-//! after it.
+//! The tail of a translation: all visits from the first visit on that does more than lead to
+//! another table.
 //!
-//! While the tail is recorded, the mask of the translation has only its bits.
+//! While the tail is recorded, the mask of the translation has only the bits of the tail.
 
 use shunt_flow::SparseMask;
 
@@ -19,7 +19,7 @@ pub(super) enum TailState {
 }
 
 impl TailState {
-    /// Begins the tail, if it is awaited.
+    /// Begins the tail, if all visits so far have only led to another table.
     pub(super) fn begin(&mut self, scratch: &mut Scratch) {
         if *self == Self::Awaited {
             *self = Self::Begun(scratch.visits.len());
@@ -29,7 +29,7 @@ impl TailState {
         }
     }
 
-    /// Merges the mask of the tail into that of the translation.
+    /// Merges the mask of the tail with the mask before the tail.
     pub(super) fn join(&mut self, scratch: &mut Scratch) {
         if let Self::Begun(_) = std::mem::replace(self, Self::Off) {
             let Scratch { mask, mask_before, .. } = scratch;
@@ -39,7 +39,7 @@ impl TailState {
         }
     }
 
-    /// Takes the record: its first visit, its consulted bits, and its reads.
+    /// Takes the record of the tail: the first visit, consulted bits, and reads.
     pub(super) fn take(&mut self, scratch: &mut Scratch) -> Option<(usize, SparseMask, TailReads)> {
         let Self::Begun(visit) = *self else { return None };
         let Scratch { mask, masks, reads, .. } = scratch;

@@ -1,8 +1,8 @@
-//! Every call that records a dependency of a translation is needed.
+//! Tests that every call which records a dependency of a translation is needed.
 //!
-//! In tests the recorder asks here whether the calling line is disabled. So each recording call is
-//! left out in turn, without a new compilation, and an invariant of translation must break
-//! for some packet of the generated worlds.
+//! In tests the recorder calls [`is_disabled`] with the position of the calling line. So the tests
+//! can disable one recording call after another, without a new compilation. Without the call, an
+//! invariant of translation must break for some packet of the generated worlds.
 //!
 //! A call that may be left out without breaking an invariant is listed in [`EXEMPTIONS`], with the
 //! name of the test that fails instead.
@@ -23,7 +23,7 @@ use crate::testing::{
     runner, visible,
 };
 
-/// A place in the source: file, line and column.
+/// A position in the source: file, line and column.
 type Site = (&'static str, u32, u32);
 
 thread_local! {
@@ -32,12 +32,12 @@ thread_local! {
 
 #[derive(Default)]
 struct Calls {
-    /// The calls since the set was last cleared.
+    /// The positions of the calls since the set was last cleared.
     made: BTreeSet<Site>,
     disabled: Option<Site>,
 }
 
-/// Returns whether the call at this place is disabled; notes that it was made.
+/// Returns whether the call at `place` is disabled, and notes the call.
 pub(in crate::translate) fn is_disabled(place: &'static Location<'static>) -> bool {
     let site = (place.file(), place.line(), place.column());
     CALLS.with_borrow_mut(|calls| {
@@ -46,7 +46,7 @@ pub(in crate::translate) fn is_disabled(place: &'static Location<'static>) -> bo
     })
 }
 
-/// A world, packets that arrive in it, and changes that follow.
+/// A world, packets that arrive in it, and later changes of the world.
 struct CallSiteCase {
     world: Vec<Op>,
     packets: Vec<FlowKey>,
@@ -87,7 +87,7 @@ impl CallSiteCase {
         self.sub_traversals_change_by_name()
     }
 
-    /// As `changes_are_named`, for sub-traversals.
+    /// Checks that deltas name every change of a sub-traversal's result.
     fn sub_traversals_change_by_name(&self) -> Result<(), proptest::test_runner::TestCaseError> {
         let mut twin = Twin::new(&self.world);
         self.changes.iter().try_for_each(|op| {
@@ -97,7 +97,7 @@ impl CallSiteCase {
         })
     }
 
-    /// Returns whether an invariant or an assertion breaks when the call is left out.
+    /// Returns whether an invariant or an assertion breaks without the call.
     fn fails_without(&self, site: Site) -> bool {
         CALLS.with_borrow_mut(|calls| calls.disabled = Some(site));
         let outcome = panic::catch_unwind(AssertUnwindSafe(|| self.invariants_hold()));
@@ -106,8 +106,7 @@ impl CallSiteCase {
     }
 }
 
-/// Returns changes of objects that these packets read, and the learn requests of
-/// one.
+/// Returns changes of objects that the packets read, and the learning of a packet.
 fn aimed(
     world: &[Op],
     packets: &[FlowKey],
@@ -124,24 +123,24 @@ fn aimed(
 
 const AIMED: usize = 3;
 const CASES: usize = 400;
-/// The most cases that are tried for one call, of those that reach it.
+/// The most cases that are tried for one call, among the cases that reach it.
 const CASES_EACH: usize = 60;
 const PACKETS: usize = 6;
 const CHANGES: usize = 6;
 
-/// A call that the generated packets do not always need.
+/// A recording call that the generated packets do not always need.
 struct Exemption {
     file: &'static str,
-    /// Words of the line of the call.
+    /// Text in the source line of the call.
     words: &'static str,
     proof: Proof,
 }
 
-/// Evidence that a call is needed, where generated packets do not show it.
+/// Evidence that a call is needed, if generated packets do not show it.
 enum Proof {
     /// A test of `tests/pipeline/{masks,reads}.rs` that fails without the call.
     Test(&'static str),
-    /// The reason why nothing can fail without it, and why it stays.
+    /// The reason why no test can fail without the call, and why the call stays.
     Reason(&'static str),
 }
 
@@ -170,7 +169,7 @@ const EXEMPTIONS: &[Exemption] = &[
         "pushes_pops_and_clones_consult_labels",
     ),
     // All generated packets of a comparison are in one bridge and not recirculated. No generated
-    // change is one of settings.
+    // change concerns settings.
     exempt(
         "translate/entry.rs",
         "word::BRIDGE",
@@ -186,9 +185,9 @@ const EXEMPTIONS: &[Exemption] = &[
         "Object::Bridge(id)",
         "the_bridge_and_the_recirculation_id_are_consulted",
     ),
-    // No generated change is one of a single port.
+    // No generated change concerns a single port.
     exempt("translate/bridge_view.rs", "Object::Port(self.id, number)", "outputs_read_their_ports"),
-    // These three depend on the packets and worlds that are drawn.
+    // The need for these three calls depends on the generated packets and worlds.
     exempt("translate/bridge_view.rs", "Object::Ports(self.id)", "outputs_read_their_ports"),
     exempt(
         "translate/bridge_view.rs",
@@ -256,7 +255,7 @@ const EXEMPTIONS: &[Exemption] = &[
         "an_announcement_consults_its_arp_fields",
     ),
     exempt("actions/bond.rs", "consult(field", "an_announcement_consults_its_arp_fields"),
-    // No packet reaches the entries after an old name; they are evicted a little earlier.
+    // No packet reaches the entries after an old name; the read only evicts them a little earlier.
     exempt(
         "translate/translation.rs",
         "Object::Live(frozen.bridge)",
@@ -270,7 +269,8 @@ const EXEMPTIONS: &[Exemption] = &[
         "THIRD, u64::MAX << 32",
         "pushes_pops_and_clones_consult_labels",
     ),
-    // Packets with the type of a tag and no tag are not generated: no frame can be made of them.
+    // Packets with the Ethernet type of a tag and no tag are not generated, because there are no
+    // such frames.
     exempt(
         "actions/normal.rs",
         "FieldId::EthType, bit",
@@ -320,7 +320,7 @@ fn every_call_that_records_something_is_needed() {
     for case in &cases {
         case.sites().into_iter().for_each(|site| reached.entry(site).or_default().push(case));
     }
-    // The failure may be an assertion.
+    // A disabled call may also violate an assertion, which panics.
     let hook = panic::take_hook();
     panic::set_hook(Box::new(|_| {}));
     let is_needed = |(site, cases): (&Site, &Vec<&CallSiteCase>)| {
@@ -346,7 +346,7 @@ fn every_call_that_records_something_is_needed() {
 
 /// Returns the source lines with recording calls, by file and number.
 ///
-/// A file is named with its folder.
+/// The name of a file includes its folder.
 fn lines() -> BTreeMap<(String, u32), String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/translate");
     let mut lines = BTreeMap::new();

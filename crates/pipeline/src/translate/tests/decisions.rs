@@ -1,4 +1,4 @@
-//! Decisions without a record equal recorded translations.
+//! Tests that decisions without a record equal recorded translations.
 
 use proptest::prelude::*;
 use shunt_flow::FlowKey;
@@ -12,7 +12,7 @@ use crate::{
     time::Time,
 };
 
-/// The counters of all objects of all bridges, as text.
+/// Returns the counters of all objects of all bridges, as text.
 ///
 /// Rules, tables, groups, mirrors and addresses have counters.
 fn counters(twin: &Twin) -> Vec<String> {
@@ -38,19 +38,20 @@ fn counters(twin: &Twin) -> Vec<String> {
 proptest! {
     #![proptest_config(crate::testing::cases(300))]
 
-    /// Also after changes, for recirculated packets, and in what the packets count.
+    /// Includes decisions after changes, recirculated packets, and counters.
     #[test]
     fn a_decision_equals_the_recorded_translation(
         world in generate::world(),
         ops in prop::collection::vec(generate::op(), 0..6),
         packets in prop::collection::vec(generate::packet(), 8),
     ) {
-        // The first twin counts decisions, the second translations.
+        // The first twin counts decisions, and the second twin counts translations.
         let (mut twin, mut expected) = (Twin::new(&world), Twin::new(&world));
         let mut decider = PacketDecider::new();
         let mut decision = PacketDecision::default();
         for turn in 0..=ops.len() {
-            // The tables first have no indexes, then new ones, and later ones with changes.
+            // The tables first have no learned indexes, then new indexes, and then indexes with
+            // changes.
             if turn % 3 != 0 {
                 twin.pipeline.train_tables(1 + turn % 2);
             }

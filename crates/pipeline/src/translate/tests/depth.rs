@@ -1,7 +1,7 @@
-//! Traversals near the depth limit: nested resubmits, clones and chains of groups, with meters,
-//! with copies of the packet that are sent in between, and with recirculations.
+//! Tests of traversals near the depth limit: nested resubmits, clones and chains of groups. The
+//! levels may pass meters, send the packet, and recirculate it.
 //!
-//! The rule of each level matches a number in a register, which the level before has written.
+//! The rule of each level matches the number in a register that the previous level has written.
 
 use std::time::Duration;
 
@@ -30,33 +30,33 @@ use crate::{
     update::modification::Modification,
 };
 
-/// The step from a level to the next one.
+/// The nesting by which a level leads to the next level.
 #[derive(Clone, Copy, Debug)]
 enum Hop {
     Resubmit,
-    /// From inside this number of clones, each of which passes the meter of its level.
+    /// A resubmit inside this number of nested clones.
+    /// Each clone passes the meter of the level.
     Clones(u8),
-    /// From the bucket of the last of this number of groups, each in the bucket of the
-    /// one before.
+    /// A resubmit in the last group of a chain of this number of groups.
     Groups(u8),
 }
 
-/// The other actions of the rule of a level.
+/// The actions of the rule of a level.
 #[derive(Clone, Copy, Debug)]
 struct NestingLevel {
     hop: Hop,
-    /// The meter: 0 for none; 1 passes packets, 2 drops them.
+    /// Number of the meter: 0 means no meter, 1 passes packets, 2 drops packets.
     meter: u32,
     /// True if the packet is parsed again before the next level.
     recirculates: bool,
-    /// True if the packet is sent on return.
+    /// True if the packet is sent after the next level has returned.
     sends: bool,
     writes: bool,
 }
 
 const BRIDGE: BridgeId = BRIDGES[0];
 const METERS: u32 = 2;
-/// Depths around the limit of 64.
+/// The depths of generated worlds, around the limit of 64.
 const DEPTHS: std::ops::Range<u16> = 58..70;
 
 impl NestingLevel {
@@ -67,7 +67,7 @@ impl NestingLevel {
         }
     }
 
-    /// Returns the actions of the rule, and adds the groups that they name.
+    /// Returns the actions of the rule, and adds the groups that the actions name.
     fn rule(self, number: u32, groups: &mut Vec<GroupMod>) -> Vec<Action> {
         let mut list = Vec::new();
         let meter = (self.meter > 0).then(|| Action::Meter(MeterId::new(self.meter)));
@@ -206,7 +206,7 @@ fn packet() -> impl Strategy<Value = FlowKey> {
     })
 }
 
-/// Returns a world with clones alone.
+/// Returns a world in which levels nest by clones alone.
 fn clones(counts: [u8; 2]) -> Twin {
     let level = |count| NestingLevel {
         hop: Hop::Clones(count),

@@ -1,7 +1,7 @@
 //! The invariants of translation, each for one packet or one change.
 //!
-//! Properties check them on generated tables and packets. `call_sites` checks that an invariant
-//! fails when a call that records a dependency is left out.
+//! The tests `properties` check the invariants on generated tables and packets. `call_sites` checks
+//! that an invariant fails when a call that records a dependency is left out.
 
 use std::ops::Range;
 
@@ -28,11 +28,10 @@ use crate::{
 
 type Holds = Result<(), TestCaseError>;
 
-/// Number of generated packets that agree with one.
+/// Number of packets that are generated to agree with a given packet.
 const SIBLINGS: usize = 4;
 
-/// Packets that agree under the mask of a traversal have its result, also by the
-/// tables.
+/// Checks that packets of a traversal's region have its result, as by the oracle.
 pub(in crate::translate) fn agreeing_packets_get_one_result(
     twin: &Twin,
     key: &FlowKey,
@@ -51,7 +50,7 @@ pub(in crate::translate) fn agreeing_packets_get_one_result(
     Ok(())
 }
 
-/// Recirculated packets that agree under a mask get one result.
+/// Checks that recirculated packets of a traversal's region have its result.
 pub(in crate::translate) fn agreeing_packets_continue_alike(
     twin: &Twin,
     key: &FlowKey,
@@ -77,7 +76,7 @@ pub(in crate::translate) fn agreeing_packets_continue_alike(
     Ok(())
 }
 
-/// Packets that agree under the mask of a visit have the same visit.
+/// Checks that packets of a visit's region find the same rule or conjunction.
 pub(in crate::translate) fn visits_are_uniform(
     twin: &Twin,
     key: &FlowKey,
@@ -123,8 +122,8 @@ fn visits_in_one_path(twin: &Twin, visits: &[Visit], runner: &mut TestRunner) ->
     Ok(())
 }
 
-/// A change that changes the traversal of a packet names a visit or a read of the
-/// old one.
+/// Checks that a delta names every traversal that a change affects.
+/// A delta names a traversal by a visit or a read.
 pub(in crate::translate) fn changes_are_named(
     twin: &mut Twin,
     packets: &[FlowKey],
@@ -145,7 +144,7 @@ pub(in crate::translate) fn changes_are_named(
     Ok(())
 }
 
-/// A change of objects alone changes no traversal that does not read them.
+/// Checks that a change of objects affects only traversals that read them.
 pub(in crate::translate) fn objects_not_read_change_nothing(
     twin: &mut Twin,
     packets: &[FlowKey],
@@ -169,8 +168,8 @@ pub(in crate::translate) fn objects_not_read_change_nothing(
     Ok(())
 }
 
-/// Returns the sub-traversals of a packet, partitioned at the points with a bit in
-/// `choice`.
+/// Returns the sub-traversals of a packet, partitioned at some points.
+/// Each bit of `choice` selects a partition point.
 pub(in crate::translate) fn sub_traversals(
     twin: &Twin,
     key: &FlowKey,
@@ -185,8 +184,8 @@ pub(in crate::translate) fn sub_traversals(
     sub_traversals
 }
 
-/// All packets of its region have this sub-traversal, and the same next
-/// one.
+/// Checks that packets of a sub-traversal's region have this sub-traversal.
+/// The continuations at the end are equal, too.
 pub(in crate::translate) fn sub_traversals_are_uniform(
     twin: &Twin,
     sub_traversals: &[SubTraversal],
@@ -211,8 +210,7 @@ pub(in crate::translate) fn sub_traversals_are_uniform(
     Ok(())
 }
 
-/// A sub-traversal from a noted traversal, or from the rest of one, equals a
-/// translation.
+/// Checks that a sub-traversal from a noted traversal equals a translation.
 pub(in crate::translate) fn noted_sub_traversals_match_the_tables(
     twin: &Twin,
     sub_traversals: &[SubTraversal],
@@ -260,7 +258,7 @@ fn in_order(reads: &[Object]) -> Vec<Object> {
     reads
 }
 
-/// A change that changes a sub-traversal names a visit or a read of the old one.
+/// Checks that a delta names every sub-traversal that a change affects.
 pub(in crate::translate) fn changes_of_sub_traversals_are_named(
     twin: &mut Twin,
     old: &[SubTraversal],
@@ -281,8 +279,7 @@ pub(in crate::translate) fn changes_of_sub_traversals_are_named(
     Ok(())
 }
 
-/// A sub-traversal of a version is the same whenever it is made, after any later
-/// changes.
+/// Checks that later changes do not affect a sub-traversal of an older version.
 pub(in crate::translate) fn sub_traversals_keep_their_version(
     twin: &Twin,
     sub_traversals: &[SubTraversal],
@@ -290,7 +287,7 @@ pub(in crate::translate) fn sub_traversals_keep_their_version(
     let kept = |own: &&Traversal| twin.pipeline.is_retained(own.version);
     for own in sub_traversals.iter().map(|sub_traversal| &sub_traversal.traversal).filter(kept) {
         let again = twin.pipeline.translate_again(own, own.version);
-        // A traversal with learn requests has nothing to compare.
+        // A traversal with learn requests has no cache entry, and is not compared.
         prop_assert!(again.decides_like(own) || !own.learnings.is_empty(), "{own:?} is {again:?}");
         prop_assert_eq!(&again.next, &own.next);
         prop_assert_eq!(&again.actions, &own.actions);
@@ -299,7 +296,7 @@ pub(in crate::translate) fn sub_traversals_keep_their_version(
     Ok(())
 }
 
-/// Returns the traversal at the newest version.
+/// Returns the translation of the packet of `old` at the newest version.
 fn again(twin: &Twin, old: &Traversal) -> Traversal {
     let (version, key) = (twin.pipeline.version(), FlowKey::from(&old.key));
     match &old.continuation {
@@ -319,8 +316,7 @@ fn changed_object(delta: &Delta) -> Option<Object> {
     }
 }
 
-/// Returns whether a delta may change a traversal, by the rules of eviction
-/// engines.
+/// Returns whether a delta names a traversal, by the rules of eviction engines.
 fn names(delta: &Delta, traversal: &Traversal) -> bool {
     let RuleDelta { rule, change } = match delta {
         Delta::Changed(object) => return traversal.reads.contains(object),

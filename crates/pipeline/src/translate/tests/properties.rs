@@ -1,4 +1,4 @@
-//! The invariants of translation, against the oracle.
+//! Property tests of the invariants of translation, and comparisons with the oracle.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,7 +40,8 @@ proptest! {
     #[test]
     fn packets_that_agree_under_the_mask_get_one_result(
         world in generate::world(),
-        // With the packets generated for each, a hundred thousand in all.
+        // With the packets that are generated to agree with each, the test has a hundred thousand
+        // packets.
         packets in prop::collection::vec(generate::packet(), 84),
     ) {
         let (twin, mut runner) = (Twin::new(&world), runner());
@@ -107,9 +108,9 @@ proptest! {
     }
 }
 
-/// The coverage of the invariants above.
+/// Checks that the generated packets of the invariants use every feature.
 ///
-/// Packets of generated worlds use every feature often enough, also after they were parsed again.
+/// Each feature must occur often enough, also after packets were parsed again.
 #[test]
 fn generated_switches_reach_every_feature() {
     let mut runner = runner();
@@ -117,7 +118,7 @@ fn generated_switches_reach_every_feature() {
     for _ in 0..600 {
         let mut twin = Twin::new(&draw(&mut runner, &generate::world()));
         let keys: Vec<_> = (0..4).map(|_| draw(&mut runner, &generate::packet())).collect();
-        // The second time, packets match what they have learned.
+        // In the second round, packets match the rules and addresses of the first round.
         for key in keys.iter().chain(&keys) {
             let traversals = twin.traversals(key);
             let features: BTreeSet<_> = traversals.iter().flat_map(features).collect();
@@ -144,12 +145,12 @@ fn generated_switches_reach_every_feature() {
     assert!(rare.is_empty(), "{rare:?} of {counts:?}");
 }
 
-/// Packets of generated bonds use their buckets.
+/// Checks that packets of generated bonds use the buckets of the bonds.
 ///
 /// `a_bonded_bridge_equals_the_oracle` compares them with the oracle.
 ///
-/// In the worlds above, buckets forward few packets: two sevenths of the worlds have bonds, half of these
-/// balance, and NORMAL must choose such a bond.
+/// In the worlds of the other tests, buckets forward few packets: two sevenths of the worlds have
+/// bonds, half of these bonds balance, and NORMAL must choose such a bond.
 #[test]
 fn generated_bonds_reach_their_buckets() {
     let mut runner = runner();
@@ -168,7 +169,7 @@ fn generated_bonds_reach_their_buckets() {
     assert!(balanced >= LEAST, "{balanced} of 800 packets");
 }
 
-/// The least number of packets that use each feature.
+/// The least number of packets that must use each feature.
 const LEAST: usize = 12;
 
 const TOO_MANY_RECIRCULATIONS: TraversalError = TraversalError::TooManyRecirculations(6);
@@ -197,7 +198,7 @@ features! {
 
 /// Returns the number of buckets of bonds that forward a traversal.
 ///
-/// The name of a bucket has a space.
+/// The counter of a bucket has a name with a space.
 fn buckets(traversal: &Traversal) -> usize {
     traversal.output_hits.iter().filter(|hit| hit.name().contains(' ')).count()
 }

@@ -1,4 +1,4 @@
-//! Sub-traversals have the effect of their whole traversal, for every packet of their region.
+//! Tests that sub-traversals together have the effect of their whole traversal.
 
 use super::invariants;
 use crate::testing::{
@@ -9,7 +9,7 @@ use crate::testing::{
 use proptest::prelude::*;
 use shunt_flow::{FieldId, FlowKey, FlowMask, PortNo};
 
-/// The partition points to use: all of them, or some.
+/// Generates a choice of partition points: all of them, or some.
 fn choice() -> impl Strategy<Value = u64> {
     prop_oneof![Just(u64::MAX), any::<u64>()]
 }
@@ -29,7 +29,7 @@ proptest! {
             let whole = twin.translate(&key);
             let noted = twin.pipeline.translate_noted(&visible(&key), None, whole.version);
             prop_assert!(whole.decides_like(&noted.traversal) || !whole.learnings.is_empty());
-            // A traversal that learns is not cached, and its sub-traversals do not know the
+            // A traversal with learn requests is not cached, and its sub-traversals lack the
             // learning rule.
             if expected.error.is_none() && whole.learnings.is_empty() {
                 let sub_traversals = invariants::sub_traversals(&twin, &visible(&key), choice);
@@ -65,7 +65,8 @@ proptest! {
             {
                 continue;
             }
-            // A sub-traversal with a plain end is translated at first and composed later.
+            // A sub-traversal that ends in a plain state is translated the first time, and composed
+            // the second time.
             for _ in 0..2 {
                 invariants::noted_sub_traversals_match_the_tables(&twin, &sub_traversals)?;
             }
@@ -119,8 +120,8 @@ proptest! {
     }
 }
 
-/// Bits that a tail writes before it reads them are not bits of the packet. Neither
-/// a composed nor a translated sub-traversal consults them there.
+/// Bits that a tail writes before it reads them are not bits of the packet.
+/// So masks of composed and of translated sub-traversals do not contain these bits.
 #[test]
 fn bits_that_the_tail_wrote_are_not_consulted() -> Result<(), TestCaseError> {
     let twin = Twin::with_rules(
@@ -134,7 +135,7 @@ fn bits_that_the_tail_wrote_are_not_consulted() -> Result<(), TestCaseError> {
     let mut key = FlowKey::ZERO;
     key.set_bridge(BRIDGES[0].number().into());
     key.set_in_port(PortNo::new(1));
-    // The traversal as one sub-traversal, and partitioned before the tail.
+    // First the traversal is one sub-traversal, then it is partitioned before the tail.
     for choice in [0, 1] {
         let sub_traversals = invariants::sub_traversals(&twin, &key, choice);
         for _ in 0..2 {

@@ -1,29 +1,30 @@
-//! Builds the datapath actions that bring the packet on the wire up to the flow key.
+//! Builds the datapath actions that write the flow key into the datapath's packet.
 //!
-//! Actions write the flow key. A write reaches the packet only when the packet leaves, to a port or
-//! to a controller: then as few datapath actions as possible are emitted. A write that no output
-//! follows costs nothing. A clone that puts the packet back costs an action only if a rewritten
-//! packet has left meanwhile.
+//! Actions write the flow key. When the packet leaves, to a port or to a controller, the builder
+//! emits as few datapath actions as possible, which write the key into the packet. A write that no
+//! output follows needs no datapath action. The restore after a clone needs a datapath action only
+//! if a rewritten packet has left meanwhile.
 //!
-//! **Fields.** `pending` holds the header bits that were written and not emitted yet. All of them
-//! are emitted, even if the new value equals the old one of this packet: other packets of the
-//! entry's region may have had another. After a clone, the bits that were emitted inside it are
-//! pending again. If an action restores the value with which the packet arrived, the bits are
+//! **Fields.** `pending` holds the header bits that were written and not emitted yet. All pending
+//! bits are emitted, even if the new value equals the old value in this packet: other packets of
+//! the entry's region may have another old value. After a clone, the bits that were emitted inside
+//! it are pending again. If a restore writes the value with which the packet arrived, its bits are
 //! consulted, so that the value is a constant of the entry.
 //!
-//! **Shims.** A VLAN tag has an identity, which represents its value: a tag with emitted rewritten
-//! bits becomes another tag. The tags that both the packet on the wire and the key have are the
-//! innermost ones. The other tags of the wire are popped, and those that only the key has are
-//! pushed whole. So a clone that rewrote a tag on the wire is undone by a pop and a push.
+//! **Shims.** Each VLAN tag has an identity. A tag gets a new identity when rewritten bits of it
+//! are emitted. The innermost tags of the datapath's packet and of the key may be the same tags.
+//! The other tags of the datapath's packet are popped, and the other tags of the key are pushed
+//! whole. So the restore after a clone that rewrote a tag is a pop and a push.
 //!
-//! **Meters.** A meter drops the packet, or changes it in a manner that is unknown here. In a
-//! clone, a bucket or a peer bridge, the drop or change must be limited to that part. So the whole
-//! part is executed on a real copy of the packet. The same applies to a part that emits a rewrite
-//! of the DSCP after a meter that changes it too, because undoing the one would undo the other.
+//! **Meters.** A meter drops the packet, or changes its DSCP in a manner that the translation does
+//! not know. In a clone, a bucket or a peer bridge, the drop or change must be limited to these
+//! steps. So the datapath executes these steps on a real copy of the packet. The same applies to
+//! steps that rewrite the DSCP after an earlier meter may have changed it, because a restore would
+//! undo the change of the meter.
 //!
-//! **Labels** of MPLS are handled like tags. They lie after all tags, so the two are independent.
-//! The Ethernet type belongs to the labels: a push or a pop writes the type of the key. If the
-//! labels agree and the types do not, which takes two pops that name different types, a label is
+//! **Labels** of MPLS are handled like tags. Labels lie after all tags, so both are independent.
+//! The Ethernet type belongs to the labels: a push or a pop writes the type of the key. After two
+//! pops that name different types, the labels may agree while the types differ. Then a label is
 //! pushed and popped only to write the type.
 
 use shunt_flow::{
@@ -36,26 +37,26 @@ use crate::{
     traversals::{datapath_action::DatapathAction, traversal::TraversalError},
 };
 
-/// The packet on the wire after the datapath actions so far, where it differs from
-/// the key.
+/// The differences between the key and the datapath's packet.
+/// The datapath's packet is the packet after the datapath actions so far.
 #[derive(Default)]
 pub(in crate::translate) struct ActionBuilder {
     actions: Vec<DatapathAction>,
-    /// Header bits that were written since they were last emitted.
+    /// Header bits that were written and not emitted yet.
     pending: FlowMask,
-    /// Header bits that were emitted since the state was last saved.
+    /// Header bits that were emitted since the last save.
     emitted: FlowMask,
-    /// The tags of the key.
+    /// The VLAN tags of the key.
     key_tags: Shims,
-    /// The tags of the packet on the wire.
+    /// The VLAN tags of the datapath's packet.
     wire_tags: Shims,
-    /// The labels of the key.
+    /// The MPLS labels of the key.
     key_labels: Shims,
-    /// The labels of the packet on the wire.
+    /// The MPLS labels of the datapath's packet.
     wire_labels: Shims,
-    /// The Ethernet type of the packet on the wire, from the first label change on.
+    /// The Ethernet type of the datapath's packet, from the first change of labels on.
     wire_type: Option<u16>,
-    /// True if the packet on the wire may differ from the key.
+    /// True if the datapath's packet may differ from the key.
     is_behind: bool,
     /// The identity of the newest tag or label.
     newest: u32,
@@ -66,13 +67,13 @@ pub(in crate::translate) struct ActionBuilder {
     metering: Metering,
 }
 
-/// The meters among the actions so far, without those inside copies.
+/// The meters among the actions so far, without the meters inside copies.
 #[derive(Clone, Copy, Default)]
 struct Metering {
     meters: usize,
     /// Number of meters that may change packets.
     remarks: usize,
-    /// Nesting depth of copies, since the state was last saved.
+    /// Nesting depth of copies since the last save.
     nesting: usize,
 }
 
@@ -80,14 +81,13 @@ struct Metering {
 /// arrived.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Shims {
-    /// Number of tags that the packet arrived with and that are popped, outermost
-    /// first.
+    /// Number of popped tags among those with which the packet arrived.
     popped: usize,
-    /// Identities of the tags above the others, outermost last.
+    /// Identities of the pushed tags, with the outermost at the end.
     pushed: Vec<u32>,
 }
 
-/// The state that a clone restores.
+/// The state of the builder that the end of a clone restores.
 pub(super) struct Uncommitted {
     pending: FlowMask,
     emitted: FlowMask,
@@ -97,24 +97,24 @@ pub(super) struct Uncommitted {
     wire_labels: Shims,
     wire_type: Option<u16>,
     writes: u64,
-    /// Number of actions before the clone.
+    /// Number of emitted actions before the clone.
     begun: usize,
     metering: Metering,
 }
 
-/// The most nested copies: the datapath executes each inside the one around it.
+/// The most nested copies, because the datapath executes copies recursively.
 const COPY_DEPTH_MAX: u16 = 64;
 
 const VLAN: usize = word::VLAN as usize;
 const MPLS: usize = word::MPLS as usize;
 const MPLS_THIRD: usize = word::MPLS_PBB as usize;
-/// `ETH_TYPE_MPLS`: the type of a label that is pushed only to be popped.
+/// `ETH_TYPE_MPLS`: the Ethernet type of a label that is pushed only to be popped.
 const ETHERTYPE_MPLS: u16 = 0x8847;
-/// The first word that lies in the packet: the one before holds `in_port`.
+/// The first word of header fields, after the word of `in_port`.
 const FIRST_PACKET_WORD: usize = word::ETH_DST as usize;
 
 impl ActionBuilder {
-    /// Makes a builder that collects actions in empty memory.
+    /// Creates a builder that collects actions in an empty list, which is reused.
     pub(in crate::translate) fn with(actions: Vec<DatapathAction>) -> Self {
         Self { actions, ..Self::default() }
     }
@@ -132,8 +132,7 @@ impl ActionBuilder {
         self.is_behind = true;
     }
 
-    /// Notes that the inner of the key's two tags is lost, because another tag is
-    /// pushed.
+    /// Notes that a push drops the inner tag of the two tags in the key.
     pub(super) fn lost_inner_tag(&mut self) {
         let outer_is_pushed = !self.key_tags.pushed.is_empty();
         if self.key_tags.pushed.len() > 1 {
@@ -142,7 +141,7 @@ impl ActionBuilder {
             self.key_tags.popped += 1;
         }
         if !outer_is_pushed {
-            // The tag below the outer tag is not the one that the packet arrived with.
+            // The tag below the outer tag is not the tag with which the packet arrived.
             self.replace_key_tag();
         }
     }
@@ -189,7 +188,7 @@ impl ActionBuilder {
         self.pushed_label(before);
     }
 
-    /// Emits an action on the packet as the key describes it.
+    /// Commits the key, and emits an action.
     pub(super) fn emit(
         &mut self,
         key: &FlowKey,
@@ -209,8 +208,7 @@ impl ActionBuilder {
         self.count_action()
     }
 
-    /// Counts an action: one that is emitted, or an output to a port that does not
-    /// exist.
+    /// Counts an emitted action, or an output to a port that does not exist.
     pub(super) const fn count_action(&mut self) -> Result<(), TraversalError> {
         self.count += 1;
         if self.count > ACTIONS_MAX {
@@ -219,7 +217,7 @@ impl ActionBuilder {
         Ok(())
     }
 
-    /// Returns the state that a clone that begins now restores.
+    /// Returns the state of the builder before a clone, for [`Self::restore`].
     pub(super) fn save(&mut self) -> Uncommitted {
         Uncommitted {
             pending: self.pending.clone(),
@@ -238,7 +236,7 @@ impl ActionBuilder {
         }
     }
 
-    /// Restores a state: the key is again as it was when the state was saved.
+    /// Notes that the key is again as it was at the save.
     pub(super) fn restore(&mut self, saved: Uncommitted) -> Result<(), TraversalError> {
         self.is_behind = true;
         let was_metered = self.metering.meters > saved.metering.meters;
@@ -250,7 +248,7 @@ impl ActionBuilder {
         self.metering.nesting = self.metering.nesting.max(saved.metering.nesting);
         if self.writes != saved.writes {
             self.pending.clone_from(&self.emitted);
-            // An emitted tag or label has another identity: it is pushed whole.
+            // Tags and labels with emitted bits have new identities, and are pushed whole.
             self.pending.words_mut()[VLAN] = 0;
             self.pending.words_mut()[MPLS] = 0;
             self.pending.add(&saved.pending);
@@ -261,8 +259,7 @@ impl ActionBuilder {
         Ok(())
     }
 
-    /// Moves the actions that were emitted since the state was saved into a copy of the
-    /// packet.
+    /// Moves the actions since the save into a copy of the packet.
     fn copy(&mut self, saved: Uncommitted) -> Result<(), TraversalError> {
         let nesting = self.metering.nesting + 1;
         if nesting > usize::from(COPY_DEPTH_MAX) {
@@ -281,10 +278,10 @@ impl ActionBuilder {
         Ok(())
     }
 
-    /// Returns whether the key describes the packet on the wire completely, once it is
-    /// committed.
+    /// Returns whether a committed key describes the datapath's packet completely.
     ///
-    /// A meter that may have changed the packet decides how later clones are undone.
+    /// False after a meter that may have changed the packet, on which the restore of later clones
+    /// depends.
     pub(super) const fn is_known_from_key(&self) -> bool {
         self.metering.remarks == 0
     }
@@ -299,7 +296,7 @@ impl ActionBuilder {
         self.actions
     }
 
-    /// Emits the actions that make the packet on the wire equal to the key.
+    /// Emits the actions that make the datapath's packet equal to the key.
     pub(super) fn commit(&mut self, key: &FlowKey, recorder: &mut Recorder) {
         if !std::mem::take(&mut self.is_behind) {
             return;
@@ -380,8 +377,8 @@ impl ActionBuilder {
         std::mem::take(&mut self.pending.words_mut()[word]) != 0
     }
 
-    /// Notes that labels of the key are about to change. Until the first change the
-    /// wire has its type.
+    /// Notes that labels of the key are about to change.
+    /// Before the first change, the datapath's packet has the Ethernet type of the key.
     fn change_labels(&mut self, before: u16) {
         self.wire_type.get_or_insert(before);
         self.wrote();
@@ -433,7 +430,7 @@ const fn tag(key: &FlowKey, shift: u32) -> [u8; 4] {
     entry(key, VLAN, shift).to_be_bytes()
 }
 
-/// Returns the half of a word that a tag or a label fills.
+/// Returns the 32 bits of a word that hold a tag or a label.
 #[expect(clippy::cast_possible_truncation, reason = "only the low half is used")]
 const fn entry(key: &FlowKey, word: usize, shift: u32) -> u32 {
     (key.words()[word] >> shift) as u32

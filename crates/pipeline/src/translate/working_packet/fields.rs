@@ -7,10 +7,10 @@ use shunt_flow::{FieldId, PortNo};
 use super::WorkingPacket;
 use crate::{action::Subfield, id::QueueId};
 
-/// The source port of each protocol that has one.
+/// The source port fields of TCP, UDP and SCTP.
 pub(in crate::translate) const SOURCE_PORTS: [FieldId; 3] =
     [FieldId::TcpSrc, FieldId::UdpSrc, FieldId::SctpSrc];
-/// The destination port of each protocol that has one.
+/// The destination port fields of TCP, UDP and SCTP.
 pub(in crate::translate) const DESTINATION_PORTS: [FieldId; 3] =
     [FieldId::TcpDst, FieldId::UdpDst, FieldId::SctpDst];
 
@@ -42,14 +42,14 @@ impl WorkingPacket {
         }
     }
 
-    /// Writes the port of the packet's transport protocol.
+    /// Writes the port field of the packet's transport protocol, if it is in `ports`.
     pub(in crate::translate) fn set_port(&mut self, ports: [FieldId; 3], port: u16) {
         if let Some(field) = ports.into_iter().find(|field| self.has_field(*field)) {
             self.write(field, port.into(), u128::MAX);
         }
     }
 
-    /// Decrements the TTL; `Break` if it is used up.
+    /// Decrements the TTL; returns `Break` if the TTL has expired.
     pub(in crate::translate) fn dec_ttl(&mut self) -> ControlFlow<()> {
         if !self.has_field(FieldId::NwTtl) {
             return ControlFlow::Continue(());
@@ -62,14 +62,15 @@ impl WorkingPacket {
         ControlFlow::Break(())
     }
 
-    /// `set_queue`: the queue is stored with the packet, until an output reads it.
+    /// `set_queue`: stores the queue for later outputs of the packet.
     pub(in crate::translate) fn set_queue(&mut self, queue: QueueId) {
         self.write(FieldId::SkbPriority, u128::from(queue.number()), u128::MAX);
     }
 
     /// Returns the egress queue of the packet.
     ///
-    /// Packets arrive with the default queue. Only actions set another one, so no mask needs its bits.
+    /// Packets arrive with the default queue, and only actions set another queue. So the queue is a
+    /// constant of the cache entry, and no mask needs its bits.
     pub(in crate::translate) fn queue(&self) -> QueueId {
         if self.recorder.is_rewritten(FieldId::SkbPriority) {
             QueueId::new(u32_of(self.key.field(FieldId::SkbPriority)))

@@ -1,20 +1,22 @@
 //! Actions on MPLS labels.
 //!
 //! A key holds three label stack entries, the outermost in the high half of its first word. The
-//! Ethernet type and the bottom-of-stack bits give their number, so every action here consults
-//! these. A push or a pop moves complete entries within the key.
+//! Ethernet type and the bottom-of-stack bits determine the number of labels, so every action on
+//! labels consults these bits. A push or a pop moves complete entries within the key.
 //!
-//! A push makes the network header part of the payload: the key drops it. A pop of the last label
-//! uncovers headers that were not parsed: then the packet is [uncovered](HeaderState::Uncovered),
-//! and the first step that needs them ends the entry (see `recirculation`).
+//! A push makes the network header a part of the payload, so the key drops the network header. A
+//! pop of the last label uncovers headers that were not parsed. The packet is then
+//! [uncovered](HeaderState::Uncovered), and the first step that needs these headers ends the cache
+//! entry (see `recirculation`).
 //!
-//! A fourth label is an error. So is a pop if the key does not show the label that would be third
-//! afterwards. As in Open vSwitch the whole packet is dropped, but in a bucket of a group only the
-//! rest of the bucket. A pop to a type other than MPLS pops all labels, as in Open vSwitch.
-//! OpenFlow pops one, which leaves labels where the type promises other headers: no receiver can
-//! parse that. A new label is a copy of the outermost one. The first label is as in Open vSwitch:
-//! label 0, or 2 before IPv6 (explicit null, RFC 3032, 2.1). Its traffic class is the lower half of
-//! DSCP, its TTL that of IP, 64 without one.
+//! A fourth label is an error. A pop is an error if the key lacks the label that would become the
+//! third label. As in Open vSwitch, the error drops the whole packet, except in a bucket of a
+//! group, where it ends the bucket. A pop to a type other than MPLS pops all labels, as in Open
+//! vSwitch. OpenFlow pops one label, and leaves labels where the Ethernet type promises other
+//! headers, which no receiver can parse. A new label is a copy of the outermost one. The first
+//! label is as in Open vSwitch: label 0, or 2 before IPv6 (explicit null, RFC 3032, 2.1). Its
+//! traffic class is the lower half of the DSCP. Its TTL is that of the IP header, or 64 if there is
+//! no IP header or its TTL is 0.
 
 use std::ops::ControlFlow;
 
@@ -32,10 +34,10 @@ const LABELS_MAX: u8 = 3;
 
 const FIRST: usize = word::MPLS as usize;
 const THIRD: usize = word::MPLS_PBB as usize;
-/// Words that the payload of an Ethernet type fills.
+/// The words of the key for the headers after the Ethernet type.
 const PAYLOAD: std::ops::Range<usize> = word::IPV4 as usize..FLOW_WORDS;
 
-/// The bottom-of-stack bit and the TTL of an entry.
+/// The bottom-of-stack bit of a label stack entry.
 const BOTTOM: u32 = 0x100;
 const TTL: u32 = 0xff;
 
@@ -43,7 +45,7 @@ const ETHER_TYPES: [u16; 2] = [0x8847, 0x8848];
 const TTL_DEFAULT: u128 = 64;
 
 impl WorkingPacket {
-    /// `push_mpls`: a new outermost label.
+    /// `push_mpls`: pushes a new outermost label.
     pub(in crate::translate) fn push_mpls(
         &mut self,
         ether_type: u16,
@@ -70,7 +72,7 @@ impl WorkingPacket {
 
     /// `pop_mpls`: pops the outermost label, if there is one.
     ///
-    /// Before a type other than MPLS, it pops all labels.
+    /// If the action names a type other than MPLS, pops all labels.
     pub(in crate::translate) fn pop_mpls(&mut self, ether_type: u16) -> Result<(), TraversalError> {
         let depth = self.labels();
         if depth == 0 {
@@ -94,7 +96,7 @@ impl WorkingPacket {
         Ok(())
     }
 
-    /// Decrements the TTL of the outermost label; `Break` if it is used up.
+    /// Decrements the TTL of the outermost label; returns `Break` if it has expired.
     pub(in crate::translate) fn dec_mpls_ttl(&mut self) -> ControlFlow<()> {
         let ttl = self.read_bits(Subfield::whole(FieldId::MplsTtl));
         if ttl > 1 {
@@ -108,7 +110,7 @@ impl WorkingPacket {
     /// header.
     ///
     /// Returns false if the next header is the packet after the last label: the datapath must copy
-    /// the TTL. Open vSwitch refuses both actions; this is OpenFlow 1.3.5, 5.12. Tunnel
+    /// the TTL. Open vSwitch refuses both actions; Shunt follows OpenFlow 1.3.5, 5.12. Tunnel
     /// headers are not accessible, so a packet without labels has no second TTL.
     pub(in crate::translate) fn copy_ttl(&mut self, copy: TtlCopy) -> bool {
         match self.labels() {
@@ -128,8 +130,8 @@ impl WorkingPacket {
         }
     }
 
-    /// Returns the number of labels in the key; the maximum if the bottom is not among
-    /// them.
+    /// Returns the number of labels in the key.
+    /// Returns the maximum if none of them is the bottom of the stack.
     fn labels(&mut self) -> u8 {
         if !self.has_field(FieldId::MplsLabel) {
             return 0;
@@ -144,8 +146,8 @@ impl WorkingPacket {
         LABELS_MAX
     }
 
-    /// Returns the entries of a packet with labels, outermost first; zero after the
-    /// bottom.
+    /// Returns the label stack entries of the key, outermost first.
+    /// Entries after the bottom are zero.
     fn entries(&self) -> [u32; 3] {
         let (first, third) = (self.key.words()[FIRST], self.key.words()[THIRD]);
         [first, first << 32, third].map(high_half)
@@ -185,7 +187,7 @@ impl WorkingPacket {
         self.recorder.wrote_word(THIRD, u64::MAX << 32);
     }
 
-    /// Consults the entries that exist.
+    /// Consults the bits of the first `depth` label stack entries.
     fn consult_entries(&mut self, depth: u8) {
         let first = if depth == 1 { u64::MAX << 32 } else { u64::MAX };
         self.recorder.consult_word(FIRST, first);

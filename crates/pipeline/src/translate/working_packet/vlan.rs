@@ -1,13 +1,13 @@
 //! Actions on VLAN tags.
 //!
 //! A key holds two tags, the outer one in the high half of its word. A tag exists if its present
-//! bit is set; an absent tag is zero. A push or a pop moves a whole tag within the key, so its bits
-//! are consulted, and the word holds constants from then on. A third tag replaces the innermost
-//! one, as in Open vSwitch, where flow keys hold two tags too.
+//! bit is set; an absent tag is zero. A push or a pop moves a whole tag within the key, so the bits
+//! of the tag are consulted, and the word then holds constants. A third tag replaces the innermost
+//! tag, as in Open vSwitch, where flow keys also hold two tags.
 //!
 //! A pop can uncover a tag that was not parsed, because the daemon parses fewer tags than the
-//! packet has. The key then shows that tag's Ethernet type as the packet's, as it did before the
-//! pop. Translation continues with that, as Open vSwitch does with its `vlan-limit`.
+//! packet has. The Ethernet type in the key is that of the tag, before and after the pop. The
+//! translation continues with this type, as in Open vSwitch with `vlan-limit`.
 
 use shunt_flow::{FieldId, layout::word};
 
@@ -24,7 +24,7 @@ const INNER: u64 = 0x0000_0000_ffff_ffff;
 const TPID_DEFAULT: u16 = 0x8100;
 
 impl WorkingPacket {
-    /// `push_vlan`: a new outer tag with id and priority zero.
+    /// `push_vlan`: pushes a new outer tag with VLAN id 0 and priority 0.
     pub(in crate::translate) fn push_vlan(&mut self, tpid: u16) {
         let inner = if self.is_tagged(OUTER_PRESENT) {
             if self.is_tagged(INNER_PRESENT) {
@@ -46,10 +46,10 @@ impl WorkingPacket {
         }
     }
 
-    /// Writes the tag control information of the outer tag, or a part of it.
+    /// Writes bits of the tag control information of the outer tag.
     ///
-    /// `vlan_pcp` needs a tag. `dl_vlan` and `dl_vlan_pcp` add one if there is none. `vlan_tci` and
-    /// `vlan_vid` add or remove one as the present bit requires.
+    /// `vlan_pcp` writes only to an existing tag. `dl_vlan` and `dl_vlan_pcp` add a tag if there is
+    /// none. `vlan_tci` and `vlan_vid` add or remove the tag as the present bit requires.
     pub(in crate::translate) fn set_tag(&mut self, field: FieldId, value: u128, mask: u128) {
         if !self.is_tagged(OUTER_PRESENT) {
             let is_made = match field {
