@@ -31,6 +31,7 @@ struct Service {
 const CONFIGURATION: &str = "\
 [[bridge]]
 name = \"br0\"
+listen = [\"ptcp:6653:127.0.0.1\"]
 [[bridge.port]]
 name = \"t1\"
 number = 1
@@ -39,6 +40,8 @@ type = \"tap\"
 name = \"p2\"
 number = 2
 type = \"af_packet\"
+[http]
+listen = [\"127.0.0.1:8080\"]
 ";
 
 /// Forwards between both ports, by two tables.
@@ -122,6 +125,17 @@ impl Service {
         messages
     }
 
+    /// Starts to connect to all listening sockets of the daemon, again and again.
+    fn connect(&self) -> Child {
+        let mut command = self.middle.command("python3");
+        command.arg(root().join("tests/tools/connect_forever.py"));
+        command.args(["tcp:127.0.0.1:6653", "tcp:127.0.0.1:8080"]);
+        command.arg(format!("unix:{}", self.path("br0.mgmt").display()));
+        command.arg(format!("control:{}", self.folder.path().display()));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.spawn().unwrap_or_else(|error| panic!("python3: {error}"))
+    }
+
     /// Claims the TAP as another switch does, until the process ends.
     fn claim_tap(&self) -> Child {
         let index = self.tap("ifindex");
@@ -188,6 +202,36 @@ fn no_packet_is_lost_in_a_restart() {
     }
     assert_eq!(lost(ping), 0, "{}", service.log());
     assert_eq!((service.tap("ifindex"), service.tap("carrier_changes")), before);
+}
+
+/// The system keeps the connections until the next process accepts them.
+#[test]
+fn no_client_is_refused_in_a_restart() {
+    let Some(mut service) = Service::start("clients") else { return };
+    let mut clients = service.connect();
+    let mut replies =
+        BufReader::new(clients.stdout.take().unwrap_or_else(|| panic!("it is piped")));
+    let mut line = String::new();
+    let read = replies.read_line(&mut line);
+    assert!(read.is_ok() && line == "connecting\n", "{line}: {}", service.log());
+    for signal in ["TERM", "KILL", "TERM"] {
+        let messages = service.restart(signal);
+        assert!(messages.is_empty(), "the next process uses all of them: {messages:?}");
+    }
+    drop(clients.stdin.take());
+    let results: Vec<String> = replies.lines().map_while(Result::ok).collect();
+    let _ = clients.wait();
+    assert_eq!(results.len(), 4, "{results:?}");
+    for result in results {
+        let words: Vec<&str> = result.split_whitespace().collect();
+        let number = |index: usize| words.get(index).and_then(|word| word.parse::<u32>().ok());
+        assert!(number(1).is_some_and(|attempts| attempts > 10), "{result}");
+        assert_eq!(number(2), Some(0), "{result}: {}", service.log());
+    }
+    // The last process serves them.
+    let rules =
+        service.middle.run("ovs-ofctl", &["-O", "OpenFlow13", "dump-flows", "tcp:127.0.0.1:6653"]);
+    assert!(rules.contains("output:2"), "{rules}");
 }
 
 /// A killed process loses at most the packets of its last iteration.

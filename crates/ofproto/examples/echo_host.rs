@@ -11,7 +11,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use shunt_ofproto::{
     connection::{ConnectionConfig, ConnectionKind},
-    server::OpenFlowServer,
+    server::{OpenFlowServer, UnixListenSocket},
     testing::MemoryHost,
 };
 use shunt_pipeline::Time;
@@ -25,7 +25,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let clock = move || Time::ZERO.after(began.elapsed());
     let host = Arc::new(MemoryHost::new(clock));
     let server = OpenFlowServer::new(Arc::clone(&host));
-    let _listener = server.listen_unix(&path).await?;
+    let _listener = server.listen_unix(UnixListenSocket::bind(&path).await?);
     let _controller = arguments.next().map(|address| address.parse()).transpose()?.map(|address| {
         let config = ConnectionConfig::new(format!("tcp:{address}"), ConnectionKind::Controller);
         server.connect_tcp(address, config)

@@ -119,7 +119,7 @@ const SHORT_PROBES: RemoteTimes = RemoteTimes {
 impl Bench {
     fn listen(&self, address: SocketAddr, times: RemoteTimes) -> std::io::Result<ServerRemote> {
         let _runtime = self.runtime.enter();
-        self.handle.listen_tcp(address, RemoteTransport::Tcp, times)
+        self.handle.listen_tcp(TcpListener::bind(address)?, RemoteTransport::Tcp, times)
     }
 
     fn connect_to(&self, listener: &TcpListener, times: RemoteTimes) -> ServerRemote {

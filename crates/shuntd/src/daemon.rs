@@ -15,6 +15,7 @@ pub(crate) mod trace_log;
 use std::{
     hash::{BuildHasher, Hasher},
     io,
+    os::fd::AsFd as _,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
@@ -24,7 +25,7 @@ use std::{
 use clap::{CommandFactory, Parser, Subcommand};
 use miette::{Diagnostic, Report};
 use shunt_ovsdb::client::OvsdbRemote;
-use shunt_switch::{Switch, with_causes};
+use shunt_switch::{ListeningSockets, Switch, with_causes};
 use shunt_tls::{TlsFiles, TlsIdentity};
 use thiserror::Error;
 use tokio::{
@@ -51,7 +52,7 @@ use crate::{
     http::{HttpService, HttpStartError},
     ovsdb::{OvsdbOptions, OvsdbService, OvsdbStartError},
     rpc,
-    run_dir::{ClaimError, RunDir},
+    run_dir::{ClaimError, RunDir, remove_if_present},
 };
 
 /// Run a virtual switch for hypervisors and container hosts.
@@ -104,6 +105,9 @@ struct Arguments {
 enum Command {
     Nic(NicArguments),
 }
+
+/// Name of the control socket among the listening sockets.
+const CONTROL: &str = "control";
 
 /// Maximum number of clients at a time; further connections are closed at once.
 const CLIENTS_MAX: usize = 64;
@@ -260,17 +264,22 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
     match &arguments.command {
         Some(Command::Nic(arguments)) => runtime.block_on(serve_nic(arguments, signals)),
         None => {
-            let Some(locks) = runtime.block_on(claim(arguments, &mut signals))? else {
-                return Ok(());
-            };
+            let sockets = InheritedSockets::new(descriptors);
+            let claimed = runtime.block_on(claim(arguments, &sockets.listening, &mut signals))?;
+            let Some(mut locks) = claimed else { return Ok(()) };
             let socket = locks.run_dir.socket();
-            let serve = serve(arguments, file, &ovsdb, socket, &descriptors, signals);
+            let serve = serve(arguments, file, &ovsdb, socket, &sockets, signals);
             let served = runtime.block_on(serve);
             // The tasks of the runtime own devices: the locks last until all of these are closed, so
             // that the next daemon can open them.
             drop(runtime);
+            if sockets.listening.are_kept() && !matches!(served, Ok(StopReason::Request)) {
+                locks.run_dir.leave();
+            } else {
+                sockets.listening.release_all();
+            }
             drop(locks);
-            served
+            served.map(|_reason| ())
         }
     }
 }
@@ -300,6 +309,28 @@ fn restrict(arguments: &Arguments) -> Result<Option<WriteRestriction>, DaemonErr
     Ok(Some(sandbox::restrict_writes(&directories)?))
 }
 
+/// The descriptors that systemd keeps: those of ports, and listening sockets.
+struct InheritedSockets {
+    descriptors: Arc<ServiceDescriptors>,
+    listening: Arc<ListeningSockets>,
+}
+
+impl InheritedSockets {
+    fn new(descriptors: Arc<ServiceDescriptors>) -> Self {
+        let store = Arc::<ServiceDescriptors>::clone(&descriptors);
+        Self { descriptors, listening: Arc::new(ListeningSockets::new(store)) }
+    }
+}
+
+/// The reason why a daemon stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StopReason {
+    /// A signal: the service manager may start the next process.
+    Signal,
+    /// A request of a client, which no process follows.
+    Request,
+}
+
 /// The files that keep other daemons away.
 struct DaemonLocks {
     /// Dropped before the run directory: its lock is the last one to be taken.
@@ -312,10 +343,11 @@ struct DaemonLocks {
 /// Waits while an earlier daemon ends. `None` if this daemon is stopped meanwhile.
 async fn claim(
     arguments: &Arguments,
+    listening: &ListeningSockets,
     signals: &mut Signals,
 ) -> Result<Option<DaemonLocks>, DaemonError> {
     let locks = async {
-        let run_dir = RunDir::claim(&arguments.run_dir).await?;
+        let run_dir = RunDir::claim(&arguments.run_dir, &listening.files()).await?;
         let state = match &arguments.state {
             Some(path) => StateLock::lock(path).await?,
             None => None,
@@ -352,9 +384,9 @@ async fn serve(
     file: ConfigFile,
     ovsdb: &OvsdbOptions,
     socket: &Path,
-    descriptors: &Arc<ServiceDescriptors>,
+    sockets: &InheritedSockets,
     mut signals: Signals,
-) -> Result<(), DaemonError> {
+) -> Result<StopReason, DaemonError> {
     let saved = read_state(arguments, &file)?;
     let config = match &saved {
         // The state has the bridges, with all changes of the last run.
@@ -362,9 +394,10 @@ async fn serve(
         None => file.switch(),
     };
     let (run_dir, seed) = (Some(arguments.run_dir.clone()), random_seed());
-    let store = Arc::clone(descriptors);
-    let tls = tls_identity(&file);
-    let started = Switch::start_inheriting(&config, run_dir, seed, store, tls).await;
+    let InheritedSockets { descriptors, listening } = sockets;
+    let store = Arc::<ServiceDescriptors>::clone(descriptors);
+    let (tls, shared) = (tls_identity(&file), Arc::clone(listening));
+    let started = Switch::start_inheriting(&config, run_dir, seed, store, shared, tls).await;
     let switch = Arc::new(started.map_err(|error| DaemonError::Switch(with_causes(&error)))?);
     let Resumed { may_write, loaded, refused } = match (&saved, &arguments.state) {
         (Some(saved), Some(path)) => {
@@ -374,8 +407,8 @@ async fn serve(
         _ => Resumed { may_write: true, loaded: file.switch(), refused: Vec::new() },
     };
     let mut ovsdb = OvsdbService::start(ovsdb, &switch).await?;
-    let listener =
-        UnixListener::bind(socket).map_err(system(&format!("listen on {}", socket.display())))?;
+    let listener = listen_for_control(listening, socket)
+        .map_err(system(&format!("listen on {}", socket.display())))?;
     let stop = Arc::new(Notify::new());
     let http = file.http.clone();
     let config = arguments.config.clone();
@@ -393,29 +426,18 @@ async fn serve(
     let keeping = keeper.clone().map(|keeper| tokio::spawn(async move { keeper.run().await }));
     log_ready(arguments, &switch.running_config(), socket);
     service_manager::start(&switch);
-    discard_descriptors(descriptors, ovsdb.as_mut().and_then(OvsdbService::take_first_rows));
-    let places = Arc::new(Semaphore::new(CLIENTS_MAX));
-    loop {
-        tokio::select! {
-            accepted = listener.accept() => {
-                serve_client(accepted.map(|(stream, _)| stream), &methods, &places).await;
-            }
-            () = stop.notified() => break,
-            signal = signals.next() => match signal {
-                Signal::Stop => break,
-                Signal::Reload => {
-                    // The result is logged. The reload runs beside the loop, so that clients and
-                    // signals are served meanwhile.
-                    let reloader = Arc::clone(&reloader);
-                    tokio::spawn(async move { drop(reloader.reload().await) });
-                }
-            },
-        }
-    }
+    discard_unused(sockets, ovsdb.as_mut().and_then(OvsdbService::take_first_rows));
+    let clients = serve_clients(&listener, &methods, &stop);
+    let reason = tokio::select! {
+        () = clients => StopReason::Request,
+        () = reload_until_stopped(&mut signals, &reloader) => StopReason::Signal,
+    };
     info!("shuntd: stopping");
     service_manager::notify_stopping();
-    // A daemon that starts now waits for the end of this one.
-    let _ = std::fs::remove_file(socket);
+    if reason == StopReason::Request || !listening.are_kept() {
+        // A daemon that starts now waits for the end of this one.
+        let _ = std::fs::remove_file(socket);
+    }
     HttpService::stop(http).await;
     OvsdbService::stop(ovsdb).await;
     if let (Some(keeper), Some(keeping)) = (keeper, keeping) {
@@ -424,7 +446,41 @@ async fn serve(
         write_last_state(&keeper, keeping).await;
     }
     switch.stop().await;
-    Ok(())
+    Ok(reason)
+}
+
+/// Serves clients of the control socket until one of them stops the daemon.
+async fn serve_clients(listener: &UnixListener, methods: &Arc<DaemonMethods>, stop: &Notify) {
+    let places = Arc::new(Semaphore::new(CLIENTS_MAX));
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                serve_client(accepted.map(|(stream, _)| stream), methods, &places).await;
+            }
+            () = stop.notified() => return,
+        }
+    }
+}
+
+/// Reloads the configuration at each SIGHUP until a signal stops the daemon.
+///
+/// The result is logged. A reload runs beside this, so that signals are served meanwhile.
+async fn reload_until_stopped(signals: &mut Signals, reloader: &Arc<Reloader>) {
+    while let Signal::Reload = signals.next().await {
+        let reloader = Arc::clone(reloader);
+        tokio::spawn(async move { drop(reloader.reload().await) });
+    }
+}
+
+/// Opens the control socket, or takes that of an earlier process.
+fn listen_for_control(listening: &ListeningSockets, path: &Path) -> io::Result<UnixListener> {
+    if let Some(socket) = listening.inherited_unix(CONTROL, path) {
+        return UnixListener::from_std(socket);
+    }
+    remove_if_present(path)?;
+    let listener = UnixListener::bind(path)?;
+    listening.keep_unix(CONTROL, path, listener.as_fd());
+    Ok(listener)
 }
 
 /// Returns the key and the certificates of connections with TLS.
@@ -439,20 +495,22 @@ fn tls_identity(file: &ConfigFile) -> TlsIdentity {
     identity
 }
 
-/// Discards stored descriptors that no port has taken.
+/// Discards stored descriptors that no port and no listener has taken.
 ///
 /// All ports must be open by then: those of the configuration, the state and the database. If the rows of
 /// a foreign database come late, this waits for `first_rows`.
-fn discard_descriptors(
-    descriptors: &Arc<ServiceDescriptors>,
-    first_rows: Option<oneshot::Receiver<()>>,
-) {
-    let Some(first_rows) = first_rows else { return descriptors.discard_unused() };
-    let descriptors = Arc::clone(descriptors);
+fn discard_unused(sockets: &InheritedSockets, first_rows: Option<oneshot::Receiver<()>>) {
+    let descriptors = Arc::clone(&sockets.descriptors);
+    let listening = Arc::clone(&sockets.listening);
+    let discard = move || {
+        listening.release_unused();
+        descriptors.discard_unused();
+    };
+    let Some(first_rows) = first_rows else { return discard() };
     tokio::spawn(async move {
         // Without rows the ports stay unknown.
         if first_rows.await.is_ok() {
-            descriptors.discard_unused();
+            discard();
         }
     });
 }

@@ -6,8 +6,8 @@
 
 use std::{
     fs::{self, File, TryLockError},
-    io::{self, Write},
-    os::unix::fs::MetadataExt,
+    io,
+    os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -35,6 +35,8 @@ pub(crate) enum LockError {
 pub(crate) struct LockFile {
     path: PathBuf,
     file: File,
+    /// Set if the file stays.
+    is_left: bool,
 }
 
 /// Maximum number of attempts to lock the file of a process that runs.
@@ -47,11 +49,14 @@ const ATTEMPTS_MAX: u32 = 50;
 /// They take about ten seconds.
 const ATTEMPTS_MAX_ENDING: u32 = 500;
 
+/// Maximum number of bytes of a process id in a file.
+const ID_BYTES_MAX: usize = 32;
+
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(20);
 
 impl LockFile {
-    /// Creates and locks a file, and writes the id of this process to it.
+    /// Creates and locks a file. [`Self::write_id`] must follow.
     ///
     /// `is_ending` returns whether the process with this id is about to release the lock. It is waited
     /// for; this may be cancelled.
@@ -72,7 +77,7 @@ impl LockFile {
                 // An owner that just ended has removed the file: another process may have created
                 // a new one.
                 Ok(()) if !is_at(&file, path) => continue,
-                Ok(()) => return Ok(Self::write(file, path)?),
+                Ok(()) => return Ok(Self { path: path.to_owned(), file, is_left: false }),
                 Err(TryLockError::WouldBlock) => {}
                 Err(TryLockError::Error(error)) => return Err(error.into()),
             }
@@ -94,10 +99,29 @@ impl LockFile {
         }
     }
 
-    fn write(mut file: File, path: &Path) -> io::Result<Self> {
-        file.set_len(0)?;
-        file.write_all(format!("{}\n", std::process::id()).as_bytes())?;
-        Ok(Self { path: path.to_owned(), file })
+    /// Returns the content of the file: the id of an earlier process, if it has left one.
+    pub(crate) fn earlier_id(&self) -> String {
+        let mut text = [0; ID_BYTES_MAX];
+        let length = self.file.read_at(&mut text, 0).unwrap_or_default();
+        let text = text.get(..length).unwrap_or_default();
+        String::from_utf8_lossy(text).trim().to_owned()
+    }
+
+    /// Writes the id of this process to the file.
+    ///
+    /// Readers find the earlier id or this one at any time, and no empty file.
+    pub(crate) fn write_id(&self) -> io::Result<()> {
+        let mut text = format!("{}\n", std::process::id()).into_bytes();
+        let length = text.len();
+        // The rest of a longer id is overwritten at once, too.
+        text.resize(ID_BYTES_MAX, b'\n');
+        self.file.write_all_at(&text, 0)?;
+        self.file.set_len(length as u64)
+    }
+
+    /// Leaves the file when the lock is released.
+    pub(crate) const fn leave(&mut self) {
+        self.is_left = true;
     }
 
     /// Returns the open file.
@@ -108,7 +132,9 @@ impl LockFile {
 
 impl Drop for LockFile {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
+        if !self.is_left {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 

@@ -8,18 +8,24 @@
 //! daemons away. The record lock of `fcntl(2)` belongs to the process: `ovs-appctl -t shuntd` takes
 //! the file for stale unless the process in it holds one.
 //!
+//! If a service manager keeps the control socket while the daemon restarts, the pid file and the socket
+//! file stay. A client in between connects to the socket of the earlier process, and the next one answers.
+//! That one gives the file a second name, with its own id.
+//!
 //! Clients of `ovs-vswitchd` find the daemon as well: `ovs-vswitchd.pid` and `ovs-vswitchd.PID.ctl` are
 //! links to the own files (module [`links`](crate::run_dir_links)).
 
 use std::{
+    collections::BTreeSet,
     fs::{self, DirEntry},
     io,
-    os::unix::fs::FileTypeExt,
+    os::unix::fs::{FileTypeExt, MetadataExt},
     path::{Path, PathBuf},
     thread::sleep,
     time::Duration,
 };
 
+use shunt_switch::SocketInode;
 use thiserror::Error;
 
 use crate::{
@@ -52,20 +58,28 @@ pub(crate) enum ClaimError {
 /// The run directory of this process, until this is dropped.
 pub(crate) struct RunDir {
     socket: PathBuf,
+    /// The name of the socket for clients that have read the earlier pid file.
+    earlier_socket: Option<PathBuf>,
+    /// Set if the files stay for the next process.
+    is_left: bool,
     /// Dropped before the lock, so that no link leads to files of another daemon.
     _links: Option<VswitchdLinks>,
-    _lock: LockFile,
+    lock: LockFile,
 }
 
 impl RunDir {
     /// Creates and locks the directory, unless another daemon uses it.
     ///
-    /// Waits for a daemon that ends. It may be cancelled.
+    /// Waits for a daemon that ends. It may be cancelled. Socket files of `inherited` are kept: an earlier
+    /// process has passed these sockets to this one.
     ///
     /// # Errors
     ///
     /// If another daemon runs there, or the system refuses.
-    pub(crate) async fn claim(folder: &Path) -> Result<Self, ClaimError> {
+    pub(crate) async fn claim(
+        folder: &Path,
+        inherited: &BTreeSet<SocketInode>,
+    ) -> Result<Self, ClaimError> {
         let shown = folder.display();
         let made = fs::create_dir_all(folder);
         made.map_err(|source| ClaimError::System { doing: format!("create {shown}"), source })?;
@@ -81,10 +95,27 @@ impl RunDir {
             }
             Err(LockError::System(source)) => return Err(failed(source)),
         };
-        lock_record(lock.file()).and_then(|()| remove_sockets(folder)).map_err(failed)?;
+        let own_socket = socket(folder, &std::process::id().to_string());
+        let earlier_socket = socket(folder, &lock.earlier_id());
+        let taken = lock_record(lock.file())
+            .and_then(|()| remove_sockets(folder, &earlier_socket, inherited))
+            .and_then(|()| take_socket(&earlier_socket, &own_socket))
+            .and_then(|is_taken| lock.write_id().map(|()| is_taken));
+        let is_taken = taken.map_err(failed)?;
         let links = VswitchdLinks::make(folder, std::process::id());
-        let socket = socket(folder, &std::process::id().to_string());
-        Ok(Self { socket, _links: links, _lock: lock })
+        Ok(Self {
+            socket: own_socket,
+            earlier_socket: is_taken.then_some(earlier_socket),
+            is_left: false,
+            _links: links,
+            lock,
+        })
+    }
+
+    /// Leaves the pid file and the control socket for the next process, which inherits the socket.
+    pub(crate) const fn leave(&mut self) {
+        self.is_left = true;
+        self.lock.leave();
     }
 
     /// Returns the path of the control socket.
@@ -95,7 +126,12 @@ impl RunDir {
 
 impl Drop for RunDir {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.socket);
+        if self.is_left {
+            return;
+        }
+        for path in self.earlier_socket.iter().chain([&self.socket]) {
+            let _ = fs::remove_file(path);
+        }
     }
 }
 
@@ -156,12 +192,36 @@ fn socket(folder: &Path, id: &str) -> PathBuf {
 
 /// Removes the control and management sockets of killed daemons.
 ///
-/// The owner of the lock knows that no other daemon runs.
-fn remove_sockets(folder: &Path) -> io::Result<()> {
+/// The owner of the lock knows that no other daemon runs. Sockets of `inherited` stay: those of bridges, and
+/// the control socket by the name that the pid file leads to.
+fn remove_sockets(
+    folder: &Path,
+    earlier_socket: &Path,
+    inherited: &BTreeSet<SocketInode>,
+) -> io::Result<()> {
     remove_entries(folder, |name, entry| {
-        let is_stale = is_control_socket(name, "shuntd") || name.ends_with(".mgmt");
-        Ok(is_stale && entry.file_type()?.is_socket())
+        let is_control = is_control_socket(name, "shuntd");
+        if !(is_control || name.ends_with(".mgmt")) || !entry.file_type()?.is_socket() {
+            return Ok(false);
+        }
+        let found = entry.metadata()?;
+        let is_inherited = inherited.contains(&(found.dev(), found.ino()));
+        Ok(!is_inherited || is_control && entry.path() != earlier_socket)
     })
+}
+
+/// Gives the inherited control socket a second name; returns whether there is one.
+fn take_socket(earlier: &Path, own: &Path) -> io::Result<bool> {
+    // A container may give each daemon the same process id.
+    if earlier == own {
+        return Ok(false);
+    }
+    match fs::hard_link(earlier, own) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        // The file system has no second names.
+        Err(_) => fs::rename(earlier, own).map(|()| false),
+    }
 }
 
 /// Removes the entries of a directory for which a function returns true.

@@ -50,6 +50,7 @@ mod declarative;
 mod error;
 mod exports;
 mod lacp_task;
+mod listening_sockets;
 mod mirrors;
 mod multicast;
 mod nic;
@@ -75,6 +76,7 @@ pub use datapath_flows::{
 };
 pub use declarative::DeclarativeChanges;
 pub use error::{SwitchError, with_causes};
+pub use listening_sockets::{ListeningSockets, SocketInode};
 pub use multicast::{MulticastEntryStatus, MulticastMessages};
 pub use nic::{NicStatus, NicTraffic, OperationsStatus, StageFill};
 pub use openflow::{

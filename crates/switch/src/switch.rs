@@ -28,6 +28,7 @@ use crate::{
     declarative::DeclarativeChanges,
     error::SwitchError,
     lacp_task::{leave_partners, run_lacp},
+    listening_sockets::ListeningSockets,
     multicast::task::run_multicast,
     openflow::{events::ControlReceivers, servers::OpenFlowServers},
     ports::{capture::CapturedPacket, names::BridgeNames, vlans::MacStatus},
@@ -77,13 +78,14 @@ impl Switch {
         seed: u64,
     ) -> Result<Self, SwitchError> {
         let (store, tls) = (Arc::new(NoDescriptorStore), TlsIdentity::default());
-        Self::start_inheriting(config, run_dir, seed, store, tls).await
+        let listening = Arc::new(ListeningSockets::new(Arc::<NoDescriptorStore>::clone(&store)));
+        Self::start_inheriting(config, run_dir, seed, store, listening, tls).await
     }
 
     /// Starts a switch that keeps the queues of its ports for a later process.
     ///
-    /// The switch takes the queues that an earlier process stored. TLS connections use the key and
-    /// the certificates of `tls`, which may change later.
+    /// The switch takes the queues that an earlier process stored, and the listening sockets of its
+    /// bridges. TLS connections use the key and the certificates of `tls`, which may change later.
     ///
     /// # Errors
     ///
@@ -93,6 +95,7 @@ impl Switch {
         run_dir: Option<PathBuf>,
         seed: u64,
         descriptors: Arc<dyn DescriptorStore>,
+        listening: Arc<ListeningSockets>,
         tls: TlsIdentity,
     ) -> Result<Self, SwitchError> {
         let engine: EngineMaker = match config.eviction.engine {
@@ -113,7 +116,7 @@ impl Switch {
                 return Err(SwitchError::EngineNotBuilt(engine.name()));
             }
         };
-        Self::start_parts(config, run_dir, seed, engine, descriptors, tls).await
+        Self::start_parts(config, run_dir, seed, engine, descriptors, listening, tls).await
     }
 
     /// Starts a switch with an eviction engine that the caller supplies.
@@ -130,7 +133,8 @@ impl Switch {
         engine: EngineMaker,
     ) -> Result<Self, SwitchError> {
         let (store, tls) = (Arc::new(NoDescriptorStore), TlsIdentity::default());
-        Self::start_parts(config, run_dir, seed, engine, store, tls).await
+        let listening = Arc::new(ListeningSockets::new(Arc::<NoDescriptorStore>::clone(&store)));
+        Self::start_parts(config, run_dir, seed, engine, store, listening, tls).await
     }
 
     async fn start_parts(
@@ -139,6 +143,7 @@ impl Switch {
         seed: u64,
         engine: EngineMaker,
         descriptors: Arc<dyn DescriptorStore>,
+        listening: Arc<ListeningSockets>,
         tls: TlsIdentity,
     ) -> Result<Self, SwitchError> {
         let (control, receivers) =
@@ -146,7 +151,7 @@ impl Switch {
         let ControlReceivers { events, punts } = receivers;
         let PuntReceivers { packet_ins, lacp_frames, bfd_packets, multicast_messages } = punts;
         control.structure().await.apply_nic().await?;
-        let openflow = Arc::new(OpenFlowServers::new(&control, run_dir, tls));
+        let openflow = Arc::new(OpenFlowServers::new(&control, run_dir, tls, listening));
         let mut tasks = vec![
             tokio::spawn(Arc::clone(&openflow).run(events, packet_ins)),
             tokio::spawn(run_lacp(Arc::clone(&control), lacp_frames)),
@@ -167,6 +172,12 @@ impl Switch {
     #[must_use]
     pub fn tls(&self) -> &TlsIdentity {
         self.openflow.tls()
+    }
+
+    /// Returns the listening sockets that outlive the process.
+    #[must_use]
+    pub fn listening_sockets(&self) -> &Arc<ListeningSockets> {
+        self.openflow.listening()
     }
 
     /// Adds a bridge and its ports.

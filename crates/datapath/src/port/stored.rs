@@ -36,6 +36,9 @@ pub struct StoredDescriptor {
 ///
 /// Names are unique. Calls may wait for a moment, so control threads alone make them.
 pub trait DescriptorStore: Debug + Send + Sync {
+    /// Returns whether stored descriptors outlive the process.
+    fn is_active(&self) -> bool;
+
     /// Takes the descriptors that an earlier process has stored with this prefix.
     ///
     /// Each can be taken once. They stay in the store until [`Self::keep`] or [`Self::discard`].
@@ -55,6 +58,10 @@ pub trait DescriptorStore: Debug + Send + Sync {
 pub struct NoDescriptorStore;
 
 impl DescriptorStore for NoDescriptorStore {
+    fn is_active(&self) -> bool {
+        false
+    }
+
     fn take(&self, _prefix: &str) -> Vec<StoredDescriptor> {
         Vec::new()
     }

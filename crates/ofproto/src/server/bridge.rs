@@ -1,6 +1,6 @@
 //! The OpenFlow server of one bridge.
 
-use std::{io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use shunt_tls::TlsIdentity;
 use tokio::{
@@ -109,35 +109,22 @@ impl<H: Host> OpenFlowServer<H> {
         self.shared.registry.packet_ins()
     }
 
-    /// Serves management clients on a unix socket. Replaces a stale socket file.
-    ///
-    /// # Errors
-    ///
-    /// The socket cannot be bound.
-    pub async fn listen_unix(&self, path: &Path) -> io::Result<ServerEndpoint> {
-        Ok(self.listen(ListeningSocket::Unix(UnixListenSocket::bind(path).await?)))
+    /// Serves management clients on a unix socket.
+    #[must_use]
+    pub fn listen_unix(&self, socket: UnixListenSocket) -> ServerEndpoint {
+        self.listen(ListeningSocket::Unix(socket))
     }
 
     /// Serves management clients at a TCP port (`ptcp:`).
-    ///
-    /// # Errors
-    ///
-    /// The address cannot be bound.
-    pub async fn listen_tcp(&self, address: SocketAddr) -> io::Result<ServerEndpoint> {
-        Ok(self.listen(ListeningSocket::Tcp(TcpListener::bind(address).await?)))
+    #[must_use]
+    pub fn listen_tcp(&self, listener: TcpListener) -> ServerEndpoint {
+        self.listen(ListeningSocket::Tcp(listener))
     }
 
     /// Serves management clients with a certificate at a TCP port (`pssl:`).
-    ///
-    /// # Errors
-    ///
-    /// The address cannot be bound.
-    pub async fn listen_tls(
-        &self,
-        address: SocketAddr,
-        identity: TlsIdentity,
-    ) -> io::Result<ServerEndpoint> {
-        Ok(self.listen(ListeningSocket::Tls(TcpListener::bind(address).await?, identity)))
+    #[must_use]
+    pub fn listen_tls(&self, listener: TcpListener, identity: TlsIdentity) -> ServerEndpoint {
+        self.listen(ListeningSocket::Tls(listener, identity))
     }
 
     /// Connects to a controller (`tcp:`), and reconnects whenever the connection ends.

@@ -4,7 +4,13 @@ use std::{
     fs::Permissions,
     io,
     net::SocketAddr,
-    os::unix::fs::{MetadataExt, PermissionsExt},
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::{
+            fs::{MetadataExt, PermissionsExt},
+            net::UnixListener as StdUnixListener,
+        },
+    },
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -47,11 +53,12 @@ enum AcceptedStream {
 }
 
 /// A listening unix socket, which removes its socket file when it is dropped.
-pub(super) struct UnixListenSocket {
+#[derive(Debug)]
+pub struct UnixListenSocket {
     listener: UnixListener,
     path: PathBuf,
-    /// Device and inode of the socket file that this socket created.
-    file: (u64, u64),
+    /// Device and inode of the socket file, if this socket removes it.
+    file: Option<(u64, u64)>,
 }
 
 /// A byte stream of any transport.
@@ -108,8 +115,29 @@ impl AcceptedStream {
 }
 
 impl UnixListenSocket {
+    /// Takes a socket that an earlier process has bound to a path, and leaves its file.
+    ///
+    /// The socket must not block.
+    ///
+    /// # Errors
+    ///
+    /// If the system refuses.
+    pub fn inherited(listener: StdUnixListener, path: &Path) -> io::Result<Self> {
+        let listener = UnixListener::from_std(listener)?;
+        Ok(Self { listener, path: path.to_owned(), file: None })
+    }
+
+    /// Leaves the file when this is dropped: a later process has a copy of the socket.
+    pub fn leave_file(&mut self) {
+        self.file = None;
+    }
+
     /// Binds to a path; replaces the socket file of a dead process.
-    pub(super) async fn bind(path: &Path) -> io::Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// If another process listens there, or the system refuses.
+    pub async fn bind(path: &Path) -> io::Result<Self> {
         let path = path.to_owned();
         let listener = match UnixListener::bind(&path) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
@@ -123,8 +151,14 @@ impl UnixListenSocket {
         };
         // A client of the socket can change every rule of the bridge.
         std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
-        let file = inode(&path)?;
+        let file = Some(inode(&path)?);
         Ok(Self { listener, path, file })
+    }
+}
+
+impl AsFd for UnixListenSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
     }
 }
 
@@ -132,7 +166,7 @@ impl Drop for UnixListenSocket {
     fn drop(&mut self) {
         // Another process may have removed or replaced the file. The inode number is not reused
         // while this socket listens.
-        if inode(&self.path).is_ok_and(|file| file == self.file) {
+        if self.file.is_some() && inode(&self.path).ok() == self.file {
             let _ = std::fs::remove_file(&self.path);
         }
     }

@@ -25,5 +25,6 @@ mod serve;
 mod tests;
 
 pub use bridge::{OpenFlowServer, ServerEndpoint};
+pub use listening_socket::UnixListenSocket;
 pub use reconnect_state::ReconnectState;
 pub use registry::ConnectionStatus;

@@ -1,6 +1,6 @@
 //! Tests over real sockets.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, os::fd::AsFd as _, sync::Arc};
 
 use shunt_pipeline::{PacketInReason, Time};
 use tokio::{
@@ -8,7 +8,7 @@ use tokio::{
     net::{TcpListener, TcpStream, UnixStream},
 };
 
-use super::{OpenFlowServer, ReconnectState, serve::serve};
+use super::{OpenFlowServer, ReconnectState, UnixListenSocket, serve::serve};
 use crate::{
     Host,
     connection::{ConnectionConfig, ConnectionKind, ControllerEvent},
@@ -64,7 +64,7 @@ const ANY_PORT: SocketAddr =
 #[tokio::test]
 async fn garbage_harms_only_the_connection_that_sends_it() {
     let (host, server) = bridge();
-    let endpoint = server.listen_tcp(ANY_PORT).await.unwrap();
+    let endpoint = server.listen_tcp(TcpListener::bind(ANY_PORT).await.unwrap());
     let address = endpoint.local_address().unwrap();
     let mut good = TestClient::connect(TcpStream::connect(address).await.unwrap()).await;
     let mut bad = TcpStream::connect(address).await.unwrap();
@@ -98,7 +98,7 @@ async fn a_reply_leaves_a_stream_that_keeps_bytes() {
 #[tokio::test]
 async fn a_barrier_waits_for_the_threads_and_events_do_not() {
     let (host, server) = bridge();
-    let endpoint = server.listen_tcp(ANY_PORT).await.unwrap();
+    let endpoint = server.listen_tcp(TcpListener::bind(ANY_PORT).await.unwrap());
     let stream = TcpStream::connect(endpoint.local_address().unwrap()).await.unwrap();
     let mut client = TestClient::connect(stream).await;
     client.send(&Message::SetConfig(crate::message::SwitchConfig { miss_send_len: 100 })).await;
@@ -129,13 +129,30 @@ async fn a_stale_socket_is_replaced_and_removed_at_the_end() {
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     assert!(path.exists(), "a dead process left the file");
     let (_, server) = bridge();
-    let endpoint = server.listen_unix(&path).await.unwrap();
+    let endpoint = server.listen_unix(UnixListenSocket::bind(&path).await.unwrap());
     let mut client = TestClient::connect(UnixStream::connect(&path).await.unwrap()).await;
-    assert!(server.listen_unix(&path).await.is_err(), "another server listens here");
+    assert!(UnixListenSocket::bind(&path).await.is_err(), "another server listens here");
     assert_eq!(client.request(&Message::BarrierRequest).await, Some(Message::BarrierReply));
     drop(endpoint);
     assert_eq!(client.receive().await, None);
     assert!(!path.exists());
+}
+
+/// A later process has a copy of the socket, and needs the file.
+#[tokio::test]
+async fn a_socket_for_a_later_process_leaves_its_file() {
+    let path = std::env::temp_dir().join(format!("shunt-later-{}.mgmt", std::process::id()));
+    let mut socket = UnixListenSocket::bind(&path).await.unwrap();
+    let copy = socket.as_fd().try_clone_to_owned().unwrap();
+    socket.leave_file();
+    let (_, server) = bridge();
+    server.listen_unix(socket).close().await;
+    let waiting = UnixStream::connect(&path).await.unwrap();
+    let inherited = UnixListenSocket::inherited(copy.into(), &path).unwrap();
+    let _endpoint = server.listen_unix(inherited);
+    let mut client = TestClient::connect(waiting).await;
+    assert_eq!(client.request(&Message::BarrierRequest).await, Some(Message::BarrierReply));
+    std::fs::remove_file(&path).unwrap();
 }
 
 #[tokio::test]
@@ -163,7 +180,7 @@ async fn a_lost_controller_is_reconnected() {
 #[tokio::test(start_paused = true)]
 async fn a_listener_gives_up_silent_clients() {
     let (host, server) = bridge();
-    let endpoint = server.listen_tcp(ANY_PORT).await.unwrap();
+    let endpoint = server.listen_tcp(TcpListener::bind(ANY_PORT).await.unwrap());
     let stream = TcpStream::connect(endpoint.local_address().unwrap()).await.unwrap();
     let mut client = TestClient::connect(stream).await;
     let began = host.now();
@@ -215,7 +232,10 @@ async fn an_unreachable_controller_is_reported_as_waiting() {
     };
     assert!(why.contains("refused"), "{why}");
     assert!(until > host.now(), "the next attempt is in the future");
-    assert_eq!(server.listen_tcp(ANY_PORT).await.unwrap().reconnect_state(), None);
+    assert_eq!(
+        server.listen_tcp(TcpListener::bind(ANY_PORT).await.unwrap()).reconnect_state(),
+        None
+    );
 }
 
 #[tokio::test]
@@ -235,7 +255,7 @@ async fn a_peer_without_hello_is_not_connected() {
 #[tokio::test]
 async fn a_packet_out_reaches_another_controller_as_packet_in() {
     let (host, server) = bridge();
-    let endpoint = server.listen_tcp(ANY_PORT).await.unwrap();
+    let endpoint = server.listen_tcp(TcpListener::bind(ANY_PORT).await.unwrap());
     let stream = TcpStream::connect(endpoint.local_address().unwrap()).await.unwrap();
     let mut client = TestClient::connect(stream).await;
     client.send(&Message::SetConfig(crate::message::SwitchConfig { miss_send_len: 100 })).await;

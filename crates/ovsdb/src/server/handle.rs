@@ -3,8 +3,11 @@
 use std::{
     fs::File,
     io::{self, Read as _},
-    net::SocketAddr,
-    os::unix::fs::PermissionsExt as _,
+    net::{SocketAddr, TcpListener},
+    os::{
+        fd::{AsFd as _, BorrowedFd},
+        unix::{fs::PermissionsExt as _, net::UnixListener as StdUnixListener},
+    },
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
 };
@@ -38,6 +41,8 @@ pub struct Server {
     core: ServerCore,
     config: ServerConfig,
     listeners: Vec<(PathBuf, UnixListener)>,
+    /// The socket files that are removed at the end.
+    files: Vec<PathBuf>,
     owner_seed: [u8; 20],
 }
 
@@ -79,7 +84,8 @@ impl Server {
             None => (None, Database::new(schema, seed())),
         };
         let core = ServerCore::new(database, journal, config.limits, config.clock, seed());
-        Ok(Self { core, config, listeners: Vec::new(), owner_seed: seed() })
+        let (listeners, files) = (Vec::new(), Vec::new());
+        Ok(Self { core, config, listeners, files, owner_seed: seed() })
     }
 
     /// Adds a Unix socket for clients.
@@ -103,7 +109,37 @@ impl Server {
         let listener = UnixListener::bind(path).map_err(failed)?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o750)).map_err(failed)?;
         self.listeners.push((path.to_owned(), listener));
+        self.files.push(path.to_owned());
         Ok(self)
+    }
+
+    /// Adds a Unix socket that an earlier process has made, and leaves its file at the end.
+    ///
+    /// # Errors
+    ///
+    /// If the system refuses.
+    pub fn inherit(
+        mut self,
+        path: &Path,
+        socket: StdUnixListener,
+    ) -> Result<Self, OvsdbServerError> {
+        let failed = |source| OvsdbServerError::Socket { path: path.to_owned(), source };
+        socket.set_nonblocking(true).map_err(failed)?;
+        let listener = UnixListener::from_std(socket).map_err(failed)?;
+        self.listeners.push((path.to_owned(), listener));
+        Ok(self)
+    }
+
+    /// Returns the Unix socket at a path.
+    #[must_use]
+    pub fn socket(&self, path: &Path) -> Option<BorrowedFd<'_>> {
+        let (_, listener) = self.listeners.iter().find(|(own, _)| own == path)?;
+        Some(listener.as_fd())
+    }
+
+    /// Leaves the files of the sockets at the end, for a process that has copies of them.
+    pub fn leave_files(&mut self) {
+        self.files.clear();
     }
 
     /// Starts the thread of the server.
@@ -114,10 +150,9 @@ impl Server {
     ///
     /// If the system cannot start a thread.
     pub fn start(self) -> Result<OvsdbHandle, OvsdbServerError> {
-        let Self { core, config, listeners, owner_seed } = self;
+        let Self { core, config, listeners, files, owner_seed } = self;
         let (events, receiver) = mpsc::channel(EVENTS_MAX);
         let (stopper, stopped) = watch::channel(());
-        let paths = listeners.iter().map(|(path, _)| path.clone()).collect();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .build()
@@ -128,7 +163,7 @@ impl Server {
                 // The values are dropped in reverse order at the end of the thread, also after a
                 // panic.
                 let _stopper = stopper;
-                let _files = SocketFiles(paths);
+                let _files = SocketFiles(files);
                 runtime.block_on(run_server(core, config.clock, receiver));
             })
             .map_err(OvsdbServerError::Thread)?;
@@ -200,20 +235,20 @@ impl OvsdbHandle {
         Ok(ChangeSubscription::new(pending, self.clone()))
     }
 
-    /// Listens for clients at a TCP port. Sessions end when the result is dropped.
+    /// Serves clients of a TCP port. Sessions end when the result is dropped.
     ///
     /// With plain TCP, any client that reaches the port may change the database.
     ///
     /// # Errors
     ///
-    /// If the port cannot be used.
+    /// If the system refuses.
     pub fn listen_tcp(
         &self,
-        address: SocketAddr,
+        listener: TcpListener,
         transport: RemoteTransport,
         times: RemoteTimes,
     ) -> io::Result<ServerRemote> {
-        ServerRemote::listen(&self.connections, address, transport, times)
+        ServerRemote::listen(&self.connections, listener, transport, times)
     }
 
     /// Connects to a client that listens at a TCP port, and reconnects to it.

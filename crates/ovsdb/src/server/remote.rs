@@ -82,11 +82,10 @@ const CONNECT_TIME_MAX: Duration = Duration::from_secs(8);
 impl ServerRemote {
     pub(super) fn listen(
         connections: &Arc<Connections>,
-        address: SocketAddr,
+        listener: std::net::TcpListener,
         transport: RemoteTransport,
         times: RemoteTimes,
     ) -> io::Result<Self> {
-        let listener = std::net::TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let listener = TcpListener::from_std(listener)?;

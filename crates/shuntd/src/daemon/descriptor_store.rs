@@ -88,6 +88,10 @@ impl ServiceDescriptors {
 }
 
 impl DescriptorStore for ServiceDescriptors {
+    fn is_active(&self) -> bool {
+        self.notify.is_some()
+    }
+
     fn take(&self, prefix: &str) -> Vec<StoredDescriptor> {
         let mut content = self.content.lock();
         let names = content.inherited.range::<str, _>(names_from(prefix)).map(|(name, _)| name);

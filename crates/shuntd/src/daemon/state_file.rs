@@ -121,7 +121,10 @@ impl StateLock {
         lock.push(".lock");
         let (path, lock) = (path.to_owned(), PathBuf::from(lock));
         match LockFile::lock(&lock, |_| false).await {
-            Ok(lock) => Ok(Some(Self { _lock: lock })),
+            Ok(held) => match held.write_id() {
+                Ok(()) => Ok(Some(Self { _lock: held })),
+                Err(source) => Err(StateLockError::System { path, lock, source }),
+            },
             Err(LockError::Taken(process)) => Err(StateLockError::Taken { path, process }),
             Err(LockError::System(source)) => Err(StateLockError::System { path, lock, source }),
         }

@@ -4,7 +4,7 @@ use std::{convert::Infallible, io, net::SocketAddr, pin::pin, sync::Arc, time::D
 
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use shunt_switch::Switch;
+use shunt_switch::{ListeningSockets, Switch};
 use shunt_tls::{TlsError, TlsFiles, TlsIdentity};
 use thiserror::Error;
 use tokio::{
@@ -111,12 +111,13 @@ impl HttpService {
             tls,
             places: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
             has_token: options.has_token(),
+            listening: Arc::clone(switch.listening_sockets()),
         };
         let pages = Arc::clone(&server.pages);
         let mut tasks = JoinSet::new();
         for address in addresses {
             let server = server.clone();
-            match server.listen(address).await {
+            match server.listen(address) {
                 Ok(listener) => drop(tasks.spawn(server.accept(listener))),
                 Err(error) => {
                     warn!(
@@ -158,12 +159,14 @@ struct HttpServer {
     /// Places of connections.
     places: Arc<Semaphore>,
     has_token: bool,
+    /// The sockets that outlive the process.
+    listening: Arc<ListeningSockets>,
 }
 
 impl HttpServer {
     /// Listens on an address, and logs the port that the system has chosen.
-    async fn listen(&self, address: SocketAddr) -> io::Result<TcpListener> {
-        let listener = TcpListener::bind(address).await?;
+    fn listen(&self, address: SocketAddr) -> io::Result<TcpListener> {
+        let listener = TcpListener::from_std(self.listening.listen_tcp(address)?)?;
         let (token, tls) = (self.has_token, self.tls.is_some());
         info!(address = %listener.local_addr()?, token, tls, "http: ready");
         Ok(listener)
@@ -175,7 +178,7 @@ impl HttpServer {
     async fn listen_later(self, address: SocketAddr) {
         loop {
             sleep(LISTEN_PAUSE).await;
-            match self.listen(address).await {
+            match self.listen(address) {
                 Ok(listener) => {
                     self.pages.readiness().note_open_address(address);
                     return self.accept(listener).await;

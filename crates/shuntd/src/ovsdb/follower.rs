@@ -63,7 +63,8 @@ impl Follower {
         problem: DatabaseProblem,
     ) -> Self {
         let port_changes = switch.port_changes();
-        let managers = Managers::new(&database, switch.tls().clone());
+        let listening = Arc::clone(switch.listening_sockets());
+        let managers = Managers::new(&database, switch.tls().clone(), listening);
         Self {
             database,
             managers,

@@ -5,13 +5,14 @@
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     net::SocketAddr,
+    sync::Arc,
     time::Duration,
 };
 
 use shunt_ovsdb::{
     DatabaseSnapshot, OvsdbHandle, RemoteTimes, RemoteTransport, RowView, ServerRemote,
 };
-use shunt_switch::{ControllerEndpoint, ControllerTransport};
+use shunt_switch::{ControllerEndpoint, ControllerTransport, ListeningSockets};
 use shunt_tls::TlsIdentity;
 use tracing::{info, warn};
 
@@ -23,6 +24,8 @@ pub(super) struct Managers {
     server: Option<OvsdbHandle>,
     /// The key and the certificates of managers with TLS.
     tls: TlsIdentity,
+    /// The sockets that outlive the process.
+    listening: Arc<ListeningSockets>,
     /// The remotes by the targets of their rows, or the reasons why there is none.
     remotes: BTreeMap<String, Result<ServerRemote, String>>,
 }
@@ -45,12 +48,16 @@ const TIME_MIN: Duration = Duration::from_secs(1);
 const TIME_KEYS: &str = "sec_since_";
 
 impl Managers {
-    pub(super) fn new(database: &SwitchDatabase, tls: TlsIdentity) -> Self {
+    pub(super) fn new(
+        database: &SwitchDatabase,
+        tls: TlsIdentity,
+        listening: Arc<ListeningSockets>,
+    ) -> Self {
         let server = match database {
             SwitchDatabase::Embedded { handle, .. } => Some(handle.clone()),
             SwitchDatabase::Foreign { .. } => None,
         };
-        Self { server, tls, remotes: BTreeMap::new() }
+        Self { server, tls, listening, remotes: BTreeMap::new() }
     }
 
     /// Starts and ends remotes, so that they are those of the rows.
@@ -66,13 +73,17 @@ impl Managers {
         for (target, remote) in gone.collect::<Vec<_>>() {
             if let Ok(remote) = remote {
                 remote.close().await;
+                if let Ok(ControllerEndpoint::Listen(_, address)) = endpoint(&target) {
+                    self.listening.pause_tcp(address);
+                    self.listening.release_tcp(address);
+                }
             }
             info!("manager {target}: removed");
         }
         for (target, times) in wanted {
             let mut entry = match self.remotes.entry(target.to_owned()) {
                 Entry::Vacant(entry) => {
-                    let started = start(server, &self.tls, target, times);
+                    let started = start(server, &self.tls, &self.listening, target, times);
                     log_start(target, &started);
                     entry.insert(started);
                     continue;
@@ -82,7 +93,7 @@ impl Managers {
             match entry.get() {
                 Ok(remote) => remote.set_times(times),
                 Err(last) => {
-                    let started = start(server, &self.tls, target, times);
+                    let started = start(server, &self.tls, &self.listening, target, times);
                     if started.as_ref().err() != Some(last) {
                         log_start(target, &started);
                     }
@@ -160,6 +171,7 @@ fn remote_times(row: RowView<'_>) -> RemoteTimes {
 fn start(
     server: &OvsdbHandle,
     tls: &TlsIdentity,
+    listening: &ListeningSockets,
     target: &str,
     times: RemoteTimes,
 ) -> Result<ServerRemote, String> {
@@ -173,7 +185,8 @@ fn start(
         }
         ControllerEndpoint::Listen(transport, address) => {
             let failed = |error| format!("cannot listen on {address}, retrying: {error}");
-            server.listen_tcp(address, below(transport), times).map_err(failed)
+            let listener = listening.listen_tcp(address).map_err(failed)?;
+            server.listen_tcp(listener, below(transport), times).map_err(failed)
         }
     }
 }
@@ -212,6 +225,7 @@ fn endpoint(target: &str) -> Result<ControllerEndpoint, String> {
 
 #[cfg(test)]
 mod tests {
+    use shunt_datapath::port::NoDescriptorStore;
     use shunt_ovsdb::{Server, ServerConfig, schema, value::Datum};
 
     use super::*;
@@ -243,7 +257,8 @@ mod tests {
         let server = Server::open(schema::open_vswitch(), None, ServerConfig::default()).unwrap();
         let handle = server.listen(&folder.path().join("db.sock")).unwrap().start().unwrap();
         let database = SwitchDatabase::embedded(handle.clone()).await.unwrap();
-        let mut managers = Managers::new(&database, TlsIdentity::default());
+        let listening = Arc::new(ListeningSockets::new(Arc::new(NoDescriptorStore)));
+        let mut managers = Managers::new(&database, TlsIdentity::default(), listening);
         // The port is a free one: the first manager lets the system choose it.
         let mut rows = handle.transaction("a manager");
         let manager = rows.insert("Manager", [("target", Datum::string("ptcp:0:127.0.0.1"))]);

@@ -5,7 +5,7 @@ use std::{convert::Infallible, path::Path, sync::Arc, time::Duration};
 use shunt_ovsdb::{
     OvsdbHandle, OvsdbServerError, Server, ServerConfig, client::OvsdbRemote, schema, value::Datum,
 };
-use shunt_switch::{Switch, with_causes};
+use shunt_switch::{ListeningSockets, Switch, with_causes};
 use thiserror::Error;
 use tokio::{
     sync::oneshot,
@@ -59,7 +59,7 @@ impl OvsdbService {
         }
         let log = Some(options.log.as_path()).filter(|log| *log != Path::new(""));
         let server = Server::open(schema::open_vswitch(), log, ServerConfig::default())?;
-        let handle = server.listen(&options.socket)?.start()?;
+        let handle = listen(server, &options.socket, switch.listening_sockets())?.start()?;
         write_root(&handle).await?;
         info!(socket = %options.socket.display(), "ovsdb: ready");
         let problem = DatabaseProblem::default();
@@ -67,8 +67,13 @@ impl OvsdbService {
         let (applied, first_pass) = oneshot::channel();
         let follow = Follower::new(database, Arc::clone(switch), problem.clone()).run(applied);
         let server = Some(handle);
-        let task =
-            tokio::spawn(supervise(server.clone(), Arc::clone(switch), problem.clone(), follow));
+        let supervised = supervise(server.clone(), Arc::clone(switch), problem.clone(), follow);
+        let (switch, socket) = (Arc::clone(switch), options.socket.clone());
+        let task = tokio::spawn(async move {
+            supervised.await;
+            // No client may wait at the socket for a server that has stopped.
+            switch.listening_sockets().release_unix(&socket.to_string_lossy());
+        });
         // The sender is dropped if the task ends, which is logged.
         let _ = first_pass.await;
         Ok(Some(Self { server, problem, task, first_rows: None }))
@@ -112,6 +117,23 @@ impl OvsdbService {
             handle.stop().await;
         }
     }
+}
+
+/// Adds the Unix socket of the server: that of an earlier process, else a new one.
+fn listen(
+    server: Server,
+    path: &Path,
+    listening: &ListeningSockets,
+) -> Result<Server, OvsdbServerError> {
+    let key = path.to_string_lossy();
+    if let Some(socket) = listening.inherited_unix(&key, path) {
+        return server.inherit(path, socket);
+    }
+    let mut server = server.listen(path)?;
+    if server.socket(path).is_some_and(|socket| listening.keep_unix(&key, path, socket)) {
+        server.leave_files();
+    }
+    Ok(server)
 }
 
 /// Writes the system of the host into the row of `Open_vSwitch`.

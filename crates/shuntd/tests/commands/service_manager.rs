@@ -44,11 +44,16 @@ impl Service {
         Self { daemon: Daemon { process: command.spawn().unwrap(), folder }, socket }
     }
 
-    /// Returns the next message of the daemon.
+    /// Returns the next message of the daemon about its state.
     fn message(&self) -> String {
         let mut bytes = [0; 4096];
-        let length = self.socket.recv(&mut bytes).unwrap();
-        String::from_utf8(bytes[..length].to_vec()).unwrap()
+        loop {
+            let length = self.socket.recv(&mut bytes).unwrap();
+            let message = String::from_utf8(bytes[..length].to_vec()).unwrap();
+            if !is_about_descriptors(&message) {
+                return message;
+            }
+        }
     }
 
     /// Returns the next message with this line.
@@ -61,16 +66,22 @@ impl Service {
         }
     }
 
-    /// Returns all messages until none has arrived for `silence`.
+    /// Returns all messages about the state until none has arrived for `silence`.
     fn messages_until(&self, silence: Duration) -> Vec<String> {
         self.socket.set_read_timeout(Some(silence)).unwrap();
         let mut bytes = [0; 4096];
         let next = || self.socket.recv(&mut bytes).ok().map(|length| bytes[..length].to_vec());
         let messages = std::iter::from_fn(next);
-        let messages = messages.map(|bytes| String::from_utf8(bytes).unwrap()).collect();
+        let messages = messages.map(|bytes| String::from_utf8(bytes).unwrap());
+        let messages = messages.filter(|message| !is_about_descriptors(message)).collect();
         self.socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         messages
     }
+}
+
+/// Returns whether a message stores or removes a descriptor.
+fn is_about_descriptors(message: &str) -> bool {
+    message.starts_with("FDSTORE")
 }
 
 #[test]
@@ -82,6 +93,11 @@ fn ready_means_that_the_configuration_is_in_force() {
     assert_eq!(service.message(), "STOPPING=1\nSTATUS=stopping\n");
     assert!(service.daemon.process.wait().unwrap().success());
     assert!(service.messages_until(Duration::from_millis(1)).is_empty());
+    // No process follows an exit.
+    let left =
+        fs::read_dir(service.daemon.run_dir()).unwrap().flatten().map(|file| file.file_name());
+    let left: Vec<_> = left.filter(|name| name != "notify" && name != "log").collect();
+    assert_eq!(left, ["shunt.toml"]);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Tests of the control plane.
 
+use shunt_datapath::port::NoDescriptorStore;
 use shunt_flow::PortNo;
 use shunt_pipeline::{BundleStep, Iterative, PortConfig, Time};
 use shunt_tls::TlsIdentity;
@@ -8,6 +9,7 @@ use super::*;
 use crate::{
     config::{self, BondOptions, MirrorOptions, PortType},
     control::bonds::BondMemberChange,
+    listening_sockets::ListeningSockets,
     openflow::servers::OpenFlowServers,
     ports::registry::BridgeRegistry,
     saved_state::{restore, save},
@@ -28,7 +30,8 @@ fn null(name: &str) -> config::PortOptions {
 /// Starts a control plane with a limited range of datapath port numbers.
 fn start(numbers: u32) -> Arc<ControlPlane> {
     let engine: EngineMaker = Box::new(|pipeline| Box::new(Iterative::new(pipeline)));
-    let store = Arc::new(shunt_datapath::port::NoDescriptorStore);
+    let store = Arc::new(NoDescriptorStore);
+    let listening = Arc::new(ListeningSockets::new(Arc::<NoDescriptorStore>::clone(&store)));
     let (control, receivers) =
         ControlPlane::start(&Config::default(), None, 1, engine, store).unwrap();
     *control.bridges.lock() = BridgeRegistry::limited(numbers);

@@ -3,7 +3,8 @@
 use std::{
     collections::{BTreeMap, HashSet},
     io,
-    path::PathBuf,
+    os::fd::AsFd as _,
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
@@ -11,9 +12,10 @@ use std::{
 use shunt_ofproto::{
     Host as _, PausedPackets,
     connection::{ConnectionConfig, ConnectionKind},
-    server::{OpenFlowServer, ReconnectState, ServerEndpoint},
+    server::{OpenFlowServer, ReconnectState, ServerEndpoint, UnixListenSocket},
 };
 use shunt_pipeline::Time;
+use tokio::net::TcpListener;
 use tracing::{error, info, warn};
 
 use crate::{
@@ -35,9 +37,10 @@ pub(crate) struct BridgeServer {
     pub(crate) server: Arc<OpenFlowServer<BridgeHost>>,
     pub(crate) paused: Arc<PausedPackets>,
     pub(crate) sockets: BridgeSockets,
-    /// Management socket, with its path.
-    pub(crate) _own_socket: Option<ServerEndpoint>,
-    pub(crate) management: Option<PathBuf>,
+    /// Socket for management clients.
+    pub(crate) _management: Option<ServerEndpoint>,
+    /// Path of this socket.
+    pub(crate) management_path: Option<PathBuf>,
     /// Number of packet-ins for which no controller was connected.
     pub(crate) no_connection: u64,
 }
@@ -90,20 +93,22 @@ impl BridgeSockets {
                 {
                     later.push(endpoint);
                 }
-                Err(error) if policy == OpenPolicy::Required => return Err(error),
+                Err(error) if policy == OpenPolicy::Required => {
+                    close_opened(server, opened).await;
+                    return Err(error);
+                }
                 result => opened.push((endpoint, BridgeSocket::of(result, server, name))),
             }
         }
-        self.close(&removed, name).await;
+        self.close(server, &removed, name).await;
+        for endpoint in removed.iter().filter(|own| !wanted.contains(own)) {
+            release(server, *endpoint);
+        }
         for endpoint in later {
             match open_socket(server, endpoint, name).await {
                 Err(error) if policy == OpenPolicy::Required => {
                     // `self.0` now has the sockets that stay open.
-                    for (_, socket) in opened {
-                        if let BridgeSocket::Open(socket) = socket {
-                            socket.close().await;
-                        }
-                    }
+                    close_opened(server, opened).await;
                     for endpoint in removed {
                         let result = open_socket(server, endpoint, name).await;
                         self.0.insert(endpoint, BridgeSocket::of(result, server, name));
@@ -117,13 +122,25 @@ impl BridgeSockets {
         Ok(())
     }
 
-    async fn close(&mut self, endpoints: &[ControllerEndpoint], name: &str) {
+    /// Closes sockets that may be opened again.
+    async fn close(
+        &mut self,
+        server: &OpenFlowServer<BridgeHost>,
+        endpoints: &[ControllerEndpoint],
+        name: &str,
+    ) {
         for endpoint in endpoints {
             if let Some(BridgeSocket::Open(socket)) = self.0.remove(endpoint) {
                 socket.close().await;
+                pause(server, *endpoint);
                 info!(%endpoint, "bridge {name}: closed");
             }
         }
+    }
+
+    /// Closes all sockets, since the bridge is removed.
+    async fn close_all(&mut self, server: &OpenFlowServer<BridgeHost>) {
+        close_opened(server, std::mem::take(&mut self.0)).await;
     }
 
     /// Returns whether the switch still retries to open a socket.
@@ -165,6 +182,34 @@ impl BridgeSocket {
     }
 }
 
+/// Closes sockets for good, and refuses clients at their addresses.
+async fn close_opened(
+    server: &OpenFlowServer<BridgeHost>,
+    opened: impl IntoIterator<Item = (ControllerEndpoint, BridgeSocket)>,
+) {
+    for (endpoint, socket) in opened {
+        if let BridgeSocket::Open(socket) = socket {
+            socket.close().await;
+            pause(server, endpoint);
+            release(server, endpoint);
+        }
+    }
+}
+
+/// Refuses clients at the address of a socket that was closed.
+fn release(server: &OpenFlowServer<BridgeHost>, endpoint: ControllerEndpoint) {
+    if let ControllerEndpoint::Listen(_, address) = endpoint {
+        server.host().listening.release_tcp(address);
+    }
+}
+
+/// Notes that the socket of a listener was closed.
+fn pause(server: &OpenFlowServer<BridgeHost>, endpoint: ControllerEndpoint) {
+    if let ControllerEndpoint::Listen(_, address) = endpoint {
+        server.host().listening.pause_tcp(address);
+    }
+}
+
 fn next_attempt(server: &OpenFlowServer<BridgeHost>) -> Time {
     server.host().now().after(LISTEN_RETRY)
 }
@@ -193,13 +238,12 @@ async fn open_socket(
         ControllerEndpoint::Listen(transport, address) => {
             let failed =
                 |source| SwitchError::System { doing: format!("listen on {endpoint}"), source };
+            let listener = server.host().listening.listen_tcp(address);
+            let listener = listener.and_then(TcpListener::from_std).map_err(failed)?;
             let socket = match transport {
-                ControllerTransport::Tcp => server.listen_tcp(address).await,
-                ControllerTransport::Tls => {
-                    server.listen_tls(address, server.host().tls.clone()).await
-                }
+                ControllerTransport::Tcp => server.listen_tcp(listener),
+                ControllerTransport::Tls => server.listen_tls(listener, server.host().tls.clone()),
             };
-            let socket = socket.map_err(failed)?;
             info!(%endpoint, "bridge {name}: listening for controllers");
             Ok(socket)
         }
@@ -216,7 +260,35 @@ async fn open_socket(
     }
 }
 
+/// Opens the management socket of a bridge, or takes that of an earlier process.
+pub(crate) async fn open_management(
+    server: &OpenFlowServer<BridgeHost>,
+    path: &Path,
+) -> Result<ServerEndpoint, SwitchError> {
+    let failed =
+        |source| SwitchError::System { doing: format!("listen on {}", path.display()), source };
+    let listening = &server.host().listening;
+    let key = path.to_string_lossy();
+    if let Some(socket) = listening.inherited_unix(&key, path) {
+        let socket = UnixListenSocket::inherited(socket, path).map_err(failed)?;
+        return Ok(server.listen_unix(socket));
+    }
+    let mut socket = UnixListenSocket::bind(path).await.map_err(failed)?;
+    if listening.keep_unix(&key, path, socket.as_fd()) {
+        socket.leave_file();
+    }
+    Ok(server.listen_unix(socket))
+}
+
 impl BridgeServer {
+    /// Closes all sockets, since the bridge is removed.
+    pub(crate) async fn close(mut self) {
+        self.sockets.close_all(&self.server).await;
+        if let Some(path) = &self.management_path {
+            self.server.host().listening.release_unix(&path.to_string_lossy());
+        }
+    }
+
     /// Returns the connections that have negotiated an OpenFlow version.
     pub(crate) fn connections(&self) -> Vec<ConnectionSummary> {
         let open = self.server.connections().into_iter().filter(|own| own.status.is_open);
@@ -262,7 +334,11 @@ impl BridgeServer {
 
 impl Drop for BridgeServer {
     fn drop(&mut self) {
-        if let Some(path) = &self.management
+        if self.server.host().listening.are_kept() {
+            // The next process needs the file.
+            return;
+        }
+        if let Some(path) = &self.management_path
             && let Err(error) = std::fs::remove_file(path)
             && error.kind() != io::ErrorKind::NotFound
         {

@@ -25,8 +25,8 @@ use shunt_tls::TlsIdentity;
 use tracing::warn;
 
 use crate::{
-    config::Config, openflow::queues, ports::bridges::Bridges, status::bridge::BridgePortStatus,
-    threads::data_plane::DataPlane,
+    config::Config, listening_sockets::ListeningSockets, openflow::queues, ports::bridges::Bridges,
+    status::bridge::BridgePortStatus, threads::data_plane::DataPlane,
 };
 
 /// A bridge as its OpenFlow connections see it.
@@ -40,6 +40,7 @@ pub(crate) struct BridgeHost {
     pub(crate) paused: Arc<PausedPackets>,
     /// Key and certificates for TLS connections.
     pub(crate) tls: TlsIdentity,
+    pub(crate) listening: Arc<ListeningSockets>,
 }
 
 /// `OFPPF_10GB_FD` and `OFPPF_COPPER`,

@@ -28,9 +28,10 @@ use crate::{
     config::Config,
     control::{ControlPlane, structure::OpenPolicy},
     error::SwitchError,
+    listening_sockets::ListeningSockets,
     nic::NicStatus,
     openflow::{
-        bridge_server::{BridgeServer, BridgeSockets, LISTEN_RETRY},
+        bridge_server::{BridgeServer, BridgeSockets, LISTEN_RETRY, open_management},
         events::{ControlEvent, RemovedRule, SocketsToClose},
         host::BridgeHost,
     },
@@ -53,6 +54,7 @@ pub(crate) struct OpenFlowServers {
     packet_ins: PacketInTally,
     /// Key and certificates for TLS connections.
     tls: TlsIdentity,
+    listening: Arc<ListeningSockets>,
 }
 
 /// Counters of packet-ins: handed over, or dropped by reason.
@@ -64,7 +66,12 @@ struct PacketInTally {
 }
 
 impl OpenFlowServers {
-    pub(crate) fn new(control: &ControlPlane, run_dir: Option<PathBuf>, tls: TlsIdentity) -> Self {
+    pub(crate) fn new(
+        control: &ControlPlane,
+        run_dir: Option<PathBuf>,
+        tls: TlsIdentity,
+        listening: Arc<ListeningSockets>,
+    ) -> Self {
         Self {
             plane: Arc::clone(&control.plane),
             bridges: Arc::clone(&control.bridges),
@@ -73,12 +80,18 @@ impl OpenFlowServers {
             servers: Mutex::default(),
             packet_ins: PacketInTally::default(),
             tls,
+            listening,
         }
     }
 
     /// Returns the key and certificates for TLS connections.
     pub(crate) const fn tls(&self) -> &TlsIdentity {
         &self.tls
+    }
+
+    /// Returns the sockets that outlive the process.
+    pub(crate) const fn listening(&self) -> &Arc<ListeningSockets> {
+        &self.listening
     }
 
     /// Notifies controllers of events, as long as the switch runs.
@@ -161,7 +174,12 @@ impl OpenFlowServers {
                 let changed = self.change_sockets(id, closing, policy).await;
                 let _ = ready.send(changed);
             }
-            ControlEvent::BridgeRemoved(id) => drop(self.servers.lock().remove(&id)),
+            ControlEvent::BridgeRemoved(id) => {
+                let removed = self.servers.lock().remove(&id);
+                if let Some(side) = removed {
+                    side.close().await;
+                }
+            }
             ControlEvent::PortAdded(id, number) => {
                 self.notify_port(id, number, PortStatusReason::Add);
             }
@@ -260,27 +278,29 @@ impl OpenFlowServers {
             bridge: id,
             paused: Arc::clone(&paused),
             tls: self.tls.clone(),
+            listening: Arc::clone(&self.listening),
         };
         let server = Arc::new(OpenFlowServer::new(Arc::new(host)));
-        let mut own_socket = None;
-        let management = self.run_dir.as_ref().map(|dir| dir.join(format!("{name}.mgmt")));
-        if let Some(path) = &management {
-            let failed = |source| SwitchError::System {
-                doing: format!("listen on {}", path.display()),
-                source,
-            };
-            own_socket = Some(server.listen_unix(path).await.map_err(failed)?);
-        }
+        let management_path = self.run_dir.as_ref().map(|dir| dir.join(format!("{name}.mgmt")));
+        let management = match &management_path {
+            Some(path) => Some(open_management(&server, path).await?),
+            None => None,
+        };
         let mut sockets = BridgeSockets::default();
-        sockets.change(&server, &name, &endpoints, SocketsToClose::Removed, policy).await?;
+        let opened =
+            sockets.change(&server, &name, &endpoints, SocketsToClose::Removed, policy).await;
         let side = BridgeServer {
             server,
             paused,
             sockets,
-            _own_socket: own_socket,
-            management,
+            _management: management,
+            management_path,
             no_connection: 0,
         };
+        if let Err(error) = opened {
+            side.close().await;
+            return Err(error);
+        }
         self.servers.lock().insert(id, side);
         Ok(())
     }

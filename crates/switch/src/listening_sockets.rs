@@ -1,0 +1,318 @@
+//! Listening sockets that outlive the process.
+//!
+//! A service manager keeps a copy of each socket while the daemon restarts ([`DescriptorStore`]). The
+//! system then queues the connections of clients, and the next process accepts them: no client is refused
+//! in between.
+//!
+//! - A TCP socket is known by its address. A port that the system chooses is not kept.
+//! - A Unix socket is known by a key, and by device and inode of its file. So a file that another process
+//!   has made in its place is noticed. The inode is not reused while the socket exists.
+//! - A socket that is not wanted any more is shut down, since the copies would keep it open.
+//!
+//! Without a service manager, sockets are opened and closed as usual.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    net::{SocketAddr, TcpListener},
+    os::{
+        fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+        unix::{
+            fs::{FileTypeExt, MetadataExt},
+            net::UnixListener,
+        },
+    },
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use nix::sys::socket::{Backlog, Shutdown, getsockopt, listen, shutdown, sockopt::AcceptConn};
+use parking_lot::Mutex;
+use shunt_datapath::port::{DescriptorStore, StoredDescriptor};
+use tracing::{info, warn};
+
+/// Device and inode of the file of a Unix socket.
+pub type SocketInode = (u64, u64);
+
+/// The listening sockets of a daemon, and those of an earlier process.
+#[derive(Debug)]
+pub struct ListeningSockets {
+    store: Arc<dyn DescriptorStore>,
+    /// Sockets that are kept, by the prefix of their names in the store.
+    sockets: Mutex<BTreeMap<String, KeptListener>>,
+}
+
+/// A copy of a socket that the store has, too.
+#[derive(Debug)]
+struct KeptListener {
+    fd: OwnedFd,
+    /// The file of a Unix socket.
+    file: Option<SocketFile>,
+    /// Set while this process accepts connections of it.
+    is_used: bool,
+}
+
+/// The file of a Unix socket.
+#[derive(Debug)]
+struct SocketFile {
+    path: PathBuf,
+    inode: SocketInode,
+}
+
+/// Begin of the names of all listening sockets.
+const PREFIX: &str = "listen/";
+
+/// Begin of the names of TCP sockets.
+const TCP: &str = "listen/tcp/";
+
+/// Begin of the names of Unix sockets.
+const UNIX: &str = "listen/unix/";
+
+/// Maximum length of a key, so that its name has at most 255 bytes, the limit of systemd.
+const KEY_BYTES_MAX: usize = 200;
+
+/// Ports below it need a right.
+const UNPRIVILEGED_PORT: u16 = 1024;
+
+impl ListeningSockets {
+    /// Takes the listening sockets that an earlier process has stored.
+    #[must_use]
+    pub fn new(store: Arc<dyn DescriptorStore>) -> Self {
+        let mut sockets = BTreeMap::new();
+        for StoredDescriptor { name, fd, .. } in store.take(PREFIX) {
+            match read_name(&name) {
+                Some((key, file)) if getsockopt(&fd, AcceptConn) == Ok(true) => {
+                    sockets.insert(key, KeptListener { fd, file, is_used: false });
+                }
+                _ => {
+                    warn!("the stored descriptor {name} is refused: it is no listening socket");
+                    store.discard(&name);
+                }
+            }
+        }
+        Self { store, sockets: Mutex::new(sockets) }
+    }
+
+    /// Returns whether the sockets outlive this process.
+    #[must_use]
+    pub fn are_kept(&self) -> bool {
+        self.store.is_active()
+    }
+
+    /// Listens on a TCP address, with the socket of an earlier process if there is one.
+    ///
+    /// The listener does not block.
+    ///
+    /// # Errors
+    ///
+    /// If the address cannot be used.
+    pub fn listen_tcp(&self, address: SocketAddr) -> io::Result<TcpListener> {
+        let key = tcp_key(address);
+        if let Some(listener) = self.free_tcp(&key, address) {
+            return Ok(listener);
+        }
+        let listener = match TcpListener::bind(address) {
+            Err(error)
+                if error.kind() == io::ErrorKind::AddrInUse
+                    && self.release_unused_port(address.port()) =>
+            {
+                TcpListener::bind(address)
+            }
+            bound => bound,
+        };
+        let listener = listener.map_err(|error| with_remedy(error, address))?;
+        listener.set_nonblocking(true)?;
+        // More clients than usual wait while the daemon restarts. The shorter queue would do.
+        let _ = listen(&listener, Backlog::MAXCONN);
+        // The system chooses another port for the next process.
+        if address.port() != 0 {
+            self.keep(&key, key.clone(), listener.as_fd(), None);
+        }
+        Ok(listener)
+    }
+
+    /// Returns the TCP socket of an address that nobody uses.
+    fn free_tcp(&self, key: &str, address: SocketAddr) -> Option<TcpListener> {
+        let mut sockets = self.sockets.lock();
+        let socket = sockets.get_mut(key).filter(|socket| !socket.is_used)?;
+        let listener = TcpListener::from(socket.fd.try_clone().ok()?);
+        if listener.local_addr().ok()? != address {
+            return None;
+        }
+        listener.set_nonblocking(true).ok()?;
+        socket.is_used = true;
+        Some(listener)
+    }
+
+    /// Closes sockets of a port that nobody uses, as after a change of the configuration.
+    ///
+    /// Returns whether there was one.
+    fn release_unused_port(&self, port: u16) -> bool {
+        let end = format!("_{port}/");
+        self.release_where(|key, socket| {
+            !socket.is_used && key.starts_with(TCP) && key.ends_with(&end)
+        })
+    }
+
+    /// Notes that the socket of an address was closed here, and will be opened again.
+    pub fn pause_tcp(&self, address: SocketAddr) {
+        if let Some(socket) = self.sockets.lock().get_mut(&tcp_key(address)) {
+            socket.is_used = false;
+        }
+    }
+
+    /// Closes the socket of an address for good: clients are refused from now on.
+    ///
+    /// It must be paused. So a socket of the same address that another part uses stays.
+    pub fn release_tcp(&self, address: SocketAddr) {
+        let wanted = tcp_key(address);
+        self.release_where(|key, socket| *key == wanted && !socket.is_used);
+    }
+
+    /// Returns the Unix socket of an earlier process, if its file is at `path`.
+    ///
+    /// It is that of [`Self::keep_unix`] with the same key. It does not block.
+    #[must_use]
+    pub fn inherited_unix(&self, key: &str, path: &Path) -> Option<UnixListener> {
+        let wanted = unix_key(key)?;
+        let listener = {
+            let mut sockets = self.sockets.lock();
+            let socket = sockets.get_mut(&wanted).filter(|socket| !socket.is_used)?;
+            let file = socket.file.as_mut().filter(|file| inode(path) == Some(file.inode));
+            match (file, socket.fd.try_clone().map(UnixListener::from)) {
+                (Some(file), Ok(listener)) => {
+                    path.clone_into(&mut file.path);
+                    socket.is_used = true;
+                    Some(listener)
+                }
+                _ => None,
+            }
+        };
+        if listener.is_none() {
+            self.release_where(|key, _| *key == wanted);
+        }
+        listener.filter(|listener| listener.set_nonblocking(true).is_ok())
+    }
+
+    /// Keeps a Unix socket with its file for the next process.
+    ///
+    /// Returns whether it is kept. Then its file must stay at the end of this process.
+    pub fn keep_unix(&self, key: &str, path: &Path, socket: BorrowedFd<'_>) -> bool {
+        let (Some(key), Some(inode)) = (unix_key(key), inode(path)) else { return false };
+        let name = format!("{key}{:x}-{:x}", inode.0, inode.1);
+        let file = SocketFile { path: path.to_owned(), inode };
+        self.keep(&key, name, socket, Some(file))
+    }
+
+    /// Closes a Unix socket for good, and removes its file.
+    pub fn release_unix(&self, key: &str) {
+        if let Some(wanted) = unix_key(key) {
+            self.release_where(|key, _| *key == wanted);
+        }
+    }
+
+    /// Returns the files of the Unix sockets of an earlier process.
+    #[must_use]
+    pub fn files(&self) -> BTreeSet<SocketInode> {
+        let sockets = self.sockets.lock();
+        sockets.values().filter_map(|socket| Some(socket.file.as_ref()?.inode)).collect()
+    }
+
+    /// Closes the sockets of an earlier process that this one does not use.
+    pub fn release_unused(&self) {
+        self.release_where(|key, socket| {
+            if !socket.is_used {
+                info!("service manager: the stored socket {key} is not used, closed");
+            }
+            !socket.is_used
+        });
+    }
+
+    /// Closes all sockets for good, and removes their files.
+    ///
+    /// A daemon calls this when no other process follows.
+    pub fn release_all(&self) {
+        self.release_where(|_, _| true);
+    }
+
+    /// Stores a copy of a socket, if there is a store.
+    fn keep(
+        &self,
+        key: &str,
+        name: String,
+        socket: BorrowedFd<'_>,
+        file: Option<SocketFile>,
+    ) -> bool {
+        let copy = || socket.try_clone_to_owned();
+        if !self.store.is_active() {
+            return false;
+        }
+        let (Ok(fd), Ok(stored)) = (copy(), copy()) else { return false };
+        let stored = StoredDescriptor { name, fd: stored, is_inherited: false };
+        self.store.keep(key, vec![stored]);
+        self.sockets.lock().insert(key.to_owned(), KeptListener { fd, file, is_used: true });
+        true
+    }
+
+    /// Closes the sockets for which a function returns true; returns whether there was one.
+    fn release_where(&self, is_released: impl Fn(&String, &KeptListener) -> bool) -> bool {
+        let released: Vec<_> =
+            self.sockets.lock().extract_if(.., |key, socket| is_released(key, socket)).collect();
+        for (key, socket) in &released {
+            // The store has another copy, which it closes later. An error means that it listens no more.
+            let _ = shutdown(socket.fd.as_raw_fd(), Shutdown::Both);
+            self.store.discard(key);
+            if let Some(file) = &socket.file
+                && inode(&file.path) == Some(file.inode)
+            {
+                let _ = fs::remove_file(&file.path);
+            }
+        }
+        !released.is_empty()
+    }
+}
+
+/// Returns the prefix of the name of a TCP socket: names have no colon.
+fn tcp_key(address: SocketAddr) -> String {
+    format!("{TCP}{}/", address.to_string().replace(':', "_"))
+}
+
+/// Returns the prefix of the name of a Unix socket.
+///
+/// `None` if its key has a character that a name must not have.
+fn unix_key(key: &str) -> Option<String> {
+    let is_valid = |byte: u8| byte.is_ascii_graphic() && !b":=".contains(&byte);
+    let fits = key.len() <= KEY_BYTES_MAX && key.bytes().all(is_valid);
+    fits.then(|| format!("{UNIX}{key}="))
+}
+
+/// Reads the name of a stored socket: its prefix, and the file of a Unix socket.
+fn read_name(name: &str) -> Option<(String, Option<SocketFile>)> {
+    let Some(unix) = name.strip_prefix(UNIX) else {
+        return (name.starts_with(TCP) && name.ends_with('/')).then(|| (name.to_owned(), None));
+    };
+    let (key, inode) = unix.rsplit_once('=')?;
+    let (device, number) = inode.split_once('-')?;
+    let number_of = |text| u64::from_str_radix(text, 16).ok();
+    let inode = (number_of(device)?, number_of(number)?);
+    Some((unix_key(key)?, Some(SocketFile { path: PathBuf::from(key), inode })))
+}
+
+/// Returns device and inode of the file of a socket.
+fn inode(path: &Path) -> Option<SocketInode> {
+    let found = fs::symlink_metadata(path).ok()?;
+    found.file_type().is_socket().then(|| (found.dev(), found.ino()))
+}
+
+/// Adds what to do to the error of an address that needs a right.
+fn with_remedy(error: io::Error, address: SocketAddr) -> io::Error {
+    if error.kind() != io::ErrorKind::PermissionDenied || address.port() >= UNPRIVILEGED_PORT {
+        return error;
+    }
+    let remedy = "ports below 1024 need CAP_NET_BIND_SERVICE or a lower \
+                  net.ipv4.ip_unprivileged_port_start: use a higher port, or see docs/install.md";
+    io::Error::new(error.kind(), format!("{error}; {remedy}"))
+}
+
+#[cfg(test)]
+mod tests;
