@@ -2,10 +2,11 @@
 //!
 //! A change is written into the shared tables under the next version. No translation sees that
 //! version until the whole change is written; then the version is published. Translations name the
-//! version that they see. Long batches release the lock on the tables regularly, so that packet
-//! threads can translate by older versions meanwhile.
+//! version that they see. Changes of many rules release the lock on the tables regularly, and so does
+//! their reclaim. So packet threads can translate by older versions meanwhile.
 
 mod contents;
+mod holds;
 mod learned;
 mod sub_traversals;
 pub(crate) mod training;
@@ -48,12 +49,7 @@ use crate::{
     },
     time::Time,
     traversals::traversal::Traversal,
-    update::{
-        batch::UpdateBatch,
-        bundle::own,
-        check::check_actions,
-        modification::{Modification, ModificationError},
-    },
+    update::{batch::UpdateBatch, bundle::own, check::check_actions, modification::Modification},
     versions::delta::{Delta, Object, RemovedReason},
 };
 
@@ -71,6 +67,9 @@ pub struct Pipeline {
     learn_status: LearnStatus,
     /// Rules with timeouts that packets have lowered, not queued again yet.
     lowered: Mutex<Vec<Arc<Rule>>>,
+    /// Number of exclusive holds that a change of many rules has let go.
+    #[cfg(test)]
+    releases: AtomicU64,
 }
 
 /// The tables, locked to credit hits: see [`Pipeline::crediting`].
@@ -94,9 +93,6 @@ pub struct Change {
     pub deltas: Vec<Delta>,
 }
 
-/// Number of requests that are applied under one hold of the table lock.
-const MODS_PER_HOLD: usize = 64;
-
 impl Pipeline {
     /// Makes a daemon without bridges, at [`Version::ZERO`].
     ///
@@ -113,6 +109,8 @@ impl Pipeline {
             control: Mutex::new(control),
             learn_status: LearnStatus::default(),
             lowered: Mutex::default(),
+            #[cfg(test)]
+            releases: AtomicU64::new(0),
         }
     }
 
@@ -146,15 +144,14 @@ impl Pipeline {
         let control = self.control.lock();
         let before = self.version();
         let version = before.next();
-        let mut batch = UpdateBatch::new(version, Time::ZERO, control.next_rule);
-        let mut bridges = self.bridges.write();
-        let Some(bridge) = bridges.get_mut(&id).filter(|own| own.settings(before).is_some()) else {
+        if self.settings(id).is_none() {
             return Change { version: before, deltas: Vec::new() };
-        };
-        batch.remove_all(bridge, &RuleFilter::all(), RemovedReason::Delete);
-        drop(bridge.take_orphans());
-        bridge.end(version);
-        drop(bridges);
+        }
+        let mut batch = UpdateBatch::new(version, Time::ZERO, control.next_rule);
+        let rules = self.rules(id, &RuleFilter::all()).into_iter();
+        batch.queue_removals(rules.map(|rule| (rule, RemovedReason::Delete)).collect());
+        self.change_rest(&mut batch, id);
+        self.hold(id, |bridge| bridge.end(version));
         let (mut deltas, _) = batch.finish();
         deltas.push(Delta::Changed(Object::Ports(id)));
         deltas.push(Delta::Changed(Object::Bridge(id)));
@@ -362,15 +359,13 @@ impl Pipeline {
         let version = before.next();
         let mut batch = UpdateBatch::new(version, now, control.next_rule);
         self.requeue_lowered(&mut control.deadlines, before);
-        let expired = control.deadlines.expired(now);
-        if !expired.is_empty() {
-            let mut bridges = self.bridges.write();
-            for (rule, reason) in expired {
-                if let Some(bridge) = bridges.get_mut(&rule.bridge) {
-                    batch.remove(bridge, rule, reason);
-                }
-            }
-            bridges.values_mut().for_each(|bridge| batch.remove_orphans(bridge));
+        let mut expired = BTreeMap::<_, Vec<_>>::new();
+        for (rule, reason) in control.deadlines.expired(now) {
+            expired.entry(rule.bridge).or_default().push((rule, reason));
+        }
+        for (id, rules) in expired {
+            batch.queue_removals(rules);
+            self.change_rest(&mut batch, id);
         }
         for (id, bridge) in &mut *self.bridges.write() {
             batch.expire_macs(*id, bridge);
@@ -399,19 +394,6 @@ impl Pipeline {
                 bridge.requeue(&current);
             }
         }
-    }
-
-    /// Drops rules and objects that only versions before `oldest` see.
-    ///
-    /// After the call, no translation may name a version before `oldest`.
-    pub fn reclaim(&self, oldest: Version) {
-        let _control = self.control.lock();
-        let oldest = oldest.min(self.version());
-        let mut bridges = self.bridges.write();
-        self.oldest.fetch_max(oldest.number(), Ordering::Relaxed);
-        bridges.values_mut().for_each(|bridge| bridge.reclaim(oldest));
-        bridges.retain(|_, bridge| !bridge.is_gone());
-        self.learn_status.reclaim(oldest);
     }
 
     /// Returns whether all rules and objects of `version` still exist.
@@ -491,48 +473,6 @@ impl Pipeline {
             *users.entry(name).or_insert(0) += 1;
         }
         users
-    }
-
-    /// Applies requests as one version.
-    pub(crate) fn change<T>(
-        &self,
-        id: BridgeId,
-        requests: impl IntoIterator<Item = T>,
-        now: Time,
-        mut apply: impl FnMut(
-            &mut UpdateBatch,
-            &mut VersionedBridges,
-            T,
-        ) -> Result<(), ModificationError>,
-    ) -> Result<Change, RejectedMod> {
-        let mut control = self.control.lock();
-        let before = self.version();
-        let version = before.next();
-        let mut batch = UpdateBatch::new(version, now, control.next_rule);
-        self.requeue_lowered(&mut control.deadlines, before);
-        let mut requests = requests.into_iter().enumerate().peekable();
-        loop {
-            let mut bridges = self.bridges.write();
-            let found = bridges.get(&id).filter(|own| own.settings(before).is_some());
-            if found.is_none() {
-                return Err(RejectedMod { index: 0, error: ModificationError::NoSuchBridge(id) });
-            }
-            for (index, request) in requests.by_ref().take(MODS_PER_HOLD) {
-                if let Err(error) = apply(&mut batch, &mut bridges, request) {
-                    if let Some(bridge) = bridges.get_mut(&id) {
-                        control.next_rule = batch.roll_back(bridge);
-                    }
-                    return Err(RejectedMod { index, error });
-                }
-            }
-            drop(bridges);
-            if requests.peek().is_none() {
-                break;
-            }
-        }
-        let (deltas, next_rule) = batch.finish();
-        control.next_rule = next_rule;
-        Ok(self.publish(control, version, deltas))
     }
 
     fn change_bridge(

@@ -153,8 +153,31 @@ impl<R> TupleSpace<R> {
         self.order.partition_point(|slot| (slot.rank_max, slot.subtable) > (rank_max, id))
     }
 
-    /// Reclaims the rules of a subtable with one hash; returns the number of rules.
-    fn reclaim_chain(&mut self, id: SubtableId, hash: u64, oldest: Version) -> usize {
+    /// Reclaims some of the rules that no version from `oldest` on sees.
+    ///
+    /// Takes at most `removals_max` removals, the earliest first, and returns their number. Rules with the
+    /// match of such a rule are reclaimed at once, so their own removals need no work later.
+    pub fn reclaim_some(&mut self, oldest: Version, removals_max: usize) -> usize {
+        let mut chains = Vec::new();
+        while chains.len() < removals_max
+            && let Some(Reverse(retired)) = self.retired.peek().copied()
+            && retired.removed <= oldest
+        {
+            self.retired.pop();
+            chains.push((retired.subtable, retired.hash));
+        }
+        let count = chains.len();
+        // One pass through a chain removes all reclaimed rules of the chain.
+        chains.sort_unstable();
+        chains.dedup();
+        chains.into_iter().for_each(|(id, hash)| self.reclaim_chain(id, hash, oldest));
+        count
+    }
+
+    /// Reclaims the rules of a subtable with one hash.
+    ///
+    /// Does nothing if they are reclaimed already.
+    fn reclaim_chain(&mut self, id: SubtableId, hash: u64, oldest: Version) {
         let subtable = &mut self.subtables[id];
         let earlier = subtable.rank_max();
         let (count, values) = subtable.reclaim(hash, oldest, &self.hashing);
@@ -166,7 +189,6 @@ impl<R> TupleSpace<R> {
         }
         self.rules_count -= count;
         self.update_order(id, earlier);
-        count
     }
 }
 
@@ -195,20 +217,7 @@ impl<R: Clone> Classifier<R> for TupleSpace<R> {
     }
 
     fn reclaim(&mut self, oldest: Version) {
-        let mut chains = Vec::new();
-        while let Some(Reverse(retired)) = self.retired.peek().copied()
-            && retired.removed <= oldest
-        {
-            self.retired.pop();
-            chains.push((retired.subtable, retired.hash));
-        }
-        let retired = chains.len();
-        // One pass through a chain removes all reclaimed rules of the chain.
-        chains.sort_unstable();
-        chains.dedup();
-        let chains = chains.into_iter();
-        let count: usize = chains.map(|(id, hash)| self.reclaim_chain(id, hash, oldest)).sum();
-        debug_assert_eq!(count, retired, "a rule that has ended is held until it is reclaimed");
+        self.reclaim_some(oldest, usize::MAX);
     }
 
     fn find_exact(&self, matching: &Match, priority: Priority, version: Version) -> Option<&R> {

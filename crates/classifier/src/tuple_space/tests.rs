@@ -58,7 +58,11 @@ impl TableWithOracle {
             TableOp::Reclaim(behind) => {
                 let oldest = Version::new(self.version.number().saturating_sub(*behind));
                 self.oldest = self.oldest.max(oldest);
-                self.table.reclaim(oldest);
+                match behind {
+                    // In steps that split the rules of one match.
+                    1 => while self.table.reclaim_some(oldest, 1) > 0 {},
+                    _ => self.table.reclaim(oldest),
+                }
                 self.oracle.reclaim(oldest);
                 self.rules.retain(|(_, _, lifetime)| !lifetime.is_over(oldest));
             }

@@ -274,7 +274,22 @@ impl VersionedBridge {
         table_ids().zip(&self.stats).map(totals).collect()
     }
 
-    pub(crate) fn reclaim(&mut self, oldest: Version) {
+    /// Reclaims rules that no version from `oldest` on sees, by at most `removals_max` removals.
+    ///
+    /// Returns whether no such rule is left.
+    pub(crate) fn reclaim_rules(&mut self, oldest: Version, removals_max: usize) -> bool {
+        let mut left = removals_max;
+        for table in self.tables.values_mut() {
+            left -= table.reclaim(oldest, left);
+            if left == 0 {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Reclaims all that no version from `oldest` on sees, except rules.
+    pub(crate) fn reclaim_others(&mut self, oldest: Version) {
         self.settings.reclaim(oldest);
         self.ports.reclaim(oldest);
         self.groups.reclaim(oldest);
@@ -283,8 +298,13 @@ impl VersionedBridge {
         self.macs.reclaim(oldest);
         self.multicast.reclaim(oldest);
         self.liveness.reclaim(oldest);
-        self.tables.values_mut().for_each(|table| table.reclaim(oldest));
-        self.interner.reclaim();
+    }
+
+    /// Takes the shared masks and instructions, until the caller puts them back.
+    ///
+    /// Only changes use them, one at a time.
+    pub(crate) fn take_interner(&mut self) -> Interner {
+        std::mem::replace(&mut self.interner, Interner::new(self.seed))
     }
 
     /// Returns whether no version sees the bridge or any of its objects.

@@ -19,9 +19,9 @@ use crate::{
     action::Action,
     bridges::bridge::VersionedBridge,
     id::{BridgeId, GroupId},
-    tables::{flow_mod::FlowModError, rule::Rule, rule_filter::any_action},
-    update::{batch::UpdateBatch, check::check_action},
-    versions::delta::{Delta, Object, RemovedReason},
+    tables::{flow_mod::FlowModError, rule_filter::any_action},
+    update::{batch::UpdateBatch, check::check_action, pending::RuleSelection},
+    versions::delta::{Delta, Object},
 };
 
 impl UpdateBatch {
@@ -37,7 +37,7 @@ impl UpdateBatch {
             return match request.command {
                 GroupCommand::Delete => {
                     let all = bridge.groups.iter(version).map(|(group, _)| group).collect();
-                    self.delete_groups(id, bridge, all);
+                    self.note(RuleSelection::DeleteGroups(id, all));
                     Ok(())
                 }
                 _ => {
@@ -49,7 +49,7 @@ impl UpdateBatch {
         match request.command {
             GroupCommand::Delete => {
                 let deleted = old.map(|_| group).into_iter().collect();
-                self.delete_groups(id, bridge, deleted);
+                self.note(RuleSelection::DeleteGroups(id, deleted));
                 return Ok(());
             }
             GroupCommand::Add if old.is_some() => return Err(GroupModError::Exists(group)),
@@ -75,26 +75,6 @@ impl UpdateBatch {
         self.push_live(id, bridge);
         self.push(Delta::Changed(Object::Group(id, group)));
         Ok(())
-    }
-
-    /// Deletes groups, and the rules that name them.
-    fn delete_groups(
-        &mut self,
-        id: BridgeId,
-        bridge: &mut VersionedBridge,
-        groups: BTreeSet<GroupId>,
-    ) {
-        if groups.is_empty() {
-            return;
-        }
-        let names_one = |rule: &Rule| !rule.instructions.groups().is_disjoint(&groups);
-        for rule in bridge.rules_with(self.version(), names_one) {
-            self.remove(bridge, rule, RemovedReason::GroupDelete);
-        }
-        for group in groups {
-            bridge.groups.end(group, self.version());
-            self.push(Delta::Changed(Object::Group(id, group)));
-        }
     }
 }
 

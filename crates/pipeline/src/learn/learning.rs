@@ -174,7 +174,7 @@ impl UpdateBatch {
             }
             None => self.add(learned.bridge, bridge, request)?,
         }
-        self.remove_orphans(bridge);
+        self.change_rest(bridge);
         Ok(())
     }
 }

@@ -3,15 +3,14 @@
 //! As in Open vSwitch, a modified meter keeps the time of its addition, starts with full buckets
 //! and counts from zero.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use super::meter::{Meter, MeterCommand, MeterMod, MeterModError};
 use crate::{
     bridges::bridge::VersionedBridge,
     id::{BridgeId, MeterId},
-    tables::rule::Rule,
-    update::batch::UpdateBatch,
-    versions::delta::{Delta, Object, RemovedReason},
+    update::{batch::UpdateBatch, pending::RuleSelection},
+    versions::delta::{Delta, Object},
 };
 
 impl UpdateBatch {
@@ -27,7 +26,7 @@ impl UpdateBatch {
             return match request.command {
                 MeterCommand::Delete => {
                     let all = bridge.meters.iter(version).map(|(meter, _)| meter).collect();
-                    self.delete_meters(id, bridge, all);
+                    self.note(RuleSelection::DeleteMeters(id, all));
                     Ok(())
                 }
                 MeterCommand::Add | MeterCommand::Modify => {
@@ -38,7 +37,8 @@ impl UpdateBatch {
         let old = bridge.meters.find(meter, version).map(|old| old.created);
         match request.command {
             MeterCommand::Delete => {
-                self.delete_meters(id, bridge, old.map(|_| meter).into_iter().collect());
+                let deleted = old.map(|_| meter).into_iter().collect();
+                self.note(RuleSelection::DeleteMeters(id, deleted));
                 return Ok(());
             }
             MeterCommand::Add if old.is_some() => return Err(MeterModError::Exists(meter)),
@@ -60,25 +60,5 @@ impl UpdateBatch {
         bridge.meters.set(meter, Arc::new(value), version);
         self.push(Delta::Changed(Object::Meter(id, meter)));
         Ok(())
-    }
-
-    /// Deletes meters, and the rules that use them.
-    fn delete_meters(
-        &mut self,
-        id: BridgeId,
-        bridge: &mut VersionedBridge,
-        meters: BTreeSet<MeterId>,
-    ) {
-        if meters.is_empty() {
-            return;
-        }
-        let passes_one = |rule: &Rule| !rule.instructions.meters().is_disjoint(&meters);
-        for rule in bridge.rules_with(self.version(), passes_one) {
-            self.remove(bridge, rule, RemovedReason::MeterDelete);
-        }
-        for meter in meters {
-            bridge.meters.end(meter, self.version());
-            self.push(Delta::Changed(Object::Meter(id, meter)));
-        }
     }
 }

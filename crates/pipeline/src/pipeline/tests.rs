@@ -1,14 +1,16 @@
 //! Tests that compare a pipeline with a model of plain lists.
 
 use proptest::prelude::*;
-use shunt_flow::FlowKey;
+use shunt_flow::{FlowKey, text::NoPortNames};
 
 use super::*;
 use crate::{
+    tables::flow_mod::{FlowModCommand, TableSelector},
     testing::{
         Twin, cases,
         generate::{self, BRIDGES},
     },
+    text::parse_rule,
     versions::delta::RuleChange,
 };
 
@@ -97,4 +99,47 @@ proptest! {
             }
         }
     }
+}
+
+/// A thread that waits for the tables waits for a bounded number of requests or rules.
+#[test]
+fn long_changes_let_go_of_the_tables() {
+    const RULES: u64 = 1000;
+    let (pipeline, id) = (Pipeline::new(1), BridgeId::new(1));
+    pipeline.add_bridge(id, BridgeSettings::default());
+    let request = |command, text: &str| parse_rule(command, text, &NoPortNames).unwrap();
+    let add = |number| {
+        let text = format!("hard_timeout=1,tcp,tp_dst={number},actions=drop");
+        request(FlowModCommand::Add, &text)
+    };
+    let adds: Vec<_> = (0..RULES).map(add).collect();
+    // Does some work, and checks the number of rules and of holds that end.
+    let check = |work: &dyn Fn(), rules_count: u64| {
+        let before = pipeline.releases.load(Ordering::Relaxed);
+        work();
+        let releases = pipeline.releases.load(Ordering::Relaxed) - before;
+        assert!(releases >= RULES / 64, "{releases}");
+        assert_eq!(pipeline.rules(id, &RuleFilter::all()).len() as u64, rules_count);
+    };
+    let apply = |mods: &[FlowMod]| drop(pipeline.apply(id, mods, Time::ZERO).unwrap());
+    let reclaim = || pipeline.reclaim(pipeline.version());
+    check(&|| apply(&adds), RULES);
+    check(&|| apply(&[request(FlowModCommand::Modify, "tcp,actions=output:1")]), RULES);
+    check(&reclaim, RULES);
+    check(&|| apply(&[request(FlowModCommand::Delete, "tcp")]), 0);
+    check(&reclaim, 0);
+    check(&|| apply(&adds), RULES);
+    check(&|| drop(pipeline.expire(Time::ZERO.after(Duration::from_secs(2)))), 0);
+    check(&reclaim, 0);
+    let mut refused = adds.clone();
+    refused.push(FlowMod { table: TableSelector::All, ..add(RULES) });
+    let refuse = || {
+        let rejected = pipeline.apply(id, &refused, Time::ZERO).unwrap_err();
+        assert_eq!(rejected.index as u64, RULES);
+    };
+    check(&refuse, 0);
+    check(&|| apply(&adds), RULES);
+    check(&|| drop(pipeline.remove_bridge(id)), 0);
+    check(&reclaim, 0);
+    assert!(pipeline.bridges.read().is_empty());
 }

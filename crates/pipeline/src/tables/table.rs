@@ -162,10 +162,14 @@ impl RuleTable {
             || self.clauses.overlaps(matching, priority, version)
     }
 
-    pub(crate) fn reclaim(&mut self, oldest: Version) {
-        self.rules.reclaim(oldest);
-        self.learned.reclaim(oldest);
-        self.clauses.reclaim(oldest);
+    /// Reclaims rules that no version from `oldest` on sees.
+    ///
+    /// Takes at most `removals_max` removals, and returns their number.
+    pub(crate) fn reclaim(&mut self, oldest: Version, removals_max: usize) -> usize {
+        let rules = self.rules.reclaim_some(oldest, removals_max);
+        let clauses = self.clauses.reclaim_some(oldest, removals_max - rules);
+        let learned = self.learned.reclaim(oldest, removals_max);
+        learned.max(rules + clauses)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -3,11 +3,12 @@
 //! An [`UpdateBatch`] applies the requests of one version: flow-mods, group-mods and meter-mods.
 //! Each request takes effect in the tables at once, in a version that is not published yet. So
 //! later requests of the batch see the effect of earlier ones. If a request is refused, the batch
-//! undoes its changes, newest first.
+//! undoes its changes, newest first. A request that means many rules leaves their changes to
+//! [`pending`](super::pending).
 //!
 //! Where the standard leaves a choice, Shunt does as Open vSwitch does:
 //!
-//! * * `check_overlap` ignores the rule that the new rule replaces;
+//! * `check_overlap` ignores the rule that the new rule replaces;
 //! * a request to modify changes no cookie;
 //! * the hard timeout of a modified rule restarts;
 //! * only rules with a timeout are evicted from a full table.
@@ -20,6 +21,7 @@ use shunt_flow::Match;
 use super::{
     check::check_instructions,
     modification::{Modification, ModificationError},
+    pending::{PendingChanges, RuleSelection},
 };
 use crate::{
     bridges::{bridge::VersionedBridge, settings::Overflow},
@@ -40,15 +42,19 @@ pub(crate) struct UpdateBatch {
     pub(crate) now: Time,
     next_rule: RuleId,
     deltas: Vec<Delta>,
+    pub(super) pending: PendingChanges,
 }
 
 impl UpdateBatch {
     /// Makes a batch that becomes `version`; its first new rule is `next_rule`.
-    pub(crate) const fn new(version: Version, now: Time, next_rule: RuleId) -> Self {
-        Self { version, now, next_rule, deltas: Vec::new() }
+    pub(crate) fn new(version: Version, now: Time, next_rule: RuleId) -> Self {
+        let pending = PendingChanges::default();
+        Self { version, now, next_rule, deltas: Vec::new(), pending }
     }
 
-    /// Applies one request. If it fails, nothing has changed.
+    /// Applies one request, as far as it can do without a scan of the tables.
+    ///
+    /// If it fails, nothing has changed. [`Self::select`] and [`Self::change_some`] do the rest.
     pub(crate) fn modify(
         &mut self,
         id: BridgeId,
@@ -60,24 +66,11 @@ impl UpdateBatch {
             Modification::Group(request) => self.change_group(id, bridge, request)?,
             Modification::Meter(request) => self.change_meter(id, bridge, request)?,
         }
-        // Rules that were removed with their group or meter may have owned learned rules.
-        self.remove_orphans(bridge);
         Ok(())
     }
 
-    /// Applies one flow-mod. If it fails, nothing has changed.
+    /// Applies one flow-mod, as [`Self::modify`] does.
     pub(crate) fn apply(
-        &mut self,
-        id: BridgeId,
-        bridge: &mut VersionedBridge,
-        request: &FlowMod,
-    ) -> Result<(), FlowModError> {
-        self.apply_flow_mod(id, bridge, request)?;
-        self.remove_orphans(bridge);
-        Ok(())
-    }
-
-    fn apply_flow_mod(
         &mut self,
         id: BridgeId,
         bridge: &mut VersionedBridge,
@@ -89,8 +82,7 @@ impl UpdateBatch {
                 self.modify_rules(bridge, request)
             }
             FlowModCommand::Delete => {
-                let filter = RuleFilter::to_delete(request);
-                self.remove_all(bridge, &filter, RemovedReason::Delete);
+                self.note(RuleSelection::Delete(RuleFilter::to_delete(request)));
                 Ok(())
             }
             FlowModCommand::DeleteStrict => {
@@ -103,18 +95,6 @@ impl UpdateBatch {
         }
     }
 
-    /// Removes every rule that the filter selects.
-    pub(crate) fn remove_all(
-        &mut self,
-        bridge: &mut VersionedBridge,
-        filter: &RuleFilter,
-        reason: RemovedReason,
-    ) {
-        for rule in bridge.rules(filter, self.version) {
-            self.remove(bridge, rule, reason);
-        }
-    }
-
     /// Removes one rule.
     pub(crate) fn remove(
         &mut self,
@@ -124,24 +104,6 @@ impl UpdateBatch {
     ) {
         bridge.remove(&rule, self.version);
         self.push_rule(bridge, rule, RuleChange::Removed(reason));
-    }
-
-    /// Removes the learned rules of removed rules with `delete_learned`.
-    pub(crate) fn remove_orphans(&mut self, bridge: &mut VersionedBridge) {
-        // A removed rule may own further learned rules. Each rule is removed once, so the loop
-        // ends.
-        loop {
-            let orphans = bridge.take_orphans();
-            if orphans.is_empty() {
-                return;
-            }
-            for (table, cookie) in orphans {
-                let table = TableSelector::One(table);
-                let filter =
-                    RuleFilter { table, cookie, cookie_mask: u64::MAX, ..RuleFilter::all() };
-                self.remove_all(bridge, &filter, RemovedReason::Delete);
-            }
-        }
     }
 
     /// Returns the version of the batch.
@@ -159,35 +121,44 @@ impl UpdateBatch {
         self.deltas.push(delta);
     }
 
-    /// Undoes all changes of rules, groups, meters, ports and liveness of `bridge`.
+    /// Undoes some of the newest changes, at most `changes_max`. Returns whether none is left.
     ///
-    /// Returns the number of the next new rule, so that no number is used twice.
-    pub(crate) fn roll_back(self, bridge: &mut VersionedBridge) -> RuleId {
-        for delta in self.deltas.into_iter().rev() {
-            match delta {
-                Delta::Rule(delta) => undo_rule(bridge, delta, self.version),
-                Delta::Changed(Object::Group(_, group)) => bridge.groups.undo(group, self.version),
-                Delta::Changed(Object::Meter(_, meter)) => bridge.meters.undo(meter, self.version),
-                Delta::Changed(Object::Ports(_)) => bridge.undo_ports(self.version),
-                // `Live` is undone after the loop, and no request changes the other objects.
-                Delta::Changed(
-                    Object::Live(_)
-                    | Object::Bridge(_)
-                    | Object::Port(..)
-                    | Object::PortFilters(_)
-                    | Object::Mac(..)
-                    | Object::MulticastGroup(..)
-                    | Object::MulticastRouters(..)
-                    | Object::Learned(..),
-                ) => {}
+    /// Then rules, groups, meters, ports and liveness of `bridge` are as before.
+    pub(crate) fn undo_some(&mut self, bridge: &mut VersionedBridge, changes_max: usize) -> bool {
+        for _ in 0..changes_max {
+            match self.deltas.pop() {
+                Some(delta) => self.undo(bridge, delta),
+                None => {
+                    bridge.liveness.undo(self.version);
+                    drop(bridge.take_orphans());
+                    return true;
+                }
             }
         }
-        bridge.liveness.undo(self.version);
-        drop(bridge.take_orphans());
-        self.next_rule
+        false
     }
 
-    /// Returns the deltas, and the number of the next new rule.
+    fn undo(&self, bridge: &mut VersionedBridge, delta: Delta) {
+        match delta {
+            Delta::Rule(delta) => undo_rule(bridge, delta, self.version),
+            Delta::Changed(Object::Group(_, group)) => bridge.groups.undo(group, self.version),
+            Delta::Changed(Object::Meter(_, meter)) => bridge.meters.undo(meter, self.version),
+            Delta::Changed(Object::Ports(_)) => bridge.undo_ports(self.version),
+            // `Live` is undone as a whole at the end, and no request changes the other objects.
+            Delta::Changed(
+                Object::Live(_)
+                | Object::Bridge(_)
+                | Object::Port(..)
+                | Object::PortFilters(_)
+                | Object::Mac(..)
+                | Object::MulticastGroup(..)
+                | Object::MulticastRouters(..)
+                | Object::Learned(..),
+            ) => {}
+        }
+    }
+
+    /// Returns the deltas, and the number of the next new rule. No number is used twice.
     pub(crate) fn finish(self) -> (Vec<Delta>, RuleId) {
         (self.deltas, self.next_rule)
     }
@@ -294,24 +265,13 @@ impl UpdateBatch {
         if let TableSelector::One(table) = request.table {
             check_goto(request, table)?;
         }
-        let filter = RuleFilter::to_modify(request);
-        let chosen = if request.command == FlowModCommand::ModifyStrict {
-            find_strict(bridge, request, &filter, self.version)
-        } else {
-            bridge.rules(&filter, self.version)
-        };
-        chosen.iter().try_for_each(|rule| check_goto(request, rule.table))?;
-        check_instructions(bridge, &request.instructions, self.version)?;
         let instructions = bridge.interner.instructions(&request.instructions);
-        for old in chosen {
-            let stats = if request.flags.reset_counts {
-                Arc::new(old.stats.renewed())
-            } else {
-                Arc::clone(&old.stats)
-            };
-            let cookie = old.cookie;
-            self.revise(bridge, old, Revision { cookie, instructions: &instructions, stats });
+        if request.command == FlowModCommand::ModifyStrict {
+            let filter = RuleFilter::to_modify(request);
+            let chosen = find_strict(bridge, request, &filter, self.version);
+            return self.queue_revisions(bridge, request, &instructions, chosen);
         }
+        self.note(RuleSelection::Modify { request: Box::new(request.clone()), instructions });
         Ok(())
     }
 
@@ -394,7 +354,7 @@ fn undo_rule(bridge: &mut VersionedBridge, delta: RuleDelta, version: Version) {
 }
 
 /// Checks that `goto_table` of a request leads to a table above `table`.
-fn check_goto(request: &FlowMod, table: TableId) -> Result<(), FlowModError> {
+pub(super) fn check_goto(request: &FlowMod, table: TableId) -> Result<(), FlowModError> {
     match request.instructions.goto {
         Some(target) if target <= table => Err(FlowModError::GotoNotUp { table, target }),
         _ => Ok(()),

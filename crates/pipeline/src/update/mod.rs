@@ -4,3 +4,4 @@ pub(crate) mod batch;
 pub(crate) mod bundle;
 pub(crate) mod check;
 pub(crate) mod modification;
+pub(crate) mod pending;

@@ -113,12 +113,17 @@ impl LearnedRules {
         true
     }
 
-    /// Drops the revisions that only versions before `oldest` see.
-    pub(crate) fn reclaim(&mut self, oldest: Version) {
-        while let Some(Reverse((removed, id))) = self.retired.peek().copied()
+    /// Drops revisions that only versions before `oldest` see.
+    ///
+    /// Takes at most `removals_max` removals, and returns their number.
+    pub(crate) fn reclaim(&mut self, oldest: Version, removals_max: usize) -> usize {
+        let mut count = 0;
+        while count < removals_max
+            && let Some(Reverse((removed, id))) = self.retired.peek().copied()
             && removed <= oldest
         {
             self.retired.pop();
+            count += 1;
             let Some(index) = self.find_slot(id) else { continue };
             let slot = &mut self.slots[index];
             slot.older.retain(|own| !own.lifetime.is_over(oldest));
@@ -133,6 +138,7 @@ impl LearnedRules {
                 }
             }
         }
+        count
     }
 
     /// Writes the rule that wins for each key, as a version sees the table.

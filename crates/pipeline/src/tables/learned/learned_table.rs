@@ -49,8 +49,14 @@ impl LearnedTable {
         self.change(|| LoggedChange::Remove(id, removed));
     }
 
-    pub(crate) fn reclaim(&mut self, oldest: Version) {
-        self.change(|| LoggedChange::Reclaim(oldest));
+    /// Does [`LearnedRules::reclaim`] on the index.
+    pub(crate) fn reclaim(&mut self, oldest: Version, removals_max: usize) -> usize {
+        let is_logged =
+            matches!(self.log.last(), Some(LoggedChange::Reclaim(own)) if *own == oldest);
+        if self.is_training.load(Ordering::Relaxed) && !is_logged {
+            self.log.push(LoggedChange::Reclaim(oldest));
+        }
+        self.current.as_mut().map_or(0, |index| index.reclaim(oldest, removals_max))
     }
 
     fn change(&mut self, change: impl Fn() -> LoggedChange) {
@@ -101,7 +107,7 @@ impl LoggedChange {
             Self::Insert(rule, added) => index.insert(rule, *added),
             Self::Remove(id, removed) => index.remove(*id, *removed),
             Self::Reclaim(oldest) => {
-                index.reclaim(*oldest);
+                index.reclaim(*oldest, usize::MAX);
                 true
             }
         }

@@ -1,0 +1,178 @@
+//! Long changes, and the reclaim of what they have ended, in bounded holds of the lock of the tables.
+//!
+//! A thread that waits for the tables waits for [`CHANGES_PER_HOLD`] requests or rules at most. The version
+//! in preparation is not published between two holds, so nobody sees a part of a change.
+
+use std::sync::atomic::Ordering;
+
+use parking_lot::RwLockWriteGuard;
+use shunt_classifier::Version;
+
+use super::{Change, Pipeline};
+use crate::{
+    bridges::bridge::{VersionedBridge, VersionedBridges},
+    error::RejectedMod,
+    id::BridgeId,
+    time::Time,
+    update::{batch::UpdateBatch, bundle::own, modification::ModificationError},
+};
+
+/// Number of requests, or of rules that they change, under one exclusive hold of the table lock.
+///
+/// As many removed rules are reclaimed under one hold.
+const CHANGES_PER_HOLD: usize = 64;
+
+impl Pipeline {
+    /// Drops rules and objects that only versions before `oldest` see.
+    ///
+    /// After the call, no translation may name a version before `oldest`.
+    pub fn reclaim(&self, oldest: Version) {
+        let _control = self.control.lock();
+        let oldest = oldest.min(self.version());
+        let ids: Vec<_> = {
+            let mut bridges = self.bridges.write();
+            self.oldest.fetch_max(oldest.number(), Ordering::Relaxed);
+            bridges.values_mut().for_each(|bridge| bridge.reclaim_others(oldest));
+            bridges.keys().copied().collect()
+        };
+        for id in ids {
+            let reclaim =
+                |bridge: &mut VersionedBridge| bridge.reclaim_rules(oldest, CHANGES_PER_HOLD);
+            while self.hold(id, reclaim) == Some(false) {}
+            if let Some(mut interner) = self.hold(id, VersionedBridge::take_interner) {
+                interner.reclaim();
+                self.hold(id, |bridge| bridge.interner = interner);
+            }
+        }
+        let is_gone = |_: &BridgeId, bridge: &mut VersionedBridge| bridge.is_gone();
+        let gone: Vec<_> = self.bridges.write().extract_if(.., is_gone).collect();
+        // The lock is free again.
+        drop(gone);
+        self.learn_status.reclaim(oldest);
+    }
+
+    /// Applies requests as one version.
+    pub(crate) fn change<T>(
+        &self,
+        id: BridgeId,
+        requests: impl IntoIterator<Item = T>,
+        now: Time,
+        mut apply: impl FnMut(
+            &mut UpdateBatch,
+            &mut VersionedBridges,
+            T,
+        ) -> Result<(), ModificationError>,
+    ) -> Result<Change, RejectedMod> {
+        let mut control = self.control.lock();
+        let before = self.version();
+        let version = before.next();
+        let mut batch = UpdateBatch::new(version, now, control.next_rule);
+        self.requeue_lowered(&mut control.deadlines, before);
+        let mut requests = NumberedRequests { requests: requests.into_iter(), last: None };
+        let applied = loop {
+            let mut bridges = self.bridges.write();
+            let found = bridges.get(&id).filter(|own| own.settings(before).is_some());
+            if found.is_none() {
+                break Err(ModificationError::NoSuchBridge(id));
+            }
+            let applied = requests.apply_some(&mut batch, id, &mut bridges, &mut apply);
+            self.let_go(bridges);
+            if applied != Ok(Progress::Partial) {
+                break applied;
+            }
+            // This scans the tables, so it must not hold up translations.
+            let selected = match self.bridges.read().get(&id) {
+                Some(bridge) if batch.must_select() => batch.select(bridge),
+                _ => Ok(()),
+            };
+            if let Err(error) = selected {
+                break Err(error.into());
+            }
+        };
+        if let Err(error) = applied {
+            while self.hold(id, |bridge| batch.undo_some(bridge, CHANGES_PER_HOLD)) == Some(false) {
+            }
+            control.next_rule = batch.finish().1;
+            return Err(RejectedMod { index: requests.last.unwrap_or_default(), error });
+        }
+        let (deltas, next_rule) = batch.finish();
+        control.next_rule = next_rule;
+        Ok(self.publish(control, version, deltas))
+    }
+
+    /// Changes a bridge under one exclusive hold of the tables. `None` without such a bridge.
+    ///
+    /// Threads that wait for the tables come before the next hold.
+    pub(super) fn hold<T>(
+        &self,
+        id: BridgeId,
+        change: impl FnOnce(&mut VersionedBridge) -> T,
+    ) -> Option<T> {
+        let mut bridges = self.bridges.write();
+        let changed = bridges.get_mut(&id).map(change);
+        self.let_go(bridges);
+        changed
+    }
+
+    /// Ends an exclusive hold of the tables, and lets in the threads that wait.
+    fn let_go(&self, bridges: RwLockWriteGuard<'_, VersionedBridges>) {
+        RwLockWriteGuard::unlock_fair(bridges);
+        #[cfg(test)]
+        self.releases.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Makes the changes of rules that a batch has left for a bridge.
+    pub(super) fn change_rest(&self, batch: &mut UpdateBatch, id: BridgeId) {
+        loop {
+            let mut left = CHANGES_PER_HOLD;
+            let is_done = self.hold(id, |bridge| batch.change_some(bridge, &mut left));
+            if is_done != Some(false) {
+                return;
+            }
+        }
+    }
+}
+
+/// The requests of a change, with the position of the last one that was taken.
+struct NumberedRequests<I> {
+    requests: I,
+    last: Option<usize>,
+}
+
+/// The progress of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    /// Requests, or changes of the last one, are left.
+    Partial,
+    /// The change is complete.
+    Complete,
+}
+
+impl<I: Iterator> NumberedRequests<I> {
+    /// Applies as many requests, and changes of rules, as fit one hold of the tables.
+    ///
+    /// Ends early before a request that must select its rules.
+    fn apply_some(
+        &mut self,
+        batch: &mut UpdateBatch,
+        id: BridgeId,
+        bridges: &mut VersionedBridges,
+        mut apply: impl FnMut(
+            &mut UpdateBatch,
+            &mut VersionedBridges,
+            I::Item,
+        ) -> Result<(), ModificationError>,
+    ) -> Result<Progress, ModificationError> {
+        let mut left = CHANGES_PER_HOLD;
+        loop {
+            if batch.must_select() || !batch.change_some(own(bridges, id)?, &mut left) || left == 0
+            {
+                return Ok(Progress::Partial);
+            }
+            let Some(request) = self.requests.next() else { return Ok(Progress::Complete) };
+            self.last = Some(self.last.map_or(0, |last| last + 1));
+            left -= 1;
+            apply(batch, bridges, request)?;
+        }
+    }
+}

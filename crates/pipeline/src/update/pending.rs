@@ -1,0 +1,195 @@
+//! The rest of a request: the rules that it selects, changed a bounded number at a time.
+//!
+//! A request may remove or change any number of rules. So it only notes which rules it means
+//! ([`RuleSelection`]). The pipeline selects them under the shared lock of the tables
+//! ([`UpdateBatch::select`]), and changes some of them under each exclusive hold
+//! ([`UpdateBatch::change_some`]). The next request of the batch begins when no change is left.
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+};
+
+use super::{
+    batch::{Revision, UpdateBatch, check_goto},
+    check::check_instructions,
+};
+use crate::{
+    bridges::bridge::VersionedBridge,
+    id::{BridgeId, GroupId, MeterId},
+    tables::{
+        flow_mod::{FlowMod, FlowModError, TableSelector},
+        rule::{Instructions, Rule},
+        rule_filter::RuleFilter,
+    },
+    versions::delta::{Delta, Object, RemovedReason},
+};
+
+/// The changes that a batch still has to make for its last request.
+#[derive(Default)]
+pub(super) struct PendingChanges {
+    selection: Option<RuleSelection>,
+    /// In the order in which they are made.
+    changes: VecDeque<PendingChange>,
+}
+
+/// The rules that a request means, with their changes.
+pub(crate) enum RuleSelection {
+    /// Remove the rules that a filter selects.
+    Delete(RuleFilter),
+    /// Replace the instructions of rules.
+    Modify {
+        /// The request, which is not strict.
+        request: Box<FlowMod>,
+        /// Its instructions, shared with other rules.
+        instructions: Arc<Instructions>,
+    },
+    /// Remove the rules that name one of these groups, then the groups.
+    DeleteGroups(BridgeId, BTreeSet<GroupId>),
+    /// Remove the rules that pass one of these meters, then the meters.
+    DeleteMeters(BridgeId, BTreeSet<MeterId>),
+}
+
+/// One change that is still to be made.
+enum PendingChange {
+    Remove(Arc<Rule>, RemovedReason),
+    Revise { old: Arc<Rule>, instructions: Arc<Instructions>, resets_counts: bool },
+    EndGroup(BridgeId, GroupId),
+    EndMeter(BridgeId, MeterId),
+}
+
+impl UpdateBatch {
+    /// Notes the rules that a request means.
+    pub(crate) fn note(&mut self, selection: RuleSelection) {
+        self.pending.selection = Some(selection);
+    }
+
+    /// Queues the removal of rules.
+    pub(crate) fn queue_removals(&mut self, rules: Vec<(Arc<Rule>, RemovedReason)>) {
+        let removals = rules.into_iter().map(|(rule, reason)| PendingChange::Remove(rule, reason));
+        self.pending.changes.extend(removals);
+    }
+
+    /// Returns whether [`Self::select`] must come before the next change.
+    pub(crate) const fn must_select(&self) -> bool {
+        self.pending.selection.is_some()
+    }
+
+    /// Selects the rules that the last request means. If it fails, nothing has changed.
+    pub(crate) fn select(&mut self, bridge: &VersionedBridge) -> Result<(), FlowModError> {
+        let Some(selection) = self.pending.selection.take() else { return Ok(()) };
+        match selection {
+            RuleSelection::Delete(filter) => {
+                self.queue_all(bridge.rules(&filter, self.version), RemovedReason::Delete);
+            }
+            RuleSelection::Modify { request, instructions } => {
+                let chosen = bridge.rules(&RuleFilter::to_modify(&request), self.version);
+                self.queue_revisions(bridge, &request, &instructions, chosen)?;
+            }
+            RuleSelection::DeleteGroups(_, groups) if groups.is_empty() => {}
+            RuleSelection::DeleteMeters(_, meters) if meters.is_empty() => {}
+            RuleSelection::DeleteGroups(id, groups) => {
+                let names_one = |rule: &Rule| !rule.instructions.groups().is_disjoint(&groups);
+                let rules = bridge.rules_with(self.version, names_one);
+                self.queue_all(rules, RemovedReason::GroupDelete);
+                let ends = groups.into_iter().map(|group| PendingChange::EndGroup(id, group));
+                self.pending.changes.extend(ends);
+            }
+            RuleSelection::DeleteMeters(id, meters) => {
+                let passes_one = |rule: &Rule| !rule.instructions.meters().is_disjoint(&meters);
+                let rules = bridge.rules_with(self.version, passes_one);
+                self.queue_all(rules, RemovedReason::MeterDelete);
+                let ends = meters.into_iter().map(|meter| PendingChange::EndMeter(id, meter));
+                self.pending.changes.extend(ends);
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks and queues new instructions of rules. If it fails, nothing has changed.
+    pub(super) fn queue_revisions(
+        &mut self,
+        bridge: &VersionedBridge,
+        request: &FlowMod,
+        instructions: &Arc<Instructions>,
+        chosen: Vec<Arc<Rule>>,
+    ) -> Result<(), FlowModError> {
+        chosen.iter().try_for_each(|rule| check_goto(request, rule.table))?;
+        check_instructions(bridge, &request.instructions, self.version)?;
+        let resets_counts = request.flags.reset_counts;
+        let revision = |old| {
+            let instructions = Arc::clone(instructions);
+            PendingChange::Revise { old, instructions, resets_counts }
+        };
+        self.pending.changes.extend(chosen.into_iter().map(revision));
+        Ok(())
+    }
+
+    /// Makes as many of the changes that are left as `left` says, and counts them down.
+    ///
+    /// Returns whether no change is left. A rule that a removed rule has learned is one of them, if it
+    /// goes with its owner.
+    pub(crate) fn change_some(&mut self, bridge: &mut VersionedBridge, left: &mut usize) -> bool {
+        loop {
+            if self.pending.changes.is_empty() && !self.queue_orphans(bridge) {
+                return true;
+            }
+            if *left == 0 {
+                return false;
+            }
+            if let Some(change) = self.pending.changes.pop_front() {
+                *left -= 1;
+                self.change_one(bridge, change);
+            }
+        }
+    }
+
+    /// Makes all changes that are left.
+    pub(crate) fn change_rest(&mut self, bridge: &mut VersionedBridge) {
+        let mut left = usize::MAX;
+        while !self.change_some(bridge, &mut left) {}
+    }
+
+    fn change_one(&mut self, bridge: &mut VersionedBridge, change: PendingChange) {
+        match change {
+            PendingChange::Remove(rule, reason) => self.remove(bridge, rule, reason),
+            PendingChange::Revise { old, instructions, resets_counts } => {
+                let stats = if resets_counts {
+                    Arc::new(old.stats.renewed())
+                } else {
+                    Arc::clone(&old.stats)
+                };
+                let (cookie, instructions) = (old.cookie, &instructions);
+                self.revise(bridge, old, Revision { cookie, instructions, stats });
+            }
+            PendingChange::EndGroup(id, group) => {
+                bridge.groups.end(group, self.version);
+                self.push(Delta::Changed(Object::Group(id, group)));
+            }
+            PendingChange::EndMeter(id, meter) => {
+                bridge.meters.end(meter, self.version);
+                self.push(Delta::Changed(Object::Meter(id, meter)));
+            }
+        }
+    }
+
+    /// Queues the learned rules of removed rules with `delete_learned`.
+    ///
+    /// Returns whether a removed rule had some. They may be owners themselves. Each rule is removed
+    /// once, so this ends.
+    fn queue_orphans(&mut self, bridge: &mut VersionedBridge) -> bool {
+        let orphans = bridge.take_orphans();
+        for (table, cookie) in &orphans {
+            let table = TableSelector::One(*table);
+            let filter =
+                RuleFilter { table, cookie: *cookie, cookie_mask: u64::MAX, ..RuleFilter::all() };
+            self.queue_all(bridge.rules(&filter, self.version), RemovedReason::Delete);
+        }
+        !orphans.is_empty()
+    }
+
+    fn queue_all(&mut self, rules: Vec<Arc<Rule>>, reason: RemovedReason) {
+        let removals = rules.into_iter().map(|rule| PendingChange::Remove(rule, reason));
+        self.pending.changes.extend(removals);
+    }
+}
