@@ -28,7 +28,7 @@ use std::{
 
 use nix::sys::socket::{Backlog, Shutdown, getsockopt, listen, shutdown, sockopt::AcceptConn};
 use parking_lot::Mutex;
-use shunt_datapath::port::{DescriptorStore, StoredDescriptor};
+use shunt_datapath::port::{DescriptorStore, NoDescriptorStore, StoredDescriptor};
 use tracing::{info, warn};
 
 /// Device and inode of the file of a Unix socket.
@@ -73,6 +73,13 @@ const KEY_BYTES_MAX: usize = 200;
 
 /// Ports below it need a right.
 const UNPRIVILEGED_PORT: u16 = 1024;
+
+impl Default for ListeningSockets {
+    /// Returns sockets that end with the process.
+    fn default() -> Self {
+        Self::new(Arc::new(NoDescriptorStore))
+    }
+}
 
 impl ListeningSockets {
     /// Takes the listening sockets that an earlier process has stored.

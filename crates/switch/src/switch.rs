@@ -78,8 +78,7 @@ impl Switch {
         seed: u64,
     ) -> Result<Self, SwitchError> {
         let (store, tls) = (Arc::new(NoDescriptorStore), TlsIdentity::default());
-        let listening = Arc::new(ListeningSockets::new(Arc::<NoDescriptorStore>::clone(&store)));
-        Self::start_inheriting(config, run_dir, seed, store, listening, tls).await
+        Self::start_inheriting(config, run_dir, seed, store, Arc::default(), tls).await
     }
 
     /// Starts a switch that keeps the queues of its ports for a later process.
@@ -133,8 +132,7 @@ impl Switch {
         engine: EngineMaker,
     ) -> Result<Self, SwitchError> {
         let (store, tls) = (Arc::new(NoDescriptorStore), TlsIdentity::default());
-        let listening = Arc::new(ListeningSockets::new(Arc::<NoDescriptorStore>::clone(&store)));
-        Self::start_parts(config, run_dir, seed, engine, store, listening, tls).await
+        Self::start_parts(config, run_dir, seed, engine, store, Arc::default(), tls).await
     }
 
     async fn start_parts(

@@ -225,7 +225,6 @@ fn endpoint(target: &str) -> Result<ControllerEndpoint, String> {
 
 #[cfg(test)]
 mod tests {
-    use shunt_datapath::port::NoDescriptorStore;
     use shunt_ovsdb::{Server, ServerConfig, schema, value::Datum};
 
     use super::*;
@@ -257,8 +256,7 @@ mod tests {
         let server = Server::open(schema::open_vswitch(), None, ServerConfig::default()).unwrap();
         let handle = server.listen(&folder.path().join("db.sock")).unwrap().start().unwrap();
         let database = SwitchDatabase::embedded(handle.clone()).await.unwrap();
-        let listening = Arc::new(ListeningSockets::new(Arc::new(NoDescriptorStore)));
-        let mut managers = Managers::new(&database, TlsIdentity::default(), listening);
+        let mut managers = Managers::new(&database, TlsIdentity::default(), Arc::default());
         // The port is a free one: the first manager lets the system choose it.
         let mut rows = handle.transaction("a manager");
         let manager = rows.insert("Manager", [("target", Datum::string("ptcp:0:127.0.0.1"))]);

@@ -38,7 +38,8 @@ impl CabledSessions {
         let (control, receivers) = ControlPlane::start(&config, None, 1, engine, store).unwrap();
         let inbox = receivers.punts.bfd_packets;
         let thread = BfdThread::start(Arc::clone(&control), inbox).unwrap();
-        let servers = Arc::new(OpenFlowServers::new(&control, None, TlsIdentity::default()));
+        let (tls, listening) = (TlsIdentity::default(), Arc::default());
+        let servers = Arc::new(OpenFlowServers::new(&control, None, tls, listening));
         tokio::spawn(servers.run(receivers.events, receivers.punts.packet_ins));
         let bridge = BridgeOptions { name: "br0".to_owned(), ..BridgeOptions::default() };
         control.structure().await.add_bridge(&bridge).await.unwrap();

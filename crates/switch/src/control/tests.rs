@@ -9,7 +9,6 @@ use super::*;
 use crate::{
     config::{self, BondOptions, MirrorOptions, PortType},
     control::bonds::BondMemberChange,
-    listening_sockets::ListeningSockets,
     openflow::servers::OpenFlowServers,
     ports::registry::BridgeRegistry,
     saved_state::{restore, save},
@@ -31,12 +30,11 @@ fn null(name: &str) -> config::PortOptions {
 fn start(numbers: u32) -> Arc<ControlPlane> {
     let engine: EngineMaker = Box::new(|pipeline| Box::new(Iterative::new(pipeline)));
     let store = Arc::new(NoDescriptorStore);
-    let listening = Arc::new(ListeningSockets::new(Arc::<NoDescriptorStore>::clone(&store)));
     let (control, receivers) =
         ControlPlane::start(&Config::default(), None, 1, engine, store).unwrap();
     *control.bridges.lock() = BridgeRegistry::limited(numbers);
     tokio::spawn(
-        Arc::new(OpenFlowServers::new(&control, None, TlsIdentity::default()))
+        Arc::new(OpenFlowServers::new(&control, None, TlsIdentity::default(), Arc::default()))
             .run(receivers.events, receivers.punts.packet_ins),
     );
     control

@@ -4,8 +4,6 @@ use std::{
     os::unix::net::UnixStream,
 };
 
-use shunt_datapath::port::NoDescriptorStore;
-
 use super::*;
 
 /// A store in memory, which outlives its users.
@@ -191,7 +189,7 @@ fn a_name_that_nobody_wrote_is_refused() {
 
 #[test]
 fn without_a_store_sockets_end_with_the_process() {
-    let sockets = ListeningSockets::new(Arc::new(NoDescriptorStore));
+    let sockets = ListeningSockets::default();
     let address = free_address();
     drop(sockets.listen_tcp(address).unwrap());
     assert!(TcpStream::connect(address).is_err());
