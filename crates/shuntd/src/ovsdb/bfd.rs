@@ -40,7 +40,9 @@ pub(super) fn bfd(interface: RowView<'_>) -> (Option<BfdOptions>, Vec<String>) {
         let set = changed.set(own, value).map_err(|error| with_causes(&error));
         match set.and_then(|_| changed.check().map_err(str::to_owned)) {
             Ok(()) => options = changed,
-            Err(problem) => reasons.push(format!("bfd:{key} has no effect: {problem}")),
+            Err(problem) => {
+                reasons.push(format!("bfd:{key} has no effect: {}", with_column_keys(&problem)));
+            }
         }
     }
     for key in entries.keys() {
@@ -49,6 +51,12 @@ pub(super) fn bfd(interface: RowView<'_>) -> (Option<BfdOptions>, Vec<String>) {
         }
     }
     (Some(options), reasons)
+}
+
+/// Returns a text with the keys of the column, in place of those of the configuration.
+fn with_column_keys(text: &str) -> String {
+    let renamed = KEYS.iter().filter(|(key, own)| key != own);
+    renamed.fold(text.to_owned(), |text, (key, own)| text.replace(own, key))
 }
 
 /// Returns the column `bfd_status` of a port, empty without a session.
@@ -64,4 +72,30 @@ pub(super) fn bfd_status(port: Option<&BridgePortStatus>) -> Datum {
         ("remote_state", own.remote.state.name()),
         ("state", own.state.name()),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_name_the_keys_of_the_column() {
+        let mut options = BfdOptions::default();
+        let error = options.set("min_rx_ms", "-3").map_err(|error| with_causes(&error));
+        assert_eq!(
+            with_column_keys(&error.unwrap_err()),
+            "min_rx = -3: it must be a number of milliseconds, at most 4294967"
+        );
+        options.decay_min_rx_ms = 1;
+        assert_eq!(
+            with_column_keys(options.check().unwrap_err()),
+            "`decay_min_rx` of `bfd` is 0, or from `min_rx` to 4294967"
+        );
+        options = BfdOptions { local_dst_mac: "zz".to_owned(), ..BfdOptions::default() };
+        assert_eq!(
+            with_column_keys(options.check().unwrap_err()),
+            "`bfd_local_src_mac`, `bfd_local_dst_mac` and `bfd_remote_dst_mac` of `bfd` are six \
+             octets, like 02:00:00:00:00:01"
+        );
+    }
 }

@@ -65,8 +65,9 @@ impl RouterLog {
         self.lines(pipeline, changes, now).into_iter().for_each(|line| info!("{line}"));
     }
 
-    /// Logs a summary for ports that had changes without a line,
-    /// when their periods end.
+    /// Logs a summary for ports that had changes without a line.
+    ///
+    /// It is due when no further change has come for some seconds, or when the period ends.
     pub(crate) fn add_summaries(&self, now: Time) {
         let lines = self.0.lock().summaries(now);
         lines.into_iter().for_each(|line| info!("{line}"));
@@ -171,7 +172,7 @@ mod tests {
         let change = query(&pipeline, 2, 1..2, at(1));
         assert_eq!(lines(&log, &pipeline, &change, at(1)).len(), 1, "another port has its own");
         let summary = "bridge br0: port p1: a multicast router is there vlan=4094 after 4054 more \
-                       changes in 60 s";
+                       changes in 1 s";
         assert_eq!(log.0.lock().summaries(at(60)), [summary]);
     }
 }

@@ -20,8 +20,16 @@ pub(crate) struct ChangeLog<E> {
 struct LoggedOwner<E> {
     end: Time,
     lines: u32,
-    /// The number of changes without a line, and the last of these changes.
-    left_out: Option<(u64, E)>,
+    left_out: Option<LeftOut<E>>,
+}
+
+/// The changes of one owner that have no line yet.
+#[derive(Debug)]
+struct LeftOut<E> {
+    count: u64,
+    last: E,
+    /// Times of the first and of the last change.
+    times: (Time, Time),
 }
 
 /// Maximum number of lines of an owner in a period; a negotiation has six lines.
@@ -29,6 +37,11 @@ const LINES_MAX: u32 = 40;
 
 /// Length of a period, which starts with the first line of an owner.
 const PERIOD: Duration = Duration::from_secs(60);
+
+/// Time without a further change after which the last change gets a line.
+///
+/// So the log soon ends with the present state.
+const QUIET: Duration = Duration::from_secs(3);
 
 impl<E> Default for ChangeLog<E> {
     fn default() -> Self {
@@ -45,32 +58,51 @@ impl<E: Display> ChangeLog<E> {
         let end = now.after(PERIOD);
         let own = own.or_insert(LoggedOwner { end, lines: 0, left_out: None });
         if own.lines >= LINES_MAX {
-            let count = own.left_out.as_ref().map_or(0, |(count, _)| *count);
-            own.left_out = Some((count.saturating_add(1), event));
+            let before = own.left_out.take();
+            let (count, start) = before.map_or((0, now), |own| (own.count, own.times.0));
+            let count = count.saturating_add(1);
+            own.left_out = Some(LeftOut { count, last: event, times: (start, now) });
             return None;
         }
         own.lines += 1;
         Some(format!("{owner} {event}"))
     }
 
-    /// Ends the periods that have passed.
+    /// Returns a summary line for each owner with changes that had none, and ends periods that have passed.
     ///
-    /// Returns a summary line for each owner that has changes without a line.
+    /// A summary is due at the end of the period, or when no further change came for some seconds.
     pub(crate) fn summaries(&mut self, now: Time) -> Vec<String> {
-        let ended = self.owners.extract_if(.., |_, own| own.end <= now);
-        let line = |(owner, own): (String, LoggedOwner<E>)| {
-            let (count, last) = own.left_out?;
-            let changes = if count == 1 { "change" } else { "changes" };
-            let seconds = PERIOD.as_secs();
-            Some(format!("{owner} {last} after {count} more {changes} in {seconds} s"))
-        };
-        ended.filter_map(line).collect()
+        let mut lines = Vec::new();
+        for (owner, own) in &mut self.owners {
+            let is_due = own.summary_due().is_some_and(|due| due <= now);
+            if let Some(left_out) = own.left_out.take_if(|_| is_due) {
+                lines.push(left_out.summary(owner));
+            }
+        }
+        self.owners.retain(|_, own| own.end > now);
+        lines
     }
 
     /// Returns the time at which the next summary is due.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        let waiting = self.owners.values().filter(|own| own.left_out.is_some());
-        waiting.map(|own| own.end).min()
+        self.owners.values().filter_map(LoggedOwner::summary_due).min()
+    }
+}
+
+impl<E> LoggedOwner<E> {
+    /// Returns the time at which the changes without a line get their summary.
+    fn summary_due(&self) -> Option<Time> {
+        let (_, last) = self.left_out.as_ref()?.times;
+        Some(self.end.min(last.after(QUIET)))
+    }
+}
+
+impl<E: Display> LeftOut<E> {
+    fn summary(&self, owner: &str) -> String {
+        let Self { count, last, times: (start, end) } = self;
+        let changes = if *count == 1 { "change" } else { "changes" };
+        let seconds = end.since(*start).as_secs().max(1);
+        format!("{owner} {last} after {count} more {changes} in {seconds} s")
     }
 }
 
@@ -91,10 +123,19 @@ mod tests {
         let line = log.line(&member("p2"), "current waiting", at(30));
         assert_eq!(line.as_deref(), Some("bond b: member p2: LACP current waiting"));
         assert_eq!(log.line(&member("p1"), "current attached", at(30)), None);
-        assert_eq!((log.deadline(), log.summaries(at(59))), (Some(at(60)), Vec::new()));
-        let summary = "bond b: member p1: LACP current attached after 261 more changes in 60 s";
-        assert_eq!(log.summaries(at(60)), [summary]);
+        assert_eq!((log.deadline(), log.summaries(at(32))), (Some(at(33)), Vec::new()));
+        // The first 40 changes were over in second 3.
+        let summary = "bond b: member p1: LACP current attached after 261 more changes in 26 s";
+        assert_eq!(log.summaries(at(33)), [summary]);
         assert_eq!(log.deadline(), None, "p2 has had its only line");
+        // The period goes on: no further line, and a summary at its end.
+        for second in [40, 42, 58] {
+            assert_eq!(log.line(&member("p1"), "current waiting", at(second)), None);
+            assert_eq!(log.summaries(at(second)), [""; 0]);
+        }
+        assert_eq!(log.deadline(), Some(at(60)));
+        let summary = "bond b: member p1: LACP current waiting after 3 more changes in 18 s";
+        assert_eq!(log.summaries(at(60)), [summary]);
         assert!(log.line(&member("p1"), "current waiting", at(61)).is_some(), "a new period");
         assert_eq!(log.summaries(at(1000)), [""; 0]);
         assert!(log.owners.is_empty());
