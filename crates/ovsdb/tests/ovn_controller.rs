@@ -6,7 +6,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a failure of the bench ends the test")]
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use serde_json::{Value, json};
 use shunt_ovsdb::{
@@ -120,18 +120,39 @@ fn operations(update: &Value) -> Vec<Value> {
     operations
 }
 
-/// Adds the UUIDs of a reply to the `insert` operations of its request.
+/// Puts the UUIDs of new rows, which are in the reply, into a request.
 fn with_uuids(request: &Value, reply: &Value) -> Value {
     let mut request = request.clone();
-    if request["method"] == "transact" {
-        let operations = request["params"].as_array_mut().unwrap().iter_mut().skip(1);
-        for (operation, result) in operations.zip(reply["result"].as_array().unwrap()) {
-            if operation["op"] == "insert" {
-                operation["uuid"] = result["uuid"][1].clone();
-            }
+    if request["method"] != "transact" {
+        return request;
+    }
+    let mut names = BTreeMap::new();
+    let operations = request["params"].as_array_mut().unwrap().iter_mut().skip(1);
+    for (operation, result) in operations.zip(reply["result"].as_array().unwrap()) {
+        if operation["op"] == "insert" {
+            let uuid = &result["uuid"];
+            operation["uuid"] = uuid[1].clone();
+            names.insert(operation["uuid-name"].as_str().unwrap().to_owned(), uuid.clone());
         }
     }
-    request
+    // A name that is used before its row is inserted would get another UUID.
+    without_names(&request, &names)
+}
+
+fn without_names(value: &Value, names: &BTreeMap<String, Value>) -> Value {
+    match value {
+        Value::Object(members) => members
+            .iter()
+            .map(|(name, value)| (name.clone(), without_names(value, names)))
+            .collect(),
+        Value::Array(values) => match values.as_slice() {
+            [Value::String(kind), Value::String(name)] if kind == "named-uuid" => {
+                names[name].clone()
+            }
+            values => values.iter().map(|value| without_names(value, names)).collect(),
+        },
+        value => value.clone(),
+    }
 }
 
 /// Returns a message without the order of sets and maps.
