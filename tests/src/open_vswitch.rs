@@ -14,7 +14,7 @@ use crate::{
 };
 
 const SWITCH: &str = "/usr/lib/openvswitch-switch/ovs-vswitchd";
-pub(crate) const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
+pub const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 
 /// `ovsdb-server` and `ovs-vswitchd` with all files in their own folder.
 ///

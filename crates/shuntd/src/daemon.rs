@@ -75,7 +75,7 @@ struct Arguments {
     /// a whole. Changes of the configuration file since the last run are applied.
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
-    /// Follow the Open_vSwitch database of this server: unix:FILE or tcp:IP[:PORT].
+    /// Follow the Open_vSwitch database of this server: unix:FILE, tcp:IP[:PORT] or ssl:IP[:PORT].
     ///
     /// Bridges and ports are then those of the database, as with ovs-vswitchd. It takes the lock
     /// `ovs_vswitchd`, and waits while another switch owns it.

@@ -9,10 +9,14 @@ use std::{
 
 use shunt_tests::{
     daemon::{Daemon, binary, output, text, until},
+    open_vswitch::SCHEMA,
     ovsdb_server::OvsdbServer,
 };
 
-use crate::vsctl::{Bench, show};
+use crate::{
+    tls::Authority,
+    vsctl::{Bench, show},
+};
 
 /// Bridges, rules and port numbers stay while the server is away.
 #[test]
@@ -214,8 +218,40 @@ fn two_databases_are_refused() {
         assert_eq!(code, Some(2), "{message}");
         assert!(message.contains("two databases are configured"), "{message}");
     }
-    let (code, message) = check("", &["--db", "ssl:192.0.2.1:6640"]);
-    assert!(code == Some(2) && message.contains("needs TLS"), "{message}");
+    let (code, message) = check("", &["--db", "pssl:6640"]);
+    assert!(code == Some(2) && message.contains("an address to listen on"), "{message}");
+}
+
+/// The daemon shows the certificate of `[tls]`, and trusts the authority there.
+#[test]
+fn the_database_of_a_server_is_followed_over_tls() {
+    let Some(bench) = Bench::foreign("db-tls") else { return };
+    bench.namespace.run("ip", &["link", "set", "lo", "up"]);
+    let authority = Authority::new();
+    let folder = tempfile::tempdir().expect("a folder");
+    let database = folder.path().join("conf.db");
+    text(&output(Command::new("ovsdb-tool").arg("create").arg(&database).arg(SCHEMA)));
+    let option = |name: &str, file: &str| format!("--{name}={}", authority.path(file).display());
+    let socket = folder.path().join("db.sock");
+    let mut server = bench.namespace.command("ovsdb-server");
+    server.arg(&database).args(["--remote=pssl:6640:127.0.0.1", "-vconsole:off", "-vsyslog:off"]);
+    server.arg(format!("--remote=punix:{}", socket.display()));
+    server.arg(format!("--unixctl={}", folder.path().join("ctl").display()));
+    server.args([option("private-key", "controller.key"), option("ca-cert", "ca.pem")]);
+    server.arg(option("certificate", "controller.pem"));
+    let mut server = server.spawn().expect("ovsdb-server is installed");
+    let daemon = Daemon::start_with(&authority.section(), |program| {
+        let mut command = bench.namespace.command(program.to_str().expect("a path in UTF-8"));
+        command.arg("--db=ssl:127.0.0.1:6640");
+        command
+    });
+    let remote = format!("--db=unix:{}", socket.display());
+    assert!(until(|| daemon.log().contains("database ssl:127.0.0.1:6640: connected")));
+    let mut command = Command::new("ovs-vsctl");
+    text(&output(command.args([&remote, "--timeout=10", "add-br", "br0"])));
+    assert!(show(&daemon).contains("bridge br0"), "{}", show(&daemon));
+    server.kill().expect("it runs");
+    server.wait().expect("it has ended");
 }
 
 /// A server that sends garbage costs log lines and nothing else.

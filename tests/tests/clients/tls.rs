@@ -46,7 +46,7 @@ impl Authority {
     }
 
     /// Returns the section `[tls]` of a switch.
-    fn section(&self) -> String {
+    pub(crate) fn section(&self) -> String {
         let [key, certificate, ca] =
             ["switch.key", "switch.pem", "ca.pem"].map(|name| self.path(name));
         format!(

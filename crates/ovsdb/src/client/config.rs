@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use shunt_tls::TlsIdentity;
+
 use super::OvsdbRemote;
 
 /// Settings of a client.
@@ -9,6 +11,8 @@ use super::OvsdbRemote;
 pub struct OvsdbClientConfig {
     /// The address of the server.
     pub remote: OvsdbRemote,
+    /// The key and the certificates for a server with TLS.
+    pub tls: TlsIdentity,
     /// The name of the database.
     pub database: String,
     /// The tables and columns that the client follows.
@@ -50,6 +54,7 @@ impl OvsdbClientConfig {
     pub fn new(remote: OvsdbRemote, database: &str, tables: Vec<FollowedTable>) -> Self {
         Self {
             remote,
+            tls: TlsIdentity::default(),
             database: database.to_owned(),
             tables,
             lock: None,

@@ -3,7 +3,7 @@
 use std::{convert::Infallible, io, mem};
 
 use tokio::{
-    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split},
     net::{TcpStream, UnixStream},
     sync::{mpsc, watch},
     time::{Instant, sleep, timeout},
@@ -66,6 +66,12 @@ impl ServerStream {
                     let (reader, writer) = stream.into_split();
                     Self { reader: Box::new(reader), writer: Box::new(writer) }
                 }
+                OvsdbRemote::Tls(address) => {
+                    let stream = TcpStream::connect(address).await?;
+                    stream.set_nodelay(true)?;
+                    let (reader, writer) = split(config.tls.connect(stream).await?);
+                    Self { reader: Box::new(reader), writer: Box::new(writer) }
+                }
             })
         };
         let opened = timeout(config.reply_time_max, open).await;
@@ -88,6 +94,7 @@ impl ServerStream {
         let mut framer = JsonFramer::new(config.message_bytes);
         let mut received = vec![0; READ_BYTES];
         let mut unsent = Vec::new();
+        let mut is_flushed = true;
         let mut is_probed = false;
         let mut progress = (false, 0);
         let silence = sleep(config.probe_interval);
@@ -119,7 +126,10 @@ impl ServerStream {
                     is_probed = false;
                     silence.as_mut().reset(Instant::now() + config.probe_interval);
                 }
-                count = self.writer.write(&unsent), if !unsent.is_empty() => {
+                count = write_or_flush(&mut *self.writer, &unsent),
+                    if !is_flushed || !unsent.is_empty() =>
+                {
+                    is_flushed = unsent.is_empty();
                     unsent.drain(..count.map_err(OvsdbClientError::Io)?);
                 }
                 received = channels.transactions.recv() => {
@@ -140,4 +150,17 @@ impl ServerStream {
             }
         }
     }
+}
+
+/// Writes some of the bytes, or flushes the stream if there are none.
+///
+/// TLS keeps bytes that the socket has not taken. Returns the number of bytes that were written.
+async fn write_or_flush(
+    writer: &mut (dyn AsyncWrite + Send + Unpin),
+    unsent: &[u8],
+) -> io::Result<usize> {
+    if unsent.is_empty() {
+        return writer.flush().await.map(|()| 0);
+    }
+    writer.write(unsent).await
 }

@@ -16,19 +16,20 @@ pub enum OvsdbRemote {
     Unix(PathBuf),
     /// A TCP port: `tcp:IP[:PORT]`.
     Tcp(SocketAddr),
+    /// A TCP port with TLS: `ssl:IP[:PORT]`.
+    Tls(SocketAddr),
 }
 
 /// A text that is not an address of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum InvalidRemote {
-    /// An address that needs TLS.
-    #[error("`{0}` needs TLS, which is not supported: use unix:FILE or tcp:IP:PORT")]
-    Tls(String),
     /// An address on which a server listens, such as `ptcp:`.
-    #[error("`{0}` is an address to listen on: use unix:FILE or tcp:IP:PORT of the server")]
+    #[error(
+        "`{0}` is an address to listen on: use unix:FILE, tcp:IP:PORT or ssl:IP:PORT of the server"
+    )]
     Passive(String),
     /// A text in no known form of an address.
-    #[error("`{0}` is not the address of a database: use unix:FILE or tcp:IP:PORT")]
+    #[error("`{0}` is not the address of a database: use unix:FILE, tcp:IP:PORT or ssl:IP:PORT")]
     Other(String),
 }
 
@@ -43,7 +44,7 @@ impl FromStr for OvsdbRemote {
         match text.split_once(':') {
             Some(("unix", path)) if Path::new(path).is_absolute() => Ok(Self::Unix(path.into())),
             Some(("tcp", address)) => socket_address(address).map(Self::Tcp).ok_or_else(other),
-            Some(("ssl", _)) => Err(InvalidRemote::Tls(text.to_owned())),
+            Some(("ssl", address)) => socket_address(address).map(Self::Tls).ok_or_else(other),
             Some(("punix" | "ptcp" | "pssl", _)) => Err(InvalidRemote::Passive(text.to_owned())),
             _ => Err(other()),
         }
@@ -55,6 +56,7 @@ impl fmt::Display for OvsdbRemote {
         match self {
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
             Self::Tcp(address) => write!(f, "tcp:{address}"),
+            Self::Tls(address) => write!(f, "ssl:{address}"),
         }
     }
 }
@@ -84,6 +86,8 @@ mod tests {
             ("tcp:192.0.2.1:7000", "tcp:192.0.2.1:7000"),
             ("tcp:[2001:db8::1]", "tcp:[2001:db8::1]:6640"),
             ("tcp:[2001:db8::1]:1", "tcp:[2001:db8::1]:1"),
+            ("ssl:192.0.2.1", "ssl:192.0.2.1:6640"),
+            ("ssl:[2001:db8::1]:1", "ssl:[2001:db8::1]:1"),
         ] {
             let remote: OvsdbRemote = text.parse().unwrap();
             assert_eq!(remote.to_string(), shown);
@@ -94,9 +98,10 @@ mod tests {
     #[test]
     fn other_texts_are_refused_with_a_correction() {
         for (text, words) in [
-            ("ssl:192.0.2.1:6640", "needs TLS"),
+            ("pssl:6640", "an address to listen on"),
             ("punix:/run/db.sock", "an address to listen on"),
             ("unix:db.sock", "not the address of a database"),
+            ("ssl:localhost", "not the address of a database"),
             ("tcp:localhost", "not the address of a database"),
             ("tcp:192.0.2.1:0", "not the address of a database"),
             ("/run/db.sock", "not the address of a database"),

@@ -6,6 +6,7 @@ use shunt_ovsdb::{
     ChangeSubscription, DatabaseSnapshot, OvsdbHandle, OvsdbServerError, RowTransaction,
     client::{ClientTransactionError, OvsdbClient, OvsdbClientConfig, OvsdbRemote, ServerLock},
 };
+use shunt_tls::TlsFiles;
 use tracing::{info, warn};
 
 use super::columns::{DATABASE, LOCK, TABLES};
@@ -43,9 +44,13 @@ impl SwitchDatabase {
     }
 
     /// Connects to a foreign server, now or when there is one.
-    pub(super) fn foreign(remote: OvsdbRemote) -> Self {
+    ///
+    /// With TLS it has the files of the configuration: a wrong row of `SSL` in the database must not
+    /// end the connection by which the row can be mended.
+    pub(super) fn foreign(remote: OvsdbRemote, tls: Option<TlsFiles>) -> Self {
         let mut config = OvsdbClientConfig::new(remote.clone(), DATABASE, TABLES.to_vec());
         config.lock = Some(LOCK.to_owned());
+        config.tls.set(tls);
         Self::Foreign { client: OvsdbClient::start(config), remote, logged: ServerLock::Requested }
     }
 
@@ -155,7 +160,7 @@ fn log_lock(lock: ServerLock, remote: &OvsdbRemote) {
 fn owner(remote: &OvsdbRemote) -> String {
     let pid_file = match remote {
         OvsdbRemote::Unix(socket) => Some(socket.with_file_name("ovs-vswitchd.pid")),
-        OvsdbRemote::Tcp(_) => None,
+        OvsdbRemote::Tcp(_) | OvsdbRemote::Tls(_) => None,
     };
     let found = pid_file.and_then(|file| {
         let id: u32 = fs::read_to_string(&file).ok()?.trim().parse().ok()?;

@@ -82,7 +82,7 @@ impl OvsdbService {
     /// Starts the client. The first rows have the time `wait` to come.
     async fn follow_foreign(remote: &OvsdbRemote, switch: &Arc<Switch>, wait: Duration) -> Self {
         let problem = DatabaseProblem::default();
-        let database = SwitchDatabase::foreign(remote.clone());
+        let database = SwitchDatabase::foreign(remote.clone(), switch.tls().files());
         let (applied, mut first_pass) = oneshot::channel();
         let follow = Follower::new(database, Arc::clone(switch), problem.clone()).run(applied);
         let task = tokio::spawn(supervise(None, Arc::clone(switch), problem.clone(), follow));
