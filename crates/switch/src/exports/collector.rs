@@ -27,6 +27,12 @@ const WAITING_MAX: usize = 8192;
 /// Number of waiting datagrams above which exporters keep further flows.
 const WAITING_HIGH: usize = WAITING_MAX / 2;
 
+/// Checks without a refusal after which the collector has a program; one is made each second.
+const QUIET_CHECKS_AFTER_REFUSAL: u32 = 3;
+
+/// Checks without a loss after which an overflow is over, though datagrams still wait.
+const QUIET_CHECKS_AFTER_OVERFLOW: u32 = 10;
+
 /// Need of a protocol to send templates before its datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TemplateUse {
@@ -59,8 +65,7 @@ struct CollectorState {
     /// The local address of the socket; `None` while there is no socket.
     local: Option<IpAddr>,
     fault: Option<CollectorFault>,
-    /// Set while the host of the collector reports that no program listens at the port.
-    is_refused: bool,
+    refusal: CollectorRefusal,
     /// Set while waiting datagrams must follow templates that are not queued yet.
     needs_templates: bool,
     overflow: CollectorOverflow,
@@ -74,6 +79,24 @@ struct CollectorOverflow {
     lost: u64,
     /// Set when the overflow was logged.
     is_logged: bool,
+    /// Value of `lost` at the last check.
+    checked: u64,
+    /// Number of checks in a row without a loss.
+    quiet_checks: u32,
+}
+
+/// Whether the host of a collector reports that no program listens at the port.
+///
+/// Hosts limit the rate of these reports: within a refusal, most datagrams are not refused.
+#[derive(Clone, Copy, Debug, Default)]
+struct CollectorRefusal {
+    is_current: bool,
+    /// Set if a datagram was refused since the last check.
+    has_refused: bool,
+    /// Set if a datagram was sent without a refusal since the last check.
+    has_accepted: bool,
+    /// Number of checks in a row without a refusal.
+    quiet_checks: u32,
 }
 
 /// The reason why a collector gets no datagrams.
@@ -220,15 +243,31 @@ impl Collector {
 
     /// Records that the host of the collector has refused an earlier datagram.
     pub(super) fn note_refused(&self) {
-        self.state.lock().is_refused = true;
+        let mut state = self.state.lock();
+        (state.refusal.is_current, state.refusal.has_refused) = (true, true);
     }
 
     /// Records that the host of the collector has not refused the earlier datagrams.
     pub(super) fn note_accepted(&self) {
+        self.state.lock().refusal.has_accepted = true;
+    }
+
+    /// Ends a refusal after some seconds without one. The caller checks once a second.
+    pub(super) fn check_refusal(&self) {
         let mut state = self.state.lock();
-        if mem::take(&mut state.is_refused) {
+        let CollectorRefusal { is_current, has_refused, has_accepted, .. } = state.refusal;
+        (state.refusal.has_refused, state.refusal.has_accepted) = (false, false);
+        if has_refused {
+            state.refusal.quiet_checks = 0;
+        } else if is_current && has_accepted {
+            state.refusal.quiet_checks += 1;
+        }
+        if is_current && has_accepted {
             // A collector program that has started since then knows no template.
             self.ask_for_templates(&mut state);
+        }
+        if state.refusal.quiet_checks >= QUIET_CHECKS_AFTER_REFUSAL {
+            state.refusal = CollectorRefusal::default();
         }
     }
 
@@ -269,12 +308,17 @@ impl Collector {
         self.progress.notify_one();
     }
 
-    /// Logs the start and the end of an overflow of the queue.
+    /// Logs the start and the end of an overflow of the queue. The caller checks once a second.
     pub(super) fn log_overflow(&self) {
         let (overflow, is_over) = {
             let mut state = self.state.lock();
-            let is_over = state.overflow.lost > 0 && state.waiting.is_empty();
+            let is_empty = state.waiting.is_empty();
             let overflow = state.overflow;
+            let is_quiet = overflow.lost == overflow.checked;
+            let quiet_checks = if is_quiet { overflow.quiet_checks + 1 } else { 0 };
+            (state.overflow.checked, state.overflow.quiet_checks) = (overflow.lost, quiet_checks);
+            let is_over =
+                overflow.lost > 0 && (is_empty || quiet_checks >= QUIET_CHECKS_AFTER_OVERFLOW);
             state.overflow.is_logged = overflow.lost > 0;
             if is_over {
                 state.overflow = CollectorOverflow::default();
@@ -296,7 +340,7 @@ impl Collector {
     pub(super) fn trouble(&self) -> Option<String> {
         let (overflow, is_refused) = {
             let state = self.state.lock();
-            (state.overflow, state.is_refused)
+            (state.overflow, state.refusal.is_current)
         };
         let address = self.address;
         if let Some(text) = self.fault_text() {

@@ -73,6 +73,7 @@ impl CollectorSender {
                 _ = refresh.tick() => {
                     self.refresh();
                     self.collector.log_overflow();
+                    self.collector.check_refusal();
                     left -= u32::from(self.collector.is_closed());
                 }
                 is_open = self.send_some() => {

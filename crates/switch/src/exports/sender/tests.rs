@@ -188,9 +188,64 @@ fn a_collector_that_starts_later_gets_templates() {
         let trouble = own.collector.trouble().unwrap();
         assert!(trouble.contains("refuses datagrams"), "{trouble}");
         let _listener = StdUdpSocket::bind(LOCAL).unwrap();
-        while !own.collector.needs_templates() {
+        let mut templates = 0;
+        while own.collector.trouble().is_some() {
             own.send().await;
+            own.collector.check_refusal();
+            if own.collector.needs_templates() {
+                templates += 1;
+                own.collector.push_templates(&[datagram(8)]);
+            }
         }
+        assert!(templates > 0);
+    });
+}
+
+/// A host reports only some of the datagrams that it refuses.
+#[test]
+fn a_refusal_stays_while_some_datagrams_are_refused() {
+    in_namespace(|| async {
+        ip("link set lo up");
+        let _listener = StdUdpSocket::bind(LOCAL).unwrap();
+        let own = Bench::new(LOCAL, TemplateUse::EachSocket);
+        own.collector.push_templates(&[datagram(8)]);
+        for _ in 0..20 {
+            own.collector.note_refused();
+            own.collector.note_accepted();
+            assert!(!own.collector.needs_templates(), "once a second");
+            own.collector.check_refusal();
+            assert!(own.collector.trouble().is_some() && own.collector.needs_templates());
+            own.collector.push_templates(&[datagram(8)]);
+        }
+        // Without datagrams nothing is known.
+        (0..20).for_each(|_| own.collector.check_refusal());
+        assert!(own.collector.trouble().is_some());
+        for _ in 0..3 {
+            own.collector.note_accepted();
+            own.collector.check_refusal();
+        }
+        assert_eq!(own.collector.trouble(), None);
+    });
+}
+
+/// With steady traffic the queue is never empty.
+#[test]
+fn an_overflow_ends_when_nothing_is_lost() {
+    in_namespace(|| async {
+        ip("link set lo up");
+        let own = Bench::new(LOCAL, TemplateUse::Never);
+        for _ in 0..8192 + 1 {
+            own.push(0);
+        }
+        own.collector.log_overflow();
+        assert!(own.collector.trouble().is_some());
+        own.collector.take().unwrap();
+        for _ in 0..9 {
+            own.collector.log_overflow();
+        }
+        assert!(own.collector.trouble().is_some());
+        own.push(0);
+        own.collector.log_overflow();
         assert_eq!(own.collector.trouble(), None);
     });
 }
