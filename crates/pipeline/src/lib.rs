@@ -73,6 +73,7 @@ pub use action::{
 };
 pub use bridges::{
     bond::{BondBalance, BondBuckets, BondCounters, BondHash, BondMember, LacpAdmission},
+    learned_totals::LearnedTotals,
     mac_table::{MacEntry, MacSighting},
     mirror::{Mirror, MirrorOutput, MirroredPorts},
     multicast::{MulticastEvent, MulticastFlooding, MulticastSighting, MulticastSnooping},

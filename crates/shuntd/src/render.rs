@@ -156,8 +156,9 @@ fn snooping(multicast: &Value) -> String {
         return String::new();
     }
     format!(
-        "    multicast snooping ({}, {})\n",
-        counted(count(&multicast["multicast_groups"]), "group"),
+        "    multicast snooping ({} of {}, {})\n",
+        count(&multicast["multicast_groups"]),
+        counted(count(&multicast["multicast_groups_max"]), "group"),
         counted(count(&multicast["router_ports"]), "router port")
     )
 }

@@ -50,6 +50,7 @@ mod declarative;
 mod error;
 mod exports;
 mod lacp_task;
+mod learned;
 mod listening_sockets;
 mod mirrors;
 mod multicast;
@@ -76,6 +77,7 @@ pub use datapath_flows::{
 };
 pub use declarative::DeclarativeChanges;
 pub use error::{SwitchError, with_causes};
+pub use learned::{LearnedTableTotals, LearnedTotals, MacTableStatus};
 pub use listening_sockets::{ListeningSockets, SocketInode};
 pub use multicast::{MulticastEntryStatus, MulticastMessages};
 pub use nic::{NicStatus, NicTraffic, OperationsStatus, StageFill};

@@ -21,7 +21,8 @@ use shunt_classifier::Version;
 use shunt_flow::PortNo;
 
 use super::{
-    bridge::VersionedBridge, learned_ages::LearnedAges, port::PortInfo, port_table::PortTable,
+    bridge::VersionedBridge, learned_ages::LearnedAges, learned_totals::LearnedTotals,
+    port::PortInfo, port_table::PortTable,
 };
 use crate::{
     id::BridgeId,
@@ -124,12 +125,23 @@ pub(crate) struct MacTable {
     entries: BTreeMap<MacKey, Versioned<MacEntry>>,
     /// The addresses that the newest version sees.
     ages: LearnedAges<MacKey>,
+    totals: LearnedTotals,
 }
 
 impl MacTable {
     /// Returns the entry of an address.
     pub(crate) fn find(&self, vlan: u16, mac: [u8; 6], version: Version) -> Option<&Arc<MacEntry>> {
         self.entries.get(&(vlan, mac))?.at(version)
+    }
+
+    /// Returns the number of addresses that the newest version sees.
+    pub(crate) fn len(&self) -> usize {
+        self.ages.len()
+    }
+
+    /// Returns the totals of the changes.
+    pub(crate) const fn totals(&self) -> LearnedTotals {
+        self.totals
     }
 
     /// Returns all addresses, by VLAN.
@@ -155,8 +167,11 @@ impl MacTable {
                 known.refresh(now);
                 return Vec::new();
             }
-            Some(_) => self.ages.remove(mac_key),
-            None => {}
+            Some(known) => {
+                self.totals.moved += u64::from(known.port != sighting.port);
+                self.ages.remove(mac_key);
+            }
+            None => self.totals.learned += 1,
         }
         let mut changed = Vec::new();
         while self.ages.len() >= entries_max.max(1) {
@@ -164,6 +179,7 @@ impl MacTable {
             let seen = |mac_key| entries.get(&mac_key)?.at(version).map(|entry| entry.seen());
             let Some(oldest) = self.ages.oldest(seen) else { break };
             self.forget(oldest, version);
+            self.totals.evicted += 1;
             changed.push(oldest);
         }
         let entry = Arc::new(MacEntry::new(sighting, now));
@@ -178,6 +194,7 @@ impl MacTable {
     /// Returns the changed keys.
     pub(crate) fn expire(&mut self, ageing: Duration, version: Version, now: Time) -> Vec<MacKey> {
         let mut changed = self.forget_if(version, |entry| entry.seen().after(ageing) <= now);
+        self.totals.expired += changed.len() as u64;
         let is_over = |entry: &&Arc<MacEntry>| {
             entry.announced.is_some_and(|time| time.after(ANNOUNCED_FOR) <= now)
         };
@@ -313,6 +330,8 @@ mod tests {
         assert_eq!(seen(&mut table, 1, 1, 2), 0, "known already");
         assert_eq!(seen(&mut table, 1, 2, 3), 1);
         assert_eq!((known(&table, 2), known(&table, 4)), (vec![(1, 1)], vec![(1, 2)]));
+        let totals = LearnedTotals { learned: 1, moved: 1, ..LearnedTotals::default() };
+        assert_eq!((table.len(), table.totals()), (1, totals));
     }
 
     #[test]
@@ -333,6 +352,8 @@ mod tests {
             seen(&mut table, last, 2, last.into());
         }
         assert_eq!(known(&table, 10), [(1, 1), (8, 2)]);
+        let totals = LearnedTotals { learned: 8, evicted: 6, ..LearnedTotals::default() };
+        assert_eq!((table.len(), table.totals()), (2, totals));
     }
 
     #[test]
@@ -345,5 +366,7 @@ mod tests {
         assert!(table.expire(ageing, Version::new(9), at(14)).is_empty());
         assert_eq!(table.expire(ageing, Version::new(9), at(15)).len(), 1);
         assert!(known(&table, 9).is_empty());
+        let totals = LearnedTotals { learned: 1, expired: 1, ..LearnedTotals::default() };
+        assert_eq!((table.len(), table.totals()), (0, totals));
     }
 }

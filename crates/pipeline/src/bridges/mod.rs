@@ -3,6 +3,7 @@
 pub(crate) mod bond;
 pub(crate) mod bridge;
 pub(crate) mod learned_ages;
+pub(crate) mod learned_totals;
 pub(crate) mod mac_table;
 pub(crate) mod mirror;
 pub(crate) mod mirror_table;

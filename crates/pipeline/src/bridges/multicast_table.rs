@@ -19,6 +19,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use shunt_classifier::Version;
@@ -27,6 +28,7 @@ use shunt_flow::PortNo;
 use super::{
     bridge::VersionedBridge,
     learned_ages::LearnedAges,
+    learned_totals::LearnedTotals,
     multicast::{MulticastEvent, MulticastSighting, MulticastSnooping},
 };
 use crate::{
@@ -73,6 +75,8 @@ pub(crate) struct MulticastTable {
     entries: BTreeMap<MulticastKey, Versioned<MulticastPorts>>,
     /// The groups of the newest version, each with its first port and last report.
     ages: LearnedAges<MulticastKey>,
+    /// Each port of a group, and each router port, is an entry.
+    totals: LearnedTotals,
 }
 
 impl MulticastPorts {
@@ -115,6 +119,11 @@ impl MulticastTable {
         self.entries.get(&key)?.at(version)
     }
 
+    /// Returns the totals of the changes.
+    pub(crate) const fn totals(&self) -> LearnedTotals {
+        self.totals
+    }
+
     /// Returns all entries: the groups by their last report, then the router ports.
     pub(crate) fn entries(&self, version: Version) -> Vec<MulticastEntry> {
         let of_key = |(key, own): (&MulticastKey, &Versioned<MulticastPorts>)| {
@@ -155,6 +164,7 @@ impl MulticastTable {
         let mut ports = known.map(|known| MulticastPorts::clone(&known)).unwrap_or_default();
         ports.ports.push((port, Arc::new(AtomicU64::new(now.nanoseconds()))));
         self.entries.entry(key).or_insert_with(Versioned::new).set(Arc::new(ports), version);
+        self.totals.learned += 1;
         changed.push(key);
         changed
     }
@@ -171,9 +181,20 @@ impl MulticastTable {
             let oldest = self.ages.oldest(|key| first(key).map(|(_, seen)| seen));
             let place = oldest.and_then(|key| Some((key, first(key)?.0)));
             let Some((key, port)) = place else { break };
-            self.retain_in(key, version, |entry| entry.port != port);
+            self.totals.evicted += self.retain_in(key, version, |entry| entry.port != port);
             changed.push(key);
         }
+        changed
+    }
+
+    /// Removes the ports without a report or query in time. Returns the changed keys.
+    fn expire(&mut self, ageing: Duration, version: Version, now: Time) -> Vec<MulticastKey> {
+        let (changed, removed) = self.retain_counted(version, |entry| {
+            let ageing =
+                if entry.group.is_some() { ageing } else { MulticastSnooping::ROUTER_AGEING };
+            entry.seen.after(ageing) > now
+        });
+        self.totals.expired += removed;
         changed
     }
 
@@ -183,6 +204,15 @@ impl MulticastTable {
         version: Version,
         is_kept: impl Fn(&MulticastEntry) -> bool,
     ) -> Vec<MulticastKey> {
+        self.retain_counted(version, is_kept).0
+    }
+
+    /// As [`Self::retain`]; also returns the number of removed ports.
+    fn retain_counted(
+        &mut self,
+        version: Version,
+        is_kept: impl Fn(&MulticastEntry) -> bool,
+    ) -> (Vec<MulticastKey>, u64) {
         let is_changed = |(key, own): &(&MulticastKey, &Versioned<MulticastPorts>)| {
             let ports = own.at(version).map(|own| own.ports.as_slice()).unwrap_or_default();
             let mut entries = ports.iter().map(|(port, seen)| (*port, MulticastPorts::seen(seen)));
@@ -190,26 +220,25 @@ impl MulticastTable {
         };
         let changed = self.entries.iter().filter(is_changed).map(|(key, _)| *key);
         let changed: Vec<MulticastKey> = changed.collect();
-        for key in &changed {
-            self.retain_in(*key, version, &is_kept);
-        }
-        changed
+        let removed = changed.iter().map(|key| self.retain_in(*key, version, &is_kept)).sum();
+        (changed, removed)
     }
 
-    /// As [`Self::retain`], for one key; returns whether it changed.
+    /// As [`Self::retain`], for one key; returns the number of removed ports.
     fn retain_in(
         &mut self,
         key: MulticastKey,
         version: Version,
         is_kept: impl Fn(&MulticastEntry) -> bool,
-    ) -> bool {
-        let Some(known) = self.find(key, version) else { return false };
+    ) -> u64 {
+        let Some(known) = self.find(key, version) else { return 0 };
         let stays = |(port, seen): &&(PortNo, Arc<AtomicU64>)| {
             is_kept(&key.entry(*port, MulticastPorts::seen(seen)))
         };
         let kept: Vec<_> = known.ports.iter().filter(stays).cloned().collect();
-        if kept.len() == known.ports.len() {
-            return false;
+        let removed = known.ports.len() - kept.len();
+        if removed == 0 {
+            return 0;
         }
         let (before, kept) = (known.first(), MulticastPorts { ports: kept });
         let now = kept.first();
@@ -224,7 +253,7 @@ impl MulticastTable {
             self.ages.remove(key);
             now.into_iter().for_each(|(port, seen)| self.ages.add(key, port, seen));
         }
-        true
+        removed as u64
     }
 
     pub(crate) fn reclaim(&mut self, oldest: Version) {
@@ -281,7 +310,8 @@ impl UpdateBatch {
             MulticastEvent::Leave(group) => {
                 let key = MulticastKey::Group(vlan, group);
                 let stays = |entry: &MulticastEntry| !same.contains(&entry.port);
-                table.retain_in(key, version, stays).then_some(key).into_iter().collect()
+                let removed = table.retain_in(key, version, stays);
+                (removed > 0).then_some(key).into_iter().collect()
             }
         };
         self.push_multicast(id, changed);
@@ -291,12 +321,7 @@ impl UpdateBatch {
     pub(crate) fn expire_multicast(&mut self, id: BridgeId, bridge: &mut VersionedBridge) {
         let snooping = bridge.settings(self.version).and_then(|own| own.multicast);
         let Some(MulticastSnooping { ageing, .. }) = snooping else { return };
-        let now = self.now;
-        let changed = bridge.multicast.retain(self.version, |entry| {
-            let time =
-                if entry.group.is_some() { ageing } else { MulticastSnooping::ROUTER_AGEING };
-            entry.seen.after(time) > now
-        });
+        let changed = bridge.multicast.expire(ageing, self.version, self.now);
         self.push_multicast(id, changed);
     }
 
@@ -318,7 +343,7 @@ impl UpdateBatch {
 
 #[cfg(test)]
 mod tests {
-    use std::{net::Ipv4Addr, time::Duration};
+    use std::net::Ipv4Addr;
 
     use super::*;
 
@@ -377,6 +402,8 @@ mod tests {
             add(&mut table, key(last), 2, last.into());
         }
         assert_eq!(groups(&table, 9), [(1, 1), (8, 2)]);
+        let totals = LearnedTotals { learned: 8, evicted: 6, ..LearnedTotals::default() };
+        assert_eq!(table.totals(), totals);
     }
 
     #[test]
@@ -400,6 +427,21 @@ mod tests {
         add(&mut table, key(1), 1, 2);
         add(&mut table, key(2), 1, 3);
         assert_eq!(groups(&table, 4), [(1, 1), (2, 1), (0, 4), (0, 4), (0, 4)]);
+    }
+
+    #[test]
+    fn ports_that_expire_are_counted() {
+        let mut table = MulticastTable::default();
+        add(&mut table, key(1), 1, 1);
+        add(&mut table, key(1), 2, 2);
+        add(&mut table, key(1), 3, 8);
+        add(&mut table, MulticastKey::Routers(0), 4, 1);
+        let ageing = Duration::from_secs(5);
+        assert_eq!(table.expire(ageing, Version::new(9), at(7)), [key(1)]);
+        assert_eq!(groups(&table, 9), [(1, 3), (0, 4)]);
+        assert_eq!(table.expire(ageing, Version::new(9), at(12)), []);
+        let totals = LearnedTotals { learned: 4, expired: 2, ..LearnedTotals::default() };
+        assert_eq!(table.totals(), totals);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::{Change, Pipeline};
 use crate::{
     bridges::{
         bridge::VersionedBridge,
+        learned_totals::LearnedTotals,
         mac_table::MacEntry,
         multicast_table::{MulticastEntry, MulticastKey},
     },
@@ -26,6 +27,18 @@ impl Pipeline {
         bridges.get(&id).map_or_else(Vec::new, |own| own.macs.iter(version).cloned().collect())
     }
 
+    /// Returns the number of MAC addresses of a bridge.
+    #[must_use]
+    pub fn macs_count(&self, id: BridgeId) -> usize {
+        self.bridges.read().get(&id).map_or(0, |own| own.macs.len())
+    }
+
+    /// Returns the totals of the changes of the MAC table of a bridge.
+    #[must_use]
+    pub fn mac_totals(&self, id: BridgeId) -> LearnedTotals {
+        self.bridges.read().get(&id).map(|own| own.macs.totals()).unwrap_or_default()
+    }
+
     /// Removes all learned MAC addresses of a bridge.
     pub fn flush_macs(&self, id: BridgeId) -> Change {
         self.flush(id, |batch, bridge| batch.flush_macs(id, bridge))
@@ -41,6 +54,14 @@ impl Pipeline {
         let bridges = self.bridges.read();
         let version = self.version();
         bridges.get(&id).map_or_else(Vec::new, |own| own.multicast.entries(version))
+    }
+
+    /// Returns the totals of the changes of the multicast table of a bridge.
+    ///
+    /// Each port of a group, and each port with a multicast router, is an entry.
+    #[must_use]
+    pub fn multicast_totals(&self, id: BridgeId) -> LearnedTotals {
+        self.bridges.read().get(&id).map(|own| own.multicast.totals()).unwrap_or_default()
     }
 
     /// Returns the router ports of a VLAN, as a retained version sees them.

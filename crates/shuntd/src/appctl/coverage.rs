@@ -7,7 +7,7 @@ use std::{
 };
 
 use shunt_datapath::DropReason;
-use shunt_switch::Switch;
+use shunt_switch::{LearnedTableTotals, Switch};
 
 use super::{command::commands, methods::DaemonMethods};
 
@@ -143,6 +143,19 @@ async fn totals(switch: &Switch) -> CounterTotals {
     ]
     .map(|(name, total)| (name.to_owned(), total))
     .into();
+    let LearnedTableTotals { macs, multicast } = switch.learned_totals();
+    totals.extend(
+        [
+            ("mac_learning_learned", macs.learned),
+            ("mac_learning_expired", macs.expired),
+            ("mac_learning_evicted", macs.evicted),
+            ("mac_learning_moved", macs.moved),
+            ("mcast_snooping_learned", multicast.learned),
+            ("mcast_snooping_expired", multicast.expired),
+            ("mcast_snooping_evicted", multicast.evicted),
+        ]
+        .map(|(name, total)| (name.to_owned(), total)),
+    );
     if let Ok(evictions) = switch.evictions().await {
         totals.insert("dpif_flow_put".to_owned(), evictions.installed);
         totals.insert("dpif_flow_del".to_owned(), evictions.removed + evictions.evicted);

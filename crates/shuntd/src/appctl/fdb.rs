@@ -1,6 +1,6 @@
 //! The table of learned MAC addresses of a bridge.
 
-use shunt_switch::with_causes;
+use shunt_switch::{LearnedTotals, MacTableStatus, with_causes};
 
 use super::{command::commands, methods::DaemonMethods};
 use crate::render;
@@ -9,7 +9,7 @@ commands! {
     "fdb/flush" "[bridge]", 0..=1, Change, flush,
         "Remove the learned MAC addresses of a bridge, or of all bridges";
     "fdb/stats-show" "bridge", 1..=1, Read, show_stats,
-        "Show the number of learned MAC addresses and its limit";
+        "Show the number of learned MAC addresses, its limit, and totals of changes";
     "fdb/show" "bridge", 1..=1, Read, show, "List the learned MAC addresses";
 }
 
@@ -25,29 +25,19 @@ async fn show(methods: &DaemonMethods, arguments: &[String]) -> Result<String, S
     macs.map(|macs| render::macs(&macs)).map_err(|error| with_causes(&error))
 }
 
-/// Shows the size of the table.
-///
-/// Nothing counts its changes, so these totals are `?`.
+/// Shows the size of the table, and the totals of its changes.
 async fn show_stats(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let name = arguments.first().map_or("", String::as_str);
-    let macs = methods.switch.macs(name).await.map_err(|error| with_causes(&error))?;
-    let config = methods.switch.running_config();
-    let bridge = config.bridges.iter().find(|bridge| bridge.name == name);
-    let max = match bridge.map_or(0, |bridge| bridge.mac_entries) {
-        0 => MACS_MAX_DEFAULT,
-        max => max,
-    };
+    let table = methods.switch.mac_table(name).map_err(|error| with_causes(&error))?;
+    let MacTableStatus { entries, entries_max, totals } = table;
+    let LearnedTotals { learned, expired, evicted, moved } = totals;
     Ok(format!(
         "Statistics for bridge \"{name}\":\n  \
-         Current/maximum MAC entries in the table: {}/{max}\n  \
+         Current/maximum MAC entries in the table: {entries}/{entries_max}\n  \
          Current static MAC entries in the table : 0\n  \
-         Total number of learned MAC entries     : ?\n  \
-         Total number of expired MAC entries     : ?\n  \
-         Total number of evicted MAC entries     : ?\n  \
-         Total number of port moved MAC entries  : ?\n",
-        macs.len()
+         Total number of learned MAC entries     : {learned}\n  \
+         Total number of expired MAC entries     : {expired}\n  \
+         Total number of evicted MAC entries     : {evicted}\n  \
+         Total number of port moved MAC entries  : {moved}\n"
     ))
 }
-
-/// Maximum number of addresses of a bridge without `mac_entries`.
-const MACS_MAX_DEFAULT: usize = 8192;

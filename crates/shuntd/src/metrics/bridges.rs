@@ -128,7 +128,7 @@ const MIRROR: [Metric<MirrorStatus>; 2] = [
     ),
 ];
 
-const MULTICAST: [Metric<MulticastStatus>; 2] = [
+const MULTICAST: [Metric<MulticastStatus>; 6] = [
     (
         "shunt_bridge_multicast_groups",
         "gauge",
@@ -136,10 +136,34 @@ const MULTICAST: [Metric<MulticastStatus>; 2] = [
         |own| own.multicast_groups.into(),
     ),
     (
+        "shunt_bridge_multicast_groups_max",
+        "gauge",
+        "Maximum number of multicast groups of a bridge with snooping.",
+        |own| own.multicast_groups_max.into(),
+    ),
+    (
         "shunt_bridge_multicast_router_ports",
         "gauge",
         "Ports of a bridge with snooping that have multicast routers, counted in each VLAN.",
         |own| own.router_ports.into(),
+    ),
+    (
+        "shunt_bridge_multicast_learned_total",
+        "counter",
+        "Ports that joined a multicast group, or became router ports.",
+        |own| own.multicast_learned.into(),
+    ),
+    (
+        "shunt_bridge_multicast_expired_total",
+        "counter",
+        "Ports that left a multicast group, or are no router ports any more, because of their age.",
+        |own| own.multicast_expired.into(),
+    ),
+    (
+        "shunt_bridge_multicast_evicted_total",
+        "counter",
+        "Ports that were taken out of a multicast group because a bridge had too many groups.",
+        |own| own.multicast_evicted.into(),
     ),
 ];
 

@@ -28,7 +28,7 @@ fn snooping_is_configured_and_shown() {
     let daemon = Daemon::start(BRIDGES);
     let shown = daemon.answer(&["show"]);
     assert_eq!(
-        shown.matches("multicast snooping (0 groups, 0 router ports)").count(),
+        shown.matches("multicast snooping (0 of 2048 groups, 0 router ports)").count(),
         1,
         "{shown}"
     );

@@ -1,22 +1,37 @@
 //! The status of multicast snooping.
 
 use serde::Serialize;
-use shunt_pipeline::{BridgeId, Pipeline};
+use shunt_pipeline::{BridgeId, LearnedTotals, MulticastSnooping, Pipeline};
 
 /// The status of multicast snooping on a bridge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MulticastStatus {
     /// Number of multicast groups; a group is counted once in each VLAN.
     pub multicast_groups: u64,
+    /// Maximum number of multicast groups.
+    pub multicast_groups_max: u64,
     /// Number of router ports; a port is counted once in each VLAN.
     pub router_ports: u64,
+    /// Ports that joined a group, or became router ports.
+    pub multicast_learned: u64,
+    /// Ports that left a group, or are no router ports any more, because of their age.
+    pub multicast_expired: u64,
+    /// Ports that were taken out of a group because there were too many groups.
+    pub multicast_evicted: u64,
 }
 
 impl MulticastStatus {
     /// Returns the status of a bridge; `None` if multicast snooping is off.
     pub(crate) fn of_bridge(pipeline: &Pipeline, id: BridgeId) -> Option<Self> {
-        pipeline.settings(id)?.multicast?;
-        let mut status = Self::default();
+        let MulticastSnooping { groups_max, .. } = pipeline.settings(id)?.multicast?;
+        let LearnedTotals { learned, expired, evicted, .. } = pipeline.multicast_totals(id);
+        let mut status = Self {
+            multicast_groups_max: groups_max as u64,
+            multicast_learned: learned,
+            multicast_expired: expired,
+            multicast_evicted: evicted,
+            ..Self::default()
+        };
         let mut last = None;
         // The entries of one group are adjacent.
         for entry in pipeline.multicast(id) {

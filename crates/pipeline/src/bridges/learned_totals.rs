@@ -1,0 +1,27 @@
+//! Totals of the changes of a table of learned entries: MAC addresses, multicast groups.
+
+/// The changes of a table since its bridge was added.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LearnedTotals {
+    /// Entries that were added.
+    pub learned: u64,
+    /// Entries that were removed because of their age.
+    pub expired: u64,
+    /// Entries that were removed because the table was full.
+    pub evicted: u64,
+    /// Entries that moved to another port.
+    pub moved: u64,
+}
+
+impl LearnedTotals {
+    /// Returns the sum of two totals.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            learned: self.learned.saturating_add(other.learned),
+            expired: self.expired.saturating_add(other.expired),
+            evicted: self.evicted.saturating_add(other.evicted),
+            moved: self.moved.saturating_add(other.moved),
+        }
+    }
+}
