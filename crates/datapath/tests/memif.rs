@@ -1,13 +1,8 @@
 //! memif ports: a server and a client in one process.
 
 #![expect(clippy::unwrap_used, reason = "ports that cannot be set up fail the test")]
-#![expect(clippy::disallowed_methods, reason = "real threads and a real socket need a real clock")]
 
-use std::{
-    path::Path,
-    thread::sleep,
-    time::{Duration, Instant},
-};
+use std::{path::Path, time::Duration};
 
 use shunt_datapath::{
     Packet, Pool, PortError, VirtioHeader,
@@ -31,11 +26,8 @@ fn options(socket: &Path, role: MemifRole) -> MemifOptions {
 }
 
 fn await_link(port: &Memif, is_up: bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while port.link_up() != is_up {
-        assert!(Instant::now() < deadline, "{:?}", port.link_reason());
-        sleep(Duration::from_millis(2));
-    }
+    assert!(port.wait_for_link(is_up, Duration::from_secs(20)), "{:?}", port.link_reason());
+    assert_eq!(port.link_up(), is_up);
 }
 
 impl MemifEnds {

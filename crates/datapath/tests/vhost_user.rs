@@ -9,7 +9,6 @@ use std::{
         Barrier,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
-    thread::sleep,
     time::{Duration, Instant},
 };
 
@@ -48,12 +47,8 @@ impl Setup {
         let stream = UnixStream::connect(&path).unwrap();
         let mut front_end = TestFrontEnd::new(stream);
         front_end.start(&guest, MessageOrder::Qemu).unwrap();
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while !port.link_up() {
-            assert!(Instant::now() < deadline, "{:?}", port.link_reason());
-            sleep(Duration::from_millis(2));
-        }
-        assert_eq!(port.link_reason(), None);
+        assert!(port.wait_for_link(true, Duration::from_secs(20)), "{:?}", port.link_reason());
+        assert_eq!((port.link_up(), port.link_reason()), (true, None));
         Self { _folder: folder, port, queues, guest, _front_end: front_end, pool: Pool::new() }
     }
 

@@ -13,7 +13,7 @@
 //!
 //! ```
 //! use shunt_memif::{
-//!     MemifInterface, MemifLink, MemifOptions, MemifRole, MemifSendEnd, MemifSink,
+//!     MemifInterface, MemifLink, MemifOptions, MemifRole, MemifSink, SendEnd,
 //! };
 //!
 //! /// Keeps the last frame.
@@ -40,7 +40,7 @@
 //! let polled = worker.receiver.receive(32, &mut LastFrame::default());
 //! let sent = worker.sender.send([&[0; 60][..]]);
 //! // No server listens at the socket yet.
-//! assert_eq!((polled.frames, sent.end), (0, MemifSendEnd::Full));
+//! assert_eq!((polled.frames, sent.end), (0, SendEnd::Full));
 //! assert!(matches!(interface.link(), MemifLink::Waiting { .. }));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -69,6 +69,5 @@ pub use error::{MemifError, MemifRingError};
 pub use link::MemifLink;
 pub use options::{MemifOptions, MemifRole, MemifSecret};
 pub use queues::QUEUES_MAX;
-pub use worker::{
-    MemifPoll, MemifReceiver, MemifSendEnd, MemifSender, MemifSentFrames, MemifSink, MemifWorker,
-};
+pub use shunt_shared_memory::{PolledFrames, SendEnd, SentFrames};
+pub use worker::{MemifReceiver, MemifSender, MemifSink, MemifWorker};

@@ -5,6 +5,8 @@ use std::{
     sync::Arc,
 };
 
+use shunt_shared_memory::{PolledFrames, SendEnd, SentFrames};
+
 use crate::{queues::InterfaceQueues, ring::MemifPut};
 
 /// The receiver and the sender of one worker, which is a thread that moves frames.
@@ -59,23 +61,15 @@ const IDLE_POLLS: u32 = 64;
 /// Number of further polls without a frame before the worker may sleep.
 ///
 /// A peer may store an index, and look for the request before the processor makes the index visible:
-/// `net_memif` and libmemif have no fence between both. Its index is visible after these polls.
+/// `net_memif` and libmemif have no fence between both. Processors make an index visible long before these
+/// polls are over, but no rule of theirs says so. Otherwise the frame waits for the next one.
 const SETTLE_POLLS: u32 = 64;
-
-/// The result of a poll.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MemifPoll {
-    /// Number of frames that were taken, including refused frames.
-    pub frames: usize,
-    /// Unset if [`MemifReceiver::wait_fd`] becomes readable for the next frame.
-    pub may_have_more: bool,
-}
 
 impl MemifReceiver {
     /// Takes at most `max` frames; never waits.
     ///
     /// The rings of this worker are polled in turn.
-    pub fn receive(&mut self, max: usize, sink: &mut impl MemifSink) -> MemifPoll {
+    pub fn receive(&mut self, max: usize, sink: &mut impl MemifSink) -> PolledFrames {
         if self.waits_for_events && self.clear_events() {
             // The control thread has changed the rings.
             self.set_interrupts(false);
@@ -96,7 +90,7 @@ impl MemifReceiver {
                 self.set_interrupts(false);
             }
             self.idle_polls = 0;
-            return MemifPoll { frames, may_have_more: true };
+            return PolledFrames { frames, may_have_more: true };
         }
         self.idle_polls = self.idle_polls.saturating_add(1);
         if self.idle_polls >= IDLE_POLLS && !self.waits_for_events {
@@ -104,7 +98,7 @@ impl MemifReceiver {
             self.idle_polls = IDLE_POLLS;
         }
         let may_sleep = self.idle_polls >= IDLE_POLLS + SETTLE_POLLS && self.are_watched();
-        MemifPoll { frames, may_have_more: !may_sleep }
+        PolledFrames { frames, may_have_more: !may_sleep }
     }
 
     /// Returns a descriptor that is readable while frames may wait.
@@ -181,45 +175,26 @@ pub struct MemifSender {
     worker: u16,
 }
 
-/// The result of sending several frames.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MemifSentFrames {
-    /// Number of frames that were copied to the ring.
-    pub frames: usize,
-    /// Reason why no more frames were sent.
-    pub end: MemifSendEnd,
-}
-
-/// Reason why no more frames were sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MemifSendEnd {
-    /// All frames were sent.
-    All,
-    /// The ring has no room, or no peer is connected.
-    Full,
-    /// The next frame is longer than all buffers of the ring.
-    Refused,
-    /// Another worker sends by the ring, or the control thread changes it.
-    Busy,
-}
-
 impl MemifSender {
     /// Sends frames; never waits.
+    ///
+    /// The ring is full also while no peer is connected. It is busy while another worker sends by it, or the
+    /// control thread changes it.
     pub fn send<'a>(
         &mut self,
         frames: impl IntoIterator<Item = &'a [u8], IntoIter: ExactSizeIterator>,
-    ) -> MemifSentFrames {
+    ) -> SentFrames {
         let Some(queue) = self.worker.checked_rem(self.queues.transmit_count()) else {
-            return MemifSentFrames { frames: 0, end: MemifSendEnd::Full };
+            return SentFrames::none(SendEnd::Full);
         };
         let Some(mut slot) = self.queues.try_transmit(queue) else {
-            return MemifSentFrames { frames: 0, end: MemifSendEnd::Busy };
+            return SentFrames::none(SendEnd::Busy);
         };
         let Some(running) = slot.as_mut() else {
-            return MemifSentFrames { frames: 0, end: MemifSendEnd::Full };
+            return SentFrames::none(SendEnd::Full);
         };
         let frames = frames.into_iter();
-        let mut sent = MemifSentFrames { frames: 0, end: MemifSendEnd::All };
+        let mut sent = SentFrames::none(SendEnd::All);
         let mut result = running.ring.look(frames.len());
         if result.is_ok() {
             for frame in frames {
@@ -228,8 +203,8 @@ impl MemifSender {
                         sent.frames += 1;
                         continue;
                     }
-                    Ok(MemifPut::Full) => sent.end = MemifSendEnd::Full,
-                    Ok(MemifPut::Refused) => sent.end = MemifSendEnd::Refused,
+                    Ok(MemifPut::Full) => sent.end = SendEnd::Full,
+                    Ok(MemifPut::Refused) => sent.end = SendEnd::Refused,
                     Err(error) => result = Err(error),
                 }
                 break;
@@ -237,7 +212,7 @@ impl MemifSender {
         }
         running.publish();
         if let Err(error) = result {
-            sent.end = MemifSendEnd::Full;
+            sent.end = SendEnd::Full;
             self.queues.fail_transmit(&mut slot, error);
         }
         sent

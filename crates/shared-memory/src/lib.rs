@@ -9,6 +9,7 @@
 //! - [`LinkState`] is the state of the link to the other process, and [`PeerLog`] limits the log lines about
 //!   it.
 //! - [`SocketFile`] removes the file of a socket that was listened at.
+//! - [`PolledFrames`] and [`SentFrames`] are results of moving frames.
 //! - [`WakeSet`] wakes a thread that waits for events of several queues.
 //!
 //! ```
@@ -29,6 +30,7 @@ mod descriptors;
 mod event;
 mod link_state;
 mod mapping;
+mod moved_frames;
 mod peer_log;
 mod read_at_once;
 mod signal_at_once;
@@ -41,6 +43,7 @@ pub use descriptors::{
 pub use event::{EventError, accept_event, notify, reset};
 pub use link_state::LinkState;
 pub use mapping::{MapError, SharedMapping};
+pub use moved_frames::{PolledFrames, SendEnd, SentFrames};
 pub use peer_log::{PeerLog, PeerLogNote};
 pub use socket_file::SocketFile;
 pub use wake_set::WakeSet;

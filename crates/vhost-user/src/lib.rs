@@ -72,4 +72,5 @@ pub use error::{BackendError, RingError};
 pub use features::{QUEUE_PAIRS_MAX, VirtioFeatures};
 pub use link::GuestLink;
 pub use net_queue::{FrameSink, NetHeader, takes_segmentation};
-pub use worker::{FrameReceiver, FrameSender, Polled, SendEnd, SentFrames, Worker};
+pub use shunt_shared_memory::{PolledFrames, SendEnd, SentFrames};
+pub use worker::{FrameReceiver, FrameSender, Worker};

@@ -5,6 +5,8 @@ use std::{
     sync::Arc,
 };
 
+use shunt_shared_memory::{PolledFrames, SendEnd, SentFrames};
+
 use crate::{
     announcement::announcement,
     features::VirtioFeatures,
@@ -54,20 +56,11 @@ pub struct FrameReceiver {
 /// to kick.
 const IDLE_POLLS: u32 = 64;
 
-/// The result of a poll.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Polled {
-    /// Number of frames that were taken, including refused frames.
-    pub frames: usize,
-    /// Unset if [`FrameReceiver::wait_fd`] becomes readable for the next frame.
-    pub may_have_more: bool,
-}
-
 impl FrameReceiver {
     /// Takes at most `max` frames; never waits.
     ///
     /// The queues of this worker are polled in turn.
-    pub fn receive(&mut self, max: usize, sink: &mut impl FrameSink) -> Polled {
+    pub fn receive(&mut self, max: usize, sink: &mut impl FrameSink) -> PolledFrames {
         let own = self.own_queues();
         if std::mem::take(&mut self.waits_for_kicks) {
             for turn in 0..own {
@@ -94,10 +87,10 @@ impl FrameReceiver {
         self.turn = self.turn.wrapping_add(1);
         if frames > 0 || is_contended {
             self.idle_polls = 0;
-            return Polled { frames, may_have_more: true };
+            return PolledFrames { frames, may_have_more: true };
         }
         self.idle_polls = self.idle_polls.saturating_add(1);
-        Polled { frames, may_have_more: self.idle_polls < IDLE_POLLS || self.request_kicks() }
+        PolledFrames { frames, may_have_more: self.idle_polls < IDLE_POLLS || self.request_kicks() }
     }
 
     /// Returns a descriptor that is readable while frames may wait.
@@ -170,31 +163,6 @@ pub struct FrameSender {
     worker: u16,
 }
 
-/// The result of sending several frames.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SentFrames {
-    /// Number of frames that were copied to the guest.
-    pub frames: usize,
-    /// Reason why no more frames were sent.
-    pub end: SendEnd,
-}
-
-/// Reason why no more frames were sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SendEnd {
-    /// All frames were sent.
-    All,
-    /// The guest has no free buffers, or does not run.
-    Full,
-    /// The guest cannot accept the next frame at any time.
-    ///
-    /// The frame is too long for the buffers of the guest, or has an offload that was not
-    /// negotiated.
-    Refused,
-    /// Another worker sends by the queue, or the control thread changes it.
-    Busy,
-}
-
 impl FrameSender {
     /// Returns the features that the guest accepted.
     ///
@@ -206,6 +174,9 @@ impl FrameSender {
 
     /// Sends frames, each with its header; never waits.
     ///
+    /// The queue is full also while the guest does not run. It is busy while another worker sends by it, or
+    /// the control thread changes it.
+    ///
     /// The function sets the number of buffers in the headers.
     pub fn send<'a>(
         &mut self,
@@ -213,14 +184,14 @@ impl FrameSender {
     ) -> SentFrames {
         let pairs = self.queues.pairs_to_guest();
         let Some(pair) = self.worker.checked_rem(pairs) else {
-            return SentFrames { frames: 0, end: SendEnd::Full };
+            return SentFrames::none(SendEnd::Full);
         };
         let queue = 2 * pair;
         let Some(mut slot) = self.queues.try_queue(queue) else {
-            return SentFrames { frames: 0, end: SendEnd::Busy };
+            return SentFrames::none(SendEnd::Busy);
         };
         let Some(running) = slot.as_mut().filter(|running| running.is_enabled) else {
-            return SentFrames { frames: 0, end: SendEnd::Full };
+            return SentFrames::none(SendEnd::Full);
         };
         let (frames, result) = running.put(frames.into_iter());
         running.publish();

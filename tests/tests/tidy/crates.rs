@@ -33,6 +33,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "shunt-datapath",
         &[
             "shunt-pcap",
+            "shunt-shared-memory",
             "shunt-vhost-user",
             "shunt-memif",
             "shunt-dpdk",

@@ -20,10 +20,11 @@ use shunt_dpdk::{
     DpdkSender, Eal, EalOptions, FrameChecksum, FrameOffload, FrameSegments, Transport,
 };
 use shunt_pipeline::DatapathPort;
+use shunt_shared_memory::{SendEnd, SentFrames};
 
 use super::{
     Capabilities, Port, PortCounters, PortError, Queues, RxQueue, RxReport,
-    shared_output::{OutputEnd, SharedOutput, SharedTx},
+    shared_output::{SharedOutput, SharedTx},
     spec::local_mac,
 };
 use crate::{
@@ -199,18 +200,17 @@ impl SharedOutput for DpdkOutput {
         }
     }
 
-    fn send<'a>(
-        &mut self,
-        packets: impl ExactSizeIterator<Item = &'a Packet>,
-    ) -> (usize, OutputEnd) {
-        let Some(mut sender) = self.sender.try_lock() else { return (0, OutputEnd::Busy) };
-        let (sent, end) = sender.send(packets.map(|packet| (packet.frame(), offload(packet))));
-        let end = match end {
-            BurstEnd::All => OutputEnd::All,
-            BurstEnd::Full => OutputEnd::Full,
-            BurstEnd::Refused => OutputEnd::Refused,
+    fn send<'a>(&mut self, packets: impl ExactSizeIterator<Item = &'a Packet>) -> SentFrames {
+        let Some(mut sender) = self.sender.try_lock() else {
+            return SentFrames::none(SendEnd::Busy);
         };
-        (sent, end)
+        let (frames, end) = sender.send(packets.map(|packet| (packet.frame(), offload(packet))));
+        let end = match end {
+            BurstEnd::All => SendEnd::All,
+            BurstEnd::Full => SendEnd::Full,
+            BurstEnd::Refused => SendEnd::Refused,
+        };
+        SentFrames { frames, end }
     }
 }
 

@@ -1,44 +1,30 @@
 //! A memif port: a memory interface to VPP, DPDK or another program of this host.
 //!
-//! Packet threads copy frames from and to memory that both programs share. The crate `shunt-memif` has
-//! the protocol and the rings; here are the packets. Memif has no offloads, so a packet is completed in
-//! software before it is sent. A peer often has fewer rings than there are packet threads, so threads
-//! share them (`shared_output.rs`).
+//! The crate `shunt-memif` has the protocol and the rings. Memif has no offloads, so a packet is completed in
+//! software before it is sent.
 
 use std::{
     os::fd::BorrowedFd,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    path::Path,
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
 };
 
-use shunt_memif::{
-    MemifInterface, MemifLink, MemifReceiver, MemifSendEnd, MemifSender, MemifSink, MemifWorker,
-};
+use shunt_memif::{MemifInterface, MemifLink, MemifReceiver, MemifSender, MemifSink, MemifWorker};
 pub use shunt_memif::{MemifOptions, MemifRole, MemifSecret, QUEUES_MAX};
-use shunt_pipeline::DatapathPort;
+use shunt_shared_memory::{PolledFrames, SentFrames};
 
 use super::{
-    Capabilities, Port, PortCounters, PortError, Queues, RxQueue, RxReport,
-    shared_output::{OutputEnd, SharedOutput, SharedTx},
-    spec::local_mac,
+    Capabilities, PortError, Queues,
+    shared_memory::{
+        SharedFrameSource, SharedMemoryPort, SharedMemoryProtocol, TakenFrames, thread_queues,
+    },
+    shared_output::SharedOutput,
 };
-use crate::{
-    metrics::RxLoss,
-    packet::buffer::{BURST, Packet, Pool},
-};
+use crate::packet::buffer::{BURST, Packet, Pool};
 
 /// A memif port.
-#[derive(Debug)]
-pub struct Memif {
-    options: MemifOptions,
-    mac: [u8; 6],
-    /// Runs from [`Port::split`] on.
-    interface: Option<MemifInterface>,
-    /// Packets that were taken, and that the peer did not get.
-    lost: Arc<AtomicU64>,
-}
+pub type Memif = SharedMemoryPort<MemifOptions>;
 
 impl Memif {
     /// Creates a port with a MAC address derived from `seed`.
@@ -48,116 +34,69 @@ impl Memif {
     /// If a setting is out of its range.
     pub fn new(options: MemifOptions, seed: u64) -> Result<Self, PortError> {
         options.check()?;
-        Ok(Self { options, mac: local_mac(seed), interface: None, lost: Arc::default() })
+        Ok(Self::with_protocol(options, seed))
     }
 }
 
-/// Complete packets of any length: a long one takes several buffers.
-const CAPABILITIES: Capabilities =
-    Capabilities { frame_max: Pool::LARGE, can_wait: true, ..Capabilities::WIRE };
+impl SharedMemoryProtocol for MemifOptions {
+    type Interface = MemifInterface;
 
-impl Port for Memif {
-    fn capabilities(&self) -> Capabilities {
-        CAPABILITIES
+    /// Complete packets of any length: a long one takes several buffers.
+    const CAPABILITIES: Capabilities =
+        Capabilities { frame_max: Pool::LARGE, can_wait: true, ..Capabilities::WIRE };
+
+    fn socket(&self) -> &Path {
+        &self.socket
     }
 
-    fn split(&mut self, threads: u16) -> Result<Vec<Queues>, PortError> {
-        if self.interface.is_some() {
-            let name = self.options.socket.display().to_string();
-            return Err(PortError::AlreadySplit { name });
-        }
-        let (interface, workers) = MemifInterface::start(self.options.clone(), threads)?;
-        self.interface = Some(interface);
-        let queues = |MemifWorker { receiver, sender }| Queues {
-            rx: Some(Box::new(MemifRx(receiver))),
-            tx: Box::new(SharedTx::new(MemifOutput(sender), Arc::clone(&self.lost))),
-        };
-        Ok(workers.into_iter().map(queues).collect())
+    fn start(
+        &self,
+        threads: u16,
+        lost: &Arc<AtomicU64>,
+    ) -> Result<(MemifInterface, Vec<Queues>), PortError> {
+        let (interface, workers) = MemifInterface::start(self.clone(), threads)?;
+        let queues = |MemifWorker { receiver, sender }| thread_queues(receiver, sender, lost);
+        Ok((interface, workers.into_iter().map(queues).collect()))
     }
 
-    fn link_up(&self) -> bool {
-        self.interface.as_ref().is_some_and(|interface| interface.link().is_up())
+    fn down_reason(interface: &MemifInterface) -> Option<String> {
+        Some(interface.link()).filter(|link| !link.is_up()).as_ref().map(MemifLink::to_string)
     }
 
-    fn link_reason(&self) -> Option<String> {
-        let link = self.interface.as_ref().map(MemifInterface::link);
-        link.filter(|link| !link.is_up()).as_ref().map(MemifLink::to_string)
-    }
-
-    fn mac(&self) -> [u8; 6] {
-        self.mac
-    }
-
-    fn counters(&self) -> PortCounters {
-        PortCounters { rx_dropped: 0, tx_dropped: self.lost.load(Relaxed) }
+    fn wait_for_link(interface: &MemifInterface, is_up: bool, timeout: Duration) -> bool {
+        interface.wait_for_link(timeout, |link| link.is_up() == is_up)
     }
 }
 
-struct MemifRx(MemifReceiver);
-
-impl RxQueue for MemifRx {
-    fn rx(&mut self, pool: &mut Pool, burst: &mut Vec<Packet>) -> Result<RxReport, PortError> {
-        let before = burst.len();
-        let mut sink = MemifBurst { pool, burst, report: RxReport::default(), packet: None };
-        let polled = self.0.receive(BURST, &mut sink);
-        let MemifBurst { burst, mut report, .. } = sink;
-        let known = burst.len() - before + report.refused as usize;
-        // Frames without a byte.
-        for _ in known..polled.frames {
-            report.refuse(RxLoss::Refused);
-        }
-        report.must_poll = polled.may_have_more;
-        report.is_drained = !polled.may_have_more;
-        Ok(report)
+impl SharedFrameSource for MemifReceiver {
+    fn take_frames(&mut self, frames: &mut TakenFrames<'_>) -> PolledFrames {
+        self.receive(BURST, frames)
     }
 
-    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.0.wait_fd())
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.wait_fd()
     }
 }
 
-/// Takes frames of the peer as packets.
-struct MemifBurst<'a> {
-    pool: &'a mut Pool,
-    burst: &'a mut Vec<Packet>,
-    report: RxReport,
-    /// The packet of the last buffer.
-    packet: Option<Packet>,
-}
-
-impl MemifSink for MemifBurst<'_> {
+impl MemifSink for TakenFrames<'_> {
     fn buffer(&mut self, length: usize) -> Option<&mut [u8]> {
-        self.packet = self.pool.take(length, DatapathPort::default());
-        if self.packet.is_none() {
-            self.report.refuse(RxLoss::without_buffer(length));
-        }
-        self.packet.as_mut().map(Packet::frame_mut)
+        self.packet_buffer(length)
     }
 
     fn take(&mut self) {
-        self.burst.extend(self.packet.take());
+        if let Some(packet) = self.filled_packet() {
+            self.push(packet);
+        }
     }
 }
 
 /// The ring to the peer for the packets of one thread.
-struct MemifOutput(MemifSender);
-
-impl SharedOutput for MemifOutput {
+impl SharedOutput for MemifSender {
     fn capabilities_for(&self, _packet: &Packet) -> Capabilities {
-        CAPABILITIES
+        MemifOptions::CAPABILITIES
     }
 
-    fn send<'a>(
-        &mut self,
-        packets: impl ExactSizeIterator<Item = &'a Packet>,
-    ) -> (usize, OutputEnd) {
-        let sent = self.0.send(packets.map(Packet::frame));
-        let end = match sent.end {
-            MemifSendEnd::All => OutputEnd::All,
-            MemifSendEnd::Busy => OutputEnd::Busy,
-            MemifSendEnd::Full => OutputEnd::Full,
-            MemifSendEnd::Refused => OutputEnd::Refused,
-        };
-        (sent.frames, end)
+    fn send<'a>(&mut self, packets: impl ExactSizeIterator<Item = &'a Packet>) -> SentFrames {
+        Self::send(self, packets.map(Packet::frame))
     }
 }

@@ -32,6 +32,7 @@ pub mod memif;
 pub mod null;
 pub mod pair;
 pub mod pcap;
+pub mod shared_memory;
 mod shared_output;
 mod sys;
 pub mod tap;

@@ -13,6 +13,8 @@ use std::{
     },
 };
 
+use shunt_shared_memory::{SendEnd, SentFrames};
+
 use super::{Capabilities, TxEnd, TxQueue};
 use crate::packet::{
     buffer::{BURST, Packet, Pool},
@@ -28,25 +30,7 @@ pub(super) trait SharedOutput: Send {
     fn capabilities_for(&self, packet: &Packet) -> Capabilities;
 
     /// Sends packets from the front on; never blocks.
-    ///
-    /// Returns the number of packets sent, and the reason why it is not larger.
-    fn send<'a>(
-        &mut self,
-        packets: impl ExactSizeIterator<Item = &'a Packet>,
-    ) -> (usize, OutputEnd);
-}
-
-/// Reason why an output took no more packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum OutputEnd {
-    /// It has taken all.
-    All,
-    /// Another thread uses it.
-    Busy,
-    /// It has no room for any packet.
-    Full,
-    /// It never takes the next packet.
-    Refused,
+    fn send<'a>(&mut self, packets: impl ExactSizeIterator<Item = &'a Packet>) -> SentFrames;
 }
 
 /// The transmit queue of one thread.
@@ -86,11 +70,12 @@ impl<O: SharedOutput> SharedTx<O> {
             // None of these overtakes those that wait.
             return self.keep(packets);
         }
-        match self.output.send(packets.iter()) {
-            (sent, OutputEnd::All) => (sent, Ok(())),
-            (sent, OutputEnd::Full) => (sent, Err(TxEnd::Full)),
-            (sent, OutputEnd::Refused) => (sent, Err(TxEnd::Refused)),
-            (_, OutputEnd::Busy) => self.keep(packets),
+        let SentFrames { frames, end } = self.output.send(packets.iter());
+        match end {
+            SendEnd::All => (frames, Ok(())),
+            SendEnd::Full => (frames, Err(TxEnd::Full)),
+            SendEnd::Refused => (frames, Err(TxEnd::Refused)),
+            SendEnd::Busy => self.keep(packets),
         }
     }
 
@@ -131,17 +116,17 @@ impl<O: SharedOutput> SharedTx<O> {
                 true => &mut self.backlog,
                 false => &mut self.completed,
             };
-            let (sent, end) = self.output.send(oldest.iter());
-            for packet in oldest.drain(..sent) {
+            let SentFrames { frames, end } = self.output.send(oldest.iter());
+            for packet in oldest.drain(..frames) {
                 self.pool.give(packet);
             }
             match end {
-                OutputEnd::Busy => return,
-                OutputEnd::All => {}
-                OutputEnd::Refused if self.complete_first() => {}
+                SendEnd::Busy => return,
+                SendEnd::All => {}
+                SendEnd::Refused if self.complete_first() => {}
                 // An output that takes no more, or that has changed, never gets them.
-                OutputEnd::Refused => self.lose(1),
-                OutputEnd::Full => self.lose(self.waiting()),
+                SendEnd::Refused => self.lose(1),
+                SendEnd::Full => self.lose(self.waiting()),
             }
         }
     }

@@ -1,7 +1,7 @@
 //! A vhost-user port: the network card of a virtual machine.
 //!
-//! The hypervisor shares the memory of its guest, and packet threads copy frames from and to it. The crate
-//! `shunt-vhost-user` has the protocol and the queues; here are the packets and their offloads.
+//! The hypervisor shares the memory of its guest. The crate `shunt-vhost-user` has the protocol and the
+//! queues; here are the offloads of packets.
 //!
 //! The virtio header of a packet passes through unchanged, so a packet of 64 KiB goes from one guest to
 //! another as a whole. A guest may lack an offload, and another one may connect later. So the port takes
@@ -10,42 +10,37 @@
 use std::{
     os::fd::BorrowedFd,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
 };
 
-use shunt_pipeline::DatapathPort;
+use shunt_shared_memory::{PolledFrames, SentFrames};
 pub use shunt_vhost_user::SocketMode;
 use shunt_vhost_user::{
-    Backend, FrameReceiver, FrameSender, FrameSink, GuestLink, NetHeader, SendEnd, VirtioFeatures,
-    Worker, takes_segmentation,
+    Backend, FrameReceiver, FrameSender, FrameSink, GuestLink, NetHeader, VirtioFeatures, Worker,
+    takes_segmentation,
 };
 
 use super::{
-    Capabilities, Port, PortCounters, PortError, Queues, RxQueue, RxReport,
-    shared_output::{OutputEnd, SharedOutput, SharedTx},
-    spec::local_mac,
-};
-use crate::{
-    metrics::RxLoss,
-    packet::{
-        buffer::{BURST, Packet, Pool},
-        virtio::VirtioHeader,
+    Capabilities, PortError, Queues,
+    shared_memory::{
+        SharedFrameSource, SharedMemoryPort, SharedMemoryProtocol, TakenFrames, thread_queues,
     },
+    shared_output::SharedOutput,
+};
+use crate::packet::{
+    buffer::{BURST, Packet, Pool},
+    virtio::VirtioHeader,
 };
 
 /// A vhost-user port.
+pub type VhostUser = SharedMemoryPort<VhostUserSocket>;
+
+/// The socket of a vhost-user port.
 #[derive(Debug)]
-pub struct VhostUser {
+pub struct VhostUserSocket {
     path: PathBuf,
     mode: SocketMode,
-    mac: [u8; 6],
-    /// Runs from [`Port::split`] on.
-    backend: Option<Backend>,
-    /// Packets that were taken, and that the guest did not get.
-    lost: Arc<AtomicU64>,
 }
 
 impl VhostUser {
@@ -54,95 +49,62 @@ impl VhostUser {
     /// The hypervisor gives the guest's card its own address.
     #[must_use]
     pub fn new(path: &Path, mode: SocketMode, seed: u64) -> Self {
-        let (path, mac, lost) = (path.to_owned(), local_mac(seed), Arc::default());
-        Self { path, mode, mac, backend: None, lost }
+        Self::with_protocol(VhostUserSocket { path: path.to_owned(), mode }, seed)
     }
 }
 
-impl Port for VhostUser {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            tx_checksum: true,
-            tx_segmentation: true,
-            frame_max: Pool::LARGE,
-            can_wait: true,
-        }
+impl SharedMemoryProtocol for VhostUserSocket {
+    type Interface = Backend;
+
+    const CAPABILITIES: Capabilities = Capabilities {
+        tx_checksum: true,
+        tx_segmentation: true,
+        frame_max: Pool::LARGE,
+        can_wait: true,
+    };
+
+    fn socket(&self) -> &Path {
+        &self.path
     }
 
-    fn split(&mut self, threads: u16) -> Result<Vec<Queues>, PortError> {
-        if self.backend.is_some() {
-            return Err(PortError::AlreadySplit { name: self.path.display().to_string() });
-        }
+    fn start(
+        &self,
+        threads: u16,
+        lost: &Arc<AtomicU64>,
+    ) -> Result<(Backend, Vec<Queues>), PortError> {
         let (backend, workers) = Backend::start(&self.path, self.mode, threads)?;
-        self.backend = Some(backend);
-        let queues = |Worker { receiver, sender }| Queues {
-            rx: Some(Box::new(VhostUserRx(receiver))),
-            tx: Box::new(SharedTx::new(VhostUserOutput::new(sender), Arc::clone(&self.lost))),
+        let queues = |Worker { receiver, sender }| {
+            thread_queues(receiver, VhostUserOutput::new(sender), lost)
         };
-        Ok(workers.into_iter().map(queues).collect())
+        Ok((backend, workers.into_iter().map(queues).collect()))
     }
 
-    fn link_up(&self) -> bool {
-        self.backend.as_ref().is_some_and(|backend| backend.link().is_up())
+    fn down_reason(backend: &Backend) -> Option<String> {
+        Some(backend.link()).filter(|link| !link.is_up()).as_ref().map(GuestLink::to_string)
     }
 
-    fn link_reason(&self) -> Option<String> {
-        let link = self.backend.as_ref().map(Backend::link);
-        link.filter(|link| !link.is_up()).as_ref().map(GuestLink::to_string)
-    }
-
-    fn mac(&self) -> [u8; 6] {
-        self.mac
-    }
-
-    fn counters(&self) -> PortCounters {
-        PortCounters { rx_dropped: 0, tx_dropped: self.lost.load(Relaxed) }
+    fn wait_for_link(backend: &Backend, is_up: bool, timeout: Duration) -> bool {
+        backend.wait_for_link(timeout, |link| link.is_up() == is_up)
     }
 }
 
-struct VhostUserRx(FrameReceiver);
-
-impl RxQueue for VhostUserRx {
-    fn rx(&mut self, pool: &mut Pool, burst: &mut Vec<Packet>) -> Result<RxReport, PortError> {
-        let before = burst.len();
-        let mut sink = BurstSink { pool, burst, report: RxReport::default(), packet: None };
-        let polled = self.0.receive(BURST, &mut sink);
-        let BurstSink { burst, mut report, .. } = sink;
-        let known = burst.len() - before + report.refused as usize;
-        // Frames without a header, and those of a queue that the guest has disabled.
-        for _ in known..polled.frames {
-            report.refuse(RxLoss::Refused);
-        }
-        report.must_poll = polled.may_have_more;
-        report.is_drained = !polled.may_have_more;
-        Ok(report)
+impl SharedFrameSource for FrameReceiver {
+    fn take_frames(&mut self, frames: &mut TakenFrames<'_>) -> PolledFrames {
+        self.receive(BURST, frames)
     }
 
-    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.0.wait_fd())
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.wait_fd()
     }
 }
 
-/// Takes frames of a guest as packets.
-struct BurstSink<'a> {
-    pool: &'a mut Pool,
-    burst: &'a mut Vec<Packet>,
-    report: RxReport,
-    /// The packet of the last buffer.
-    packet: Option<Packet>,
-}
-
-impl FrameSink for BurstSink<'_> {
+impl FrameSink for TakenFrames<'_> {
     fn buffer(&mut self, length: usize) -> Option<&mut [u8]> {
-        self.packet = self.pool.take(length, DatapathPort::default());
-        if self.packet.is_none() {
-            self.report.refuse(RxLoss::without_buffer(length));
-        }
-        self.packet.as_mut().map(Packet::frame_mut)
+        self.packet_buffer(length)
     }
 
     fn take(&mut self, header: NetHeader) {
-        let Some(mut packet) = self.packet.take() else { return };
+        let Some(mut packet) = self.filled_packet() else { return };
         let [flags, rest @ .., _, _] = in_byte_order(header);
         // A driver must not set this flag, so it proves nothing.
         let flags = flags & !VirtioHeader::DATA_VALID;
@@ -151,12 +113,9 @@ impl FrameSink for BurstSink<'_> {
         match VirtioHeader::receive(encoded, packet.frame()) {
             Ok(virtio) => {
                 packet.virtio = virtio;
-                self.burst.push(packet);
+                self.push(packet);
             }
-            Err(_) => {
-                self.pool.give(packet);
-                self.report.refuse(RxLoss::Refused);
-            }
+            Err(_) => self.refuse(packet),
         }
     }
 }
@@ -200,18 +159,8 @@ impl SharedOutput for VhostUserOutput {
         }
     }
 
-    fn send<'a>(
-        &mut self,
-        packets: impl ExactSizeIterator<Item = &'a Packet>,
-    ) -> (usize, OutputEnd) {
-        let sent = self.sender.send(packets.map(as_frame));
-        let end = match sent.end {
-            SendEnd::All => OutputEnd::All,
-            SendEnd::Busy => OutputEnd::Busy,
-            SendEnd::Full => OutputEnd::Full,
-            SendEnd::Refused => OutputEnd::Refused,
-        };
-        (sent.frames, end)
+    fn send<'a>(&mut self, packets: impl ExactSizeIterator<Item = &'a Packet>) -> SentFrames {
+        self.sender.send(packets.map(as_frame))
     }
 }
 

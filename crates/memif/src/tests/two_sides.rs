@@ -9,7 +9,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 
 use super::{LONGEST, TestFrames, await_links, await_reason, options, socket, start, until};
 use crate::{
-    MemifInterface, MemifLink, MemifOptions, MemifRole, MemifSecret, MemifSendEnd, MemifWorker,
+    MemifInterface, MemifLink, MemifOptions, MemifRole, MemifSecret, MemifWorker, SendEnd,
 };
 
 /// Sends frames from one worker to the other, and checks that they arrive in order.
@@ -48,7 +48,7 @@ fn a_client_that_starts_first_waits_for_its_server() {
     let (_folder, path) = socket();
     let (client, mut at_client) = start(options(&path, MemifRole::Client));
     await_reason(&client, "No such file or directory");
-    assert_eq!(at_client.sender.send([&[1; 60][..]]).end, MemifSendEnd::Full);
+    assert_eq!(at_client.sender.send([&[1; 60][..]]).end, SendEnd::Full);
     for _ in 0..3 {
         let (server, mut at_server) = start(options(&path, MemifRole::Server));
         await_links(&[&server, &client]);

@@ -28,12 +28,9 @@ impl SharedOutput for FakeOutput {
         Capabilities { tx_checksum: true, tx_segmentation: true, ..Capabilities::WIRE }
     }
 
-    fn send<'a>(
-        &mut self,
-        packets: impl ExactSizeIterator<Item = &'a Packet>,
-    ) -> (usize, OutputEnd) {
+    fn send<'a>(&mut self, packets: impl ExactSizeIterator<Item = &'a Packet>) -> SentFrames {
         if self.0.is_busy.load(Relaxed) {
-            return (0, OutputEnd::Busy);
+            return SentFrames::none(SendEnd::Busy);
         }
         let calls = self.0.calls_until_busy.load(Relaxed);
         if calls > 0 {
@@ -43,11 +40,11 @@ impl SharedOutput for FakeOutput {
         let offered = packets.len();
         for (sent, packet) in packets.enumerate() {
             if self.0.takes_nothing.load(Relaxed) || needs_work(packet) {
-                return (sent, OutputEnd::Refused);
+                return SentFrames { frames: sent, end: SendEnd::Refused };
             }
             self.0.sent.lock().push(packet.frame().to_vec());
         }
-        (offered, OutputEnd::All)
+        SentFrames { frames: offered, end: SendEnd::All }
     }
 }
 

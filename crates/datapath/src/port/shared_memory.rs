@@ -1,0 +1,201 @@
+//! A port of shared memory: what vhost-user and memif ports have in common.
+//!
+//! Packet threads copy frames from and to memory that this process shares with another one. The crates
+//! `shunt-vhost-user` and `shunt-memif` have the protocols and the rings; here are the packets. A peer often
+//! has fewer rings than there are packet threads, so threads share them (`shared_output.rs`).
+
+use std::{
+    fmt,
+    os::fd::BorrowedFd,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use shunt_pipeline::DatapathPort;
+use shunt_shared_memory::PolledFrames;
+
+use super::{
+    Capabilities, Port, PortCounters, PortError, Queues, RxQueue, RxReport,
+    shared_output::{SharedOutput, SharedTx},
+    spec::local_mac,
+};
+use crate::{
+    metrics::RxLoss,
+    packet::buffer::{BURST, Packet, Pool},
+};
+
+/// A protocol by which two processes share memory, with the settings of one port.
+pub trait SharedMemoryProtocol: fmt::Debug + Send {
+    /// The side of this process, which runs until it is dropped.
+    type Interface: fmt::Debug + Send;
+
+    /// The capabilities of all ports of the protocol.
+    const CAPABILITIES: Capabilities;
+
+    /// Returns the socket of the port.
+    fn socket(&self) -> &Path;
+
+    /// Starts this side; returns it with the queues of each of `threads` packet threads.
+    ///
+    /// Queues count in `lost` the packets that they took, and that the peer did not get.
+    ///
+    /// # Errors
+    ///
+    /// If the socket is not usable.
+    fn start(
+        &self,
+        threads: u16,
+        lost: &Arc<AtomicU64>,
+    ) -> Result<(Self::Interface, Vec<Queues>), PortError>;
+
+    /// Returns the reason why the link is down; `None` while it is up.
+    fn down_reason(interface: &Self::Interface) -> Option<String>;
+
+    /// Waits until the link is up or down, for `timeout` at most; returns whether it is.
+    fn wait_for_link(interface: &Self::Interface, is_up: bool, timeout: Duration) -> bool;
+}
+
+/// A port of shared memory.
+#[derive(Debug)]
+pub struct SharedMemoryPort<P: SharedMemoryProtocol> {
+    protocol: P,
+    mac: [u8; 6],
+    /// Runs from [`Port::split`] on.
+    interface: Option<P::Interface>,
+    /// Packets that were taken, and that the peer did not get.
+    lost: Arc<AtomicU64>,
+}
+
+impl<P: SharedMemoryProtocol> SharedMemoryPort<P> {
+    /// Creates a port with a MAC address derived from `seed`.
+    pub(super) fn with_protocol(protocol: P, seed: u64) -> Self {
+        Self { protocol, mac: local_mac(seed), interface: None, lost: Arc::default() }
+    }
+
+    /// Waits until the link is up or down, for `timeout` at most; returns whether it is.
+    ///
+    /// A port without queues is down.
+    pub fn wait_for_link(&self, is_up: bool, timeout: Duration) -> bool {
+        match &self.interface {
+            Some(interface) => P::wait_for_link(interface, is_up, timeout),
+            None => !is_up,
+        }
+    }
+}
+
+impl<P: SharedMemoryProtocol> Port for SharedMemoryPort<P> {
+    fn capabilities(&self) -> Capabilities {
+        P::CAPABILITIES
+    }
+
+    fn split(&mut self, threads: u16) -> Result<Vec<Queues>, PortError> {
+        if self.interface.is_some() {
+            let name = self.protocol.socket().display().to_string();
+            return Err(PortError::AlreadySplit { name });
+        }
+        let (interface, queues) = self.protocol.start(threads, &self.lost)?;
+        self.interface = Some(interface);
+        Ok(queues)
+    }
+
+    fn link_up(&self) -> bool {
+        self.interface.as_ref().is_some_and(|interface| P::down_reason(interface).is_none())
+    }
+
+    fn link_reason(&self) -> Option<String> {
+        self.interface.as_ref().and_then(P::down_reason)
+    }
+
+    fn mac(&self) -> [u8; 6] {
+        self.mac
+    }
+
+    fn counters(&self) -> PortCounters {
+        PortCounters { rx_dropped: 0, tx_dropped: self.lost.load(Relaxed) }
+    }
+}
+
+/// The end of a protocol from which one thread takes frames.
+pub(super) trait SharedFrameSource: Send {
+    /// Takes at most [`BURST`] frames; never waits.
+    fn take_frames(&mut self, frames: &mut TakenFrames<'_>) -> PolledFrames;
+
+    /// Returns a descriptor that is readable while frames may wait.
+    ///
+    /// It is reliable after a poll that found all frames.
+    fn descriptor(&self) -> BorrowedFd<'_>;
+}
+
+/// Returns the queues of one thread.
+pub(super) fn thread_queues(
+    source: impl SharedFrameSource + 'static,
+    output: impl SharedOutput + 'static,
+    lost: &Arc<AtomicU64>,
+) -> Queues {
+    let tx = SharedTx::new(output, Arc::clone(lost));
+    Queues { rx: Some(Box::new(SharedMemoryRx(source))), tx: Box::new(tx) }
+}
+
+/// The receive queue of one thread.
+struct SharedMemoryRx<S>(S);
+
+impl<S: SharedFrameSource> RxQueue for SharedMemoryRx<S> {
+    fn rx(&mut self, pool: &mut Pool, burst: &mut Vec<Packet>) -> Result<RxReport, PortError> {
+        let before = burst.len();
+        let mut taken = TakenFrames { pool, burst, report: RxReport::default(), packet: None };
+        let polled = self.0.take_frames(&mut taken);
+        let TakenFrames { burst, mut report, .. } = taken;
+        let known = burst.len() - before + report.refused as usize;
+        // Frames without a byte or a header, and those of a queue that the peer has disabled.
+        for _ in known..polled.frames {
+            report.refuse(RxLoss::Refused);
+        }
+        report.must_poll = polled.may_have_more;
+        report.is_drained = !polled.may_have_more;
+        Ok(report)
+    }
+
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.0.descriptor())
+    }
+}
+
+/// Frames of the peer that become packets of a burst.
+pub(super) struct TakenFrames<'a> {
+    pool: &'a mut Pool,
+    burst: &'a mut Vec<Packet>,
+    report: RxReport,
+    /// The packet of the last buffer.
+    packet: Option<Packet>,
+}
+
+impl TakenFrames<'_> {
+    /// Returns the memory of a packet for a frame; `None` if the frame is refused.
+    pub(super) fn packet_buffer(&mut self, length: usize) -> Option<&mut [u8]> {
+        self.packet = self.pool.take(length, DatapathPort::default());
+        if self.packet.is_none() {
+            self.report.refuse(RxLoss::without_buffer(length));
+        }
+        self.packet.as_mut().map(Packet::frame_mut)
+    }
+
+    /// Takes the packet of the last buffer, which has its frame.
+    pub(super) fn filled_packet(&mut self) -> Option<Packet> {
+        self.packet.take()
+    }
+
+    /// Adds a packet to the burst.
+    pub(super) fn push(&mut self, packet: Packet) {
+        self.burst.push(packet);
+    }
+
+    /// Refuses the frame of a packet.
+    pub(super) fn refuse(&mut self, packet: Packet) {
+        self.pool.give(packet);
+        self.report.refuse(RxLoss::Refused);
+    }
+}

@@ -1,0 +1,42 @@
+//! The results of moving frames from and to another process.
+
+/// The result of a poll for frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PolledFrames {
+    /// Number of frames that were taken, including refused frames.
+    pub frames: usize,
+    /// Unset if the descriptor to wait for becomes readable for the next frame.
+    pub may_have_more: bool,
+}
+
+/// The result of sending several frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SentFrames {
+    /// Number of frames that were sent.
+    pub frames: usize,
+    /// Reason why no more frames were sent.
+    pub end: SendEnd,
+}
+
+impl SentFrames {
+    /// Creates the result of a call that sent nothing.
+    #[must_use]
+    pub const fn none(end: SendEnd) -> Self {
+        Self { frames: 0, end }
+    }
+}
+
+/// Reason why no more frames were sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendEnd {
+    /// All frames were sent.
+    All,
+    /// There is no room for any frame, or no peer.
+    Full,
+    /// The peer cannot accept the next frame at any time.
+    ///
+    /// The frame is too long, or has an offload that was not negotiated.
+    Refused,
+    /// Another thread uses the queue.
+    Busy,
+}
