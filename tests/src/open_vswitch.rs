@@ -14,6 +14,7 @@ use crate::{
 };
 
 const SWITCH: &str = "/usr/lib/openvswitch-switch/ovs-vswitchd";
+/// The schema of the installed version.
 pub const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 
 /// `ovsdb-server` and `ovs-vswitchd` with all files in their own folder.

@@ -31,6 +31,7 @@ impl TlsOptions {
             private_key,
             certificate,
             ca_certificate: Some(ca_certificate),
+            bootstraps: false,
         })
     }
 

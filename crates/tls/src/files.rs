@@ -30,6 +30,17 @@ pub struct TlsFiles {
     ///
     /// A client needs it. A server without it takes clients without certificate.
     pub ca_certificate: Option<PathBuf>,
+    /// Set if the certificate of the authority is taken from the first server.
+    ///
+    /// It has an effect only while there is no file `ca_certificate`.
+    pub bootstraps: bool,
+}
+
+/// The configuration of connections to servers.
+pub(crate) struct ClientSetup {
+    pub(crate) config: Arc<ClientConfig>,
+    /// File for the certificate of the authority, if it is taken from the server.
+    pub(crate) authority_file: Option<PathBuf>,
 }
 
 /// A reason why no TLS connection can be made.
@@ -61,6 +72,17 @@ pub enum TlsError {
         /// Why it cannot be used.
         why: String,
     },
+    /// The certificate of the authority was taken from a server.
+    #[error("the CA certificate of the server is stored in {0}: connecting again")]
+    Bootstrapped(String),
+    /// The certificate of the authority cannot be taken from a server.
+    #[error("cannot take the CA certificate {path} from the server: {why}")]
+    NotBootstrapped {
+        /// Path of the file.
+        path: String,
+        /// Why it cannot be taken.
+        why: String,
+    },
     /// The algorithms of TLS are not available.
     #[error("TLS cannot be set up: {0}")]
     SetUp(String),
@@ -73,13 +95,29 @@ impl TlsFiles {
     ///
     /// If one of them cannot be read or used.
     pub fn check(&self) -> Result<(), TlsError> {
-        self.server().map(drop)
+        match self.authority_file() {
+            // It comes with the first connection.
+            Some(_) => self.identity().map(drop),
+            None => self.server().map(drop),
+        }
+    }
+
+    /// Returns the file for the certificate of the authority, if a server is to provide it.
+    fn authority_file(&self) -> Option<PathBuf> {
+        let path = self.ca_certificate.as_ref().filter(|_| self.bootstraps)?;
+        let is_absent =
+            fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        is_absent.then(|| path.clone())
     }
 
     /// Returns the configuration of connections to servers.
-    pub(crate) fn client(&self) -> Result<ClientConfig, TlsError> {
+    pub(crate) fn client(&self) -> Result<ClientSetup, TlsError> {
         let provider = provider();
-        let roots = self.roots()?.ok_or(TlsError::NoAuthority)?;
+        let authority_file = self.authority_file();
+        let roots = match authority_file {
+            Some(_) => None,
+            None => Some(self.roots()?.ok_or(TlsError::NoAuthority)?),
+        };
         let verifier = ChainVerifier::new(roots, Arc::clone(&provider));
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -92,11 +130,11 @@ impl TlsFiles {
             .map_err(|error| self.unusable_key(&error))?;
         // Servers are known by their address, so there is no name to send.
         config.enable_sni = false;
-        Ok(config)
+        Ok(ClientSetup { config: Arc::new(config), authority_file })
     }
 
     /// Returns the configuration of connections from clients.
-    pub(crate) fn server(&self) -> Result<ServerConfig, TlsError> {
+    pub(crate) fn server(&self) -> Result<Arc<ServerConfig>, TlsError> {
         let provider = provider();
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
@@ -112,7 +150,8 @@ impl TlsFiles {
             None => builder.with_no_client_auth(),
         };
         let (chain, key) = self.identity()?;
-        builder.with_single_cert(chain, key).map_err(|error| self.unusable_key(&error))
+        let config = builder.with_single_cert(chain, key);
+        config.map(Arc::new).map_err(|error| self.unusable_key(&error))
     }
 
     /// Reads the certificate with its intermediate ones, and the key.
@@ -148,7 +187,7 @@ impl TlsFiles {
     }
 }
 
-fn provider() -> Arc<CryptoProvider> {
+pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
 }
 

@@ -12,8 +12,9 @@ use tokio::{
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::{
+    bootstrap::store_authority,
     failure::with_remedy,
-    files::{TlsError, TlsFiles},
+    files::{ClientSetup, TlsError, TlsFiles, provider},
 };
 
 /// A stream with TLS, of either side.
@@ -51,6 +52,9 @@ impl TlsIdentity {
 
     /// Makes a TLS connection of a stream to a server.
     ///
+    /// If the server is to provide the certificate of the authority, it is stored, and the result is
+    /// the error [`TlsError::Bootstrapped`]: the next connection is checked.
+    ///
     /// # Errors
     ///
     /// If no files are set or one cannot be used, if the handshake fails, or after 8 s.
@@ -58,12 +62,19 @@ impl TlsIdentity {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let config = self.load(TlsFiles::client).await?;
+        let ClientSetup { config, authority_file } = self.load(TlsFiles::client).await?;
         // The name is not checked, but the handshake needs one.
         let name = ServerName::try_from("switch").map_err(io::Error::other)?;
         let handshake = TlsConnector::from(config).connect(name, stream);
         let done = timeout(HANDSHAKE_TIME_MAX, handshake).await.map_err(|_| late())?;
-        Ok(done.map_err(with_remedy)?.into())
+        let stream = done.map_err(with_remedy)?;
+        let Some(path) = authority_file else { return Ok(stream.into()) };
+        let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
+        let chain = chain.to_vec();
+        let stored =
+            spawn_blocking(move || store_authority(&chain, &path, &provider()).map(|()| path));
+        let path = stored.await.map_err(io::Error::other)?.map_err(io::Error::other)?;
+        Err(io::Error::other(TlsError::Bootstrapped(path.display().to_string())))
     }
 
     /// Makes a TLS connection of a stream from a client.
@@ -85,10 +96,10 @@ impl TlsIdentity {
     async fn load<C: Send + 'static>(
         &self,
         read: fn(&TlsFiles) -> Result<C, TlsError>,
-    ) -> io::Result<Arc<C>> {
+    ) -> io::Result<C> {
         let files = self.files().ok_or_else(|| io::Error::other(TlsError::NotSet))?;
         let read = spawn_blocking(move || read(&files)).await.map_err(io::Error::other)?;
-        read.map(Arc::new).map_err(io::Error::other)
+        read.map_err(io::Error::other)
     }
 }
 

@@ -17,9 +17,11 @@
 //!     private_key: "/etc/shunt/privkey.pem".into(),
 //!     certificate: "/etc/shunt/cert.pem".into(),
 //!     ca_certificate: Some("/etc/shunt/cacert.pem".into()),
+//!     bootstraps: false,
 //! }));
 //! ```
 
+mod bootstrap;
 mod failure;
 mod files;
 mod identity;

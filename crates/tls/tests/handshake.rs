@@ -45,6 +45,7 @@ impl Authority {
             private_key: private,
             certificate: public,
             ca_certificate: Some(self.path("ca.pem")),
+            bootstraps: false,
         }
     }
 }
@@ -116,11 +117,42 @@ async fn a_peer_with_a_certificate_of_a_ca_gets_advice() {
     let (ours, theirs) = (Authority::new(), Authority::new());
     let (key, certificate) = (theirs.path("key.pem"), theirs.path("ca.pem"));
     fs::write(&key, theirs.issuer.key().serialize_pem()).unwrap();
-    let server = TlsFiles { private_key: key, certificate, ca_certificate: None };
+    let server =
+        TlsFiles { private_key: key, certificate, ca_certificate: None, bootstraps: false };
     let mut client = ours.sign("switch");
     client.ca_certificate = Some(theirs.path("ca.pem"));
     let error = talk(&identity(client), &identity(server)).await.unwrap_err().to_string();
     assert!(error.contains("is one of a CA: make one without CA:TRUE"), "{error}");
+}
+
+/// The first connection takes the certificate, and the next ones are checked.
+#[tokio::test]
+async fn an_authority_can_come_from_the_first_server() {
+    let (ours, theirs) = (Authority::new(), Authority::new());
+    let ca_certificate = Some(ours.path("taken.pem"));
+    let client = identity(TlsFiles { ca_certificate, bootstraps: true, ..ours.sign("switch") });
+    // A server without the certificate of its authority cannot provide it.
+    let mut server = ours.sign("controller");
+    client.check().unwrap();
+    let error = talk(&client, &identity(server.clone())).await.unwrap_err().to_string();
+    assert!(error.contains("the server sends no CA certificate with its own"), "{error}");
+    // The certificate of another authority is none.
+    let chain = |authority: &Authority| {
+        let own = fs::read_to_string(&server.certificate).unwrap();
+        let path = ours.path("chain.pem");
+        fs::write(&path, own + &authority.issuer.pem()).unwrap();
+        path
+    };
+    let wrong = TlsFiles { certificate: chain(&theirs), ..server.clone() };
+    let error = talk(&client, &identity(wrong)).await.unwrap_err().to_string();
+    assert!(error.contains("does not sign the others"), "{error}");
+    assert!(!ours.path("taken.pem").exists());
+    server.certificate = chain(&ours);
+    let error = talk(&client, &identity(server.clone())).await.unwrap_err().to_string();
+    assert!(error.contains("is stored in") && error.contains("connecting again"), "{error}");
+    talk(&client, &identity(server)).await.unwrap();
+    let stranger = identity(theirs.sign("controller"));
+    talk(&client, &stranger).await.unwrap_err();
 }
 
 #[tokio::test]

@@ -91,6 +91,7 @@ impl HttpOptions {
                 private_key: self.private_key.clone(),
                 certificate: self.certificate.clone(),
                 ca_certificate: None,
+                bootstraps: false,
             })),
             _ => {
                 let message = "TLS needs both `private_key` and `certificate` of [http]".to_owned();

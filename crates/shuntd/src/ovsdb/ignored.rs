@@ -53,16 +53,15 @@ enum KeyEffect {
 }
 
 /// The tables that are searched, each with the word for its rows.
-pub(super) const TABLES: [(&str, &str); 6] = [
+pub(super) const TABLES: [(&str, &str); 5] = [
     ("Open_vSwitch", "Open_vSwitch"),
     ("Bridge", "bridge"),
     ("Port", "port"),
     ("Interface", "interface"),
-    ("SSL", "SSL"),
     ("IPFIX", "IPFIX"),
 ];
 
-static COLUMNS: [IgnoredColumn; 14] = [
+static COLUMNS: [IgnoredColumn; 13] = [
     column("Bridge", "auto_attach", is_given, "Auto Attach is not supported"),
     column("Bridge", "datapath_type", is_other_datapath, "there is one datapath: use netdev"),
     column(
@@ -95,12 +94,6 @@ static COLUMNS: [IgnoredColumn; 14] = [
         "CFM is not supported: the link state is the carrier",
     ),
     column("Interface", "cfm_flap_count", is_given, "CFM is not supported"),
-    column(
-        "SSL",
-        "bootstrap_ca_cert",
-        is_true,
-        "no CA certificate is taken from a peer: write it to the file of ca_cert",
-    ),
     column("Interface", "lldp", is_enabled, "LLDP is not supported: run an LLDP daemon"),
 ];
 

@@ -47,5 +47,6 @@ pub(super) fn files(snapshot: &DatabaseSnapshot, root: RowView<'_>) -> Option<Tl
         private_key: path("private_key"),
         certificate: path("certificate"),
         ca_certificate: Some(path("ca_cert")),
+        bootstraps: row.boolean("bootstrap_ca_cert") == Some(true),
     })
 }

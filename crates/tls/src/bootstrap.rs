@@ -1,0 +1,90 @@
+//! The certificate of an authority that the first server shows (`bootstrap_ca_cert`).
+//!
+//! Whoever answers at the first connection decides what is trusted from then on, as in Open vSwitch.
+//! That connection is therefore closed as soon as the certificate is stored, and the next one is
+//! checked.
+
+use std::{
+    fs::OpenOptions, io::Write as _, os::unix::fs::OpenOptionsExt as _, path::Path, sync::Arc,
+};
+
+use rustls::{
+    RootCertStore,
+    client::verify_server_cert_signed_by_trust_anchor,
+    crypto::CryptoProvider,
+    pki_types::{CertificateDer, UnixTime},
+    server::ParsedCertificate,
+};
+
+use crate::files::TlsError;
+
+/// Stores the last certificate of a server's chain in a file that does not exist.
+///
+/// # Errors
+///
+/// If the server sends no certificate of the authority that signed its own, or the file cannot be
+/// written.
+pub(crate) fn store_authority(
+    chain: &[CertificateDer<'_>],
+    path: &Path,
+    provider: &CryptoProvider,
+) -> Result<(), TlsError> {
+    let refused = |why: String| TlsError::NotBootstrapped { path: path.display().to_string(), why };
+    let [leaf, intermediates @ .., authority] = chain else {
+        return Err(refused("the server sends no CA certificate with its own".to_owned()));
+    };
+    let checked = || {
+        let mut roots = RootCertStore::empty();
+        roots.add(authority.clone().into_owned())?;
+        let algorithms = provider.signature_verification_algorithms.all;
+        let leaf = ParsedCertificate::try_from(leaf)?;
+        let now = UnixTime::now();
+        verify_server_cert_signed_by_trust_anchor(&leaf, &roots, intermediates, now, algorithms)
+    };
+    checked().map_err(|error: rustls::Error| {
+        refused(format!("the last certificate of the server does not sign the others: {error}"))
+    })?;
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(path);
+    let written = file.and_then(|mut file| file.write_all(pem(authority).as_bytes()));
+    written.map_err(|error| refused(error.to_string()))
+}
+
+/// Returns a certificate in PEM format (RFC 7468).
+fn pem(certificate: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    /// Number of bytes that a line of 64 characters encodes.
+    const LINE_BYTES: usize = 48;
+    let mut text = "-----BEGIN CERTIFICATE-----\n".to_owned();
+    for line in certificate.chunks(LINE_BYTES) {
+        for part in line.chunks(3) {
+            let byte = |index: usize| u32::from(part.get(index).copied().unwrap_or_default());
+            let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+            for (digit, shift) in [18, 12, 6, 0].into_iter().enumerate() {
+                let value = usize::try_from(bits >> shift & 0x3f).unwrap_or_default();
+                let own = ALPHABET.get(value).copied().unwrap_or_default();
+                text.push(if digit <= part.len() { char::from(own) } else { '=' });
+            }
+        }
+        text.push('\n');
+    }
+    text.push_str("-----END CERTIFICATE-----\n");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pem_has_lines_of_64_characters_and_padding() {
+        let lines = |bytes: &[u8]| pem(bytes).lines().map(str::to_owned).collect::<Vec<_>>();
+        // RFC 4648, section 10.
+        for (bytes, expected) in
+            [("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")]
+        {
+            assert_eq!(lines(bytes.as_bytes())[1], expected);
+        }
+        let long = lines(&[0xff; 49]);
+        assert_eq!(long[1..3], ["/".repeat(64), "/w==".to_owned()]);
+    }
+}
