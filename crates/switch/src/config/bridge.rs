@@ -304,6 +304,41 @@ impl PortType {
         }
     }
 
+    /// Returns whether another user of the port's device would receive the same packets.
+    ///
+    /// A TAP may have other users, because the switch has its other end.
+    #[must_use]
+    pub const fn shares_device(self) -> bool {
+        match self {
+            Self::AfPacket | Self::AfXdp => true,
+            Self::Null
+            | Self::Pcap
+            | Self::Patch
+            | Self::Tap
+            | Self::VhostUser
+            | Self::Memif
+            | Self::Dpdk
+            | Self::Unbound => false,
+        }
+    }
+
+    /// Returns whether the MTU of the port can change while it is open.
+    ///
+    /// Ports of other types are closed and opened again, because their buffers depend on the MTU.
+    pub(crate) const fn has_runtime_mtu(self) -> bool {
+        match self {
+            Self::AfPacket | Self::Tap => true,
+            Self::Null
+            | Self::Pcap
+            | Self::Patch
+            | Self::AfXdp
+            | Self::VhostUser
+            | Self::Memif
+            | Self::Dpdk
+            | Self::Unbound => false,
+        }
+    }
+
     /// Returns whether the switch must poll the link state of the port.
     ///
     /// No kernel event reports a change of the link of such a port.
@@ -352,6 +387,16 @@ impl PortType {
         }
     }
 }
+
+/// A type that is missing in [`PortType::ALL`] does not compile.
+const _: () = {
+    let mut index = 0;
+    while index < PortType::ALL.len() {
+        assert!(PortType::ALL[index] as usize == index, "ALL has the types in their order");
+        index += 1;
+    }
+    assert!(PortType::Unbound as usize == index, "ALL has each type before Unbound");
+};
 
 /// Maximum length of the name of a bridge or port.
 ///

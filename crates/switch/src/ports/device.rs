@@ -41,10 +41,8 @@ impl PortOptions {
     pub const MTUS: std::ops::RangeInclusive<u32> = 68..=65_535;
 
     /// Returns whether the MTU can change while the port is open.
-    ///
-    /// Other types of ports are closed and opened again, because their buffers depend on the MTU.
     pub(crate) const fn has_runtime_mtu(&self) -> bool {
-        matches!(self.kind, PortType::AfPacket | PortType::Tap)
+        self.kind.has_runtime_mtu()
     }
 
     /// Returns the MAC address that the switch sets, if a valid one is configured.

@@ -10,7 +10,7 @@ use std::{
 use nix::ifaddrs::getifaddrs;
 use tracing::warn;
 
-use crate::{config::PortType, ports::port::BridgePort};
+use crate::ports::port::BridgePort;
 
 /// A user of a device other than the switch.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,10 +71,8 @@ impl HostAddresses {
 
 impl BridgePort {
     /// Returns whether another user of the device would receive the same packets.
-    ///
-    /// A TAP may have other users, because the switch has its other end.
     pub(crate) const fn shares_device(&self) -> bool {
-        matches!(self.settings.kind, PortType::AfPacket | PortType::AfXdp)
+        self.settings.kind.shares_device()
     }
 
     /// Warns of other users of the device, once for each user until it has gone.

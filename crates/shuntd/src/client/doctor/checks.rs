@@ -75,8 +75,7 @@ impl PortNeeds {
     pub(super) fn of_config(config: &Config) -> Self {
         let ports = config.bridges.iter().flat_map(|bridge| &bridge.ports);
         let kinds = ports.clone().map(|port| port.kind.name());
-        let has_host_device = |kind| matches!(kind, PortType::AfPacket | PortType::AfXdp);
-        let devices = ports.filter(|port| has_host_device(port.kind)).map(|port| {
+        let devices = ports.filter(|port| port.kind.shares_device()).map(|port| {
             let device = if port.device.is_empty() { &port.name } else { &port.device };
             (port.name.clone(), device.clone())
         });
