@@ -1,12 +1,10 @@
 //! The certificate of an authority that the first server shows (`bootstrap_ca_cert`).
 //!
-//! Whoever answers at the first connection decides what is trusted from then on, as in Open vSwitch.
+//! The server of the first connection decides what is trusted from then on, as in Open vSwitch.
 //! That connection is therefore closed as soon as the certificate is stored, and the next one is
 //! checked.
 
-use std::{
-    fs::OpenOptions, io::Write as _, os::unix::fs::OpenOptionsExt as _, path::Path, sync::Arc,
-};
+use std::{fs::OpenOptions, io::Write as _, os::unix::fs::OpenOptionsExt as _, path::Path};
 
 use rustls::{
     RootCertStore,
