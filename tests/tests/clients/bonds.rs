@@ -275,3 +275,46 @@ fn shuntctl_adds_and_deletes_bonds() {
     assert!(daemon.log().contains("will be disabled if its link stays down for 50 ms"));
     assert!(until(|| hosts.reaches()), "{}", show(&daemon));
 }
+
+/// A bond that only the running switch refuses is an error of the rows of its members.
+#[test]
+fn a_bond_with_the_key_of_another_is_refused() {
+    for bench in Bench::both("bond") {
+        let daemon = bench.start();
+        let bond = |name: &str, [one, two]: [&str; 2], key: &str| {
+            format!(
+                "add-bond br0 {name} {one} {two} lacp=active -- set interface {one} type=null {key} \
+                 -- set interface {two} type=null"
+            )
+        };
+        bench.done(&format!("add-br br0 -- {}", bond("bond0", ["n1", "n2"], "")));
+        bench.done(&bond("bond1", ["n3", "n4"], ""));
+        let shown = text(&daemon.ovs_appctl(&["lacp/show", "bond0"]));
+        let key = shown.lines().find_map(|line| line.trim().strip_prefix("aggregation key: "));
+        let wrong = format!("other_config:lacp-aggregation-key={}", key.expect("a key"));
+        let error = |name: &str| bench.done(&format!("get interface {name} error"));
+        let is_refused = |name: &str| {
+            error(name).contains("bond bond1: another bond has a key of its `lacp_aggregation_key`")
+        };
+        // The running bond goes on as before.
+        bench.done(&format!("set interface n3 {wrong}"));
+        assert!(until(|| is_refused("n3") && is_refused("n4")), "{}", error("n3"));
+        assert!(show(&daemon).contains("bond bond1 ("), "{}", show(&daemon));
+        bench.done("set interface n3 other_config:lacp-aggregation-key=77");
+        assert!(until(|| error("n3") == "[]"), "{}", error("n3"));
+        assert!(text(&daemon.ovs_appctl(&["lacp/show", "bond1"])).contains("actor key: 77\n"));
+        // Ports that become members are removed: without their bond they would close a loop.
+        let ports = "-- set interface n3 type=null -- set interface n4 type=null";
+        bench.done(&format!("del-port br0 bond1 -- add-port br0 n3 -- add-port br0 n4 {ports}"));
+        assert!(show(&daemon).contains("n4"), "{}", show(&daemon));
+        let removed = "del-port br0 n3 -- del-port br0 n4";
+        bench.done(&format!("--no-wait {removed} -- {}", bond("bond1", ["n3", "n4"], &wrong)));
+        assert!(until(|| is_refused("n3") && is_refused("n4")), "{}", error("n3"));
+        for name in ["n3", "n4"] {
+            let removed = format!("port {name}: removed, because its bond was refused: bond bond1");
+            assert!(until(|| daemon.log().contains(&removed)), "{}", daemon.log());
+        }
+        assert!(!show(&daemon).contains("n4"), "{}", show(&daemon));
+        assert!(show(&daemon).contains("bond bond0 ("), "{}", show(&daemon));
+    }
+}

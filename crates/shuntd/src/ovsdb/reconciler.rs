@@ -118,7 +118,7 @@ impl Reconciler {
             }
             set_bridge(&self.switch, bridge, &mut errors).await;
             let known = bond_names(&self.switch, name);
-            let refused = set_bonds(&self.switch, bridge).await;
+            let refused = set_bonds(&self.switch, bridge, &mut errors).await;
             remove_members(&self.switch, applied, bridge, &refused, &mut errors).await;
             set_ports(&self.switch, applied, bridge, &mut errors).await;
             add_ports(&self.switch, applied, bridge, &refused, &mut errors).await;
@@ -357,8 +357,13 @@ async fn remove_bonds(switch: &Switch, bridge: &DesiredBridge) {
 
 /// Sets the bonds, also those that another client has changed.
 ///
-/// If one is refused, the others are set nevertheless.
-async fn set_bonds(switch: &Switch, bridge: &DesiredBridge) -> RefusedMembers {
+/// If one is refused, the others are set nevertheless. A bond with a refused change goes on as before, and
+/// the rows of its members get the error.
+async fn set_bonds(
+    switch: &Switch,
+    bridge: &DesiredBridge,
+    errors: &mut ApplyErrors,
+) -> RefusedMembers {
     let new = &bridge.options;
     let mut refused = RefusedMembers::new();
     let Some(old) = switch.bridge_options(&new.name).filter(|old| old.bonds != new.bonds) else {
@@ -380,7 +385,12 @@ async fn set_bonds(switch: &Switch, bridge: &DesiredBridge) -> RefusedMembers {
             }
         }
     }
-    refused.retain(|name, _| !kept.iter().any(|bond| bond.members.contains(name)));
+    let is_kept = |name: &String| kept.iter().any(|bond| bond.members.contains(name));
+    for (name, reason) in refused.extract_if(.., |name, _| is_kept(name)) {
+        if let Some(port) = bridge.ports.get(&name) {
+            add_reason(&mut errors.settings, port.interface, &reason);
+        }
+    }
     refused
 }
 

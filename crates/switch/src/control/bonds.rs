@@ -12,7 +12,7 @@ use crate::{
     error::SwitchError,
     lacp_task::leave_partners,
     ports::{
-        lacp_actors::check_lacp_number,
+        lacp_actors::{check_lacp_keys, check_lacp_number},
         registry::{BridgeState, listed},
     },
 };
@@ -81,6 +81,7 @@ impl Structure {
             own.is_some_and(|own| own.members.iter().any(|name| name == member))
         };
         let leaves = |own: BridgeId, bond: &str, member: &str| own == id && !stays(bond, member);
+        // Nothing is refused from here on: the options are checked.
         leave_partners(&self.plane, &self.bridges, leaves).await;
         self.bridges.lock().set_options(id, after.clone())?;
         let names = |own: &BridgeOptions| {
@@ -117,7 +118,9 @@ impl Structure {
     /// Also refuses two members with the same LACP port number.
     fn check_bond_members(&self, after: &BridgeOptions) -> Result<(), SwitchError> {
         let bridges = self.bridges.lock();
-        for port in bridges.find(&after.name)?.ports.values() {
+        let bridge = bridges.find(&after.name)?;
+        check_lacp_keys(&after.bonds, &bridge.bonds)?;
+        for port in bridge.ports.values() {
             check_lacp_number(&after.bonds, &port.settings.name, port.number)?;
         }
         for bond in &after.bonds {

@@ -134,6 +134,32 @@ pub(crate) fn check_lacp_number(
     Ok(())
 }
 
+/// Refuses a configured key of a member that another bond has as its own key.
+///
+/// A partner could aggregate members of both bonds. A bond that gets its key later avoids the configured
+/// ones (see [`other_keys`]).
+pub(crate) fn check_lacp_keys(
+    bonds: &[BondOptions],
+    states: &BTreeMap<String, BondState>,
+) -> Result<(), SwitchError> {
+    let own_key = |bond: &BondOptions| {
+        let has_key = |member: &String| bond.lacp_aggregation_key.contains_key(member);
+        let is_used = bond.has_lacp() && !bond.members.iter().all(has_key);
+        let actor = states.get(&bond.name).and_then(BondState::lacp);
+        actor.and_then(LacpActor::key).filter(|_| is_used).map(NonZeroU16::get)
+    };
+    for bond in bonds.iter().filter(|bond| bond.has_lacp()) {
+        let others = bonds.iter().filter(|other| other.name != bond.name);
+        let taken: BTreeSet<u16> = others.filter_map(own_key).collect();
+        if bond.lacp_aggregation_key.values().any(|key| taken.contains(key)) {
+            let problem = "another bond has a key of its `lacp_aggregation_key`: choose other keys, \
+                           `ovs-appctl lacp/show` has those in use";
+            return Err(SwitchError::BondSetting { bond: bond.name.clone(), problem });
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
