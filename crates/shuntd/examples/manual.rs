@@ -1,6 +1,6 @@
 //! Writes the manual pages and shell completions of all programs, from their command lines.
 //!
-//! `cargo xtask man` runs it. The argument is the folder for `man` and `completions`.
+//! `cargo xtask man` runs this program. The argument is the folder for `man` and `completions`.
 
 use std::{
     env,
@@ -13,7 +13,7 @@ use clap::{ArgAction, Command};
 use clap_complete::{Shell, generate_to};
 use clap_mangen::Man;
 
-/// A program, and what its pages add to its command line.
+/// A program, and the text that its manual pages add to its command line.
 struct Program {
     command: fn() -> Command,
     section: &'static str,
@@ -40,7 +40,7 @@ fn main() -> io::Result<()> {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
             generate_to(shell, &mut command(), &name, &completions)?;
         }
-        // `help` has no page of its own.
+        // The command `help` gets no manual page.
         let mut command = command().disable_help_subcommand(true);
         command.build();
         write_page(&command, section, further, &pages)?;
@@ -52,7 +52,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// Writes the page of a program, or of one of its commands.
+/// Writes the manual page of a program, or of one of its commands.
 fn write_page(command: &Command, section: &str, further: &str, folder: &Path) -> io::Result<()> {
     let version = env!("CARGO_PKG_VERSION");
     let page = Man::new(command.clone()).section(section).manual("Shunt").date("");
@@ -65,9 +65,9 @@ fn write_page(command: &Command, section: &str, further: &str, folder: &Path) ->
     file.write_all(further.as_bytes())
 }
 
-/// Adds the values of options to the synopsis.
+/// Adds the value names of options to the synopsis of a manual page.
 ///
-/// Arguments that may be repeated get dots.
+/// Arguments that may be repeated are followed by dots.
 fn with_values(page: &str, command: &Command) -> String {
     let mut page = page.to_owned();
     for argument in command.get_arguments() {
@@ -88,7 +88,7 @@ fn with_values(page: &str, command: &Command) -> String {
 
 /// Replaces Markdown by bold text.
 ///
-/// The section NAME, which other programs read, has plain text.
+/// The section NAME, which other programs parse, stays plain text.
 fn without_backticks(page: &str) -> String {
     let mut in_name = false;
     let lines = page.lines().map(|line| {

@@ -31,7 +31,7 @@ use crate::{
     run_dir, setting,
 };
 
-/// Maximum time that `exit` waits for the end of the daemon.
+/// Maximum time that `shuntctl exit` waits for the end of the daemon.
 const EXIT_MAX: Duration = Duration::from_secs(30);
 
 /// Interval between two requests for captured packets.
@@ -43,7 +43,7 @@ pub fn command() -> clap::Command {
     Arguments::command()
 }
 
-/// Runs one command.
+/// Runs the command that the command line names.
 #[must_use]
 pub fn main() -> ExitCode {
     let arguments = Arguments::try_parse().unwrap_or_else(|error| refuse(&error));
@@ -81,7 +81,7 @@ fn refuse(error: &clap::Error) -> ! {
 /// Exit code for an invalid command line.
 const USAGE_ERROR: i32 = 2;
 
-/// Returns the correction of a command line that is usual for Open vSwitch.
+/// Returns a hint for a command line that follows the habits of Open vSwitch.
 fn usage_hint(error: ErrorKind, words: &[String]) -> Option<String> {
     let has = |command: &str| words.iter().any(|word| word == command);
     match error {
@@ -179,7 +179,7 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
     }
 }
 
-/// Prints bridges, controllers and ports, and in text the threads too.
+/// Prints bridges, controllers and ports; as text, also the threads.
 fn show_all(client: &mut RpcClient, json: bool) -> Result<(), CallError> {
     shown(client, "shunt/show", &[], json, render::show)?;
     if json { Ok(()) } else { shown(client, "shunt/threads", &[], false, render::threads) }
@@ -191,7 +191,7 @@ fn show_ports(client: &mut RpcClient, json: bool) -> Result<(), CallError> {
     shown(client, "shunt/show", &[], false, if json { as_json } else { render::ports })
 }
 
-/// Prints the trace of a packet, given by its bridge and flow, and its frame.
+/// Prints the trace of a packet that is given by bridge, flow and optional frame.
 fn traced(
     client: &mut RpcClient,
     packet: [&str; 2],
@@ -202,7 +202,7 @@ fn traced(
     printed(client, if json { "shunt/trace" } else { "ofproto/trace" }, &parameters)
 }
 
-/// Stops a daemon, and waits until it has released its run directory.
+/// Stops a daemon; returns when the daemon has released its run directory.
 fn exit(mut client: RpcClient, folder: &Path) -> Result<(), CallError> {
     let socket = run_dir::find_socket(folder)?;
     client.call("exit", &[])?;
@@ -210,7 +210,7 @@ fn exit(mut client: RpcClient, folder: &Path) -> Result<(), CallError> {
     run_dir::wait_for_release(folder, &socket, EXIT_MAX)
 }
 
-/// Reloads the configuration file; fails if a part of it was refused.
+/// Reloads the configuration file; fails if any change was refused.
 fn reload(client: &mut RpcClient) -> Result<(), CallError> {
     let report = client.call("shunt/reload", &[])?;
     print(&report);
@@ -242,7 +242,7 @@ fn silent(client: &mut RpcClient, method: &str, parameters: &[&str]) -> Result<(
     client.call(method, parameters).map(|_| ())
 }
 
-/// Changes a bridge or port by `KEY=VALUE` words.
+/// Changes a bridge or port by arguments `KEY=VALUE`.
 fn change(
     client: &mut RpcClient,
     method: &str,
@@ -274,19 +274,20 @@ fn save(client: &mut RpcClient, file: Option<&Path>) -> Result<(), CallError> {
     write_whole(path, &state).map_err(failed)
 }
 
-/// Restores a file, which the daemon reads in another working directory.
+/// Restores a file; passes its absolute path,
+/// because the daemon has another working directory.
 fn restore(client: &mut RpcClient, file: &Path) -> Result<(), CallError> {
     let path = path::absolute(file)
         .map_err(|error| CallError::Refused(format!("{}: {error}", file.display())))?;
     printed(client, "shunt/restore", &[&path.to_string_lossy()])
 }
 
-/// Returns words, followed by settings.
+/// Returns the words of a call, followed by settings.
 fn followed_by<'a>(words: &[&'a str], settings: &'a [String]) -> Vec<&'a str> {
     words.iter().copied().chain(settings.iter().map(String::as_str)).collect()
 }
 
-/// Prints a result that is text already.
+/// Prints an answer that is already text.
 fn printed(client: &mut RpcClient, method: &str, parameters: &[&str]) -> Result<(), CallError> {
     print(&client.call(method, parameters)?);
     Ok(())
@@ -308,7 +309,8 @@ fn value(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_default()
 }
 
-/// Writes to standard output; ends the command quietly if the reader is gone.
+/// Writes to standard output; if its reader is gone,
+/// ends the command without an error.
 fn print(text: &str) {
     let written = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
     if written.is_err() {
@@ -338,7 +340,7 @@ fn capture(
     while count == 0 || written < count {
         let packets = value(&client.call("shunt/capture-read", &[id])?);
         let packets = packets.as_array().map_or(&[][..], Vec::as_slice);
-        // More than a `usize` is no limit.
+        // A count beyond `usize` is treated as no limit.
         let left = usize::try_from(count - written).unwrap_or(usize::MAX);
         let wanted = if count == 0 { packets.len() } else { packets.len().min(left) };
         for packet in &packets[..wanted] {

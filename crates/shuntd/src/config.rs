@@ -1,4 +1,4 @@
-//! The configuration file: TOML, with errors that show the place and a way to correct it.
+//! The configuration file: TOML, with errors that show the place of a mistake and its correction.
 
 use std::{fs, io, ops::Range, path::Path, sync::Arc};
 
@@ -14,17 +14,17 @@ use crate::{
     daemon::trace_log, http::HttpOptions, open_vswitch, ovsdb::OvsdbOptions, tls::TlsOptions,
 };
 
-/// The content of a configuration file: a switch, and the logging of the daemon.
+/// The content of a configuration file: the switch, and options of the daemon.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ConfigFile {
-    /// Logging.
+    /// Logging options of the daemon.
     pub(crate) logging: Logging,
-    /// The OVSDB database.
+    /// Options of the OVSDB server or client.
     pub(crate) ovsdb: OvsdbOptions,
-    /// The HTTP server.
+    /// Options of the HTTP server.
     pub(crate) http: HttpOptions,
-    /// Key and certificates of OpenFlow connections with TLS.
+    /// Key and certificates of TLS connections.
     pub(crate) tls: TlsOptions,
     threads: shunt_switch::config::ThreadOptions,
     caches: shunt_switch::config::CacheOptions,
@@ -57,7 +57,7 @@ pub(crate) struct Logging {
     /// Log level or filter.
     ///
     /// Levels are `error`, `warn`, `info`, `debug`, `trace` and `off`. A filter is
-    /// `info,shunt_ofproto=debug`.
+    /// An example of a filter is `info,shunt_ofproto=debug`.
     pub(crate) filter: String,
 }
 
@@ -67,19 +67,19 @@ impl Default for Logging {
     }
 }
 
-/// A reason why a configuration file cannot be used.
+/// The reason why a configuration file cannot be used.
 #[derive(Debug, Error, Diagnostic)]
 pub(crate) enum ConfigFileError {
     /// The file cannot be read.
     ///
-    /// The report shows the error of the system in a separate line.
+    /// The report prints the error of the operating system in a separate line.
     #[error("cannot read the configuration {path}")]
     Unreadable {
-        /// Path of the file.
+        /// Path of the configuration file.
         path: String,
-        /// Error of the system.
+        /// Error of the operating system.
         source: io::Error,
-        /// The correction.
+        /// The way to correct the problem.
         #[help]
         help: String,
     },
@@ -88,20 +88,20 @@ pub(crate) enum ConfigFileError {
     Text {
         /// Description of the mistake.
         message: String,
-        /// Text of the file.
+        /// Text of the configuration file.
         #[source_code]
         text: Arc<NamedSource<String>>,
-        /// Place of the mistake.
+        /// Place of the mistake in the text.
         #[label("here")]
         span: SourceSpan,
-        /// The correction.
+        /// The way to correct the mistake, if one is known.
         #[help]
         help: Option<String>,
     },
 }
 
 impl ConfigFileError {
-    /// Returns the message with its place and the way to correct it, for a log line.
+    /// Returns the message, its place and its correction in one line, for the log.
     pub(crate) fn in_one_line(&self) -> String {
         match self {
             Self::Unreadable { source, .. } => format!("{self}: {source}"),
@@ -119,7 +119,7 @@ impl ConfigFileError {
 ///
 /// # Errors
 ///
-/// If it cannot be read, or is not valid.
+/// If the file cannot be read, or is not valid.
 pub(crate) fn read(path: &Path) -> Result<ConfigFile, ConfigFileError> {
     let name = path.display().to_string();
     let text = fs::read_to_string(path).map_err(|source| {
@@ -130,7 +130,7 @@ pub(crate) fn read(path: &Path) -> Result<ConfigFile, ConfigFileError> {
     checked.map_err(|mistake| mistake.in_file(&name, text))
 }
 
-/// Returns what to do about a file that cannot be read.
+/// Returns the advice for a file that cannot be read.
 fn advice(kind: io::ErrorKind) -> String {
     match kind {
         io::ErrorKind::InvalidData => "save the file as text in UTF-8".to_owned(),
@@ -144,7 +144,7 @@ fn advice(kind: io::ErrorKind) -> String {
     }
 }
 
-/// Refuses ports of a kind that this program was built without.
+/// Refuses port types that this build does not contain.
 fn check_build(text: &str, file: ConfigFile) -> Result<ConfigFile, Mistake> {
     if DpdkState::read() != DpdkState::NotBuilt {
         return Ok(file);
@@ -172,21 +172,21 @@ fn check_build(text: &str, file: ConfigFile) -> Result<ConfigFile, Mistake> {
 ///
 /// # Errors
 ///
-/// If it is not a valid configuration.
+/// If the text is not a valid configuration.
 #[cfg(any(test, feature = "testing"))]
 pub(crate) fn parse(name: &str, text: String) -> Result<ConfigFile, ConfigFileError> {
     understand(&text).map_err(|mistake| mistake.in_file(name, text))
 }
 
-/// Returns the page about the configuration file.
+/// Returns the path or address of the page about the configuration file.
 ///
-/// It is that of the package if the package is installed.
+/// If the package is installed, it is the page in the package.
 fn page() -> &'static str {
     const PACKAGED: &str = "/usr/share/doc/shunt/configuration.md";
     if Path::new(PACKAGED).exists() { PACKAGED } else { "docs/configuration.md" }
 }
 
-/// A mistake in a text: message, place and correction.
+/// A mistake in the text: message, place and correction.
 struct Mistake {
     message: String,
     help: Option<String>,
@@ -194,7 +194,7 @@ struct Mistake {
 }
 
 impl Mistake {
-    /// Returns the mistake with the file that has it.
+    /// Adds the file to the mistake.
     fn in_file(self, name: &str, text: String) -> ConfigFileError {
         let Self { message, help, span } = self;
         ConfigFileError::Text {
@@ -229,10 +229,10 @@ fn understand(text: &str) -> Result<ConfigFile, Mistake> {
     Ok(file)
 }
 
-/// Replaces the type names of the TOML parser by words for users.
+/// Replaces type names in messages of the TOML parser by words for users.
 ///
-/// Ranges are left out, because most keys have a smaller one than their type. The help of an unknown
-/// word lists the valid ones, so the message does not.
+/// Ranges of types are removed, because most keys have a smaller range. The valid words of a key
+/// are also removed, because the help text lists them.
 fn in_words(message: &str) -> String {
     const WORDS: [(&str, &str); 10] = [
         ("unknown field", "unknown key"),
@@ -261,10 +261,11 @@ const EXPECTED_NUMBER: &str = "expected a whole number that is not negative and 
 /// Names of number types in messages of the TOML parser.
 const NUMBER_TYPES: [&str; 5] = ["u8", "u16", "u32", "u64", "usize"];
 
-/// The starts of messages about words, with the valid words at their ends.
+/// The beginnings of messages about unknown words;
+/// these messages end with the valid words.
 const UNKNOWN_WORDS: [&str; 2] = ["unknown field", "unknown variant"];
 
-/// Returns the place of a value, or of its innermost enclosing value.
+/// Returns the place of a value in the text, or of the innermost enclosing value.
 fn span(text: &str, path: &[ConfigStep]) -> Option<Range<usize>> {
     let document = DeTable::parse(text).ok()?;
     let ConfigStep::Field(first) = path.first()? else { return None };
@@ -283,7 +284,7 @@ fn span(text: &str, path: &[ConfigStep]) -> Option<Range<usize>> {
 
 /// Returns the TOML key of a field.
 ///
-/// A list is written element by element, so its key is singular.
+/// The file has a list element by element, so the key of a list is singular.
 fn toml_key(field: &'static str) -> &'static str {
     match field {
         "bridges" => "bridge",
@@ -295,7 +296,7 @@ fn toml_key(field: &'static str) -> &'static str {
     }
 }
 
-/// Returns the nearest valid word from the list in serde's message.
+/// Returns the valid word that is most similar to the one in serde's message.
 fn help(message: &str) -> Option<String> {
     if message.contains("map, expected a sequence") {
         let text = "write `[[bridge]]` with two brackets, and after it `[[bridge.port]]` for each of \
@@ -474,7 +475,7 @@ mod tests {
                 "\"q\"",
             ),
             ("[logging]\nfilter = \"a=b=c\"\n", "logging.filter", "\"a=b=c\""),
-            // A missing value has no place of its own.
+            // A missing value has no place in the text, so its table is marked.
             ("[[bridge]]\nmac = \"\"\n", "`name` is missing", "[[bridge]]"),
             (
                 "[[bridge]]\nname = \"a\"\n[[bridge.port]]\nname = \"p\"\ntype = \"pcap\"\n",

@@ -112,13 +112,13 @@ const CONTROL: &str = "control";
 /// Maximum number of clients at a time; further connections are closed at once.
 const CLIENTS_MAX: usize = 64;
 
-/// Pause after a failed accept.
+/// Pause after a failed accept on the control socket.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Maximum time until packet threads have reported their last counts.
+/// Maximum time to wait for the last counts of the packet threads.
 const LAST_COUNTS_MAX: Duration = Duration::from_secs(1);
 
-/// A reason why the daemon does not run.
+/// The reason why the daemon does not run.
 #[derive(Debug, Error, Diagnostic)]
 enum DaemonError {
     #[error(transparent)]
@@ -153,16 +153,16 @@ enum DaemonError {
     #[error("{0}")]
     #[diagnostic(help("stop it with `shuntctl --run-dir {1} exit`, or use another --run-dir"))]
     Running(String, String),
-    // The report shows the error of the system in a separate line.
+    // The report prints the error of the operating system in a separate line.
     #[error("cannot {doing}")]
     System { doing: String, source: io::Error },
 }
 
 impl DaemonError {
-    /// Returns the exit code.
+    /// Returns the exit code of the daemon.
     ///
-    /// 2 for an invalid configuration, state file or option, 3 if another daemon has the run directory or the
-    /// state file, else 1.
+    /// 2 for an invalid configuration, state file or option. 3 if another daemon has the run
+    /// directory or the state file. Otherwise 1.
     fn exit_code(&self) -> ExitCode {
         match self {
             Self::Config(_)
@@ -244,7 +244,7 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
         return Ok(());
     }
     if arguments.state.is_some() && ovsdb.is_enabled() {
-        // The state file and the database would restore the same bridges.
+        // The state file and the database would both restore the bridges.
         let problem = "--state cannot be used with --db or [ovsdb]: the database keeps the bridges; \
                        remove one";
         return Err(DaemonError::Switch(problem.to_owned()));
@@ -270,8 +270,8 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
             let socket = locks.run_dir.socket();
             let serve = serve(arguments, file, &ovsdb, socket, &sockets, signals);
             let served = runtime.block_on(serve);
-            // The tasks of the runtime own devices: the locks last until all of these are closed, so
-            // that the next daemon can open them.
+            // Tasks of the runtime own network devices. The locks are held until all devices are
+            // closed, so that the next daemon can open them.
             drop(runtime);
             if sockets.listening.are_kept() && !matches!(served, Ok(StopReason::Request)) {
                 locks.run_dir.leave();
@@ -284,10 +284,11 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
     }
 }
 
-/// Becomes another user and gives up the change of files, as the options ask.
+/// Changes the user of the process and restricts its file access,
+/// as the options say.
 ///
-/// Returns how far the kernel restricts changes of files; `None` without `--writable`. The process has
-/// one thread still: capabilities and directories are those of a thread.
+/// Returns how far the kernel restricts changes of files; `None` without `--writable`. The process
+/// must still have a single thread, because capabilities and restrictions belong to threads.
 fn restrict(arguments: &Arguments) -> Result<Option<WriteRestriction>, DaemonError> {
     if arguments.check {
         return Ok(None);
@@ -301,7 +302,7 @@ fn restrict(arguments: &Arguments) -> Result<Option<WriteRestriction>, DaemonErr
     let run_dir = &arguments.run_dir;
     std::fs::create_dir_all(run_dir).map_err(system(&format!("create {}", run_dir.display())))?;
     let of_state = arguments.state.as_deref().and_then(Path::parent).map(|parent| {
-        // The parent of a mere file name is empty.
+        // The parent of a file name without a directory is empty.
         if parent.as_os_str().is_empty() { Path::new(".") } else { parent }
     });
     let own = [Some(run_dir.as_path()), of_state].into_iter().flatten().map(Path::to_owned);
@@ -333,14 +334,15 @@ enum StopReason {
 
 /// The files that keep other daemons away.
 struct DaemonLocks {
-    /// Dropped before the run directory: its lock is the last one to be taken.
+    /// Dropped before the run directory,
+    /// so the lock of the run directory is released last.
     _state: Option<StateLock>,
     run_dir: RunDir,
 }
 
 /// Locks the run directory and the state file.
 ///
-/// Waits while an earlier daemon ends. `None` if this daemon is stopped meanwhile.
+/// Waits while an earlier daemon ends. Returns `None` if this daemon is stopped meanwhile.
 async fn claim(
     arguments: &Arguments,
     listening: &ListeningSockets,
@@ -374,7 +376,7 @@ async fn serve_nic(arguments: &NicArguments, mut signals: Signals) -> Result<(),
     run.map_err(|error| DaemonError::Nic(with_causes(&error)))
 }
 
-/// Returns a random seed, so that peers cannot choose keys that collide.
+/// Returns a random seed, so that peers cannot choose colliding hash keys.
 fn random_seed() -> u64 {
     foldhash::quality::RandomState::default().build_hasher().finish()
 }
@@ -389,7 +391,7 @@ async fn serve(
 ) -> Result<StopReason, DaemonError> {
     let saved = read_state(arguments, &file)?;
     let config = match &saved {
-        // The state has the bridges, with all changes of the last run.
+        // The saved state has the bridges with all changes of the last run.
         Some(saved) => saved.start_config(&file.switch()),
         None => file.switch(),
     };
@@ -441,7 +443,8 @@ async fn serve(
     HttpService::stop(http).await;
     OvsdbService::stop(ovsdb).await;
     if let (Some(keeper), Some(keeping)) = (keeper, keeping) {
-        // The counters of rules are saved. A packet thread that hangs does not stop the end.
+        // The state file contains the counters of rules. The timeout ends the wait for a hanging
+        // packet thread.
         let _ = tokio::time::timeout(LAST_COUNTS_MAX, switch.pull_counts()).await;
         write_last_state(&keeper, keeping).await;
     }
@@ -483,12 +486,12 @@ fn listen_for_control(listening: &ListeningSockets, path: &Path) -> io::Result<U
     Ok(listener)
 }
 
-/// Returns the key and the certificates of connections with TLS.
+/// Returns the key and the certificates of TLS connections.
 fn tls_identity(file: &ConfigFile) -> TlsIdentity {
     let identity = TlsIdentity::default();
     let files = file.tls.files();
     if let Some(Err(error)) = files.as_ref().map(TlsFiles::check) {
-        // The files are read again at each handshake.
+        // The files are read at each handshake, so the daemon starts despite the error.
         warn!("tls: {error}; connections with TLS fail until it is mended");
     }
     identity.set(files);
@@ -508,14 +511,14 @@ fn discard_unused(sockets: &InheritedSockets, first_rows: Option<oneshot::Receiv
     };
     let Some(first_rows) = first_rows else { return discard() };
     tokio::spawn(async move {
-        // Without rows the ports stay unknown.
+        // Until rows have arrived, the ports of the database are not known.
         if first_rows.await.is_ok() {
             discard();
         }
     });
 }
 
-/// Serves a client of the control socket in a task of its own, if there is a place.
+/// Serves a client of the control socket in its own task, if the limit permits.
 async fn serve_client(
     accepted: io::Result<UnixStream>,
     methods: &Arc<DaemonMethods>,
@@ -525,7 +528,7 @@ async fn serve_client(
         Ok(stream) => stream,
         Err(error) => {
             warn!(%error, "control socket: accept failed");
-            // Without a free descriptor the next attempt would fail at once.
+            // The cause may be a lack of descriptors, so another attempt at once would fail too.
             tokio::time::sleep(ACCEPT_PAUSE).await;
             return;
         }
@@ -543,13 +546,13 @@ async fn serve_client(
 
 /// Writes the state file at the end.
 async fn write_last_state(keeper: &StateKeeper, keeping: JoinHandle<()>) {
-    // The last write must not run beside another one.
+    // The periodic write must not run at the same time as the last write.
     keeping.abort();
     let _ = keeping.await;
     keeper.write().await;
 }
 
-/// Reads the state file, and sets its log filter.
+/// Reads the state file, and applies the log filter in it.
 fn read_state(arguments: &Arguments, file: &ConfigFile) -> Result<Option<StateFile>, DaemonError> {
     let saved = match arguments.state.as_deref().map(StateFile::read).transpose() {
         Ok(saved) => saved.flatten(),

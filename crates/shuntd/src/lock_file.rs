@@ -1,8 +1,9 @@
 //! A locked file that contains the process id of its owner.
 //!
-//! The system releases the lock when the process ends in any way, so the file of a killed process
-//! blocks nobody. A process that ends holds its locks until the system has closed its devices, which
-//! takes seconds with many ports. So a lock of such a process is waited for.
+//! The kernel releases the lock when the process ends in any way, so the file of a killed process
+//! blocks no other process. An ending process holds its locks until the kernel has closed its
+//! devices, which takes seconds with many ports. So a new process waits for the lock of an ending
+//! process.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -20,10 +21,10 @@ use thiserror::Error;
 use tokio::time::sleep;
 use tracing::info;
 
-/// A reason why a file cannot be locked.
+/// The reason why a file cannot be locked.
 #[derive(Debug, Error)]
 pub(crate) enum LockError {
-    /// Another process holds the lock.
+    /// Another process holds the lock; the variant has its process id.
     #[error("process {0} holds the lock")]
     Taken(String),
     /// A system call failed.
@@ -39,14 +40,14 @@ pub(crate) struct LockFile {
     is_left: bool,
 }
 
-/// Maximum number of attempts to lock the file of a process that runs.
+/// Maximum number of attempts to lock the file of a running process.
 ///
-/// It may end in this moment.
+/// The running process may end at this moment.
 const ATTEMPTS_MAX: u32 = 50;
 
-/// Maximum number of attempts to lock the file of a process that is ending.
+/// Maximum number of attempts to lock the file of an ending process.
 ///
-/// They take about ten seconds.
+/// The attempts take about ten seconds.
 const ATTEMPTS_MAX_ENDING: u32 = 500;
 
 /// Maximum number of bytes of a process id in a file.
@@ -58,12 +59,12 @@ const PAUSE: Duration = Duration::from_millis(20);
 impl LockFile {
     /// Creates and locks a file. [`Self::write_id`] must follow.
     ///
-    /// `is_ending` returns whether the process with this id is about to release the lock. It is waited
-    /// for; this may be cancelled.
+    /// `is_ending` returns whether the process with a given id is about to release the lock. The
+    /// call then waits for the lock; it may be cancelled.
     ///
     /// # Errors
     ///
-    /// If another process holds the lock, or the system refuses.
+    /// If another process holds the lock, or a system call fails.
     pub(crate) async fn lock(
         path: &Path,
         is_ending: impl Fn(&str) -> bool,
@@ -74,8 +75,8 @@ impl LockFile {
             let file =
                 File::options().read(true).write(true).create(true).truncate(false).open(path)?;
             match file.try_lock() {
-                // An owner that just ended has removed the file: another process may have created
-                // a new one.
+                // The previous owner, which has just ended, removed the file. Another process may
+                // have created a new file.
                 Ok(()) if !is_at(&file, path) => continue,
                 Ok(()) => return Ok(Self { path: path.to_owned(), file, is_left: false }),
                 Err(TryLockError::WouldBlock) => {}
@@ -124,7 +125,7 @@ impl LockFile {
         self.is_left = true;
     }
 
-    /// Returns the open file.
+    /// Returns the locked file.
     pub(crate) const fn file(&self) -> &File {
         &self.file
     }
@@ -140,13 +141,13 @@ impl Drop for LockFile {
 
 /// Takes the record lock of `fcntl(2)` on the whole file.
 ///
-/// The system releases it when the process closes any descriptor of the file, so nothing else in
-/// this process may open the file.
+/// The kernel releases the lock when the process closes any descriptor of the file. So no other
+/// code in this process may open the file.
 pub(crate) fn lock_record(file: &File) -> io::Result<()> {
     fcntl(file, FcntlArg::F_SETLK(&whole_file())).map(drop).map_err(io::Error::from)
 }
 
-/// Returns the other process that holds a record lock on a file.
+/// Returns the id of another process that holds a record lock on a file.
 pub(crate) fn record_owner(file: &File) -> io::Result<Option<i32>> {
     let mut lock = whole_file();
     fcntl(file, FcntlArg::F_GETLK(&mut lock))?;
@@ -165,9 +166,9 @@ const fn whole_file() -> libc::flock {
     }
 }
 
-/// Returns whether a process was killed.
+/// Returns whether a process was killed and has already lost its memory.
 ///
-/// It has no memory any more, but may have open files.
+/// Such a process may still have open files.
 fn has_lost_memory(process: &str) -> bool {
     let is_number = !process.is_empty() && process.bytes().all(|byte| byte.is_ascii_digit());
     is_number
@@ -175,7 +176,7 @@ fn has_lost_memory(process: &str) -> bool {
             .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
-/// Returns whether a path leads to an open file.
+/// Returns whether a path leads to the open file `file`.
 fn is_at(file: &File, path: &Path) -> bool {
     let inode = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
     let (open, there) = (file.metadata().map(inode), fs::metadata(path).map(inode));

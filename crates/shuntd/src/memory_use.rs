@@ -1,20 +1,21 @@
-//! Resident memory of the process by use. The uses add up to the resident set.
+//! Resident memory of the process by use. The values add up to the resident set.
 
 use std::{collections::BTreeMap, fs, io};
 
-/// Anonymous memory that is not the eviction engine's.
+/// Anonymous memory that does not belong to the eviction engine.
 ///
-/// Tables, caches, packet buffers and connections are in it; the system does not tell them apart.
+/// It contains tables, caches, packet buffers and connections, which the kernel does not tell
+/// apart.
 const ANONYMOUS: &str = "anonymous";
 
 /// Returns the resident memory in KiB by use.
 ///
-/// `engine` is the part of the anonymous memory that the eviction engine has, in KiB. Reading takes
-/// milliseconds for each gigabyte of the process.
+/// `engine` is the memory of the eviction engine in KiB, a part of the anonymous memory. Reading
+/// takes milliseconds for each gigabyte of the process.
 ///
 /// # Errors
 ///
-/// If the system does not tell (proc(5), `/proc/self/smaps`).
+/// If the kernel does not provide `/proc/self/smaps` (proc(5)).
 pub(crate) fn resident(engine: u64) -> io::Result<BTreeMap<&'static str, u64>> {
     Ok(by_use(&fs::read_to_string("/proc/self/smaps")?, engine))
 }
@@ -39,7 +40,8 @@ fn by_use(maps: &str, engine: u64) -> BTreeMap<&'static str, u64> {
     uses
 }
 
-/// Returns whether a line begins a mapping: `address-address rwxp ..`.
+/// Returns whether a line is the first line of a mapping:
+/// `address-address rwxp ..`.
 fn is_mapping(line: &str) -> bool {
     let first = line.split_whitespace().next().unwrap_or_default();
     first.split_once('-').is_some_and(|(from, to)| {
@@ -49,7 +51,7 @@ fn is_mapping(line: &str) -> bool {
 
 /// Returns the use of a mapping by its name (proc(5)).
 ///
-/// Memory that is shared with other programs is that of virtual machines, memif clients and DPDK.
+/// Memory that is shared with other processes belongs to virtual machines, memif clients and DPDK.
 fn use_of(name: &str, is_shared: bool) -> &'static str {
     match name {
         _ if name.starts_with('/') && is_shared => "shared-memory",

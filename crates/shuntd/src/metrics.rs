@@ -1,7 +1,7 @@
 //! The status of a switch as metrics in the text format of Prometheus.
 //!
-//! The daemon writes the text from the status types of the switch. A field that is renamed or removed
-//! does not compile here.
+//! The text is made from the status types of the switch. If a field of a status is renamed or
+//! removed, this module does not compile.
 
 mod bridges;
 mod drops;
@@ -37,8 +37,8 @@ const EVICTION_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// Returns all metrics that need no work of a packet thread.
 ///
-/// Rule-space coverage needs such work. Metrics of evictions are omitted if the eviction thread has
-/// ended or does not reply.
+/// The rule-space coverage needs such work. Metrics of evictions are omitted if the eviction thread
+/// has ended or does not reply.
 pub(crate) async fn all(switch: &Switch) -> String {
     let mut text = threads::threads(&switch.threads(), &threads::cpu_times());
     text += &bridges::bridges(&switch.bridges(), &switch.tables());
@@ -57,7 +57,7 @@ pub(crate) async fn all(switch: &Switch) -> String {
     text
 }
 
-/// Returns the metrics of memory, from its KiB by use.
+/// Returns the metrics of memory; `uses` has the KiB of each use.
 fn memory(uses: &BTreeMap<&str, u64>) -> String {
     let mut text = MetricsText::default();
     text.family(
@@ -94,7 +94,7 @@ pub(crate) fn evict(status: &EvictionStatus) -> String {
         "counter",
         "Cache entries evicted by changes of rules, by table; a deleted bridge has an empty name.",
     );
-    // Tables of deleted bridges have the same labels.
+    // All tables of deleted bridges have the same labels, so their values are added.
     let mut by_table = BTreeMap::<_, u64>::new();
     for own in &status.by_table {
         *by_table.entry((own.bridge.as_str(), own.table)).or_default() += own.evicted;

@@ -1,12 +1,12 @@
-//! Words of Open vSwitch that Shunt does not have, each with what to write instead.
+//! Keys and commands of Open vSwitch that Shunt lacks, each with an alternative.
 
-/// Returns what to write instead of a key or value of Open vSwitch's database.
+/// Returns the alternative to a key or value of Open vSwitch's database.
 pub(crate) fn hint(word: &str) -> Option<&'static str> {
     let (_, hint) = WORDS.iter().find(|(words, _)| words.contains(&word))?;
     Some(hint)
 }
 
-/// Returns what to run instead of a command of Open vSwitch's programs.
+/// Returns the alternative to a command of Open vSwitch's programs.
 pub(crate) fn command_hint(word: &str) -> Option<String> {
     if OFCTL.contains(&word) {
         let socket = "unix:RUN_DIR/BRIDGE.mgmt";
@@ -21,7 +21,7 @@ pub(crate) fn command_hint(word: &str) -> Option<String> {
 const TUNNEL: &str = "tunnels do not exist yet";
 const TREE: &str = "spanning tree does not exist yet";
 
-/// Keys and port types, with their hints.
+/// Keys and port types of Open vSwitch, with their alternatives.
 const WORDS: &[(&[&str], &str)] = &[
     (&["internal"], "set `local = \"tap\"` in the bridge, or the port type `tap`"),
     (&["system", "veth"], "the port type of a network device is `af_packet`"),
@@ -90,7 +90,7 @@ const WORDS: &[(&[&str], &str)] = &[
     (&["qos"], "run `shuntctl set-qos`, or set it in the configuration file"),
 ];
 
-/// Commands of `ovs-ofctl` that have no other name in `shuntctl`.
+/// Commands of `ovs-ofctl` that have no counterpart in `shuntctl`.
 const OFCTL: &[&str] = &[
     "add-flow",
     "add-flows",
@@ -126,7 +126,7 @@ const OFCTL: &[&str] = &[
     "get-frags",
 ];
 
-/// Commands of `ovs-vsctl` and `ovs-appctl`, with our own.
+/// Commands of `ovs-vsctl` and `ovs-appctl`, each with the command of `shuntctl`.
 const COMMANDS: &[(&[&str], &str)] = &[
     (&["list-br", "br-exists", "get-controller"], "run `shuntctl show`"),
     (

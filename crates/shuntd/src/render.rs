@@ -1,4 +1,4 @@
-//! Tables for the values of the daemon.
+//! Tables and lines of text for the JSON values of the daemon.
 
 pub(crate) mod bfd;
 pub(crate) mod caches;
@@ -21,15 +21,15 @@ use crate::render::{bfd::bfd_state, exports::exports, nic::nic_line};
 pub(crate) const PCAP_HEADER: [u8; 24] =
     [0x4d, 0x3c, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0];
 
-/// Returns a captured packet (`{"time_ns".
+/// Converts a captured packet to a record of a capture file.
 ///
-/// .., "frame": hex}`) as a record of a capture file.
+/// The packet has the form `{"time_ns": .., "frame": hex}`.
 pub(crate) fn pcap_record(packet: &Value) -> Vec<u8> {
     let time = packet["time_ns"].as_u64().unwrap_or_default();
     let hex = packet["frame"].as_str().unwrap_or_default();
     let byte = |at| hex.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
     let frame: Vec<u8> = (0..hex.len()).step_by(2).filter_map(byte).collect();
-    // The fields of the format have 32 bits: its times end in 2106.
+    // The time fields of the file format have 32 bits, so they overflow in the year 2106.
     let word = |number: u64| u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes();
     let length = word(frame.len() as u64);
     let seconds = word(time / 1_000_000_000);
@@ -83,7 +83,7 @@ pub(crate) fn show(bridges: &Value) -> String {
     text
 }
 
-/// Returns a bond as a line, with the state of its members.
+/// Returns a bond as a line, with the states of its members.
 fn bond(bond: &Value) -> String {
     let members = list(&bond["member_status"]).iter().map(|member| {
         let state = match (member["active"] == true, member["enabled"] == true) {
@@ -104,7 +104,7 @@ fn bond(bond: &Value) -> String {
     format!("    bond {name} ({mode}{lacp}: {members}{})\n", vlans(bond))
 }
 
-/// Returns why LACP does not use a member; none if it does, or without LACP.
+/// Returns why LACP does not use a member; `None` if it does, or without LACP.
 fn lacp_reason(lacp: &Value) -> Option<&str> {
     let unselected = &lacp["unselected"];
     if unselected.is_string() {
@@ -117,7 +117,7 @@ fn lacp_reason(lacp: &Value) -> Option<&str> {
     }
 }
 
-/// Returns a mirror as a line, with the number of its copies.
+/// Returns a mirror as a line, with the number of copies.
 fn mirror(mirror: &Value) -> String {
     let names = |key: &str| list(&mirror[key]).iter().map(word).collect::<Vec<_>>().join(",");
     let mut parts = Vec::new();
@@ -163,7 +163,7 @@ fn snooping(multicast: &Value) -> String {
     )
 }
 
-/// Returns the number of rules; a bridge without rules forwards nothing.
+/// Returns the number of rules, with a hint if there are none.
 fn rules(count: u64) -> String {
     match count {
         0 => "no rules: drops every packet".to_owned(),
@@ -180,16 +180,16 @@ pub(crate) fn counted(count: u64, noun: &str) -> String {
     }
 }
 
-/// Returns a counter as a line: name, value, and remark.
+/// Returns a counter as a line of name, value and remark.
 pub(crate) fn counter_line(name: &str, value: u64, remark: &str) -> String {
     let line = format!("{name:<NAME_WIDTH$} {value:>14}  {remark}");
     line.trim_end().to_owned() + "\n"
 }
 
-/// Width of the names of counters.
+/// Width of the column with the names of counters.
 const NAME_WIDTH: usize = 25;
 
-/// Returns the VLANs of a port; empty if the port takes all.
+/// Returns the VLANs of a port as text; empty if the port accepts all VLANs.
 fn vlans(port: &Value) -> String {
     let (mode, trunks) = (word(&port["vlan_mode"]), list(&port["trunks"]));
     let mut text = String::new();
@@ -218,9 +218,9 @@ fn vlans(port: &Value) -> String {
     text
 }
 
-/// Returns the ingress policing, the QoS and the BFD session of a port.
+/// Returns ingress policing, QoS and BFD session of a port as text.
 ///
-/// It is empty if the port has none.
+/// The text is empty if the port has none of them.
 fn limits(port: &Value) -> String {
     let policing = port["ingress_policing"].as_object().into_iter().flatten();
     let policing: Vec<String> = policing.map(|(key, value)| format!("{key}={value}")).collect();
@@ -242,7 +242,7 @@ fn limits(port: &Value) -> String {
     text + &bfd_state(&port["bfd"])
 }
 
-/// Returns packet-ins by their result; `None` if there were none.
+/// Returns the numbers of packet-ins by result; `None` if there were none.
 fn packet_ins(counts: &Value) -> Option<String> {
     let field = |name: &str| counts[name].as_u64().unwrap_or(0);
     let delivered = field("delivered");
@@ -261,7 +261,7 @@ fn packet_ins(counts: &Value) -> Option<String> {
     }
 }
 
-/// Returns the state of a controller.
+/// Returns the state of a controller as text.
 fn controller_state(controller: &Value) -> String {
     match word(&controller["state"]) {
         "connected" => format!("connected, role {}", word(&controller["role"])),
@@ -302,7 +302,7 @@ pub(crate) fn multicast(entries: &[MulticastEntryStatus]) -> String {
     text
 }
 
-/// Returns all threads with their states.
+/// Returns all threads with their states, one line each.
 pub(crate) fn thread_list(all: &Value) -> String {
     let mut rows = vec![["thread", "state"].map(str::to_owned).to_vec()];
     for thread in list(all) {
@@ -311,7 +311,7 @@ pub(crate) fn thread_list(all: &Value) -> String {
     table(&rows) + &threads(all)
 }
 
-/// Returns the threads that panicked; empty if there are none.
+/// Returns the threads that have panicked; empty if there are none.
 pub(crate) fn threads(threads: &Value) -> String {
     let gone = list(threads).iter().filter(|thread| thread["state"] == "panicked");
     let line = |thread: &Value| {
@@ -333,7 +333,7 @@ pub(crate) fn threads(threads: &Value) -> String {
     gone.map(line).collect()
 }
 
-/// Returns settings, with the names of the configuration file.
+/// Returns settings as in the configuration file, one line each.
 pub(crate) fn settings(settings: &Value) -> String {
     let all = settings.as_object().into_iter().flatten();
     all.map(|(key, value)| format!("{key} = {value}\n")).collect()
@@ -344,7 +344,7 @@ pub(crate) fn ports_of(bridges: &Value) -> Value {
     list(bridges).iter().flat_map(|bridge| list(&bridge["ports"])).cloned().collect()
 }
 
-/// Returns ports with their counters.
+/// Returns a table of ports with their counters.
 pub(crate) fn ports(bridges: &Value) -> String {
     let mut rows = vec![
         [

@@ -1,4 +1,4 @@
-//! The control socket: both ends of the JSON-RPC 1.0 of `ovs-appctl`.
+//! The control socket: server and client of the JSON-RPC 1.0 of `ovs-appctl`.
 //!
 //! Requests and replies are JSON objects that follow each other without framing. A request is
 //! `{"method": .., "params": [text, ..], "id": ..}`. Its reply has the same id, and either a
@@ -21,19 +21,21 @@ use tokio::{
     net::UnixStream,
 };
 
-/// Maximum length of a request: a packet of 64 KiB in hexadecimal, and some more.
+/// Maximum length of a request; it permits a packet of 64 KiB in hexadecimal.
 const REQUEST_BYTES_MAX: usize = 1 << 18;
 
 /// A handler of requests.
 pub(crate) trait Methods: Send + Sync + 'static {
-    /// Runs a method. Both texts are for users; an error has no full stop or newline.
+    /// Runs a method.
+    ///
+    /// The answer and the error are texts for users; an error has no full stop or newline.
     fn call(
         &self,
         method: &str,
         parameters: Vec<String>,
     ) -> impl Future<Output = Result<String, String>> + Send;
 
-    /// Returns whether a method changes the daemon, so that its calls are logged.
+    /// Returns whether a method changes the daemon; calls of such methods are logged.
     fn is_change(&self, method: &str) -> bool;
 }
 
@@ -59,7 +61,7 @@ pub(crate) async fn serve(mut stream: UnixStream, methods: Arc<impl Methods>) {
     }
 }
 
-/// Logs a request that changes the daemon, with the process that made it.
+/// Logs a request that changes the daemon, with the process of the client.
 fn log_change(stream: &UnixStream, methods: &impl Methods, request: &Value) {
     let method = request["method"].as_str().unwrap_or_default();
     if methods.is_change(method) && tracing::enabled!(tracing::Level::DEBUG) {
@@ -71,36 +73,36 @@ fn log_change(stream: &UnixStream, methods: &impl Methods, request: &Value) {
     }
 }
 
-/// The object at the front of a stream.
+/// The result of parsing the start of a stream.
 pub(crate) enum ParsedObject {
     /// A complete object.
     Value(Value),
-    /// An incomplete object.
+    /// The first object is not complete yet.
     Incomplete,
-    /// No JSON object.
+    /// The stream does not start with a JSON object.
     Garbage,
 }
 
-/// The JSON objects of a stream without framing.
+/// A parser for JSON objects in a stream without framing.
 ///
-/// Every byte is examined once, and an object is parsed when it is complete.
+/// Every byte is examined once, and an object is parsed only when it is complete.
 #[derive(Default)]
 pub(crate) struct Objects {
-    /// Received bytes that are not parsed.
+    /// Received bytes that are not parsed yet.
     ///
-    /// The reader of the stream appends to them after [`ParsedObject::Incomplete`].
+    /// After [`ParsedObject::Incomplete`], the reader of the stream appends bytes.
     pub(crate) bytes: Vec<u8>,
-    /// Start of the current object.
+    /// Start of the current object in `bytes`.
     start: usize,
     /// Number of examined bytes.
     seen: usize,
     /// Number of open braces and brackets.
     depth: usize,
-    /// State of the last byte within a string.
+    /// Position of the last examined byte relative to a string.
     text: StringState,
 }
 
-/// The state of a byte of JSON: inside or outside a string.
+/// The position of a byte of JSON: inside or outside of a string.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum StringState {
     #[default]
@@ -119,7 +121,7 @@ impl Objects {
                 self.start = self.seen;
                 continue;
             }
-            // Other values have no visible end: `1` may be the beginning of `12`.
+            // Values other than objects have no visible end: `1` may be the beginning of `12`.
             if self.depth == 0 && byte != b'{' {
                 return ParsedObject::Garbage;
             }
@@ -131,7 +133,7 @@ impl Objects {
                 return object.map_or(ParsedObject::Garbage, ParsedObject::Value);
             }
         }
-        // Bytes are removed once for each read, not for each object.
+        // Parsed bytes are removed once for each read, not for each object.
         self.bytes.drain(..self.start);
         self.seen = self.seen.saturating_sub(self.start);
         self.start = 0;
@@ -165,7 +167,7 @@ pub(crate) async fn answer(methods: &impl Methods, request: &Value) -> Value {
     };
     match result {
         Ok(text) => json!({"id": id, "result": ended(text), "error": null}),
-        // Open vSwitch omits the result of a failure, and `ovs-appctl` rejects a null result.
+        // Open vSwitch omits the result of a failed call, and `ovs-appctl` rejects a null result.
         Err(text) => json!({"id": id, "error": ended(text)}),
     }
 }
@@ -184,15 +186,15 @@ fn ended(mut text: String) -> String {
     text
 }
 
-/// A reason why a call failed.
+/// The reason why a call failed.
 #[derive(Debug, Error)]
 pub(crate) enum CallError {
-    /// No daemon has the run directory.
+    /// No daemon uses the run directory.
     #[error("no daemon runs in {folder}: {why}")]
     NoDaemon {
-        /// Run directory.
+        /// Path of the run directory.
         folder: String,
-        /// Missing file, or the error of the system.
+        /// The missing file, or the error of the operating system.
         why: String,
     },
     /// The daemon does not accept connections.
@@ -200,22 +202,22 @@ pub(crate) enum CallError {
     Unreachable {
         /// Path of the socket.
         path: String,
-        /// Error of the system.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// The user may not access the files of the daemon.
     #[error("permission denied: {path}; run shuntctl as root or as the user of shuntd")]
     NotPermitted {
-        /// The file or socket.
+        /// Path of the file or socket.
         path: String,
     },
-    /// The daemon has not ended in time.
+    /// The daemon has not ended within the time limit.
     #[error("the daemon still runs {seconds} s after it was asked to exit: look at its log")]
     StillRuns {
-        /// Time waited.
+        /// Time that the client has waited, in seconds.
         seconds: u64,
     },
-    /// The connection closed, or the reply is not valid.
+    /// The connection was closed, or the reply is not valid.
     #[error("the daemon closed the connection without a reply")]
     Broken,
     /// The daemon refused the call.
@@ -266,7 +268,7 @@ impl RpcClient {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 Err(CallError::StillRuns { seconds: longest.as_secs() })
             }
-            // A reset is an end, too.
+            // A reset of the connection also means that the daemon has ended.
             _ => Ok(()),
         }
     }
@@ -311,7 +313,8 @@ mod tests {
         let (mut client, server) = UnixStream::pair().unwrap();
         let serving = tokio::spawn(serve(server, Arc::new(Echo)));
         for request in requests {
-            // The server may have closed the connection by now; its earlier reply counts.
+            // The server may have closed the connection already, but its earlier reply can still be
+            // read.
             let _ = client.write_all(request).await;
             tokio::task::yield_now().await;
         }

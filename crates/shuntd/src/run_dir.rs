@@ -1,12 +1,12 @@
 //! The run directory of a daemon: pid file, lock and sockets.
 //!
-//! A daemon owns the directory while it holds a lock on `shuntd.pid`. The system releases the lock
-//! when the process ends in any way, so files of a killed daemon block nobody. The pid file holds
-//! the process id, which is part of the socket name.
+//! A daemon owns the directory while it holds a lock on `shuntd.pid`. The kernel releases the lock
+//! when the process ends in any way, so files of a killed daemon do not block the next daemon. The
+//! pid file has the process id, which is part of the socket name.
 //!
-//! There are two locks on the file. The one of `flock(2)` belongs to the open file and keeps other
-//! daemons away. The record lock of `fcntl(2)` belongs to the process: `ovs-appctl -t shuntd` takes
-//! the file for stale unless the process in it holds one.
+//! There are two locks on the file. The lock of `flock(2)` belongs to the open file and excludes
+//! other daemons. The record lock of `fcntl(2)` belongs to the process: `ovs-appctl -t shuntd`
+//! considers the file stale if the process with the id in it holds no record lock.
 //!
 //! If a service manager keeps the control socket while the daemon restarts, the pid file and the socket
 //! file stay. A client in between connects to the socket of the earlier process, and the next one answers.
@@ -34,7 +34,7 @@ use crate::{
     run_dir_links::VswitchdLinks,
 };
 
-/// A reason why a daemon cannot use a run directory.
+/// The reason why a daemon cannot use a run directory.
 #[derive(Debug, Error)]
 pub(crate) enum ClaimError {
     /// Another daemon uses the run directory.
@@ -42,7 +42,7 @@ pub(crate) enum ClaimError {
     Taken {
         /// Process id in the pid file.
         process: String,
-        /// Run directory.
+        /// Path of the run directory.
         folder: String,
     },
     /// A system call failed.
@@ -50,12 +50,12 @@ pub(crate) enum ClaimError {
     System {
         /// Operation that failed.
         doing: String,
-        /// Error of the system.
+        /// Error of the operating system.
         source: io::Error,
     },
 }
 
-/// The run directory of this process, until this is dropped.
+/// The run directory of this process; dropping the value releases it.
 pub(crate) struct RunDir {
     socket: PathBuf,
     /// The name of the socket for clients that have read the earlier pid file.
@@ -158,11 +158,11 @@ pub(crate) fn find_socket(folder: &Path) -> Result<PathBuf, CallError> {
 
 /// Waits until the daemon with a control socket has released its run directory.
 ///
-/// It closes its connections earlier than its devices.
+/// The daemon closes its connections before its devices.
 ///
 /// # Errors
 ///
-/// If it takes longer than `longest`.
+/// If the daemon takes longer than `longest`.
 pub(crate) fn wait_for_release(
     folder: &Path,
     socket: &Path,
@@ -248,7 +248,7 @@ pub(crate) fn remove_if_present(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns whether a name is that of a control socket, as in `PROGRAM.PID.ctl`.
+/// Returns whether a file name is that of a control socket: `PROGRAM.PID.ctl`.
 pub(crate) fn is_control_socket(name: &str, program: &str) -> bool {
     let id = name.strip_prefix(program).and_then(|name| name.strip_prefix('.'));
     let id = id.and_then(|name| name.strip_suffix(".ctl"));

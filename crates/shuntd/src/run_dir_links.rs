@@ -1,9 +1,10 @@
-//! The names of `ovs-vswitchd` in a run directory, as links to the files of this daemon.
+//! The file names of `ovs-vswitchd` in a run directory, as links to the files of this daemon.
 //!
-//! `ovs-appctl` without `-t` reads `ovs-vswitchd.pid` and connects to `ovs-vswitchd.PID.ctl`. It checks
-//! that the process holds a record lock on the pid file. A link leads to the locked file itself.
+//! `ovs-appctl` without `-t` reads `ovs-vswitchd.pid` and connects to `ovs-vswitchd.PID.ctl`. It
+//! checks that the process holds a record lock on the pid file. So the link to the pid file leads
+//! to the locked file itself.
 //!
-//! The names belong to a running `ovs-vswitchd` if there is one: then nothing is changed.
+//! If an `ovs-vswitchd` is running and owns these names, they are not changed.
 
 use std::{
     fs::{self, File},
@@ -28,13 +29,14 @@ use crate::{
 
 const PID_FILE: &str = "ovs-vswitchd.pid";
 
-/// The links of this process; dropping it removes them.
+/// The links of this process; dropping the value removes them.
 pub(crate) struct VswitchdLinks(Vec<PathBuf>);
 
 impl VswitchdLinks {
-    /// Makes the links, unless another daemon has the pid file or may have it.
+    /// Creates the links, unless another daemon has the pid file or may have it.
     ///
-    /// The caller owns the run directory, so links to files of other `shuntd` processes are stale.
+    /// The caller owns the run directory, so existing links to files of other `shuntd` processes
+    /// are stale.
     pub(crate) fn make(folder: &Path, process: u32) -> Option<Self> {
         let pid_file = folder.join(PID_FILE);
         let shown = pid_file.display();
@@ -78,12 +80,12 @@ impl Drop for VswitchdLinks {
 
 /// Returns the process that holds a record lock on a pid file of another daemon.
 ///
-/// A link is of a `shuntd`. It must not be opened: closing it would release the lock on the own pid
-/// file.
+/// A symbolic link belongs to a `shuntd` and must not be opened: closing it would release the lock
+/// on this daemon's own pid file.
 ///
 /// # Errors
 ///
-/// If the owner cannot be found. The file may then belong to a running daemon.
+/// If the owner cannot be determined. The file may then belong to a running daemon.
 fn owner(pid_file: &Path) -> io::Result<Option<i32>> {
     let kind = match fs::symlink_metadata(pid_file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -92,14 +94,14 @@ fn owner(pid_file: &Path) -> io::Result<Option<i32>> {
     if kind.is_symlink() {
         return Ok(None);
     }
-    // A named pipe would wait for its writer.
+    // Opening a named pipe would wait for a writer.
     if !kind.is_file() {
         return Err(io::Error::other("not a regular file"));
     }
     record_owner(&File::open(pid_file)?)
 }
 
-/// Removes the links and sockets of daemons that were killed.
+/// Removes links and sockets of killed daemons.
 fn remove_stale(folder: &Path) -> io::Result<()> {
     remove_entries(folder, |name, entry| {
         let kind = entry.file_type()?;
@@ -111,7 +113,7 @@ fn remove_stale(folder: &Path) -> io::Result<()> {
 
 /// Returns whether no process listens on a socket.
 fn refuses_connections(path: &Path) -> bool {
-    // The call returns at once, also if the queue of a process that hangs is full.
+    // A non-blocking connect returns at once, even if the queue of a hanging process is full.
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let attempt = || {
         let client = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
@@ -149,7 +151,7 @@ mod tests {
         let at = |name: &str| folder.path().join(name);
         let _live = UnixListener::bind(at("ovs-vswitchd.99999.ctl")).unwrap();
         drop(UnixListener::bind(at("ovs-vswitchd.99998.ctl")).unwrap());
-        // A process with the same id in another container.
+        // The socket of a process that has the same id in another container.
         let _same = UnixListener::bind(at("ovs-vswitchd.7.ctl")).unwrap();
         drop(VswitchdLinks::make(folder.path(), 7));
         let kind = |name| fs::symlink_metadata(at(name)).map(|found| found.file_type().is_socket());
@@ -157,7 +159,7 @@ mod tests {
         assert!(kind("ovs-vswitchd.99998.ctl").is_err(), "no process listens on this one");
     }
 
-    /// A file without a known owner may belong to a running daemon.
+    /// A pid file without a known owner may belong to a running daemon.
     #[test]
     fn a_pid_file_that_cannot_be_read_prevents_links() {
         let folder = tempfile::tempdir().unwrap();
@@ -168,7 +170,7 @@ mod tests {
         assert!(fs::symlink_metadata(at("ovs-vswitchd.999999.ctl")).is_ok());
         assert!(fs::symlink_metadata(at("ovs-vswitchd.7.ctl")).is_err());
         fs::remove_dir(at(PID_FILE)).unwrap();
-        // The name is longer than the system allows, so the file cannot be examined.
+        // The name is longer than the kernel allows, so the file cannot be examined.
         assert!(owner(&at(&"x".repeat(300))).is_err());
         assert_eq!(owner(&at(PID_FILE)).unwrap(), None);
     }

@@ -1,4 +1,4 @@
-//! `key=value` words of the command line.
+//! Settings on the command line, as `key=value` words.
 
 use std::path;
 
@@ -19,7 +19,7 @@ pub(crate) use qos::qos;
 
 use crate::open_vswitch;
 
-/// Keys of a port on the command line.
+/// Keys of a port that the command line accepts.
 const PORT_KEYS: &[&str] = &[
     "type",
     "number",
@@ -57,7 +57,7 @@ const PORT_KEYS: &[&str] = &[
     "bfd.enable",
 ];
 
-/// A word for each key.
+/// An example word for each key.
 const EXAMPLES: &[&str] = &[
     "type=tap",
     "number=7",
@@ -95,7 +95,7 @@ const EXAMPLES: &[&str] = &[
     "bfd.enable=true",
 ];
 
-/// Keys of a port that `NORMAL` uses.
+/// Keys of a port that have an effect on `NORMAL`.
 const VLAN_KEYS: &[&str] = &[
     "vlan_mode",
     "tag",
@@ -118,8 +118,8 @@ const POLICING_KEYS: &[&str] = &[
 ///
 /// # Errors
 ///
-/// If a word is not `key=value`, or its key or value is unknown; the message has the nearest valid
-/// word.
+/// If a word is not `key=value`, or its key or value is unknown; the message suggests the most
+/// similar valid word.
 pub(crate) fn port(name: &str, words: &[String]) -> Result<PortOptions, String> {
     let mut port = PortOptions { name: name.to_owned(), ..PortOptions::default() };
     for word in words {
@@ -180,7 +180,7 @@ pub(crate) fn bridge(name: &str, words: &[String]) -> Result<BridgeOptions, Stri
 ///
 /// # Errors
 ///
-/// If a word is not `key=value`, or its key is unknown or only applies when a bridge is added.
+/// If a word is not `key=value`, or its key is unknown or only takes effect when a bridge is added.
 pub(crate) fn bridge_changes(words: &[String]) -> Result<Vec<(&str, &str)>, String> {
     let known = BridgeOptions::RUNTIME_KEYS;
     let split = |word| {
@@ -236,7 +236,7 @@ pub(crate) fn vlans(name: &str, words: &[String]) -> Result<PortOptions, String>
     port_of(name, words, VLAN_KEYS, set_vlan)
 }
 
-/// Parses a port that has only options that `set` knows, with these keys.
+/// Parses a port from words that may only have keys which `set` accepts.
 fn port_of(
     name: &str,
     words: &[String],
@@ -289,7 +289,7 @@ fn flag(key: &str, value: &str) -> Result<bool, String> {
 
 /// Parses the ingress policing of a port from words.
 ///
-/// For example from `ingress_policing_rate=10000 ingress_policing_burst=1000`.
+/// An example is `ingress_policing_rate=10000 ingress_policing_burst=1000`.
 ///
 /// # Errors
 ///
@@ -317,19 +317,19 @@ fn set_policing(port: &mut PortOptions, key: &str, value: &str) -> Result<bool, 
     Ok(true)
 }
 
-/// Keys with paths as values.
+/// Keys that have a path as value.
 const PATH_KEYS: &[&str] = &["rx", "tx", "path", "socket"];
 
-/// Makes the path in a word absolute.
+/// Makes the path in a word absolute, if the word has one.
 ///
-/// The daemon has another working directory than the client.
+/// The daemon does not have the working directory of the client.
 ///
 /// # Errors
 ///
-/// If the absolute path is unknown or not valid text.
+/// If the absolute path cannot be determined or is not valid UTF-8.
 pub(crate) fn resolved(word: &str) -> Result<String, String> {
     match word.split_once('=') {
-        // The name of an abstract socket is no path.
+        // The name of an abstract socket is not a path.
         Some(("socket", name)) if name.starts_with('@') => Ok(word.to_owned()),
         Some((key, path)) if PATH_KEYS.contains(&key) && !path.is_empty() => {
             let whole = path::absolute(path).map_err(|error| format!("{word}: {error}"))?;
@@ -356,7 +356,7 @@ pub(crate) fn split(word: &str) -> Result<(&str, &str), String> {
     })
 }
 
-/// Returns the message for an unknown word.
+/// Returns the message for an unknown word, with the most similar known word.
 pub(crate) fn unknown(what: &str, word: &str, known: &[&str]) -> String {
     if let Some(hint) = open_vswitch::hint(word) {
         return format!("unknown {what} `{word}`: {hint}");
@@ -386,7 +386,7 @@ fn socket_mode(value: &str) -> Result<SocketMode, String> {
     }
 }
 
-/// Sets a key that only memif ports have; returns false for another key.
+/// Sets a key that only memif ports have; returns false for any other key.
 fn set_memif(port: &mut PortOptions, key: &str, value: &str) -> Result<bool, String> {
     match key {
         "socket" => port.socket = value.into(),

@@ -1,4 +1,5 @@
-//! Functions for fuzz targets: they accept any bytes, and check what must hold for all of them.
+//! Functions for fuzz targets: they accept any bytes, and check properties that hold for all
+//! inputs.
 
 #![expect(clippy::expect_used, reason = "what fails here is a finding")]
 
@@ -20,12 +21,12 @@ use crate::{
 
 /// Parses any text as a configuration.
 ///
-/// An error has a place in the text. A valid configuration passes the checks and survives a round
-/// trip.
+/// An error must have a place in the text. A valid configuration must pass the checks, and be equal
+/// after writing and parsing it again.
 ///
 /// # Panics
 ///
-/// If one of these does not hold.
+/// If one of these properties does not hold.
 pub fn fuzz_config(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     match config::parse("fuzz", text.to_owned()) {
@@ -41,13 +42,13 @@ pub fn fuzz_config(data: &[u8]) {
 }
 
 /// Sends any bytes to the control socket.
-/// They go in chunks of the length in the first byte.
+/// The bytes are sent in chunks of the length in the first byte.
 ///
-/// It answers each request once, however the bytes are divided.
+/// The control socket must answer each request once, for any division into chunks.
 ///
 /// # Panics
 ///
-/// If one of these does not hold.
+/// If one of these properties does not hold.
 pub fn fuzz_rpc(data: &[u8]) {
     let Some((length, stream)) = data.split_first() else { return };
     let whole = requests([stream]);
@@ -72,7 +73,8 @@ fn check_config(config: &Config) {
     }
 }
 
-/// Returns every request of a stream, and whether it ended with invalid data.
+/// Returns all requests in a stream,
+/// and whether the stream ended with invalid data.
 fn requests<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Value>, bool) {
     let (mut objects, mut values) = (Objects::default(), Vec::new());
     for chunk in chunks {
@@ -96,7 +98,7 @@ fn answered(request: &Value) -> Value {
     reply
 }
 
-/// Methods that parse their parameters as words of `add-port`.
+/// Methods for tests: they parse their parameters as words of `add-port`.
 struct WordMethods;
 
 impl Methods for WordMethods {

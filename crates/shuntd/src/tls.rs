@@ -8,23 +8,23 @@ use shunt_switch::{
 };
 use shunt_tls::TlsFiles;
 
-/// The files of the key and the certificates of OpenFlow connections with TLS.
+/// The files with the key and the certificates of OpenFlow connections over TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct TlsOptions {
-    /// The private key of the switch.
+    /// File with the private key of the switch.
     pub(crate) private_key: PathBuf,
-    /// The certificate of the switch.
+    /// File with the certificate of the switch.
     pub(crate) certificate: PathBuf,
-    /// The certificates of the authorities that controllers have theirs from.
+    /// File with certificates of the authorities that sign controllers' certificates.
     pub(crate) ca_certificate: PathBuf,
 }
 
-/// A key with a wrong value, and why it is wrong.
+/// The reason why a configuration is wrong, and the path of the wrong key.
 pub(crate) type WrongKey = (String, Vec<ConfigStep>);
 
 impl TlsOptions {
-    /// Returns the files; `None` if no key is set.
+    /// Returns the TLS files; `None` if no key is set.
     pub(crate) fn files(&self) -> Option<TlsFiles> {
         let Self { private_key, certificate, ca_certificate } = self.clone();
         (!is_empty(&private_key)).then_some(TlsFiles {
@@ -35,13 +35,13 @@ impl TlsOptions {
         })
     }
 
-    /// Checks that all keys are set, or none and no address needs them.
+    /// Checks that all keys are set; or that no key is set and no address needs TLS.
     ///
-    /// The files are read at each handshake, and not here.
+    /// The files are read at each handshake, not by this check.
     ///
     /// # Errors
     ///
-    /// The key that is missing, or the address that needs the section.
+    /// The missing key, or the address that needs the section.
     pub(crate) fn check(&self, bridges: &[BridgeOptions]) -> Result<(), WrongKey> {
         let keys = [
             ("private_key", is_empty(&self.private_key)),
@@ -64,7 +64,7 @@ impl TlsOptions {
         }
     }
 
-    /// Returns the keys that differ.
+    /// Returns the keys with different values in `self` and `other`.
     pub(crate) fn keys_that_differ(&self, other: &Self) -> impl Iterator<Item = &'static str> {
         let keys = [
             ("tls.private_key", self.private_key != other.private_key),
@@ -75,7 +75,7 @@ impl TlsOptions {
     }
 }
 
-/// Refuses addresses with TLS in a list of a bridge.
+/// Refuses TLS addresses in a list of a bridge.
 fn check_addresses(bridge: usize, list: &'static str, texts: &[String]) -> Result<(), WrongKey> {
     for (index, text) in texts.iter().enumerate() {
         let endpoint: Result<ControllerEndpoint, EndpointError> = text.parse();

@@ -1,6 +1,6 @@
-//! The fuzz corpus and earlier findings, replayed on the stable toolchain.
+//! The fuzz corpus and inputs of earlier findings, replayed with the stable toolchain.
 //!
-//! Each file in `data/fuzz/TARGET` is one input; `cargo xtask fuzz TARGET` starts from them.
+//! Each file in `data/fuzz/TARGET` is one input; `cargo xtask fuzz TARGET` starts from these files.
 
 #![cfg(feature = "testing")]
 

@@ -1,4 +1,5 @@
-//! Questions about features that do not exist here: the answers of a switch that does not use them.
+//! Commands for features that Shunt lacks: their answers are those of a switch that does not use
+//! the feature.
 
 use super::{command::commands, methods::DaemonMethods};
 
@@ -18,7 +19,7 @@ async fn empty(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
     Ok(String::new())
 }
 
-/// Returns nothing, or the error for the name of an object.
+/// Returns an empty answer, or `error` if the call names an object.
 fn none_of(arguments: &[String], error: &str) -> Result<String, String> {
     if arguments.is_empty() { Ok(String::new()) } else { Err(error.to_owned()) }
 }

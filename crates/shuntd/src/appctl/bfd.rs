@@ -1,4 +1,4 @@
-//! The BFD sessions of ports, in the words of `ovs-vswitchd`.
+//! The BFD sessions of ports, printed as by `ovs-vswitchd`.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ async fn set_forwarding(methods: &DaemonMethods, arguments: &[String]) -> Result
     let (port, word) = match arguments {
         [port, word] => (Some(port.as_str()), word),
         [word] => (None, word),
-        // The number of arguments is checked.
+        // The number of arguments was checked before.
         _ => return Err("unknown fault string".to_owned()),
     };
     let is_forwarding = match word.as_str() {
@@ -52,7 +52,7 @@ fn text(status: &BfdPortStatus) -> String {
     let BfdPortStatus { session, now } = status;
     let BfdStatus { remote, .. } = session;
     let time = |time: Option<Duration>| {
-        // A time that is not known has no words in `ovs-vswitchd`.
+        // `ovs-vswitchd` has no text for an unknown time, so the answer has `none`.
         time.map_or_else(|| "none".to_owned(), |time| relative(time, *now))
     };
     format!(
@@ -89,7 +89,7 @@ fn text(status: &BfdPortStatus) -> String {
     )
 }
 
-/// Returns a time as its distance from now.
+/// Returns a time as its distance from `now`.
 fn relative(time: Duration, now: Duration) -> String {
     match time.checked_sub(now) {
         Some(later) => format!("now +{}ms", later.as_millis()),

@@ -1,4 +1,4 @@
-//! The bonds of the switch.
+//! Commands for the bonds of the switch.
 
 use std::fmt::Write;
 
@@ -26,7 +26,7 @@ commands! {
 
 /// Returns the present name of a command.
 ///
-/// `ovs-vswitchd` still accepts some old names, without listing them.
+/// `ovs-vswitchd` still accepts some old command names, without listing them.
 pub(super) fn present_name(name: &str) -> &str {
     match name {
         "bond/disable-slave" => "bond/disable-member",
@@ -90,7 +90,7 @@ async fn change(
     let [bond, member] = arguments else { return Err("give a bond and a member".to_owned()) };
     match methods.switch.change_bond_member(bond, member, change).await {
         Ok(()) => Ok(done.to_owned()),
-        // The words of `ovs-vswitchd`, which programs compare.
+        // Programs compare this text, so it is that of `ovs-vswitchd`.
         Err(SwitchError::NoSuchBond { .. }) => Err(NO_BOND.to_owned()),
         Err(SwitchError::NoSuchMember { .. }) => Err("no such member".to_owned()),
         Err(SwitchError::MemberDisabled { .. }) => Err(DISABLED.to_owned()),
@@ -126,7 +126,7 @@ async fn show(methods: &DaemonMethods, arguments: &[String]) -> Result<String, S
     Ok(bonds.iter().map(shown).collect())
 }
 
-/// Returns the bonds of all bridges, by name.
+/// Returns the bonds of all bridges, ordered by name.
 fn bonds(methods: &DaemonMethods) -> Vec<BondStatus> {
     let bridges = methods.switch.bridges().into_iter();
     let mut bonds: Vec<_> = bridges.flat_map(|bridge| bridge.bonds).collect();
@@ -180,7 +180,7 @@ fn shown(bond: &BondStatus) -> String {
     text
 }
 
-/// Returns the buckets of a member with some load.
+/// Returns the lines of a member's buckets that have a load.
 fn loads(member: &BondMemberStatus) -> String {
     let loads = member.buckets.iter().map(|own| (own.bucket, own.load_bytes / 1024));
     let line = |(bucket, load)| format!("  hash {bucket}: {load} kB load\n");

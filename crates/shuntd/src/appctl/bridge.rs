@@ -1,4 +1,4 @@
-//! Bridges: their rules and their controllers.
+//! Commands for bridges: their rules and their controllers.
 
 use shunt_switch::{DatapathReader, RuleStatus, SwitchError, with_causes};
 
@@ -44,7 +44,7 @@ async fn reconnect(methods: &DaemonMethods, arguments: &[String]) -> Result<Stri
     let mut errors = Vec::new();
     for bridge in methods.switch.bridges() {
         match reader.reconnect(&bridge.name).await {
-            // A bridge may be removed meanwhile.
+            // The bridge may have been removed meanwhile.
             Ok(()) | Err(SwitchError::NoSuchBridge { .. }) => {}
             Err(error) => errors.push(format!("bridge {}: {}", bridge.name, refusal(&error))),
         }
@@ -52,13 +52,13 @@ async fn reconnect(methods: &DaemonMethods, arguments: &[String]) -> Result<Stri
     done(errors)
 }
 
-/// Returns an empty answer, or the errors.
+/// Returns an empty answer, or the errors if there are any.
 fn done(errors: impl IntoIterator<Item = String>) -> Result<String, String> {
     let errors: Vec<String> = errors.into_iter().collect();
     if errors.is_empty() { Ok(String::new()) } else { Err(errors.join("\n")) }
 }
 
-/// Returns the text of an error; Open vSwitch has a word for a missing bridge.
+/// Returns the text of an error; for a missing bridge, the text of Open vSwitch.
 fn refusal(error: &SwitchError) -> String {
     let text = with_causes(error);
     match error {

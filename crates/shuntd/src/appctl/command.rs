@@ -8,12 +8,12 @@ use super::methods::DaemonMethods;
 pub(super) struct AppctlCommand {
     /// Name, such as `fdb/show`.
     pub(super) name: &'static str,
-    /// Arguments as `list-commands` shows them.
+    /// Arguments as `list-commands` prints them.
     pub(super) arguments: &'static str,
-    /// Possible numbers of arguments.
+    /// Allowed numbers of arguments.
     pub(super) count: RangeInclusive<usize>,
     pub(super) effect: CommandEffect,
-    /// One line for the documentation.
+    /// One line about the command, for the documentation.
     pub(super) help: &'static str,
     pub(super) handler: Handler,
 }
@@ -23,18 +23,18 @@ pub(super) struct AppctlCommand {
 pub(super) enum CommandEffect {
     /// The command only reads.
     Read,
-    /// The command changes the daemon, so its calls are logged.
+    /// The command changes the daemon, so each call is logged.
     Change,
 }
 
-/// A function that runs a command.
+/// A function that executes a command.
 pub(super) type Handler = for<'a> fn(&'a DaemonMethods, &'a [String]) -> CommandReply<'a>;
 
-/// The reply of a command: a text, or the text of an error.
+/// The reply of a command: its answer, or the text of an error.
 pub(super) type CommandReply<'a> =
     Pin<Box<dyn Future<Output = Result<String, String>> + Send + 'a>>;
 
-/// Makes the list of the commands of a module.
+/// Declares the list of the commands of a module.
 ///
 /// Each command is `name arguments, counts, effect, handler, help`.
 macro_rules! commands {
@@ -60,7 +60,7 @@ impl AppctlCommand {
     ///
     /// # Errors
     ///
-    /// If there are too few or too many.
+    /// If there are too few or too many arguments.
     pub(super) fn check_count(&self, count: usize) -> Result<(), String> {
         let (name, usage) = (self.name, self.arguments);
         let usage = if usage.is_empty() { String::new() } else { format!(": {name} {usage}") };

@@ -1,4 +1,4 @@
-//! Event counters, with the names of Open vSwitch where it has one for the event.
+//! Event counters, with the names of Open vSwitch for events that both switches count.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -17,7 +17,7 @@ commands! {
         "Show all counters that are not zero: packets, cache entries, and drops by reason";
 }
 
-/// Time between two samples.
+/// Time between two samples of the counters.
 const SAMPLE_EVERY: Duration = Duration::from_secs(5);
 
 /// Number of samples in a minute.
@@ -26,10 +26,10 @@ const SAMPLES: usize = 12;
 /// Number of minutes in an hour.
 const MINUTES: usize = 60;
 
-/// Totals by counter.
+/// Counter values by counter name.
 type CounterTotals = BTreeMap<String, u64>;
 
-/// The totals of the last hour, for rates.
+/// Samples of the counters in the last hour, for rates.
 #[derive(Default)]
 pub(super) struct CoverageHistory(Mutex<CoverageSamples>);
 
@@ -39,7 +39,7 @@ struct CoverageSamples {
     recent: VecDeque<CounterTotals>,
     /// Every twelfth sample of the last hour, oldest first.
     minutes: VecDeque<CounterTotals>,
-    /// Number of all samples.
+    /// Number of samples taken so far.
     taken: usize,
 }
 
@@ -54,7 +54,7 @@ impl CoverageSamples {
 
     /// Returns the increase of a counter in the last 5 seconds, minute and hour.
     ///
-    /// As in Open vSwitch, a daemon that started later had no events before.
+    /// As in Open vSwitch, a counter is zero before the start of the daemon.
     fn increases(&self, name: &str) -> [u64; 3] {
         let of = |sample: Option<&CounterTotals>| {
             sample.and_then(|totals| totals.get(name)).copied().unwrap_or_default()
@@ -75,7 +75,7 @@ fn push(samples: &mut VecDeque<CounterTotals>, totals: CounterTotals, max: usize
 }
 
 impl CoverageHistory {
-    /// Starts a task that takes samples until the history or the switch is dropped.
+    /// Starts a task that takes samples, until the history or the switch is dropped.
     pub(super) fn start(switch: &Arc<Switch>) -> Arc<Self> {
         let history = Arc::<Self>::default();
         let (own, switch) = (Arc::downgrade(&history), Arc::downgrade(switch));
@@ -96,9 +96,10 @@ impl CoverageHistory {
     }
 }
 
-/// Returns the counter of a drop reason.
+/// Returns the name of the counter for a drop reason.
 ///
-/// The name is that of Open vSwitch if it counts the same drops; several reasons may share one.
+/// It is the name of Open vSwitch if Open vSwitch counts the same drops. Several reasons may share
+/// one counter.
 fn drop_counter(reason: DropReason) -> String {
     let name = match reason {
         DropReason::NoMatchingRule | DropReason::RuleWithoutOutput => "drop_action_of_pipeline",
@@ -121,7 +122,7 @@ fn drop_counter(reason: DropReason) -> String {
     name.to_owned()
 }
 
-/// Returns the totals of all counters.
+/// Returns the values of all counters.
 async fn totals(switch: &Switch) -> CounterTotals {
     let (caches, drops) = (switch.caches(), switch.drops());
     let hits = [caches.exact_hits, caches.signature_hits, caches.megaflow_hits];
@@ -160,7 +161,7 @@ async fn totals(switch: &Switch) -> CounterTotals {
         totals.insert("dpif_flow_put".to_owned(), evictions.installed);
         totals.insert("dpif_flow_del".to_owned(), evictions.removed + evictions.evicted);
         totals.insert("rev_change".to_owned(), evictions.changes);
-        // Open vSwitch has no names for these reasons: it translates all entries again.
+        // Open vSwitch has no counters for these causes, because it revalidates all flows.
         for (cause, count) in &evictions.by_cause {
             totals.insert(format!("flow_evicted_{cause}"), *count);
         }
@@ -194,7 +195,7 @@ async fn show(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
 /// Returns the counters in the format of Open vSwitch.
 fn shown(totals: &CounterTotals, increases: impl Fn(&str) -> [u64; 3]) -> String {
     let hit: Vec<_> = totals.iter().filter(|(_, total)| **total > 0).collect();
-    // Open vSwitch hashes the names, so that its log shows each set of events once (FNV-1a).
+    // Open vSwitch logs each set of events once, identified by a hash of the names (here FNV-1a).
     let bytes = hit.iter().flat_map(|(name, _)| name.bytes());
     let hash = bytes
         .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
@@ -213,7 +214,7 @@ fn shown(totals: &CounterTotals, increases: impl Fn(&str) -> [u64; 3]) -> String
     text + &format!("{} events never hit\n", totals.len() - hit.len())
 }
 
-/// Returns a rate per second with a number of digits.
+/// Returns a rate per second, with a number of decimal places.
 fn rate(count: u64, seconds: u32, digits: usize) -> String {
     let scale = 10_u128.pow(u32::try_from(digits).unwrap_or_default());
     let seconds = u128::from(seconds);
@@ -232,7 +233,7 @@ mod tests {
     #[test]
     fn rates_are_those_of_three_times() {
         let mut samples = CoverageSamples::default();
-        // Two events in each second, for 10 minutes, from the start on.
+        // Two events in each second, for the first 10 minutes of the daemon.
         (1..=120).for_each(|sample| samples.add(of(sample * 10)));
         assert_eq!(samples.increases("xlate_actions"), [10, 120, 1200]);
         // The samples continue for more than an hour.

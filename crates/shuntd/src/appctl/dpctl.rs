@@ -1,4 +1,4 @@
-//! The datapath: its ports and its cache entries.
+//! Commands for the datapath: its ports and its cache entries.
 
 use std::time::Duration;
 
@@ -20,19 +20,19 @@ commands! {
     "dpctl/show" "[-s] [dp...]", 0..=4, Read, show, "Show lookups, entries and ports";
 }
 
-/// The name of the datapath: that of the userspace datapath of Open vSwitch.
+/// The name of the datapath, as of Open vSwitch's userspace datapath.
 pub(super) const DATAPATH: &str = "netdev@ovs-netdev";
 
 async fn dump_datapaths(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
     Ok(format!("{DATAPATH}\n"))
 }
 
-/// The words of a command for cache entries.
+/// The arguments of a command about cache entries.
 #[derive(Default)]
 struct FlowSelection {
     format: DatapathFlowFormat,
     filter: DatapathFlowFilter<'static>,
-    /// Name of one entry.
+    /// UUID or name of a single entry.
     ufid: Option<String>,
 }
 
@@ -66,12 +66,12 @@ impl FlowSelection {
     }
 }
 
-/// Returns whether a word is a name of the datapath.
+/// Returns whether an argument is the name of the datapath.
 pub(super) fn is_datapath(word: &str) -> bool {
     [DATAPATH, "ovs-netdev"].contains(&word)
 }
 
-/// Refuses a datapath of another name.
+/// Refuses the name of any other datapath.
 pub(super) fn check_datapath(word: &str) -> Result<(), String> {
     if is_datapath(word) {
         return Ok(());
@@ -137,7 +137,7 @@ async fn show(methods: &DaemonMethods, arguments: &[String]) -> Result<String, S
     Ok(text)
 }
 
-/// Returns the ports that packet threads have, by datapath number.
+/// Returns the ports that packet threads have, ordered by datapath number.
 fn datapath_ports(switch: &Switch) -> Vec<(u32, BridgePortStatus)> {
     let ports = switch.bridges().into_iter().flat_map(|bridge| bridge.ports);
     let mut numbered: Vec<_> = ports.filter_map(|port| Some((port.datapath?, port))).collect();
@@ -145,7 +145,7 @@ fn datapath_ports(switch: &Switch) -> Vec<(u32, BridgePortStatus)> {
     numbered
 }
 
-/// Returns the counters of a port; `?` for those that are not counted.
+/// Returns the counters of a port; `?` for counters that Shunt does not have.
 fn counters(port: &BridgePortStatus) -> String {
     format!(
         "    RX packets:{} errors:? dropped:{} overruns:? frame:?\n    \
@@ -167,7 +167,7 @@ fn bytes(count: u64) -> String {
     let Some(unit) = power.checked_sub(1).and_then(|index| units.get(index as usize)) else {
         return count.to_string();
     };
-    // Tenths of the unit, rounded down as integers: no counter is that large.
+    // Tenths of the unit, rounded down; 128 bits cannot overflow here.
     let tenths = (u128::from(count) * 10) >> (10 * power);
     format!("{count} ({}.{} {unit})", tenths / 10, tenths % 10)
 }

@@ -1,4 +1,4 @@
-//! The datapath by bridge.
+//! Commands for the datapath, grouped by bridge.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ commands! {
 /// OpenFlow number of the local port in the output of Open vSwitch.
 const LOCAL: u32 = 65534;
 
-/// Number of the local port in the status.
+/// OpenFlow number of the local port in the status of Shunt.
 const LOCAL_STATUS: u32 = 0xffff_fffe;
 
 /// Sums of the lookups of all packet threads.
@@ -46,7 +46,7 @@ impl LookupTotals {
     }
 }
 
-/// Returns the type of a port in the words of Open vSwitch.
+/// Returns the type of a port, by its name in Open vSwitch.
 pub(super) fn interface_type(port: &BridgePortStatus) -> &'static str {
     match (port.kind, port.socket_mode) {
         ("af_packet", _) => "system",

@@ -1,4 +1,4 @@
-//! The table of learned MAC addresses of a bridge.
+//! Commands for the table of MAC addresses that a bridge has learned.
 
 use shunt_switch::{LearnedTotals, MacTableStatus, with_causes};
 

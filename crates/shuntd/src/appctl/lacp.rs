@@ -1,4 +1,4 @@
-//! The LACP actors of bonds, in the words of `ovs-vswitchd`.
+//! The LACP actors of bonds, printed as by `ovs-vswitchd`.
 
 use std::fmt::Write;
 
@@ -21,7 +21,7 @@ async fn statistics(methods: &DaemonMethods, arguments: &[String]) -> Result<Str
     shown(methods, arguments, counters)
 }
 
-/// Returns the text of the named bond with LACP, or of all of them by name.
+/// Returns the text of the named bond with LACP, or of all bonds with LACP by name.
 fn shown(
     methods: &DaemonMethods,
     arguments: &[String],
@@ -38,7 +38,7 @@ fn shown(
         .filter_map(|bond| Some(text(bond, bond.lacp_status.as_ref()?)))
         .collect();
     match texts.is_empty() && !arguments.is_empty() {
-        // The words of `ovs-vswitchd`, which programs compare.
+        // Programs compare this text, so it is that of `ovs-vswitchd`.
         true => Err("no such lacp object".to_owned()),
         false => Ok(texts.concat()),
     }
@@ -76,7 +76,7 @@ fn state(bond: &BondStatus, status: &BondLacpStatus) -> String {
     text
 }
 
-/// Returns the lines of one end of a link.
+/// Returns the lines of one end of a link, actor or partner.
 fn end(name: &str, info: &LacpInfo) -> String {
     let flags = info.state.to_string();
     let space = if flags.is_empty() { "" } else { " " };
@@ -113,7 +113,7 @@ fn counters(bond: &BondStatus, _: &BondLacpStatus) -> String {
     text
 }
 
-/// Returns the members with LACP, by name.
+/// Returns the members of a bond that use LACP, by name.
 fn members(bond: &BondStatus) -> Vec<(&str, BondMemberLacpStatus)> {
     let all = bond.member_status.iter();
     let mut members: Vec<_> = all.filter_map(|own| Some((own.name.as_str(), own.lacp?))).collect();
@@ -121,9 +121,10 @@ fn members(bond: &BondStatus) -> Vec<(&str, BondMemberLacpStatus)> {
     members
 }
 
-/// Returns the word of a receive state.
+/// Returns the name of a receive state.
 ///
-/// `ovs-vswitchd` has no state for a link that is down: it expires, and is then replaced by defaults.
+/// `ovs-vswitchd` has no state for a link that is down: the state expires, and is then replaced by
+/// defaults.
 const fn receive(state: ReceiveState) -> &'static str {
     match state {
         ReceiveState::PortDisabled | ReceiveState::Defaulted => "defaulted",

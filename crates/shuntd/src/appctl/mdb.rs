@@ -1,4 +1,4 @@
-//! The multicast table of a bridge: groups, and ports with multicast routers.
+//! Commands for the multicast table of a bridge: its groups and router ports.
 
 use shunt_switch::with_causes;
 
@@ -11,7 +11,7 @@ commands! {
     "mdb/show" "bridge", 1..=1, Read, show, "List the learned multicast groups and router ports";
 }
 
-/// The answer for a bridge that does not snoop, as that of Open vSwitch.
+/// The answer for a bridge without multicast snooping, as in Open vSwitch.
 const DISABLED: &str = "multicast snooping is disabled";
 
 async fn flush(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {

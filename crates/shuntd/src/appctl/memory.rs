@@ -1,4 +1,4 @@
-//! Memory of the daemon, by use. The parts add up to the resident set.
+//! Memory of the daemon, by use. The printed values add up to the resident set.
 
 use shunt_switch::{DatapathReader, with_causes};
 

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use super::{command::CommandEffect, coverage::CoverageHistory, table};
 use crate::{daemon::reload::Reloader, rpc::Methods};
 
-/// The commands of a running daemon, with the parts that they use.
+/// The objects that the commands of a running daemon use.
 pub(crate) struct DaemonMethods {
     pub(super) switch: Arc<Switch>,
     pub(super) reloader: Arc<Reloader>,
@@ -17,7 +17,7 @@ pub(crate) struct DaemonMethods {
 }
 
 impl DaemonMethods {
-    /// Returns the commands; starts the samples of event counters.
+    /// Creates the handler, and starts the sampling of event counters.
     pub(crate) fn start(switch: Arc<Switch>, reloader: Arc<Reloader>, stop: Arc<Notify>) -> Self {
         let coverage = CoverageHistory::start(&switch);
         Self { switch, reloader, stop, coverage }

@@ -1,9 +1,9 @@
-//! The commands of the control socket: those of `ovs-appctl`, and our own.
+//! The commands of the control socket: those of `ovs-appctl`, and those of Shunt itself.
 //!
 //! A group of commands is a module with a list of [`AppctlCommand`](command::AppctlCommand)s, and
-//! [`table`] has all groups. The same lists make `list-commands` and the table of `docs/appctl.md`.
-//! Answers have the format of `ovs-vswitchd` 3.1. Commands of `ovs-vswitchd` that do not exist here
-//! are in [`refusals`], each with what to do instead.
+//! [`table`] has all groups. `list-commands` and the table of `docs/appctl.md` are made from these
+//! lists. Answers have the format of `ovs-vswitchd` 3.1. The commands of `ovs-vswitchd` that Shunt
+//! lacks are in [`refusals`], each with an alternative.
 
 mod absent;
 mod bfd;

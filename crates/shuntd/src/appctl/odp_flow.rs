@@ -1,18 +1,18 @@
-//! Flow keys in the syntax of the datapath of Open vSwitch, as a packet to trace.
+//! Flow keys in the syntax of Open vSwitch's datapath, parsed as a packet to trace.
 //!
-//! `ofproto/trace` takes a key that was copied from `dpctl/dump-flows -m`. The key is written as a match of
-//! `ovs-ofctl`, with the values alone: masks only say what the entry depends on.
+//! `ofproto/trace` accepts a key that was copied from `dpctl/dump-flows -m`. The key is converted
+//! to a match of `ovs-ofctl`, without masks, because masks only describe the cache entry.
 
-/// A key, as a port of the datapath and other fields in the syntax of `ovs-ofctl`.
+/// A parsed key: its datapath port, and its other fields for `ovs-ofctl`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct OdpFlow {
     /// Datapath number or name of the ingress port.
     pub(super) in_port: Option<String>,
-    /// Other fields, as `name=value`.
+    /// Other fields, as `name=value` in the syntax of `ovs-ofctl`.
     pub(super) fields: Vec<String>,
 }
 
-/// Fields by attribute: their names in the datapath and in `ovs-ofctl`.
+/// Fields by attribute, each with its name in the datapath and in `ovs-ofctl`.
 const ATTRIBUTES: &[(&str, &[(&str, &str)])] = &[
     ("eth", &[("src", "dl_src"), ("dst", "dl_dst")]),
     ("vlan", &[("vid", "dl_vlan"), ("pcp", "dl_vlan_pcp")]),
@@ -61,10 +61,10 @@ const ATTRIBUTES: &[(&str, &[(&str, &str)])] = &[
     ("nd", &[("target", "nd_target"), ("sll", "nd_sll"), ("tll", "nd_tll")]),
 ];
 
-/// The byte of DSCP and ECN, which are two fields in `ovs-ofctl`.
+/// The byte with DSCP and ECN, which are two separate fields in `ovs-ofctl`.
 const TOS: &str = "tos";
 
-/// Attributes that every packet has as zero when it arrives.
+/// Attributes that must be zero, because they are zero in every arriving packet.
 const ZERO_AT_INGRESS: &[&str] = &[
     "recirc_id",
     "dp_hash",
@@ -77,11 +77,11 @@ const ZERO_AT_INGRESS: &[&str] = &[
     "packet_type",
 ];
 
-/// The address of an absent option of neighbour discovery.
+/// The MAC address that stands in for an absent option of neighbour discovery.
 const NO_MAC: &str = "00:00:00:00:00:00";
 
 impl OdpFlow {
-    /// Returns whether a word is a key and not the name of a bridge.
+    /// Returns whether an argument is a key, and not the name of a bridge.
     pub(super) fn is_key(word: &str) -> bool {
         word.contains('(')
     }
@@ -90,21 +90,21 @@ impl OdpFlow {
     ///
     /// # Errors
     ///
-    /// If an attribute is not known, or only recirculated packets have it.
+    /// If an attribute is unknown, or only exists in recirculated packets.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut flow = Self::default();
         flow.read(text)?;
         Ok(flow)
     }
 
-    /// Reads attributes, and those within `encap(..)`.
+    /// Parses attributes, including those inside of `encap(..)`.
     fn read(&mut self, text: &str) -> Result<(), String> {
         let mut rest = text;
         while !rest.is_empty() {
             let (name, inner, after) = attribute(rest)?;
             rest = after;
             match name {
-                // The fields of an encapsulation are the inner headers.
+                // `encap(..)` contains the inner headers.
                 "encap" => rest = inner_then(inner, after)?,
                 "ufid" => {}
                 "in_port" => self.in_port = Some(value(inner).to_owned()),
@@ -118,7 +118,7 @@ impl OdpFlow {
         Ok(())
     }
 
-    /// Sets the Ethernet type, if it is not that of a VLAN tag.
+    /// Sets the Ethernet type, unless it is the type of a VLAN tag.
     fn set_ethertype(&mut self, text: &str) {
         let own = value(text);
         if !["0x8100", "0x88a8", "0"].contains(&own) {
@@ -177,7 +177,7 @@ fn attribute(text: &str) -> Result<(&str, &str, &str), String> {
     Err(wrong(text))
 }
 
-/// Returns the inner headers; nothing follows them.
+/// Returns the inner headers; an error if text follows them.
 fn inner_then<'a>(inner: &'a str, after: &str) -> Result<&'a str, String> {
     if after.is_empty() { Ok(inner) } else { Err(wrong(after)) }
 }

@@ -1,4 +1,4 @@
-//! Bridges, their rules, and traces of packets.
+//! Commands for bridges, their rules, and traces of packets.
 
 use shunt_switch::{BridgePortStatus, DatapathReader, RuleStatus};
 
@@ -17,7 +17,7 @@ commands! {
 }
 
 async fn detrace(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
-    // The name of an entry contains its packet thread, so `pmd=` adds nothing.
+    // The name of an entry contains the number of its packet thread, so `pmd=` is ignored.
     let name = arguments.iter().find(|word| !word.contains('='));
     let name = name.ok_or("ofproto/detrace needs the UUID or the name of an entry")?;
     let rules = DatapathReader::new(&methods.switch).rules_of_flow(name).await;
@@ -36,9 +36,9 @@ async fn list_tunnels(_: &DaemonMethods, _: &[String]) -> Result<String, String>
     Ok(String::new())
 }
 
-/// Options of `ofproto/trace` that change nothing here.
+/// Options of `ofproto/trace` that have no effect in Shunt.
 ///
-/// Ports have names in every trace, and a trace has no effect on the switch.
+/// Every trace prints port names, and a trace never changes the switch.
 const TRACE_OPTIONS: &[&str] = &["--names", "-generate", "--generate", "generate"];
 
 async fn trace(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
@@ -53,7 +53,7 @@ async fn trace(methods: &DaemonMethods, arguments: &[String]) -> Result<String, 
         return Err("ofproto/trace needs a bridge and a flow".to_owned());
     };
     if OdpFlow::is_key(first) {
-        // A shell may have split the key at a space.
+        // A shell may have split the key into several arguments at spaces.
         let (key, packet): (Vec<&str>, Vec<&str>) =
             words.iter().partition(|word| OdpFlow::is_key(word) || word.starts_with("ufid:"));
         return trace_key(methods, &key.join(""), &packet);
@@ -64,7 +64,7 @@ async fn trace(methods: &DaemonMethods, arguments: &[String]) -> Result<String, 
     traced(methods, first, &rest.join(" "))
 }
 
-/// Traces a key of the datapath. Its ingress port decides the bridge.
+/// Traces a key of the datapath in the bridge of its ingress port.
 fn trace_key(methods: &DaemonMethods, key: &str, packet: &[&str]) -> Result<String, String> {
     let flow = OdpFlow::parse(key)?;
     let in_port = flow.in_port.ok_or("the flow needs in_port(..), which decides the bridge")?;

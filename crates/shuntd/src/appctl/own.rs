@@ -1,4 +1,4 @@
-//! Commands of Shunt itself, which `shuntctl` calls. Most answers are JSON.
+//! Commands of Shunt itself, which `shuntctl` calls. Most of them answer in JSON.
 
 use std::{path::Path, time::Duration};
 
@@ -12,10 +12,10 @@ use crate::{
     setting::{self, unknown},
 };
 
-/// Maximum number of words for a port or bridge.
+/// Maximum number of arguments for a port or bridge.
 const WORDS_MAX: usize = 16;
 
-/// Maximum number of words of a call that announces flows.
+/// Maximum number of arguments of a call that announces flows.
 const FLOWS_MAX: usize = 4096;
 
 commands! {
@@ -258,7 +258,7 @@ async fn why(methods: &DaemonMethods, arguments: &[String]) -> Result<String, St
 
 const NO_CAPTURE: &str = "no such capture: it ended, or never started";
 
-/// Returns the first argument, which the table of commands requires.
+/// Returns the first argument; the table of commands guarantees that it exists.
 fn first(arguments: &[String]) -> &str {
     arguments.first().map_or("", String::as_str)
 }
@@ -271,7 +271,7 @@ fn done(result: Result<(), SwitchError>) -> Result<String, String> {
     result.map(|()| String::new()).map_err(|error| with_causes(&error))
 }
 
-/// Returns the error, with a hint to the list of entries.
+/// Returns the error, with a hint how to list the entries.
 fn with_entries(error: &SwitchError) -> String {
     let hint = match error {
         SwitchError::NoSuchEntry { .. } | SwitchError::EntryText(_) => {
@@ -282,10 +282,10 @@ fn with_entries(error: &SwitchError) -> String {
     with_causes(error) + hint
 }
 
-/// The words of a call that announces flows.
+/// The arguments of a call that announces flows.
 struct AnnouncedWords<'a> {
     bridge: &'a str,
-    /// Time in which the flows are expected.
+    /// Time for which the flows are expected.
     valid: Duration,
     flows: Vec<&'a str>,
 }

@@ -1,4 +1,4 @@
-//! Packet threads, in the words of the PMD threads of Open vSwitch.
+//! Packet threads, printed like the PMD threads of Open vSwitch.
 
 use shunt_switch::{DatapathReader, PacketThreadCounters};
 
@@ -13,7 +13,7 @@ commands! {
         "Show the hits and misses of each packet thread";
 }
 
-/// Returns the number of the only thread to show; `None`: all.
+/// Returns the number of the thread to show; `None`: all threads.
 fn selected(words: &[String]) -> Result<Option<usize>, String> {
     let mut words = words.iter().map(String::as_str);
     let mut thread = None;
@@ -67,7 +67,8 @@ async fn stats(methods: &DaemonMethods, arguments: &[String]) -> Result<String, 
     })
 }
 
-/// Returns the line of caches that Open vSwitch does not have, if they have hits.
+/// Returns a line with the hits of caches that Open vSwitch lacks,
+/// if there are any.
 fn other_hits(own: &PacketThreadCounters) -> String {
     match own.other_hits {
         0 => String::new(),
@@ -111,13 +112,13 @@ async fn rxqs(methods: &DaemonMethods, arguments: &[String]) -> Result<String, S
     Ok(format!("Displaying last 60 seconds pmd usage %\n{text}"))
 }
 
-/// Returns a ratio with two digits.
+/// Returns a ratio with two decimal places.
 fn ratio(part: u64, whole: u64) -> String {
     let hundredths = u128::from(part) * 100 / u128::from(whole.max(1));
     format!("{}.{:02}", hundredths / 100, hundredths % 100)
 }
 
-/// Returns a percentage with one digit.
+/// Returns a percentage with one decimal place.
 fn percent(part: u64, whole: u64) -> String {
     let tenths = u128::from(part) * 1000 / u128::from(whole.max(1));
     format!("{}.{}", tenths / 10, tenths % 10)

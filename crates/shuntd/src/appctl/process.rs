@@ -1,4 +1,4 @@
-//! Commands for the daemon as a whole.
+//! Commands for the daemon process as a whole.
 
 use super::{
     command::{AppctlCommand, commands},

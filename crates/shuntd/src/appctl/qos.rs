@@ -1,4 +1,4 @@
-//! The quality of service of ports.
+//! Commands for the quality of service (QoS) of ports.
 
 use std::fmt::Write as _;
 
@@ -26,7 +26,7 @@ async fn qos(methods: &DaemonMethods, arguments: &[String]) -> Result<String, St
     Ok(head + &rest)
 }
 
-/// Returns the rates and the queues of `linux-htb`.
+/// Returns the rates and the queues of `linux-htb` as text.
 fn htb(options: &HtbOptions, counts: &[EgressQueueStatus]) -> String {
     let mut text = format!("max-rate: {}\n", options.max_rate);
     for (HtbQueue { min_rate, max_rate, burst, priority }, counts) in

@@ -1,12 +1,12 @@
-//! Commands of `ovs-vswitchd` that do not exist here, each with what to do instead.
+//! Commands of `ovs-vswitchd` that Shunt lacks, each with an alternative.
 
-/// Returns what to do instead of a command of `ovs-vswitchd`.
+/// Returns the alternative to a command of `ovs-vswitchd` that Shunt lacks.
 pub(super) fn instead_of(name: &str) -> Option<&'static str> {
     let (_, instead) = REFUSALS.iter().find(|(names, _)| names.contains(&name))?;
     Some(instead)
 }
 
-/// Returns the names of the commands.
+/// Returns the names of the refused commands.
 #[cfg(test)]
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     REFUSALS.iter().flat_map(|(names, _)| names.iter().copied())

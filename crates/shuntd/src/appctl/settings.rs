@@ -1,4 +1,4 @@
-//! Settings of the daemon: `shunt/set` and `shunt/settings`.
+//! Commands for settings of the daemon: `shunt/set` and `shunt/settings`.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -12,7 +12,7 @@ use crate::{
     setting::{self, unknown},
 };
 
-/// Maximum number of settings in one call: more than exist.
+/// Maximum number of settings in one call; it exceeds the number of settings.
 const SETTINGS_MAX: usize = 64;
 
 commands! {
@@ -30,7 +30,7 @@ async fn settings(methods: &DaemonMethods, _: &[String]) -> Result<String, Strin
     serde_json::to_string(&all).map_err(|error| error.to_string())
 }
 
-/// Changes settings of the switch at once, then the log filter.
+/// Changes several settings of the switch at once, then the log filter.
 async fn set(methods: &DaemonMethods, words: &[String]) -> Result<String, String> {
     let settings: Result<Vec<_>, _> = words.iter().map(|word| key_and_value(word)).collect();
     let settings = settings?;
@@ -50,15 +50,15 @@ async fn set(methods: &DaemonMethods, words: &[String]) -> Result<String, String
     Ok(String::new())
 }
 
-/// Splits `key=value`, also in the form that `settings` prints: `key = "value"`.
+/// Splits `key=value`; also accepts `key = "value"`, as `settings` prints it.
 fn key_and_value(word: &str) -> Result<(&str, Cow<'_, str>), String> {
     let (key, value) = setting::split(word)?;
     Ok((key.trim(), unquoted(value.trim())))
 }
 
-/// Returns a text without its quotes, and a list without those of its elements.
+/// Removes the quotes of a text, or of the elements of a list.
 ///
-/// Other values stay as they are.
+/// Other values are returned unchanged.
 fn unquoted(value: &str) -> Cow<'_, str> {
     match serde_json::from_str(value) {
         Ok(Value::String(text)) => text.into(),
@@ -94,10 +94,10 @@ fn check_setting(key: &str) -> Result<(), String> {
     Err(unknown("setting", key, &all))
 }
 
-/// Returns whether this configuration key only applies at the start.
+/// Returns whether a configuration key only takes effect at the start.
 fn is_of_start(key: &str) -> bool {
     let config = serde_json::to_value(Config::default()).unwrap_or_default();
-    // Bridges have commands of their own.
+    // Keys of bridges are changed by other commands.
     value_of(&config, key).is_some_and(|value| !value.is_object()) && key != "bridge"
 }
 

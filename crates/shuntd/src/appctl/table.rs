@@ -1,4 +1,4 @@
-//! The table of all commands.
+//! The table of all commands of the control socket.
 
 use shunt_flow::text::nearest_of;
 
@@ -30,7 +30,7 @@ const GROUPS: &[&[AppctlCommand]] = &[
     vlog::COMMANDS,
 ];
 
-/// Returns all commands by name.
+/// Returns all commands, ordered by name.
 pub(super) fn all() -> Vec<&'static AppctlCommand> {
     let mut all: Vec<_> = GROUPS.iter().copied().flatten().collect();
     all.sort_by_key(|command| command.name);
@@ -43,7 +43,7 @@ pub(super) fn find(name: &str) -> Option<&'static AppctlCommand> {
     GROUPS.iter().copied().flatten().find(|command| command.name == name)
 }
 
-/// Returns the error for a command that does not exist.
+/// Returns the error for an unknown command.
 pub(super) fn unknown(name: &str) -> String {
     if let Some(instead) = refusals::instead_of(name) {
         return format!(
@@ -71,7 +71,8 @@ mod tests {
     use super::*;
     use crate::appctl::command::CommandEffect;
 
-    /// Commands of a debugging build of `ovs-vswitchd`, which no operator uses.
+    /// Prefixes of commands of a debugging build of `ovs-vswitchd`,
+    /// which no operator uses.
     const DEBUGGING: &[&str] = &["dpif-dummy/", "netdev-dummy/", "time/"];
 
     fn file(path: &str) -> String {
@@ -85,7 +86,7 @@ mod tests {
         assert_eq!(names.len(), all().len());
     }
 
-    /// The recording is the answer of `ovs-vswitchd` 3.1 to `list-commands`.
+    /// The recorded file is the answer of `ovs-vswitchd` 3.1 to `list-commands`.
     #[test]
     fn each_command_of_open_vswitch_exists_or_is_refused_by_name() {
         let recorded = file("tests/data/open-vswitch/list-commands.txt");

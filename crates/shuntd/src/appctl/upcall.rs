@@ -1,4 +1,4 @@
-//! Misses and evictions of cache entries.
+//! Commands for misses, and for evictions of cache entries.
 
 use shunt_switch::DatapathReader;
 
@@ -21,9 +21,9 @@ async fn wait(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
     Ok(String::new())
 }
 
-/// Shows the entries.
+/// Shows the numbers of cache entries.
 ///
-/// Nothing dumps the datapath, so the values for it are `?`.
+/// Shunt does not dump the datapath periodically, so the values for dumps are `?`.
 async fn show(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
     let threads = DatapathReader::new(&methods.switch).packet_threads();
     let entries: u64 = threads.iter().map(|own| own.entries).sum();

@@ -1,7 +1,7 @@
-//! Log levels in the words of `vlog/set`: modules, destinations and levels.
+//! Log levels in the syntax of `vlog/set`: modules, destinations and levels.
 //!
-//! A module is a log target of the daemon, such as `shunt_ofproto`, or a module of `ovs-vswitchd` that
-//! has the same subject. The daemon logs to standard error, which is the destination `console`.
+//! A module is a log target of the daemon, such as `shunt_ofproto`, or a module of `ovs-vswitchd`
+//! for the same subject. The daemon logs to standard error, which is the destination `console`.
 
 use super::{command::commands, methods::DaemonMethods};
 use crate::daemon::trace_log;
@@ -15,7 +15,7 @@ commands! {
         "Set log levels, as in `ofproto:dbg`, or the filter, as in `info,shunt_ofproto=debug`";
 }
 
-/// Log targets of the daemon, each with modules of `ovs-vswitchd` of its subject.
+/// Log targets of the daemon, each with the `ovs-vswitchd` modules for its subject.
 const MODULES: &[(&str, &[&str])] = &[
     ("shunt_datapath", &["dpif", "dpif_netdev", "netdev", "netdev_linux", "netdev_afxdp"]),
     ("shunt_kairo", &["ofproto_dpif_upcall", "ofproto_dpif_xlate"]),
@@ -27,7 +27,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("shuntd", &["unixctl", "vlog", "vswitchd", "daemon", "memory"]),
 ];
 
-/// Levels of `ovs-vswitchd`, with those of the daemon.
+/// Levels of `ovs-vswitchd`, each with the level of the daemon.
 const LEVELS: &[(&str, &str)] = &[
     ("off", "off"),
     ("emer", "error"),
@@ -37,11 +37,11 @@ const LEVELS: &[(&str, &str)] = &[
     ("dbg", "debug"),
 ];
 
-/// A filter of the log, as levels by target.
+/// A log filter, parsed into levels by target.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct LogLevels {
     default: String,
-    /// Levels of targets, and directives that name spans.
+    /// Levels of targets; also directives that name spans.
     targets: Vec<(String, String)>,
 }
 
@@ -57,7 +57,8 @@ impl LogLevels {
         levels
     }
 
-    /// Returns the level of a target, from the longest directive that begins its name.
+    /// Returns the level of a target:
+    /// that of the longest directive with which its name begins.
     fn level(&self, target: &str) -> &str {
         let of_target =
             self.targets.iter().filter(|(prefix, _)| target.starts_with(prefix.as_str()));
@@ -94,7 +95,7 @@ fn listed(levels: &LogLevels) -> String {
     text
 }
 
-/// Returns a level in the words of `ovs-vswitchd`.
+/// Returns the `ovs-vswitchd` name of a level.
 fn shown(level: &str) -> &'static str {
     match level.to_ascii_lowercase().as_str() {
         "off" => "OFF",
@@ -120,9 +121,9 @@ async fn set(_: &DaemonMethods, arguments: &[String]) -> Result<String, String> 
     trace_log::set(&filter).map(|()| String::new())
 }
 
-/// Returns a filter after changes.
+/// Returns a log filter with changes applied.
 ///
-/// Each word is a filter, or names a module, a destination and a level in any order.
+/// Each word is a filter, or combines a module, a destination and a level in any order.
 fn changed(filter: &str, words: &[String]) -> Result<String, String> {
     let mut levels = LogLevels::of(filter);
     for word in words {
@@ -135,7 +136,7 @@ fn changed(filter: &str, words: &[String]) -> Result<String, String> {
     Ok(levels.filter())
 }
 
-/// Returns whether a word is a filter and not a word of `ovs-vswitchd`.
+/// Returns whether a word is a filter, and not a word of `vlog/set`.
 fn is_filter(word: &str) -> bool {
     word.contains(['=', ',', '[']) || ["error", "debug", "trace"].contains(&word)
 }

@@ -1,8 +1,8 @@
-//! `shuntctl doctor`: what this host lacks for the ports of a switch, and the commands that mend it.
+//! `shuntctl doctor`: what the host lacks for the ports of a switch, and commands that fix it.
 //!
-//! With a daemon, the checks are about that process and the ports that it has. Without one, they are
-//! about this user and the ports of the configuration file. If there are no ports yet, the checks are
-//! those of the usual port types, `af_packet` and `tap`.
+//! If a daemon runs, the checks are about its process and its ports. Otherwise they are about the
+//! calling user and the ports in the configuration file. If the file has no ports, the needs of the
+//! usual port types `af_packet` and `tap` are checked.
 
 mod checks;
 mod dpdk;
@@ -20,29 +20,29 @@ use self::{
 use super::{connect, print, value};
 use crate::{config, render::counted, rpc::RpcClient};
 
-/// The result of one check.
+/// The result of one check of the host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct HostCheck {
     state: CheckState,
-    /// The checked thing, such as `CAP_NET_RAW`.
+    /// The checked object, such as `CAP_NET_RAW`.
     subject: String,
-    /// The result in words.
+    /// The result as a sentence.
     detail: String,
-    /// Command that mends it.
+    /// Command that fixes the problem, if there is one.
     mend: Option<String>,
 }
 
-/// The state of a check.
+/// The outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum CheckState {
-    /// Nothing is missing.
+    /// The requirement is met.
     Ok,
-    /// A hint: the switch works without it.
+    /// A hint: the switch works without the object.
     Note,
-    /// The switch, or a port, does not work without it.
+    /// The object is missing, and the switch or a port does not work without it.
     Missing,
-    /// The thing exists, but the switch does not work with it as it is.
+    /// The object exists, but the switch cannot work with its present state.
     Wrong,
 }
 
@@ -76,7 +76,7 @@ impl HostCheck {
 
 /// Checks the host, and prints the results.
 ///
-/// The exit code is 1 if something is missing or wrong.
+/// The exit code is 1 if any check has the state missing or wrong.
 pub(super) fn doctor(run_dir: &Path, config: &Path, json: bool) -> ExitCode {
     let system = HostSystem::new("/");
     let checks = run_checks(&system, run_dir, config);
@@ -115,9 +115,9 @@ fn run_checks(system: &HostSystem, run_dir: &Path, config: &Path) -> Vec<HostChe
     checks
 }
 
-/// Asks a daemon for its ports and threads.
+/// Requests the ports and threads of a running daemon.
 ///
-/// `None` if it does not answer, or its process is not known.
+/// `None` if no daemon answers, or its process id is not known.
 fn running_daemon(
     client: &mut RpcClient,
     system: &HostSystem,
@@ -128,7 +128,7 @@ fn running_daemon(
     Some(RunningDaemon { process, bridges: ask("shunt/show")?, threads: ask("shunt/threads")? })
 }
 
-/// Checks the needs of a daemon of this user, by a configuration file.
+/// Checks the needs of a daemon that this user would start with a file.
 fn checks_of_user(system: &HostSystem, run_dir: &Path, config: &Path) -> Vec<HostCheck> {
     let mut checks = Vec::new();
     let shown = config.display();
@@ -160,7 +160,7 @@ fn count(checks: &[HostCheck], state: CheckState) -> usize {
     checks.iter().filter(|check| check.state == state).count()
 }
 
-/// Returns whether nothing is missing or wrong.
+/// Returns whether no check has the state missing or wrong.
 fn is_complete(checks: &[HostCheck]) -> bool {
     [CheckState::Missing, CheckState::Wrong].iter().all(|state| count(checks, *state) == 0)
 }

@@ -1,4 +1,4 @@
-//! `shuntctl preload`: flows of a file or a capture, as the daemon reads them.
+//! `shuntctl preload`: reads flows from a file or a capture and sends them to the daemon.
 
 use std::{
     collections::BTreeSet, fmt::Write, fs::File, io, path::Path, thread::sleep, time::Duration,
@@ -13,32 +13,33 @@ use crate::{
     rpc::{CallError, RpcClient},
 };
 
-/// The flows to preload, and the bridge where they arrive.
+/// The flows to preload, and the bridge on which they arrive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PreloadRequest<'a> {
     pub(crate) bridge: &'a str,
     pub(crate) file: &'a Path,
-    /// The ingress port of the packets of a capture.
+    /// The ingress port for the packets of a capture.
     pub(crate) in_port: Option<&'a str>,
-    /// Time in which the flows are expected.
+    /// Seconds for which the flows are expected.
     pub(crate) seconds: u64,
-    /// Share of the flows that are sent.
+    /// Share of the flows that are sent, in percent.
     pub(crate) percent: u8,
 }
 
-/// Maximum number of flows in one call, and of their bytes unless it is one flow.
+/// Limits of one call: number of flows,
+/// and bytes unless the call has a single flow.
 const FLOWS_PER_CALL: usize = 1024;
 const BYTES_PER_CALL: usize = 65_536;
 
-/// Time to wait for packet threads that handle no flow.
+/// Maximum time to wait for packet threads that do not handle any flow.
 const STALL_MAX: Duration = Duration::from_secs(10);
 
 /// Time between two calls while packet threads are busy.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The first bytes of a capture.
+/// The first bytes of a capture file.
 ///
-/// In either byte order, with microseconds or nanoseconds.
+/// They depend on the byte order, and on the resolution in microseconds or nanoseconds.
 const MAGICS: [[u8; 4]; 4] = [
     [0xd4, 0xc3, 0xb2, 0xa1],
     [0xa1, 0xb2, 0xc3, 0xd4],
@@ -46,9 +47,9 @@ const MAGICS: [[u8; 4]; 4] = [
     [0xa1, 0xb2, 0x3c, 0x4d],
 ];
 
-/// Sends the flows of a file, and waits until they are handled.
+/// Sends the flows of a file, and waits until all are handled.
 ///
-/// Packet threads and the NIC handle them.
+/// Packet threads handle the flows, and then the NIC.
 ///
 /// Equal packets of a capture are sent once.
 pub(crate) fn preload(
@@ -77,7 +78,8 @@ pub(crate) fn preload(
     }
 }
 
-/// Sends flows in several calls. Waits while the queue of the daemon is full.
+/// Sends flows in several calls;
+/// waits while the queue of the daemon is full.
 fn send(
     client: &mut RpcClient,
     id: &str,
@@ -118,7 +120,7 @@ fn send(
     Ok(last)
 }
 
-/// The answer of the daemon to one call.
+/// The daemon's answer to one call.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 struct PreloadReply {
     accepted: usize,
@@ -127,12 +129,12 @@ struct PreloadReply {
     entries: u64,
 }
 
-/// The outcomes of the flows, once for each packet thread that gets them.
+/// The outcomes of the flows, counted once for each receiving packet thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 struct PreloadCounts {
     sent: u64,
     installed: u64,
-    /// Flows that had entries.
+    /// Flows that already had entries.
     covered: u64,
     refused: Vec<(String, u64)>,
     nic_waiting: u64,
@@ -145,7 +147,7 @@ struct PreloadCounts {
 pub(crate) struct PreloadReport {
     flows: u64,
     threads: u64,
-    /// Maximum number of flows without a hit that have entries, for each packet thread.
+    /// Limit of each packet thread: preloaded flows that have entries but no hit yet.
     entries: u64,
     counts: PreloadCounts,
 }
@@ -160,19 +162,19 @@ impl PreloadCounts {
         self.refused.iter().map(|(_, count)| count).sum()
     }
 
-    /// Returns the number of flows that packet threads have not handled yet.
+    /// Returns the number of flows that packet threads still have to handle.
     fn waiting_for_threads(&self) -> u64 {
         self.sent.saturating_sub(self.installed + self.covered + self.refused_total())
     }
 
-    /// Returns the number of flows that packet threads or the NIC have not handled yet.
+    /// Returns the number of flows that packet threads or the NIC still have to handle.
     fn waiting(&self) -> u64 {
         self.waiting_for_threads() + self.nic_waiting
     }
 }
 
 impl PreloadReport {
-    /// Returns the line for standard output.
+    /// Returns the summary line for standard output.
     pub(crate) fn line(&self) -> String {
         if self.flows == 0 {
             return "0 flows\n".to_owned();
@@ -195,7 +197,7 @@ impl PreloadReport {
         line
     }
 
-    /// Returns the flows without entries, as an error.
+    /// Returns an error if flows have no entries.
     pub(crate) fn result(&self) -> Result<(), CallError> {
         let mut reasons: Vec<String> = Vec::new();
         for (reason, count) in &self.counts.refused {
@@ -229,7 +231,7 @@ impl PreloadReport {
 
 /// Returns a random share of the flows.
 ///
-/// It is the same one in each call, and a larger share has all flows of a smaller one.
+/// Each call selects the same flows, and a larger share includes all flows of a smaller share.
 fn share_of(flows: &BTreeSet<String>, percent: u8) -> Vec<&str> {
     let mut state = 0;
     let flows = flows.iter().map(String::as_str);
@@ -298,7 +300,7 @@ mod tests {
         );
         let busy = report(counts(19, &[])).result().unwrap_err();
         assert!(busy.to_string().contains("1 still wait"), "{busy}");
-        // Its entries in software stay, so this is no error.
+        // Flows that the NIC refused keep their entries in software, so this is no error.
         let nic = PreloadCounts { nic_accepted: 17, nic_refused: 3, ..counts(20, &[]) };
         let nic = report(nic);
         assert!(nic.line().contains("\nNIC: 17 accepted, 3 refused ("), "{}", nic.line());

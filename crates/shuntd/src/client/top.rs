@@ -1,4 +1,4 @@
-//! `shuntctl top`: a screen in a terminal, else lines.
+//! `shuntctl top`: a full screen in a terminal, otherwise lines.
 
 use std::{
     io::{self, IsTerminal},
@@ -18,15 +18,15 @@ use crate::{
     rpc::{CallError, RpcClient},
 };
 
-/// Number of cache entries that the screen shows.
+/// Number of cache entries that the screen requests.
 const FLOWS: &str = "50";
 
-/// Lines of a page.
+/// Number of lines that a page key scrolls.
 const PAGE: isize = 10;
 
-/// Shows rates until Ctrl-C, or for a number of updates; 0: without end.
+/// Shows rates until Ctrl-C, or for a number of updates; 0: no limit.
 ///
-/// Standard output and input must be a terminal for the screen.
+/// The full screen needs standard output and standard input to be a terminal.
 pub(super) fn run(client: &mut RpcClient, interval: u64, count: u64) -> Result<(), CallError> {
     #[expect(clippy::disallowed_methods, reason = "the time of a person at a terminal")]
     let start = Instant::now();
@@ -49,7 +49,7 @@ pub(super) fn run(client: &mut RpcClient, interval: u64, count: u64) -> Result<(
     }
 }
 
-/// Takes a snapshot without the evictions, with the time since `start`.
+/// Takes a snapshot without eviction counters, at the time since `start`.
 fn snapshot(client: &mut RpcClient, start: Instant) -> Result<TopSnapshot, CallError> {
     Ok(TopSnapshot {
         taken: start.elapsed(),
@@ -73,7 +73,7 @@ fn on_screen(client: &mut RpcClient, interval: Duration, start: Instant) -> Resu
     shown
 }
 
-/// Returns the error of a terminal that cannot be used.
+/// Returns the error that the terminal cannot be used.
 fn broken(error: io::Error) -> CallError {
     CallError::Refused(format!("cannot use the terminal: {error}"))
 }
@@ -98,7 +98,8 @@ fn show(
             }
             next += interval;
             if next <= start.elapsed() {
-                // Slow answers leave out updates: a busy daemon gets no more questions for them.
+                // If answers are slow, updates are skipped, so that a busy daemon does not get more
+                // requests.
                 next = start.elapsed() + interval;
             }
         }
@@ -113,7 +114,8 @@ fn show(
             if is_end(&mut screen, key) {
                 return Ok(());
             }
-            // At once: the next update may be far away, and a pause has none.
+            // The entries are requested at once: the next update may be late, and a paused screen
+            // has none.
             if lower != screen.lower() && screen.lower() == LowerPart::Flows {
                 screen.set_flows(top_flows(client)?);
             }

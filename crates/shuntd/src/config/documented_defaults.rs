@@ -1,4 +1,4 @@
-//! The defaults in docs/configuration.md and docs/example.toml are those of the daemon.
+//! Tests that the defaults in docs/configuration.md and docs/example.toml are those of the daemon.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,8 @@ const PAGE: &str =
 
 const EXAMPLE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/example.toml"));
 
-/// The sections: heading, a file that omits all keys, and place in its values.
+/// The sections: heading, a file that omits all keys,
+/// and the section in the parsed values.
 const SECTIONS: [(&str, &str, &str); 21] = [
     ("[[bridge]]", "[[bridge]]", "/bridge/0"),
     ("[[bridge.port]]", "[[bridge]]\n[[bridge.port]]", "/bridge/0/port/0"),
@@ -40,7 +41,7 @@ const SECTIONS: [(&str, &str, &str); 21] = [
     ("[caches.gigaflow.offload]", "[caches.gigaflow.offload]", "/caches/gigaflow/offload"),
 ];
 
-/// Returns the values of a file as the daemon reads it.
+/// Returns the values that the daemon reads from a file.
 fn values(text: &str) -> Value {
     let file: ConfigFile = toml::from_str(text).unwrap();
     let mut values = serde_json::to_value(file.switch()).unwrap();
@@ -65,7 +66,7 @@ fn values(text: &str) -> Value {
     values
 }
 
-/// Returns the keys and default cells of each section of the page.
+/// Returns the keys and the default cells in each section of the page.
 fn documented() -> BTreeMap<&'static str, Vec<(&'static str, &'static str)>> {
     let mut sections = BTreeMap::new();
     let (mut section, mut in_table) = ("", false);
@@ -86,7 +87,7 @@ fn documented() -> BTreeMap<&'static str, Vec<(&'static str, &'static str)>> {
     sections
 }
 
-/// Returns the content of a cell that is one code span.
+/// Returns the content of a table cell that is one code span.
 fn code(cell: &str) -> Option<&str> {
     cell.strip_prefix('`')?.strip_suffix('`').filter(|text| !text.contains('`'))
 }
@@ -101,10 +102,11 @@ fn the_page_has_every_key_with_its_default() {
         let values = values.pointer(pointer).unwrap().as_object().unwrap();
         for (key, default) in &documented[heading] {
             let value = values.get(*key).unwrap_or_else(|| panic!("{heading} has no key {key}"));
-            // A cell such as "`"embedded"`; `"none"` without this table".
+            // A cell may have several parts, such as "`"embedded"`; `"none"` without this table".
             match code(default.split(';').next().unwrap_or_default().trim()) {
                 Some(literal) => assert_eq!(literal, value.to_string(), "{heading} {key}"),
-                // The cell describes a value that the daemon chooses if the key is omitted.
+                // The cell describes in words a value that the daemon chooses if the key is
+                // omitted.
                 None => assert!(
                     [json!(""), json!([]), Value::Null].contains(value),
                     "{heading} {key} is {value}"

@@ -1,12 +1,12 @@
-//! The descriptors that systemd keeps while the daemon restarts.
+//! The file descriptors that systemd keeps while the daemon restarts.
 //!
-//! The daemon sends each descriptor with its name (`FDSTORE=1`, `FDNAME=`) when it has opened it. So the
-//! store is complete even if the daemon is killed. The next process gets all descriptors from systemd.
-//! When the service stops, systemd closes them. It also closes those for which `FileDescriptorStoreMax=`
-//! is too small.
+//! The daemon sends each descriptor with its name (`FDSTORE=1`, `FDNAME=`) as soon as it has opened
+//! the descriptor. So the store is complete even if the daemon is killed. The next process gets all
+//! descriptors from systemd. When the service stops, systemd closes the descriptors. It also closes
+//! descriptors that exceed `FileDescriptorStoreMax=`.
 //!
-//! The descriptors are not watched by systemd (`FDPOLL=0`): it would close those of a device that is down,
-//! and a wait on a socket costs each packet some time.
+//! The daemon tells systemd not to watch the descriptors (`FDPOLL=0`). Otherwise systemd would
+//! close the descriptors of a device that is down, and watching a socket delays each packet.
 //!
 //! Source: `sd_pid_notify_with_fds(3)`.
 
@@ -32,10 +32,10 @@ use tracing::{info, warn};
 
 use super::passed_descriptors;
 
-/// The descriptor store of systemd; it does nothing without systemd.
+/// The descriptor store of systemd; without systemd, it does nothing.
 #[derive(Debug)]
 pub(crate) struct ServiceDescriptors {
-    /// Address of the notification socket.
+    /// Address of the notification socket of systemd.
     notify: Option<SocketAddr>,
     content: Mutex<StoreContent>,
 }
@@ -43,9 +43,9 @@ pub(crate) struct ServiceDescriptors {
 /// The content of the store.
 #[derive(Debug, Default)]
 struct StoreContent {
-    /// Descriptors of an earlier process that nobody has taken yet.
+    /// Descriptors of an earlier process that no port has taken yet.
     inherited: BTreeMap<String, OwnedFd>,
-    /// Names in the store.
+    /// Names of all descriptors in the store.
     names: BTreeSet<String>,
 }
 
@@ -58,7 +58,7 @@ impl ServiceDescriptors {
         Self { notify, content: Mutex::new(StoreContent { inherited, names }) }
     }
 
-    /// Closes the descriptors that nobody has taken, and removes them from the store.
+    /// Closes the descriptors that no port has taken, and removes them from the store.
     pub(crate) fn discard_unused(&self) {
         let unused: Vec<_> =
             std::mem::take(&mut self.content.lock().inherited).into_keys().collect();
@@ -68,7 +68,7 @@ impl ServiceDescriptors {
         }
     }
 
-    /// Removes a descriptor from the store, and closes it if nobody has taken it.
+    /// Removes a descriptor from the store; closes it if no port has taken it.
     fn remove(&self, name: &str) {
         {
             let mut content = self.content.lock();
@@ -78,7 +78,7 @@ impl ServiceDescriptors {
         self.send(&format!("FDSTOREREMOVE=1\nFDNAME={name}\n"), None);
     }
 
-    /// Sends a message, and logs a failure.
+    /// Sends a message to systemd, and logs a failure.
     fn send(&self, message: &str, fd: Option<&OwnedFd>) {
         let Some(address) = &self.notify else { return };
         if let Err(error) = send_to(address, message, fd) {
@@ -125,12 +125,13 @@ impl DescriptorStore for ServiceDescriptors {
     }
 }
 
-/// Returns the range of names that begins with those that start with `prefix`.
+/// Returns a range of names that starts at the first name with the prefix `prefix`.
 const fn names_from(prefix: &str) -> (Bound<&str>, Bound<&str>) {
     (Bound::Included(prefix), Bound::Unbounded)
 }
 
-/// Returns the address of a notification socket; `@` begins an abstract name.
+/// Returns the address of a notification socket;
+/// `@` is the start of an abstract name.
 fn address(path: &OsStr) -> Option<SocketAddr> {
     let address = match path.as_bytes() {
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name),

@@ -61,14 +61,14 @@ pub(crate) struct NicArguments {
     latency: u64,
 }
 
-/// A port of the command line.
+/// A port or representor of the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct PortArgument {
     number: u16,
     spec: PortSpec,
 }
 
-/// A reason why a text is not a port.
+/// The reason why a text is not a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 enum PortArgumentError {
     #[error("a port must have the form NUMBER=DEVICE, such as 1=eth0")]
@@ -110,7 +110,7 @@ impl FromStr for PortArgument {
     }
 }
 
-/// A reason why the NIC does not run.
+/// The reason why the NIC does not run.
 #[derive(Debug, Error)]
 pub(crate) enum RunError {
     #[error(transparent)]

@@ -1,7 +1,8 @@
-//! Descriptors that pass between the service manager and the daemon.
+//! File descriptors that are passed between the service manager and the daemon.
 //!
-//! A start inherits descriptors: `sd_listen_fds(3)`, numbers from 3 on and variables of the
-//! environment. Later ones are sent with a message: `SCM_RIGHTS`, `unix(7)`.
+//! At its start, the daemon inherits descriptors: their numbers start at 3, and environment
+//! variables describe them (`sd_listen_fds(3)`). Later descriptors are sent in messages
+//! (`SCM_RIGHTS`, `unix(7)`).
 #![expect(unsafe_code, reason = "numbers of descriptors, and messages that std does not send")]
 
 use std::{
@@ -21,7 +22,7 @@ use tracing::warn;
 
 /// Takes the inherited descriptors with their names.
 ///
-/// A second call returns none.
+/// A second call returns no descriptors.
 pub(super) fn take_inherited() -> Vec<(String, OwnedFd)> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
     if TAKEN.swap(true, Relaxed) {

@@ -1,4 +1,4 @@
-//! `--user`: the daemon becomes another user, and keeps the capabilities that ports need.
+//! `--user`: the daemon changes to another user, and keeps the capabilities that ports need.
 
 use std::{
     fs, io,
@@ -10,10 +10,10 @@ use caps::{CapSet, Capability, CapsHashSet};
 use nix::unistd::{self, Gid, Group, Uid, User};
 use thiserror::Error;
 
-/// The capabilities that ports need; all others are given up.
+/// The capabilities that ports need; the daemon drops all others.
 ///
-/// `CAP_NET_RAW` opens packet sockets, `CAP_NET_ADMIN` TAP devices. AF_XDP needs `CAP_BPF`, and
-/// `CAP_IPC_LOCK` for its memory.
+/// `CAP_NET_RAW` is for packet sockets, and `CAP_NET_ADMIN` for TAP devices. AF_XDP needs
+/// `CAP_BPF`, and `CAP_IPC_LOCK` for its memory.
 const KEPT: [Capability; 4] = [
     Capability::CAP_NET_ADMIN,
     Capability::CAP_NET_RAW,
@@ -21,17 +21,18 @@ const KEPT: [Capability; 4] = [
     Capability::CAP_IPC_LOCK,
 ];
 
-/// Mode of a run directory that `--user` creates, as that of the service.
+/// Mode of a run directory that `--user` creates;
+/// the systemd unit uses the same mode.
 const RUN_DIR_MODE: u32 = 0o750;
 
-/// A user and group by name, as `--user` has them: `USER` or `USER:GROUP`.
+/// A user and a group by name, in the form of `--user`: `USER` or `USER:GROUP`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Account {
     user: String,
     group: Option<String>,
 }
 
-/// A text that names no account.
+/// The error for a text that is not `USER` or `USER:GROUP`.
 #[derive(Debug, Error)]
 #[error("expected USER or USER:GROUP")]
 pub(crate) struct AccountForm;
@@ -51,13 +52,13 @@ impl std::str::FromStr for Account {
     }
 }
 
-/// A reason why the daemon cannot run as another user.
+/// The reason why the daemon cannot run as another user.
 #[derive(Debug, Error)]
 pub(crate) enum AccountError {
-    /// The user does not exist.
+    /// No user has this name.
     #[error("--user: there is no user {0}; create it, or name another one")]
     NoUser(String),
-    /// The group does not exist.
+    /// No group has this name.
     #[error("--user: there is no group {0}; create it, or name another one")]
     NoGroup(String),
     /// The daemon was not started by root.
@@ -65,14 +66,14 @@ pub(crate) enum AccountError {
         "--user {0}: only root can become another user; start shuntd as root or without --user"
     )]
     NotRoot(String),
-    /// The run directory belongs to somebody else.
+    /// The run directory belongs to another user.
     #[error(
         "--user {user}: {folder} belongs to another user; `chown -R {user} {folder}` gives it to {user}"
     )]
     RunDir {
-        /// The new user.
+        /// The user of `--user`.
         user: String,
-        /// The run directory.
+        /// Path of the run directory.
         folder: String,
     },
     /// A system call failed.
@@ -80,25 +81,25 @@ pub(crate) enum AccountError {
     System {
         /// Operation that failed.
         doing: &'static str,
-        /// Error of the system.
+        /// Error of the operating system.
         why: String,
     },
 }
 
-/// Returns a function that adds the failed operation to an error of the system.
+/// Returns a function that adds the failed operation to an error.
 fn failed<E: ToString>(doing: &'static str) -> impl Fn(E) -> AccountError {
     move |error| AccountError::System { doing, why: error.to_string() }
 }
 
-/// Makes the process run as `account`, with the capabilities of ports alone.
+/// Makes the process run as `account`, with only the capabilities that ports need.
 ///
-/// The run directory is created for the account if it does not exist. This must precede the first
-/// thread: capabilities belong to threads.
+/// The run directory is created for the account if it does not exist. The call must precede the
+/// creation of threads, because capabilities belong to threads.
 ///
 /// # Errors
 ///
-/// If the account does not exist, the process is not root's, or the run directory belongs to another
-/// user.
+/// If the account does not exist, the process is not run by root, or the run directory belongs to
+/// another user.
 pub(crate) fn become_account(account: &Account, run_dir: &Path) -> Result<(), AccountError> {
     let user = User::from_name(&account.user).map_err(failed("read the list of users"))?;
     let user = user.ok_or_else(|| AccountError::NoUser(account.user.clone()))?;
@@ -128,7 +129,7 @@ fn give_run_dir(folder: &Path, name: &str, user: Uid, group: Gid) -> Result<(), 
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let made = folder.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| {
                 fs::DirBuilder::new().mode(RUN_DIR_MODE).create(folder)?;
-                // A link in its place is not followed.
+                // `lchown` does not follow a symbolic link at this path.
                 lchown(folder, Some(user.as_raw()), Some(group.as_raw()))
             });
             made.map_err(failed("create the run directory"))
@@ -137,7 +138,7 @@ fn give_run_dir(folder: &Path, name: &str, user: Uid, group: Gid) -> Result<(), 
     }
 }
 
-/// Becomes a user, and drops all capabilities but those of ports.
+/// Changes the user, and drops all capabilities but those that ports need.
 fn switch_user(user: Uid, group: Gid) -> Result<(), AccountError> {
     let permitted = caps::read(None, CapSet::Permitted).map_err(failed("read capabilities"))?;
     let kept: CapsHashSet = KEPT.into_iter().filter(|held| permitted.contains(held)).collect();
@@ -146,12 +147,12 @@ fn switch_user(user: Uid, group: Gid) -> Result<(), AccountError> {
     for unused in bounding.difference(&kept) {
         caps::drop(None, CapSet::Bounding, *unused).map_err(&dropping)?;
     }
-    // Without this flag the change of the user would clear all capabilities.
+    // Without this flag, the change of the user would clear all capabilities.
     caps::securebits::set_keepcaps(true).map_err(failed("keep capabilities"))?;
     unistd::setgroups(&[group]).map_err(failed("leave the groups of root"))?;
     unistd::setresgid(group, group, group).map_err(failed("become the group"))?;
     unistd::setresuid(user, user, user).map_err(failed("become the user"))?;
-    // The effective set must not be larger than the permitted one at any time.
+    // The effective set must be a subset of the permitted set at any time.
     caps::clear(None, CapSet::Inheritable).map_err(failed("drop capabilities"))?;
     caps::set(None, CapSet::Effective, &kept).map_err(failed("drop capabilities"))?;
     caps::set(None, CapSet::Permitted, &kept).map_err(failed("drop capabilities"))?;

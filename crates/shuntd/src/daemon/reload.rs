@@ -18,41 +18,42 @@ use crate::{
     tls::TlsOptions,
 };
 
-/// The configuration file of a running daemon, as it was loaded last.
+/// The configuration file of a running daemon, as it was last loaded.
 pub(crate) struct Reloader {
     path: Option<PathBuf>,
     /// Locked during a reload, so that reloads run one at a time.
     loaded: Mutex<LoadedFile>,
     switch: Arc<Switch>,
-    /// Parts of the configuration that are not in force, as of the last load.
+    /// Parts of the last loaded configuration that are not in force.
     not_in_force: SyncMutex<Vec<String>>,
 }
 
-/// The beginning of a line about a change that was refused.
+/// The beginning of a line about a refused change.
 pub(crate) const REFUSED: &str = "refused: ";
 
-/// The last content of the configuration file.
+/// The last loaded content of the configuration file.
 #[derive(Clone)]
 pub(crate) struct LoadedFile {
-    /// The value of `logging.filter`.
+    /// The log filter (`logging.filter`).
     pub(crate) filter: String,
-    /// Configuration of the switch without the changes that are not in force.
+    /// Configuration of the switch, without the changes that are not in force.
     ///
-    /// The next reload or start tries them again.
+    /// The next reload or start retries these changes.
     pub(crate) config: Config,
-    /// Options of the OVSDB server that runs, which only a start changes.
+    /// Options of the running OVSDB server; a change needs a restart.
     ovsdb: OvsdbOptions,
-    /// Options of the HTTP server that runs, which only a start changes.
+    /// Options of the running HTTP server; a change needs a restart.
     http: HttpOptions,
-    /// Files of TLS, which only a start changes; their content may change at any time.
+    /// Paths of TLS files; a change needs a restart,
+    /// but their content may change at any time.
     tls: TlsOptions,
 }
 
 impl Reloader {
-    /// Creates the reloader of a daemon that has started with `file`.
+    /// Creates the reloader of a daemon that was started with `file`.
     ///
-    /// `config` is the configuration of that file without the changes that were refused, and `refused`
-    /// lists these.
+    /// `config` is the configuration of that file without the refused changes, and `refused` lists
+    /// these changes.
     pub(crate) fn new(
         path: Option<PathBuf>,
         file: ConfigFile,
@@ -67,7 +68,8 @@ impl Reloader {
         Self { path, loaded: Mutex::new(loaded), switch, not_in_force }
     }
 
-    /// Returns the file as it was loaded last, without changes that are not in force.
+    /// Returns the file as it was last loaded,
+    /// without the changes that are not in force.
     pub(crate) async fn loaded(&self) -> LoadedFile {
         self.loaded.lock().await.clone()
     }
@@ -77,15 +79,15 @@ impl Reloader {
         self.not_in_force.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads the file again and applies what differs from the last load.
+    /// Reads the file again and applies its differences from the last load.
     ///
-    /// Returns the changes for a user, one in each line, and logs them.
+    /// Returns the changes as text, one line each, and logs them.
     ///
     /// # Errors
     ///
-    /// If there is no file, or it is not valid; then nothing changes.
+    /// If there is no file, or the file is not valid. After an error, nothing has changed.
     pub(crate) async fn reload(&self) -> Result<String, String> {
-        // Locked to the end, so that the results of two reloads keep their order.
+        // The lock is held to the end, so that the results of two reloads keep their order.
         let mut loaded = self.loaded.lock().await;
         service_manager::notify_reloading();
         let reloaded = self.load(&mut loaded).await;
@@ -128,7 +130,7 @@ impl Reloader {
     }
 }
 
-/// Returns the changes of a report that are not in force.
+/// Returns the changes in a report that are not in force.
 fn not_in_force(report: &ReloadReport) -> Vec<String> {
     let refused = report.refused.iter().map(|change| format!("{REFUSED}{change}"));
     let waiting = report.at_restart.iter();
@@ -136,7 +138,7 @@ fn not_in_force(report: &ReloadReport) -> Vec<String> {
     refused.chain(waiting).collect()
 }
 
-/// Returns a report for a user; `nothing` is the text of a report without changes.
+/// Returns a report as text; `nothing` is the text of an empty report.
 pub(crate) fn text(report: &ReloadReport, nothing: &str) -> String {
     let mut text = String::new();
     for change in &report.applied {

@@ -1,14 +1,15 @@
-//! Rights that the daemon gives up: system calls (seccomp) and directories (Landlock).
+//! Rights that the daemon drops: system calls (seccomp) and write access (Landlock).
 //!
-//! An attacker may run code in the daemon by a flaw in a parser.
+//! The restrictions limit an attacker who runs code in the daemon because of a flaw in a parser.
 //!
-//! - The filter is always in force. This code can then start no program, and not use the calls that take
-//!   over other processes or change the kernel.
-//! - With `--writable` it can also change no file outside the directories of the daemon.
-//! - Without `--writable` it can change the files of its user. As root these are all, also the memory of
-//!   other processes (`/proc/PID/mem`), so run the daemon with `--user` or by the unit of systemd.
+//! - The filter of system calls is always in force. With it, the attacker's code cannot start
+//!   programs, and cannot use calls that take over other processes or change the kernel.
+//! - With `--writable`, the code can also change no file outside the directories of the daemon.
+//! - Without `--writable`, the code can change all files that the user of the daemon can change.
+//!   For root these are all files, including the memory of other processes (`/proc/PID/mem`). So
+//!   run the daemon with `--user` or by the systemd unit.
 //!
-//! The unit does more: see docs/install.md.
+//! The systemd unit restricts more: see docs/install.md.
 
 use std::path::{Path, PathBuf};
 
@@ -20,14 +21,14 @@ use nix::libc;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 use thiserror::Error;
 
-/// System calls that fail with `EPERM`: no part of the switch uses them.
+/// System calls that fail with `EPERM`, because no part of the switch uses them.
 ///
-/// Ports come and go at run time, so a list of the calls that remain would be long and would differ
-/// between kernels and libraries. This list has the calls that start programs, take memory or
-/// descriptors of other processes, change mounts, keys, clocks or the kernel.
+/// Ports are opened at run time, so a list of permitted calls would be long, and would depend on
+/// the kernel and on libraries. So this is a list of refused calls. They start programs, take
+/// memory or descriptors of other processes, or change mounts, keys, clocks or the kernel.
 ///
-/// `bpf` and `setns` are permitted: AF_XDP ports load a program, and the daemon reads a TAP that has moved
-/// to another network namespace.
+/// `bpf` and `setns` are permitted. AF_XDP ports load a program, and the daemon reads the state of
+/// a TAP that was moved to another network namespace.
 const REFUSED_CALLS: &[libc::c_long] = &[
     libc::SYS_execve,
     libc::SYS_execveat,
@@ -80,7 +81,7 @@ const REFUSED_CALLS: &[libc::c_long] = &[
 /// Devices that ports open for writing.
 const DEVICES: [&str; 4] = ["/dev/net/tun", "/dev/vfio", "/dev/hugepages", "/dev/null"];
 
-/// A reason why a restriction is not in force.
+/// The reason why a restriction is not in force.
 #[derive(Debug, Error)]
 pub(crate) enum SandboxError {
     /// The kernel refuses the filter of system calls.
@@ -89,23 +90,24 @@ pub(crate) enum SandboxError {
     /// A directory of `--writable` cannot be opened.
     #[error("--writable {path}: {why}; create the directory, or leave it out")]
     Path {
-        /// The directory.
+        /// Path of the directory.
         path: String,
-        /// Error of the system.
+        /// Error of the operating system.
         why: String,
     },
-    /// The kernel cannot restrict directories.
+    /// The kernel cannot restrict access to directories.
     #[error("--writable: {0}; a kernel since Linux 5.13 with Landlock is needed")]
     Directories(String),
 }
 
-/// The changes of files that the kernel restricts.
+/// The extent to which the kernel restricts changes of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WriteRestriction {
-    /// All of them.
+    /// All changes outside the directories are refused.
     Full,
-    /// Not all: before Linux 6.2 a file outside the directories can be emptied (`truncate`), if its rights
-    /// permit it.
+    /// All changes but truncation: before Linux 6.2, a file can be truncated.
+    ///
+    /// The permissions of the file must allow the truncation.
     Partial,
 }
 
@@ -113,7 +115,8 @@ pub(crate) enum WriteRestriction {
 ///
 /// # Errors
 ///
-/// If the kernel refuses: it has no seccomp, or a filter of the container forbids it.
+/// If the kernel refuses the filter: it has no seccomp, or a filter of the container forbids the
+/// call.
 pub(crate) fn refuse_system_calls() -> Result<(), SandboxError> {
     let failed = |error: &dyn std::error::Error| SandboxError::Filter(error.to_string());
     let program = filter().map_err(|error| failed(&error))?;
@@ -127,17 +130,18 @@ fn filter() -> Result<BpfProgram, seccompiler::BackendError> {
     SeccompFilter::new(rules, SeccompAction::Allow, refuse, architecture)?.try_into()
 }
 
-/// Permits changes of files below these directories alone.
+/// Permits changes of files only in the given directories.
 ///
-/// Files outside can still be read. Sockets of other programs can be connected to, and the devices of
-/// ports be opened. This must precede the first thread, because older kernels restrict one thread.
+/// Other files can still be read. Sockets of other programs can be connected to, and the devices of
+/// ports can be opened. The call must precede the creation of threads, because older kernels
+/// restrict a single thread.
 ///
 /// # Errors
 ///
 /// If a directory does not exist, or the kernel has no Landlock.
 pub(crate) fn restrict_writes(directories: &[PathBuf]) -> Result<WriteRestriction, SandboxError> {
     let failed = |error: &dyn std::error::Error| SandboxError::Directories(error.to_string());
-    // Requests of devices (`ioctl`) are not restricted: the socket of a device needs them.
+    // Device requests (`ioctl`) are not restricted, because ports need them.
     let changes = AccessFs::from_write(ABI::V3);
     let ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
@@ -153,7 +157,7 @@ pub(crate) fn restrict_writes(directories: &[PathBuf]) -> Result<WriteRestrictio
         rules.push(PathBeneath::new(opened, changes));
     }
     for device in DEVICES.map(Path::new) {
-        // A device that the host lacks needs no rule.
+        // A device that does not exist on the host needs no rule.
         let Ok(opened) = PathFd::new(device) else { continue };
         let access = if device.is_dir() { changes } else { BitFlags::from(AccessFs::WriteFile) };
         rules.push(PathBeneath::new(opened, access));
@@ -175,7 +179,7 @@ mod tests {
 
     #[test]
     fn the_filter_compiles_on_this_architecture() {
-        // One comparison for each call, and the check of the architecture.
+        // The filter has one comparison for each call, and a check of the architecture.
         assert!(filter().unwrap().len() > REFUSED_CALLS.len());
     }
 

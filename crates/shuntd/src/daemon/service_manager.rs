@@ -1,12 +1,12 @@
 //! Notifications to the service manager: readiness, reloads, status, watchdog.
 //!
 //! systemd starts a service of `Type=notify` with the path of a datagram socket in `NOTIFY_SOCKET`
-//! (`sd_notify(3)`). The daemon sends lines such as `READY=1` to it. Without this variable it sends
-//! nothing.
+//! (`sd_notify(3)`). The daemon sends lines such as `READY=1` to this socket. Without the variable,
+//! the daemon sends nothing.
 //!
 //! With `WatchdogSec=`, systemd restarts a daemon that has not sent `WATCHDOG=1` for that time. The
-//! daemon sends it only after every packet thread has answered a ping. A sleeping thread wakes to
-//! answer, so the watchdog of an idle switch is fed.
+//! daemon sends the line only after every packet thread has answered a ping. A sleeping thread
+//! wakes up to answer, so the daemon also sends it while the switch is idle.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use tracing::{error, info, warn};
 
 use crate::render::counted;
 
-/// Reports that the daemon is ready, and feeds the watchdog from now on.
+/// Reports that the daemon is ready, and starts to send watchdog lines.
 pub(crate) fn start(switch: &Arc<Switch>) {
     notify_ready(switch);
     tokio::spawn(feed_watchdog(Arc::clone(switch)));
@@ -30,7 +30,7 @@ pub(crate) fn notify_ready(switch: &Switch) {
 
 /// Reports that a reload begins; [`notify_ready`] must follow.
 pub(crate) fn notify_reloading() {
-    // `Type=notify-reload` needs the time, to distinguish this reload from an earlier one.
+    // `Type=notify-reload` needs the time, to distinguish this reload from an earlier reload.
     let time = NotifyState::monotonic_usec_now().ok();
     let states = [Some(NotifyState::Reloading), time, Some(NotifyState::Status("reloading"))];
     notify(&states.into_iter().flatten().collect::<Vec<_>>());
@@ -41,15 +41,15 @@ pub(crate) fn notify_stopping() {
     notify(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
 }
 
-/// Feeds the watchdog of the service manager while every packet thread iterates.
+/// Sends watchdog lines to the service manager while every packet thread iterates.
 ///
-/// Returns at once if there is no watchdog.
+/// Returns at once if the watchdog is not enabled.
 async fn feed_watchdog(switch: Arc<Switch>) {
     let Some(limit) = sd_notify::watchdog_enabled().filter(|limit| !limit.is_zero()) else {
         return;
     };
     info!("watchdog: on; restarts if a packet thread hangs for {} s", limit.as_secs_f64());
-    // Answers at the last moment, and the pause, still take less than the limit.
+    // The longest wait for answers, and the pause, together take less than the limit.
     let (answer_max, pause) = (limit / 2, limit / 4);
     let (mut shown, mut stalled_before) = (size(&switch), Vec::new());
     loop {
@@ -104,7 +104,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Sends these states, if there is a service manager.
+/// Sends notifications to the service manager, if there is one.
 fn notify(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         warn!(%error, "service manager: cannot send a notification");

@@ -1,37 +1,38 @@
-//! The signals of the daemon, from its start to its end.
+//! The signals that the daemon handles, from its start to its end.
 
 use std::io;
 
 use tokio::{runtime::Runtime, signal::unix};
 use tracing::info;
 
-/// A request by signal.
+/// A request to the daemon by a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Signal {
-    /// SIGTERM or SIGINT.
+    /// SIGTERM or SIGINT: stop the daemon.
     Stop,
-    /// SIGHUP.
+    /// SIGHUP: reload the configuration file.
     Reload,
 }
 
-/// The handlers of the signals.
+/// The signal handlers of the daemon.
 ///
-/// A signal with a handler cannot kill the process, so no signal but SIGKILL leaves files behind. The
-/// handlers are installed before the daemon creates any file. A signal that nobody waits for is kept.
+/// A signal with a handler cannot kill the process, so only SIGKILL leaves files behind. The
+/// handlers are installed before the daemon creates any file. A signal that arrives while no caller
+/// waits is kept.
 pub(super) struct Signals {
     terminate: unix::Signal,
     interrupt: unix::Signal,
     hangup: unix::Signal,
-    /// SIGUSR1 and SIGUSR2, which change nothing.
+    /// SIGUSR1 and SIGUSR2, which have no effect.
     user: [unix::Signal; 2],
 }
 
 impl Signals {
-    /// Installs the handlers.
+    /// Installs the signal handlers.
     ///
     /// # Errors
     ///
-    /// If the system refuses.
+    /// If the kernel refuses a handler.
     pub(super) fn install(runtime: &Runtime) -> io::Result<Self> {
         let _entered = runtime.enter();
         let signal = |kind| unix::signal(kind);
@@ -46,7 +47,9 @@ impl Signals {
         })
     }
 
-    /// Waits for the next request. It may be cancelled without losing one.
+    /// Waits for the next request.
+    ///
+    /// Cancelling the call loses no request.
     pub(super) async fn next(&mut self) -> Signal {
         let [first, second] = &mut self.user;
         loop {
@@ -60,7 +63,7 @@ impl Signals {
         }
     }
 
-    /// Waits for SIGTERM or SIGINT; other signals wait for [`Self::next`].
+    /// Waits for SIGTERM or SIGINT; other signals are kept for [`Self::next`].
     pub(super) async fn stopped(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}

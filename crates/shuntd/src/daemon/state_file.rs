@@ -1,12 +1,12 @@
-//! The state file of a daemon: what survives its end.
+//! The state file of a daemon: the state that the next start restores.
 //!
-//! The file is written whole or not at all: a new file replaces the old one when it is complete and on
-//! disk. A daemon that is killed loses the changes since the last write: half a second, or more with
-//! many rules.
+//! The file is replaced as a whole: a new file replaces the old one when it is complete and on
+//! disk. A daemon that is killed loses the changes since the last write: half a second, or more
+//! with many rules.
 //!
-//! Nothing that a start cannot restore is lost. Ports without a device and addresses in use are part of
-//! the running switch, and so of the next write. If something else is refused, the file is copied before
-//! it is replaced.
+//! A start loses nothing that it cannot restore. Ports without a device and addresses in use stay
+//! part of the running switch, and so of the next write. If any other part is refused, the file is
+//! copied before it is replaced.
 
 use std::{
     fs::{self, File, Metadata},
@@ -31,13 +31,14 @@ use crate::lock_file::{LockError, LockFile};
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct StateFile {
-    /// State of the switch.
+    /// The saved state of the switch.
     state: SavedState,
-    /// Configuration file as it was loaded last, without the changes that were refused.
+    /// Configuration file as it was last loaded, without the refused changes.
     ///
-    /// A file that differs from it changes the restored state, as a reload does.
+    /// At the next start, the differences of the configuration file from it are applied, as by a
+    /// reload.
     loaded: Config,
-    /// `logging.filter`.
+    /// The log filter (`logging.filter`).
     #[serde(default)]
     filter: SavedFilter,
 }
@@ -46,19 +47,19 @@ pub(crate) struct StateFile {
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct SavedFilter {
-    /// The filter in force.
+    /// The log filter in force.
     in_force: String,
-    /// The filter of the configuration file as it was loaded last.
+    /// The log filter of the configuration file as it was last loaded.
     loaded: String,
 }
 
 impl SavedFilter {
-    /// Returns the filter in force; `loaded` is that of the configuration file.
+    /// Returns the filter in force; `loaded` is the filter of the configuration file.
     fn of(loaded: String) -> Self {
         Self { in_force: trace_log::filter(), loaded }
     }
 
-    /// Returns the filter of a start; `file` is that of the configuration file.
+    /// Returns the filter for a start; `file` is the filter of the configuration file.
     fn start<'a>(&'a self, file: &'a str) -> &'a str {
         if self.in_force.is_empty() || self.loaded != file { file } else { &self.in_force }
     }
@@ -66,49 +67,49 @@ impl SavedFilter {
 
 /// The result of a start with a state file.
 pub(crate) struct Resumed {
-    /// Set if the file may be replaced.
+    /// Set if the state file may be replaced.
     ///
-    /// Nothing of it is missing in the switch or in a copy.
+    /// Then the switch, or a copy of the file, has every part of the file.
     pub(crate) may_write: bool,
-    /// Configuration file of this start, without the changes that were refused.
+    /// Configuration file of this start, without the refused changes.
     pub(crate) loaded: Config,
-    /// The parts that were refused, with the reasons.
+    /// The refused parts of the state, with the reasons.
     pub(crate) refused: Vec<String>,
 }
 
-/// A reason why a daemon cannot keep its state in a file.
+/// The reason why a daemon cannot keep its state in a file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StateLockError {
-    /// Another daemon writes the file.
+    /// Another daemon has locked the state file.
     #[error("another shuntd (process {process}) keeps its state in {}", path.display())]
     Taken {
-        /// The state file.
+        /// Path of the state file.
         path: PathBuf,
-        /// Process id in the lock file.
+        /// Process id of the other daemon, from the lock file.
         process: String,
     },
     /// The directory of the file does not exist, or its files cannot be created.
     #[error("cannot keep the state in {}: cannot create {}: {source}", path.display(), lock.display())]
     System {
-        /// The state file.
+        /// Path of the state file.
         path: PathBuf,
-        /// Lock file of the state file.
+        /// Path of the lock file.
         lock: PathBuf,
-        /// Error of the system.
+        /// Error of the operating system.
         source: io::Error,
     },
 }
 
 /// The lock of a state file.
 ///
-/// Two daemons would overwrite each other's state.
-/// A write replaces the state file, so the lock is on a file of its own beside it.
+/// Without the lock, two daemons would overwrite each other's state. Each write replaces the state
+/// file, so a separate file beside it is locked.
 pub(crate) struct StateLock {
     _lock: LockFile,
 }
 
 impl StateLock {
-    /// Locks a state file; `None` for a device or a pipe.
+    /// Locks a state file; returns `None` for a device or a pipe.
     ///
     /// # Errors
     ///
@@ -134,10 +135,10 @@ impl StateLock {
 /// Shortest time between two writes.
 const WRITE_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Writing takes at most one part in this number of the time.
+/// At most one part in this number of the time is spent on writing.
 const WRITE_SHARE: u32 = 20;
 
-/// Maximum number of refused parts that are logged; further ones are counted.
+/// Maximum number of refused parts that are logged; further parts are counted.
 const REFUSED_LOGGED_MAX: usize = 32;
 
 impl StateFile {
@@ -147,17 +148,18 @@ impl StateFile {
         Self { state: switch.save(), loaded: config, filter: SavedFilter::of(filter) }
     }
 
-    /// Returns the log filter of a start; `file` is that of the configuration file.
+    /// Returns the log filter for a start;
+    /// `file` is the filter of the configuration file.
     pub(crate) fn start_filter<'a>(&'a self, file: &'a str) -> &'a str {
         self.filter.start(file)
     }
 
-    /// Reads a file; `None` if it does not exist.
+    /// Reads a state file; returns `None` if the file does not exist.
     ///
     /// # Errors
     ///
-    /// A message that names the file, if it cannot be read, is not a state file, or was written by a
-    /// later version.
+    /// A message that names the file, if it cannot be read, is not a state file, or was written by
+    /// a later version of the daemon.
     pub(crate) fn read(path: &Path) -> Result<Option<Self>, StateReadError> {
         let text = match fs::read(path) {
             Ok(text) => text,
@@ -167,7 +169,7 @@ impl StateFile {
                 return Err(StateReadError::Invalid(problem));
             }
         };
-        // Other keys of a later format are not known.
+        // Only the key `format` is read: other keys of a later format are not known.
         if let Ok(AnyStateFile { state: StateFormat { format } }) = serde_json::from_slice(&text)
             && format > SavedState::FORMAT
         {
@@ -180,7 +182,7 @@ impl StateFile {
         serde_json::from_slice(&text).map(Some).map_err(invalid)
     }
 
-    /// Returns the text of the file, with a rule on each line.
+    /// Returns the text of the state file, with a rule on each line.
     pub(crate) fn text(&self) -> Result<String, String> {
         serde_json::to_string_pretty(self)
             .map(|text| text + "\n")
@@ -191,7 +193,7 @@ impl StateFile {
     ///
     /// # Errors
     ///
-    /// If the state is not valid; then nothing changes.
+    /// If the state is not valid. After an error, nothing has changed.
     pub(crate) async fn restore(&self, switch: &Switch) -> Result<ReloadReport, String> {
         let restored = switch.restore(&self.state).await;
         let mut report = restored.map_err(|error| shunt_switch::with_causes(&error))?;
@@ -205,21 +207,21 @@ impl StateFile {
         Ok(report)
     }
 
-    /// Returns the configuration with which a switch starts that resumes this state.
+    /// Returns the configuration for the start of a switch that resumes this state.
     ///
-    /// `file` is the configuration file.
+    /// `file` is the configuration file of this start.
     pub(crate) fn start_config(&self, file: &Config) -> Config {
         self.state.start_config(&self.loaded, file)
     }
 
-    /// Restores the state after a start, and logs the result.
+    /// Restores the state after the start of a switch, and logs the result.
     ///
-    /// The switch has started with [`Self::start_config`].
-    /// It also applies the changes of the configuration file since then.
+    /// The switch must have been started with [`Self::start_config`]. The call also applies the
+    /// changes of the configuration file since the last run.
     ///
     /// # Errors
     ///
-    /// If the state is not valid; then nothing changes.
+    /// If the state is not valid. After an error, nothing has changed.
     pub(crate) async fn resume(
         &self,
         path: &Path,
@@ -245,20 +247,20 @@ pub(crate) enum StateReadError {
     /// The file cannot be read, or is not a state file.
     #[error("{0}")]
     Invalid(String),
-    /// A later version of the daemon wrote the file.
+    /// A later version of the daemon wrote the file, in a newer format.
     #[error(
         "{} has format {found} of a later version, and shuntd {} reads formats up to {}",
         path.display(), env!("CARGO_PKG_VERSION"), SavedState::FORMAT
     )]
     Later {
-        /// The state file.
+        /// Path of the state file.
         path: PathBuf,
         /// Format of the file.
         found: u32,
     },
 }
 
-/// The format of a state file of any version.
+/// The part of a state file that all versions can read.
 #[derive(Deserialize)]
 struct AnyStateFile {
     state: StateFormat,
@@ -269,16 +271,16 @@ struct StateFormat {
     format: u32,
 }
 
-/// Maximum number of copies of state files of one later format.
+/// Maximum number of copies of state files with the same later format.
 const LATER_COPIES_MAX: u32 = 100;
 
-/// Copies a state file of a later version, since the daemon will replace it.
+/// Copies a state file of a later version, because the daemon will replace it.
 ///
-/// Earlier copies stay. A copy with the same content is used again.
+/// Earlier copies stay. An existing copy with the same content is used again.
 ///
 /// # Errors
 ///
-/// If the system refuses, or if there are too many copies; the message names the files.
+/// If the copy cannot be written, or if there are too many copies; the message names the files.
 pub(crate) fn keep_later(path: &Path, format: u32) -> Result<PathBuf, String> {
     for number in 1..=LATER_COPIES_MAX {
         let mut copy = path.as_os_str().to_owned();
@@ -313,7 +315,7 @@ pub(crate) fn keep_later(path: &Path, format: u32) -> Result<PathBuf, String> {
     ))
 }
 
-/// Logs the parts of a state that were refused.
+/// Logs the refused parts of a saved state.
 fn log_refused(path: &Path, report: &ReloadReport) {
     let path = path.display();
     for change in report.refused.iter().take(REFUSED_LOGGED_MAX) {
@@ -326,10 +328,10 @@ fn log_refused(path: &Path, report: &ReloadReport) {
     }
 }
 
-/// Copies a state file of which parts were refused.
+/// Copies a state file with refused parts.
 ///
-/// Returns whether the copy exists.
-/// The name of the copy has the time at which the file was written.
+/// Returns whether the copy exists. The name of the copy has the time at which the state file was
+/// written.
 fn keep_copy(path: &Path) -> bool {
     let written = fs::metadata(path).and_then(|file| file.modified()).unwrap_or(UNIX_EPOCH);
     let since = written.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -352,31 +354,31 @@ fn keep_copy(path: &Path) -> bool {
     copied.is_ok()
 }
 
-/// The failed write of a file.
+/// The failed write of a file, by the file that is in place.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WriteError {
-    /// The new file is not in place.
+    /// The old file is still in place.
     #[error("{0}; nothing was written")]
     OldFile(#[source] io::Error),
-    /// The new file is in place, but its name is not on disk yet.
+    /// The new file is in place, but its directory entry may not be on disk yet.
     #[error(
         "the new file is in place, but its directory cannot be synced, so a crash of the host may \
              bring back the old file: {0}"
     )]
     NotSynced(#[source] io::Error),
-    /// The file is a device or a pipe, which takes no second attempt.
+    /// The file is a device or a pipe, so the write cannot be repeated.
     #[error("{0}")]
     InPlace(#[source] io::Error),
 }
 
-/// Writes a file whole or not at all.
+/// Writes a file as a whole or not at all.
 ///
-/// A symbolic link stays, and the file that it names is replaced. The new file has the mode and the
-/// owner of the old one. A device or a pipe is written in place.
+/// A symbolic link stays, and the file that it leads to is replaced. The new file has the mode and
+/// the owner of the old file. A device or a pipe is written in place.
 ///
 /// # Errors
 ///
-/// If the system refuses; the error names the file that is in place.
+/// If a system call fails; the error says which file is in place.
 pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), WriteError> {
     let path = link_end(path).map_err(WriteError::OldFile)?;
     let old = fs::metadata(&path).ok();
@@ -396,7 +398,7 @@ pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), WriteError> {
         let _ = fs::remove_file(&new);
         return Err(WriteError::OldFile(error));
     }
-    // The new name is on disk when the directory is.
+    // The new file name is on disk only after the directory is synced.
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(WriteError::NotSynced)
 }
 
@@ -405,24 +407,24 @@ const LINKS_MAX: usize = 40;
 
 /// Returns the path behind the symbolic links at `path`.
 ///
-/// The last file need not exist.
+/// The last file in the chain need not exist.
 fn link_end(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
         let Ok(next) = fs::read_link(&path) else { return Ok(path) };
-        // `join` returns an absolute `next` alone.
+        // If `next` is absolute, `join` returns `next` alone.
         path = path.parent().unwrap_or_else(|| Path::new("")).join(next);
     }
     Err(io::Error::other(format!("more than {LINKS_MAX} symbolic links in a row")))
 }
 
-/// Writes the file that replaces `old`, with its mode and owner.
+/// Writes the file that replaces `old`, with the mode and owner of `old`.
 fn write_new(new: &Path, text: &str, old: Option<&Metadata>) -> io::Result<()> {
     let mut file = File::create(new)?;
     if let Some(old) = old {
-        // Only root can give a file away. Then the new file belongs to the writer.
+        // Only root may change the owner of a file. Otherwise the new file belongs to the writer.
         let _ = std::os::unix::fs::fchown(&file, Some(old.uid()), Some(old.gid()));
-        // After the owner, as a new owner clears bits of the mode.
+        // The mode is set after the owner, because a change of the owner clears bits of the mode.
         file.set_permissions(old.permissions())?;
     }
     file.write_all(text.as_bytes())?;
@@ -434,7 +436,7 @@ pub(crate) struct StateKeeper {
     path: PathBuf,
     switch: Arc<Switch>,
     reloader: Arc<Reloader>,
-    /// Held while the file is written: a write goes on when its task is cancelled.
+    /// Held while the file is written; a write continues when its task is cancelled.
     writing: Arc<Mutex<()>>,
 }
 
@@ -443,7 +445,7 @@ impl StateKeeper {
         Self { path, switch, reloader, writing: Arc::default() }
     }
 
-    /// Writes the file when the state has changed, as long as the switch runs.
+    /// Writes the file after changes of the state, as long as the switch runs.
     pub(crate) async fn run(&self) {
         let mut written = None;
         let mut pause = WRITE_INTERVAL;
@@ -461,12 +463,12 @@ impl StateKeeper {
         }
     }
 
-    /// Writes the file now; returns whether it is written.
+    /// Writes the file now; returns whether the write succeeded.
     pub(crate) async fn write(&self) -> bool {
         let loaded = self.reloader.loaded().await;
         let (switch, path) = (Arc::clone(&self.switch), self.path.clone());
         let writing = Arc::clone(&self.writing);
-        // A state of many rules is long, and a disk may be slow.
+        // The write runs on a blocking thread: the state may be large, and a disk may be slow.
         let written = tokio::task::spawn_blocking(move || {
             let _writing = writing.lock();
             let text = StateFile::of(&switch, loaded).text()?;
@@ -495,7 +497,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state");
         write_whole(&path, "one").unwrap();
-        // A directory at the path of the new file prevents the write.
+        // A directory at the path of the new file makes the write fail.
         fs::create_dir(folder.path().join("state.new")).unwrap();
         assert!(write_whole(&path, "two").is_err());
         assert_eq!(fs::read_to_string(&path).unwrap(), "one");

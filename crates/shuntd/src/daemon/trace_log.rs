@@ -1,4 +1,4 @@
-//! The log of the daemon, written to standard error for a service manager.
+//! The log of the daemon, written to standard error; a service manager collects it.
 
 use std::{
     env,
@@ -17,13 +17,14 @@ type Handle = reload::Handle<EnvFilter, tracing_subscriber::Registry>;
 
 static HANDLE: OnceLock<Handle> = OnceLock::new();
 
-/// Returns the filter in force; empty if logging has not started.
+/// Returns the log filter in force; empty if logging has not started.
 pub(crate) fn filter() -> String {
     let filter = HANDLE.get().and_then(|handle| handle.with_current(ToString::to_string).ok());
     filter.unwrap_or_default()
 }
 
-/// Starts logging with a filter: a level, or `target=level` parts with commas.
+/// Starts logging with a filter: a level,
+/// or `target=level` parts separated by commas.
 ///
 /// # Errors
 ///
@@ -33,7 +34,7 @@ pub(crate) fn start(filter: &str) -> Result<(), String> {
     let output = fmt::layer().with_writer(io::stderr).with_ansi(false);
     // journald adds the time to each line.
     let output = if is_journal() { output.without_time().boxed() } else { output.boxed() };
-    // Logging starts once; a second start in one process keeps the first.
+    // The subscriber can be set only once; a second start in one process keeps the first.
     if tracing_subscriber::registry().with(layer).with(output).try_init().is_ok() {
         let _ = HANDLE.set(handle);
     }
@@ -49,13 +50,13 @@ fn is_journal() -> bool {
 
 /// Returns whether a file has the device and inode of a stream.
 ///
-/// `JOURNAL_STREAM` names them as `DEVICE:INODE` (`systemd.exec(5)`).
-/// A program that was started with a redirected standard error still has the variable.
+/// `JOURNAL_STREAM` has the form `DEVICE:INODE` (`systemd.exec(5)`). A program with redirected
+/// standard error still inherits the variable.
 fn is_stream(file: &File, stream: &str) -> bool {
     file.metadata().is_ok_and(|data| format!("{}:{}", data.dev(), data.ino()) == stream)
 }
 
-/// Changes the filter of a running daemon.
+/// Changes the log filter of a running daemon.
 ///
 /// # Errors
 ///
@@ -66,7 +67,7 @@ pub(crate) fn set(filter: &str) -> Result<(), String> {
     handle.reload(filter).map_err(|error| error.to_string())
 }
 
-/// Checks a filter without using it.
+/// Checks a log filter without applying it.
 ///
 /// # Errors
 ///
@@ -76,7 +77,7 @@ pub(crate) fn check(filter: &str) -> Result<(), String> {
 }
 
 fn parse(filter: &str) -> Result<EnvFilter, String> {
-    // A word that is not a level would be the name of a target, and silence all other targets.
+    // A word that is not a level would be taken for a target, and would silence all other targets.
     let alone = filter.split(',').map(str::trim).filter(|part| !part.contains(['=', '[']));
     if let Some(word) = alone.into_iter().find(|word| word.parse::<LevelFilter>().is_err()) {
         return Err(format!(

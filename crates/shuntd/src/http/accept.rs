@@ -19,9 +19,9 @@ const PLAIN: [&str; 3] = ["text/plain", "text/*", "*/*"];
 const WEIGHT_MAX: u16 = 1000;
 
 impl MetricsFormat {
-    /// Returns the format that a header asks for.
+    /// Returns the format that an `Accept` header prefers.
     ///
-    /// It is the format of Prometheus unless OpenMetrics has at least the same weight.
+    /// The result is `Prometheus` unless OpenMetrics has at least the same weight.
     pub(super) fn of_accept(accept: &str) -> Self {
         let (mut open, mut plain) = (0, 0);
         for range in accept.split(',').filter_map(MediaRange::parse) {
@@ -43,7 +43,7 @@ impl MetricsFormat {
     }
 }
 
-/// An entry of the header.
+/// One media range of the header, with its weight.
 struct MediaRange<'a> {
     name: &'a str,
     version: Option<&'a str>,
@@ -52,7 +52,7 @@ struct MediaRange<'a> {
 }
 
 impl<'a> MediaRange<'a> {
-    /// Parses an entry; `None` if its weight is not valid.
+    /// Parses a media range; `None` if its weight is not valid.
     fn parse(text: &'a str) -> Option<Self> {
         let mut parts = text.split(';').map(str::trim);
         let mut range = Self { name: parts.next()?, version: None, weight: WEIGHT_MAX };
@@ -128,7 +128,7 @@ mod tests {
             assert_eq!(MetricsFormat::of_accept(&accept), MetricsFormat::Prometheus, "{accept}");
         }
         for accept in [",,,;;;===", "application/openmetrics-text;q", "a/b;q=;q=1", "\u{1f980}"] {
-            // No input panics; an entry without a weight has the largest one.
+            // No input causes a panic; a media range without a weight has the largest weight.
             let _ = MetricsFormat::of_accept(accept);
         }
         let long = "application/openmetrics-text;q=1;".repeat(10_000);

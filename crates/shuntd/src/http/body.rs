@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 pub(super) enum PageBody {
     /// One text; `None` after it was sent.
     Whole(Option<Bytes>),
-    /// Events, as they come.
+    /// Server-sent events, sent as they arrive.
     Events(mpsc::Receiver<Bytes>),
 }
 

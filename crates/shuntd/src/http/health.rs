@@ -1,9 +1,9 @@
-//! Health: every packet thread and every control thread iterates.
+//! Health check: every packet thread and every control thread makes progress.
 //!
-//! Each of them has a count that grows while it works. These are iterations of a packet thread, runs of
-//! the periodic work on the control threads, and replies of the eviction thread. A parked packet thread wakes up
-//! after `threads.sleep_max_ms`, so its count grows too. A count that stays the same for too long is a
-//! thread that hangs.
+//! Each thread has a count that grows while it works. These counts are iterations of packet
+//! threads, runs of the periodic work on the control threads, and replies of the eviction thread. A
+//! parked packet thread wakes up after `threads.sleep_max_ms`, so its count grows too. A thread
+//! hangs if its count stays the same for too long.
 
 use std::{
     collections::BTreeMap,
@@ -17,7 +17,7 @@ use std::{
 use shunt_switch::{Switch, ThreadState, ThreadStatus};
 use tokio::time::{Instant, sleep};
 
-/// Observes the threads of a switch.
+/// Observes the progress of the threads of a switch.
 pub(super) struct HealthMonitor {
     switch: Arc<Switch>,
     start: Instant,
@@ -34,10 +34,10 @@ pub(super) const STALL_MAX: Duration = Duration::from_secs(5);
 /// Time between two observations.
 const OBSERVE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Name of the work of the control threads.
+/// Name for the work of the control threads in problem texts.
 const PERIODIC_WORK: &str = "periodic work of the control threads";
 
-/// Name of the eviction thread in the status.
+/// Name of the eviction thread in the thread status.
 const EVICTION: &str = "eviction thread";
 
 impl HealthMonitor {
@@ -61,7 +61,8 @@ impl HealthMonitor {
         };
         let ask = async {
             loop {
-                // A thread that hangs never replies. One that panicked has no count any more.
+                // A hanging thread never replies. A panicked thread is reported by its state, not
+                // by a count.
                 if self.switch.evictions().await.is_ok() {
                     self.eviction_replies.fetch_add(1, Ordering::Relaxed);
                 }
@@ -71,7 +72,7 @@ impl HealthMonitor {
         tokio::join!(observe, ask);
     }
 
-    /// Returns the reasons why the switch is not healthy.
+    /// Returns the reasons why the switch is not healthy; empty if it is healthy.
     pub(super) fn problems(&self) -> Vec<String> {
         let threads = self.observe();
         let sleep_max = Duration::from_millis(self.switch.config().threads.sleep_max_ms);
@@ -91,7 +92,7 @@ impl HealthMonitor {
         ended.chain(hangs).collect()
     }
 
-    /// Notes the counts of this moment; returns the threads.
+    /// Records the present counts; returns the threads.
     fn observe(&self) -> Vec<ThreadStatus> {
         let threads = self.switch.threads();
         let packet = threads.iter().filter_map(|own| Some((own.name.as_str(), own.iterations?)));
@@ -106,18 +107,18 @@ impl HealthMonitor {
     }
 }
 
-/// Returns whether a thread is not known to have ended.
+/// Returns whether a thread is missing in the status, or is running.
 fn is_running(threads: &[ThreadStatus], name: &str) -> bool {
     let own = threads.iter().find(|thread| thread.name == name);
     own.is_none_or(|thread| thread.state == ThreadState::Running)
 }
 
-/// The last count of each thread, and the time at which it was new.
+/// The last count of each thread, and the time since which the count is unchanged.
 #[derive(Default)]
 struct ProgressLog(BTreeMap<String, (u64, Duration)>);
 
 impl ProgressLog {
-    /// Notes a count.
+    /// Records the present count of a thread.
     fn note(&mut self, name: &str, count: u64, now: Duration) {
         match self.0.get_mut(name) {
             Some((last, _)) if *last == count => {}
@@ -126,7 +127,8 @@ impl ProgressLog {
         }
     }
 
-    /// Returns the counts that did not grow for longer than `limit`, with the time.
+    /// Returns the counts that did not grow for longer than `limit`,
+    /// with their durations.
     fn stalled(&self, now: Duration, limit: Duration) -> Vec<(String, Duration)> {
         let times = self.0.iter().map(|(name, (_, since))| (name, now.saturating_sub(*since)));
         let stalled = times.filter(|(_, time)| *time > limit);

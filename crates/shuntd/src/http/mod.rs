@@ -1,8 +1,8 @@
 //! The HTTP server of the daemon: metrics for Prometheus, health, readiness, and a live page.
 //!
-//! [`HttpService`] listens, and runs on the control threads with bounds for connections, headers and
-//! time. [`HttpPages`](pages::HttpPages) answers requests from the status of the switch. No page asks
-//! a packet thread for anything: packet threads count in memory that others read.
+//! [`HttpService`] listens, and runs on the control threads with limits for connections, headers
+//! and time. [`HttpPages`](pages::HttpPages) answers requests from the status of the switch. No
+//! page but `flows` waits for packet threads: they count in memory that other threads can read.
 
 mod accept;
 mod body;

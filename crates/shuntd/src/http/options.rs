@@ -19,25 +19,25 @@ use crate::tls::WrongKey;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct HttpOptions {
-    /// Addresses to listen on, `IP:PORT`; without an address there is no server.
+    /// Addresses to listen on, as `IP:PORT`; empty: there is no HTTP server.
     #[serde(deserialize_with = "one_or_more")]
     pub(crate) listen: Vec<String>,
-    /// File with the bearer token of clients; without it clients need none.
+    /// File with the bearer token of clients; empty: clients need no token.
     pub(crate) token_file: PathBuf,
-    /// File with the private key of the server; without it the server has no TLS.
+    /// File with the private key of the server; empty: the server has no TLS.
     pub(crate) private_key: PathBuf,
     /// File with the certificate of the server.
     pub(crate) certificate: PathBuf,
-    /// True if `/` is a page that shows the switch live.
+    /// True if `/` is a live page of the switch (the window).
     pub(crate) window: bool,
 }
 
-/// A reason why the options cannot be used, with the key that has it.
+/// The reason why the options cannot be used, with the wrong key.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct HttpOptionsError {
-    /// The steps from the section to the value.
+    /// The path from the section to the wrong value.
     pub(crate) key: [ConfigStep; 3],
-    /// Description and correction.
+    /// Description of the mistake, and its correction.
     pub(crate) message: String,
 }
 
@@ -46,7 +46,7 @@ impl HttpOptions {
     ///
     /// # Errors
     ///
-    /// If a text is no address, or an address beyond this host has no bearer token.
+    /// If a text is not an address, or an address that other hosts can reach has no bearer token.
     pub(crate) fn addresses(&self) -> Result<Vec<SocketAddr>, HttpOptionsError> {
         let address = |(index, text): (usize, &String)| {
             self.address(text).map_err(|message| {
@@ -82,7 +82,7 @@ impl HttpOptions {
     ///
     /// # Errors
     ///
-    /// If only one of the two is set.
+    /// If only one of key and certificate is set.
     pub(crate) fn tls(&self) -> Result<Option<TlsFiles>, WrongKey> {
         let files = [&self.private_key, &self.certificate];
         match files.map(|file| file.as_os_str().is_empty()) {
@@ -100,7 +100,7 @@ impl HttpOptions {
         }
     }
 
-    /// Returns the keys that differ.
+    /// Returns the keys with different values in `self` and `other`.
     pub(crate) fn keys_that_differ(&self, other: &Self) -> impl Iterator<Item = &'static str> {
         let keys = [
             ("http.listen", self.listen != other.listen),

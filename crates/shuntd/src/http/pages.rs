@@ -21,25 +21,25 @@ use super::{
 };
 use crate::metrics;
 
-/// The pages of the HTTP server, from the status of a switch.
+/// The pages of the HTTP server, made from the status of a switch.
 pub(super) struct HttpPages {
     switch: Arc<Switch>,
     token: Option<BearerToken>,
     health: HealthMonitor,
     readiness: ReadinessMonitor,
-    /// The events of the window, if it is on.
+    /// The events for the live page, if the page is enabled.
     window: Option<WindowFeed>,
-    /// Locked while packet threads read their entries for the window.
+    /// Locked while packet threads read their entries for the live page.
     flows: Mutex<()>,
 }
 
-/// Maximum time to make a page.
+/// Maximum time to answer a request.
 const PAGE_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Type of all pages but metrics.
+/// Content type of all pages but the metrics.
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// The page `/`.
+/// The text page at `/`, without the live page.
 const INDEX: &str = concat!(
     "shuntd ",
     env!("CARGO_PKG_VERSION"),
@@ -49,7 +49,7 @@ const INDEX: &str = concat!(
     "/readyz   200 if the configuration is in force and all ports are open, else 503 with the reasons\n",
 );
 
-/// A page: status, type and body.
+/// A page: status code, content type and body.
 type Page = (StatusCode, &'static str, PageBody);
 
 impl HttpPages {
@@ -67,9 +67,9 @@ impl HttpPages {
         &self.readiness
     }
 
-    /// Observes the threads and sends the events of the window.
+    /// Observes the threads and sends the events of the live page.
     ///
-    /// It ends when the future is dropped.
+    /// The function ends when its future is dropped.
     pub(super) async fn run(&self) {
         let window = async {
             if let Some(window) = &self.window {
@@ -79,9 +79,10 @@ impl HttpPages {
         tokio::join!(self.health.run(), window);
     }
 
-    /// Answers a request; its body is ignored.
+    /// Answers a request; the body of the request is ignored.
     pub(super) async fn answer<B>(&self, request: &Request<B>) -> Response<PageBody> {
-        // The files of the window have no data, and a browser sends no token for them.
+        // The files of the live page contain no data, and a browser sends no token with requests
+        // for them.
         let file = self.window.as_ref().and_then(|_| window::file(request.uri().path()));
         let token = self.token.as_ref();
         let (status, kind, body) = match (refusal(request, token, file.is_some()), file) {
@@ -139,7 +140,7 @@ impl HttpPages {
         (StatusCode::OK, format.content_type(), text.into())
     }
 
-    /// Returns the events of the window.
+    /// Returns the stream of events for the live page.
     fn events(&self) -> Page {
         let Some(window) = &self.window else { return window_is_off() };
         match window.subscribe() {
@@ -150,7 +151,8 @@ impl HttpPages {
 
     /// Returns the cache entries with most packets as JSON.
     ///
-    /// Packet threads read their entries for this, so the window asks only when its user does.
+    /// Packet threads read out their entries for this page, so a browser requests it only on demand
+    /// of its user.
     async fn flows(&self) -> Page {
         if self.window.is_none() {
             return window_is_off();
@@ -180,7 +182,7 @@ impl HttpPages {
     }
 }
 
-/// Number of cache entries that the window shows.
+/// Number of cache entries that the live page shows.
 const FLOWS_MAX: usize = 20;
 
 /// Returns a page of plain text.
@@ -192,9 +194,9 @@ fn window_is_off() -> Page {
     plain(StatusCode::NOT_FOUND, "the window is off: set `window = true` in [http]\n")
 }
 
-/// Returns the page of a request that is refused.
+/// Returns the page for a refused request; `None` if the request is allowed.
 ///
-/// A file of the window needs no token.
+/// Files of the live page need no token.
 fn refusal<B>(request: &Request<B>, token: Option<&BearerToken>, is_file: bool) -> Option<Page> {
     let page = |status, text: &str| Some(plain(status, format!("{text}\n")));
     let headers = request.headers();
@@ -222,18 +224,20 @@ fn refusal<B>(request: &Request<B>, token: Option<&BearerToken>, is_file: bool) 
     page(StatusCode::METHOD_NOT_ALLOWED, "the pages can only be read: use GET or HEAD")
 }
 
-/// The header by which a browser tells the site of the page that asks.
+/// The header by which a browser names the relation of the requesting site.
 ///
-/// W3C, *Fetch Metadata Request Headers*. Another site cannot read an answer, but its requests would make packet threads work.
+/// W3C, *Fetch Metadata Request Headers*. Another site cannot read an answer, but its requests
+/// would cause work of packet threads.
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 
-/// The header by which a browser tells that a user follows a link.
+/// The header by which a browser reports that the user follows a link.
 const SEC_FETCH_MODE: &str = "sec-fetch-mode";
 
 /// Returns whether `Host` is an IP address, `localhost`, or absent.
 ///
-/// A web page of another site can make its own name resolve to a loopback address and then read pages
-/// through the browser of a user (DNS rebinding). Its requests have that name.
+/// A web page of another site can make its own host name resolve to a loopback address, and then
+/// read pages through the browser of a user (DNS rebinding). Such requests have that host name in
+/// `Host`.
 fn names_this_host(headers: &HeaderMap) -> bool {
     let Some(host) = headers.get(header::HOST) else { return true };
     let host = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok());
@@ -243,7 +247,7 @@ fn names_this_host(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Returns the page of a check that found these problems.
+/// Returns the page of a health or readiness check with the given problems.
 fn verdict(problems: &[String]) -> Page {
     if problems.is_empty() {
         return plain(StatusCode::OK, "ok\n");

@@ -1,8 +1,8 @@
-//! Parameters of a request: the query of its address, as a form or a script encodes it.
+//! Parameters of a request: the query part of its address, URL-encoded.
 
 /// Returns the first value of a parameter.
 ///
-/// `None` if it is absent or not valid UTF-8.
+/// `None` if the parameter is absent or not valid UTF-8.
 pub(super) fn parameter(query: &str, name: &str) -> Option<String> {
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     let (_, value) = pairs.into_iter().find(|(own, _)| *own == name)?;

@@ -1,4 +1,4 @@
-//! Readiness: the configuration is in force, and its ports are open.
+//! Readiness check: the configuration is in force, and its ports are open.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,7 @@ pub(super) struct ReadinessMonitor {
     switch: Arc<Switch>,
     reloader: Arc<Reloader>,
     database: DatabaseProblem,
-    /// Closed addresses of `http.listen`, with the error of the last attempt.
+    /// Addresses of `http.listen` that cannot be used, each with the last error.
     closed_addresses: Mutex<BTreeMap<SocketAddr, String>>,
 }
 
@@ -39,12 +39,12 @@ impl ReadinessMonitor {
         missing
     }
 
-    /// Notes that an address of `http.listen` cannot be used.
+    /// Records that an address of `http.listen` cannot be used.
     pub(super) fn note_closed_address(&self, address: SocketAddr, error: &io::Error) {
         self.closed_addresses().insert(address, error.to_string());
     }
 
-    /// Notes that the server listens on an address.
+    /// Records that the server listens on an address.
     pub(super) fn note_open_address(&self, address: SocketAddr) {
         self.closed_addresses().remove(&address);
     }
@@ -67,7 +67,7 @@ fn missing(bridges: &[BridgeStatus], not_in_force: &[String]) -> Vec<String> {
     configuration.chain(ports).chain(listeners).collect()
 }
 
-/// Returns a port that is not open, with the reason.
+/// Returns a description of a port that is not open, with the reason.
 fn closed_port(port: &BridgePortStatus) -> Option<String> {
     let why = port.trouble.as_deref().or_else(|| (port.link == NO_PEER).then_some(NO_PEER))?;
     let own = format!("port {}: ", port.name);
@@ -75,10 +75,10 @@ fn closed_port(port: &BridgePortStatus) -> Option<String> {
     Some(format!("port {} of bridge {}: {why}", port.name, port.bridge))
 }
 
-/// Link state of a patch port without the port that it names.
+/// Link state of a patch port if the port at its other end does not exist.
 const NO_PEER: &str = "no peer";
 
-/// Returns an address that cannot be listened on, with the reason.
+/// Returns an address on which the switch cannot listen, with the reason.
 fn closed_listener(controller: &ControllerStatus) -> Option<(&str, &str)> {
     match &controller.state {
         ControllerState::Waiting { reason, .. } if controller.target.starts_with("ptcp:") => {
@@ -149,7 +149,7 @@ mod tests {
         let bridge = BridgeStatus {
             name: "br0".to_owned(),
             datapath_id: String::new(),
-            // A controller that does not answer is no part of this host.
+            // A controller that does not answer does not make this host unready.
             controllers: vec![controller("tcp:192.0.2.1"), controller("ptcp:6653")],
             connections: Vec::new(),
             packet_ins: PacketInTotals::default(),

@@ -26,9 +26,9 @@ use super::{
 };
 use crate::{daemon::reload::Reloader, ovsdb::DatabaseProblem};
 
-/// The running HTTP server; it stops when dropped.
+/// The running HTTP server; dropping the value stops it.
 pub(crate) struct HttpService {
-    /// The set aborts its tasks when it is dropped.
+    /// The tasks of the server; dropping the set aborts them.
     tasks: JoinSet<()>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) enum HttpStartError {
     Tls(#[from] TlsError),
 }
 
-/// Maximum number of connections; further ones are closed at once.
+/// Maximum number of connections; further connections are closed at once.
 const CONNECTIONS_MAX: usize = 64;
 
 /// Maximum number of bytes of a request line and its headers.
@@ -55,19 +55,19 @@ const HEADER_BYTES_MAX: usize = 8192;
 /// Maximum number of header lines.
 const HEADERS_MAX: usize = 64;
 
-/// Maximum number of bytes that are read ahead.
+/// Maximum number of bytes that are read ahead on a connection.
 const BUFFER_BYTES_MAX: usize = 16384;
 
-/// Maximum time until the headers are complete, idle time included.
+/// Maximum time until the headers of a request are complete, including idle time.
 const HEADER_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// Maximum time that a write waits for the client.
+/// Maximum time that a write waits for the client to read.
 const WRITE_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Maximum time of a connection; a client may open the next one at once.
 const CONNECTION_TIME_MAX: Duration = Duration::from_secs(600);
 
-/// Maximum time to end the last request of a connection.
+/// Maximum time to complete the last request of a connection.
 const LAST_REQUEST_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// Pause after a failed accept.
@@ -82,8 +82,8 @@ const REFUSED_LOG_INTERVAL: Duration = Duration::from_secs(60);
 impl HttpService {
     /// Starts the server if the options name an address.
     ///
-    /// An address that cannot be used does not stop the switch. It is tried again, and `/readyz` names
-    /// it meanwhile.
+    /// An address that cannot be used does not stop the switch. Listening is retried, and `/readyz`
+    /// names the address meanwhile.
     ///
     /// # Errors
     ///
@@ -134,7 +134,7 @@ impl HttpService {
         Ok(Some(Self { tasks }))
     }
 
-    /// Stops the server if there is one, with its connections.
+    /// Stops the server with its connections, if there is a server.
     pub(crate) async fn stop(service: Option<Self>) {
         if let Some(mut service) = service {
             service.tasks.shutdown().await;
@@ -142,7 +142,7 @@ impl HttpService {
     }
 }
 
-/// Returns the identity of a server, and checks its files.
+/// Returns the TLS identity of a server, after a check of its files.
 fn server_identity(files: TlsFiles) -> Result<TlsIdentity, TlsError> {
     let identity = TlsIdentity::default();
     identity.set(Some(files));
@@ -156,7 +156,7 @@ struct HttpServer {
     pages: Arc<HttpPages>,
     /// Key and certificate, if the server has TLS.
     tls: Option<TlsIdentity>,
-    /// Places of connections.
+    /// Permits for connections, up to the maximum number.
     places: Arc<Semaphore>,
     has_token: bool,
     /// The sockets that outlive the process.
@@ -172,9 +172,9 @@ impl HttpServer {
         Ok(listener)
     }
 
-    /// Tries again to listen on an address, and then serves its connections.
+    /// Retries to listen on an address, and then serves its connections.
     ///
-    /// The address of an interface may appear after the daemon, and another program may release a port.
+    /// The address may be assigned to an interface later, and another program may release a port.
     async fn listen_later(self, address: SocketAddr) {
         loop {
             sleep(LISTEN_PAUSE).await;
@@ -220,7 +220,8 @@ impl HttpServer {
                 },
                 Err(error) => {
                     warn!(%error, "http: accept failed");
-                    // Without a free descriptor the next attempt would fail at once.
+                    // The cause may be a lack of descriptors, so another attempt at once would fail
+                    // too.
                     sleep(ACCEPT_PAUSE).await;
                 }
             }
@@ -238,7 +239,8 @@ impl HttpServer {
     }
 }
 
-/// Serves a connection until it closes, sends garbage, or has taken too long.
+/// Serves a connection until it closes, sends an invalid request,
+/// or exceeds its time.
 async fn serve(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     peer: SocketAddr,

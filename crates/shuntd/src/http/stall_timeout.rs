@@ -1,4 +1,4 @@
-//! A connection that fails if its client does not read.
+//! A stream that fails if the client does not read for too long.
 
 use std::{
     io,
@@ -13,7 +13,7 @@ use tokio::{
     time::{Instant, Sleep, sleep},
 };
 
-/// A connection of which a write may wait a limited time.
+/// A stream on which a write waits only for a limited time.
 pub(super) struct StallTimeoutStream {
     stream: TcpStream,
     timer: Pin<Box<Sleep>>,
@@ -27,7 +27,7 @@ impl StallTimeoutStream {
         Self { stream, timer: Box::pin(sleep(limit)), limit, is_waiting: false }
     }
 
-    /// Turns a write that waits for too long into an error.
+    /// Turns a write that has waited for too long into an error.
     fn limited<T>(
         &mut self,
         result: Poll<io::Result<T>>,

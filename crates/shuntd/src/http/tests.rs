@@ -1,4 +1,4 @@
-//! A packet thread that hangs.
+//! Tests of the health check with a hanging packet thread.
 
 use std::sync::{
     Arc,
@@ -14,7 +14,7 @@ use shunt_switch::{Config, Switch, config::BridgeOptions};
 
 use super::health::HealthMonitor;
 
-/// A port of which the receive queue does not return while `holds` is set.
+/// A port with a receive queue that does not return while `holds` is set.
 struct HangingPort {
     null: Null,
     holds: Arc<AtomicBool>,
@@ -56,7 +56,7 @@ impl RxQueue for HangingRx {
     }
 }
 
-/// Waits until the problems of a monitor are as expected.
+/// Waits until the problems that a monitor reports fulfil a condition.
 async fn until(monitor: &HealthMonitor, holds: impl Fn(&[String]) -> bool) {
     for _ in 0..2000 {
         let problems = monitor.problems();
@@ -79,7 +79,7 @@ async fn a_packet_thread_that_hangs_is_not_healthy() {
     let holds = Arc::new(AtomicBool::new(false));
     let port = HangingPort { null: Null::new(1), holds: Arc::clone(&holds) };
     switch.add_own_port("br0", "p1", Box::new(port)).await.unwrap();
-    // Each count grows at least every half second.
+    // Each count must grow at least every half second.
     let monitor = Arc::new(HealthMonitor::new(Arc::clone(&switch), Duration::from_secs(1)));
     let observed = Arc::clone(&monitor);
     let observer = tokio::spawn(async move { observed.run().await });
@@ -89,7 +89,7 @@ async fn a_packet_thread_that_hangs_is_not_healthy() {
         let has = |start: &str| problems.iter().any(|problem| problem.starts_with(start));
         has("packet thread 0: no progress for ") && has("periodic work of the control threads: ")
     };
-    // The other threads may be slow on a busy machine, so they are not compared.
+    // The other threads may be slow on a busy machine, so only this problem is checked.
     until(&monitor, is_noticed).await;
     holds.store(false, Ordering::Relaxed);
     until(&monitor, <[String]>::is_empty).await;

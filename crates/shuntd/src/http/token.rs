@@ -9,7 +9,7 @@ use tracing::warn;
 /// The token that clients of the HTTP server send.
 pub(super) struct BearerToken(String);
 
-/// A reason why a token file cannot be used.
+/// The reason why a token file cannot be used.
 #[derive(Debug, Error)]
 pub(crate) enum TokenError {
     /// The file cannot be read.
@@ -17,9 +17,9 @@ pub(crate) enum TokenError {
         "cannot read the bearer token in {path}: {source}: create the file, readable by the user of shuntd"
     )]
     Unreadable {
-        /// Path of the file.
+        /// Path of the token file.
         path: String,
-        /// Error of the system.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// The token is too short or too long.
@@ -28,9 +28,9 @@ pub(crate) enum TokenError {
          {LENGTH_MAX}: write one with `openssl rand -hex 32`"
     )]
     Length {
-        /// Path of the file.
+        /// Path of the token file.
         path: String,
-        /// Number of characters.
+        /// Number of characters of the token.
         length: usize,
     },
     /// The token has a character that an HTTP header cannot carry.
@@ -38,20 +38,20 @@ pub(crate) enum TokenError {
         "the bearer token in {path} has the character {character:?}: use letters, digits and -._~+/="
     )]
     Character {
-        /// Path of the file.
+        /// Path of the token file.
         path: String,
-        /// First character that a token must not have.
+        /// First character that is not allowed in a token.
         character: char,
     },
 }
 
-/// Minimum number of characters: shorter ones can be guessed.
+/// Minimum number of characters; shorter tokens can be guessed.
 const LENGTH_MIN: usize = 16;
 
-/// Maximum number of characters.
+/// Maximum number of characters of a token.
 const LENGTH_MAX: usize = 512;
 
-/// The scheme before the token.
+/// The authentication scheme, which precedes the token.
 const SCHEME: &str = "bearer";
 
 impl BearerToken {
@@ -59,7 +59,7 @@ impl BearerToken {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, or holds no valid token.
+    /// If the file cannot be read, or does not contain a valid token.
     pub(super) fn read(file: &Path) -> Result<Self, TokenError> {
         let path = file.display().to_string();
         let unreadable = |source| TokenError::Unreadable { path: path.clone(), source };
@@ -83,7 +83,7 @@ impl BearerToken {
         }
     }
 
-    /// Returns whether a request has the token, once.
+    /// Returns whether a request has exactly one token, and it is this token.
     pub(super) fn is_in(&self, headers: &HeaderMap) -> bool {
         let mut values = headers.get_all(AUTHORIZATION).iter();
         let (Some(value), None) = (values.next(), values.next()) else { return false };
@@ -95,10 +95,10 @@ impl BearerToken {
     }
 }
 
-/// Permission of all users to read a file.
+/// The mode bit by which all users may read a file.
 const OTHERS_MAY_READ: u32 = 0o004;
 
-/// Compares two texts in a time that depends on their lengths alone.
+/// Compares two texts in a time that depends only on their lengths.
 fn is_same(given: &str, own: &str) -> bool {
     let differences = given.bytes().zip(own.bytes()).map(|(given, own)| given ^ own);
     given.len() == own.len() && differences.fold(0, |all, next| all | next) == 0

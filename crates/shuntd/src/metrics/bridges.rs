@@ -226,7 +226,7 @@ pub(crate) fn bridges(bridges: &[BridgeStatus], tables: &[FlowTableStatus]) -> S
     text.into_text()
 }
 
-/// Returns the metrics of messages that multicast snooping reads.
+/// Returns the metrics of the messages that multicast snooping reads.
 pub(crate) fn multicast(messages: MulticastMessages) -> String {
     let mut text = MetricsText::default();
     text.family(
@@ -241,7 +241,7 @@ pub(crate) fn multicast(messages: MulticastMessages) -> String {
     text.into_text()
 }
 
-/// Returns the members of the bonds of a bridge, with their labels.
+/// Returns the members of the bonds of a bridge, each with its labels.
 fn bond_members(bridge: &BridgeStatus) -> Vec<(Labels<'_>, &BondMemberStatus)> {
     let mut members = Vec::new();
     for bond in &bridge.bonds {
@@ -264,7 +264,7 @@ fn port_labels(port: &BridgePortStatus) -> Labels<'_> {
     vec![("bridge", port.bridge.as_str()), ("port", port.name.as_str())]
 }
 
-/// Adds the number and the type of each port.
+/// Adds the metric with the number and the type of each port.
 fn port_info(text: &mut MetricsText, ports: &[&BridgePortStatus]) {
     text.family(
         "shunt_port_info",
@@ -279,7 +279,7 @@ fn port_info(text: &mut MetricsText, ports: &[&BridgePortStatus]) {
     }
 }
 
-/// Adds the packet-ins of each bridge, by their end.
+/// Adds the packet-ins of each bridge, by their result.
 fn packet_ins(text: &mut MetricsText, bridges: &[BridgeStatus]) {
     text.family(
         "shunt_bridge_packet_ins_total",
@@ -300,7 +300,7 @@ fn packet_ins(text: &mut MetricsText, bridges: &[BridgeStatus]) {
     }
 }
 
-/// Adds the state of each controller; addresses to listen on are no controllers.
+/// Adds the state of each controller; listening addresses are left out.
 fn controllers(text: &mut MetricsText, bridges: &[BridgeStatus]) {
     text.family("shunt_controller_connected", "gauge", "1 if the controller is connected, else 0.");
     for bridge in bridges {

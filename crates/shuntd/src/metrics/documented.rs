@@ -1,4 +1,4 @@
-//! The pages name exactly the metrics that exist: docs/metrics.md and the dashboard.
+//! Tests that docs/metrics.md and the dashboard name exactly the existing metrics.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,7 +26,7 @@ const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs
 const DASHBOARD: &str =
     include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/grafana.json"));
 
-/// A family: type, unit, labels and help.
+/// A metric family: type, unit, labels and help text.
 type Family = (String, String, String, String);
 
 fn lacp_member() -> LacpMemberStatus {
@@ -140,7 +140,7 @@ fn forecast_status() -> ForecastStatus {
     }
 }
 
-/// Returns metrics with a value in every family.
+/// Returns metrics text in which every family has a value.
 fn every_family() -> String {
     let table =
         |table| FlowTableStatus { bridge: "br0".into(), table, rules: 9, lookups: 10, matches: 11 };
@@ -182,9 +182,9 @@ fn every_family() -> String {
     .concat()
 }
 
-/// Returns the families of a text, and checks that it is valid.
+/// Returns the families in a metrics text, and checks that the text is valid.
 ///
-/// Each family has a help text and a type before its values, and no series is there twice.
+/// The help text and the type of a family precede its values, and no series occurs twice.
 fn families(text: &str) -> BTreeMap<String, Family> {
     let mut all = BTreeMap::<String, Family>::new();
     let (mut labels, mut series) = (BTreeMap::<String, BTreeSet<&str>>::new(), BTreeSet::new());
@@ -217,7 +217,7 @@ fn families(text: &str) -> BTreeMap<String, Family> {
     all
 }
 
-/// Returns the unit in the name of a family.
+/// Returns the unit that the name of a family ends with.
 fn unit(name: &str) -> &'static str {
     let units = ["seconds", "bytes", "packets"];
     let is_in_name = |unit: &&str| name.contains(&format!("_{unit}"));
@@ -277,7 +277,7 @@ fn a_label_is_escaped() {
     assert!(text.into_text().ends_with("shunt_x{a=\"q\\\"b\\\\n\\nend\"} 1\n"));
 }
 
-/// Returns all values of a key, at any depth.
+/// Returns all values of a key in a JSON value, at any depth.
 fn values_of<'a>(value: &'a Value, key: &str, found: &mut Vec<&'a Value>) {
     match value {
         Value::Object(map) => {

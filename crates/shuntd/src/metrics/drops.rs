@@ -1,4 +1,4 @@
-//! The metrics of packets and losses.
+//! The metrics of packets and of lost packets.
 
 use shunt_switch::{DropStatus, PortDropStatus, PuntedTotals};
 
@@ -29,7 +29,7 @@ const PACKETS: [Metric<DropStatus>; 6] = [
     ("shunt_held_packets", "gauge", "Packets that wait for a translation.", |own| own.held.into()),
 ];
 
-/// Returns the metrics of packets and losses.
+/// Returns the metrics of packets and of lost packets.
 pub(crate) fn drops(status: &DropStatus) -> String {
     let mut text = MetricsText::default();
     text.singles(status, &PACKETS);

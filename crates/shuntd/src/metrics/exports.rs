@@ -137,7 +137,7 @@ const COLLECTOR_SET: [Metric<CollectorSetStatus>; 6] = [
     ),
 ];
 
-/// Adds the metrics of the exporters of all bridges.
+/// Adds the sFlow, NetFlow and IPFIX metrics of all bridges.
 pub(super) fn exports(text: &mut MetricsText, bridges: &[BridgeStatus]) {
     add(text, bridges, |own| own.sflow.as_ref(), &SFLOW);
     add(text, bridges, |own| own.netflow.as_ref(), &NETFLOW);

@@ -1,4 +1,4 @@
-//! The metrics with one value for each status: name, type, help text and value.
+//! Tables of metrics with one value for each status: name, type, help text and value.
 
 use shunt_switch::{
     CacheStatus, EvictionStatus, GigaflowStatus, NicStatus, NicTraffic, OperationsStatus,

@@ -4,10 +4,10 @@ use shunt_switch::{ForecastSourceStatus, ForecastStatus};
 
 use super::text::{MetricsText, seconds};
 
-/// A metric of each origin: name, type, help text and value.
+/// A metric of each forecast origin: name, type, help text and value.
 type SourceMetric = (&'static str, &'static str, &'static str, fn(&ForecastSourceStatus) -> u64);
 
-/// Counts of each origin.
+/// Counters of each forecast origin.
 const COUNTS: &[SourceMetric] = &[
     (
         "shunt_forecast_received_total",
@@ -47,7 +47,7 @@ const COUNTS: &[SourceMetric] = &[
     ),
 ];
 
-/// Times of each origin, in microseconds.
+/// Times of each forecast origin, in microseconds.
 const TIMES: &[SourceMetric] = &[
     (
         "shunt_forecast_lead_seconds_total",
@@ -69,7 +69,7 @@ const TIMES: &[SourceMetric] = &[
     ),
 ];
 
-/// Returns the metrics of forecasts, by their origin.
+/// Returns the metrics of forecasts, by origin.
 pub(crate) fn forecast(status: &ForecastStatus) -> String {
     let mut text = MetricsText::default();
     text.family("shunt_forecast_speculative", "gauge", "Predicted flows without a hit so far.");
@@ -98,7 +98,7 @@ pub(crate) fn forecast(status: &ForecastStatus) -> String {
     text.into_text()
 }
 
-/// Adds outcomes, and states of predictors.
+/// Adds the outcomes of forecasts, and the states of predictors.
 fn outcomes(text: &mut MetricsText, status: &ForecastStatus) {
     text.family(
         "shunt_forecast_outcomes_total",

@@ -1,14 +1,16 @@
-//! OpenMetrics 1.0: the same values as in the text format of Prometheus, with other headings.
+//! OpenMetrics 1.0: the values of the Prometheus text format, with different headings.
 //!
-//! The name of a counter family lacks the suffix `_total` of its values, and the text has an end mark.
+//! In OpenMetrics, the name of a counter family lacks the suffix `_total` of its values, and the
+//! text ends with a mark.
 
-/// The suffix of the values of a counter.
+/// The suffix in the names of counter values.
 const TOTAL: &str = "_total";
 
-/// Returns metrics in the text format of Prometheus as OpenMetrics.
+/// Converts metrics from the Prometheus text format to OpenMetrics.
 pub(crate) fn open_metrics(text: &str) -> String {
     let mut converted = String::with_capacity(text.len() + END.len());
-    // The heading of a family is its help and then its type, which says if the name changes.
+    // The heading of a family is its help line and then its type line, which says if the name
+    // changes.
     let mut lines = text.lines().peekable();
     while let Some(line) = lines.next() {
         let Some(heading) = line.strip_prefix("# HELP ") else {
@@ -25,7 +27,7 @@ pub(crate) fn open_metrics(text: &str) -> String {
     converted + END
 }
 
-/// The last line.
+/// The last line of an OpenMetrics text.
 const END: &str = "# EOF\n";
 
 #[cfg(test)]

@@ -7,7 +7,8 @@ use shunt_switch::{
 
 use super::*;
 
-/// Checks that each line exists, and that no family is declared twice.
+/// Checks that each line exists in a metrics text,
+/// and that no family is declared twice.
 fn assert_has(text: &str, lines: &[&str]) {
     for line in lines {
         assert!(text.lines().any(|own| own == *line), "{line} in {text}");

@@ -1,13 +1,13 @@
-//! The text format of Prometheus.
+//! A writer of the Prometheus text format.
 
 use std::{fmt, ops::RangeInclusive};
 
 use shunt_switch::LatencyStatus;
 
-/// A metric with one value for each `T`: name, type, help text and value.
+/// A metric with one value for each status `T`: name, type, help text and value.
 pub(super) type Metric<T> = (&'static str, &'static str, &'static str, fn(&T) -> MetricValue);
 
-/// The labels of a value.
+/// The labels of a metric value.
 pub(super) type Labels<'a> = Vec<(&'static str, &'a str)>;
 
 /// The value of a metric.
@@ -15,11 +15,11 @@ pub(super) type Labels<'a> = Vec<(&'static str, &'a str)>;
 pub(super) enum MetricValue {
     Count(u64),
     Average(f64),
-    /// The metric is omitted.
+    /// The value is not known, so the metric is omitted.
     Unknown,
 }
 
-/// The text of metrics; values belong to the last family.
+/// The metrics text so far; new values belong to the last family.
 #[derive(Default)]
 pub(super) struct MetricsText {
     text: String,
@@ -30,7 +30,7 @@ pub(super) struct MetricsText {
 const BOUNDS: RangeInclusive<u32> = 10..=34;
 
 impl MetricsText {
-    /// Returns the text.
+    /// Returns the metrics text.
     pub(super) fn into_text(self) -> String {
         self.text
     }
@@ -41,12 +41,12 @@ impl MetricsText {
         self.family = name;
     }
 
-    /// Adds a value of the last family.
+    /// Adds a value to the last family.
     pub(super) fn value(&mut self, labels: &[(&str, &str)], value: impl fmt::Display) {
         self.sample("", labels, value);
     }
 
-    /// Adds a value of the last family; the suffix names a series of a histogram.
+    /// Adds a value to the last family; `suffix` names a series of a histogram.
     fn sample(&mut self, suffix: &str, labels: &[(&str, &str)], value: impl fmt::Display) {
         let labels: Vec<String> =
             labels.iter().map(|(name, own)| format!("{name}=\"{}\"", escaped(own))).collect();
@@ -55,7 +55,7 @@ impl MetricsText {
         self.text += &format!("{}{suffix}{labels} {value}\n", self.family);
     }
 
-    /// Adds families with one value each; unknown values are omitted.
+    /// Adds families with one value each; families with unknown values are omitted.
     pub(super) fn singles<T>(&mut self, status: &T, metrics: &[Metric<T>]) {
         self.families(&[(Vec::new(), status)], metrics);
     }
@@ -82,7 +82,7 @@ impl MetricsText {
 
     /// Adds a histogram of times.
     ///
-    /// Its bounds are always the same: Prometheus compares series over time.
+    /// The bounds of its buckets are constant, because Prometheus compares series over time.
     pub(super) fn histogram(&mut self, name: &'static str, help: &str, times: &LatencyStatus) {
         self.family(name, "histogram", help);
         for bound in BOUNDS.map(|power| 1 << power) {
@@ -124,12 +124,12 @@ impl fmt::Display for MetricValue {
     }
 }
 
-/// Returns a label value with escapes for the characters that would end it.
+/// Escapes the characters of a label value that would end the label.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// Returns nanoseconds as a number of seconds.
+/// Returns a time in nanoseconds as text in seconds.
 pub(super) fn seconds(nanoseconds: u64) -> String {
     format!("{}.{:09}", nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000)
 }

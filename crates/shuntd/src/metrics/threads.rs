@@ -1,6 +1,6 @@
 //! The metrics of the process and its threads.
 //!
-//! The system measures the CPU time of threads, so packet threads read no clock for it.
+//! The kernel measures the CPU time of threads, so packet threads read no clock for it.
 
 use std::{collections::BTreeMap, fs, io, path::Path};
 
@@ -43,7 +43,7 @@ pub(crate) fn threads(threads: &[ThreadStatus], cpu_times: &BTreeMap<String, u64
     text.into_text()
 }
 
-/// Returns the label of a thread, from its name in the status.
+/// Returns the label of a thread, made from its name in the status.
 fn label(name: &str) -> String {
     match (name.strip_prefix(PACKET), name.strip_prefix(TRAINER)) {
         (Some(number), _) => format!("packet-{number}"),
@@ -58,12 +58,13 @@ const PACKET: &str = "packet thread ";
 /// The start of the names of trainer threads in the status.
 const TRAINER: &str = "trainer of packet thread ";
 
-/// The start of the names of the threads in the system.
+/// The start of the names of the daemon's threads in the kernel.
 const PREFIX: &str = "shunt-";
 
 /// Returns the CPU time of each named thread of this process in nanoseconds.
 ///
-/// Threads with one name are summed. It is empty if the system does not say.
+/// The times of threads with the same name are added. Empty if the kernel does not provide the
+/// times.
 pub(crate) fn cpu_times() -> BTreeMap<String, u64> {
     cpu_times_in(Path::new("/proc/self/task")).unwrap_or_default()
 }
@@ -73,7 +74,7 @@ fn cpu_times_in(folder: &Path) -> io::Result<BTreeMap<String, u64>> {
     let mut times = BTreeMap::new();
     for thread in fs::read_dir(folder)? {
         let thread = thread?.path();
-        // A thread may end meanwhile.
+        // A thread may end while it is read.
         let read = |file| fs::read_to_string(thread.join(file)).unwrap_or_default();
         let (name, times_text) = (read("comm"), read("schedstat"));
         let time = times_text.split(' ').next().and_then(|time| time.parse::<u64>().ok());

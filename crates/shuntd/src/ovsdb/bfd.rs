@@ -1,9 +1,9 @@
-//! The BFD session of a port as the rows of a database describe it, and its status as a column.
+//! The BFD session of a port from the rows of an OVSDB database, and its status as a column.
 
 use shunt_ovsdb::{RowView, value::Datum};
 use shunt_switch::{BridgePortStatus, config::BfdOptions, with_causes};
 
-/// The keys of the column `bfd`, with those of the configuration.
+/// The keys of the column `bfd`, each with the key of the configuration.
 const KEYS: [(&str, &str); 13] = [
     ("bfd_dst_ip", "dst_ip"),
     ("bfd_local_dst_mac", "local_dst_mac"),
@@ -14,16 +14,16 @@ const KEYS: [(&str, &str); 13] = [
     ("cpath_down", "cpath_down"),
     ("forwarding_if_rx", "forwarding_if_rx"),
     ("min_rx", "min_rx_ms"),
-    // Its least value is that of `min_rx`.
+    // The least value of `decay_min_rx` is the value of `min_rx`.
     ("decay_min_rx", "decay_min_rx_ms"),
     ("min_tx", "min_tx_ms"),
     ("mult", "mult"),
     ("oam", "oam"),
 ];
 
-/// Reads the session of a row of `Interface`; `None` if it has none.
+/// Reads the BFD session of a row of `Interface`; `None` if the row has none.
 ///
-/// Also returns the reasons of entries without effect: their keys have the defaults, as in Open vSwitch.
+/// Also returns the reasons of ignored keys: such a key has its default, as in Open vSwitch.
 pub(super) fn bfd(interface: RowView<'_>) -> (Option<BfdOptions>, Vec<String>) {
     let entries = interface.string_map("bfd");
     if !entries.get("enable").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
@@ -33,7 +33,7 @@ pub(super) fn bfd(interface: RowView<'_>) -> (Option<BfdOptions>, Vec<String>) {
     let mut reasons = Vec::new();
     for (key, own) in KEYS {
         let Some(value) = entries.get(key).copied() else { continue };
-        // As in Open vSwitch, the least interval is a millisecond.
+        // As in Open vSwitch, 0 is replaced by the least interval, one millisecond.
         let is_zero = own.ends_with("_ms") && own != "decay_min_rx_ms" && value == "0";
         let value = if is_zero { "1" } else { value };
         let mut changed = options.clone();

@@ -1,4 +1,4 @@
-//! Bonds as the rows of a database describe them: rows of `Port` with several interfaces.
+//! Bonds from the rows of an OVSDB database: rows of `Port` with several interfaces.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,13 +10,14 @@ use shunt_switch::{
 };
 use tracing::info;
 
-/// Reads the bond of a row of `Port` with these interfaces.
+/// Reads the bond of a row of `Port` with several interfaces.
 ///
-/// `vlans` are those of the row. Members are sorted by name, because a set of rows has no order.
+/// `vlans` has the VLANs of the row. Members are sorted by name, because a set of rows has no
+/// order.
 ///
 /// # Errors
 ///
-/// The reason why the row is no bond of this switch.
+/// The reason why the switch cannot have the bond of the row.
 pub(super) fn bond(
     row: RowView<'_>,
     interfaces: &[RowView<'_>],
@@ -47,9 +48,9 @@ pub(super) fn bond(
         name: name.to_owned(),
         mode,
         hash_basis: other("bond-hash-basis").unwrap_or_default(),
-        // As in Open vSwitch, a short interval is a second.
+        // As in Open vSwitch, an interval below one second is replaced by one second.
         rebalance_interval_ms: if interval == 0 { 0 } else { interval.max(1000) },
-        // As in Open vSwitch, a name that is not that of a member has no effect.
+        // As in Open vSwitch, a name that is not the name of a member has no effect.
         primary: Some(primary.to_owned()).filter(|own| members.contains(own)).unwrap_or_default(),
         members,
         updelay_ms: delay("bond_updelay"),
@@ -61,12 +62,12 @@ pub(super) fn bond(
     })
 }
 
-/// Returns a delay; a negative one is none.
+/// Returns a delay in milliseconds; a negative value means no delay.
 fn milliseconds(value: i64) -> u32 {
     u32::try_from(value.max(0)).unwrap_or(u32::MAX)
 }
 
-/// Returns why a setting of the bond of a row has no effect.
+/// Returns the reason why a bond setting of a row has no effect, if there is one.
 pub(super) fn setting_without_effect(row: RowView<'_>) -> Option<&'static str> {
     let detects_by = row.entry("other_config", "bond-detect-mode");
     let has_interval = row.entry("other_config", "bond-miimon-interval").is_some();
@@ -76,10 +77,10 @@ pub(super) fn setting_without_effect(row: RowView<'_>) -> Option<&'static str> {
     )
 }
 
-/// Makes members of new bonds active that were active before a restart.
+/// Makes those members of new bonds active that were active before a restart.
 ///
-/// `known` has the bonds that are not new. `last_active` has the addresses of the members, by the names of
-/// the bonds: the database keeps no other column that names the member.
+/// `known` has the bonds that existed before. `last_active` has the MAC addresses of members, by
+/// bond name. No other column of the database names the active member.
 pub(super) async fn keep_active_members(
     switch: &Switch,
     known: &BTreeSet<String>,
@@ -104,9 +105,9 @@ pub(super) async fn keep_active_members(
     }
 }
 
-/// Reads the options of LACP from a row of `Port` and its interfaces.
+/// Reads the LACP options from a row of `Port` and from its interfaces.
 ///
-/// As in Open vSwitch, a number out of range has no effect.
+/// As in Open vSwitch, a number that is out of range has no effect.
 fn lacp(row: RowView<'_>, interfaces: &[RowView<'_>]) -> Result<BondOptions, String> {
     let other = |key| row.entry("other_config", key);
     let defaults = BondOptions::default();
@@ -140,7 +141,7 @@ fn lacp(row: RowView<'_>, interfaces: &[RowView<'_>]) -> Result<BondOptions, Str
     })
 }
 
-/// Returns why the `lacp-system-id` of a row has no effect; `None` if it has one.
+/// Returns why the `lacp-system-id` of a row has no effect; `None` if it is valid.
 pub(super) fn wrong_system_id(row: RowView<'_>) -> Option<String> {
     let text = row.entry("other_config", "lacp-system-id")?;
     let example = "02:00:00:00:00:01";
@@ -149,7 +150,7 @@ pub(super) fn wrong_system_id(row: RowView<'_>) -> Option<String> {
     })
 }
 
-/// Returns a number from 1 to 65535.
+/// Returns a number from 1 to 65535; `None` for any other text.
 fn number(text: Option<&str>) -> Option<u16> {
     text?.parse().ok().filter(|number| *number > 0)
 }

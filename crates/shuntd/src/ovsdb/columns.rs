@@ -1,18 +1,20 @@
-//! The tables and columns of `Open_vSwitch` that the daemon uses.
+//! The tables and columns of the database `Open_vSwitch` that the daemon uses.
 //!
-//! A foreign server may have an older schema: columns that it lacks are neither read nor written.
+//! A foreign server may have an older schema; the daemon neither reads nor writes columns that it
+//! lacks.
 
 use shunt_ovsdb::client::FollowedTable;
 
 /// The name of the database.
 pub(super) const DATABASE: &str = "Open_vSwitch";
 
-/// The lock of the one switch that a database configures.
+/// The OVSDB lock that ensures that only one switch uses a database.
 pub(super) const LOCK: &str = "ovs_vswitchd";
 
 /// The columns that the daemon follows in a foreign database.
 ///
-/// `db_version` and `ovs_version` are not among them: `ovs-ctl` writes them, beside `ovsdb-server`.
+/// `db_version` and `ovs_version` are not in the list, because `ovs-ctl` writes them for
+/// `ovsdb-server`.
 pub(super) const TABLES: [FollowedTable; 14] = [
     FollowedTable {
         name: "Open_vSwitch",

@@ -1,4 +1,4 @@
-//! The database that describes the bridges: that of the embedded server, or of a foreign one.
+//! The OVSDB database with the bridges: of the embedded server, or of a foreign server.
 
 use std::fs;
 
@@ -11,9 +11,9 @@ use tracing::{info, warn};
 
 use super::columns::{DATABASE, LOCK, TABLES};
 
-/// The database that describes the bridges.
+/// The OVSDB database that describes the bridges of the switch.
 ///
-/// The program follows both kinds alike: it reads rows, and writes what differs.
+/// The daemon uses both kinds in the same way: it reads rows, and writes changed columns.
 pub(super) enum SwitchDatabase {
     /// The database of the embedded server.
     Embedded { handle: OvsdbHandle, changes: ChangeSubscription },
@@ -21,23 +21,24 @@ pub(super) enum SwitchDatabase {
     Foreign {
         client: OvsdbClient,
         remote: OvsdbRemote,
-        /// The lock as the log has it.
+        /// The state of the lock that was last logged.
         logged: ServerLock,
     },
 }
 
-/// The rows of a database, and whether the switch follows them.
+/// The rows of a database, or the reason why the switch does not follow them.
 pub(super) enum DatabaseRows {
     /// The rows describe the switch.
     Current(DatabaseSnapshot),
-    /// The database is away: the switch stays as it is.
+    /// The foreign server is not connected: the switch keeps its present state.
     Away,
-    /// Another switch owns the lock of the database: this one stays as it is.
+    /// Another switch owns the lock of the database:
+    /// this switch keeps its present state.
     OfOtherSwitch,
 }
 
 impl SwitchDatabase {
-    /// Follows the database of the embedded server.
+    /// Subscribes to the database of the embedded server.
     pub(super) async fn embedded(handle: OvsdbHandle) -> Result<Self, OvsdbServerError> {
         let changes = handle.subscribe().await?;
         Ok(Self::Embedded { handle, changes })
@@ -54,7 +55,7 @@ impl SwitchDatabase {
         Self::Foreign { client: OvsdbClient::start(config), remote, logged: ServerLock::Requested }
     }
 
-    /// Waits until a client has changed something that the daemon reads.
+    /// Waits until a client has changed columns that the daemon reads.
     ///
     /// Dropping the future loses no change.
     ///
@@ -70,7 +71,7 @@ impl SwitchDatabase {
         }
     }
 
-    /// Returns the rows if the switch is to follow them now.
+    /// Returns the rows if the switch must follow them now.
     ///
     /// # Errors
     ///
@@ -94,7 +95,7 @@ impl SwitchDatabase {
         }
     }
 
-    /// Returns why the switch does not follow the rows, for `/readyz`.
+    /// Returns the reason why the switch does not follow the rows, for `/readyz`.
     pub(super) fn problem(&self, rows: &DatabaseRows) -> Option<String> {
         let Self::Foreign { remote, .. } = self else { return None };
         match rows {
@@ -106,7 +107,7 @@ impl SwitchDatabase {
         }
     }
 
-    /// Begins a transaction with a comment for the log of the database.
+    /// Begins a transaction; the comment is written to the log of the database.
     pub(super) fn transaction(&self, comment: &str) -> RowTransaction {
         match self {
             Self::Embedded { handle, .. } => handle.transaction(comment),
@@ -114,9 +115,10 @@ impl SwitchDatabase {
         }
     }
 
-    /// Executes a transaction. Returns the reason if it was refused.
+    /// Executes a transaction; returns the reason if it was refused.
     ///
-    /// A foreign database that is away gets the columns when it is there again, so that is no refusal.
+    /// If a foreign server is not connected, the columns are written when it is connected again. So
+    /// this is no refusal.
     ///
     /// # Errors
     ///
@@ -156,7 +158,7 @@ fn log_lock(lock: ServerLock, remote: &OvsdbRemote) {
     }
 }
 
-/// Returns the likely owner of the lock, which the protocol does not name.
+/// Returns a text for the owner of the lock, which the protocol does not name.
 fn owner(remote: &OvsdbRemote) -> String {
     let pid_file = match remote {
         OvsdbRemote::Unix(socket) => Some(socket.with_file_name("ovs-vswitchd.pid")),

@@ -1,4 +1,4 @@
-//! Bridges and ports as the rows of a database describe them.
+//! Bridges and ports from the rows of an OVSDB database.
 
 use std::{
     borrow::Cow,
@@ -29,49 +29,49 @@ use super::{
     tls,
 };
 
-/// All bridges that the rows describe, and the rows that describe something else.
+/// All bridges that the rows describe, and rows that the switch refuses.
 #[derive(Debug, Default)]
 pub(super) struct DesiredBridges {
-    /// Bridges by their names.
+    /// Bridges by name.
     pub(super) bridges: BTreeMap<String, DesiredBridge>,
-    /// Interfaces that cannot be a port, with the reason.
+    /// Interfaces that cannot be a port of the switch, with the reasons.
     pub(super) refused_interfaces: BTreeMap<RowUuid, String>,
-    /// Interfaces with a setting that their port does not have, with the reason.
+    /// Interfaces with a setting that their port cannot have, with the reasons.
     pub(super) refused_settings: BTreeMap<RowUuid, String>,
-    /// Controllers that cannot be used, with the reason.
+    /// Controllers that cannot be used, with the reasons.
     pub(super) refused_controllers: BTreeMap<RowUuid, String>,
-    /// Mirrors without an output, with the reason.
+    /// Mirrors without an output, with the reasons.
     pub(super) refused_mirrors: BTreeMap<RowUuid, String>,
-    /// Rows of sFlow, NetFlow and IPFIX that cannot be used, with the reason.
+    /// Rows of sFlow, NetFlow and IPFIX that cannot be used, with the reasons.
     pub(super) refused_exports: RefusedExports,
-    /// Folder of the sockets of `dpdkvhostuser` ports.
+    /// Directory for the sockets of `dpdkvhostuser` ports.
     vhost_folder: PathBuf,
-    /// Set while packets and controllers wait for the rules (`flow-restore-wait`).
+    /// Set while ports and controllers wait for restored rules (`flow-restore-wait`).
     pub(super) waits_for_rules: bool,
-    /// Key and certificates of connections with TLS.
+    /// Key and certificates of TLS connections.
     pub(super) tls: Option<TlsFiles>,
 }
 
 /// A bridge and its ports.
 #[derive(Debug)]
 pub(super) struct DesiredBridge {
-    /// The bridge, without its ports.
+    /// The options of the bridge, without its ports.
     pub(super) options: BridgeOptions,
-    /// Settings with a wrong value.
+    /// Settings of the bridge with a wrong value, which stay as they are.
     kept: KeptSettings,
-    /// Row in `Interface` of the local port.
+    /// Row in `Interface` of the local port, if there is one.
     pub(super) local: Option<RowUuid>,
     /// The handling of the rule for `NORMAL` that the daemon adds.
     pub(super) normal_rule: NormalRule,
-    /// Ports by their names.
+    /// Ports by name.
     pub(super) ports: BTreeMap<String, DesiredPort>,
-    /// Rows in `Mirror` of the mirrors, by their names.
+    /// Rows in `Mirror`, by the names of the mirrors.
     pub(super) mirrors: DesiredMirrors,
-    /// Rows of sFlow, NetFlow and IPFIX.
+    /// Rows in `sFlow`, `NetFlow` and `IPFIX` of the bridge.
     pub(super) exports: ExportRows,
-    /// Sets of collectors for the packets that rules sample.
+    /// Sets of IPFIX collectors for the packets that rules sample.
     pub(super) collector_sets: DesiredCollectorSets,
-    /// Addresses of active members by the last report, by the names of their bonds.
+    /// MAC addresses of active members as last reported, by bond name.
     pub(super) last_active: BTreeMap<String, String>,
 }
 
@@ -80,7 +80,7 @@ pub(super) struct DesiredBridge {
 pub(super) enum NormalRule {
     /// No controller is set, and `fail_mode` is not `secure`: the rule is added.
     Added,
-    /// A controller is set: it adds and removes rules.
+    /// A controller is set: the daemon leaves the rules to the controller.
     Kept,
     /// `fail_mode` is `secure`: the rule is removed.
     Removed,
@@ -90,20 +90,20 @@ pub(super) enum NormalRule {
 #[derive(Debug)]
 pub(super) struct DesiredPort {
     pub(super) options: PortOptions,
-    /// Settings with a wrong value.
+    /// Settings of the port with a wrong value, which stay as they are.
     kept: KeptSettings,
-    /// Reason why the VLANs are wrong.
+    /// Reason why the VLAN settings are wrong.
     ///
-    /// A running port keeps its own, and a new port is not added: it would be in VLANs that nobody
-    /// asked for.
+    /// A running port then keeps its VLANs, and a new port is not added, because it would be in
+    /// VLANs that no one configured.
     pub(super) refused_vlans: Option<String>,
-    /// Number before the last stop, which the port gets again if it is free.
+    /// Port number before the last stop, which the port gets again if it is free.
     pub(super) last_number: u32,
-    /// Row in `Interface`.
+    /// Row in `Interface` of the port.
     pub(super) interface: RowUuid,
 }
 
-/// Settings of a row with a wrong value: those that are in force stay.
+/// Settings of a row with a wrong value; the values in force are kept.
 #[derive(Clone, Copy, Debug, Default)]
 struct KeptSettings {
     mac: bool,
@@ -112,7 +112,7 @@ struct KeptSettings {
 }
 
 impl DesiredBridge {
-    /// Returns the options for a bridge that runs with other ones.
+    /// Returns the options to set on the bridge that runs with the options `running`.
     pub(super) fn options_for(&self, running: &BridgeOptions) -> BridgeOptions {
         let KeptSettings { mac, mtu, .. } = self.kept;
         let mut options = self.options.clone();
@@ -150,7 +150,7 @@ impl DesiredPort {
     }
 }
 
-/// Adds a reason to those of a row.
+/// Adds a reason to the reasons of a row.
 pub(super) fn add_reason(reasons: &mut BTreeMap<RowUuid, String>, row: RowUuid, reason: &str) {
     let all = reasons.entry(row).or_default();
     if !all.is_empty() {
@@ -162,21 +162,21 @@ pub(super) fn add_reason(reasons: &mut BTreeMap<RowUuid, String>, row: RowUuid, 
 const BOND_PRIORITY_TAGS: &str =
     "other_config:priority-tags has no effect: a bond sends no priority tags, remove it";
 
-/// The key of `ovs-ctl restart`, in `other_config` of `Open_vSwitch`.
+/// The key that `ovs-ctl restart` sets, in `other_config` of `Open_vSwitch`.
 const FLOW_RESTORE_WAIT: &str = "flow-restore-wait";
 
-/// The folder of Open vSwitch for sockets.
+/// The directory of Open vSwitch for sockets.
 ///
-/// `vhost-sock-dir` names another one below.
+/// `vhost-sock-dir` names a subdirectory of it.
 const RUN_FOLDER: &str = "/var/run/openvswitch";
 
 impl DesiredBridges {
-    /// Reads the rows that the row of `Open_vSwitch` reaches.
+    /// Reads the rows that the row of `Open_vSwitch` references.
     pub(super) fn of(snapshot: &DatabaseSnapshot) -> Self {
         let mut state = Self::default();
         for root in snapshot.rows("Open_vSwitch") {
             let folder = root.entry("other_config", "vhost-sock-dir").unwrap_or_default();
-            // Nothing outside is meant, so `..` and a leading `/` are left out.
+            // The directory must be a subdirectory, so `..` and a leading `/` are ignored.
             let parts = Path::new(folder).components();
             let parts = parts.filter(|part| matches!(part, Component::Normal(_)));
             state.vhost_folder = Path::new(RUN_FOLDER).join(parts.collect::<PathBuf>());
@@ -197,7 +197,7 @@ impl DesiredBridges {
             datapath_id: text("datapath-id"),
             ..BridgeOptions::default()
         };
-        // A wrong address must not cost a bridge its ports and rules.
+        // A wrong MAC address must not cost a bridge its ports and rules.
         set_mac_table(&mut options, row);
         options.table_limits = table_limits(snapshot, row);
         options.table_names = table_names(snapshot, row);
@@ -218,7 +218,7 @@ impl DesiredBridges {
             _ => NormalRule::Added,
         };
         if self.waits_for_rules {
-            // They could change the rules that are being restored.
+            // Controllers could change the rules that are being restored.
             options.controllers.clear();
         }
         let mirrors;
@@ -247,9 +247,9 @@ impl DesiredBridges {
         self.bridges.insert(name.to_owned(), bridge);
     }
 
-    /// Leaves out bonds that the switch refuses, with their members.
+    /// Removes bonds that the switch refuses, together with their members.
     ///
-    /// Members without their bond would be ports of their own, and close a loop.
+    /// Without the bond, the members would be separate ports, and close a loop.
     fn refuse_wrong_bonds(&mut self, bridge: &mut DesiredBridge) {
         for bond in std::mem::take(&mut bridge.options.bonds) {
             let members = bond.members.clone();
@@ -270,7 +270,8 @@ impl DesiredBridges {
         }
     }
 
-    /// Adds the controllers of a bridge, each in the form in which the switch shows it.
+    /// Adds the controllers of a bridge,
+    /// each in the form in which the status prints it.
     fn add_controllers(
         &mut self,
         snapshot: &DatabaseSnapshot,
@@ -340,7 +341,7 @@ impl DesiredBridges {
         }
     }
 
-    /// Adds a bond with its members, which have its VLANs.
+    /// Adds a bond with its members; the members get the VLANs of the bond.
     fn add_bond(
         &mut self,
         snapshot: &DatabaseSnapshot,
@@ -386,7 +387,8 @@ impl DesiredBridges {
         }
     }
 
-    /// Returns the port of an interface, or notes why the switch cannot have it.
+    /// Returns the port of an interface;
+    /// records the reason if the switch cannot have it.
     fn desired_port(
         &mut self,
         snapshot: &DatabaseSnapshot,
@@ -423,9 +425,9 @@ impl DesiredBridges {
         Some(DesiredPort { options, kept, refused_vlans, last_number, interface: interface.uuid() })
     }
 
-    /// Returns the MAC address for the device of a port, empty for its own one.
+    /// Returns the MAC address to set on the device of a port; empty: none.
     ///
-    /// Also returns whether the value is wrong. Then the reason is noted.
+    /// Also returns whether the value is wrong; the reason is then recorded.
     fn mac(&mut self, interface: RowView<'_>) -> (String, bool) {
         let Some(text) = interface.string("mac") else { return (String::new(), false) };
         let bridge = BridgeOptions { mac: text.to_owned(), ..BridgeOptions::default() };
@@ -438,9 +440,9 @@ impl DesiredBridges {
         (String::new(), true)
     }
 
-    /// Returns the requested MTU, 0 for that of the device.
+    /// Returns the MTU to set on the device of a port; 0: none.
     ///
-    /// Also returns whether the value is wrong. Then the reason is noted.
+    /// Also returns whether the value is wrong; the reason is then recorded.
     fn mtu(&mut self, interface: RowView<'_>) -> (u32, bool) {
         let Some(request) = interface.integer("mtu_request") else { return (0, false) };
         let range = PortOptions::MTUS;
@@ -454,7 +456,7 @@ impl DesiredBridges {
         (0, true)
     }
 
-    /// Returns the QoS of a port, and whether it is wrong. Then the reason is noted.
+    /// Returns the QoS of a port, and whether it is wrong; records the reason if it is.
     fn qos(
         &mut self,
         snapshot: &DatabaseSnapshot,
@@ -472,7 +474,7 @@ impl DesiredBridges {
         (None, true)
     }
 
-    /// Returns the BFD session of a port, and notes its settings without effect.
+    /// Returns the BFD session of a port; records settings without effect.
     fn bfd(&mut self, interface: RowView<'_>, kind: PortType) -> Option<BfdOptions> {
         let (session, reasons) = bfd_of(interface);
         if kind == PortType::Patch && session.is_some() {
@@ -486,12 +488,12 @@ impl DesiredBridges {
         session
     }
 
-    /// Notes a setting that a port does not have.
+    /// Records a setting that a port cannot have.
     fn refuse_setting(&mut self, interface: RowUuid, reason: &str) {
         add_reason(&mut self.refused_settings, interface, reason);
     }
 
-    /// Notes that an interface cannot have its ingress policing.
+    /// Records that an interface cannot have its ingress policing.
     fn refuse_policing(&mut self, interface: RowView<'_>) {
         let mut limits = PortOptions::default();
         set_ingress_policing(&mut limits, interface);
@@ -503,11 +505,11 @@ impl DesiredBridges {
     }
 }
 
-/// Returns the limits of the tables of a bridge.
+/// Returns the rule limits of the tables of a bridge.
 fn table_limits(snapshot: &DatabaseSnapshot, bridge: RowView<'_>) -> Vec<String> {
     let limit = |(table, row): (i64, RowUuid)| {
         let row = snapshot.row("Flow_Table", row)?;
-        // Other tables are hidden in Open vSwitch, and do not exist here.
+        // Tables above 253 are hidden in Open vSwitch, and do not exist in Shunt.
         let rules = row.integer("flow_limit").filter(|_| (0..=TABLE_MAX).contains(&table))?;
         // Without a policy a full table refuses rules.
         let policy = row.string("overflow_policy").unwrap_or("refuse");
@@ -516,7 +518,7 @@ fn table_limits(snapshot: &DatabaseSnapshot, bridge: RowView<'_>) -> Vec<String>
     bridge.numbered_uuids("flow_tables").filter_map(limit).collect()
 }
 
-/// Returns the names of the tables of a bridge, without wrong ones.
+/// Returns the names of the tables of a bridge; wrong names are left out.
 fn table_names(snapshot: &DatabaseSnapshot, bridge: RowView<'_>) -> Vec<String> {
     let name = |(table, row): (i64, RowUuid)| {
         let name = snapshot.row("Flow_Table", row)?.string("name")?;
@@ -537,7 +539,7 @@ pub(super) const TABLE_MAX: i64 = 253;
 
 /// Reads the settings of the MAC table.
 ///
-/// As in Open vSwitch, values out of range become the nearest ones.
+/// As in Open vSwitch, values that are out of range are replaced by the nearest valid values.
 fn set_mac_table(options: &mut BridgeOptions, bridge: RowView<'_>) {
     let number = |key| bridge.entry("other_config", key)?.parse::<u32>().ok().filter(|n| *n > 0);
     let seconds = number("mac-aging-time").map(|seconds| seconds.clamp(15, 3600));
@@ -549,7 +551,7 @@ fn set_mac_table(options: &mut BridgeOptions, bridge: RowView<'_>) {
         entries.and_then(|entries| usize::try_from(entries).ok()).unwrap_or_default();
 }
 
-/// Reads the settings of multicast snooping, as [`set_mac_table`].
+/// Reads the settings of multicast snooping, like [`set_mac_table`].
 fn set_snooping(options: &mut BridgeOptions, bridge: RowView<'_>) {
     let number = |key| bridge.entry("other_config", key)?.parse::<u32>().ok().filter(|n| *n > 0);
     options.mcast_snooping_enable = bridge.boolean("mcast_snooping_enable") == Some(true);

@@ -1,4 +1,4 @@
-//! The task that keeps the switch and the database equal.
+//! The task that makes the switch follow the database, and reports the results in its rows.
 
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
 
@@ -20,40 +20,40 @@ use super::{
     report::{RowReport, StatisticsColumns},
 };
 
-/// The state of the task.
+/// The state of the task that follows the database.
 pub(super) struct Follower {
     database: SwitchDatabase,
     reconciler: Reconciler,
     managers: Managers,
     switch: Arc<Switch>,
     problem: DatabaseProblem,
-    /// Changes of links and devices, which the next report has.
+    /// Receiver of changes of links and devices, which the next report contains.
     port_changes: PortChanges,
-    /// The time of the last report because of them.
+    /// The time of the last report of changed ports.
     ports_reported: Instant,
-    /// The next time at which all statistics are written.
+    /// The time at which all statistics are written next.
     statistics_due: Instant,
-    /// The reason why the last report was refused; empty if it was not.
+    /// The reason why the last report was refused; empty if it was accepted.
     refusal: String,
-    /// The logged reasons why interfaces, or some of their columns, are refused.
+    /// The logged reasons why interfaces, or some of their columns, have no effect.
     refused: BTreeMap<RowUuid, String>,
     ignored_log: IgnoredLog,
 }
 
-/// Time between attempts to apply rows that could not be applied.
+/// Time between two attempts to apply rows that could not be applied.
 const REFRESH_PERIOD: Duration = Duration::from_secs(2);
 
-/// Time between the change of a port and its report.
+/// Time between the change of a port and the report of this change.
 ///
-/// Other ports may change meanwhile.
+/// Other ports may change in this time, and are reported together.
 const REPORT_PAUSE: Duration = Duration::from_millis(20);
 
-/// The shortest time between two reports of changed ports.
+/// Shortest time between two reports of changed ports.
 ///
-/// A link may change all the time.
+/// It limits the reports of a link that changes all the time.
 const PORT_REPORT_PERIOD: Duration = Duration::from_millis(200);
 
-/// The shortest time between reports of statistics, which also is the default.
+/// Shortest time between two reports of statistics, and the default.
 const STATISTICS_PERIOD_MIN: Duration = Duration::from_secs(5);
 
 impl Follower {
@@ -80,9 +80,9 @@ impl Follower {
         }
     }
 
-    /// Applies the rows, notifies `applied`, and follows all changes.
+    /// Applies the rows, notifies `applied`, then follows all changes of the rows.
     ///
-    /// The start of the daemon does not wait for the end of another switch.
+    /// If another switch owns the database, `applied` is notified without waiting for it.
     ///
     /// # Errors
     ///
@@ -104,10 +104,11 @@ impl Follower {
                 }
             }
             if let Some(applied) = applied.take_if(|_| !matches!(rows, DatabaseRows::Away)) {
-                // Nobody waits if the start was given up.
+                // The receiver is dropped if the start was cancelled.
                 let _ = applied.send(());
             }
-            // Each of them leads to a report of everything, so none is lost when another one comes first.
+            // Each of these events causes a report of all results. So no event is lost if another
+            // is handled first.
             tokio::select! {
                 changed = self.database.changed() => changed?,
                 _ = ticks.tick() => {}
@@ -119,7 +120,7 @@ impl Follower {
         }
     }
 
-    /// Applies the rows, and writes the results into them.
+    /// Applies the rows, and writes the results into the rows.
     async fn update(&mut self, rows: &DatabaseSnapshot) -> Result<(), OvsdbServerError> {
         self.managers.update(rows).await;
         let desired = DesiredBridges::of(rows);
@@ -159,7 +160,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Logs why interfaces, or some of their columns, are refused, each reason once.
+    /// Logs why interfaces, or some of their columns, have no effect; each reason once.
     fn log_refused(&mut self, rows: &DatabaseSnapshot, errors: &ApplyErrors) {
         let reasons = errors.settings.iter().chain(&errors.interfaces);
         let refused: BTreeMap<_, _> = reasons.map(|(row, own)| (*row, own.clone())).collect();
@@ -172,16 +173,16 @@ impl Follower {
     }
 }
 
-/// Waits for a change of a port, and then for ports that change together with it.
+/// Waits for the change of a port, and then a short time for further changes.
 async fn ports_changed(changes: &mut PortChanges, last_report: Instant) {
     changes.changed().await;
     let soon = Instant::now() + REPORT_PAUSE;
     sleep_until(soon.max(last_report + PORT_REPORT_PERIOD)).await;
 }
 
-/// Returns the time between reports of statistics.
+/// Returns the time between two reports of statistics.
 ///
-/// The key `stats-update-interval` has it in milliseconds.
+/// The key `stats-update-interval` has the time in milliseconds.
 fn statistics_period(rows: &DatabaseSnapshot) -> Duration {
     let entry = |key| rows.rows("Open_vSwitch").find_map(|row| row.entry("other_config", key));
     let period = entry("stats-update-interval").and_then(|text| text.parse().ok());

@@ -1,4 +1,4 @@
-//! The operating system of the host, for the columns that `ovs-ctl` writes beside `ovsdb-server`.
+//! The operating system of the host, for the columns that `ovs-ctl` writes for `ovsdb-server`.
 //!
 //! Source: os-release(5).
 
@@ -7,20 +7,20 @@ use std::fs;
 /// The name and the version of an operating system.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SystemRelease {
-    /// Its identifier, such as `debian`.
+    /// Identifier of the operating system, such as `debian`.
     pub(super) kind: String,
-    /// Its version, such as `12`.
+    /// Version of the operating system, such as `12`.
     pub(super) version: String,
 }
 
-/// The files that describe the system; the first that exists counts.
+/// The files that describe the operating system; the first existing file is read.
 const FILES: [&str; 2] = ["/etc/os-release", "/usr/lib/os-release"];
 
-/// The value of a column of which the system is not known, as `ovs-ctl` writes it.
+/// The value of a column if the operating system is not known, as in `ovs-ctl`.
 const UNKNOWN: &str = "unknown";
 
 impl SystemRelease {
-    /// Reads the description of the host.
+    /// Reads the name and version of the host's operating system.
     pub(super) fn read() -> Self {
         let text = FILES.iter().find_map(|file| fs::read_to_string(file).ok());
         Self::of(&text.unwrap_or_default())
@@ -34,7 +34,7 @@ impl SystemRelease {
 
 /// Returns the value of a line `KEY=VALUE`, without quotation marks.
 ///
-/// `None` if it is missing or empty.
+/// `None` if the key is missing, or its value is empty.
 fn find_value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     let line = |line: &'a str| line.trim().strip_prefix(key)?.strip_prefix('=');
     let value = text.lines().find_map(line)?.trim_matches(['"', '\'']);

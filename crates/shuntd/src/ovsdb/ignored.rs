@@ -1,6 +1,7 @@
-//! Columns and keys without effect, which an operator may rely on.
+//! Columns and keys that have no effect in Shunt, but that an operator may rely on.
 //!
-//! Each is logged once for its object, and is in the column `status` of its row under its own name.
+//! Each such setting is logged once for its row, and added to the column `status` of the row under
+//! its own name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +13,10 @@ use tracing::warn;
 
 use super::desired::{TABLE_MAX, is_table_name};
 
-/// The settings without effect of each row, with the reasons.
+/// The settings without effect of each row, with their reasons.
 pub(super) type IgnoredSettings = BTreeMap<RowUuid, BTreeMap<String, &'static str>>;
 
-/// The settings without effect that were logged.
+/// The settings without effect that were already logged.
 #[derive(Debug, Default)]
 pub(super) struct IgnoredLog(BTreeSet<(RowUuid, String)>);
 
@@ -23,12 +24,12 @@ pub(super) struct IgnoredLog(BTreeSet<(RowUuid, String)>);
 struct IgnoredColumn {
     table: &'static str,
     name: &'static str,
-    /// Returns whether a value asks for something that the switch does not do.
+    /// Returns whether a value requests something that the switch does not do.
     asks: fn(&Datum) -> bool,
     reason: &'static str,
 }
 
-/// A key of `other_config` that has an effect, or one with a reason of its own.
+/// A key of `other_config` for which the effect or a specific reason is known.
 struct KnownKey {
     table: &'static str,
     name: &'static str,
@@ -38,17 +39,17 @@ struct KnownKey {
 /// The effect of a key.
 #[derive(Clone, Copy)]
 enum KeyEffect {
-    /// It has an effect.
+    /// Any value has an effect.
     Any,
-    /// It has an effect if its value is a number that is not negative.
+    /// A number that is not negative has an effect, other values do not.
     Number,
-    /// It has an effect if its value is one of `priority-tags`.
+    /// A value of `priority-tags` has an effect, other values do not.
     PriorityTags,
-    /// It has none, for this reason.
+    /// The key has no effect, for this reason.
     Nothing(&'static str),
-    /// The switch always does what this value asks for.
+    /// The switch always behaves as with this value.
     ///
-    /// Another value has no effect, for this reason.
+    /// Other values have no effect, for this reason.
     Always(&'static str, &'static str),
 }
 
@@ -101,13 +102,13 @@ const NO_SPANNING_TREE: &str =
     "no spanning tree is computed: a loop of links stays a loop, remove it";
 
 const KEYS: [KnownKey; 21] = [
-    // DPDK starts with the first port that needs it.
+    // DPDK is initialised when the first DPDK port is opened.
     key("Open_vSwitch", "dpdk-init", KeyEffect::Any),
     key("Open_vSwitch", "flow-restore-wait", KeyEffect::Any),
     key("Open_vSwitch", "stats-update-interval", KeyEffect::Number),
     key("Open_vSwitch", "vhost-sock-dir", KeyEffect::Any),
     key("Bridge", "datapath-id", KeyEffect::Any),
-    // There is no in-band control.
+    // Shunt has no in-band control.
     key("Bridge", "disable-in-band", KeyEffect::Any),
     key(
         "Bridge",
@@ -136,10 +137,10 @@ const KEYS: [KnownKey; 21] = [
 
 const ONE_FLOW: &str = "a packet is sampled once, when it is received, with both interfaces";
 
-/// The values of `priority-tags`; older versions of Open vSwitch had `true`.
+/// The values of `priority-tags`; older versions of Open vSwitch used `true`.
 const PRIORITY_TAGS: [&str; 4] = ["always", "if-nonzero", "never", "true"];
 
-/// The keys of bonds begin with these words; the tables of bonds know them.
+/// The prefixes of keys for bonds, which the module for bonds checks.
 const BOND_WORDS: [&str; 2] = ["bond-", "lacp-"];
 
 const fn column(
@@ -156,7 +157,7 @@ const fn key(table: &'static str, name: &'static str, effect: KeyEffect) -> Know
 }
 
 impl KeyEffect {
-    /// Returns why a key with a value has no effect; `None` if it has one.
+    /// Returns why a key with a value has no effect; `None` if it has an effect.
     fn reason(self, value: &str) -> Option<&'static str> {
         match self {
             Self::Any => None,
@@ -240,9 +241,10 @@ fn settings_of(
     settings
 }
 
-/// Returns the settings of the flow tables of a bridge that have no effect.
+/// Returns the settings without effect of the flow tables of a bridge.
 ///
-/// Their rows have no column `status`, so the row of the bridge has them.
+/// Rows of flow tables have no column `status`, so these settings are reported in the row of the
+/// bridge.
 fn settings_of_tables(
     snapshot: &DatabaseSnapshot,
     bridge: RowView<'_>,
@@ -262,7 +264,7 @@ fn settings_of_tables(
 }
 
 impl IgnoredLog {
-    /// Logs the settings that were not logged since they were set.
+    /// Logs the settings that were not logged since they were last set.
     pub(super) fn update(&mut self, snapshot: &DatabaseSnapshot, ignored: &IgnoredSettings) {
         let mut now = BTreeSet::new();
         for (table, word) in TABLES {

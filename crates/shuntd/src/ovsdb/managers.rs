@@ -1,6 +1,7 @@
-//! The managers of the embedded server: TCP ports on which it listens, or to which it connects.
+//! The managers of the embedded OVSDB server: addresses on which it listens, or to which it
+//! connects.
 //!
-//! A foreign server has managers of its own.
+//! A foreign server handles its managers itself.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -20,9 +21,9 @@ use super::database::SwitchDatabase;
 
 /// The managers of the embedded server.
 pub(super) struct Managers {
-    /// The embedded server; `None` with a foreign one.
+    /// The embedded server; `None` if the database is on a foreign server.
     server: Option<OvsdbHandle>,
-    /// The key and the certificates of managers with TLS.
+    /// The key and the certificates for TLS connections with managers.
     tls: TlsIdentity,
     /// The sockets that outlive the process.
     listening: Arc<ListeningSockets>,
@@ -30,21 +31,21 @@ pub(super) struct Managers {
     remotes: BTreeMap<String, Result<ServerRemote, String>>,
 }
 
-/// The state of a manager, for its row.
+/// The state of a manager, to be written into its row.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ManagerStatus {
     pub(super) is_connected: bool,
-    /// The entries of `status`.
+    /// The entries of the column `status`.
     pub(super) entries: BTreeMap<&'static str, String>,
 }
 
-/// The port of OVSDB, assigned by IANA.
+/// The TCP port of OVSDB, assigned by IANA.
 const OVSDB_PORT: u16 = 6640;
 
-/// The shortest time of a row, as in `ovsdb-server`.
+/// The shortest interval that a row may set, as in `ovsdb-server`.
 const TIME_MIN: Duration = Duration::from_secs(1);
 
-/// The beginning of the keys in `status` that have a time.
+/// The prefix of keys in `status` with a time as value.
 const TIME_KEYS: &str = "sec_since_";
 
 impl Managers {
@@ -60,15 +61,15 @@ impl Managers {
         Self { server, tls, listening, remotes: BTreeMap::new() }
     }
 
-    /// Starts and ends remotes, so that they are those of the rows.
+    /// Starts and stops remotes, until exactly the remotes of the rows run.
     ///
-    /// A port that cannot be used is tried again by the next call.
+    /// If a port cannot be used, the next call retries it.
     pub(super) async fn update(&mut self, rows: &DatabaseSnapshot) {
         let Some(server) = &self.server else { return };
         let wanted: BTreeMap<&str, RemoteTimes> = manager_rows(rows)
             .filter_map(|row| Some((row.string("target")?, remote_times(row))))
             .collect();
-        // A removed listener must be closed before another one can have its port.
+        // A removed listener must be closed before another can use its port.
         let gone = self.remotes.extract_if(.., |target, _| !wanted.contains_key(target.as_str()));
         for (target, remote) in gone.collect::<Vec<_>>() {
             if let Ok(remote) = remote {
@@ -103,7 +104,8 @@ impl Managers {
         }
     }
 
-    /// Returns the state of the manager with a target; `None` with a foreign server.
+    /// Returns the state of the manager with a target;
+    /// `None` if the database is on a foreign server.
     pub(super) fn status(&self, target: &str) -> Option<ManagerStatus> {
         let remote = match self.remotes.get(target)? {
             Ok(remote) => remote,
@@ -126,7 +128,7 @@ impl Managers {
             entries.insert("state", state.to_owned());
             entries.extend(status.last_error.map(|error| ("last_error", error)));
         }
-        // As in Open vSwitch, one client is not counted.
+        // As in Open vSwitch, the number of connections is only reported if it exceeds one.
         if status.connections > 1 {
             entries.insert("n_connections", status.connections.to_string());
         }
@@ -138,21 +140,23 @@ impl Managers {
 }
 
 impl ManagerStatus {
-    /// Returns whether a row has another state, apart from the times in it.
+    /// Returns whether the state in a row is outdated, apart from the times in it.
     pub(super) fn differs_from(&self, row: RowView<'_>) -> bool {
         let mut states = self.entries.iter().filter(|(key, _)| !key.starts_with(TIME_KEYS));
         states.any(|(key, value)| row.entry("status", key) != Some(value.as_str()))
     }
 }
 
-/// Returns the rows of managers that the row of `Open_vSwitch` names.
+/// Returns the rows of managers that the row of `Open_vSwitch` references.
 pub(super) fn manager_rows(rows: &DatabaseSnapshot) -> impl Iterator<Item = RowView<'_>> {
     let roots = rows.rows("Open_vSwitch");
     let ids = roots.flat_map(|root| root.uuids("manager_options"));
     ids.filter_map(move |id| rows.row("Manager", id))
 }
 
-/// Returns the times of the row of a manager. Those that it lacks are those of `ovsdb-server`.
+/// Returns the intervals of a manager's row.
+///
+/// An interval that the row does not set has the default of `ovsdb-server`.
 fn remote_times(row: RowView<'_>) -> RemoteTimes {
     let default = RemoteTimes::default();
     let time = |column| {
@@ -198,7 +202,7 @@ fn log_start(target: &str, started: &Result<ServerRemote, String>) {
     }
 }
 
-/// Reads a target. Without a port it has that of OVSDB.
+/// Parses a target; without a port it has the port of OVSDB.
 fn endpoint(target: &str) -> Result<ControllerEndpoint, String> {
     let wrong = |_| {
         format!(

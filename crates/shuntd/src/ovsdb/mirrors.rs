@@ -1,7 +1,7 @@
-//! Mirrors as the rows of a database describe them.
+//! Mirrors from the rows of an OVSDB database.
 //!
-//! Where rows contradict themselves, the result is that of Open vSwitch: `select_all` and
-//! `output_port` win.
+//! If settings of a row contradict each other, `select_all` and `output_port` have precedence, as
+//! in Open vSwitch.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use shunt_switch::config::{ConfigError, MirrorOptions};
 
 use super::bonds::interfaces;
 
-/// The mirrors of a bridge, with their rows by their names.
+/// The rows of the mirrors of a bridge, by mirror name.
 pub(super) type DesiredMirrors = BTreeMap<String, RowUuid>;
 
-/// Reads the mirrors of a bridge, and the reasons why rows are not mirrors.
+/// Reads the mirrors of a bridge; records why rows are not mirrors.
 ///
-/// A row that is not a mirror does not affect the others.
+/// A row that is not a mirror does not affect other rows.
 pub(super) fn mirrors(
     snapshot: &DatabaseSnapshot,
     bridge: RowView<'_>,
@@ -25,7 +25,7 @@ pub(super) fn mirrors(
     for row in bridge.uuids("mirrors").filter_map(|uuid| snapshot.row("Mirror", uuid)) {
         let uuid = row.uuid();
         let name = row.string("name").filter(|name| !name.is_empty() && !rows.contains_key(*name));
-        // The name of a row may be empty or repeated.
+        // The name in a row may be empty, or occur in several rows.
         let name = name.map_or_else(|| uuid.to_string(), str::to_owned);
         match mirror(snapshot, row, &name).and_then(|options| admit(options, mirrors.len())) {
             Ok(options) => {
@@ -40,7 +40,8 @@ pub(super) fn mirrors(
     (mirrors, rows)
 }
 
-/// Returns the mirror if a bridge with `count` others can have it, or the reason.
+/// Returns the mirror if a bridge with `count` other mirrors can have it,
+/// or the reason.
 fn admit(mirror: MirrorOptions, count: usize) -> Result<MirrorOptions, String> {
     let limit = MirrorOptions::COUNT_MAX;
     if count >= limit {
@@ -78,9 +79,9 @@ fn mirror(
     })
 }
 
-/// Returns the name that a row of `Port` has in the switch.
+/// Returns the name of the port that a row of `Port` describes.
 ///
-/// That of its interface, or its own if it is a bond.
+/// It is the name of the interface, or the name of the row if the row is a bond.
 fn port_name(snapshot: &DatabaseSnapshot, uuid: RowUuid) -> Option<String> {
     let port = snapshot.row("Port", uuid)?;
     let named = match interfaces(snapshot, port).as_slice() {

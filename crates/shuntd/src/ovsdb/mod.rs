@@ -1,12 +1,12 @@
 //! Bridges and ports from an OVSDB database, which `ovs-vsctl` configures.
 //!
-//! The database is that of the embedded server, or of a foreign one such as `ovsdb-server`
+//! The database belongs to the embedded server, or to a foreign server such as `ovsdb-server`
 //! ([`SwitchDatabase`](database::SwitchDatabase)).
 //!
-//! [`DesiredBridges`](desired::DesiredBridges) is the meaning of the rows, [`Reconciler`](reconciler::Reconciler)
-//! changes the switch to it and keeps the difference small, and [`report`] writes the results into the
-//! rows. `cur_cfg` is written in the same transaction as `ofport` and `error`, because clients wait
-//! for it.
+//! [`DesiredBridges`](desired::DesiredBridges) are the bridges that the rows describe.
+//! [`Reconciler`](reconciler::Reconciler) changes the switch accordingly, with as few changes as
+//! possible. [`report`] writes the results into the rows. `cur_cfg` is written in the same
+//! transaction as `ofport` and `error`, because clients wait for `cur_cfg`.
 
 mod bfd;
 mod bonds;

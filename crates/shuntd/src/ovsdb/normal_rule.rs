@@ -1,18 +1,18 @@
-//! The rule `priority=0,actions=NORMAL`, which a bridge without controllers has.
+//! The rule `priority=0,actions=NORMAL`, which the daemon adds to bridges without controllers.
 
 use shunt_switch::{Switch, with_causes};
 use tracing::warn;
 
 use super::desired::{DesiredBridge, NormalRule};
 
-/// The rule of a bridge, as far as the daemon handles it.
+/// The state of this rule in a bridge, as far as the daemon handles it.
 #[derive(Debug)]
 pub(super) struct NormalRuleState {
-    /// The handling that is in force.
+    /// The present handling of the rule.
     handling: NormalRule,
     /// Set if the daemon has added the rule.
     is_own: bool,
-    /// Why the rule cannot be changed.
+    /// Reason why the rule cannot be changed, if there is one.
     refusal: Option<String>,
 }
 
@@ -27,8 +27,8 @@ impl NormalRuleState {
 
     /// Adds or removes the rule when its handling changes.
     ///
-    /// Between such changes, operators and controllers may change the rule. Returns why it cannot be
-    /// changed, which the log has once. The next call tries it again.
+    /// Between such changes, operators and controllers may change the rule. Returns the reason if
+    /// the rule cannot be changed; the reason is logged once. The next call retries the change.
     pub(super) async fn apply(&mut self, switch: &Switch, bridge: &DesiredBridge) -> Option<&str> {
         let name = &bridge.options.name;
         if self.handling == bridge.normal_rule {

@@ -6,17 +6,17 @@ use serde::{Deserialize, Deserializer, de};
 use shunt_ovsdb::client::OvsdbRemote;
 use shunt_switch::ConfigStep;
 
-/// The database that `ovs-vsctl` configures the switch by.
+/// The OVSDB database by which `ovs-vsctl` configures the switch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct OvsdbOptions {
-    /// Unix socket of the embedded server; without it there is no server.
+    /// Unix socket of the embedded server; empty: there is no embedded server.
     pub(crate) socket: PathBuf,
-    /// Log of the embedded server.
+    /// Log file of the embedded server.
     ///
-    /// Without it the database is lost when the daemon stops.
+    /// Without a log file, the database is lost when the daemon stops.
     pub(crate) log: PathBuf,
-    /// A foreign server with the database.
+    /// Address of a foreign server with the database, if there is one.
     #[serde(deserialize_with = "remote")]
     pub(crate) remote: Option<OvsdbRemote>,
 }
@@ -26,7 +26,7 @@ impl OvsdbOptions {
     ///
     /// # Errors
     ///
-    /// The reason, with the key that is wrong.
+    /// The reason, with the wrong key.
     pub(crate) fn check(&self) -> Result<(), (String, [ConfigStep; 2])> {
         let wrong = |text: String, key| Err((text, [ConfigStep::Field("ovsdb"), key]));
         let has_log = self.log.as_path() != Path::new("");
@@ -53,11 +53,11 @@ impl OvsdbOptions {
         Ok(())
     }
 
-    /// Returns the options with the database of the command line.
+    /// Returns the options, with the database that the command line names.
     ///
     /// # Errors
     ///
-    /// If the configuration file has another database.
+    /// If the configuration file names a database too.
     pub(crate) fn with_remote(&self, remote: Option<&OvsdbRemote>) -> Result<Self, String> {
         let Some(remote) = remote else { return Ok(self.clone()) };
         let other = match &self.remote {
@@ -74,7 +74,7 @@ impl OvsdbOptions {
         }
     }
 
-    /// Returns the keys that differ.
+    /// Returns the keys with different values in `self` and `other`.
     pub(crate) fn keys_that_differ(&self, other: &Self) -> impl Iterator<Item = &'static str> {
         let keys = [
             ("ovsdb.socket", self.socket != other.socket),
@@ -84,7 +84,7 @@ impl OvsdbOptions {
         keys.into_iter().filter_map(|(key, differs)| differs.then_some(key))
     }
 
-    /// Returns whether there is a database.
+    /// Returns whether the options name a database.
     pub(crate) fn is_enabled(&self) -> bool {
         self.is_embedded() || self.remote.is_some()
     }
@@ -94,7 +94,7 @@ impl OvsdbOptions {
     }
 }
 
-/// Reads the address of a server; empty if there is none.
+/// Parses the address of a foreign server; an empty text means no server.
 fn remote<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<OvsdbRemote>, D::Error> {
     let text = String::deserialize(deserializer)?;
     if text.is_empty() {

@@ -1,7 +1,8 @@
 //! The OpenFlow port numbers of new ports.
 //!
-//! A requested number has precedence over the last number of another port, and both have precedence over
-//! a free number. Numbers therefore do not depend on names, and stay the same over a restart.
+//! A requested number has precedence over the previous number of another port, and both have
+//! precedence over a free number. So numbers do not depend on the order of port names, and stay the
+//! same over a restart.
 
 use std::collections::BTreeSet;
 
@@ -11,12 +12,12 @@ use super::desired::DesiredPort;
 
 /// The numbers that new ports of a bridge can get.
 pub(super) struct PortNumbers {
-    /// Numbers that a port has, requests, or had before.
+    /// Numbers that any port has, requests, or had before.
     claimed: BTreeSet<u32>,
 }
 
 impl PortNumbers {
-    /// Collects the numbers that are in use, and those that rows claim.
+    /// Collects the numbers in use, and the numbers that rows request or had before.
     pub(super) fn new<'a>(
         running: &[PortOptions],
         ports: impl Iterator<Item = &'a DesiredPort>,
@@ -26,19 +27,21 @@ impl PortNumbers {
         Self { claimed }
     }
 
-    /// Returns the ports in the order of their claims.
+    /// Returns the ports in the order in which they get their numbers.
     ///
-    /// Ports with a requested number come first, then ports with a last number.
+    /// Ports with a requested number are first, followed by ports with a previous number.
     pub(super) fn in_order<'a>(
         ports: impl Iterator<Item = &'a DesiredPort>,
     ) -> Vec<&'a DesiredPort> {
         let mut ports: Vec<_> = ports.collect();
-        // A stable sort: ports with equal claims keep their order by name.
+        // The sort is stable: ports of equal precedence stay ordered by name.
         ports.sort_by_key(|port| (port.options.number == 0, port.last_number == 0));
         ports
     }
 
-    /// Returns the numbers to try for a port. The list ends with 0: the switch chooses.
+    /// Returns the numbers to try for a port, in order.
+    ///
+    /// The last one is 0, for which the switch chooses a number.
     pub(super) fn candidates(&self, port: &DesiredPort) -> Vec<u32> {
         let mut numbers = vec![port.options.number, port.last_number];
         numbers.retain(|number| *number != 0);
@@ -47,7 +50,7 @@ impl PortNumbers {
         numbers
     }
 
-    /// Notes that a port has got a number.
+    /// Records that a port has got a number.
     pub(super) fn claim(&mut self, number: u32) {
         self.claimed.insert(number);
     }

@@ -1,4 +1,4 @@
-//! The options of a port as its rows in `Port` and `Interface` describe them.
+//! The options of a port from its rows in `Port` and `Interface`.
 
 use std::{
     path::{Path, PathBuf},
@@ -10,7 +10,7 @@ use shunt_switch::config::{
     MemifRole, PortOptions, PortType, PortVlanMode, PriorityTags, SocketMode,
 };
 
-/// Sets the limits of a row of `Interface`.
+/// Reads the ingress policing of a row of `Interface` into `options`.
 pub(super) fn set_ingress_policing(options: &mut PortOptions, interface: RowView<'_>) {
     let limit = |column| unsigned(interface.integer(column));
     options.ingress_policing_rate = limit("ingress_policing_rate");
@@ -35,9 +35,9 @@ pub(super) fn vlan_mode(port: RowView<'_>) -> Result<Option<PortVlanMode>, Strin
     })
 }
 
-/// Sets the VLANs, the protection and the multicast flooding of a row of `Port`.
+/// Reads the VLANs, protection and multicast flooding of a row of `Port`.
 ///
-/// As in Open vSwitch, a trunk port ignores its tag, and an access port its trunks.
+/// As in Open vSwitch, a trunk port ignores its tag, and an access port ignores its trunks.
 pub(super) fn set_vlans(
     options: &mut PortOptions,
     vlan_mode: Option<PortVlanMode>,
@@ -51,7 +51,7 @@ pub(super) fn set_vlans(
     options.tag = tag.filter(|_| vlan_mode != Some(PortVlanMode::Trunk));
     options.trunks = if is_access { Vec::new() } else { trunks.collect() };
     options.priority_tags = match port.entry("other_config", "priority-tags") {
-        // Older versions of Open vSwitch had the value `true`.
+        // Older versions of Open vSwitch used the value `true`.
         Some("if-nonzero" | "true") => PriorityTags::IfNonzero,
         Some("always") => PriorityTags::Always,
         _ => PriorityTags::Never,
@@ -62,9 +62,9 @@ pub(super) fn set_vlans(
     options.mcast_snooping_flood_reports = is_set("mcast-snooping-flood-reports");
 }
 
-/// Returns the interface types that are ports of a type.
+/// Returns the types of `Interface` rows for a port type.
 ///
-/// An empty type is `system`, as in Open vSwitch.
+/// The empty type means `system`, as in Open vSwitch.
 pub(super) const fn interface_types(kind: PortType) -> &'static [&'static str] {
     match kind {
         PortType::AfPacket => &["system"],
@@ -79,7 +79,7 @@ pub(super) const fn interface_types(kind: PortType) -> &'static [&'static str] {
     }
 }
 
-/// Reads the type of a port, and the options that its type has.
+/// Reads the type of a port, and the options that are specific to the type.
 ///
 /// # Errors
 ///
@@ -119,8 +119,8 @@ pub(super) fn port_options(
 
 /// Returns the socket of a vhost-user port; an empty path for any other port.
 ///
-/// A `dpdkvhostuserclient` connects to `options:vhost-server-path`. A `dpdkvhostuser` listens at a path
-/// that has its name.
+/// A `dpdkvhostuserclient` port connects to `options:vhost-server-path`. A `dpdkvhostuser` port
+/// listens at a path that ends with the name of the port.
 fn vhost_socket(interface: RowView<'_>, folder: &Path) -> Result<(PathBuf, SocketMode), String> {
     let name = interface.string("name").unwrap_or_default();
     match interface.string("type") {
@@ -156,7 +156,7 @@ fn dpdk_device<'a>(interface: RowView<'a>) -> Result<(&'a str, u16), String> {
     Ok((devargs, queues))
 }
 
-/// Reads the options of a memif port, which have the names of `net_memif`.
+/// Reads the options of a memif port, which have the names of DPDK's `net_memif`.
 fn memif_options(interface: RowView<'_>) -> Result<PortOptions, String> {
     let option = |key| interface.entry("options", key).unwrap_or_default();
     let socket = option("socket");
@@ -185,7 +185,7 @@ fn memif_options(interface: RowView<'_>) -> Result<PortOptions, String> {
     })
 }
 
-/// Returns an option with a number; 0 if it is absent.
+/// Returns the number in an option; 0 if the option is absent.
 fn number_option<T: Default + FromStr>(
     interface: RowView<'_>,
     key: &str,
@@ -196,7 +196,7 @@ fn number_option<T: Default + FromStr>(
     text.map_or_else(|| Ok(T::default()), |text| text.parse().map_err(|_| wrong(text)))
 }
 
-/// Returns whether a port of a type has an MTU to set.
+/// Returns whether the MTU of a port type can be set.
 pub(super) const fn has_mtu(kind: PortType) -> bool {
     match kind {
         PortType::AfPacket | PortType::AfXdp | PortType::Tap | PortType::Dpdk => true,
@@ -209,7 +209,7 @@ pub(super) const fn has_mtu(kind: PortType) -> bool {
     }
 }
 
-/// Returns a number of OVSDB, 0 if it is absent or out of range.
+/// Returns an OVSDB integer as `u32`; 0 if it is absent or out of range.
 pub(super) fn unsigned(value: Option<i64>) -> u32 {
     value.and_then(|value| u32::try_from(value).ok()).unwrap_or_default()
 }

@@ -1,13 +1,13 @@
-//! The quality of service of a port as the rows of a database describe it.
+//! The quality of service (QoS) of a port from the rows of an OVSDB database.
 
 use shunt_ovsdb::{DatabaseSnapshot, RowView};
 use shunt_switch::config::{QosOptions, QosType, QueueOptions};
 
-/// Reads the quality of service of a row of `Port`; `None` if it has none.
+/// Reads the QoS of a row of `Port`; `None` if the row has none.
 ///
 /// # Errors
 ///
-/// The reason why the switch does not have it.
+/// The reason why the switch cannot have the QoS of the row.
 pub(super) fn qos(
     snapshot: &DatabaseSnapshot,
     port: RowView<'_>,
@@ -26,7 +26,7 @@ pub(super) fn qos(
             ));
         }
     };
-    // As in Open vSwitch, a type ignores the keys of others.
+    // As in Open vSwitch, a QoS type ignores keys of other types.
     let amount = |key, of| if kind == of { number(row, key) } else { Ok(0) };
     let read = || {
         let mut qos = QosOptions {
@@ -64,14 +64,14 @@ fn queue(id: u32, row: RowView<'_>) -> Result<QueueOptions, String> {
     }
     let number = |key| number(row, key).map_err(|problem| format!("queue {id}: {problem}"));
     let (min_rate, max_rate) = (number("min-rate")?, number("max-rate")?);
-    // As in Open vSwitch, the larger one wins.
+    // As in Open vSwitch, a `max_rate` below `min_rate` is replaced by `min_rate`.
     let max_rate = if max_rate == 0 { 0 } else { max_rate.max(min_rate) };
-    // A larger number than the field holds is the lowest priority as well.
+    // A number beyond the field is treated as the lowest priority.
     let priority = u32::try_from(number("priority")?).unwrap_or(u32::MAX);
     Ok(QueueOptions { id, min_rate, max_rate, burst: number("burst")?, priority })
 }
 
-/// Reads a number of `other_config`; 0 if it is absent.
+/// Returns a number in `other_config`; 0 if the key is absent.
 fn number(row: RowView<'_>, key: &str) -> Result<u64, String> {
     let Some(text) = row.entry("other_config", key) else { return Ok(0) };
     let problem = |_| {

@@ -1,7 +1,7 @@
-//! Changes of the switch that lead to the desired bridges and ports.
+//! Changes of the switch that lead from its present state to the desired bridges and ports.
 //!
-//! Each pass compares the rows with what the switch has, so a change by another client is undone: the
-//! database decides about its bridges.
+//! Each pass compares the rows with the state of the switch. So a change by another client of the
+//! switch is undone: the database decides about its bridges.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -26,22 +26,22 @@ use super::{
     tls::TlsRow,
 };
 
-/// The bridges and ports that exist because of rows.
+/// The bridges and ports that exist because of rows of the database.
 ///
-/// Bridges of the configuration file are not among them, and are never changed here.
+/// Bridges of the configuration file are not included, and are never changed here.
 pub(super) struct Reconciler {
     switch: Arc<Switch>,
     applied: BTreeMap<String, AppliedBridge>,
-    /// Set while packets of new ports wait for the rules.
+    /// Set while packets of new ports are held until rules are restored.
     waits_for_rules: bool,
-    /// Mirrors that cannot be applied.
+    /// Log of mirrors that cannot be applied.
     mirror_log: RowLog,
-    /// Rows of sFlow, NetFlow and IPFIX that cannot be applied.
+    /// Logs of rows of sFlow, NetFlow and IPFIX that cannot be applied.
     export_logs: ExportLogs,
     tls: TlsRow,
 }
 
-/// A bridge that exists because of a row.
+/// A bridge that exists because of a row of the database.
 struct AppliedBridge {
     /// The options with which the bridge was added.
     options: BridgeOptions,
@@ -52,15 +52,15 @@ struct AppliedBridge {
 /// The rows that could not be applied, with the reasons.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ApplyErrors {
-    /// Rows in `Interface` without a port.
+    /// Rows in `Interface` that have no port in the switch, with the reasons.
     pub(super) interfaces: BTreeMap<RowUuid, String>,
-    /// Rows in `Interface` with a port that has other settings.
+    /// Rows in `Interface` of ports with other settings than the row, with the reasons.
     pub(super) settings: BTreeMap<RowUuid, String>,
-    /// Errors of rows in `Controller`.
+    /// Errors of rows in `Controller`, by row.
     pub(super) controllers: BTreeMap<RowUuid, String>,
-    /// Errors of the controllers of a bridge, by its name.
+    /// Errors of the controllers of a bridge, by bridge name.
     pub(super) bridge_controllers: BTreeMap<String, String>,
-    /// Reasons why the rule for `NORMAL` cannot be changed, by the name of the bridge.
+    /// Reasons why the rule for `NORMAL` cannot be changed, by bridge name.
     pub(super) normal_rules: BTreeMap<String, String>,
 }
 
@@ -76,9 +76,9 @@ impl Reconciler {
         }
     }
 
-    /// Changes the switch where it differs from the desired state.
+    /// Changes the switch where it differs from the desired bridges and ports.
     ///
-    /// A failed change is tried again by the next call. Objects that did not change are left alone.
+    /// The next call retries a failed change. Unchanged objects are left alone.
     pub(super) async fn apply(&mut self, desired: &DesiredBridges) -> ApplyErrors {
         let mut errors = ApplyErrors {
             interfaces: desired.refused_interfaces.clone(),
@@ -97,7 +97,7 @@ impl Reconciler {
         let mut export_errors = desired.refused_exports.clone();
         self.forget_removed();
         self.remove_bridges(desired, &mut errors).await;
-        // All removals come before all additions: a name may move to another bridge.
+        // All removals precede all additions, because a name may move to another bridge.
         for (name, bridge) in &desired.bridges {
             if let Some(applied) = self.applied.get_mut(name) {
                 remove_ports(&self.switch, applied, bridge, &mut errors).await;
@@ -139,14 +139,14 @@ impl Reconciler {
         errors
     }
 
-    /// Returns the names of the bridges that exist because of rows.
+    /// Returns the names of the bridges that exist because of rows of the database.
     pub(super) fn bridges(&self) -> BTreeSet<&str> {
         self.applied.keys().map(String::as_str).collect()
     }
 
-    /// Forgets bridges and ports that another client has removed.
+    /// Forgets bridges and ports that another client of the switch has removed.
     ///
-    /// The same pass adds them again.
+    /// The same pass then adds them again.
     fn forget_removed(&mut self) {
         let running = self.switch.running_config().bridges;
         self.applied.retain(|name, applied| {
@@ -177,7 +177,7 @@ impl Reconciler {
             if let Some(bridge) = desired.bridges.get(&name)
                 && let Err(error) = self.check_replacement(bridge).await
             {
-                // The old bridge forwards on.
+                // The old bridge stays and continues to forward.
                 errors.add_bridge(bridge, &with_causes(&error));
                 continue;
             }
@@ -197,7 +197,7 @@ impl Reconciler {
         }
     }
 
-    /// Refuses a bridge that could not be added once the one with its name is removed.
+    /// Refuses a replacement that could not be added after the removal.
     async fn check_replacement(&self, bridge: &DesiredBridge) -> Result<(), SwitchError> {
         let options = new_bridge(&bridge.options);
         match self.switch.declarative().check_replacement(&options).await {
@@ -221,16 +221,16 @@ impl Reconciler {
 }
 
 impl ApplyErrors {
-    /// Adds an error to all ports of a bridge.
+    /// Adds an error for all ports of a bridge.
     fn add_bridge(&mut self, bridge: &DesiredBridge, reason: &str) {
         let rows = bridge.ports.values().map(|port| port.interface).chain(bridge.local);
         self.interfaces.extend(rows.map(|row| (row, reason.to_owned())));
     }
 }
 
-/// Returns the options with which a bridge is added.
+/// Returns the options with which a bridge is added first.
 ///
-/// Settings of a running bridge follow, so that a wrong one does not prevent the bridge.
+/// The remaining settings are set afterwards, so that a wrong value does not prevent the bridge.
 fn new_bridge(options: &BridgeOptions) -> BridgeOptions {
     BridgeOptions {
         datapath_id: String::new(),
@@ -245,14 +245,15 @@ fn new_bridge(options: &BridgeOptions) -> BridgeOptions {
     }
 }
 
-/// Returns whether a bridge can stay: only settings of a running bridge differ.
+/// Returns whether a bridge can stay, because only runtime settings differ.
 fn is_same_bridge(old: &BridgeOptions, new: &BridgeOptions) -> bool {
     old.local == new.local
 }
 
-/// Returns whether a port can stay.
+/// Returns whether a port can stay, or must be removed and added.
 ///
-/// Only keys differ that change at run time, or the request for its number has gone.
+/// It can stay if only keys differ that change at run time, or if the request for its number was
+/// removed.
 fn is_same_port(old: &PortOptions, new: &PortOptions) -> bool {
     let number = if new.number == 0 { 0 } else { old.number };
     old == new || *new == PortOptions { number, ..old.with_runtime_keys_of(new) }
@@ -264,7 +265,7 @@ fn running_ports(switch: &Switch, name: &str) -> Option<Vec<PortOptions>> {
     bridges.find(|bridge| bridge.name == name).map(|bridge| bridge.ports)
 }
 
-/// Sets the keys of a running bridge, and the MTU of its local port.
+/// Sets the settings of a running bridge, and the MTU of its local port.
 async fn set_bridge(switch: &Switch, bridge: &DesiredBridge, errors: &mut ApplyErrors) {
     let Some(old) = switch.bridge_options(&bridge.options.name) else { return };
     let new = &bridge.options_for(&old);
@@ -282,7 +283,7 @@ async fn set_bridge(switch: &Switch, bridge: &DesiredBridge, errors: &mut ApplyE
     if old.mac == new.mac && !new.mac.is_empty() && switch.has_other_mac(&new.name) {
         settings.push(("mac", new.mac.clone()));
     }
-    // If one value is refused, the others are set nevertheless.
+    // If one value is refused, the other values are set nevertheless.
     for (key, value) in &settings {
         if let Err(error) =
             switch.declarative().set_bridge(&new.name, &[(*key, value.as_str())]).await
@@ -299,9 +300,9 @@ async fn set_bridge(switch: &Switch, bridge: &DesiredBridge, errors: &mut ApplyE
     }
 }
 
-/// Returns the keys of a running bridge that have new values.
+/// Returns the changed settings of a running bridge, by key.
 ///
-/// Controllers are not among them.
+/// The controllers are not included.
 fn changed_settings(old: &BridgeOptions, new: &BridgeOptions) -> Vec<(&'static str, String)> {
     let pairs = |bridge: &BridgeOptions| {
         [
@@ -332,16 +333,17 @@ fn changed_settings(old: &BridgeOptions, new: &BridgeOptions) -> Vec<(&'static s
         .collect()
 }
 
-/// Returns the names of the bonds of a running bridge.
+/// Returns the names of the bonds that a bridge has in the switch.
 fn bond_names(switch: &Switch, bridge: &str) -> BTreeSet<String> {
     let bonds = switch.bridge_options(bridge).map(|own| own.bonds).unwrap_or_default();
     bonds.into_iter().map(|bond| bond.name).collect()
 }
 
-/// The members of bonds that the switch refused, with the reasons.
+/// The members of refused bonds, with the reasons.
 type RefusedMembers = BTreeMap<String, String>;
 
-/// Removes bonds that the bridge has no more: another bridge may get them.
+/// Removes bonds that the rows of a bridge no longer contain;
+/// another bridge may get them.
 async fn remove_bonds(switch: &Switch, bridge: &DesiredBridge) {
     let new = &bridge.options;
     let Some(old) = switch.bridge_options(&new.name) else { return };
@@ -355,7 +357,7 @@ async fn remove_bonds(switch: &Switch, bridge: &DesiredBridge) {
     }
 }
 
-/// Sets the bonds, also those that another client has changed.
+/// Sets the changed bonds of a bridge.
 ///
 /// If one is refused, the others are set nevertheless. A bond with a refused change goes on as before, and
 /// the rows of its members get the error.
@@ -394,9 +396,9 @@ async fn set_bonds(
     refused
 }
 
-/// Removes the members of refused bonds.
+/// Removes the member ports of refused bonds.
 ///
-/// As ports of their own they would close a loop.
+/// As separate ports, the members would close a loop.
 async fn remove_members(
     switch: &Switch,
     applied: &mut AppliedBridge,
@@ -416,7 +418,9 @@ async fn remove_members(
     }
 }
 
-/// Sets the mirrors, also those that another client has changed.
+/// Sets the changed mirrors of a bridge.
+///
+/// Mirrors that another client of the switch has changed are set again.
 async fn set_mirrors(switch: &Switch, bridge: &DesiredBridge) -> Result<(), SwitchError> {
     let new = &bridge.options;
     match switch.bridge_options(&new.name) {
@@ -456,7 +460,7 @@ async fn remove_ports(
     }
 }
 
-/// Sets the VLANs and the limits of the ports that stay.
+/// Sets the VLANs, the limits and other runtime options of the ports that stay.
 async fn set_ports(
     switch: &Switch,
     applied: &mut AppliedBridge,
@@ -503,7 +507,7 @@ async fn set_ports(
     }
 }
 
-/// Adds the ports that do not exist, in the order of their claims to a number.
+/// Adds the missing ports, in the order in which they get their numbers.
 async fn add_ports(
     switch: &Switch,
     applied: &mut AppliedBridge,

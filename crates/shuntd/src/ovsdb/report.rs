@@ -1,4 +1,4 @@
-//! The state of the switch as columns of rows.
+//! The state of the switch, as columns of database rows.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ use super::{
     reconciler::ApplyErrors,
 };
 
-/// The columns that differ from the rows, as a transaction.
+/// The columns that differ from the database, as a transaction.
 pub(super) struct RowReport<'a> {
     pub(super) snapshot: &'a DatabaseSnapshot,
     pub(super) bridges: &'a [BridgeStatus],
@@ -33,19 +33,19 @@ pub(super) struct RowReport<'a> {
     pub(super) transaction: &'a mut RowTransaction,
 }
 
-/// The columns of statistics that a report has.
+/// The statistics that a report contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StatisticsColumns {
-    /// Those that have changed.
+    /// All statistics that have changed.
     All,
-    /// Those of interfaces that had none.
+    /// Statistics of interfaces that had none before.
     Empty,
 }
 
-/// The number of the local port of a bridge, as OVSDB has it.
+/// The number of the local port of a bridge in OVSDB.
 const LOCAL_NUMBER: i64 = 65534;
 
-/// The largest number that is not reserved (`OFPP_MAX`).
+/// The largest port number that is not reserved (`OFPP_MAX`).
 ///
 /// A port with a larger number is the local port.
 const NUMBER_MAX: u32 = 0xffff_ff00;
@@ -82,7 +82,7 @@ impl RowReport<'_> {
         }
     }
 
-    /// Adds what the switch is, and the number of the configuration that is in force.
+    /// Adds the columns about the switch, and the number of the applied configuration.
     pub(super) fn finish(&mut self) {
         let version = self.snapshot.schema().version();
         let dpdk = DpdkState::read();
@@ -107,7 +107,7 @@ impl RowReport<'_> {
     fn interface(&mut self, row: RowView<'_>, port: Option<&BridgePortStatus>) {
         let uuid = row.uuid();
         let refused = self.errors.interfaces.get(&uuid);
-        // An interface that is refused has no port: a port with its name is another one.
+        // A refused interface has no port: a port with its name belongs to another interface.
         let port = port.filter(|_| refused.is_none());
         let settings = self.errors.settings.get(&uuid);
         let trouble = port.and_then(|port| port.trouble.as_ref());
@@ -121,9 +121,10 @@ impl RowReport<'_> {
         self.set("Interface", row, "error", error_column);
         let number = match (port, row.integer("ofport")) {
             (Some(port), _) if trouble.is_none() => Some(open_vswitch_number(port.number)),
-            // The port gets this number again when it can be added, and keeps it without its device.
+            // The port gets its previous number again when it can be added, and keeps it without a
+            // device.
             (_, Some(last)) if last > 0 => Some(last),
-            // `ovs-vsctl` shows the error of an interface with this number only.
+            // `ovs-vsctl` prints the error of an interface only if its number is -1.
             _ => error.map(|_| -1),
         };
         self.set("Interface", row, "ofport", number.map_or_else(Datum::empty, Datum::integer));
@@ -143,7 +144,9 @@ impl RowReport<'_> {
         }
     }
 
-    /// Adds the settings of a row that have no effect, and the rule that a bridge lacks.
+    /// Adds settings of a row without effect.
+    ///
+    /// For a bridge it also adds a rule for `NORMAL` that could not be changed.
     fn ignored(&mut self, table: &str, row: RowView<'_>) {
         let settings = self.ignored.get(&row.uuid()).into_iter().flatten();
         let mut entries: Vec<_> = settings
@@ -160,7 +163,8 @@ impl RowReport<'_> {
 
     /// Adds the states of the managers of the embedded server.
     ///
-    /// Their times grow all the time, and are written with a new state or with statistics.
+    /// Times in these states always grow, so they are written only with a new state or with
+    /// statistics.
     fn manager_states(&mut self) {
         for row in manager_rows(self.snapshot) {
             let status = row.string("target").and_then(|target| self.managers.status(target));
@@ -201,9 +205,9 @@ impl RowReport<'_> {
         }
     }
 
-    /// Adds the active member of each bond, and the members with a LACP partner.
+    /// Adds the active member of each bond, and which members have an LACP partner.
     ///
-    /// Other ports have neither.
+    /// For other ports both columns are empty.
     fn bonds(&mut self, bridge: RowView<'_>, status: &BridgeStatus) {
         let snapshot = self.snapshot;
         for row in bridge.uuids("ports").filter_map(|uuid| snapshot.row("Port", uuid)) {
@@ -226,7 +230,8 @@ impl RowReport<'_> {
         }
     }
 
-    /// Adds the counters of the mirrors of a bridge. One that copies nothing has none.
+    /// Adds the counters of the mirrors of a bridge;
+    /// empty for a mirror that copies nothing.
     fn mirrors(&mut self, bridge: RowView<'_>, status: &BridgeStatus) {
         let snapshot = self.snapshot;
         let (_, rows) = mirrors(snapshot, bridge, &mut BTreeMap::new());
@@ -244,7 +249,7 @@ impl RowReport<'_> {
         }
     }
 
-    /// Sets a column if its value differs. The schema of a foreign server may lack it.
+    /// Sets a column if its value differs, and if the schema of the server has it.
     fn set(&mut self, table: &str, row: RowView<'_>, column: &str, value: Datum) {
         if row.value(column).is_some_and(|old| *old != value) {
             self.transaction.update(table, row.uuid(), [(column, value)]);
@@ -252,18 +257,18 @@ impl RowReport<'_> {
     }
 }
 
-/// Returns the controller with a target, which may omit the port.
+/// Returns the controller with a target; the target may omit the port.
 fn find_controller<'a>(status: &'a BridgeStatus, target: &str) -> Option<&'a ControllerStatus> {
     let endpoint: ControllerEndpoint = target.parse().ok()?;
     status.controllers.iter().find(|other| other.target.parse() == Ok(endpoint))
 }
 
-/// Returns the number of a port as OVSDB has it: 16 bits, as in `OpenFlow` 1.0.
+/// Returns a port number as in OVSDB: 16 bits, as in OpenFlow 1.0.
 fn open_vswitch_number(number: u32) -> i64 {
     if number > NUMBER_MAX { LOCAL_NUMBER } else { i64::from(number) }
 }
 
-/// Returns what is wrong with an interface that has a port.
+/// Returns the problems of an interface that has a port.
 fn reasons<'a>(settings: Option<&'a String>, port: Option<&'a BridgePortStatus>) -> Vec<&'a str> {
     let mut reasons: Vec<_> = settings.into_iter().map(String::as_str).collect();
     let of_port = port.into_iter().flat_map(|port| {
@@ -274,9 +279,9 @@ fn reasons<'a>(settings: Option<&'a String>, port: Option<&'a BridgePortStatus>)
     reasons
 }
 
-/// Returns the columns of the device and the link of a port.
+/// Returns the columns about the device and the link of a port.
 ///
-/// Those that are unknown are empty.
+/// Unknown values are empty columns.
 fn device_columns(port: Option<&BridgePortStatus>) -> [(&'static str, Datum); 7] {
     let device = port.and_then(|port| port.device);
     let mode = port.map(|port| port.link_mode).unwrap_or_default();
@@ -297,7 +302,7 @@ fn device_columns(port: Option<&BridgePortStatus>) -> [(&'static str, Datum); 7]
     ]
 }
 
-/// Returns the counters of a port, and those of its driver under other names.
+/// Returns the counters of a port; counters of its driver have other names.
 fn statistics(port: &BridgePortStatus) -> Datum {
     let own = [
         ("rx_packets", port.rx_packets),
@@ -313,7 +318,7 @@ fn statistics(port: &BridgePortStatus) -> Datum {
 }
 
 fn counters<'a>(counters: impl IntoIterator<Item = (&'a str, u64)>) -> Datum {
-    // A counter that exceeds the type of the column stays at its largest value.
+    // A counter that exceeds the type of the column is written as the largest value.
     let count = |count: u64| Atom::Integer(i64::try_from(count).unwrap_or(i64::MAX));
     let pair = |(name, value): (&str, u64)| (Atom::String(name.into()), count(value));
     Datum::map(counters.into_iter().map(pair))

@@ -1,11 +1,11 @@
-//! Rows without effect, each logged once with its reason.
+//! A log of rows without effect; each row is logged once with its reason.
 
 use std::collections::BTreeMap;
 
 use shunt_ovsdb::value::RowUuid;
 use tracing::warn;
 
-/// The rows of a table that have no effect, with the reasons that were logged.
+/// The rows of a table that have no effect, with the logged reasons.
 #[derive(Debug)]
 pub(super) struct RowLog {
     table: &'static str,
@@ -18,7 +18,7 @@ impl RowLog {
         Self { table, reasons: BTreeMap::new() }
     }
 
-    /// Logs the reasons that are new.
+    /// Logs the reasons that were not logged before.
     pub(super) fn update(&mut self, reasons: BTreeMap<RowUuid, String>) {
         for (row, reason) in &reasons {
             if self.reasons.get(row) != Some(reason) {

@@ -1,4 +1,5 @@
-//! The embedded server, or the client of a foreign one, with the task that follows its database.
+//! The embedded OVSDB server, or the client of a foreign server, and the task that follows the
+//! database.
 
 use std::{convert::Infallible, path::Path, sync::Arc, time::Duration};
 
@@ -21,11 +22,11 @@ use super::{
 
 /// The embedded OVSDB server of the daemon, or its client of a foreign server.
 pub(crate) struct OvsdbService {
-    /// The embedded server.
+    /// The embedded server, if there is one.
     server: Option<OvsdbHandle>,
     problem: DatabaseProblem,
     task: JoinHandle<()>,
-    /// Notified when the first rows are applied, if they came too late for the start.
+    /// Notified when the first rows were applied, if they arrived after the start.
     first_rows: Option<oneshot::Receiver<()>>,
 }
 
@@ -34,19 +35,19 @@ pub(crate) struct OvsdbService {
 #[error("the OVSDB server does not start: {0}")]
 pub(crate) struct OvsdbStartError(#[from] OvsdbServerError);
 
-/// Longest time that the start waits for the rows of a foreign database.
+/// Longest time that the start of the daemon waits for rows of a foreign server.
 const FIRST_ROWS_MAX: Duration = Duration::from_secs(10);
 
 impl OvsdbService {
-    /// Starts the embedded server or the client, if the options name one.
+    /// Starts the embedded server, or the client of a foreign server, if configured.
     ///
-    /// Bridges and ports of the database exist when this returns. A foreign database that does not come
-    /// within [`FIRST_ROWS_MAX`] is followed later. Rows that cannot be applied, and a fault of the task,
-    /// prevent no start: the log has the reason.
+    /// Bridges and ports of the database exist when the call returns. If a foreign server sends no
+    /// rows within [`FIRST_ROWS_MAX`], the switch follows its database later. Rows that cannot be
+    /// applied, and a failure of the task, do not prevent the start: the log has the reason.
     ///
     /// # Errors
     ///
-    /// If the log or the socket cannot be used.
+    /// If the log file or the socket cannot be used.
     pub(crate) async fn start(
         options: &OvsdbOptions,
         switch: &Arc<Switch>,
@@ -79,7 +80,7 @@ impl OvsdbService {
         Ok(Some(Self { server, problem, task, first_rows: None }))
     }
 
-    /// Starts the client. The first rows have the time `wait` to come.
+    /// Starts the client of a foreign server; waits at most `wait` for the first rows.
     async fn follow_foreign(remote: &OvsdbRemote, switch: &Arc<Switch>, wait: Duration) -> Self {
         let problem = DatabaseProblem::default();
         let database = SwitchDatabase::foreign(remote.clone(), switch.tls().files());
@@ -93,19 +94,19 @@ impl OvsdbService {
         Self { server: None, problem, task, first_rows: is_late.then_some(first_pass) }
     }
 
-    /// Takes the notification of the first rows.
+    /// Takes the receiver of the notification that the first rows were applied.
     ///
-    /// `None` if they are applied. It fails if the task ends before.
+    /// `None` if they are applied already. The notification fails if the task ends before.
     pub(crate) const fn take_first_rows(&mut self) -> Option<oneshot::Receiver<()>> {
         self.first_rows.take()
     }
 
-    /// Returns the reason why the switch does not follow the database, also later ones.
+    /// Returns a handle to the reason why the switch does not follow the database.
     pub(crate) fn problem(service: Option<&Self>) -> DatabaseProblem {
         service.map(|service| service.problem.clone()).unwrap_or_default()
     }
 
-    /// Stops the server or the client if there is one.
+    /// Stops the server or the client, if there is one.
     ///
     /// Bridges and ports stay until the switch stops.
     pub(crate) async fn stop(service: Option<Self>) {
@@ -138,9 +139,9 @@ fn listen(
 
 /// Writes the system of the host into the row of `Open_vSwitch`.
 ///
-/// It adds the row to a new database.
+/// If the database is new, the call adds the row.
 ///
-/// Beside `ovsdb-server`, `ovs-ctl` does this at each start.
+/// For `ovsdb-server`, the script `ovs-ctl` does this at each start.
 async fn write_root(handle: &OvsdbHandle) -> Result<(), OvsdbServerError> {
     let SystemRelease { kind, version } = SystemRelease::read();
     let columns =
@@ -166,17 +167,17 @@ async fn write_root(handle: &OvsdbHandle) -> Result<(), OvsdbServerError> {
 
 /// Runs the task that follows the database.
 ///
-/// When the task ends, the embedded server stops.
+/// When the task ends, the embedded server is stopped.
 ///
-/// Without the task no command of `ovs-vsctl` would end, so clients must not connect any more. Nor
-/// could a client end `flow-restore-wait`, so held packets are released.
+/// Without the task, every command of `ovs-vsctl` would wait forever, so clients must not connect
+/// any more. Clients could also not end `flow-restore-wait`, so held packets are released.
 async fn supervise(
     server: Option<OvsdbHandle>,
     switch: Arc<Switch>,
     problem: DatabaseProblem,
     follow: impl Future<Output = Result<Infallible, OvsdbServerError>> + Send + 'static,
 ) {
-    // A set aborts its tasks when it is dropped.
+    // Dropping the set aborts its tasks.
     let mut tasks = JoinSet::new();
     tasks.spawn(follow);
     let reason = match tasks.join_next().await {
@@ -213,7 +214,7 @@ mod tests {
         Arc::new(Switch::start(&Config::default(), run_dir, 1).await.unwrap())
     }
 
-    /// Clients fail at once instead of waiting for `cur_cfg`.
+    /// Without the task, clients fail at once instead of waiting for `cur_cfg`.
     #[tokio::test]
     async fn clients_cannot_connect_without_the_task() {
         let folder = tempfile::tempdir().unwrap();
@@ -236,7 +237,7 @@ mod tests {
         assert!(UnixStream::connect(&socket).is_err() && !socket.exists());
     }
 
-    /// Starts a server with a new log, as the daemon does.
+    /// Starts an OVSDB server with a new log file, as the daemon does.
     fn database(folder: &tempfile::TempDir) -> (OvsdbOptions, OvsdbHandle) {
         let [socket, log] = ["db.sock", "conf.db"].map(|name| folder.path().join(name));
         let options = OvsdbOptions { socket, log, remote: None };
@@ -246,7 +247,8 @@ mod tests {
         (options, handle)
     }
 
-    /// Clients of a daemon that is ready find its bridges, also to restore rules.
+    /// When the daemon is ready, clients find the bridges of the log,
+    /// for example to restore rules.
     #[tokio::test]
     async fn bridges_of_the_log_exist_after_the_start() {
         let folder = tempfile::tempdir().unwrap();
@@ -263,7 +265,7 @@ mod tests {
         OvsdbService::stop(service).await;
     }
 
-    /// The row of an existing database gets it as well.
+    /// The row of an existing database gets the operating system too.
     #[tokio::test]
     async fn the_row_has_the_system_of_the_host() {
         let folder = tempfile::tempdir().unwrap();
@@ -282,7 +284,7 @@ mod tests {
         OvsdbService::stop(Some(service)).await;
     }
 
-    /// A row that is not a mirror, or one too many, does not affect the others.
+    /// A row that is not a mirror, or exceeds the limit, does not affect other mirrors.
     #[tokio::test]
     async fn a_bad_mirror_stops_no_other() {
         let limit = MirrorOptions::COUNT_MAX;
@@ -311,9 +313,9 @@ mod tests {
         OvsdbService::stop(service).await;
     }
 
-    /// Returns the bridges after a start with rows of a table of exports.
+    /// Returns the bridges after a start with rows of one table for exports.
     ///
-    /// Each row belongs to a bridge of its own, `br0` and so on, which has it in `column`.
+    /// Each row belongs to its own bridge, `br0` and so on, which references it in `column`.
     async fn bridges_with<const N: usize>(
         (table, column): (&str, &'static str),
         exports: [Vec<(&'static str, Datum)>; N],
@@ -394,7 +396,7 @@ mod tests {
             NetflowOptions { targets: vec!["127.0.0.1:9".into()], active_timeout: -1, ..off() },
             NetflowOptions {
                 targets: vec!["127.0.0.1".into()],
-                // The column has 0 if it is not set.
+                // The column has 0 if no timeout is set.
                 active_timeout: 0,
                 engine_id: 7,
                 ..off()
@@ -439,7 +441,7 @@ mod tests {
             [sflow.targets, netflow.targets, ipfix.targets].map(|own| own.join(","))
         };
         until(|| targets() == ["127.0.0.1:9"; 3]).await;
-        // The second change is applied after all of the first one.
+        // The second change is applied only after the first change was applied completely.
         for vlan in [7, 8] {
             let mut rows = handle.transaction("wrong values");
             for (table, row) in tables.into_iter().zip(exports) {
@@ -486,7 +488,7 @@ mod tests {
             ..CollectorSetOptions::default()
         };
         until(|| running().collector_sets == [expected.clone()]).await;
-        // The second change is applied after all of the first one.
+        // The second change is applied only after the first change was applied completely.
         for vlan in [7, 8] {
             let mut rows = handle.transaction("a wrong value");
             rows.update("IPFIX", ipfix, [target("collector")]);
@@ -502,7 +504,7 @@ mod tests {
         OvsdbService::stop(Some(service)).await;
     }
 
-    /// The daemon keeps what belongs to ports until it knows the ports.
+    /// Until its ports are known, the daemon keeps stored descriptors of ports.
     #[tokio::test]
     async fn the_first_rows_are_notified_when_they_come_late() {
         let folder = tempfile::tempdir().unwrap();
@@ -522,7 +524,7 @@ mod tests {
         server.stop().await;
     }
 
-    /// `/readyz` names a foreign server that is away, and no other.
+    /// `/readyz` reports a foreign server only while it is not connected.
     #[tokio::test]
     async fn a_foreign_server_that_is_away_is_a_problem() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The row of `SSL`: key and certificates of connections with TLS.
+//! The row of the table `SSL`: key and certificates of TLS connections.
 
 use std::path::PathBuf;
 
@@ -7,19 +7,19 @@ use shunt_switch::Switch;
 use shunt_tls::TlsFiles;
 use tracing::{info, warn};
 
-/// The files of the row, and those that are in force without it.
+/// The TLS files of the row, and the files that are used without a row.
 pub(super) struct TlsRow {
-    /// The files of the configuration file.
+    /// The TLS files of the configuration file.
     configured: Option<TlsFiles>,
 }
 
 impl TlsRow {
-    /// Remembers the files of the configuration file.
+    /// Stores the TLS files of the configuration file.
     pub(super) fn new(switch: &Switch) -> Self {
         Self { configured: switch.tls().files() }
     }
 
-    /// Puts the files of a row in force, or those of the configuration file.
+    /// Sets the TLS files of a row; without a row, those of the configuration file.
     pub(super) fn apply(&self, switch: &Switch, row: Option<&TlsFiles>) {
         let wanted = row.or(self.configured.as_ref());
         if wanted == switch.tls().files().as_ref() {
@@ -32,14 +32,15 @@ impl TlsRow {
                 info!(certificate = %files.certificate.display(), "ovsdb: SSL set");
             }
             (Some(_), Err(error)) => {
-                // The files are read again at each handshake.
+                // The files are read at each handshake, so the connections work once the files are
+                // correct.
                 warn!("ovsdb: SSL: {error}; connections with TLS fail until it is mended");
             }
         }
     }
 }
 
-/// Returns the files of the row of `SSL` that a row of `Open_vSwitch` has.
+/// Returns the TLS files of the `SSL` row that a row of `Open_vSwitch` references.
 pub(super) fn files(snapshot: &DatabaseSnapshot, root: RowView<'_>) -> Option<TlsFiles> {
     let row = root.uuids("ssl").find_map(|uuid| snapshot.row("SSL", uuid))?;
     let path = |column| PathBuf::from(row.string(column).unwrap_or_default());

@@ -1,10 +1,10 @@
-//! The BFD session of a port, as a part of its line.
+//! Text for the BFD session of a port, as a part of the line of the port.
 
 use serde_json::Value;
 
 use super::word;
 
-/// Returns the state of a BFD session; empty without one.
+/// Returns the state of a BFD session as text; empty without a session.
 pub(crate) fn bfd_state(session: &Value) -> String {
     let Some(state) = session["state"].as_str() else { return String::new() };
     let forwarding = match (state, session["forwarding"] == true) {

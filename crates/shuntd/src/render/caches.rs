@@ -89,10 +89,10 @@ const REMOVED: [(&str, &str, &str); 5] = [
     ("not cached: queue full", "refused_ring", "queue to the eviction thread"),
 ];
 
-/// The remark on hits of a type of cache that is not in use any more.
+/// The remark on hits of the cache type before `caches.kind` changed.
 const EARLIER_KIND: &str = "before caches.kind changed";
 
-/// Returns the LTM entries and stages of Gigaflow caches.
+/// Returns the LTM entries and stages of Gigaflow caches as text.
 fn ltm_entries(caches: &Value) -> String {
     let (mut text, chain) = ("\n".to_owned(), &caches["gigaflow"]);
     let (created, shared) = (count(&chain["created"]), count(&chain["shared"]));
@@ -139,18 +139,19 @@ pub(crate) fn caches_line(caches: &Value) -> String {
     line(&Value::Null, caches, "since start")
 }
 
-/// Returns the changes of the cache counters between two snapshots, in one line.
+/// Returns the increase of the cache counters between two snapshots, in one line.
 pub(crate) fn caches_in_interval(before: &Value, now: &Value, elapsed: Duration) -> String {
     let nanoseconds = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
     line(before, now, &format!("in {}", duration(nanoseconds)))
 }
 
-/// Returns what a counter has counted between two snapshots.
+/// Returns the increase of a counter between two snapshots.
 fn added(before: &Value, now: &Value, key: &str) -> u64 {
     count(&now[key]).saturating_sub(count(&before[key]))
 }
 
-/// Returns the packets that each cache or the tables decided in between.
+/// Returns the packets that each cache, or the tables,
+/// decided between two snapshots.
 pub(super) fn packets_by_cache(before: &Value, now: &Value) -> Vec<(&'static str, u64)> {
     let own = |key: &str| added(before, now, key);
     let mut parts = vec![("exact match", own("exact_hits"))];
@@ -197,7 +198,7 @@ fn line(before: &Value, now: &Value, when: &str) -> String {
     text
 }
 
-/// Returns the remark about set-up times, if a packet was translated.
+/// Returns a remark about the set-up times of flows, if a packet was translated.
 fn set_up(times: &Value) -> String {
     if count(&times["count"]) == 0 {
         return String::new();
@@ -229,7 +230,8 @@ mod tests {
         assert!(caches(&status).contains(expected), "{}", caches(&status));
     }
 
-    /// After a change of `caches.kind` the hits of the earlier cache still count.
+    /// After a change of `caches.kind`,
+    /// the hits of the earlier cache are still included.
     #[test]
     fn the_hits_of_all_caches_add_up_to_the_packets() {
         let gigaflow = json!({"kind": "gigaflow", "received": 266, "exact_hits": 200,

@@ -6,9 +6,9 @@ use serde_json::Value;
 
 use super::{count, list, number, table, word};
 
-/// Returns packet counters, and losses by reason and by port.
+/// Returns a table of packet counters, and of losses by reason and by port.
 ///
-/// `run_dir` has the sockets of the daemon, which a hint names.
+/// `run_dir` is the directory of the daemon's sockets, for a hint.
 pub(crate) fn drops(drops: &Value, run_dir: &Path) -> String {
     let mut text = String::new();
     for key in ["received", "injected", "copied", "sent", "punted", "held"] {
@@ -54,7 +54,7 @@ fn dropped_line(reason: &str, packets: u64) -> String {
     format!("{name:<NAME_WIDTH$} {packets:>COUNT_WIDTH$}")
 }
 
-/// Returns every loss: reason, number of packets, and remark.
+/// Returns all losses, each with reason, number of packets, and remark.
 pub(crate) fn losses(drops: &Value) -> impl Iterator<Item = (&str, u64, &str)> {
     let pairs = |key: &str, remark: &'static str| {
         list(&drops[key]).iter().map(move |pair| (word(&pair[0]), count(&pair[1]), remark))
@@ -72,14 +72,14 @@ pub(crate) fn losses(drops: &Value) -> impl Iterator<Item = (&str, u64, &str)> {
         .chain(others.into_iter().filter(|(_, packets, _)| *packets > 0))
 }
 
-/// Returns the number of all losses.
+/// Returns the total number of lost packets.
 pub(crate) fn total(drops: &Value) -> u64 {
     losses(drops).map(|(_, packets, _)| packets).sum()
 }
 
-/// Width of the names of counters.
+/// Width of the column with the names of counters.
 const NAME_WIDTH: usize = 32;
-/// Width of the counters.
+/// Width of the column with the counters.
 const COUNT_WIDTH: usize = 14;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Tables of cache entries and evictions.
+//! Tables of cache entries, and of evictions.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{count, counter_line, list, percent, table, word};
 
-/// The answer where packet threads have no cache.
+/// The answer if the packet threads have no cache.
 const NO_ENTRIES: &str = "\
 no entries: with caches.kind = \"flows\" the tables decide each packet
 `shuntctl trace BRIDGE FLOW` shows a decision, `ovs-ofctl dump-flows BRIDGE` the counts of rules
@@ -14,7 +14,7 @@ no entries: with caches.kind = \"flows\" the tables decide each packet
 
 /// Returns cache entries, one line each.
 ///
-/// Without a cache, it says where to look instead.
+/// Without a cache, the text says where to look instead.
 pub(crate) fn entries(entries: &Value) -> String {
     let titles = ["entry", "packets", "bytes", "idle ms", "actions", "match"];
     let mut rows = vec![titles.map(str::to_owned).to_vec()];
@@ -41,7 +41,7 @@ pub(crate) fn entries(entries: &Value) -> String {
     table(&rows) + &rest
 }
 
-/// Returns the actions of an entry.
+/// Returns the actions of an entry as text.
 fn actions(entry: &Value) -> String {
     let mut actions: Vec<String> =
         list(&entry["actions"]).iter().map(|action| word(action).to_owned()).collect();
@@ -51,7 +51,7 @@ fn actions(entry: &Value) -> String {
     if actions.is_empty() { "drop".to_owned() } else { actions.join(",") }
 }
 
-/// Returns the eviction engine with its counters and latencies.
+/// Returns a table of the eviction engine, its counters and latencies.
 pub(crate) fn evict(evict: &Value) -> String {
     let engine = match word(&evict["engine"]) {
         "" => "custom",
@@ -70,7 +70,7 @@ pub(crate) fn evict(evict: &Value) -> String {
     text
 }
 
-/// Returns the acknowledgements by poll loop iterations.
+/// Returns the acknowledgements, by poll loop iterations, as text.
 fn acks(acks: &Value) -> String {
     let counts: Vec<u64> = list(acks).iter().map(count).collect();
     let all: u64 = counts.iter().sum();
@@ -91,11 +91,11 @@ acknowledgements by poll loop iterations since the version was sent: {all} (park
 /// Labels of the acknowledgement buckets.
 pub(crate) const ITERATIONS: [&str; 4] = ["0", "1", "2", "more"];
 
-/// Returns the size of the engine and of its queues.
+/// Returns the size of the engine and of its queues as text.
 fn sizes(evict: &Value) -> String {
     let mut text = String::new();
     for pair in list(&evict["relations"]) {
-        // The other relations are for developers: they are in `--json`.
+        // The other relations are for developers, so only `--json` has them.
         if let Some((name, remark)) = RELATIONS.iter().find(|(name, _)| *name == word(&pair[0])) {
             text += &counter_line(&format!("  {name}"), count(&pair[1]), remark);
         }
@@ -120,11 +120,11 @@ fn sizes(evict: &Value) -> String {
     text
 }
 
-/// Relations of the engine that are shown, with their meanings.
+/// Relations of the engine that are printed, each with its meaning.
 const RELATIONS: [(&str, &str); 2] =
     [("entries", "cache entries in the index"), ("visits", "table lookups behind them")];
 
-/// Returns the counts of entries, by cause and by table.
+/// Returns the numbers of entries by cause and by table as text.
 fn totals(evict: &Value) -> String {
     let mut text = String::new();
     for (name, key) in [
@@ -165,7 +165,8 @@ const REPAIRS: [(&str, &str); 4] = [
     ("repair: dropped", "repair_dropped"),
 ];
 
-/// Returns a latency histogram; the longest bar belongs to the largest bucket.
+/// Returns a latency histogram as bars;
+/// the longest bar is that of the largest bucket.
 fn times(title: &str, times: &Value) -> String {
     let all = count(&times["count"]);
     if all == 0 {
@@ -185,10 +186,10 @@ fn times(title: &str, times: &Value) -> String {
     text
 }
 
-/// Maximum length of a bar.
+/// Maximum length of a bar in characters.
 const BAR_MAX: u64 = 40;
 
-/// Returns a duration with few digits, in its largest unit.
+/// Returns a duration as text with few digits, in the largest fitting unit.
 pub(super) fn duration(nanoseconds: u64) -> String {
     let units = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1000)];
     let unit = units.into_iter().find(|(_, length)| nanoseconds >= *length);
@@ -197,7 +198,7 @@ pub(super) fn duration(nanoseconds: u64) -> String {
     if whole < 10 { format!("{whole}.{tenth} {name}") } else { format!("{whole} {name}") }
 }
 
-/// Returns why an entry is valid, or why it was evicted.
+/// Returns the reason why an entry is valid, or why it was evicted, as text.
 pub(crate) fn why(why: &Value) -> String {
     let entry = word(&why["entry"]);
     let seconds = |key: &str| duration(count(&why[key]) * 1_000_000);
@@ -236,7 +237,7 @@ pub(crate) fn why(why: &Value) -> String {
     text
 }
 
-/// Returns the cause of an eviction without a single known change.
+/// Returns the cause of an eviction as text, if no single change is known.
 fn unnamed(cause: &str) -> String {
     match cause {
         "bound" => "too many rules changed at once: all entries of these tables were evicted",
@@ -246,7 +247,7 @@ fn unnamed(cause: &str) -> String {
     .to_owned()
 }
 
-/// Returns a lookup, with its rule and the bits that it consulted.
+/// Returns a lookup as text, with its rule and the bits that it consulted.
 fn visit(visit: &Value) -> String {
     let mut text = String::new();
     let place = format!("{} table {}", word(&visit["bridge"]), visit["table"]);
@@ -270,7 +271,7 @@ fn visit(visit: &Value) -> String {
     text + &decisions(visit)
 }
 
-/// Returns the decisions that rules do not show.
+/// Returns the decisions that rules do not show as text.
 fn decisions(of: &Value) -> String {
     list(&of["decisions"]).iter().map(|own| format!("    -> {}\n", word(own))).collect()
 }
@@ -320,7 +321,7 @@ acknowledgements by poll loop iterations since the version was sent: 8 (parked t
         assert_eq!(acks(&json!([6, 2, 0, 0])), expected);
     }
 
-    /// Sizes that only developers understand are in `--json` alone.
+    /// Sizes that only developers understand are only printed with `--json`.
     #[test]
     fn the_index_is_shown_in_words_of_an_operator() {
         let value = json!({"engine": "direct", "relations": [["entries", 3], ["visits", 9],

@@ -1,4 +1,4 @@
-//! The exporters of a bridge: sFlow, NetFlow and IPFIX.
+//! Text for the exporters of a bridge: sFlow, NetFlow and IPFIX.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{count, counted, list, word};
 
-/// Returns the exporters of a bridge as lines, with the numbers of what they sent.
+/// Returns the exporters of a bridge as lines, with counters of sent data.
 pub(crate) fn exports(bridge: &Value) -> String {
     let exporters = [("sflow", sflow as fn(&Value) -> _), ("netflow", netflow), ("ipfix", ipfix)];
     let running = exporters.into_iter().filter(|(key, _)| bridge[key].is_object());
@@ -31,7 +31,7 @@ fn collector_set(set: &Value) -> String {
     )
 }
 
-/// Returns the text in each record; empty if there is none.
+/// Returns the observation point text of an exporter; empty if there is none.
 fn virtual_id(exporter: &Value) -> String {
     match word(&exporter["virtual_obs_id"]) {
         "" => String::new(),
@@ -96,7 +96,7 @@ fn targets(exporter: &Value) -> String {
     list(&exporter["targets"]).iter().map(word).collect::<Vec<_>>().join(",")
 }
 
-/// Returns what an exporter could not send; empty if it is nothing.
+/// Returns counters of lost data of an exporter; empty if nothing is lost.
 fn losses(exporter: &Value, counts: &[(&str, &str)]) -> String {
     let mut lost = String::new();
     for (key, what) in counts {

@@ -1,4 +1,4 @@
-//! The table of forecasts.
+//! Tables of forecasts.
 
 use std::fmt::Write;
 
@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use super::{count, list, table, word};
 
-/// Returns the outcomes of forecasts by origin, and the reasons of refusals.
+/// Returns the outcomes of forecasts by origin, and the reasons of refusals,
+/// as text.
 pub(crate) fn forecast(status: &Value) -> String {
     let sources = list(&status["sources"]);
     if sources.is_empty() {
@@ -64,7 +65,7 @@ fn percent(share: &Value) -> String {
     share.as_f64().map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", share * 100.0))
 }
 
-/// Returns a time with a unit that fits.
+/// Returns a time as text, in a fitting unit.
 fn time(us: u64) -> String {
     match us {
         0..10_000 => format!("{us} us"),

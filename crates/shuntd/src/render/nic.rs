@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{count, counted, counter_line, list, percent, word};
 
-/// Returns the NIC of a bridge and its state in one line.
+/// Returns a line with the NIC of a bridge and its state.
 pub(crate) fn nic_line(nic: &Value) -> String {
     let rules: u64 = list(&nic["stages"]).iter().map(|stage| count(&stage["entries"])).sum();
     format!(
@@ -30,9 +30,9 @@ fn state(nic: &Value) -> String {
     }
 }
 
-/// Returns the rates of a NIC between two snapshots in one line.
+/// Returns a line with the rates of a NIC between two snapshots.
 ///
-/// `rate` computes one rate.
+/// `rate` computes a rate from two counters.
 pub(crate) fn nic_rates(
     before: &Value,
     now: &Value,
@@ -120,14 +120,14 @@ pub(crate) fn nic(nic: &Value) -> String {
     text
 }
 
-/// Returns the average number of traversals that use an LTM entry.
+/// Returns the average number of traversals that use one LTM entry, as text.
 fn uses(created: u64, shared: u64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "an average for display")]
     let uses = (created + shared) as f64 / created.max(1) as f64;
     format!("used by {uses:.2} traversals on average")
 }
 
-/// Returns the number of lookups in a NIC, with dropped misses.
+/// Returns the number of packets that a NIC looked up, including dropped misses.
 pub(crate) fn lookups_count(traffic: &Value) -> u64 {
     let lost =
         dropped(traffic).filter(|(reason, _)| ["representor", "controller"].contains(reason));

@@ -17,34 +17,34 @@ use super::{
     top::{TITLES, TopSnapshot, losses_by_reason, per_second_at_least, port_rates},
 };
 
-/// Number of intervals of which the screen shows the rates.
+/// Number of intervals for which the screen shows rates.
 const HISTORY: usize = 120;
 
-/// Lines of a row of panels above the ports.
+/// Height in lines of a row of panels above the ports.
 const PANEL_LINES: u16 = 9;
 
-/// Lines of each row of panels where they are two by two.
+/// Height in lines of each row if the panels are two by two.
 const LOW_PANEL_LINES: u16 = 5;
 
-/// Width from which all four panels are in one row.
+/// Least width at which all four panels are in one row.
 const FOUR_PANELS_WIDTH: u16 = 120;
 
-/// Height from which there are panels.
+/// Least height at which panels are shown.
 const PANELS_HEIGHT: u16 = 20;
 
-/// Width of the bar of a cache that finds all packets.
+/// Width of the bar of a cache with a share of all packets.
 const BAR_WIDTH: u64 = 20;
 
-/// Width of the name and the share before a bar.
+/// Width of the name and the share, before a bar.
 const SHARE_WIDTH: u64 = 21;
 
-/// Keys in the last line.
+/// Help for keys, in the last line.
 const KEYS: &str = "q quit   p pause   f top flows   up, down, page up, page down: scroll";
 
-/// Keys in the last line of a narrow terminal.
+/// Help for keys, in the last line of a narrow terminal.
 const SHORT_KEYS: &str = "q quit  p pause  f flows  up, down";
 
-/// Columns of the table of ports by their importance, as indices of [`TITLES`].
+/// Columns of the table of ports, most important first, as indices of [`TITLES`].
 const BY_IMPORTANCE: [usize; 11] = [2, 3, 7, 10, 5, 6, 9, 4, 8, 0, 1];
 
 /// Space between two columns.
@@ -67,11 +67,11 @@ pub(crate) struct TopScreen {
     snapshots: [Option<TopSnapshot>; 2],
     /// Received packets per second, oldest first.
     received: VecDeque<u64>,
-    /// The cache entries of the last look.
+    /// The cache entries that were requested last.
     flows: Value,
     lower: LowerPart,
     is_paused: bool,
-    /// First line of the lower part.
+    /// Number of the first shown line of the lower part.
     first: usize,
 }
 
@@ -88,17 +88,17 @@ impl TopScreen {
         self.snapshots = [last, Some(now)];
     }
 
-    /// Replaces the cache entries, which [`LowerPart::Flows`] shows.
+    /// Replaces the cache entries of [`LowerPart::Flows`].
     pub(crate) fn set_flows(&mut self, flows: Value) {
         self.flows = flows;
     }
 
-    /// Returns what the lower part shows.
+    /// Returns which content the lower part shows.
     pub(crate) const fn lower(&self) -> LowerPart {
         self.lower
     }
 
-    /// Changes between ports and flows.
+    /// Switches the lower part between ports and flows.
     pub(crate) const fn toggle_flows(&mut self) {
         self.lower = match self.lower {
             LowerPart::Ports => LowerPart::Flows,
@@ -107,9 +107,9 @@ impl TopScreen {
         self.first = 0;
     }
 
-    /// Stops or goes on to take snapshots.
+    /// Pauses or resumes the snapshots.
     ///
-    /// The first interval after a pause begins with its end.
+    /// After a pause, the first interval begins when the pause ends.
     pub(crate) fn toggle_pause(&mut self) {
         self.is_paused = !self.is_paused;
         if !self.is_paused {
@@ -117,12 +117,12 @@ impl TopScreen {
         }
     }
 
-    /// Returns whether no snapshots are taken.
+    /// Returns whether the snapshots are paused.
     pub(crate) const fn is_paused(&self) -> bool {
         self.is_paused
     }
 
-    /// Moves the lower part down by a number of lines, or up by a negative one.
+    /// Scrolls the lower part down by a number of lines; a negative number scrolls up.
     pub(crate) fn scroll(&mut self, lines: isize) {
         let last = match (&self.lower, &self.snapshots[1]) {
             (LowerPart::Ports, Some(now)) => list(&ports_of(&now.bridges)).len(),
@@ -132,7 +132,7 @@ impl TopScreen {
         self.first = self.first.saturating_add_signed(lines).min(last.saturating_sub(1));
     }
 
-    /// Draws the screen.
+    /// Draws the screen into a frame of the terminal.
     pub(crate) fn draw(&self, frame: &mut Frame<'_>) {
         let area = frame.area();
         let panel_lines = match (area.width, area.height) {
@@ -168,7 +168,7 @@ impl TopScreen {
         let (received, lost) = (now.received_rate(before), now.loss_rate(before));
         let paused = if self.is_paused { "paused   " } else { "" };
         let version = env!("CARGO_PKG_VERSION");
-        // A narrow terminal cuts the end.
+        // A narrow terminal cuts off the end of the line.
         format!(
             "{paused}{received} packets/s received, {lost} dropped/s   {bridges}, {ports}   shunt {version}"
         )
@@ -182,7 +182,7 @@ impl TopScreen {
         now: &TopSnapshot,
     ) {
         let [received, caches, drops, evictions] = panel_areas(area);
-        // The newest values are at the right end.
+        // The newest values are at the right.
         let width = usize::from(received.width.saturating_sub(2));
         let shown = self.received.iter().skip(self.received.len().saturating_sub(width));
         let chart = Sparkline::default().data(shown.copied().collect::<Vec<_>>());
@@ -235,7 +235,7 @@ impl TopScreen {
 /// The style of titles, which does not depend on colours.
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 
-/// Returns the areas of four panels: in one row, or two by two in a narrow terminal.
+/// Returns the areas of four panels: in one row, or two by two.
 fn panel_areas(area: Rect) -> [Rect; 4] {
     if area.width >= FOUR_PANELS_WIDTH {
         return Layout::horizontal([Constraint::Ratio(1, 4); 4]).areas(area);
@@ -247,9 +247,10 @@ fn panel_areas(area: Rect) -> [Rect; 4] {
     [first, second, third, fourth]
 }
 
-/// Returns the columns that fit into a width, with their own widths.
+/// Returns the columns that fit into a width, each with its width.
 ///
-/// `rows` begin with the titles. A column that does not fit makes room for less important ones.
+/// The first of `rows` has the titles. If a column does not fit, less important columns may take
+/// its space.
 fn shown_columns(rows: &[Vec<String>], width: u16) -> Vec<(usize, u16)> {
     let mut room = width;
     let mut shown = Vec::new();
@@ -271,9 +272,10 @@ fn panel(title: &'static str, lines: Vec<String>) -> Paragraph<'static> {
     Paragraph::new(lines).block(Block::bordered().title(title))
 }
 
-/// Returns the share of each cache in the packets of the interval, with a bar.
+/// Returns a line for each cache:
+/// its share of the packets in the interval, with a bar.
 ///
-/// `bar_width` is the width of the bar of a cache that finds all packets.
+/// `bar_width` is the width of the bar for a share of all packets.
 fn caches_lines(before: &TopSnapshot, now: &TopSnapshot, bar_width: u64) -> Vec<String> {
     let parts = packets_by_cache(&before.caches, &now.caches);
     let all: u64 = parts.iter().map(|(_, packets)| packets).sum();
@@ -310,7 +312,7 @@ fn evictions_by_cause<'a>(
     evicted
 }
 
-/// Returns a line for each value: the number, then its name.
+/// Returns a line for each value, with the number before the name.
 fn numbered(values: &[(&str, u64)]) -> Vec<String> {
     if values.is_empty() {
         return vec!["none".to_owned()];
@@ -325,7 +327,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns a snapshot at a second of the test.
+    /// Returns a snapshot of the daemon at a second of the test.
     fn snapshot(second: u64, packets: u64) -> TopSnapshot {
         let port = |name: &str, number| {
             json!({"bridge": "br0", "name": name, "number": number, "link": "up",
@@ -347,7 +349,7 @@ mod tests {
         drawn_in(screen, 140, 20)
     }
 
-    /// Returns the lines of a screen that is drawn in a terminal of some size.
+    /// Returns the lines of a screen that is drawn in a terminal of a given size.
     fn drawn_in(screen: &TopScreen, width: u16, height: u16) -> Vec<String> {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal.draw(|frame| screen.draw(frame)).unwrap();
@@ -420,7 +422,7 @@ mod tests {
         }
     }
 
-    /// The answer of a busy daemon is late, and its packets are those of a longer time.
+    /// A busy daemon answers late, so its packets belong to a longer interval.
     #[test]
     fn a_late_snapshot_does_not_raise_the_rates() {
         let mut screen = TopScreen::default();

@@ -13,18 +13,18 @@ use super::{
     number, ports_of, table, word,
 };
 
-/// The values that `top` compares.
+/// The status values of the daemon that `top` compares.
 pub(crate) struct TopSnapshot {
-    /// When it was taken, since any fixed time.
+    /// Time of the snapshot, since any fixed time.
     pub(crate) taken: Duration,
     pub(crate) bridges: Value,
     pub(crate) caches: Value,
     pub(crate) drops: Value,
-    /// Evictions; null where nobody looks at them.
+    /// Status of evictions; null if it was not requested.
     pub(crate) evictions: Value,
 }
 
-/// Titles of the table of ports.
+/// Titles of the columns of the table of ports.
 pub(super) const TITLES: [&str; 11] = [
     "bridge",
     "port",
@@ -39,7 +39,7 @@ pub(super) const TITLES: [&str; 11] = [
     "link",
 ];
 
-/// The counters of a port, in the order of the titles.
+/// The keys of a port's counters, in the order of [`TITLES`].
 const COUNTERS: [&str; 7] = [
     "rx_packets",
     "rx_bytes",
@@ -53,7 +53,7 @@ const COUNTERS: [&str; 7] = [
 impl TopSnapshot {
     /// Returns the time since an earlier snapshot.
     ///
-    /// Rates are per second of this time, and not of the interval that the operator asked for: a busy
+    /// Rates are per second of this time, not of the interval that the operator set, because a busy
     /// daemon answers later.
     pub(super) const fn since(&self, before: &Self) -> Duration {
         self.taken.saturating_sub(before.taken)
@@ -70,24 +70,26 @@ impl TopSnapshot {
     }
 }
 
-/// Returns the rate of a number of events, rounded down.
+/// Returns events per second, rounded down.
 pub(super) fn per_second(events: u64, elapsed: Duration) -> u64 {
     let per_second = u128::from(events) * 1_000_000_000 / elapsed.as_nanos().max(1);
     u64::try_from(per_second).unwrap_or(u64::MAX)
 }
 
-/// Returns the rate of a number of events, rounded up: events that happen are not shown as none.
+/// Returns events per second, rounded up.
+///
+/// So the rate is zero only if there were no events.
 pub(super) fn per_second_at_least(events: u64, elapsed: Duration) -> u64 {
     let per_second = (u128::from(events) * 1_000_000_000).div_ceil(elapsed.as_nanos().max(1));
     u64::try_from(per_second).unwrap_or(u64::MAX)
 }
 
-/// Returns the rate of a counter between two values.
+/// Returns the increase per second between two values of a counter.
 fn rate(old: &Value, new: &Value, elapsed: Duration) -> u64 {
     per_second(count(new).saturating_sub(count(old)), elapsed)
 }
 
-/// Returns one update of `top`.
+/// Returns the text of one update of `top`.
 pub(crate) fn top(before: &TopSnapshot, now: &TopSnapshot) -> String {
     let elapsed = now.since(before);
     let mut text = caches_in_interval(&before.caches, &now.caches, elapsed);
@@ -102,7 +104,7 @@ pub(crate) fn top(before: &TopSnapshot, now: &TopSnapshot) -> String {
     text + &table(&rows)
 }
 
-/// Returns a row for each port, with its rates in the order of [`TITLES`].
+/// Returns a table row for each port, with its rates in the order of [`TITLES`].
 pub(super) fn port_rates(before: &TopSnapshot, now: &TopSnapshot) -> Vec<Vec<String>> {
     let elapsed = now.since(before);
     let old = ports_of(&before.bridges);
@@ -119,7 +121,7 @@ pub(super) fn port_rates(before: &TopSnapshot, now: &TopSnapshot) -> Vec<Vec<Str
     rows.collect()
 }
 
-/// Returns the losses of the interval by reason, most packets first.
+/// Returns the losses of the interval by reason, most packets first, as text.
 fn drop_rates(before: &Value, now: &Value, elapsed: Duration) -> String {
     let rates = losses_by_reason(before, now, elapsed);
     if rates.is_empty() {

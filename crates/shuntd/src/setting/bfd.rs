@@ -1,4 +1,4 @@
-//! The BFD session of a port, as words of a command.
+//! The BFD session of a port on the command line, as `key=value` words.
 
 use shunt_switch::{
     config::{BfdOptions, PortOptions},
@@ -9,8 +9,8 @@ use super::{split, unknown};
 
 /// Parses the BFD session of a port from words.
 ///
-/// For example from `min_tx_ms=300 min_rx_ms=300`, or from `enable=true` for the defaults. Without words the
-/// port has no session.
+/// Examples are `min_tx_ms=300 min_rx_ms=300`, or `enable=true` for a session with all defaults.
+/// Without words, the port has no session.
 ///
 /// # Errors
 ///

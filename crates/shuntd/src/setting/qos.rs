@@ -1,4 +1,4 @@
-//! The quality of service of a port, as words of a command.
+//! The quality of service (QoS) of a port on the command line, as `key=value` words.
 
 use shunt_switch::config::{PortOptions, QosOptions, QosType, QueueOptions};
 
@@ -9,8 +9,8 @@ const QUEUE_KEYS: [&str; 4] = ["min_rate", "max_rate", "burst", "priority"];
 
 /// Parses the QoS of a port from words.
 ///
-/// For example from `type=egress-policer cir=125000 cbs=15000`, or from
-/// `type=linux-htb max_rate=10000000 queue.1.min_rate=2000000`. Without words the port has no QoS.
+/// Examples are `type=egress-policer cir=125000 cbs=15000`, and `type=linux-htb max_rate=10000000
+/// queue.1.min_rate=2000000`. Without words, the port has no QoS.
 ///
 /// # Errors
 ///
@@ -38,7 +38,7 @@ pub(crate) fn qos(name: &str, words: &[String]) -> Result<PortOptions, String> {
     Ok(PortOptions { name: name.to_owned(), qos, ..PortOptions::default() })
 }
 
-/// Sets a key of a queue, which is added if it is new.
+/// Sets a key of an egress queue; adds the queue if it does not exist.
 fn set_queue(
     options: &mut QosOptions,
     (id, of_queue): (&str, &str),

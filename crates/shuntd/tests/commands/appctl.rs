@@ -1,4 +1,4 @@
-//! `ovs-appctl` as operators and scripts run it: without the name of a daemon.
+//! `ovs-appctl` as operators and scripts call it: without the name of a daemon.
 
 use std::{
     fs,
@@ -41,13 +41,14 @@ fn ovs_appctl_finds_the_daemon_without_its_name() {
     }
 }
 
-/// Another `shuntd` holds the record lock, as `ovs-vswitchd` does on its pid file.
+/// Another process holds the record lock,
+/// as a running `ovs-vswitchd` does on its pid file.
 #[test]
 fn the_names_of_a_running_daemon_stay() {
     let first = Daemon::start(BRIDGE);
     let folder = tempfile::tempdir().unwrap();
     let taken = folder.path().join("ovs-vswitchd.pid");
-    // This is the pid file under a second name, so the first daemon has it locked.
+    // The hard link is a second name of the first daemon's pid file, which that daemon has locked.
     fs::hard_link(first.run_dir().join("shuntd.pid"), &taken).unwrap();
     fs::write(folder.path().join("shunt.toml"), BRIDGE).unwrap();
     let second = Daemon { process: crate::spawn(folder.path()), folder };

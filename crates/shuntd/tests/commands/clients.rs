@@ -9,14 +9,14 @@ use std::{
 
 use crate::{Daemon, until};
 
-/// Maximum number of clients at a time.
+/// Maximum number of connected clients.
 const CLIENTS_MAX: usize = 64;
 
 /// Connects a client; `None` if the daemon closed the connection without a reply.
 fn served(socket: &Path) -> Option<UnixStream> {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    // The connection may be closed before the request is written.
+    // The daemon may close the connection before the request is written.
     stream.write_all(br#"{"method":"version","params":[],"id":0}"#).ok()?;
     let mut reply = [0; 256];
     stream.read(&mut reply).ok().filter(|count| *count > 0)?;
@@ -27,7 +27,7 @@ fn served(socket: &Path) -> Option<UnixStream> {
 fn the_control_socket_serves_64_clients_at_once() {
     let daemon = Daemon::start("");
     let socket = daemon.socket();
-    // The client that waited for the daemon may still hold its place.
+    // The client that waited for the daemon may still be connected.
     let mut clients: Vec<UnixStream> = Vec::new();
     assert!(until(|| {
         clients.extend(served(&socket));

@@ -25,7 +25,7 @@ fn become_master(stream: &mut TcpStream) {
     stream.write_all(&[4, 0, 0, 8, 0, 0, 0, 1]).unwrap();
     stream.write_all(&[4, 24, 0, 24, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0, 0]).unwrap();
     stream.write_all(&[0, 0, 0, 0, 0, 0, 0, 1]).unwrap();
-    // The replies are not read.
+    // The test does not need the replies.
     stream.read_exact(&mut [0; 16]).unwrap();
 }
 

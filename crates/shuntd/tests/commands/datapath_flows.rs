@@ -1,7 +1,7 @@
 //! Commands about the datapath, compared with recorded answers of Open vSwitch.
 //!
 //! Both switches had the same rules and received the same packets. Masks, counters and the order of
-//! entries differ; everything else must be equal.
+//! entries may differ; all other text must be equal.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,7 +24,8 @@ fn recorded_text(name: &str) -> String {
     fs::read_to_string(recorded(name)).unwrap()
 }
 
-/// Starts a daemon with the rules, and ports that receive the packets endlessly.
+/// Starts a daemon with the recorded rules,
+/// and ports that receive the packets endlessly.
 ///
 /// `None` if the programs of Open vSwitch are not installed.
 fn daemon() -> Option<Daemon> {
@@ -51,13 +52,13 @@ fn ask(daemon: &Daemon, arguments: &[&str]) -> String {
     ovs_appctl(daemon.run_dir(), arguments).map(|output| out(&output)).unwrap_or_default()
 }
 
-/// A line of `dpctl/dump-flows`.
+/// A parsed line of `dpctl/dump-flows`.
 #[derive(Debug)]
 struct FlowLine {
     /// Values of the key by attribute and field, without masks.
     key: BTreeMap<String, String>,
     in_port: Option<String>,
-    /// Actions, sorted: independent changes of headers may be in another order.
+    /// Actions, sorted, because independent changes of headers may be in another order.
     actions: Vec<String>,
 }
 
@@ -71,7 +72,7 @@ impl FlowLine {
         read(key, "", &mut values);
         let in_port = values.remove("in_port");
         let mut actions = split(actions);
-        // The ids of packet-ins differ, because Open vSwitch numbers packet-ins.
+        // Recirculation ids of packet-ins differ, because Open vSwitch numbers packet-ins.
         actions.iter_mut().filter(|action| action.starts_with("userspace")).for_each(|action| {
             let (start, rest) = action.split_once("recirc_id=").unwrap();
             *action = format!("{start}{}", rest.split_once(',').unwrap().1);
@@ -80,15 +81,16 @@ impl FlowLine {
         Self { key: values, in_port, actions }
     }
 
-    /// Returns whether an entry of Open vSwitch is a part of this entry and acts alike.
+    /// Returns whether an entry of Open vSwitch covers a part of this entry,
+    /// with equal actions.
     fn agrees_with(&self, other: &Self) -> bool {
         let is_in_other = |(name, value): (&String, &String)| {
-            // Open vSwitch leaves out a matched ND target unless the ICMPv6 code is matched too.
+            // Open vSwitch omits a matched ND target unless the ICMPv6 code is matched too.
             other.key.get(name) == Some(value) || name == "nd.target"
         };
         let port = other.in_port.as_ref().unwrap();
         let is_port = self.in_port.as_ref().is_none_or(|own| own == port);
-        // An entry for all ports does not send back to the ingress port, except by `in_port`.
+        // An entry for all ports sends to the ingress port only by the action `in_port`.
         let of_port = |action: &String| match action.as_str() {
             "in_port" => Some(port.clone()),
             own if self.in_port.is_none() && own == port => None,
@@ -99,7 +101,7 @@ impl FlowLine {
     }
 }
 
-/// Reads `name(field=value/mask,..)` and `name(value)`, also nested.
+/// Parses `name(field=value/mask,..)` and `name(value)`, also nested.
 fn read(text: &str, prefix: &str, values: &mut BTreeMap<String, String>) {
     for part in split(text) {
         let value = |text: &str| text.split('/').next().unwrap_or_default().to_owned();
@@ -119,7 +121,7 @@ fn read(text: &str, prefix: &str, values: &mut BTreeMap<String, String>) {
     }
 }
 
-/// Splits at commas outside of parentheses.
+/// Splits a text at commas outside of parentheses.
 fn split(text: &str) -> Vec<String> {
     let (mut parts, mut depth) = (vec![String::new()], 0);
     for letter in text.chars() {
@@ -197,7 +199,7 @@ fn the_rules_of_a_flow_are_those_of_its_lookups() {
     assert!(errors(&error).contains("no such cache entry"), "{}", errors(&error));
 }
 
-/// A key of `dpctl/dump-flows -m` has all fields of a packet.
+/// A key of `dpctl/dump-flows -m` contains all fields of a packet.
 #[test]
 fn a_trace_takes_the_key_of_a_flow() {
     let Some(daemon) = daemon() else { return };
@@ -220,7 +222,7 @@ fn a_trace_takes_the_key_of_a_flow() {
     assert!(errors(&error).contains("needs in_port(..)"), "{}", errors(&error));
 }
 
-/// Returns the lines of a text without numbers, each space as one.
+/// Returns the lines of a text without numbers, and with single spaces.
 fn shape(text: &str) -> Vec<String> {
     let word = |word: &str| {
         let without: String = word.chars().filter(|own| !own.is_ascii_digit()).collect();
@@ -321,7 +323,7 @@ fn memory_adds_up_to_the_resident_set() {
 
 #[test]
 fn a_purge_removes_all_entries() {
-    // Without packets no entry is made again.
+    // Without packets, no entry is added again after it was removed.
     let daemon = Daemon::start("[[bridge]]\nname = \"br0\"\n");
     let rx = format!("rx={}", recorded("p1.pcap").display());
     daemon.answer(&["add-port", "br0", "p1", "type=pcap", &rx]);

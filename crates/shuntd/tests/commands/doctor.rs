@@ -1,4 +1,4 @@
-//! `shuntctl doctor`, with and without rights, with and without a daemon.
+//! `shuntctl doctor`, with and without rights, and with and without a daemon.
 
 use std::process::{Command, Output};
 
@@ -6,9 +6,9 @@ use serde_json::Value;
 
 use crate::{Daemon, errors};
 
-/// Runs `shuntctl doctor` by a program that changes its rights.
+/// Runs `shuntctl doctor` by a program that changes the rights of its process.
 ///
-/// `None` if that is not permitted.
+/// `None` if the change of rights is not permitted.
 #[expect(clippy::print_stderr, reason = "a skipped test says so")]
 fn doctor_by(program: &str, arguments: &[&str]) -> Option<(i32, String)> {
     let folder = tempfile::tempdir().unwrap();
@@ -40,7 +40,7 @@ fn a_user_without_rights_gets_commands_that_mend() {
 
 /// The root of a user namespace has all capabilities.
 ///
-/// It has no right to the network of the host.
+/// But it has no right to the network of the host.
 #[test]
 fn capabilities_of_a_user_namespace_are_not_enough() {
     let Some((code, report)) = doctor_by("unshare", &["--user", "--map-root-user"]) else { return };

@@ -1,4 +1,4 @@
-//! Names of cache entries, and explanations of evictions.
+//! Tests of names of cache entries, and of explanations of evictions.
 
 use std::fs;
 

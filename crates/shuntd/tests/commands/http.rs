@@ -1,4 +1,4 @@
-//! The HTTP server: metrics that equal the counters, health, readiness, access and bounds.
+//! The HTTP server: metrics that equal the counters, health, readiness, access and limits.
 
 use std::{
     collections::BTreeMap,
@@ -18,10 +18,10 @@ pub(crate) const HTTP: &str = "[http]\nlisten = \"127.0.0.1:0\"\n";
 
 const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md"));
 
-/// A token that is valid.
+/// A valid bearer token.
 pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
-/// A response.
+/// A response of the HTTP server.
 #[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) status: u16,
@@ -29,25 +29,25 @@ pub(crate) struct Response {
     pub(crate) body: String,
 }
 
-/// Returns the addresses of the HTTP server, from the log.
+/// Returns the addresses of the HTTP server, read from the log.
 pub(crate) fn addresses(daemon: &Daemon) -> Vec<String> {
     let log = daemon.log();
     let lines = log.lines().filter_map(|line| line.split_once("http: ready address="));
     lines.map(|(_, rest)| rest.split_whitespace().next().unwrap().to_owned()).collect()
 }
 
-/// Sends bytes to the server and returns all that it answers.
+/// Sends bytes to the server; returns everything that the server answers.
 fn exchange(daemon: &Daemon, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(&addresses(daemon)[0]).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    // The server may close the connection before it has read everything.
+    // The server may close the connection before it has read all bytes.
     let _ = stream.write_all(request);
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
     String::from_utf8(answer).unwrap()
 }
 
-/// Requests a page with further header lines.
+/// Requests a page; `headers` has further header lines.
 pub(crate) fn get(daemon: &Daemon, path: &str, headers: &str) -> Response {
     request(daemon, "GET", path, headers)
 }
@@ -61,9 +61,9 @@ fn request(daemon: &Daemon, method: &str, path: &str, headers: &str) -> Response
     Response { status, headers: headers.to_owned(), body: body.to_owned() }
 }
 
-/// Returns the values of a scrape by series.
+/// Requests the metrics; returns the values by series.
 ///
-/// Every family is on the page of the metrics.
+/// Every metric family must be documented in docs/metrics.md.
 fn scrape(daemon: &Daemon) -> BTreeMap<String, f64> {
     let page = get(daemon, "/metrics", "");
     assert_eq!(page.status, 200);
@@ -95,10 +95,11 @@ fn frame(source: u8, destination: u16) -> Vec<u8> {
 
 /// Number of packets to each destination port.
 ///
-/// Rules forward the first ones, drop the second, and send the third to controllers.
+/// Rules forward packets to the first port, drop those to the second, and send those to the third
+/// to controllers.
 const PACKETS: [(u16, u64); 3] = [(1, 40), (2, 30), (3, 20)];
 
-/// Starts a switch, and sends packets of known number through it.
+/// Starts a daemon, and sends a known number of packets through it.
 pub(crate) fn switch_with_traffic(configuration: &str) -> Daemon {
     let daemon = Daemon::start(&format!(
         "[caches]\nidle_ms = 600000\n{configuration}[[bridge]]\nname = \"br0\"\n"
@@ -139,7 +140,7 @@ fn json(daemon: &Daemon, command: &[&str]) -> Value {
     serde_json::from_str(&daemon.answer(command)).unwrap()
 }
 
-/// Totals of the traffic of known size.
+/// Expected totals after the known number of packets.
 const TOTALS: [(&str, f64); 12] = [
     ("shunt_received_packets_total", 90.0),
     ("shunt_port_received_packets_total{bridge=\"br0\",port=\"p1\"}", 90.0),
@@ -155,7 +156,8 @@ const TOTALS: [(&str, f64); 12] = [
     ("shunt_bridge_rules{bridge=\"br0\"}", 4.0),
 ];
 
-/// Families with one value: command of `shuntctl`, path in its JSON, and family.
+/// Metrics with one value: command of `shuntctl`, path in its JSON,
+/// and metric family.
 const SINGLES: [(&str, &str, &str); 21] = [
     ("drops", "/injected", "shunt_injected_packets_total"),
     ("drops", "/copied", "shunt_copied_packets_total"),
@@ -219,9 +221,9 @@ fn scraped_totals_equal_the_counters() {
     let uses = values.iter().filter(|(series, _)| series.starts_with("shunt_process_memory_bytes"));
     let uses: f64 = uses.map(|(_, size)| size).sum();
     let resident = values["shunt_process_resident_bytes"];
-    // The two are read one after the other.
+    // The two values are read one after the other, so they differ slightly.
     assert!((uses - resident).abs() < resident / 10.0, "{uses} of {resident}");
-    // The command prints the same text without HTTP.
+    // The command prints the same text as the HTTP page.
     let printed = daemon.answer(&["metrics"]);
     assert!(printed.contains("\nshunt_received_packets_total 90\n"), "{printed}");
 }
@@ -369,12 +371,12 @@ fn every_page_needs_the_token() {
     }
     let own = format!("Authorization: Bearer {TOKEN}\r\n");
     assert_eq!(get(&daemon, "/metrics", &own).status, 200);
-    // A proxy may use another name of the host.
+    // A proxy may request by another name of the host.
     assert_eq!(get(&daemon, "/metrics", &format!("Host: shunt.example\r\n{own}")).status, 200);
     assert!(!daemon.log().contains(TOKEN));
 }
 
-/// The switch starts without the address, and listens on it when it is free.
+/// The switch starts without the used address, and listens on it once it is free.
 #[test]
 fn a_used_address_is_tried_again() {
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -390,7 +392,8 @@ fn a_used_address_is_tried_again() {
     assert_eq!(daemon.log().matches("http.listen: cannot listen on").count(), 1);
 }
 
-/// A management address may appear after the daemon, which must forward meanwhile.
+/// A management address may be assigned after the start,
+/// and the daemon must forward meanwhile.
 #[test]
 fn an_address_of_another_host_does_not_stop_the_start() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Tests of the two programs of this build, as an operator runs them. They need no privileges.
+//! Tests of `shuntd` and `shuntctl`, run as by an operator. The tests need no privileges.
 
 #![expect(clippy::unwrap_used, reason = "a daemon that cannot be had fails the test that wants it")]
 
@@ -31,14 +31,14 @@ use std::{
 
 use tempfile::TempDir;
 
-/// A daemon and its directory; killed when dropped.
+/// A daemon and its directory; dropping the value kills the daemon.
 struct Daemon {
     process: Child,
     folder: TempDir,
 }
 
 impl Daemon {
-    /// Starts a daemon with this configuration, and waits until it answers.
+    /// Starts a daemon with a configuration, and waits until it answers.
     fn start(configuration: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("shunt.toml"), configuration).unwrap();
@@ -47,7 +47,7 @@ impl Daemon {
         daemon
     }
 
-    /// Kills the daemon, and starts another one before the system has cleaned up.
+    /// Kills the daemon; starts another one before the kernel has released its files.
     fn kill_and_start_again(&mut self) -> Child {
         self.process.kill().unwrap();
         let next = spawn(self.run_dir());
@@ -69,7 +69,7 @@ impl Daemon {
         self.run_dir().join(format!("shuntd.{}.ctl", self.process.id()))
     }
 
-    /// Returns the log, with error messages.
+    /// Returns the log of the daemon, including error messages.
     fn log(&self) -> String {
         fs::read_to_string(self.run_dir().join("log")).unwrap()
     }
@@ -101,7 +101,7 @@ impl Drop for Daemon {
 }
 
 /// Starts a daemon with the file `shunt.toml` of a directory.
-/// The directory is also its run directory.
+/// The directory is also the run directory of the daemon.
 fn spawn(folder: &Path) -> Child {
     let log = File::options().create(true).append(true).open(folder.join("log")).unwrap();
     let mut command = shuntd(folder);
@@ -124,7 +124,7 @@ fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Waits up to 20 seconds until a condition holds; returns whether it does.
+/// Waits up to 20 seconds for a condition; returns whether it holds.
 fn until(mut holds: impl FnMut() -> bool) -> bool {
     (0..1000).any(|_| {
         let now = holds();
@@ -135,7 +135,7 @@ fn until(mut holds: impl FnMut() -> bool) -> bool {
     })
 }
 
-/// Returns the error of `--check`.
+/// Returns the error of `shuntd --check` for a configuration.
 pub(crate) fn check(configuration: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("shunt.toml");

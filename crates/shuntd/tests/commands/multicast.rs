@@ -1,4 +1,4 @@
-//! Commands of multicast snooping.
+//! Tests of the commands for multicast snooping.
 
 use crate::{
     Daemon,
@@ -18,7 +18,7 @@ mcast_snooping_flood = true
 name = "br1"
 "#;
 
-/// The table of a bridge that has learned nothing, as Open vSwitch prints it.
+/// The table of a bridge that has learned no group, as Open vSwitch prints it.
 const HEADER: &str = " port  VLAN  GROUP                Age\n";
 
 const DISABLED: &str = "multicast snooping is disabled";

@@ -1,10 +1,10 @@
-//! A NIC that the operator removes.
+//! Tests of a NIC that an operator removes.
 
 use serde_json::Value;
 
 use crate::{Daemon, until};
 
-/// The end of a NIC that a setting removes is not a failure.
+/// The end of a NIC is not a failure if a setting has removed it.
 #[test]
 fn a_nic_is_removed_by_setting_without_a_warning() {
     let mut daemon = Daemon::start(

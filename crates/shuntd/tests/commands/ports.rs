@@ -1,4 +1,4 @@
-//! Invalid ports, and patch ports without a peer.
+//! Tests of invalid ports, and of patch ports without a peer.
 
 use crate::{Daemon, check};
 
@@ -111,7 +111,7 @@ fn an_invalid_vlan_is_refused_with_the_range() {
 fn a_missing_bridge_gives_one_message() {
     let daemon = Daemon::start("[[bridge]]\nname = \"br0\"\n[[bridge]]\nname = \"br1\"\n");
     daemon.answer(&["add-port", "br0", "a", "type=null"]);
-    // The port exists, but the missing bridge is the mistake.
+    // The port exists, but the mistake is the missing bridge.
     for arguments in [
         &["macs", "br9"][..],
         &["trace", "br9", "tcp"],

@@ -1,4 +1,4 @@
-//! Signals, and the reload of the configuration file.
+//! Tests of signals, and of the reload of the configuration file.
 
 use std::{fs, process::Command};
 
@@ -89,7 +89,7 @@ fn qos_changes_at_run_time() {
     assert!(daemon.answer(&["show"]).contains("(null, up)"));
 }
 
-/// A key is named until the file agrees with the running daemon again.
+/// A reload names a key until the file agrees with the running daemon again.
 #[test]
 fn a_reload_compares_with_what_runs() {
     let daemon = Daemon::start(BRIDGE);
@@ -124,7 +124,7 @@ fn exit_returns_when_the_daemon_has_ended() {
         .arg("exit")
         .spawn()
         .unwrap();
-    // A SIGHUP while the daemon ends must not cut the end short.
+    // A SIGHUP during the end of the daemon must not interrupt the end.
     signal(&daemon, "HUP");
     assert!(exit.wait().unwrap().success());
     let left: Vec<_> = fs::read_dir(daemon.run_dir())

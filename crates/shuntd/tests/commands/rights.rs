@@ -1,4 +1,4 @@
-//! Rights of users, and limits of the daemon.
+//! Tests of the rights of users, and of the limits of the daemon.
 
 use std::{
     fs, io,
@@ -8,7 +8,7 @@ use std::{
 
 use crate::{Daemon, errors, until};
 
-/// The user `nobody`.
+/// The user id of `nobody`.
 const NOBODY: u32 = 65_534;
 
 #[expect(clippy::print_stderr, reason = "a skipped test says so")]
@@ -19,7 +19,7 @@ fn another_user_is_told_that_permission_is_denied() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_shuntctl"));
         command.arg("--run-dir").arg(daemon.run_dir()).arg("show").stdin(Stdio::null());
         if nix::unistd::geteuid().is_root() {
-            // Root may connect to any socket.
+            // The command must not run as root, because root may connect to any socket.
             command.uid(NOBODY);
         }
         command.output()
@@ -46,7 +46,7 @@ fn another_user_is_told_that_permission_is_denied() {
 fn the_daemon_may_open_as_many_files_as_the_system_permits() {
     let folder = tempfile::tempdir().unwrap();
     let log = fs::File::create(folder.path().join("log")).unwrap();
-    // The shell lowers the soft limit, and then becomes the daemon.
+    // The shell lowers the soft limit, and then executes the daemon.
     let mut command = Command::new("sh");
     command.args(["-c", "ulimit -Sn 64 && ulimit -Hn 200 && exec \"$0\" --run-dir \"$1\""]);
     command.arg(env!("CARGO_BIN_EXE_shuntd")).arg(folder.path()).stderr(Stdio::from(log));
@@ -79,7 +79,7 @@ fn a_port_beyond_the_limit_of_files_has_advice() {
     assert!(refused.as_ref().is_some_and(|text| text.contains("LimitNOFILE")), "{refused:?}");
 }
 
-/// Returns the setting of a capture file to write to.
+/// Returns a setting for a port: the path of a capture file to write.
 fn folder_path(daemon: &Daemon, number: usize) -> String {
     format!("tx={}", daemon.run_dir().join(format!("{number}.pcap")).display())
 }

@@ -1,4 +1,4 @@
-//! A run directory serves one daemon, also after a crash of the previous one.
+//! A run directory is used by one daemon, also after a crash of an earlier daemon.
 
 use std::fs;
 
@@ -31,7 +31,7 @@ fn a_daemon_waits_for_one_that_ends() {
 
 /// Starts a daemon that waits for a lock; returns it with the lock.
 ///
-/// This process holds the lock, and has no control socket, as a daemon that ends.
+/// The test holds the lock and has no control socket, like a daemon that is ending.
 fn waiting_daemon() -> (Daemon, fs::File) {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("shunt.toml"), BRIDGE).unwrap();

@@ -1,4 +1,4 @@
-//! Rights that the daemon gives up: system calls, directories, and those of root.
+//! Rights that the daemon drops: system calls, write access, and the rights of root.
 
 use std::{
     fs,
@@ -11,13 +11,13 @@ use tempfile::TempDir;
 
 use crate::{Daemon, errors, shuntctl, shuntd, until};
 
-/// The user and the group `nobody` of Debian.
+/// The user and group id of `nobody` on Debian.
 const NOBODY: u32 = 65_534;
 
-/// Bits of `CAP_NET_ADMIN`, `CAP_NET_RAW`, `CAP_IPC_LOCK` and `CAP_BPF`.
+/// The bits of `CAP_NET_ADMIN`, `CAP_NET_RAW`, `CAP_IPC_LOCK` and `CAP_BPF`.
 const PORTS: u64 = 1 << 12 | 1 << 13 | 1 << 14 | 1 << 39;
 
-/// Starts a daemon in `folder` with these options, and waits until it answers.
+/// Starts a daemon in `folder` with the given options, and waits until it answers.
 fn start(folder: TempDir, options: &[&str]) -> Daemon {
     let log = fs::File::create(folder.path().join("log")).unwrap();
     let mut command = shuntd(folder.path());
@@ -27,12 +27,12 @@ fn start(folder: TempDir, options: &[&str]) -> Daemon {
     daemon
 }
 
-/// Returns a field of the status of each thread of a daemon.
+/// Returns a field of `/proc/PID/task/*/status` for each thread of a daemon.
 fn of_each_thread(daemon: &Daemon, field: &str) -> Vec<String> {
     let threads = fs::read_dir(format!("/proc/{}/task", daemon.process.id())).unwrap();
     let mut values = Vec::new();
     for thread in threads {
-        // A thread may end meanwhile.
+        // A thread may end while it is read.
         let Ok(status) = fs::read_to_string(thread.unwrap().path().join("status")) else {
             continue;
         };
@@ -46,7 +46,7 @@ fn of_each_thread(daemon: &Daemon, field: &str) -> Vec<String> {
 #[test]
 fn every_thread_has_the_filter_of_system_calls() {
     let daemon = Daemon::start("[[bridge]]\nname = \"br0\"\n");
-    // Mode 2 is a filter.
+    // Mode 2 means that a seccomp filter is in force.
     assert!(of_each_thread(&daemon, "Seccomp").iter().all(|mode| mode == "2"));
     assert!(of_each_thread(&daemon, "NoNewPrivs").iter().all(|set| set == "1"));
     assert!(!daemon.log().contains("WARN"), "{}", daemon.log());
@@ -73,7 +73,7 @@ fn another_user_keeps_the_capabilities_of_ports_alone() {
     assert!(of_each_thread(&daemon, "CapInh").iter().all(|held| held.trim_matches('0').is_empty()));
     daemon.answer(&["add-br", "br0"]);
     assert_eq!(fs::metadata(daemon.socket()).unwrap().uid(), NOBODY);
-    // A packet socket needs CAP_NET_RAW, which only the last capabilities have.
+    // A packet socket needs CAP_NET_RAW, which only the last set of capabilities has.
     let added = daemon.shuntctl(&["add-port", "br0", "lo", "type=af_packet"]);
     assert!(!errors(&added).contains("not permitted"), "{}", errors(&added));
 }
@@ -88,7 +88,7 @@ fn the_run_directory_of_another_user_is_refused_with_advice() {
     let refused = shuntd(folder.path()).args(["--user", "nobody"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2));
     let path = folder.path().display();
-    // The report breaks long lines.
+    // The error report breaks long lines.
     let text = errors(&refused).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains("belongs to another user"), "{text}");
     assert!(text.contains("chown -R nobody"), "{text}");

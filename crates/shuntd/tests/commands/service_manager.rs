@@ -1,4 +1,4 @@
-//! The messages of the daemon to systemd, which the test plays.
+//! The messages of the daemon to systemd; the test acts as systemd.
 
 use std::{
     fs::{self, File},
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::{Daemon, evict::capture, shuntd};
 
-/// A bridge with a port that needs no device.
+/// A bridge with a port that has no device.
 const BRIDGE: &str =
     "[[bridge]]\nname = \"br0\"\n[[bridge.port]]\nname = \"p1\"\ntype = \"null\"\n";
 
@@ -26,7 +26,7 @@ struct Service {
 }
 
 impl Service {
-    /// Starts a daemon; the watchdog has this limit, in microseconds.
+    /// Starts a daemon; `watchdog` is the time limit of the watchdog in microseconds.
     fn start(configuration: &str, watchdog: Option<&str>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("shunt.toml"), configuration).unwrap();
@@ -56,7 +56,7 @@ impl Service {
         }
     }
 
-    /// Returns the next message with this line.
+    /// Returns the next message that contains a line.
     fn message_with(&self, line: &str) -> String {
         loop {
             let message = self.message();
@@ -111,7 +111,7 @@ fn a_reload_is_reported_from_its_begin_to_its_end() {
     let begin = service.message();
     assert!(begin.starts_with("RELOADING=1\nMONOTONIC_USEC="), "{begin}");
     assert_eq!(service.message(), "READY=1\nSTATUS=2 bridges, 1 port, 1 packet thread\n");
-    // A file that is refused leaves the daemon ready, too.
+    // The daemon is also ready again after a reload of an invalid file.
     fs::write(&file, "nonsense").unwrap();
     service.daemon.error_text(&["reload"]);
     assert!(service.message().starts_with("RELOADING=1\n"));
@@ -137,9 +137,9 @@ fn a_daemon_without_watchdog_sends_no_feed() {
     assert!(service.messages_until(Duration::from_millis(300)).is_empty());
 }
 
-/// The packet thread writes packets to a pipe that nobody reads.
+/// The packet thread writes to a pipe that no process reads.
 ///
-/// It blocks in the system call.
+/// The thread blocks in the system call.
 #[test]
 fn a_packet_thread_that_hangs_starves_the_watchdog() {
     let service = Service::start("[[bridge]]\nname = \"br0\"\n", Some("800000"));
@@ -154,7 +154,7 @@ fn a_packet_thread_that_hangs_starves_the_watchdog() {
     let silence = service.messages_until(Duration::from_millis(800));
     assert!(silence.is_empty(), "{silence:?}");
     assert!(service.daemon.log().contains("packet thread 0: no iteration ended in time"));
-    // The thread goes on when somebody reads the pipe.
+    // The packet thread continues when the pipe is read.
     thread::spawn(move || {
         let mut bytes = vec![0; 1 << 16];
         while reader.read(&mut bytes).is_ok() {}
@@ -163,9 +163,9 @@ fn a_packet_thread_that_hangs_starves_the_watchdog() {
     assert!(restoring.wait().unwrap().success());
 }
 
-/// Forwards packets without end to a capture file.
+/// Starts to forward packets to a capture file without end.
 ///
-/// Returns the command that adds the rule.
+/// Returns the running command that adds the rule.
 fn send_to(daemon: &Daemon, file: &Path) -> Child {
     let folder = daemon.run_dir();
     fs::write(folder.join("in.pcap"), capture()).unwrap();
@@ -176,7 +176,7 @@ fn send_to(daemon: &Daemon, file: &Path) -> Child {
     let mut saved: Value = serde_json::from_str(&daemon.answer(&["save"])).unwrap();
     saved["state"]["tables"][0]["rules"] = json!(["priority=0,actions=output:2"]);
     fs::write(folder.join("saved.json"), saved.to_string()).unwrap();
-    // The command waits for the packet thread, which hangs by then.
+    // The command waits for the packet thread, which then hangs.
     let mut command = Command::new(env!("CARGO_BIN_EXE_shuntctl"));
     command.arg("--run-dir").arg(folder).arg("restore").arg(folder.join("saved.json"));
     command.stdout(Stdio::null()).spawn().unwrap()

@@ -1,4 +1,4 @@
-//! The state of a daemon survives its end.
+//! The state of a daemon is restored after its end.
 
 use std::{
     fs::{self, File},
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{Daemon, errors, shuntctl, shuntd, until};
 
-/// A folder with a configuration, and daemons that keep their state in it.
+/// A directory with a configuration, and daemons that keep their state in it.
 struct Host {
     folder: tempfile::TempDir,
 }
@@ -57,7 +57,7 @@ impl Host {
         saved["state"]["tables"].clone()
     }
 
-    /// Sends a request of `ovs-ofctl` to `br0`; false if it is not installed.
+    /// Runs `ovs-ofctl` on `br0`; returns false if `ovs-ofctl` is not installed.
     fn ofctl(&self, request: &str, arguments: &[&str]) -> bool {
         let mut command = Command::new("ovs-ofctl");
         let socket = self.folder.path().join("br0.mgmt");
@@ -73,12 +73,12 @@ impl Host {
         Command::new("ovs-ofctl").arg("--version").stdout(Stdio::null()).status().is_ok()
     }
 
-    /// Returns the rules of `br0` as texts.
+    /// Returns the rules of `br0` as text.
     fn rules(&self) -> String {
         self.tables()[0]["rules"].to_string()
     }
 
-    /// Returns the command that adds the rules of a file to `br0` as a bundle.
+    /// Returns the command that adds the rules in a file to `br0` as a bundle.
     fn bundle_command(&self, file: &Path) -> Command {
         let mut command = Command::new("ovs-ofctl");
         let socket = self.folder.path().join("br0.mgmt");
@@ -99,7 +99,7 @@ impl Host {
     }
 }
 
-/// A daemon, which is killed when dropped.
+/// A daemon; dropping the value kills it.
 struct RunningDaemon(Child);
 
 impl RunningDaemon {
@@ -125,7 +125,7 @@ fn bridges_and_ports_survive_a_restart() {
     host.answer(&["add-br", "br1"]);
     host.answer(&["add-port", "br1", "q1", "type=null", "number=9"]);
     host.answer(&["set", "caches.idle_ms=7000"]);
-    // The bridge was written with its rules already: only its keys change.
+    // The bridge is already written with its rules, and only its keys change.
     let is_written = || fs::read_to_string(host.state()).is_ok_and(|text| text.contains("q1"));
     assert!(until(is_written));
     host.answer(&["set-br", "br0", "datapath_id=00000000000000aa"]);
@@ -164,7 +164,7 @@ fn the_log_filter_survives_a_restart() {
     host.exit(daemon);
     let daemon = host.start();
     assert_eq!(filter(), "debug");
-    // A saved state restores the log filter, too.
+    // A saved state also restores the log filter.
     host.answer(&["set", "logging.filter=warn"]);
     let saved = host.answer(&["save"]);
     host.answer(&["set", "logging.filter=info"]);
@@ -173,14 +173,14 @@ fn the_log_filter_survives_a_restart() {
     let report = host.answer(&["restore", file.to_str().unwrap()]);
     assert!(report.contains("logging.filter=warn"), "{report}");
     host.exit(daemon);
-    // A changed file wins.
+    // A change of the configuration file has precedence over the saved filter.
     host.write(&format!("[logging]\nfilter = \"error\"\n{BRIDGE}"));
     let daemon = host.start();
     assert_eq!(filter(), "error");
     host.exit(daemon);
 }
 
-/// A start applies each key of the file, so a later reload has nothing to name.
+/// A start applies all keys of the file, so a later reload names no key.
 #[test]
 fn a_start_applies_keys_that_waited() {
     let host = Host::new(BRIDGE);
@@ -241,7 +241,7 @@ fn a_file_of_a_later_version_is_kept_aside() {
     let copy = |name: &str| fs::read_to_string(host.folder.path().join(name));
     assert_eq!(copy("state.json.format-99").unwrap(), later);
     host.exit(daemon);
-    // The same file needs no second copy, and another file does not replace the first copy.
+    // The same file gets no second copy, and another file does not replace the first copy.
     let changed = later.replace("true", "false");
     for next in [&later, &changed] {
         fs::write(host.state(), next).unwrap();
@@ -253,7 +253,7 @@ fn a_file_of_a_later_version_is_kept_aside() {
     assert!(copy("state.json.format-99.3").is_err());
 }
 
-/// The daemon is killed while it takes bundles of two rules and writes its state.
+/// The daemon is killed while it adds bundles of two rules and writes its state.
 ///
 /// `SHUNT_KILLS` is the number of kills.
 #[test]
@@ -278,7 +278,8 @@ fn a_killed_daemon_has_whole_bundles() {
         fs::write(&bundle, of(0) + &of(1)).unwrap();
         let mut adding = host.bundle_command(&bundle).spawn().unwrap();
         if round % 2 == 0 {
-            // The daemon is killed after a write in these rounds, and anywhere in the others.
+            // In these rounds the daemon is killed after a write; in the other rounds, at any
+            // moment.
             assert!(adding.wait().unwrap().success());
             let cookie = format!("cookie={round:#x},");
             let is_written =
@@ -326,7 +327,7 @@ fn rx(path: &Path) -> String {
     format!("rx={}", path.display())
 }
 
-/// A switch may lose the peer of a patch port; then it forwards nothing.
+/// A patch port may lose its peer, and then it forwards nothing.
 #[test]
 fn a_patch_port_without_peer_comes_back() {
     let host = Host::new(BRIDGE);
@@ -357,7 +358,7 @@ fn an_address_in_use_does_not_cost_the_bridge() {
     host.exit(daemon);
 }
 
-/// The keys of a bridge that cannot change at run time, too.
+/// Keys of a bridge that cannot change at run time are also applied at the start.
 #[test]
 fn changed_keys_of_a_bridge_are_in_force_after_the_start() {
     let host = Host::new(&format!("{BRIDGE}mac = \"02:00:00:00:00:01\"\n"));
@@ -413,7 +414,7 @@ fn a_nic_comes_back_with_its_bridge() {
     assert!(until(is_connected), "{}", host.log());
     assert!(host.answer(&["show"]).contains("q1"));
     assert_eq!(host.tables(), before);
-    // The NIC stays configured while its bridge is away.
+    // The NIC stays configured while its bridge does not exist.
     host.answer(&["del-br", "br0"]);
     host.answer(&["add-br", "br1"]);
     host.exit(daemon);
@@ -422,7 +423,7 @@ fn a_nic_comes_back_with_its_bridge() {
     host.exit(daemon);
 }
 
-/// Without the key `bridge` the first bridge of the file has the NIC.
+/// Without the key `bridge`, the NIC is in front of the first bridge of the file.
 #[test]
 fn a_nic_follows_its_renamed_bridge() {
     let nic = "[caches.gigaflow.offload]\nkind = \"embedded\"\n";
@@ -465,7 +466,7 @@ fn a_refused_rule_stays_in_a_copy_of_the_file() {
     host.exit(daemon);
 }
 
-/// The file names a port that the operator has added with another number.
+/// The file has a port that the operator has added with another number.
 #[test]
 fn a_refused_change_of_the_file_is_tried_again() {
     let host = Host::new(BRIDGE);
@@ -509,7 +510,7 @@ fn save_and_restore_carry_rules_to_another_daemon() {
 fn a_state_file_has_one_daemon() {
     let host = Host::new("[[bridge]]\nname = \"br0\"\n");
     let daemon = host.start();
-    // Another path to the file is the same file.
+    // The state file is the same when another path leads to it.
     let link = host.folder.path().join("link");
     std::os::unix::fs::symlink("state.json", &link).unwrap();
     for state in [host.state(), link] {

@@ -1,4 +1,4 @@
-//! Traces of packets that cannot exist.
+//! Tests of traces of packets that cannot exist.
 
 use crate::Daemon;
 

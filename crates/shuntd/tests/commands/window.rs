@@ -1,4 +1,4 @@
-//! The window: its files, its events, and its access.
+//! The live page (window): its files, its events, and access to it.
 
 use std::{
     fs,
@@ -14,16 +14,16 @@ use crate::{
     http::{HTTP, TOKEN, addresses, get, switch_with_traffic},
 };
 
-/// Opens the events of a daemon.
+/// Opens the event stream of a daemon.
 fn events(daemon: &Daemon) -> BufReader<TcpStream> {
     let mut stream = TcpStream::connect(&addresses(daemon)[0]).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    // A response to HTTP/1.0 has no chunks.
+    // A response to HTTP/1.0 is not chunked.
     stream.write_all(b"GET /events HTTP/1.0\r\n\r\n").unwrap();
     BufReader::new(stream)
 }
 
-/// Returns the next event.
+/// Returns the next event of the stream.
 fn next(events: &mut BufReader<TcpStream>) -> Value {
     loop {
         let mut line = String::new();
@@ -82,7 +82,7 @@ fn events_have_the_counters_of_the_switch() {
     }
 
     daemon.answer(&["exit"]);
-    // An open window does not delay the end of the daemon.
+    // An open event stream does not delay the end of the daemon.
     let _ = events.read_to_end(&mut Vec::new());
 }
 
@@ -93,7 +93,8 @@ fn the_data_of_the_window_needs_the_token() {
     fs::write(&token_file, TOKEN).unwrap();
     let token_file = token_file.display();
     let daemon = Daemon::start(&format!("{HTTP}window = true\ntoken_file = \"{token_file}\"\n"));
-    // A browser cannot send a token with the address of a page; the files have no data.
+    // A browser cannot send a token when it requests a page by its address; these files contain no
+    // data.
     for path in ["/", "/window.css", "/window.js"] {
         assert_eq!(get(&daemon, path, "").status, 200, "{path}");
     }

@@ -17,7 +17,7 @@ use super::{
     system::{BPF, Capability, HostSystem, IPC_LOCK, NET_ADMIN, NET_RAW, ProcessRights, UnitState},
 };
 
-/// The needs of the ports of a switch.
+/// The requirements that follow from the ports of a switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PortNeeds {
     has_af_packet: bool,
@@ -30,12 +30,12 @@ pub(super) struct PortNeeds {
     pub(super) ports: u64,
     /// Number of packet threads.
     threads: u64,
-    /// Names and devices of the ports that have a device of the host.
+    /// Names and devices of ports that use a network device of the host.
     devices: Vec<(String, String)>,
 }
 
 impl Default for PortNeeds {
-    /// Returns the needs of the usual port types, for a switch without ports.
+    /// Returns the requirements of the usual port types, for a switch without ports.
     fn default() -> Self {
         Self {
             has_af_packet: true,
@@ -50,23 +50,25 @@ impl Default for PortNeeds {
     }
 }
 
-/// Smallest `net.core.rmem_max` with which a receive ring stays small, in bytes.
+/// Least `net.core.rmem_max`, in bytes,
+/// with which receive buffers are large enough.
 ///
-/// With `CAP_NET_ADMIN` the limit does not apply.
+/// A process with `CAP_NET_ADMIN` may exceed the limit.
 const RMEM_MIN: u64 = 8 << 20;
 
-/// Open files of a queue of a busy `af_packet` port.
+/// Number of open files for each queue of a busy `af_packet` port.
 ///
-/// They are a socket, a ring, and an epoll set of both.
+/// The open files are a socket, its ring, and an epoll set of both.
 const FILES_PER_QUEUE: u64 = 3;
 
-/// Open files of a daemon without ports, with some to spare.
+/// Number of open files of a daemon without ports, with a reserve.
 const FILES_OF_DAEMON: u64 = 256;
 
-/// The file that lets the unit open AF_XDP ports, without the leading slash.
+/// The file that permits AF_XDP ports to the systemd unit,
+/// without the leading slash.
 const AF_XDP_FILE: &str = "etc/systemd/system/shuntd.service.d/af-xdp.conf";
 
-/// Commands that let the unit open AF_XDP ports.
+/// Commands that permit AF_XDP ports to the systemd unit.
 const AF_XDP_UNIT: &str = "install -D -m 644 /usr/share/doc/shunt/examples/af-xdp.conf \
                            /etc/systemd/system/shuntd.service.d/af-xdp.conf\n\
                            systemctl daemon-reload && systemctl restart shuntd";
@@ -99,7 +101,7 @@ impl PortNeeds {
         }
     }
 
-    /// Checks what a daemon of this user could do.
+    /// Checks the rights that a daemon started by this user would have.
     pub(super) fn checks_of_user(&self, system: &HostSystem) -> Vec<HostCheck> {
         let mut checks = Vec::new();
         match system.rights("self") {
@@ -121,7 +123,7 @@ impl PortNeeds {
         checks
     }
 
-    /// Checks the rights and limits of a process.
+    /// Checks the rights and limits of a running process.
     fn checks_of_process(&self, system: &HostSystem, rights: &ProcessRights) -> Vec<HostCheck> {
         let mut checks = Vec::new();
         if self.has_af_packet || self.has_af_xdp {
@@ -141,7 +143,7 @@ impl PortNeeds {
         checks
     }
 
-    /// Checks the features of the kernel.
+    /// Checks the features of the running kernel.
     fn kernel(&self, system: &HostSystem) -> Vec<HostCheck> {
         let mut checks = self.dpdk.checks(system);
         let protocol = |name, mend: &str| {
@@ -177,7 +179,7 @@ impl PortNeeds {
 
     /// Checks the limit of open files.
     ///
-    /// Each packet thread opens its own queue of each port.
+    /// Each packet thread opens its own queues of each port.
     fn open_files(&self, rights: &ProcessRights) -> HostCheck {
         let queues = self.ports.saturating_mul(self.threads);
         let needed = queues.saturating_mul(FILES_PER_QUEUE).saturating_add(FILES_OF_DAEMON);
@@ -244,7 +246,7 @@ fn locked_memory(rights: &ProcessRights, is_open: bool, has_file: bool) -> HostC
 
 /// Tries to open a packet socket.
 ///
-/// A user namespace or a seccomp filter may refuse it to a capable process.
+/// A user namespace or a seccomp filter may refuse the socket despite the capability.
 fn packet_socket() -> Option<HostCheck> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let detail = match socket(AddressFamily::Packet, SockType::Raw, flags, None) {
@@ -277,7 +279,7 @@ fn no_tun() -> HostCheck {
     HostCheck::missing("/dev/net/tun", "does not exist, and tap ports need it", "modprobe tun")
 }
 
-/// Checks that a device exists, and that nobody else forwards its packets.
+/// Checks that a device exists, and that no other program forwards its packets.
 fn check_device(system: &HostSystem, port: &str, device: &str) -> HostCheck {
     let subject = format!("device {device} of port {port}");
     if !system.has_device(device) {
@@ -326,9 +328,9 @@ pub(super) fn service(system: &HostSystem) -> Option<HostCheck> {
     }
 }
 
-/// A daemon that answers, and its status.
+/// A running daemon that answers, with its status.
 pub(super) struct RunningDaemon {
-    /// Process id.
+    /// Process id of the daemon.
     pub(super) process: String,
     /// Answer to `shunt/show`.
     pub(super) bridges: Value,
@@ -337,7 +339,7 @@ pub(super) struct RunningDaemon {
 }
 
 impl RunningDaemon {
-    /// Checks the daemon: its rights, ports and threads.
+    /// Checks a running daemon: its rights, ports and threads.
     pub(super) fn checks(&self, system: &HostSystem) -> Vec<HostCheck> {
         let rights = system.rights(&self.process);
         let owner = rights.map_or_else(String::new, |rights| format!(" of user {}", rights.user));
@@ -375,13 +377,13 @@ impl RunningDaemon {
     }
 }
 
-/// The link of a port that a controller has set down, which nothing has to mend.
+/// The link text of a port that a controller has set down, which is no problem.
 const DOWN_BY_CONTROLLER: &str = "down: by a controller";
 
-/// The reason why a port is down, before the name of its missing device.
+/// The text before the name of a missing device in the reason why a port is down.
 const NO_DEVICE: &str = "there is no device ";
 
-/// Returns the reason why a port is not open.
+/// Returns a problem if a port is not open.
 fn check_port(port: &Value) -> Option<HostCheck> {
     let link = word(&port["link"]);
     if ["up", "down", ""].contains(&link) {
@@ -402,7 +404,7 @@ fn check_port(port: &Value) -> Option<HostCheck> {
     Some(HostCheck::missing(name, link, mend))
 }
 
-/// Returns a thread that has ended.
+/// Returns a problem if a thread has ended.
 fn check_thread(thread: &Value) -> Option<HostCheck> {
     let state = word(&thread["state"]);
     if state == "running" {

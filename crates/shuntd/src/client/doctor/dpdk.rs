@@ -5,22 +5,22 @@ use shunt_switch::{Config, config::PortType};
 
 use super::{HostCheck, system::HostSystem};
 
-/// The needs of the DPDK ports of a switch.
+/// The requirements of the DPDK ports of a switch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct DpdkNeeds {
-    /// True if there is such a port.
+    /// True if there is any DPDK port.
     has_port: bool,
-    /// PCI addresses of network cards.
+    /// PCI addresses of the network cards of these ports.
     cards: Vec<String>,
 }
 
-/// Drivers of the kernel with which DPDK uses a card.
+/// Kernel drivers with which DPDK can use a card.
 ///
-/// Cards of Mellanox stay with theirs.
+/// Mellanox cards keep their usual driver.
 const DRIVERS: [&str; 5] = ["vfio-pci", "uio_pci_generic", "igb_uio", "mlx4_core", "mlx5_core"];
 
 impl DpdkNeeds {
-    /// Returns the needs of ports of these types, without their cards.
+    /// Returns the requirements of ports of the given types, without their cards.
     pub(super) fn of_kinds(kinds: &[&str]) -> Self {
         Self { has_port: kinds.contains(&PortType::Dpdk.name()), cards: Vec::new() }
     }
@@ -31,7 +31,7 @@ impl DpdkNeeds {
         let devices = ports.map(|port| device_name(&port.devargs));
         let devices: Vec<String> = devices.map(str::to_owned).collect();
         let has_port = !devices.is_empty();
-        // The address of a card has colons: `0000:01:00.0`.
+        // Only the address of a PCI card has colons, such as `0000:01:00.0`.
         Self { has_port, cards: devices.into_iter().filter(|name| name.contains(':')).collect() }
     }
 
@@ -69,7 +69,7 @@ fn huge_pages(free: Option<u64>) -> HostCheck {
     }
 }
 
-/// Checks that a network card exists, and has a driver for DPDK.
+/// Checks that a network card exists, and has a driver that DPDK can use.
 fn check_card(system: &HostSystem, card: &str) -> HostCheck {
     let subject = format!("network card {card}");
     let Some(driver) = system.pci_driver(card) else {

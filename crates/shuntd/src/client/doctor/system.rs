@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A host, with its file systems below a root directory.
+/// A host, with its file systems under a root directory.
 pub(super) struct HostSystem {
     root: PathBuf,
 }
@@ -13,13 +13,13 @@ pub(super) struct HostSystem {
 /// The rights and limits of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ProcessRights {
-    /// Effective capabilities, one bit each.
+    /// Effective capabilities, as a bit set.
     pub(super) capabilities: u64,
     /// Effective user id.
     pub(super) user: u32,
     /// Hard limit of open files.
     pub(super) open_files: u64,
-    /// Soft limit of locked memory, in bytes, which the daemon does not raise.
+    /// Soft limit of locked memory in bytes; the daemon does not raise this limit.
     pub(super) locked_memory: u64,
 }
 
@@ -40,22 +40,22 @@ pub(super) const BPF: Capability = Capability { name: "CAP_BPF", number: 39 };
 pub(super) enum UnitState {
     /// No unit is installed.
     Absent,
-    /// The unit does not start with the host.
+    /// The unit is not started when the host boots.
     Disabled,
-    /// The unit starts with the host, and runs.
+    /// The unit is started when the host boots, and runs now.
     Enabled,
-    /// The unit starts with the host, and does not run now.
+    /// The unit is started when the host boots, but does not run now.
     Stopped,
 }
 
-/// Directories of units, and the link of an enabled one.
+/// Directories of systemd units, and the link that exists for an enabled unit.
 const UNITS: [&str; 3] = ["etc/systemd/system", "lib/systemd/system", "usr/lib/systemd/system"];
 const UNIT: &str = "shuntd.service";
 const ENABLED: &str = "etc/systemd/system/multi-user.target.wants/shuntd.service";
 
-/// Parents of the control group of the unit, which exists while the unit runs.
+/// Parents of the control group of the unit; the group exists while the unit runs.
 ///
-/// The first is that of cgroup version 2, the second that of version 1.
+/// The first path is for cgroup version 2, and the second for version 1.
 const GROUPS: [&str; 2] = ["sys/fs/cgroup/system.slice", "sys/fs/cgroup/systemd/system.slice"];
 
 /// The columns of `/proc/PID/limits`, after the name of a limit.
@@ -70,10 +70,10 @@ impl ProcessRights {
     /// Parses `/proc/PID/status` and `/proc/PID/limits`.
     fn parse(status: &str, limits: &str) -> Option<Self> {
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
-        // `Uid:` has the real, the effective, the saved and the file system's id.
+        // `Uid:` has the real, the effective, the saved and the file system user id.
         let user = field("Uid:")?.split_whitespace().nth(1)?.parse().ok()?;
         let capabilities = u64::from_str_radix(field("CapEff:")?.trim(), 16).ok()?;
-        // A limit has a name, a soft and a hard value, and a unit.
+        // The line of a limit has a name, a soft value, a hard value, and a unit.
         let limit = |name: &str, column| {
             let limit = limits.lines().find_map(|line| line.strip_prefix(name))?;
             match limit.split_whitespace().nth(column)? {
@@ -92,7 +92,7 @@ impl HostSystem {
         Self { root: root.into() }
     }
 
-    /// Returns the content of a file; its path is relative to the root.
+    /// Returns the content of a file; the path is relative to the root directory.
     fn read(&self, path: &str) -> Option<String> {
         fs::read_to_string(self.root.join(path)).ok()
     }
@@ -106,13 +106,13 @@ impl HostSystem {
         self.root.join(path)
     }
 
-    /// Returns the rights of a process, by its id or `self`.
+    /// Returns the rights of a process, given by its id or by `self`.
     pub(super) fn rights(&self, process: &str) -> Option<ProcessRights> {
         let file = |name| self.read(&format!("proc/{process}/{name}"));
         ProcessRights::parse(&file("status")?, &file("limits")?)
     }
 
-    /// Returns the process id of the daemon with a run directory.
+    /// Returns the process id of the daemon that uses a run directory.
     pub(super) fn daemon_of(&self, run_dir: &Path) -> Option<String> {
         let id = fs::read_to_string(run_dir.join("shuntd.pid")).ok()?;
         let id = id.trim();
@@ -121,20 +121,20 @@ impl HostSystem {
 
     /// Returns whether the kernel has a socket protocol, such as `PACKET` or `XDP`.
     ///
-    /// `None` if the kernel does not list its protocols to this process.
+    /// `None` if the kernel does not show its protocols to this process.
     pub(super) fn has_protocol(&self, name: &str) -> Option<bool> {
         let table = self.read("proc/net/protocols")?;
         Some(table.lines().any(|line| line.split_whitespace().next() == Some(name)))
     }
 
-    /// Returns a number below `/proc/sys`.
+    /// Returns the number in a file of `/proc/sys`.
     pub(super) fn sysctl(&self, path: &str) -> Option<u64> {
         self.read(&format!("proc/sys/{path}"))?.trim().parse().ok()
     }
 
-    /// Returns the kernel's driver of a PCI device, empty without one.
+    /// Returns the kernel driver of a PCI device; empty without a driver.
     ///
-    /// `None` if there is no such device.
+    /// `None` if the device does not exist.
     pub(super) fn pci_driver(&self, address: &str) -> Option<String> {
         let folder = self.root.join("sys/bus/pci/devices").join(address);
         if !folder.exists() {
@@ -157,13 +157,13 @@ impl HostSystem {
         self.exists(&format!("sys/class/net/{name}"))
     }
 
-    /// Returns the bridge or bond that has a device as a member.
+    /// Returns the Linux bridge or bond that has a device as a member.
     pub(super) fn master(&self, device: &str) -> Option<String> {
         let link = fs::read_link(self.root.join(format!("sys/class/net/{device}/master"))).ok()?;
         Some(link.file_name()?.to_string_lossy().into_owned())
     }
 
-    /// Returns whether a program with this name runs.
+    /// Returns whether a program with a name is running.
     pub(super) fn runs(&self, program: &str) -> bool {
         let processes = fs::read_dir(self.root.join("proc")).into_iter().flatten().flatten();
         processes
@@ -173,10 +173,11 @@ impl HostSystem {
 
     pub(super) fn unit(&self) -> UnitState {
         let is_installed = UNITS.iter().any(|folder| self.exists(&format!("{folder}/{UNIT}")));
-        // A link to a unit of another root has no target here.
+        // A link to a unit has no valid target if the root is not `/`, so the link itself is
+        // checked.
         let is_enabled = fs::symlink_metadata(self.root.join(ENABLED)).is_ok();
         let runs = GROUPS.iter().any(|folder| self.exists(&format!("{folder}/{UNIT}")));
-        // Without systemd as the init process, no unit runs.
+        // If systemd is not the init process, no unit runs.
         let has_systemd = self.exists("run/systemd/system");
         match (is_installed, is_enabled) {
             (false, _) => UnitState::Absent,

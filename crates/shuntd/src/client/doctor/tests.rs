@@ -1,10 +1,10 @@
-//! Tests of the checks, on hosts that are folders.
+//! Tests of the checks; a host is a directory with files.
 
 use std::{fs, os::unix::fs::symlink};
 
 use super::*;
 
-/// A host with these files.
+/// Creates a host with the given files.
 fn host(files: &[(&str, &str)]) -> (tempfile::TempDir, HostSystem) {
     let folder = tempfile::tempdir().unwrap();
     for (path, text) in files {
@@ -16,7 +16,7 @@ fn host(files: &[(&str, &str)]) -> (tempfile::TempDir, HostSystem) {
     (folder, system)
 }
 
-/// The files of a process with these capabilities and limits.
+/// Returns the files of a process with the given capabilities and limits.
 fn process(capabilities: &str, files: &str, memory: &str) -> [(&'static str, String); 2] {
     [
         ("proc/7/status", format!("Uid:\t5\t5\t5\t5\nCapEff:\t{capabilities}\n")),
@@ -27,7 +27,7 @@ fn process(capabilities: &str, files: &str, memory: &str) -> [(&'static str, Str
     ]
 }
 
-/// The names of the missing things, for a daemon with one port of this type.
+/// Returns the missing objects for a daemon with one port of a type.
 fn missing_of(kind: &str, link: &str, files: &[(&str, String)], thread: &str) -> Vec<String> {
     let files: Vec<_> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
     let (_folder, system) = host(&files);
@@ -63,7 +63,7 @@ fn each_missing_right_is_named() {
     assert_eq!(missing_of("af_packet", "up", &few, "running"), ["open files"]);
 }
 
-/// Checks of a daemon with one AF_XDP port and a limit of locked memory.
+/// Runs the checks of a daemon with one AF_XDP port and a limit of locked memory.
 fn checks_of_af_xdp(link: &str, has_file: bool) -> Vec<HostCheck> {
     let mut files = process("ffffffffffffbfff", "65536", "8388608").to_vec();
     if has_file {
@@ -75,7 +75,7 @@ fn checks_of_af_xdp(link: &str, has_file: bool) -> Vec<HostCheck> {
     RunningDaemon { process: "7".to_owned(), bridges, threads: json!([]) }.checks(&system)
 }
 
-/// The file for AF_XDP is of no use twice, and an open port needs no more memory.
+/// The advice is only given if the file is not installed and no port is open.
 #[test]
 fn the_advice_on_locked_memory_can_help() {
     let memory = |link, has_file| {
@@ -139,7 +139,7 @@ fn a_unit_must_be_enabled() {
     assert_eq!(unit(&[booted[0], booted[1], group], true), Some((CheckState::Ok, None)));
 }
 
-/// The devices of the configuration exist, and belong to nobody else.
+/// The devices of the configuration must exist, and have no other user.
 #[test]
 fn devices_are_checked_before_the_start() {
     let config = "[[bridge]]\nname = \"br0\"\n[[bridge.port]]\nname = \"p1\"\ndevice = \"shunt-none\"\n\

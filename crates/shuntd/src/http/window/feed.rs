@@ -1,4 +1,4 @@
-//! The events of the window: the status of the switch once a second.
+//! The events of the live page: the status of the switch once a second.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -15,9 +15,9 @@ use tokio::{
 
 use crate::http::{health::HealthMonitor, readiness::ReadinessMonitor};
 
-/// The source of events, shared by all viewers of the window.
+/// The source of events for all viewers of the live page.
 ///
-/// It reads the status only while there are viewers, and once for all of them.
+/// It reads the status only while there are viewers, and only once for all viewers.
 pub(in crate::http) struct WindowFeed {
     viewers: Mutex<Vec<mpsc::Sender<Bytes>>>,
     /// Notified when a viewer subscribes.
@@ -27,7 +27,7 @@ pub(in crate::http) struct WindowFeed {
 /// Maximum number of viewers.
 const VIEWERS_MAX: usize = 16;
 
-/// Maximum number of events that wait for a viewer; further ones are skipped.
+/// Maximum number of events that wait for a viewer; further events are skipped.
 const WAITING_MAX: usize = 2;
 
 /// Time between two events.
@@ -79,7 +79,7 @@ impl WindowFeed {
 
     /// Sends an event to every viewer that has room for it.
     ///
-    /// Removes the viewers that have disconnected.
+    /// Viewers that have disconnected are removed.
     fn publish(&self, event: &Bytes) {
         self.viewers().retain(|viewer| {
             let sent = viewer.try_send(event.clone());
@@ -92,7 +92,7 @@ impl WindowFeed {
     }
 }
 
-/// Returns the status of the switch as an object.
+/// Returns the status of the switch as a JSON object.
 async fn status(switch: &Switch) -> Value {
     let evictions = timeout(EVICTION_TIME_MAX, switch.evictions()).await;
     json!({

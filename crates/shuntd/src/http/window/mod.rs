@@ -1,28 +1,28 @@
-//! The window: a page that shows the switch live.
+//! The window: a live page of the switch for browsers.
 //!
-//! The page is plain HTML, CSS and JavaScript, embedded in the binary. Server-sent events bring it the
-//! status of the switch once a second, without any work of packet threads.
+//! The page is plain HTML, CSS and JavaScript, embedded in the binary. Server-sent events deliver
+//! the status of the switch once a second, without work of packet threads.
 
 mod feed;
 
 pub(super) use feed::WindowFeed;
 
-/// A file of the page: path, type and content.
+/// A file of the live page: path, content type and content.
 type WindowFile = (&'static str, &'static str, &'static str);
 
-/// The files of the page; they contain no data of the switch.
+/// The files of the live page; they contain no data of the switch.
 const FILES: [WindowFile; 3] = [
     ("/", "text/html; charset=utf-8", include_str!("window.html")),
     ("/window.css", "text/css; charset=utf-8", include_str!("window.css")),
     ("/window.js", "text/javascript; charset=utf-8", include_str!("window.js")),
 ];
 
-/// The sources that the page may use: files and events of this server.
+/// The sources that the live page may use: files and events of this server.
 pub(super) const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; \
      style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'";
 
-/// Returns the type and the content of a file of the page.
+/// Returns the content type and the content of a file of the live page.
 pub(super) fn file(path: &str) -> Option<(&'static str, &'static str)> {
     let found = FILES.iter().find(|(own, ..)| *own == path);
     found.map(|(_, kind, content)| (*kind, *content))

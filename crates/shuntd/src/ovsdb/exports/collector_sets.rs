@@ -1,4 +1,4 @@
-//! The table `Flow_Sample_Collector_Set`.
+//! Sets of IPFIX collectors from the table `Flow_Sample_Collector_Set`.
 
 use std::collections::BTreeMap;
 
@@ -11,21 +11,21 @@ use shunt_switch::{
 
 use super::rows::{RefusedRows, WORDS, checked, number};
 
-/// The sets of collectors of a bridge, by their numbers.
+/// The sets of IPFIX collectors of a bridge, by set number.
 #[derive(Debug, Default)]
 pub(in crate::ovsdb) struct DesiredCollectorSets(BTreeMap<u32, DesiredCollectorSet>);
 
-/// A set of collectors.
+/// A set of IPFIX collectors.
 #[derive(Debug)]
 struct DesiredCollectorSet {
     row: RowUuid,
-    /// `None` with a wrong value: the options in force stay.
+    /// Options of the set; `None` with a wrong value: the options in force stay.
     options: Option<CollectorSetOptions>,
 }
 
-/// Reads the sets of collectors of a bridge, and notes rows that cannot be used.
+/// Reads the sets of collectors of a bridge; records rows that cannot be used.
 ///
-/// A row without an `ipfix` is no set.
+/// A row without a reference in `ipfix` describes no set.
 pub(in crate::ovsdb) fn collector_sets(
     snapshot: &DatabaseSnapshot,
     bridge: RowView<'_>,
@@ -57,7 +57,7 @@ pub(in crate::ovsdb) fn collector_sets(
     sets
 }
 
-/// Reads the row of `IPFIX` of a set, or returns the reason why it cannot be used.
+/// Reads the `IPFIX` row of a set, or returns the reason why it cannot be used.
 fn options(row: RowView<'_>, id: u32) -> Result<CollectorSetOptions, String> {
     let options = CollectorSetOptions {
         id,
@@ -69,9 +69,9 @@ fn options(row: RowView<'_>, id: u32) -> Result<CollectorSetOptions, String> {
     checked(options, CollectorSetOptions::check)
 }
 
-/// Sets the sets of collectors of a bridge if they differ.
+/// Sets the sets of collectors of a bridge if they have changed.
 ///
-/// Notes the rows if they are refused.
+/// If the switch refuses them, the reason is recorded for their rows.
 pub(in crate::ovsdb) async fn set_collector_sets(
     switch: &Switch,
     running: &BridgeOptions,

@@ -1,11 +1,11 @@
-//! The table `IPFIX`.
+//! IPFIX options from the table `IPFIX`.
 
 use shunt_ovsdb::RowView;
 use shunt_switch::config::IpfixOptions;
 
 use super::rows::{WORDS, checked, number};
 
-/// Reads a row, or returns the reason why it cannot be used.
+/// Reads a row of `IPFIX`, or returns the reason why it cannot be used.
 pub(super) fn options(row: RowView<'_>) -> Result<IpfixOptions, String> {
     let defaults = IpfixOptions::default();
     let word = |column, default| number(row, column, default, WORDS);
@@ -21,7 +21,7 @@ pub(super) fn options(row: RowView<'_>) -> Result<IpfixOptions, String> {
     checked(options, IpfixOptions::check)
 }
 
-/// Returns the settings of the options, by their keys.
+/// Returns the IPFIX options as settings of a bridge, by key.
 pub(super) fn settings(options: &IpfixOptions) -> Vec<(&'static str, String)> {
     let IpfixOptions {
         targets,

@@ -1,4 +1,4 @@
-//! sFlow, NetFlow and IPFIX as the rows of a bridge describe them.
+//! sFlow, NetFlow and IPFIX from the rows of an OVSDB database.
 
 mod collector_sets;
 mod ipfix;

@@ -1,11 +1,11 @@
-//! The table `NetFlow`.
+//! NetFlow options from the table `NetFlow`.
 
 use shunt_ovsdb::RowView;
 use shunt_switch::config::NetflowOptions;
 
 use super::rows::{checked, number};
 
-/// Reads a row, or returns the reason why it cannot be used.
+/// Reads a row of `NetFlow`, or returns the reason why it cannot be used.
 pub(super) fn options(row: RowView<'_>) -> Result<NetflowOptions, String> {
     let defaults = NetflowOptions::default();
     let (seconds, byte) = ("from -1 to 2147483647", "from 0 to 255");
@@ -19,7 +19,7 @@ pub(super) fn options(row: RowView<'_>) -> Result<NetflowOptions, String> {
     checked(options, NetflowOptions::check)
 }
 
-/// Returns the settings of the options, by their keys.
+/// Returns the NetFlow options as settings of a bridge, by key.
 pub(super) fn settings(options: &NetflowOptions) -> Vec<(&'static str, String)> {
     let NetflowOptions { targets, active_timeout, engine_type, engine_id, add_id_to_interface } =
         options;

@@ -1,4 +1,4 @@
-//! The rows of all exports of a bridge, and their effect.
+//! The rows of sFlow, NetFlow and IPFIX of a bridge, and their effect on the switch.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use shunt_switch::{
 use super::{ipfix, netflow, sflow};
 use crate::ovsdb::row_log::RowLog;
 
-/// The reasons why rows of a table have no effect.
+/// The reasons why rows of a table have no effect, by row.
 pub(in crate::ovsdb) type RefusedRows = BTreeMap<RowUuid, String>;
 
-/// The rows of exports that cannot be used, with the reason, by their table.
+/// The refused rows of sFlow, NetFlow and IPFIX, with the reasons, by table.
 #[derive(Clone, Debug, Default)]
 pub(in crate::ovsdb) struct RefusedExports {
     sflow: RefusedRows,
@@ -24,7 +24,7 @@ pub(in crate::ovsdb) struct RefusedExports {
     pub(in crate::ovsdb) collector_sets: RefusedRows,
 }
 
-/// The rows of the exports of a bridge.
+/// The rows of sFlow, NetFlow and IPFIX of a bridge.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::ovsdb) struct ExportRows {
     sflow: ExportRow,
@@ -32,19 +32,19 @@ pub(in crate::ovsdb) struct ExportRows {
     ipfix: ExportRow,
 }
 
-/// The row of an export.
+/// The row of one protocol.
 #[derive(Clone, Copy, Debug, Default)]
 enum ExportRow {
-    /// There is none: the protocol is off.
+    /// The bridge references no row: the protocol is off.
     #[default]
     Absent,
-    /// It has the options.
+    /// The options in force are those of the row.
     Valid(RowUuid),
-    /// It has a wrong value: the options in force stay.
+    /// The row has a wrong value: the options in force stay.
     Wrong,
 }
 
-/// The logs of rows that cannot be used or applied.
+/// The logs of rows of sFlow, NetFlow and IPFIX that have no effect.
 #[derive(Debug)]
 pub(in crate::ovsdb) struct ExportLogs {
     sflow: RowLog,
@@ -53,9 +53,10 @@ pub(in crate::ovsdb) struct ExportLogs {
     collector_sets: RowLog,
 }
 
-/// Reads the exports of a bridge into its options, and returns their rows.
+/// Reads the rows of sFlow, NetFlow and IPFIX into the options of a bridge,
+/// and returns the rows.
 ///
-/// Options of a row that cannot be used are left out.
+/// The options of a row that cannot be used are omitted.
 pub(in crate::ovsdb) fn exports(
     snapshot: &DatabaseSnapshot,
     bridge: RowView<'_>,
@@ -80,7 +81,7 @@ pub(in crate::ovsdb) fn exports(
     rows
 }
 
-/// Sets the options of a row, or notes why the row has no effect.
+/// Stores the options of a row; or records why the row has no effect.
 fn accept<T>(
     bridge: RowView<'_>,
     row: RowView<'_>,
@@ -102,7 +103,7 @@ fn accept<T>(
     }
 }
 
-/// Returns the options if they are valid, or the reason.
+/// Returns the options if they are valid, otherwise the reason.
 pub(super) fn checked<T>(
     options: T,
     check: impl FnOnce(&T) -> Result<(), ConfigError>,
@@ -113,7 +114,7 @@ pub(super) fn checked<T>(
     }
 }
 
-/// Returns the number in a column, or its default.
+/// Returns the number in a column, or the default for an empty column.
 pub(super) fn number<T: TryFrom<i64>>(
     row: RowView<'_>,
     column: &str,
@@ -128,14 +129,14 @@ pub(super) fn number<T: TryFrom<i64>>(
     }
 }
 
-/// The range of a number of 32 bits.
+/// The range of a 32-bit number, for errors.
 pub(super) const WORDS: &str = "from 0 to 4294967295";
 
-/// Sets the exports of a bridge that differ.
+/// Sets the changed sFlow, NetFlow and IPFIX options of a bridge.
 ///
-/// Also those that another client has changed.
+/// Options that another client has changed on the switch are set again.
 ///
-/// Notes rows that cannot be applied.
+/// Rows that cannot be applied are recorded with the reason.
 pub(in crate::ovsdb) async fn set_exports(
     switch: &Switch,
     running: &BridgeOptions,
@@ -166,7 +167,7 @@ pub(in crate::ovsdb) async fn set_exports(
 }
 
 impl ExportLogs {
-    /// Creates the logs of all tables.
+    /// Creates empty logs for all tables.
     pub(in crate::ovsdb) const fn new() -> Self {
         Self {
             sflow: RowLog::new("sFlow"),
@@ -176,7 +177,7 @@ impl ExportLogs {
         }
     }
 
-    /// Logs the reasons that are new.
+    /// Logs the reasons that were not logged before.
     pub(in crate::ovsdb) fn update(&mut self, refused: RefusedExports) {
         self.sflow.update(refused.sflow);
         self.netflow.update(refused.netflow);

@@ -1,11 +1,11 @@
-//! The table `sFlow`.
+//! sFlow options from the table `sFlow`.
 
 use shunt_ovsdb::RowView;
 use shunt_switch::config::SflowOptions;
 
 use super::rows::{WORDS, checked, number};
 
-/// Reads a row, or returns the reason why it cannot be used.
+/// Reads a row of `sFlow`, or returns the reason why it cannot be used.
 pub(super) fn options(row: RowView<'_>) -> Result<SflowOptions, String> {
     let defaults = SflowOptions::default();
     let options = SflowOptions {
@@ -18,7 +18,7 @@ pub(super) fn options(row: RowView<'_>) -> Result<SflowOptions, String> {
     checked(options, SflowOptions::check)
 }
 
-/// Returns the settings of the options, by their keys.
+/// Returns the sFlow options as settings of a bridge, by key.
 pub(super) fn settings(options: &SflowOptions) -> Vec<(&'static str, String)> {
     let SflowOptions { targets, agent, sampling, polling, header } = options;
     vec![
