@@ -110,6 +110,34 @@ async fn start_bonded() -> Arc<ControlPlane> {
     control
 }
 
+/// A partner would aggregate the members of two bonds with one key.
+#[tokio::test]
+async fn the_key_of_another_bond_is_refused() {
+    let control = start(9);
+    control.structure().await.add_bridge(&bridge("br0")).await.unwrap();
+    for name in ["p1", "p2", "p3", "p4"] {
+        control.structure().await.add_port("br0", null(name)).await.unwrap();
+    }
+    let bond = |name: &str, members: [&str; 2], keys: &[(&str, u16)]| BondOptions {
+        name: name.to_owned(),
+        members: members.map(str::to_owned).into(),
+        lacp: config::BondLacp::Active,
+        lacp_aggregation_key: keys.iter().map(|(own, key)| ((*own).to_owned(), *key)).collect(),
+        ..BondOptions::default()
+    };
+    let add = async |own: BondOptions| control.structure().await.add_bond("br0", own).await;
+    // Its key is the number of its first member, 1.
+    add(bond("bond0", ["p1", "p2"], &[])).await.unwrap();
+    let refused = add(bond("bond1", ["p3", "p4"], &[("p4", 1)])).await.unwrap_err().to_string();
+    assert!(refused.starts_with("bond bond1: another bond has a key of its"), "{refused}");
+    add(bond("bond1", ["p3", "p4"], &[("p4", 77)])).await.unwrap();
+    let with_own_keys = vec![
+        bond("bond0", ["p1", "p2"], &[("p1", 5), ("p2", 5)]),
+        bond("bond1", ["p3", "p4"], &[("p4", 1)]),
+    ];
+    control.structure().await.set_bonds("br0", with_own_keys).await.unwrap();
+}
+
 /// Returns the number of the bond's active member in the tables.
 fn active(control: &ControlPlane) -> Option<PortNo> {
     let id = control.bridges.id("br0").unwrap();
