@@ -65,9 +65,8 @@ pub struct Switch {
 impl Switch {
     /// Starts a switch: its threads, bridges, ports and OpenFlow connections.
     ///
-    /// Each bridge has its management socket `<bridge>.mgmt` in `run_dir`; without `run_dir` there
-    /// are no management sockets. `seed` is part of every hash: a different seed for each run
-    /// prevents peers from choosing collisions. The switch runs on the tokio runtime of the caller.
+    /// Bridges have management sockets `<bridge>.mgmt` in `run_dir`, if it is given. `seed` is part
+    /// of every hash, so peers cannot choose collisions. The tokio runtime is the caller's.
     ///
     /// # Errors
     ///
@@ -198,14 +197,13 @@ impl Switch {
 
     /// Changes several settings of a bridge at once, by key and value.
     ///
-    /// Controllers and listeners that a change does not concern keep their connections. A new
-    /// datapath id reconnects all of them.
-    /// [`BridgeOptions::RUNTIME_KEYS`](config::BridgeOptions::RUNTIME_KEYS) lists the keys; the
-    /// values of a list are separated by commas.
+    /// Controllers and listeners that are not affected keep their connections. A new datapath id
+    /// reconnects all. [`BridgeOptions::RUNTIME_KEYS`](config::BridgeOptions::RUNTIME_KEYS) lists
+    /// the keys; a list has commas between its values.
+    ///
     /// # Errors
     ///
-    /// If the bridge does not exist, a key cannot change, a value is not valid, or an address
-    /// cannot be used. After an error, no setting has changed.
+    /// If the bridge does not exist, a key cannot change, or a value is unusable; then none is set.
     pub async fn set_bridge(
         &self,
         name: &str,
@@ -279,8 +277,7 @@ impl Switch {
     ///
     /// # Errors
     ///
-    /// If the bridge does not exist or a flow-mod is refused. After an error, no flow-mod was
-    /// applied.
+    /// If the bridge does not exist or a flow-mod is refused; then no flow-mod was applied.
     pub async fn apply(&self, bridge: &str, mods: &[FlowMod]) -> Result<Version, SwitchError> {
         self.modify(bridge, mods.iter().cloned().map(Modification::Flow).collect()).await
     }
@@ -382,8 +379,8 @@ impl Switch {
 
     /// Applies the differences between two configurations.
     ///
-    /// The report names the keys that cannot change at run time. A port or listener that cannot be
-    /// opened is retried until it can be.
+    /// The report names keys that need a restart. Ports and listeners that cannot be opened are
+    /// retried.
     ///
     /// `before` is the configuration that was loaded last. Bridges, ports and settings that are
     /// equal in both stay as they are, even if they were changed at run time.
@@ -416,8 +413,7 @@ impl Switch {
     ///
     /// # Errors
     ///
-    /// If a setting does not exist, or a value is out of its range. After an error, no setting has
-    /// changed.
+    /// If a setting does not exist, or a value is out of range; then no setting has changed.
     pub async fn set(&self, settings: &[(&str, &str)]) -> Result<(), SwitchError> {
         self.control.structure().await.set(settings).await
     }
@@ -438,8 +434,7 @@ impl Switch {
         self.control.start_capture(place).await
     }
 
-    /// Returns packets that were captured since the last call,
-    /// as many as fit one reply.
+    /// Returns captured packets since the last call, as many as fit one reply.
     ///
     /// An empty reply means that no packet is left. `None` if the capture does not exist.
     #[must_use]
@@ -553,8 +548,7 @@ impl Switch {
 
     /// Returns the most used cache entries of all packet threads and of the NIC.
     ///
-    /// `count` limits the number of returned entries; 0: all. Packet threads read all of their
-    /// entries for this call, some in each poll loop iteration.
+    /// `count` limits the entries; 0: all. Packet threads read out entries, some in each iteration.
     pub async fn entries(&self, count: usize) -> EntryList {
         self.control.entries().list(count).await
     }
@@ -563,8 +557,7 @@ impl Switch {
     ///
     /// # Errors
     ///
-    /// If the text is not the name of an entry, or the entry neither exists nor was evicted
-    /// recently.
+    /// If the text is not the name of an entry, or the entry neither exists nor was evicted lately.
     pub async fn why(&self, entry: &str) -> Result<Why, SwitchError> {
         self.control.entries().why(entry).await
     }
@@ -579,11 +572,8 @@ impl Switch {
 
     /// Prepares the end of the switch; must be the last call.
     ///
-    /// The call reports the remaining flows of NetFlow and IPFIX, for a few seconds at most. It
-    /// makes LACP partners stop using their links, and ends BFD sessions. It removes the entries of
-    /// an external NIC within a short time.
-    ///
-    /// After the call, nothing updates the entries of the NIC.
+    /// It reports the remaining flows of NetFlow and IPFIX for some seconds, ends LACP and BFD with
+    /// the other ends, and removes the entries of an external NIC within a short time.
     pub async fn stop(&self) {
         // The datagrams with these flows may be sent on ports of the switch.
         self.control.exports.stop().await;
