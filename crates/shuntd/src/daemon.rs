@@ -75,8 +75,9 @@ struct Arguments {
     /// a whole. Changes of the configuration file since the last run are applied.
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
-    /// Follow the Open_vSwitch database of this server: unix:FILE, tcp:IP[:PORT] or ssl:IP[:PORT].
+    /// Follow the Open_vSwitch database of this server.
     ///
+    /// SERVER is unix:FILE, tcp:IP[:PORT] or, with the files of [tls], ssl:IP[:PORT].
     /// Bridges and ports are then those of the database, as with ovs-vswitchd. It takes the lock
     /// `ovs_vswitchd`, and waits while another switch owns it.
     #[arg(long, value_name = "SERVER")]

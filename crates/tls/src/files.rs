@@ -102,7 +102,7 @@ impl TlsFiles {
         }
     }
 
-    /// Returns the file for the certificate of the authority, if a server is to provide it.
+    /// Returns the file for the certificate that a server is to provide.
     fn authority_file(&self) -> Option<PathBuf> {
         let path = self.ca_certificate.as_ref().filter(|_| self.bootstraps)?;
         let is_absent =

@@ -88,7 +88,7 @@ fn a_flow_table_has_its_limit() {
     }
 }
 
-/// Controllers read names and limits; columns without effect are in the row of the bridge.
+/// Columns of tables without effect are in the row of the bridge.
 #[test]
 fn table_features_have_name_and_limit() {
     for bench in Bench::both("tables") {
@@ -112,7 +112,7 @@ fn table_features_have_name_and_limit() {
     }
 }
 
-/// A full table 0 takes no rule for `NORMAL`: the row has the reason, and the log has it once.
+/// The row has the reason, and the log has it once.
 #[test]
 fn a_full_table_is_a_reason_in_the_row() {
     for bench in Bench::both("tables") {

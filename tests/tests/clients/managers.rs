@@ -7,7 +7,9 @@ use crate::{
     vsctl::{Bench, Database},
 };
 
-/// Returns a bench with the embedded server; with `ovsdb-server` managers are its own.
+/// Returns a bench with the embedded server.
+///
+/// The managers of `ovsdb-server` are its own.
 fn embedded(label: &str) -> Option<(Bench, Daemon)> {
     let mut benches = Bench::both(label).into_iter();
     let bench = benches.find(|bench| matches!(bench.database, Database::Embedded(_)))?;

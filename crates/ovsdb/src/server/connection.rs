@@ -256,7 +256,9 @@ async fn accept_all(
     }
 }
 
-/// Returns the stream of a client after its handshake; `None` if its socket is closed.
+/// Returns the stream of a client after its handshake.
+///
+/// `None` means that the listening socket is closed.
 async fn open(client: AcceptedClient, scope: &RemoteScope) -> Option<io::Result<ClientStream>> {
     let mut closed = scope.closed.clone();
     tokio::select! {

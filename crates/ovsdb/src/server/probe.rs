@@ -10,9 +10,9 @@ use tokio::{
 /// The times of the connections of a remote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteTimes {
-    /// Time without a message after which a client gets a probe (`echo`); `None` for no probes.
+    /// Time without a message after which a client gets a probe (`echo`).
     ///
-    /// After the same time without an answer, the session ends.
+    /// After the same time without an answer, the session ends. `None` means no probes.
     pub probe_interval: Option<Duration>,
     /// Longest pause between two attempts to connect.
     pub backoff_max: Duration,

@@ -73,7 +73,9 @@ struct RemoteRecord {
     last_error: Option<String>,
 }
 
-/// Pause after the first failed attempt to connect. Each further pause is twice as long.
+/// Pause after the first failed attempt to connect.
+///
+/// Each further pause is twice as long.
 const BACKOFF_MIN: Duration = Duration::from_secs(1);
 
 /// Maximum time to establish a TCP connection.
