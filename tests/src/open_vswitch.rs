@@ -62,6 +62,24 @@ impl<'a> OpenVSwitch<'a> {
         text(&output(self.command(program).args(arguments)))
     }
 
+    /// Runs `ovs-vsctl` with the words of a line; returns the output.
+    ///
+    /// # Panics
+    ///
+    /// If the program fails.
+    pub fn vsctl(&self, line: &str) -> String {
+        self.run("ovs-vsctl", &line.split_whitespace().collect::<Vec<_>>())
+    }
+
+    /// Sends a signal to the process of the switch: `-STOP` and `-CONT` leave its links up.
+    ///
+    /// # Panics
+    ///
+    /// If it does not run.
+    pub fn signal(&self, signal: &str) {
+        self.run("kill", &[signal, &self.process("ovs-vswitchd")]);
+    }
+
     /// Returns the folder with its sockets.
     #[must_use]
     pub fn folder(&self) -> &Path {

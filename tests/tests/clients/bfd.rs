@@ -16,47 +16,30 @@ use tempfile::TempDir;
 
 use crate::vsctl::{Bench, show};
 
-/// Open vSwitch behind the ports `p1` and `p2`.
-///
-/// Its links `x1` and `x2` are in bridges of their own.
-struct Partner<'a> {
-    namespace: &'a Namespace,
-    switch: OpenVSwitch<'a>,
-}
-
 /// The session of a port of Open vSwitch, which expires after 600 ms.
 const SESSION: &str = "bfd:enable=true bfd:min_tx=200 bfd:min_rx=200";
 
-impl<'a> Partner<'a> {
-    fn start(middle: &Namespace, namespace: &'a Namespace) -> Option<Self> {
-        for (link, port) in [("x1", "p1"), ("x2", "p2")] {
-            namespace.connect(link, middle, port);
-        }
-        let switch = OpenVSwitch::start_or_skip(namespace)?;
-        let partner = Self { namespace, switch };
-        for (bridge, link) in [("far1", "x1"), ("far2", "x2")] {
-            partner.vsctl(&format!(
-                "add-br {bridge} -- set bridge {bridge} datapath_type=netdev \
-                 -- add-port {bridge} {link} -- set interface {link} {SESSION}"
-            ));
-        }
-        Some(partner)
+/// Starts Open vSwitch in `far`, behind the ports `p1` and `p2` of `middle`.
+///
+/// Its links `x1` and `x2` are in bridges of their own.
+fn start_partner<'a>(middle: &Namespace, far: &'a Namespace) -> Option<OpenVSwitch<'a>> {
+    for (link, port) in [("x1", "p1"), ("x2", "p2")] {
+        far.connect(link, middle, port);
     }
+    let partner = OpenVSwitch::start_or_skip(far)?;
+    for (bridge, link) in [("far1", "x1"), ("far2", "x2")] {
+        partner.vsctl(&format!(
+            "add-br {bridge} -- set bridge {bridge} datapath_type=netdev \
+             -- add-port {bridge} {link} -- set interface {link} {SESSION}"
+        ));
+    }
+    Some(partner)
+}
 
-    fn vsctl(&self, line: &str) -> String {
-        self.switch.run("ovs-vsctl", &line.split_whitespace().collect::<Vec<_>>())
-    }
-
-    /// Returns an entry of `bfd_status` of a link.
-    fn status(&self, link: &str, key: &str) -> String {
-        let line = format!("--if-exists get interface {link} bfd_status:{key}");
-        self.vsctl(&line).trim().trim_matches('"').to_owned()
-    }
-
-    /// Stops or continues the process of Open vSwitch, while its links stay up.
-    fn signal(&self, signal: &str) {
-        self.namespace.run("kill", &[signal, &self.switch.process("ovs-vswitchd")]);
-    }
+/// Returns an entry of `bfd_status` of a link of Open vSwitch.
+fn far_status(partner: &OpenVSwitch<'_>, link: &str, key: &str) -> String {
+    let line = format!("--if-exists get interface {link} bfd_status:{key}");
+    partner.vsctl(&line).trim().trim_matches('"').to_owned()
 }
 
 /// Returns an entry of `bfd_status` of a port.
@@ -71,11 +54,11 @@ fn bond_line(daemon: &Daemon) -> String {
 }
 
 /// Checks that both sessions are up at both ends, and that the bond uses `p1`.
-fn both_are_up(bench: &Bench, daemon: &Daemon, partner: &Partner<'_>) {
+fn both_are_up(bench: &Bench, daemon: &Daemon, partner: &OpenVSwitch<'_>) {
     for (port, link) in [("p1", "x1"), ("p2", "x2")] {
         let is_up = || {
             let own = ["state", "remote_state", "forwarding"].map(|key| status(bench, port, key));
-            own == ["up", "up", "true"] && partner.status(link, "state") == "up"
+            own == ["up", "up", "true"] && far_status(partner, link, "state") == "up"
         };
         assert!(until(is_up), "{port}: {}\n{}", show(daemon), daemon.log());
     }
@@ -87,7 +70,7 @@ fn both_are_up(bench: &Bench, daemon: &Daemon, partner: &Partner<'_>) {
 fn a_session_without_a_partner_leaves_the_bond(
     bench: &Bench,
     daemon: &Daemon,
-    partner: &Partner<'_>,
+    partner: &OpenVSwitch<'_>,
 ) {
     partner.vsctl("set interface x1 bfd:enable=false");
     let line = "bond bond0 (active-backup: p1 disabled, p2 active)";
@@ -105,7 +88,7 @@ fn a_session_without_a_partner_leaves_the_bond(
 }
 
 /// Checks that a silent partner takes both sessions down, while the links stay up.
-fn a_silent_partner_takes_sessions_down(bench: &Bench, daemon: &Daemon, partner: &Partner<'_>) {
+fn a_silent_partner_takes_sessions_down(bench: &Bench, daemon: &Daemon, partner: &OpenVSwitch<'_>) {
     let live = || text(&daemon.ovs_ofctl("br0", "dump-ports-desc", &[])).matches("LIVE").count();
     let before = live();
     partner.signal("-STOP");
@@ -118,7 +101,7 @@ fn a_silent_partner_takes_sessions_down(bench: &Bench, daemon: &Daemon, partner:
 }
 
 /// Checks the states that an operator sets at either end.
-fn operators_decide(bench: &Bench, daemon: &Daemon, partner: &Partner<'_>) {
+fn operators_decide(bench: &Bench, daemon: &Daemon, partner: &OpenVSwitch<'_>) {
     partner.vsctl("set interface x1 bfd:cpath_down=true");
     let cause = || status(bench, "p1", "remote_diagnostic");
     assert!(until(|| cause() == "Concatenated Path Down"), "{}", cause());
@@ -127,9 +110,9 @@ fn operators_decide(bench: &Bench, daemon: &Daemon, partner: &Partner<'_>) {
     partner.vsctl("set interface x1 bfd:cpath_down=false");
     assert!(until(|| status(bench, "p1", "forwarding") == "true"), "{}", show(daemon));
     bench.done("set interface p1 bfd:cpath_down=true");
-    assert!(until(|| partner.status("x1", "forwarding") == "false"), "{}", show(daemon));
+    assert!(until(|| far_status(partner, "x1", "forwarding") == "false"), "{}", show(daemon));
     bench.done("remove interface p1 bfd cpath_down");
-    assert!(until(|| partner.status("x1", "forwarding") == "true"), "{}", show(daemon));
+    assert!(until(|| far_status(partner, "x1", "forwarding") == "true"), "{}", show(daemon));
     let appctl = |arguments: &[&str]| text(&daemon.ovs_appctl(arguments));
     assert_eq!(appctl(&["bfd/set-forwarding", "p2", "false"]), "OK\n");
     assert!(until(|| bond_line(daemon).contains("p2 disabled")), "{}", show(daemon));
@@ -137,7 +120,7 @@ fn operators_decide(bench: &Bench, daemon: &Daemon, partner: &Partner<'_>) {
     assert!(until(|| bond_line(daemon).contains("p2 enabled")), "{}", show(daemon));
     // A session that ends here sends a last packet.
     bench.done("set interface p2 bfd:enable=false");
-    let reason = || partner.status("x2", "diagnostic");
+    let reason = || far_status(partner, "x2", "diagnostic");
     assert!(until(|| reason() == "Neighbor Signaled Session Down"), "{}", reason());
     assert!(until(|| bench.done("get interface p2 bfd_status") == "{}"), "{}", show(daemon));
     bench.done("set interface p2 bfd:enable=true");
@@ -148,7 +131,7 @@ fn operators_decide(bench: &Bench, daemon: &Daemon, partner: &Partner<'_>) {
 fn sessions_with_open_vswitch_decide_about_a_bond() {
     for bench in Bench::both("bfd") {
         let Some(far) = namespace_or_skip("bfd") else { return };
-        let Some(partner) = Partner::start(&bench.namespace, &far) else { return };
+        let Some(partner) = start_partner(&bench.namespace, &far) else { return };
         let daemon = bench.start();
         bench.done(&format!(
             "add-br br0 -- add-bond br0 bond0 p1 p2 bond_mode=active-backup \
@@ -197,6 +180,12 @@ fn sessions_with_open_vswitch_decide_about_a_bond() {
         assert!(until(is_named), "{}", error());
         let unknown = daemon.ovs_appctl(&["bfd/show", "nosuch"]);
         assert!(error_text(&unknown).contains("no such bfd object"));
+        // The sessions of removed ports end with a last packet.
+        bench.done("del-port br0 bond0");
+        for link in ["x1", "x2"] {
+            let reason = || far_status(&partner, link, "diagnostic");
+            assert!(until(|| reason() == "Neighbor Signaled Session Down"), "{}", reason());
+        }
     }
 }
 

@@ -29,11 +29,12 @@ fn peers<'a>(middle: &Namespace, host: &'a Namespace, network: &'a Namespace) ->
         network.run("ip", &["link", "set", link, "arp", "off"]);
     }
     let switch = OpenVSwitch::start_or_skip(network)?;
-    let vsctl = |line: &str| switch.run("ovs-vsctl", &line.split(' ').collect::<Vec<_>>());
-    vsctl(
+    switch.vsctl(
         "add-br far -- set bridge far datapath_type=netdev other_config:hwaddr=02:00:00:00:00:0b",
     );
-    vsctl("add-bond far bond1 x1 x2 bond_mode=balance-tcp lacp=active other_config:lacp-time=fast");
+    switch.vsctl(
+        "add-bond far bond1 x1 x2 bond_mode=balance-tcp lacp=active other_config:lacp-time=fast",
+    );
     network.run("ip", &["addr", "add", "10.69.1.2/24", "dev", "far"]);
     network.run("ip", &["link", "set", "far", "up"]);
     Some(Peers { host, network, switch })
@@ -56,11 +57,6 @@ impl Peers<'_> {
         let script =
             "for port in $(seq 1000 1199); do echo x 2>/dev/null >/dev/udp/10.69.1.2/$port; done";
         self.host.run("bash", &["-c", script]);
-    }
-
-    /// Stops or continues the process of Open vSwitch, while its links stay up.
-    fn signal(&self, signal: &str) {
-        self.network.run("kill", &[signal, &self.switch.process("ovs-vswitchd")]);
     }
 }
 
@@ -98,7 +94,7 @@ fn a_disabled_port_leaves_the_other_member(daemon: &Daemon, peers: &Peers<'_>) {
 
 /// Checks that a silent partner disables the bond, with and without the fallback.
 fn a_silent_partner_disables_the_bond(bench: &Bench, daemon: &Daemon, peers: &Peers<'_>) {
-    peers.signal("-STOP");
+    peers.switch.signal("-STOP");
     let both = "p1 disabled (LACP: no partner has sent LACPDUs), p2 disabled (LACP: no partner has sent LACPDUs)";
     let line = format!("bond bond0 (balance-tcp, LACP configured: {both})");
     assert!(until(|| bond_line(daemon) == line), "{}", bond_line(daemon));
@@ -112,7 +108,7 @@ fn a_silent_partner_disables_the_bond(bench: &Bench, daemon: &Daemon, peers: &Pe
     assert!(until(|| bond_line(daemon) == line), "{}", bond_line(daemon));
     let shown = text(&daemon.ovs_appctl(&["bond/show", "bond0"]));
     assert!(shown.contains("\nlacp_status: configured\nlacp_fallback_ab: true\n"), "{shown}");
-    peers.signal("-CONT");
+    peers.switch.signal("-CONT");
     assert!(until(|| is_negotiated(daemon)), "{}", lacp(daemon));
     assert!(until(|| peers.reaches()), "{}", show(daemon));
 }

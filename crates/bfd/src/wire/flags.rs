@@ -68,16 +68,11 @@ impl BfdFlags {
 
 impl fmt::Display for BfdFlags {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if *self == Self::default() {
-            return f.write_str("none");
-        }
         let set = Self::NAMES.iter().filter(|(flag, _)| self.contains(*flag));
-        for (position, (_, name)) in set.enumerate() {
-            if position > 0 {
-                f.write_str(" ")?;
-            }
-            f.write_str(name)?;
+        let names: Vec<_> = set.map(|(_, name)| *name).collect();
+        match names.is_empty() {
+            true => f.write_str("none"),
+            false => f.write_str(&names.join(" ")),
         }
-        Ok(())
     }
 }

@@ -159,12 +159,6 @@ impl fmt::Display for SystemId {
 impl fmt::Display for LacpState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let set = Self::NAMES.iter().filter(|(flag, _)| self.contains(*flag));
-        for (position, (_, name)) in set.enumerate() {
-            if position > 0 {
-                f.write_str(" ")?;
-            }
-            f.write_str(name)?;
-        }
-        Ok(())
+        f.write_str(&set.map(|(_, name)| *name).collect::<Vec<_>>().join(" "))
     }
 }
