@@ -142,6 +142,18 @@ impl VersionedBridge {
             !ports.find(number).is_some_and(is_same) || ports.mirrors.is_output(number)
         };
         self.macs.forget_if(version, |entry| is_changed(entry.port));
+        // A bond still reaches the hosts and routers when one of its members leaves.
+        let successor = |number: PortNo| {
+            let bond = before.as_ref()?.find(number)?.bond_name()?;
+            let is_in_bond = |port: &PortInfo| port.bond_name() == Some(bond);
+            if ports.find(number).is_some_and(is_in_bond) {
+                return None;
+            }
+            let mut all = ports.ports().iter();
+            let rest = all.find(|port| is_in_bond(port) && !is_changed(port.number));
+            rest.map(|port| port.number)
+        };
+        self.multicast.move_ports(version, successor);
         self.multicast.retain(version, |entry| !is_changed(entry.port));
         self.ports.set(Arc::new(ports), version);
     }

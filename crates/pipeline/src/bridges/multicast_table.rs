@@ -159,11 +159,10 @@ impl MulticastTable {
         let mut changed = Vec::new();
         if known.is_none() && matches!(key, MulticastKey::Group(..)) {
             changed = self.limit(groups_max.saturating_sub(1), version);
-            self.ages.add(key, port, now);
         }
         let mut ports = known.map(|known| MulticastPorts::clone(&known)).unwrap_or_default();
         ports.ports.push((port, Arc::new(AtomicU64::new(now.nanoseconds()))));
-        self.entries.entry(key).or_insert_with(Versioned::new).set(Arc::new(ports), version);
+        self.replace(key, ports, version);
         self.totals.learned += 1;
         changed.push(key);
         changed
@@ -240,20 +239,46 @@ impl MulticastTable {
         if removed == 0 {
             return 0;
         }
-        let (before, kept) = (known.first(), MulticastPorts { ports: kept });
-        let now = kept.first();
-        if let Some(own) = self.entries.get_mut(&key) {
-            if now.is_some() {
-                own.set(Arc::new(kept), version);
-            } else {
-                own.end(version);
-            }
+        self.replace(key, MulticastPorts { ports: kept }, version);
+        removed as u64
+    }
+
+    /// Moves ports of a group, and router ports, to their successors.
+    ///
+    /// `successor` is `None` for a port that stays. No list has both a port and its successor.
+    pub(crate) fn move_ports(
+        &mut self,
+        version: Version,
+        successor: impl Fn(PortNo) -> Option<PortNo>,
+    ) {
+        let is_moved = |(_, own): &(&MulticastKey, &Versioned<MulticastPorts>)| {
+            own.at(version).is_some_and(|own| own.numbers().any(|port| successor(port).is_some()))
+        };
+        let keys: Vec<_> = self.entries.iter().filter(is_moved).map(|(key, _)| *key).collect();
+        for key in keys {
+            let Some(known) = self.find(key, version) else { continue };
+            let moved = |(port, seen): &(PortNo, Arc<AtomicU64>)| {
+                (successor(*port).unwrap_or(*port), Arc::clone(seen))
+            };
+            let ports = known.ports.iter().map(moved).collect();
+            self.replace(key, MulticastPorts { ports }, version);
+            self.totals.moved += 1;
+        }
+    }
+
+    /// Sets the ports under a key; without a port the key ends.
+    fn replace(&mut self, key: MulticastKey, ports: MulticastPorts, version: Version) {
+        let (before, now) = (self.find(key, version).and_then(|own| own.first()), ports.first());
+        let own = self.entries.entry(key).or_insert_with(Versioned::new);
+        if now.is_some() {
+            own.set(Arc::new(ports), version);
+        } else {
+            own.end(version);
         }
         if matches!(key, MulticastKey::Group(..)) && now != before {
             self.ages.remove(key);
             now.into_iter().for_each(|(port, seen)| self.ages.add(key, port, seen));
         }
-        removed as u64
     }
 
     pub(crate) fn reclaim(&mut self, oldest: Version) {
@@ -427,6 +452,21 @@ mod tests {
         add(&mut table, key(1), 1, 2);
         add(&mut table, key(2), 1, 3);
         assert_eq!(groups(&table, 4), [(1, 1), (2, 1), (0, 4), (0, 4), (0, 4)]);
+    }
+
+    #[test]
+    fn a_moved_port_keeps_its_place_and_its_time() {
+        let mut table = MulticastTable::default();
+        add(&mut table, key(1), 1, 1);
+        add(&mut table, key(1), 2, 2);
+        add(&mut table, MulticastKey::Routers(0), 1, 3);
+        let to_3 = |port: PortNo| (port == PortNo::new(1)).then(|| PortNo::new(3));
+        table.move_ports(Version::new(5), to_3);
+        assert_eq!(groups(&table, 5), [(1, 3), (1, 2), (0, 3)]);
+        assert_eq!((table.entries(Version::new(5))[0].seen, table.totals().moved), (at(1), 2));
+        add(&mut table, key(2), 3, 5);
+        assert_eq!(add(&mut table, key(3), 4, 6), 3, "port 3 has two groups");
+        assert_eq!(groups(&table, 7), [(1, 2), (3, 4), (0, 3)]);
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! A pipeline together with the oracle that predicts its results.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use shunt_flow::{FlowKey, text::NoPortNames};
+use shunt_flow::{FlowKey, PortNo, text::NoPortNames};
 
 use super::{
     LearnEffect, PacketEffects, World, WorldBridge,
@@ -204,10 +207,25 @@ impl Twin {
                 let now = place(ports, *own);
                 now.is_some() && now == place(&old, *own)
             });
-            bridge.keep_multicast_ports(|own| {
+            let stays = |own: PortNo| {
                 let now = place(ports, own);
                 now.is_some() && now == place(&old, own)
+            };
+            let bond = |all: &[PortInfo], number| place(all, number).and_then(|(_, bond)| bond);
+            let moved = old.iter().filter_map(|port| {
+                let own = bond(&old, port.number)?;
+                let is_member = |number| bond(ports, number).as_ref() == Some(&own);
+                let rest = ports.iter().filter(|other| {
+                    is_member(other.number)
+                        && stays(other.number)
+                        && !bridge.is_mirror_output(other)
+                });
+                let first = rest.map(|other| other.number).min()?;
+                (!is_member(port.number)).then_some((port.number, first))
             });
+            let moved: BTreeMap<PortNo, PortNo> = moved.collect();
+            bridge.move_multicast_ports(&moved);
+            bridge.keep_multicast_ports(stays);
             bridge.forget_mirror_outputs();
         }
         self.pipeline.set_ports(id, ports.to_vec()).ok()

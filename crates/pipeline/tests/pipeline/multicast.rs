@@ -308,6 +308,25 @@ fn a_bond_is_one_port() {
 }
 
 #[test]
+fn a_bond_keeps_its_groups_without_a_member() {
+    let switch = strict();
+    switch.set_ports(bonded(2));
+    learn(&switch, 2, join(GROUP));
+    learn(&switch, 2, MulticastEvent::Query);
+    let entry = translate(&switch, &packet(3, GROUP));
+    let mut all = bonded(1);
+    all.retain(|port| port.number != PortNo::new(2));
+    let change = switch.pipeline.set_ports(BRIDGE, all).expect("the bridge exists");
+    assert!(is_named(&change, &entry), "{:?}", change.deltas);
+    assert_eq!(table(&switch), [(1, 1), (0, 1)]);
+    assert_eq!(outputs(&switch, &packet(3, GROUP)), [1]);
+    let mut all = ports();
+    all.retain(|port| port.number != PortNo::new(2));
+    switch.set_ports(all);
+    assert_eq!(table(&switch), [], "the bond ends");
+}
+
+#[test]
 fn entries_expire_exactly_at_their_time() {
     let switch = strict();
     learn_at(&switch, 2, 0, join(GROUP), 0);
@@ -384,14 +403,16 @@ fn world() -> impl Strategy<Value = Vec<Op>> {
     built.prop_map(|built| built.concat())
 }
 
-/// Generates a message, new settings of snooping, or the expiry of ports of groups.
+/// A message, new settings or ports, or the end of groups by their age.
 fn change() -> impl Strategy<Value = Op> {
     let [one, two] = BRIDGES;
     let settings = generate::snooping().prop_map(move |own| Op::SetSnooping(one, Some(own)));
+    let ports = generate::bonded_ports(one).prop_map(move |ports| Op::SetPorts(one, ports));
     prop_oneof![
         6 => generate::message(one),
         6 => generate::message(two),
         1 => settings,
+        1 => ports,
         1 => (1..12_u64).prop_map(|second| Op::Expire(at(second))),
     ]
 }

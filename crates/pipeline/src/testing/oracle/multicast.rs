@@ -1,7 +1,7 @@
 //! Multicast snooping in the oracle, by scans of all ports.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     time::Duration,
 };
@@ -193,6 +193,15 @@ impl WorldBridge {
         self.routers.values_mut().for_each(|ports| ports.retain(|(port, _)| is_kept(*port)));
         self.members.retain(|_, ports| !ports.is_empty());
         self.routers.retain(|_, ports| !ports.is_empty());
+    }
+
+    /// Moves ports of groups, and router ports, to others.
+    pub(in crate::testing) fn move_multicast_ports(&mut self, moved: &BTreeMap<PortNo, PortNo>) {
+        for ports in self.members.values_mut().chain(self.routers.values_mut()) {
+            for (port, _) in ports {
+                *port = moved.get(port).copied().unwrap_or(*port);
+            }
+        }
     }
 
     /// Removes the ports without a report or query in time.
